@@ -1,0 +1,29 @@
+// tsc checks and compiles every source for the library and the tests; esbuild bundles the program, with one chunk
+// for each command, because a start that resolves forty modules is felt at every call.
+import { build } from 'esbuild';
+import { existsSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { root, run } from './set-up.js';
+
+const compiler = join(root, 'node_modules', 'typescript', 'bin', 'tsc');
+// A file that left the sources must leave the build too, or its tests would go on passing.
+if (!existsSync(join(root, 'dist', '.tsbuildinfo'))) rmSync(join(root, 'dist'), { recursive: true, force: true });
+run(process.execPath, [compiler, '--project', join(root, 'tsconfig.json')]);
+
+rmSync(join(root, 'dist', 'bin'), { recursive: true, force: true });
+await build({
+  entryPoints: { mountlet: join(root, 'src', 'cli', 'main.ts') },
+  outdir: join(root, 'dist', 'bin'),
+  bundle: true,
+  splitting: true,
+  format: 'esm',
+  platform: 'node',
+  target: 'node20',
+  sourcemap: 'linked',
+  external: ['koffi'], // holds native code
+  // Bundled CommonJS packages call require() for Node's own modules.
+  banner: {
+    js: "import { createRequire as __createRequire } from 'node:module'; const require = __createRequire(import.meta.url);",
+  },
+  logLevel: 'warning',
+});

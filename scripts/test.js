@@ -1,0 +1,25 @@
+// `npm test`: sets up, checks format and lint, then runs the compiled tests with node's own runner.
+//   npm test -- disk writer      only the test files whose path contains one of these words
+//   npm run test:long            the long ones (*.long.test.ts) instead
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { check } from './check.js';
+import { root, run, setUp } from './set-up.js';
+
+const words = process.argv.slice(2).filter((argument) => !argument.startsWith('--'));
+const long = process.argv.includes('--long');
+
+setUp();
+if (words.length === 0 && !long) check();
+
+const files = readdirSync(join(root, 'dist'), { recursive: true })
+  .map(String)
+  .filter((name) => name.endsWith('.test.js') && name.endsWith('.long.test.js') === long)
+  .filter((name) => words.length === 0 || words.some((word) => name.includes(word)))
+  .map((name) => join('dist', name))
+  .sort();
+if (files.length === 0) {
+  process.stderr.write(`error: No test file matches ${words.join(' ')}\n`);
+  process.exit(2);
+}
+run(process.execPath, ['--enable-source-maps', '--test', '--test-reporter=spec', '--test-concurrency=2', ...files]);

@@ -1,0 +1,22 @@
+/**
+ * The root of every error that mountlet tells a user about. A message says what we could not do, to what (quoted),
+ * and what to do next. Anything that is not a MountletError is a bug and ends the process.
+ */
+export abstract class MountletError extends Error {
+  /** One stable word: the same in logs, metrics, Kubernetes Events and `-o json`. */
+  abstract readonly reason: string;
+
+  override get name(): string {
+    return this.constructor.name;
+  }
+}
+
+/** The text of anything that was thrown, for a message that quotes its cause. */
+export function messageOf(thrown: unknown): string {
+  return thrown instanceof Error ? thrown.message : String(thrown);
+}
+
+/** The `code` of a system error (`ENOENT`), or undefined for anything else. */
+export function errorCode(thrown: unknown): string | undefined {
+  return thrown instanceof Error && 'code' in thrown && typeof thrown.code === 'string' ? thrown.code : undefined;
+}

@@ -1,0 +1,1 @@
+export { MountletError } from './base/errors.ts';

@@ -1,0 +1,109 @@
+/** Guards the walls between the rooms of `src/`: every import is compared with the table below, which has the reasons. */
+import assert from 'node:assert/strict';
+import { readFileSync, readdirSync } from 'node:fs';
+import { dirname, join, relative, resolve } from 'node:path';
+import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+
+const source = join(dirname(fileURLToPath(import.meta.url)), '..', '..', 'src');
+
+interface Room {
+  /** Rooms (or single files, `plugins/plugin`) this one may import. */
+  readonly may: readonly string[];
+  readonly because: string;
+}
+
+const everyRoom = 'base kube disk client objects plugins volumes runtimes pods apiserver dashboard'.split(' ');
+const rooms: Readonly<Record<string, Room>> = {
+  base: { may: [], because: 'base is useful in any program and knows nothing of this one' },
+  kube: { may: ['base'], because: 'kube is pure: objects in, objects or errors out' },
+  disk: { may: ['base'], because: 'disk has all file effects and knows no Kubernetes object' },
+  client: { may: ['base', 'kube'], because: 'the client knows an API server only through HTTP' },
+  objects: { may: ['base', 'kube', 'client'], because: 'object managers know no volume' },
+  plugins: { may: ['base', 'kube', 'disk'], because: 'a plugin gets its objects through the interface it declares' },
+  volumes: {
+    may: ['base', 'kube', 'plugins/plugin'],
+    because: 'the volume manager knows plugins only by their contract',
+  },
+  runtimes: { may: ['base', 'kube'], because: 'a runtime is told what to run and where its mounts are' },
+  pods: {
+    may: ['base', 'kube', 'volumes', 'runtimes/runtime'],
+    because: 'pod workers use contracts, not plugins or runtimes',
+  },
+  apiserver: { may: ['base', 'kube'], because: 'the server must not know the node: any node may talk to it' },
+  dashboard: { may: ['base', 'kube'], because: 'the dashboard is a reader of a feed' },
+  agent: { may: everyRoom, because: 'agent is the composition root and starts everything but the command line' },
+  cli: { may: ['agent', 'client', 'kube', 'base'], because: 'the command line only asks the agent and prints' },
+  testing: { may: everyRoom, because: 'testing serves tests and never the program' },
+};
+
+interface Import {
+  readonly from: string;
+  readonly to: string;
+}
+
+function roomOf(file: string): string {
+  return file.includes('/') ? file.slice(0, file.indexOf('/')) : '';
+}
+
+function importsOf(file: string): Import[] {
+  const text = readFileSync(join(source, file), 'utf8');
+  const found = text.matchAll(
+    /(?:^|\n)\s*(?:import|export)\s[^;]*?from\s+'(\.[^']+)'|import\('(\.[^']+)'\)|(?:^|\n)import '(\.[^']+)'/g,
+  );
+  return [...found].map(([, a, b, c]) => ({
+    from: file,
+    to: relative(source, resolve(source, dirname(file), a ?? b ?? c ?? '')),
+  }));
+}
+
+const files = readdirSync(source, { recursive: true })
+  .map(String)
+  .filter((name) => name.endsWith('.ts'))
+  .sort();
+const programFiles = files.filter((name) => !name.endsWith('.test.ts'));
+
+test('every file stands in a room of the table', () => {
+  const strangers = files.filter((file) => file !== 'index.ts' && rooms[roomOf(file)] === undefined);
+  assert.deepEqual(strangers, []);
+});
+
+test('rooms import only what the table allows', () => {
+  const wrong = programFiles.flatMap(importsOf).flatMap(({ from, to }) => {
+    const room = roomOf(from);
+    if (room === '' || roomOf(to) === room) return [];
+    const { may, because } = rooms[room] ?? { may: [], because: 'it is in no room' };
+    const allowed = may.some((name) => roomOf(to) === name || to === `${name}.ts`);
+    return allowed ? [] : [`${from} imports ${to}: ${because}`];
+  });
+  assert.deepEqual(wrong, []);
+});
+
+test('only the command line touches process', () => {
+  const wrong = programFiles
+    .filter((file) => roomOf(file) !== 'cli' && roomOf(file) !== 'testing')
+    .filter((file) =>
+      /(?<![.\w'"`-])process\.(?!getuid\b|geteuid\b|pid\b)/.test(
+        withoutComments(readFileSync(join(source, file), 'utf8')),
+      ),
+    );
+  assert.deepEqual(wrong, []);
+});
+
+test('no file is named after nothing', () => {
+  assert.deepEqual(
+    files.filter((file) => /(^|\/)(utils?|helpers?|common|types?|misc)(\.|\/|$)/.test(file)),
+    [],
+  );
+});
+
+test('the table of rooms has no import that goes both ways', () => {
+  for (const [name, { may }] of Object.entries(rooms)) {
+    for (const other of may)
+      assert.ok(!rooms[roomOf(`${other}/`)]?.may.includes(name), `${name} and ${other} import each other`);
+  }
+});
+
+function withoutComments(text: string): string {
+  return text.replace(/\/\*[\s\S]*?\*\/|\/\/.*$/gm, '');
+}
