@@ -103,7 +103,7 @@ function decodeInto(shape: Shape<unknown>, json: unknown, path: FieldPath, probl
       return (json as unknown[]).map((item, index) => decodeInto(shape.item ?? any, item, [...path, index], problems));
     case 'map': {
       const result: Record<string, unknown> = emptyRecord();
-      for (const [key, item] of Object.entries(json as object)) {
+      for (const [key, item] of Object.entries(json)) {
         result[key] = decodeInto(shape.item ?? any, item, [...path, key], problems);
       }
       return result;
