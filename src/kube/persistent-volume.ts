@@ -1,0 +1,88 @@
+/** PersistentVolumes and claims: storage that outlives a pod, and the pod's name for it. */
+import { labelSelector, objectFields, objectMeta, objectReference } from './metadata.ts';
+import { any, boolean, list, map, object, quantity, required, string } from './schema.ts';
+import type { Of } from './schema.ts';
+
+const resourceList = map(quantity);
+
+export const nodeSelectorTerm = object({
+  matchExpressions: list(object({ key: required(string), operator: required(string), values: list(string) })),
+  matchFields: list(object({ key: required(string), operator: required(string), values: list(string) })),
+});
+export const nodeSelector = object({ nodeSelectorTerms: required(list(nodeSelectorTerm)) });
+export interface NodeSelector extends Of<typeof nodeSelector> {}
+
+export const localVolumeSource = object({ path: required(string), fsType: string });
+export interface LocalVolumeSource extends Of<typeof localVolumeSource> {}
+
+export const persistentVolume = object({
+  ...objectFields,
+  spec: required(
+    object({
+      capacity: resourceList,
+      accessModes: list(string),
+      claimRef: objectReference,
+      persistentVolumeReclaimPolicy: string,
+      storageClassName: string,
+      mountOptions: list(string),
+      volumeMode: string,
+      nodeAffinity: object({ required: nodeSelector }),
+      volumeAttributesClassName: string,
+      local: localVolumeSource,
+      hostPath: object({ path: required(string), type: string }),
+      nfs: object({ server: required(string), path: required(string), readOnly: boolean }),
+      csi: any,
+      awsElasticBlockStore: any,
+      azureDisk: any,
+      azureFile: any,
+      cephfs: any,
+      cinder: any,
+      fc: any,
+      flexVolume: any,
+      flocker: any,
+      gcePersistentDisk: any,
+      glusterfs: any,
+      iscsi: any,
+      photonPersistentDisk: any,
+      portworxVolume: any,
+      quobyte: any,
+      rbd: any,
+      scaleIO: any,
+      storageos: any,
+      vsphereVolume: any,
+    }),
+  ),
+  status: object({ phase: string, message: string, reason: string, lastPhaseTransitionTime: string }),
+});
+export interface PersistentVolume extends Of<typeof persistentVolume> {}
+
+const claimSpec = object({
+  accessModes: list(string),
+  selector: labelSelector,
+  resources: object({ limits: resourceList, requests: resourceList }),
+  volumeName: string,
+  storageClassName: string,
+  volumeMode: string,
+  dataSource: any,
+  dataSourceRef: any,
+  volumeAttributesClassName: string,
+});
+
+export const claimTemplate = object({ metadata: objectMeta, spec: required(claimSpec) });
+
+export const persistentVolumeClaim = object({
+  ...objectFields,
+  spec: required(claimSpec),
+  status: object({
+    phase: string,
+    accessModes: list(string),
+    capacity: resourceList,
+    conditions: list(any, 'type'),
+    allocatedResources: resourceList,
+    allocatedResourceStatuses: map(string),
+    currentVolumeAttributesClassName: string,
+    modifyVolumeStatus: any,
+    healthStatus: any,
+  }),
+});
+export interface PersistentVolumeClaim extends Of<typeof persistentVolumeClaim> {}

@@ -1,0 +1,45 @@
+/** A Service: on the node it matters only for the variables it puts into containers. */
+import { objectFields } from './metadata.ts';
+import { any, boolean, integer, intOrString, list, map, object, required, string } from './schema.ts';
+import type { Of } from './schema.ts';
+
+export const service = object({
+  ...objectFields,
+  spec: required(
+    object({
+      ports: list(
+        object({
+          name: string,
+          protocol: string,
+          appProtocol: string,
+          port: required(integer),
+          targetPort: intOrString,
+          nodePort: integer,
+        }),
+        'port',
+        'protocol',
+      ),
+      selector: map(string),
+      clusterIP: string,
+      clusterIPs: list(string),
+      type: string,
+      externalIPs: list(string),
+      sessionAffinity: string,
+      loadBalancerIP: string,
+      loadBalancerSourceRanges: list(string),
+      externalName: string,
+      externalTrafficPolicy: string,
+      healthCheckNodePort: integer,
+      publishNotReadyAddresses: boolean,
+      sessionAffinityConfig: any,
+      ipFamilies: list(string),
+      ipFamilyPolicy: string,
+      allocateLoadBalancerNodePorts: boolean,
+      loadBalancerClass: string,
+      internalTrafficPolicy: string,
+      trafficDistribution: string,
+    }),
+  ),
+  status: any,
+});
+export interface Service extends Of<typeof service> {}
