@@ -1,5 +1,5 @@
 /** One container of a pod: what it runs, its environment and its mounts. */
-import { any, boolean, integer, intOrString, list, map, number, object, quantity, required, string } from './schema.ts';
+import { any, boolean, integer, intOrString, list, map, object, quantity, required, string } from './schema.ts';
 import type { Of } from './schema.ts';
 import { fieldReference, resourceFieldReference } from './volume.ts';
 
@@ -117,7 +117,7 @@ const containerFields = {
   resources: resourceRequirements,
   resizePolicy: list(object({ resourceName: required(string), restartPolicy: required(string) })),
   restartPolicy: string,
-  restartPolicyRules: list(object({ action: string, exitCodes: object({ operator: string, values: list(number) }) })),
+  restartPolicyRules: list(object({ action: string, exitCodes: object({ operator: string, values: list(integer) }) })),
   volumeMounts: list(volumeMount, 'mountPath'),
   volumeDevices: list(object({ name: required(string), devicePath: required(string) }), 'devicePath'),
   livenessProbe: probe,
