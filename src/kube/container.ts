@@ -92,6 +92,9 @@ export const sharedSecurityFields = {
   appArmorProfile: profile,
 };
 
+const lifecycle = object({ postStart: lifecycleHandler, preStop: lifecycleHandler, stopSignal: string });
+export interface Lifecycle extends Of<typeof lifecycle> {}
+
 const securityContext = object({
   ...sharedSecurityFields,
   capabilities: object({ add: list(string), drop: list(string) }),
@@ -100,6 +103,7 @@ const securityContext = object({
   allowPrivilegeEscalation: boolean,
   procMount: string,
 });
+export interface SecurityContext extends Of<typeof securityContext> {}
 
 const containerFields = {
   name: required(string),
@@ -123,7 +127,7 @@ const containerFields = {
   livenessProbe: probe,
   readinessProbe: probe,
   startupProbe: probe,
-  lifecycle: object({ postStart: lifecycleHandler, preStop: lifecycleHandler, stopSignal: string }),
+  lifecycle,
   terminationMessagePath: string,
   terminationMessagePolicy: string,
   imagePullPolicy: string,
