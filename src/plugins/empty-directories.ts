@@ -2,10 +2,11 @@
  * Directories that begin empty: emptyDir volumes, and the ground that projection volumes stand on. On disk, in memory or
  * on huge pages; with a ready marker, so that a repeated set-up leaves a container's files as they are.
  */
-import { lstatSync, statSync } from 'node:fs';
+import { lstatSync, realpathSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { MountletError, messageOf } from '../base/errors.ts';
 import { fileSystemOf } from '../disk/file-system.ts';
+import { hugePageSizeBytes } from '../disk/huge-pages.ts';
 import type { MemoryDirectories } from '../disk/memory-directories.ts';
 import { mountOf, readMountTable } from '../disk/mount-table.ts';
 import type { Mounts } from '../disk/mounts.ts';
@@ -13,7 +14,8 @@ import { applyGroup } from '../disk/ownership.ts';
 import { makeDirectoryWithMode, makePodDirectories } from '../disk/pod-directories.ts';
 import { clearReady, isMarkedReady, markReady } from '../disk/ready-marker.ts';
 import { removeTree } from '../disk/remove-tree.ts';
-import { MediumError, isSamePageSize } from './empty-directory-medium.ts';
+import { Quantity } from '../kube/quantity.ts';
+import { MediumError } from './empty-directory-medium.ts';
 import type { Medium } from './empty-directory-medium.ts';
 import type { NotifyPlugin } from './plugin.ts';
 
@@ -99,10 +101,14 @@ export class EmptyDirectories {
     if (entry === undefined) return;
     if (entry.isSymbolicLink()) return memory.removeLink(place.directory);
     if (mounts.isMountPoint(place.directory)) {
-      const { type } = fileSystemOf(place.directory);
-      if (type === 'tmpfs' || type === 'hugetlbfs') mounts.unmount(place.directory);
+      const kind = fileSystemOf(place.directory);
+      if (kind === 'tmpfs' || kind === 'hugetlbfs') mounts.unmount(place.directory);
     }
     removeTree(place.directory);
+  }
+
+  isMounted(directory: string): boolean {
+    return isDirectory(directory) && this.#deps.mounts.isMountPoint(directory);
   }
 
   /** Once for the node: whoever may not change groups may not change any. */
@@ -130,9 +136,9 @@ export class EmptyDirectories {
   #makeHugePages(request: EmptyDirectoryRequest, pageSize: string, anySize: boolean): EmptyDirectory {
     const { mounts } = this.#deps;
     const { directory, podUid, mode = openToAll } = request;
-    if (isDirectory(directory) && mounts.isMountPoint(directory) && fileSystemOf(directory).type === 'hugetlbfs') {
+    if (this.isMounted(directory) && fileSystemOf(directory) === 'hugetlbfs') {
       const mounted = pageSizeAt(directory);
-      if (anySize || isSamePageSize(mounted, pageSize)) return { path: directory, made: false };
+      if (anySize || mounted.equals(Quantity.parse(pageSize))) return { path: directory, made: false };
       throw new MediumError(
         `pod ${podUid}: mounted dir ${directory} pagesize '${mounted}' and requested medium size '${pageSize}' differ`,
       );
@@ -166,8 +172,7 @@ function isDirectory(path: string): boolean {
   return lstatSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
 }
 
-/** `pagesize=2M`, as the kernel spells the option of a mounted hugetlbfs. */
-function pageSizeAt(directory: string): string {
-  const options = mountOf(readMountTable(), directory)?.superOptions ?? [];
-  return options.find((option) => option.startsWith('pagesize='))?.slice('pagesize='.length) ?? '';
+function pageSizeAt(directory: string): Quantity {
+  const entry = mountOf(readMountTable(), realpathSync(directory));
+  return new Quantity((entry && hugePageSizeBytes(entry)) ?? 0n, 0, 'BinarySI');
 }

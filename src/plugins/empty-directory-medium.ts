@@ -1,5 +1,6 @@
 /** Where the content of an emptyDir lives and how large it may get: decided from the pod alone. Pure. */
 import { MountletError } from '../base/errors.ts';
+import { tmpfsSizeBytes } from '../disk/tmpfs-size.ts';
 import type { Pod } from '../kube/pod.ts';
 import { podMemoryLimit } from '../kube/pod-memory-limit.ts';
 import { Quantity } from '../kube/quantity.ts';
@@ -18,10 +19,6 @@ export type Medium =
 
 const sizedPrefix = 'HugePages-';
 
-export function isMemoryMedium(source: Pick<EmptyDirVolumeSource, 'medium'>): boolean {
-  return source.medium === 'Memory';
-}
-
 /** `allocatableMemory`: what the node has for pods; only asked for the medium Memory. */
 export function mediumOf(source: EmptyDirVolumeSource, pod: Pod, allocatableMemory: Quantity): Medium {
   const medium = source.medium ?? '';
@@ -35,12 +32,11 @@ export function mediumOf(source: EmptyDirVolumeSource, pod: Pod, allocatableMemo
 
 /** The smallest of what the node has, what the pod may use and what the volume asks for; a zero does not count. */
 export function tmpfsSize({ sizeLimit }: EmptyDirVolumeSource, pod: Pod, allocatableMemory: Quantity): bigint {
-  let size = allocatableMemory;
-  for (const limit of [podMemoryLimit(pod), sizeLimit === undefined ? undefined : Quantity.parse(sizeLimit)]) {
-    if (limit !== undefined && limit.sign() > 0 && limit.compare(size) <= 0) size = limit;
-  }
-  const bytes = size.value();
-  return bytes > 0n ? bytes : 0n;
+  return tmpfsSizeBytes({
+    nodeAllocatableBytes: allocatableMemory.value(),
+    podLimitBytes: podMemoryLimit(pod)?.value() ?? 0n,
+    sizeLimitBytes: sizeLimit === undefined ? 0n : Quantity.parse(sizeLimit).value(),
+  });
 }
 
 /**
@@ -78,10 +74,4 @@ function isPodLevelSet(resources: Pod['spec']['resources']): boolean {
   return [...Object.keys(resources?.requests ?? {}), ...Object.keys(resources?.limits ?? {})].some(
     (name) => name === 'cpu' || name === 'memory' || name.startsWith(resourcePrefix),
   );
-}
-
-/** A mounted hugetlbfs tells `2M` or `1024M` where Kubernetes says `2Mi` and `1Gi`. */
-export function isSamePageSize(mountOption: string, pageSize: string): boolean {
-  const mounted = mountOption.endsWith('i') ? mountOption : `${mountOption}i`;
-  return Quantity.parse(mounted).equals(Quantity.parse(pageSize));
 }

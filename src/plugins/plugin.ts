@@ -68,7 +68,7 @@ export interface SetUpRequest<Source = unknown> {
   /** `commonRunAsUser(pod)`: tokens and certificates belong to it. */
   readonly fsUser?: number | undefined;
   /** What the volume may grow to, for kinds that can account for it. */
-  readonly sizeBytesMax?: number | undefined;
+  readonly sizeBytesMax?: bigint | undefined;
   /** Containers of the pod may have this volume mounted right now. */
   readonly isRemount: boolean;
   /** Found on disk after a restart, not made by this process: what is there may be in use. */
@@ -78,8 +78,10 @@ export interface SetUpRequest<Source = unknown> {
 export interface SetUpOutcome {
   /** False when everything was as it should be and nothing on disk was touched. */
   readonly changed: boolean;
-  /** Files the volume shows; 0 for kinds that bring no content. */
+  /** Files that were projected; 0 for kinds that bring no content. */
   readonly files: number;
+  /** First names of projected files that nobody can see, since a mount point or a container's directory has that name. */
+  readonly hidden: readonly string[];
 }
 
 /** All of it can be recovered from disk, because after a restart nothing else is known. */
@@ -136,7 +138,7 @@ export interface ExpandRequest<Source = unknown> {
   readonly source: Source;
   readonly directory: string;
   readonly devicePath?: string | undefined;
-  readonly sizeBytes: number;
+  readonly sizeBytes: bigint;
 }
 
 /** Changes the size of a volume that lives in memory while containers use it. */
@@ -149,7 +151,7 @@ export interface ResizeRequest<Source = unknown> {
   readonly volumeName: string;
   readonly directory: string;
   /** Undefined or 0 stands for a limit that was taken away. */
-  readonly sizeBytes: number | undefined;
+  readonly sizeBytes: bigint | undefined;
 }
 
 /**
@@ -188,7 +190,7 @@ export type PluginNotice =
       readonly namespace: string;
       readonly podName: string;
       /** The reason and text of the Kubernetes Event. */
-      readonly reason: 'AlreadyMountedVolume';
+      readonly reason: 'AlreadyMountedVolume' | 'VolumePermissionChangeInProgress';
       readonly message: string;
     };
 export type NotifyPlugin = (notice: PluginNotice) => void;
