@@ -4,35 +4,32 @@
  * what it says: memory is empty after a reboot, and a directory can be deleted.
  */
 import { mkdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname } from 'node:path';
 import { systemCallError } from './system-call-error.ts';
 
-/** `directory` is the volume's own: `<pod>/plugins/kubernetes.io~empty-dir/<volume>`. */
-export function isMarkedReady(directory: string): boolean {
+/** `marker` is the file, in a directory of its own: `<pod>/plugins/kubernetes.io~empty-dir/<volume>/ready`. */
+export function isMarkedReady(marker: string): boolean {
   try {
-    return statSync(markerOf(directory), { throwIfNoEntry: false })?.isFile() === true;
+    return statSync(marker, { throwIfNoEntry: false })?.isFile() === true;
   } catch {
     return false; // doubt costs one more set-up, which is harmless
   }
 }
 
-export function markReady(directory: string): void {
+export function markReady(marker: string): void {
   try {
-    mkdirSync(directory, { recursive: true, mode: 0o750 });
-    writeFileSync(markerOf(directory), '');
+    mkdirSync(dirname(marker), { recursive: true, mode: 0o750 });
+    writeFileSync(marker, '');
   } catch (thrown) {
-    throw systemCallError(thrown, markerOf(directory));
+    throw systemCallError(thrown, marker);
   }
 }
 
-export function clearReady(directory: string): void {
+/** The marker's directory goes with it. */
+export function clearReady(marker: string): void {
   try {
-    rmSync(directory, { recursive: true, force: true });
+    rmSync(dirname(marker), { recursive: true, force: true });
   } catch (thrown) {
-    throw systemCallError(thrown, directory);
+    throw systemCallError(thrown, dirname(marker));
   }
-}
-
-function markerOf(directory: string): string {
-  return join(directory, 'ready');
 }

@@ -31,7 +31,7 @@ export function persistentSpec(persistentVolume: PersistentVolume, readOnly: boo
 
 /** The name of the volume's directory on disk: for a claim this is the PersistentVolume's name, not the pod's word. */
 export function specName(spec: VolumeSpec): string {
-  return spec.volume?.name ?? spec.persistentVolume.metadata.name;
+  return spec.volume === undefined ? spec.persistentVolume.metadata.name : spec.volume.name;
 }
 
 export type VolumeMode = 'Filesystem' | 'Block';

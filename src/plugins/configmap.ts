@@ -23,7 +23,8 @@ export function configMapPlugin(
       const { pod, source } = request;
       const collect = async (): Promise<Payload> => {
         const configMap = await configMaps.get(pod.metadata.namespace ?? '', source.name, signal);
-        if (configMap === undefined && source.optional !== true) throw new ObjectNotFoundError('configmap', source.name);
+        if (configMap === undefined && source.optional !== true)
+          throw new ObjectNotFoundError('configmap', source.name);
         return configMapPayload(configMap ?? {}, source);
       };
       return volumes.setUp(request, 'disk', collect, signal);

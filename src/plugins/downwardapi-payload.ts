@@ -5,10 +5,10 @@ import type { Payload, PayloadFile } from '../disk/payload.ts';
 import { volumeFieldValue } from '../kube/field-path.ts';
 import type { Pod } from '../kube/pod.ts';
 import { volumeResourceValue } from '../kube/resource-field.ts';
+import type { ResourceList } from '../kube/resource-field.ts';
 import type { DownwardApiFile } from '../kube/volume.ts';
 import { payloadFile } from './key-projection.ts';
 import { nodeAllocatable } from './node-allocatable.ts';
-import type { ResourceList } from './node-allocatable.ts';
 import type { NodeReader } from './object-readers.ts';
 import { DefaultModeMissingError, combineErrors } from './payload-errors.ts';
 
@@ -52,7 +52,7 @@ export async function collectDownwardApi(
 
 function contentOf({ fieldRef, resourceFieldRef }: DownwardApiFile, pod: Pod, allocatable: () => ResourceList): string {
   if (fieldRef !== undefined) return volumeFieldValue(pod, fieldRef.fieldPath);
-  return resourceFieldRef === undefined ? '' : volumeResourceValue(pod, resourceFieldRef, allocatable());
+  return resourceFieldRef === undefined ? '' : volumeResourceValue(pod.spec, resourceFieldRef, allocatable());
 }
 
 /** A node that cannot be read is one problem among those of the items, not the end of looking at them. */

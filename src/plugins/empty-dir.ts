@@ -23,12 +23,11 @@ export function emptyDirPlugin(deps: EmptyDirDeps): VolumePlugin<EmptyDirVolumeS
     requiresRemount: false,
     supportsMountOptions: false,
     attributes: () => ({ readOnly: false, managed: true, selinuxRelabel: true }),
-    async setUp({ pod, source, volumeName, podDirectory, directory, fsGroup }, signal) {
+    async setUp({ pod, source, volumeName, directory, fsGroup }, signal) {
       const memory = source.medium === 'Memory' ? await allocatableMemory(nodes, signal) : Quantity.zero();
       const { made } = await emptyDirectories.setUp(
         {
           podUid: pod.metadata.uid ?? '',
-          podDirectory,
           directory,
           markerName: volumeName,
           medium: mediumOf(source, pod, memory),
@@ -39,8 +38,8 @@ export function emptyDirPlugin(deps: EmptyDirDeps): VolumePlugin<EmptyDirVolumeS
       );
       return { changed: made, files: 0, hidden: [] };
     },
-    async tearDown({ podDirectory, directory, volumeName }) {
-      emptyDirectories.tearDown({ podDirectory, directory, markerName: volumeName });
+    async tearDown({ podUid, directory, volumeName }) {
+      emptyDirectories.tearDown({ podUid, directory, markerName: volumeName });
     },
     // Which medium it has is not known and need not be: tear-down looks at the directory.
     reconstruct: (name) => inlineSpec({ name, emptyDir: {} }),

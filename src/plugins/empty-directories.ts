@@ -3,7 +3,7 @@
  * on huge pages; with a ready marker, so that a repeated set-up leaves a container's files as they are.
  */
 import { lstatSync, realpathSync, statSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname } from 'node:path';
 import { MountletError, messageOf } from '../base/errors.ts';
 import { fileSystemOf } from '../disk/file-system.ts';
 import { hugePageSizeBytes } from '../disk/huge-pages.ts';
@@ -14,6 +14,7 @@ import { applyGroup } from '../disk/ownership.ts';
 import { makeDirectoryWithMode, makePodDirectories } from '../disk/pod-directories.ts';
 import { clearReady, isMarkedReady, markReady } from '../disk/ready-marker.ts';
 import { removeTree } from '../disk/remove-tree.ts';
+import { podDirectory, readyMarker } from '../kube/node-layout.ts';
 import { Quantity } from '../kube/quantity.ts';
 import { MediumError } from './empty-directory-medium.ts';
 import type { Medium } from './empty-directory-medium.ts';
@@ -21,14 +22,13 @@ import type { NotifyPlugin } from './plugin.ts';
 
 /** All that tear-down needs to know. */
 export interface EmptyDirectoryPlace {
-  readonly podDirectory: string;
+  readonly podUid: string;
   readonly directory: string;
   /** The volume's name, or `wrapped_<volume>` below a projection volume. */
   readonly markerName: string;
 }
 
 export interface EmptyDirectoryRequest extends EmptyDirectoryPlace {
-  readonly podUid: string;
   readonly medium: Medium;
   /** Left out: everybody may do everything. Memory has the mode of its mount instead, as with the kubelet. */
   readonly mode?: number | undefined;
@@ -50,6 +50,8 @@ export class ReadyMarkerError extends MountletError {
 }
 
 export interface EmptyDirectoryDeps {
+  /** The node's root directory. */
+  readonly root: string;
   readonly mounts: Mounts;
   readonly memory: MemoryDirectories;
   readonly notify: NotifyPlugin;
@@ -67,7 +69,7 @@ export class EmptyDirectories {
 
   /** Where the content of a volume that was set up is; undefined when it must be set up (again). */
   find(place: EmptyDirectoryPlace, kind: 'disk' | 'memory'): string | undefined {
-    if (!isMarkedReady(markerDirectoryOf(place))) return undefined;
+    if (!isMarkedReady(this.#markerOf(place))) return undefined;
     if (kind === 'memory') return this.#deps.memory.find(place.directory);
     return statSync(place.directory, { throwIfNoEntry: false })?.isDirectory() === true ? place.directory : undefined;
   }
@@ -78,23 +80,23 @@ export class EmptyDirectories {
     const ready = medium.kind === 'hugePages' ? undefined : this.find(request, medium.kind);
     if (ready !== undefined) return { path: ready, made: false };
 
-    makePodDirectories(request.podDirectory);
+    makePodDirectories(podDirectory(this.#deps.root, request.podUid));
     const directory = this.#make(request);
     if (fsGroup !== undefined) {
       const { refused } = await applyGroup(directory.path, { group: fsGroup, readOnly: false }, undefined, signal);
       if (refused > 0) this.tellGroupRefused(request.directory, fsGroup);
     }
-    markReadyIfPossible(markerDirectoryOf(request));
+    markReadyIfPossible(this.#markerOf(request));
     return directory;
   }
 
   /** Unmounts before it deletes, and never deletes what is mounted. What is there decides, not what was asked for. */
   tearDown(place: EmptyDirectoryPlace): void {
-    const marker = markerDirectoryOf(place);
+    const marker = this.#markerOf(place);
     try {
       clearReady(marker);
     } catch (cause) {
-      throw new ReadyMarkerError(marker, { cause });
+      throw new ReadyMarkerError(dirname(marker), { cause });
     }
     const { mounts, memory } = this.#deps;
     const entry = lstatSync(place.directory, { throwIfNoEntry: false });
@@ -119,6 +121,10 @@ export class EmptyDirectories {
       kind: 'OwnershipImpossible',
       message: `cannot give "${directory}" to group ${group}: not permitted; fsGroup has no effect unless mountlet runs as root`,
     });
+  }
+
+  #markerOf({ podUid, markerName }: EmptyDirectoryPlace): string {
+    return readyMarker(this.#deps.root, podUid, markerName);
   }
 
   #make(request: EmptyDirectoryRequest): EmptyDirectory {
@@ -155,14 +161,10 @@ export class EmptyDirectories {
   }
 }
 
-function markerDirectoryOf({ podDirectory, markerName }: EmptyDirectoryPlace): string {
-  return join(podDirectory, 'plugins', 'kubernetes.io~empty-dir', markerName);
-}
-
 /** Without the marker the next set-up makes the directory again, which does no harm; a full disk must not stop a Secret. */
-function markReadyIfPossible(directory: string): void {
+function markReadyIfPossible(marker: string): void {
   try {
-    markReady(directory);
+    markReady(marker);
   } catch (error) {
     if (!(error instanceof MountletError)) throw error;
   }

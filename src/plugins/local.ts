@@ -4,25 +4,30 @@
  * itself is not done yet: a block device is refused with an error that says so.
  */
 import { lstatSync, mkdirSync, realpathSync, rmdirSync, statSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { join, relative } from 'node:path';
 import { MountletError } from '../base/errors.ts';
 import { hostKindOf } from '../disk/host-kind.ts';
 import { readMountTable, referencesOf } from '../disk/mount-table.ts';
+import { bindRestrictions } from '../disk/mounter.ts';
+import type { BindRestriction } from '../disk/mounter.ts';
 import type { Mounts } from '../disk/mounts.ts';
 import { applyGroup } from '../disk/ownership.ts';
 import type { GroupReporting } from '../disk/ownership.ts';
 import { isWithin } from '../disk/path-within.ts';
 import { makePodDirectories } from '../disk/pod-directories.ts';
 import { systemCallError } from '../disk/system-call-error.ts';
+import { globalMountDirectory, pluginDirectory, podDirectory, podsDirectory } from '../kube/node-layout.ts';
 import type { LocalVolumeSource } from '../kube/persistent-volume.ts';
 import { mountOptionsOf, persistentSpec, specName } from '../kube/volume-spec.ts';
 import type { NotifyPlugin, SetUpOutcome, SetUpRequest, VolumePlugin } from './plugin.ts';
 
+const name = 'kubernetes.io/local-volume';
+
 export interface LocalDeps {
   readonly mounts: Mounts;
   readonly notify: NotifyPlugin;
-  /** `<root>/plugins/kubernetes.io/local-volume/mounts`: where block devices are mounted on the node. */
-  readonly deviceMountsDirectory: string;
+  /** The node's root directory. */
+  readonly root: string;
   readonly now: () => number;
 }
 
@@ -33,14 +38,17 @@ export class LocalVolumeError extends MountletError {
 export class BlockDeviceUnsupportedError extends MountletError {
   readonly reason = 'BlockDeviceUnsupported';
   constructor(path: string) {
-    super(`Cannot mount block device "${path}": mountlet mounts only directories as local volumes so far; use a directory`);
+    super(
+      `Cannot mount block device "${path}": mountlet mounts only directories as local volumes so far; use a directory`,
+    );
   }
 }
 
 export function localPlugin(deps: LocalDeps): VolumePlugin<LocalVolumeSource> {
-  const { mounts, deviceMountsDirectory } = deps;
+  const { mounts, root } = deps;
+  const deviceMounts = join(pluginDirectory(root, name), 'mounts');
   return {
-    name: 'kubernetes.io/local-volume',
+    name,
     sourceOf: ({ persistentVolume }) => persistentVolume?.spec.local,
     requiresRemount: false,
     supportsMountOptions: true,
@@ -50,7 +58,7 @@ export function localPlugin(deps: LocalDeps): VolumePlugin<LocalVolumeSource> {
       unmountAndRemove(mounts, directory);
     },
     reconstruct(volumeName, directory) {
-      const device = deviceBehind(directory, deviceMountsDirectory);
+      const device = deviceBehind(directory, deviceMounts);
       return persistentSpec(
         { metadata: { name: volumeName }, spec: { volumeMode: 'Filesystem', local: { path: device ?? '' } } },
         false,
@@ -59,12 +67,12 @@ export function localPlugin(deps: LocalDeps): VolumePlugin<LocalVolumeSource> {
     deviceMount: {
       identityOf: (_source, spec) => specName(spec),
       pathOf: ({ path }, spec) =>
-        backingOf(path) === 'Directory' ? path : join(deviceMountsDirectory, specName(spec)),
+        backingOf(path) === 'Directory' ? path : globalMountDirectory(root, name, specName(spec)),
       async mount({ source: { path } }) {
         if (backingOf(path) === 'BlockDevice') throw new BlockDeviceUnsupportedError(path);
       },
       async unmount(path) {
-        if (isWithin(deviceMountsDirectory, path)) unmountAndRemove(mounts, path);
+        if (isWithin(deviceMounts, path)) unmountAndRemove(mounts, path);
       },
     },
     expand: {
@@ -113,16 +121,17 @@ async function setUpDirectory(
 
 const unchanged: SetUpOutcome = { changed: false, files: 0, hidden: [] };
 
-function bind({ mounts }: LocalDeps, { podDirectory, directory, spec, source }: SetUpRequest<LocalVolumeSource>): void {
-  makePodDirectories(podDirectory);
+function bind({ mounts, root }: LocalDeps, request: SetUpRequest<LocalVolumeSource>): void {
+  const { pod, directory, spec, source } = request;
+  const wanted = mountOptionsOf(spec);
+  const readOnly = spec.readOnly || wanted.includes('ro');
+  const options = wanted.filter((option) => !impliedOptions.has(option)).map(restriction);
+  makePodDirectories(podDirectory(root, pod.metadata.uid ?? ''));
   try {
     mkdirSync(directory, { recursive: true, mode: 0o750 });
   } catch (thrown) {
     throw systemCallError(thrown, directory);
   }
-  const wanted = new Set(mountOptionsOf(spec));
-  const readOnly = spec.readOnly || wanted.has('ro');
-  const options = [...wanted].filter((option) => !meansNothingToBind.has(option));
   try {
     mounts.bind(realPath(source.path), directory, { readOnly, options });
   } catch (error) {
@@ -132,17 +141,25 @@ function bind({ mounts }: LocalDeps, { podDirectory, directory, spec, source }: 
 }
 
 /** Said by how the mount is made, or the default anyway. */
-const meansNothingToBind: ReadonlySet<string> = new Set(['bind', 'ro', 'rw', 'defaults']);
+const impliedOptions: ReadonlySet<string> = new Set(['bind', 'ro', 'rw', 'defaults']);
+
+/** An option that would have no effect is refused: it was meant to protect something. */
+function restriction(option: string): BindRestriction {
+  const known = bindRestrictions.find((name) => name === option);
+  if (known !== undefined) return known;
+  const usable = bindRestrictions.join(', ');
+  throw new LocalVolumeError(`Cannot mount a directory with option "${option}": the options it can have are ${usable}`);
+}
 
 /** Other pods have the storage under another group: it is mounted all the same, and they may lose access. */
 function warnOfOtherGroup(
-  { notify }: LocalDeps,
-  { pod, podDirectory, volumeName, source: { path } }: SetUpRequest<LocalVolumeSource>,
+  { notify, root }: LocalDeps,
+  { pod, volumeName, source: { path } }: SetUpRequest<LocalVolumeSource>,
   fsGroup: number,
   references: readonly string[],
 ): void {
-  const podsDirectory = dirname(podDirectory);
-  if (!references.some((reference) => reference !== podsDirectory && isWithin(podsDirectory, reference))) return;
+  const pods = podsDirectory(root);
+  if (!references.some((reference) => reference !== pods && isWithin(pods, reference))) return;
   const { gid } = statSync(path);
   if (gid === fsGroup) return;
   notify({
@@ -156,8 +173,8 @@ function warnOfOtherGroup(
 }
 
 /** The kubelet's two texts for an ownership change that takes long: advice first, then how far it got. */
-function reporting({ notify, now }: LocalDeps, { pod, podDirectory, directory }: SetUpRequest): GroupReporting {
-  const shown = directory.slice(dirname(podDirectory).length + 1);
+function reporting({ notify, now, root }: LocalDeps, { pod, directory }: SetUpRequest): GroupReporting {
+  const shown = relative(podsDirectory(root), directory);
   const advice =
     'is taking longer than expected, consider using OnRootMismatch - https://kubernetes.io/docs/tasks/configure-pod-container/security-context/#configure-volume-permission-and-ownership-change-policy-for-pods';
   let reports = 0;
@@ -197,9 +214,9 @@ function isMounted(mounts: Mounts, directory: string): boolean {
 }
 
 /** Asked of the mount table alone: the directory itself may hang. */
-function deviceBehind(directory: string, deviceMountsDirectory: string): string | undefined {
+function deviceBehind(directory: string, deviceMounts: string): string | undefined {
   const table = readMountTable();
-  const onNode = referencesOf(table, directory).find((reference) => isWithin(deviceMountsDirectory, reference));
+  const onNode = referencesOf(table, directory).find((reference) => isWithin(deviceMounts, reference));
   return table.find(({ mountPoint }) => mountPoint === onNode)?.source;
 }
 

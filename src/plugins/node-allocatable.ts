@@ -1,6 +1,7 @@
 /** What the node has for pods, for those who size a tmpfs by it or put it into a file. */
 import { MountletError, messageOf } from '../base/errors.ts';
 import { Quantity } from '../kube/quantity.ts';
+import type { ResourceList } from '../kube/resource-field.ts';
 import type { NodeReader } from './object-readers.ts';
 
 export class NodeUnavailableError extends MountletError {
@@ -9,8 +10,6 @@ export class NodeUnavailableError extends MountletError {
     super(`error retrieving node: ${problem}`, options);
   }
 }
-
-export type ResourceList = Readonly<Record<string, string | number>>;
 
 export async function nodeAllocatable(nodes: NodeReader, signal: AbortSignal): Promise<ResourceList> {
   const node = await nodes.get(signal).catch((error: unknown) => {

@@ -31,10 +31,10 @@ export class CombinedError extends PayloadError {
  * is not one of ours is a bug or an abort and must not be hidden in a list: it is returned as it is.
  */
 export function combineErrors(errors: readonly [unknown, ...unknown[]]): unknown {
-  const [first, ...others] = errors;
-  const strange = errors.find((error) => !(error instanceof MountletError));
-  if (strange !== undefined || others.length === 0) return strange ?? first;
-  const flat = errors.flatMap((error) => (error instanceof CombinedError ? error.errors : [error])) as Error[];
+  const ours = errors.filter((error) => error instanceof MountletError);
+  if (ours.length < errors.length) return errors.find((error) => !(error instanceof MountletError));
+  if (ours.length === 1) return ours[0];
+  const flat = ours.flatMap((error) => (error instanceof CombinedError ? error.errors : [error]));
   const texts = [...new Set(flat.map(({ message }) => message))];
-  return new CombinedError(texts.length === 1 ? (texts[0] ?? '') : `[${texts.join(', ')}]`, flat);
+  return new CombinedError(texts.length === 1 ? texts.join() : `[${texts.join(', ')}]`, flat);
 }

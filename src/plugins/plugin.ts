@@ -59,9 +59,7 @@ export interface SetUpRequest<Source = unknown> {
   readonly source: Source;
   /** The spec's name: the pod's word for an inline volume, the PersistentVolume's name for a claim. */
   readonly volumeName: string;
-  /** `<root>/pods/<uid>`. */
-  readonly podDirectory: string;
-  /** `<root>/pods/<uid>/volumes/<plugin>/<volume>`. */
+  /** `volumeDirectory(root, pod uid, plugin name, volumeName)`. */
   readonly directory: string;
   readonly fsGroup?: number | undefined;
   readonly fsGroupChangePolicy?: GroupChangePolicy | undefined;
@@ -88,7 +86,6 @@ export interface SetUpOutcome {
 export interface TearDownRequest {
   readonly podUid: string;
   readonly volumeName: string;
-  readonly podDirectory: string;
   readonly directory: string;
 }
 

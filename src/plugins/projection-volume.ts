@@ -11,6 +11,7 @@ import { AtomicWriter } from '../disk/atomic-writer.ts';
 import { makeNestedMountPoints, nestedMountPoints } from '../disk/nested-mount-points.ts';
 import type { MountPlace } from '../disk/nested-mount-points.ts';
 import type { Payload } from '../disk/payload.ts';
+import { wrappedVolumeName } from '../kube/node-layout.ts';
 import { allContainers } from '../kube/pod.ts';
 import type { Pod } from '../kube/pod.ts';
 import { mediumOf } from './empty-directory-medium.ts';
@@ -62,13 +63,13 @@ export class ProjectionVolumes {
     collect: (signal: AbortSignal) => Promise<Payload>,
     signal: AbortSignal,
   ): Promise<SetUpOutcome> {
-    const place = placeOf(request);
+    const place = placeOf({ ...request, podUid: request.pod.metadata.uid ?? '' });
     const medium = await this.#mediumFor(request.pod, storage, place, signal);
     const payload = await collect(signal);
     signal.throwIfAborted();
 
     const { path, made } = await this.#deps.emptyDirectories.setUp(
-      { ...place, podUid: request.pod.metadata.uid ?? '', medium, fsGroup: request.fsGroup },
+      { ...place, medium, fsGroup: request.fsGroup },
       signal,
     );
     try {
@@ -121,9 +122,8 @@ export class ProjectionVolumes {
   }
 }
 
-function placeOf(request: Pick<TearDownRequest, 'podDirectory' | 'directory' | 'volumeName'>): EmptyDirectoryPlace {
-  const { podDirectory, directory, volumeName } = request;
-  return { podDirectory, directory, markerName: `wrapped_${volumeName}` };
+function placeOf({ podUid, directory, volumeName }: TearDownRequest): EmptyDirectoryPlace {
+  return { podUid, directory, markerName: wrappedVolumeName(volumeName) };
 }
 
 function mountPlacesOf({ spec }: Pod): MountPlace[][] {
