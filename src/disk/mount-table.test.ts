@@ -4,7 +4,16 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
 import { directoryForMounts, needsMounts } from '../testing/mounting.ts';
-import { MountTableError, mountOf, mountsBelow, parseMountTable, readMountTable, referencesOf } from './mount-table.ts';
+import {
+  MountTableError,
+  escape,
+  mountOf,
+  mountsBelow,
+  parseMountTable,
+  readMountTable,
+  readMountsBelow,
+  referencesOf,
+} from './mount-table.ts';
 import { systemMounts } from './mounts.ts';
 
 const text = `22 27 0:21 / /proc rw,relatime - proc proc rw
@@ -102,8 +111,7 @@ test('real bind mounts are references of their source', { skip: needsMounts(moun
     mountsBelow(table, directory).map(({ mountPoint }) => mountPoint),
     [second, first],
   );
+  assert.deepEqual(readMountsBelow(directory), mountsBelow(table, directory));
+  assert.deepEqual(readMountsBelow(first), mountsBelow(table, first));
+  assert.deepEqual(readMountsBelow(source), []);
 });
-
-function escape(path: string): string {
-  return path.replace(/[ \t\n\\#]/g, (c) => `\\${c.charCodeAt(0).toString(8).padStart(3, '0')}`);
-}

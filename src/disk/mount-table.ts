@@ -35,14 +35,23 @@ export class MountTableError extends MountletError {
 }
 
 export function readMountTable(): MountEntry[] {
+  return parseMountTable(readTable().toString());
+}
+
+/** `mountsBelow` of the table as it is now. Parses it only if there are some: a node may have thousands of mounts. */
+export function readMountsBelow(directory: string): MountEntry[] {
+  const table = readTable();
+  const mentioned = table.includes(directory === '/' ? ' /' : ` ${escape(directory)}`);
+  return mentioned ? mountsBelow(parseMountTable(table.toString()), directory) : [];
+}
+
+function readTable(): Buffer {
   const path = '/proc/self/mountinfo';
-  let text: string;
   try {
-    text = readFileSync(path, 'utf8');
+    return readFileSync(path);
   } catch (thrown) {
     throw systemCallError(thrown, path);
   }
-  return parseMountTable(text);
 }
 
 /** In the order of the kernel: of two mounts on one place the later one is on top. */
@@ -87,7 +96,11 @@ function parseLine(line: string): MountEntry {
   };
 }
 
-/** The kernel writes space, tab, newline, `#` and backslash as three octal digits, and nothing else. */
+/** A path as the kernel writes it there: space, tab, newline and backslash as three octal digits (in a source `#` too). */
+export function escape(field: string): string {
+  return field.replace(/[ \t\n\\]/g, (character) => `\\${character.charCodeAt(0).toString(8).padStart(3, '0')}`);
+}
+
 function unescape(field: string): string {
   return field.replace(/\\([0-7]{3})/g, (_, octal: string) => String.fromCharCode(Number.parseInt(octal, 8)));
 }

@@ -9,7 +9,7 @@ import { isAbsolute, join } from 'node:path';
 import { MountletError, messageOf } from '../base/errors.ts';
 import { kernelMounter } from './kernel-mounter.ts';
 import { isMountPoint } from './mount-point.ts';
-import { mountsBelow, readMountTable, type MountEntry } from './mount-table.ts';
+import { readMountsBelow, type MountEntry } from './mount-table.ts';
 import type { Mounter } from './mounter.ts';
 import { programMounter } from './program-mounter.ts';
 import { SystemCallError, systemCallError } from './system-call-error.ts';
@@ -202,7 +202,7 @@ function chooseMounter(load: () => SystemCalls): Mounter {
 }
 
 function entriesAt(target: string): MountEntry[] {
-  return mountsBelow(readMountTable(), realPath(target));
+  return readMountsBelow(realPath(target));
 }
 
 function realPath(path: string): string {

@@ -22,7 +22,7 @@ import {
 import { basename, dirname, join } from 'node:path';
 import { MountletError, errorCode } from '../base/errors.ts';
 import { mountIdOf, openPathOnly } from './mount-point.ts';
-import { mountsBelow, readMountTable } from './mount-table.ts';
+import { readMountsBelow } from './mount-table.ts';
 import { systemCallError } from './system-call-error.ts';
 
 export class MountPointBelowError extends MountletError {
@@ -43,7 +43,7 @@ export function removeTree(directory: string): void {
   const name = Buffer.from(basename(directory));
   try {
     const parentPath = realpathSync(dirname(directory));
-    const [mounted] = mountsBelow(readMountTable(), join(parentPath, basename(directory)));
+    const [mounted] = readMountsBelow(join(parentPath, basename(directory)));
     if (mounted !== undefined) throw new MountPointBelowError(directory, mounted.mountPoint);
     const parent = openSync(parentPath, openPathOnly | constants.O_DIRECTORY | constants.O_NOFOLLOW);
     try {

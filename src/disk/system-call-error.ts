@@ -30,10 +30,17 @@ export class SystemCallError extends MountletError {
 
 /** A thrown system error of Node as ours; anything else is a bug and is passed on as it is. */
 export function systemCallError(thrown: unknown, path: string): unknown {
-  const code = errorCode(thrown);
-  if (thrown instanceof MountletError || code === undefined || !/^E[A-Z0-9]+$/.test(code)) return thrown;
+  const code = errnoOf(thrown);
+  if (thrown instanceof MountletError || code === undefined) return thrown;
   const call = thrown instanceof Error && 'syscall' in thrown ? String(thrown.syscall) : 'use';
   return new SystemCallError({ call, path, code }, { cause: thrown });
+}
+
+/** The errno's name of a failure that Node or this room reports; undefined for anything else. */
+export function errnoOf(thrown: unknown): string | undefined {
+  const code = errorCode(thrown);
+  if (code === 'ERR_INVALID_ARG_VALUE') return 'EINVAL'; // what Node says to a path with a NUL in it
+  return code !== undefined && /^E[A-Z0-9]+$/.test(code) ? code : undefined;
 }
 
 /** libuv has words of its own for these; the C library's, which Go prints too, are the ones that users search for. */
