@@ -34,8 +34,8 @@ export function kernelMounter(calls: SystemCalls): Mounter {
         closeSync(tree); // a copy that was mounted nowhere goes with its descriptor
       }
     },
-    remountReadOnly({ mountPoint, options }) {
-      const flags = mountFlags.remount | mountFlags.bind | mountFlags.readOnly | flagsOf(options);
+    restrict({ mountPoint, options }, more) {
+      const flags = mountFlags.remount | mountFlags.bind | flagsOf([...options, ...more]);
       calls.mount({ target: mountPoint, flags });
     },
     reconfigure({ mountPoint, options }, data) {

@@ -4,6 +4,10 @@
  */
 import type { MountEntry } from './mount-table.ts';
 
+/** Options a bind mount can have of its own: they take something away from what the mounted file system allows. */
+export const bindRestrictions = ['ro', 'nosuid', 'nodev', 'noexec', 'noatime', 'nodiratime', 'relatime'] as const;
+export type BindRestriction = (typeof bindRestrictions)[number];
+
 export interface NewMount {
   readonly source: string;
   readonly target: string;
@@ -20,8 +24,8 @@ export interface Mounter {
    * mounted is read-only or is not there, a container cannot be started in between.
    */
   bindReadOnly(source: string, target: string, recursive: boolean): boolean;
-  /** Makes this mount read-only, and only this one; its other options stay. */
-  remountReadOnly(entry: MountEntry): void;
+  /** Adds options (`ro`, `noexec`) to this mount, and only to this one; those it has stay. */
+  restrict(entry: MountEntry, options: readonly BindRestriction[]): void;
   /** Changes options of the file system (`size=`); the mount's own options stay. */
   reconfigure(entry: MountEntry, options: string): void;
   /** `lazy` takes it out of the tree at once and lets those who use it finish. Never follows a symbolic link. */

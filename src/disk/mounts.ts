@@ -10,7 +10,7 @@ import { MountletError, messageOf } from '../base/errors.ts';
 import { kernelMounter } from './kernel-mounter.ts';
 import { isMountPoint } from './mount-point.ts';
 import { readMountsBelow, type MountEntry } from './mount-table.ts';
-import type { Mounter } from './mounter.ts';
+import type { BindRestriction, Mounter } from './mounter.ts';
 import { programMounter } from './program-mounter.ts';
 import { SystemCallError, systemCallError } from './system-call-error.ts';
 import { loadSystemCalls, type SystemCalls } from './system-calls.ts';
@@ -29,6 +29,8 @@ export interface BindOptions {
   readonly readOnly?: boolean;
   /** What is mounted below the source comes along (and is read-only too, if asked for). */
   readonly recursive?: boolean;
+  /** More that this mount does not allow; what it mounts is seen without them for an instant. */
+  readonly options?: readonly BindRestriction[];
 }
 
 /** Paths are absolute. Failures are SystemCallErrors with the errno's name as `code`. */
@@ -139,21 +141,26 @@ class SystemMounts implements Mounts {
     this.#mounter.mount({ source: 'nodev', target: directory, fileSystem: 'hugetlbfs', options });
   }
 
-  bind(source: string, target: string, { readOnly = false, recursive = false }: BindOptions = {}): void {
+  bind(
+    source: string,
+    target: string,
+    { readOnly = false, recursive = false, options = [] }: BindOptions = {},
+  ): void {
     requireAbsolute(source);
     requireAbsolute(target);
-    if (!readOnly) return this.#mounter.bind(source, target, recursive);
-    if (this.#mounter.bindReadOnly(source, target, recursive)) return;
+    const restrictions: BindRestriction[] = readOnly ? ['ro', ...options] : [...options];
+    if (restrictions.length === 0) return this.#mounter.bind(source, target, recursive);
+    if (options.length === 0 && this.#mounter.bindReadOnly(source, target, recursive)) return;
     this.#mounter.bind(source, target, recursive);
     try {
       const made = entriesAt(target);
       for (const entry of recursive
         ? made
         : made.filter(({ mountPoint }) => mountPoint === realPath(target)).slice(0, 1)) {
-        this.#mounter.remountReadOnly(entry);
+        this.#mounter.restrict(entry, restrictions);
       }
     } catch (thrown) {
-      this.#mounter.unmount(target, true); // better no mount than a writable one
+      this.#mounter.unmount(target, true); // better no mount than one that allows more
       throw thrown;
     }
   }

@@ -37,9 +37,9 @@ export function programMounter(run: RunProgram = runProgram): Mounter {
       mount(target, '--no-canonicalize', recursive ? '--rbind' : '--bind', '--', source, target);
     },
     bindReadOnly: () => false,
-    remountReadOnly({ mountPoint }) {
+    restrict({ mountPoint }, options) {
       // Given the target alone, mount(8) keeps the options that it finds in the mount table.
-      mount(mountPoint, '-o', 'remount,bind,ro', '--', mountPoint);
+      mount(mountPoint, '-o', ['remount', 'bind', ...options].join(','), '--', mountPoint);
     },
     reconfigure({ mountPoint }, options) {
       mount(mountPoint, '-o', `remount,${options}`, '--', mountPoint);
