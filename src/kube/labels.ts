@@ -149,10 +149,12 @@ export function validateLabelSelector(selector: LabelSelector | undefined, path:
 }
 
 export function validateLabels(labels: Labels, path: FieldPath): FieldError[] {
-  return Object.entries(labels).flatMap(([key, value]) => [
-    ...qualifiedNameProblems(key).map((problem) => invalidField(path, key, problem)),
-    ...labelValueProblems(value).map((problem) => invalidField(path, value, problem)),
-  ]);
+  const errors: FieldError[] = [];
+  for (const [key, value] of Object.entries(labels)) {
+    errors.push(...qualifiedNameProblems(key).map((problem) => invalidField(path, key, problem)));
+    errors.push(...labelValueProblems(value).map((problem) => invalidField(path, value, problem)));
+  }
+  return errors;
 }
 
 function validateExpression({ key, operator, values = [] }: LabelExpression, path: FieldPath): FieldError[] {
