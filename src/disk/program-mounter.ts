@@ -43,8 +43,9 @@ export function programMounter(run: RunProgram = runProgram): Mounter {
     bindReadOnly: () => false,
     restrict({ mountPoint, options: present }, options) {
       // `rw` is repeated only where nobody asked for the opposite.
-      const kept = present.filter((option) => !options.includes(option) && !(option === 'rw' && options.includes('ro')));
-      remount(mountPoint, ['bind', ...options, ...kept]);
+      const asked = new Set<string>(options);
+      const kept = present.filter((option) => !asked.has(option) && !(option === 'rw' && asked.has('ro')));
+      remount(mountPoint, ['bind', ...asked, ...kept]);
     },
     reconfigure({ mountPoint, options }, changes) {
       remount(mountPoint, [...options, changes]);

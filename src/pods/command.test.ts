@@ -39,6 +39,15 @@ for (const { written, value, secret = false } of cases) {
   });
 }
 
+test('an argument with a defect is marked', () => {
+  const torn: Variable = { ...variable('TORN', '\uFFFD'), defect: 'NotUtf8' };
+  const { args } = expandCommand(aContainer({ args: ['$(TORN)', '\0', 'fine'] }), [torn]);
+  assert.deepEqual(
+    args.map(({ defect }) => defect),
+    ['NotUtf8', 'NulByte', undefined],
+  );
+});
+
 test('a container without a command leaves it to its image', () => {
   assert.deepEqual(expandCommand(aContainer(), environment), { command: [], args: [] });
 });
@@ -47,6 +56,6 @@ test('arguments that would not fit any program are refused before they are made'
   const long = [variable('LONG', 'x'.repeat(100_000))];
   assert.throws(() => expandCommand(aContainer({ args: ['$(LONG)'.repeat(1000)] }), long), {
     reason: 'CreateContainerConfigError',
-    message: /container "main" expand to more than 6 MiB/,
+    message: /^Variables and arguments of container "main" take more than 6 MiB/,
   });
 });

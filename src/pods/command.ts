@@ -1,7 +1,7 @@
 /** The command line of a container: `$(NAME)` replaced with the final environment, unknown names left as they are. */
 import type { Container, EphemeralContainer } from '../kube/container.ts';
 import { ExpansionBudget, expandVariables } from './variables.ts';
-import type { Variable } from './variables.ts';
+import type { Defect, Variable } from './variables.ts';
 
 export interface Argument {
   readonly value: string;
@@ -9,6 +9,7 @@ export interface Argument {
   readonly secret: boolean;
   /** As the pod has it, before the expansion. */
   readonly written: string;
+  readonly defect?: Defect;
 }
 
 export interface CommandLine {
@@ -25,8 +26,8 @@ export function expandCommand(
   const variables = new Map(environment.map((variable) => [variable.name, variable]));
   const budget = new ExpansionBudget(containerName);
   const expandArgument = (written: string): Argument => {
-    const { value, secret } = expandVariables(written, (name) => variables.get(name), budget);
-    return { value, secret, written };
+    const { sources: _sources, ...expanded } = expandVariables(written, (name) => variables.get(name), budget);
+    return { ...expanded, written };
   };
   return { command: command.map(expandArgument), args: args.map(expandArgument) };
 }

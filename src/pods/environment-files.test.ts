@@ -88,7 +88,7 @@ test('fileKeyRef reads where the injected reader says the file is, and tells tha
     {
       volumes: { get: () => filesystem(directory) },
       envFiles: {
-        async read(root, path) {
+        async read({ directory: root, path }) {
           seen.push(`${root} ${path}`);
           return { path: join(root, 'real'), content: await readFile(join(root, 'real')) };
         },

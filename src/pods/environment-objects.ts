@@ -16,7 +16,7 @@ export interface ObjectReaders {
   readonly secrets: ObjectReader<Secret> | undefined;
 }
 
-export interface ObjectReference {
+export interface OptionalReference {
   readonly name: string;
   readonly optional?: boolean;
 }
@@ -28,19 +28,19 @@ export interface VariablesOfObject {
 }
 
 export class EnvironmentObjects {
-  readonly #namespace: string;
+  readonly namespace: string;
   readonly #readers: ObjectReaders;
   readonly #signal: AbortSignal;
   readonly #fetched = new Map<string, VariablesOfObject | undefined>();
 
   constructor(namespace: string, readers: ObjectReaders, signal: AbortSignal) {
-    this.#namespace = namespace;
+    this.namespace = namespace;
     this.#readers = readers;
     this.#signal = signal;
   }
 
   /** The ConfigMap's `data`: its `binaryData` never becomes a variable. Undefined if it is missing and may be. */
-  configMap(reference: ObjectReference): Promise<VariablesOfObject | undefined> {
+  configMap(reference: OptionalReference): Promise<VariablesOfObject | undefined> {
     return this.#find('configMap', this.#readers.configMaps, reference, ({ metadata, data = {} }) =>
       variablesOf(data, (key, text) => ({
         value: text,
@@ -51,7 +51,7 @@ export class EnvironmentObjects {
     );
   }
 
-  secret(reference: ObjectReference): Promise<VariablesOfObject | undefined> {
+  secret(reference: OptionalReference): Promise<VariablesOfObject | undefined> {
     return this.#find('secret', this.#readers.secrets, reference, ({ metadata, data = {} }) =>
       variablesOf(data, (key, base64) => ({
         ...decodeValue(Buffer.from(base64, 'base64')),
@@ -64,13 +64,13 @@ export class EnvironmentObjects {
   async #find<T>(
     kind: 'configMap' | 'secret',
     reader: ObjectReader<T> | undefined,
-    { name, optional = false }: ObjectReference,
+    { name, optional = false }: OptionalReference,
     variables: (object: T) => VariablesOfObject,
   ): Promise<VariablesOfObject | undefined> {
     const key = `${kind}/${name}`;
     if (!this.#fetched.has(key)) {
       if (reader === undefined) {
-        throw new EnvironmentError(`couldn't get ${kind} ${this.#namespace}/${name}, no kubeClient defined`);
+        throw new EnvironmentError(`couldn't get ${kind} ${this.namespace}/${name}, no kubeClient defined`);
       }
       const object = await this.#fetch(reader, name);
       this.#fetched.set(key, object === undefined ? undefined : variables(object));
@@ -82,7 +82,7 @@ export class EnvironmentObjects {
 
   async #fetch<T>(reader: ObjectReader<T>, name: string): Promise<T | undefined> {
     try {
-      return await reader.get(this.#namespace, name, this.#signal);
+      return await reader.get(this.namespace, name, this.#signal);
     } catch (cause) {
       this.#signal.throwIfAborted();
       // Optional forgives an object that is missing, not one that may be there and could not be read.

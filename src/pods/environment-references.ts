@@ -12,18 +12,23 @@ import { decodeValue } from './environment-objects.ts';
 import type { EnvironmentObjects } from './environment-objects.ts';
 import { hostAddresses } from './host-addresses.ts';
 import type { MountedVolumes } from './mounted-volumes.ts';
+import { ExpansionBudget } from './variables.ts';
 import type { Variable } from './variables.ts';
+
+export interface EnvFile {
+  readonly directory: string;
+  /** Relative to the directory, as the pod gives it. */
+  readonly path: string;
+  /** A container may have written more than anybody can use: the rest is not read. */
+  readonly bytesMax: number;
+}
 
 export interface EnvFileReader {
   /**
-   * Reads a file of a volume, with links resolved as if the volume were the root of all. Answers where it was found,
-   * and rejects when it cannot be read.
+   * Reads the beginning of a regular file of a volume, with links resolved as if the volume were the root of all. Answers
+   * where it was found, and rejects when it cannot be read.
    */
-  read(
-    directory: string,
-    path: string,
-    signal: AbortSignal,
-  ): Promise<{ readonly path: string; readonly content: Uint8Array }>;
+  read(file: EnvFile, signal: AbortSignal): Promise<{ readonly path: string; readonly content: Uint8Array }>;
 }
 
 export interface ReferenceContext {
@@ -65,7 +70,7 @@ function fieldValue(
     hostIps: hosts.map(({ text }) => text),
     nodeFamily: hosts[0]?.family ?? 'IPv4',
   } as const;
-  const value = inWords(undefined, () => environmentFieldValue(pod, { apiVersion, fieldPath }, addresses));
+  const value = asEnvironmentError(() => environmentFieldValue(pod, { apiVersion, fieldPath }, addresses));
   if (value === '' && (fieldPath === 'status.hostIP' || fieldPath === 'status.hostIPs')) {
     const known = (node.status?.addresses ?? []).map(({ type, address }) => `{${type} ${address}}`);
     throw new EnvironmentError(`host IP unknown; known addresses: [${known.join(' ')}]`);
@@ -79,7 +84,7 @@ function resourceValue(
 ): Value {
   const { resource, containerName = '' } = reference;
   const allocatable = node.status?.allocatable ?? {};
-  const value = inWords(undefined, () => environmentResourceValue(pod.spec, container, reference, allocatable));
+  const value = asEnvironmentError(() => environmentResourceValue(pod.spec, container, reference, allocatable));
   const of = containerName === '' ? container.name : containerName;
   return { value, secret: false, source: { kind: 'resource', resource, containerName: of } };
 }
@@ -87,13 +92,13 @@ function resourceValue(
 async function keyOf(
   kind: 'ConfigMap' | 'Secret',
   reference: NonNullable<Source['configMapKeyRef']>,
-  { pod, objects }: ReferenceContext,
+  { objects }: ReferenceContext,
 ): Promise<Value | undefined> {
   const { name, key, optional = false } = reference;
   const object = await (kind === 'ConfigMap' ? objects.configMap(reference) : objects.secret(reference));
   const value = object?.get(key);
   if (object !== undefined && value === undefined && !optional) {
-    throw new EnvironmentError(`couldn't find key ${key} in ${kind} ${pod.metadata.namespace ?? ''}/${name}`);
+    throw new EnvironmentError(`couldn't find key ${key} in ${kind} ${objects.namespace}/${name}`);
   }
   return value;
 }
@@ -129,10 +134,12 @@ const unreadable = "couldn't parse env file";
 
 async function readFile(
   envFiles: EnvFileReader,
-  ...[directory, path, signal]: Parameters<EnvFileReader['read']>
+  directory: string,
+  path: string,
+  signal: AbortSignal,
 ): ReturnType<EnvFileReader['read']> {
   try {
-    return await envFiles.read(directory, path, signal);
+    return await envFiles.read({ directory, path, bytesMax: ExpansionBudget.charactersMax }, signal);
   } catch (cause) {
     signal.throwIfAborted();
     throw new EnvironmentError(unreadable, { cause });
@@ -141,14 +148,14 @@ async function readFile(
 
 function valueInFile(content: Uint8Array, key: string): Pick<Variable, 'value' | 'defect'> {
   const { value: text, defect } = decodeValue(content);
-  const value = inWords(unreadable, () => readEnvFileKey(text, key));
+  const value = asEnvironmentError(() => readEnvFileKey(text, key), unreadable);
   // The file may be broken elsewhere than in this value.
   if (defect === 'NotUtf8' && value.includes('\uFFFD')) return { value, defect };
   return value.includes('\0') ? { value, defect: 'NulByte' } : { value };
 }
 
-/** Runs a rule of kube, whose errors become this container's. */
-function inWords<T>(message: string | undefined, rule: () => T): T {
+/** Runs a rule of kube; what it refuses fails the environment, in the rule's words unless others are given. */
+function asEnvironmentError<T>(rule: () => T, message?: string): T {
   try {
     return rule();
   } catch (cause) {

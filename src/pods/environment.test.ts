@@ -259,6 +259,27 @@ const good: readonly Good[] = [
     },
   },
   {
+    it: 'addresses of pod and node in the order of the node (invariant 65)',
+    container: {
+      env: ['status.hostIPs', 'status.podIP', 'status.podIPs'].map((fieldPath) => ({
+        name: fieldPath,
+        valueFrom: { fieldRef: { apiVersion: 'v1', fieldPath } },
+      })),
+    },
+    node: aNode({
+      addresses: [
+        { type: 'InternalIP', address: '2001:db8::1' },
+        { type: 'InternalIP', address: '192.0.2.1' },
+      ],
+    }),
+    podIPs: ['10.0.0.7', 'nonsense', '2001:db8::7', '2001:db8::8'],
+    expected: {
+      'status.hostIPs': '2001:db8::1,192.0.2.1',
+      'status.podIP': '2001:db8::7',
+      'status.podIPs': '2001:db8::7,10.0.0.7',
+    },
+  },
+  {
     it: 'no pod address before the pod has one',
     container: { env: [{ name: 'IP', valueFrom: { fieldRef: { apiVersion: 'v1', fieldPath: 'status.podIP' } } }] },
     expected: { IP: '' },
@@ -363,6 +384,12 @@ const bad: readonly Bad[] = [
     container: { env: [{ name: 'A', valueFrom: { fieldRef: { apiVersion: 'v1', fieldPath } } }] },
     message,
   })),
+  {
+    it: "the node's address where none is known",
+    container: { env: [{ name: 'A', valueFrom: { fieldRef: { apiVersion: 'v1', fieldPath: 'status.hostIPs' } } }] },
+    node: aNode({ addresses: [{ type: 'Hostname', address: 'node-1' }] }),
+    message: 'host IP unknown; known addresses: [{Hostname node-1}]',
+  },
   {
     it: 'an unknown resource (13.6)',
     container: { env: [{ name: 'A', valueFrom: { resourceFieldRef: { resource: 'limits.gold' } } }] },
@@ -543,11 +570,29 @@ test('values a runtime cannot take are marked, also when they come through anoth
   );
 });
 
+const sixMebibytes = {
+  reason: 'CreateContainerConfigError',
+  message: /^Variables and arguments of container "main" take more than 6 MiB/,
+};
+
 test('references that double and double again are stopped before they fill the memory', async () => {
   const env = [{ name: 'V0', value: 'x'.repeat(1000) }];
   for (let i = 1; i <= 40; i += 1) env.push({ name: `V${i}`, value: `$(V${i - 1})$(V${i - 1})` });
-  await assert.rejects(resolveIn({ env }), {
-    reason: 'CreateContainerConfigError',
-    message: /^References between variables of container "main" expand to more than 6 MiB/,
-  });
+  await assert.rejects(resolveIn({ env }), sixMebibytes);
+});
+
+test('one object under ever new prefixes is stopped before it fills the memory', async () => {
+  const data = Object.fromEntries(Array.from({ length: 2000 }, (_, i) => [`key-${i}`, 'v'.repeat(10)]));
+  const envFrom = Array.from({ length: 2000 }, (_, i) => ({ prefix: `${i}_`, configMapRef: { name: 'many' } }));
+  await assert.rejects(resolveIn({ envFrom }, { configMaps: [aConfigMap({ name: 'many', data })] }), sixMebibytes);
+});
+
+test('sources that pile up behind empty values are stopped too', async () => {
+  const env = [];
+  for (let i = 0; i < 5000; i += 1) {
+    env.push({ name: `L${i}`, valueFrom: { configMapKeyRef: keyRef('empty', 'k') } });
+    env.push({ name: `V${i}`, value: `$(V${i - 1})$(L${i})` });
+  }
+  const configMaps = [aConfigMap({ name: 'empty', data: { k: '' } })];
+  await assert.rejects(resolveIn({ env: [{ name: 'V-1', value: '' }, ...env] }, { configMaps }), sixMebibytes);
 });

@@ -20,7 +20,7 @@ import { resolveReference } from './environment-references.ts';
 import type { EnvFileReader } from './environment-references.ts';
 import type { MountedVolumes } from './mounted-volumes.ts';
 import { ExpansionBudget, expandVariables } from './variables.ts';
-import type { Variable } from './variables.ts';
+import type { LookUp, Variable } from './variables.ts';
 
 export interface EnvironmentRequest {
   readonly pod: Pod;
@@ -49,7 +49,10 @@ export async function resolveEnvironment(
   const variables = new Map<string, Variable>();
 
   for (const source of container.envFrom ?? []) {
-    for (const variable of await importVariables(source, objects)) variables.set(variable.name, variable);
+    for (const variable of await importVariables(source, objects)) {
+      if (!variables.has(variable.name)) budget.spend(variable.name.length + variable.value.length);
+      variables.set(variable.name, variable);
+    }
   }
   for (const entry of container.env ?? []) {
     const variable = isReference(entry)
@@ -129,11 +132,9 @@ function isReference({ value = '', valueFrom }: EnvironmentVariable): boolean {
 
 function expandValue(
   { value: written = '' }: EnvironmentVariable,
-  lookUp: (name: string) => Variable | undefined,
+  lookUp: LookUp,
   budget: ExpansionBudget,
 ): Omit<Variable, 'name'> {
-  const { value, secret, used } = expandVariables(written, lookUp, budget);
-  const expands = new Set(used.flatMap(({ source }) => (source.kind === 'value' ? source.expands : [source])));
-  const defect = written.includes('\0') ? 'NulByte' : used.find((variable) => variable.defect)?.defect;
-  return { value, secret, source: { kind: 'value', expands: [...expands] }, ...(defect && { defect }) };
+  const { sources, ...expanded } = expandVariables(written, lookUp, budget);
+  return { ...expanded, source: { kind: 'value', expands: sources } };
 }

@@ -3,6 +3,8 @@
  * be public. It is told only when a pull has failed, because only then it may be the reason.
  */
 import type { Pod } from '../kube/pod.ts';
+import { credentialsFor, parsePullSecrets } from '../kube/pull-credentials.ts';
+import type { RegistryCredentials } from '../kube/pull-credentials.ts';
 import type { Secret } from '../kube/secret.ts';
 import type { ObjectReader } from './object-reader.ts';
 
@@ -42,6 +44,17 @@ async function read(
     signal.throwIfAborted();
     return undefined;
   }
+}
+
+/**
+ * What to try for an image, one after another; none means without a login. Throws where a secret that counts cannot be
+ * read, which fails the image and not the pod.
+ */
+export function pullCredentials({ secrets }: ImagePullSecrets, image: string): readonly RegistryCredentials[] {
+  return credentialsFor(
+    parsePullSecrets(secrets.map(({ metadata, ...secret }) => ({ ...secret, name: metadata.name }))),
+    image,
+  );
 }
 
 export interface PullSecretsEvent {

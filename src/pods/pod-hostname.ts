@@ -24,7 +24,7 @@ export function podHostname({ metadata, spec }: Pod, clusterDomain: string): Pod
   const name = shorten(metadata.name, hostname === '' ? metadata.name : hostname);
   if (subdomain === '') return { name, domain: '' };
   check('Subdomain', subdomain, 'DNS label', dnsLabelProblems);
-  return { name, domain: `${subdomain}.${metadata.namespace ?? ''}.svc.${clusterDomain}` };
+  return { name, domain: `${subdomain}.${metadata.namespace ?? 'default'}.svc.${clusterDomain}` };
 }
 
 function check(field: string, value: string, what: string, problemsOf: (value: string) => Problems): void {

@@ -27,15 +27,18 @@ export interface Variable {
   readonly source: VariableSource;
   /** The value holds, or may hold, bytes of a Secret, perhaps by way of other variables. Never print it. */
   readonly secret: boolean;
-  /** What makes a runtime refuse the value: a NUL ends it too early, and other than UTF-8 it cannot be told a runtime. */
-  readonly defect?: 'NulByte' | 'NotUtf8';
+  readonly defect?: Defect;
 }
+
+/** What makes a runtime refuse a text: a NUL would end it too early, and only UTF-8 can be told to a runtime. */
+export type Defect = 'NulByte' | 'NotUtf8';
 
 export interface Expanded {
   readonly value: string;
   readonly secret: boolean;
-  /** Variables that were found, each once, in the order of their first use. */
-  readonly used: readonly Variable[];
+  readonly defect?: Defect;
+  /** Where the variables in it came from, each source once, in the order of their first use. */
+  readonly sources: readonly VariableSource[];
 }
 
 /** Asked for a variable by name; undefined where there is none. */
@@ -72,13 +75,22 @@ function remembering(
       return variable.value;
     },
   });
-  return { value, secret: [...used].some(({ secret }) => secret), used: [...used] };
+  const variables = [...used];
+  const sources = new Set(variables.flatMap(({ source }) => (source.kind === 'value' ? source.expands : [source])));
+  budget.spend(sources.size);
+  const defect = text.includes('\0') ? 'NulByte' : variables.find((variable) => variable.defect)?.defect;
+  return {
+    value,
+    secret: variables.some(({ secret }) => secret),
+    ...(defect === undefined ? {} : { defect }),
+    sources: [...sources],
+  };
 }
 
 /**
- * Ten variables that each hold the one before ten times make ten billion copies of the first. The kernel starts no
- * program whose arguments and environment are together larger than 6 MiB (three quarters of the largest stack it counts
- * with), so nothing useful is lost where the expansion stops.
+ * Ten variables that each hold the one before ten times make ten billion copies of the first, and one ConfigMap can be
+ * imported under a thousand prefixes. The kernel starts no program whose arguments and environment are together larger
+ * than 6 MiB (three quarters of the largest stack it counts with), so nothing useful is lost where we stop.
  */
 export class ExpansionBudget {
   static readonly charactersMax = 6 * 1024 * 1024;
@@ -93,7 +105,7 @@ export class ExpansionBudget {
     this.#charactersLeft -= characters;
     if (this.#charactersLeft >= 0) return;
     throw new ContainerConfigError(
-      `References between variables of container "${this.#containerName}" expand to more than 6 MiB, with which no program can start: remove some`,
+      `Variables and arguments of container "${this.#containerName}" take more than 6 MiB, and no program can start with that much: remove some`,
     );
   }
 }

@@ -21,7 +21,7 @@ export interface EnvironmentWorld extends Partial<Omit<EnvironmentDeps, 'configM
 
 export const noVolumes: MountedVolumes = { get: () => undefined };
 export const plainFiles: EnvironmentDeps['envFiles'] = {
-  async read(directory, path) {
+  async read({ directory, path }) {
     const file = join(directory, path);
     return { path: file, content: await readFile(file) };
   },
