@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import { readFileSync, readdirSync, statSync, unlinkSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { temporaryDirectory } from '../testing/temporary-directory.ts';
@@ -32,6 +32,7 @@ for (const { way, load, other } of ways) {
     }
     lock.release();
     lock.release();
+    assert.deepEqual(readdirSync(directory), []);
     lockDirectory(directory, other).release();
   });
 
@@ -96,4 +97,21 @@ test('a lock file that names nobody is told as another process', (t) => {
   t.after(() => lock.release());
   writeFileSync(join(directory, '.lock'), 'rubbish');
   assert.throws(() => lockDirectory(directory), { message: /another process uses it/, holderPid: undefined });
+});
+
+test('whoever has locked a file that is gone from the directory tries again with the one that is there', (t) => {
+  const directory = temporaryDirectory(t);
+  const path = join(directory, '.lock');
+  const loads = [
+    // What a holder does who lets go between our opening and our locking of his file.
+    () => unlinkSync(path),
+    () => {},
+  ];
+  const lock = lockDirectory(directory, () => {
+    loads.shift()?.();
+    return loadSystemCalls();
+  });
+  assert.deepEqual(loads, []);
+  assert.throws(() => lockDirectory(directory), DirectoryInUseError);
+  lock.release();
 });

@@ -3,14 +3,24 @@
  * however that ends: nothing is left to clean up, and no pid has to be guessed to be alive or dead.
  */
 import { spawnSync } from 'node:child_process';
-import { closeSync, constants, ftruncateSync, openSync, readSync, writeSync } from 'node:fs';
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  ftruncateSync,
+  lstatSync,
+  openSync,
+  readSync,
+  unlinkSync,
+  writeSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { MountletError } from '../base/errors.ts';
 import { SystemCallError, systemCallError } from './system-call-error.ts';
 import { loadSystemCalls, type SystemCalls } from './system-calls.ts';
 
 export interface DirectoryLock {
-  /** Can be called again without harm. The lock file stays: a waiting process may have it open. */
+  /** Removes the lock file. Can be called again without harm. */
   release(): void;
 }
 
@@ -28,22 +38,51 @@ export class DirectoryInUseError extends MountletError {
   }
 }
 
+// Each further try means that a holder has let go in between; more of them in a row than this is somebody's mischief.
+const triesMax = 100;
+
 /** Throws a DirectoryInUseError at once if another process has it, or this one has it already. */
 export function lockDirectory(directory: string, load: () => SystemCalls = loadSystemCalls): DirectoryLock {
   const path = join(directory, '.lock');
-  let descriptor: number | undefined = openLockFile(path);
-  const release = (): void => {
-    if (descriptor !== undefined) closeSync(descriptor);
-    descriptor = undefined;
-  };
-  try {
-    if (!lockFile(descriptor, path, load)) throw new DirectoryInUseError(directory, readPid(descriptor));
-    writePid(descriptor, path);
-  } catch (thrown) {
-    release();
-    throw thrown;
+  for (let tries = 1; ; tries += 1) {
+    let descriptor: number | undefined = openLockFile(path);
+    try {
+      if (!lockFile(descriptor, path, load)) throw new DirectoryInUseError(directory, readPid(descriptor));
+      if (isAt(path, descriptor)) {
+        writePid(descriptor, path);
+        const held = descriptor;
+        descriptor = undefined;
+        return { release: once(() => letGo(path, held)) };
+      }
+      // The file was removed by its holder after we had opened it: what we have locked, nobody else will look at.
+      if (tries === triesMax) throw new DirectoryInUseError(directory, undefined);
+    } finally {
+      if (descriptor !== undefined) closeSync(descriptor);
+    }
   }
-  return { release };
+}
+
+/** Removed while it is still locked, so that nobody can hold a file that is about to go. */
+function letGo(path: string, descriptor: number): void {
+  try {
+    if (isAt(path, descriptor)) unlinkSync(path);
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+function once(act: () => void): () => void {
+  let done = false;
+  return () => {
+    if (!done) act();
+    done = true;
+  };
+}
+
+function isAt(path: string, descriptor: number): boolean {
+  const there = lstatSync(path, { throwIfNoEntry: false });
+  const here = fstatSync(descriptor);
+  return there?.ino === here.ino && there.dev === here.dev;
 }
 
 /** Node opens with O_CLOEXEC, so programs that this one starts do not hold the lock after it has ended. */

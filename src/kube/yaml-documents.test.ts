@@ -5,9 +5,17 @@ import { parseYamlDocuments } from './yaml-documents.ts';
 const values = [
   { it: 'reads yes, on and off as booleans', yaml: 'a: [yes, on, Off, true]', is: { a: [true, true, false, true] } },
   { it: 'reads a leading zero as octal', yaml: 'mode: 0644', is: { mode: 0o644 } },
-  { it: 'keeps dates as text', yaml: 'day: 2020-01-01\ntime: 2001-12-14t21:59:43.10-05:00', is: { day: '2020-01-01', time: '2001-12-14t21:59:43.10-05:00' } },
+  {
+    it: 'keeps dates as text',
+    yaml: 'day: 2020-01-01\ntime: 2001-12-14t21:59:43.10-05:00',
+    is: { day: '2020-01-01', time: '2001-12-14t21:59:43.10-05:00' },
+  },
   { it: 'keeps base-60 numbers as text', yaml: 'a: 1:30\nb: 190:20:30.15', is: { a: '1:30', b: '190:20:30.15' } },
-  { it: 'follows merge keys', yaml: 'base: &b {x: 1}\nother: {<<: *b, z: 2}', is: { base: { x: 1 }, other: { x: 1, z: 2 } } },
+  {
+    it: 'follows merge keys',
+    yaml: 'base: &b {x: 1}\nother: {<<: *b, z: 2}',
+    is: { base: { x: 1 }, other: { x: 1, z: 2 } },
+  },
   { it: 'reads JSON', yaml: '{"a": {"b": [1, null, "x"]}}', is: { a: { b: [1, null, 'x'] } } },
   { it: 'ignores a byte order mark', yaml: '\uFEFFa: 1', is: { a: 1 } },
   { it: 'turns keys into text, y being yes', yaml: '1: a\ny: b', is: { 1: 'a', true: 'b' } },
@@ -23,7 +31,10 @@ for (const { it, yaml, is } of values) {
 
 test('YAML of several documents is read in order, and empty ones have no value', () => {
   const documents = parseYamlDocuments('---\na: 1\n---\n---\n# nothing\n---\nb: 2\n');
-  assert.deepEqual(documents.map(({ value }) => value ?? undefined), [{ a: 1 }, undefined, undefined, { b: 2 }]);
+  assert.deepEqual(
+    documents.map(({ value }) => value ?? undefined),
+    [{ a: 1 }, undefined, undefined, { b: 2 }],
+  );
 });
 
 const places = [
@@ -35,7 +46,9 @@ const places = [
 ];
 for (const { of, path, at } of places) {
   test(`YAML locates ${of}`, () => {
-    const [document] = parseYamlDocuments('kind: X\nspec:\n  name: y\n  list:\n    - inner:\n        a: 1\n    - second\n');
+    const [document] = parseYamlDocuments(
+      'kind: X\nspec:\n  name: y\n  list:\n    - inner:\n        a: 1\n    - second\n',
+    );
     const { line, column } = document?.locate(path) ?? {};
     assert.equal(`${line}:${column}`, at);
   });
@@ -68,7 +81,13 @@ test('YAML refuses aliases that multiply', () => {
   assert.match(document?.problems[0]?.message ?? '', /alias/i);
 });
 
-const leaking = ['password: *hunter2\n', 'a: b\n"hunter2" "hunter2"\n', 'password: @hunter2\n', 'password: %hunter2: x: y\n', "password: 'hunter2\n"];
+const leaking = [
+  'password: *hunter2\n',
+  'a: b\n"hunter2" "hunter2"\n',
+  'password: @hunter2\n',
+  'password: %hunter2: x: y\n',
+  "password: 'hunter2\n",
+];
 for (const yaml of leaking) {
   test(`YAML problems never repeat what was written: ${JSON.stringify(yaml)}`, () => {
     const problems = parseYamlDocuments(yaml).flatMap((document) => document.problems);

@@ -72,7 +72,12 @@ export class VolumeNode {
   readonly volumes: ProjectionVolumes;
 
   constructor(test: Pick<TestContext, 'after'>, settings: VolumeNodeSettings = {}) {
-    const { mounts = systemMounts(), under, privateTmpfs = () => undefined, allocatable = { memory: '1Gi' } } = settings;
+    const {
+      mounts = systemMounts(),
+      under,
+      privateTmpfs = () => undefined,
+      allocatable = { memory: '1Gi' },
+    } = settings;
     this.root = directoryForMounts(test, under);
     this.mounts = mounts;
     this.nodes = { get: async () => ({ metadata: { name: 'node' }, status: { allocatable } }) };
