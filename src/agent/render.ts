@@ -44,6 +44,10 @@ export class NoSuchPodError extends MountletError {
   readonly reason = 'NoSuchPod';
 }
 
+export class SameUidError extends MountletError {
+  readonly reason = 'SameUid';
+}
+
 /** `tell` gets what a user should know besides the result, a sentence at a time. */
 export async function render(
   settings: RenderSettings,
@@ -80,6 +84,7 @@ export async function render(
 }
 
 function choosePods(pods: readonly Pod[], { pods: wanted, namespace }: RenderSettings): readonly Pod[] {
+  requireDifferentUids(pods);
   if (pods.length === 0) {
     throw new NoSuchPodError(
       'Cannot find a pod in these manifests: give at least one Pod or a workload with a pod template',
@@ -92,6 +97,22 @@ function choosePods(pods: readonly Pod[], { pods: wanted, namespace }: RenderSet
     throw new NoSuchPodError(`Cannot find pod "${missing}" in these manifests: they have ${known}`);
   }
   return pods.filter((pod) => wanted.some((name) => isCalled(pod, name)));
+}
+
+/** A pod's directory is named after its uid: two pods of one uid would write over each other. */
+function requireDifferentUids(pods: readonly Pod[]): void {
+  const seen = new Map<string, Pod>();
+  for (const pod of pods) {
+    const { uid = '' } = pod.metadata;
+    const other = seen.get(uid);
+    if (other !== undefined) {
+      const names = [other, pod].map(({ metadata }) => `"${metadata.namespace}/${metadata.name}"`).join(' and ');
+      throw new SameUidError(
+        `Cannot tell pods ${names} apart: both have metadata.uid "${uid}"; give them different ones, or none`,
+      );
+    }
+    seen.set(uid, pod);
+  }
 }
 
 /** What holds for the machine is found out for every pod, and is told for the first. */

@@ -47,6 +47,12 @@ function collect(value: string, previous: readonly string[]): readonly string[] 
   return [...previous, value];
 }
 
+// Whoever reads our output may have read enough (`| head`): that is no failure of ours.
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  if (error.code !== 'EPIPE') throw error;
+  process.exit(exitCode.done);
+});
+
 try {
   if (process.argv.length <= 2) program.outputHelp();
   else await program.parseAsync();

@@ -82,6 +82,10 @@ export function readManifests(files: readonly ManifestFile[], namespace: string)
   return manifests;
 }
 
+interface ObjectType {
+  readonly apiVersion?: unknown;
+  readonly kind?: unknown;
+}
 type Report = (path: FieldPath, message: string) => void;
 interface Reading {
   readonly manifests: Manifests;
@@ -89,19 +93,21 @@ interface Reading {
   readonly report: Report;
 }
 
-function readObject(reading: Reading, json: unknown, path: FieldPath): void {
+function readObject(reading: Reading, json: unknown, path: FieldPath, ofList: ObjectType = {}): void {
   if (!isRecord(json)) return reading.report(path, 'expected a Kubernetes object (a map with apiVersion and kind)');
-  const { apiVersion, kind } = json;
-  for (const field of ['apiVersion', 'kind']) {
-    if (typeof json[field] !== 'string' || json[field] === '') {
-      return reading.report(
-        [...path, field],
-        `${showPath([...path, field])}: Required value: every Kubernetes object names its apiVersion and kind`,
-      );
-    }
+  // Items of a PodList need not say that they are Pods.
+  const { apiVersion = ofList.apiVersion, kind = ofList.kind } = json;
+  for (const [field, value] of Object.entries({ apiVersion, kind })) {
+    if (typeof value === 'string' && value !== '') continue;
+    const place = [...path, field];
+    return reading.report(
+      place,
+      `${showPath(place)}: Required value: every Kubernetes object has an apiVersion and a kind`,
+    );
   }
   if (Array.isArray(json['items']) && String(kind).endsWith('List')) {
-    return json['items'].forEach((item, index) => readObject(reading, item, [...path, 'items', index]));
+    const item = kind === 'List' ? {} : { apiVersion, kind: String(kind).slice(0, -'List'.length) };
+    return json['items'].forEach((one, index) => readObject(reading, one, [...path, 'items', index], item));
   }
   const known = [...objectKinds, ...workloadKinds].filter((candidate) => candidate.kind === kind);
   const match = known.find(({ apiVersions }) => apiVersions.includes(String(apiVersion)));

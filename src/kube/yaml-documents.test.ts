@@ -38,8 +38,8 @@ test('YAML of several documents is read in order, and empty ones have no value',
 });
 
 const places = [
-  { of: 'a scalar: its value', path: ['spec', 'name'], at: '3:9' },
-  { of: 'a map: its key', path: ['spec', 'list', 0, 'inner'], at: '5:7' },
+  { of: 'a field: its key', path: ['spec', 'name'], at: '3:3' },
+  { of: 'a field of an item', path: ['spec', 'list', 0, 'inner'], at: '5:7' },
   { of: 'an item of a list', path: ['spec', 'list', 1], at: '7:7' },
   { of: 'a missing field: the deepest part that exists', path: ['spec', 'list', 0, 'inner', 'gone', 3], at: '5:7' },
   { of: 'the whole document', path: [], at: '1:1' },
@@ -56,7 +56,7 @@ for (const { of, path, at } of places) {
 
 test('YAML locates in the second document and through an alias', () => {
   const [, second] = parseYamlDocuments('a: 1\n---\nbase: &b\n  x: 1\nother: *b\n');
-  assert.deepEqual(second?.locate(['other', 'x']), { line: 4, column: 6 });
+  assert.deepEqual(second?.locate(['other', 'x']), { line: 4, column: 3 });
 });
 
 const broken = [

@@ -67,7 +67,7 @@ function withoutSource(message: string): string {
   return message.replace(/:\s.*$/s, '').replaceAll('\n', ' ');
 }
 
-/** The offset of a scalar is its value's, of anything larger its key's: where an editor's cursor is most useful. */
+/** A field stands where its key does, an item of a list where it begins. */
 function offsetOf(document: Document.Parsed, path: FieldPath): number {
   let node: YamlNode | null = document.contents;
   let offset = node?.range?.[0] ?? document.range[0];
@@ -86,7 +86,7 @@ function offsetOf(document: Document.Parsed, path: FieldPath): number {
     if (next === null || next === undefined) return offset;
     node = next as YamlNode;
   }
-  return isScalar(node) ? (startOf(node) ?? offset) : offset;
+  return offset;
 }
 
 function startOf(node: unknown): number | undefined {
