@@ -141,11 +141,7 @@ class SystemMounts implements Mounts {
     this.#mounter.mount({ source: 'nodev', target: directory, fileSystem: 'hugetlbfs', options });
   }
 
-  bind(
-    source: string,
-    target: string,
-    { readOnly = false, recursive = false, options = [] }: BindOptions = {},
-  ): void {
+  bind(source: string, target: string, { readOnly = false, recursive = false, options = [] }: BindOptions = {}): void {
     requireAbsolute(source);
     requireAbsolute(target);
     const restrictions: BindRestriction[] = readOnly ? ['ro', ...options] : [...options];
