@@ -82,9 +82,11 @@ export class EmptyDirectories {
 
     makePodDirectories(podDirectory(this.#deps.root, request.podUid));
     const directory = this.#make(request);
-    if (fsGroup !== undefined) {
-      const { refused } = await applyGroup(directory.path, { group: fsGroup, readOnly: false }, undefined, signal);
-      if (refused > 0) this.tellGroupRefused(request.directory, fsGroup);
+    try {
+      if (fsGroup !== undefined) await this.#giveToGroup(directory.path, fsGroup, signal);
+    } catch (error) {
+      if (directory.made) this.tearDown(request);
+      throw error;
     }
     markReadyIfPossible(this.#markerOf(request));
     return directory;
@@ -121,6 +123,11 @@ export class EmptyDirectories {
       kind: 'OwnershipImpossible',
       message: `cannot give "${directory}" to group ${group}: not permitted; fsGroup has no effect unless mountlet runs as root`,
     });
+  }
+
+  async #giveToGroup(path: string, group: number, signal: AbortSignal): Promise<void> {
+    const { refused } = await applyGroup(path, { group, readOnly: false }, undefined, signal);
+    if (refused > 0) this.tellGroupRefused(path, group);
   }
 
   #markerOf({ podUid, markerName }: EmptyDirectoryPlace): string {
