@@ -1,5 +1,14 @@
 import assert from 'node:assert/strict';
-import { chmodSync, existsSync, lstatSync, mkdirSync, readFileSync, readlinkSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  readFileSync,
+  readlinkSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { dirname, join } from 'node:path';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
@@ -17,7 +26,11 @@ const modeOf = (path: string): string => (lstatSync(path).mode & 0o7777).toStrin
 
 function without(mounting: string, base: string | undefined): { memory: MemoryDirectories; told: string[] } {
   const told: string[] = [];
-  const deps = { mounts: unavailableMounts(mounting), privateTmpfs: () => base, tell: (text: string) => told.push(text) };
+  const deps = {
+    mounts: unavailableMounts(mounting),
+    privateTmpfs: () => base,
+    tell: (text: string) => told.push(text),
+  };
   return { memory: new MemoryDirectories(deps), told };
 }
 
@@ -93,30 +106,38 @@ test('two volumes never share memory', { skip: needsTmpfs }, (t) => {
   assert.notEqual(memory.make(volume, options).path, memory.make(`${volume}2`, options).path);
 });
 
-test('a link whose memory went with a reboot is made anew, also by a process that may mount', { skip: needsTmpfs }, (t) => {
-  const { base, volume } = diskAndMemory(t);
-  if (fileSystemOf(dirname(dirname(volume))) === 'tmpfs') return t.skip('needs a temporary directory on a disk');
-  const { memory } = without('not root', base);
-  const { path } = memory.make(volume, options);
-  memory.removeLink(volume);
-  symlinkSync(path, volume);
-  assert.equal(memory.find(volume), undefined);
-  assert.deepEqual(memory.make(volume, options), { path, made: true });
-  assert.ok(lstatSync(path).isDirectory());
-});
+test(
+  'a link whose memory went with a reboot is made anew, also by a process that may mount',
+  { skip: needsTmpfs },
+  (t) => {
+    const { base, volume } = diskAndMemory(t);
+    if (fileSystemOf(dirname(dirname(volume))) === 'tmpfs') return t.skip('needs a temporary directory on a disk');
+    const { memory } = without('not root', base);
+    const { path } = memory.make(volume, options);
+    memory.removeLink(volume);
+    symlinkSync(path, volume);
+    assert.equal(memory.find(volume), undefined);
+    assert.deepEqual(memory.make(volume, options), { path, made: true });
+    assert.ok(lstatSync(path).isDirectory());
+  },
+);
 
-test('a link that is not ours is never followed: what it leads to is neither used nor deleted', { skip: needsTmpfs }, (t) => {
-  const { base, volume } = diskAndMemory(t);
-  const { memory } = without('not root', base);
-  const foreign = join(temporaryDirectory(t, shared), 'home');
-  mkdirSync(foreign);
-  writeFileSync(join(foreign, 'precious'), 'x');
-  mkdirSync(dirname(volume));
-  symlinkSync(foreign, volume);
-  assert.equal(memory.find(volume), undefined);
-  memory.removeLink(volume);
-  assert.equal(readFileSync(join(foreign, 'precious'), 'utf8'), 'x');
-});
+test(
+  'a link that is not ours is never followed: what it leads to is neither used nor deleted',
+  { skip: needsTmpfs },
+  (t) => {
+    const { base, volume } = diskAndMemory(t);
+    const { memory } = without('not root', base);
+    const foreign = join(temporaryDirectory(t, shared), 'home');
+    mkdirSync(foreign);
+    writeFileSync(join(foreign, 'precious'), 'x');
+    mkdirSync(dirname(volume));
+    symlinkSync(foreign, volume);
+    assert.equal(memory.find(volume), undefined);
+    memory.removeLink(volume);
+    assert.equal(readFileSync(join(foreign, 'precious'), 'utf8'), 'x');
+  },
+);
 
 test('a link into a directory that others can enter is not trusted', { skip: needsTmpfs }, (t) => {
   const { base, volume } = diskAndMemory(t);

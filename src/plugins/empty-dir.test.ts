@@ -52,23 +52,27 @@ test('a repeated set-up never clears what a container wrote', { skip }, async (t
   }
 });
 
-test('emptyDir invariant 63: a tmpfs has the smallest size of node, pod and volume, and then noswap', { skip }, async (t) => {
-  const node = new VolumeNode(t, { allocatable: { memory: '64Mi' } });
-  const plugin = emptyDirPlugin(node);
-  const pod = testPod({ containers: [{ name: 'c', resources: { limits: { memory: '16Mi' } } }] });
-  const sizes = [
-    { name: 'node', source: { medium: 'Memory' }, pod: testPod(), size: 'size=65536k' },
-    { name: 'pod', source: { medium: 'Memory' }, pod, size: 'size=16384k' },
-    { name: 'volume', source: { medium: 'Memory', sizeLimit: '1Mi' }, pod, size: 'size=1024k' },
-  ];
-  for (const { name, source, pod: owner, size } of sizes) {
-    await node.setUp(plugin, { name, emptyDir: source }, { pod: owner });
-    const directory = node.directoryOf(plugin, name);
-    const options = mountOf(readMountTable(), directory)?.superOptions ?? [];
-    assert.ok(options.includes(size), `${name}: ${options.join()}`);
-    assert.throws(() => writeFileSync(join(directory, 'big'), Buffer.alloc(65 * 1024 * 1024)), { code: 'ENOSPC' });
-  }
-});
+test(
+  'emptyDir invariant 63: a tmpfs has the smallest size of node, pod and volume, and then noswap',
+  { skip },
+  async (t) => {
+    const node = new VolumeNode(t, { allocatable: { memory: '64Mi' } });
+    const plugin = emptyDirPlugin(node);
+    const pod = testPod({ containers: [{ name: 'c', resources: { limits: { memory: '16Mi' } } }] });
+    const sizes = [
+      { name: 'node', source: { medium: 'Memory' }, pod: testPod(), size: 'size=65536k' },
+      { name: 'pod', source: { medium: 'Memory' }, pod, size: 'size=16384k' },
+      { name: 'volume', source: { medium: 'Memory', sizeLimit: '1Mi' }, pod, size: 'size=1024k' },
+    ];
+    for (const { name, source, pod: owner, size } of sizes) {
+      await node.setUp(plugin, { name, emptyDir: source }, { pod: owner });
+      const directory = node.directoryOf(plugin, name);
+      const options = mountOf(readMountTable(), directory)?.superOptions ?? [];
+      assert.ok(options.includes(size), `${name}: ${options.join()}`);
+      assert.throws(() => writeFileSync(join(directory, 'big'), Buffer.alloc(65 * 1024 * 1024)), { code: 'ENOSPC' });
+    }
+  },
+);
 
 const modes = [
   { it: '01777 sets the sticky bit', mode: 0o1777, shown: '1777' },
@@ -97,7 +101,10 @@ test('fsGroup adds its bits to whatever mode there is', { skip }, async (t) => {
   await node.setUp(plugin, { name: 'ram', emptyDir: { medium: 'Memory' } }, { fsGroup: 2000 });
   const [disk, ram] = [node.directoryOf(plugin, 'scratch'), node.directoryOf(plugin, 'ram')];
   assert.deepEqual([disk, ram].map(modeOf), ['2770', '3777']);
-  assert.deepEqual([disk, ram].map((path) => statSync(path).gid), [2000, 2000]);
+  assert.deepEqual(
+    [disk, ram].map((path) => statSync(path).gid),
+    [2000, 2000],
+  );
 });
 
 test('tear-down finds the medium on disk, unmounts, and may be repeated', { skip }, async (t) => {
@@ -133,7 +140,9 @@ test('a medium that cannot be had leaves nothing on disk', async (t) => {
   await assert.rejects(node.setUp(plugin, scratch({ medium: 'Flash' })), { message: 'unknown storage medium "Flash"' });
   await assert.rejects(node.setUp(plugin, scratch({ medium: 'HugePages' })), /no resource request for huge pages/);
   const unreadable = emptyDirPlugin({ ...node, nodes: { get: async () => undefined } });
-  await assert.rejects(node.setUp(unreadable, scratch({ medium: 'Memory' })), { message: 'error retrieving node: node not found' });
+  await assert.rejects(node.setUp(unreadable, scratch({ medium: 'Memory' })), {
+    message: 'error retrieving node: node not found',
+  });
   assert.ok(!existsSync(join(node.root, 'pods')));
 });
 
@@ -145,22 +154,27 @@ test('huge pages need mounts, and say so', async (t) => {
   });
 });
 
-test('emptyDir invariants 64, 65: huge pages are mounted once, with the page size that is asked for', { skip }, async (t) => {
-  const node = new VolumeNode(t);
-  const plugin = emptyDirPlugin(node);
-  if (!existsSync('/sys/kernel/mm/hugepages/hugepages-2048kB')) return t.skip('needs a kernel with huge pages of 2 MiB');
-  const requests = { 'hugepages-2Mi': '2Mi', 'hugepages-1Gi': '1Gi' };
-  const pod = testPod({ containers: [{ name: 'c', resources: { requests } }] });
-  await node.setUp(plugin, scratch({ medium: 'HugePages-2Mi' }), { pod });
-  const directory = node.directoryOf(plugin, 'scratch');
-  assert.equal(mountOf(readMountTable(), directory)?.fileSystem, 'hugetlbfs');
-  assert.equal((await node.setUp(plugin, scratch({ medium: 'HugePages-2Mi' }), { pod })).changed, false);
-  await assert.rejects(node.setUp(plugin, scratch({ medium: 'HugePages-1Gi' }), { pod }), {
-    message: `pod ${podUid}: mounted dir ${directory} pagesize '2Mi' and requested medium size '1Gi' differ`,
-  });
-  await node.tearDown(plugin, 'scratch');
-  assert.deepEqual(mountPointsBelow(node.root), []);
-});
+test(
+  'emptyDir invariants 64, 65: huge pages are mounted once, with the page size that is asked for',
+  { skip },
+  async (t) => {
+    const node = new VolumeNode(t);
+    const plugin = emptyDirPlugin(node);
+    if (!existsSync('/sys/kernel/mm/hugepages/hugepages-2048kB'))
+      return t.skip('needs a kernel with huge pages of 2 MiB');
+    const requests = { 'hugepages-2Mi': '2Mi', 'hugepages-1Gi': '1Gi' };
+    const pod = testPod({ containers: [{ name: 'c', resources: { requests } }] });
+    await node.setUp(plugin, scratch({ medium: 'HugePages-2Mi' }), { pod });
+    const directory = node.directoryOf(plugin, 'scratch');
+    assert.equal(mountOf(readMountTable(), directory)?.fileSystem, 'hugetlbfs');
+    assert.equal((await node.setUp(plugin, scratch({ medium: 'HugePages-2Mi' }), { pod })).changed, false);
+    await assert.rejects(node.setUp(plugin, scratch({ medium: 'HugePages-1Gi' }), { pod }), {
+      message: `pod ${podUid}: mounted dir ${directory} pagesize '2Mi' and requested medium size '1Gi' differ`,
+    });
+    await node.tearDown(plugin, 'scratch');
+    assert.deepEqual(mountPointsBelow(node.root), []);
+  },
+);
 
 test('memory is resized while it is in use', { skip }, async (t) => {
   const node = new VolumeNode(t);
@@ -171,11 +185,17 @@ test('memory is resized while it is in use', { skip }, async (t) => {
     plugin.resize?.resize({ source, volumeName: 'ram', directory, sizeBytes }, signal);
   const memory = { medium: 'Memory', sizeLimit: '1Mi' };
 
-  await assert.rejects(async () => resize(memory, 4096n), { message: 'volume ram is not yet mounted; deferring resize' });
+  await assert.rejects(async () => resize(memory, 4096n), {
+    message: 'volume ram is not yet mounted; deferring resize',
+  });
   await node.setUp(plugin, { name: 'ram', emptyDir: memory });
-  await assert.rejects(async () => resize({}, 4096n), { message: 'only memory-backed emptyDir volumes support direct resize' });
+  await assert.rejects(async () => resize({}, 4096n), {
+    message: 'only memory-backed emptyDir volumes support direct resize',
+  });
   for (const none of [undefined, 0n]) {
-    await assert.rejects(async () => resize(memory, none), { message: 'addition or removal of size limit is not supported' });
+    await assert.rejects(async () => resize(memory, none), {
+      message: 'addition or removal of size limit is not supported',
+    });
   }
   const twoMebibytes = Buffer.alloc(2 * 1024 * 1024);
   assert.throws(() => writeFileSync(join(directory, 'f'), twoMebibytes), { code: 'ENOSPC' });

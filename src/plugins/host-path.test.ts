@@ -53,7 +53,11 @@ test('a PersistentVolume may be a host path; it is read-only when its claim is',
   const spec = persistentSpec({ metadata: { name: 'pv' }, spec: { hostPath: { path: '/srv' } } }, true);
   const source = plugin.sourceOf(spec);
   assert.deepEqual(source, { path: '/srv' });
-  assert.deepEqual(source && plugin.attributes(source, spec), { readOnly: true, managed: false, selinuxRelabel: false });
+  assert.deepEqual(source && plugin.attributes(source, spec), {
+    readOnly: true,
+    managed: false,
+    selinuxRelabel: false,
+  });
   const inline = inlineSpec({ name: 'v', hostPath: { path: '/srv' } });
   assert.deepEqual(source && plugin.attributes(source, inline).readOnly, false);
 });

@@ -11,19 +11,22 @@ import { persistentSpec } from '../kube/volume-spec.ts';
 import type { PersistentVolumeSpec } from '../kube/volume-spec.ts';
 import { needsMounts, unavailableMounts } from '../testing/mounting.ts';
 import { mountPointsBelow, temporaryDirectory } from '../testing/temporary-directory.ts';
-import { VolumeNode, modeOf, testPod } from '../testing/volume-node.ts';
+import { VolumeNode, modeOf, podUid, testPod } from '../testing/volume-node.ts';
 import { BlockDeviceUnsupportedError, localPlugin } from './local.ts';
 import type { VolumePlugin } from './plugin.ts';
 
 const skip = needsMounts(systemMounts());
 
 function local(path: string, more: Partial<PersistentVolume['spec']> = {}, readOnly = false): PersistentVolumeSpec {
-  return persistentSpec({ metadata: { name: 'disk-1' }, spec: { local: { path }, volumeMode: 'Filesystem', ...more } }, readOnly);
+  return persistentSpec(
+    { metadata: { name: 'disk-1' }, spec: { local: { path }, volumeMode: 'Filesystem', ...more } },
+    readOnly,
+  );
 }
 
-function pluginOf(node: VolumeNode): ReturnType<typeof localPlugin> {
+function pluginOf(node: VolumeNode, now = (): number => 0): ReturnType<typeof localPlugin> {
   const { mounts, root, notices } = node;
-  return localPlugin({ mounts, root, notify: (notice) => notices.push(notice), now: () => 0 });
+  return localPlugin({ mounts, root, notify: (notice) => notices.push(notice), now });
 }
 
 test('a directory is bind mounted for the pod, and tear-down leaves its content', { skip }, async (t) => {
@@ -59,7 +62,11 @@ test('a volume mounted twice over is unmounted as often, before its directory is
 const optionCases = [
   { it: 'a read-only claim', spec: (path: string) => local(path, {}, true), has: ['ro'] },
   { it: 'the option ro', spec: (path: string) => local(path, { mountOptions: ['ro'] }), has: ['ro'] },
-  { it: 'other options', spec: (path: string) => local(path, { mountOptions: ['noexec', 'nosuid', 'defaults'] }), has: ['rw', 'noexec', 'nosuid'] },
+  {
+    it: 'other options',
+    spec: (path: string) => local(path, { mountOptions: ['noexec', 'nosuid', 'defaults'] }),
+    has: ['rw', 'noexec', 'nosuid'],
+  },
   { it: 'both', spec: (path: string) => local(path, { mountOptions: ['nodev'] }, true), has: ['ro', 'nodev'] },
 ];
 for (const { it, spec, has } of optionCases) {
@@ -68,7 +75,10 @@ for (const { it, spec, has } of optionCases) {
     const plugin = pluginOf(node);
     await node.setUp(plugin, spec(temporaryDirectory(t)));
     const options = mountOf(readMountTable(), node.directoryOf(plugin, 'disk-1'))?.options ?? [];
-    assert.deepEqual(has.filter((option) => !options.includes(option)), []);
+    assert.deepEqual(
+      has.filter((option) => !options.includes(option)),
+      [],
+    );
   });
 }
 
@@ -105,6 +115,30 @@ test('the group of the first pod stays: a second one with another group is warne
     },
   ]);
 });
+
+test(
+  'ownership invariant 70: a change of many files that takes long is told of, first with advice',
+  { skip },
+  async (t) => {
+    const node = new VolumeNode(t);
+    let nowMs = 0;
+    const plugin = pluginOf(node, () => (nowMs += 20_000));
+    const storage = temporaryDirectory(t);
+    for (let i = 0; i < 1200; i += 1) writeFileSync(join(storage, `${i}`), '');
+    await node.setUp(plugin, local(storage), { fsGroup: process.getegid?.() ?? 0 });
+    const shown = `${podUid}/volumes/kubernetes.io~local-volume/disk-1`;
+    assert.deepEqual(
+      node.notices.map((notice) =>
+        notice.kind === 'PodWarning' ? `${notice.reason}: ${notice.message}` : notice.kind,
+      ),
+      [
+        `VolumePermissionChangeInProgress: Setting volume ownership for ${shown} is taking longer than expected, consider using OnRootMismatch - https://kubernetes.io/docs/tasks/configure-pod-container/security-context/#configure-volume-permission-and-ownership-change-policy-for-pods`,
+        `VolumePermissionChangeInProgress: Setting volume ownership for ${shown}, processed 640 files.`,
+        `VolumePermissionChangeInProgress: Setting volume ownership for ${shown}, processed 1024 files.`,
+      ],
+    );
+  },
+);
 
 test('OnRootMismatch trusts a root directory that is right', { skip }, async (t) => {
   if (process.geteuid?.() !== 0) return t.skip('needs root: only root may give files to any group');
@@ -163,7 +197,10 @@ test('a block device is refused with an error that says so, on every way in', as
   const path = join(node.root, 'plugins/kubernetes.io/local-volume/mounts/disk-1');
   assert.equal(deviceMount.pathOf(source, spec), path);
   await assert.rejects(deviceMount.mount({ spec, source, path }, signal), BlockDeviceUnsupportedError);
-  await assert.rejects(expand.expand({ spec, source, directory: path, sizeBytes: 1n }, signal), BlockDeviceUnsupportedError);
+  await assert.rejects(
+    expand.expand({ spec, source, directory: path, sizeBytes: 1n }, signal),
+    BlockDeviceUnsupportedError,
+  );
 });
 
 test('a directory needs no device mount: it is its own, and unmounting it does nothing', { skip }, async (t) => {

@@ -86,7 +86,10 @@ test('a first set-up that fails takes both ends back', async (t) => {
   const base = temporaryDirectory(t, shared);
   const node = userNode(t, { base });
   const plugin = secretPlugin(node.secrets, node.volumes);
-  const broken: Volume = { name: 'cert', secret: { secretName: 'tls', defaultMode: 0o600, items: [{ key: 'password', path: '..' }] } };
+  const broken: Volume = {
+    name: 'cert',
+    secret: { secretName: 'tls', defaultMode: 0o600, items: [{ key: 'password', path: '..' }] },
+  };
   await assert.rejects(node.setUp(plugin, broken), /invalid path/);
   assert.deepEqual(readdirSync(base), []);
   assert.equal(lstatSync(node.directoryOf(plugin, 'cert'), { throwIfNoEntry: false }), undefined);
