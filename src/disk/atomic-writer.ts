@@ -184,7 +184,7 @@ export class AtomicWriter {
       changes.leftBehind += 1;
     this.#refusedGroup = changes.groupsRefused > 0 ? group : undefined;
 
-    const remembered = remember(tree);
+    const remembered = remember(tree, known?.tree);
     this.#known = remembered && {
       name,
       tree: remembered,

@@ -37,13 +37,17 @@ export interface KnownTree extends TreePaths {
   readonly content: Buffer;
 }
 
-/** The tree with a copy of every byte, since callers may reuse their buffers; undefined when that is too much to keep. */
-export function remember({ files, directories }: PayloadTree): KnownTree | undefined {
+/**
+ * The tree with a copy of every byte, since callers may reuse their buffers; undefined when that is too much to keep. The
+ * copy takes the memory of `forgotten` where it fits: allocating it anew costs as much as several system calls.
+ */
+export function remember({ files, directories }: PayloadTree, forgotten?: KnownTree): KnownTree | undefined {
   let bytes = 0;
   for (const { data } of files.values()) bytes += data.length;
   if (bytes > rememberedBytesMax) return undefined;
   const known = new Map<string, KnownFile>();
-  const content = Buffer.allocUnsafeSlow(bytes);
+  const spare = forgotten?.content;
+  const content = spare !== undefined && spare.length >= bytes ? spare : Buffer.allocUnsafeSlow(bytes);
   let start = 0;
   for (const [path, { data, mode, uid }] of files) {
     content.set(data, start);
