@@ -2,10 +2,12 @@ import assert from 'node:assert/strict';
 import { chmodSync, chownSync, lstatSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
+import { canActAs } from '../testing/mounting.ts';
 import { temporaryDirectory } from '../testing/temporary-directory.ts';
 import { UnsafeDirectoryError, fileSystemOf, privateTmpfsDirectory } from './file-system.ts';
 
 const uid = process.getuid?.() ?? 0;
+const stranger = 12345;
 const memory = '/dev/shm';
 const skip = isTmpfs(memory) ? false : 'needs a tmpfs at /dev/shm';
 
@@ -44,7 +46,7 @@ const unfit: readonly { it: string; make: (t: TestContext) => string; needsRoot?
 ];
 for (const { it, make, needsRoot } of unfit) {
   test(`a runtime directory that ${it} is passed over for one in shared memory, made with mode 700`, { skip }, (t) => {
-    if (needsRoot && uid !== 0) return t.skip('needs root: to give a directory to another user');
+    if (needsRoot && !canActAs(stranger)) return t.skip('needs root: to give a directory to another user');
     const sharedMemoryDirectory = sharedMemory(t);
     const runtimeDirectory = make(t);
     const wanted = join(sharedMemoryDirectory, `mountlet-${uid}`);
@@ -64,7 +66,7 @@ const planted: readonly { it: string; plant: (path: string) => void; says: RegEx
 ];
 for (const { it, plant, says, needsRoot } of planted) {
   test(`${it} planted in shared memory is refused`, { skip }, (t) => {
-    if (needsRoot && uid !== 0) return t.skip('needs root: to give a directory to another user');
+    if (needsRoot && !canActAs(stranger)) return t.skip('needs root: to give a directory to another user');
     const sharedMemoryDirectory = sharedMemory(t);
     plant(join(sharedMemoryDirectory, `mountlet-${uid}`));
     assert.throws(
@@ -87,7 +89,7 @@ function withMode(path: string, mode: number): string {
 
 function owned(path: string): string {
   withMode(path, 0o700);
-  chownSync(path, 12345, 12345);
+  chownSync(path, stranger, stranger);
   return path;
 }
 

@@ -1,6 +1,9 @@
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import {
+  accessSync,
   closeSync,
+  constants,
   mkdirSync,
   openSync,
   readFileSync,
@@ -18,7 +21,7 @@ import { isMountPoint, openPathOnly } from './mount-point.ts';
 import { mountOf, readMountTable, type MountEntry } from './mount-table.ts';
 import { NotTmpfsError, systemMounts, tmpfsOptions } from './mounts.ts';
 import { SystemCallError } from './system-call-error.ts';
-import { loadSystemCalls } from './system-calls.ts';
+import { loadSystemCalls, mountFlags, moveFlags, treeFlags, unmountFlags } from './system-calls.ts';
 
 const withoutKoffi = (): never => {
   throw new Error('Cannot find the native Koffi module');
@@ -251,12 +254,108 @@ test('emptyDir invariant 63: options of a tmpfs are size, then noswap; a size of
   assert.equal(tmpfsOptions(0n, false), '');
 });
 
-test('a broken mount is told by its errno', () => {
-  assert.throws(
-    () => isMountPoint('/proc/self/fd/nothing'),
-    (thrown) => errorCode(thrown) === 'ENOENT',
-  );
+for (const { way, load } of ways) {
+  test(`${way}: in a user namespace a tmpfs is mounted without noswap, says so, and is resized`, (t) => {
+    const directory = directoryForMounts(t);
+    const script = `
+      import { readMountTable } from '${new URL('./mount-table.js', import.meta.url).href}';
+      import { systemMounts } from '${new URL('./mounts.js', import.meta.url).href}';
+      const directory = ${JSON.stringify(directory)};
+      const mounts = systemMounts(${load === withoutKoffi ? '{ loadSystemCalls() { throw new Error(); } }' : ''});
+      const mounted = mounts.mountTmpfs(directory, { sizeBytes: 8192n });
+      mounts.resizeTmpfs(directory, 16384n);
+      const { superOptions } = readMountTable().find(({ mountPoint }) => mountPoint === directory);
+      console.log(JSON.stringify({ mounted, sizes: superOptions.filter((option) => option.startsWith('size=')) }));`;
+    const inNamespace = [
+      '--user',
+      '--map-root-user',
+      '--mount',
+      process.execPath,
+      '--input-type=module',
+      '--eval',
+      script,
+    ];
+    if (spawnSync('unshare', ['--user', '--map-root-user', '--mount', 'true']).status !== 0) {
+      return t.skip('needs user namespaces: unshare(1) cannot make one here');
+    }
+    const { stdout, stderr } = spawnSync('unshare', inNamespace, { encoding: 'utf8' });
+    assert.equal(stdout, `${JSON.stringify({ mounted: { noSwap: false }, sizes: ['size=16k'] })}\n`, stderr);
+  });
+}
+
+test('flags of the source stay when an old kernel makes its bind read-only', { skip }, (t) => {
+  for (const load of [withoutNewCalls, withoutKoffi, loadSystemCalls]) {
+    const { source, target } = sourceAndTarget(directoryForMounts(t));
+    const calls = loadSystemCalls();
+    calls.mount({ source: 'tmpfs', target: source, fileSystem: 'tmpfs', flags: 2 | 4 | 8 | 1024, data: 'size=4096' });
+    systemMounts({ loadSystemCalls: load }).bind(source, target, { readOnly: true });
+    assert.deepEqual(entryAt(target).options, ['ro', 'nosuid', 'nodev', 'noexec', 'noatime']);
+    assert.deepEqual(entryAt(source).options, ['rw', 'nosuid', 'nodev', 'noexec', 'noatime']);
+  }
 });
+
+test('a read-only bind that cannot be made read-only is not left writable', { skip }, (t) => {
+  const { source, target } = sourceAndTarget(directoryForMounts(t));
+  const calls = loadSystemCalls();
+  const mounts = systemMounts({
+    loadSystemCalls: () => ({
+      ...withoutNewCalls(),
+      mount(call) {
+        if ((call.flags & mountFlags.remount) !== 0) {
+          throw new SystemCallError({ call: 'mount', path: call.target, code: 'EPERM' });
+        }
+        calls.mount(call);
+      },
+    }),
+  });
+  assert.throws(() => mounts.bind(source, target, { readOnly: true }), { code: 'EPERM' });
+  assert.equal(mounts.isMountPoint(target), false);
+});
+
+test('one mount takes the place of another without a gap when it is moved beneath', { skip }, (t) => {
+  const { directory, source, target } = sourceAndTarget(directoryForMounts(t));
+  const next = join(directory, 'next');
+  mkdirSync(next);
+  const calls = loadSystemCalls();
+  systemMounts().bind(source, target);
+  const tree = calls.openTree(next, treeFlags.clone | treeFlags.closeOnExec);
+  t.after(() => closeSync(tree));
+  try {
+    calls.moveMount(tree, target, moveFlags.beneath);
+  } catch (thrown) {
+    assert.equal(errorCode(thrown), 'EINVAL');
+    return t.skip('needs Linux 6.5: this kernel cannot move a mount beneath another');
+  }
+  assert.deepEqual(readdirSync(target), ['below', 'file']);
+  calls.unmount(target, unmountFlags.detach | unmountFlags.noFollow);
+  assert.deepEqual(readdirSync(target), []);
+});
+
+test('a mount whose server is gone tells its errno, in both ways of asking', { skip }, (t) => {
+  const directory = directoryForMounts(t);
+  if (!isUsable('/dev/fuse')) return t.skip('needs /dev/fuse');
+  const device = openSync('/dev/fuse', 'r+');
+  const calls = loadSystemCalls();
+  const data = `fd=${device},rootmode=40000,user_id=0,group_id=0`;
+  calls.mount({ source: 'dead', target: directory, fileSystem: 'fuse', flags: 0, data });
+  closeSync(device); // the program behind it dies
+  for (const { load } of ways) {
+    const mounts = systemMounts({ loadSystemCalls: load });
+    assert.equal(mounts.unavailable, undefined); // has it loaded
+    assert.throws(() => mounts.isMountPoint(directory), { code: 'ENOTCONN' });
+  }
+  systemMounts({ loadSystemCalls: withoutKoffi }).unmount(directory);
+  assert.equal(isMountPoint(directory), false);
+});
+
+function isUsable(path: string): boolean {
+  try {
+    accessSync(path, constants.R_OK | constants.W_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}
 
 function sourceAndTarget(directory: string): { directory: string; source: string; target: string } {
   const [source, target] = [join(directory, 'source'), join(directory, 'target')];

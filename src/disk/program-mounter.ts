@@ -28,6 +28,10 @@ export class MountProgramError extends SystemCallError {
 
 export function programMounter(run: RunProgram = runProgram): Mounter {
   const mount = (target: string, ...args: readonly string[]): void => call(run, 'mount', target, args);
+  // All options are given: mount(8) would add those of the file system from the mount table, and in a user namespace
+  // the kernel refuses some that it wrote there itself (uid=, gid=).
+  const remount = (target: string, options: readonly string[]): void =>
+    mount(target, '--options-mode', 'ignore', '-o', ['remount', ...options].join(), '--', target);
   return {
     mount({ source, target, fileSystem, options }) {
       const given = options === '' ? [] : ['-o', options];
@@ -37,12 +41,12 @@ export function programMounter(run: RunProgram = runProgram): Mounter {
       mount(target, '--no-canonicalize', recursive ? '--rbind' : '--bind', '--', source, target);
     },
     bindReadOnly: () => false,
-    restrict({ mountPoint }, options) {
-      // Given the target alone, mount(8) keeps the options that it finds in the mount table.
-      mount(mountPoint, '-o', ['remount', 'bind', ...options].join(','), '--', mountPoint);
+    restrict({ mountPoint, options }, more) {
+      const kept = options.filter((option) => option !== 'rw' || !more.includes('ro'));
+      remount(mountPoint, ['bind', ...kept, ...more]);
     },
-    reconfigure({ mountPoint }, options) {
-      mount(mountPoint, '-o', `remount,${options}`, '--', mountPoint);
+    reconfigure({ mountPoint, options }, changes) {
+      remount(mountPoint, [...options, changes]);
     },
     unmount(target, lazy) {
       // umount(8) would follow it and has no option against that.
@@ -88,7 +92,7 @@ const said: readonly (readonly [words: string, code: string])[] = [
   ['does not exist', 'ENOENT'],
   ['no mount point', 'ENOENT'],
   ['not mounted', 'EINVAL'],
-  ['wrong fs type, bad option', 'EINVAL'],
+  ['bad option', 'EINVAL'],
   ['unknown filesystem type', 'ENODEV'],
   ['cannot start it', 'ENOSYS'],
 ];

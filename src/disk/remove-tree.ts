@@ -14,6 +14,7 @@ import {
   fstatSync,
   openSync,
   readdirSync,
+  readlinkSync,
   realpathSync,
   renameSync,
   rmdirSync,
@@ -22,7 +23,7 @@ import {
 import { basename, dirname, join } from 'node:path';
 import { MountletError, errorCode } from '../base/errors.ts';
 import { mountIdOf, openPathOnly } from './mount-point.ts';
-import { readMountsBelow } from './mount-table.ts';
+import { readMountsBelow, type MountEntry } from './mount-table.ts';
 import { systemCallError } from './system-call-error.ts';
 
 export class MountPointBelowError extends MountletError {
@@ -38,21 +39,26 @@ export class MountPointBelowError extends MountletError {
 /**
  * Refuses with a MountPointBelowError, before anything is deleted, if something is mounted at or below `directory`.
  * A missing directory is fine; a link or a file in its place is deleted itself.
+ *
+ * Reading the mount table takes 3 µs for each mount of the machine. Who removes many trees at once may read it once and
+ * hand in the question; a directory mounted since is still found and left alone, only not before the first deletion.
  */
-export function removeTree(directory: string): void {
-  const name = Buffer.from(basename(directory));
+export function removeTree(
+  directory: string,
+  mountsBelow: (path: string) => readonly MountEntry[] = readMountsBelow,
+): void {
   try {
-    const parentPath = realpathSync(dirname(directory));
-    const [mounted] = readMountsBelow(join(parentPath, basename(directory)));
+    const parentPath = unlessMissing(() => realpathSync(dirname(directory)));
+    if (parentPath === undefined) return;
+    const [mounted] = mountsBelow(join(parentPath, basename(directory)));
     if (mounted !== undefined) throw new MountPointBelowError(directory, mounted.mountPoint);
     const parent = openSync(parentPath, openPathOnly | constants.O_DIRECTORY | constants.O_NOFOLLOW);
     try {
-      new Removal(directory, mountIdOf(parent)).run(parent, name);
+      new Removal(directory, mountIdOf(parent)).run(parent, Buffer.from(basename(directory)));
     } finally {
       closeSync(parent);
     }
   } catch (thrown) {
-    if (errorCode(thrown) === 'ENOENT') return;
     throw systemCallError(thrown, directory);
   }
 }
@@ -73,7 +79,7 @@ class Removal {
 
   run(parent: number, name: Buffer): void {
     const top = this.#open(parent, name);
-    if (top === undefined) return unlink(parent, name);
+    if (top === undefined) return unlessMissing(() => unlinkSync(within(parent, name)));
     try {
       this.#empty(top, top, 1);
       for (let next = this.#movedUp.pop(); next !== undefined; next = this.#movedUp.pop()) {
@@ -82,15 +88,16 @@ class Removal {
     } finally {
       closeSync(top);
     }
-    rmdirSync(within(parent, name));
+    unlessMissing(() => rmdirSync(within(parent, name)));
   }
 
   #empty(directory: number, top: number, depth: number): void {
-    const entries = readdirSync(`/proc/self/fd/${directory}`, { withFileTypes: true, encoding: 'buffer' });
-    for (const entry of entries) {
+    const path = `/proc/self/fd/${directory}`;
+    const entries = unlessMissing(() => readdirSync(path, { withFileTypes: true, encoding: 'buffer' }));
+    for (const entry of entries ?? []) {
       // Some file systems do not tell the kind; opening it does.
       const known = entry.isFile() || entry.isSymbolicLink() || entry.isFIFO() || entry.isSocket();
-      if (known) unlink(directory, entry.name);
+      if (known) unlessMissing(() => unlinkSync(within(directory, entry.name)));
       else this.#remove(directory, entry.name, top, depth);
     }
   }
@@ -98,33 +105,38 @@ class Removal {
   #remove(parent: number, name: Buffer, top: number, depth: number): void {
     if (depth >= depthMax) return this.#moveUp(parent, name, top);
     const directory = this.#open(parent, name);
-    if (directory === undefined) return unlink(parent, name);
+    if (directory === undefined) return unlessMissing(() => unlinkSync(within(parent, name)));
     try {
       this.#empty(directory, top, depth + 1);
     } finally {
       closeSync(directory);
     }
-    rmdirSync(within(parent, name));
+    unlessMissing(() => rmdirSync(within(parent, name)));
   }
 
   #moveUp(parent: number, name: Buffer, top: number): void {
     const newName = Buffer.from(`.removing-${randomUUID()}`);
-    renameSync(within(parent, name), within(top, newName)); // refused by the kernel for a mount point
-    this.#movedUp.push(newName);
+    unlessMissing(() => {
+      renameSync(within(parent, name), within(top, newName)); // refused by the kernel for a mount point
+      this.#movedUp.push(newName);
+    });
   }
 
-  /** The descriptor of a directory, or undefined for anything else. */
+  /** The descriptor of a directory, or undefined for anything else, or if there is nothing. */
   #open(parent: number, name: Buffer): number | undefined {
-    let directory: number;
+    let directory: number | undefined;
     try {
-      directory = openDirectory(within(parent, name));
+      directory = unlessMissing(() => openDirectory(within(parent, name)));
+      if (directory === undefined) return undefined;
     } catch (thrown) {
       if (errorCode(thrown) === 'ENOTDIR' || errorCode(thrown) === 'ELOOP') return undefined;
       throw thrown;
     }
     try {
       // Mounted since the table was read. The id tells bind mounts within one file system too; a device number does not.
-      if (mountIdOf(directory) !== this.#mountId) throw new MountPointBelowError(this.#directory, name.toString());
+      if (mountIdOf(directory) !== this.#mountId) {
+        throw new MountPointBelowError(this.#directory, readlinkSync(`/proc/self/fd/${directory}`));
+      }
       return directory;
     } catch (thrown) {
       closeSync(directory);
@@ -148,11 +160,13 @@ function openDirectory(path: Buffer): number {
   }
 }
 
-function unlink(directory: number, name: Buffer): void {
+/** Gone already is what was asked for: another may be deleting the same. */
+function unlessMissing<Result>(act: () => Result): Result | undefined {
   try {
-    unlinkSync(within(directory, name));
+    return act();
   } catch (thrown) {
-    if (errorCode(thrown) !== 'ENOENT') throw thrown; // gone already is what was asked for
+    if (errorCode(thrown) === 'ENOENT') return undefined;
+    throw thrown;
   }
 }
 

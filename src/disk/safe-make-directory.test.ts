@@ -145,6 +145,6 @@ test('whatever the path, safe mkdir makes nothing outside of the base', (t) => {
       assert.deepEqual(readdirSync(outside, { recursive: true }), ['there']);
       assert.deepEqual(readdirSync(join(base, '..')), parent);
     }),
-    { numRuns: 300 },
+    { numRuns: 150 },
   );
 });

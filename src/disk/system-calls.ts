@@ -65,6 +65,7 @@ const callNumbers = { openTree: 428, moveMount: 429, setMountAttributes: 442 } a
 const currentDirectory = -100; // AT_FDCWD: the paths given here are absolute, so it is never looked at
 const noFollow = 0x100; // AT_SYMLINK_NOFOLLOW
 const noAutomount = 0x800; // AT_NO_AUTOMOUNT
+const basicStatus = 0x7ff; // STATX_BASIC_STATS: asked for less, a broken file system is not asked and tells no error
 const attributeMountRoot = 0x2000n; // STATX_ATTR_MOUNT_ROOT
 const lockExclusiveNow = 2 | 4; // LOCK_EX | LOCK_NB
 
@@ -150,7 +151,7 @@ export function loadSystemCalls(): SystemCalls {
     isMountRoot(path) {
       refuseNul('statx', path);
       const status = Buffer.alloc(256); // struct statx: attributes at 8, the mask of those the kernel knows at 56
-      check('statx', path, statx(currentDirectory, path, noFollow | noAutomount, 0, status));
+      check('statx', path, statx(currentDirectory, path, noFollow | noAutomount, basicStatus, status));
       if ((status.readBigUInt64LE(56) & attributeMountRoot) === 0n) return undefined;
       return (status.readBigUInt64LE(8) & attributeMountRoot) !== 0n;
     },

@@ -1,6 +1,6 @@
 /** What tests of mounts need: a directory that takes its mounts with it, and mounts that cannot be made. */
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
@@ -23,6 +23,16 @@ export function directoryForMounts(test: Pick<TestContext, 'after'>, under = tmp
 /** For `test(name, { skip: needsMounts(mounts) }, ...)`: false where mounts can be made, else the reason. */
 export function needsMounts(mounts: Mounts): string | false {
   return mounts.unavailable === undefined ? false : `needs to mount: ${mounts.unavailable}`;
+}
+
+/** Whether this process may take and give away that user id: root may, and in a user namespace only the mapped ones. */
+export function canActAs(uid: number): boolean {
+  if (process.getuid?.() !== 0) return false;
+  return readFileSync('/proc/self/uid_map', 'utf8')
+    .trim()
+    .split('\n')
+    .map((line) => line.trim().split(/\s+/).map(Number))
+    .some(([first = 0, , count = 0]) => first <= uid && uid < first + count);
 }
 
 /** Mounts as an ordinary user has them: none can be made, questions are answered. */
