@@ -117,7 +117,9 @@ export function requirement(key: string, operator: LabelOperator, values: readon
   const keyProblems = qualifiedNameProblems(key);
   if (keyProblems.length > 0) invalid('key', goQuote(key), keyProblems.join('; '));
   const countProblem = valueCountProblem(operator, values.length);
-  if (countProblem !== undefined) invalid('values', JSON.stringify(values), countProblem);
+  // Go prints a list that was never made as null.
+  if (countProblem !== undefined)
+    invalid('values', values.length === 0 ? 'null' : JSON.stringify(values), countProblem);
   for (const [index, value] of values.entries()) {
     const notANumber = (operator === 'gt' || operator === 'lt') && integer(value) === undefined;
     if (notANumber) {
