@@ -57,6 +57,13 @@ test('where mounts can be made, memory is a tmpfs of its own', { skip: needsMoun
   assert.deepEqual(told, []);
 });
 
+test('a tmpfs mounted by a process with more rights is used as it is', { skip: needsMounts(systemMounts()) }, (t) => {
+  const volume = join(directoryForMounts(t), 'cert');
+  mkdirSync(volume);
+  systemMounts().mountTmpfs(volume);
+  assert.deepEqual(without('not root', undefined).memory.make(volume, options), { path: volume, made: false });
+});
+
 test('a mount that fails takes the directory it was for with it', (t) => {
   const volume = join(temporaryDirectory(t), 'cert');
   const mounts = { ...unavailableMounts(), unavailable: undefined };

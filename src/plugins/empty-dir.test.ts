@@ -139,7 +139,11 @@ test('a medium that cannot be had leaves nothing on disk', async (t) => {
   const plugin = emptyDirPlugin(node);
   await assert.rejects(node.setUp(plugin, scratch({ medium: 'Flash' })), { message: 'unknown storage medium "Flash"' });
   await assert.rejects(node.setUp(plugin, scratch({ medium: 'HugePages' })), /no resource request for huge pages/);
-  const unreadable = emptyDirPlugin({ ...node, nodes: { get: async () => undefined } });
+  const unreadable = emptyDirPlugin({
+    nodes: { get: async () => undefined },
+    emptyDirectories: node.emptyDirectories,
+    mounts: node.mounts,
+  });
   await assert.rejects(node.setUp(unreadable, scratch({ medium: 'Memory' })), {
     message: 'error retrieving node: node not found',
   });

@@ -153,7 +153,7 @@ export class EmptyDirectories {
       const mounted = pageSizeAt(directory);
       if (anySize || mounted.equals(Quantity.parse(pageSize))) return { path: directory, made: false };
       throw new MediumError(
-        `pod ${podUid}: mounted dir ${directory} pagesize '${mounted}' and requested medium size '${pageSize}' differ`,
+        `pod ${podUid}: mounted dir ${directory} pagesize '${mounted.toString()}' and requested medium size '${pageSize}' differ`,
       );
     }
     if (mounts.unavailable !== undefined) throw new MediumError(`huge pages must be mounted: ${mounts.unavailable}`);

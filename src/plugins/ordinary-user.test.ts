@@ -136,6 +136,8 @@ test('an emptyDir in memory follows the same rules and keeps its content over se
   assert.deepEqual(readdirSync(base), []);
 });
 
+const conf = (more: object): Volume => ({ name: 'conf', configMap: { name: 'web', defaultMode: 0o644, ...more } });
+
 /** Changes this process' effective user for as long as `act` takes; tests of one file run one after the other. */
 async function asNobody<Result>(act: () => Promise<Result>): Promise<Result> {
   const { setegid, seteuid, setgroups } = process;
@@ -163,7 +165,6 @@ test('an owner that cannot be given is an error; a group that cannot be given is
     const node = new VolumeNode({ after: (cleanUp) => void cleanUps.push(cleanUp as () => void) });
     node.setConfigMap('web', { a: '1' });
     const plugin = configMapPlugin(node.configMaps, node.volumes);
-    const conf = (more: object): Volume => ({ name: 'conf', configMap: { name: 'web', defaultMode: 0o644, ...more } });
     await assert.rejects(node.setUp(plugin, conf({ defaultUser: 4000 })), { reason: 'OwnerRefused' });
     assert.ok(!existsSync(node.directoryOf(plugin, 'conf')));
 

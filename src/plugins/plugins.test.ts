@@ -5,30 +5,24 @@ import { systemMounts } from '../disk/mounts.ts';
 import { inlineSpec, persistentSpec } from '../kube/volume-spec.ts';
 import type { VolumeSpec } from '../kube/volume-spec.ts';
 import { VolumeNode } from '../testing/volume-node.ts';
-import { configMapPlugin } from './configmap.ts';
-import { downwardApiPlugin } from './downwardapi.ts';
-import { emptyDirPlugin } from './empty-dir.ts';
-import { hostPathPlugin } from './host-path.ts';
 import { imagePlugin } from './image.ts';
-import { localPlugin } from './local.ts';
 import type { VolumePlugin } from './plugin.ts';
 import { failureClassOf } from './plugin.ts';
 import { projectedPlugin } from './projected.ts';
 import { PluginRegistry } from './registry.ts';
-import { secretPlugin } from './secret.ts';
+import { standardPlugins } from './standard-plugins.ts';
 
-function allPlugins(node: VolumeNode): VolumePlugin[] {
-  const { configMaps, secrets, nodes, volumes, root, mounts } = node;
-  return [
-    configMapPlugin(configMaps, volumes),
-    secretPlugin(secrets, volumes),
-    downwardApiPlugin(nodes, volumes),
-    projectedPlugin({ configMaps, secrets, nodes }, volumes),
-    emptyDirPlugin(node),
-    hostPathPlugin(),
-    localPlugin({ mounts, root, notify: () => undefined, now: () => 0 }),
-    imagePlugin(),
-  ];
+function allPlugins({ configMaps, secrets, nodes, root, mounts }: VolumeNode): readonly VolumePlugin[] {
+  const chance = { now: () => 0, random: () => 0 };
+  const objects = { configMaps, secrets, nodes };
+  return standardPlugins({
+    ...objects,
+    ...chance,
+    root,
+    mounts,
+    privateTmpfs: () => undefined,
+    notify: () => undefined,
+  });
 }
 
 const persistent = persistentSpec(

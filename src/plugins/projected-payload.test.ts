@@ -143,8 +143,9 @@ class Unreachable extends MountletError {
 }
 
 test('a failure that is not "not found" fails an optional source too', async () => {
+  const failure = new Unreachable('connection refused');
   const get = async (): Promise<never> => {
-    throw new Unreachable('connection refused');
+    throw failure;
   };
   const from = { ...sources, configMaps: { get } };
   await assert.rejects(collect([{ configMap: { name: 'web', optional: true } }], {}, {}, from), {

@@ -175,19 +175,20 @@ test('tear-down of a volume that something else is mounted in deletes nothing of
   assert.ok(!existsSync(node.directoryOf(configMap, 'conf')));
 });
 
+const labelled = (tier: string): ReturnType<typeof testPod> => testPod({}, { labels: { tier } });
+
 test('payload invariant 36: a changed label moves ..data, a set-up without a change does not', { skip }, async (t) => {
   const node = new VolumeNode(t);
   const plugin = downwardApiPlugin(node.nodes, node.volumes);
   const items = [{ path: 'labels', fieldRef: { fieldPath: 'metadata.labels' } }];
   const volume: Volume = { name: 'info', downwardAPI: { defaultMode: 0o644, items } };
   const directory = node.directoryOf(plugin, 'info');
-  const pod = (tier: string): ReturnType<typeof testPod> => testPod({}, { labels: { tier } });
 
-  await node.setUp(plugin, volume, { pod: pod('front') });
+  await node.setUp(plugin, volume, { pod: labelled('front') });
   const first = liveVersion(directory);
-  assert.equal((await node.setUp(plugin, volume, { pod: pod('front'), isRemount: true })).changed, false);
+  assert.equal((await node.setUp(plugin, volume, { pod: labelled('front'), isRemount: true })).changed, false);
   assert.equal(liveVersion(directory), first);
-  assert.equal((await node.setUp(plugin, volume, { pod: pod('back'), isRemount: true })).changed, true);
+  assert.equal((await node.setUp(plugin, volume, { pod: labelled('back'), isRemount: true })).changed, true);
   assert.notEqual(liveVersion(directory), first);
   assert.deepEqual(visibleFiles(directory), { labels: 'tier="back"' });
 });
@@ -236,16 +237,17 @@ test('a change of mode, owner or group alone is applied to a live volume', async
   assert.equal((statSync(file).mode & 0o777).toString(8), '640');
 });
 
+const mountList = (...pairs: [string, string][]): { name: string; mountPath: string }[] =>
+  pairs.map(([name, mountPath]) => ({ name, mountPath }));
+
 test('paths below a read-only volume where containers mount something else are made in it', async (t) => {
   const node = new VolumeNode(t);
   node.setConfigMap('web', { a: '1' });
   const plugin = configMapPlugin(node.configMaps, node.volumes);
-  const mounts = (...pairs: [string, string][]): { name: string; mountPath: string }[] =>
-    pairs.map(([name, mountPath]) => ({ name, mountPath }));
   const pod = testPod({
-    initContainers: [{ name: 'i', volumeMounts: mounts(['conf', '/init'], ['x', '/init/cache']) }],
+    initContainers: [{ name: 'i', volumeMounts: mountList(['conf', '/init'], ['x', '/init/cache']) }],
     containers: [
-      { name: 'c', volumeMounts: mounts(['conf', '/etc/app'], ['x', '/etc/app/run/deep'], ['y', '/etc/apple']) },
+      { name: 'c', volumeMounts: mountList(['conf', '/etc/app'], ['x', '/etc/app/run/deep'], ['y', '/etc/apple']) },
     ],
   });
   await node.setUp(plugin, configVolume(), { pod });
