@@ -1,17 +1,19 @@
 /** The node that one pod of a rendering is on: what it knows (manifests) and what it can do (this machine). */
+import { randomBytes } from 'node:crypto';
 import { systemClock } from '../base/clock.ts';
+import { privateTmpfsDirectory } from '../disk/file-system.ts';
 import type { Mounts } from '../disk/mounts.ts';
 import type { ClaimReader } from '../kube/claims.ts';
 import { nodeKind, serviceAccountKind, serviceKind } from '../kube/manifest-kinds.ts';
 import type { Manifests } from '../kube/manifests.ts';
 import type { Node } from '../kube/node.ts';
 import type { Pod } from '../kube/pod.ts';
-import type { PluginRegistry } from '../plugins/registry.ts';
+import { PluginRegistry } from '../plugins/registry.ts';
+import { standardPlugins } from '../plugins/standard-plugins.ts';
 import type { ContainerViewDeps } from '../pods/container-view.ts';
 import { containerEffects } from './container-effects.ts';
 import { manifestObjects } from './manifest-objects.ts';
 import { thisMachine } from './this-machine.ts';
-import { volumePlugins } from './volume-plugins.ts';
 
 export interface RenderNode {
   readonly root: string;
@@ -41,12 +43,20 @@ export function renderNode(
   const { root, runtimeDirectory, uid } = settings;
   const node = nodeOf(manifests, pod, () => thisMachine(settings.nodeName, root));
   const objects = manifestObjects(manifests, node, systemClock, tell);
-  const notify = ({ message }: { readonly message: string }): void => tell(message);
   const { configMaps, secrets, claims } = objects;
+  const plugins = standardPlugins({
+    ...objects,
+    root,
+    mounts,
+    privateTmpfs: () => privateTmpfsDirectory({ ...(runtimeDirectory !== undefined && { runtimeDirectory }), uid }),
+    now: () => systemClock.now(),
+    random: () => randomBytes(4).readUInt32LE(),
+    notify: ({ message }) => tell(message),
+  });
   return {
     root,
     mounts,
-    plugins: volumePlugins({ root, mounts, clock: systemClock, objects, notify, runtimeDirectory, uid }),
+    plugins: PluginRegistry.of(plugins).registry,
     claims,
     view: { configMaps, secrets, services: manifests.all(serviceKind), node, ...containerEffects(root, mounts) },
     pod: admitted(manifests, pod, node),

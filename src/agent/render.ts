@@ -2,7 +2,7 @@
  * Renders pods once: reads and checks all manifests, puts each pod's volumes on disk, and says what its containers see.
  * Everything is checked before anything is written; a pod that fails leaves nothing new behind and harms no other.
  */
-import { existsSync, mkdirSync, rmdirSync } from 'node:fs';
+import { existsSync, mkdirSync, realpathSync, rmdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { MountletError } from '../base/errors.ts';
 import { lockDirectory } from '../disk/directory-lock.ts';
@@ -50,14 +50,16 @@ export class SameUidError extends MountletError {
 
 /** `tell` gets what a user should know besides the result, a sentence at a time. */
 export async function render(
-  settings: RenderSettings,
+  given: RenderSettings,
   tell: (note: string) => void,
   signal: AbortSignal,
 ): Promise<RenderResult> {
-  const manifests = readManifests(settings.files, settings.namespace);
-  const chosen = choosePods(manifests.all(podKind), settings);
+  const manifests = readManifests(given.files, given.namespace);
+  const chosen = choosePods(manifests.all(podKind), given);
   const tellOnce = once(tell);
-  const made = makeDirectories(settings.root);
+  const made = makeDirectories(given.root);
+  // Mount points are known by their real paths.
+  const settings = { ...given, root: realpathSync(given.root) };
   try {
     const lock = lockDirectory(settings.root);
     try {

@@ -17,7 +17,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
-import fc from 'fast-check';
+import * as fc from 'fast-check';
 import { temporaryDirectory } from '../testing/temporary-directory.ts';
 import { liveVersion, namesIn, visibleFiles } from '../testing/volume-content.ts';
 import { AtomicWriter } from './atomic-writer.ts';
@@ -32,6 +32,10 @@ function payloadOf(files: Readonly<Record<string, string>>): Payload {
       return [path, { data: Buffer.from(text ?? '', 'latin1'), mode: mode === undefined ? 0o644 : parseInt(mode, 8) }];
     }),
   );
+}
+
+function large(fill: number): Payload {
+  return new Map([['d/a', { data: Buffer.alloc(1 << 20, fill), mode: 0o644 }]]);
 }
 
 function modeOf(path: string): string {
@@ -409,7 +413,6 @@ for (const under of fileSystems) {
 
   test(`a payload too large to remember is checked by reading (${under})`, (t) => {
     const volume = volumeIn(t);
-    const large = (fill: number): Payload => new Map([['d/a', { data: Buffer.alloc(1 << 20, fill), mode: 0o644 }]]);
     const writer = new AtomicWriter(volume);
     assert.deepEqual(
       [1, 1, 1, 2, 2].map((fill) => writer.write(large(fill)).changed),

@@ -18,11 +18,11 @@ import type { Stats } from 'node:fs';
 import { MountletError, errorCode } from '../base/errors.ts';
 import { makeLinks, regroupLinks, removeStaleLinks } from './first-level-links.ts';
 import type { LinkChanges } from './first-level-links.ts';
-import { copyOf, hasSameFiles, isSettled, isUnchangedSince, markDirectory } from './known-volume.ts';
+import { isSamePayload, isSettled, isUnchangedSince, markDirectory, remember } from './known-volume.ts';
 import type { KnownVolume } from './known-volume.ts';
 import { applyGroupAtOnce, directoryBits } from './ownership.ts';
 import { planTree } from './payload.ts';
-import type { Payload, PayloadTree } from './payload.ts';
+import type { Payload, PayloadTree, TreePaths } from './payload.ts';
 import { isUntouched, readVersion } from './version-check.ts';
 import type { VersionInodes } from './version-check.ts';
 import { fillVersion, makeVersion, removeTree, removeVersion } from './version-directory.ts';
@@ -93,7 +93,7 @@ export class AtomicWriter {
 
   #look(tree: PayloadTree, group: number | undefined, known: KnownVolume | undefined): Look {
     const root = statSync(this.#directory);
-    const same = known !== undefined && known.group === group && hasSameFiles(known.tree.files, tree.files);
+    const same = known !== undefined && known.group === group && isSamePayload(known.tree, tree.files);
     // After a write of our own the listing is what we made of it, which is good enough to replace it again. Before we
     // answer "unchanged", we have looked once.
     const trusted = isUnchangedSince(known?.rootModifiedMs, root) && (!same || known?.inodes !== undefined);
@@ -141,11 +141,11 @@ export class AtomicWriter {
       this.#known = known;
     } else {
       const nowMs = this.#names.now();
-      const copy = inodes === known?.inodes ? known.tree : copyOf(tree);
+      const remembered = inodes === known?.inodes ? known.tree : remember(tree);
       const rootSettled = isUnchangedSince(known?.rootModifiedMs, root) || isSettled(root, nowMs);
-      this.#known = copy && {
+      this.#known = remembered && {
         name,
-        tree: copy,
+        tree: remembered,
         group,
         listing: { ...listing, leftovers: [] },
         rootModifiedMs: !repaired && rootSettled ? root.mtimeMs : undefined,
@@ -184,10 +184,10 @@ export class AtomicWriter {
       changes.leftBehind += 1;
     this.#refusedGroup = changes.groupsRefused > 0 ? group : undefined;
 
-    const copy = copyOf(tree);
-    this.#known = copy && {
+    const remembered = remember(tree, known?.tree);
+    this.#known = remembered && {
       name,
-      tree: copy,
+      tree: remembered,
       group,
       listing: { live: name, firstLevel, leftovers: [] },
       rootModifiedMs: changes.leftBehind === 0 ? markDirectory(this.#directory, this.#names) : undefined,
@@ -236,7 +236,7 @@ export class AtomicWriter {
   }
 
   /** Removes one of the writer's own names; never throws, since what cannot go now is found by the next write. */
-  #remove(name: string, content?: PayloadTree): boolean {
+  #remove(name: string, content?: TreePaths): boolean {
     const path = `${this.#directory}/${name}`;
     try {
       if (content !== undefined) removeVersion(path, content);

@@ -4,7 +4,7 @@
  */
 import { utimesSync } from 'node:fs';
 import type { Stats } from 'node:fs';
-import type { Payload, PayloadFile, PayloadTree } from './payload.ts';
+import type { Payload, PayloadTree, TreePaths } from './payload.ts';
 import type { VersionInodes } from './version-check.ts';
 import type { NameSource } from './version-directory.ts';
 import type { VolumeListing } from './volume-listing.ts';
@@ -12,7 +12,7 @@ import type { VolumeListing } from './volume-listing.ts';
 export interface KnownVolume {
   /** The bare name of the live version, and what was written into it. */
   readonly name: string;
-  readonly tree: PayloadTree;
+  readonly tree: KnownTree;
   readonly group: number | undefined;
   readonly listing: VolumeListing;
   /** Modification time of the volume's directory when `listing` was right; while it has not moved, no name in it has changed. */
@@ -22,24 +22,47 @@ export interface KnownVolume {
 }
 
 /** Larger payloads are read from disk instead: ten thousand volumes of usual size stay within tens of megabytes. */
-const rememberedBytesMax = 64 * 1024;
+const rememberedBytesMax = 256 * 1024;
 
-/** The tree with its own copy of every byte, since callers may reuse their buffers; undefined when it is too large to keep. */
-export function copyOf({ files, directories, links }: PayloadTree): PayloadTree | undefined {
+/** A file as it was written; its bytes are a piece of the tree's content. */
+interface KnownFile {
+  readonly mode: number;
+  readonly uid: number | undefined;
+  readonly start: number;
+  readonly end: number;
+}
+
+export interface KnownTree extends TreePaths {
+  readonly files: ReadonlyMap<string, KnownFile>;
+  readonly content: Buffer;
+}
+
+/**
+ * The tree with a copy of every byte, since callers may reuse their buffers; undefined when that is too much to keep. The
+ * copy takes the memory of `forgotten` where it fits: allocating it anew costs as much as several system calls.
+ */
+export function remember({ files, directories }: PayloadTree, forgotten?: KnownTree): KnownTree | undefined {
   let bytes = 0;
   for (const { data } of files.values()) bytes += data.length;
   if (bytes > rememberedBytesMax) return undefined;
-  const copies = new Map<string, PayloadFile>();
-  for (const [path, file] of files) copies.set(path, { ...file, data: Buffer.from(file.data) });
-  return { files: copies, directories, links };
+  const known = new Map<string, KnownFile>();
+  const spare = forgotten?.content;
+  const content = spare !== undefined && spare.length >= bytes ? spare : Buffer.allocUnsafeSlow(bytes);
+  let start = 0;
+  for (const [path, { data, mode, uid }] of files) {
+    content.set(data, start);
+    known.set(path, { mode, uid, start, end: start + data.length });
+    start += data.length;
+  }
+  return { files: known, directories, content };
 }
 
-export function hasSameFiles(a: Payload, b: Payload): boolean {
-  if (a.size !== b.size) return false;
-  for (const [path, { data, mode, uid }] of a) {
-    const other = b.get(path);
-    if (other === undefined || other.mode !== mode || other.uid !== uid) return false;
-    if (other.data.length !== data.length || Buffer.compare(other.data, data) !== 0) return false;
+export function isSamePayload({ files, content }: KnownTree, payload: Payload): boolean {
+  if (files.size !== payload.size) return false;
+  for (const [path, { data, mode, uid }] of payload) {
+    const file = files.get(path);
+    if (file === undefined || file.mode !== mode || file.uid !== uid) return false;
+    if (content.compare(data, 0, data.length, file.start, file.end) !== 0) return false;
   }
   return true;
 }

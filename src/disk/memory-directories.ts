@@ -76,11 +76,11 @@ export class MemoryDirectories {
   make(directory: string, options: MemoryDirectoryOptions): MemoryDirectory {
     const { mounts } = this.#deps;
     try {
-      if (isLink(directory)) {
-        const path = this.find(directory);
-        if (path !== undefined) return { path, made: false };
-        unlinkSync(directory); // what it led to went with a reboot, or was never ours
-      }
+      // Where mounts can be made, a directory that is merely on a tmpfs gets a mount, and with it a limit of its size.
+      const isAsGood = mounts.unavailable !== undefined || isLink(directory);
+      const found = isAsGood ? this.find(directory) : undefined;
+      if (found !== undefined) return { path: found, made: false };
+      if (isLink(directory)) unlinkSync(directory); // what it led to went with a reboot, or was never ours
       if (mounts.unavailable === undefined) return this.#mount(directory, options);
       mkdirSync(dirname(directory), { recursive: true });
       const made = fileSystemOf(dirname(directory)) === 'tmpfs' ? makeInPlace(directory) : this.#link(directory);

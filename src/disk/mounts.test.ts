@@ -125,6 +125,16 @@ for (const { way, load } of ways) {
     assert.equal(mounts.isMountPoint(join(target, 'below')), false);
   });
 
+  test(`${way}: a bind has the options it is given, besides those of its source`, { skip }, (t) => {
+    const { source, target } = sourceAndTarget(directoryForMounts(t));
+    mounts.bind(source, target, { options: ['noexec', 'nosuid'] });
+    assert.deepEqual(entryAt(target).options, ['rw', 'nosuid', 'noexec', 'relatime']);
+    writeFileSync(join(target, 'new'), '');
+    mounts.bind(source, target, { readOnly: true, options: ['nodev', 'noatime'] });
+    assert.deepEqual(entryAt(target).options, ['ro', 'nodev', 'noatime']);
+    assert.throws(() => writeFileSync(join(target, 'new'), ''), { code: 'EROFS' });
+  });
+
   test(`${way}: a recursive bind brings what is mounted below, and read-only holds there too`, { skip }, (t) => {
     const { source, target } = sourceAndTarget(directoryForMounts(t));
     mounts.mountTmpfs(join(source, 'below'));

@@ -15,11 +15,16 @@ export interface PayloadFile {
 /** Files by their path relative to the volume. */
 export type Payload = ReadonlyMap<string, PayloadFile>;
 
-/** A payload whose paths are checked and cleaned, with what follows from them. */
-export interface PayloadTree {
-  readonly files: Payload;
+/** Where the files of a payload are, whatever is in them. */
+export interface TreePaths {
+  readonly files: ReadonlyMap<string, unknown>;
   /** Every directory above a file, parents before children. */
   readonly directories: readonly string[];
+}
+
+/** A payload whose paths are checked and cleaned, with what follows from them. */
+export interface PayloadTree extends TreePaths {
+  readonly files: Payload;
   /** The first element of every path, and the owner of its link: that of the first file below it. */
   readonly links: ReadonlyMap<string, number | undefined>;
 }
@@ -64,8 +69,12 @@ export function planTree(payload: Payload): PayloadTree {
   return { files, directories: [...directories], links };
 }
 
+/** Nearly every path is a plain key; none of the rules below can refuse it or change it. */
+const plainName = /^[A-Za-z0-9_-][A-Za-z0-9._-]{0,254}$/;
+
 /** Returns the path without empty elements, `.` elements and a trailing slash, or throws. Same checks and order as the kubelet's. */
 function cleanPath(path: string): string {
+  if (plainName.test(path)) return path;
   if (path === '') throw new InvalidPayloadPathError(path, 'must not be empty: ""');
   if (path.startsWith('/')) throw new InvalidPayloadPathError(path, `must be relative path: ${path}`);
   if (Buffer.byteLength(path) > pathBytesMax)

@@ -41,11 +41,9 @@ export function programMounter(run: RunProgram = runProgram): Mounter {
       mount(target, '--no-canonicalize', recursive ? '--rbind' : '--bind', '--', source, target);
     },
     bindReadOnly: () => false,
-    restrict({ mountPoint, options: present }, options) {
-      // `rw` is repeated only where nobody asked for the opposite.
-      const asked = new Set<string>(options);
-      const kept = present.filter((option) => !asked.has(option) && !(option === 'rw' && asked.has('ro')));
-      remount(mountPoint, ['bind', ...asked, ...kept]);
+    restrict({ mountPoint, options }, more) {
+      const kept = options.filter((option) => option !== 'rw' || !more.includes('ro'));
+      remount(mountPoint, ['bind', ...kept, ...more]);
     },
     reconfigure({ mountPoint, options }, changes) {
       remount(mountPoint, [...options, changes]);

@@ -6,7 +6,7 @@ import { closeSync, constants, fstatSync, lstatSync, openSync, readSync, readdir
 import type { Stats } from 'node:fs';
 import { errorCode } from '../base/errors.ts';
 import { setgid } from './ownership.ts';
-import type { PayloadFile, PayloadTree } from './payload.ts';
+import type { PayloadFile, PayloadTree, TreePaths } from './payload.ts';
 import { modeOfDirectory, modeOfFile } from './version-directory.ts';
 
 export interface WantedOwnership {
@@ -40,7 +40,7 @@ export function readVersion(version: string, tree: PayloadTree, owned: WantedOwn
 }
 
 /** Whether a version that was read before still has the very inodes it had then. `tree` is the one it was read for. */
-export function isUntouched(version: string, { files, directories }: PayloadTree, inodes: VersionInodes): boolean {
+export function isUntouched(version: string, { files, directories }: TreePaths, inodes: VersionInodes): boolean {
   if (!isSameInode(inodes[0], lstatSync(version, { throwIfNoEntry: false }))) return false;
   let index = 1;
   for (const directory of directories) {

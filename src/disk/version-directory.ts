@@ -19,7 +19,7 @@ import {
 } from 'node:fs';
 import { errorCode } from '../base/errors.ts';
 import { directoryBits, fileBits } from './ownership.ts';
-import type { PayloadFile, PayloadTree } from './payload.ts';
+import type { PayloadFile, PayloadTree, TreePaths } from './payload.ts';
 import { OwnerRefusedError, VolumeWriteError } from './volume-write-error.ts';
 
 const directoryMode = 0o755;
@@ -129,7 +129,7 @@ function giveTo(descriptor: number, path: string, uid: number): void {
 }
 
 /** Removes a version whose content is known: no listing is needed unless somebody else put something into it. */
-export function removeVersion(version: string, { files, directories }: PayloadTree): void {
+export function removeVersion(version: string, { files, directories }: TreePaths): void {
   try {
     for (const path of files.keys()) unlinkSync(`${version}/${path}`);
     for (const directory of directories.toReversed()) rmdirSync(`${version}/${directory}`);

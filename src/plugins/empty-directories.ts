@@ -82,9 +82,11 @@ export class EmptyDirectories {
 
     makePodDirectories(podDirectory(this.#deps.root, request.podUid));
     const directory = this.#make(request);
-    if (fsGroup !== undefined) {
-      const { refused } = await applyGroup(directory.path, { group: fsGroup, readOnly: false }, undefined, signal);
-      if (refused > 0) this.tellGroupRefused(request.directory, fsGroup);
+    try {
+      if (fsGroup !== undefined) await this.#giveToGroup(directory.path, fsGroup, signal);
+    } catch (error) {
+      if (directory.made) this.tearDown(request);
+      throw error;
     }
     markReadyIfPossible(this.#markerOf(request));
     return directory;
@@ -123,6 +125,11 @@ export class EmptyDirectories {
     });
   }
 
+  async #giveToGroup(path: string, group: number, signal: AbortSignal): Promise<void> {
+    const { refused } = await applyGroup(path, { group, readOnly: false }, undefined, signal);
+    if (refused > 0) this.tellGroupRefused(path, group);
+  }
+
   #markerOf({ podUid, markerName }: EmptyDirectoryPlace): string {
     return readyMarker(this.#deps.root, podUid, markerName);
   }
@@ -146,7 +153,7 @@ export class EmptyDirectories {
       const mounted = pageSizeAt(directory);
       if (anySize || mounted.equals(Quantity.parse(pageSize))) return { path: directory, made: false };
       throw new MediumError(
-        `pod ${podUid}: mounted dir ${directory} pagesize '${mounted}' and requested medium size '${pageSize}' differ`,
+        `pod ${podUid}: mounted dir ${directory} pagesize '${mounted.toString()}' and requested medium size '${pageSize}' differ`,
       );
     }
     if (mounts.unavailable !== undefined) throw new MediumError(`huge pages must be mounted: ${mounts.unavailable}`);

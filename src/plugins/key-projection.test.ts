@@ -1,7 +1,7 @@
 /** ConfigMaps and Secrets as files: the rules they share, each told with both. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import * as fc from 'fast-check';
 import type { Payload } from '../disk/payload.ts';
 import { configMapPayload } from './configmap-payload.ts';
 import type { KeyProjection } from './key-projection.ts';

@@ -21,7 +21,7 @@ import type { LocalVolumeSource } from '../kube/persistent-volume.ts';
 import { mountOptionsOf, persistentSpec, specName } from '../kube/volume-spec.ts';
 import type { NotifyPlugin, SetUpOutcome, SetUpRequest, VolumePlugin } from './plugin.ts';
 
-const name = 'kubernetes.io/local-volume';
+const pluginName = 'kubernetes.io/local-volume';
 
 export interface LocalDeps {
   readonly mounts: Mounts;
@@ -46,9 +46,9 @@ export class BlockDeviceUnsupportedError extends MountletError {
 
 export function localPlugin(deps: LocalDeps): VolumePlugin<LocalVolumeSource> {
   const { mounts, root } = deps;
-  const deviceMounts = join(pluginDirectory(root, name), 'mounts');
+  const deviceMounts = join(pluginDirectory(root, pluginName), 'mounts');
   return {
-    name,
+    name: pluginName,
     sourceOf: ({ persistentVolume }) => persistentVolume?.spec.local,
     requiresRemount: false,
     supportsMountOptions: true,
@@ -67,7 +67,7 @@ export function localPlugin(deps: LocalDeps): VolumePlugin<LocalVolumeSource> {
     deviceMount: {
       identityOf: (_source, spec) => specName(spec),
       pathOf: ({ path }, spec) =>
-        backingOf(path) === 'Directory' ? path : globalMountDirectory(root, name, specName(spec)),
+        backingOf(path) === 'Directory' ? path : globalMountDirectory(root, pluginName, specName(spec)),
       async mount({ source: { path } }) {
         if (backingOf(path) === 'BlockDevice') throw new BlockDeviceUnsupportedError(path);
       },
@@ -145,10 +145,10 @@ const impliedOptions: ReadonlySet<string> = new Set(['bind', 'ro', 'rw', 'defaul
 
 /** An option that would have no effect is refused: it was meant to protect something. */
 function restriction(option: string): BindRestriction {
-  const known = bindRestrictions.find((name) => name === option);
+  const known = bindRestrictions.find((usable) => usable === option);
   if (known !== undefined) return known;
-  const usable = bindRestrictions.join(', ');
-  throw new LocalVolumeError(`Cannot mount a directory with option "${option}": the options it can have are ${usable}`);
+  const all = bindRestrictions.join(', ');
+  throw new LocalVolumeError(`Cannot mount a directory with option "${option}": the options it can have are ${all}`);
 }
 
 /** Other pods have the storage under another group: it is mounted all the same, and they may lose access. */

@@ -61,7 +61,11 @@ export async function collectProjected(
   signal.throwIfAborted();
   const [failure, ...failures] = results.flatMap((result) => (result.status === 'rejected' ? [result.reason] : []));
   if (failure !== undefined) throw combineErrors([failure, ...failures]);
-  return new Map(results.flatMap((result) => (result.status === 'fulfilled' ? [...result.value] : [])));
+  const files = new Map<string, PayloadFile>();
+  for (const result of results) {
+    if (result.status === 'fulfilled') for (const [path, file] of result.value) files.set(path, file);
+  }
+  return files;
 }
 
 const nothing: Payload = new Map();

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import * as fc from 'fast-check';
 import { trustAnchors } from './trust-anchors.ts';
 
 function block(der: Uint8Array, { type = 'CERTIFICATE', headers = '' } = {}): string {

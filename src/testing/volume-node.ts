@@ -1,8 +1,7 @@
 /** A node in a temporary directory, for tests of volume plugins: objects that tests can change, and set-ups at the kubelet's paths. */
 import assert from 'node:assert/strict';
 import { randomInt } from 'node:crypto';
-import { existsSync, lstatSync, readFileSync, readdirSync } from 'node:fs';
-import { join } from 'node:path';
+import { existsSync, lstatSync } from 'node:fs';
 import type { TestContext } from 'node:test';
 import { MemoryDirectories } from '../disk/memory-directories.ts';
 import { systemMounts } from '../disk/mounts.ts';
@@ -37,6 +36,8 @@ export interface VolumeNodeSettings {
   readonly mounts?: Mounts;
   /** The file system of the root directory. */
   readonly under?: string;
+  /** That of another node: a process that comes after it. */
+  readonly root?: string;
   readonly privateTmpfs?: () => string | undefined;
   readonly allocatable?: Readonly<Record<string, string | number>>;
 }
@@ -78,7 +79,7 @@ export class VolumeNode {
       privateTmpfs = () => undefined,
       allocatable = { memory: '1Gi' },
     } = settings;
-    this.root = directoryForMounts(test, under);
+    this.root = settings.root ?? directoryForMounts(test, under);
     this.mounts = mounts;
     this.nodes = { get: async () => ({ metadata: { name: 'node' }, status: { allocatable } }) };
     const notify = (notice: PluginNotice): number => this.notices.push(notice);
@@ -127,30 +128,6 @@ export class VolumeNode {
   tearDown(plugin: Pick<VolumePlugin, 'name' | 'tearDown'>, volumeName: string): Promise<void> {
     const directory = this.directoryOf(plugin, volumeName);
     return plugin.tearDown({ podUid, volumeName, directory }, new AbortController().signal);
-  }
-}
-
-/** What a container sees in a volume: every visible file by its path, with its content. */
-export function visibleFiles(directory: string): Record<string, string> {
-  const files: Record<string, string> = {};
-  const visit = (relative: string): void => {
-    for (const { name } of readdirSync(join(directory, relative), { withFileTypes: true })) {
-      if (relative === '' && name.startsWith('..')) continue;
-      const path = relative === '' ? name : `${relative}/${name}`;
-      // Links of the first level lead to files or to directories of files.
-      if (isDirectoryBehind(join(directory, path))) visit(path);
-      else files[path] = readFileSync(join(directory, path), 'utf8');
-    }
-  };
-  visit('');
-  return files;
-}
-
-function isDirectoryBehind(path: string): boolean {
-  try {
-    return readdirSync(path) !== undefined;
-  } catch {
-    return false;
   }
 }
 
