@@ -25,7 +25,6 @@ program
     '-f, --filename <file|dir|->',
     'manifests: a file, a directory of them, or - for standard input; repeatable',
     collect,
-    [],
   )
   .option('-n, --namespace <name>', 'namespace of objects that name none', 'default')
   .option('--pod <name>', 'only this pod (name or namespace/name); repeatable', collect, [])
@@ -43,7 +42,7 @@ program
     process.exitCode = await renderCommand(options);
   });
 
-function collect(value: string, previous: readonly string[]): readonly string[] {
+function collect(value: string, previous: readonly string[] = []): readonly string[] {
   return [...previous, value];
 }
 
