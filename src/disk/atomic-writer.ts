@@ -178,10 +178,14 @@ export class AtomicWriter {
       this.#remove(name, tree);
       throw error;
     }
-    makeLinks(this.#directory, tree, group, firstLevel, changes);
-    removeStaleLinks(this.#directory, tree, firstLevel, changes);
-    if (live !== undefined && !this.#remove(live, known?.name === live ? known.tree : undefined))
-      changes.leftBehind += 1;
+    try {
+      makeLinks(this.#directory, tree, group, firstLevel, changes);
+    } finally {
+      // Also when a link could not be made: the disk may be full, and this frees some of it.
+      removeStaleLinks(this.#directory, tree, firstLevel, changes);
+      const content = known?.name === live ? known?.tree : undefined;
+      if (live !== undefined && !this.#remove(live, content)) changes.leftBehind += 1;
+    }
     this.#refusedGroup = changes.groupsRefused > 0 ? group : undefined;
 
     const remembered = remember(tree, known?.tree);

@@ -6,6 +6,8 @@ const systemTexts: Readonly<Record<string, string>> = {
   EEXIST: 'file exists',
   EIO: 'input/output error',
   EISDIR: 'is a directory',
+  ENAMETOOLONG: 'file name too long',
+  ELOOP: 'too many levels of symbolic links',
   EBUSY: 'device or resource busy',
 };
 
