@@ -1,10 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import * as fc from 'fast-check';
 import { compareByteOrder } from './byte-order.ts';
 
-test('a character above U+FFFF sorts after one just below it, as its bytes do', () => {
-  assert.ok('\u{10000}' < '\uFFFD', 'UTF-16 units say the opposite');
+test('a character above U+FFFF sorts after U+FFFD, though its UTF-16 units sort before', () => {
   assert.ok(compareByteOrder('\u{10000}', '\uFFFD') > 0);
 });
 

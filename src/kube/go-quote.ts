@@ -15,6 +15,7 @@ const shortEscapes: Readonly<Record<string, string>> = {
 };
 
 export function goQuote(text: string): string {
+  if (/^[ !#-[\]-~]*$/.test(text)) return `"${text}"`;
   let quoted = '"';
   for (const character of text) quoted += shortEscapes[character] ?? quoteCharacter(character);
   return `${quoted}"`;

@@ -1,52 +1,77 @@
-/**
- * The parts of an image's name: `registry:5000/team/app:1.2@sha256:…`. A short name means the default registry, and a name
- * that breaks the rules has no parts at all, exactly where the container world's common parser gives up.
- */
+/** Image references as the kubelet reads them: `nginx` is `docker.io/library/nginx:latest`. */
+import { MountletError } from '../base/errors.ts';
+import { goQuote } from './go-quote.ts';
+
 export interface ImageReference {
+  /** Registry and path, `docker.io/library/nginx`. */
   readonly repository: string;
-  readonly tag?: string;
-  readonly digest?: string;
+  /** `latest` where neither a tag nor a digest was given, empty where only a digest was. */
+  readonly tag: string;
+  readonly digest: string;
 }
 
-const defaultDomain = 'docker.io';
-const repositoryLengthMax = 255;
+export class ImageReferenceError extends MountletError {
+  readonly reason = 'InvalidImageName';
 
-const domainLabel = '(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])';
-const host = String.raw`(?:${domainLabel}(?:\.${domainLabel})*|\[[a-fA-F0-9:]+\])`;
-const component = '[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*';
-const pattern = new RegExp(
-  String.raw`^(${host}(?::[0-9]+)?/${component}(?:/${component})*)(?::(\w[\w.-]{0,127}))?(?:@([A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}))?$`,
-);
-const digestHexLengths: Readonly<Record<string, number>> = { sha256: 64, sha384: 96, sha512: 128 };
-
-/** Undefined for a text that names no image. */
-export function parseImageReference(image: string): ImageReference | undefined {
-  // Sixty-four hexadecimal digits are an image's identity and never its name.
-  if (/^[a-f0-9]{64}$/.test(image)) return undefined;
-  const [, repository, tag, digest] = pattern.exec(qualified(image)) ?? [];
-  if (repository === undefined || repository.length > repositoryLengthMax) return undefined;
-  if (digest !== undefined && !isDigest(digest)) return undefined;
-  return { repository, ...(tag !== undefined && { tag }), ...(digest !== undefined && { digest }) };
+  constructor(image: string, problem: string) {
+    super(`couldn't parse image name ${goQuote(image)}: ${problem}`);
+  }
 }
 
-/** An image without a tag moves like one tagged `latest`, and is asked for every time. */
-export function defaultPullPolicy(image: string): 'Always' | 'IfNotPresent' {
-  const reference = parseImageReference(image);
-  if (reference === undefined) return 'IfNotPresent';
-  const tag = reference.tag ?? (reference.digest === undefined ? 'latest' : '');
-  return tag === 'latest' ? 'Always' : 'IfNotPresent';
+const hub = 'docker.io';
+const legacyHub = 'index.docker.io';
+const officialPath = 'library/';
+const pathLengthMax = 255;
+const digestLengths: Readonly<Record<string, number>> = { sha256: 64, sha384: 96, sha512: 128 };
+
+const domainPart = '(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])';
+const domain = String.raw`(?:${domainPart}(?:\.${domainPart})*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?`;
+const pathPart = '[a-z0-9]+(?:(?:[._]|__|[-]+)[a-z0-9]+)*';
+const tag = String.raw`[\w][\w.-]{0,127}`;
+const digest = '[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}';
+const referencePattern = new RegExp(`^(${domain})/(${pathPart}(?:/${pathPart})*)(?::(${tag}))?(?:@(${digest}))?$`);
+
+export function parseImageReference(image: string): ImageReference {
+  const fail = (problem: string): ImageReferenceError => new ImageReferenceError(image, problem);
+  if (/^[a-f0-9]{64}$/.test(image)) {
+    throw fail(`invalid repository name (${image}), cannot specify 64-byte hexadecimal strings`);
+  }
+  const { registry, rest } = splitRegistry(image);
+  const [name = ''] = rest.split(':');
+  if (name.toLowerCase() !== name) {
+    throw fail(`invalid reference format: repository name (${name}) must be lowercase`);
+  }
+  const full = `${registry}/${rest}`;
+  const [, host = '', path = '', foundTag = '', foundDigest = ''] = referencePattern.exec(full) ?? [];
+  if (host === '') {
+    const capitals = referencePattern.test(full.toLowerCase());
+    throw fail(capitals ? 'repository name must be lowercase' : 'invalid reference format');
+  }
+  if (path.length > pathLengthMax) throw fail(`repository name must not be more than ${pathLengthMax} characters`);
+  const problem = foundDigest === '' ? undefined : digestProblem(foundDigest);
+  if (problem !== undefined) throw fail(problem);
+  const defaultTag = foundDigest === '' ? 'latest' : '';
+  return { repository: `${host}/${path}`, tag: foundTag === '' ? defaultTag : foundTag, digest: foundDigest };
 }
 
-function qualified(image: string): string {
+/** The first part is a registry if it looks like a host; else the image is on Docker Hub. */
+function splitRegistry(image: string): { readonly registry: string; readonly rest: string } {
   const slash = image.indexOf('/');
-  const first = image.slice(0, Math.max(slash, 0));
-  const isDomain = slash >= 0 && (/[.:]/.test(first) || first === 'localhost' || first !== first.toLowerCase());
-  const domain = isDomain ? first.replace(/^index\.docker\.io$/, defaultDomain) : defaultDomain;
-  const rest = isDomain ? image.slice(slash + 1) : image;
-  return domain === defaultDomain && !rest.includes('/') ? `${domain}/library/${rest}` : `${domain}/${rest}`;
+  if (slash < 0) return { registry: hub, rest: officialPath + image };
+  const first = image.slice(0, slash);
+  const isHost = first === 'localhost' || /[.:]/.test(first) || first.toLowerCase() !== first;
+  const registry = first === legacyHub || !isHost ? hub : first;
+  const rest = isHost ? image.slice(slash + 1) : image;
+  return { registry, rest: registry === hub && !rest.includes('/') ? officialPath + rest : rest };
 }
 
-function isDigest(digest: string): boolean {
-  const [algorithm = '', hex = ''] = digest.split(':');
-  return digestHexLengths[algorithm] === hex.length && /^[a-f0-9]+$/.test(hex);
+function digestProblem(text: string): string | undefined {
+  const [algorithm = '', encoded = ''] = text.split(':');
+  const length = Object.hasOwn(digestLengths, algorithm) ? digestLengths[algorithm] : undefined;
+  if (length === undefined) {
+    const wellFormed = /^[a-z0-9]+(?:[.+_-][a-z0-9]+)*$/.test(algorithm);
+    return wellFormed ? 'unsupported digest algorithm' : 'invalid checksum digest format';
+  }
+  if (encoded.length !== length) return 'invalid checksum digest length';
+  return /^[a-f0-9]+$/.test(encoded) ? undefined : 'invalid checksum digest format';
 }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import * as fc from 'fast-check';
 import { parseLabelSelector } from './label-selector-parser.ts';
 import {
   formatRequirements,
@@ -158,7 +158,7 @@ const nonsense: [selector: LabelSelector, message: string][] = [
   [{ matchExpressions: [{ key: 'a', operator: 'in' }] }, '"in" is not a valid label selector operator'],
   [
     { matchExpressions: [{ key: 'a', operator: 'In' }] },
-    "values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty",
+    "values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty",
   ],
   [
     { matchExpressions: [{ key: 'a', operator: 'Exists', values: ['b'] }] },

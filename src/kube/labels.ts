@@ -117,7 +117,9 @@ export function requirement(key: string, operator: LabelOperator, values: readon
   const keyProblems = qualifiedNameProblems(key);
   if (keyProblems.length > 0) invalid('key', goQuote(key), keyProblems.join('; '));
   const countProblem = valueCountProblem(operator, values.length);
-  if (countProblem !== undefined) invalid('values', JSON.stringify(values), countProblem);
+  // Go prints a list that was never made as null.
+  if (countProblem !== undefined)
+    invalid('values', values.length === 0 ? 'null' : JSON.stringify(values), countProblem);
   for (const [index, value] of values.entries()) {
     const notANumber = (operator === 'gt' || operator === 'lt') && integer(value) === undefined;
     if (notANumber) {
@@ -149,10 +151,12 @@ export function validateLabelSelector(selector: LabelSelector | undefined, path:
 }
 
 export function validateLabels(labels: Labels, path: FieldPath): FieldError[] {
-  return Object.entries(labels).flatMap(([key, value]) => [
-    ...qualifiedNameProblems(key).map((problem) => invalidField(path, key, problem)),
-    ...labelValueProblems(value).map((problem) => invalidField(path, value, problem)),
-  ]);
+  const errors: FieldError[] = [];
+  for (const [key, value] of Object.entries(labels)) {
+    errors.push(...qualifiedNameProblems(key).map((problem) => invalidField(path, key, problem)));
+    errors.push(...labelValueProblems(value).map((problem) => invalidField(path, value, problem)));
+  }
+  return errors;
 }
 
 function validateExpression({ key, operator, values = [] }: LabelExpression, path: FieldPath): FieldError[] {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import * as fc from 'fast-check';
 import { Quantity, QuantityError, type QuantityFormat, quantityProblem } from './quantity.ts';
 
 const q = (value: string | number): Quantity => Quantity.parse(value);
@@ -96,7 +96,7 @@ for (const [text, mantissa, scale, format] of parsed) {
     ] as const) {
       if (sign + text === '') continue; // no text at all is an error
       const got = q(sign + text);
-      assert.equal(got.compare(wanted), 0, `${sign}${text} is ${got}`);
+      assert.equal(got.compare(wanted), 0, `${sign}${text} is ${got.toString()}`);
       assert.equal(got.format, format);
     }
   });
@@ -299,14 +299,17 @@ test('what a quantity prints parses to the same quantity and prints the same', (
     fc.property(quantityText, (text) => {
       const first = q(text);
       const again = q(first.toString());
-      assert.ok(again.equals(first), `${text} became ${first} became ${again}`);
+      assert.ok(again.equals(first), `${text} became ${first.toString()} became ${again.toString()}`);
       assert.equal(again.toString(), first.toString());
     }),
   );
 });
 
+function nanos(x: Quantity): bigint {
+  return x.mantissa * 10n ** BigInt(x.scale + 9);
+}
+
 test('order and sum agree with exact rational arithmetic', () => {
-  const nanos = (x: Quantity): bigint => x.mantissa * 10n ** BigInt(x.scale + 9);
   fc.assert(
     fc.property(quantityText, quantityText, (a, b) => {
       const [x, y] = [q(a), q(b)];
