@@ -1,7 +1,7 @@
 /** Defaults of a container, as the API server sets them when an object is decoded. */
 import type { Container, EnvironmentVariable, Lifecycle, Probe, ResourceRequirements } from './container.ts';
 import { defaultFieldReference } from './default-volumes.ts';
-import { defaultPullPolicy } from './pull-policy.ts';
+import { defaultPullPolicy } from './default-pull-policy.ts';
 import { roundUpResources } from './resource-list.ts';
 
 type HttpGet = NonNullable<Probe['httpGet']>;

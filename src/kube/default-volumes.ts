@@ -1,6 +1,6 @@
 /** Defaults of a pod's volumes, as the API server sets them when an object is decoded. */
 import { defaultClaimSpec } from './default-objects.ts';
-import { defaultPullPolicy } from './pull-policy.ts';
+import { defaultPullPolicy } from './default-pull-policy.ts';
 import type { DownwardApiFile, FieldReference, Volume, VolumeProjection } from './volume.ts';
 
 /** Readable by everyone, writable by the owner. */

@@ -52,6 +52,11 @@ export function placedAt(at: FieldPath, errors: readonly FieldError[]): FieldErr
   return errors.map((error) => Object.assign({}, error, { at }));
 }
 
+/** The same errors, whose paths begin with `printed` as the API server's do, said to be below `real`. */
+export function placedBelow(real: FieldPath, printed: FieldPath, errors: readonly FieldError[]): FieldError[] {
+  return errors.map((error) => Object.assign({}, error, { at: [...real, ...error.path.slice(printed.length)] }));
+}
+
 export function requiredField(path: FieldPath, detail = ''): FieldError {
   return fieldError('Required value', path, undefined, detail);
 }

@@ -9,8 +9,12 @@ export const nodeSelectorTerm = object({
   matchExpressions: list(object({ key: required(string), operator: required(string), values: list(string) })),
   matchFields: list(object({ key: required(string), operator: required(string), values: list(string) })),
 });
+export interface NodeSelectorTerm extends Of<typeof nodeSelectorTerm> {}
+
 export const nodeSelector = object({ nodeSelectorTerms: required(list(nodeSelectorTerm)) });
 export interface NodeSelector extends Of<typeof nodeSelector> {}
+
+const secretReference = object({ name: string, namespace: string });
 
 export const localVolumeSource = object({ path: required(string), fsType: string });
 export interface LocalVolumeSource extends Of<typeof localVolumeSource> {}
@@ -31,7 +35,18 @@ export const persistentVolume = object({
       local: localVolumeSource,
       hostPath: object({ path: required(string), type: string }),
       nfs: object({ server: required(string), path: required(string), readOnly: boolean }),
-      csi: any,
+      csi: object({
+        driver: required(string),
+        volumeHandle: required(string),
+        readOnly: boolean,
+        fsType: string,
+        volumeAttributes: map(string),
+        controllerPublishSecretRef: secretReference,
+        nodeStageSecretRef: secretReference,
+        nodePublishSecretRef: secretReference,
+        controllerExpandSecretRef: secretReference,
+        nodeExpandSecretRef: secretReference,
+      }),
       awsElasticBlockStore: any,
       azureDisk: any,
       azureFile: any,
@@ -63,13 +78,14 @@ const claimSpec = object({
   volumeName: string,
   storageClassName: string,
   volumeMode: string,
-  dataSource: any,
-  dataSourceRef: any,
+  dataSource: object({ apiGroup: string, kind: required(string), name: required(string) }),
+  dataSourceRef: object({ apiGroup: string, kind: required(string), name: required(string), namespace: string }),
   volumeAttributesClassName: string,
 });
 export interface ClaimSpec extends Of<typeof claimSpec> {}
 
 export const claimTemplate = object({ metadata: objectMeta, spec: required(claimSpec) });
+export interface ClaimTemplate extends Of<typeof claimTemplate> {}
 
 export const persistentVolumeClaim = object({
   ...objectFields,

@@ -109,7 +109,7 @@ export const podSpec = object({
   ),
   resources: resourceRequirements,
   hostnameOverride: string,
-  schedulingGroup: any,
+  schedulingGroup: object({ podGroupName: string }),
   evictionResponders: list(any, 'name'),
 });
 export interface PodSpec extends Of<typeof podSpec> {}

@@ -1,7 +1,7 @@
-/** When an image is asked for again, where nobody says so. */
+/** When an image is pulled, where nobody said: one without a tag moves like `latest` and is asked for every time. */
 import { ImageReferenceError, parseImageReference } from './image-reference.ts';
 
-/** An image without a tag moves like one tagged `latest`, and is asked for every time. A name that is none stays as it is. */
+/** A text that names no image gets the quieter default: pulling it will say what is wrong. */
 export function defaultPullPolicy(image: string): 'Always' | 'IfNotPresent' {
   try {
     return parseImageReference(image).tag === 'latest' ? 'Always' : 'IfNotPresent';

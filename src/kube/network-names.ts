@@ -1,0 +1,52 @@
+/** What the API allows as a port, a header's name, an address or a domain to search, in the API server's words. */
+import { isIP } from 'node:net';
+import { parseIpAddress } from './ip-address.ts';
+import type { Problems } from './names.ts';
+
+const underscoreLabel = '_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?';
+const searchDomain = String.raw`${underscoreLabel}(\.${underscoreLabel})*`;
+const headerName = '[-A-Za-z0-9]+';
+
+export function portProblems(port: number): Problems {
+  return rangeProblems(port, 1, 65535);
+}
+
+export function rangeProblems(value: number, min: number, max: number): Problems {
+  return value >= min && value <= max ? [] : [`must be between ${min} and ${max}, inclusive`];
+}
+
+export function portNameProblems(name: string): Problems {
+  const problems = [];
+  if (Buffer.byteLength(name) > 15) problems.push('must be no more than 15 characters');
+  if (!/^[-a-z0-9]+$/.test(name)) {
+    problems.push('must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)');
+  }
+  if (!/[a-z]/.test(name)) problems.push('must contain at least one letter (a-z)');
+  if (name.includes('--')) problems.push('must not contain consecutive hyphens');
+  if (name.startsWith('-') || name.endsWith('-')) problems.push('must not begin or end with a hyphen');
+  return problems;
+}
+
+export function headerNameProblems(name: string): Problems {
+  if (new RegExp(`^${headerName}$`).test(name)) return [];
+  return [
+    `a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', regex used for validation is '${headerName}')`,
+  ];
+}
+
+export function searchDomainProblems(domain: string): Problems {
+  const problems = Buffer.byteLength(domain) > 253 ? ['must be no more than 253 characters'] : [];
+  if (new RegExp(`^${searchDomain}$`).test(domain)) return problems;
+  const rule =
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must start and end with an alphanumeric character";
+  return [...problems, `${rule} (e.g. 'example.com', regex used for validation is '${searchDomain}')`];
+}
+
+/** An address in any usual spelling, but for those that programs read in different ways. */
+export function addressProblems(text: string): Problems {
+  const address = parseIpAddress(text);
+  if (address === undefined) return ['must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)'];
+  if (isIP(text) === 0) return ['must not have leading 0s'];
+  const isMapped = address.family === 'IPv4' && text.includes(':');
+  return isMapped ? ['must not be an IPv4-mapped IPv6 address'] : [];
+}
