@@ -1,5 +1,5 @@
 /** One container of a pod: what it runs, its environment and its mounts. */
-import { any, boolean, integer, intOrString, list, map, number, object, quantity, required, string } from './schema.ts';
+import { any, boolean, integer, intOrString, list, map, object, quantity, required, string } from './schema.ts';
 import type { Of } from './schema.ts';
 import { fieldReference, resourceFieldReference } from './volume.ts';
 
@@ -92,6 +92,9 @@ export const sharedSecurityFields = {
   appArmorProfile: profile,
 };
 
+const lifecycle = object({ postStart: lifecycleHandler, preStop: lifecycleHandler, stopSignal: string });
+export interface Lifecycle extends Of<typeof lifecycle> {}
+
 const securityContext = object({
   ...sharedSecurityFields,
   capabilities: object({ add: list(string), drop: list(string) }),
@@ -100,6 +103,7 @@ const securityContext = object({
   allowPrivilegeEscalation: boolean,
   procMount: string,
 });
+export interface SecurityContext extends Of<typeof securityContext> {}
 
 const containerFields = {
   name: required(string),
@@ -117,13 +121,13 @@ const containerFields = {
   resources: resourceRequirements,
   resizePolicy: list(object({ resourceName: required(string), restartPolicy: required(string) })),
   restartPolicy: string,
-  restartPolicyRules: list(object({ action: string, exitCodes: object({ operator: string, values: list(number) }) })),
+  restartPolicyRules: list(object({ action: string, exitCodes: object({ operator: string, values: list(integer) }) })),
   volumeMounts: list(volumeMount, 'mountPath'),
   volumeDevices: list(object({ name: required(string), devicePath: required(string) }), 'devicePath'),
   livenessProbe: probe,
   readinessProbe: probe,
   startupProbe: probe,
-  lifecycle: object({ postStart: lifecycleHandler, preStop: lifecycleHandler, stopSignal: string }),
+  lifecycle,
   terminationMessagePath: string,
   terminationMessagePolicy: string,
   imagePullPolicy: string,

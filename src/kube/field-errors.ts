@@ -1,4 +1,6 @@
 /** Validation errors in the API server's words: `spec.volumes[0].name: Required value`. */
+import { goJson } from './go-json.ts';
+import { goQuote } from './go-quote.ts';
 import type { FieldPath } from './schema.ts';
 
 export type FieldErrorKind =
@@ -13,12 +15,15 @@ export type FieldErrorKind =
 
 export interface FieldError {
   readonly kind: FieldErrorKind;
+  /** The field as the API server names it. A map's key is a `keyPart`. */
   readonly path: FieldPath;
+  /** Where the value really is, for the messages whose path is misspelt or stops short in the API server. */
+  readonly at?: FieldPath;
   /** The whole text as the API server prints it, beginning with the field. */
   readonly message: string;
 }
 
-/** `spec.containers[0].env[1].name`; a key that is not an identifier is written `data[tls.crt]` by `Path.key`. */
+/** `spec.containers[0].env[1].name`; a map's key is written `data[tls.crt]`. */
 export function showPath(path: FieldPath): string {
   let text = '';
   for (const part of path) {
@@ -29,9 +34,22 @@ export function showPath(path: FieldPath): string {
   return text;
 }
 
-/** The part of a path that names a map's key: it is printed in brackets, `metadata.annotations[example.com/a]`. */
+/**
+ * The part of an error's path that names a map's key: printed in brackets, `metadata.annotations[example.com/a]`.
+ * No field's name begins with a bracket, so a key can be told from a field.
+ */
 export function keyPart(key: string): string {
   return `[${key}]`;
+}
+
+/** Where the user wrote what the error is about, as the decoder counts: `data[tls.crt]` is at `['data', 'tls.crt']`. */
+export function placeOf({ path, at }: FieldError): FieldPath {
+  return (at ?? path).map((part) => (typeof part === 'string' && part.startsWith('[') ? part.slice(1, -1) : part));
+}
+
+/** The same errors, said to be at another place than their path names. */
+export function placedAt(at: FieldPath, errors: readonly FieldError[]): FieldError[] {
+  return errors.map((error) => Object.assign({}, error, { at }));
 }
 
 export function requiredField(path: FieldPath, detail = ''): FieldError {
@@ -39,37 +57,55 @@ export function requiredField(path: FieldPath, detail = ''): FieldError {
 }
 
 export function invalidField(path: FieldPath, value: unknown, detail: string): FieldError {
-  return fieldError('Invalid value', path, value, detail);
+  return fieldError('Invalid value', path, showValue(value), detail);
 }
 
-export function duplicateField(path: FieldPath, value: unknown): FieldError {
-  return fieldError('Duplicate value', path, value, '');
+/** One error for each message of a rule; the rules of `names.ts` answer with such a list. */
+export function invalidFields(path: FieldPath, value: unknown, details: readonly string[]): FieldError[] {
+  return details.map((detail) => invalidField(path, value, detail));
+}
+
+export function duplicateField(path: FieldPath, value: unknown, detail = ''): FieldError {
+  return fieldError('Duplicate value', path, showValue(value), detail);
 }
 
 export function forbiddenField(path: FieldPath, detail: string): FieldError {
   return fieldError('Forbidden', path, undefined, detail);
 }
 
-export function notFoundField(path: FieldPath, value: unknown): FieldError {
-  return fieldError('Not found', path, value, '');
+export function notFoundField(path: FieldPath, value: unknown, detail = ''): FieldError {
+  return fieldError('Not found', path, showValue(value), detail);
 }
 
+/** For fields with named values, which the API server prints as JSON. It lists most of them sorted, some in their own order. */
 export function unsupportedField(path: FieldPath, value: unknown, supported: readonly string[]): FieldError {
-  const choices = supported.map((choice) => JSON.stringify(choice)).join(', ');
-  return fieldError('Unsupported value', path, value, choices === '' ? '' : `supported values: ${choices}`);
+  return fieldError('Unsupported value', path, goJson(value), choicesOf(supported));
+}
+
+/** For fields of plain text that must be one of a few. */
+export function unsupportedText(path: FieldPath, value: string, supported: readonly string[]): FieldError {
+  return fieldError('Unsupported value', path, goQuote(value), choicesOf(supported));
 }
 
 export function tooLongField(path: FieldPath, bytesMax: number): FieldError {
   return fieldError('Too long', path, undefined, `may not be more than ${bytesMax} bytes`);
 }
 
-function fieldError(kind: FieldErrorKind, path: FieldPath, value: unknown, detail: string): FieldError {
+export function tooManyField(path: FieldPath, count: number, countMax: number): FieldError {
+  return fieldError('Too many', path, String(count), `must have at most ${countMax} items`);
+}
+
+function fieldError(kind: FieldErrorKind, path: FieldPath, value: string | undefined, detail: string): FieldError {
   const parts = [showPath(path), kind];
-  if (value !== undefined) parts.push(typeof value === 'string' ? JSON.stringify(value) : showValue(value));
+  if (value !== undefined) parts.push(value);
   if (detail !== '') parts.push(detail);
   return { kind, path, message: parts.join(': ') };
 }
 
 function showValue(value: unknown): string {
-  return JSON.stringify(value) ?? 'null';
+  return typeof value === 'string' ? goQuote(value) : goJson(value);
+}
+
+function choicesOf(supported: readonly string[]): string {
+  return supported.length === 0 ? '' : `supported values: ${supported.map(goQuote).join(', ')}`;
 }

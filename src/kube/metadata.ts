@@ -10,6 +10,7 @@ export const ownerReference = object({
   controller: boolean,
   blockOwnerDeletion: boolean,
 });
+export interface OwnerReference extends Of<typeof ownerReference> {}
 
 export const objectMeta = object({
   name: required(string),

@@ -67,6 +67,7 @@ const claimSpec = object({
   dataSourceRef: any,
   volumeAttributesClassName: string,
 });
+export interface ClaimSpec extends Of<typeof claimSpec> {}
 
 export const claimTemplate = object({ metadata: objectMeta, spec: required(claimSpec) });
 

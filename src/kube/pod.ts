@@ -148,7 +148,7 @@ export const podStatus = object({
   allocatedResources: resourceList,
   resources: resourceRequirements,
   nodeAllocatableResourceClaimStatuses: list(any, 'resourceClaimName'),
-  volumeHealth: list(any),
+  volumeHealth: list(any, 'name'),
 });
 export interface PodStatus extends Of<typeof podStatus> {}
 

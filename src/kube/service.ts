@@ -31,7 +31,7 @@ export const service = object({
       externalTrafficPolicy: string,
       healthCheckNodePort: integer,
       publishNotReadyAddresses: boolean,
-      sessionAffinityConfig: any,
+      sessionAffinityConfig: object({ clientIP: object({ timeoutSeconds: integer }) }),
       ipFamilies: list(string),
       ipFamilyPolicy: string,
       allocateLoadBalancerNodePorts: boolean,
