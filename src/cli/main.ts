@@ -21,13 +21,9 @@ program
       'PersistentVolumes and claims), puts the volumes of every pod on disk in the layout of the kubelet, and prints\n' +
       'the files, variables and mounts of each container. A pod that could not start is an error.',
   )
-  .requiredOption(
-    '-f, --filename <file|dir|->',
-    'manifests: a file, a directory of them, or - for standard input; repeatable',
-    collect,
-  )
+  .requiredOption('-f, --filename <paths...>', 'manifests: files, directories of them, or - for standard input')
   .option('-n, --namespace <name>', 'namespace of objects that name none', 'default')
-  .option('--pod <name>', 'only this pod (name or namespace/name); repeatable', collect, [])
+  .option('--pod <names...>', 'only these pods (name or namespace/name)', [])
   .option('--root <dir>', 'where to put the volumes (default: a directory of your user, or of the system as root)')
   .option('--clean', 'take the volumes of these pods down again instead')
   .option('--show-secrets', 'print values that come from Secrets instead of ***')
@@ -41,10 +37,6 @@ program
     const { renderCommand } = await import('./render.ts');
     process.exitCode = await renderCommand(options);
   });
-
-function collect(value: string, previous: readonly string[] = []): readonly string[] {
-  return [...previous, value];
-}
 
 // Whoever reads our output may have read enough (`| head`): that is no failure of ours.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {

@@ -30,8 +30,15 @@ import type { ServiceAccount } from './service-account.ts';
 import { serviceAccount } from './service-account.ts';
 import type { Service } from './service.ts';
 import { service } from './service.ts';
+import { validatePersistentVolumeClaim } from './validate-claim.ts';
+import { validateClusterTrustBundle } from './validate-cluster-trust-bundle.ts';
 import { validateConfigMap } from './validate-config-map.ts';
+import { validateNode } from './validate-node.ts';
+import { validatePersistentVolume } from './validate-persistent-volume.ts';
+import { validatePod } from './validate-pod.ts';
 import { validateSecret } from './validate-secret.ts';
+import { validateServiceAccount } from './validate-service-account.ts';
+import { validateService } from './validate-service.ts';
 
 export interface ObjectKind<T = unknown> {
   readonly kind: string;
@@ -51,7 +58,7 @@ export const podKind: ObjectKind<Pod> = {
   kind: 'Pod',
   shape: pod,
   complete: (object) => identifyPod(withServiceAccount(defaultPod(object))),
-  validate: (object) => validateUid(object),
+  validate: (object) => [...validateUid(object), ...validatePod(object)],
 };
 
 export const configMapKind: ObjectKind<ConfigMap> = {
@@ -75,7 +82,7 @@ export const serviceKind: ObjectKind<Service> = {
   kind: 'Service',
   shape: service,
   complete: defaultService,
-  validate: () => [],
+  validate: (object) => validateService(object),
 };
 
 export const serviceAccountKind: ObjectKind<ServiceAccount> = {
@@ -83,7 +90,7 @@ export const serviceAccountKind: ObjectKind<ServiceAccount> = {
   kind: 'ServiceAccount',
   shape: serviceAccount,
   complete: (object) => object,
-  validate: () => [],
+  validate: (object) => validateServiceAccount(object),
 };
 
 export const claimKind: ObjectKind<PersistentVolumeClaim> = {
@@ -91,7 +98,7 @@ export const claimKind: ObjectKind<PersistentVolumeClaim> = {
   kind: 'PersistentVolumeClaim',
   shape: persistentVolumeClaim,
   complete: defaultPersistentVolumeClaim,
-  validate: () => [],
+  validate: (object) => validatePersistentVolumeClaim(object),
 };
 
 export const persistentVolumeKind: ObjectKind<PersistentVolume> = {
@@ -99,7 +106,7 @@ export const persistentVolumeKind: ObjectKind<PersistentVolume> = {
   kind: 'PersistentVolume',
   shape: persistentVolume,
   complete: defaultPersistentVolume,
-  validate: () => [],
+  validate: (object) => validatePersistentVolume(object),
 };
 
 export const nodeKind: ObjectKind<Node> = {
@@ -107,7 +114,7 @@ export const nodeKind: ObjectKind<Node> = {
   kind: 'Node',
   shape: node,
   complete: defaultNode,
-  validate: () => [],
+  validate: (object) => validateNode(object),
 };
 
 export const trustBundleKind: ObjectKind<ClusterTrustBundle> = {
@@ -116,7 +123,7 @@ export const trustBundleKind: ObjectKind<ClusterTrustBundle> = {
   kind: 'ClusterTrustBundle',
   shape: clusterTrustBundle,
   complete: (object) => object,
-  validate: () => [],
+  validate: (object) => validateClusterTrustBundle(object),
 };
 
 export const objectKinds: readonly ObjectKind<{ readonly metadata: ObjectMeta }>[] = [
