@@ -82,12 +82,7 @@ export class EmptyDirectories {
 
     makePodDirectories(podDirectory(this.#deps.root, request.podUid));
     const directory = this.#make(request);
-    try {
-      if (fsGroup !== undefined) await this.#giveToGroup(directory.path, fsGroup, signal);
-    } catch (error) {
-      if (directory.made) this.tearDown(request);
-      throw error;
-    }
+    if (fsGroup !== undefined) await this.#giveToGroup(directory.path, fsGroup, signal);
     markReadyIfPossible(this.#markerOf(request));
     return directory;
   }

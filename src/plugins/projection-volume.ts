@@ -64,19 +64,21 @@ export class ProjectionVolumes {
     signal: AbortSignal,
   ): Promise<SetUpOutcome> {
     const place = placeOf({ ...request, podUid: request.pod.metadata.uid ?? '' });
-    const medium = await this.#mediumFor(request.pod, storage, place, signal);
+    const { emptyDirectories } = this.#deps;
+    // A refresh finds its ground. For a first set-up the node is asked how large a tmpfs may be, before any object is.
+    const ground = emptyDirectories.find(place, storage) ?? (await this.#mediumFor(request.pod, storage, signal));
     const payload = await collect(signal);
     signal.throwIfAborted();
 
-    const { path, made } = await this.#deps.emptyDirectories.setUp(
-      { ...place, medium, fsGroup: request.fsGroup },
-      signal,
-    );
+    const { path, made } =
+      typeof ground === 'string'
+        ? { path: ground, made: false }
+        : await emptyDirectories.setUp({ ...place, medium: ground, fsGroup: request.fsGroup }, signal);
     try {
       makeNestedMountPoints(path, nestedMountPoints(request.volumeName, mountPlacesOf(request.pod)));
       const options = request.fsGroup === undefined ? {} : { group: request.fsGroup };
       const { changed, hidden, groupsRefused } = this.#writerFor(path, made).write(payload, options);
-      if (groupsRefused > 0) this.#deps.emptyDirectories.tellGroupRefused(request.directory, request.fsGroup);
+      if (groupsRefused > 0) emptyDirectories.tellGroupRefused(request.directory, request.fsGroup);
       return { changed: changed || made, files: payload.size, hidden };
     } catch (error) {
       if (made) this.#takeBack(place, path, error);
@@ -90,15 +92,8 @@ export class ProjectionVolumes {
     this.#deps.emptyDirectories.tearDown(place);
   }
 
-  /** The node is asked for its memory only where a tmpfs is still to be made: a refresh needs no size. */
-  async #mediumFor(
-    pod: Pod,
-    storage: ProjectionStorage,
-    place: EmptyDirectoryPlace,
-    signal: AbortSignal,
-  ): Promise<Medium> {
+  async #mediumFor(pod: Pod, storage: ProjectionStorage, signal: AbortSignal): Promise<Medium> {
     if (storage === 'disk') return { kind: 'disk' };
-    if (this.#deps.emptyDirectories.find(place, 'memory') !== undefined) return { kind: 'memory', sizeBytes: 0n };
     return mediumOf({ medium: 'Memory' }, pod, await allocatableMemory(this.#deps.nodes, signal));
   }
 
