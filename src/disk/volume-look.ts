@@ -48,5 +48,5 @@ function inodesIfRight(
     if (!same) return undefined;
     if (known.inodes !== undefined && isUntouched(version, known.tree, known.inodes)) return known.inodes;
   }
-  return readVersion(version, tree, owned);
+  return readVersion(version, tree, owned, known?.name === live);
 }
