@@ -458,8 +458,11 @@ test('a full disk leaves the old content live and nothing else behind', (t) => {
     writer.write(payloadOf({ a: 'old' }));
     const before = namesIn(volume);
     for (const size of [64, 30]) {
-      const large = payloadOf({ a: 'new', b: 'x'.repeat(size * 1024) });
-      assert.throws(() => writer.write(large), { code: 'ENOSPC', message: /^write .*\/b: no space left on device$/ });
+      const tooLarge = payloadOf({ a: 'new', b: 'x'.repeat(size * 1024) });
+      assert.throws(() => writer.write(tooLarge), {
+        code: 'ENOSPC',
+        message: /^write .*\/b: no space left on device$/,
+      });
       assert.deepEqual(visibleFiles(volume), { a: 'old' });
       assert.deepEqual(namesIn(volume), before);
     }
