@@ -432,7 +432,6 @@ for (const { it, container, spec, errors } of [...environment, ...mounts, ...oth
 }
 
 test('validatePod wants names of containers unique over all three kinds', () => {
-  const named = (name: string): object => ({ name, image: 'nginx' });
   const errors = errorsOf({
     containers: [named('a'), named('a')],
     initContainers: [named('a'), named('b'), named('b')],
@@ -516,6 +515,10 @@ test('errors of mounts that name no index know the mount that is meant', () => {
   });
   assert.deepEqual(error && placeOf(error), ['spec', 'containers', 0, 'volumeMounts', 1, 'subPath']);
 });
+
+function named(name: string): object {
+  return { name, image: 'nginx' };
+}
 
 function errorsOf(spec: object): FieldError[] {
   return validatePod(defaultPod(decoded(pod, { metadata: { name: 'web', namespace: 'shop' }, spec })));

@@ -2,7 +2,7 @@
 import { forbiddenField, invalidField, invalidFields, placedAt, placedBelow } from './field-errors.ts';
 import { requiredField, unsupportedText } from './field-errors.ts';
 import type { FieldError } from './field-errors.ts';
-import { clusterTrustBundleInside } from './go-struct.ts';
+import { clusterTrustBundleInside, selectorInside } from './go-struct.ts';
 import { validateLabelSelector } from './labels.ts';
 import { projectedPathProblems, qualifiedNameProblems } from './names.ts';
 import type { FieldPath } from './schema.ts';
@@ -139,7 +139,13 @@ function bundleChoiceErrors(bundle: ClusterTrustBundleProjection, path: FieldPat
       ),
       ...(labelSelector === undefined
         ? []
-        : [invalidField(selectorPath, labelSelector, 'labelSelector must be unset if name is specified')]),
+        : [
+            invalidField(
+              selectorPath,
+              selectorInside(labelSelector),
+              'labelSelector must be unset if name is specified',
+            ),
+          ]),
     ];
   }
   if (signerName === undefined) return [requiredField(path, 'either name or signerName must be specified')];
