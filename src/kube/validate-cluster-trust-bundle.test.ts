@@ -46,7 +46,7 @@ const bundles = [
     it: 'refuses other blocks, headers and garbage',
     trustBundle: [
       '-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n',
-      '-----BEGIN CERTIFICATE-----\nA: b\n\nAAAA\n-----END CERTIFICATE-----\n',
+      '-----BEGIN CERTIFICATE-----\nProc-Type: b\n\nAAAA\n-----END CERTIFICATE-----\n',
       '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n',
     ].join(''),
     errors: [
