@@ -1,1 +1,78 @@
+/**
+ * mountlet as a library.
+ *
+ * A program that wants its configuration replaced all at once:
+ * ```ts
+ * import { AtomicWriter } from 'mountlet';
+ *
+ * const writer = new AtomicWriter('/srv/app/config');
+ * writer.write(new Map([['app.conf', { data: Buffer.from('port=8080\n'), mode: 0o644 }]]));
+ * // Readers of /srv/app/config/app.conf see the old file or the new one; of several files, all old or all new.
+ * ```
+ *
+ * What a pod would see, from manifests:
+ * ```ts
+ * import { readSources, render } from 'mountlet';
+ *
+ * const files = await readSources(['app.yaml'], () => Promise.resolve(new Uint8Array()));
+ * const { pods, failures } = await render(
+ *   { files, root: '/tmp/app', namespace: 'default', pods: [], clean: false, nodeName: 'here', runtimeDirectory: undefined, uid: 0 },
+ *   console.warn,
+ *   AbortSignal.timeout(10_000),
+ * );
+ * ```
+ *
+ * Checked objects from YAML, with the place of every problem:
+ * ```ts
+ * import { ManifestError, configMapKind, readManifests } from 'mountlet';
+ *
+ * const manifests = readManifests([{ name: 'app.yaml', text }], 'default'); // or a ManifestError
+ * const configMaps = manifests.all(configMapKind);
+ * ```
+ */
 export { MountletError } from './base/errors.ts';
+export { systemClock } from './base/clock.ts';
+export type { Clock } from './base/clock.ts';
+
+export { AtomicWriter } from './disk/atomic-writer.ts';
+export type { WriteOptions, WriteOutcome } from './disk/atomic-writer.ts';
+export type { Payload, PayloadFile } from './disk/payload.ts';
+export { systemMounts } from './disk/mounts.ts';
+export type { Mounts } from './disk/mounts.ts';
+
+export { Quantity } from './kube/quantity.ts';
+export { expand } from './kube/expansion.ts';
+export { ManifestError, Manifests, readManifests } from './kube/manifests.ts';
+export type { ManifestFile, ManifestProblem } from './kube/manifests.ts';
+export {
+  claimKind,
+  configMapKind,
+  nodeKind,
+  persistentVolumeKind,
+  podKind,
+  secretKind,
+  serviceAccountKind,
+  serviceKind,
+  trustBundleKind,
+} from './kube/manifest-kinds.ts';
+export type { ObjectKind } from './kube/manifest-kinds.ts';
+export type { ConfigMap } from './kube/config-map.ts';
+export type { Container } from './kube/container.ts';
+export type { Node } from './kube/node.ts';
+export type { Pod } from './kube/pod.ts';
+export type { Secret } from './kube/secret.ts';
+export type { Service } from './kube/service.ts';
+export type { Volume } from './kube/volume.ts';
+
+export { render } from './agent/render.ts';
+export type { RenderResult, RenderSettings } from './agent/render.ts';
+export { readSources } from './agent/sources.ts';
+export type {
+  PodFailure,
+  RenderedContainer,
+  RenderedCredential,
+  RenderedMount,
+  RenderedPod,
+  RenderedVariable,
+  RenderedVolume,
+} from './agent/rendered-pod.ts';

@@ -5,7 +5,7 @@
 import { MountletError } from '../base/errors.ts';
 import { compareByteOrder } from './byte-order.ts';
 
-export type Variables = ReadonlyMap<string, string>;
+export type Variables = Pick<ReadonlyMap<string, string>, 'has' | 'get'>;
 
 export class MissingVariablesError extends MountletError {
   readonly reason = 'MissingVariables';

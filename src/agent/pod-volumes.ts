@@ -1,0 +1,182 @@
+/** The volumes of one pod below the root: set up, taken back when the pod fails, removed when the pod no longer has them. */
+import { existsSync, lstatSync, readdirSync } from 'node:fs';
+import { basename, join } from 'node:path';
+import { MountletError, messageOf } from '../base/errors.ts';
+import { removeTree } from '../disk/remove-tree.ts';
+import { cleanSubPaths } from '../disk/sub-path-cleaning.ts';
+import { resolveVolume } from '../kube/claims.ts';
+import { podDirectory, volumeDirectory, volumesDirectory } from '../kube/node-layout.ts';
+import type { Pod } from '../kube/pod.ts';
+import { commonRunAsUser } from '../kube/run-as-user.ts';
+import { unescapePluginName } from '../kube/unique-names.ts';
+import { mountOptionsOf, specName } from '../kube/volume-spec.ts';
+import type { VolumeSpec } from '../kube/volume-spec.ts';
+import type { Volume } from '../kube/volume.ts';
+import type { GroupChangePolicy, VolumePlugin } from '../plugins/plugin.ts';
+import type { PluginMatch } from '../plugins/registry.ts';
+import { usedVolumes } from '../pods/references.ts';
+import { PodStartError } from './pod-start-error.ts';
+import type { RenderNode } from './render-node.ts';
+
+/** A volume that stands on disk. */
+export interface PreparedVolume extends PluginMatch {
+  /** The pod's word for it. */
+  readonly name: string;
+  readonly spec: VolumeSpec;
+  /** Undefined when the content is not on this host (an image). */
+  readonly path: string | undefined;
+}
+
+interface Wanted extends PluginMatch {
+  readonly name: string;
+  readonly spec: VolumeSpec;
+}
+
+export class PodVolumes {
+  readonly #node: RenderNode;
+  readonly #pod: Pod;
+  readonly #uid: string;
+  readonly #directory: string;
+  readonly #podIsNew: boolean;
+  readonly #made: { readonly plugin: VolumePlugin; readonly volumeName: string; readonly directory: string }[] = [];
+
+  constructor(node: RenderNode) {
+    this.#node = node;
+    this.#pod = node.pod;
+    this.#uid = node.pod.metadata.uid ?? '';
+    this.#directory = podDirectory(node.root, this.#uid);
+    this.#podIsNew = !existsSync(this.#directory);
+  }
+
+  /** Sets up every volume that a container uses, in the pod's order, and tells of all that fail. */
+  async prepare(signal: AbortSignal): Promise<readonly PreparedVolume[]> {
+    const { wanted, refused } = this.#find();
+    const prepared: PreparedVolume[] = [];
+    const messages: string[] = [];
+    for (const volume of wanted) {
+      try {
+        prepared.push(await this.#setUp(volume, signal));
+      } catch (error) {
+        signal.throwIfAborted();
+        if (!(error instanceof MountletError)) throw error;
+        messages.push(`MountVolume.SetUp failed for volume "${specName(volume.spec)}" : ${error.message}`);
+      }
+    }
+    if (refused.length > 0) messages.push(refusal(refused));
+    if (messages.length > 0) throw new PodStartError(messages);
+    return prepared;
+  }
+
+  /** Takes down what stands on disk for this pod and is not among `kept`. */
+  async removeOthers(kept: readonly PreparedVolume[], signal: AbortSignal): Promise<void> {
+    const paths = new Set(kept.map(({ plugin, spec }) => this.#pathOf(plugin, spec)));
+    for (const pluginDirectory of entriesOf(volumesDirectory(this.#node.root, this.#uid))) {
+      for (const directory of entriesOf(pluginDirectory)) {
+        if (paths.has(directory)) continue;
+        const plugin = this.#node.plugins.findByName(unescapePluginName(basename(pluginDirectory)));
+        await this.#tearDown(plugin, basename(directory), directory, signal);
+      }
+    }
+  }
+
+  /** Takes back what `prepare` made. What stood there before stays as it is. */
+  async undo(): Promise<void> {
+    const never = new AbortController().signal;
+    for (const { plugin, volumeName, directory } of this.#made.splice(0).toReversed()) {
+      await this.#tearDown(plugin, volumeName, directory, never);
+    }
+    if (this.#podIsNew) removeTree(this.#directory);
+  }
+
+  #find(): { readonly wanted: readonly Wanted[]; readonly refused: readonly Refused[] } {
+    const used = usedVolumes(this.#pod);
+    const wanted: Wanted[] = [];
+    const refused: Refused[] = [];
+    for (const volume of this.#pod.spec.volumes ?? []) {
+      const { name } = volume;
+      const use = { mounted: used.mounted.has(name), asDevice: used.devices.has(name) };
+      if (!use.mounted && !use.asDevice) continue;
+      try {
+        const spec = resolveVolume(this.#pod, volume, use, this.#node.claims);
+        wanted.push({ name, spec, ...this.#match(volume, spec) });
+      } catch (error) {
+        if (!(error instanceof MountletError)) throw error;
+        refused.push({ name, why: error.message });
+      }
+    }
+    return { wanted, refused };
+  }
+
+  #match(volume: Volume, spec: VolumeSpec): PluginMatch {
+    try {
+      return this.#node.plugins.findBySpec(spec);
+    } catch (cause) {
+      const why = `failed to get Plugin from volumeSpec for volume "${volume.name}" err=${messageOf(cause)}`;
+      throw new PodStartError([why]);
+    }
+  }
+
+  async #setUp({ name, spec, plugin, source }: Wanted, signal: AbortSignal): Promise<PreparedVolume> {
+    if (mountOptionsOf(spec).length > 0 && !plugin.supportsMountOptions) {
+      throw new PodStartError(['mount options are not supported for this volume type']);
+    }
+    const volumeName = specName(spec);
+    const directory = this.#pathOf(plugin, spec);
+    const isNew = lstatSync(directory, { throwIfNoEntry: false }) === undefined;
+    const { fsGroup, fsGroupChangePolicy } = this.#pod.spec.securityContext ?? {};
+    await plugin.setUp(
+      {
+        pod: this.#pod,
+        spec,
+        source,
+        volumeName,
+        directory,
+        fsGroup,
+        fsGroupChangePolicy: fsGroupChangePolicy as GroupChangePolicy | undefined,
+        fsUser: commonRunAsUser(this.#pod),
+        isRemount: !isNew,
+        isReconstructed: false,
+      },
+      signal,
+    );
+    if (isNew) this.#made.push({ plugin, volumeName, directory });
+    return {
+      name,
+      spec,
+      plugin,
+      source,
+      path: plugin.hostPathOf === undefined ? directory : plugin.hostPathOf(source),
+    };
+  }
+
+  #pathOf(plugin: VolumePlugin, spec: VolumeSpec): string {
+    return volumeDirectory(this.#node.root, this.#uid, plugin.name, specName(spec));
+  }
+
+  async #tearDown(plugin: VolumePlugin, volumeName: string, directory: string, signal: AbortSignal): Promise<void> {
+    cleanSubPaths(this.#directory, volumeName, this.#node.mounts);
+    await plugin.tearDown({ podUid: this.#uid, volumeName, directory }, signal);
+  }
+}
+
+interface Refused {
+  readonly name: string;
+  readonly why: string;
+}
+
+/** The kubelet's event for volumes of which it cannot even tell what to mount. */
+function refusal(refused: readonly Refused[]): string {
+  const names = refused
+    .map(({ name }) => name)
+    .sort()
+    .join(' ');
+  const causes = refused.map(({ why }) => why).join('; ');
+  return (
+    `Unable to attach or mount volumes: unmounted volumes=[${names}], unattached volumes=[], ` +
+    `failed to process volumes=[${names}]: ${causes}`
+  );
+}
+
+function entriesOf(directory: string): readonly string[] {
+  return existsSync(directory) ? readdirSync(directory).map((name) => join(directory, name)) : [];
+}

@@ -1,0 +1,83 @@
+/** The node that one pod of a rendering is on: what it knows (manifests) and what it can do (this machine). */
+import { randomBytes } from 'node:crypto';
+import { systemClock } from '../base/clock.ts';
+import { privateTmpfsDirectory } from '../disk/file-system.ts';
+import type { Mounts } from '../disk/mounts.ts';
+import type { ClaimReader } from '../kube/claims.ts';
+import { nodeKind, serviceAccountKind, serviceKind } from '../kube/manifest-kinds.ts';
+import type { Manifests } from '../kube/manifests.ts';
+import type { Node } from '../kube/node.ts';
+import type { Pod } from '../kube/pod.ts';
+import { PluginRegistry } from '../plugins/registry.ts';
+import { standardPlugins } from '../plugins/standard-plugins.ts';
+import type { ContainerViewDeps } from '../pods/container-view.ts';
+import { containerEffects } from './container-effects.ts';
+import { manifestObjects } from './manifest-objects.ts';
+import { thisMachine } from './this-machine.ts';
+
+export interface RenderNode {
+  readonly root: string;
+  readonly mounts: Mounts;
+  readonly plugins: PluginRegistry;
+  readonly claims: ClaimReader;
+  readonly view: ContainerViewDeps & { readonly secrets: NonNullable<ContainerViewDeps['secrets']> };
+  /** The pod as the cluster would hand it to this node. */
+  readonly pod: Pod;
+  readonly tell: (note: string) => void;
+}
+
+export interface RenderNodeSettings {
+  readonly root: string;
+  readonly nodeName: string;
+  readonly runtimeDirectory: string | undefined;
+  readonly uid: number;
+}
+
+export function renderNode(
+  manifests: Manifests,
+  pod: Pod,
+  settings: RenderNodeSettings,
+  mounts: Mounts,
+  tell: (note: string) => void,
+): RenderNode {
+  const { root, runtimeDirectory, uid } = settings;
+  const node = nodeOf(manifests, pod, () => thisMachine(settings.nodeName, root));
+  const objects = manifestObjects(manifests, node, systemClock, tell);
+  const { configMaps, secrets, claims } = objects;
+  const plugins = standardPlugins({
+    ...objects,
+    root,
+    mounts,
+    privateTmpfs: () => privateTmpfsDirectory({ ...(runtimeDirectory !== undefined && { runtimeDirectory }), uid }),
+    now: () => systemClock.now(),
+    random: () => randomBytes(4).readUInt32LE(),
+    notify: ({ message }) => tell(message),
+  });
+  return {
+    root,
+    mounts,
+    plugins: PluginRegistry.of(plugins).registry,
+    claims,
+    view: { configMaps, secrets, services: manifests.all(serviceKind), node, ...containerEffects(root, mounts) },
+    pod: admitted(manifests, pod, node),
+    tell,
+  };
+}
+
+/** The node the pod names, the only one there is, or else this machine. */
+function nodeOf(manifests: Manifests, { spec: { nodeName = '' } }: Pod, machine: () => Node): Node {
+  const nodes = manifests.all(nodeKind);
+  if (nodeName !== '') {
+    return nodes.find(({ metadata }) => metadata.name === nodeName) ?? { ...machine(), metadata: { name: nodeName } };
+  }
+  const [only, ...others] = nodes;
+  return only !== undefined && others.length === 0 ? only : machine();
+}
+
+/** What scheduling and the service account's admission add and a container can notice. The token volume is not added. */
+function admitted(manifests: Manifests, pod: Pod, node: Node): Pod {
+  const { namespace = '' } = pod.metadata;
+  const account = manifests.get(serviceAccountKind, namespace, pod.spec.serviceAccountName ?? '');
+  const imagePullSecrets = pod.spec.imagePullSecrets?.length ? pod.spec.imagePullSecrets : account?.imagePullSecrets;
+  return { ...pod, spec: { ...pod.spec, nodeName: node.metadata.name, ...(imagePullSecrets && { imagePullSecrets }) } };
+}

@@ -1,0 +1,91 @@
+/** `mountlet render`: options in, the rendering printed, an exit code out. */
+import { homedir, hostname } from 'node:os';
+import { join, resolve } from 'node:path';
+import { createColors, isColorSupported } from 'picocolors';
+import { stringify } from 'yaml';
+import type { RenderResult } from '../agent/render.ts';
+import { render } from '../agent/render.ts';
+import { readSources } from '../agent/sources.ts';
+import { MountletError } from '../base/errors.ts';
+import { exitCode } from './exit-code.ts';
+import { renderedList } from './rendered-list.ts';
+import { renderedTree, showText } from './rendered-tree.ts';
+import { readStandardInput } from './standard-input.ts';
+
+export interface RenderOptions {
+  readonly filename: readonly string[];
+  readonly namespace: string;
+  readonly pod: readonly string[];
+  readonly root?: string;
+  readonly clean?: boolean;
+  readonly showSecrets?: boolean;
+  readonly output: 'tree' | 'json' | 'yaml';
+}
+
+export async function renderCommand(options: RenderOptions): Promise<number> {
+  const interrupt = new AbortController();
+  const stop = (): void => interrupt.abort();
+  process.once('SIGINT', stop).once('SIGTERM', stop);
+  try {
+    const root = resolve(options.root ?? defaultRoot());
+    const result = await render(
+      {
+        root,
+        files: await readSources(options.filename, readStandardInput),
+        namespace: options.namespace,
+        pods: options.pod,
+        clean: options.clean ?? false,
+        nodeName: hostname().toLowerCase(),
+        runtimeDirectory: process.env['XDG_RUNTIME_DIR'],
+        uid: process.geteuid?.() ?? 0,
+      },
+      (note) => tell('note', note),
+      interrupt.signal,
+    );
+    print(result, options);
+    for (const { namespace, name, messages } of result.failures) {
+      for (const message of messages) tell('error', `pod ${namespace}/${name}: ${message}`);
+    }
+    return result.failures.length > 0 ? exitCode.failed : exitCode.done;
+  } catch (error) {
+    if (interrupt.signal.aborted) return exitCode.interrupted;
+    if (!(error instanceof MountletError)) throw error;
+    for (const line of error.message.split('\n')) tell('error', line);
+    return exitCode.failed;
+  } finally {
+    process.off('SIGINT', stop).off('SIGTERM', stop);
+  }
+}
+
+function print({ pods, owners }: RenderResult, options: RenderOptions): void {
+  const shown = { showSecrets: options.showSecrets ?? false };
+  switch (options.output) {
+    case 'json':
+      process.stdout.write(`${JSON.stringify(renderedList(pods, shown), undefined, 2)}\n`);
+      break;
+    case 'yaml':
+      process.stdout.write(stringify(renderedList(pods, shown), { lineWidth: 0, version: '1.1' }));
+      break;
+    case 'tree':
+      process.stdout.write(renderedTree(pods, { ...shown, colors: colorsFor(process.stdout), ...owners }));
+      break;
+  }
+}
+
+/** Talk goes to standard error: standard output is data. */
+function tell(kind: 'note' | 'error', text: string): void {
+  const colors = colorsFor(process.stderr);
+  const word = kind === 'error' ? colors.red('error:') : colors.yellow('note:');
+  process.stderr.write(`${word} ${showText(text)}\n`);
+}
+
+function colorsFor(stream: { readonly isTTY?: boolean }): ReturnType<typeof createColors> {
+  return createColors(isColorSupported && (stream.isTTY === true || process.env['FORCE_COLOR'] !== undefined));
+}
+
+/** Of the system for root, of the user for anybody else; see the XDG base directories. */
+function defaultRoot(): string {
+  if (process.geteuid?.() === 0) return '/var/lib/mountlet/render';
+  const data = process.env['XDG_DATA_HOME'];
+  return join(data === undefined || data === '' ? join(homedir(), '.local', 'share') : data, 'mountlet', 'render');
+}

@@ -1,0 +1,73 @@
+/** Rendered pods as a List that jq and kubectl's printers understand: `-o json` and `-o yaml`. */
+import type { RenderedContainer, RenderedMount, RenderedPod, RenderedVolume } from '../agent/rendered-pod.ts';
+
+/** Stands where a value that came from a Secret would. */
+export const hidden = '***';
+
+export interface SecretsShown {
+  readonly showSecrets: boolean;
+}
+
+export function renderedList(pods: readonly RenderedPod[], shown: SecretsShown): object {
+  return { apiVersion: 'v1', kind: 'List', metadata: {}, items: pods.map((pod) => item(pod, shown)) };
+}
+
+function item(pod: RenderedPod, shown: SecretsShown): object {
+  const { namespace, name, uid } = pod;
+  const containers = (list: readonly RenderedContainer[]): object[] => list.map((one) => container(one, shown));
+  return {
+    apiVersion: 'mountlet.dev/v1alpha1',
+    kind: 'RenderedPod',
+    metadata: { namespace, name, uid },
+    namespace,
+    name,
+    uid,
+    volumes: pod.volumes.map(volume),
+    ...(pod.initContainers.length > 0 && { initContainers: containers(pod.initContainers) }),
+    containers: containers(pod.containers),
+    ...(pod.ephemeralContainers.length > 0 && { ephemeralContainers: containers(pod.ephemeralContainers) }),
+    pullCredentials: pod.pullCredentials,
+  };
+}
+
+function volume({ name, plugin, path, files }: RenderedVolume): object {
+  return {
+    name,
+    plugin,
+    path,
+    files: files.map((file) => ({
+      path: file.path,
+      mode: showMode(file.mode),
+      uid: file.uid,
+      gid: file.gid,
+      size: file.sizeBytes,
+      sha256: file.sha256,
+    })),
+  };
+}
+
+function container({ name, env, mounts }: RenderedContainer, shown: SecretsShown): object {
+  return {
+    name,
+    env: env.map((variable) => ({ name: variable.name, value: shownValue(variable, shown) })),
+    mounts: mounts.map((one) => shownMount(one, shown)),
+  };
+}
+
+export function shownValue(
+  { value, secret }: { value: string; secret: boolean },
+  { showSecrets }: SecretsShown,
+): string {
+  return secret && !showSecrets ? hidden : value;
+}
+
+/** The printable part of a mount; a subPath that a Secret's value went into is hidden, and with it the path it led to. */
+export function shownMount(mount: RenderedMount, { showSecrets }: SecretsShown): Omit<RenderedMount, 'secretSubPath'> {
+  const { secretSubPath, ...rest } = mount;
+  return secretSubPath && !showSecrets ? { ...rest, hostPath: hidden, subPath: hidden } : rest;
+}
+
+/** `0644`, `02755`: octal with the leading zero that says so. */
+export function showMode(mode: number): string {
+  return `0${mode.toString(8).padStart(3, '0')}`;
+}

@@ -1,0 +1,91 @@
+/**
+ * From a pod's volume to what is really mounted: a claim leads to its PersistentVolume, anything else is the volume
+ * itself. Refusals are in the words the kubelet uses in its FailedMount event.
+ */
+import { MountletError } from '../base/errors.ts';
+import type { PersistentVolume, PersistentVolumeClaim } from './persistent-volume.ts';
+import type { Pod } from './pod.ts';
+import { inlineSpec, persistentSpec, volumeModeOf } from './volume-spec.ts';
+import type { VolumeSpec } from './volume-spec.ts';
+import type { Volume } from './volume.ts';
+
+/** Where claims and volumes are read, each time anew: a claim that was bound a moment ago counts as bound. */
+export interface ClaimReader {
+  claim(namespace: string, name: string): PersistentVolumeClaim | undefined;
+  persistentVolume(name: string): PersistentVolume | undefined;
+}
+
+export class ClaimError extends MountletError {
+  readonly reason = 'FailedMount';
+}
+
+export interface VolumeUse {
+  readonly mounted: boolean;
+  readonly asDevice: boolean;
+}
+
+/** `use` is how the pod's containers name the volume: as a file system, as a raw device, or both. */
+export function resolveVolume(pod: Pod, volume: Volume, use: VolumeUse, reader: ClaimReader): VolumeSpec {
+  const claimName = volume.persistentVolumeClaim?.claimName ?? ephemeralClaimName(pod, volume);
+  if (claimName === undefined) return inlineSpec(volume);
+  const namespace = pod.metadata.namespace ?? '';
+  const fail = (why: string): never => {
+    throw new ClaimError(`error processing PVC ${namespace}/${claimName}: ${why}`);
+  };
+
+  const claim =
+    reader.claim(namespace, claimName) ??
+    fail(`failed to fetch PVC from API server: persistentvolumeclaims "${claimName}" not found`);
+  if (
+    claim.metadata.deletionTimestamp !== undefined &&
+    !claim.metadata.finalizers?.includes('kubernetes.io/pvc-protection')
+  ) {
+    fail('PVC is being deleted');
+  }
+  if (claim.status?.phase !== 'Bound') fail('PVC is not bound');
+  const { volumeName = '' } = claim.spec;
+  if (volumeName === '') fail('PVC has empty pvc.Spec.VolumeName');
+  if (volume.ephemeral !== undefined) requireOwner(pod, claim);
+
+  const found =
+    reader.persistentVolume(volumeName) ??
+    fail(`failed to fetch PV ${volumeName} from API server: persistentvolumes "${volumeName}" not found`);
+  const { claimRef } = found.spec;
+  if (claimRef === undefined) {
+    fail(`found PV object ${volumeName} but it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the claim`);
+  } else if ((claimRef.uid ?? '') !== (claim.metadata.uid ?? '')) {
+    fail(
+      `found PV object ${volumeName} but its pv.Spec.ClaimRef.UID ${claimRef.uid ?? ''} does not point to claim.UID ${claim.metadata.uid ?? ''}`,
+    );
+  }
+
+  const spec = persistentSpec(found, volume.persistentVolumeClaim?.readOnly ?? false);
+  requireMode(volume, spec, use);
+  return spec;
+}
+
+function ephemeralClaimName(pod: Pod, volume: Volume): string | undefined {
+  return volume.ephemeral === undefined ? undefined : `${pod.metadata.name}-${volume.name}`;
+}
+
+/** A claim of that name which somebody else made must not become the pod's. */
+function requireOwner(pod: Pod, claim: PersistentVolumeClaim): void {
+  const owned = claim.metadata.ownerReferences?.some(
+    ({ controller, uid }) => controller === true && uid === pod.metadata.uid,
+  );
+  if (owned === true) return;
+  const { namespace, name } = claim.metadata;
+  throw new ClaimError(
+    `PVC ${namespace}/${name} was not created for pod ${pod.metadata.namespace}/${pod.metadata.name} (pod is not owner)`,
+  );
+}
+
+function requireMode({ name }: Volume, spec: VolumeSpec, { mounted, asDevice }: VolumeUse): void {
+  const mode = volumeModeOf(spec);
+  if (mounted && mode !== 'Filesystem') {
+    throw new ClaimError(`volume ${name} has volumeMode ${mode}, but is specified in volumeMounts`);
+  }
+  if (asDevice && mode !== 'Block') {
+    throw new ClaimError(`volume ${name} has volumeMode ${mode}, but is specified in volumeDevices`);
+  }
+}

@@ -1,0 +1,150 @@
+/** The kinds that say something about what a pod sees, one entry each: how to read, complete and check them. */
+import type { ClusterTrustBundle } from './cluster-trust-bundle.ts';
+import { clusterTrustBundle } from './cluster-trust-bundle.ts';
+import type { ConfigMap } from './config-map.ts';
+import { configMap } from './config-map.ts';
+import {
+  defaultConfigMap,
+  defaultNode,
+  defaultPersistentVolume,
+  defaultPersistentVolumeClaim,
+  defaultSecret,
+  defaultService,
+} from './default-objects.ts';
+import { defaultPod } from './default-pod.ts';
+import type { FieldError } from './field-errors.ts';
+import { invalidField } from './field-errors.ts';
+import type { ObjectMeta } from './metadata.ts';
+import { podUidProblems } from './names.ts';
+import type { Node } from './node.ts';
+import { node } from './node.ts';
+import type { PersistentVolume, PersistentVolumeClaim } from './persistent-volume.ts';
+import { persistentVolume, persistentVolumeClaim } from './persistent-volume.ts';
+import { identifyPod } from './pod-identity.ts';
+import type { Pod } from './pod.ts';
+import { pod } from './pod.ts';
+import type { Shape } from './schema.ts';
+import type { Secret } from './secret.ts';
+import { secret } from './secret.ts';
+import type { ServiceAccount } from './service-account.ts';
+import { serviceAccount } from './service-account.ts';
+import type { Service } from './service.ts';
+import { service } from './service.ts';
+import { validatePersistentVolumeClaim } from './validate-claim.ts';
+import { validateClusterTrustBundle } from './validate-cluster-trust-bundle.ts';
+import { validateConfigMap } from './validate-config-map.ts';
+import { validateNode } from './validate-node.ts';
+import { validatePersistentVolume } from './validate-persistent-volume.ts';
+import { validatePod } from './validate-pod.ts';
+import { validateSecret } from './validate-secret.ts';
+import { validateServiceAccount } from './validate-service-account.ts';
+import { validateService } from './validate-service.ts';
+
+export interface ObjectKind<T = unknown> {
+  readonly kind: string;
+  readonly apiVersions: readonly string[];
+  readonly namespaced: boolean;
+  readonly shape: Shape<T>;
+  /** What the API server fills in before it looks whether the object is valid. */
+  complete(object: T): T;
+  validate(object: T): readonly FieldError[];
+}
+
+const core = { apiVersions: ['v1'], namespaced: true };
+const cluster = { apiVersions: ['v1'], namespaced: false };
+
+export const podKind: ObjectKind<Pod> = {
+  ...core,
+  kind: 'Pod',
+  shape: pod,
+  complete: (object) => identifyPod(withServiceAccount(defaultPod(object))),
+  validate: (object) => [...validateUid(object), ...validatePod(object)],
+};
+
+export const configMapKind: ObjectKind<ConfigMap> = {
+  ...core,
+  kind: 'ConfigMap',
+  shape: configMap,
+  complete: defaultConfigMap,
+  validate: (object) => validateConfigMap(object),
+};
+
+export const secretKind: ObjectKind<Secret> = {
+  ...core,
+  kind: 'Secret',
+  shape: secret,
+  complete: defaultSecret,
+  validate: (object) => validateSecret(object),
+};
+
+export const serviceKind: ObjectKind<Service> = {
+  ...core,
+  kind: 'Service',
+  shape: service,
+  complete: defaultService,
+  validate: (object) => validateService(object),
+};
+
+export const serviceAccountKind: ObjectKind<ServiceAccount> = {
+  ...core,
+  kind: 'ServiceAccount',
+  shape: serviceAccount,
+  complete: (object) => object,
+  validate: (object) => validateServiceAccount(object),
+};
+
+export const claimKind: ObjectKind<PersistentVolumeClaim> = {
+  ...core,
+  kind: 'PersistentVolumeClaim',
+  shape: persistentVolumeClaim,
+  complete: defaultPersistentVolumeClaim,
+  validate: (object) => validatePersistentVolumeClaim(object),
+};
+
+export const persistentVolumeKind: ObjectKind<PersistentVolume> = {
+  ...cluster,
+  kind: 'PersistentVolume',
+  shape: persistentVolume,
+  complete: defaultPersistentVolume,
+  validate: (object) => validatePersistentVolume(object),
+};
+
+export const nodeKind: ObjectKind<Node> = {
+  ...cluster,
+  kind: 'Node',
+  shape: node,
+  complete: defaultNode,
+  validate: (object) => validateNode(object),
+};
+
+export const trustBundleKind: ObjectKind<ClusterTrustBundle> = {
+  apiVersions: ['certificates.k8s.io/v1', 'certificates.k8s.io/v1beta1', 'certificates.k8s.io/v1alpha1'],
+  namespaced: false,
+  kind: 'ClusterTrustBundle',
+  shape: clusterTrustBundle,
+  complete: (object) => object,
+  validate: (object) => validateClusterTrustBundle(object),
+};
+
+export const objectKinds: readonly ObjectKind<{ readonly metadata: ObjectMeta }>[] = [
+  podKind,
+  configMapKind,
+  secretKind,
+  serviceKind,
+  serviceAccountKind,
+  claimKind,
+  persistentVolumeKind,
+  nodeKind,
+  trustBundleKind,
+];
+
+/** Every pod runs as some service account; admission names the one that each namespace has. */
+function withServiceAccount(object: Pod): Pod {
+  if ((object.spec.serviceAccountName ?? '') !== '') return object;
+  return { ...object, spec: { ...object.spec, serviceAccountName: 'default', serviceAccount: 'default' } };
+}
+
+/** An API server makes uids itself; one that a user wrote becomes the name of a directory and is looked at first. */
+function validateUid({ metadata: { uid = '' } }: Pod): readonly FieldError[] {
+  return podUidProblems(uid).map((problem) => invalidField(['metadata', 'uid'], uid, problem));
+}

@@ -1,0 +1,91 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import {
+  any,
+  boolean,
+  bytes,
+  decode,
+  integer,
+  intOrString,
+  list,
+  map,
+  number,
+  object,
+  quantity,
+  required,
+  string,
+} from './schema.ts';
+
+const item = object({ name: required(string), size: integer });
+const shape = object({
+  text: string,
+  count: integer,
+  share: number,
+  on: boolean,
+  amount: quantity,
+  port: intOrString,
+  raw: bytes,
+  free: any,
+  items: list(item, 'name'),
+  labels: map(string),
+  inner: required(object({ list: required(list(string)), optional: string })),
+});
+
+test('decode gives required fields their zero value and leaves the others out', () => {
+  assert.deepEqual(decode(shape, {}).value, { inner: { list: [] } });
+});
+
+test('decode counts null as absent, and as the zero value inside lists and maps', () => {
+  const { value, problems } = decode(shape, { text: null, items: [null], labels: { a: null }, inner: null });
+  assert.deepEqual(problems, []);
+  assert.deepEqual(
+    { ...value, labels: { ...value.labels } },
+    { items: [{ name: '' }], labels: { a: '' }, inner: { list: [] } },
+  );
+});
+
+test('decode leaves unknown fields out and tells where they are', () => {
+  const { value, problems } = decode(shape, { items: [{ name: 'x', colour: 'red' }], Text: 'a' });
+  assert.deepEqual(value.items, [{ name: 'x' }]);
+  assert.deepEqual(
+    problems.map(({ kind, path }) => [kind, path.join('.')]),
+    [
+      ['unknown', 'Text'],
+      ['unknown', 'items.0.colour'],
+    ],
+  );
+});
+
+const accepted = [
+  { field: 'amount', values: ['500m', 1, 0.5] },
+  { field: 'port', values: [80, 'http'] },
+  { field: 'raw', values: ['', 'eA==', 'YWJj\nZGVm', 'YWI='] },
+  { field: 'count', values: [0, -1, 2 ** 53 - 1] },
+  { field: 'free', values: [[], {}, 'x', 1, true] },
+];
+for (const { field, values } of accepted) {
+  test(`decode takes ${field} as ${JSON.stringify(values)}`, () => {
+    for (const value of values) assert.deepEqual(decode(shape, { [field]: value }).problems, []);
+  });
+}
+
+const refused = [
+  { field: 'text', values: [1, true, [], {}] },
+  { field: 'count', values: ['1', 1.5, 2 ** 53, true] },
+  { field: 'on', values: ['true', 1] },
+  { field: 'amount', values: [true, [], Infinity] },
+  { field: 'raw', values: ['x', 'e A==', 'eA=', 'eA=x', 'e===', 1] },
+  { field: 'items', values: [{}, 'x', [1]] },
+  { field: 'labels', values: [[], 'x', { a: 1 }] },
+  { field: 'inner', values: ['x', []] },
+];
+for (const { field, values } of refused) {
+  test(`decode refuses ${field} as ${JSON.stringify(values)}, and names no value`, () => {
+    for (const value of values) {
+      const { problems } = decode(shape, { [field]: value });
+      assert.equal(problems.length, 1);
+      assert.equal(problems[0]?.kind, 'type');
+      assert.equal(problems[0]?.path[0], field);
+    }
+  });
+}

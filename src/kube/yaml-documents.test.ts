@@ -1,0 +1,97 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { parseYamlDocuments } from './yaml-documents.ts';
+
+const values = [
+  { it: 'reads yes, on and off as booleans', yaml: 'a: [yes, on, Off, true]', is: { a: [true, true, false, true] } },
+  { it: 'reads a leading zero as octal', yaml: 'mode: 0644', is: { mode: 0o644 } },
+  {
+    it: 'keeps dates as text',
+    yaml: 'day: 2020-01-01\ntime: 2001-12-14t21:59:43.10-05:00',
+    is: { day: '2020-01-01', time: '2001-12-14t21:59:43.10-05:00' },
+  },
+  { it: 'keeps base-60 numbers as text', yaml: 'a: 1:30\nb: 190:20:30.15', is: { a: '1:30', b: '190:20:30.15' } },
+  {
+    it: 'follows merge keys',
+    yaml: 'base: &b {x: 1}\nother: {<<: *b, z: 2}',
+    is: { base: { x: 1 }, other: { x: 1, z: 2 } },
+  },
+  { it: 'reads JSON', yaml: '{"a": {"b": [1, null, "x"]}}', is: { a: { b: [1, null, 'x'] } } },
+  { it: 'ignores a byte order mark', yaml: '\uFEFFa: 1', is: { a: 1 } },
+  { it: 'turns keys into text, y being yes', yaml: '1: a\ny: b', is: { 1: 'a', true: 'b' } },
+  { it: 'keeps a block scalar to the byte', yaml: 'a: |\n  x\n   y\n\n  z\n', is: { a: 'x\n y\n\nz\n' } },
+];
+for (const { it, yaml, is } of values) {
+  test(`YAML ${it}`, () => {
+    const [document] = parseYamlDocuments(yaml);
+    assert.deepEqual(document?.problems, []);
+    assert.deepEqual(document?.value, is);
+  });
+}
+
+test('YAML of several documents is read in order, and empty ones have no value', () => {
+  const documents = parseYamlDocuments('---\na: 1\n---\n---\n# nothing\n---\nb: 2\n');
+  assert.deepEqual(
+    documents.map(({ value }) => value ?? undefined),
+    [{ a: 1 }, undefined, undefined, { b: 2 }],
+  );
+});
+
+const places = [
+  { of: 'a field: its key', path: ['spec', 'name'], at: '3:3' },
+  { of: 'a field of an item', path: ['spec', 'list', 0, 'inner'], at: '5:7' },
+  { of: 'an item of a list', path: ['spec', 'list', 1], at: '7:7' },
+  { of: 'a missing field: the deepest part that exists', path: ['spec', 'list', 0, 'inner', 'gone', 3], at: '5:7' },
+  { of: 'the whole document', path: [], at: '1:1' },
+];
+for (const { of, path, at } of places) {
+  test(`YAML locates ${of}`, () => {
+    const [document] = parseYamlDocuments(
+      'kind: X\nspec:\n  name: y\n  list:\n    - inner:\n        a: 1\n    - second\n',
+    );
+    const { line, column } = document?.locate(path) ?? {};
+    assert.equal(`${line}:${column}`, at);
+  });
+}
+
+test('YAML locates in the second document and through an alias', () => {
+  const [, second] = parseYamlDocuments('a: 1\n---\nbase: &b\n  x: 1\nother: *b\n');
+  assert.deepEqual(second?.locate(['other', 'x']), { line: 4, column: 3 });
+});
+
+const broken = [
+  { it: 'a key that stands twice', yaml: 'a: 1\na: 2\n', at: '2:1' },
+  { it: 'an open bracket', yaml: 'a: [1,\n', at: '2:1' },
+  { it: 'a tab for indentation', yaml: 'a:\n\tb: 1\n', at: '2:1' },
+];
+for (const { it, yaml, at } of broken) {
+  test(`YAML reports ${it} with its place`, () => {
+    const problem = parseYamlDocuments(yaml)[0]?.problems[0];
+    assert.equal(`${problem?.position.line}:${problem?.position.column}`, at);
+  });
+}
+
+test('YAML refuses aliases that multiply', () => {
+  const lines = ['a0: &a0 [x, x, x, x, x, x, x, x, x, x]'];
+  for (let level = 1; level < 9; level += 1) {
+    lines.push(`a${level}: &a${level} [${Array.from({ length: 10 }, () => `*a${level - 1}`).join(', ')}]`);
+  }
+  const [document] = parseYamlDocuments(lines.join('\n'));
+  assert.equal(document?.value, undefined);
+  assert.match(document?.problems[0]?.message ?? '', /alias/i);
+});
+
+const leaking = [
+  'password: *hunter2\n',
+  'a: b\n"hunter2" "hunter2"\n',
+  'password: @hunter2\n',
+  'password: %hunter2: x: y\n',
+  "password: 'hunter2\n",
+];
+for (const yaml of leaking) {
+  test(`YAML problems never repeat what was written: ${JSON.stringify(yaml)}`, () => {
+    const problems = parseYamlDocuments(yaml).flatMap((document) => document.problems);
+    assert.ok(problems.length > 0);
+    for (const { message } of problems) assert.doesNotMatch(message, /hunter2/);
+  });
+}

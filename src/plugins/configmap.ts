@@ -1,0 +1,35 @@
+/** Volumes that show a ConfigMap as files, on disk. */
+import type { Payload } from '../disk/payload.ts';
+import { inlineSpec } from '../kube/volume-spec.ts';
+import type { ConfigMapVolumeSource } from '../kube/volume.ts';
+import { configMapPayload } from './configmap-payload.ts';
+import type { ConfigMapReader } from './object-readers.ts';
+import { ObjectNotFoundError } from './plugin.ts';
+import type { VolumePlugin } from './plugin.ts';
+import { projectionAttributes } from './projection-volume.ts';
+import type { ProjectionVolumes } from './projection-volume.ts';
+
+export function configMapPlugin(
+  configMaps: ConfigMapReader,
+  volumes: ProjectionVolumes,
+): VolumePlugin<ConfigMapVolumeSource> {
+  return {
+    name: 'kubernetes.io/configmap',
+    sourceOf: ({ volume }) => volume?.configMap,
+    requiresRemount: true,
+    supportsMountOptions: false,
+    attributes: () => projectionAttributes,
+    setUp(request, signal) {
+      const { pod, source } = request;
+      const collect = async (): Promise<Payload> => {
+        const configMap = await configMaps.get(pod.metadata.namespace ?? '', source.name, signal);
+        if (configMap === undefined && source.optional !== true)
+          throw new ObjectNotFoundError('configmap', source.name);
+        return configMapPayload(configMap ?? {}, source);
+      };
+      return volumes.setUp(request, 'disk', collect, signal);
+    },
+    tearDown: async (request) => volumes.tearDown(request),
+    reconstruct: (name) => inlineSpec({ name, configMap: { name: '' } }),
+  };
+}

@@ -1,0 +1,24 @@
+/** A path of the host, used as it is: checked, or made where its type asks for that, and never removed. */
+import { checkHostPath } from '../disk/host-kind.ts';
+import { inlineSpec } from '../kube/volume-spec.ts';
+import type { HostPathVolumeSource } from '../kube/volume.ts';
+import type { VolumePlugin } from './plugin.ts';
+
+export function hostPathPlugin(): VolumePlugin<HostPathVolumeSource> {
+  return {
+    name: 'kubernetes.io/host-path',
+    sourceOf: ({ volume, persistentVolume }) => volume?.hostPath ?? persistentVolume?.spec.hostPath,
+    requiresRemount: false,
+    supportsMountOptions: false,
+    attributes: (_source, { readOnly }) => ({ readOnly, managed: false, selinuxRelabel: false }),
+    hostPathOf: ({ path }) => path,
+    async setUp({ source: { path, type = '' } }) {
+      checkHostPath(path, type);
+      return { changed: false, files: 0, hidden: [] };
+    },
+    async tearDown() {
+      // The path is the host's; nothing was made below the pod.
+    },
+    reconstruct: (name) => inlineSpec({ name, hostPath: { path: name } }),
+  };
+}

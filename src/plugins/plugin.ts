@@ -1,0 +1,193 @@
+/**
+ * What a volume kind is to the rest of the node. The volume manager knows plugins through this file alone, so it holds
+ * everything the manager asks for and nothing of how a kind does it.
+ *
+ * A plugin is one function that takes what it needs (an object reader, the disk) and returns one `VolumePlugin`. What
+ * only some kinds can do is an optional member: shared code looks for it and never asks for a plugin's name.
+ */
+import { MountletError } from '../base/errors.ts';
+import type { Pod } from '../kube/pod.ts';
+import type { VolumeSpec } from '../kube/volume-spec.ts';
+
+export interface VolumePlugin<Source = unknown> {
+  /** A qualified name, `kubernetes.io/configmap`; with `/` as `~` it names the directory of its volumes. */
+  readonly name: string;
+  /** The part of the spec this plugin reads; undefined when the volume is of another kind. */
+  sourceOf(spec: VolumeSpec): Source | undefined;
+  /** The content follows objects that change: `setUp` is repeated whenever one of them does. */
+  readonly requiresRemount: boolean;
+  /** A PersistentVolume with mount options is refused by plugins that would ignore them. */
+  readonly supportsMountOptions: boolean;
+  attributes(source: Source, spec: VolumeSpec): VolumeAttributes;
+  /**
+   * Only for kinds without a directory below the pod: the path a container mounts instead, or undefined when no path of
+   * this host is mounted because the container runtime brings the content.
+   */
+  hostPathOf?(source: Source): string | undefined;
+  /**
+   * Makes the volume, or brings it up to date. Repeating it is harmless. When it rejects, whatever was live before is
+   * live still and unchanged; only what this very call made first is gone again. Never called twice at once for one
+   * directory.
+   */
+  setUp(request: SetUpRequest<Source>, signal: AbortSignal): Promise<SetUpOutcome>;
+  /** Removes every trace of the volume; one that is already gone is a success. */
+  tearDown(request: TearDownRequest, signal: AbortSignal): Promise<void>;
+  /**
+   * A spec that is good enough for `tearDown`, from what a crash leaves: a name and a directory. Undefined when the
+   * kind leaves no directory behind. Must not touch the directory itself: a mount that hangs must not stop a start-up.
+   */
+  reconstruct(volumeName: string, directory: string): VolumeSpec | undefined;
+  readonly attach?: Attach<Source>;
+  readonly deviceMount?: DeviceMount<Source>;
+  readonly expand?: Expand<Source>;
+  readonly resize?: Resize<Source>;
+}
+
+export interface VolumeAttributes {
+  /** Every container mounts it read-only, whatever its own mount says. */
+  readonly readOnly: boolean;
+  /** The node may change owners and labels of the content. */
+  readonly managed: boolean;
+  readonly selinuxRelabel: boolean;
+}
+
+export type GroupChangePolicy = 'Always' | 'OnRootMismatch';
+
+export interface SetUpRequest<Source = unknown> {
+  readonly pod: Pod;
+  readonly spec: VolumeSpec;
+  readonly source: Source;
+  /** The spec's name: the pod's word for an inline volume, the PersistentVolume's name for a claim. */
+  readonly volumeName: string;
+  /** `volumeDirectory(root, pod uid, plugin name, volumeName)`. */
+  readonly directory: string;
+  readonly fsGroup?: number | undefined;
+  readonly fsGroupChangePolicy?: GroupChangePolicy | undefined;
+  /** `commonRunAsUser(pod)`: tokens and certificates belong to it. */
+  readonly fsUser?: number | undefined;
+  /** What the volume may grow to, for kinds that can account for it. */
+  readonly sizeBytesMax?: bigint | undefined;
+  /** Containers of the pod may have this volume mounted right now. */
+  readonly isRemount: boolean;
+  /** Found on disk after a restart, not made by this process: what is there may be in use. */
+  readonly isReconstructed: boolean;
+}
+
+export interface SetUpOutcome {
+  /** False when everything was as it should be and nothing on disk was touched. */
+  readonly changed: boolean;
+  /** Files that were projected; 0 for kinds that bring no content. */
+  readonly files: number;
+  /** First names of projected files that nobody can see, since a mount point or a container's directory has that name. */
+  readonly hidden: readonly string[];
+}
+
+/** All of it can be recovered from disk, because after a restart nothing else is known. */
+export interface TearDownRequest {
+  readonly podUid: string;
+  readonly volumeName: string;
+  readonly directory: string;
+}
+
+/** Storage that is mounted once on the node, for all pods that use it, before each pod gets its own mount of that. */
+export interface DeviceMount<Source = unknown> {
+  /** Identifies the storage behind the volume; pods whose volumes agree in it share one device. */
+  identityOf(source: Source, spec: VolumeSpec): string;
+  /** Where the device is, or will be, mounted on the node. */
+  pathOf(source: Source, spec: VolumeSpec): string;
+  mount(request: DeviceMountRequest<Source>, signal: AbortSignal): Promise<void>;
+  /** Called only when no pod uses the volume any more. */
+  unmount(path: string, signal: AbortSignal): Promise<void>;
+}
+
+export interface DeviceMountRequest<Source = unknown> {
+  readonly spec: VolumeSpec;
+  readonly source: Source;
+  /** What `Attach.waitForAttach` returned; undefined for plugins that attach nothing. */
+  readonly devicePath?: string | undefined;
+  readonly path: string;
+  readonly fsGroup?: number | undefined;
+}
+
+/** Storage that must first be connected to the node. Such a plugin also has `deviceMount`. */
+export interface Attach<Source = unknown> {
+  canAttach(source: Source, spec: VolumeSpec): boolean;
+  /** Resolves with the device's path once the storage is connected. */
+  waitForAttach(request: AttachRequest<Source>, signal: AbortSignal): Promise<string>;
+}
+
+export interface AttachRequest<Source = unknown> {
+  readonly spec: VolumeSpec;
+  readonly source: Source;
+  readonly pod: Pod;
+  /** From the node's status; may be empty. */
+  readonly devicePath: string;
+}
+
+/** Grows the file system of a volume whose storage has grown. */
+export interface Expand<Source = unknown> {
+  /** False: nothing to do here, ask again later. */
+  expand(request: ExpandRequest<Source>, signal: AbortSignal): Promise<boolean>;
+}
+
+export interface ExpandRequest<Source = unknown> {
+  readonly spec: VolumeSpec;
+  readonly source: Source;
+  readonly directory: string;
+  readonly devicePath?: string | undefined;
+  readonly sizeBytes: bigint;
+}
+
+/** Changes the size of a volume that lives in memory while containers use it. */
+export interface Resize<Source = unknown> {
+  resize(request: ResizeRequest<Source>, signal: AbortSignal): Promise<void>;
+}
+
+export interface ResizeRequest<Source = unknown> {
+  readonly source: Source;
+  readonly volumeName: string;
+  readonly directory: string;
+  /** Undefined or 0 stands for a limit that was taken away. */
+  readonly sizeBytes: bigint | undefined;
+}
+
+/**
+ * What a failed set-up or device mount says about the disk:
+ *  - uncertain: it may still be going on, so treat the volume as mounted for clean-up and as not mounted for use;
+ *  - transient: nothing was decided, ask again;
+ *  - final: it is over, and the disk is as it was before. Every error that does not say otherwise is final.
+ */
+export type FailureClass = 'uncertain' | 'transient' | 'final';
+
+export interface ClassifiedFailure {
+  readonly failureClass: FailureClass;
+}
+
+/** Only the error itself counts: one that was wrapped by somebody who does not say the same is final. */
+export function failureClassOf(thrown: unknown): FailureClass {
+  const claimed: unknown = thrown instanceof Error && 'failureClass' in thrown ? thrown.failureClass : undefined;
+  return claimed === 'uncertain' || claimed === 'transient' ? claimed : 'final';
+}
+
+/** The kubelet's word for an object that is not there: `configmap "web" not found`. */
+export class ObjectNotFoundError extends MountletError {
+  readonly reason = 'ObjectNotFound';
+  constructor(kind: 'configmap' | 'secret' | 'clustertrustbundle.certificates.k8s.io', name: string) {
+    super(`${kind} "${name}" not found`);
+  }
+}
+
+/** What a plugin tells besides failing: once for the node where it says so, else about one pod. Never content. */
+export type PluginNotice =
+  | { readonly kind: 'MemoryElsewhere'; readonly message: string }
+  | { readonly kind: 'OwnershipImpossible'; readonly message: string }
+  | {
+      readonly kind: 'PodWarning';
+      readonly podUid: string;
+      readonly namespace: string;
+      readonly podName: string;
+      /** The reason and text of the Kubernetes Event. */
+      readonly reason: 'AlreadyMountedVolume' | 'VolumePermissionChangeInProgress';
+      readonly message: string;
+    };
+export type NotifyPlugin = (notice: PluginNotice) => void;

@@ -1,0 +1,164 @@
+/** What every plugin says about itself: the tables of the reference, one row for each kind. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { systemMounts } from '../disk/mounts.ts';
+import { inlineSpec, persistentSpec } from '../kube/volume-spec.ts';
+import type { VolumeSpec } from '../kube/volume-spec.ts';
+import { VolumeNode } from '../testing/volume-node.ts';
+import { imagePlugin } from './image.ts';
+import type { VolumePlugin } from './plugin.ts';
+import { failureClassOf } from './plugin.ts';
+import { projectedPlugin } from './projected.ts';
+import { PluginRegistry } from './registry.ts';
+import { standardPlugins } from './standard-plugins.ts';
+
+function allPlugins({ configMaps, secrets, nodes, root, mounts }: VolumeNode): readonly VolumePlugin[] {
+  const chance = { now: () => 0, random: () => 0 };
+  const objects = { configMaps, secrets, nodes };
+  return standardPlugins({
+    ...objects,
+    ...chance,
+    root,
+    mounts,
+    privateTmpfs: () => undefined,
+    notify: () => undefined,
+  });
+}
+
+const persistent = persistentSpec(
+  { metadata: { name: 'pv' }, spec: { local: { path: '/srv' }, volumeMode: 'Filesystem' } },
+  true,
+);
+const rows: {
+  spec: VolumeSpec;
+  name: string;
+  remount: boolean;
+  options: boolean;
+  attributes: [readOnly: boolean, managed: boolean, selinuxRelabel: boolean];
+  can: string[];
+  reconstructed: VolumeSpec | undefined;
+}[] = [
+  {
+    spec: inlineSpec({ name: 'v', configMap: { name: 'web' } }),
+    name: 'configmap',
+    remount: true,
+    options: false,
+    attributes: [true, true, true],
+    can: [],
+    reconstructed: inlineSpec({ name: 'v', configMap: { name: '' } }),
+  },
+  {
+    spec: inlineSpec({ name: 'v', secret: { secretName: 'tls' } }),
+    name: 'secret',
+    remount: true,
+    options: false,
+    attributes: [true, true, true],
+    can: [],
+    reconstructed: inlineSpec({ name: 'v', secret: { secretName: 'v' } }),
+  },
+  {
+    spec: inlineSpec({ name: 'v', downwardAPI: { items: [] } }),
+    name: 'downward-api',
+    remount: true,
+    options: false,
+    attributes: [true, true, true],
+    can: [],
+    reconstructed: inlineSpec({ name: 'v', downwardAPI: {} }),
+  },
+  {
+    spec: inlineSpec({ name: 'v', projected: { sources: [{ secret: { name: 'x' } }] } }),
+    name: 'projected',
+    remount: true,
+    options: false,
+    attributes: [true, true, true],
+    can: [],
+    reconstructed: inlineSpec({ name: 'v', projected: { sources: [] } }),
+  },
+  {
+    spec: inlineSpec({ name: 'v', emptyDir: { medium: 'Memory' } }),
+    name: 'empty-dir',
+    remount: false,
+    options: false,
+    attributes: [false, true, true],
+    can: ['resize'],
+    reconstructed: inlineSpec({ name: 'v', emptyDir: {} }),
+  },
+  {
+    spec: inlineSpec({ name: 'v', hostPath: { path: '/srv' } }),
+    name: 'host-path',
+    remount: false,
+    options: false,
+    attributes: [false, false, false],
+    can: ['hostPathOf'],
+    reconstructed: inlineSpec({ name: 'v', hostPath: { path: 'v' } }),
+  },
+  {
+    spec: persistent,
+    name: 'local-volume',
+    remount: false,
+    options: true,
+    attributes: [true, false, true],
+    can: ['deviceMount', 'expand'],
+    reconstructed: persistentSpec(
+      { metadata: { name: 'v' }, spec: { local: { path: '' }, volumeMode: 'Filesystem' } },
+      false,
+    ),
+  },
+  {
+    spec: inlineSpec({ name: 'v', image: { reference: 'shop/data:1' } }),
+    name: 'image',
+    remount: false,
+    options: false,
+    attributes: [true, false, false],
+    can: ['hostPathOf'],
+    reconstructed: undefined,
+  },
+];
+
+for (const { spec, name, remount, options, attributes, can, reconstructed } of rows) {
+  test(`kubernetes.io/${name} says of itself what the kubelet's plugin says`, (t) => {
+    const node = new VolumeNode(t, { mounts: systemMounts() });
+    const { registry, problems } = PluginRegistry.of(allPlugins(node));
+    assert.deepEqual(problems, []);
+    const { plugin, source } = registry.findBySpec(spec);
+    assert.equal(plugin.name, `kubernetes.io/${name}`);
+    assert.equal(plugin.requiresRemount, remount);
+    assert.equal(plugin.supportsMountOptions, options);
+    const [readOnly, managed, selinuxRelabel] = attributes;
+    assert.deepEqual(plugin.attributes(source, spec), { readOnly, managed, selinuxRelabel });
+    const optional = ['hostPathOf', 'attach', 'deviceMount', 'expand', 'resize'] as const;
+    assert.deepEqual(
+      optional.filter((capability) => plugin[capability] !== undefined),
+      can,
+    );
+    assert.deepEqual(plugin.reconstruct('v', node.directoryOf(plugin, 'v')), reconstructed);
+  });
+}
+
+test('an image volume makes nothing on the node and has no path there', async (t) => {
+  const node = new VolumeNode(t);
+  const plugin = imagePlugin();
+  assert.equal((await node.setUp(plugin, { name: 'v', image: { reference: 'x' } })).changed, false);
+  await node.tearDown(plugin, 'v');
+  assert.equal(plugin.hostPathOf?.({ reference: 'x' }), undefined);
+});
+
+test('tearing a projected volume down drops the tokens of its pod', async (t) => {
+  const node = new VolumeNode(t);
+  const forgotten: string[] = [];
+  const tokens = { get: async () => 'token', forgetPod: (uid: string) => void forgotten.push(uid) };
+  const { configMaps, secrets, nodes, volumes } = node;
+  const plugin = projectedPlugin({ configMaps, secrets, nodes, tokens }, volumes);
+  const directory = node.directoryOf(plugin, 'v');
+  await plugin.tearDown({ podUid: 'uid-7', volumeName: 'v', directory }, new AbortController().signal);
+  assert.deepEqual(forgotten, ['uid-7']);
+});
+
+test('a failure is final unless the error itself says otherwise', () => {
+  const uncertain = Object.assign(new Error('x'), { failureClass: 'uncertain' });
+  assert.equal(failureClassOf(uncertain), 'uncertain');
+  assert.equal(failureClassOf(Object.assign(new Error('x'), { failureClass: 'transient' })), 'transient');
+  assert.equal(failureClassOf(new Error('wrapped', { cause: uncertain })), 'final');
+  assert.equal(failureClassOf(Object.assign(new Error('x'), { failureClass: 'whatever' })), 'final');
+  assert.equal(failureClassOf('a string'), 'final');
+});

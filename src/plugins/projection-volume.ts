@@ -1,0 +1,128 @@
+/**
+ * What the four projection kinds (configMap, secret, downwardAPI, projected) have in common: files made from objects,
+ * in a directory of their own, replaced all at once. What the files are is the kinds' business.
+ *
+ * The order protects what is live. All content is fetched and built before the disk is touched, so an object that is
+ * missing changes nothing; the writer replaces content only when all of it is on disk. A set-up that fails takes back
+ * the directory if it made it itself, and touches nothing else: containers keep the last good content.
+ */
+import { MountletError, messageOf } from '../base/errors.ts';
+import { AtomicWriter } from '../disk/atomic-writer.ts';
+import { makeNestedMountPoints, nestedMountPoints } from '../disk/nested-mount-points.ts';
+import type { MountPlace } from '../disk/nested-mount-points.ts';
+import type { Payload } from '../disk/payload.ts';
+import { wrappedVolumeName } from '../kube/node-layout.ts';
+import { allContainers } from '../kube/pod.ts';
+import type { Pod } from '../kube/pod.ts';
+import { mediumOf } from './empty-directory-medium.ts';
+import type { Medium } from './empty-directory-medium.ts';
+import type { EmptyDirectories, EmptyDirectoryPlace } from './empty-directories.ts';
+import { allocatableMemory } from './node-allocatable.ts';
+import type { NodeReader } from './object-readers.ts';
+import type { FailureClass, SetUpOutcome, SetUpRequest, TearDownRequest, VolumeAttributes } from './plugin.ts';
+
+export const projectionAttributes: VolumeAttributes = { readOnly: true, managed: true, selinuxRelabel: true };
+
+/** Only ConfigMaps may be written to a disk, which keeps what is written to it. */
+export type ProjectionStorage = 'disk' | 'memory';
+
+export interface ProjectionDeps {
+  readonly emptyDirectories: EmptyDirectories;
+  readonly nodes: NodeReader;
+  /** For the names of the writer's directories: the time, and an unsigned 32-bit number. */
+  readonly names: { now(): number; random(): number };
+}
+
+/** A first set-up failed and could not take back what it had made: somebody has to tear the volume down. */
+export class LeftoverError extends MountletError {
+  readonly reason = 'VolumeLeftBehind';
+  readonly failureClass: FailureClass = 'uncertain';
+  constructor(problem: unknown, cleanUp: unknown) {
+    const text = `${messageOf(problem)} (and what was made until then could not be removed: ${messageOf(cleanUp)})`;
+    super(text, { cause: problem });
+  }
+}
+
+/**
+ * A writer that remembers its volume checks an unchanged one cheaply. This many are more than the volumes of a crowded
+ * node; past it the one used longest ago is forgotten, which costs it one comparison with the disk.
+ */
+const writersMax = 4096;
+
+export class ProjectionVolumes {
+  readonly #deps: ProjectionDeps;
+  readonly #writers = new Map<string, AtomicWriter>();
+
+  constructor(deps: ProjectionDeps) {
+    this.#deps = deps;
+  }
+
+  async setUp(
+    request: SetUpRequest,
+    storage: ProjectionStorage,
+    collect: (signal: AbortSignal) => Promise<Payload>,
+    signal: AbortSignal,
+  ): Promise<SetUpOutcome> {
+    const place = placeOf({ ...request, podUid: request.pod.metadata.uid ?? '' });
+    const { emptyDirectories } = this.#deps;
+    // A refresh finds its ground. For a first set-up the node is asked how large a tmpfs may be, before any object is.
+    const ground = emptyDirectories.find(place, storage) ?? (await this.#mediumFor(request.pod, storage, signal));
+    const payload = await collect(signal);
+    signal.throwIfAborted();
+
+    const { path, made } =
+      typeof ground === 'string'
+        ? { path: ground, made: false }
+        : await emptyDirectories.setUp({ ...place, medium: ground, fsGroup: request.fsGroup }, signal);
+    try {
+      makeNestedMountPoints(path, nestedMountPoints(request.volumeName, mountPlacesOf(request.pod)));
+      const options = request.fsGroup === undefined ? {} : { group: request.fsGroup };
+      const { changed, hidden, groupsRefused } = this.#writerFor(path, made).write(payload, options);
+      if (groupsRefused > 0) emptyDirectories.tellGroupRefused(request.directory, request.fsGroup);
+      return { changed: changed || made, files: payload.size, hidden };
+    } catch (error) {
+      if (made) this.#takeBack(place, path, error);
+      throw error;
+    }
+  }
+
+  tearDown(request: TearDownRequest): void {
+    const place = placeOf(request);
+    this.#writers.delete(this.#deps.emptyDirectories.find(place, 'memory') ?? request.directory);
+    this.#deps.emptyDirectories.tearDown(place);
+  }
+
+  async #mediumFor(pod: Pod, storage: ProjectionStorage, signal: AbortSignal): Promise<Medium> {
+    if (storage === 'disk') return { kind: 'disk' };
+    return mediumOf({ medium: 'Memory' }, pod, await allocatableMemory(this.#deps.nodes, signal));
+  }
+
+  #writerFor(path: string, made: boolean): AtomicWriter {
+    const known = made ? undefined : this.#writers.get(path);
+    const writer = known ?? new AtomicWriter(path, this.#deps.names);
+    this.#writers.delete(path); // set again, it is the youngest
+    this.#writers.set(path, writer);
+    const [oldest] = this.#writers.keys();
+    if (this.#writers.size > writersMax && oldest !== undefined) this.#writers.delete(oldest);
+    return writer;
+  }
+
+  #takeBack(place: EmptyDirectoryPlace, path: string, problem: unknown): void {
+    this.#writers.delete(path);
+    try {
+      this.#deps.emptyDirectories.tearDown(place);
+    } catch (cleanUp) {
+      throw new LeftoverError(problem, cleanUp);
+    }
+  }
+}
+
+function placeOf({ podUid, directory, volumeName }: TearDownRequest): EmptyDirectoryPlace {
+  return { podUid, directory, markerName: wrappedVolumeName(volumeName) };
+}
+
+function mountPlacesOf({ spec }: Pod): MountPlace[][] {
+  return allContainers(spec).map(({ volumeMounts = [] }) =>
+    volumeMounts.map(({ name, mountPath }) => ({ volumeName: name, mountPath })),
+  );
+}

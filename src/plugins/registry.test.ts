@@ -1,0 +1,66 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { inlineSpec } from '../kube/volume-spec.ts';
+import type { VolumePlugin } from './plugin.ts';
+import { PluginNotFoundError, PluginRegistry } from './registry.ts';
+
+function plugin(name: string, kind: 'configMap' | 'secret' = 'configMap'): VolumePlugin {
+  return {
+    name,
+    sourceOf: ({ volume }) => volume?.[kind],
+    requiresRemount: true,
+    supportsMountOptions: false,
+    attributes: () => ({ readOnly: true, managed: true, selinuxRelabel: true }),
+    setUp: async () => ({ changed: false, files: 0, hidden: [] }),
+    tearDown: async () => undefined,
+    reconstruct: () => undefined,
+  };
+}
+
+const web = inlineSpec({ name: 'web', configMap: { name: 'web' } });
+
+test('a volume finds its plugin, together with the source it recognised', () => {
+  const { registry, problems } = PluginRegistry.of([plugin('a.io/configmap'), plugin('a.io/secret', 'secret')]);
+  assert.deepEqual(problems, []);
+  const found = registry.findBySpec(web);
+  assert.equal(found.plugin.name, 'a.io/configmap');
+  assert.deepEqual(found.source, { name: 'web' });
+  assert.equal(registry.findByName('a.io/secret').name, 'a.io/secret');
+  assert.deepEqual(
+    registry.all().map(({ name }) => name),
+    ['a.io/configmap', 'a.io/secret'],
+  );
+});
+
+test('a bad plugin is told of and the good ones stay usable', () => {
+  const { registry, problems } = PluginRegistry.of([plugin('a.io/x'), plugin('a.io/x', 'secret'), plugin('a.io/b/c')]);
+  assert.equal(problems[0]?.message, 'volume plugin "a.io/x" was registered more than once');
+  assert.match(problems[1]?.message ?? '', /^volume plugin has invalid name: "a.io\/b\/c": a valid label key must/);
+  assert.equal(problems.length, 2);
+  assert.equal(registry.findBySpec(web).plugin.name, 'a.io/x');
+});
+
+const failures = [
+  { it: 'no spec', spec: undefined, says: 'could not find plugin because volume spec is nil' },
+  {
+    it: 'a kind nobody knows',
+    spec: inlineSpec({ name: 'v', nfs: { server: 's', path: '/' } }),
+    says: 'no volume plugin matched',
+  },
+  { it: 'a kind two plugins claim', spec: web, says: 'multiple volume plugins matched: a.io/one,a.io/two' },
+];
+for (const { it, spec, says } of failures) {
+  test(`${it} is refused in the kubelet's words`, () => {
+    const { registry } = PluginRegistry.of([plugin('a.io/one'), plugin('a.io/two')]);
+    assert.throws(
+      () => registry.findBySpec(spec),
+      (error) => error instanceof PluginNotFoundError && error.message === says,
+    );
+  });
+}
+
+test('an unknown name is refused in the kubelet’s words', () => {
+  assert.throws(() => PluginRegistry.of([]).registry.findByName('a.io/x'), {
+    message: 'no volume plugin matched name: a.io/x',
+  });
+});

@@ -1,0 +1,45 @@
+/** The plugins every node has, wired: the one place that knows how they share their ground. */
+import { MemoryDirectories } from '../disk/memory-directories.ts';
+import type { Mounts } from '../disk/mounts.ts';
+import { configMapPlugin } from './configmap.ts';
+import { downwardApiPlugin } from './downwardapi.ts';
+import { emptyDirPlugin } from './empty-dir.ts';
+import { EmptyDirectories } from './empty-directories.ts';
+import { hostPathPlugin } from './host-path.ts';
+import { imagePlugin } from './image.ts';
+import { localPlugin } from './local.ts';
+import type { NotifyPlugin, VolumePlugin } from './plugin.ts';
+import { projectedPlugin } from './projected.ts';
+import type { ProjectedSources } from './projected-payload.ts';
+import { ProjectionVolumes } from './projection-volume.ts';
+import { secretPlugin } from './secret.ts';
+
+export interface StandardPluginDeps extends ProjectedSources {
+  /** The node's root directory: absolute, and without symbolic links. */
+  readonly root: string;
+  readonly mounts: Mounts;
+  /** A directory on a tmpfs that only this user can enter, or undefined; asked only where nothing can be mounted. */
+  readonly privateTmpfs: () => string | undefined;
+  readonly now: () => number;
+  /** An unsigned 32-bit number. */
+  readonly random: () => number;
+  readonly notify: NotifyPlugin;
+}
+
+export function standardPlugins(deps: StandardPluginDeps): readonly VolumePlugin[] {
+  const { root, mounts, privateTmpfs, now, random, notify, configMaps, secrets, nodes } = deps;
+  const tell = (message: string): void => notify({ kind: 'MemoryElsewhere', message });
+  const memory = new MemoryDirectories({ mounts, privateTmpfs, tell });
+  const emptyDirectories = new EmptyDirectories({ root, mounts, memory, notify });
+  const volumes = new ProjectionVolumes({ emptyDirectories, nodes, names: { now, random } });
+  return [
+    configMapPlugin(configMaps, volumes),
+    secretPlugin(secrets, volumes),
+    downwardApiPlugin(nodes, volumes),
+    projectedPlugin(deps, volumes),
+    emptyDirPlugin({ nodes, emptyDirectories, mounts }),
+    hostPathPlugin(),
+    localPlugin({ root, mounts, notify, now }),
+    imagePlugin(),
+  ];
+}

@@ -1,0 +1,33 @@
+/** The command line of a container: `$(NAME)` replaced with the final environment, unknown names left as they are. */
+import type { Container, EphemeralContainer } from '../kube/container.ts';
+import { ExpansionBudget, expandVariables } from './variables.ts';
+import type { Defect, Variable } from './variables.ts';
+
+export interface Argument {
+  readonly value: string;
+  /** Bytes of a Secret went into it: print `written` instead. */
+  readonly secret: boolean;
+  /** As the pod has it, before the expansion. */
+  readonly written: string;
+  readonly defect?: Defect;
+}
+
+export interface CommandLine {
+  /** Empty: the image's entry point. */
+  readonly command: readonly Argument[];
+  /** Empty: the image's arguments, unless a command is given. */
+  readonly args: readonly Argument[];
+}
+
+export function expandCommand(
+  { name: containerName, command = [], args = [] }: Container | EphemeralContainer,
+  environment: readonly Variable[],
+): CommandLine {
+  const variables = new Map(environment.map((variable) => [variable.name, variable]));
+  const budget = new ExpansionBudget(containerName);
+  const expandArgument = (written: string): Argument => {
+    const { sources: _sources, ...expanded } = expandVariables(written, (name) => variables.get(name), budget);
+    return { ...expanded, written };
+  };
+  return { command: command.map(expandArgument), args: args.map(expandArgument) };
+}

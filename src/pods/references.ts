@@ -1,0 +1,95 @@
+/**
+ * Which objects and volumes a pod names: what the object managers keep for it, and what has to be mounted before it
+ * starts. Names only, all in the pod's own namespace; whether the objects exist is not asked here, and references at
+ * second hand (claim, volume, its secret) are not followed.
+ */
+import type { Container, EphemeralContainer } from '../kube/container.ts';
+import { allContainers } from '../kube/pod.ts';
+import type { Pod } from '../kube/pod.ts';
+import type { Volume } from '../kube/volume.ts';
+
+export interface ObjectReferences {
+  readonly configMaps: ReadonlySet<string>;
+  readonly secrets: ReadonlySet<string>;
+}
+
+/** Every ConfigMap and Secret a pod names, each once, also by volumes that no container mounts. */
+export function objectReferences(pod: Pod): ObjectReferences {
+  const { spec } = pod;
+  const containers = allContainers(spec);
+  const volumes = spec.volumes ?? [];
+  return {
+    configMaps: namesOf([...containers.flatMap(configMapsOfContainer), ...volumes.flatMap(configMapsOfVolume)]),
+    secrets: namesOf([
+      ...(spec.imagePullSecrets ?? []).map(({ name }) => name),
+      ...containers.flatMap(secretsOfContainer),
+      ...volumes.flatMap(secretsOfVolume),
+    ]),
+  };
+}
+
+export interface UsedVolumes {
+  /** Volumes some container wants as a file system. */
+  readonly mounted: ReadonlySet<string>;
+  /** Volumes some container wants as a raw block device. */
+  readonly devices: ReadonlySet<string>;
+}
+
+/**
+ * The volumes that count: a volume of the pod that no container mounts is never set up and never waited for. A
+ * `fileKeyRef` alone does not make a volume used.
+ */
+export function usedVolumes(pod: Pod): UsedVolumes {
+  const containers = allContainers(pod.spec);
+  return {
+    mounted: new Set(containers.flatMap(({ volumeMounts = [] }) => volumeMounts.map(({ name }) => name))),
+    devices: new Set(containers.flatMap(({ volumeDevices = [] }) => volumeDevices.map(({ name }) => name))),
+  };
+}
+
+type Name = string | undefined;
+
+/** An empty name refers to nothing: old API servers let it through. */
+function namesOf(names: readonly Name[]): ReadonlySet<string> {
+  return new Set(names.filter((name): name is string => name !== undefined && name !== ''));
+}
+
+function configMapsOfContainer({ envFrom = [], env = [] }: Container | EphemeralContainer): readonly Name[] {
+  return [
+    ...envFrom.map(({ configMapRef }) => configMapRef?.name),
+    ...env.map(({ valueFrom }) => valueFrom?.configMapKeyRef?.name),
+  ];
+}
+
+function secretsOfContainer({ envFrom = [], env = [] }: Container | EphemeralContainer): readonly Name[] {
+  return [
+    ...envFrom.map(({ secretRef }) => secretRef?.name),
+    ...env.map(({ valueFrom }) => valueFrom?.secretKeyRef?.name),
+  ];
+}
+
+function configMapsOfVolume({ configMap, projected }: Volume): readonly Name[] {
+  return [configMap?.name, ...(projected?.sources ?? []).map((source) => source.configMap?.name)];
+}
+
+function secretsOfVolume(volume: Volume): readonly Name[] {
+  return [
+    volume.secret?.secretName,
+    ...(volume.projected?.sources ?? []).map((source) => source.secret?.name),
+    volume.csi?.nodePublishSecretRef?.name,
+    textAt(volume.azureFile, 'secretName'),
+    ...carriedWithSecretRef.map((kind) => textAt(volume[kind], 'secretRef', 'name')),
+  ];
+}
+
+/** Sources that we carry along unread (see kube/volume.ts), and that keep a secret's name in the same place. */
+const carriedWithSecretRef = ['cephfs', 'cinder', 'flexVolume', 'rbd', 'scaleIO', 'iscsi', 'storageos'] as const;
+
+function textAt(value: unknown, ...path: readonly string[]): Name {
+  let found = value;
+  for (const key of path) {
+    if (typeof found !== 'object' || found === null || !Object.hasOwn(found, key)) return undefined;
+    found = (found as Readonly<Record<string, unknown>>)[key];
+  }
+  return typeof found === 'string' ? found : undefined;
+}

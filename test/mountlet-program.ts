@@ -1,0 +1,56 @@
+/** Runs the real program in a process of its own, as a user would. */
+import { spawnSync } from 'node:child_process';
+import { chmodSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { TestContext } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { mountPointsBelow } from '../src/testing/temporary-directory.ts';
+
+const project = fileURLToPath(new URL('../../', import.meta.url));
+const program = join(project, 'bin', 'mountlet.js');
+const nobody = 65534;
+
+export interface Ran {
+  readonly code: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+export interface RunOptions {
+  readonly input?: string;
+  /** Run without root's privileges; as root a test becomes nobody for it. */
+  readonly asOrdinaryUser?: boolean;
+  readonly env?: Readonly<Record<string, string>>;
+}
+
+export function mountlet(
+  args: readonly string[],
+  { input = '', asOrdinaryUser = false, env = {} }: RunOptions = {},
+): Ran {
+  const drop = asOrdinaryUser && process.getuid?.() === 0;
+  const command = drop
+    ? ['setpriv', `--reuid=${nobody}`, `--regid=${nobody}`, '--clear-groups', process.execPath]
+    : [process.execPath];
+  const [file = '', ...before] = command;
+  const { status, stdout, stderr } = spawnSync(file, [...before, program, ...args], {
+    cwd: project,
+    input,
+    encoding: 'utf8',
+    env: { PATH: process.env['PATH'], HOME: '/nonexistent', ...env },
+  });
+  return { code: status, stdout, stderr };
+}
+
+/** A root directory for one test. What the program leaves mounted there is unmounted when the test ends. */
+export function rootDirectory(test: Pick<TestContext, 'after'>, under = tmpdir()): string {
+  const directory = mkdtempSync(join(under, 'mountlet-test-'));
+  chmodSync(directory, 0o777); // for the ordinary user
+  test.after(() => {
+    for (const path of mountPointsBelow(directory)) spawnSync('umount', ['--lazy', path]);
+    rmSync(directory, { recursive: true, force: true });
+  });
+  return directory;
+}
+
+export const isRoot = process.getuid?.() === 0;
