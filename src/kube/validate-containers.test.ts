@@ -516,6 +516,11 @@ test('errors of mounts that name no index know the mount that is meant', () => {
   assert.deepEqual(error && placeOf(error), ['spec', 'containers', 0, 'volumeMounts', 1, 'subPath']);
 });
 
+test('validatePod survives a manifest with more errors than fit a call', () => {
+  const env = Array.from({ length: 150_000 }, () => ({ name: '' }));
+  assert.equal(errorsOf({ containers: [{ name: 'main', image: 'a', env }] }).length, env.length);
+});
+
 function named(name: string): object {
   return { name, image: 'nginx' };
 }
