@@ -2,10 +2,11 @@
  * Renders pods once: reads and checks all manifests, puts each pod's volumes on disk, and says what its containers see.
  * Everything is checked before anything is written; a pod that fails leaves nothing new behind and harms no other.
  */
-import { existsSync, mkdirSync, realpathSync, rmdirSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { realpathSync, rmdirSync } from 'node:fs';
+import { join } from 'node:path';
 import { MountletError } from '../base/errors.ts';
 import { lockDirectory } from '../disk/directory-lock.ts';
+import { makeDirectories } from '../disk/make-directories.ts';
 import { systemMounts } from '../disk/mounts.ts';
 import type { OwnerNames } from '../disk/owner-names.ts';
 import { ownerNames } from '../disk/owner-names.ts';
@@ -132,14 +133,6 @@ function isCalled({ metadata: { namespace, name } }: Pod, wanted: string): boole
 
 function showName(namespace: string | undefined, name: string, usual: string): string {
   return namespace === usual ? name : `${namespace}/${name}`;
-}
-
-/** Makes a directory and its parents; answers those it made, the deepest first. */
-function makeDirectories(directory: string): readonly string[] {
-  const missing: string[] = [];
-  for (let path = directory; !existsSync(path); path = dirname(path)) missing.push(path);
-  mkdirSync(directory, { recursive: true, mode: 0o755 });
-  return missing;
 }
 
 /** Directories of a rendering in which nothing was rendered go as they came. */
