@@ -53,3 +53,42 @@ for (const mode of ['0000', '0222']) {
     assert.deepEqual(readdirSync(path), before);
   });
 }
+
+function notesIn(stderr: string, about: RegExp): number {
+  return stderr.split('\n').filter((line) => line.startsWith('note:') && about.test(line)).length;
+}
+
+const owners = [
+  { it: 'a token of a pod with runAsUser', volume: 'projected: {sources: [{serviceAccountToken: {path: a}}]}' },
+  { it: 'a file with a user', volume: 'configMap: {name: c, items: [{key: a, path: a, user: 1234, mode: 0600}]}' },
+];
+for (const { it, volume } of owners) {
+  test(`render keeps ${it} it may not give away, and says so once`, (t) => {
+    const spec = '  securityContext: {runAsUser: 1234}\n  serviceAccountName: default\n';
+    const two = `${pod(volume, spec)}---\n${pod(volume, spec).replace('name: web', 'name: two')}`;
+    // On a tmpfs, so that the token's memory goes with the root.
+    const { stderr, volumes, root } = render(t, configMap + two, rootDirectory(t, '/dev/shm'));
+    assert.equal(notesIn(stderr, /to user 1234: not permitted/), 1, stderr);
+    assert.deepEqual(
+      volumes.flatMap(({ files }) => files.map(({ mode }) => mode)),
+      ['0600', '0600'],
+    );
+    if (volume.startsWith('configMap')) {
+      const before = volumes.map(({ path }) => readdirSync(path));
+      render(t, configMap + two, root);
+      assert.deepEqual(
+        volumes.map(({ path }) => readdirSync(path)),
+        before,
+      );
+    }
+  });
+}
+
+test('render says once for all pods that it may not change groups, and where memory is', (t) => {
+  const one = pod('secret: {secretName: s}', '  securityContext: {fsGroup: 4242}\n');
+  const secret = 'apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {a: x}\n---\n';
+  const yaml = `${secret}${one}---\n${one.replace('name: web', 'name: two')}`;
+  const { stderr } = render(t, yaml, rootDirectory(t, '/dev/shm'));
+  assert.equal(notesIn(stderr, /to group 4242/), 1, stderr);
+  assert.equal(notesIn(stderr, /tmpfs/), 1, stderr);
+});

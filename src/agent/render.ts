@@ -16,6 +16,7 @@ import { readManifests } from '../kube/manifests.ts';
 import type { Pod } from '../kube/pod.ts';
 import { cleanPod, renderPod } from './pod-rendering.ts';
 import { renderNode } from './render-node.ts';
+import type { Tell } from './render-node.ts';
 import type { PodFailure, RenderedPod } from './rendered-pod.ts';
 
 export interface RenderSettings {
@@ -118,12 +119,11 @@ function requireDifferentUids(pods: readonly Pod[]): void {
   }
 }
 
-/** What holds for the machine is found out for every pod, and is told for the first. */
-function once(tell: (note: string) => void): (note: string) => void {
+function once(tell: (note: string) => void): Tell {
   const told = new Set<string>();
-  return (note) => {
-    if (!told.has(note)) tell(note);
-    told.add(note);
+  return (note, topic = note) => {
+    if (!told.has(topic)) tell(note);
+    told.add(topic);
   };
 }
 

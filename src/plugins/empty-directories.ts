@@ -117,7 +117,7 @@ export class EmptyDirectories {
     if (this.#toldGroupRefused || group === undefined) return;
     this.#toldGroupRefused = true;
     this.#deps.notify({
-      kind: 'OwnershipImpossible',
+      kind: 'GroupImpossible',
       message: `cannot give "${directory}" to group ${group}: not permitted; fsGroup has no effect unless mountlet runs as root`,
     });
   }
