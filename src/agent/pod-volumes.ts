@@ -1,9 +1,10 @@
 /** The volumes of one pod below the root: set up, taken back when the pod fails, removed when the pod no longer has them. */
-import { existsSync, lstatSync, readdirSync } from 'node:fs';
-import { basename, join } from 'node:path';
-import { MountletError, messageOf } from '../base/errors.ts';
+import { existsSync, lstatSync, readdirSync, rmdirSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import { MountletError, errorCode, messageOf } from '../base/errors.ts';
 import { removeTree } from '../disk/remove-tree.ts';
 import { cleanSubPaths } from '../disk/sub-path-cleaning.ts';
+import { systemCallError } from '../disk/system-call-error.ts';
 import { resolveVolume } from '../kube/claims.ts';
 import { podDirectory, volumeDirectory, volumesDirectory } from '../kube/node-layout.ts';
 import type { Pod } from '../kube/pod.ts';
@@ -71,9 +72,10 @@ export class PodVolumes {
   async removeOthers(kept: readonly PreparedVolume[], signal: AbortSignal): Promise<void> {
     const paths = new Set(kept.map(({ plugin, spec }) => this.#pathOf(plugin, spec)));
     for (const pluginDirectory of entriesOf(volumesDirectory(this.#node.root, this.#uid))) {
+      const plugin = this.#pluginOf(pluginDirectory);
+      if (plugin === undefined) continue; // not made by us, so not ours to take down
       for (const directory of entriesOf(pluginDirectory)) {
         if (paths.has(directory)) continue;
-        const plugin = this.#node.plugins.findByName(unescapePluginName(basename(pluginDirectory)));
         await this.#tearDown(plugin, basename(directory), directory, signal);
       }
     }
@@ -149,6 +151,11 @@ export class PodVolumes {
     };
   }
 
+  #pluginOf(pluginDirectory: string): VolumePlugin | undefined {
+    const name = unescapePluginName(basename(pluginDirectory));
+    return this.#node.plugins.all().find((plugin) => plugin.name === name);
+  }
+
   #pathOf(plugin: VolumePlugin, spec: VolumeSpec): string {
     return volumeDirectory(this.#node.root, this.#uid, plugin.name, specName(spec));
   }
@@ -156,6 +163,7 @@ export class PodVolumes {
   async #tearDown(plugin: VolumePlugin, volumeName: string, directory: string, signal: AbortSignal): Promise<void> {
     cleanSubPaths(this.#directory, volumeName, this.#node.mounts);
     await plugin.tearDown({ podUid: this.#uid, volumeName, directory }, signal);
+    removeIfEmpty(dirname(directory));
   }
 }
 
@@ -175,6 +183,16 @@ function refusal(refused: readonly Refused[]): string {
     `Unable to attach or mount volumes: unmounted volumes=[${names}], unattached volumes=[], ` +
     `failed to process volumes=[${names}]: ${causes}`
   );
+}
+
+/** The directory of a volume kind, once its last volume has gone. */
+function removeIfEmpty(directory: string): void {
+  try {
+    rmdirSync(directory);
+  } catch (error) {
+    // Other volumes are in it, or it was never made (a hostPath has none).
+    if (!['ENOTEMPTY', 'EEXIST', 'ENOENT'].includes(errorCode(error) ?? '')) throw systemCallError(error, directory);
+  }
 }
 
 function entriesOf(directory: string): readonly string[] {

@@ -1,7 +1,8 @@
 /** What stands in a directory, for people and for checks: names, modes, owners, link targets, sizes and digests. */
 import { createHash } from 'node:crypto';
-import { closeSync, constants, fstatSync, lstatSync, openSync, readSync, readdirSync, readlinkSync } from 'node:fs';
+import { closeSync, fstatSync, lstatSync, readSync, readdirSync, readlinkSync } from 'node:fs';
 import { join } from 'node:path';
+import { openToRead } from './open-to-read.ts';
 
 interface EntryFacts {
   readonly name: string;
@@ -77,8 +78,7 @@ function factsOf(path: string, name: string): EntryFacts {
 const chunkBytes = 64 * 1024;
 
 function digestOf(path: string): { sizeBytes: number; sha256: string } {
-  // Not following a link, and not blocking on a fifo, that took the file's place since it was looked at.
-  const descriptor = openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+  const descriptor = openToRead(path);
   try {
     const hash = createHash('sha256');
     const chunk = Buffer.allocUnsafe(chunkBytes);

@@ -64,6 +64,15 @@ if (process.getuid?.() === 0) {
     assert.equal(new AtomicWriter(volume).write(payloadOf('1'), { group }).changed, false);
   });
 
+  test('a file whose mode shuts out its owner is compared, and keeps its mode', (t) => {
+    const volume = temporaryDirectory(t);
+    const payload: Payload = new Map([['a', { data: Buffer.from('1'), mode: 0 }]]);
+    const { version } = new AtomicWriter(volume).write(payload);
+    const again = new AtomicWriter(volume).write(payload);
+    assert.deepEqual([again.changed, again.version], [false, version]);
+    assert.equal(statSync(join(volume, 'a')).mode & 0o7777, 0);
+  });
+
   test('a volume that may not be written keeps its content', (t) => {
     const volume = temporaryDirectory(t);
     const writer = new AtomicWriter(volume);

@@ -26,9 +26,13 @@ export class VolumeWriteError extends MountletError {
 /** A file was to get an owner that this process may not give it. */
 export class OwnerRefusedError extends MountletError {
   readonly reason = 'OwnerRefused';
+  readonly path: string;
+  readonly uid: number;
 
   constructor(path: string, uid: number, options?: ErrorOptions) {
     super(`Cannot give "${path}" to user ${uid}: run as root, or leave the owner out of the volume`, options);
+    this.path = path;
+    this.uid = uid;
   }
 }
 

@@ -180,7 +180,8 @@ export class ObjectNotFoundError extends MountletError {
 /** What a plugin tells besides failing: once for the node where it says so, else about one pod. Never content. */
 export type PluginNotice =
   | { readonly kind: 'MemoryElsewhere'; readonly message: string }
-  | { readonly kind: 'OwnershipImpossible'; readonly message: string }
+  | { readonly kind: 'GroupImpossible'; readonly message: string }
+  | { readonly kind: 'OwnerImpossible'; readonly message: string }
   | {
       readonly kind: 'PodWarning';
       readonly podUid: string;

@@ -1,0 +1,154 @@
+/** `mountlet render` below roots that are hostile, broken, full or in use. */
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import {
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  readdirSync,
+  readlinkSync,
+  symlinkSync,
+  unlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { dirname, join } from 'node:path';
+import { test } from 'node:test';
+import { isRoot, mountlet, rootDirectory } from './mountlet-program.ts';
+import type { Ran } from './mountlet-program.ts';
+
+const configMap = (value: string): string => `
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: c}
+data: {a: ${value}}
+---`;
+const secret = 'apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {a: x}\n---';
+const pod = (...volumes: readonly string[]): string => `
+apiVersion: v1
+kind: Pod
+metadata: {name: web, uid: web-uid}
+spec:
+  containers:
+  - name: main
+    image: busybox
+    volumeMounts: [${volumes.map((_, index) => `{name: v${index}, mountPath: /v${index}}`).join(', ')}]
+  volumes: [${volumes.map((volume, index) => `{name: v${index}, ${volume}}`).join(', ')}]
+---`;
+
+function run(root: string, manifests: string, ...args: readonly string[]): Ran {
+  return mountlet(['render', '-f', '-', '--root', root, '-o', 'json', ...args], { input: manifests });
+}
+
+/** A sentence for a person, never a stack trace. */
+function assertRefused({ code, stderr }: Ran, says: RegExp): void {
+  assert.equal(code, 1, stderr);
+  assert.match(stderr, says);
+  assert.doesNotMatch(stderr, /^ +at /m);
+}
+
+const yaml = configMap('x') + pod('configMap: {name: c}');
+
+const badRoots = [
+  { it: 'a file', plant: (path: string) => writeFileSync(path, ''), says: /not a directory/ },
+  { it: 'a link to nowhere', plant: (path: string) => symlinkSync('nowhere', path), says: /file exists/ },
+  { it: 'a link to itself', plant: (path: string) => symlinkSync('root', path), says: /symbolic links/ },
+];
+for (const { it, plant, says } of badRoots) {
+  test(`render refuses ${it} as its root`, (t) => {
+    const root = join(rootDirectory(t), 'root');
+    plant(root);
+    assertRefused(run(root, yaml), says);
+  });
+}
+
+test('render comes back from a root that cannot be made', () => {
+  assertRefused(run('/proc/mountlet', yaml), /Cannot mkdir "\/proc\/mountlet"/);
+});
+
+const levels = [
+  'pods',
+  'pods/web-uid/volumes/kubernetes.io~configmap',
+  'pods/web-uid/volumes/kubernetes.io~configmap/v0',
+];
+for (const level of levels) {
+  test(`render neither writes nor deletes through a link at ${level}`, (t) => {
+    const root = rootDirectory(t);
+    const elsewhere = rootDirectory(t);
+    mkdirSync(join(elsewhere, 'precious'));
+    mkdirSync(dirname(join(root, level)), { recursive: true });
+    symlinkSync(elsewhere, join(root, level));
+    assertRefused(run(root, yaml), /it is a symbolic link and not a directory/);
+    run(root, yaml, '--clean');
+    assert.deepEqual(readdirSync(elsewhere), ['precious']);
+  });
+}
+
+test('render never writes the hosts file through a link', (t) => {
+  const root = rootDirectory(t);
+  const precious = join(root, 'precious');
+  writeFileSync(precious, 'data');
+  mkdirSync(join(root, 'pods/web-uid'), { recursive: true });
+  symlinkSync(precious, join(root, 'pods/web-uid/etc-hosts'));
+  const { code, stderr } = run(root, pod('emptyDir: {}').replace('---', 'status: {podIP: 10.9.8.7}\n---'));
+  assert.equal(code, 0, stderr);
+  assert.equal(readFileSync(precious, 'utf8'), 'data');
+  assert.match(readFileSync(join(root, 'pods/web-uid/etc-hosts'), 'utf8'), /10\.9\.8\.7\tweb/);
+});
+
+test('render leaves a volume of an unknown kind alone, --clean removes it', (t) => {
+  const root = rootDirectory(t);
+  const foreign = join(root, 'pods/web-uid/volumes/example.com~disk/x');
+  mkdirSync(foreign, { recursive: true });
+  assert.equal(run(root, yaml).code, 0);
+  assert.ok(existsSync(foreign));
+  assert.equal(run(root, yaml, '--clean').code, 0);
+  assert.deepEqual(readdirSync(root), []);
+});
+
+test('render that fails leaves no empty directory of a volume kind in a pod that was there', (t) => {
+  const root = rootDirectory(t);
+  assert.equal(run(root, yaml).code, 0);
+  assertRefused(run(root, configMap('z') + pod('configMap: {name: gone}', 'emptyDir: {}')), /"gone" not found/);
+  assert.deepEqual(readdirSync(join(root, 'pods/web-uid/volumes')), ['kubernetes.io~configmap']);
+});
+
+function mountTmpfs(directory: string, options: string): void {
+  const { status, stderr } = spawnSync('mount', ['-t', 'tmpfs', '-o', options, 'tmpfs', directory]);
+  assert.equal(status, 0, String(stderr));
+}
+
+test('render on a full disk keeps what was there, and --clean still works', (t) => {
+  if (!isRoot) return t.skip('needs root: mounts a small tmpfs');
+  const root = rootDirectory(t);
+  mountTmpfs(root, 'size=64k');
+  assert.equal(run(root, yaml).code, 0);
+  const volume = join(root, 'pods/web-uid/volumes/kubernetes.io~configmap/v0');
+  const before = readlinkSync(join(volume, '..data'));
+  const large = configMap('x'.repeat(300_000)) + pod('configMap: {name: c}');
+  assertRefused(run(root, large), /no space left on device/);
+  assert.equal(readlinkSync(join(volume, '..data')), before);
+  assert.deepEqual(readdirSync(volume).toSorted(), [before, '..data', 'a'].toSorted());
+  spawnSync('dd', ['if=/dev/zero', `of=${join(root, 'fill')}`, 'bs=1k']);
+  assert.equal(run(root, yaml, '--clean').code, 0);
+  assert.deepEqual(readdirSync(root), ['fill']);
+  unlinkSync(join(root, 'fill'));
+});
+
+test('render says so on a read-only disk', (t) => {
+  if (!isRoot) return t.skip('needs root: mounts a small tmpfs');
+  const root = rootDirectory(t);
+  mountTmpfs(root, 'size=64k,ro');
+  assertRefused(run(root, yaml), /read-only file system/);
+  assertRefused(run(join(root, 'below'), yaml), /read-only file system/);
+});
+
+test('render --clean takes down a volume that was mounted over', (t) => {
+  if (!isRoot) return t.skip('needs root: mounts a small tmpfs');
+  const root = rootDirectory(t);
+  const withSecret = secret + pod('secret: {secretName: s}');
+  assert.equal(run(root, withSecret).code, 0);
+  mountTmpfs(join(root, 'pods/web-uid/volumes/kubernetes.io~secret/v0'), 'size=4k');
+  const { code, stderr } = run(root, withSecret, '--clean');
+  assert.equal(code, 0, stderr);
+  assert.deepEqual(readdirSync(root), []);
+});
