@@ -8,7 +8,7 @@ import { render } from '../agent/render.ts';
 import { readSources } from '../agent/sources.ts';
 import { MountletError } from '../base/errors.ts';
 import { exitCode } from './exit-code.ts';
-import { renderedList } from './rendered-list.ts';
+import { renderedList, showJson } from './rendered-list.ts';
 import { renderedTree, showText } from './rendered-tree.ts';
 import { readStandardInput } from './standard-input.ts';
 
@@ -61,7 +61,7 @@ function print({ pods, owners }: RenderResult, options: RenderOptions): void {
   const shown = { showSecrets: options.showSecrets ?? false };
   switch (options.output) {
     case 'json':
-      process.stdout.write(`${JSON.stringify(renderedList(pods, shown), undefined, 2)}\n`);
+      process.stdout.write(`${showJson(renderedList(pods, shown))}\n`);
       break;
     case 'yaml':
       process.stdout.write(stringify(renderedList(pods, shown), { lineWidth: 0, version: '1.1' }));

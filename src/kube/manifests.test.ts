@@ -116,7 +116,7 @@ const problems: { it: string; text: string; says: readonly string[] }[] = [
   {
     it: "a Secret's value that is no base64 without repeating it",
     text: 'apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata: {password: hunter2!}\n',
-    says: ['app.yaml:4:8: Secret "s": data.password: expected base64 text, got a string'],
+    says: ['app.yaml:4:8: Secret "s": data.password: expected base64 text, got other text'],
   },
   {
     it: 'a key in the place where it stands',
