@@ -1,6 +1,7 @@
 /** `mountlet render` below roots that are hostile, broken, full or in use. */
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import {
   existsSync,
   mkdirSync,
@@ -13,7 +14,8 @@ import {
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { test } from 'node:test';
-import { isRoot, mountlet, rootDirectory } from './mountlet-program.ts';
+import { setImmediate } from 'node:timers/promises';
+import { isRoot, mountlet, program, rootDirectory } from './mountlet-program.ts';
 import type { Ran } from './mountlet-program.ts';
 
 const configMap = (value: string): string => `
@@ -151,4 +153,20 @@ test('render --clean takes down a volume that was mounted over', (t) => {
   const { code, stderr } = run(root, withSecret, '--clean');
   assert.equal(code, 0, stderr);
   assert.deepEqual(readdirSync(root), []);
+});
+
+test('render that is asked to end stops between two pods', async (t) => {
+  const root = rootDirectory(t);
+  const pods = Array.from({ length: 400 }, (_, index) =>
+    pod('configMap: {name: c}').replace('name: web, uid: web-uid', `name: web-${index}`),
+  );
+  const child = spawn(process.execPath, [program, 'render', '-f', '-', '--root', root, '-o', 'json']);
+  const closed = once(child, 'close');
+  child.stdin.end(configMap('x') + pods.join(''));
+  while (!existsSync(join(root, 'pods'))) await setImmediate();
+  child.kill('SIGTERM');
+  assert.equal((await closed)[0], 130);
+  for (const uid of readdirSync(join(root, 'pods'))) {
+    assert.equal(readFileSync(join(root, 'pods', uid, 'volumes/kubernetes.io~configmap/v0/a'), 'utf8'), 'x');
+  }
 });
