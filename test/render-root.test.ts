@@ -1,6 +1,7 @@
 /** `mountlet render` below roots that are hostile, broken, full or in use. */
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import {
   existsSync,
   mkdirSync,
@@ -13,7 +14,8 @@ import {
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { test } from 'node:test';
-import { isRoot, mountlet, rootDirectory } from './mountlet-program.ts';
+import { setImmediate } from 'node:timers/promises';
+import { isRoot, mountlet, program, rootDirectory } from './mountlet-program.ts';
 import type { Ran } from './mountlet-program.ts';
 
 const configMap = (value: string): string => `
@@ -152,3 +154,77 @@ test('render --clean takes down a volume that was mounted over', (t) => {
   assert.equal(code, 0, stderr);
   assert.deepEqual(readdirSync(root), []);
 });
+
+test('render that is asked to end stops between two pods', async (t) => {
+  const root = rootDirectory(t);
+  const pods = Array.from({ length: 400 }, (_, index) =>
+    pod('configMap: {name: c}').replace('name: web, uid: web-uid', `name: web-${index}`),
+  );
+  const child = spawn(process.execPath, [program, 'render', '-f', '-', '--root', root, '-o', 'json']);
+  const closed = once(child, 'close');
+  child.stdin.end(configMap('x') + pods.join(''));
+  while (!existsSync(join(root, 'pods'))) await setImmediate();
+  child.kill('SIGTERM');
+  assert.equal((await closed)[0], 130);
+  for (const uid of readdirSync(join(root, 'pods'))) {
+    assert.equal(readFileSync(join(root, 'pods', uid, 'volumes/kubernetes.io~configmap/v0/a'), 'utf8'), 'x');
+  }
+});
+
+test('render and --clean take back the subPaths of a hostPath', (t) => {
+  if (!isRoot) return t.skip('needs root: binds subPaths');
+  const root = rootDirectory(t);
+  const data = rootDirectory(t);
+  const mounted = pod(`hostPath: {path: ${data}}`).replace('mountPath: /v0', 'mountPath: /v0, subPath: a');
+  assert.equal(run(root, mounted).code, 0);
+  assert.deepEqual(readdirSync(join(root, 'pods/web-uid/volume-subpaths')), ['v0']);
+  assert.equal(run(root, pod('emptyDir: {}').replaceAll('v0', 'other')).code, 0);
+  assert.ok(!existsSync(join(root, 'pods/web-uid/volume-subpaths')));
+  assert.equal(run(root, mounted).code, 0);
+  const { code, stderr } = run(root, mounted, '--clean');
+  assert.equal(code, 0, stderr);
+  assert.deepEqual([readdirSync(root), readdirSync(data)], [[], ['a']]);
+});
+
+const persistentVolume = (spec: string): string => `
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: disk}
+spec:
+  capacity: {storage: 1Gi}
+  accessModes: [ReadWriteOnce]
+  claimRef: {namespace: default, name: data}
+  nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: kubernetes.io/hostname, operator: Exists}]}]}}
+  ${spec}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+---`;
+const stages = [
+  {
+    it: 'a local volume whose path is missing',
+    spec: 'local: {path: /nowhere}',
+    says: 'MountVolume.NewMounter initialization failed for volume "disk" : path "/nowhere" does not exist',
+  },
+  {
+    it: 'a local volume that is a file',
+    spec: 'local: {path: /etc/passwd}',
+    says: 'MountVolume.NewMounter initialization failed for volume "disk" : only directory and block device are supported',
+  },
+  {
+    it: 'mount options of a kind that has none',
+    spec: 'hostPath: {path: /tmp}\n  mountOptions: [noexec]',
+    says: 'MountVolume.MountOptionSupport check failed for volume "disk" : mount options are not supported for this volume type',
+  },
+];
+for (const { it, spec, says } of stages) {
+  test(`render tells in the kubelet's words of ${it}`, (t) => {
+    const root = rootDirectory(t);
+    const ran = run(root, persistentVolume(spec) + pod('persistentVolumeClaim: {claimName: data}'));
+    assert.equal(ran.code, 1);
+    assert.equal(ran.stderr, `error: pod default/web: ${says}\n`);
+    assert.deepEqual(readdirSync(root), []);
+  });
+}

@@ -6,7 +6,7 @@ import { removeTree } from '../disk/remove-tree.ts';
 import { cleanSubPaths } from '../disk/sub-path-cleaning.ts';
 import { systemCallError } from '../disk/system-call-error.ts';
 import { resolveVolume } from '../kube/claims.ts';
-import { podDirectory, volumeDirectory, volumesDirectory } from '../kube/node-layout.ts';
+import { podDirectory, subPathsDirectory, volumeDirectory, volumesDirectory } from '../kube/node-layout.ts';
 import type { Pod } from '../kube/pod.ts';
 import { commonRunAsUser } from '../kube/run-as-user.ts';
 import { unescapePluginName } from '../kube/unique-names.ts';
@@ -60,7 +60,8 @@ export class PodVolumes {
       } catch (error) {
         signal.throwIfAborted();
         if (!(error instanceof MountletError)) throw error;
-        messages.push(`MountVolume.SetUp failed for volume "${specName(volume.spec)}" : ${error.message}`);
+        const stage = error instanceof StageError ? error.stage : 'MountVolume.SetUp failed';
+        messages.push(`${stage} for volume "${specName(volume.spec)}" : ${error.message}`);
       }
     }
     if (refused.length > 0) messages.push(refusal(refused));
@@ -78,6 +79,12 @@ export class PodVolumes {
         if (paths.has(directory)) continue;
         await this.#tearDown(plugin, basename(directory), directory, signal);
       }
+    }
+    // A hostPath has no directory of its own, yet its subPaths have been bound.
+    const names = new Set(kept.map(({ spec }) => specName(spec)));
+    for (const directory of entriesOf(subPathsDirectory(this.#node.root, this.#uid))) {
+      const volumeName = basename(directory);
+      if (!names.has(volumeName)) cleanSubPaths(this.#directory, volumeName, this.#node.mounts);
     }
   }
 
@@ -119,8 +126,10 @@ export class PodVolumes {
   }
 
   async #setUp({ name, spec, plugin, source }: Wanted, signal: AbortSignal): Promise<PreparedVolume> {
+    requireUsable(plugin, source);
     if (mountOptionsOf(spec).length > 0 && !plugin.supportsMountOptions) {
-      throw new PodStartError(['mount options are not supported for this volume type']);
+      const problem = 'mount options are not supported for this volume type';
+      throw new StageError('MountVolume.MountOptionSupport check failed', problem);
     }
     const volumeName = specName(spec);
     const directory = this.#pathOf(plugin, spec);
@@ -164,6 +173,25 @@ export class PodVolumes {
     cleanSubPaths(this.#directory, volumeName, this.#node.mounts);
     await plugin.tearDown({ podUid: this.#uid, volumeName, directory }, signal);
     removeIfEmpty(dirname(directory));
+  }
+}
+
+/** A failure before set-up, which the kubelet tells apart from one of set-up. */
+class StageError extends MountletError {
+  readonly reason = 'VolumeRefused';
+  readonly stage: string;
+  constructor(stage: string, problem: string, options?: ErrorOptions) {
+    super(problem, options);
+    this.stage = stage;
+  }
+}
+
+function requireUsable(plugin: VolumePlugin, source: unknown): void {
+  try {
+    plugin.requireUsable?.(source);
+  } catch (cause) {
+    if (!(cause instanceof MountletError)) throw cause;
+    throw new StageError('MountVolume.NewMounter initialization failed', cause.message, { cause });
   }
 }
 

@@ -4,6 +4,7 @@
  */
 import { realpathSync, rmdirSync } from 'node:fs';
 import { join } from 'node:path';
+import { setImmediate } from 'node:timers/promises';
 import { MountletError } from '../base/errors.ts';
 import { lockDirectory } from '../disk/directory-lock.ts';
 import { makeDirectories } from '../disk/make-directories.ts';
@@ -69,6 +70,7 @@ export async function render(
       const pods: RenderedPod[] = [];
       const failures: PodFailure[] = [];
       for (const pod of chosen) {
+        await setImmediate(); // all else is done without a turn of the event loop, and a signal would come too late
         signal.throwIfAborted();
         const node = renderNode(manifests, pod, settings, mounts, tellOnce);
         if (settings.clean) await cleanPod(node, signal);

@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import { closeSync, fstatSync, lstatSync, readSync, readdirSync, readlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { openToRead } from './open-to-read.ts';
+import { systemCallError } from './system-call-error.ts';
 
 interface EntryFacts {
   readonly name: string;
@@ -30,8 +31,21 @@ export interface OtherEntry extends EntryFacts {
 }
 export type Entry = FileEntry | LinkEntry | DirectoryEntry | OtherEntry;
 
-/** Reads a directory to its depth, sorted by name, links not followed. */
-export function listDirectory(directory: string, name = ''): DirectoryEntry {
+/** Reads a directory to its depth, sorted by name, links not followed. Throws a SystemCallError. */
+export function listDirectory(directory: string): DirectoryEntry {
+  try {
+    return list(directory, '');
+  } catch (thrown) {
+    throw systemCallError(thrown, pathOf(thrown) ?? directory);
+  }
+}
+
+/** The entry below that could not be read. */
+function pathOf(thrown: unknown): string | undefined {
+  return thrown instanceof Error && 'path' in thrown && typeof thrown.path === 'string' ? thrown.path : undefined;
+}
+
+function list(directory: string, name: string): DirectoryEntry {
   const entries = readdirSync(directory)
     .toSorted(byBytes)
     .map((child) => entryOf(join(directory, child), child));
@@ -64,7 +78,7 @@ function filesIn(entry: Entry, parent: string): VisibleFile[] {
 
 function entryOf(path: string, name: string): Entry {
   const stat = lstatSync(path);
-  if (stat.isDirectory()) return listDirectory(path, name);
+  if (stat.isDirectory()) return list(path, name);
   if (stat.isSymbolicLink()) return { kind: 'link', ...factsOf(path, name), target: readlinkSync(path) };
   if (!stat.isFile()) return { kind: 'other', ...factsOf(path, name) };
   return { kind: 'file', ...factsOf(path, name), ...digestOf(path) };

@@ -53,6 +53,7 @@ export function localPlugin(deps: LocalDeps): VolumePlugin<LocalVolumeSource> {
     requiresRemount: false,
     supportsMountOptions: true,
     attributes: (_source, { readOnly }) => ({ readOnly, managed: !readOnly, selinuxRelabel: true }),
+    requireUsable: ({ path }) => void backingOf(path),
     setUp: (request, signal) => setUpDirectory(deps, request, signal),
     async tearDown({ directory }) {
       unmountAndRemove(mounts, directory);

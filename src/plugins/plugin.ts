@@ -19,6 +19,8 @@ export interface VolumePlugin<Source = unknown> {
   /** A PersistentVolume with mount options is refused by plugins that would ignore them. */
   readonly supportsMountOptions: boolean;
   attributes(source: Source, spec: VolumeSpec): VolumeAttributes;
+  /** Throws when the source itself is unusable on this node; asked before anything else is, and told apart for users. */
+  requireUsable?(source: Source): void;
   /**
    * Only for kinds without a directory below the pod: the path a container mounts instead, or undefined when no path of
    * this host is mounted because the container runtime brings the content.
