@@ -88,7 +88,10 @@ export class PodVolumes {
     }
   }
 
-  /** Takes back what `prepare` made. What stood there before stays as it is. */
+  /**
+   * Takes back what `prepare` made. What stood there before stays, with the content it has by now: each volume is brought
+   * up to date on its own, as by the kubelet.
+   */
   async undo(): Promise<void> {
     const never = new AbortController().signal;
     for (const { plugin, volumeName, directory } of this.#made.splice(0).toReversed()) {
