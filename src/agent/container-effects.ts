@@ -4,6 +4,7 @@ import { dirname } from 'node:path';
 import type { Mounts } from '../disk/mounts.ts';
 import { readInRoot } from '../disk/read-in-root.ts';
 import { prepareSubPath } from '../disk/sub-path.ts';
+import { systemCallError } from '../disk/system-call-error.ts';
 import { etcHostsFile } from '../kube/node-layout.ts';
 import type { MountsDeps } from '../pods/container-mounts.ts';
 import type { EnvironmentDeps } from '../pods/environment.ts';
@@ -15,9 +16,13 @@ export function containerEffects(root: string, mounts: Mounts): MountsDeps & Pic
       readNode: async () => readFileSync('/etc/hosts', 'utf8'),
       async write(pod, content) {
         const file = etcHostsFile(root, pod.metadata.uid ?? '');
-        mkdirSync(dirname(file), { recursive: true, mode: 0o750 });
-        writeFileSync(file, content);
-        chmodSync(file, 0o644); // whatever the umask
+        try {
+          mkdirSync(dirname(file), { recursive: true, mode: 0o750 });
+          writeFileSync(file, content);
+          chmodSync(file, 0o644); // whatever the umask
+        } catch (thrown) {
+          throw systemCallError(thrown, file);
+        }
         return file;
       },
     },

@@ -7,6 +7,7 @@ import { dirname, join } from 'node:path';
 import { MountletError } from '../base/errors.ts';
 import { lockDirectory } from '../disk/directory-lock.ts';
 import { systemMounts } from '../disk/mounts.ts';
+import { systemCallError } from '../disk/system-call-error.ts';
 import type { OwnerNames } from '../disk/owner-names.ts';
 import { ownerNames } from '../disk/owner-names.ts';
 import { podKind } from '../kube/manifest-kinds.ts';
@@ -134,17 +135,33 @@ function showName(namespace: string | undefined, name: string, usual: string): s
   return namespace === usual ? name : `${namespace}/${name}`;
 }
 
-/** Makes a directory and its parents; answers those it made, the deepest first. */
+/**
+ * Makes a directory and its parents; answers those it made, the deepest first. One by one, because Node's recursive way
+ * never ends where a parent takes no directories, such as /proc.
+ */
 function makeDirectories(directory: string): readonly string[] {
   const missing: string[] = [];
   for (let path = directory; !existsSync(path); path = dirname(path)) missing.push(path);
-  mkdirSync(directory, { recursive: true, mode: 0o755 });
-  return missing;
+  const made: string[] = [];
+  for (const path of missing.toReversed()) {
+    try {
+      mkdirSync(path, { mode: 0o755 });
+    } catch (thrown) {
+      removeDirectories(made);
+      throw systemCallError(thrown, path);
+    }
+    made.unshift(path);
+  }
+  return made;
 }
 
 /** Directories of a rendering in which nothing was rendered go as they came. */
 function removeEmpty(root: string, made: readonly string[]): void {
-  for (const directory of [join(root, 'pods'), ...made]) {
+  removeDirectories([join(root, 'pods'), ...made]);
+}
+
+function removeDirectories(directories: readonly string[]): void {
+  for (const directory of directories) {
     try {
       rmdirSync(directory);
     } catch {
