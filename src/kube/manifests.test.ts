@@ -70,6 +70,22 @@ test('a pod gets a name, a uid and a service account, the same at every reading'
   assert.notEqual(read(text, 'other').all(podKind)[0]?.metadata.uid, pod.metadata.uid);
 });
 
+const generated = [
+  { kind: 'Job', apiVersion: 'batch/v1', name: /^run-[bcdfghjklmnpqrstvwxz2456789]{5}$/ },
+  { kind: 'StatefulSet', apiVersion: 'apps/v1', name: /^run-[bcdfghjklmnpqrstvwxz2456789]{5}-0$/ },
+];
+for (const { kind, apiVersion, name } of generated) {
+  test(`the pod of a ${kind} with a generateName is named after what it becomes`, () => {
+    const [pod] = read(`
+apiVersion: ${apiVersion}
+kind: ${kind}
+metadata: {generateName: run-}
+spec: {template: {spec: {containers: [{name: a, image: b}]}}}
+`).all(podKind);
+    assert.match(pod?.metadata.name ?? '', name);
+  });
+}
+
 test("a StatefulSet's pod has its index as a label and a volume for each claim template", () => {
   const [pod] = read(`
 apiVersion: apps/v1
@@ -116,7 +132,22 @@ const problems: { it: string; text: string; says: readonly string[] }[] = [
   {
     it: "a Secret's value that is no base64 without repeating it",
     text: 'apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata: {password: hunter2!}\n',
-    says: ['app.yaml:4:8: Secret "s": data.password: expected base64 text, got a string'],
+    says: ['app.yaml:4:8: Secret "s": data.password: expected base64 text, got other text'],
+  },
+  {
+    it: 'a kind in the wrong letters',
+    text: 'apiVersion: v1\nkind: configmap\nmetadata: {name: a}\n',
+    says: ['app.yaml:2:1: no matches for kind "configmap" in version "v1": use ConfigMap of v1'],
+  },
+  {
+    it: 'a version that is gone',
+    text: 'apiVersion: extensions/v1beta1\nkind: Deployment\nmetadata: {name: a}\n',
+    says: ['app.yaml:1:1: no matches for kind "Deployment" in version "extensions/v1beta1": use apps/v1'],
+  },
+  {
+    it: 'a list that contains itself',
+    text: '&list {apiVersion: v1, kind: List, items: [*list]}\n',
+    says: ['app.yaml:1:44: A value must not contain itself'],
   },
   {
     it: 'a key in the place where it stands',

@@ -10,6 +10,7 @@ import type { ObjectKind } from './manifest-kinds.ts';
 import type { ObjectMeta } from './metadata.ts';
 import { objectMeta } from './metadata.ts';
 import type { Pod } from './pod.ts';
+import { withGeneratedName } from './pod-identity.ts';
 import { podTemplate } from './pod.ts';
 import { decode } from './schema.ts';
 import type { FieldPath, ShapeProblem } from './schema.ts';
@@ -78,8 +79,14 @@ export function readManifests(files: readonly ManifestFile[], namespace: string)
       readObject({ manifests, namespace, report }, document.value, []);
     }
   }
-  if (problems.length > 0) throw new ManifestError(problems);
+  if (problems.length > 0) throw new ManifestError(withoutRepetition(problems));
   return manifests;
+}
+
+/** One mistake may break several rules that say the same. */
+function withoutRepetition(problems: readonly ManifestProblem[]): readonly ManifestProblem[] {
+  const seen = new Map(problems.map((problem) => [JSON.stringify(problem), problem]));
+  return [...seen.values()];
 }
 
 interface ObjectType {
@@ -109,24 +116,32 @@ function readObject(reading: Reading, json: unknown, path: FieldPath, ofList: Ob
     const item = kind === 'List' ? {} : { apiVersion, kind: String(kind).slice(0, -'List'.length) };
     return json['items'].forEach((one, index) => readObject(reading, one, [...path, 'items', index], item));
   }
-  const known = [...objectKinds, ...workloadKinds].filter((candidate) => candidate.kind === kind);
-  const match = known.find(({ apiVersions }) => apiVersions.includes(String(apiVersion)));
+  const known = [...objectKinds, ...workloadKinds].filter(
+    (one) => one.kind.toLowerCase() === String(kind).toLowerCase(),
+  );
+  const match = known.find((one) => one.kind === kind && one.apiVersions.includes(String(apiVersion)));
   if (match === undefined) {
     // Kinds that put nothing on a node (Ingress, Role, …) are not ours to judge.
-    const [expected] = known.flatMap(({ apiVersions }) => apiVersions);
-    if (expected === undefined || isForeignGroup(String(apiVersion), expected)) return;
+    const [expected] = known;
+    const [version = ''] = expected?.apiVersions ?? [];
+    if (expected === undefined || isForeignGroup(String(apiVersion), version)) return;
+    const advice = expected.kind === kind ? version : `${expected.kind} of ${version}`;
     return reading.report(
-      [...path, 'apiVersion'],
-      `no matches for kind "${String(kind)}" in version "${String(apiVersion)}": use ${expected}`,
+      [...path, expected.kind === kind ? 'apiVersion' : 'kind'],
+      `no matches for kind "${String(kind)}" in version "${String(apiVersion)}": use ${advice}`,
     );
   }
   if ('template' in match) readWorkload(reading, match, json, path);
   else readPlain(reading, match, json, path);
 }
 
-/** `serving.knative.dev/v1` has a Service of its own, which is none of ours; `v2` of our own group is a mistake. */
+/**
+ * `serving.knative.dev/v1` has a Service of its own, which is none of ours; `v2` of our own group is a mistake. So is
+ * the group that workloads were in before they were in `apps`.
+ */
 function isForeignGroup(apiVersion: string, expected: string): boolean {
-  return groupOf(apiVersion) !== groupOf(expected);
+  const group = groupOf(apiVersion);
+  return group !== groupOf(expected) && group !== 'extensions';
 }
 
 function groupOf(apiVersion: string): string {
@@ -152,7 +167,8 @@ function readWorkload(reading: Reading, kind: WorkloadKind, json: Record<string,
   const metadata = decode(objectMeta, json['metadata'], [...path, 'metadata']);
   const template = decode(podTemplate, valueAt(json, kind.template), [...path, ...kind.template]);
   if (reportShape(reading.report, who, [...metadata.problems, ...template.problems])) return;
-  const pod = podOfWorkload(kind, metadata.value, template.value, claimNames(json, kind));
+  const named = withGeneratedName(metadata.value, metadata.value.namespace || reading.namespace);
+  const pod = podOfWorkload(kind, named, template.value, claimNames(json, kind));
   const complete: Pod = podKind.complete(inNamespace(pod, reading.namespace));
   const errors = podKind.validate(complete).map((error) => atTemplate(error, kind));
   if (reportFields(reading.report, who, errors, path)) return;
