@@ -180,7 +180,8 @@ export class VersionedStore implements Store {
     if (this.#refusal !== undefined) throw this.#refusal;
     if (this.#isDeciding) throw new Error('update was called from within a decision');
     if (this.#queue.length >= this.#options.limits.waitingMax) throw new StoreBusyError(this.#queue.length);
-    if (!key.startsWith('/') || key.endsWith('/')) throw new InvalidKeyError(key, 'it must begin, and not end, with "/"');
+    if (!key.startsWith('/') || key.endsWith('/'))
+      throw new InvalidKeyError(key, 'it must begin, and not end, with "/"');
     if (Buffer.byteLength(key) > keyBytesMax) throw new InvalidKeyError(key, `it is longer than ${keyBytesMax} bytes`);
     this.#checkWhole(key);
   }
