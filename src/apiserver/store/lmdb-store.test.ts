@@ -104,7 +104,7 @@ test('a decision that throws rejects its own update and nothing else', async (t)
 test('api-server 8.1: lists are in byte order of the key and stop at the prefix', async (t) => {
   const store = await openStore(temporaryDirectory(t));
   const wanted = ['a-b/x', 'a/x', 'a/x-y', 'a/x.y', 'a/\u{ff5e}', 'a/\u{1f600}', 'b/x'];
-  await Promise.all([...wanted].reverse().map((name) => put(store, maps + name, name)));
+  await Promise.all(wanted.toReversed().map((name) => put(store, maps + name, name)));
   await put(store, '/registry/core/configmaps-other/a/x', 'not this');
   assert.deepEqual(names(store.list({ prefix: maps }).items), wanted);
   assert.deepEqual(names(store.list({ prefix: `${maps}a/` }).items), wanted.slice(1, 6));
@@ -284,14 +284,14 @@ test('a backup taken while writes go on is one moment of the store, and restores
   const root = temporaryDirectory(t);
   const store = await openStore(join(root, 'store'));
   // Both of a pair get the same text, in this order: at any moment the first is as far as the second, or one ahead.
-  let isRunning = true;
+  const stop = new AbortController();
   const writer = (async () => {
-    for (let i = 0; isRunning; i += 1)
+    for (let i = 0; !stop.signal.aborted; i += 1)
       await Promise.all([put(store, `${maps}a/first`, String(i)), put(store, `${maps}a/second`, String(i))]);
   })();
   const file = join(root, 'backup');
   for (let i = 0; i < 3; i += 1) await store.backup(file);
-  isRunning = false;
+  stop.abort();
   await writer;
   const lastRevision = store.revision;
   await store.close();

@@ -30,7 +30,7 @@ export interface StoreLimits extends ChangeLogLimits {
 }
 
 export interface StoreOptions {
-  now(): number;
+  readonly now: () => number;
   readonly limits: StoreLimits;
 }
 
@@ -109,8 +109,10 @@ export class VersionedStore implements Store {
   }
 
   subscribe(listener: (changes: readonly Change[]) => void): () => void {
-    this.#listeners.add(listener);
-    return () => this.#listeners.delete(listener);
+    // One of its own for each call: the same function may be given twice, and stopped once.
+    const own = (changes: readonly Change[]): void => listener(changes);
+    this.#listeners.add(own);
+    return () => this.#listeners.delete(own);
   }
 
   async update<R>(
@@ -228,7 +230,7 @@ export class VersionedStore implements Store {
         this.#rollBack(group, error);
         continue;
       }
-      for (const { done } of group) done();
+      for (const waiting of group) waiting.done();
     }
     this.#committing = undefined;
   }
