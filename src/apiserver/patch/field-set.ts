@@ -33,14 +33,13 @@ export class FieldSet {
   }
 
   /** Puts this one field into the set, and not those above it. The empty path is the whole object, which nobody owns. */
-  insert(path: ElementPath): void {
-    let set: FieldSet = this;
-    for (const [index, element] of path.entries()) {
-      const node = set.#nodes.get(element) ?? { isMember: false, below: new FieldSet() };
-      set.#nodes.set(element, node);
-      if (index === path.length - 1) node.isMember = true;
-      set = node.below;
-    }
+  insert(path: ElementPath, start = 0): void {
+    const element = path[start];
+    if (element === undefined) return;
+    const node = this.#nodes.get(element) ?? { isMember: false, below: new FieldSet() };
+    this.#nodes.set(element, node);
+    if (start === path.length - 1) node.isMember = true;
+    else node.below.insert(path, start + 1);
   }
 
   get isEmpty(): boolean {
