@@ -7,6 +7,7 @@ import { PatchError } from './patch-error.ts';
 
 const refusal = 'the server rejected our request due to an error in our request';
 const parse = (text: string): Json => JSON.parse(text) as Json;
+const times = (length: number, operation: Json): Json => Array.from({ length }, () => operation);
 
 const cases: readonly { it: string; document: JsonObject; patch: Json; result?: JsonObject }[] = [
   { it: 'adds a field', document: { a: 1 }, patch: [{ op: 'add', path: '/b', value: 2 }], result: { a: 1, b: 2 } },
@@ -155,15 +156,15 @@ for (const { patch, message } of malformed) {
 
 test('JSON patch takes 10000 operations and no more', () => {
   const operation = { op: 'add', path: '/a', value: 1 };
-  assert.deepEqual(applyJsonPatch({}, Array(10_000).fill(operation) as Json), { a: 1 });
-  assert.throws(() => applyJsonPatch({}, Array(10_001).fill(operation) as Json), {
+  assert.deepEqual(applyJsonPatch({}, times(10_000, operation)), { a: 1 });
+  assert.throws(() => applyJsonPatch({}, times(10_001, operation)), {
     kind: 'tooLarge',
     message: 'Request entity too large: The allowed maximum operations in a JSON patch is 10000, got 10001',
   });
 });
 
 test('JSON patch stops copies of copies before they fill the memory', () => {
-  const doubling = Array(60).fill({ op: 'copy', from: '/l', path: '/l/-' }) as Json;
+  const doubling = times(60, { op: 'copy', from: '/l', path: '/l/-' });
   assert.throws(() => applyJsonPatch({ l: ['0123456789'] }, doubling), { kind: 'invalid', message: refusal });
 });
 

@@ -86,7 +86,9 @@ function applyOver(live: JsonObject, applied: JsonObject, managed: Managed, writ
   const others = new Map(managed).set(key, { ...self, time: last?.time, fields });
 
   const merged = mergeApplied(live, applied, shape);
-  const object = last === undefined ? merged : prune(merged, last.fields, ownedByAnybody(others), writer);
+  const kept = last === undefined ? merged : prune(merged, last.fields, ownedByAnybody(others), writer);
+  // An empty map that was asked for stays, also where pruning has just emptied and so removed it.
+  const object = mergeApplied(kept, applied, shape);
 
   const changes = changesBetween(live, object, writer);
   const taken = [...managed]
