@@ -2,10 +2,13 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { inspect } from 'node:util';
 import {
+  absentMeans,
   any,
+  atomic,
   boolean,
   bytes,
   decode,
+  granular,
   integer,
   intOrString,
   list,
@@ -13,7 +16,9 @@ import {
   number,
   object,
   quantity,
+  replacedByPatch,
   required,
+  setOf,
   string,
 } from './schema.ts';
 
@@ -109,4 +114,21 @@ for (const { field, value, says } of descriptions) {
 
 test('decode keeps a quantity that is larger than a JavaScript number is exact', () => {
   assert.equal(decode(shape, { amount: 9007199254740993n }).value.amount, '9007199254740993');
+});
+
+test('marks for merging change nothing in what is decoded', () => {
+  const plain = object({ s: list(string), m: required(map(string)), l: list(item, 'name'), p: string });
+  const marked = object({
+    s: setOf(string),
+    m: required(granular(atomic(map(string)))),
+    l: replacedByPatch(atomic(list(item, 'name'))),
+    p: absentMeans('TCP', string),
+  });
+  for (const json of [
+    {},
+    { s: ['a', 'a'], m: { a: 'b' }, l: [{ name: 'x' }], p: 'UDP' },
+    { s: 1, m: [], l: [1], p: 2 },
+  ]) {
+    assert.deepEqual(decode(marked, json), decode(plain, json));
+  }
 });
