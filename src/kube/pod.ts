@@ -4,7 +4,19 @@ import type { Container, EphemeralContainer } from './container.ts';
 import { containerStatus } from './container-status.ts';
 import { labelSelector, localObjectReference, objectFields, objectMeta } from './metadata.ts';
 import { nodeSelector, nodeSelectorTerm } from './persistent-volume.ts';
-import { any, boolean, integer, list, map, object, quantity, required, string } from './schema.ts';
+import {
+  any,
+  atomic,
+  boolean,
+  integer,
+  list,
+  map,
+  object,
+  quantity,
+  replacedByPatch,
+  required,
+  string,
+} from './schema.ts';
 import type { Of } from './schema.ts';
 import { volume } from './volume.ts';
 
@@ -63,7 +75,7 @@ export const podSpec = object({
   terminationGracePeriodSeconds: integer,
   activeDeadlineSeconds: integer,
   dnsPolicy: string,
-  nodeSelector: map(string),
+  nodeSelector: atomic(map(string)),
   serviceAccountName: string,
   serviceAccount: string,
   automountServiceAccountToken: boolean,
@@ -117,7 +129,7 @@ export const podSpec = object({
   resources: resourceRequirements,
   hostnameOverride: string,
   schedulingGroup: object({ podGroupName: string }),
-  evictionResponders: list(any, 'name'),
+  evictionResponders: list(atomic(any), 'name'),
 });
 export interface PodSpec extends Of<typeof podSpec> {}
 
@@ -141,7 +153,7 @@ export const podStatus = object({
   reason: string,
   nominatedNodeName: string,
   hostIP: string,
-  hostIPs: list(address, 'ip'),
+  hostIPs: atomic(list(address, 'ip')),
   podIP: string,
   podIPs: list(address, 'ip'),
   startTime: string,
@@ -155,7 +167,7 @@ export const podStatus = object({
   allocatedResources: resourceList,
   resources: resourceRequirements,
   nodeAllocatableResourceClaimStatuses: list(any, 'resourceClaimName'),
-  volumeHealth: list(any, 'name'),
+  volumeHealth: replacedByPatch(list(any, 'name')),
 });
 export interface PodStatus extends Of<typeof podStatus> {}
 
