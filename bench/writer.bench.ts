@@ -176,7 +176,7 @@ const heads = [
 function print(cells: readonly string[]): void {
   process.stdout.write(
     `${cells
-      .map((cell, index) => cell.padEnd(heads[index]?.length ?? 0))
+      .map((cell, index) => cell.padEnd(Math.max(heads[index]?.length ?? 0, 7)))
       .join('   ')
       .trimEnd()}\n`,
   );

@@ -36,7 +36,9 @@ export type { Clock } from './base/clock.ts';
 
 export { AtomicWriter } from './disk/atomic-writer.ts';
 export type { WriteOptions, WriteOutcome } from './disk/atomic-writer.ts';
+export { InvalidPayloadPathError } from './disk/payload.ts';
 export type { Payload, PayloadFile } from './disk/payload.ts';
+export { OwnerRefusedError, VolumeWriteError } from './disk/volume-write-error.ts';
 export { systemMounts } from './disk/mounts.ts';
 export type { Mounts } from './disk/mounts.ts';
 

@@ -11,7 +11,7 @@ import { AtomicWriter } from '../src/disk/atomic-writer.ts';
 import { temporaryDirectory } from '../src/testing/temporary-directory.ts';
 
 const reader = join(dirname(fileURLToPath(import.meta.url)), 'fixtures', 'volume-reader.js');
-const updates = 1000;
+const updates = 300;
 
 for (const under of [undefined, '/dev/shm']) {
   test(`a reader never sees a mix of two versions (${under ?? 'temporary directory'})`, async (t) => {

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import {
   chmodSync,
   existsSync,
@@ -369,7 +370,10 @@ for (const under of fileSystems) {
     const base = volumeIn(t);
     const name = fc.constantFrom('a', 'b', 'c', 'd e');
     const path = fc.array(name, { minLength: 1, maxLength: 3 }).map((elements) => elements.join('/'));
-    const file = fc.record({ data: fc.uint8Array({ maxLength: 20 }), mode: fc.constantFrom(0o644, 0o400, 0o777, 0) });
+    const file = fc.record({
+      data: fc.uint8Array({ maxLength: 20 }),
+      mode: fc.constantFrom(0o644, 0o400, 0o777, 0o407),
+    });
     const payload = fc.array(fc.tuple(path, file), { maxLength: 6 }).map((entries) => {
       const kept = new Map(entries);
       for (const one of kept.keys())
@@ -443,6 +447,29 @@ test('a volume that is reached through a link is written through it', (t) => {
     [true, false, true],
   );
   assert.deepEqual(visibleFiles(join(base, 'real')), { a: '2' });
+});
+
+test('a full disk leaves the old content live and nothing else behind', (t) => {
+  const volume = temporaryDirectory(t);
+  const mounted = spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=32k', 'tmpfs', volume], { encoding: 'utf8' });
+  if (mounted.status !== 0) return t.skip(`needs root and mount(8): ${mounted.error?.message ?? mounted.stderr}`);
+  try {
+    const writer = new AtomicWriter(volume);
+    writer.write(payloadOf({ a: 'old' }));
+    const before = namesIn(volume);
+    for (const size of [64, 30]) {
+      const tooLarge = payloadOf({ a: 'new', b: 'x'.repeat(size * 1024) });
+      assert.throws(() => writer.write(tooLarge), {
+        code: 'ENOSPC',
+        message: /^write .*\/b: no space left on device$/,
+      });
+      assert.deepEqual(visibleFiles(volume), { a: 'old' });
+      assert.deepEqual(namesIn(volume), before);
+    }
+    assert.equal(writer.write(payloadOf({ a: 'new' })).changed, true);
+  } finally {
+    spawnSync('umount', [volume]);
+  }
 });
 
 test('a volume that was removed is an error of the write', (t) => {

@@ -13,28 +13,30 @@
  * synced to the medium: volumes are made again after a reboot. Two writes on one directory must not overlap; whoever calls
  * sees to that.
  */
-import { chmodSync, chownSync, lstatSync, renameSync, statSync, symlinkSync, unlinkSync } from 'node:fs';
-import type { Stats } from 'node:fs';
+import { lstatSync, renameSync, statSync, symlinkSync, unlinkSync } from 'node:fs';
 import { MountletError, errorCode } from '../base/errors.ts';
 import { makeLinks, regroupLinks, removeStaleLinks } from './first-level-links.ts';
 import type { LinkChanges } from './first-level-links.ts';
-import { isSamePayload, isSettled, isUnchangedSince, markDirectory, remember } from './known-volume.ts';
+import { isSettled, isUnchangedSince, markDirectory, remember } from './known-volume.ts';
 import type { KnownVolume } from './known-volume.ts';
-import { applyGroupAtOnce, directoryBits } from './ownership.ts';
+import { applyGroupAtOnce, applyGroupToEntry, hasGroupAccess } from './ownership.ts';
 import { planTree } from './payload.ts';
 import type { Payload, PayloadTree, TreePaths } from './payload.ts';
-import { isUntouched, readVersion } from './version-check.ts';
 import type { VersionInodes } from './version-check.ts';
 import { fillVersion, makeVersion, removeTree, removeVersion } from './version-directory.ts';
 import type { NameSource } from './version-directory.ts';
-import { dataLink, listVolume, temporaryLink } from './volume-listing.ts';
-import type { VolumeListing } from './volume-listing.ts';
+import { dataLink, temporaryLink } from './volume-listing.ts';
+import { lookAtVolume } from './volume-look.ts';
+import type { VolumeLook } from './volume-look.ts';
 import { VolumeWriteError } from './volume-write-error.ts';
 
 export interface WriteOptions {
   /** fsGroup: every file, directory and link gets this group, and the bits to be read by it. */
   readonly group?: number;
-  /** Called once for each real write with the bare name of the complete, still unpublished version. What it throws is thrown on. */
+  /**
+   * Called once for each real write with the bare name of the complete, still unpublished version. What it throws is thrown
+   * on, and nothing is published. A mode or owner it changes is taken for drift by the next write.
+   */
   readonly beforePublish?: (name: string) => void;
 }
 
@@ -74,104 +76,70 @@ export class AtomicWriter {
   }
 
   /** Makes the volume's content exactly `payload`, all at once. */
-  write(payload: Payload, options: WriteOptions = {}): WriteOutcome {
+  write(payload: Payload, { group, beforePublish }: WriteOptions = {}): WriteOutcome {
     const tree = planTree(payload); // throws before anything is touched
     const known = this.#known;
     this.#known = undefined; // a write that fails leaves nothing certain
     try {
-      const look = this.#look(tree, options.group, known);
-      const changes = { ...noChanges, leftovers: 0, hidden: [] };
-      this.#removeLeftovers(look.listing.leftovers, changes);
-      return look.inodes === undefined
-        ? this.#replace(tree, options, look, known, changes)
-        : this.#keep(tree, options.group, look, look.inodes, known, changes);
+      const groupRefused = group !== undefined && group === this.#refusedGroup;
+      const look = lookAtVolume(this.#directory, tree, { group, groupRefused }, known);
+      const changes = { made: 0, removed: 0, leftovers: 0, leftBehind: 0, groupsRefused: 0, hidden: [] };
+      const job = { tree, group, known, look, changes };
+      this.#removeLeftovers(job);
+      if (look.rightInodes === undefined) return this.#replace(job, beforePublish);
+      return this.#keep(job, look.rightInodes);
     } catch (error) {
       if (error instanceof CallbackError) throw error.cause;
       throw error instanceof MountletError ? error : new VolumeWriteError(error);
     }
   }
 
-  #look(tree: PayloadTree, group: number | undefined, known: KnownVolume | undefined): Look {
-    const root = statSync(this.#directory);
-    const same = known !== undefined && known.group === group && isSamePayload(known.tree, tree.files);
-    // After a write of our own the listing is what we made of it, which is good enough to replace it again. Before we
-    // answer "unchanged", we have looked once.
-    const trusted = isUnchangedSince(known?.rootModifiedMs, root) && (!same || known?.inodes !== undefined);
-    const listing = trusted && known !== undefined ? known.listing : listVolume(this.#directory);
-    return { root, listing, trusted, inodes: this.#inodesIfRight(tree, group, listing.live, known, same) };
-  }
-
-  #inodesIfRight(
-    tree: PayloadTree,
-    group: number | undefined,
-    live: string | undefined,
-    known: KnownVolume | undefined,
-    same: boolean,
-  ): VersionInodes | undefined {
-    if (live === undefined) return undefined;
-    const version = `${this.#directory}/${live}`;
-    if (known?.name === live) {
-      if (!same) return undefined;
-      if (known.inodes !== undefined && isUntouched(version, known.tree, known.inodes)) return known.inodes;
-    }
-    return readVersion(version, tree, { group, groupRefused: group !== undefined && group === this.#refusedGroup });
-  }
-
   /** The live version is right: repairs what stands around it, which usually is nothing. */
-  #keep(
-    tree: PayloadTree,
-    group: number | undefined,
-    { root, listing, trusted }: Look,
-    inodes: VersionInodes,
-    known: KnownVolume | undefined,
-    changes: Changes,
-  ): WriteOutcome {
-    const { live: name = '', firstLevel } = listing;
-    let regrouped = false;
+  #keep(job: WriteJob, inodes: VersionInodes): WriteOutcome {
+    const { tree, group, known, look, changes } = job;
+    const { live: name = '', firstLevel } = look.listing;
     if (group !== undefined && group !== this.#refusedGroup) {
-      regrouped = this.#groupRoot(root, group, changes);
-      if (!trusted) changes.groupsRefused += regroupLinks(this.#directory, tree, group, firstLevel);
+      this.#groupRoot(job, group);
+      if (!look.remembered) changes.groupsRefused += regroupLinks(this.#directory, tree, group, firstLevel);
       if (changes.groupsRefused > 0) this.#refusedGroup = group;
     }
     makeLinks(this.#directory, tree, group, firstLevel, changes);
     removeStaleLinks(this.#directory, tree, firstLevel, changes);
 
-    const repaired = regrouped || changes.made + changes.removed + changes.leftovers + changes.leftBehind > 0;
-    if (trusted && !repaired && inodes === known?.inodes) {
-      this.#known = known;
-    } else {
-      const nowMs = this.#names.now();
-      const remembered = inodes === known?.inodes ? known.tree : remember(tree);
-      const rootSettled = isUnchangedSince(known?.rootModifiedMs, root) || isSettled(root, nowMs);
-      this.#known = remembered && {
-        name,
-        tree: remembered,
-        group,
-        listing: { ...listing, leftovers: [] },
-        rootModifiedMs: !repaired && rootSettled ? root.mtimeMs : undefined,
-        inodes: inodes.every((inode) => isSettled(inode, nowMs)) ? inodes : undefined,
-      };
-    }
+    const wasRead = inodes !== known?.inodes;
+    this.#known = look.remembered && !wasRead ? known : this.#rememberLook(job, inodes, wasRead ? undefined : known);
     return outcome(false, name, changes);
   }
 
-  #replace(
-    tree: PayloadTree,
-    { group, beforePublish }: WriteOptions,
-    { root, listing, trusted }: Look,
-    known: KnownVolume | undefined,
-    changes: Changes,
-  ): WriteOutcome {
-    const { live, firstLevel } = listing;
+  /** Keeps of a look what will hold until somebody changes something, and no more. */
+  #rememberLook(
+    { tree, group, known, look, changes }: WriteJob,
+    inodes: VersionInodes,
+    unread?: KnownVolume,
+  ): KnownVolume | undefined {
+    const { root, listing } = look;
+    const nowMs = this.#names.now();
+    const knownTree = unread?.tree ?? remember(tree);
+    if (knownTree === undefined || listing.live === undefined) return undefined;
+    const repaired = changes.made + changes.removed + changes.leftovers + changes.leftBehind > 0;
+    const settled = isUnchangedSince(known?.rootModifiedMs, root) || isSettled(root, nowMs);
+    return {
+      name: listing.live,
+      tree: knownTree,
+      group,
+      listing: { ...listing, leftovers: [] },
+      rootModifiedMs: settled && !repaired ? root.mtimeMs : undefined,
+      inodes: inodes.every((inode) => isSettled(inode, nowMs)) ? inodes : undefined,
+    };
+  }
+
+  #replace(job: WriteJob, beforePublish: WriteOptions['beforePublish']): WriteOutcome {
+    const { tree, group, known, look, changes } = job;
+    const { live, firstLevel } = look.listing;
     const name = makeVersion(this.#directory, this.#names);
     try {
       changes.groupsRefused += fillVersion(`${this.#directory}/${name}`, tree, group);
-      if (group !== undefined) {
-        this.#groupRoot(root, group, changes);
-        this.#groupOccupied(firstLevel, group, changes);
-        if (!trusted || known?.group !== group)
-          changes.groupsRefused += regroupLinks(this.#directory, tree, group, firstLevel);
-      }
+      if (group !== undefined) this.#groupSurroundings(job, group);
       if (beforePublish !== undefined) callBack(beforePublish, name);
       this.#publish(name);
     } catch (error) {
@@ -188,10 +156,10 @@ export class AtomicWriter {
     }
     this.#refusedGroup = changes.groupsRefused > 0 ? group : undefined;
 
-    const remembered = remember(tree, known?.tree);
-    this.#known = remembered && {
+    const knownTree = remember(tree, known?.tree);
+    this.#known = knownTree && {
       name,
-      tree: remembered,
+      tree: knownTree,
       group,
       listing: { live: name, firstLevel, leftovers: [] },
       rootModifiedMs: changes.leftBehind === 0 ? markDirectory(this.#directory, this.#names) : undefined,
@@ -211,29 +179,26 @@ export class AtomicWriter {
     }
   }
 
-  /** Returns whether the volume's directory was changed. */
-  #groupRoot({ mode, gid }: Stats, group: number, changes: Changes): boolean {
-    const bits = directoryBits('read-only');
-    if (gid === group && (mode & bits) === bits) return false;
-    try {
-      chownSync(this.#directory, -1, group);
-      chmodSync(this.#directory, (mode & 0o7777) | bits);
-    } catch {
-      changes.groupsRefused += 1;
-    }
-    return true;
-  }
-
-  /** Mount points and subPath directories in the volume get the group too. */
-  #groupOccupied(firstLevel: VolumeListing['firstLevel'], group: number, changes: Changes): void {
+  /** Not only the new version: the volume's directory, mount points and subPath directories in it, and links that stand already. */
+  #groupSurroundings(job: WriteJob, group: number): void {
+    const { tree, known, look, changes } = job;
+    const { firstLevel } = look.listing;
+    this.#groupRoot(job, group);
     for (const [name, kind] of firstLevel) {
       if (kind !== 'occupied') continue;
       changes.groupsRefused += applyGroupAtOnce(`${this.#directory}/${name}`, { group, readOnly: true });
     }
+    if (!look.remembered || known?.group !== group)
+      changes.groupsRefused += regroupLinks(this.#directory, tree, group, firstLevel);
   }
 
-  #removeLeftovers(names: readonly string[], changes: Changes): void {
-    for (const name of names) {
+  #groupRoot({ look: { root }, changes }: WriteJob, group: number): void {
+    const change = { group, readOnly: true };
+    if (!hasGroupAccess(root, change)) changes.groupsRefused += applyGroupToEntry(this.#directory, root, change);
+  }
+
+  #removeLeftovers({ look, changes }: WriteJob): void {
+    for (const name of look.listing.leftovers) {
       if (this.#remove(name)) changes.leftovers += 1;
       else changes.leftBehind += 1;
     }
@@ -253,20 +218,18 @@ export class AtomicWriter {
   }
 }
 
-interface Look {
-  readonly root: Stats;
-  readonly listing: VolumeListing;
-  /** The listing is remembered, and nothing in the directory has changed since. */
-  readonly trusted: boolean;
-  /** Those of the live version when it is as wanted. */
-  readonly inodes: VersionInodes | undefined;
+/** One call of `write`: what is wanted, what was found, and what has been done about it so far. */
+interface WriteJob {
+  readonly tree: PayloadTree;
+  readonly group: number | undefined;
+  readonly known: KnownVolume | undefined;
+  readonly look: VolumeLook;
+  readonly changes: Changes;
 }
 
 interface Changes extends LinkChanges {
   leftovers: number;
 }
-
-const noChanges = { made: 0, removed: 0, leftBehind: 0, groupsRefused: 0 };
 
 function outcome(changed: boolean, version: string, changes: Changes): WriteOutcome {
   return {

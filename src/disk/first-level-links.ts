@@ -31,14 +31,30 @@ export function makeLinks(
       changes.hidden.push(name);
       continue;
     }
-    const path = `${directory}/${name}`;
-    const made = present === undefined ? path : `${directory}/${temporaryLink}`;
-    symlinkSync(`${dataLink}/${name}`, made);
-    if (uid !== undefined || group !== undefined) changes.groupsRefused += own(made, uid, group);
-    // Over the wrong link in one step: the name is never missing.
-    if (made !== path) renameSync(made, path);
+    changes.groupsRefused += makeLink(directory, name, uid, group, present !== undefined);
     firstLevel.set(name, 'link');
     changes.made += 1;
+  }
+}
+
+/** A wrong link is replaced in one step, so that the name is never missing. Returns 1 when the group was refused. */
+function makeLink(
+  directory: string,
+  name: string,
+  uid: number | undefined,
+  group: number | undefined,
+  replace: boolean,
+): number {
+  const path = `${directory}/${name}`;
+  const made = replace ? `${directory}/${temporaryLink}` : path;
+  symlinkSync(`${dataLink}/${name}`, made);
+  try {
+    const refused = own(made, uid, group);
+    if (replace) renameSync(made, path);
+    return refused;
+  } catch (error) {
+    unlinkSync(made);
+    throw error;
   }
 }
 

@@ -15,8 +15,8 @@ const self = fileURLToPath(import.meta.url);
 const nobody = 65534;
 const foreignGroup = 4242;
 
-function payloadOf(text: string, uid?: number): Payload {
-  const file = { data: Buffer.from(text), mode: 0o600 };
+function payloadOf(text: string, uid?: number, mode = 0o600): Payload {
+  const file = { data: Buffer.from(text), mode };
   return new Map([['d/a', uid === undefined ? file : { ...file, uid }]]);
 }
 
@@ -73,6 +73,12 @@ if (process.getuid?.() === 0) {
     assert.equal(readFileSync(join(volume, 'd/a'), 'utf8'), 'old');
     chmodSync(volume, 0o755);
     assert.equal(writer.write(payloadOf('new')).changed, true);
+  });
+
+  test('a file that its owner may not read does not look changed for ever', (t) => {
+    const writer = new AtomicWriter(temporaryDirectory(t));
+    const changed = ['1', '1', '1', '2', '2'].map((text) => writer.write(payloadOf(text, undefined, 0)).changed);
+    assert.deepEqual(changed, [true, false, false, true, false]);
   });
 
   test('applyGroup counts what is refused and goes on', async (t) => {

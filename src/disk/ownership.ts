@@ -95,14 +95,19 @@ export function applyGroupAtOnce(directory: string, change: GroupChange): number
 }
 
 /** Any doubt means no: doing the change once more is harmless. */
-function isRootRight(directory: string, { group, readOnly }: GroupChange): boolean {
+function isRootRight(directory: string, change: GroupChange): boolean {
   try {
     const root = statSync(directory);
-    const bits = directoryBits(readOnly ? 'read-only' : 'read-write');
-    return root.isDirectory() && root.gid === group && (root.mode & bits) === bits;
+    return root.isDirectory() && hasGroupAccess(root, change);
   } catch {
     return false;
   }
+}
+
+/** Whether a directory has the group and all bits already. */
+export function hasGroupAccess({ mode, gid }: Stats, { group, readOnly }: GroupChange): boolean {
+  const bits = directoryBits(readOnly ? 'read-only' : 'read-write');
+  return gid === group && (mode & bits) === bits;
 }
 
 interface Tally {
@@ -120,7 +125,7 @@ function* regroup(reachedBy: string, path: string, change: GroupChange, tally: T
       for (const name of readdirSync(self)) yield* regroup(`${self}/${name}`, `${path}/${name}`, change, tally);
     }
     tally.processed += 1;
-    tally.refused += setGroup(self, entry, change);
+    tally.refused += applyGroupToEntry(self, entry, change);
   } finally {
     closeSync(descriptor);
   }
@@ -128,7 +133,7 @@ function* regroup(reachedBy: string, path: string, change: GroupChange, tally: T
 }
 
 /** Changes one entry; on a link only its group. Returns how many of the two changes were refused. */
-function setGroup(path: string, entry: Stats, { group, readOnly }: GroupChange): number {
+export function applyGroupToEntry(path: string, entry: Stats, { group, readOnly }: GroupChange): number {
   const access = readOnly ? 'read-only' : 'read-write';
   const bits = entry.isDirectory() ? directoryBits(access) : fileBits(access);
   let refused = 0;

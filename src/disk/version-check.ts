@@ -18,8 +18,16 @@ export interface WantedOwnership {
 /** The inodes of a version: its directory, the directories below, the files; in the order of the tree they were read for. */
 export type VersionInodes = readonly Stats[];
 
-/** Reads the version; its inodes when it is as wanted, undefined when anything differs. */
-export function readVersion(version: string, tree: PayloadTree, owned: WantedOwnership): VersionInodes | undefined {
+/**
+ * Reads the version; its inodes when it is as wanted, undefined when anything differs. `ours` says that we wrote this very tree
+ * into it: then a file that its own owner may not read (mode 0200, and we are not root) is believed by its attributes.
+ */
+export function readVersion(
+  version: string,
+  tree: PayloadTree,
+  owned: WantedOwnership,
+  ours: boolean,
+): VersionInodes | undefined {
   const { files, directories } = tree;
   const inodes: Stats[] = [];
   let entries = 0;
@@ -32,7 +40,7 @@ export function readVersion(version: string, tree: PayloadTree, owned: WantedOwn
   // All that is wanted is looked for by name, so an equal number means that there is nothing else.
   if (entries !== files.size + directories.length) return undefined;
   for (const [path, file] of files) {
-    const inode = readFile(`${version}/${path}`, file, owned);
+    const inode = readFile(`${version}/${path}`, file, owned, ours);
     if (inode === undefined) return undefined;
     inodes.push(inode);
   }
@@ -77,23 +85,29 @@ function hasGroup(gid: number, group: number | undefined, refused: boolean): boo
   return group === undefined || refused || gid === group;
 }
 
-function readFile(path: string, file: PayloadFile, { group, groupRefused }: WantedOwnership): Stats | undefined {
-  const { data, uid } = file;
+function readFile(path: string, file: PayloadFile, owned: WantedOwnership, ours: boolean): Stats | undefined {
   const descriptor = openIfFile(path);
-  if (descriptor === undefined) return undefined;
+  if (descriptor === undefined) {
+    const inode =
+      ours && (file.mode & constants.S_IRUSR) === 0 ? lstatSync(path, { throwIfNoEntry: false }) : undefined;
+    return inode !== undefined && isFileRight(inode, file, owned) ? inode : undefined;
+  }
   try {
     // Looked at before it is read: a change made in between shows in the next look.
     const inode = fstatSync(descriptor);
-    const right =
-      inode.mode === (constants.S_IFREG | modeOfFile(file, group)) &&
-      inode.uid === (uid ?? process.geteuid?.()) &&
-      hasGroup(inode.gid, group, groupRefused) &&
-      inode.size === data.length &&
-      hasContent(descriptor, data);
-    return right ? inode : undefined;
+    return isFileRight(inode, file, owned) && hasContent(descriptor, file.data) ? inode : undefined;
   } finally {
     closeSync(descriptor);
   }
+}
+
+function isFileRight(inode: Stats, file: PayloadFile, { group, groupRefused }: WantedOwnership): boolean {
+  return (
+    inode.mode === (constants.S_IFREG | modeOfFile(file, group)) &&
+    inode.uid === (file.uid ?? process.geteuid?.()) &&
+    inode.size === file.data.length &&
+    hasGroup(inode.gid, group, groupRefused)
+  );
 }
 
 /** Undefined for what is missing, a link, or not ours to read; a pipe in its place must not make us wait. */

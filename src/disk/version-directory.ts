@@ -10,6 +10,7 @@ import {
   constants,
   fchmodSync,
   fchownSync,
+  lstatSync,
   mkdirSync,
   openSync,
   readdirSync,
@@ -154,6 +155,6 @@ function removeDirectory(directory: Buffer): void {
     }
     rmdirSync(directory);
   } catch (error) {
-    if (errorCode(error) !== 'ENOENT') throw error;
+    if (lstatSync(directory, { throwIfNoEntry: false }) !== undefined) throw error;
   }
 }

@@ -28,7 +28,9 @@ export function defaultContainer<C extends Container>(container: C): C {
 export function withRequestsFromLimits(container: Container): Container {
   const { resources } = container;
   if (resources?.limits === undefined) return container;
-  return { ...container, resources: { ...resources, requests: { ...resources.limits, ...resources.requests } } };
+  const { limits = {}, requests = {} } = resources;
+  const missing = Object.entries(limits).filter(([name]) => !Object.hasOwn(requests, name));
+  return { ...container, resources: { ...resources, requests: { ...requests, ...Object.fromEntries(missing) } } };
 }
 
 /** Only in a pod: on the host's network every port is a port of the host. */

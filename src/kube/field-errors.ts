@@ -57,6 +57,11 @@ export function placedBelow(real: FieldPath, printed: FieldPath, errors: readonl
   return errors.map((error) => Object.assign({}, error, { at: [...real, ...error.path.slice(printed.length)] }));
 }
 
+/** Adds any number of errors. `push(...more)` passes each as an argument, and a hostile manifest has more than fit a stack. */
+export function addErrors(errors: FieldError[], ...lists: readonly (readonly FieldError[])[]): void {
+  for (const list of lists) for (const error of list) errors.push(error);
+}
+
 export function requiredField(path: FieldPath, detail = ''): FieldError {
   return fieldError('Required value', path, undefined, detail);
 }

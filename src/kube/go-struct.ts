@@ -3,6 +3,8 @@
  * type in its order, under its Go name, null where unset. Only the types that such messages print are known.
  */
 import type { SecurityContext } from './container.ts';
+import { inKeyOrder } from './go-json.ts';
+import type { LabelSelector } from './metadata.ts';
 import type { PodSpec } from './pod.ts';
 import type { ClusterTrustBundleProjection } from './volume.ts';
 
@@ -13,11 +15,16 @@ export function clusterTrustBundleInside(source: ClusterTrustBundleProjection): 
   return {
     Name: source.name ?? null,
     SignerName: source.signerName ?? null,
-    LabelSelector: source.labelSelector ?? null,
+    LabelSelector: source.labelSelector ? selectorInside(source.labelSelector) : null,
     Optional: source.optional ?? null,
     Path: source.path,
     User: source.user ?? null,
   };
+}
+
+/** This type has its usual names inside, too. */
+export function selectorInside({ matchLabels, ...rest }: LabelSelector): object {
+  return { ...(matchLabels && { matchLabels: inKeyOrder(matchLabels) }), ...rest };
 }
 
 export function resourceClaimInside(claim: PodResourceClaim): object {

@@ -4,7 +4,7 @@
  */
 import { MountletError } from '../base/errors.ts';
 import { compareByteOrder } from './byte-order.ts';
-import { type FieldError, forbiddenField, invalidField, requiredField } from './field-errors.ts';
+import { addErrors, type FieldError, forbiddenField, invalidField, requiredField } from './field-errors.ts';
 import { goQuote } from './go-quote.ts';
 import { labelValueProblems, qualifiedNameProblems } from './names.ts';
 import type { FieldPath } from './schema.ts';
@@ -145,7 +145,7 @@ export function validateLabelSelector(selector: LabelSelector | undefined, path:
   if (selector === undefined) return [];
   const errors = validateLabels(selector.matchLabels ?? {}, [...path, 'matchLabels']);
   for (const [index, expression] of (selector.matchExpressions ?? []).entries()) {
-    errors.push(...validateExpression(expression, [...path, 'matchExpressions', index]));
+    addErrors(errors, validateExpression(expression, [...path, 'matchExpressions', index]));
   }
   return errors;
 }

@@ -78,8 +78,14 @@ export function readManifests(files: readonly ManifestFile[], namespace: string)
       readObject({ manifests, namespace, report }, document.value, []);
     }
   }
-  if (problems.length > 0) throw new ManifestError(problems);
+  if (problems.length > 0) throw new ManifestError(withoutRepetition(problems));
   return manifests;
+}
+
+/** One mistake may break several rules that say the same. */
+function withoutRepetition(problems: readonly ManifestProblem[]): readonly ManifestProblem[] {
+  const seen = new Map(problems.map((problem) => [JSON.stringify(problem), problem]));
+  return [...seen.values()];
 }
 
 interface ObjectType {

@@ -6,9 +6,10 @@ import { validateLabels, validateLabelSelector } from './labels.ts';
 import type { ObjectMeta } from './metadata.ts';
 import { dnsLabelProblems, dnsSubdomainProblems } from './names.ts';
 import type { ClaimSpec, ClaimTemplate, PersistentVolumeClaim } from './persistent-volume.ts';
+import type { ResourceList } from './resource-list.ts';
 import type { FieldPath } from './schema.ts';
 import { validateAnnotations, validateObjectMeta } from './validate-metadata.ts';
-import { positiveQuantityErrors } from './validate-numbers.ts';
+import { positiveQuantityErrors, quantityErrors } from './validate-numbers.ts';
 
 export const accessModes = ['ReadOnlyMany', 'ReadWriteMany', 'ReadWriteOnce', 'ReadWriteOncePod'];
 export const volumeModes = ['Block', 'Filesystem'];
@@ -93,11 +94,20 @@ export function classNameErrors(name: string, path: FieldPath): FieldError[] {
 }
 
 function storageErrors({ resources }: ClaimSpec, path: FieldPath): FieldError[] {
-  const storage = resources?.requests?.['storage'];
+  const { storage, ...others } = resources?.requests ?? {};
   // The API server leaves `requests` out of the field's name.
   const printed = [...path, 'resources', keyPart('storage')];
   const errors = storage === undefined ? [requiredField(printed)] : positiveQuantityErrors(storage, printed);
-  return placedAt([...path, 'resources', 'requests', keyPart('storage')], errors);
+  return [
+    ...placedAt([...path, 'resources', 'requests', keyPart('storage')], errors),
+    ...syntaxErrors(others, [...path, 'resources', 'requests']),
+    ...syntaxErrors(resources?.limits ?? {}, [...path, 'resources', 'limits']),
+  ];
+}
+
+/** Amounts that nobody will compare must still be amounts. */
+function syntaxErrors(list: ResourceList, path: FieldPath): FieldError[] {
+  return Object.entries(list).flatMap(([name, value]) => quantityErrors(value, [...path, keyPart(name)]));
 }
 
 type DataSource = NonNullable<ClaimSpec['dataSourceRef']>;

@@ -46,7 +46,7 @@ interface PemBlock {
 
 /** Text between the blocks is allowed, and so are blocks that do not close: they are text. */
 function pemBlocks(text: string): PemBlock[] {
-  const found = text.matchAll(/^-----BEGIN ([^\r\n]*?)-----[ \t\r]*\n([^-]*?)^-----END \1-----[ \t\r]*$/gm);
+  const found = text.matchAll(/^-----BEGIN ([^\r\n]*?)-----[ \t\r]*\n((?:(?!-----)[^])*?)^-----END \1-----[ \t\r]*$/gm);
   return [...found].map(([, type = '', body = '']) => ({
     type,
     hasHeaders: /^[^\n]*:/.test(body),

@@ -1,6 +1,13 @@
 /** Rules for a pod's containers of all three kinds. What a container runs is not judged: that is the runtime's business. */
 import type { Container, EphemeralContainer } from './container.ts';
-import { duplicateField, forbiddenField, invalidField, invalidFields, notFoundField } from './field-errors.ts';
+import {
+  addErrors,
+  duplicateField,
+  forbiddenField,
+  invalidField,
+  invalidFields,
+  notFoundField,
+} from './field-errors.ts';
 import { placedBelow, requiredField, unsupportedField } from './field-errors.ts';
 import type { FieldError } from './field-errors.ts';
 import { dnsLabelProblems } from './names.ts';
@@ -47,10 +54,10 @@ export function containerErrors(context: ContainerContext, path: FieldPath): Fie
   const names = new Set<string>();
   for (const [index, container] of containers.entries()) {
     const here = [...path, index];
-    errors.push(...commonErrors(container, context, here));
+    addErrors(errors, commonErrors(container, context, here));
     if (names.has(container.name)) errors.push(duplicateField([...here, 'name'], container.name));
     names.add(container.name);
-    errors.push(...lifeErrors(container, context.spec, here), ...restartPolicyErrors(container, here));
+    addErrors(errors, lifeErrors(container, context.spec, here), restartPolicyErrors(container, here));
   }
   return [...errors, ...hostPortErrors(containers, path)];
 }
@@ -62,13 +69,12 @@ export function initContainerErrors(context: ContainerContext, path: FieldPath):
   for (const [index, container] of initContainers.entries()) {
     const here = [...path, index];
     const isSidecar = container.restartPolicy === 'Always';
-    errors.push(...commonErrors(container, context, here), ...restartPolicyErrors(container, here));
+    addErrors(errors, commonErrors(container, context, here), restartPolicyErrors(container, here));
     if (names.has(container.name)) errors.push(duplicateField([...here, 'name'], container.name));
     if (container.name !== '') names.add(container.name);
     // Init containers run one after the other, so each is looked at alone, and the API server then calls it the first.
-    errors.push(...placedBelow(here, [...path, 0], hostPortErrors([container], path)));
-    if (isSidecar) errors.push(...lifeErrors(container, context.spec, here));
-    else errors.push(...shortLifeErrors(container, here));
+    addErrors(errors, placedBelow(here, [...path, 0], hostPortErrors([container], path)));
+    addErrors(errors, isSidecar ? lifeErrors(container, context.spec, here) : shortLifeErrors(container, here));
   }
   return errors;
 }
@@ -80,12 +86,12 @@ export function ephemeralContainerErrors(context: ContainerContext, path: FieldP
   const names = new Set(others);
   for (const [index, container] of ephemeralContainers.entries()) {
     const here = [...path, index];
-    errors.push(...commonErrors(container, context, here), ...imageSpaceErrors(container, here));
+    addErrors(errors, commonErrors(container, context, here), imageSpaceErrors(container, here));
     if (names.has(container.name)) errors.push(duplicateField([...here, 'name'], container.name));
     names.add(container.name);
     const target = container.targetContainerName ?? '';
     if (target !== '' && !others.has(target)) errors.push(notFoundField([...here, 'targetContainerName'], target));
-    errors.push(...notForEphemeralErrors(container, here));
+    addErrors(errors, notForEphemeralErrors(container, here));
   }
   return errors;
 }

@@ -20,6 +20,8 @@ export interface MetadataRules {
 }
 
 const annotationSizeBytesMax = 256 * 1024;
+/** Each such message carries all owners: a thousand of them would be a thousand times as long as the object. */
+const extraControllersTold = 8;
 const finalizersOfKubernetes = new Set(['kubernetes', 'orphan', 'foregroundDeletion']);
 
 export function validateObjectMeta(
@@ -60,13 +62,13 @@ export function validateObjectMetaUpdate(
   for (const field of ['creationTimestamp', 'deletionTimestamp', 'deletionGracePeriodSeconds'] as const) {
     errors.push(...immutableErrors(meta[field] ?? null, old[field] ?? null, [...path, field]));
   }
-  errors.push(
+  return [
+    ...errors,
     ...validateLabels(meta.labels ?? {}, [...path, 'labels']),
     ...validateAnnotations(meta.annotations ?? {}, [...path, 'annotations']),
     ...ownerReferenceErrors(meta.ownerReferences ?? [], [...path, 'ownerReferences']),
     ...standardFinalizerErrors(meta.finalizers ?? [], [...path, 'finalizers']),
-  );
-  return errors;
+  ];
 }
 
 export function validateAnnotations(annotations: Labels, path: FieldPath): FieldError[] {
@@ -121,16 +123,16 @@ function namespaceErrors({ namespace = '' }: ObjectMeta, scope: MetadataRules['s
 
 function ownerReferenceErrors(owners: readonly OwnerReference[], path: FieldPath): FieldError[] {
   const errors: FieldError[] = [];
-  let controller: string | undefined;
+  const controllers: string[] = [];
   for (const [index, owner] of owners.entries()) {
     errors.push(...ownerErrors(owner, [...path, index]));
-    if (owner.controller !== true) continue;
+    if (owner.controller !== true || controllers.length > extraControllersTold) continue;
     const name = `${owner.kind}/${owner.name}`;
-    if (controller === undefined) controller = name;
-    else {
-      const detail = `Only one reference can have Controller set to true. Found "true" in references for ${controller} and ${name}`;
-      errors.push(invalidField(path, owners, detail));
-    }
+    const [first] = controllers;
+    controllers.push(name);
+    if (first === undefined) continue;
+    const detail = `Only one reference can have Controller set to true. Found "true" in references for ${first} and ${name}`;
+    errors.push(invalidField(path, owners, detail));
   }
   return errors;
 }

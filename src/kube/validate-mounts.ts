@@ -1,6 +1,13 @@
 /** Rules for where a container sees its volumes: mounts of file systems and devices. */
 import type { Container, VolumeMount } from './container.ts';
-import { duplicateField, forbiddenField, invalidField, invalidFields, notFoundField } from './field-errors.ts';
+import {
+  addErrors,
+  duplicateField,
+  forbiddenField,
+  invalidField,
+  invalidFields,
+  notFoundField,
+} from './field-errors.ts';
 import { placedBelow, requiredField, unsupportedField, unsupportedText } from './field-errors.ts';
 import type { FieldError } from './field-errors.ts';
 import { backstepProblems, descendingPathProblems } from './names.ts';
@@ -17,6 +24,8 @@ const bindMountOptions = ['nodev', 'noexec', 'nosuid'];
 export function mountErrors(container: Container, volumes: Volumes, path: FieldPath): FieldError[] {
   const errors: FieldError[] = [];
   const devices = container.volumeDevices ?? [];
+  const deviceNames = new Set(devices.map(({ name }) => name));
+  const devicePaths = lastPaths(devices, 'devicePath');
   const seen = new Set<string>();
   for (const [index, mount] of (container.volumeMounts ?? []).entries()) {
     const here = [...path, index];
@@ -26,15 +35,15 @@ export function mountErrors(container: Container, volumes: Volumes, path: FieldP
     if (mountPath === '') errors.push(requiredField([...here, 'mountPath']));
     if (seen.has(mountPath)) errors.push(invalidField([...here, 'mountPath'], mountPath, 'must be unique'));
     seen.add(mountPath);
-    if (devices.some((device) => device.name === name)) {
+    if (deviceNames.has(name)) {
       errors.push(invalidField([...here, 'name'], name, 'must not already exist in volumeDevices'));
     }
-    if (lastPaths(devices, 'devicePath').has(mountPath)) {
+    if (devicePaths.has(mountPath)) {
       const detail = 'must not already exist as a path in volumeDevices';
       errors.push(invalidField([...here, 'mountPath'], mountPath, detail));
     }
-    errors.push(...subPathErrors(mount, here, path), ...propagationErrors(mount, container, here, path));
-    errors.push(...bindOptionErrors(mount, volumes, [...here, 'bindMountOptions']));
+    addErrors(errors, subPathErrors(mount, here, path), propagationErrors(mount, container, here, path));
+    addErrors(errors, bindOptionErrors(mount, volumes, [...here, 'bindMountOptions']));
   }
   return errors;
 }
@@ -42,6 +51,8 @@ export function mountErrors(container: Container, volumes: Volumes, path: FieldP
 export function deviceErrors(container: Container, volumes: Volumes, path: FieldPath): FieldError[] {
   const errors: FieldError[] = [];
   const mounts = container.volumeMounts ?? [];
+  const mountNames = new Set(mounts.map(({ name }) => name));
+  const mountPaths = lastPaths(mounts, 'mountPath');
   const names = new Set<string>();
   const paths = new Set<string>();
   for (const [index, { name, devicePath }] of (container.volumeDevices ?? []).entries()) {
@@ -60,10 +71,10 @@ export function deviceErrors(container: Container, volumes: Volumes, path: Field
     if (backstepProblems(devicePath).length > 0) {
       errors.push(invalidField(devicePathPath, devicePath, "can not contain backsteps ('..')"));
     } else paths.add(devicePath);
-    if (mounts.some((mount) => mount.name === name)) {
+    if (mountNames.has(name)) {
       errors.push(invalidField(namePath, name, 'must not already exist in volumeMounts'));
     }
-    if (lastPaths(mounts, 'mountPath').has(devicePath)) {
+    if (mountPaths.has(devicePath)) {
       errors.push(invalidField(devicePathPath, devicePath, 'must not already exist as a path in volumeMounts'));
     }
     if (name !== '') names.add(name);
@@ -126,11 +137,13 @@ function bindOptionErrors(
   path: FieldPath,
 ): FieldError[] {
   const errors: FieldError[] = [];
+  const seen = new Set<string>();
   for (const [index, option] of options.entries()) {
     if (!bindMountOptions.includes(option)) {
       errors.push(unsupportedText([...path, index], option, bindMountOptions));
     }
-    if (options.indexOf(option) < index) errors.push(duplicateField([...path, index], option));
+    if (seen.has(option)) errors.push(duplicateField([...path, index], option));
+    seen.add(option);
   }
   if (options.length > 0 && volumes.get(name)?.image) {
     errors.push(invalidField(path, options, 'bindMountOptions may not be used with image volumes'));

@@ -2,6 +2,7 @@
 import { forbiddenField, invalidField, invalidFields, keyPart, placedAt } from './field-errors.ts';
 import { requiredField, unsupportedField } from './field-errors.ts';
 import type { FieldError } from './field-errors.ts';
+import { inKeyOrder } from './go-json.ts';
 import { backstepProblems, dnsSubdomainProblems } from './names.ts';
 import type { PersistentVolume } from './persistent-volume.ts';
 import { readQuantity } from './resource-list.ts';
@@ -73,7 +74,7 @@ function capacityErrors(capacity: NonNullable<Spec['capacity']>, path: FieldPath
   const errors = names.length === 0 ? [requiredField(path)] : [];
   if (names.length !== 1 || names[0] !== 'storage') {
     // Nothing at all prints as null, as Go's empty map does.
-    errors.push(unsupportedField(path, names.length === 0 ? null : capacity, ['storage']));
+    errors.push(unsupportedField(path, names.length === 0 ? null : inKeyOrder(capacity), ['storage']));
   }
   for (const [name, value] of Object.entries(capacity)) {
     const here = [...path, keyPart(name)];

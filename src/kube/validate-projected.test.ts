@@ -203,12 +203,12 @@ test('errors of projected volumes know the place that is meant', () => {
     { serviceAccountToken: { path: '' } },
   ]);
   assert.deepEqual(
-    errors.map((error) => placeOf(error).slice(3)),
+    errors.map((error) => placeOf(error).slice(4)),
     [
       [1, 'downwardAPI', 'items', 0, 'path'],
       [1, 'downwardAPI', 'items', 1],
       [2, 'serviceAccountToken', 'path'],
-    ].map((place) => ['sources', ...place]),
+    ],
   );
 });
 

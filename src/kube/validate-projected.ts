@@ -1,8 +1,8 @@
 /** Rules for projected volumes: what each source may say, and that no two of them claim the same file by name. */
-import { forbiddenField, invalidField, invalidFields, placedAt, placedBelow } from './field-errors.ts';
+import { addErrors, forbiddenField, invalidField, invalidFields, placedAt, placedBelow } from './field-errors.ts';
 import { requiredField, unsupportedText } from './field-errors.ts';
 import type { FieldError } from './field-errors.ts';
-import { clusterTrustBundleInside } from './go-struct.ts';
+import { clusterTrustBundleInside, selectorInside } from './go-struct.ts';
 import { validateLabelSelector } from './labels.ts';
 import { projectedPathProblems, qualifiedNameProblems } from './names.ts';
 import type { FieldPath } from './schema.ts';
@@ -64,8 +64,8 @@ function projectionErrors(
 ): FieldError[] {
   const { secret, configMap, downwardAPI, serviceAccountToken, clusterTrustBundle, podCertificate } = projection;
   const errors: FieldError[] = [];
-  if (secret) errors.push(...objectErrors(secret, files, [...path, 'secret']));
-  if (configMap) errors.push(...objectErrors(configMap, files, [...path, 'configMap']));
+  if (secret) addErrors(errors, objectErrors(secret, files, [...path, 'secret']));
+  if (configMap) addErrors(errors, objectErrors(configMap, files, [...path, 'configMap']));
   for (const [index, item] of (downwardAPI?.items ?? []).entries()) {
     const printed = [...path, 'downwardAPI'];
     const real = [...printed, 'items', index];
@@ -75,8 +75,8 @@ function projectionErrors(
   if (serviceAccountToken) {
     errors.push(...tokenErrors(serviceAccountToken, [...path, 'serviceAccountToken'], volumePath));
   }
-  if (clusterTrustBundle) errors.push(...bundleErrors(clusterTrustBundle, files, [...path, 'clusterTrustBundle']));
-  if (podCertificate) errors.push(...certificateErrors(podCertificate, files, [...path, 'podCertificate']));
+  if (clusterTrustBundle) addErrors(errors, bundleErrors(clusterTrustBundle, files, [...path, 'clusterTrustBundle']));
+  if (podCertificate) addErrors(errors, certificateErrors(podCertificate, files, [...path, 'podCertificate']));
   if (Object.values(projection).filter((source) => source !== undefined).length > 1) {
     errors.push(forbiddenField(path, 'may not specify more than 1 volume type per source'));
   }
@@ -139,7 +139,13 @@ function bundleChoiceErrors(bundle: ClusterTrustBundleProjection, path: FieldPat
       ),
       ...(labelSelector === undefined
         ? []
-        : [invalidField(selectorPath, labelSelector, 'labelSelector must be unset if name is specified')]),
+        : [
+            invalidField(
+              selectorPath,
+              selectorInside(labelSelector),
+              'labelSelector must be unset if name is specified',
+            ),
+          ]),
     ];
   }
   if (signerName === undefined) return [requiredField(path, 'either name or signerName must be specified')];
@@ -153,7 +159,7 @@ function bundleChoiceErrors(bundle: ClusterTrustBundleProjection, path: FieldPat
 function certificateErrors(certificate: PodCertificateProjection, files: NamedFiles, path: FieldPath): FieldError[] {
   const { signerName = '', userAnnotations, keyType = '', maxExpirationSeconds: seconds } = certificate;
   const errors = signerNameErrors(signerName, [...path, 'signerName']);
-  if (userAnnotations) errors.push(...userAnnotationErrors(userAnnotations, [...path, 'userAnnotations']));
+  if (userAnnotations) addErrors(errors, userAnnotationErrors(userAnnotations, [...path, 'userAnnotations']));
   errors.push(...idErrors(certificate.user, [...path, 'user']));
   if (!keyTypes.includes(keyType)) errors.push(unsupportedText([...path, 'keyType'], keyType, keyTypes));
   if (seconds !== undefined) {

@@ -140,6 +140,7 @@ function claimErrors(
 ): FieldError[] {
   const errors: FieldError[] = [];
   const seen = new Set<string>();
+  const inPart = new Set<string>();
   for (const [index, { name, request = '' }] of claims.entries()) {
     const here = [...path, index];
     if (name === '') {
@@ -150,9 +151,10 @@ function claimErrors(
     if (seen.has(name)) errors.push(duplicateField(here, name));
     else {
       if (request !== '') errors.push(...invalidFields([...here, 'request'], request, dnsLabelProblems(request)));
-      const overlaps = request === '' && [...seen].some((other) => other.startsWith(`${name}/`));
+      const overlaps = request === '' && inPart.has(name);
       if (seen.has(key) || overlaps) errors.push(duplicateField(here, key));
       seen.add(key);
+      if (request !== '') inPart.add(name);
     }
     if (!claimNames.has(name)) {
       const known = claimNames.size === 0 ? ' which is empty' : `: ${[...claimNames].toSorted().join(', ')}`;

@@ -1,5 +1,5 @@
 /** Rules for where a pod may run. A node never schedules, but it must not take what the API server would refuse. */
-import { duplicateField, forbiddenField, invalidField, invalidFields, placedAt } from './field-errors.ts';
+import { addErrors, duplicateField, forbiddenField, invalidField, invalidFields, placedAt } from './field-errors.ts';
 import { requiredField, unsupportedField } from './field-errors.ts';
 import type { FieldError } from './field-errors.ts';
 import { validateLabelSelector } from './labels.ts';
@@ -24,27 +24,25 @@ export function affinityErrors(affinity: Affinity | undefined, path: FieldPath):
   const { nodeAffinity, podAffinity, podAntiAffinity } = affinity ?? {};
   const errors: FieldError[] = [];
   const nodePath = [...path, 'nodeAffinity'];
-  if (nodeAffinity?.[required]) errors.push(...nodeSelectorErrors(nodeAffinity[required], [...nodePath, required]));
+  if (nodeAffinity?.[required]) addErrors(errors, nodeSelectorErrors(nodeAffinity[required], [...nodePath, required]));
   for (const [index, { weight, preference }] of (nodeAffinity?.[preferred] ?? []).entries()) {
     const here = [...nodePath, preferred, index];
-    errors.push(
-      ...weightErrors(weight, here),
-      ...nodeSelectorTermErrors(preference, 'preferred', [...here, 'preference']),
-    );
+    addErrors(errors, weightErrors(weight, here));
+    addErrors(errors, nodeSelectorTermErrors(preference, 'preferred', [...here, 'preference']));
   }
-  if (podAffinity) errors.push(...podAffinityErrors(podAffinity, [...path, 'podAffinity']));
-  if (podAntiAffinity) errors.push(...podAffinityErrors(podAntiAffinity, [...path, 'podAntiAffinity']));
+  if (podAffinity) addErrors(errors, podAffinityErrors(podAffinity, [...path, 'podAffinity']));
+  if (podAntiAffinity) addErrors(errors, podAffinityErrors(podAntiAffinity, [...path, 'podAntiAffinity']));
   return errors;
 }
 
 function podAffinityErrors(affinity: PodAffinity, path: FieldPath): FieldError[] {
   const errors: FieldError[] = [];
   for (const [index, term] of (affinity[required] ?? []).entries()) {
-    errors.push(...termErrors(term, [...path, required, index]));
+    addErrors(errors, termErrors(term, [...path, required, index]));
   }
   for (const [index, { weight, podAffinityTerm }] of (affinity[preferred] ?? []).entries()) {
     const here = [...path, preferred, index];
-    errors.push(...weightErrors(weight, here), ...termErrors(podAffinityTerm, [...here, 'podAffinityTerm']));
+    addErrors(errors, weightErrors(weight, here), termErrors(podAffinityTerm, [...here, 'podAffinityTerm']));
   }
   return errors;
 }
@@ -87,16 +85,18 @@ function labelKeyErrors(keys: LabelKeys, selector: LabelSelector | undefined, pa
     }
   }
   const selected = new Set(Object.keys(selector?.matchLabels ?? {}));
+  const lastOfKey = new Map(matchLabelKeys.map((key, index) => [key, index]));
+  const mismatched = new Set(mismatchLabelKeys);
   for (const { key } of selector?.matchExpressions ?? []) {
-    const index = matchLabelKeys.lastIndexOf(key);
-    if (index >= 0 && selected.has(key)) {
+    const index = lastOfKey.get(key);
+    if (index !== undefined && selected.has(key)) {
       const detail = 'exists in both matchLabelKeys and labelSelector';
       errors.push(...placedAt([...path, 'matchLabelKeys', index], [invalidField([...path, index], key, detail)]));
     }
     selected.add(key);
   }
   for (const [index, key] of matchLabelKeys.entries()) {
-    if (!mismatchLabelKeys.includes(key)) continue;
+    if (!mismatched.has(key)) continue;
     const detail = 'exists in both matchLabelKeys and mismatchLabelKeys';
     errors.push(invalidField([...path, 'matchLabelKeys', index], key, detail));
   }
@@ -142,6 +142,7 @@ function tolerationValueErrors(operator: string, value: string, path: FieldPath)
 }
 
 export function spreadErrors(constraints: readonly SpreadConstraint[], path: FieldPath): FieldError[] {
+  const lastOfPair = new Map(constraints.map((constraint, index) => [pairOf(constraint), index]));
   return constraints.flatMap((constraint, index) => {
     const { maxSkew, topologyKey, whenUnsatisfiable: action, labelSelector } = constraint;
     const here = [...path, index];
@@ -151,11 +152,8 @@ export function spreadErrors(constraints: readonly SpreadConstraint[], path: Fie
       const known = ['DoNotSchedule', 'ScheduleAnyway'];
       errors.push(unsupportedField([...here, 'whenUnsatisfiable'], action, known));
     }
-    const isRepeated = constraints
-      .slice(index + 1)
-      .some((other) => other.topologyKey === topologyKey && other.whenUnsatisfiable === action);
-    if (isRepeated) {
-      const pair = duplicateField([...here, '{topologyKey, whenUnsatisfiable}'], `{${topologyKey}, ${action}}`);
+    if (lastOfPair.get(pairOf(constraint)) !== index) {
+      const pair = duplicateField([...here, '{topologyKey, whenUnsatisfiable}'], pairOf(constraint));
       errors.push(...placedAt(here, [pair]));
     }
     return [
@@ -167,6 +165,10 @@ export function spreadErrors(constraints: readonly SpreadConstraint[], path: Fie
       ...validateLabelSelector(labelSelector, [...here, 'labelSelector']),
     ];
   });
+}
+
+function pairOf({ topologyKey, whenUnsatisfiable }: SpreadConstraint): string {
+  return `{${topologyKey}, ${whenUnsatisfiable}}`;
 }
 
 function minDomainsErrors({ minDomains, whenUnsatisfiable: action }: SpreadConstraint, path: FieldPath): FieldError[] {

@@ -73,9 +73,10 @@ function escalationErrors(context: SecurityContext, path: FieldPath): FieldError
     invalidField(path, securityContextInside(context), `cannot set \`allowPrivilegeEscalation\` to false and ${other}`);
   return [
     ...(context.privileged === true ? [refuse('`privileged` to true')] : []),
-    ...(context.capabilities?.add ?? [])
-      .filter((capability) => capability === 'CAP_SYS_ADMIN')
-      .map(() => refuse('`capabilities.Add` CAP_SYS_ADMIN')),
+    // Said once, however often it is listed: the message carries the whole list.
+    ...(context.capabilities?.add?.includes('CAP_SYS_ADMIN') === true
+      ? [refuse('`capabilities.Add` CAP_SYS_ADMIN')]
+      : []),
   ];
 }
 

@@ -2,7 +2,7 @@
  * Rules for a pod's volumes: their names, that each has one source, and the sources themselves. Old drivers that no plugin of
  * ours serves are only counted as a source; their fields are carried along unread.
  */
-import { forbiddenField, invalidField, invalidFields, placedAt, placedBelow } from './field-errors.ts';
+import { addErrors, forbiddenField, invalidField, invalidFields, placedAt, placedBelow } from './field-errors.ts';
 import { duplicateField, requiredField } from './field-errors.ts';
 import type { FieldError } from './field-errors.ts';
 import { goQuote } from './go-quote.ts';
@@ -130,7 +130,7 @@ export function validateVolumes(volumes: readonly Volume[], podName: string, pat
     const own = [...sourceErrors(volume, podName, here), ...nameErrors(volume.name, [...here, 'name'])];
     if (valid.has(volume.name)) own.push(duplicateField([...here, 'name'], volume.name));
     if (own.length === 0) valid.set(volume.name, volume);
-    errors.push(...own);
+    addErrors(errors, own);
     const claimName = volume.persistentVolumeClaim?.claimName;
     if (claimName !== undefined && madeClaims.has(claimName)) {
       const detail = 'must not reference a PVC that gets created for an ephemeral volume';
