@@ -33,6 +33,15 @@ export interface Subresource {
   readonly verbs: readonly string[];
 }
 
+export interface Ending<T> {
+  /** Seconds from the request to delete until the end (pods), 0 for an end at once; `requested` may be absent or negative. */
+  graceSeconds?(object: T, requested: number | undefined): number;
+  /** Something besides metadata.finalizers keeps the object (a namespace's spec.finalizers). */
+  isHeld?(object: T): boolean;
+  /** What else the object says from the moment its deletion was asked for (a namespace's phase). */
+  mark?(object: T): T;
+}
+
 export interface Resource<T extends KubeObject = KubeObject> {
   /** Empty for the core group. */
   readonly group: string;
@@ -65,6 +74,8 @@ export interface Resource<T extends KubeObject = KubeObject> {
   readonly allowsUnconditionalUpdate: boolean;
   /** What a successful delete answers: the object, or a Status. */
   readonly deleteAnswers: 'object' | 'status';
+  /** Kinds that do not end at once when they are deleted. */
+  readonly ending?: Ending<T>;
   /** Kept encrypted on disk. */
   readonly isSecret: boolean;
   /** Removed by itself after this long without an update (events). */

@@ -1,0 +1,113 @@
+/**
+ * Changes an object in one step: reads it, lets the caller say what it should be, admits, prepares and checks that, and writes
+ * it. As nobody else can write in between, a change is never made on a stale object and never needs to be tried again.
+ */
+import { admitAll } from '../admission/admission.ts';
+import { objectKey } from '../object-key.ts';
+import { apiVersionOf } from '../resource-table.ts';
+import type { KubeObject, Resource } from '../resource.ts';
+import { invalid, kindName, modified, notFound, resourceName } from '../status.ts';
+import type { Decision } from '../store/store.ts';
+import { decideCreation, prepareAdmission } from './create-object.ts';
+import { isEnded } from './plan-deletion.ts';
+import { isSameJson } from './same-json.ts';
+import type { WriteContext, WriteDeps, Written } from './write-context.ts';
+import { decideAndWrite, parseStored, storedText, timestamp } from './write-context.ts';
+
+export interface Update {
+  readonly resource: Resource;
+  readonly namespace: string;
+  readonly name: string;
+  readonly subresource: string;
+  readonly context: WriteContext;
+  /** What the object should be. Throws a StatusError to refuse. */
+  change(current: KubeObject): KubeObject;
+  /** What to create where nothing is; absent: that is an error. */
+  readonly orCreate?: KubeObject;
+  /** What of the change counts, by the kind's own rules; absent: those of the main resource. */
+  prepare?(object: KubeObject, old: KubeObject): KubeObject;
+  /** The change keeps its own books of `managedFields` (apply). */
+  readonly isTracked?: boolean;
+}
+
+export async function updateObject(deps: WriteDeps, update: Update): Promise<Written> {
+  const { resource, namespace, name, orCreate: object, context } = update;
+  const creation = object && { resource, namespace, object, context };
+  const key = objectKey(resource, namespace, name);
+  if (creation !== undefined && deps.store.get(key) === undefined) await prepareAdmission(deps, creation);
+  return decideAndWrite(deps.store, key, (current, revision) => {
+    if (current !== undefined) return decideUpdate(deps, update, current, revision);
+    if (creation === undefined) throw notFound(resourceName(resource), name);
+    return decideCreation(deps, creation, name, current, revision);
+  });
+}
+
+function decideUpdate(deps: WriteDeps, update: Update, current: string, revision: number): Decision<Written> {
+  const { resource, namespace, name, subresource, context } = update;
+  const old = parseStored(current);
+  const wanted = update.change(old);
+  const { resourceVersion = '' } = wanted.metadata;
+  if (resourceVersion !== '' && resourceVersion !== old.metadata.resourceVersion) {
+    throw modified(resourceName(resource), name);
+  }
+  const base = { operation: 'UPDATE', user: context.user, resource, subresource, namespace, name, old } as const;
+  const admitted = admitAll(deps.admission, { ...base, object: keepIdentity(resource, wanted, old) }) ?? wanted;
+  const prepare = update.prepare ?? ((object: KubeObject) => resource.prepareForUpdate(object, old));
+  const prepared = resource.complete(prepare(admitted, old));
+  const errors = resource.validateUpdate(prepared, old);
+  if (errors.length > 0) throw invalid(kindName(resource), name, errors);
+  const manager = { name: context.manager, subresource, time: timestamp(deps.clock.now()) };
+  const tracked = update.isTracked ? prepared : deps.fields.track(resource, old, prepared, manager);
+  return writeUpdate({ resource, old, object: tracked, current, revision, dryRun: context.dryRun });
+}
+
+interface FinishedUpdate {
+  readonly resource: Resource;
+  readonly old: KubeObject;
+  readonly object: KubeObject;
+  readonly current: string;
+  readonly revision: number;
+  readonly dryRun: boolean;
+}
+
+function writeUpdate({ resource, old, object, current, revision, dryRun }: FinishedUpdate): Decision<Written> {
+  const isUnchanged = isSameJson(withoutTimes(object), withoutTimes(old));
+  const outcome = { created: false, removed: false };
+  // A write that changes nothing takes no revision and wakes nobody.
+  if (isUnchanged) return { kind: 'keep', result: { text: current, ...outcome } };
+  if (dryRun) return { kind: 'keep', result: { text: JSON.stringify(object), ...outcome } };
+  const text = storedText(object, revision);
+  if (isEnded(resource, object)) return { kind: 'delete', value: text, result: { text, ...outcome, removed: true } };
+  return { kind: 'put', value: text, result: { text, ...outcome } };
+}
+
+/** When a manager last set its fields is no change of the object. */
+function withoutTimes(object: KubeObject): unknown {
+  const entries = object.metadata.managedFields;
+  if (entries === undefined) return object;
+  const managedFields = entries.map((entry) => ({ ...(entry as object), time: undefined }));
+  return { ...object, metadata: { ...object.metadata, managedFields } };
+}
+
+/** What an update cannot change it need not say; what it says against it, validation refuses. */
+function keepIdentity(resource: Resource, object: KubeObject, old: KubeObject): KubeObject {
+  const { selfLink: _link, ...given } = object.metadata;
+  const { uid, generation, creationTimestamp, deletionTimestamp, deletionGracePeriodSeconds, resourceVersion } = old.metadata;
+  const {
+    generation: _generation,
+    creationTimestamp: _created,
+    deletionTimestamp: _deleted,
+    deletionGracePeriodSeconds: _grace,
+    ...rest
+  } = given;
+  const metadata = {
+    ...rest,
+    ...((given.uid ?? '') === '' && uid !== undefined && { uid }),
+    ...(generation !== undefined && { generation }),
+    ...(creationTimestamp !== undefined && { creationTimestamp }),
+    ...(deletionTimestamp !== undefined && { deletionTimestamp }),
+    ...(deletionGracePeriodSeconds !== undefined && { deletionGracePeriodSeconds }),
+    ...(resourceVersion !== undefined && { resourceVersion }),
+  };
+  return { ...object, apiVersion: apiVersionOf(resource), kind: resource.kind, metadata };
+}
