@@ -17,30 +17,70 @@ export type Verb = 'create' | 'delete' | 'deletecollection' | 'get' | 'list' | '
 
 export interface Column<T = KubeObject> {
   readonly name: string;
-  readonly type: 'string' | 'integer' | 'date';
+  readonly type: 'string' | 'integer' | 'boolean' | 'date';
   /** `name` marks the column that names the object. */
   readonly format?: string;
   readonly description: string;
   /** 1: only with `-o wide`. */
   readonly priority: 0 | 1;
-  cell(object: T, now: number): string | number;
+  cell(object: T, now: number): string | number | boolean;
 }
 
-export interface Subresource {
+/** A mark on a row: `Completed` makes clients leave the object out of some views. */
+export interface RowCondition {
+  readonly type: string;
+  readonly status: string;
+  readonly reason: string;
+  readonly message: string;
+}
+
+/** Of the given object only a part counts: `prepare` takes the rest from the old one. */
+export interface UpdateRules<T = KubeObject> {
+  prepare(object: T, old: T, now: number): T;
+  validate(object: T, old: T): readonly FieldError[];
+}
+
+/** A kind that is sent and answered but has no resource of its own (TokenRequest). */
+export interface ExchangedKind<T extends KubeObject = KubeObject> {
+  readonly group: string;
+  readonly version: string;
+  readonly kind: string;
+  /** Absent where nothing is sent in a body (PodExecOptions are query parameters). */
+  readonly shape?: Shape<T>;
+  complete?(object: T): T;
+  validate?(object: T): readonly FieldError[];
+}
+
+export interface Subresource<T = KubeObject> {
   readonly name: string;
   /** The kind it exchanges, where that is not the resource's own. */
-  readonly kind?: { readonly group: string; readonly version: string; readonly kind: string };
+  readonly kind?: ExchangedKind;
   readonly verbs: readonly string[];
+  /** For subresources that are a part of the object itself (status, finalize). */
+  readonly update?: UpdateRules<T>;
 }
 
-export interface Ending<T> {
-  /** Seconds from the request to delete until the end (pods), 0 for an end at once; `requested` may be absent or negative. */
+/** How deletion goes for a kind where it takes more than the absence of finalizers. */
+export interface DeletionRules<T = KubeObject> {
+  /** How long the object may take to end; 0 means now. `requested` is what the client asked for. */
   graceSeconds?(object: T, requested: number | undefined): number;
-  /** Something besides metadata.finalizers keeps the object (a namespace's spec.finalizers). */
+  /** Still needed, whatever its metadata says. */
   isHeld?(object: T): boolean;
-  /** What else the object says from the moment its deletion was asked for (a namespace's phase). */
-  mark?(object: T): T;
+  /** What the object says of itself once its end has begun. */
+  begin?(object: T): T;
+  /** Why it may not be deleted at all. */
+  refusal?(object: T): string | undefined;
 }
+
+/** The same objects as another resource's, in another form. They are stored, selected and watched as the other's. */
+export interface View<T = KubeObject> {
+  readonly resource: Resource;
+  toStored(object: T): KubeObject;
+  fromStored(stored: KubeObject): T;
+}
+
+/** Written as a method's type, so that resources of many kinds fit into one table. */
+export type FieldReader<T> = { read(object: T): string }['read'];
 
 export interface Resource<T extends KubeObject = KubeObject> {
   /** Empty for the core group. */
@@ -53,31 +93,61 @@ export interface Resource<T extends KubeObject = KubeObject> {
   readonly categories: readonly string[];
   readonly namespaced: boolean;
   readonly verbs: readonly Verb[];
-  readonly subresources: readonly Subresource[];
+  readonly subresources: readonly Subresource<T>[];
   readonly shape: Shape<T>;
+  /** Reviews are answered and never kept. */
+  readonly isStored: boolean;
   /** Defaults, before validation; applying it again changes nothing. */
   complete(object: T): T;
   validate(object: T): readonly FieldError[];
   validateUpdate(object: T, old: T): readonly FieldError[];
   /** What the server itself decides of a new object: status reset, generation, phase. */
-  prepareForCreate(object: T): T;
+  prepareForCreate(object: T, now: number): T;
   /** An update of the main resource: status stays the old one, generation moves with the spec. */
-  prepareForUpdate(object: T, old: T): T;
-  /** Kinds with a status subresource: of the given object only the status (and what else it may change) counts. */
-  prepareForStatusUpdate?(object: T, old: T): T;
+  prepareForUpdate(object: T, old: T, now: number): T;
+  readonly deletion?: DeletionRules<T>;
+  readonly viewOf?: View<T>;
   /** Field selectors besides metadata.name and metadata.namespace; a missing value is the empty string. */
-  readonly fields: Readonly<Record<string, (object: T) => string>>;
+  readonly fields: Readonly<Record<string, FieldReader<T>>>;
   readonly columns: readonly Column<T>[];
+  rowConditions?(object: T): readonly RowCondition[];
   /** PUT of an object that is not there creates it (events, leases). */
   readonly allowsCreateOnUpdate: boolean;
   /** PUT without a resourceVersion overwrites (all but leases). */
   readonly allowsUnconditionalUpdate: boolean;
   /** What a successful delete answers: the object, or a Status. */
   readonly deleteAnswers: 'object' | 'status';
-  /** Kinds that do not end at once when they are deleted. */
-  readonly ending?: Ending<T>;
   /** Kept encrypted on disk. */
   readonly isSecret: boolean;
   /** Removed by itself after this long without an update (events). */
   readonly timeToLiveMs?: number;
+}
+
+const allVerbs: readonly Verb[] = ['create', 'delete', 'deletecollection', 'get', 'list', 'patch', 'update', 'watch'];
+
+/** What a resource must say for itself; for the rest it may rely on what most kinds do. */
+export type ResourceParts<T extends KubeObject> = Pick<
+  Resource<T>,
+  'version' | 'plural' | 'singular' | 'kind' | 'namespaced' | 'shape' | 'validate' | 'validateUpdate' | 'columns'
+> &
+  Partial<Resource<T>>;
+
+export function resource<T extends KubeObject>(parts: ResourceParts<T>): Resource<T> {
+  return {
+    group: '',
+    shortNames: [],
+    categories: [],
+    verbs: allVerbs,
+    subresources: [],
+    isStored: true,
+    complete: (object) => object,
+    prepareForCreate: (object) => object,
+    prepareForUpdate: (object) => object,
+    fields: {},
+    allowsCreateOnUpdate: false,
+    allowsUnconditionalUpdate: true,
+    deleteAnswers: 'status',
+    isSecret: false,
+    ...parts,
+  };
 }

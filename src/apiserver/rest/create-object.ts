@@ -62,15 +62,15 @@ export function decideCreation(
     throw badRequest('resourceVersion should not be set on objects to be created');
   }
   const admitted = admitAll(deps.admission, admissionRequest(creation)) ?? creation.object;
-  const prepared = resource.complete(resource.prepareForCreate(withIdentity(deps, creation, admitted, name)));
+  const now = deps.clock.now();
+  const prepared = resource.complete(resource.prepareForCreate(withIdentity(deps, creation, admitted, name), now));
   const errors = resource.validate(prepared);
   const all = errors.length === 0 ? pathSegmentErrors(prepared.metadata.name) : errors;
   if (all.length > 0) throw invalid(kindName(resource), prepared.metadata.name, all);
   if (current !== undefined) {
     throw alreadyExists(resourceName(resource), name, parseStored(current).metadata.deletionTimestamp !== undefined);
   }
-  const time = timestamp(deps.clock.now());
-  const tracked = deps.fields.track(resource, undefined, prepared, { name: context.manager, subresource: '', time });
+  const tracked = deps.fields.track(resource, undefined, prepared, { name: context.manager, subresource: '', nowMs: now });
   const outcome = { created: true, removed: false };
   if (context.dryRun) return { kind: 'keep', result: { text: JSON.stringify(tracked), ...outcome } };
   const text = storedText(tracked, revision);

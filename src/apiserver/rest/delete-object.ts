@@ -2,7 +2,7 @@
 import { admitAll } from '../admission/admission.ts';
 import { objectKey } from '../object-key.ts';
 import type { KubeObject, Resource } from '../resource.ts';
-import { conflict, kindName, notFound, resourceName } from '../status.ts';
+import { conflict, forbidden, kindName, notFound, resourceName } from '../status.ts';
 import type { Decision } from '../store/store.ts';
 import type { DeleteOptions } from './delete-options.ts';
 import { planDeletion } from './plan-deletion.ts';
@@ -41,6 +41,8 @@ function decideDeletion(
   if (current === undefined) throw notFound(resourceName(resource), name);
   const old = parseStored(current);
   checkPreconditions(resource, old, options);
+  const refusal = resource.deletion?.refusal?.(old);
+  if (refusal !== undefined) throw forbidden(resourceName(resource), name, refusal);
   const request = { operation: 'DELETE', user: context.user, resource, subresource: '', namespace, name } as const;
   admitAll(deps.admission, { ...request, object: undefined, old });
   const plan = planDeletion(resource, old, options, deps.clock.now());

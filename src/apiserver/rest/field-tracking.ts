@@ -4,8 +4,7 @@ import type { KubeObject, Resource } from '../resource.ts';
 export interface Manager {
   readonly name: string;
   readonly subresource: string;
-  /** RFC 3339. */
-  readonly time: string;
+  readonly nowMs: number;
 }
 
 export interface FieldTracking {

@@ -40,7 +40,7 @@ export function isEnded(resource: Resource, object: KubeObject): boolean {
 }
 
 function isHeld(resource: Resource, object: KubeObject): boolean {
-  return resource.ending?.isHeld?.(object) ?? false;
+  return resource.deletion?.isHeld?.(object) ?? false;
 }
 
 interface Grace {
@@ -56,9 +56,9 @@ function planGrace(
   now: number,
 ): Grace | 'pending' {
   const { metadata } = object;
-  if (resource.ending?.graceSeconds === undefined) return { metadata, waits: false };
+  if (resource.deletion?.graceSeconds === undefined) return { metadata, waits: false };
   if (metadata.deletionTimestamp !== undefined) return shortenGrace(metadata, requested, now);
-  const seconds = resource.ending.graceSeconds(object, requested);
+  const seconds = resource.deletion.graceSeconds(object, requested);
   return {
     metadata: {
       ...raised(metadata),
@@ -106,10 +106,10 @@ function markEnding(resource: Resource, object: KubeObject, now: number): KubeOb
     metadata: {
       ...(isFirst ? raised(metadata) : metadata),
       deletionTimestamp: isFirst || isLater ? timestamp(now) : metadata.deletionTimestamp,
-      ...(resource.ending?.isHeld === undefined && { deletionGracePeriodSeconds: 0 }),
+      ...(resource.deletion?.isHeld === undefined && { deletionGracePeriodSeconds: 0 }),
     },
   };
-  return resource.ending?.mark?.(marked) ?? marked;
+  return resource.deletion?.begin?.(marked) ?? marked;
 }
 
 /** Whoever acts on the object acts differently from now on. */

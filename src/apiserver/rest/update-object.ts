@@ -5,14 +5,14 @@
 import { admitAll } from '../admission/admission.ts';
 import { objectKey } from '../object-key.ts';
 import { apiVersionOf } from '../resource-table.ts';
-import type { KubeObject, Resource } from '../resource.ts';
+import type { KubeObject, Resource, UpdateRules } from '../resource.ts';
 import { invalid, kindName, modified, notFound, resourceName } from '../status.ts';
 import type { Decision } from '../store/store.ts';
 import { decideCreation, prepareAdmission } from './create-object.ts';
 import { isEnded } from './plan-deletion.ts';
 import { isSameJson } from './same-json.ts';
 import type { WriteContext, WriteDeps, Written } from './write-context.ts';
-import { decideAndWrite, parseStored, storedText, timestamp } from './write-context.ts';
+import { decideAndWrite, parseStored, storedText } from './write-context.ts';
 
 export interface Update {
   readonly resource: Resource;
@@ -24,8 +24,8 @@ export interface Update {
   change(current: KubeObject): KubeObject;
   /** What to create where nothing is; absent: that is an error. */
   readonly orCreate?: KubeObject;
-  /** What of the change counts, by the kind's own rules; absent: those of the main resource. */
-  prepare?(object: KubeObject, old: KubeObject): KubeObject;
+  /** What of the change counts, and what it must keep to; absent: the rules of the main resource. */
+  readonly rules?: UpdateRules;
   /** The change keeps its own books of `managedFields` (apply). */
   readonly isTracked?: boolean;
 }
@@ -52,11 +52,13 @@ function decideUpdate(deps: WriteDeps, update: Update, current: string, revision
   }
   const base = { operation: 'UPDATE', user: context.user, resource, subresource, namespace, name, old } as const;
   const admitted = admitAll(deps.admission, { ...base, object: keepIdentity(resource, wanted, old) }) ?? wanted;
-  const prepare = update.prepare ?? ((object: KubeObject) => resource.prepareForUpdate(object, old));
-  const prepared = resource.complete(prepare(admitted, old));
-  const errors = resource.validateUpdate(prepared, old);
+  const now = deps.clock.now();
+  const { rules } = update;
+  const chosen = rules === undefined ? resource.prepareForUpdate(admitted, old, now) : rules.prepare(admitted, old, now);
+  const prepared = resource.complete(chosen);
+  const errors = rules === undefined ? resource.validateUpdate(prepared, old) : rules.validate(prepared, old);
   if (errors.length > 0) throw invalid(kindName(resource), name, errors);
-  const manager = { name: context.manager, subresource, time: timestamp(deps.clock.now()) };
+  const manager = { name: context.manager, subresource, nowMs: now };
   const tracked = update.isTracked ? prepared : deps.fields.track(resource, old, prepared, manager);
   return writeUpdate({ resource, old, object: tracked, current, revision, dryRun: context.dryRun });
 }
