@@ -1,6 +1,6 @@
 /**
  * The versioned store behind the API server: ordered keys, one revision counter for all of them, a bounded log of changes
- * that watches are fed from. This file is the contract; `lmdb-store.ts` keeps it on disk.
+ * that watches are fed from. This file is the contract; `versioned-store.ts` keeps it and `lmdb-journal.ts` puts it on disk.
  *
  *   key          /registry/<group or "core">/<plural>/<namespace>/<name>, or without namespace for cluster objects
  *   revision     one counter; each committed write takes the next. It survives restarts and never goes back.
@@ -49,24 +49,41 @@ export type Decision<R> =
   /** Nothing is written and no revision is used up; also the way to refuse (a conflict is a result, not an exception). */
   | { readonly kind: 'keep'; readonly result: R };
 
+/** Something on disk that cannot be read as it was written. */
+export interface DamagedValue {
+  readonly key: string;
+  readonly reason: string;
+}
+
+/**
+ * Reads are of committed state alone and never wait. A read that would need a damaged value throws a DamagedValueError:
+ * half a list would look like a deletion to whoever compares it with the last one.
+ */
 export interface Store {
   /** Of the last committed write. */
   readonly revision: number;
   /** Changes up to and including this one are gone; a watch or snapshot from before it is too old. */
   readonly compactedRevision: number;
+  /** Found when the store was opened, for the log and the operator. */
+  readonly damaged: readonly DamagedValue[];
   get(key: string): StoredObject | undefined;
-  /** Throws a CompactedError when `atRevision` is too old. */
+  /** Throws a CompactedError when `atRevision` is too old and a FutureRevisionError when it is not reached yet. */
   list(request: ListRequest): ListResult;
   /**
-   * Reads, decides and writes one key as one step. Resolves when the write is on disk. `decide` is synchronous and may be
-   * called with the effect of writes that are not on disk yet, but it never sees anything that will not be.
+   * Reads, decides and writes one key as one step. `decide` is called before `update` returns, in the order of the calls, and
+   * may be given the effect of writes that are not on disk yet. The promise resolves when the write, and all that `decide`
+   * was given, is on disk; if that fails it rejects and nobody ever sees any of it.
    */
   update<R>(key: string, decide: (current: StoredObject | undefined, revision: number) => Decision<R>): Promise<R>;
-  /** Committed changes with a greater revision, oldest first. Throws a CompactedError when some of them are gone. */
-  changesAfter(revision: number, prefix: string): Iterable<Change>;
+  /**
+   * Committed changes with a greater revision, oldest first, of keys that begin with `prefix`. They stay valid however long
+   * they are held. Throws a CompactedError when some of them are gone.
+   */
+  changesAfter(revision: number, prefix: string): readonly Change[];
   /** Called after each commit, in order of revisions, each change once. Returns how to stop. */
   subscribe(listener: (changes: readonly Change[]) => void): () => void;
-  /** A consistent copy, while writes go on. */
+  /** A consistent copy, while writes go on. Secrets in it are encrypted as in the store; the key is not in it. */
   backup(file: string): Promise<void>;
+  /** Finishes what was begun; later updates are refused. */
   close(): Promise<void>;
 }

@@ -1,0 +1,135 @@
+/**
+ * The file with the keys that Secrets are encrypted with on disk: one key a line, base64 of 32 random bytes. The first line
+ * encrypts, every line decrypts. To change the key: `rotateEncryptionKeys`, open the store with all of them, `reseal` it,
+ * `keepNewestEncryptionKey`. Whoever has this file and the store has the Secrets; keep them apart in backups.
+ */
+import { createHash, createSecretKey, randomBytes, type KeyObject } from 'node:crypto';
+import { closeSync, constants, fstatSync, fsyncSync, linkSync, openSync, readFileSync, renameSync, unlinkSync, writeFileSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { MountletError, errorCode, messageOf } from '../../base/errors.ts';
+
+export interface EncryptionKey {
+  /** Derived from the key, so that it cannot name a wrong one. Says nothing about the key. */
+  readonly id: string;
+  readonly secret: KeyObject;
+}
+
+export class EncryptionKeyError extends MountletError {
+  readonly reason = 'EncryptionKey';
+
+  constructor(file: string, why: string, options?: ErrorOptions) {
+    super(`Cannot use the encryption keys in "${file}": ${why}`, options);
+  }
+}
+
+const keyLength = 32;
+const fileBytesMax = 64 * 1024; // a thousand keys; more is some other file
+
+export function encryptionKey(bytes: Uint8Array): EncryptionKey {
+  const id = createHash('sha256').update('mountlet encryption key id\n').update(bytes).digest('hex').slice(0, 16);
+  return { id, secret: createSecretKey(bytes) };
+}
+
+/** Reads the keys; makes the file with one new key when there is none. */
+export function ensureEncryptionKeys(file: string): readonly EncryptionKey[] {
+  try {
+    return readEncryptionKeys(file);
+  } catch (thrown) {
+    if (errorCode(causeOf(thrown)) !== 'ENOENT') throw thrown;
+  }
+  const draft = writeDraft(file, [newKeyLine()]);
+  try {
+    // A link does not overwrite: of two that start at once, both use the key of the first.
+    linkSync(draft, file);
+    syncDirectory(dirname(file));
+  } catch (thrown) {
+    if (errorCode(thrown) !== 'EEXIST') throw new EncryptionKeyError(file, messageOf(thrown), { cause: thrown });
+  } finally {
+    unlinkSync(draft);
+  }
+  return readEncryptionKeys(file);
+}
+
+export function readEncryptionKeys(file: string): readonly EncryptionKey[] {
+  return readLines(file).map((line) => encryptionKey(Buffer.from(line, 'base64')));
+}
+
+/** Puts a new key before the others. The store must be opened again to use it. */
+export function rotateEncryptionKeys(file: string): readonly EncryptionKey[] {
+  replace(file, [newKeyLine(), ...readLines(file)]);
+  return readEncryptionKeys(file);
+}
+
+/** Removes all keys but the one that encrypts. What was written with the others, and not resealed, is lost. */
+export function keepNewestEncryptionKey(file: string): readonly EncryptionKey[] {
+  replace(file, readLines(file).slice(0, 1));
+  return readEncryptionKeys(file);
+}
+
+function readLines(file: string): string[] {
+  const lines = readKeyFile(file)
+    .split('\n')
+    .map((line) => line.trim())
+    .filter((line) => line !== '');
+  if (lines.length === 0) throw new EncryptionKeyError(file, 'it has no key; remove it to get a new one');
+  const wrong = lines.findIndex((line) => Buffer.from(line, 'base64').toString('base64') !== line || Buffer.from(line, 'base64').length !== keyLength);
+  if (wrong !== -1) throw new EncryptionKeyError(file, `line ${wrong + 1} is not base64 of ${keyLength} bytes`);
+  return lines;
+}
+
+function readKeyFile(file: string): string {
+  let descriptor: number | undefined;
+  try {
+    descriptor = openSync(file, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+    const status = fstatSync(descriptor);
+    if (!status.isFile() || status.size > fileBytesMax) throw new EncryptionKeyError(file, 'it is not a file of keys');
+    if ((status.mode & 0o077) !== 0) {
+      throw new EncryptionKeyError(file, `others can read or change it; set its mode to 0600: chmod 600 "${file}"`);
+    }
+    return readFileSync(descriptor, 'utf8');
+  } catch (thrown) {
+    if (thrown instanceof EncryptionKeyError) throw thrown;
+    throw new EncryptionKeyError(file, messageOf(thrown), { cause: thrown });
+  } finally {
+    if (descriptor !== undefined) closeSync(descriptor);
+  }
+}
+
+function replace(file: string, lines: readonly string[]): void {
+  const draft = writeDraft(file, lines);
+  renameSync(draft, file);
+  syncDirectory(dirname(file));
+}
+
+/** On disk before it gets its name: a crash leaves the old file or the new one, and a key in use is never lost. */
+function writeDraft(file: string, lines: readonly string[]): string {
+  const draft = `${file}.${randomBytes(6).toString('hex')}.new`;
+  let descriptor: number | undefined;
+  try {
+    descriptor = openSync(draft, 'wx', 0o600);
+    writeFileSync(descriptor, lines.map((line) => `${line}\n`).join(''));
+    fsyncSync(descriptor);
+  } catch (thrown) {
+    throw new EncryptionKeyError(file, messageOf(thrown), { cause: thrown });
+  } finally {
+    if (descriptor !== undefined) closeSync(descriptor);
+  }
+  return draft;
+}
+
+function newKeyLine(): string {
+  return randomBytes(keyLength).toString('base64');
+}
+
+function syncDirectory(directory: string): void {
+  const descriptor = openSync(directory, 'r');
+  try {
+    fsyncSync(descriptor);
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+function causeOf(thrown: unknown): unknown {
+  return thrown instanceof Error ? thrown.cause : undefined;
+}

@@ -1,0 +1,36 @@
+/**
+ * What the store needs of a disk: everything back when it is opened, and commits that are whole or not there. The store holds
+ * all of it in memory and never reads again, so that readers see exactly what was published to them.
+ */
+import type { LoggedChange } from './change-log.ts';
+import type { DamagedValue, StoredObject } from './store.ts';
+
+export interface JournalContent {
+  readonly revision: number;
+  readonly compactedRevision: number;
+  readonly objects: readonly StoredObject[];
+  /** All changes after `compactedRevision`, without a gap. */
+  readonly changes: readonly LoggedChange[];
+  readonly damaged: readonly DamagedValue[];
+  /** Written in clear or with an old encryption key, and to be written again: keys of objects, revisions of changes. */
+  readonly stale: { readonly keys: readonly string[]; readonly revisions: readonly number[] };
+}
+
+/** Written as one: all of it or nothing. */
+export interface JournalCommit {
+  readonly revision: number;
+  /** Changes up to and including this one may be removed, now or little by little. */
+  readonly compactedRevision: number;
+  /** The new content of each key; undefined where there is none any more. */
+  readonly objects: ReadonlyMap<string, StoredObject | undefined>;
+  readonly changes: readonly LoggedChange[];
+}
+
+export interface Journal {
+  /** Resolves when it is on disk. Called again only after the last one has settled. */
+  commit(commit: JournalCommit): Promise<void>;
+  /** Asked after a failed commit: what a restart would find. Throws when even that cannot be read. */
+  revisionOnDisk(): number;
+  backup(file: string): Promise<void>;
+  close(): Promise<void>;
+}

@@ -1,0 +1,111 @@
+/** The committed objects by key, in order, and lists of them as they are now or were at a revision that the log reaches. */
+import { compareByteOrder } from '../../kube/byte-order.ts';
+import type { ChangeLog } from './change-log.ts';
+import { OrderedKeys } from './ordered-keys.ts';
+import { FutureRevisionError } from './store-errors.ts';
+import type { ListRequest, ListResult, StoredObject } from './store.ts';
+
+export class ObjectTree {
+  readonly #objects: Map<string, StoredObject>;
+  readonly #keys: OrderedKeys;
+  #bytes = 0;
+
+  constructor(objects: readonly StoredObject[]) {
+    this.#objects = new Map(objects.map((object) => [object.key, object]));
+    this.#keys = new OrderedKeys([...this.#objects.keys()].toSorted(compareByteOrder));
+    for (const object of objects) this.#bytes += bytesOf(object);
+  }
+
+  /** Of all keys and values, roughly. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  get(key: string): StoredObject | undefined {
+    return this.#objects.get(key);
+  }
+
+  set(object: StoredObject): void {
+    const old = this.#objects.get(object.key);
+    if (old === undefined) this.#keys.add(object.key);
+    else this.#bytes -= bytesOf(old);
+    this.#objects.set(object.key, object);
+    this.#bytes += bytesOf(object);
+  }
+
+  delete(key: string): void {
+    const old = this.#objects.get(key);
+    if (old === undefined) return;
+    this.#objects.delete(key);
+    this.#keys.delete(key);
+    this.#bytes -= bytesOf(old);
+  }
+
+  list({ prefix, after, limit = Infinity, atRevision }: ListRequest, revision: number, log: ChangeLog): ListResult {
+    const start = this.#keys.rank(after === undefined || compareByteOrder(after, prefix) < 0 ? prefix : `${after}\0`);
+    const end = Math.max(start, this.#keys.rank(endOf(prefix)));
+    if (atRevision === undefined || atRevision === revision) {
+      const items: StoredObject[] = [];
+      for (const key of this.#keys.slice(start, Math.min(end, start + limit))) {
+        const object = this.#objects.get(key);
+        if (object !== undefined) items.push(object);
+      }
+      return { items, revision, remaining: end - start - items.length };
+    }
+    if (atRevision > revision) throw new FutureRevisionError(atRevision, revision);
+    const past = pastOf(log, atRevision, (key) => key.startsWith(prefix) && (after === undefined || compareByteOrder(key, after) > 0));
+    return { ...this.#merged(start, end, limit, past), revision: atRevision };
+  }
+
+  /** The present between two positions, with what was different then put in its place. */
+  #merged(
+    start: number,
+    end: number,
+    limit: number,
+    past: ReadonlyMap<string, StoredObject | undefined>,
+  ): Pick<ListResult, 'items' | 'remaining'> {
+    // Gone since then, in order: they stand between keys of today.
+    const gone = [...past.values()]
+      .filter((object) => object !== undefined)
+      .filter(({ key }) => !this.#objects.has(key))
+      .toSorted((a, b) => compareByteOrder(a.key, b.key));
+    let total = end - start + gone.length;
+    for (const [key, object] of past) if (object === undefined && this.#objects.has(key)) total -= 1;
+    const items: StoredObject[] = [];
+    let nextGone = 0;
+    for (const key of this.#keys.slice(start, end)) {
+      for (let object = gone[nextGone]; object !== undefined && compareByteOrder(object.key, key) < 0; object = gone[nextGone]) {
+        items.push(object);
+        nextGone += 1;
+      }
+      const object = past.has(key) ? past.get(key) : this.#objects.get(key);
+      if (object !== undefined) items.push(object);
+      if (items.length >= limit) break;
+    }
+    const page = [...items, ...gone.slice(nextGone)].slice(0, limit);
+    return { items: page, remaining: total - page.length };
+  }
+}
+
+/** What was different at that revision: the oldest previous content among the changes since. */
+function pastOf(
+  log: ChangeLog,
+  atRevision: number,
+  concerns: (key: string) => boolean,
+): Map<string, StoredObject | undefined> {
+  const past = new Map<string, StoredObject | undefined>();
+  for (const { key, previous, previousRevision } of log.after(atRevision)) {
+    if (past.has(key) || !concerns(key)) continue;
+    past.set(key, previous === undefined ? undefined : { key, value: previous, revision: previousRevision });
+  }
+  return past;
+}
+
+/** The first key that lies behind all that begin with the prefix. */
+function endOf(prefix: string): string {
+  return `${prefix.slice(0, -1)}${String.fromCharCode(prefix.charCodeAt(prefix.length - 1) + 1)}`;
+}
+
+function bytesOf({ key, value }: StoredObject): number {
+  return key.length + value.length;
+}

@@ -1,0 +1,316 @@
+/**
+ * The store in memory, with group commit. Three states of the same keys:
+ *
+ *   on disk ⊆ committed     what readers see: published at once when a commit is on disk
+ *             committed + undurable = newest     what `decide` sees, in the order of the calls
+ *
+ *   update ─▶ decide on the newest ─▶ queue ─▶ commit (one at a time, all that is queued) ─▶ publish ─▶ listeners, answers
+ *                                      └──────────── fails: all that is undurable goes, its updates reject
+ *
+ * Nothing here knows files; the journal does. Nothing here parses a value.
+ */
+import { ChangeLog, type ChangeLogLimits, type LoggedChange } from './change-log.ts';
+import type { Journal, JournalContent } from './journal.ts';
+import { ObjectTree } from './object-tree.ts';
+import {
+  DamagedValueError,
+  InvalidKeyError,
+  StoreBusyError,
+  StoreClosedError,
+  StoreFullError,
+  StoreStoppedError,
+} from './store-errors.ts';
+import type { Change, DamagedValue, Decision, ListRequest, ListResult, Store, StoredObject } from './store.ts';
+
+export interface StoreLimits extends ChangeLogLimits {
+  /** Of all keys and values together; they are in memory. */
+  readonly objectBytesMax: number;
+  /** Updates that wait for the disk. */
+  readonly waitingMax: number;
+}
+
+export interface StoreOptions {
+  now(): number;
+  readonly limits: StoreLimits;
+}
+
+/** One update, or one slice of resealing, on its way to the disk. */
+interface Waiting {
+  /** Undefined when nothing is written and only the state that was decided on must be durable. */
+  readonly change: LoggedChange | undefined;
+  /** Rows to write again as they are. */
+  readonly again?: { readonly keys: readonly string[]; readonly revisions: readonly number[] };
+  done(): void;
+  failed(error: unknown): void;
+}
+
+/** An ordinary write takes some 5 µs to encode and hand over: a commit holds up the event loop for a few milliseconds. */
+const commitUpdatesMax = 1_000;
+const commitBytesMax = 8 * 1024 * 1024;
+/** Twice as many changes go with a commit as come, so that the log always gets back to its bounds; and a few more. */
+const cutExtra = 64;
+/** The engine's limit is 1,978 bytes; two names of 253 bytes and a group leave half of this. */
+const keyBytesMax = 1_024;
+const resealSlice = 100;
+
+export class VersionedStore implements Store {
+  readonly #journal: Journal;
+  readonly #options: StoreOptions;
+  readonly #committed: ObjectTree;
+  readonly #log: ChangeLog;
+  readonly #damaged: Map<string, string>;
+  readonly #stale: { keys: Set<string>; revisions: Set<number> };
+  readonly #undurable = new Map<string, LoggedChange>();
+  readonly #listeners = new Set<(changes: readonly Change[]) => void>();
+  #queue: Waiting[] = [];
+  #revision: number;
+  #newestRevision: number;
+  #newestBytes: number;
+  #committing: Promise<void> | undefined;
+  #isDeciding = false;
+  #refusal: Error | undefined;
+  readonly damaged: readonly DamagedValue[];
+
+  constructor(journal: Journal, content: JournalContent, options: StoreOptions) {
+    this.#journal = journal;
+    this.#options = options;
+    this.#committed = new ObjectTree(content.objects);
+    this.#log = new ChangeLog(options.limits, content.compactedRevision, content.changes);
+    this.damaged = content.damaged;
+    this.#damaged = new Map(content.damaged.map(({ key, reason }) => [key, reason]));
+    this.#stale = { keys: new Set(content.stale.keys), revisions: new Set(content.stale.revisions) };
+    this.#revision = content.revision;
+    this.#newestRevision = content.revision;
+    this.#newestBytes = this.#committed.bytes;
+  }
+
+  get revision(): number {
+    return this.#revision;
+  }
+
+  get compactedRevision(): number {
+    return this.#log.compactedRevision;
+  }
+
+  get(key: string): StoredObject | undefined {
+    this.#checkWhole(key);
+    return this.#committed.get(key);
+  }
+
+  list(request: ListRequest): ListResult {
+    for (const [key, reason] of this.#damaged) {
+      if (key.startsWith(request.prefix)) throw new DamagedValueError(key, reason);
+    }
+    return this.#committed.list(request, this.#revision, this.#log);
+  }
+
+  changesAfter(revision: number, prefix: string): readonly Change[] {
+    return this.#log.after(revision).filter(({ key }) => key.startsWith(prefix));
+  }
+
+  subscribe(listener: (changes: readonly Change[]) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  async update<R>(
+    key: string,
+    decide: (current: StoredObject | undefined, revision: number) => Decision<R>,
+  ): Promise<R> {
+    this.#checkUpdate(key);
+    const pending = this.#undurable.get(key);
+    const current = pending === undefined ? this.#committed.get(key) : objectAfter(pending);
+    const revision = this.#newestRevision + 1;
+    const decision = this.#decide(decide, current, revision);
+    if (decision.kind === 'keep' || (decision.kind === 'delete' && current === undefined)) {
+      // What was decided on may still fail to reach the disk, and then this answer would be about nothing.
+      if (pending !== undefined) await this.#enqueue(undefined);
+      return decision.result;
+    }
+    const change: LoggedChange = {
+      type: decision.kind,
+      key,
+      revision,
+      value: decision.value,
+      previous: current?.value,
+      previousRevision: current?.revision ?? 0,
+      time: this.#options.now(),
+    };
+    this.#account(change, current);
+    this.#newestRevision = revision;
+    this.#undurable.set(key, change);
+    await this.#enqueue(change);
+    return decision.result;
+  }
+
+  /**
+   * Writes again what is on disk in clear or with an old encryption key. No revision changes. Resolves to how many rows it
+   * wrote; after that the old keys are not needed any more.
+   */
+  async reseal(): Promise<number> {
+    let count = 0;
+    for (;;) {
+      if (this.#refusal !== undefined) throw this.#refusal;
+      const keys = [...this.#stale.keys].slice(0, resealSlice);
+      const revisions = [...this.#stale.revisions].slice(0, resealSlice);
+      if (keys.length + revisions.length === 0) return count;
+      await this.#enqueue(undefined, { keys, revisions });
+      for (const key of keys) this.#stale.keys.delete(key);
+      for (const revision of revisions) this.#stale.revisions.delete(revision);
+      count += keys.length + revisions.length;
+    }
+  }
+
+  backup(file: string): Promise<void> {
+    return this.#journal.backup(file);
+  }
+
+  async close(): Promise<void> {
+    this.#refusal ??= new StoreClosedError();
+    while (this.#committing !== undefined) await this.#committing;
+    await this.#journal.close();
+  }
+
+  #checkWhole(key: string): void {
+    const damage = this.#damaged.get(key);
+    if (damage !== undefined) throw new DamagedValueError(key, damage);
+  }
+
+  #checkUpdate(key: string): void {
+    if (this.#refusal !== undefined) throw this.#refusal;
+    if (this.#isDeciding) throw new Error('update was called from within a decision');
+    if (this.#queue.length >= this.#options.limits.waitingMax) throw new StoreBusyError(this.#queue.length);
+    if (!key.startsWith('/') || key.endsWith('/')) throw new InvalidKeyError(key, 'it must begin, and not end, with "/"');
+    if (Buffer.byteLength(key) > keyBytesMax) throw new InvalidKeyError(key, `it is longer than ${keyBytesMax} bytes`);
+    this.#checkWhole(key);
+  }
+
+  #decide<R>(
+    decide: (current: StoredObject | undefined, revision: number) => Decision<R>,
+    current: StoredObject | undefined,
+    revision: number,
+  ): Decision<R> {
+    this.#isDeciding = true;
+    try {
+      return decide(current, revision);
+    } finally {
+      this.#isDeciding = false;
+    }
+  }
+
+  /** A write that makes things smaller is always taken: it is the way out of a full store. */
+  #account(change: LoggedChange, current: StoredObject | undefined): void {
+    const before = current === undefined ? 0 : current.key.length + current.value.length;
+    const after = change.type === 'delete' ? 0 : change.key.length + change.value.length;
+    const { objectBytesMax } = this.#options.limits;
+    if (after > before && this.#newestBytes + after - before > objectBytesMax) {
+      throw new StoreFullError(change.key, objectBytesMax);
+    }
+    this.#newestBytes += after - before;
+  }
+
+  #enqueue(change: LoggedChange | undefined, again?: Waiting['again']): Promise<void> {
+    return new Promise((done, failed) => {
+      this.#queue.push({ change, done, failed, ...(again === undefined ? {} : { again }) });
+      this.#committing ??= this.#commitAll();
+    });
+  }
+
+  /** One turn of the event loop before each commit gathers the requests that came in together. */
+  async #commitAll(): Promise<void> {
+    while (this.#queue.length > 0) {
+      await new Promise((resolve) => setImmediate(resolve));
+      const group = this.#takeGroup();
+      try {
+        await this.#commit(group);
+      } catch (error) {
+        this.#rollBack(group, error);
+        continue;
+      }
+      for (const { done } of group) done();
+    }
+    this.#committing = undefined;
+  }
+
+  #takeGroup(): Waiting[] {
+    let bytes = 0;
+    let count = 0;
+    for (const { change } of this.#queue) {
+      if (count >= commitUpdatesMax || bytes > commitBytesMax) break;
+      bytes += change?.value.length ?? 0;
+      count += 1;
+    }
+    return this.#queue.splice(0, count);
+  }
+
+  async #commit(group: readonly Waiting[]): Promise<void> {
+    const changes = group.flatMap(({ change }) => change ?? []);
+    const rewritten = group.flatMap(({ again }) => again ?? []);
+    if (changes.length + rewritten.length === 0) return;
+    const objects = new Map<string, StoredObject | undefined>();
+    for (const key of rewritten.flatMap(({ keys }) => keys)) objects.set(key, this.#committed.get(key));
+    for (const change of changes) objects.set(change.key, objectAfter(change));
+    const through = this.#log.cutFor(changes, this.#options.now(), cutExtra + 2 * changes.length);
+    const changesAgain = rewritten
+      .flatMap(({ revisions }) => revisions)
+      .flatMap((revision) => (revision > through ? (this.#log.at(revision) ?? []) : []));
+    await this.#journal.commit({
+      revision: changes.at(-1)?.revision ?? this.#revision,
+      compactedRevision: through,
+      objects,
+      changes: [...changesAgain, ...changes],
+    });
+    this.#publish(changes, through);
+  }
+
+  #publish(changes: readonly LoggedChange[], compactedRevision: number): void {
+    for (const change of changes) {
+      const object = objectAfter(change);
+      if (object === undefined) this.#committed.delete(change.key);
+      else this.#committed.set(object);
+      if (this.#undurable.get(change.key) === change) this.#undurable.delete(change.key);
+      this.#revision = change.revision;
+    }
+    this.#log.append(changes);
+    this.#log.cut(compactedRevision);
+    if (changes.length > 0) for (const listener of this.#listeners) tell(listener, changes);
+  }
+
+  /** Updates behind the failed ones were decided on top of them, so they go too. */
+  #rollBack(group: readonly Waiting[], error: unknown): void {
+    const failed = [...group, ...this.#queue];
+    this.#queue = [];
+    this.#undurable.clear();
+    this.#newestRevision = this.#revision;
+    this.#newestBytes = this.#committed.bytes;
+    let reason = error;
+    if (!this.#isOnDisk(this.#revision)) {
+      reason = new StoreStoppedError({ cause: error });
+      this.#refusal ??= new StoreStoppedError({ cause: error });
+    }
+    for (const waiting of failed) waiting.failed(reason);
+  }
+
+  #isOnDisk(revision: number): boolean {
+    try {
+      return this.#journal.revisionOnDisk() === revision;
+    } catch {
+      return false;
+    }
+  }
+}
+
+function objectAfter({ type, key, value, revision }: LoggedChange): StoredObject | undefined {
+  return type === 'delete' ? undefined : { key, value, revision };
+}
+
+/** A listener that throws is a bug in it: it ends the process, but not in the middle of publishing. */
+function tell(listener: (changes: readonly Change[]) => void, changes: readonly Change[]): void {
+  try {
+    listener(changes);
+  } catch (error) {
+    queueMicrotask(() => {
+      throw error;
+    });
+  }
+}
