@@ -1,5 +1,20 @@
 /** One container of a pod: what it runs, its environment and its mounts. */
-import { any, boolean, integer, intOrString, list, map, object, quantity, required, string } from './schema.ts';
+import {
+  absentMeans,
+  any,
+  atomic,
+  boolean,
+  integer,
+  intOrString,
+  list,
+  map,
+  object,
+  quantity,
+  replacedByPatch,
+  required,
+  setOf,
+  string,
+} from './schema.ts';
 import type { Of } from './schema.ts';
 import { fieldReference, resourceFieldReference } from './volume.ts';
 
@@ -8,7 +23,7 @@ const resourceList = map(quantity);
 export const resourceRequirements = object({
   limits: resourceList,
   requests: resourceList,
-  claims: list(object({ name: required(string), request: string }), 'name'),
+  claims: replacedByPatch(list(object({ name: required(string), request: string }), 'name')),
 });
 export interface ResourceRequirements extends Of<typeof resourceRequirements> {}
 
@@ -20,11 +35,11 @@ export const volumeMount = object({
   subPath: string,
   mountPropagation: string,
   subPathExpr: string,
-  bindMountOptions: list(string),
+  bindMountOptions: replacedByPatch(setOf(string)),
 });
 export interface VolumeMount extends Of<typeof volumeMount> {}
 
-const objectKeyReference = object({ name: required(string), key: required(string), optional: boolean });
+const objectKeyReference = atomic(object({ name: required(string), key: required(string), optional: boolean }));
 
 export const environmentVariable = object({
   name: required(string),
@@ -34,12 +49,14 @@ export const environmentVariable = object({
     resourceFieldRef: resourceFieldReference,
     configMapKeyRef: objectKeyReference,
     secretKeyRef: objectKeyReference,
-    fileKeyRef: object({
-      volumeName: required(string),
-      path: required(string),
-      key: required(string),
-      optional: boolean,
-    }),
+    fileKeyRef: atomic(
+      object({
+        volumeName: required(string),
+        path: required(string),
+        key: required(string),
+        optional: boolean,
+      }),
+    ),
   }),
 });
 export interface EnvironmentVariable extends Of<typeof environmentVariable> {}
@@ -112,7 +129,13 @@ const containerFields = {
   args: list(string),
   workingDir: string,
   ports: list(
-    object({ name: string, hostPort: integer, containerPort: required(integer), protocol: string, hostIP: string }),
+    object({
+      name: string,
+      hostPort: integer,
+      containerPort: required(integer),
+      protocol: absentMeans('TCP', string),
+      hostIP: string,
+    }),
     'containerPort',
     'protocol',
   ),
@@ -121,7 +144,9 @@ const containerFields = {
   resources: resourceRequirements,
   resizePolicy: list(object({ resourceName: required(string), restartPolicy: required(string) })),
   restartPolicy: string,
-  restartPolicyRules: list(object({ action: string, exitCodes: object({ operator: string, values: list(integer) }) })),
+  restartPolicyRules: list(
+    object({ action: string, exitCodes: object({ operator: string, values: replacedByPatch(setOf(integer)) }) }),
+  ),
   volumeMounts: list(volumeMount, 'mountPath'),
   volumeDevices: list(object({ name: required(string), devicePath: required(string) }), 'devicePath'),
   livenessProbe: probe,

@@ -1,5 +1,5 @@
 /** What every Kubernetes object carries: its identity, labels and owners. */
-import { any, boolean, integer, list, map, object, required, string } from './schema.ts';
+import { any, atomic, boolean, integer, list, map, object, required, setOf, string } from './schema.ts';
 import type { Of } from './schema.ts';
 
 export const ownerReference = object({
@@ -25,8 +25,8 @@ export const objectMeta = object({
   deletionGracePeriodSeconds: integer,
   labels: map(string),
   annotations: map(string),
-  ownerReferences: list(ownerReference, 'uid'),
-  finalizers: list(string),
+  ownerReferences: list(atomic(ownerReference), 'uid'),
+  finalizers: setOf(string),
   managedFields: list(any),
 });
 export interface ObjectMeta extends Of<typeof objectMeta> {}
@@ -34,22 +34,26 @@ export interface ObjectMeta extends Of<typeof objectMeta> {}
 /** The fields every object begins with; a kind's shape spreads them: `object({ ...objectFields, data: … })`. */
 export const objectFields = { apiVersion: string, kind: string, metadata: required(objectMeta) };
 
-export const labelSelector = object({
-  matchLabels: map(string),
-  matchExpressions: list(object({ key: required(string), operator: required(string), values: list(string) })),
-});
+export const labelSelector = atomic(
+  object({
+    matchLabels: map(string),
+    matchExpressions: list(object({ key: required(string), operator: required(string), values: list(string) })),
+  }),
+);
 export interface LabelSelector extends Of<typeof labelSelector> {}
 
 /** A reference within the pod's namespace. */
-export const localObjectReference = object({ name: required(string) });
+export const localObjectReference = atomic(object({ name: required(string) }));
 
-export const objectReference = object({
-  kind: string,
-  namespace: string,
-  name: string,
-  uid: string,
-  apiVersion: string,
-  resourceVersion: string,
-  fieldPath: string,
-});
+export const objectReference = atomic(
+  object({
+    kind: string,
+    namespace: string,
+    name: string,
+    uid: string,
+    apiVersion: string,
+    resourceVersion: string,
+    fieldPath: string,
+  }),
+);
 export interface ObjectReference extends Of<typeof objectReference> {}

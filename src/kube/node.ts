@@ -1,6 +1,6 @@
 /** The machine pods run on, as the cluster sees it. */
 import { objectFields } from './metadata.ts';
-import { any, boolean, list, map, object, quantity, required, string } from './schema.ts';
+import { any, boolean, list, map, object, quantity, required, setOf, string } from './schema.ts';
 import type { Of } from './schema.ts';
 
 const resourceList = map(quantity);
@@ -9,7 +9,7 @@ export const node = object({
   ...objectFields,
   spec: object({
     podCIDR: string,
-    podCIDRs: list(string),
+    podCIDRs: setOf(string),
     providerID: string,
     unschedulable: boolean,
     taints: list(object({ key: required(string), value: string, effect: required(string), timeAdded: string })),

@@ -1,6 +1,6 @@
 /** PersistentVolumes and claims: storage that outlives a pod, and the pod's name for it. */
 import { labelSelector, objectFields, objectMeta, objectReference } from './metadata.ts';
-import { any, boolean, list, map, object, quantity, required, string } from './schema.ts';
+import { any, atomic, boolean, granular, list, map, object, quantity, required, string } from './schema.ts';
 import type { Of } from './schema.ts';
 
 const resourceList = map(quantity);
@@ -11,10 +11,10 @@ export const nodeSelectorTerm = object({
 });
 export interface NodeSelectorTerm extends Of<typeof nodeSelectorTerm> {}
 
-export const nodeSelector = object({ nodeSelectorTerms: required(list(nodeSelectorTerm)) });
+export const nodeSelector = atomic(object({ nodeSelectorTerms: required(list(nodeSelectorTerm)) }));
 export interface NodeSelector extends Of<typeof nodeSelector> {}
 
-const secretReference = object({ name: string, namespace: string });
+const secretReference = atomic(object({ name: string, namespace: string }));
 
 export const localVolumeSource = object({ path: required(string), fsType: string });
 export interface LocalVolumeSource extends Of<typeof localVolumeSource> {}
@@ -25,7 +25,7 @@ export const persistentVolume = object({
     object({
       capacity: resourceList,
       accessModes: list(string),
-      claimRef: objectReference,
+      claimRef: granular(objectReference),
       persistentVolumeReclaimPolicy: string,
       storageClassName: string,
       mountOptions: list(string),
@@ -78,7 +78,7 @@ const claimSpec = object({
   volumeName: string,
   storageClassName: string,
   volumeMode: string,
-  dataSource: object({ apiGroup: string, kind: required(string), name: required(string) }),
+  dataSource: atomic(object({ apiGroup: string, kind: required(string), name: required(string) })),
   dataSourceRef: object({ apiGroup: string, kind: required(string), name: required(string), namespace: string }),
   volumeAttributesClassName: string,
 });

@@ -3,7 +3,19 @@ import { container, ephemeralContainer, resourceRequirements, sharedSecurityFiel
 import type { Container, EphemeralContainer } from './container.ts';
 import { labelSelector, localObjectReference, objectFields, objectMeta } from './metadata.ts';
 import { nodeSelector, nodeSelectorTerm } from './persistent-volume.ts';
-import { any, boolean, integer, list, map, object, quantity, required, string } from './schema.ts';
+import {
+  any,
+  atomic,
+  boolean,
+  integer,
+  list,
+  map,
+  object,
+  quantity,
+  replacedByPatch,
+  required,
+  string,
+} from './schema.ts';
 import type { Of } from './schema.ts';
 import { volume } from './volume.ts';
 
@@ -56,7 +68,7 @@ export const podSpec = object({
   terminationGracePeriodSeconds: integer,
   activeDeadlineSeconds: integer,
   dnsPolicy: string,
-  nodeSelector: map(string),
+  nodeSelector: atomic(map(string)),
   serviceAccountName: string,
   serviceAccount: string,
   automountServiceAccountToken: boolean,
@@ -110,7 +122,7 @@ export const podSpec = object({
   resources: resourceRequirements,
   hostnameOverride: string,
   schedulingGroup: object({ podGroupName: string }),
-  evictionResponders: list(any, 'name'),
+  evictionResponders: list(atomic(any), 'name'),
 });
 export interface PodSpec extends Of<typeof podSpec> {}
 
@@ -134,7 +146,7 @@ export const podStatus = object({
   reason: string,
   nominatedNodeName: string,
   hostIP: string,
-  hostIPs: list(address, 'ip'),
+  hostIPs: atomic(list(address, 'ip')),
   podIP: string,
   podIPs: list(address, 'ip'),
   startTime: string,
@@ -148,7 +160,7 @@ export const podStatus = object({
   allocatedResources: resourceList,
   resources: resourceRequirements,
   nodeAllocatableResourceClaimStatuses: list(any, 'resourceClaimName'),
-  volumeHealth: list(any, 'name'),
+  volumeHealth: replacedByPatch(list(any, 'name')),
 });
 export interface PodStatus extends Of<typeof podStatus> {}
 

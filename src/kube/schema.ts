@@ -25,6 +25,14 @@ export interface Shape<T> {
   readonly fields?: Fields;
   /** Lists whose items have an identity: the fields that tell them apart when two versions are merged. */
   readonly keys?: readonly string[];
+  /** Lists whose items are their own identity. */
+  readonly isSet?: boolean;
+  /** Server-side apply sets and owns it as a whole. Without this mark, maps and objects are owned field by field. */
+  readonly isAtomic?: boolean;
+  /** A strategic merge patch replaces it as a whole, although its items have an identity. */
+  readonly isReplaced?: boolean;
+  /** What an absent key of an item counts as, where that is not the zero value: `TCP` of a port's protocol. */
+  readonly absentMeans?: T;
   readonly required?: boolean;
 }
 export type Fields = Readonly<Record<string, Shape<unknown>>>;
@@ -52,9 +60,34 @@ export const bytes = plain<string>('bytes', () => '');
 /** Carried along without a look inside. */
 export const any = plain<unknown>('any', () => undefined);
 
-/** `keys` are the API's merge keys (`name` of containers); a list without them is replaced as a whole. */
+/**
+ * `keys` are the API's merge keys (`name` of containers); a list without them is replaced as a whole. Server-side apply uses
+ * all of them, a strategic merge patch only the first. Where the two disagree further, see `atomic` and `replacedByPatch`.
+ */
 export function list<T>(item: Shape<T>, ...keys: string[]): Shape<readonly T[]> {
   return { type: 'list', zero: () => [], item, keys };
+}
+
+/** A list without doubles, in which order means nothing: `finalizers`. Merging unites. */
+export function setOf<T>(item: Shape<T>): Shape<readonly T[]> {
+  return { ...list(item), isSet: true };
+}
+
+export function atomic<T>(shape: Shape<T>): Shape<T> {
+  return { ...shape, isAtomic: true };
+}
+
+/** Takes the mark of `atomic` away again, for the one field that uses an atomic shape otherwise: a volume's `claimRef`. */
+export function granular<T>(shape: Shape<T>): Shape<T> {
+  return { ...shape, isAtomic: false };
+}
+
+export function replacedByPatch<T>(shape: Shape<T>): Shape<T> {
+  return { ...shape, isReplaced: true };
+}
+
+export function absentMeans<T>(value: T, shape: Shape<T>): Shape<T> {
+  return { ...shape, absentMeans: value };
 }
 
 export function map<T>(item: Shape<T>): Shape<Readonly<Record<string, T>>> {

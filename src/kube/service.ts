@@ -1,6 +1,18 @@
 /** A Service: on the node it matters only for the variables it puts into containers. */
 import { objectFields } from './metadata.ts';
-import { any, boolean, integer, intOrString, list, map, object, required, string } from './schema.ts';
+import {
+  absentMeans,
+  any,
+  atomic,
+  boolean,
+  integer,
+  intOrString,
+  list,
+  map,
+  object,
+  required,
+  string,
+} from './schema.ts';
 import type { Of } from './schema.ts';
 
 export const service = object({
@@ -10,7 +22,7 @@ export const service = object({
       ports: list(
         object({
           name: string,
-          protocol: string,
+          protocol: absentMeans('TCP', string),
           appProtocol: string,
           port: required(integer),
           targetPort: intOrString,
@@ -19,7 +31,7 @@ export const service = object({
         'port',
         'protocol',
       ),
-      selector: map(string),
+      selector: atomic(map(string)),
       clusterIP: string,
       clusterIPs: list(string),
       type: string,

@@ -1,20 +1,18 @@
 /** The volumes a pod may name, as the API spells them. Sources that no plugin of ours reads are carried along unread. */
 import { labelSelector, localObjectReference } from './metadata.ts';
 import { claimTemplate } from './persistent-volume.ts';
-import { any, boolean, integer, list, map, object, quantity, required, string } from './schema.ts';
+import { any, atomic, boolean, integer, list, map, object, quantity, required, string } from './schema.ts';
 import type { Of } from './schema.ts';
 
 export const keyToPath = object({ key: required(string), path: required(string), mode: integer, user: integer });
 export interface KeyToPath extends Of<typeof keyToPath> {}
 
-export const fieldReference = object({ apiVersion: string, fieldPath: required(string) });
+export const fieldReference = atomic(object({ apiVersion: string, fieldPath: required(string) }));
 export interface FieldReference extends Of<typeof fieldReference> {}
 
-export const resourceFieldReference = object({
-  containerName: string,
-  resource: required(string),
-  divisor: quantity,
-});
+export const resourceFieldReference = atomic(
+  object({ containerName: string, resource: required(string), divisor: quantity }),
+);
 export interface ResourceFieldReference extends Of<typeof resourceFieldReference> {}
 
 export const downwardApiFile = object({

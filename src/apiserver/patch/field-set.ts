@@ -1,0 +1,177 @@
+/**
+ * A set of fields of an object, as a tree of path steps. Managed fields say with it who owns what. A field in the set does not
+ * mean that the fields below it are in it too, or the other way round: `data` (written `.`) and `data.key` are owned apart.
+ *
+ * Sets grow by `insert` while they are made; every operation returns a new one and leaves its operands alone.
+ */
+import { isObject, setField } from './json-value.ts';
+import type { Json, JsonFields, JsonObject } from './json-value.ts';
+import { compareElements, readElement } from './path-element.ts';
+import type { PathElement } from './path-element.ts';
+
+export type ElementPath = readonly PathElement[];
+
+interface Node {
+  isMember: boolean;
+  below: FieldSet;
+}
+
+/** What a set looks like at one step. */
+export interface Step {
+  readonly element: PathElement;
+  readonly isMember: boolean;
+  readonly below: FieldSet;
+}
+
+export class FieldSet {
+  readonly #nodes = new Map<PathElement, Node>();
+
+  static of(...paths: readonly ElementPath[]): FieldSet {
+    const set = new FieldSet();
+    for (const path of paths) set.insert(path);
+    return set;
+  }
+
+  /** Puts this one field into the set, and not those above it. The empty path is the whole object, which nobody owns. */
+  insert(path: ElementPath): void {
+    let set: FieldSet = this;
+    for (const [index, element] of path.entries()) {
+      const node = set.#nodes.get(element) ?? { isMember: false, below: new FieldSet() };
+      set.#nodes.set(element, node);
+      if (index === path.length - 1) node.isMember = true;
+      set = node.below;
+    }
+  }
+
+  get isEmpty(): boolean {
+    for (const node of this.#nodes.values()) if (node.isMember || !node.below.isEmpty) return false;
+    return true;
+  }
+
+  has(element: PathElement): boolean {
+    return this.#nodes.get(element)?.isMember === true;
+  }
+
+  hasPath(path: ElementPath): boolean {
+    const last = path.at(-1);
+    return (
+      last !== undefined &&
+      path
+        .slice(0, -1)
+        .reduce<FieldSet>((set, step) => set.below(step), this)
+        .has(last)
+    );
+  }
+
+  /** What is in the set below this step, without the step. */
+  below(element: PathElement): FieldSet {
+    return this.#nodes.get(element)?.below ?? new FieldSet();
+  }
+
+  /** In the order of the API server. */
+  steps(): readonly Step[] {
+    return [...this.#nodes]
+      .sort(([a], [b]) => compareElements(a, b))
+      .map(([element, { isMember, below }]) => ({ element, isMember, below }));
+  }
+
+  /** All fields of the set: at each level first those that end there. */
+  *paths(prefix: ElementPath = []): Generator<ElementPath> {
+    const steps = this.steps();
+    for (const { element, isMember } of steps) if (isMember) yield [...prefix, element];
+    for (const { element, below } of steps) yield* below.paths([...prefix, element]);
+  }
+
+  union(other: FieldSet): FieldSet {
+    if (other.#nodes.size === 0) return this;
+    return this.#combine(other, [...other.#nodes.keys()], {
+      member: (mine, theirs) => mine || theirs,
+      below: (mine, theirs) => mine.union(theirs),
+    });
+  }
+
+  intersection(other: FieldSet): FieldSet {
+    return this.#combine(other, [], {
+      member: (mine, theirs) => mine && theirs,
+      below: (mine, theirs) => mine.intersection(theirs),
+    });
+  }
+
+  /** Takes away exactly the fields of the other set; what lies below them stays. */
+  difference(other: FieldSet): FieldSet {
+    if (other.#nodes.size === 0) return this;
+    return this.#combine(other, [], {
+      member: (mine, theirs) => mine && !theirs,
+      below: (mine, theirs) => mine.difference(theirs),
+    });
+  }
+
+  /** Takes away the fields of the other set with everything below them. */
+  without(other: FieldSet): FieldSet {
+    if (other.#nodes.size === 0) return this;
+    return this.#combine(other, [], {
+      member: (mine, theirs) => mine && !theirs,
+      below: (mine, theirs, isTheirs) => (isTheirs ? new FieldSet() : mine.without(theirs)),
+    });
+  }
+
+  /** The same steps, each with what `change` makes of it. */
+  map(change: (step: Step) => Omit<Step, 'element'>): FieldSet {
+    const result = new FieldSet();
+    for (const [element, node] of this.#nodes) {
+      const { isMember, below } = change({ element, ...node });
+      if (isMember || below.#nodes.size > 0) result.#nodes.set(element, { isMember, below });
+    }
+    return result;
+  }
+
+  equals(other: FieldSet): boolean {
+    return this.difference(other).isEmpty && other.difference(this).isEmpty;
+  }
+
+  /** The `fieldsV1` of managed fields. */
+  toJson(): JsonObject {
+    const result: JsonFields = {};
+    for (const { element, isMember, below } of this.steps()) {
+      if (below.isEmpty && !isMember) continue;
+      setField(result, element, isMember && !below.isEmpty ? { '.': {}, ...below.toJson() } : below.toJson());
+    }
+    return result;
+  }
+
+  /** Reads `fieldsV1`; steps of an unknown kind are left out. Throws a SyntaxError for what cannot be read. */
+  static fromJson(json: Json): FieldSet {
+    if (!isObject(json)) throw new SyntaxError('fieldsV1 is not an object');
+    const result = new FieldSet();
+    for (const [text, value] of Object.entries(json)) {
+      const element = text === '.' ? undefined : readElement(text);
+      if (element === undefined) continue;
+      const below = FieldSet.fromJson(value);
+      const isMember = below.#nodes.size === 0 || (isObject(value) && Object.hasOwn(value, '.'));
+      result.#nodes.set(element, { isMember, below });
+    }
+    return result;
+  }
+
+  #combine(other: FieldSet, more: readonly PathElement[], rule: CombineRule): FieldSet {
+    const result = new FieldSet();
+    for (const element of new Set([...this.#nodes.keys(), ...more])) {
+      const mine = this.#nodes.get(element);
+      const theirs = other.#nodes.get(element);
+      const isMember = rule.member(mine?.isMember ?? false, theirs?.isMember ?? false);
+      const below = rule.below(
+        mine?.below ?? new FieldSet(),
+        theirs?.below ?? new FieldSet(),
+        theirs?.isMember ?? false,
+      );
+      // A step that leads nowhere would make an empty set look like a full one.
+      if (isMember || below.#nodes.size > 0) result.#nodes.set(element, { isMember, below });
+    }
+    return result;
+  }
+}
+
+interface CombineRule {
+  member(mine: boolean, theirs: boolean): boolean;
+  below(mine: FieldSet, theirs: FieldSet, isTheirs: boolean): FieldSet;
+}

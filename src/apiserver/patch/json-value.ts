@@ -1,0 +1,79 @@
+/**
+ * JSON as values, and the few operations that all patches share. Keys come from strangers: reading looks at own properties
+ * only and writing goes through `setField`, so that a key named `__proto__` or `constructor` is a key like any other.
+ */
+import { PatchError } from './patch-error.ts';
+
+export type Json = null | boolean | number | string | JsonList | JsonObject;
+export type JsonList = readonly Json[];
+export interface JsonObject {
+  readonly [key: string]: Json;
+}
+/** An object while it is being built; whoever gets it sees a JsonObject. */
+export type JsonFields = Record<string, Json>;
+
+/**
+ * Kubernetes objects nest about twenty levels deep and Go's JSON reader gives up at 10,000. This limit keeps the recursive
+ * functions here, and those that read and print the result, far from the end of the stack.
+ */
+export const depthMax = 1000;
+
+export function isObject(value: Json | undefined): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+export function isList(value: Json | undefined): value is JsonList {
+  return Array.isArray(value);
+}
+
+export function fieldOf(object: JsonObject, key: string): Json | undefined {
+  return Object.hasOwn(object, key) ? object[key] : undefined;
+}
+
+/** An object in an object's field, or an empty one where there is none. */
+export function objectIn(object: JsonObject, key: string): JsonObject {
+  const value = fieldOf(object, key);
+  return isObject(value) ? value : {};
+}
+
+export function setField(object: JsonFields, key: string, value: Json): void {
+  if (key !== '__proto__') object[key] = value;
+  else Object.defineProperty(object, key, { value, enumerable: true, configurable: true, writable: true });
+}
+
+/** A shallow copy with one field set, or taken away where the value is undefined. */
+export function withField(object: JsonObject, key: string, value: Json | undefined): JsonObject {
+  const result = copyFields(object);
+  if (value === undefined) delete result[key];
+  else setField(result, key, value);
+  return result;
+}
+
+export function copyFields(object: JsonObject): JsonFields {
+  const result: JsonFields = {};
+  for (const [key, value] of Object.entries(object)) setField(result, key, value);
+  return result;
+}
+
+export function isEqual(a: Json | undefined, b: Json | undefined): boolean {
+  if (a === b) return true;
+  if (isList(a)) return isList(b) && a.length === b.length && a.every((item, index) => isEqual(item, b[index]));
+  if (!isObject(a) || !isObject(b)) return false;
+  const keys = Object.keys(a);
+  if (keys.length !== Object.keys(b).length) return false;
+  return keys.every((key) => Object.hasOwn(b, key) && isEqual(a[key], b[key]));
+}
+
+/** Refuses a value that is nested too deeply to be worked on. Goes level by level itself, so any depth may be given. */
+export function checkDepth(value: Json): void {
+  let level: Json[] = [value];
+  for (let depth = 0; level.length > 0; depth += 1) {
+    if (depth > depthMax) throw new PatchError('malformed', `exceeded max depth of ${depthMax}`);
+    const next: Json[] = [];
+    for (const item of level) {
+      if (typeof item !== 'object' || item === null) continue;
+      for (const child of isList(item) ? item : Object.values(item)) next.push(child);
+    }
+    level = next;
+  }
+}

@@ -1,0 +1,80 @@
+/** Lays an applied configuration over the live object. Nothing is removed by it; that is decided by ownership afterwards. */
+import { copyFields, fieldOf, isList, isObject, setField } from './json-value.ts';
+import type { Json, JsonFields, JsonList, JsonObject } from './json-value.ts';
+import { layoutOf, shapeOfField } from './layout.ts';
+import type { Layout, TypeShape } from './layout.ts';
+import type { PathElement } from './path-element.ts';
+
+export function mergeApplied(live: JsonObject, applied: JsonObject, shape: TypeShape): JsonObject {
+  return mergeFields(live, applied, shape);
+}
+
+function merge(live: Json | undefined, applied: Json, shape: TypeShape): Json {
+  const layout = layoutOf(shape, applied);
+  // Null for something with parts asks for nothing: the parts stay, and the applier owns the null.
+  if (layout.kind === 'fields' && isObject(live)) {
+    if (isObject(applied)) return mergeFields(live, applied, shape);
+    if (Object.keys(live).length > 0) return live;
+  }
+  if (layout.kind === 'items' && isList(live) && live.length > 0) {
+    return mergeItems(live, isList(applied) ? applied : [], layout);
+  }
+  return applied;
+}
+
+function mergeFields(live: JsonObject, applied: JsonObject, shape: TypeShape): JsonObject {
+  const result: JsonFields = copyFields(live);
+  for (const [name, value] of Object.entries(applied)) {
+    setField(result, name, merge(fieldOf(live, name), value, shapeOfField(shape, name)));
+  }
+  return result;
+}
+
+/**
+ * The applier decides the order of the items it names. An item only the live object has stays behind the live item it
+ * stood behind, as long as that does not break the applier's order.
+ */
+function mergeItems(live: JsonList, applied: JsonList, layout: Layout & { kind: 'items' }): JsonList {
+  const left = live.map((item) => ({ item, element: layout.elementOf(item) }));
+  const right = applied.map((item) => ({ item, element: layout.elementOf(item) }));
+  const liveItems = uniqueItems(left);
+  const wanted = new Set(right.map(({ element }) => element));
+  const shared = right.map(({ element }) => element).filter((element) => liveItems.has(element));
+  const taken = new Set<PathElement>();
+  const result: Json[] = [];
+  let [l, r, s] = [0, 0, 0];
+  const takeApplied = ({ item, element }: Item): void => {
+    taken.add(element);
+    result.push(merge(liveItems.get(element), item, layout.item));
+    if (shared[s] === element) s += 1;
+    r += 1;
+  };
+  while (l < left.length || r < right.length) {
+    const [own, next] = [left[l], right[r]];
+    if (own === undefined || (own.element === next?.element && !taken.has(own.element))) {
+      l += 1;
+      if (next !== undefined) takeApplied(next);
+    } else if (!wanted.has(own.element)) {
+      l += 1;
+      result.push(own.item);
+    } else if (next !== undefined && s < shared.length && shared[s] !== own.element) {
+      l += 1; // its turn in the applier's order comes later, or was before
+    } else {
+      if (taken.has(own.element)) l += 1;
+      if (next !== undefined) takeApplied(next);
+    }
+  }
+  return result;
+}
+
+interface Item {
+  readonly item: Json;
+  readonly element: PathElement;
+}
+
+/** Live items by identity. Those that cannot be told apart are not merged with, and the applier's item takes their place. */
+function uniqueItems(items: readonly Item[]): ReadonlyMap<PathElement, Json | undefined> {
+  const result = new Map<PathElement, Json | undefined>();
+  for (const { item, element } of items) result.set(element, result.has(element) ? undefined : item);
+  return result;
+}

@@ -1,0 +1,67 @@
+/** What a change of an object does to those who own its fields. Shared by updates and server-side apply. */
+import type { Shape } from '../../kube/schema.ts';
+import { compareObjects } from './compare-objects.ts';
+import type { Comparison } from './compare-objects.ts';
+import { FieldSet } from './field-set.ts';
+import type { JsonObject } from './json-value.ts';
+import type { Managed, Owner } from './managed-fields.ts';
+import { fieldElement } from './path-element.ts';
+
+/** A write, and who does it. */
+export interface Writer {
+  readonly shape: Shape<unknown>;
+  readonly manager: string;
+  readonly apiVersion: string;
+  /** Through which the write came; absent for the object itself. */
+  readonly subresource?: string;
+  /**
+   * Fields that this endpoint never writes, with all below them: `[['status']]` of the object itself where the status has an
+   * endpoint of its own. Sending them owns nothing.
+   */
+  readonly ignoredFields?: readonly (readonly string[])[];
+  readonly nowMs: number;
+}
+
+/** What the server itself decides. Nobody owns it. */
+const bookkeeping = fieldSetOf([
+  ['apiVersion'],
+  ['kind'],
+  ['metadata'],
+  ...'name namespace creationTimestamp selfLink uid clusterName generation managedFields resourceVersion'
+    .split(' ')
+    .map((name) => ['metadata', name]),
+]);
+
+export function withoutBookkeeping(fields: FieldSet): FieldSet {
+  return fields.difference(bookkeeping);
+}
+
+export function withoutIgnored(fields: FieldSet, { ignoredFields = [] }: Writer): FieldSet {
+  return fields.without(fieldSetOf(ignoredFields));
+}
+
+export function changesBetween(before: JsonObject, after: JsonObject, writer: Writer): Comparison {
+  const { added, modified, removed } = compareObjects(before, after, writer.shape);
+  const relevant = (fields: FieldSet): FieldSet => withoutIgnored(fields, writer);
+  return { added: relevant(added), modified: relevant(modified), removed: relevant(removed) };
+}
+
+/** The fields of an owner whose value was changed by somebody else. */
+export function fieldsTakenFrom({ fields }: Owner, { added, modified }: Comparison): FieldSet {
+  return fields.intersection(modified.union(added));
+}
+
+/** The others lose what was changed and what is gone; who is left with nothing is gone too. */
+export function afterChange(managed: Managed, changes: Comparison, writer: string): Managed {
+  const result = new Map<string, Owner>();
+  for (const [key, owner] of managed) {
+    const lost = key === writer ? new FieldSet() : fieldsTakenFrom(owner, changes).union(changes.removed);
+    const fields = owner.fields.difference(lost);
+    if (!fields.isEmpty) result.set(key, { ...owner, fields });
+  }
+  return result;
+}
+
+function fieldSetOf(paths: readonly (readonly string[])[]): FieldSet {
+  return FieldSet.of(...paths.map((path) => path.map(fieldElement)));
+}

@@ -1,0 +1,150 @@
+/**
+ * Server-side apply: a client sends all it has an opinion about and the server works out the rest.
+ *
+ *   set       each field of the configuration; the applier owns it, together with others who want the same value
+ *   removed   each field the applier owned before and does not send any more, unless somebody else owns it too
+ *   conflict  a field that somebody else owns would change: nothing is done, unless forced; then the others lose it
+ */
+import { appliedProblem } from './validate-applied.ts';
+import { conflictsWith } from './apply-conflict.ts';
+import type { Conflicts } from './apply-conflict.ts';
+import { extractFieldSet, withNamedAncestors } from './extract-field-set.ts';
+import { FieldSet } from './field-set.ts';
+import { checkDepth, fieldOf, isEqual, isObject, objectIn } from './json-value.ts';
+import type { Json, JsonObject } from './json-value.ts';
+import { fieldsAgreedBefore, refreshLastApplied } from './last-applied.ts';
+import {
+  managedFieldsOf,
+  ownerKey,
+  readManaged,
+  timestamp,
+  withManagedFields,
+  writeManaged,
+} from './managed-fields.ts';
+import type { Managed, Owner } from './managed-fields.ts';
+import { mergeApplied } from './merge-applied.ts';
+import { afterChange, changesBetween, fieldsTakenFrom, withoutBookkeeping, withoutIgnored } from './ownership.ts';
+import type { Writer } from './ownership.ts';
+import { PatchError } from './patch-error.ts';
+import { removeFields } from './remove-fields.ts';
+import { ownershipAfter } from './track-update.ts';
+
+export interface Apply extends Writer {
+  /** Undefined where the object does not exist yet and is created. */
+  readonly live: JsonObject | undefined;
+  /** The configuration as the client sent it. */
+  readonly applied: Json;
+  readonly kind: string;
+  readonly force: boolean;
+}
+
+export interface Applied {
+  readonly kind: 'applied';
+  /** With its new managed fields. Nulls that were applied are still in it: decoding makes them what they mean. */
+  readonly object: JsonObject;
+}
+
+export function apply(request: Apply): Applied | Conflicts {
+  const { live, force, manager } = request;
+  const applied = checkApplied(request);
+  const before = live ?? {};
+  const managed = managedBefore(request);
+  const agreed = force || live === undefined ? undefined : fieldsAgreedBefore(request, live);
+  const outcome = applyOver(withManagedFields(before, undefined), applied, managed, request);
+  const conflicts = [...outcome.taken].filter(({ fields }) => !fields.isEmpty);
+  if (!force && conflicts.length > 0) {
+    const disputed = conflicts
+      .map(({ owner, fields }) => ({ owner, fields: agreed === undefined ? fields : fields.difference(agreed) }))
+      .filter(({ fields }) => !fields.isEmpty);
+    if (disputed.length > 0) return conflictsWith(disputed);
+  }
+  const object = manager === 'kubectl' ? refreshLastApplied(outcome.object, applied) : outcome.object;
+  return { kind: 'applied', object: withManagedFields(object, writeManaged(outcome.managed)) };
+}
+
+interface Outcome {
+  readonly object: JsonObject;
+  readonly managed: Managed;
+  /** What each other owner would lose. */
+  readonly taken: readonly { readonly owner: Owner; readonly fields: FieldSet }[];
+}
+
+function applyOver(live: JsonObject, applied: JsonObject, managed: Managed, writer: Writer): Outcome {
+  const { shape, manager, apiVersion, subresource = '', nowMs } = writer;
+  const self = { manager: manager || 'unknown', operation: 'Apply', apiVersion, subresource } as const;
+  const key = ownerKey(self);
+  const last = managed.get(key);
+  const fields = withoutIgnored(extractFieldSet(applied, shape), writer);
+  const others = new Map(managed).set(key, { ...self, time: last?.time, fields });
+
+  const merged = mergeApplied(live, applied, shape);
+  const object = last === undefined ? merged : prune(merged, last.fields, ownedByAnybody(others), writer);
+
+  const changes = changesBetween(live, object, writer);
+  const taken = [...managed]
+    .filter(([other]) => other !== key)
+    .map(([, owner]) => ({ owner, fields: fieldsTakenFrom(owner, changes) }));
+  const after = new Map(afterChange(others, changes, key));
+  const own = withoutBookkeeping(fields);
+  // An apply that changes nothing keeps its time, so that it does not make a new version of the object either.
+  const time = isEqual(live, object) ? last?.time : timestamp(nowMs);
+  if (own.isEmpty) after.delete(key);
+  else after.set(key, { ...self, time, fields: own });
+  return { object, managed: after, taken };
+}
+
+/** Removes what the applier owned and nobody owns now. */
+function prune(merged: JsonObject, last: FieldSet, owned: FieldSet, { shape }: Writer): JsonObject {
+  const named = (fields: FieldSet): FieldSet => withNamedAncestors(fields, shape);
+  const all = named(extractFieldSet(merged, shape));
+  const bare = removeFields(merged, named(last), shape);
+  const kept = named(extractFieldSet(bare, shape)).union(named(owned));
+  const pruned = removeFields(merged, all.difference(kept), shape);
+  // Only what was the applier's may go: an item of its own may hold fields that are nobody's, but a field beside it may not go.
+  const gone = all.difference(named(extractFieldSet(pruned, shape)));
+  return removeFields(merged, gone.intersection(named(last)), shape);
+}
+
+function ownedByAnybody(managed: Managed): FieldSet {
+  return [...managed.values()].reduce((all, { fields }) => all.union(fields), new FieldSet());
+}
+
+/** Where nobody was tracked so far, all that is there belongs to whoever wrote it before, under one name. */
+function managedBefore({ live, applied: _, kind: __, force: ___, ...writer }: Apply): Managed {
+  const managed = live === undefined ? undefined : readManaged(managedFieldsOf(live));
+  if (live === undefined || (managed !== undefined && managed.size > 0)) return managed ?? new Map<string, Owner>();
+  const update = { ...writer, live: undefined, object: live, manager: 'before-first-apply' };
+  return ownershipAfter(update, new Map<string, Owner>());
+}
+
+function checkApplied({ applied, apiVersion, kind, shape }: Apply): JsonObject {
+  if (!isObject(applied)) throw new PatchError('malformed', 'error decoding patch: not an object');
+  checkDepth(applied);
+  if (fieldOf(applied, 'apiVersion') !== apiVersion || fieldOf(applied, 'kind') !== kind) {
+    throw new PatchError('malformed', `invalid object type: ${kindText(applied)}`);
+  }
+  const metadata = objectIn(applied, 'metadata');
+  if ((fieldOf(metadata, 'managedFields') ?? null) !== null) {
+    throw new PatchError('malformed', 'metadata.managedFields must be nil');
+  }
+  const problem = appliedProblem(applied, shape);
+  if (problem !== undefined) {
+    const name = `${textOf(metadata, 'namespace')}/${textOf(metadata, 'name')}`;
+    throw new PatchError(
+      'malformed',
+      `failed to create typed patch object (${name}; ${kindText(applied)}): ${problem}`,
+    );
+  }
+  return applied;
+}
+
+/** `/v1, Kind=Pod` or `coordination.k8s.io/v1, Kind=Lease`. */
+function kindText(object: JsonObject): string {
+  const version = textOf(object, 'apiVersion');
+  return `${version.includes('/') ? '' : '/'}${version}, Kind=${textOf(object, 'kind')}`;
+}
+
+function textOf(object: JsonObject, name: string): string {
+  const value = fieldOf(object, name);
+  return typeof value === 'string' ? value : '';
+}
