@@ -1,0 +1,153 @@
+import assert from 'node:assert/strict';
+import { execFileSync, spawnSync } from 'node:child_process';
+import { X509Certificate } from 'node:crypto';
+import { once } from 'node:events';
+import { writeFileSync } from 'node:fs';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { connect, createServer } from 'node:tls';
+import type { PeerCertificate, TLSSocket } from 'node:tls';
+import fc from 'fast-check';
+import { temporaryDirectory } from '../../testing/temporary-directory.ts';
+import { CertificateHostError, issueClientCertificate, issueServerCertificate, makeAuthority } from './certificates.ts';
+import { children, der } from './der.ts';
+
+const validity = { now: Date.now(), days: 365 };
+const authority = makeAuthority(validity);
+
+function parsed(pem: { readonly certificatePem: string }): X509Certificate {
+  return new X509Certificate(pem.certificatePem);
+}
+
+test('an authority signs itself and may sign others', () => {
+  const certificate = parsed(authority);
+  assert.ok(certificate.ca);
+  assert.ok(certificate.verify(certificate.publicKey));
+  assert.ok(certificate.checkIssued(certificate));
+  assert.equal(certificate.subject, 'CN=mountlet-ca');
+});
+
+test('a server certificate is good for its names and addresses and for no others', () => {
+  const hosts = ['localhost', 'api.example', '127.0.0.1', '::1', 'fd00:0:0:1::2'];
+  const certificate = parsed(issueServerCertificate(authority, { ...validity, hosts }));
+  assert.ok(certificate.verify(parsed(authority).publicKey));
+  assert.ok(certificate.checkIssued(parsed(authority)));
+  assert.ok(!certificate.ca);
+  for (const host of ['localhost', 'api.example']) assert.equal(certificate.checkHost(host), host);
+  for (const ip of ['127.0.0.1', '::1', 'fd00::1:0:0:0:2', '0:0:0:0:0:0:0:1']) assert.ok(certificate.checkIP(ip), ip);
+  assert.equal(certificate.checkHost('other.example'), undefined);
+  assert.equal(certificate.checkIP('127.0.0.2'), undefined);
+  assert.deepEqual(certificate.keyUsage, ['1.3.6.1.5.5.7.3.1']);
+});
+
+test('a host that cannot stand in a certificate is refused', () => {
+  for (const host of ['', 'bücher.example', 'a b', 'a\0.example']) {
+    assert.throws(() => issueServerCertificate(authority, { ...validity, hosts: [host] }), CertificateHostError);
+  }
+});
+
+test('every certificate has its own serial number, positive and of sixteen bytes', () => {
+  const numbers = Array.from(
+    { length: 20 },
+    () => parsed(issueClientCertificate(authority, { ...validity, user: 'u', groups: [] })).serialNumber,
+  );
+  assert.equal(new Set(numbers).size, 20);
+  for (const number of numbers) assert.match(number, /^[4-7][0-9A-F]{31}$/);
+});
+
+test('validity begins a little before now and may end after 2049', () => {
+  const certificate = parsed(makeAuthority({ now: Date.UTC(2026, 0, 1), days: 365 * 30 }));
+  assert.equal(Date.parse(certificate.validFrom), Date.UTC(2025, 11, 31, 23, 55));
+  assert.equal(new Date(certificate.validTo).getUTCFullYear(), 2055);
+});
+
+/** One connection: what the server sees of the client, or the error that the client gets. */
+async function handshake(
+  client: { cert?: string; key?: string },
+  servername = 'localhost',
+): Promise<{ authorized: boolean; peer: PeerCertificate; error: unknown }> {
+  const { certificatePem: cert, keyPem: key } = issueServerCertificate(authority, {
+    ...validity,
+    hosts: ['localhost', '127.0.0.1'],
+  });
+  const server = createServer({
+    cert,
+    key,
+    ca: authority.certificatePem,
+    requestCert: true,
+    rejectUnauthorized: false,
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const socket = connect({
+    port: (server.address() as AddressInfo).port,
+    host: '127.0.0.1',
+    servername,
+    ca: authority.certificatePem,
+    ...client,
+  });
+  const clientSide = once(socket, 'secureConnect');
+  try {
+    const [[seen]] = (await Promise.all([once(server, 'secureConnection'), clientSide])) as [[TLSSocket], unknown];
+    return { authorized: seen.authorized, peer: seen.getPeerCertificate(), error: seen.authorizationError };
+  } finally {
+    socket.destroy();
+    server.close();
+  }
+}
+
+test('over TLS the server knows its clients by user and groups', async () => {
+  const { certificatePem: cert, keyPem: key } = issueClientCertificate(authority, {
+    ...validity,
+    user: 'system:node:größe',
+    groups: ['system:nodes', 'a,b=c'],
+  });
+  const { authorized, peer } = await handshake({ cert, key });
+  assert.ok(authorized);
+  assert.equal(peer.subject.CN, 'system:node:größe');
+  assert.deepEqual(peer.subject.O, ['system:nodes', 'a,b=c']);
+});
+
+test('over TLS a certificate of a stranger, an expired one and a server certificate are not accepted from a client', async () => {
+  const old = { now: Date.now() - 10 * 86_400_000, days: 1 };
+  const wrong = [
+    issueClientCertificate(makeAuthority(validity), { ...validity, user: 'admin', groups: ['system:masters'] }),
+    issueClientCertificate(authority, { ...old, user: 'admin', groups: ['system:masters'] }),
+    issueServerCertificate(authority, { ...validity, hosts: ['admin'] }),
+  ];
+  for (const { certificatePem: cert, keyPem: key } of wrong) {
+    assert.equal((await handshake({ cert, key })).authorized, false);
+  }
+});
+
+test('openssl reads what we write, and verifies it strictly', (t) => {
+  if (spawnSync('openssl', ['version']).error !== undefined) {
+    t.skip('needs openssl');
+    return;
+  }
+  const server = issueServerCertificate(authority, { ...validity, hosts: ['localhost', '::1'] });
+  const text = execFileSync('openssl', ['x509', '-noout', '-text'], { input: server.certificatePem, encoding: 'utf8' });
+  assert.match(text, /Signature Algorithm: ecdsa-with-SHA256/);
+  assert.match(text, /Issuer: CN ?= ?mountlet-ca/);
+  assert.match(text, /DNS:localhost, IP Address:0:0:0:0:0:0:0:1/);
+  assert.match(text, /TLS Web Server Authentication/);
+  assert.match(text, /X509v3 Authority Key Identifier/);
+
+  const authorityFile = join(temporaryDirectory(t), 'ca.crt');
+  writeFileSync(authorityFile, authority.certificatePem);
+  const verify = ['verify', '-x509_strict', '-purpose', 'sslserver', '-CAfile', authorityFile];
+  assert.equal(execFileSync('openssl', verify, { input: server.certificatePem, encoding: 'utf8' }), 'stdin: OK\n');
+});
+
+test('DER lengths and numbers survive a walk through them', () => {
+  fc.assert(
+    fc.property(fc.array(fc.uint8Array({ maxLength: 300 }), { maxLength: 5 }), (parts) => {
+      const encoded = parts.map((part) => der.octets(part));
+      assert.deepEqual(children(der.sequence(...encoded)), encoded);
+    }),
+  );
+  assert.deepEqual([...der.integer(Uint8Array.of(0, 0, 0x80))], [2, 2, 0, 0x80]);
+  assert.deepEqual([...der.integer(Uint8Array.of(0, 0))], [2, 1, 0]);
+  assert.deepEqual([...der.objectId('1.2.840.10045.4.3.2')], [6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2]);
+});
