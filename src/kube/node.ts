@@ -1,6 +1,6 @@
 /** The machine pods run on, as the cluster sees it. */
 import { objectFields } from './metadata.ts';
-import { any, boolean, list, map, object, quantity, required, setOf, string } from './schema.ts';
+import { any, boolean, integer, list, map, object, quantity, required, setOf, string } from './schema.ts';
 import type { Of } from './schema.ts';
 
 const resourceList = map(quantity);
@@ -21,16 +21,41 @@ export const node = object({
     capacity: resourceList,
     allocatable: resourceList,
     phase: string,
-    conditions: list(any, 'type'),
+    conditions: list(
+      object({
+        type: required(string),
+        status: required(string),
+        lastHeartbeatTime: string,
+        lastTransitionTime: string,
+        reason: string,
+        message: string,
+      }),
+      'type',
+    ),
     addresses: list(object({ type: required(string), address: required(string) }), 'type'),
-    daemonEndpoints: any,
-    nodeInfo: any,
-    images: list(any),
+    daemonEndpoints: object({ kubeletEndpoint: object({ Port: required(integer) }) }),
+    nodeInfo: object({
+      machineID: required(string),
+      systemUUID: required(string),
+      bootID: required(string),
+      kernelVersion: required(string),
+      osImage: required(string),
+      containerRuntimeVersion: required(string),
+      kubeletVersion: required(string),
+      kubeProxyVersion: required(string),
+      operatingSystem: required(string),
+      architecture: required(string),
+      swap: object({ capacity: integer }),
+      runningInUserNamespace: boolean,
+    }),
+    images: list(object({ names: list(string), sizeBytes: integer })),
     volumesInUse: list(string),
     volumesAttached: list(object({ name: required(string), devicePath: required(string) })),
     config: any,
-    runtimeHandlers: list(any),
-    features: any,
+    runtimeHandlers: list(
+      object({ name: string, features: object({ recursiveReadOnlyMounts: boolean, userNamespaces: boolean }) }),
+    ),
+    features: object({ supplementalGroupsPolicy: boolean }),
     declaredFeatures: list(string),
   }),
 });

@@ -94,11 +94,21 @@ export const persistentVolumeClaim = object({
     phase: string,
     accessModes: list(string),
     capacity: resourceList,
-    conditions: list(any, 'type'),
+    conditions: list(
+      object({
+        type: required(string),
+        status: required(string),
+        lastProbeTime: string,
+        lastTransitionTime: string,
+        reason: string,
+        message: string,
+      }),
+      'type',
+    ),
     allocatedResources: resourceList,
     allocatedResourceStatuses: map(string),
     currentVolumeAttributesClassName: string,
-    modifyVolumeStatus: any,
+    modifyVolumeStatus: object({ targetVolumeAttributesClassName: string, status: required(string) }),
     healthStatus: any,
   }),
 });

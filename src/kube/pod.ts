@@ -1,6 +1,7 @@
 /** A pod: containers that share volumes, and the settings they share. */
 import { container, ephemeralContainer, resourceRequirements, sharedSecurityFields } from './container.ts';
 import type { Container, EphemeralContainer } from './container.ts';
+import { containerStatus } from './container-status.ts';
 import { labelSelector, localObjectReference, objectFields, objectMeta } from './metadata.ts';
 import { nodeSelector, nodeSelectorTerm } from './persistent-volume.ts';
 import {
@@ -57,7 +58,7 @@ const affinity = object({
   podAntiAffinity: podAffinity,
 });
 
-const toleration = object({ key: string, operator: string, value: string, effect: string, tolerationSeconds: integer });
+export const toleration = object({ key: string, operator: string, value: string, effect: string, tolerationSeconds: integer });
 
 export const podSpec = object({
   volumes: list(volume, 'name'),
@@ -150,12 +151,12 @@ export const podStatus = object({
   podIP: string,
   podIPs: list(address, 'ip'),
   startTime: string,
-  initContainerStatuses: list(any),
-  containerStatuses: list(any),
-  ephemeralContainerStatuses: list(any),
+  initContainerStatuses: list(containerStatus),
+  containerStatuses: list(containerStatus),
+  ephemeralContainerStatuses: list(containerStatus),
   qosClass: string,
   resize: string,
-  resourceClaimStatuses: list(any, 'name'),
+  resourceClaimStatuses: list(object({ name: required(string), resourceClaimName: string }), 'name'),
   extendedResourceClaimStatus: any,
   allocatedResources: resourceList,
   resources: resourceRequirements,

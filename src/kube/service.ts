@@ -52,6 +52,18 @@ export const service = object({
       trafficDistribution: string,
     }),
   ),
-  status: any,
+  status: object({
+    loadBalancer: object({
+      ingress: list(
+        object({
+          ip: string,
+          hostname: string,
+          ipMode: string,
+          ports: list(object({ port: required(integer), protocol: required(string), error: string })),
+        }),
+      ),
+    }),
+    conditions: list(any, 'type'),
+  }),
 });
 export interface Service extends Of<typeof service> {}

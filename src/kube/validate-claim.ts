@@ -1,14 +1,18 @@
 /** Rules for PersistentVolumeClaims, and for the templates of claims that pods carry. */
+import { changeList } from './change-list.ts';
 import { forbiddenField, invalidField, invalidFields, keyPart, placedAt } from './field-errors.ts';
 import { requiredField, unsupportedField } from './field-errors.ts';
 import type { FieldError } from './field-errors.ts';
 import { validateLabels, validateLabelSelector } from './labels.ts';
 import type { ObjectMeta } from './metadata.ts';
 import { dnsLabelProblems, dnsSubdomainProblems } from './names.ts';
+import { persistentVolumeClaim } from './persistent-volume.ts';
 import type { ClaimSpec, ClaimTemplate, PersistentVolumeClaim } from './persistent-volume.ts';
+import { readQuantity } from './resource-list.ts';
 import type { ResourceList } from './resource-list.ts';
 import type { FieldPath } from './schema.ts';
-import { validateAnnotations, validateObjectMeta } from './validate-metadata.ts';
+import { means } from './semantic-equality.ts';
+import { immutableErrors, validateAnnotations, validateObjectMeta, validateObjectMetaUpdate } from './validate-metadata.ts';
 import { positiveQuantityErrors, quantityErrors } from './validate-numbers.ts';
 
 export const accessModes = ['ReadOnlyMany', 'ReadWriteMany', 'ReadWriteOnce', 'ReadWriteOncePod'];
@@ -19,6 +23,63 @@ export function validatePersistentVolumeClaim(claim: PersistentVolumeClaim, path
     ...validateObjectMeta(claim.metadata, { name: dnsSubdomainProblems, scope: 'namespace' }, [...path, 'metadata']),
     ...claimSpecErrors(claim.spec, [...path, 'spec']),
   ];
+}
+
+const classAnnotation = 'volume.beta.kubernetes.io/storage-class';
+
+/** A claim is for what it asked for; a bound one may grow and change its attributes' class. */
+export function validatePersistentVolumeClaimUpdate(
+  claim: PersistentVolumeClaim,
+  old: PersistentVolumeClaim,
+): FieldError[] {
+  const errors = [...validateObjectMetaUpdate(claim.metadata, old.metadata), ...validatePersistentVolumeClaim(claim)];
+  const annotation = claim.metadata.annotations?.[classAnnotation] ?? '';
+  const annotationBefore = old.metadata.annotations?.[classAnnotation] ?? '';
+  errors.push(...immutableErrors(annotation, annotationBefore, ['metadata', 'annotations', classAnnotation]));
+  const shape = persistentVolumeClaim.fields?.['spec'];
+  const rest = withChangeableFieldsOf(old.spec, claim);
+  const classIsGone = old.spec.storageClassName === '' && claim.spec.storageClassName === undefined;
+  if (shape !== undefined && (classIsGone || !means<unknown>(shape, rest, old.spec))) {
+    const detail =
+      'spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims';
+    errors.push(forbiddenField(['spec'], `${detail}\n${changeList<unknown>(shape, old.spec, rest)}`));
+  }
+  errors.push(...shrinkErrors(claim, old));
+  const mode = claim.spec.volumeMode ?? null;
+  errors.push(...placedAt(['spec', 'volumeMode'], immutableErrors(mode, old.spec.volumeMode ?? null, ['volumeMode'])));
+  return errors;
+}
+
+/** The new spec with everything put back that may change: what then differs from the old one may not. */
+function withChangeableFieldsOf(old: ClaimSpec, { spec, status }: PersistentVolumeClaim): ClaimSpec {
+  const isBound = status?.phase === 'Bound';
+  const storage = old.resources?.requests?.['storage'];
+  const { volumeName: _, volumeAttributesClassName, storageClassName, ...rest } = spec;
+  const attributesClass = isBound ? old.volumeAttributesClassName : volumeAttributesClassName;
+  const volumeName = (old.volumeName ?? '') === '' ? old.volumeName : spec.volumeName;
+  // A class may be named later, once.
+  const className = old.storageClassName === undefined ? undefined : storageClassName;
+  return {
+    ...rest,
+    ...(volumeName !== undefined && { volumeName }),
+    ...(className !== undefined && { storageClassName: className }),
+    ...(attributesClass !== undefined && { volumeAttributesClassName: attributesClass }),
+    ...(isBound &&
+      storage !== undefined && {
+        resources: { ...spec.resources, requests: { ...spec.resources?.requests, storage } },
+      }),
+  };
+}
+
+/** Less than was asked for before is fine while the volume has not grown to that. */
+function shrinkErrors({ spec }: PersistentVolumeClaim, old: PersistentVolumeClaim): FieldError[] {
+  const asked = readQuantity(spec.resources?.requests?.['storage']);
+  const before = readQuantity(old.spec.resources?.requests?.['storage']);
+  const has = readQuantity(old.status?.capacity?.['storage'] ?? '0');
+  if (asked === undefined || before === undefined || has === undefined) return [];
+  if (asked.compare(before) >= 0 || asked.compare(has) > 0) return [];
+  const path = ['spec', 'resources', 'requests', 'storage'];
+  return [forbiddenField(path, 'field can not be less than status.capacity')];
 }
 
 export function claimTemplateErrors({ metadata, spec }: ClaimTemplate, path: FieldPath): FieldError[] {

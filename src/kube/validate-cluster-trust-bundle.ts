@@ -4,7 +4,7 @@ import type { ClusterTrustBundle } from './cluster-trust-bundle.ts';
 import { invalidField, tooLongField } from './field-errors.ts';
 import type { FieldError } from './field-errors.ts';
 import type { FieldPath } from './schema.ts';
-import { validateObjectMeta } from './validate-metadata.ts';
+import { immutableErrors, validateObjectMeta, validateObjectMetaUpdate } from './validate-metadata.ts';
 import { signerNameErrors, trustBundleNameProblems } from './validate-signer.ts';
 
 const bundleBytesMax = 1024 * 1024;
@@ -17,6 +17,14 @@ export function validateClusterTrustBundle(bundle: ClusterTrustBundle, path: Fie
     ...validateObjectMeta(bundle.metadata, rules, [...path, 'metadata']),
     ...(signerName === '' ? [] : signerNameErrors(signerName, [...here, 'signerName'])),
     ...certificateErrors(trustBundle, [...here, 'trustBundle']),
+  ];
+}
+
+export function validateClusterTrustBundleUpdate(bundle: ClusterTrustBundle, old: ClusterTrustBundle): FieldError[] {
+  return [
+    ...validateClusterTrustBundle(bundle),
+    ...validateObjectMetaUpdate(bundle.metadata, old.metadata),
+    ...immutableErrors(bundle.spec.signerName ?? '', old.spec.signerName ?? '', ['spec', 'signerName']),
   ];
 }
 

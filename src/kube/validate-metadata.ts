@@ -22,7 +22,7 @@ export interface MetadataRules {
 const annotationSizeBytesMax = 256 * 1024;
 /** Each such message carries all owners: a thousand of them would be a thousand times as long as the object. */
 const extraControllersTold = 8;
-const finalizersOfKubernetes = new Set(['kubernetes', 'orphan', 'foregroundDeletion']);
+export const finalizersOfKubernetes = new Set(['kubernetes', 'orphan', 'foregroundDeletion']);
 
 export function validateObjectMeta(
   meta: ObjectMeta,

@@ -1,11 +1,11 @@
 /** Rules for nodes: name, taints, resources. What the node says of itself in its status is otherwise taken as it is. */
-import { duplicateField, invalidField, invalidFields, placedBelow, requiredField } from './field-errors.ts';
+import { duplicateField, forbiddenField, invalidField, invalidFields, placedBelow, requiredField } from './field-errors.ts';
 import { unsupportedField } from './field-errors.ts';
 import type { FieldError } from './field-errors.ts';
 import { dnsSubdomainProblems, labelValueProblems, qualifiedNameProblems } from './names.ts';
 import type { Node } from './node.ts';
 import type { FieldPath } from './schema.ts';
-import { validateObjectMeta } from './validate-metadata.ts';
+import { validateObjectMeta, validateObjectMetaUpdate } from './validate-metadata.ts';
 import { resourceQuantityErrors } from './validate-numbers.ts';
 import { taintEffects } from './validate-scheduling.ts';
 
@@ -24,6 +24,43 @@ export function validateNode(node: Node, path: FieldPath = []): FieldError[] {
       ),
     ),
   ];
+}
+
+/** For the node and for its status alike. A spec's fields are set once, but for taints and the mark that keeps pods away. */
+export function validateNodeUpdate(node: Node, old: Node): FieldError[] {
+  const seen = new Set<string>();
+  return [
+    ...validateObjectMetaUpdate(node.metadata, old.metadata),
+    ...(node.status?.addresses ?? []).flatMap(({ type, address }, index) => {
+      const key = `${type} ${address}`;
+      const isRepeated = seen.has(key);
+      seen.add(key);
+      return isRepeated
+        ? [duplicateField(['status', 'addresses', index], { Type: type, Address: address })]
+        : [];
+    }),
+    ...rangeErrors(node.spec?.podCIDRs ?? [], old.spec?.podCIDRs ?? []),
+    ...providerErrors(node.spec?.providerID ?? '', old.spec?.providerID ?? ''),
+    ...((node.spec?.externalID ?? '') === (old.spec?.externalID ?? '')
+      ? []
+      : [forbiddenField(['spec', 'externalID'], 'may not be updated')]),
+  ];
+}
+
+function rangeErrors(ranges: readonly string[], old: readonly string[]): FieldError[] {
+  if (old.length === 0) return [];
+  const refusal = forbiddenField(
+    ['spec', 'podCIDRs'],
+    'node updates may not change podCIDR except from "" to valid',
+  );
+  if (ranges.length !== old.length) return [refusal];
+  return old.flatMap((range, index) => (range === ranges[index] ? [] : [refusal]));
+}
+
+function providerErrors(id: string, old: string): FieldError[] {
+  if (old === '' || id === old) return [];
+  const detail = id === '' ? 'field cannot be cleared once set' : 'field cannot be modified once set';
+  return [invalidField(['spec', 'providerID'], null, detail)];
 }
 
 function taintErrors(taints: readonly Taint[], path: FieldPath): FieldError[] {

@@ -1,14 +1,17 @@
 /** Rules for PersistentVolumes. Drivers that no plugin of ours serves are only counted as a source. */
+import { changeList } from './change-list.ts';
 import { forbiddenField, invalidField, invalidFields, keyPart, placedAt } from './field-errors.ts';
 import { requiredField, unsupportedField } from './field-errors.ts';
 import type { FieldError } from './field-errors.ts';
 import { inKeyOrder } from './go-json.ts';
 import { backstepProblems, dnsSubdomainProblems } from './names.ts';
+import { persistentVolume } from './persistent-volume.ts';
 import type { PersistentVolume } from './persistent-volume.ts';
 import { readQuantity } from './resource-list.ts';
 import type { FieldPath } from './schema.ts';
+import { means } from './semantic-equality.ts';
 import { accessModeErrors, classNameErrors, volumeModeErrors } from './validate-claim.ts';
-import { validateObjectMeta } from './validate-metadata.ts';
+import { immutableErrors, validateObjectMeta, validateObjectMetaUpdate } from './validate-metadata.ts';
 import { nodeSelectorErrors } from './validate-node-selector.ts';
 import { positiveQuantityErrors } from './validate-numbers.ts';
 import { csiDriverErrors, hostPathErrors, nfsErrors } from './validate-volume-sources.ts';
@@ -48,6 +51,40 @@ export function validatePersistentVolume(volume: PersistentVolume, path: FieldPa
     ...validateObjectMeta(volume.metadata, { name: dnsSubdomainProblems, scope: 'cluster' }, [...path, 'metadata']),
     ...specErrors(volume.spec, [...path, 'spec']),
   ];
+}
+
+/** Where the data is does not change. */
+export function validatePersistentVolumeUpdate(volume: PersistentVolume, old: PersistentVolume): FieldError[] {
+  const errors = [...validatePersistentVolume(volume), ...validateObjectMetaUpdate(volume.metadata, old.metadata)];
+  const shape = persistentVolume.fields?.['spec'];
+  const before = sourcesOf(old.spec);
+  const after = sourcesOf(withoutNewExpandSecret(volume.spec, old.spec));
+  if (shape !== undefined && !means(shape, after, before)) {
+    const detail = 'spec.persistentvolumesource is immutable after creation';
+    const refusal = forbiddenField(
+      ['spec', 'persistentvolumesource'],
+      `${detail}\n${changeList<unknown>(shape, before, after)}`,
+    );
+    errors.push(...placedAt(['spec'], [refusal]));
+  }
+  const mode = volume.spec.volumeMode ?? null;
+  errors.push(...placedAt(['spec', 'volumeMode'], immutableErrors(mode, old.spec.volumeMode ?? null, ['volumeMode'])));
+  if (old.spec.volumeAttributesClassName !== undefined && volume.spec.volumeAttributesClassName === undefined) {
+    const here = ['spec', 'volumeAttributesClassName'];
+    errors.push(forbiddenField(here, 'update from non-nil value to nil is forbidden'));
+  }
+  return errors;
+}
+
+function sourcesOf(spec: Spec): object {
+  return Object.fromEntries(sourceOrder.map((name) => [name, spec[name]]));
+}
+
+/** The one part of a source that may come later. */
+function withoutNewExpandSecret(spec: Spec, old: Spec): Spec {
+  if (spec.csi === undefined || old.csi === undefined || old.csi.controllerExpandSecretRef !== undefined) return spec;
+  const { controllerExpandSecretRef: _, ...csi } = spec.csi;
+  return { ...spec, csi };
 }
 
 function specErrors(spec: Spec, path: FieldPath): FieldError[] {

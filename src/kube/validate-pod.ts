@@ -38,6 +38,11 @@ import { validateVolumes } from './validate-volumes.ts';
 const int32Max = 2 ** 31 - 1;
 
 export function validatePod(pod: Pod, path: FieldPath = []): FieldError[] {
+  return [...validatePodMetadataAndSpec(pod, path), ...creationErrors(pod.spec, [...path, 'spec'])];
+}
+
+/** The rules that hold for a pod at any time, new or changed. */
+export function validatePodMetadataAndSpec(pod: Pod, path: FieldPath = []): FieldError[] {
   const { metadata, spec } = pod;
   const metadataPath = [...path, 'metadata'];
   const specPath = [...path, 'spec'];
@@ -49,7 +54,6 @@ export function validatePod(pod: Pod, path: FieldPath = []): FieldError[] {
     ...nonNegativeErrors(spec.terminationGracePeriodSeconds ?? 0, [...specPath, 'terminationGracePeriodSeconds']),
     ...spaceErrors(spec.containers, [...specPath, 'containers']),
     ...spaceErrors(spec.initContainers ?? [], [...specPath, 'initContainers']),
-    ...creationErrors(spec, specPath),
   ];
 }
 

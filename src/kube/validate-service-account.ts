@@ -2,9 +2,13 @@ import type { FieldError } from './field-errors.ts';
 import { dnsSubdomainProblems } from './names.ts';
 import type { FieldPath } from './schema.ts';
 import type { ServiceAccount } from './service-account.ts';
-import { validateObjectMeta } from './validate-metadata.ts';
+import { validateObjectMeta, validateObjectMetaUpdate } from './validate-metadata.ts';
 
 /** The Secrets it names need not exist, nor be well named: whoever uses them will see. */
 export function validateServiceAccount({ metadata }: ServiceAccount, path: FieldPath = []): FieldError[] {
   return validateObjectMeta(metadata, { name: dnsSubdomainProblems, scope: 'namespace' }, [...path, 'metadata']);
+}
+
+export function validateServiceAccountUpdate(account: ServiceAccount, old: ServiceAccount): FieldError[] {
+  return [...validateObjectMetaUpdate(account.metadata, old.metadata), ...validateServiceAccount(account)];
 }

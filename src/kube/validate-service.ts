@@ -10,7 +10,7 @@ import { dnsLabelProblems, dnsSubdomainProblems, qualifiedNameProblems } from '.
 import { addressProblems, portProblems } from './network-names.ts';
 import type { FieldPath } from './schema.ts';
 import type { Service } from './service.ts';
-import { validateObjectMeta } from './validate-metadata.ts';
+import { validateObjectMeta, validateObjectMetaUpdate } from './validate-metadata.ts';
 import { portErrors } from './validate-probes.ts';
 
 type Spec = Service['spec'];
@@ -42,6 +42,32 @@ export function validateService(service: Service, path: FieldPath = []): FieldEr
     ...nodePortErrors(ports, type, [...here, 'ports']),
     ...repeatedPortErrors(ports, [...here, 'ports']),
   ];
+}
+
+/** An address once given stays, unless the service becomes a name for something outside, or was one. */
+export function validateServiceUpdate(service: Service, old: Service): FieldError[] {
+  return [
+    ...validateObjectMetaUpdate(service.metadata, old.metadata),
+    ...addressUpdateErrors(service.spec, old.spec, ['spec', 'clusterIPs']),
+    ...validateService(service),
+  ];
+}
+
+function addressUpdateErrors(spec: Spec, old: Spec, path: FieldPath): FieldError[] {
+  if (spec.type === 'ExternalName' || old.type === 'ExternalName') return [];
+  const before = clusterAddresses(old);
+  const after = clusterAddresses(spec);
+  const refuse = (index: number, detail: string): FieldError => invalidField([...path, index], after, detail);
+  if (before.length === after.length) {
+    return before.flatMap((address, index) =>
+      address === after[index] ? [] : [refuse(index, 'may not change once set')],
+    );
+  }
+  if (after.length === 0) return [refuse(0, 'primary clusterIP can not be unset')];
+  if (before.length > 0 && after[0] !== before[0]) return [refuse(0, 'may not change once set')];
+  if (before.length <= after.length || spec.ipFamilyPolicy === 'SingleStack') return [];
+  const detail = "must be set to 'SingleStack' when releasing the secondary clusterIP";
+  return [invalidField(['spec', 'ipFamilyPolicy'], spec.ipFamilyPolicy ?? null, detail)];
 }
 
 /** The single address is the list's first; a user may write either. */
