@@ -1,0 +1,114 @@
+/**
+ * Answers to those who ask about permissions instead of trying: SubjectAccessReview and its relatives. The decision is
+ * that of the same function which guards every request.
+ */
+import { invalidField } from '../../kube/field-errors.ts';
+import type { FieldError } from '../../kube/field-errors.ts';
+import { list, map, object, string } from '../../kube/schema.ts';
+import type { Of } from '../../kube/schema.ts';
+import type { Authorizer } from './authorization.ts';
+import type { RequestAttributes } from './request-attributes.ts';
+import type { User } from './user.ts';
+
+const selectorRequirement = object({ key: string, operator: string, values: list(string) });
+const selector = object({ rawSelector: string, requirements: list(selectorRequirement) });
+
+const reviewedRequest = {
+  resourceAttributes: object({
+    namespace: string,
+    verb: string,
+    group: string,
+    version: string,
+    resource: string,
+    subresource: string,
+    name: string,
+    fieldSelector: selector,
+    labelSelector: selector,
+  }),
+  nonResourceAttributes: object({ path: string, verb: string }),
+};
+export const selfAccessReviewSpec = object(reviewedRequest);
+export interface SelfAccessReviewSpec extends Of<typeof selfAccessReviewSpec> {}
+
+export const accessReviewSpec = object({
+  ...reviewedRequest,
+  user: string,
+  groups: list(string),
+  extra: map(list(string)),
+  uid: string,
+});
+export interface AccessReviewSpec extends Of<typeof accessReviewSpec> {}
+
+export interface AccessReviewStatus {
+  readonly allowed: boolean;
+  readonly reason?: string;
+}
+
+export function reviewAccess(
+  authorizer: Pick<Authorizer, 'authorize'>,
+  user: User,
+  spec: SelfAccessReviewSpec,
+): AccessReviewStatus {
+  const { allowed, reason } = authorizer.authorize(user, reviewedAttributes(spec));
+  return reason === '' ? { allowed } : { allowed, reason };
+}
+
+/** The user whom a SubjectAccessReview asks about, taken at its word: groups are not added. */
+export function reviewedUser({ user = '', groups = [], uid = '', extra = {} }: AccessReviewSpec): User {
+  return { name: user, uid, groups, extra };
+}
+
+export function validateSelfAccessReview({
+  resourceAttributes,
+  nonResourceAttributes,
+}: SelfAccessReviewSpec): readonly FieldError[] {
+  if ((resourceAttributes === undefined) !== (nonResourceAttributes === undefined)) return [];
+  const text = 'exactly one of nonResourceAttributes or resourceAttributes must be specified';
+  return [invalidField(['spec'], nonResourceAttributes ?? null, text)];
+}
+
+export function validateAccessReview(spec: AccessReviewSpec): readonly FieldError[] {
+  const { user = '', groups = [] } = spec;
+  const errors = validateSelfAccessReview(spec);
+  if (user !== '' || groups.length > 0) return errors;
+  return [...errors, invalidField(['spec', 'user'], user, 'at least one of user or group must be specified')];
+}
+
+/** A LocalSubjectAccessReview asks about the namespace that it is posted to, and about nothing outside of namespaces. */
+export function validateLocalAccessReview(spec: AccessReviewSpec, namespace: string): readonly FieldError[] {
+  const { resourceAttributes, nonResourceAttributes } = spec;
+  const asked = resourceAttributes?.namespace ?? '';
+  const errors = [...validateAccessReview(spec)];
+  if (resourceAttributes !== undefined && asked !== namespace) {
+    errors.push(invalidField(['spec', 'resourceAttributes', 'namespace'], asked, 'must match metadata.namespace'));
+  }
+  if (nonResourceAttributes !== undefined) {
+    errors.push(
+      invalidField(['spec', 'nonResourceAttributes'], nonResourceAttributes, 'disallowed on this kind of request'),
+    );
+  }
+  return errors;
+}
+
+function reviewedAttributes({ resourceAttributes, nonResourceAttributes }: SelfAccessReviewSpec): RequestAttributes {
+  if (resourceAttributes === undefined) {
+    return { kind: 'path', verb: nonResourceAttributes?.verb ?? '', path: nonResourceAttributes?.path ?? '' };
+  }
+  const { namespace = '', verb = '', group = '', version = '', resource = '', subresource = '' } = resourceAttributes;
+  const { name = '', fieldSelector } = resourceAttributes;
+  const fieldEquals = equalitiesOf(fieldSelector ?? {});
+  return { kind: 'resource', verb, group, version, resource, subresource, namespace, name, fieldEquals };
+}
+
+/** What is not understood is left out: fewer requirements ask for more, and more is refused sooner. */
+function equalitiesOf({ rawSelector = '', requirements = [] }: Of<typeof selector>): Readonly<Record<string, string>> {
+  const raw = rawSelector.split(',').flatMap((part) => {
+    const [, field = '', value = ''] = /^([^=!\\]+)==?([^=!\\]*)$/.exec(part) ?? [];
+    return field === '' ? [] : [[field, value] as const];
+  });
+  const structured = requirements.flatMap(({ key = '', operator, values = [] }) => {
+    const [value, ...more] = values;
+    return operator === 'In' && value !== undefined && more.length === 0 ? [[key, value] as const] : [];
+  });
+  return Object.fromEntries([...raw, ...structured]);
+}
