@@ -185,26 +185,12 @@ export function verbNotSupported(what: Named, verb: string): StatusError {
   return new StatusError(405, 'MethodNotAllowed', message, about(what, ''));
 }
 
-export function unsupportedMediaType(accepted: readonly string[]): StatusError {
-  const message = `the body of the request was in an unknown format - accepted media types include: ${accepted.join(', ')}`;
-  return new StatusError(415, 'UnsupportedMediaType', message);
-}
-
-export function notAcceptable(offered: readonly string[]): StatusError {
-  return new StatusError(406, 'NotAcceptable', `only the following media types are accepted: ${offered.join(', ')}`);
-}
-
 export function entityTooLarge(text: string): StatusError {
   return new StatusError(413, 'RequestEntityTooLarge', `Request entity too large: ${text}`);
 }
 
 export function badRequest(message: string): StatusError {
   return new StatusError(400, 'BadRequest', message);
-}
-
-/** A patch that does not fit the object. The API names no detail. */
-export function rejectedPatch(): StatusError {
-  return new StatusError(422, 'Invalid', 'the server rejected our request due to an error in our request', {});
 }
 
 export function internalError(text: string): StatusError {

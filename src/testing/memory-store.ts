@@ -15,6 +15,10 @@ export class MemoryStore implements Store {
     return this.#revision;
   }
 
+  get damaged(): readonly never[] {
+    return [];
+  }
+
   get compactedRevision(): number {
     return this.#compacted;
   }
@@ -47,11 +51,9 @@ export class MemoryStore implements Store {
     return decision.result;
   }
 
-  *changesAfter(revision: number, prefix: string): Iterable<Change> {
+  changesAfter(revision: number, prefix: string): readonly Change[] {
     if (revision < this.#compacted) throw new CompactedError(revision, this.#compacted);
-    for (const change of [...this.#log]) {
-      if (change.revision > revision && change.key.startsWith(prefix)) yield change;
-    }
+    return this.#log.filter((change) => change.revision > revision && change.key.startsWith(prefix));
   }
 
   subscribe(listener: (changes: readonly Change[]) => void): () => void {

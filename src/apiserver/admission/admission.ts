@@ -2,7 +2,7 @@
  * The contract of admission: a step looks at a write that was permitted and is well-formed, and changes or refuses it. Steps
  * run while nobody else can write, so what they read is what will be true.
  */
-import type { User } from '../access.ts';
+import type { User } from '../identity/user.ts';
 import type { KubeObject, Resource } from '../resource.ts';
 import type { Named, StatusError } from '../status.ts';
 import { forbidden, resourceName } from '../status.ts';

@@ -1,5 +1,5 @@
 /** One request for a resource, as handlers get it: parsed, authenticated and authorised. And what they may answer. */
-import type { User } from '../access.ts';
+import type { User } from '../identity/user.ts';
 import type { Exchange, ResponseHeaders } from '../http/exchange.ts';
 import type { ResourceRequest } from '../request-info.ts';
 import type { Resource } from '../resource.ts';

@@ -1,22 +1,28 @@
 /** Brings a new object into the store: names it, admits, prepares and checks it. Who may do so was decided before. */
+import type { FieldError } from '../../kube/field-errors.ts';
 import type { AdmissionRequest } from '../admission/admission.ts';
 import { admitAll } from '../admission/admission.ts';
 import { objectKey } from '../object-key.ts';
 import { generatedName } from '../random.ts';
-import { apiVersionOf } from '../resource-table.ts';
+import { apiVersionOf } from '../resources.ts';
 import type { KubeObject, Resource } from '../resource.ts';
 import { alreadyExists, badRequest, invalid, kindName, namesExhausted, resourceName } from '../status.ts';
 import type { StatusError } from '../status.ts';
 import type { Decision } from '../store/store.ts';
+import { timestamp } from '../timestamp.ts';
 import { pathSegmentErrors } from './path-segment.ts';
 import type { WriteContext, WriteDeps, Written } from './write-context.ts';
-import { decideAndWrite, parseStored, storedText, timestamp } from './write-context.ts';
+import { decideAndWrite, parseStored, storedText } from './write-context.ts';
 
 export interface Creation {
   readonly resource: Resource;
+  /** The view it came through, whose rules it must keep; absent: the resource itself. */
+  readonly view?: Resource;
   readonly namespace: string;
   readonly object: KubeObject;
   readonly context: WriteContext;
+  /** It brings its own books of `managedFields` (apply). */
+  readonly isTracked?: boolean;
 }
 
 // As many as the API tries: with five random characters a collision is rare, eight in a row mean a full namespace.
@@ -64,17 +70,22 @@ export function decideCreation(
   const admitted = admitAll(deps.admission, admissionRequest(creation)) ?? creation.object;
   const now = deps.clock.now();
   const prepared = resource.complete(resource.prepareForCreate(withIdentity(deps, creation, admitted, name), now));
-  const errors = resource.validate(prepared);
+  const errors = validateAs(creation.view ?? resource, prepared);
   const all = errors.length === 0 ? pathSegmentErrors(prepared.metadata.name) : errors;
   if (all.length > 0) throw invalid(kindName(resource), prepared.metadata.name, all);
   if (current !== undefined) {
     throw alreadyExists(resourceName(resource), name, parseStored(current).metadata.deletionTimestamp !== undefined);
   }
-  const tracked = deps.fields.track(resource, undefined, prepared, { name: context.manager, subresource: '', nowMs: now });
+  const manager = { name: context.manager, subresource: '', nowMs: now };
+  const tracked = creation.isTracked ? prepared : deps.fields.track(resource, undefined, prepared, manager);
   const outcome = { created: true, removed: false };
   if (context.dryRun) return { kind: 'keep', result: { text: JSON.stringify(tracked), ...outcome } };
   const text = storedText(tracked, revision);
   return { kind: 'put', value: text, result: { text, ...outcome } };
+}
+
+function validateAs(resource: Resource, object: KubeObject): readonly FieldError[] {
+  return resource.validate(resource.viewOf?.fromStored(object) ?? object);
 }
 
 function admissionRequest({ resource, namespace, object, context }: Creation): AdmissionRequest {

@@ -1,43 +1,34 @@
 /** POST to a collection. */
-import { apiVersionOf } from '../resource-table.ts';
+import { apiVersionOf } from '../resources.ts';
 import type { KubeObject } from '../resource.ts';
 import { badRequest } from '../status.ts';
 import type { ApiRequest, Handler } from './api-request.ts';
 import { createObject } from './create-object.ts';
-import type { ProtobufDecoder } from './read-body.ts';
 import { readObject } from './read-object.ts';
 import type { WriteDeps } from './write-context.ts';
 import type { FieldValidation } from './write-options.ts';
 import { writeOptions } from './write-options.ts';
 
-export interface BodyDeps {
-  readonly decodeProtobuf: ProtobufDecoder;
-}
-
-export function createHandler(deps: WriteDeps & BodyDeps): Handler {
+export function createHandler(deps: WriteDeps): Handler {
   return async (request) => {
-    const { resource, info, query, user, signal } = request;
+    const { resource, served, info, query, user, signal } = request;
     if (resource.namespaced && info.namespace === '') {
       throw badRequest('an empty namespace may not be set during creation');
     }
     const options = writeOptions('CreateOptions', query, request.exchange.header('user-agent') ?? '');
-    const object = await readStorable(request, options.fieldValidation, deps);
+    const object = await readStorable(request, options.fieldValidation);
     checkNamespace(request, object);
     const context = { user, manager: options.manager, dryRun: options.dryRun, signal };
-    const { text } = await createObject(deps, { resource, namespace: info.namespace, object, context });
+    const { text } = await createObject(deps, { resource, view: served, namespace: info.namespace, object, context });
     return { kind: 'object', code: 201, text };
   };
 }
 
 /** The object in the body, in the form in which it is stored. */
-export async function readStorable(
-  request: ApiRequest,
-  validation: FieldValidation,
-  { decodeProtobuf }: BodyDeps,
-): Promise<KubeObject> {
+export async function readStorable(request: ApiRequest, validation: FieldValidation): Promise<KubeObject> {
   const { served } = request;
   const expected = { apiVersion: apiVersionOf(served), kind: served.kind, shape: served.shape };
-  const object = await readObject(request, expected, validation, decodeProtobuf);
+  const object = await readObject(request, expected, validation);
   return served.viewOf === undefined ? object : served.viewOf.toStored(served.complete(object));
 }
 

@@ -1,27 +1,16 @@
 /** How something is to be deleted: from the request's body, or from its query where it has none. */
 import type { FieldError } from '../../kube/field-errors.ts';
 import { invalidField, unsupportedField } from '../../kube/field-errors.ts';
-import type { Of } from '../../kube/schema.ts';
-import { boolean, decode, integer, list, object, string } from '../../kube/schema.ts';
+import type { DeleteOptions } from '../../kube/delete-options.ts';
+import { deleteOptions } from '../../kube/delete-options.ts';
+import { decode } from '../../kube/schema.ts';
 import { badRequest, invalid } from '../status.ts';
 import { dryRunErrors } from './write-options.ts';
-
-export const deleteOptionsShape = object({
-  kind: string,
-  apiVersion: string,
-  gracePeriodSeconds: integer,
-  preconditions: object({ uid: string, resourceVersion: string }),
-  orphanDependents: boolean,
-  propagationPolicy: string,
-  dryRun: list(string),
-  ignoreStoreReadErrorWithClusterBreakingPotential: boolean,
-});
-export interface DeleteOptions extends Of<typeof deleteOptionsShape> {}
 
 const policies = ['Foreground', 'Background', 'Orphan'];
 
 export function deleteOptionsOf(json: unknown): DeleteOptions {
-  const { value, problems } = decode(deleteOptionsShape, json);
+  const { value, problems } = decode(deleteOptions, json);
   const [wrong] = problems.filter(({ kind }) => kind === 'type');
   if (wrong !== undefined) {
     throw badRequest(

@@ -3,8 +3,7 @@ import { objectPrefix } from '../object-key.ts';
 import { StatusError } from '../status.ts';
 import type { ApiRequest, Handler, Reply } from './api-request.ts';
 import { bodyBytesMax, success } from './api-request.ts';
-import type { BodyDeps } from './create.ts';
-import type { DeleteOptions } from './delete-options.ts';
+import type { DeleteOptions } from '../../kube/delete-options.ts';
 import { deleteOptionsOf, deleteOptionsOfQuery } from './delete-options.ts';
 import type { Deleted } from './delete-object.ts';
 import { deleteObject } from './delete-object.ts';
@@ -16,10 +15,10 @@ import { badRequest } from '../status.ts';
 import type { WriteDeps } from './write-context.ts';
 import { parseStored } from './write-context.ts';
 
-export function deleteHandler(deps: WriteDeps & BodyDeps): Handler {
+export function deleteHandler(deps: WriteDeps): Handler {
   return async (request) => {
     const { resource, info, user } = request;
-    const options = await readDeleteOptions(request, deps);
+    const options = await readDeleteOptions(request);
     const dryRun = isDryRun(request, options);
     const { namespace, name } = info;
     const deleted = await deleteObject(deps, { resource, namespace, name, options, context: { user, dryRun } });
@@ -30,11 +29,11 @@ export function deleteHandler(deps: WriteDeps & BodyDeps): Handler {
 /** One after the other would wait for the disk each time; all at once would fill its queue. */
 const parallelMax = 64;
 
-export function deleteCollectionHandler(deps: WriteDeps & BodyDeps): Handler {
+export function deleteCollectionHandler(deps: WriteDeps): Handler {
   return async (request) => {
-    const { resource, info, query, user } = request;
-    const selection = selectionOf(resource, listOptions(query, false));
-    const options = await readDeleteOptions(request, deps);
+    const { resource, served, info, query, user } = request;
+    const selection = selectionOf(served, listOptions(query, false));
+    const options = await readDeleteOptions(request);
     const context = { user, dryRun: isDryRun(request, options) };
     const { items, revision } = deps.store.list({ prefix: objectPrefix(resource, info.namespace) });
     const chosen = items.map(({ value }) => parseStored(value)).filter((object) => selection.matches(object));
@@ -55,12 +54,12 @@ export function deleteCollectionHandler(deps: WriteDeps & BodyDeps): Handler {
   };
 }
 
-async function readDeleteOptions({ exchange, query, signal }: ApiRequest, deps: BodyDeps): Promise<DeleteOptions> {
+async function readDeleteOptions({ exchange, query, signal }: ApiRequest): Promise<DeleteOptions> {
   const bytes = await exchange.readBody(bodyBytesMax, signal);
   if (bytes.length === 0) return deleteOptionsOfQuery(query);
   const expected = { apiVersion: 'v1', kind: 'DeleteOptions' };
   try {
-    return deleteOptionsOf(parseBody(bytes, exchange.header('content-type'), expected, deps.decodeProtobuf).value ?? {});
+    return deleteOptionsOf(parseBody(bytes, exchange.header('content-type'), expected).value ?? {});
   } catch (error) {
     if (!(error instanceof JsonError)) throw error;
     throw badRequest(`couldn't get version/kind; ${error.message}`);

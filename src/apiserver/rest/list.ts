@@ -20,9 +20,9 @@ import { parseStored } from './write-context.ts';
 const chunkSize = 500;
 
 export function listHandler({ store, clock }: { readonly store: Store; readonly clock: Clock }): Handler {
-  return async ({ info, resource, query, signal }): Promise<Reply> => {
+  return async ({ info, resource, served, query, signal }): Promise<Reply> => {
     const options = listOptions(query, false);
-    const selection = selectionOf(resource, options);
+    const selection = selectionOf(served, options);
     const from = startOf(options, store);
     if (from.notBefore > store.revision) await waitForRevision(store, from.notBefore, clock, signal);
     const prefix = objectPrefix(resource, info.namespace);

@@ -1,76 +1,40 @@
-/** Which form of an answer a client asked for in its Accept header. Clauses that mean nothing to us are passed over. */
-import { notAcceptable } from '../status.ts';
+/** Which form of an answer a client asked for, by its Accept header and its other hints. */
+import { StatusError } from '../status.ts';
+import { NotAcceptableError, isPretty, negotiateAnswer, objectConversions, yamlType } from '../wire/media-types.ts';
+import type { AnswerForm, Conversion } from '../wire/media-types.ts';
 
 export interface Representation {
   readonly format: 'json' | 'yaml';
   readonly as: 'object' | 'table' | 'metadata';
   /** Of the group meta.k8s.io, for tables and metadata. */
-  readonly version: 'v1' | 'v1beta1';
+  readonly version: string;
   readonly isPretty: boolean;
 }
 
-const offered = ['application/json', 'application/yaml'];
-const conversions: Readonly<Record<string, Representation['as']>> = {
-  Table: 'table',
-  PartialObjectMetadata: 'metadata',
-  PartialObjectMetadataList: 'metadata',
-};
+export const plainJson: Representation = { format: 'json', as: 'object', version: 'v1', isPretty: false };
 
-export function negotiate(accept: string | undefined, query: URLSearchParams, userAgent = ''): Representation {
-  const isPretty = asksForPretty(query, userAgent);
-  for (const { type, parameters } of clausesOf(accept ?? '')) {
-    const format = formatOf(type);
-    const conversion = conversionOf(parameters);
-    if (format !== undefined && conversion !== undefined) return { format, ...conversion, isPretty };
+interface Hints {
+  readonly accept: string | undefined;
+  readonly userAgent: string | undefined;
+  readonly pretty: string | null;
+}
+
+export function negotiate({ accept, userAgent, pretty }: Hints): Representation {
+  const form = acceptedForm(accept, objectConversions);
+  const { conversion } = form;
+  return {
+    format: form.type === yamlType ? 'yaml' : 'json',
+    as: conversion === undefined ? 'object' : conversion.kind === 'Table' ? 'table' : 'metadata',
+    version: conversion?.version ?? 'v1',
+    isPretty: form.pretty || isPretty(pretty, userAgent),
+  };
+}
+
+export function acceptedForm(accept: string | undefined, conversions: readonly Conversion[]): AnswerForm {
+  try {
+    return negotiateAnswer(accept, conversions);
+  } catch (error) {
+    if (error instanceof NotAcceptableError) throw new StatusError(406, error.reason, error.message);
+    throw error;
   }
-  throw notAcceptable(offered);
-}
-
-export interface Clause {
-  readonly type: string;
-  readonly parameters: ReadonlyMap<string, string>;
-}
-
-/** In the order of preference: by q, then as written. An empty header accepts anything. */
-export function clausesOf(accept: string): readonly Clause[] {
-  const clauses = accept
-    .split(',')
-    .map((text) => {
-      const [type = '', ...rest] = text.split(';').map((part) => part.trim());
-      const parameters = new Map<string, string>();
-      for (const part of rest) {
-        const mark = part.indexOf('=');
-        if (mark > 0) parameters.set(part.slice(0, mark).toLowerCase(), part.slice(mark + 1).replace(/^"|"$/g, ''));
-      }
-      return { type: type.toLowerCase(), parameters };
-    })
-    .filter(({ type }) => type !== '');
-  if (clauses.length === 0) return [{ type: '*/*', parameters: new Map() }];
-  return clauses.filter((clause) => quality(clause) > 0).sort((a, b) => quality(b) - quality(a));
-}
-
-function quality({ parameters }: Clause): number {
-  const value = Number(parameters.get('q') ?? 1);
-  return Number.isNaN(value) ? 1 : value;
-}
-
-function formatOf(type: string): Representation['format'] | undefined {
-  if (type === 'application/json' || type === '*/*' || type === 'application/*') return 'json';
-  return type === 'application/yaml' ? 'yaml' : undefined;
-}
-
-function conversionOf(parameters: ReadonlyMap<string, string>): Pick<Representation, 'as' | 'version'> | undefined {
-  const name = parameters.get('as');
-  if (name === undefined) return { as: 'object', version: 'v1' };
-  const version = parameters.get('v') ?? 'v1';
-  const as = Object.hasOwn(conversions, name) ? conversions[name] : undefined;
-  if (as === undefined || (parameters.get('g') ?? 'meta.k8s.io') !== 'meta.k8s.io') return undefined;
-  return version === 'v1' || version === 'v1beta1' ? { as, version } : undefined;
-}
-
-/** People who look at the API with a browser or curl want lines. */
-function asksForPretty(query: URLSearchParams, userAgent: string): boolean {
-  const asked = query.get('pretty');
-  if (asked !== null) return asked !== 'false' && asked !== '0';
-  return /^(curl|Wget|Mozilla\/5\.0)/.test(userAgent);
 }

@@ -7,8 +7,8 @@
  */
 import type { ObjectMeta } from '../../kube/metadata.ts';
 import type { KubeObject, Resource } from '../resource.ts';
-import type { DeleteOptions } from './delete-options.ts';
-import { timestamp } from './write-context.ts';
+import type { DeleteOptions } from '../../kube/delete-options.ts';
+import { timestamp } from '../timestamp.ts';
 
 export type DeletionPlan =
   | { readonly kind: 'remove'; readonly object: KubeObject }

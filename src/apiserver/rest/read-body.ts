@@ -1,40 +1,28 @@
 /** A request's body as plain data, whichever of the accepted formats it is in. What the data means is not known here. */
 import { messageOf } from '../../base/errors.ts';
 import { parseYamlDocuments } from '../../kube/yaml-documents.ts';
-import { unsupportedMediaType } from '../status.ts';
+import { StatusError } from '../status.ts';
+import { decodeProtobuf } from '../wire/decode-protobuf.ts';
+import { UnsupportedMediaTypeError, bodyTypeOf, jsonType, protobufType, yamlType } from '../wire/media-types.ts';
 import { JsonError, parseJsonBody } from './json-body.ts';
 import type { JsonBody } from './json-body.ts';
-
-export const bodyTypes = ['application/json', 'application/yaml', 'application/vnd.kubernetes.protobuf'] as const;
-
-/** `application/json; charset=utf-8` is application/json. */
-export function mediaTypeOf(header: string | undefined): string {
-  return (header ?? '').split(';', 1).join('').trim().toLowerCase();
-}
-
-/** Decodes protobuf to what the same object would be in JSON. Throws for anything it cannot. */
-export type ProtobufDecoder = (bytes: Buffer, expected: { apiVersion: string; kind: string }) => unknown;
 
 export function parseBody(
   bytes: Buffer,
   contentType: string | undefined,
-  expected: { apiVersion: string; kind: string },
-  decodeProtobuf: ProtobufDecoder,
+  expected: { readonly apiVersion: string; readonly kind: string },
 ): JsonBody {
-  switch (mediaTypeOf(contentType)) {
-    case '':
-    case 'application/json':
+  switch (mediaTypeOf(() => bodyTypeOf(contentType))) {
+    case jsonType:
       return parseJsonBody(bytes.toString('utf8'));
-    case 'application/yaml':
+    case yamlType:
       return parseYamlBody(bytes.toString('utf8'));
-    case 'application/vnd.kubernetes.protobuf':
+    case protobufType:
       try {
-        return { value: decodeProtobuf(bytes, expected), duplicates: [] };
+        return { value: decodeProtobuf(bytes, expected).object, duplicates: [] };
       } catch (error) {
         throw new JsonError(messageOf(error));
       }
-    default:
-      throw unsupportedMediaType(bodyTypes);
   }
 }
 
@@ -51,4 +39,14 @@ export function parseYamlBody(text: string): JsonBody {
   const problem = document?.problems[0];
   if (problem !== undefined) throw new JsonError(`yaml: line ${problem.position.line}: ${problem.message}`);
   return { value: document?.value, duplicates: [] };
+}
+
+/** A type that is not read here is a refusal with the API's own words. */
+export function mediaTypeOf<T>(read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    if (error instanceof UnsupportedMediaTypeError) throw new StatusError(415, error.reason, error.message);
+    throw error;
+  }
 }

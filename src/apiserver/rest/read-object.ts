@@ -7,7 +7,6 @@ import { StatusError, badRequest } from '../status.ts';
 import type { ApiRequest } from './api-request.ts';
 import { bodyBytesMax } from './api-request.ts';
 import { JsonError } from './json-body.ts';
-import type { ProtobufDecoder } from './read-body.ts';
 import { parseBody } from './read-body.ts';
 import { isRecord } from './same-json.ts';
 import type { FieldValidation } from './write-options.ts';
@@ -25,13 +24,12 @@ export async function readObject<T>(
   request: Pick<ApiRequest, 'exchange' | 'signal' | 'warn'>,
   expected: Expected<T>,
   validation: FieldValidation,
-  decodeProtobuf: ProtobufDecoder,
 ): Promise<T> {
   const { exchange, signal } = request;
   const contentType = exchange.header('content-type');
   const bytes = await exchange.readBody(bodyBytesMax, signal);
   try {
-    const { value, duplicates } = parseBody(bytes, contentType, expected, decodeProtobuf);
+    const { value, duplicates } = parseBody(bytes, contentType, expected);
     if (!isRecord(value)) throw new JsonError("couldn't get version/kind; json parse error: the data is not an object");
     return decodeObject(value, duplicates, expected, validation, request.warn);
   } catch (error) {

@@ -3,9 +3,9 @@
  * YAML or for lines.
  */
 import { stringify } from 'yaml';
-import { apiVersionOf } from '../resource-table.ts';
+import { apiVersionOf } from '../resources.ts';
 import type { KubeObject, Resource } from '../resource.ts';
-import { tableOf } from '../table.ts';
+import { partialObjectMetadata, tableOf } from '../table.ts';
 import type { IncludeObject } from '../table.ts';
 import { invalidField } from '../../kube/field-errors.ts';
 import { invalid } from '../status.ts';
@@ -49,19 +49,13 @@ export function objectText(text: string, encoding: Encoding, withColumns = true)
     case 'object':
       return viewText(text, resource);
     case 'metadata':
-      return JSON.stringify(metadataOf(viewed(text, resource), representation.version));
+      return JSON.stringify(partialObjectMetadata(viewed(text, resource), representation.version));
     case 'table': {
       const object = viewed(text, resource);
       const { resourceVersion = '' } = object.metadata;
-      return JSON.stringify(
-        tableOf(resource, [object], {
-          ...tableOptions(query),
-          ...(!withColumns && { noHeaders: true }),
-          version: representation.version,
-          metadata: { resourceVersion },
-          now,
-        }),
-      );
+      const choice = tableOptions(query);
+      const options = { ...choice, withColumns: withColumns && choice.withColumns, version: representation.version, now };
+      return JSON.stringify(tableOf(resource, [object], { resourceVersion }, options));
     }
   }
 }
@@ -75,13 +69,13 @@ function listText({ items, metadata }: ListReply, { representation, resource, qu
   const { as, version } = representation;
   if (as === 'table') {
     const objects = items.map((text) => viewed(text, resource));
-    return JSON.stringify(tableOf(resource, objects, { ...tableOptions(query), version, metadata, now }));
+    return JSON.stringify(tableOf(resource, objects, metadata, { ...tableOptions(query), version, now }));
   }
   const isMetadata = as === 'metadata';
   const kind = isMetadata ? 'PartialObjectMetadataList' : `${resource.kind}List`;
   const apiVersion = isMetadata ? `meta.k8s.io/${version}` : apiVersionOf(resource);
   const texts = isMetadata
-    ? items.map((text) => JSON.stringify(metadataOf(viewed(text, resource), version)))
+    ? items.map((text) => JSON.stringify(partialObjectMetadata(viewed(text, resource), version)))
     : items.map((text) => viewText(text, resource));
   // Put together as text: the items were printed when they were stored.
   const head = JSON.stringify({ kind, apiVersion, metadata });
@@ -97,13 +91,9 @@ function viewed(text: string, { viewOf }: Resource): KubeObject {
   return viewOf === undefined ? object : viewOf.fromStored(object);
 }
 
-export function metadataOf({ metadata }: KubeObject, version: string): object {
-  return { kind: 'PartialObjectMetadata', apiVersion: `meta.k8s.io/${version}`, metadata };
-}
-
 interface TableChoice {
   readonly includeObject: IncludeObject;
-  readonly noHeaders: boolean;
+  readonly withColumns: boolean;
 }
 
 export function tableOptions(query: URLSearchParams): TableChoice {
@@ -112,5 +102,5 @@ export function tableOptions(query: URLSearchParams): TableChoice {
     const text = "must be 'Metadata', 'Object', 'None', or empty";
     throw invalid({ group: 'meta.k8s.io', name: 'TableOptions' }, '', [invalidField(['includeObject'], include, text)]);
   }
-  return { includeObject: include, noHeaders: query.get('noHeaders') === 'true' };
+  return { includeObject: include, withColumns: query.get('noHeaders') !== 'true' };
 }

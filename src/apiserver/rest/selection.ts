@@ -2,7 +2,8 @@
 import type { LabelRequirement } from '../../kube/labels.ts';
 import { LabelSelectorError, requirementsMatch } from '../../kube/labels.ts';
 import { parseLabelSelector } from '../../kube/label-selector-parser.ts';
-import { fieldMatcher, parseFieldSelector } from '../field-selector.ts';
+import type { FieldSelector } from '../field-selector.ts';
+import { FieldSelectorError, matchesFields, parseFieldSelector, requiredName } from '../field-selector.ts';
 import type { KubeObject, Resource } from '../resource.ts';
 import { badRequest } from '../status.ts';
 
@@ -15,36 +16,30 @@ export interface Selection {
 }
 
 export function selectionOf(
-  resource: Resource,
+  served: Resource,
   selectors: { readonly labelSelector: string; readonly fieldSelector: string },
   urlName = '',
 ): Selection {
   const labels = labelsOf(selectors.labelSelector);
-  const fields = parseFieldSelector(selectors.fieldSelector);
-  const matchesFields = fieldMatcher(resource, fields);
-  const pinned = fields.find(({ field, operator }) => field === 'metadata.name' && operator === '=')?.value;
-  const name = urlName === '' ? pinned : urlName;
+  const fields = fieldsOf(selectors.fieldSelector, served);
+  const { viewOf } = served;
   return {
     isEverything: labels.length === 0 && fields.length === 0 && urlName === '',
-    name,
+    name: urlName === '' ? requiredName(fields) : urlName,
     matches: (object) =>
       (urlName === '' || object.metadata.name === urlName) &&
       requirementsMatch(labels, object.metadata.labels ?? {}) &&
-      matchesFields(object),
+      // The fields of a view are those of its own form.
+      (fields.length === 0 || matchesFields(fields, served, viewOf === undefined ? object : viewOf.fromStored(object))),
   };
 }
 
-/** The name a field selector fixes: for authorisation such a list is about that object alone. */
-export function pinnedName(fieldSelector: string | null): string {
-  if (fieldSelector === null || fieldSelector === '') return '';
+export function fieldsOf(text: string, served: Resource): FieldSelector {
   try {
-    const requirement = parseFieldSelector(fieldSelector).find(
-      ({ field, operator }) => field === 'metadata.name' && operator === '=',
-    );
-    return requirement === undefined || /[/%]/.test(requirement.value) ? '' : requirement.value;
-  } catch {
-    // The handler refuses it in due course; until then it pins nothing.
-    return '';
+    return parseFieldSelector(text, served);
+  } catch (error) {
+    if (error instanceof FieldSelectorError) throw badRequest(error.message);
+    throw error;
   }
 }
 

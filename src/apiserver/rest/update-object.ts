@@ -4,10 +4,11 @@
  */
 import { admitAll } from '../admission/admission.ts';
 import { objectKey } from '../object-key.ts';
-import { apiVersionOf } from '../resource-table.ts';
+import { apiVersionOf } from '../resources.ts';
 import type { KubeObject, Resource, UpdateRules } from '../resource.ts';
 import { invalid, kindName, modified, notFound, resourceName } from '../status.ts';
 import type { Decision } from '../store/store.ts';
+import type { Creation } from './create-object.ts';
 import { decideCreation, prepareAdmission } from './create-object.ts';
 import { isEnded } from './plan-deletion.ts';
 import { isSameJson } from './same-json.ts';
@@ -16,6 +17,8 @@ import { decideAndWrite, parseStored, storedText } from './write-context.ts';
 
 export interface Update {
   readonly resource: Resource;
+  /** The view it came through, whose rules it must keep; absent: the resource itself. */
+  readonly view?: Resource;
   readonly namespace: string;
   readonly name: string;
   readonly subresource: string;
@@ -23,7 +26,7 @@ export interface Update {
   /** What the object should be. Throws a StatusError to refuse. */
   change(current: KubeObject): KubeObject;
   /** What to create where nothing is; absent: that is an error. */
-  readonly orCreate?: KubeObject;
+  orCreate?(): KubeObject;
   /** What of the change counts, and what it must keep to; absent: the rules of the main resource. */
   readonly rules?: UpdateRules;
   /** The change keeps its own books of `managedFields` (apply). */
@@ -31,15 +34,21 @@ export interface Update {
 }
 
 export async function updateObject(deps: WriteDeps, update: Update): Promise<Written> {
-  const { resource, namespace, name, orCreate: object, context } = update;
-  const creation = object && { resource, namespace, object, context };
+  const { resource, namespace, name } = update;
   const key = objectKey(resource, namespace, name);
-  if (creation !== undefined && deps.store.get(key) === undefined) await prepareAdmission(deps, creation);
-  return decideAndWrite(deps.store, key, (current, revision) => {
-    if (current !== undefined) return decideUpdate(deps, update, current, revision);
-    if (creation === undefined) throw notFound(resourceName(resource), name);
-    return decideCreation(deps, creation, name, current, revision);
-  });
+  if (deps.store.get(key) === undefined) await prepareAdmission(deps, creationOf(update));
+  return decideAndWrite(deps.store, key, (current, revision) =>
+    current === undefined
+      ? decideCreation(deps, creationOf(update), name, current, revision)
+      : decideUpdate(deps, update, current, revision),
+  );
+}
+
+function creationOf(update: Update): Creation {
+  const { resource, namespace, name, context, view = resource, isTracked = false } = update;
+  const object = update.orCreate?.();
+  if (object === undefined) throw notFound(resourceName(resource), name);
+  return { resource, view, namespace, object, context, isTracked };
 }
 
 function decideUpdate(deps: WriteDeps, update: Update, current: string, revision: number): Decision<Written> {
@@ -56,11 +65,16 @@ function decideUpdate(deps: WriteDeps, update: Update, current: string, revision
   const { rules } = update;
   const chosen = rules === undefined ? resource.prepareForUpdate(admitted, old, now) : rules.prepare(admitted, old, now);
   const prepared = resource.complete(chosen);
-  const errors = rules === undefined ? resource.validateUpdate(prepared, old) : rules.validate(prepared, old);
+  const errors = (rules?.validate ?? validationOf(update.view ?? resource))(prepared, old);
   if (errors.length > 0) throw invalid(kindName(resource), name, errors);
   const manager = { name: context.manager, subresource, nowMs: now };
   const tracked = update.isTracked ? prepared : deps.fields.track(resource, old, prepared, manager);
   return writeUpdate({ resource, old, object: tracked, current, revision, dryRun: context.dryRun });
+}
+
+function validationOf(resource: Resource): UpdateRules['validate'] {
+  const view = (object: KubeObject): KubeObject => resource.viewOf?.fromStored(object) ?? object;
+  return (object, old) => resource.validateUpdate(view(object), view(old));
 }
 
 interface FinishedUpdate {

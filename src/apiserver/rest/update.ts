@@ -5,28 +5,28 @@ import { objectKey } from '../object-key.ts';
 import type { KubeObject, Resource, UpdateRules } from '../resource.ts';
 import { badRequest, conflict, invalid, resourceName } from '../status.ts';
 import type { ApiRequest, Handler } from './api-request.ts';
-import type { BodyDeps } from './create.ts';
 import { checkNamespace, readStorable } from './create.ts';
 import { updateObject } from './update-object.ts';
 import type { WriteDeps } from './write-context.ts';
 import { writeOptions } from './write-options.ts';
 
-export function updateHandler(deps: WriteDeps & BodyDeps): Handler {
+export function updateHandler(deps: WriteDeps): Handler {
   return async (request) => {
-    const { resource, info, query, user, signal } = request;
+    const { resource, served, info, query, user, signal } = request;
     const options = writeOptions('UpdateOptions', query, request.exchange.header('user-agent') ?? '');
-    const object = withName(request, await readStorable(request, options.fieldValidation, deps));
+    const object = withName(request, await readStorable(request, options.fieldValidation));
     checkNamespace(request, object);
     const { namespace, name, subresource } = info;
     const written = await updateObject(deps, {
       resource,
+      view: served,
       namespace,
       name,
       subresource,
       context: { user, manager: options.manager, dryRun: options.dryRun, signal },
       change: (current) => replace(resource, current, object),
       ...rulesOf(resource, subresource),
-      ...(resource.allowsCreateOnUpdate && subresource === '' && { orCreate: object }),
+      ...(resource.allowsCreateOnUpdate && subresource === '' && { orCreate: () => object }),
     });
     return { kind: 'object', code: written.created ? 201 : 200, text: written.text };
   };

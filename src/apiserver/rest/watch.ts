@@ -5,7 +5,7 @@
 import type { Clock } from '../../base/clock.ts';
 import type { ResponseStream } from '../http/exchange.ts';
 import { objectPrefix } from '../object-key.ts';
-import { apiVersionOf } from '../resource-table.ts';
+import { apiVersionOf } from '../resources.ts';
 import { StatusError, expired } from '../status.ts';
 import { CompactedError } from '../store/store-errors.ts';
 import type { Store } from '../store/store.ts';
@@ -42,7 +42,7 @@ const defaultTimeoutMs = 30 * 60_000;
 
 export async function watch(deps: WatchDeps, request: ApiRequest, representation: Representation): Promise<Reply> {
   const options = listOptions(request.query, true);
-  const selection = selectionOf(request.resource, options, request.info.name);
+  const selection = selectionOf(request.served, options, request.info.name);
   if (representation.as === 'table') tableOptions(request.query);
   const stream = request.exchange.openStream(200, { 'content-type': 'application/json', 'cache-control': 'no-cache, private' });
   const watching = new Watching(deps, request, representation, options, selection, stream);

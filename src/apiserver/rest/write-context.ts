@@ -1,6 +1,6 @@
 /** What every write needs: where to, who asks, and how. */
 import type { Clock } from '../../base/clock.ts';
-import type { User } from '../access.ts';
+import type { User } from '../identity/user.ts';
 import type { AdmissionStep } from '../admission/admission.ts';
 import type { Random } from '../random.ts';
 import type { KubeObject } from '../resource.ts';
@@ -38,11 +38,6 @@ export function parseStored(value: string): KubeObject {
 
 export function storedText(object: KubeObject, revision: number): string {
   return JSON.stringify({ ...object, metadata: { ...object.metadata, resourceVersion: String(revision) } });
-}
-
-/** RFC 3339 in whole seconds, as the API writes times. */
-export function timestamp(ms: number): string {
-  return `${new Date(ms).toISOString().slice(0, 19)}Z`;
 }
 
 type Outcome<R> = { readonly value: R } | { readonly thrown: unknown };
