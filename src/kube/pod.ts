@@ -58,7 +58,13 @@ const affinity = object({
   podAntiAffinity: podAffinity,
 });
 
-export const toleration = object({ key: string, operator: string, value: string, effect: string, tolerationSeconds: integer });
+export const toleration = object({
+  key: string,
+  operator: string,
+  value: string,
+  effect: string,
+  tolerationSeconds: integer,
+});
 
 export const podSpec = object({
   volumes: list(volume, 'name'),

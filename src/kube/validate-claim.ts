@@ -12,7 +12,12 @@ import { readQuantity } from './resource-list.ts';
 import type { ResourceList } from './resource-list.ts';
 import type { FieldPath } from './schema.ts';
 import { means } from './semantic-equality.ts';
-import { immutableErrors, validateAnnotations, validateObjectMeta, validateObjectMetaUpdate } from './validate-metadata.ts';
+import {
+  immutableErrors,
+  validateAnnotations,
+  validateObjectMeta,
+  validateObjectMetaUpdate,
+} from './validate-metadata.ts';
 import { positiveQuantityErrors, quantityErrors } from './validate-numbers.ts';
 
 export const accessModes = ['ReadOnlyMany', 'ReadWriteMany', 'ReadWriteOnce', 'ReadWriteOncePod'];

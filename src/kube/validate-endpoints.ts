@@ -30,7 +30,10 @@ export function defaultEndpoints(endpoints: Endpoints): Endpoints {
   return { ...endpoints, subsets: endpoints.subsets.map(withProtocol) };
 }
 
-function subsetErrors({ addresses = [], notReadyAddresses = [], ports = [] }: EndpointSubset, path: FieldPath): FieldError[] {
+function subsetErrors(
+  { addresses = [], notReadyAddresses = [], ports = [] }: EndpointSubset,
+  path: FieldPath,
+): FieldError[] {
   const isEmpty = addresses.length === 0 && notReadyAddresses.length === 0;
   return [
     ...(isEmpty ? [requiredField(path, 'must specify `addresses` or `notReadyAddresses`')] : []),
@@ -70,7 +73,11 @@ function reachErrors(ip: string, path: FieldPath): FieldError[] {
   return [];
 }
 
-function portErrors({ name = '', port, protocol = '', appProtocol }: Port, needsName: boolean, path: FieldPath): FieldError[] {
+function portErrors(
+  { name = '', port, protocol = '', appProtocol }: Port,
+  needsName: boolean,
+  path: FieldPath,
+): FieldError[] {
   const errors: FieldError[] = [];
   if (name === '' && needsName) errors.push(requiredField([...path, 'name']));
   else if (name !== '') errors.push(...invalidFields([...path, 'name'], name, dnsLabelProblems(name)));

@@ -48,8 +48,9 @@ export function validateNewEventUpdate(event: Event, old: Event): FieldError[] {
   const fields = eventShape.fields ?? {};
   const seriesShape = fields['series'];
   const seriesChanged = seriesShape !== undefined && !means(seriesShape, event.series, old.series);
-  const sameText = (field: 'reason' | 'message' | 'firstTimestamp' | 'lastTimestamp' | 'type' | 'action'): FieldError[] =>
-    immutableErrors(event[field] ?? '', old[field] ?? '', [field]);
+  const sameText = (
+    field: 'reason' | 'message' | 'firstTimestamp' | 'lastTimestamp' | 'type' | 'action',
+  ): FieldError[] => immutableErrors(event[field] ?? '', old[field] ?? '', [field]);
   const sameObject = (field: 'involvedObject' | 'source' | 'related'): FieldError[] => {
     const shape = fields[field];
     if (shape === undefined || means(shape, event[field], old[field])) return [];

@@ -1,5 +1,12 @@
 /** Rules for nodes: name, taints, resources. What the node says of itself in its status is otherwise taken as it is. */
-import { duplicateField, forbiddenField, invalidField, invalidFields, placedBelow, requiredField } from './field-errors.ts';
+import {
+  duplicateField,
+  forbiddenField,
+  invalidField,
+  invalidFields,
+  placedBelow,
+  requiredField,
+} from './field-errors.ts';
 import { unsupportedField } from './field-errors.ts';
 import type { FieldError } from './field-errors.ts';
 import { dnsSubdomainProblems, labelValueProblems, qualifiedNameProblems } from './names.ts';
@@ -35,9 +42,7 @@ export function validateNodeUpdate(node: Node, old: Node): FieldError[] {
       const key = `${type} ${address}`;
       const isRepeated = seen.has(key);
       seen.add(key);
-      return isRepeated
-        ? [duplicateField(['status', 'addresses', index], { Type: type, Address: address })]
-        : [];
+      return isRepeated ? [duplicateField(['status', 'addresses', index], { Type: type, Address: address })] : [];
     }),
     ...rangeErrors(node.spec?.podCIDRs ?? [], old.spec?.podCIDRs ?? []),
     ...providerErrors(node.spec?.providerID ?? '', old.spec?.providerID ?? ''),
@@ -49,10 +54,7 @@ export function validateNodeUpdate(node: Node, old: Node): FieldError[] {
 
 function rangeErrors(ranges: readonly string[], old: readonly string[]): FieldError[] {
   if (old.length === 0) return [];
-  const refusal = forbiddenField(
-    ['spec', 'podCIDRs'],
-    'node updates may not change podCIDR except from "" to valid',
-  );
+  const refusal = forbiddenField(['spec', 'podCIDRs'], 'node updates may not change podCIDR except from "" to valid');
   if (ranges.length !== old.length) return [refusal];
   return old.flatMap((range, index) => (range === ranges[index] ? [] : [refusal]));
 }

@@ -95,7 +95,12 @@ function addressListErrors(
   const errors = addresses.flatMap((ip, index) =>
     known.has(ip) ? [] : invalidFields([...path, index], ip, addressProblems(ip)),
   );
-  const refuse = (detail: string): FieldError => invalidField(path, addresses.map((ip) => ({ IP: ip })), detail);
+  const refuse = (detail: string): FieldError =>
+    invalidField(
+      path,
+      addresses.map((ip) => ({ IP: ip })),
+      detail,
+    );
   if (addresses.length > 1) {
     const families = addresses.map((ip) => parseIpAddress(ip)?.family);
     const isPair = addresses.length === 2 && families[0] !== families[1];

@@ -12,9 +12,7 @@ export function validateRuntimeClass({ metadata, handler, overhead, scheduling }
   return [
     ...validateObjectMeta(metadata, { name: dnsSubdomainProblems, scope: 'cluster' }),
     ...(handler === '' ? [requiredField(['handler'])] : invalidFields(['handler'], handler, dnsLabelProblems(handler))),
-    ...(overhead?.podFixed
-      ? containerResourceErrors({ limits: overhead.podFixed }, new Set(), ['overhead'])
-      : []),
+    ...(overhead?.podFixed ? containerResourceErrors({ limits: overhead.podFixed }, new Set(), ['overhead']) : []),
     ...validateLabels(scheduling?.nodeSelector ?? {}, ['scheduling', 'nodeSelector']),
     ...tolerationErrors(scheduling?.tolerations ?? [], ['scheduling', 'tolerations']),
   ];

@@ -1,0 +1,35 @@
+/** ClusterTrustBundles, of the version that is stored and of the one that nodes before it ask for. */
+import { clusterTrustBundle } from '../../kube/cluster-trust-bundle.ts';
+import type { ClusterTrustBundle } from '../../kube/cluster-trust-bundle.ts';
+import {
+  validateClusterTrustBundle,
+  validateClusterTrustBundleUpdate,
+} from '../../kube/validate-cluster-trust-bundle.ts';
+import { nameColumn, orNone, text } from '../columns.ts';
+import { resource } from '../resource.ts';
+
+export const clusterTrustBundles = resource<ClusterTrustBundle>({
+  group: 'certificates.k8s.io',
+  version: 'v1',
+  plural: 'clustertrustbundles',
+  singular: 'clustertrustbundle',
+  kind: 'ClusterTrustBundle',
+  namespaced: false,
+  shape: clusterTrustBundle,
+  validate: (object) => validateClusterTrustBundle(object),
+  validateUpdate: validateClusterTrustBundleUpdate,
+  fields: { 'spec.signerName': ({ spec }) => spec.signerName ?? '' },
+  columns: [nameColumn, text('SignerName', 'Whose certificates they are.', ({ spec }) => orNone(spec.signerName))],
+  allowsUnconditionalUpdate: false,
+});
+
+export const clusterTrustBundlesBeta = resource<ClusterTrustBundle>({
+  ...clusterTrustBundles,
+  version: 'v1beta1',
+  viewOf: {
+    resource: clusterTrustBundles,
+    toStored: (object) => ({ ...object, apiVersion: 'certificates.k8s.io/v1' }),
+    // Only bundles are stored under this resource's key.
+    fromStored: (stored) => ({ ...(stored as ClusterTrustBundle), apiVersion: 'certificates.k8s.io/v1beta1' }),
+  },
+});

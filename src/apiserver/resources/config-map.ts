@@ -1,0 +1,28 @@
+import { configMap } from '../../kube/config-map.ts';
+import type { ConfigMap } from '../../kube/config-map.ts';
+import { validateConfigMap, validateConfigMapUpdate } from '../../kube/validate-config-map.ts';
+import { ageColumn, nameColumn } from '../columns.ts';
+import { resource } from '../resource.ts';
+
+export const configMaps = resource<ConfigMap>({
+  version: 'v1',
+  plural: 'configmaps',
+  singular: 'configmap',
+  kind: 'ConfigMap',
+  shortNames: ['cm'],
+  namespaced: true,
+  shape: configMap,
+  validate: (object) => validateConfigMap(object),
+  validateUpdate: (object, old) => validateConfigMapUpdate(object, old),
+  columns: [
+    nameColumn,
+    {
+      name: 'Data',
+      type: 'string',
+      description: 'How many entries it has, of text and of bytes.',
+      priority: 0,
+      cell: ({ data = {}, binaryData = {} }) => Object.keys(data).length + Object.keys(binaryData).length,
+    },
+    ageColumn,
+  ],
+});

@@ -1,0 +1,141 @@
+/** CSINodes, CSIDrivers and VolumeAttachments: what a kubelet and CSI drivers tell each other through the API. */
+import { csiDriver, defaultCsiDriver } from '../../kube/csi-driver.ts';
+import type { CsiDriver } from '../../kube/csi-driver.ts';
+import { csiNode } from '../../kube/csi-node.ts';
+import type { CsiNode } from '../../kube/csi-node.ts';
+import { means } from '../../kube/semantic-equality.ts';
+import {
+  validateCsiDriver,
+  validateCsiDriverUpdate,
+  validateCsiNode,
+  validateCsiNodeUpdate,
+} from '../../kube/validate-csi.ts';
+import { validateObjectMetaUpdate } from '../../kube/validate-metadata.ts';
+import { validateVolumeAttachment, validateVolumeAttachmentUpdate } from '../../kube/validate-volume-attachment.ts';
+import { volumeAttachment } from '../../kube/volume-attachment.ts';
+import type { VolumeAttachment } from '../../kube/volume-attachment.ts';
+import { ageColumn, nameColumn, text, yesNo } from '../columns.ts';
+import { resource } from '../resource.ts';
+
+export const csiNodes = resource<CsiNode>({
+  group: 'storage.k8s.io',
+  version: 'v1',
+  plural: 'csinodes',
+  singular: 'csinode',
+  kind: 'CSINode',
+  namespaced: false,
+  subresources: [
+    {
+      name: 'status',
+      verbs: ['get', 'patch', 'update'],
+      update: {
+        prepare: (object, old) => ({ ...object, spec: old.spec }),
+        validate: ({ metadata }, old) => validateObjectMetaUpdate(metadata, old.metadata),
+      },
+    },
+  ],
+  shape: csiNode,
+  validate: validateCsiNode,
+  validateUpdate: validateCsiNodeUpdate,
+  prepareForCreate: ({ status: _, ...object }) => object,
+  prepareForUpdate: ({ status: _, ...object }, old) => ({ ...object, ...(old.status && { status: old.status }) }),
+  columns: [
+    nameColumn,
+    {
+      name: 'Drivers',
+      type: 'integer',
+      description: 'How many CSI drivers the node has.',
+      priority: 0,
+      cell: ({ spec }) => spec.drivers.length,
+    },
+    ageColumn,
+  ],
+  allowsUnconditionalUpdate: false,
+  deleteAnswers: 'object',
+});
+
+export const csiDrivers = resource<CsiDriver>({
+  group: 'storage.k8s.io',
+  version: 'v1',
+  plural: 'csidrivers',
+  singular: 'csidriver',
+  kind: 'CSIDriver',
+  namespaced: false,
+  shape: csiDriver,
+  complete: defaultCsiDriver,
+  validate: validateCsiDriver,
+  validateUpdate: validateCsiDriverUpdate,
+  prepareForUpdate: withGeneration,
+  columns: [
+    nameColumn,
+    yesNo(
+      'AttachRequired',
+      'Whether volumes are attached before they are mounted.',
+      ({ spec }) => spec.attachRequired ?? true,
+    ),
+    yesNo('PodInfoOnMount', 'Whether the driver is told of the pod.', ({ spec }) => spec.podInfoOnMount ?? false),
+    yesNo(
+      'StorageCapacity',
+      'Whether the driver says how much room it has.',
+      ({ spec }) => spec.storageCapacity ?? false,
+    ),
+    text('TokenRequests', 'The audiences of the tokens it gets.', ({ spec }) =>
+      spec.tokenRequests ? spec.tokenRequests.map(({ audience }) => audience).join(',') : '<unset>',
+    ),
+    yesNo(
+      'RequiresRepublish',
+      'Whether volumes are mounted again from time to time.',
+      ({ spec }) => spec.requiresRepublish ?? false,
+    ),
+    text(
+      'Modes',
+      'Which kinds of volumes it has.',
+      ({ spec }) => (spec.volumeLifecycleModes ?? []).join(',') || '<none>',
+    ),
+    ageColumn,
+  ],
+  allowsUnconditionalUpdate: false,
+  deleteAnswers: 'object',
+});
+
+export const volumeAttachments = resource<VolumeAttachment>({
+  group: 'storage.k8s.io',
+  version: 'v1',
+  plural: 'volumeattachments',
+  singular: 'volumeattachment',
+  kind: 'VolumeAttachment',
+  namespaced: false,
+  subresources: [
+    {
+      name: 'status',
+      verbs: ['get', 'patch', 'update'],
+      update: {
+        prepare: (object, old) => ({ ...object, spec: old.spec }),
+        validate: validateVolumeAttachmentUpdate,
+      },
+    },
+  ],
+  shape: volumeAttachment,
+  validate: validateVolumeAttachment,
+  validateUpdate: validateVolumeAttachmentUpdate,
+  prepareForCreate: (object) => ({ ...object, status: { attached: false } }),
+  prepareForUpdate: ({ status: _, ...object }, old) => ({ ...object, ...(old.status && { status: old.status }) }),
+  columns: [
+    nameColumn,
+    { ...text<VolumeAttachment>('Attacher', 'The driver that attaches.', ({ spec }) => spec.attacher), format: 'name' },
+    text('PV', 'The volume to attach.', ({ spec }) => spec.source.persistentVolumeName ?? ''),
+    text('Node', 'The node to attach it to.', ({ spec }) => spec.nodeName),
+    yesNo('Attached', 'Whether it is attached.', ({ status }) => status?.attached ?? false),
+    ageColumn,
+  ],
+  allowsUnconditionalUpdate: false,
+  deleteAnswers: 'object',
+});
+
+function withGeneration(object: CsiDriver, old: CsiDriver): CsiDriver {
+  const shape = csiDriver.fields?.['spec'];
+  const before = old.metadata.generation ?? 0;
+  const isSame = shape !== undefined && means<unknown>(shape, object.spec, old.spec);
+  if (isSame && before === 0) return object;
+  return { ...object, metadata: { ...object.metadata, generation: isSame ? before : before + 1 } };
+}

@@ -1,0 +1,21 @@
+import { lease } from '../../kube/lease.ts';
+import type { Lease } from '../../kube/lease.ts';
+import { validateLease, validateLeaseUpdate } from '../../kube/validate-lease.ts';
+import { ageColumn, nameColumn, text } from '../columns.ts';
+import { resource } from '../resource.ts';
+
+export const leases = resource<Lease>({
+  group: 'coordination.k8s.io',
+  version: 'v1',
+  plural: 'leases',
+  singular: 'lease',
+  kind: 'Lease',
+  namespaced: true,
+  shape: lease,
+  validate: validateLease,
+  validateUpdate: validateLeaseUpdate,
+  columns: [nameColumn, text('Holder', 'Who holds it now.', ({ spec }) => spec?.holderIdentity ?? ''), ageColumn],
+  allowsCreateOnUpdate: true,
+  // Who overwrites a lease unseen takes it from its holder.
+  allowsUnconditionalUpdate: false,
+});

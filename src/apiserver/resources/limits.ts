@@ -1,0 +1,62 @@
+/** LimitRanges and ResourceQuotas: nothing enforces them here, so none can be made; clients that list them find none. */
+import { limitRange } from '../../kube/limit-range.ts';
+import type { LimitRange } from '../../kube/limit-range.ts';
+import { resourceQuota } from '../../kube/resource-quota.ts';
+import type { ResourceQuota } from '../../kube/resource-quota.ts';
+import { ageColumn, nameColumn, text } from '../columns.ts';
+import { resource } from '../resource.ts';
+
+export const limitRanges = resource<LimitRange>({
+  version: 'v1',
+  plural: 'limitranges',
+  singular: 'limitrange',
+  kind: 'LimitRange',
+  shortNames: ['limits'],
+  namespaced: true,
+  verbs: ['get', 'list', 'watch'],
+  shape: limitRange,
+  validate: () => [],
+  validateUpdate: () => [],
+  columns: [
+    nameColumn,
+    {
+      name: 'Created At',
+      type: 'date',
+      description: 'When the object was created.',
+      priority: 0,
+      cell: ({ metadata }) => metadata.creationTimestamp ?? '<unknown>',
+    },
+  ],
+});
+
+export const resourceQuotas = resource<ResourceQuota>({
+  version: 'v1',
+  plural: 'resourcequotas',
+  singular: 'resourcequota',
+  kind: 'ResourceQuota',
+  shortNames: ['quota'],
+  namespaced: true,
+  verbs: ['get', 'list', 'watch'],
+  shape: resourceQuota,
+  validate: () => [],
+  validateUpdate: () => [],
+  columns: [
+    nameColumn,
+    text('Request', 'What is asked for, of what may be.', (object) =>
+      used(object, (name) => !name.startsWith('limits.')),
+    ),
+    text('Limit', 'What is allowed to be used, of what may be.', (object) =>
+      used(object, (name) => name.startsWith('limits.')),
+    ),
+    ageColumn,
+  ],
+  deleteAnswers: 'object',
+});
+
+function used({ status }: ResourceQuota, isWanted: (name: string) => boolean): string {
+  return Object.entries(status?.hard ?? {})
+    .filter(([name]) => isWanted(name))
+    .map(([name, hard]) => `${name}: ${status?.used?.[name] ?? 0}/${hard}`)
+    .sort()
+    .join(', ');
+}

@@ -1,0 +1,76 @@
+/**
+ * Namespaces. Deleting one only begins its end: the phase says so, and it stays until its own finalizer is taken away through
+ * `finalize`, by whoever has removed everything in it.
+ */
+import { namespace } from '../../kube/namespace.ts';
+import type { Namespace } from '../../kube/namespace.ts';
+import {
+  validateNamespace,
+  validateNamespaceFinalizeUpdate,
+  validateNamespaceStatusUpdate,
+  validateNamespaceUpdate,
+} from '../../kube/validate-namespace.ts';
+import { ageColumn, nameColumn, text } from '../columns.ts';
+import { resource } from '../resource.ts';
+
+const nameLabel = 'kubernetes.io/metadata.name';
+const ownFinalizer = 'kubernetes';
+const keptForever = new Set(['default', 'kube-system', 'kube-public']);
+
+export const namespaces = resource<Namespace>({
+  version: 'v1',
+  plural: 'namespaces',
+  singular: 'namespace',
+  kind: 'Namespace',
+  shortNames: ['ns'],
+  namespaced: false,
+  verbs: ['create', 'delete', 'get', 'list', 'patch', 'update', 'watch'],
+  subresources: [
+    {
+      name: 'status',
+      verbs: ['get', 'patch', 'update'],
+      update: {
+        prepare: ({ spec: _, ...object }, old) => labelled({ ...object, ...(old.spec && { spec: old.spec }) }),
+        validate: validateNamespaceStatusUpdate,
+      },
+    },
+    {
+      name: 'finalize',
+      verbs: ['update'],
+      update: {
+        // Nothing but these: everything else stays as it is.
+        prepare: ({ spec }, old) => ({ ...old, spec: { ...old.spec, finalizers: spec?.finalizers ?? [] } }),
+        validate: validateNamespaceFinalizeUpdate,
+      },
+    },
+  ],
+  shape: namespace,
+  validate: validateNamespace,
+  validateUpdate: validateNamespaceUpdate,
+  prepareForCreate: (object) =>
+    labelled({
+      ...object,
+      spec: { ...object.spec, finalizers: [...new Set([...(object.spec?.finalizers ?? []), ownFinalizer])] },
+      status: { phase: 'Active' },
+    }),
+  prepareForUpdate: ({ spec: _, status: _status, ...object }, old) =>
+    labelled({ ...object, ...(old.spec && { spec: old.spec }), ...(old.status && { status: old.status }) }),
+  deletion: {
+    isHeld: ({ spec }) => (spec?.finalizers ?? []).length > 0,
+    begin: (object) => ({ ...object, status: { ...object.status, phase: 'Terminating' } }),
+    refusal: ({ metadata: { name } }) => (keptForever.has(name) ? 'this namespace may not be deleted' : undefined),
+  },
+  fields: { 'status.phase': ({ status }) => status?.phase ?? '' },
+  columns: [
+    nameColumn,
+    text('Status', 'Whether the namespace is in use or about to end.', ({ status }) => status?.phase ?? ''),
+    ageColumn,
+  ],
+  deleteAnswers: 'object',
+});
+
+/** So that a selector of labels can name namespaces. */
+function labelled(object: Namespace): Namespace {
+  const { metadata } = object;
+  return { ...object, metadata: { ...metadata, labels: { ...metadata.labels, [nameLabel]: metadata.name } } };
+}

@@ -1,0 +1,154 @@
+/** PersistentVolumes and claims. Their finalizers keep them while somebody uses them; who takes those away is not here. */
+import { defaultPersistentVolume, defaultPersistentVolumeClaim } from '../../kube/default-objects.ts';
+import { persistentVolume, persistentVolumeClaim } from '../../kube/persistent-volume.ts';
+import type { PersistentVolume, PersistentVolumeClaim } from '../../kube/persistent-volume.ts';
+import { Quantity } from '../../kube/quantity.ts';
+import { readQuantity } from '../../kube/resource-list.ts';
+import { validatePersistentVolumeClaim, validatePersistentVolumeClaimUpdate } from '../../kube/validate-claim.ts';
+import { validateObjectMetaUpdate } from '../../kube/validate-metadata.ts';
+import { validatePersistentVolume, validatePersistentVolumeUpdate } from '../../kube/validate-persistent-volume.ts';
+import { ageColumn, nameColumn, orUnset, text, wide } from '../columns.ts';
+import { resource } from '../resource.ts';
+import type { KubeObject } from '../resource.ts';
+import { timestamp } from '../timestamp.ts';
+
+const classAnnotation = 'volume.beta.kubernetes.io/storage-class';
+
+export const persistentVolumes = resource<PersistentVolume>({
+  version: 'v1',
+  plural: 'persistentvolumes',
+  singular: 'persistentvolume',
+  kind: 'PersistentVolume',
+  shortNames: ['pv'],
+  namespaced: false,
+  subresources: [
+    {
+      name: 'status',
+      verbs: ['get', 'patch', 'update'],
+      update: {
+        prepare: (object, old, now) => withTransitionTime({ ...object, spec: old.spec }, old, now),
+        validate: ({ metadata }, old) => validateObjectMetaUpdate(metadata, old.metadata),
+      },
+    },
+  ],
+  shape: persistentVolume,
+  complete: defaultPersistentVolume,
+  validate: (object) => validatePersistentVolume(object),
+  validateUpdate: validatePersistentVolumeUpdate,
+  prepareForCreate: (object, now) =>
+    withFinalizer('kubernetes.io/pv-protection', {
+      ...object,
+      status: { phase: 'Pending', lastPhaseTransitionTime: timestamp(now) },
+    }),
+  prepareForUpdate: ({ status: _, ...object }, old) => ({ ...object, ...(old.status && { status: old.status }) }),
+  columns: [
+    nameColumn,
+    text('Capacity', 'How much it holds.', ({ spec }) => sizeOf(spec.capacity?.['storage'])),
+    text('Access Modes', 'In which ways it can be mounted.', ({ spec }) => modesOf(spec.accessModes)),
+    text(
+      'Reclaim Policy',
+      'What happens to it when its claim is gone.',
+      ({ spec }) => spec.persistentVolumeReclaimPolicy ?? '',
+    ),
+    text('Status', 'Whether it is free, in use, or about to end.', phaseOf),
+    text('Claim', 'The claim it belongs to.', ({ spec: { claimRef } }) =>
+      claimRef === undefined ? '' : `${claimRef.namespace ?? ''}/${claimRef.name ?? ''}`,
+    ),
+    text('StorageClass', 'The class of storage it is of.', ({ metadata, spec }) => classOf(metadata, spec)),
+    text('VolumeAttributesClass', 'The class of its changeable attributes.', ({ spec }) =>
+      orUnset(spec.volumeAttributesClassName),
+    ),
+    text('Reason', 'Why it is in its phase.', ({ status }) => status?.reason ?? ''),
+    ageColumn,
+    wide('VolumeMode', 'Whether it is mounted or used as a device.', ({ spec }) => orUnset(spec.volumeMode)),
+  ],
+  deleteAnswers: 'object',
+});
+
+export const persistentVolumeClaims = resource<PersistentVolumeClaim>({
+  version: 'v1',
+  plural: 'persistentvolumeclaims',
+  singular: 'persistentvolumeclaim',
+  kind: 'PersistentVolumeClaim',
+  shortNames: ['pvc'],
+  namespaced: true,
+  subresources: [
+    {
+      name: 'status',
+      verbs: ['get', 'patch', 'update'],
+      update: {
+        prepare: (object, old) => ({ ...object, spec: old.spec }),
+        validate: ({ metadata }, old) => validateObjectMetaUpdate(metadata, old.metadata),
+      },
+    },
+  ],
+  shape: persistentVolumeClaim,
+  complete: defaultPersistentVolumeClaim,
+  validate: (object) => validatePersistentVolumeClaim(object),
+  validateUpdate: validatePersistentVolumeClaimUpdate,
+  prepareForCreate: (object) =>
+    withFinalizer('kubernetes.io/pvc-protection', { ...object, status: { phase: 'Pending' } }),
+  prepareForUpdate: ({ status: _, ...object }, old) => ({ ...object, ...(old.status && { status: old.status }) }),
+  columns: [
+    nameColumn,
+    text('Status', 'Whether it has a volume, or is about to end.', phaseOf),
+    text('Volume', 'The volume it has.', ({ spec }) => spec.volumeName ?? ''),
+    text('Capacity', 'How much its volume holds.', ({ spec, status }) =>
+      spec.volumeName ? sizeOf(status?.capacity?.['storage']) : '',
+    ),
+    text('Access Modes', 'In which ways its volume can be mounted.', ({ spec, status }) =>
+      spec.volumeName ? modesOf(status?.accessModes) : '',
+    ),
+    text('StorageClass', 'The class of storage it asks for.', ({ metadata, spec }) => classOf(metadata, spec)),
+    text('VolumeAttributesClass', 'The class of changeable attributes it asks for.', ({ spec }) =>
+      orUnset(spec.volumeAttributesClassName),
+    ),
+    ageColumn,
+    wide('VolumeMode', 'Whether its volume is mounted or used as a device.', ({ spec }) => orUnset(spec.volumeMode)),
+  ],
+  deleteAnswers: 'object',
+});
+
+function withFinalizer<T extends KubeObject>(finalizer: string, object: T): T {
+  const finalizers = [...new Set([...(object.metadata.finalizers ?? []), finalizer])];
+  return { ...object, metadata: { ...object.metadata, finalizers } };
+}
+
+function withTransitionTime(object: PersistentVolume, old: PersistentVolume, now: number): PersistentVolume {
+  const before = old.status?.lastPhaseTransitionTime;
+  const given = object.status?.lastPhaseTransitionTime;
+  const isSamePhase = (object.status?.phase ?? '') === (old.status?.phase ?? '');
+  const time = isSamePhase ? (given ?? before) : given === undefined || given === before ? timestamp(now) : given;
+  return time === undefined ? object : { ...object, status: { ...object.status, lastPhaseTransitionTime: time } };
+}
+
+interface Phased extends KubeObject {
+  readonly status?: { readonly phase?: string };
+}
+
+function phaseOf({ metadata, status }: Phased): string {
+  return metadata.deletionTimestamp === undefined ? (status?.phase ?? '') : 'Terminating';
+}
+
+function sizeOf(quantity: string | number | undefined): string {
+  return String(readQuantity(quantity) ?? Quantity.zero());
+}
+
+const shortModes: readonly (readonly [string, string])[] = [
+  ['ReadWriteOnce', 'RWO'],
+  ['ReadOnlyMany', 'ROX'],
+  ['ReadWriteMany', 'RWX'],
+  ['ReadWriteOncePod', 'RWOP'],
+];
+
+function modesOf(modes: readonly string[] = []): string {
+  return shortModes
+    .filter(([mode]) => modes.includes(mode))
+    .map(([, short]) => short)
+    .join(',');
+}
+
+function classOf({ annotations = {} }: KubeObject['metadata'], spec: { readonly storageClassName?: string }): string {
+  const annotated = Object.hasOwn(annotations, classAnnotation) ? annotations[classAnnotation] : undefined;
+  return annotated ?? spec.storageClassName ?? '';
+}

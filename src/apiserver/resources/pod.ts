@@ -1,0 +1,164 @@
+/** Pods: what an update may touch, how they end, and what each of their subresources exchanges. Their table is in `pod-columns.ts`. */
+import { binding } from '../../kube/binding.ts';
+import type { Binding } from '../../kube/binding.ts';
+import { defaultPod } from '../../kube/default-pod.ts';
+import { eviction } from '../../kube/eviction.ts';
+import type { Eviction } from '../../kube/eviction.ts';
+import { pod, podSpec } from '../../kube/pod.ts';
+import type { Pod, PodStatus } from '../../kube/pod.ts';
+import { qualityOfService } from '../../kube/quality-of-service.ts';
+import { means } from '../../kube/semantic-equality.ts';
+import { validateBinding } from '../../kube/validate-binding.ts';
+import { validatePodStatusUpdate } from '../../kube/validate-pod-status.ts';
+import { validateEphemeralContainersUpdate, validatePodUpdate } from '../../kube/validate-pod-update.ts';
+import { validatePod } from '../../kube/validate-pod.ts';
+import { resource } from '../resource.ts';
+import type { ExchangedKind } from '../resource.ts';
+import { podColumns, podRowConditions } from './pod-columns.ts';
+
+export const bindingKind: ExchangedKind<Binding> = {
+  group: '',
+  version: 'v1',
+  kind: 'Binding',
+  shape: binding,
+  validate: validateBinding,
+};
+const evictionKind: ExchangedKind<Eviction> = { group: 'policy', version: 'v1', kind: 'Eviction', shape: eviction };
+
+/** Asked for in the query, without a body. */
+function optionsKind(kind: string): ExchangedKind {
+  return { group: '', version: 'v1', kind };
+}
+
+const partVerbs = ['get', 'patch', 'update'];
+const streamVerbs = ['create', 'get'];
+
+export const pods = resource<Pod>({
+  version: 'v1',
+  plural: 'pods',
+  singular: 'pod',
+  kind: 'Pod',
+  shortNames: ['po'],
+  categories: ['all'],
+  namespaced: true,
+  subresources: [
+    { name: 'status', verbs: partVerbs, update: { prepare: prepareStatus, validate: validatePodStatusUpdate } },
+    { name: 'log', verbs: ['get'] },
+    { name: 'exec', kind: optionsKind('PodExecOptions'), verbs: streamVerbs },
+    { name: 'attach', kind: optionsKind('PodAttachOptions'), verbs: streamVerbs },
+    { name: 'portforward', kind: optionsKind('PodPortForwardOptions'), verbs: streamVerbs },
+    { name: 'binding', kind: bindingKind, verbs: ['create'] },
+    { name: 'eviction', kind: evictionKind, verbs: ['create'] },
+    {
+      name: 'ephemeralcontainers',
+      verbs: partVerbs,
+      update: { prepare: prepareEphemeralContainers, validate: validateEphemeralContainersUpdate },
+    },
+  ],
+  shape: pod,
+  complete: defaultPod,
+  validate: (object) => validatePod(object),
+  validateUpdate: (object, old) => validatePodUpdate(object, old),
+  prepareForCreate: (object) => ({
+    ...object,
+    metadata: { ...object.metadata, generation: 1 },
+    status: {
+      phase: 'Pending',
+      ...((object.spec.schedulingGates ?? []).length > 0 && { conditions: [gatedCondition] }),
+      qosClass: qualityOfService(object.spec),
+    },
+  }),
+  prepareForUpdate: ({ status: _, ...object }, old) =>
+    withGeneration({ ...object, ...(old.status && { status: old.status }) }, old),
+  deletion: { graceSeconds },
+  fields: {
+    'spec.nodeName': ({ spec }) => spec.nodeName ?? '',
+    // What the field was called by clients of long ago.
+    'spec.host': ({ spec }) => spec.nodeName ?? '',
+    'spec.restartPolicy': ({ spec }) => spec.restartPolicy ?? '',
+    'spec.schedulerName': ({ spec }) => spec.schedulerName ?? '',
+    'spec.serviceAccountName': ({ spec }) => spec.serviceAccountName ?? '',
+    'spec.hostNetwork': ({ spec }) => String(spec.hostNetwork ?? false),
+    'status.phase': ({ status }) => status?.phase ?? '',
+    'status.podIP': ({ status }) => status?.podIPs?.[0]?.ip ?? '',
+    // The API takes this name and never gives it a value.
+    'status.podIPs': () => '',
+    'status.nominatedNodeName': ({ status }) => status?.nominatedNodeName ?? '',
+  },
+  columns: podColumns,
+  rowConditions: podRowConditions,
+  deleteAnswers: 'object',
+});
+
+const gatedCondition = {
+  type: 'PodScheduled',
+  status: 'False',
+  reason: 'SchedulingGated',
+  message: 'Scheduling is blocked due to non-empty scheduling gates',
+};
+
+/** Counts the versions of the spec. Nobody but the server says which one it is. */
+function withGeneration(object: Pod, old: Pod): Pod {
+  const before = old.metadata.generation ?? 0;
+  const generation = means(podSpec, object.spec, old.spec) ? before : before + 1;
+  return { ...object, metadata: { ...object.metadata, generation } };
+}
+
+/** The status is the node's to say, but not who owns the pod, nor what the server knows better. */
+function prepareStatus(object: Pod, old: Pod): Pod {
+  const { ownerReferences: _, deletionTimestamp: _time, generation: _generation, ...metadata } = object.metadata;
+  const { ownerReferences, deletionTimestamp, generation } = old.metadata;
+  const status = object.status ?? {};
+  const before = old.status ?? {};
+  const qosClass = status.qosClass || before.qosClass;
+  const observedGeneration = status.observedGeneration || before.observedGeneration;
+  const resourceClaimStatuses = status.resourceClaimStatuses ?? before.resourceClaimStatuses;
+  return {
+    ...object,
+    metadata: {
+      ...metadata,
+      ...(ownerReferences && { ownerReferences }),
+      ...(deletionTimestamp !== undefined && { deletionTimestamp }),
+      ...(generation !== undefined && { generation }),
+    },
+    spec: old.spec,
+    status: {
+      ...status,
+      ...(qosClass !== undefined && { qosClass }),
+      ...(observedGeneration !== undefined && { observedGeneration }),
+      ...(resourceClaimStatuses && { resourceClaimStatuses }),
+      ...(status.conditions && { conditions: withObservedGenerations(status.conditions, before.conditions ?? []) }),
+    },
+  };
+}
+
+type Conditions = NonNullable<PodStatus['conditions']>;
+
+/** A client that does not know of generations does not take them away. There may be several conditions of one type. */
+function withObservedGenerations(conditions: Conditions, before: Conditions): Conditions {
+  const known = [...before];
+  return conditions.map((condition) => {
+    const index = known.findIndex(({ type }) => type === condition.type);
+    const [old] = index < 0 ? [] : known.splice(index, 1);
+    const observedGeneration = condition.observedGeneration || old?.observedGeneration;
+    return observedGeneration === undefined ? condition : { ...condition, observedGeneration };
+  });
+}
+
+function prepareEphemeralContainers(object: Pod, old: Pod): Pod {
+  const { ephemeralContainers: _, ...spec } = old.spec;
+  const { ephemeralContainers } = object.spec;
+  const { resourceVersion } = object.metadata;
+  const metadata = { ...old.metadata, ...(resourceVersion !== undefined && { resourceVersion }) };
+  return withGeneration(
+    { ...old, metadata, spec: { ...spec, ...(ephemeralContainers && { ephemeralContainers }) } },
+    old,
+  );
+}
+
+/** Nobody waits for a pod that never ran or has ended. */
+function graceSeconds({ spec, status }: Pod, requested: number | undefined): number {
+  if ((spec.nodeName ?? '') === '' || status?.phase === 'Failed' || status?.phase === 'Succeeded') return 0;
+  const seconds = requested ?? spec.terminationGracePeriodSeconds ?? 0;
+  return seconds < 0 ? 1 : seconds;
+}

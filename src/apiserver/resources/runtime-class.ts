@@ -1,0 +1,20 @@
+import { runtimeClass } from '../../kube/runtime-class.ts';
+import type { RuntimeClass } from '../../kube/runtime-class.ts';
+import { validateRuntimeClass, validateRuntimeClassUpdate } from '../../kube/validate-runtime-class.ts';
+import { ageColumn, nameColumn, text } from '../columns.ts';
+import { resource } from '../resource.ts';
+
+export const runtimeClasses = resource<RuntimeClass>({
+  group: 'node.k8s.io',
+  version: 'v1',
+  plural: 'runtimeclasses',
+  singular: 'runtimeclass',
+  kind: 'RuntimeClass',
+  namespaced: false,
+  shape: runtimeClass,
+  validate: validateRuntimeClass,
+  validateUpdate: validateRuntimeClassUpdate,
+  columns: [nameColumn, text('Handler', 'What the node calls it.', ({ handler }) => handler), ageColumn],
+  allowsCreateOnUpdate: true,
+  allowsUnconditionalUpdate: false,
+});

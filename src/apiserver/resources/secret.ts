@@ -1,0 +1,32 @@
+import { defaultSecret } from '../../kube/default-objects.ts';
+import { secret } from '../../kube/secret.ts';
+import type { Secret } from '../../kube/secret.ts';
+import { validateSecret, validateSecretUpdate } from '../../kube/validate-secret.ts';
+import { ageColumn, nameColumn, text } from '../columns.ts';
+import { resource } from '../resource.ts';
+
+export const secrets = resource<Secret>({
+  version: 'v1',
+  plural: 'secrets',
+  singular: 'secret',
+  kind: 'Secret',
+  namespaced: true,
+  shape: secret,
+  complete: defaultSecret,
+  validate: (object) => validateSecret(object),
+  validateUpdate: (object, old) => validateSecretUpdate(object, old),
+  fields: { type: ({ type = '' }) => type },
+  columns: [
+    nameColumn,
+    text('Type', 'What the entries are for.', ({ type = '' }) => type),
+    {
+      name: 'Data',
+      type: 'string',
+      description: 'How many entries it has.',
+      priority: 0,
+      cell: ({ data = {} }) => Object.keys(data).length,
+    },
+    ageColumn,
+  ],
+  isSecret: true,
+});

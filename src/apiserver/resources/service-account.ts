@@ -1,0 +1,33 @@
+import { serviceAccount } from '../../kube/service-account.ts';
+import type { ServiceAccount } from '../../kube/service-account.ts';
+import { defaultTokenRequest, tokenRequest } from '../../kube/token-request.ts';
+import type { TokenRequest } from '../../kube/token-request.ts';
+import { validateServiceAccount, validateServiceAccountUpdate } from '../../kube/validate-service-account.ts';
+import { validateTokenRequest } from '../../kube/validate-token-request.ts';
+import { ageColumn, nameColumn } from '../columns.ts';
+import { resource } from '../resource.ts';
+import type { ExchangedKind } from '../resource.ts';
+
+const tokenRequestKind: ExchangedKind<TokenRequest> = {
+  group: 'authentication.k8s.io',
+  version: 'v1',
+  kind: 'TokenRequest',
+  shape: tokenRequest,
+  complete: defaultTokenRequest,
+  validate: validateTokenRequest,
+};
+
+export const serviceAccounts = resource<ServiceAccount>({
+  version: 'v1',
+  plural: 'serviceaccounts',
+  singular: 'serviceaccount',
+  kind: 'ServiceAccount',
+  shortNames: ['sa'],
+  namespaced: true,
+  subresources: [{ name: 'token', kind: tokenRequestKind, verbs: ['create'] }],
+  shape: serviceAccount,
+  validate: (object) => validateServiceAccount(object),
+  validateUpdate: validateServiceAccountUpdate,
+  columns: [nameColumn, ageColumn],
+  deleteAnswers: 'object',
+});

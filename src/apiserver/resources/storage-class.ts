@@ -1,0 +1,38 @@
+import { defaultStorageClass, storageClass } from '../../kube/storage-class.ts';
+import type { StorageClass } from '../../kube/storage-class.ts';
+import { validateStorageClass, validateStorageClassUpdate } from '../../kube/validate-storage-class.ts';
+import { ageColumn, nameColumn, text, yesNo } from '../columns.ts';
+import { resource } from '../resource.ts';
+
+const defaultAnnotation = 'storageclass.kubernetes.io/is-default-class';
+
+export const storageClasses = resource<StorageClass>({
+  group: 'storage.k8s.io',
+  version: 'v1',
+  plural: 'storageclasses',
+  singular: 'storageclass',
+  kind: 'StorageClass',
+  shortNames: ['sc'],
+  namespaced: false,
+  shape: storageClass,
+  complete: defaultStorageClass,
+  validate: validateStorageClass,
+  validateUpdate: validateStorageClassUpdate,
+  columns: [
+    { ...nameColumn, cell: nameOf },
+    text('Provisioner', 'Who makes volumes of the class.', ({ provisioner }) => provisioner),
+    text(
+      'ReclaimPolicy',
+      'What happens to a volume when its claim is gone.',
+      (object) => object.reclaimPolicy ?? 'Delete',
+    ),
+    text('VolumeBindingMode', 'When a volume is chosen.', (object) => object.volumeBindingMode ?? 'Immediate'),
+    yesNo('AllowVolumeExpansion', 'Whether volumes may grow.', (object) => object.allowVolumeExpansion ?? false),
+    ageColumn,
+  ],
+  deleteAnswers: 'object',
+});
+
+function nameOf({ metadata: { name, annotations } }: StorageClass): string {
+  return annotations?.[defaultAnnotation] === 'true' ? `${name} (default)` : name;
+}
