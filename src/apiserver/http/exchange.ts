@@ -3,7 +3,8 @@
  * answer once, either in full or as a stream.
  */
 import type { Duplex } from 'node:stream';
-import type { PeerCertificate, TLSSocket } from 'node:tls';
+import type { TLSSocket } from 'node:tls';
+import type { PeerIdentity } from '../identity/authentication.ts';
 
 export type ResponseHeaders = Readonly<Record<string, string | readonly string[]>>;
 
@@ -13,8 +14,8 @@ export interface Exchange {
   readonly target: string;
   readonly protocol: 'HTTP/1.1' | 'HTTP/2';
   readonly remoteAddress: string;
-  /** Of a client whose certificate the server's CA signed. */
-  readonly certificate: PeerCertificate | undefined;
+  /** Of a client that showed a certificate. */
+  readonly peer: PeerIdentity | undefined;
   header(name: string): string | undefined;
   /** Rejects with a StatusError when it is longer, and with a ConnectionLost when the client goes away. */
   readBody(bytesMax: number, signal: AbortSignal): Promise<Buffer>;
@@ -31,19 +32,21 @@ export interface Exchange {
 }
 
 export interface ResponseStream {
-  write(bytes: Buffer): void;
-  /** Accepted but not yet handed to the system: how far the reader is behind. */
-  readonly pendingBytes: number;
+  /** False when the reader does not keep up; what was given is taken all the same. */
+  write(bytes: Uint8Array): boolean;
+  /** Called whenever a reader that did not keep up has done so. */
+  onDrain(listener: () => void): void;
   end(): void;
   /** Breaks the connection (HTTP/1.1) or the stream (HTTP/2): the reader must not believe it has seen a clean end. */
   destroy(): void;
 }
 
-export function certificateOf(socket: unknown): PeerCertificate | undefined {
+export function peerOf(socket: unknown): PeerIdentity | undefined {
   const tls = socket as Partial<TLSSocket> | undefined;
-  if (tls?.getPeerCertificate === undefined || tls.authorized !== true) return undefined;
-  const certificate = tls.getPeerCertificate();
-  return Object.keys(certificate).length === 0 ? undefined : certificate;
+  const certificate = tls?.getPeerCertificate?.();
+  if (certificate === undefined || Object.keys(certificate).length === 0) return undefined;
+  const keyUsages = certificate.ext_key_usage;
+  return { verified: tls?.authorized === true, subject: certificate.subject, ...(keyUsages && { keyUsages }) };
 }
 
 /** HTTP headers are bytes; Node takes each character for one byte. */

@@ -9,7 +9,9 @@ import type { ServerHttp2Session } from 'node:http2';
 import { createServer as createHttp2 } from 'node:http2';
 import type { AddressInfo, Server as NetServer, Socket } from 'node:net';
 import { createServer as createTls } from 'node:tls';
+import type { PeerIdentity } from '../identity/authentication.ts';
 import type { Exchange } from './exchange.ts';
+import { peerOf } from './exchange.ts';
 import { Http1Exchange } from './http1-exchange.ts';
 import { Http2Exchange } from './http2-exchange.ts';
 
@@ -50,9 +52,13 @@ export async function startHttpListener(
 ): Promise<HttpListener> {
   const sockets = new Set<Socket>();
   const sessions = new Set<ServerHttp2Session>();
-  const http1 = createHttp1Server(handle);
+  const peers = new Peers();
+  const http1 = createHttp1Server(peers, handle);
   const http2 = createHttp2({ settings: { maxConcurrentStreams: streamsMax }, maxSessionMemory: sessionMemoryMax });
-  http2.on('stream', (stream, headers) => handle(new Http2Exchange(stream, headers)));
+  http2.on('stream', (stream, headers) => {
+    const { session } = stream;
+    handle(new Http2Exchange(stream, headers, session && peers.of(session, session.socket)));
+  });
   http2.on('sessionError', () => {});
   http2.on('session', (session) => {
     sessions.add(session);
@@ -85,21 +91,34 @@ export async function startHttpListener(
   };
 }
 
-function createHttp1Server(handle: (exchange: Exchange) => void): Server {
+/** Who is at the other end of a connection, read from its certificate once and not with every request. */
+class Peers {
+  readonly #known = new WeakMap<object, { readonly peer: PeerIdentity | undefined }>();
+
+  of(connection: object, socket: unknown): PeerIdentity | undefined {
+    let known = this.#known.get(connection);
+    if (known === undefined) this.#known.set(connection, (known = { peer: peerOf(socket) }));
+    return known.peer;
+  }
+}
+
+function createHttp1Server(peers: Peers, handle: (exchange: Exchange) => void): Server {
   const server = createHttp1({
     keepAliveTimeout: keepAliveMs,
     headersTimeout: headersMs,
     requestTimeout: requestMs,
     maxHeaderSize: headerBytesMax,
   });
-  server.on('request', (request, response) => handle(new Http1Exchange(request, response)));
+  server.on('request', (request, response) => {
+    handle(new Http1Exchange(request, response, peers.of(request.socket, request.socket)));
+  });
   server.on('upgrade', (request, socket, head) => {
     // An upgrade may be refused like any request; for that it needs a response on the bare connection.
     const response = new ServerResponse(request);
     response.shouldKeepAlive = false;
     response.assignSocket(socket as Socket);
     response.on('finish', () => (socket as Socket).destroySoon());
-    handle(new Http1Exchange(request, response, head));
+    handle(new Http1Exchange(request, response, peers.of(request.socket, request.socket), head));
   });
   server.on('clientError', (_error, socket) => {
     if (socket.writable) socket.end('HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n');

@@ -1,18 +1,19 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
-import type { PeerCertificate } from 'node:tls';
+import type { PeerIdentity } from '../identity/authentication.ts';
 import type { Exchange, ResponseHeaders, ResponseStream } from './exchange.ts';
-import { certificateOf } from './exchange.ts';
 import { readBody } from './read-body.ts';
 
 /** An exchange over HTTP/1.1. */
 export class Http1Exchange implements Exchange {
   readonly protocol = 'HTTP/1.1';
   readonly upgrade: { readonly socket: Duplex; readonly head: Buffer } | undefined;
+  readonly peer: PeerIdentity | undefined;
   readonly #request: IncomingMessage;
   readonly #response: ServerResponse;
 
-  constructor(request: IncomingMessage, response: ServerResponse, upgradeHead?: Buffer) {
+  constructor(request: IncomingMessage, response: ServerResponse, peer: PeerIdentity | undefined, upgradeHead?: Buffer) {
+    this.peer = peer;
     this.#request = request;
     this.#response = response;
     this.upgrade = upgradeHead && { socket: request.socket, head: upgradeHead };
@@ -31,10 +32,6 @@ export class Http1Exchange implements Exchange {
 
   get remoteAddress(): string {
     return this.#request.socket.remoteAddress ?? '';
-  }
-
-  get certificate(): PeerCertificate | undefined {
-    return certificateOf(this.#request.socket);
   }
 
   get isAnswered(): boolean {
@@ -66,10 +63,8 @@ export class Http1Exchange implements Exchange {
     response.writeHead(code, mutable(headers));
     response.flushHeaders();
     return {
-      write: (bytes) => void response.write(bytes),
-      get pendingBytes() {
-        return response.writableLength;
-      },
+      write: (bytes) => response.write(bytes),
+      onDrain: (listener) => void response.on('drain', listener),
       end: () => void response.end(),
       destroy: () => void response.destroy(),
     };

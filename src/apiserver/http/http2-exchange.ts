@@ -1,18 +1,19 @@
 import type { IncomingHttpHeaders, OutgoingHttpHeaders, ServerHttp2Stream } from 'node:http2';
 import { constants } from 'node:http2';
-import type { PeerCertificate } from 'node:tls';
+import type { PeerIdentity } from '../identity/authentication.ts';
 import type { Exchange, ResponseHeaders, ResponseStream } from './exchange.ts';
-import { certificateOf } from './exchange.ts';
 import { readBody } from './read-body.ts';
 
 /** An exchange over one stream of HTTP/2. */
 export class Http2Exchange implements Exchange {
   readonly protocol = 'HTTP/2';
   readonly upgrade = undefined;
+  readonly peer: PeerIdentity | undefined;
   readonly #stream: ServerHttp2Stream;
   readonly #headers: IncomingHttpHeaders;
 
-  constructor(stream: ServerHttp2Stream, headers: IncomingHttpHeaders) {
+  constructor(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, peer: PeerIdentity | undefined) {
+    this.peer = peer;
     this.#stream = stream;
     this.#headers = headers;
     // A reset stream is told by `close`; without a listener its error would end the process.
@@ -29,10 +30,6 @@ export class Http2Exchange implements Exchange {
 
   get remoteAddress(): string {
     return this.#stream.session?.socket.remoteAddress ?? '';
-  }
-
-  get certificate(): PeerCertificate | undefined {
-    return certificateOf(this.#stream.session?.socket);
   }
 
   get isAnswered(): boolean {
@@ -67,10 +64,8 @@ export class Http2Exchange implements Exchange {
     const stream = this.#stream;
     if (!stream.destroyed && !stream.closed) stream.respond(outgoing(code, headers));
     return {
-      write: (bytes) => void (stream.writable && stream.write(bytes)),
-      get pendingBytes() {
-        return stream.writableLength;
-      },
+      write: (bytes) => !stream.writable || stream.write(bytes),
+      onDrain: (listener) => void stream.on('drain', listener),
       end: () => void stream.end(),
       destroy: () => stream.close(constants.NGHTTP2_INTERNAL_ERROR),
     };
