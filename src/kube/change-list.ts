@@ -22,7 +22,7 @@ function* changesBetween(
   changed: unknown,
   path: FieldPath,
 ): Generator<readonly string[]> {
-  if (means((shape ?? anything) as Shape<unknown>, old, changed)) return;
+  if (means(shape ?? anything, old, changed)) return;
   if (isRecord(old) && isRecord(changed)) {
     for (const key of keysOf(old, changed)) {
       yield* changesBetween(shapeAt(shape, key), valueAt(old, key), valueAt(changed, key), [...path, key]);

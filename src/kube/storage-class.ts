@@ -17,10 +17,10 @@ export const storageClass = object({
 });
 export interface StorageClass extends Of<typeof storageClass> {}
 
-export function defaultStorageClass(storageClass: StorageClass): StorageClass {
+export function defaultStorageClass(given: StorageClass): StorageClass {
   return {
-    ...storageClass,
-    reclaimPolicy: storageClass.reclaimPolicy ?? 'Delete',
-    volumeBindingMode: storageClass.volumeBindingMode ?? 'Immediate',
+    ...given,
+    reclaimPolicy: given.reclaimPolicy ?? 'Delete',
+    volumeBindingMode: given.volumeBindingMode ?? 'Immediate',
   };
 }

@@ -71,6 +71,7 @@ function selectorErrors({ fieldSelector, labelSelector }: ResourceAttributes, pa
   ];
 }
 
-function emptyMetadataErrors({ managedFields: _, ...metadata }: ObjectMeta, detail: string): FieldError[] {
+function emptyMetadataErrors(meta: ObjectMeta, detail: string): FieldError[] {
+  const { managedFields: _, ...metadata } = meta;
   return isEmpty(metadata) ? [] : [invalidField(['metadata'], metadata, detail)];
 }

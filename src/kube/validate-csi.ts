@@ -5,7 +5,7 @@ import type { CsiNode, CsiNodeDriver } from './csi-node.ts';
 import { duplicateField, invalidField, invalidFields, requiredField, unsupportedField } from './field-errors.ts';
 import type { FieldError } from './field-errors.ts';
 import { dnsSubdomainProblems, qualifiedNameProblems } from './names.ts';
-import type { FieldPath, Shape } from './schema.ts';
+import type { FieldPath } from './schema.ts';
 import { list, string } from './schema.ts';
 import { means } from './semantic-equality.ts';
 import { nonNegativeErrors, validateObjectMeta, validateObjectMetaUpdate } from './validate-metadata.ts';
@@ -25,8 +25,11 @@ export function validateCsiNode({ metadata, spec }: CsiNode): FieldError[] {
 
 /** A driver's identity on the node does not change; how many volumes it can take does. */
 export function validateCsiNodeUpdate(csiNode: CsiNode, old: CsiNode): FieldError[] {
-  const shape = csiNodeShape.fields?.['spec']?.fields?.['drivers']?.item as Shape<unknown> | undefined;
-  const identity = ({ allocatable: _, ...rest }: CsiNodeDriver): object => rest;
+  const shape = csiNodeShape.fields?.['spec']?.fields?.['drivers']?.item;
+  const identity = (driver: CsiNodeDriver): object => {
+    const { allocatable: _, ...rest } = driver;
+    return rest;
+  };
   const before = new Map(old.spec.drivers.map((driver) => [driver.name, driver]));
   return [
     ...validateCsiNode(csiNode),

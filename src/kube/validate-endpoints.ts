@@ -61,13 +61,13 @@ function reachErrors(ip: string, path: FieldPath): FieldError[] {
   if (address === undefined) return [];
   const refuse = (detail: string): FieldError[] => [invalidField(path, ip, detail)];
   if (address === '0.0.0.0' || address === '::') return refuse(`may not be unspecified (${ip})`);
-  if (/^127\./.test(address) || address === '::1') {
+  if (address.startsWith('127.') || address === '::1') {
     return refuse('may not be in the loopback range (127.0.0.0/8, ::1/128)');
   }
-  if (/^169\.254\./.test(address) || /^fe[89ab][0-9a-f]:/.test(address)) {
+  if (address.startsWith('169.254.') || /^fe[89ab][0-9a-f]:/.test(address)) {
     return refuse('may not be in the link-local range (169.254.0.0/16, fe80::/10)');
   }
-  if (/^224\.0\.0\./.test(address) || /^ff[0-9a-f]2:/.test(address)) {
+  if (address.startsWith('224.0.0.') || /^ff[0-9a-f]2:/.test(address)) {
     return refuse('may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)');
   }
   return [];

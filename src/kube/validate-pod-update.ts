@@ -133,7 +133,10 @@ function deadlineErrors(spec: PodSpec, old: PodSpec, path: FieldPath): DeadlineV
 type Tolerations = NonNullable<PodSpec['tolerations']>;
 
 function addedTolerationErrors(tolerations: Tolerations, old: Tolerations, path: FieldPath): FieldError[] {
-  const withoutSeconds = ({ tolerationSeconds: _, ...rest }: Tolerations[number]): Tolerations[number] => rest;
+  const withoutSeconds = (one: Tolerations[number]): Tolerations[number] => {
+    const { tolerationSeconds: _, ...rest } = one;
+    return rest;
+  };
   const isKept = (before: Tolerations[number]): boolean =>
     tolerations.some((after) => means(toleration, withoutSeconds(after), withoutSeconds(before)));
   if (!old.every(isKept)) {

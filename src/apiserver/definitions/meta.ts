@@ -1,5 +1,11 @@
 import { deleteOptions } from '../../kube/delete-options.ts';
-import { labelSelector, localObjectReference, objectMeta, objectReference, ownerReference } from '../../kube/metadata.ts';
+import {
+  labelSelector,
+  localObjectReference,
+  objectMeta,
+  objectReference,
+  ownerReference,
+} from '../../kube/metadata.ts';
 import { listMeta, status } from '../../kube/status.ts';
 import type { Definition } from '../definition.ts';
 

@@ -271,6 +271,10 @@ export const podDefinitions: readonly Definition[] = [
     shape: containerState,
     name: `${core}.ContainerState`,
     text: 'What a container does: exactly one of these.',
-    fields: { waiting: 'It does not run yet, and why.', running: 'It runs, since when.', terminated: 'It has ended, and how.' },
+    fields: {
+      waiting: 'It does not run yet, and why.',
+      running: 'It runs, since when.',
+      terminated: 'It has ended, and how.',
+    },
   },
 ];

@@ -50,7 +50,8 @@ export const volumeDefinitions: readonly Definition[] = [
     text: 'The entries of a ConfigMap as files: each key is a file name, each value its content. Updates reach the files.',
     fields: {
       name: 'The name of the ConfigMap, in the namespace of the pod.',
-      items: 'The entries to show, and where. If absent, all of them under their keys. A key that is missing is an error.',
+      items:
+        'The entries to show, and where. If absent, all of them under their keys. A key that is missing is an error.',
       defaultMode: mode,
       optional: 'Whether the ConfigMap, or its keys, may be missing.',
       defaultUser: user,
@@ -62,7 +63,8 @@ export const volumeDefinitions: readonly Definition[] = [
     text: 'The entries of a Secret as files, in memory alone. Updates reach the files.',
     fields: {
       secretName: 'The name of the Secret, in the namespace of the pod.',
-      items: 'The entries to show, and where. If absent, all of them under their keys. A key that is missing is an error.',
+      items:
+        'The entries to show, and where. If absent, all of them under their keys. A key that is missing is an error.',
       defaultMode: mode,
       optional: 'Whether the Secret, or its keys, may be missing.',
       defaultUser: user,
@@ -101,7 +103,10 @@ export const volumeDefinitions: readonly Definition[] = [
     shape: fieldReference,
     name: `${core}.ObjectFieldSelector`,
     text: 'A field of the pod.',
-    fields: { apiVersion: 'The version of the API that the path is written in; v1 if absent.', fieldPath: 'The field.' },
+    fields: {
+      apiVersion: 'The version of the API that the path is written in; v1 if absent.',
+      fieldPath: 'The field.',
+    },
   },
   {
     shape: resourceFieldReference,
@@ -117,7 +122,11 @@ export const volumeDefinitions: readonly Definition[] = [
     shape: projectedVolumeSource,
     name: `${core}.ProjectedVolumeSource`,
     text: 'Several sources in one directory, updated together.',
-    fields: { sources: 'The sources. Of two files at the same path the later one is seen.', defaultMode: mode, defaultUser: user },
+    fields: {
+      sources: 'The sources. Of two files at the same path the later one is seen.',
+      defaultMode: mode,
+      defaultUser: user,
+    },
   },
   {
     shape: volumeProjection,

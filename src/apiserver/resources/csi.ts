@@ -15,6 +15,7 @@ import { validateVolumeAttachment, validateVolumeAttachmentUpdate } from '../../
 import { volumeAttachment } from '../../kube/volume-attachment.ts';
 import type { VolumeAttachment } from '../../kube/volume-attachment.ts';
 import { ageColumn, nameColumn, text, yesNo } from '../columns.ts';
+import { keepFields } from '../keep-fields.ts';
 import { resource } from '../resource.ts';
 
 export const csiNodes = resource<CsiNode>({
@@ -37,8 +38,11 @@ export const csiNodes = resource<CsiNode>({
   shape: csiNode,
   validate: validateCsiNode,
   validateUpdate: validateCsiNodeUpdate,
-  prepareForCreate: ({ status: _, ...object }) => object,
-  prepareForUpdate: ({ status: _, ...object }, old) => ({ ...object, ...(old.status && { status: old.status }) }),
+  prepareForCreate: (object) => {
+    const { status: _, ...rest } = object;
+    return rest;
+  },
+  prepareForUpdate: (object, old) => keepFields(object, old, 'status'),
   columns: [
     nameColumn,
     {
@@ -119,7 +123,7 @@ export const volumeAttachments = resource<VolumeAttachment>({
   validate: validateVolumeAttachment,
   validateUpdate: validateVolumeAttachmentUpdate,
   prepareForCreate: (object) => ({ ...object, status: { attached: false } }),
-  prepareForUpdate: ({ status: _, ...object }, old) => ({ ...object, ...(old.status && { status: old.status }) }),
+  prepareForUpdate: (object, old) => keepFields(object, old, 'status'),
   columns: [
     nameColumn,
     { ...text<VolumeAttachment>('Attacher', 'The driver that attaches.', ({ spec }) => spec.attacher), format: 'name' },

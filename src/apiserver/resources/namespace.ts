@@ -11,6 +11,7 @@ import {
   validateNamespaceUpdate,
 } from '../../kube/validate-namespace.ts';
 import { ageColumn, nameColumn, text } from '../columns.ts';
+import { keepFields } from '../keep-fields.ts';
 import { resource } from '../resource.ts';
 
 const nameLabel = 'kubernetes.io/metadata.name';
@@ -30,7 +31,7 @@ export const namespaces = resource<Namespace>({
       name: 'status',
       verbs: ['get', 'patch', 'update'],
       update: {
-        prepare: ({ spec: _, ...object }, old) => labelled({ ...object, ...(old.spec && { spec: old.spec }) }),
+        prepare: (object, old) => labelled(keepFields(object, old, 'spec')),
         validate: validateNamespaceStatusUpdate,
       },
     },
@@ -53,8 +54,7 @@ export const namespaces = resource<Namespace>({
       spec: { ...object.spec, finalizers: [...new Set([...(object.spec?.finalizers ?? []), ownFinalizer])] },
       status: { phase: 'Active' },
     }),
-  prepareForUpdate: ({ spec: _, status: _status, ...object }, old) =>
-    labelled({ ...object, ...(old.spec && { spec: old.spec }), ...(old.status && { status: old.status }) }),
+  prepareForUpdate: (object, old) => labelled(keepFields(object, old, 'spec', 'status')),
   deletion: {
     isHeld: ({ spec }) => (spec?.finalizers ?? []).length > 0,
     begin: (object) => ({ ...object, status: { ...object.status, phase: 'Terminating' } }),

@@ -4,6 +4,7 @@ import { node } from '../../kube/node.ts';
 import type { Node } from '../../kube/node.ts';
 import { validateNode, validateNodeUpdate } from '../../kube/validate-node.ts';
 import { ageColumn, nameColumn, orNone, text, wide } from '../columns.ts';
+import { keepFields } from '../keep-fields.ts';
 import { resource } from '../resource.ts';
 
 const rolePrefix = 'node-role.kubernetes.io/';
@@ -24,7 +25,7 @@ export const nodes = resource<Node>({
       verbs: ['get', 'patch', 'update'],
       // The kubelet sends labels and annotations along with its status, so metadata is taken as given.
       update: {
-        prepare: ({ spec: _, ...object }, old) => ({ ...object, ...(old.spec && { spec: old.spec }) }),
+        prepare: (object, old) => keepFields(object, old, 'spec'),
         validate: (object, old) => validateNodeUpdate(object, old),
       },
     },
@@ -36,7 +37,7 @@ export const nodes = resource<Node>({
   validateUpdate: (object, old) => [...validateNode(object), ...validateNodeUpdate(object, old)],
   // A node registers itself together with its status.
   prepareForCreate: (object) => object,
-  prepareForUpdate: ({ status: _, ...object }, old) => ({ ...object, ...(old.status && { status: old.status }) }),
+  prepareForUpdate: (object, old) => keepFields(object, old, 'status'),
   fields: { 'spec.unschedulable': ({ spec }) => String(spec?.unschedulable ?? false) },
   columns: [
     nameColumn,

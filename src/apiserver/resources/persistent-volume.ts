@@ -8,6 +8,7 @@ import { validatePersistentVolumeClaim, validatePersistentVolumeClaimUpdate } fr
 import { validateObjectMetaUpdate } from '../../kube/validate-metadata.ts';
 import { validatePersistentVolume, validatePersistentVolumeUpdate } from '../../kube/validate-persistent-volume.ts';
 import { ageColumn, nameColumn, orUnset, text, wide } from '../columns.ts';
+import { keepFields } from '../keep-fields.ts';
 import { resource } from '../resource.ts';
 import type { KubeObject } from '../resource.ts';
 import { timestamp } from '../timestamp.ts';
@@ -40,7 +41,7 @@ export const persistentVolumes = resource<PersistentVolume>({
       ...object,
       status: { phase: 'Pending', lastPhaseTransitionTime: timestamp(now) },
     }),
-  prepareForUpdate: ({ status: _, ...object }, old) => ({ ...object, ...(old.status && { status: old.status }) }),
+  prepareForUpdate: (object, old) => keepFields(object, old, 'status'),
   columns: [
     nameColumn,
     text('Capacity', 'How much it holds.', ({ spec }) => sizeOf(spec.capacity?.['storage'])),
@@ -88,7 +89,7 @@ export const persistentVolumeClaims = resource<PersistentVolumeClaim>({
   validateUpdate: validatePersistentVolumeClaimUpdate,
   prepareForCreate: (object) =>
     withFinalizer('kubernetes.io/pvc-protection', { ...object, status: { phase: 'Pending' } }),
-  prepareForUpdate: ({ status: _, ...object }, old) => ({ ...object, ...(old.status && { status: old.status }) }),
+  prepareForUpdate: (object, old) => keepFields(object, old, 'status'),
   columns: [
     nameColumn,
     text('Status', 'Whether it has a volume, or is about to end.', phaseOf),

@@ -12,6 +12,7 @@ import { validateBinding } from '../../kube/validate-binding.ts';
 import { validatePodStatusUpdate } from '../../kube/validate-pod-status.ts';
 import { validateEphemeralContainersUpdate, validatePodUpdate } from '../../kube/validate-pod-update.ts';
 import { validatePod } from '../../kube/validate-pod.ts';
+import { keepFields } from '../keep-fields.ts';
 import { resource } from '../resource.ts';
 import type { ExchangedKind } from '../resource.ts';
 import { podColumns, podRowConditions } from './pod-columns.ts';
@@ -68,8 +69,7 @@ export const pods = resource<Pod>({
       qosClass: qualityOfService(object.spec),
     },
   }),
-  prepareForUpdate: ({ status: _, ...object }, old) =>
-    withGeneration({ ...object, ...(old.status && { status: old.status }) }, old),
+  prepareForUpdate: (object, old) => withGeneration(keepFields(object, old, 'status'), old),
   deletion: { graceSeconds },
   fields: {
     'spec.nodeName': ({ spec }) => spec.nodeName ?? '',
@@ -106,8 +106,7 @@ function withGeneration(object: Pod, old: Pod): Pod {
 
 /** The status is the node's to say, but not who owns the pod, nor what the server knows better. */
 function prepareStatus(object: Pod, old: Pod): Pod {
-  const { ownerReferences: _, deletionTimestamp: _time, generation: _generation, ...metadata } = object.metadata;
-  const { ownerReferences, deletionTimestamp, generation } = old.metadata;
+  const metadata = keepFields(object.metadata, old.metadata, 'ownerReferences', 'deletionTimestamp', 'generation');
   const status = object.status ?? {};
   const before = old.status ?? {};
   const qosClass = status.qosClass || before.qosClass;
@@ -115,12 +114,7 @@ function prepareStatus(object: Pod, old: Pod): Pod {
   const resourceClaimStatuses = status.resourceClaimStatuses ?? before.resourceClaimStatuses;
   return {
     ...object,
-    metadata: {
-      ...metadata,
-      ...(ownerReferences && { ownerReferences }),
-      ...(deletionTimestamp !== undefined && { deletionTimestamp }),
-      ...(generation !== undefined && { generation }),
-    },
+    metadata,
     spec: old.spec,
     status: {
       ...status,

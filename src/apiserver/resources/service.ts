@@ -9,6 +9,7 @@ import { defaultEndpoints, validateEndpoints, validateEndpointsUpdate } from '..
 import { validateObjectMetaUpdate } from '../../kube/validate-metadata.ts';
 import { validateService, validateServiceUpdate } from '../../kube/validate-service.ts';
 import { ageColumn, nameColumn, orNone, text, wide } from '../columns.ts';
+import { keepFields } from '../keep-fields.ts';
 import { resource } from '../resource.ts';
 
 const endpointsShown = 3;
@@ -36,8 +37,7 @@ export const services = resource<Service>({
   validate: (object) => validateService(object),
   validateUpdate: validateServiceUpdate,
   prepareForCreate: (object) => withAddressList({ ...object, status: { loadBalancer: {} } }),
-  prepareForUpdate: ({ status: _, ...object }, old) =>
-    withAddressList(withAddressOf(old, { ...object, ...(old.status && { status: old.status }) })),
+  prepareForUpdate: (object, old) => withAddressList(withAddressOf(old, keepFields(object, old, 'status'))),
   fields: {
     'spec.clusterIP': ({ spec }) => spec.clusterIP ?? '',
     'spec.type': ({ spec }) => spec.type ?? '',
