@@ -34,7 +34,7 @@ export interface Conflicts {
 export function conflictsWith(owners: readonly { readonly owner: Owner; readonly fields: FieldSet }[]): Conflicts {
   const conflicts = owners
     .toSorted((a, b) => compareByteOrder(ownerKey(a.owner), ownerKey(b.owner)))
-    .map(({ owner: { fields: _, ...owner }, fields }) => ({ ...owner, fields: [...fields.paths()].map(pathText) }));
+    .map(({ owner, fields }) => ({ ...owner, fields: [...fields.paths()].map(pathText) }));
   const causes = conflicts.flatMap((conflict) =>
     conflict.fields.map((field) => ({
       reason: 'FieldManagerConflict' as const,

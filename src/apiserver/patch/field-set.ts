@@ -2,7 +2,8 @@
  * A set of fields of an object, as a tree of path steps. Managed fields say with it who owns what. A field in the set does not
  * mean that the fields below it are in it too, or the other way round: `data` (written `.`) and `data.key` are owned apart.
  *
- * Sets grow by `insert` while they are made; every operation returns a new one and leaves its operands alone.
+ * Sets grow by `insert` while they are made; after that they share their parts and must not change. Every operation leaves its
+ * operands alone.
  */
 import { isObject, setField } from './json-value.ts';
 import type { Json, JsonFields, JsonObject } from './json-value.ts';
@@ -12,8 +13,8 @@ import type { PathElement } from './path-element.ts';
 export type ElementPath = readonly PathElement[];
 
 interface Node {
-  isMember: boolean;
-  below: FieldSet;
+  readonly isMember: boolean;
+  readonly below: FieldSet;
 }
 
 /** What a set looks like at one step. */
@@ -33,14 +34,17 @@ export class FieldSet {
   }
 
   /** Puts this one field into the set, and not those above it. The empty path is the whole object, which nobody owns. */
-  insert(path: ElementPath): void {
-    let set: FieldSet = this;
-    for (const [index, element] of path.entries()) {
-      const node = set.#nodes.get(element) ?? { isMember: false, below: new FieldSet() };
-      set.#nodes.set(element, node);
-      if (index === path.length - 1) node.isMember = true;
-      set = node.below;
+  insert(path: ElementPath, start = 0): void {
+    const element = path[start];
+    if (element === undefined) return;
+    const { isMember, below } = this.#nodes.get(element) ?? { isMember: false, below: nothing };
+    if (start === path.length - 1) {
+      this.#nodes.set(element, { isMember: true, below });
+      return;
     }
+    const inner = below === nothing ? new FieldSet() : below;
+    if (below === nothing) this.#nodes.set(element, { isMember, below: inner });
+    inner.insert(path, start + 1);
   }
 
   get isEmpty(): boolean {
@@ -65,7 +69,7 @@ export class FieldSet {
 
   /** What is in the set below this step, without the step. */
   below(element: PathElement): FieldSet {
-    return this.#nodes.get(element)?.below ?? new FieldSet();
+    return this.#nodes.get(element)?.below ?? nothing;
   }
 
   /** In the order of the API server. */
@@ -84,35 +88,35 @@ export class FieldSet {
 
   union(other: FieldSet): FieldSet {
     if (other.#nodes.size === 0) return this;
-    return this.#combine(other, [...other.#nodes.keys()], {
-      member: (mine, theirs) => mine || theirs,
-      below: (mine, theirs) => mine.union(theirs),
-    });
+    const result = this.#combine(other, 'keep', (mine, theirs) => ({
+      isMember: mine.isMember || theirs.isMember,
+      below: mine.below.union(theirs.below),
+    }));
+    for (const [element, node] of other.#nodes) if (!this.#nodes.has(element)) result.#nodes.set(element, node);
+    return result;
   }
 
   intersection(other: FieldSet): FieldSet {
-    return this.#combine(other, [], {
-      member: (mine, theirs) => mine && theirs,
-      below: (mine, theirs) => mine.intersection(theirs),
-    });
+    return this.#combine(other, 'drop', (mine, theirs) => ({
+      isMember: mine.isMember && theirs.isMember,
+      below: mine.below.intersection(theirs.below),
+    }));
   }
 
   /** Takes away exactly the fields of the other set; what lies below them stays. */
   difference(other: FieldSet): FieldSet {
-    if (other.#nodes.size === 0) return this;
-    return this.#combine(other, [], {
-      member: (mine, theirs) => mine && !theirs,
-      below: (mine, theirs) => mine.difference(theirs),
-    });
+    return this.#combine(other, 'keep', (mine, theirs) => ({
+      isMember: mine.isMember && !theirs.isMember,
+      below: mine.below.difference(theirs.below),
+    }));
   }
 
   /** Takes away the fields of the other set with everything below them. */
   without(other: FieldSet): FieldSet {
-    if (other.#nodes.size === 0) return this;
-    return this.#combine(other, [], {
-      member: (mine, theirs) => mine && !theirs,
-      below: (mine, theirs, isTheirs) => (isTheirs ? new FieldSet() : mine.without(theirs)),
-    });
+    return this.#combine(other, 'keep', (mine, theirs) => ({
+      isMember: mine.isMember && !theirs.isMember,
+      below: theirs.isMember ? nothing : mine.below.without(theirs.below),
+    }));
   }
 
   /** The same steps, each with what `change` makes of it. */
@@ -153,25 +157,23 @@ export class FieldSet {
     return result;
   }
 
-  #combine(other: FieldSet, more: readonly PathElement[], rule: CombineRule): FieldSet {
+  /** Steps that only this set has are kept or dropped as they are; what both have is combined. */
+  #combine(other: FieldSet, onlyMine: 'keep' | 'drop', combine: (mine: Node, theirs: Node) => Node): FieldSet {
+    if (other.#nodes.size === 0) return onlyMine === 'keep' ? this : nothing;
     const result = new FieldSet();
-    for (const element of new Set([...this.#nodes.keys(), ...more])) {
-      const mine = this.#nodes.get(element);
+    for (const [element, mine] of this.#nodes) {
       const theirs = other.#nodes.get(element);
-      const isMember = rule.member(mine?.isMember ?? false, theirs?.isMember ?? false);
-      const below = rule.below(
-        mine?.below ?? new FieldSet(),
-        theirs?.below ?? new FieldSet(),
-        theirs?.isMember ?? false,
-      );
+      if (theirs === undefined) {
+        if (onlyMine === 'keep') result.#nodes.set(element, mine);
+        continue;
+      }
+      const node = combine(mine, theirs);
       // A step that leads nowhere would make an empty set look like a full one.
-      if (isMember || below.#nodes.size > 0) result.#nodes.set(element, { isMember, below });
+      if (node.isMember || node.below.#nodes.size > 0) result.#nodes.set(element, node);
     }
     return result;
   }
 }
 
-interface CombineRule {
-  member(mine: boolean, theirs: boolean): boolean;
-  below(mine: FieldSet, theirs: FieldSet, isTheirs: boolean): FieldSet;
-}
+/** Stands below every leaf. It is never inserted into. */
+const nothing = new FieldSet();

@@ -5,7 +5,7 @@
  * The library is given objects without a prototype and is called only after the path was checked. So nothing is ever looked up
  * in `Object.prototype`, and a key named `__proto__` can be patched as any other.
  */
-import { applyOperation } from 'fast-json-patch';
+import fastJsonPatch from 'fast-json-patch';
 import { goKind } from './go-value.ts';
 import { checkDepth, fieldOf, isEqual, isList, isObject } from './json-value.ts';
 import type { Json, JsonObject } from './json-value.ts';
@@ -144,7 +144,7 @@ class Patching {
 
   #change(operation: { op: 'add' | 'replace'; path: string; value: Json } | { op: 'remove'; path: string }): void {
     // No validation and no ban on `__proto__`: both were dealt with above, in a stricter way.
-    this.#document = applyOperation(this.#document, operation, false, true, false).newDocument;
+    this.#document = fastJsonPatch.applyOperation(this.#document, operation, false, true, false).newDocument;
   }
 }
 

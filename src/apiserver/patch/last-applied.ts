@@ -4,10 +4,9 @@
  */
 import { compareObjects } from './compare-objects.ts';
 import { extractFieldSet } from './extract-field-set.ts';
-import type { FieldSet } from './field-set.ts';
+import { FieldSet } from './field-set.ts';
 import { checkDepth, fieldOf, isObject, objectIn, withField } from './json-value.ts';
 import type { Json, JsonObject } from './json-value.ts';
-import { withManagedFields } from './managed-fields.ts';
 import type { Writer } from './ownership.ts';
 import { PatchError } from './patch-error.ts';
 import { appliedProblem } from './validate-applied.ts';
@@ -16,13 +15,13 @@ const annotation = 'kubectl.kubernetes.io/last-applied-configuration';
 /** All annotations of an object together. */
 const annotationBytesMax = 256 * 1024;
 
-/** The fields that kubectl itself put there and that still have that value; undefined for any other manager. */
-export function fieldsAgreedBefore({ manager, apiVersion, shape }: Writer, live: JsonObject): FieldSet | undefined {
-  if (manager !== 'kubectl') return undefined;
+/** The fields that kubectl itself put there and that still have that value; none for any other manager. */
+export function fieldsAgreedBefore({ manager, apiVersion, shape }: Writer, live: JsonObject): FieldSet {
+  if (manager !== 'kubectl') return new FieldSet();
   const last = parsed(fieldOf(annotationsOf(live), annotation));
-  if (last === undefined || fieldOf(last, 'apiVersion') !== apiVersion) return undefined;
-  if (appliedProblem(last, shape) !== undefined) return undefined;
-  const { added, modified, removed } = compareObjects(last, withManagedFields(live, undefined), shape);
+  if (last === undefined || fieldOf(last, 'apiVersion') !== apiVersion) return new FieldSet();
+  if (appliedProblem(last, shape) !== undefined) return new FieldSet();
+  const { added, modified, removed } = compareObjects(last, live, shape);
   return extractFieldSet(last, shape).difference(modified).difference(added).difference(removed);
 }
 

@@ -13,7 +13,7 @@ export type TypeShape = Shape<unknown> | undefined;
 export type Layout =
   | { readonly kind: 'leaf' }
   | { readonly kind: 'fields' }
-  | { readonly kind: 'items'; readonly item: TypeShape; elementOf(item: Json): PathElement };
+  | { readonly kind: 'items'; readonly item: TypeShape; readonly elementOf: (item: Json) => PathElement };
 
 const leaf: Layout = { kind: 'leaf' };
 const fields: Layout = { kind: 'fields' };

@@ -8,6 +8,7 @@ import { goJson } from '../../kube/go-json.ts';
 import { FieldSet } from './field-set.ts';
 import { checkDepth, fieldOf, isList, isObject, objectIn, withField } from './json-value.ts';
 import type { Json, JsonObject } from './json-value.ts';
+import { PatchError } from './patch-error.ts';
 
 export type Operation = 'Apply' | 'Update';
 
@@ -51,7 +52,10 @@ export function readManaged(json: Json | undefined): Managed | undefined {
 
 function readOwner(entry: Json): Owner | undefined {
   if (!isObject(entry)) return undefined;
-  const text = (name: string): string => String(fieldOf(entry, name) ?? '');
+  const text = (name: string): string => {
+    const value = fieldOf(entry, name);
+    return typeof value === 'string' ? value : '';
+  };
   const operation = text('operation');
   if (operation !== 'Apply' && operation !== 'Update') return undefined;
   if (text('apiVersion') === '' || text('fieldsType') !== 'FieldsV1') return undefined;
@@ -62,11 +66,11 @@ function readOwner(entry: Json): Owner | undefined {
 }
 
 function readFields(json: Json): FieldSet | undefined {
-  checkDepth(json);
   try {
+    checkDepth(json);
     return FieldSet.fromJson(json);
   } catch (error) {
-    if (error instanceof SyntaxError) return undefined;
+    if (error instanceof SyntaxError || error instanceof PatchError) return undefined;
     throw error;
   }
 }

@@ -9,15 +9,18 @@ export function mergeApplied(live: JsonObject, applied: JsonObject, shape: TypeS
   return mergeFields(live, applied, shape);
 }
 
-function merge(live: Json | undefined, applied: Json, shape: TypeShape): Json {
+function merge(live: Json | undefined, applied: Json, shape: TypeShape): Json | undefined {
   const layout = layoutOf(shape, applied);
-  // Null for something with parts asks for nothing: the parts stay, and the applier owns the null.
-  if (layout.kind === 'fields' && isObject(live)) {
-    if (isObject(applied)) return mergeFields(live, applied, shape);
-    if (Object.keys(live).length > 0) return live;
+  if (layout.kind === 'fields') {
+    if (isObject(applied)) return mergeFields(isObject(live) ? live : {}, applied, shape);
+    // Null for something with parts asks for nothing: the parts stay, and the applier owns the null.
+    if (isObject(live) && Object.keys(live).length > 0) return live;
   }
-  if (layout.kind === 'items' && isList(live) && live.length > 0) {
-    return mergeItems(live, isList(applied) ? applied : [], layout);
+  if (layout.kind === 'items') {
+    const items = isList(applied) ? applied : [];
+    if (isList(live) && live.length > 0) return mergeItems(live, items, layout);
+    // A list that is united from items and has none is the same as no list; nobody could own it and so take it away.
+    if (isList(applied) && items.length === 0) return live;
   }
   return applied;
 }
@@ -25,7 +28,8 @@ function merge(live: Json | undefined, applied: Json, shape: TypeShape): Json {
 function mergeFields(live: JsonObject, applied: JsonObject, shape: TypeShape): JsonObject {
   const result: JsonFields = copyFields(live);
   for (const [name, value] of Object.entries(applied)) {
-    setField(result, name, merge(fieldOf(live, name), value, shapeOfField(shape, name)));
+    const merged = merge(fieldOf(live, name), value, shapeOfField(shape, name));
+    if (merged !== undefined) setField(result, name, merged);
   }
   return result;
 }
@@ -45,7 +49,7 @@ function mergeItems(live: JsonList, applied: JsonList, layout: Layout & { kind: 
   let [l, r, s] = [0, 0, 0];
   const takeApplied = ({ item, element }: Item): void => {
     taken.add(element);
-    result.push(merge(liveItems.get(element), item, layout.item));
+    result.push(merge(liveItems.get(element), item, layout.item) ?? item);
     if (shared[s] === element) s += 1;
     r += 1;
   };

@@ -11,7 +11,7 @@ import { compareByteOrder } from '../../kube/byte-order.ts';
 import { goJson } from '../../kube/go-json.ts';
 import { goQuote } from '../../kube/go-quote.ts';
 import { isList, isObject } from './json-value.ts';
-import type { Json, JsonObject } from './json-value.ts';
+import type { Json } from './json-value.ts';
 
 export type PathElement = string & { readonly __brand: 'PathElement' };
 
@@ -126,7 +126,7 @@ function sortedFields(value: Json): Json {
   if (isList(value)) return value.map(sortedFields);
   if (!isObject(value)) return value;
   const names = Object.keys(value).sort(compareByteOrder);
-  return Object.fromEntries(names.map((name) => [name, sortedFields(value[name] ?? null)])) as JsonObject;
+  return Object.fromEntries(names.map((name) => [name, sortedFields(value[name] ?? null)]));
 }
 
 function valueText(value: Json): string {

@@ -5,14 +5,15 @@
  *   removed   each field the applier owned before and does not send any more, unless somebody else owns it too
  *   conflict  a field that somebody else owns would change: nothing is done, unless forced; then the others lose it
  */
-import { appliedProblem } from './validate-applied.ts';
+import { nameText, readApplied } from './applied-configuration.ts';
 import { conflictsWith } from './apply-conflict.ts';
 import type { Conflicts } from './apply-conflict.ts';
 import { extractFieldSet, withNamedAncestors } from './extract-field-set.ts';
 import { FieldSet } from './field-set.ts';
-import { checkDepth, fieldOf, isEqual, isObject, objectIn } from './json-value.ts';
+import { isEqual } from './json-value.ts';
 import type { Json, JsonObject } from './json-value.ts';
 import { fieldsAgreedBefore, refreshLastApplied } from './last-applied.ts';
+import { ItemIdentityError } from './layout.ts';
 import {
   managedFieldsOf,
   ownerKey,
@@ -45,20 +46,27 @@ export interface Applied {
 }
 
 export function apply(request: Apply): Applied | Conflicts {
-  const { live, force, manager } = request;
-  const applied = checkApplied(request);
-  const before = live ?? {};
-  const managed = managedBefore(request);
-  const agreed = force || live === undefined ? undefined : fieldsAgreedBefore(request, live);
-  const outcome = applyOver(withManagedFields(before, undefined), applied, managed, request);
-  const conflicts = [...outcome.taken].filter(({ fields }) => !fields.isEmpty);
-  if (!force && conflicts.length > 0) {
-    const disputed = conflicts
-      .map(({ owner, fields }) => ({ owner, fields: agreed === undefined ? fields : fields.difference(agreed) }))
-      .filter(({ fields }) => !fields.isEmpty);
-    if (disputed.length > 0) return conflictsWith(disputed);
+  const applied = readApplied(request.applied, request);
+  try {
+    return applyChecked(request, applied);
+  } catch (error) {
+    // The configuration was checked, so this is about the live object.
+    if (!(error instanceof ItemIdentityError)) throw error;
+    throw new PatchError('invalid', `failed to create typed live object (${nameText(applied)}): ${error.message}`);
   }
-  const object = manager === 'kubectl' ? refreshLastApplied(outcome.object, applied) : outcome.object;
+}
+
+function applyChecked({ live, force, ...writer }: Apply, applied: JsonObject): Applied | Conflicts {
+  const before = withManagedFields(live ?? {}, undefined);
+  const outcome = applyOver(before, applied, managedBefore(live, writer), writer);
+  const disputed = force ? [] : outcome.taken.filter(({ fields }) => !fields.isEmpty);
+  if (disputed.length > 0) {
+    const agreed = fieldsAgreedBefore(writer, before);
+    const rest = disputed.map(({ owner, fields }) => ({ owner, fields: fields.difference(agreed) }));
+    const conflicts = rest.filter(({ fields }) => !fields.isEmpty);
+    if (conflicts.length > 0) return conflictsWith(conflicts);
+  }
+  const object = writer.manager === 'kubectl' ? refreshLastApplied(outcome.object, applied) : outcome.object;
   return { kind: 'applied', object: withManagedFields(object, writeManaged(outcome.managed)) };
 }
 
@@ -78,7 +86,9 @@ function applyOver(live: JsonObject, applied: JsonObject, managed: Managed, writ
   const others = new Map(managed).set(key, { ...self, time: last?.time, fields });
 
   const merged = mergeApplied(live, applied, shape);
-  const object = last === undefined ? merged : prune(merged, last.fields, ownedByAnybody(others), writer);
+  const kept = last === undefined ? merged : prune(merged, last.fields, ownedByAnybody(others), writer);
+  // An empty map that was asked for stays, also where pruning has just emptied and so removed it.
+  const object = mergeApplied(kept, applied, shape);
 
   const changes = changesBetween(live, object, writer);
   const taken = [...managed]
@@ -110,41 +120,9 @@ function ownedByAnybody(managed: Managed): FieldSet {
 }
 
 /** Where nobody was tracked so far, all that is there belongs to whoever wrote it before, under one name. */
-function managedBefore({ live, applied: _, kind: __, force: ___, ...writer }: Apply): Managed {
+function managedBefore(live: JsonObject | undefined, writer: Writer): Managed {
   const managed = live === undefined ? undefined : readManaged(managedFieldsOf(live));
   if (live === undefined || (managed !== undefined && managed.size > 0)) return managed ?? new Map<string, Owner>();
   const update = { ...writer, live: undefined, object: live, manager: 'before-first-apply' };
   return ownershipAfter(update, new Map<string, Owner>());
-}
-
-function checkApplied({ applied, apiVersion, kind, shape }: Apply): JsonObject {
-  if (!isObject(applied)) throw new PatchError('malformed', 'error decoding patch: not an object');
-  checkDepth(applied);
-  if (fieldOf(applied, 'apiVersion') !== apiVersion || fieldOf(applied, 'kind') !== kind) {
-    throw new PatchError('malformed', `invalid object type: ${kindText(applied)}`);
-  }
-  const metadata = objectIn(applied, 'metadata');
-  if ((fieldOf(metadata, 'managedFields') ?? null) !== null) {
-    throw new PatchError('malformed', 'metadata.managedFields must be nil');
-  }
-  const problem = appliedProblem(applied, shape);
-  if (problem !== undefined) {
-    const name = `${textOf(metadata, 'namespace')}/${textOf(metadata, 'name')}`;
-    throw new PatchError(
-      'malformed',
-      `failed to create typed patch object (${name}; ${kindText(applied)}): ${problem}`,
-    );
-  }
-  return applied;
-}
-
-/** `/v1, Kind=Pod` or `coordination.k8s.io/v1, Kind=Lease`. */
-function kindText(object: JsonObject): string {
-  const version = textOf(object, 'apiVersion');
-  return `${version.includes('/') ? '' : '/'}${version}, Kind=${textOf(object, 'kind')}`;
-}
-
-function textOf(object: JsonObject, name: string): string {
-  const value = fieldOf(object, name);
-  return typeof value === 'string' ? value : '';
 }

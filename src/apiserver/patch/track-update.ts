@@ -5,6 +5,7 @@
 import { FieldSet } from './field-set.ts';
 import { isList, isObject } from './json-value.ts';
 import type { Json, JsonObject } from './json-value.ts';
+import { ItemIdentityError } from './layout.ts';
 import {
   managedFieldsOf,
   ownerKey,
@@ -34,7 +35,13 @@ export function trackUpdate(update: Update): JsonObject {
   const managed = managedBefore(update);
   // Fields that nobody tracks stay so, until somebody applies.
   if (managed.size === 0 && live !== undefined) return withManagedFields(object, undefined);
-  return withManagedFields(object, writeManaged(capUpdaters(ownershipAfter(update, managed))));
+  try {
+    return withManagedFields(object, writeManaged(capUpdaters(ownershipAfter(update, managed))));
+  } catch (error) {
+    // Items that cannot be told apart must not stop a write that is otherwise valid: ownership stays what it was.
+    if (!(error instanceof ItemIdentityError)) throw error;
+    return withManagedFields(object, writeManaged(managed));
+  }
 }
 
 export function ownershipAfter({ live = {}, object, ...writer }: Update, managed: Managed): Managed {
