@@ -1,6 +1,8 @@
 /** Stores on real directories for tests, with limits that a test can reach. */
 import type { LmdbStoreOptions } from '../apiserver/store/lmdb-store.ts';
 import { LmdbStore, storeDefaults } from '../apiserver/store/lmdb-store.ts';
+import type { Journal } from '../apiserver/store/journal.ts';
+import { VersionedStore } from '../apiserver/store/versioned-store.ts';
 import type { Store, StoredObject } from '../apiserver/store/store.ts';
 import { lockDirectory } from '../disk/directory-lock.ts';
 
@@ -14,6 +16,23 @@ export function openStore(directory: string, options: Partial<LmdbStoreOptions> 
     ...options,
     limits: { ...storeDefaults, ...options.limits },
   });
+}
+
+/** A store without a disk, for tests of what stands on top of one. */
+export function memoryStore(): VersionedStore {
+  let revision = 0;
+  const journal: Journal = {
+    commit: (commit) => {
+      ({ revision } = commit);
+      return Promise.resolve();
+    },
+    revisionOnDisk: () => revision,
+    backup: () => Promise.resolve(),
+    close: () => Promise.resolve(),
+  };
+  const stale = { keys: [], revisions: [] };
+  const empty = { revision, compactedRevision: 0, objects: [], changes: [], damaged: [], stale };
+  return new VersionedStore(journal, empty, { now: () => 0, limits: storeDefaults });
 }
 
 /** Writes an object as the server would: with its revision in it. */

@@ -4,7 +4,18 @@
  * `keepNewestEncryptionKey`. Whoever has this file and the store has the Secrets; keep them apart in backups.
  */
 import { createHash, createSecretKey, randomBytes, type KeyObject } from 'node:crypto';
-import { closeSync, constants, fstatSync, fsyncSync, linkSync, openSync, readFileSync, renameSync, unlinkSync, writeFileSync } from 'node:fs';
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  fsyncSync,
+  linkSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  unlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { dirname } from 'node:path';
 import { MountletError, errorCode, messageOf } from '../../base/errors.ts';
 
@@ -72,7 +83,10 @@ function readLines(file: string): string[] {
     .map((line) => line.trim())
     .filter((line) => line !== '');
   if (lines.length === 0) throw new EncryptionKeyError(file, 'it has no key; remove it to get a new one');
-  const wrong = lines.findIndex((line) => Buffer.from(line, 'base64').toString('base64') !== line || Buffer.from(line, 'base64').length !== keyLength);
+  const wrong = lines.findIndex(
+    (line) =>
+      Buffer.from(line, 'base64').toString('base64') !== line || Buffer.from(line, 'base64').length !== keyLength,
+  );
   if (wrong !== -1) throw new EncryptionKeyError(file, `line ${wrong + 1} is not base64 of ${keyLength} bytes`);
   return lines;
 }

@@ -95,7 +95,7 @@ function readChanges(
     changes.push(change);
     expected -= 1;
   }
-  return changes.reverse();
+  return changes.toReversed();
 }
 
 function completed(

@@ -6,7 +6,8 @@ import { randomBytes } from 'node:crypto';
 import { chmodSync, closeSync, fsyncSync, mkdirSync, openSync, renameSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { open, type Database, type RootDatabase } from 'lmdb';
-import { messageOf } from '../../base/errors.ts';
+import { MountletError, messageOf } from '../../base/errors.ts';
+import { wrongDataFile } from './data-file.ts';
 import { loadJournal } from './journal-loading.ts';
 import type { Journal, JournalCommit, JournalContent } from './journal.ts';
 import {
@@ -55,11 +56,11 @@ export class LmdbJournal implements Journal {
   /** The caller has locked the directory: LMDB would let a second process write, which this store would never notice. */
   static open(directory: string, seal: ValueSeal): LmdbJournal {
     const { root, tables } = openTables(directory);
-    return new LmdbJournal(directory, root, tables, seal);
+    return explained(directory, () => new LmdbJournal(directory, root, tables, seal));
   }
 
   load(): JournalContent {
-    return loadJournal(this.#directory, this.#tables, this.#seal);
+    return explained(this.#directory, () => loadJournal(this.#directory, this.#tables, this.#seal));
   }
 
   async commit({ revision, compactedRevision, objects, changes }: JournalCommit): Promise<void> {
@@ -123,10 +124,11 @@ export class LmdbJournal implements Journal {
 
 export function openTables(directory: string): { root: RootDatabase<Buffer, Buffer>; tables: JournalTables } {
   const binary = { encoding: 'binary', keyEncoding: 'binary' } as const;
-  let root: RootDatabase<Buffer, Buffer>;
-  try {
-    mkdirSync(directory, { mode: 0o700, recursive: true });
-    root = open<Buffer, Buffer>(directory, {
+  mkdirSync(directory, { mode: 0o700, recursive: true });
+  const wrong = wrongDataFile(join(directory, dataFileName));
+  if (wrong !== undefined) throw new StoreFormatError(directory, wrong);
+  return explained(directory, () => {
+    const root = open<Buffer, Buffer>(directory, {
       ...binary,
       noSubdir: false, // also when the directory's name has a dot
       maxDbs: 4,
@@ -136,17 +138,23 @@ export function openTables(directory: string): { root: RootDatabase<Buffer, Buff
       eventTurnBatching: false,
     });
     for (const name of [dataFileName, 'lock.mdb']) chmodSync(join(directory, name), 0o600);
+    const tables = {
+      objects: root.openDB<Buffer, Buffer>('objects', binary),
+      changes: root.openDB<Buffer, Buffer>('changes', binary),
+      state: root.openDB<Buffer, Buffer>('state', binary),
+    };
+    return { root, tables };
+  });
+}
+
+/** What the engine throws while a store is opened says nothing of which store. */
+function explained<T>(directory: string, act: () => T): T {
+  try {
+    return act();
   } catch (thrown) {
-    throw new StoreFormatError(directory, messageOf(thrown));
+    if (thrown instanceof MountletError) throw thrown;
+    throw new StoreFormatError(directory, messageOf(thrown), { cause: thrown });
   }
-  return {
-    root,
-    tables: {
-      objects: root.openDB('objects', binary),
-      changes: root.openDB('changes', binary),
-      state: root.openDB('state', binary),
-    },
-  };
 }
 
 /** Infinity when there is none; the first commit sets it. */

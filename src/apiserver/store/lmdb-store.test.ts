@@ -8,7 +8,14 @@ import { openStore, put, remove, valueOf } from '../../testing/stores.ts';
 import { temporaryDirectory } from '../../testing/temporary-directory.ts';
 import { DirectoryInUseError } from '../../disk/directory-lock.ts';
 import { restoreBackup, storeDefaults } from './lmdb-store.ts';
-import { CompactedError, FutureRevisionError, InvalidKeyError, RestoreError, StoreClosedError, StoreFullError } from './store-errors.ts';
+import {
+  CompactedError,
+  FutureRevisionError,
+  InvalidKeyError,
+  RestoreError,
+  StoreClosedError,
+  StoreFullError,
+} from './store-errors.ts';
 import type { Change } from './store.ts';
 
 const maps = '/registry/core/configmaps/';
@@ -32,7 +39,10 @@ test('an object is there with its revision as soon as its write is answered, and
 test('api-server 7.4: one revision counter for all keys; a decision to keep uses none up', async (t) => {
   const store = await openStore(temporaryDirectory(t));
   await put(store, `${maps}a/x`, '1');
-  assert.equal(await store.update(`${maps}a/x`, (current, next) => ({ kind: 'keep', result: `${current?.revision} ${next}` })), '1 2');
+  assert.equal(
+    await store.update(`${maps}a/x`, (current, next) => ({ kind: 'keep', result: `${current?.revision} ${next}` })),
+    '1 2',
+  );
   assert.equal(await remove(store, `${maps}a/none`), undefined);
   assert.equal((await put(store, '/registry/core/pods/a/x', '2')).revision, 2);
   assert.equal(await remove(store, `${maps}a/x`), 3);
@@ -51,7 +61,10 @@ test('decisions are taken in the order of the calls, each on the result of the o
     });
   const results = Array.from({ length: 100 }, add);
   assert.equal(store.get(key), undefined, 'nothing is visible before it is on disk');
-  assert.deepEqual(await Promise.all(results), Array.from({ length: 100 }, (_, i) => i + 1));
+  assert.deepEqual(
+    await Promise.all(results),
+    Array.from({ length: 100 }, (_, i) => i + 1),
+  );
   assert.deepEqual(store.get(key), { key, value: '100', revision: 100 });
   await store.close();
 });
@@ -61,7 +74,9 @@ test('of many that update the same revision one wins, the others are told, and n
   const { key } = await put(store, `${maps}a/x`, '0');
   const replace = (): Promise<boolean> =>
     store.update<boolean>(key, (current, revision) =>
-      current?.revision === 1 ? { kind: 'put', value: valueOf('won', revision), result: true } : { kind: 'keep', result: false },
+      current?.revision === 1
+        ? { kind: 'put', value: valueOf('won', revision), result: true }
+        : { kind: 'keep', result: false },
     );
   const results = await Promise.all(Array.from({ length: 50 }, replace));
   assert.equal(results.filter(Boolean).length, 1);
@@ -78,7 +93,10 @@ test('a decision that throws rejects its own update and nothing else', async (t)
     }),
     put(store, `${maps}a/z`, '2'),
   ]);
-  assert.deepEqual(outcomes.map(({ status }) => status), ['fulfilled', 'rejected', 'fulfilled']);
+  assert.deepEqual(
+    outcomes.map(({ status }) => status),
+    ['fulfilled', 'rejected', 'fulfilled'],
+  );
   assert.equal(store.revision, 2);
   await store.close();
 });
@@ -86,7 +104,7 @@ test('a decision that throws rejects its own update and nothing else', async (t)
 test('api-server 8.1: lists are in byte order of the key and stop at the prefix', async (t) => {
   const store = await openStore(temporaryDirectory(t));
   const wanted = ['a-b/x', 'a/x', 'a/x-y', 'a/x.y', 'a/\u{ff5e}', 'a/\u{1f600}', 'b/x'];
-  await Promise.all([...wanted].reverse().map((name) => put(store, maps + name, name)));
+  await Promise.all(wanted.toReversed().map((name) => put(store, maps + name, name)));
   await put(store, '/registry/core/configmaps-other/a/x', 'not this');
   assert.deepEqual(names(store.list({ prefix: maps }).items), wanted);
   assert.deepEqual(names(store.list({ prefix: `${maps}a/` }).items), wanted.slice(1, 6));
@@ -141,11 +159,18 @@ test('api-server 9.2, 9.3: changes come in order, each once, with what was befor
   let store = await openStore(directory);
   const heard: Change[] = [];
   const stop = store.subscribe((changes) => heard.push(...changes));
-  await Promise.all([put(store, `${maps}a/x`, '1'), put(store, '/registry/core/pods/a/x', 'p'), put(store, `${maps}a/x`, '2')]);
+  await Promise.all([
+    put(store, `${maps}a/x`, '1'),
+    put(store, '/registry/core/pods/a/x', 'p'),
+    put(store, `${maps}a/x`, '2'),
+  ]);
   await remove(store, `${maps}a/x`);
   stop();
   await put(store, `${maps}a/z`, 'not heard');
-  assert.deepEqual(heard.map(({ type, revision }) => `${type} ${revision}`), ['put 1', 'put 2', 'put 3', 'delete 4']);
+  assert.deepEqual(
+    heard.map(({ type, revision }) => `${type} ${revision}`),
+    ['put 1', 'put 2', 'put 3', 'delete 4'],
+  );
   const plain = ({ type, key, revision, value, previous }: Change): unknown[] => [type, key, revision, value, previous];
   const expected = [
     ['put', `${maps}a/x`, 3, valueOf('2', 3), valueOf('1', 1)],
@@ -192,7 +217,9 @@ test('a second process is refused with a message that says who has the store', a
   const program = `
     import { openStore } from ${JSON.stringify(new URL('../../testing/stores.js', import.meta.url).href)};
     await openStore(process.argv[1]).catch((error) => { console.log(error.message); process.exit(7); });`;
-  const { status, stdout } = spawnSync(process.execPath, ['--input-type=module', '-e', program, directory], { encoding: 'utf8' });
+  const { status, stdout } = spawnSync(process.execPath, ['--input-type=module', '-e', program, directory], {
+    encoding: 'utf8',
+  });
   assert.equal(status, 7);
   assert.match(stdout, new RegExp(`^Cannot use "${directory}": process ${process.pid} uses it`));
   await store.close();
@@ -222,7 +249,8 @@ test('a closed store finishes what was begun and refuses what comes later', asyn
 test('keys that the engine could not keep are refused one by one', async (t) => {
   const store = await openStore(temporaryDirectory(t));
   const good = put(store, `${maps}a/x`, '1');
-  for (const key of ['', 'a', '/a/', `/${'x'.repeat(1024)}`]) await assert.rejects(put(store, key, '1'), InvalidKeyError);
+  for (const key of ['', 'a', '/a/', `/${'x'.repeat(1024)}`])
+    await assert.rejects(put(store, key, '1'), InvalidKeyError);
   await put(store, `/${'x'.repeat(1023)}`, 'as long as it may be');
   await good;
   await store.close();
@@ -256,13 +284,14 @@ test('a backup taken while writes go on is one moment of the store, and restores
   const root = temporaryDirectory(t);
   const store = await openStore(join(root, 'store'));
   // Both of a pair get the same text, in this order: at any moment the first is as far as the second, or one ahead.
-  let isRunning = true;
+  const stop = new AbortController();
   const writer = (async () => {
-    for (let i = 0; isRunning; i += 1) await Promise.all([put(store, `${maps}a/first`, String(i)), put(store, `${maps}a/second`, String(i))]);
+    for (let i = 0; !stop.signal.aborted; i += 1)
+      await Promise.all([put(store, `${maps}a/first`, String(i)), put(store, `${maps}a/second`, String(i))]);
   })();
   const file = join(root, 'backup');
   for (let i = 0; i < 3; i += 1) await store.backup(file);
-  isRunning = false;
+  stop.abort();
   await writer;
   const lastRevision = store.revision;
   await store.close();
@@ -271,11 +300,16 @@ test('a backup taken while writes go on is one moment of the store, and restores
 
   await restoreBackup(file, join(root, 'restored'));
   const restored = await openStore(join(root, 'restored'));
-  const text = (name: string): number => Number((JSON.parse(restored.get(`${maps}a/${name}`)?.value ?? '') as { data: { text: string } }).data.text);
+  const text = (name: string): number =>
+    Number((JSON.parse(restored.get(`${maps}a/${name}`)?.value ?? '') as { data: { text: string } }).data.text);
   assert.ok(text('first') === text('second') || text('first') === text('second') + 1);
   assert.ok(restored.revision > lastRevision);
   assert.equal(restored.compactedRevision, restored.revision);
-  assert.throws(() => restored.changesAfter(lastRevision, maps), CompactedError, 'clients of the lost store list again');
+  assert.throws(
+    () => restored.changesAfter(lastRevision, maps),
+    CompactedError,
+    'clients of the lost store list again',
+  );
   assert.ok((await put(restored, `${maps}a/first`, 'x')).revision > lastRevision);
   await restored.close();
 });

@@ -19,12 +19,12 @@ export interface LmdbStoreOptions extends StoreOptions {
   readonly directory: string;
   /** The first encrypts, all decrypt; none: everything is in clear. */
   readonly keys: readonly EncryptionKey[];
-  isSecret(key: string): boolean;
+  readonly isSecret: (key: string) => boolean;
   /**
    * Keeps other processes out until it is released or this process ends, however it ends; throws when another one has it.
    * The engine alone would let two processes write.
    */
-  lock(directory: string): { release(): void };
+  readonly lock: (directory: string) => { release(): void };
 }
 
 export const storeDefaults: StoreLimits = {
@@ -49,14 +49,14 @@ export class LmdbStore extends VersionedStore {
   static async open(options: LmdbStoreOptions): Promise<LmdbStore> {
     const { directory, keys, isSecret, lock } = options;
     mkdirSync(directory, { mode: 0o700, recursive: true });
-    const { release } = lock(directory);
+    const held = lock(directory);
     let journal: LmdbJournal | undefined;
     try {
       journal = LmdbJournal.open(directory, new ValueSeal(keys, isSecret));
-      return new LmdbStore(journal, journal.load(), options, release);
+      return new LmdbStore(journal, journal.load(), options, () => held.release());
     } catch (thrown) {
       await journal?.close();
-      release();
+      held.release();
       throw thrown;
     }
   }

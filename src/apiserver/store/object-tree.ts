@@ -53,7 +53,11 @@ export class ObjectTree {
       return { items, revision, remaining: end - start - items.length };
     }
     if (atRevision > revision) throw new FutureRevisionError(atRevision, revision);
-    const past = pastOf(log, atRevision, (key) => key.startsWith(prefix) && (after === undefined || compareByteOrder(key, after) > 0));
+    const past = pastOf(
+      log,
+      atRevision,
+      (key) => key.startsWith(prefix) && (after === undefined || compareByteOrder(key, after) > 0),
+    );
     return { ...this.#merged(start, end, limit, past), revision: atRevision };
   }
 
@@ -74,7 +78,11 @@ export class ObjectTree {
     const items: StoredObject[] = [];
     let nextGone = 0;
     for (const key of this.#keys.slice(start, end)) {
-      for (let object = gone[nextGone]; object !== undefined && compareByteOrder(object.key, key) < 0; object = gone[nextGone]) {
+      for (
+        let object = gone[nextGone];
+        object !== undefined && compareByteOrder(object.key, key) < 0;
+        object = gone[nextGone]
+      ) {
         items.push(object);
         nextGone += 1;
       }

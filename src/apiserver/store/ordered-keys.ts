@@ -14,7 +14,8 @@ export class OrderedKeys {
   /** `sorted` must be in byte order and without doubles. */
   constructor(sorted: readonly string[] = []) {
     // Half filled, so that the first insertions split nothing.
-    for (let i = 0; i < sorted.length; i += pieceLengthMax / 2) this.#pieces.push(sorted.slice(i, i + pieceLengthMax / 2));
+    for (let i = 0; i < sorted.length; i += pieceLengthMax / 2)
+      this.#pieces.push(sorted.slice(i, i + pieceLengthMax / 2));
     this.#size = sorted.length;
   }
 

@@ -52,7 +52,10 @@ export class StoreStoppedError extends MountletError {
   readonly reason = 'StoreStopped';
 
   constructor(options?: ErrorOptions) {
-    super('Cannot write to the store: a failed write may have reached the disk in part; check the disk and restart', options);
+    super(
+      'Cannot write to the store: a failed write may have reached the disk in part; check the disk and restart',
+      options,
+    );
   }
 }
 
@@ -68,7 +71,9 @@ export class StoreFullError extends MountletError {
   readonly reason = 'StoreFull';
 
   constructor(key: string, bytesMax: number) {
-    super(`Cannot store "${key}": the store holds its maximum of ${bytesMax} bytes; delete objects, or raise the limit`);
+    super(
+      `Cannot store "${key}": the store holds its maximum of ${bytesMax} bytes; delete objects, or raise the limit`,
+    );
   }
 }
 
@@ -91,8 +96,11 @@ export class InvalidKeyError extends MountletError {
 export class StoreFormatError extends MountletError {
   readonly reason = 'StoreFormat';
 
-  constructor(directory: string, why: string) {
-    super(`Cannot open the store in "${directory}": ${why}; use the version that wrote it, or restore a backup`);
+  constructor(directory: string, why: string, options?: ErrorOptions) {
+    super(
+      `Cannot open the store in "${directory}": ${why}; use the version that wrote it, or restore a backup`,
+      options,
+    );
   }
 }
 

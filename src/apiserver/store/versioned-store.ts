@@ -30,7 +30,7 @@ export interface StoreLimits extends ChangeLogLimits {
 }
 
 export interface StoreOptions {
-  now(): number;
+  readonly now: () => number;
   readonly limits: StoreLimits;
 }
 
@@ -109,8 +109,10 @@ export class VersionedStore implements Store {
   }
 
   subscribe(listener: (changes: readonly Change[]) => void): () => void {
-    this.#listeners.add(listener);
-    return () => this.#listeners.delete(listener);
+    // One of its own for each call: the same function may be given twice, and stopped once.
+    const own = (changes: readonly Change[]): void => listener(changes);
+    this.#listeners.add(own);
+    return () => this.#listeners.delete(own);
   }
 
   async update<R>(
@@ -180,7 +182,8 @@ export class VersionedStore implements Store {
     if (this.#refusal !== undefined) throw this.#refusal;
     if (this.#isDeciding) throw new Error('update was called from within a decision');
     if (this.#queue.length >= this.#options.limits.waitingMax) throw new StoreBusyError(this.#queue.length);
-    if (!key.startsWith('/') || key.endsWith('/')) throw new InvalidKeyError(key, 'it must begin, and not end, with "/"');
+    if (!key.startsWith('/') || key.endsWith('/'))
+      throw new InvalidKeyError(key, 'it must begin, and not end, with "/"');
     if (Buffer.byteLength(key) > keyBytesMax) throw new InvalidKeyError(key, `it is longer than ${keyBytesMax} bytes`);
     this.#checkWhole(key);
   }
@@ -227,7 +230,7 @@ export class VersionedStore implements Store {
         this.#rollBack(group, error);
         continue;
       }
-      for (const { done } of group) done();
+      for (const waiting of group) waiting.done();
     }
     this.#committing = undefined;
   }
