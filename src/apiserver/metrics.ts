@@ -59,7 +59,7 @@ export class ApiMetrics {
         for (const [resource, count] of sources.objectCounts()) objects.set({ resource }, count);
       },
     });
-    const watches = new Gauge({
+    const watches: Gauge = new Gauge({
       name: 'apiserver_registered_watchers',
       help: 'Open watches.',
       registers,
