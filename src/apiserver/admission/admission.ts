@@ -1,0 +1,43 @@
+/**
+ * The contract of admission: a step looks at a write that was permitted and is well-formed, and changes or refuses it. Steps
+ * run while nobody else can write, so what they read is what will be true.
+ */
+import type { User } from '../identity/user.ts';
+import type { KubeObject, Resource } from '../resource.ts';
+import type { Named, StatusError } from '../status.ts';
+import { forbidden, resourceName } from '../status.ts';
+import type { StatusCause } from '../status.ts';
+
+export interface AdmissionRequest {
+  readonly operation: 'CREATE' | 'UPDATE' | 'DELETE';
+  readonly user: User;
+  readonly resource: Resource;
+  readonly subresource: string;
+  readonly namespace: string;
+  /** Empty when it is yet to be generated. */
+  readonly name: string;
+  /** Absent for a deletion. */
+  readonly object: KubeObject | undefined;
+  /** Absent for a creation. */
+  readonly old: KubeObject | undefined;
+}
+
+export interface AdmissionStep {
+  /** Waits for what the step will need, before the write begins. */
+  prepare?(request: AdmissionRequest, signal: AbortSignal): Promise<void>;
+  /** The object to go on with, or undefined for unchanged. Throws a StatusError to refuse. */
+  admit(request: AdmissionRequest): KubeObject | undefined;
+}
+
+export function admitAll(steps: readonly AdmissionStep[], request: AdmissionRequest): KubeObject | undefined {
+  let { object } = request;
+  for (const step of steps) object = step.admit({ ...request, object }) ?? object;
+  return object;
+}
+
+export function refuse(request: AdmissionRequest, text: string, causes?: readonly StatusCause[]): StatusError {
+  const { metadata } = request.object ?? request.old ?? {};
+  const name = request.name || metadata?.name || metadata?.generateName || 'Unknown';
+  const what: Named = resourceName(request.resource);
+  return forbidden(what, name, text, causes);
+}

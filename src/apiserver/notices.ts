@@ -1,0 +1,27 @@
+/** What the server tells about itself while it runs. No body, no token and no object's content is ever in a notice. */
+export type ApiNotice =
+  | RequestNotice
+  /** A bug, or a disk that fails: the client got a 500. */
+  | { readonly kind: 'RequestFailed'; readonly auditId: string; readonly error: unknown }
+  | { readonly kind: 'ControllerFailed'; readonly controller: string; readonly object: string; readonly error: unknown };
+
+export interface RequestNotice {
+  readonly kind: 'RequestServed';
+  readonly auditId: string;
+  readonly method: string;
+  /** Without the query. */
+  readonly path: string;
+  readonly verb: string;
+  readonly group: string;
+  readonly version: string;
+  readonly resource: string;
+  readonly subresource: string;
+  readonly scope: 'resource' | 'namespace' | 'cluster' | '';
+  readonly user: string;
+  readonly userAgent: string;
+  readonly remoteAddress: string;
+  readonly code: number;
+  readonly tookMs: number;
+}
+
+export type Notify = (notice: ApiNotice) => void;

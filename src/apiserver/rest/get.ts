@@ -1,0 +1,18 @@
+/** GET of one object, and of its status, which is the object again. */
+import type { Clock } from '../../base/clock.ts';
+import { objectKey } from '../object-key.ts';
+import { notFound, resourceName } from '../status.ts';
+import type { Store } from '../store/store.ts';
+import type { Handler } from './api-request.ts';
+import { parseResourceVersion } from './list-options.ts';
+import { waitForRevision } from './wait-for-revision.ts';
+
+export function getHandler({ store, clock }: { readonly store: Store; readonly clock: Clock }): Handler {
+  return async ({ info, resource, query, signal }) => {
+    const version = parseResourceVersion(query.get('resourceVersion') ?? '');
+    if (version !== undefined && version > store.revision) await waitForRevision(store, version, clock, signal);
+    const stored = store.get(objectKey(resource, info.namespace, info.name));
+    if (stored === undefined) throw notFound(resourceName(resource), info.name);
+    return { kind: 'object', code: 200, text: stored.value };
+  };
+}

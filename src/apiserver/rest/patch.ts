@@ -1,0 +1,127 @@
+/**
+ * PATCH of one object or of a part of it, in all four forms. The patch is applied while nobody else can write, so it always
+ * meets the newest version and never has to be tried again.
+ */
+import { invalidField } from '../../kube/field-errors.ts';
+import { decode } from '../../kube/schema.ts';
+import { showPath } from '../../kube/field-errors.ts';
+import { applyJsonPatch } from '../patch/json-patch.ts';
+import type { Json, JsonObject } from '../patch/json-value.ts';
+import { applyMergePatch } from '../patch/merge-patch.ts';
+import { PatchError } from '../patch/patch-error.ts';
+import { apply } from '../patch/server-side-apply.ts';
+import { applyStrategicMergePatch } from '../patch/strategic-merge-patch.ts';
+import type { KubeObject } from '../resource.ts';
+import { StatusError, badRequest, invalid, kindName } from '../status.ts';
+import { patchKindOf } from '../wire/media-types.ts';
+import type { PatchKind } from '../wire/media-types.ts';
+import type { ApiRequest, Handler } from './api-request.ts';
+import { bodyBytesMax } from './api-request.ts';
+import { asJson, asObject, writerOf } from './field-tracking.ts';
+import { JsonError, parseJsonBody } from './json-body.ts';
+import type { JsonBody } from './json-body.ts';
+import { mediaTypeOf, parseYamlBody } from './read-body.ts';
+import { strictProblems } from './read-object.ts';
+import { updateObject } from './update-object.ts';
+import { rulesOf } from './update.ts';
+import type { WriteDeps } from './write-context.ts';
+import type { WriteOptions } from './write-options.ts';
+import { writeOptions } from './write-options.ts';
+
+interface Patch {
+  readonly kind: PatchKind;
+  readonly body: JsonBody;
+  readonly options: WriteOptions;
+  readonly nowMs: number;
+}
+
+export function patchHandler(deps: WriteDeps): Handler {
+  return async (request) => {
+    const { exchange, resource, served, info, query, user, signal } = request;
+    const kind = mediaTypeOf(() => patchKindOf(exchange.header('content-type')));
+    const options = writeOptions('PatchOptions', query, exchange.header('user-agent') ?? '', kind === 'apply');
+    const body = parsePatch(kind, await exchange.readBody(bodyBytesMax, signal));
+    const patch = { kind, body, options, nowMs: deps.clock.now() };
+    const { namespace, name, subresource } = info;
+    const written = await updateObject(deps, {
+      resource,
+      view: served,
+      namespace,
+      name,
+      subresource,
+      context: { user, manager: options.manager, dryRun: options.dryRun, signal },
+      change: (current) => patched(request, patch, current),
+      ...rulesOf(resource, subresource),
+      ...(kind === 'apply' && { isTracked: true }),
+      ...(kind === 'apply' && subresource === '' && { orCreate: () => patched(request, patch, undefined) }),
+    });
+    return { kind: 'object', code: written.created ? 201 : 200, text: written.text };
+  };
+}
+
+function parsePatch(kind: PatchKind, bytes: Buffer): JsonBody {
+  const text = bytes.toString('utf8');
+  try {
+    return kind === 'apply' ? parseYamlBody(text) : parseJsonBody(text);
+  } catch (error) {
+    if (error instanceof JsonError) throw badRequest(`error decoding patch: ${error.message}`);
+    throw error;
+  }
+}
+
+/** Throws a StatusError for a patch that does not fit, or whose result is no object of the kind. */
+function patched(request: ApiRequest, patch: Patch, current: KubeObject | undefined): KubeObject {
+  const { served } = request;
+  const live = current && (served.viewOf?.fromStored(current) ?? current);
+  const json = withPatch(request, patch, live && asJson(live));
+  const { value, problems } = decode(served.shape, json);
+  const refuse = (text: string): Error =>
+    invalid(kindName(served), request.info.name, [invalidField(['patch'], '', text)]);
+  const wrong = problems.filter((problem) => problem.kind === 'type');
+  if (wrong.length > 0) {
+    throw refuse(wrong.map(({ path, message }) => `json: ${showPath(path)}: ${message}`).join(', '));
+  }
+  const strange = strictProblems(problems, patch.body.duplicates);
+  if (patch.options.fieldValidation === 'Strict' && strange.length > 0) {
+    throw refuse(`strict decoding error: ${strange.join(', ')}`);
+  }
+  if (patch.options.fieldValidation === 'Warn') strange.forEach(request.warn);
+  const named = { ...value, metadata: { ...value.metadata, name: value.metadata.name || request.info.name } };
+  return served.viewOf?.toStored(named) ?? named;
+}
+
+function withPatch({ served, info }: ApiRequest, patch: Patch, live: JsonObject | undefined): JsonObject {
+  const json = patch.body.value as Json;
+  try {
+    switch (patch.kind) {
+      case 'json':
+        return applyJsonPatch(live ?? {}, json);
+      case 'merge':
+        return applyMergePatch(live ?? {}, json);
+      case 'strategic':
+        return applyStrategicMergePatch(live ?? {}, json, served.shape);
+      case 'apply': {
+        const { options, nowMs } = patch;
+        const manager = { name: options.manager, subresource: info.subresource, nowMs };
+        const request = { ...writerOf(served, manager), live, applied: json, kind: served.kind, force: options.force };
+        const outcome = apply(request);
+        if (outcome.kind === 'applied') return asJson(asObject(outcome.object));
+        throw new StatusError(409, 'Conflict', outcome.message, { causes: outcome.causes });
+      }
+    }
+  } catch (error) {
+    if (error instanceof PatchError) throw statusOf(error);
+    throw error;
+  }
+}
+
+function statusOf({ kind, message }: PatchError): StatusError {
+  switch (kind) {
+    case 'malformed':
+      return badRequest(message);
+    case 'invalid':
+      return new StatusError(422, 'Invalid', message, {});
+    case 'tooLarge':
+      return new StatusError(413, 'RequestEntityTooLarge', message);
+  }
+}

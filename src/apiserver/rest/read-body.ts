@@ -1,0 +1,52 @@
+/** A request's body as plain data, whichever of the accepted formats it is in. What the data means is not known here. */
+import { messageOf } from '../../base/errors.ts';
+import { parseYamlDocuments } from '../../kube/yaml-documents.ts';
+import { StatusError } from '../status.ts';
+import { decodeProtobuf } from '../wire/decode-protobuf.ts';
+import { UnsupportedMediaTypeError, bodyTypeOf, jsonType, protobufType, yamlType } from '../wire/media-types.ts';
+import { JsonError, parseJsonBody } from './json-body.ts';
+import type { JsonBody } from './json-body.ts';
+
+export function parseBody(
+  bytes: Buffer,
+  contentType: string | undefined,
+  expected: { readonly apiVersion: string; readonly kind: string },
+): JsonBody {
+  switch (mediaTypeOf(() => bodyTypeOf(contentType))) {
+    case jsonType:
+      return parseJsonBody(bytes.toString('utf8'));
+    case yamlType:
+      return parseYamlBody(bytes.toString('utf8'));
+    case protobufType:
+      try {
+        return { value: decodeProtobuf(bytes, expected).object, duplicates: [] };
+      } catch (error) {
+        throw new JsonError(messageOf(error));
+      }
+  }
+}
+
+/** Also what an apply patch is in; JSON is YAML too, but parsed as JSON a hundred times as fast. */
+export function parseYamlBody(text: string): JsonBody {
+  if (text.trimStart().startsWith('{')) {
+    try {
+      return parseJsonBody(text);
+    } catch (error) {
+      if (!(error instanceof JsonError)) throw error;
+    }
+  }
+  const [document] = parseYamlDocuments(text);
+  const problem = document?.problems[0];
+  if (problem !== undefined) throw new JsonError(`yaml: line ${problem.position.line}: ${problem.message}`);
+  return { value: document?.value, duplicates: [] };
+}
+
+/** A type that is not read here is a refusal with the API's own words. */
+export function mediaTypeOf<T>(read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    if (error instanceof UnsupportedMediaTypeError) throw new StatusError(415, error.reason, error.message);
+    throw error;
+  }
+}

@@ -1,0 +1,109 @@
+/** The object in a request's body, decoded by its shape; what does not fit becomes an error or a warning, as the client wishes. */
+import { showPath } from '../../kube/field-errors.ts';
+import { goQuote } from '../../kube/go-quote.ts';
+import type { Shape, ShapeProblem } from '../../kube/schema.ts';
+import { decode } from '../../kube/schema.ts';
+import { StatusError, badRequest } from '../status.ts';
+import type { ApiRequest } from './api-request.ts';
+import { bodyBytesMax } from './api-request.ts';
+import { JsonError } from './json-body.ts';
+import { parseBody } from './read-body.ts';
+import { isRecord } from './same-json.ts';
+import type { FieldValidation } from './write-options.ts';
+
+/** What the body is expected to be. */
+export interface Expected<T> {
+  readonly apiVersion: string;
+  readonly kind: string;
+  readonly shape: Shape<T>;
+  /** Other versions that are read the same way. */
+  readonly alsoVersions?: readonly string[];
+}
+
+export async function readObject<T>(
+  request: Pick<ApiRequest, 'exchange' | 'signal' | 'warn'>,
+  expected: Expected<T>,
+  validation: FieldValidation,
+): Promise<T> {
+  const { exchange, signal } = request;
+  const contentType = exchange.header('content-type');
+  const bytes = await exchange.readBody(bodyBytesMax, signal);
+  try {
+    const { value, duplicates } = parseBody(bytes, contentType, expected);
+    if (!isRecord(value)) throw new JsonError("couldn't get version/kind; json parse error: the data is not an object");
+    return decodeObject(value, duplicates, expected, validation, request.warn);
+  } catch (error) {
+    if (!(error instanceof JsonError)) throw error;
+    throw badRequest(
+      `the object provided is unrecognized (must be of type ${expected.kind}): ${error.message} (${summarize(bytes)})`,
+    );
+  }
+}
+
+export function decodeObject<T>(
+  json: Record<string, unknown>,
+  duplicates: readonly string[],
+  expected: Expected<T>,
+  validation: FieldValidation,
+  warn: (text: string) => void,
+): T {
+  checkKind(json, expected);
+  const { value, problems } = decode(expected.shape, json);
+  const wrong = problems.filter(({ kind }) => kind === 'type').map((problem) => `json: ${showProblem(problem)}`);
+  if (wrong.length > 0) throw cannotHandle(expected, wrong.join(', '));
+  if (validation !== 'Ignore') {
+    const strange = strictProblems(problems, duplicates);
+    if (validation === 'Strict' && strange.length > 0) {
+      throw cannotHandle(expected, `strict decoding error: ${strange.join(', ')}`);
+    }
+    strange.forEach(warn);
+  }
+  return value;
+}
+
+/** `unknown field "spec.foo"`, `duplicate field "data.a"` */
+export function strictProblems(problems: readonly ShapeProblem[], duplicates: readonly string[]): string[] {
+  const unknown = problems.filter(({ kind }) => kind === 'unknown').map(({ path }) => showPath(path));
+  return [
+    ...unknown.map((path) => `unknown field ${goQuote(path)}`),
+    ...duplicates.map((path) => `duplicate field ${goQuote(path)}`),
+  ];
+}
+
+function checkKind(json: Record<string, unknown>, expected: Expected<unknown>): void {
+  const { apiVersion = expected.apiVersion, kind = expected.kind } = json;
+  if (typeof apiVersion !== 'string' || typeof kind !== 'string') {
+    throw new JsonError("couldn't get version/kind; json parse error: apiVersion and kind must be text");
+  }
+  if (kind !== '' && kind !== expected.kind) {
+    const version = apiVersion.slice(apiVersion.indexOf('/') + 1);
+    throw badRequest(
+      `${kind} in version ${goQuote(version)} cannot be handled as a ${expected.kind}: the kind in the data does not match`,
+    );
+  }
+  if (apiVersion !== '' && apiVersion !== expected.apiVersion && !expected.alsoVersions?.includes(apiVersion)) {
+    throw badRequest(
+      `the API version in the data (${apiVersion}) does not match the expected API version (${expected.apiVersion})`,
+    );
+  }
+}
+
+function cannotHandle({ apiVersion, kind }: Expected<unknown>, text: string): StatusError {
+  const version = apiVersion.slice(apiVersion.indexOf('/') + 1);
+  return badRequest(`${kind} in version ${goQuote(version)} cannot be handled as a ${kind}: ${text}`);
+}
+
+function showProblem({ path, message }: ShapeProblem): string {
+  const place = showPath(path);
+  return place === '' ? message : `${place}: ${message}`;
+}
+
+const summaryLength = 30;
+
+/** The start of the body, for whoever sent it. */
+function summarize(bytes: Buffer): string {
+  if (bytes.length === 0) return '<empty>';
+  const start = bytes.subarray(0, summaryLength);
+  const text = bytes[0] === 0x7b ? start.toString('utf8') : start.toString('hex');
+  return bytes.length > summaryLength ? `${text} ...` : text;
+}

@@ -1,0 +1,73 @@
+/** Kinds that are questions: posted, answered, and never stored. One answer for each of them. */
+import type { SelfSubjectAccessReview, SelfSubjectRulesReview, SubjectAccessReview } from '../../kube/access-review.ts';
+import type { TokenReview, UserInfo } from '../../kube/token-review.ts';
+import { reviewAccess, reviewedUser } from '../identity/access-reviews.ts';
+import type { Authenticator } from '../identity/authentication.ts';
+import type { Authorizer } from '../identity/authorization.ts';
+import type { User } from '../identity/user.ts';
+import type { KubeObject } from '../resource.ts';
+import { apiVersionOf } from '../resources.ts';
+import { invalid, kindName, unknownResource } from '../status.ts';
+import { timestamp } from '../timestamp.ts';
+import type { Handler } from './api-request.ts';
+import { checkNamespace, readStorable } from './create.ts';
+import type { WriteDeps } from './write-context.ts';
+import { writeOptions } from './write-options.ts';
+
+export interface ReviewDeps extends WriteDeps {
+  readonly authenticator: Pick<Authenticator, 'authenticateToken'>;
+  readonly authorizer: Pick<Authorizer, 'authorize' | 'rulesFor'>;
+}
+
+type Answer = (deps: ReviewDeps, object: KubeObject, user: User) => object;
+
+const answers: Readonly<Record<string, Answer>> = {
+  TokenReview: ({ authenticator }, object) => {
+    const { spec } = object as TokenReview;
+    const { token = '', audiences = [] } = spec;
+    const result = authenticator.authenticateToken(token, audiences.length === 0 ? undefined : audiences);
+    if (result.kind === 'unauthenticated') return { authenticated: false, user: {}, error: result.message };
+    return { authenticated: true, user: userInfoOf(result.user), audiences: result.audiences };
+  },
+  SelfSubjectReview: (_deps, _object, user) => ({ userInfo: userInfoOf(user) }),
+  SelfSubjectAccessReview: ({ authorizer }, object, user) =>
+    reviewAccess(authorizer, user, (object as SelfSubjectAccessReview).spec),
+  SubjectAccessReview: subjectAccess,
+  LocalSubjectAccessReview: subjectAccess,
+  SelfSubjectRulesReview: ({ authorizer }, object, user) =>
+    authorizer.rulesFor(user, (object as SelfSubjectRulesReview).spec.namespace ?? ''),
+};
+
+function subjectAccess({ authorizer }: ReviewDeps, object: KubeObject): object {
+  const { spec } = object as SubjectAccessReview;
+  return reviewAccess(authorizer, reviewedUser(spec), spec);
+}
+
+export function reviewHandler(deps: ReviewDeps): Handler {
+  return async (request) => {
+    const { resource, info, query, user } = request;
+    const answer = Object.hasOwn(answers, resource.kind) ? answers[resource.kind] : undefined;
+    if (answer === undefined) throw unknownResource();
+    const options = writeOptions('CreateOptions', query, request.exchange.header('user-agent') ?? '');
+    const given = await readStorable(request, options.fieldValidation);
+    checkNamespace(request, given);
+    const home = resource.namespaced ? { namespace: info.namespace } : {};
+    const object = { ...given, metadata: { ...given.metadata, ...home } };
+    const errors = resource.validate(resource.complete(object));
+    if (errors.length > 0) throw invalid(kindName(resource), object.metadata.name, errors);
+    const { name, ...metadata } = object.metadata;
+    const text = JSON.stringify({
+      ...object,
+      kind: resource.kind,
+      apiVersion: apiVersionOf(resource),
+      metadata: { ...(name !== '' && { name }), ...metadata, creationTimestamp: timestamp(deps.clock.now()) },
+      status: answer(deps, object, user),
+    });
+    return { kind: 'object', code: 201, text };
+  };
+}
+
+function userInfoOf({ name, uid, groups, extra }: User): UserInfo {
+  const hasExtra = Object.keys(extra).length > 0;
+  return { username: name, ...(uid !== '' && { uid }), groups, ...(hasExtra && { extra }) };
+}

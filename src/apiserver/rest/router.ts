@@ -1,0 +1,124 @@
+/** Finds the handler for a request: by verb, by what the resource's entry in the table says it can do, and by subresource. */
+import type { ResourceRequest } from '../request-info.ts';
+import type { Resource, Subresource } from '../resource.ts';
+import type { ResourceTable } from '../resources.ts';
+import { methodNotAllowed, unknownResource } from '../status.ts';
+import type { ApiRequest, Handler, Reply } from './api-request.ts';
+import { createHandler } from './create.ts';
+import { deleteCollectionHandler, deleteHandler } from './delete.ts';
+import { getHandler } from './get.ts';
+import { listHandler } from './list.ts';
+import { negotiate } from './negotiate.ts';
+import { patchHandler } from './patch.ts';
+import type { ReviewDeps } from './reviews.ts';
+import { reviewHandler } from './reviews.ts';
+import { bindingHandler } from './subresources/binding.ts';
+import type { ConnectDeps } from './subresources/connect.ts';
+import { connect } from './subresources/connect.ts';
+import { evict } from './subresources/eviction.ts';
+import type { TokenDeps } from './subresources/token.ts';
+import { requestToken } from './subresources/token.ts';
+import { updateHandler } from './update.ts';
+import type { WatchDeps } from './watch.ts';
+import { watch } from './watch.ts';
+
+export interface RouterDeps extends ReviewDeps, TokenDeps, ConnectDeps, WatchDeps {
+  readonly resources: ResourceTable;
+}
+
+const connecting = new Set(['log', 'exec', 'attach', 'portforward']);
+
+/** Requests that last as long as both sides like, and count against no limit. */
+export function isLongRunning({ verb, subresource }: Pick<ResourceRequest, 'verb' | 'subresource'>): boolean {
+  return verb === 'watch' || connecting.has(subresource) || subresource === 'proxy';
+}
+
+export class Router {
+  readonly #deps: RouterDeps;
+  readonly #verbs: Readonly<Record<string, Handler>>;
+  readonly #bind: Handler;
+  readonly #review: Handler;
+
+  constructor(deps: RouterDeps) {
+    this.#deps = deps;
+    this.#review = reviewHandler(deps);
+    const pods = deps.resources.byPlural({ group: '', version: 'v1' }, 'pods');
+    this.#bind = pods === undefined ? () => Promise.reject(unknownResource()) : bindingHandler(deps, pods);
+    this.#verbs = {
+      get: getHandler(deps),
+      list: listHandler(deps),
+      watch: (request) => watch(deps, request, representationOf(request)),
+      create: createHandler(deps),
+      update: updateHandler(deps),
+      patch: patchHandler(deps),
+      delete: deleteHandler(deps),
+      deletecollection: deleteCollectionHandler(deps),
+    };
+  }
+
+  /** The resource as it is served, for a path that can exist. Throws what a client gets for one that cannot. */
+  find(info: ResourceRequest): Resource {
+    const served = this.#deps.resources.byPlural(info, info.resource);
+    if (served === undefined) throw unknownResource();
+    const isNamespaceItself = info.resource === 'namespaces' && info.group === '';
+    if (!served.namespaced && info.namespace !== '' && !isNamespaceItself) throw unknownResource();
+    if (served.namespaced && info.namespace === '' && info.name !== '') throw unknownResource();
+    const subresource = subresourceOf(served, info);
+    if (info.subresource !== '' && subresource === undefined) throw unknownResource();
+    // What stands behind a subresource means something to a proxy alone.
+    if (info.rest !== '' && info.subresource !== 'proxy') throw unknownResource();
+    return served;
+  }
+
+  handle(request: ApiRequest): Promise<Reply> | Reply {
+    const { info, served, resource } = request;
+    const subresource = subresourceOf(served, info);
+    if (subresource !== undefined) return this.#handleSubresource(request, subresource);
+    const { verb, name, namespace } = info;
+    if (!(served.verbs as readonly string[]).includes(verb)) throw methodNotAllowed();
+    const isCollection = name === '';
+    const isForCollection = verb === 'create' || verb === 'list' || verb === 'deletecollection';
+    if (verb !== 'watch' && isCollection !== isForCollection) throw methodNotAllowed();
+    if (resource.namespaced && namespace === '' && (verb === 'create' || verb === 'deletecollection')) {
+      throw methodNotAllowed();
+    }
+    if (!resource.isStored) return resource.kind === 'Binding' ? this.#bind(request) : this.#review(request);
+    return this.#run(verb, request);
+  }
+
+  #handleSubresource(request: ApiRequest, subresource: Subresource): Promise<Reply> | Reply {
+    const { verb } = request.info;
+    if (!subresource.verbs.includes(verb)) throw methodNotAllowed();
+    if (connecting.has(subresource.name)) return connect(this.#deps, request);
+    switch (subresource.name) {
+      case 'binding':
+        return this.#bind(request);
+      case 'eviction':
+        return evict(this.#deps, request, subresource);
+      case 'token':
+        return requestToken(this.#deps, request, subresource);
+      default:
+        // A part of the object: shown as the object, changed by rules of its own.
+        if (subresource.update === undefined) throw methodNotAllowed();
+        return this.#run(verb, request);
+    }
+  }
+
+  #run(verb: string, request: ApiRequest): Promise<Reply> | Reply {
+    const handler = Object.hasOwn(this.#verbs, verb) ? this.#verbs[verb] : undefined;
+    if (handler === undefined) throw methodNotAllowed();
+    return handler(request);
+  }
+}
+
+function subresourceOf(served: Resource, { subresource }: ResourceRequest): Subresource | undefined {
+  return subresource === '' ? undefined : served.subresources.find(({ name }) => name === subresource);
+}
+
+export function representationOf({ exchange, query }: Pick<ApiRequest, 'exchange' | 'query'>): ReturnType<typeof negotiate> {
+  return negotiate({
+    accept: exchange.header('accept'),
+    userAgent: exchange.header('user-agent'),
+    pretty: query.get('pretty'),
+  });
+}

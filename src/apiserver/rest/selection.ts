@@ -1,0 +1,53 @@
+/** Which objects a list or watch is about: selectors of labels and fields as one question. */
+import type { LabelRequirement } from '../../kube/labels.ts';
+import { LabelSelectorError, requirementsMatch } from '../../kube/labels.ts';
+import { parseLabelSelector } from '../../kube/label-selector-parser.ts';
+import type { FieldSelector } from '../field-selector.ts';
+import { FieldSelectorError, matchesFields, parseFieldSelector, requiredName } from '../field-selector.ts';
+import type { KubeObject, Resource } from '../resource.ts';
+import { badRequest } from '../status.ts';
+
+export interface Selection {
+  /** Nothing is left out, so that no object needs to be looked at. */
+  readonly isEverything: boolean;
+  /** The one name that can match, where the selector fixes it. */
+  readonly name: string | undefined;
+  matches(object: KubeObject): boolean;
+}
+
+export function selectionOf(
+  served: Resource,
+  selectors: { readonly labelSelector: string; readonly fieldSelector: string },
+  urlName = '',
+): Selection {
+  const labels = labelsOf(selectors.labelSelector);
+  const fields = fieldsOf(selectors.fieldSelector, served);
+  const { viewOf } = served;
+  return {
+    isEverything: labels.length === 0 && fields.length === 0 && urlName === '',
+    name: urlName === '' ? requiredName(fields) : urlName,
+    matches: (object) =>
+      (urlName === '' || object.metadata.name === urlName) &&
+      requirementsMatch(labels, object.metadata.labels ?? {}) &&
+      // The fields of a view are those of its own form.
+      (fields.length === 0 || matchesFields(fields, served, viewOf === undefined ? object : viewOf.fromStored(object))),
+  };
+}
+
+export function fieldsOf(text: string, served: Resource): FieldSelector {
+  try {
+    return parseFieldSelector(text, served);
+  } catch (error) {
+    if (error instanceof FieldSelectorError) throw badRequest(error.message);
+    throw error;
+  }
+}
+
+function labelsOf(text: string): readonly LabelRequirement[] {
+  try {
+    return parseLabelSelector(text);
+  } catch (error) {
+    if (error instanceof LabelSelectorError) throw badRequest(error.message);
+    throw error;
+  }
+}

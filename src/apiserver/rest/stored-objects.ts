@@ -1,0 +1,42 @@
+/** Single objects of the store for the server's own use, by kind and name. */
+import type { Node } from '../../kube/node.ts';
+import type { Pod } from '../../kube/pod.ts';
+import type { Secret } from '../../kube/secret.ts';
+import type { ServiceAccount } from '../../kube/service-account.ts';
+import { objectKey } from '../object-key.ts';
+import type { Store } from '../store/store.ts';
+
+const core = { group: '' };
+const pods = { ...core, plural: 'pods', namespaced: true };
+const nodes = { ...core, plural: 'nodes', namespaced: false };
+const secrets = { ...core, plural: 'secrets', namespaced: true };
+const serviceAccounts = { ...core, plural: 'serviceaccounts', namespaced: true };
+
+export class StoredObjects {
+  readonly #store: Pick<Store, 'get'>;
+
+  constructor(store: Pick<Store, 'get'>) {
+    this.#store = store;
+  }
+
+  pod(namespace: string, name: string): Pod | undefined {
+    return this.#read(objectKey(pods, namespace, name)) as Pod | undefined;
+  }
+
+  node(name: string): Node | undefined {
+    return this.#read(objectKey(nodes, '', name)) as Node | undefined;
+  }
+
+  secret(namespace: string, name: string): Secret | undefined {
+    return this.#read(objectKey(secrets, namespace, name)) as Secret | undefined;
+  }
+
+  serviceAccount(namespace: string, name: string): ServiceAccount | undefined {
+    return this.#read(objectKey(serviceAccounts, namespace, name)) as ServiceAccount | undefined;
+  }
+
+  #read(key: string): unknown {
+    const stored = this.#store.get(key);
+    return stored === undefined ? undefined : JSON.parse(stored.value);
+  }
+}

@@ -1,0 +1,129 @@
+/**
+ * Changes an object in one step: reads it, lets the caller say what it should be, admits, prepares and checks that, and writes
+ * it. As nobody else can write in between, a change is never made on a stale object and never needs to be tried again.
+ */
+import { admitAll } from '../admission/admission.ts';
+import { objectKey } from '../object-key.ts';
+import { apiVersionOf } from '../resources.ts';
+import type { KubeObject, Resource, UpdateRules } from '../resource.ts';
+import { invalid, kindName, modified, notFound, resourceName } from '../status.ts';
+import type { Decision } from '../store/store.ts';
+import type { Creation } from './create-object.ts';
+import { decideCreation, prepareAdmission } from './create-object.ts';
+import { isEnded } from './plan-deletion.ts';
+import { isSameJson } from './same-json.ts';
+import type { WriteContext, WriteDeps, Written } from './write-context.ts';
+import { decideAndWrite, parseStored, storedText } from './write-context.ts';
+
+export interface Update {
+  readonly resource: Resource;
+  /** The view it came through, whose rules it must keep; absent: the resource itself. */
+  readonly view?: Resource;
+  readonly namespace: string;
+  readonly name: string;
+  readonly subresource: string;
+  readonly context: WriteContext;
+  /** What the object should be. Throws a StatusError to refuse. */
+  change(current: KubeObject): KubeObject;
+  /** What to create where nothing is; absent: that is an error. */
+  orCreate?(): KubeObject;
+  /** What of the change counts, and what it must keep to; absent: the rules of the main resource. */
+  readonly rules?: UpdateRules;
+  /** The change keeps its own books of `managedFields` (apply). */
+  readonly isTracked?: boolean;
+}
+
+export async function updateObject(deps: WriteDeps, update: Update): Promise<Written> {
+  const { resource, namespace, name } = update;
+  const key = objectKey(resource, namespace, name);
+  if (deps.store.get(key) === undefined) await prepareAdmission(deps, creationOf(update));
+  return decideAndWrite(deps.store, key, (current, revision) =>
+    current === undefined
+      ? decideCreation(deps, creationOf(update), name, current, revision)
+      : decideUpdate(deps, update, current, revision),
+  );
+}
+
+function creationOf(update: Update): Creation {
+  const { resource, namespace, name, context, view = resource, isTracked = false } = update;
+  const object = update.orCreate?.();
+  if (object === undefined) throw notFound(resourceName(resource), name);
+  return { resource, view, namespace, object, context, isTracked };
+}
+
+function decideUpdate(deps: WriteDeps, update: Update, current: string, revision: number): Decision<Written> {
+  const { resource, namespace, name, subresource, context } = update;
+  const old = parseStored(current);
+  const wanted = update.change(old);
+  const { resourceVersion = '' } = wanted.metadata;
+  if (resourceVersion !== '' && resourceVersion !== old.metadata.resourceVersion) {
+    throw modified(resourceName(resource), name);
+  }
+  const base = { operation: 'UPDATE', user: context.user, resource, subresource, namespace, name, old } as const;
+  const admitted = admitAll(deps.admission, { ...base, object: keepIdentity(resource, wanted, old) }) ?? wanted;
+  const now = deps.clock.now();
+  const { rules } = update;
+  const chosen = rules === undefined ? resource.prepareForUpdate(admitted, old, now) : rules.prepare(admitted, old, now);
+  const prepared = resource.complete(chosen);
+  const errors = (rules?.validate ?? validationOf(update.view ?? resource))(prepared, old);
+  if (errors.length > 0) throw invalid(kindName(resource), name, errors);
+  const manager = { name: context.manager, subresource, nowMs: now };
+  const tracked = update.isTracked ? prepared : deps.fields.track(resource, old, prepared, manager);
+  return writeUpdate({ resource, old, object: tracked, current, revision, dryRun: context.dryRun });
+}
+
+function validationOf(resource: Resource): UpdateRules['validate'] {
+  const view = (object: KubeObject): KubeObject => resource.viewOf?.fromStored(object) ?? object;
+  return (object, old) => resource.validateUpdate(view(object), view(old));
+}
+
+interface FinishedUpdate {
+  readonly resource: Resource;
+  readonly old: KubeObject;
+  readonly object: KubeObject;
+  readonly current: string;
+  readonly revision: number;
+  readonly dryRun: boolean;
+}
+
+function writeUpdate({ resource, old, object, current, revision, dryRun }: FinishedUpdate): Decision<Written> {
+  const isUnchanged = isSameJson(withoutTimes(object), withoutTimes(old));
+  const outcome = { created: false, removed: false };
+  // A write that changes nothing takes no revision and wakes nobody.
+  if (isUnchanged) return { kind: 'keep', result: { text: current, ...outcome } };
+  if (dryRun) return { kind: 'keep', result: { text: JSON.stringify(object), ...outcome } };
+  const text = storedText(object, revision);
+  if (isEnded(resource, object)) return { kind: 'delete', value: text, result: { text, ...outcome, removed: true } };
+  return { kind: 'put', value: text, result: { text, ...outcome } };
+}
+
+/** When a manager last set its fields is no change of the object. */
+function withoutTimes(object: KubeObject): unknown {
+  const entries = object.metadata.managedFields;
+  if (entries === undefined) return object;
+  const managedFields = entries.map((entry) => ({ ...(entry as object), time: undefined }));
+  return { ...object, metadata: { ...object.metadata, managedFields } };
+}
+
+/** What an update cannot change it need not say; what it says against it, validation refuses. */
+function keepIdentity(resource: Resource, object: KubeObject, old: KubeObject): KubeObject {
+  const { selfLink: _link, ...given } = object.metadata;
+  const { uid, generation, creationTimestamp, deletionTimestamp, deletionGracePeriodSeconds, resourceVersion } = old.metadata;
+  const {
+    generation: _generation,
+    creationTimestamp: _created,
+    deletionTimestamp: _deleted,
+    deletionGracePeriodSeconds: _grace,
+    ...rest
+  } = given;
+  const metadata = {
+    ...rest,
+    ...((given.uid ?? '') === '' && uid !== undefined && { uid }),
+    ...(generation !== undefined && { generation }),
+    ...(creationTimestamp !== undefined && { creationTimestamp }),
+    ...(deletionTimestamp !== undefined && { deletionTimestamp }),
+    ...(deletionGracePeriodSeconds !== undefined && { deletionGracePeriodSeconds }),
+    ...(resourceVersion !== undefined && { resourceVersion }),
+  };
+  return { ...object, apiVersion: apiVersionOf(resource), kind: resource.kind, metadata };
+}

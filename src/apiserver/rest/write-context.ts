@@ -1,0 +1,61 @@
+/** What every write needs: where to, who asks, and how. */
+import type { Clock } from '../../base/clock.ts';
+import type { User } from '../identity/user.ts';
+import type { AdmissionStep } from '../admission/admission.ts';
+import type { Random } from '../random.ts';
+import type { KubeObject } from '../resource.ts';
+import type { Decision, Store } from '../store/store.ts';
+import type { FieldTracking } from './field-tracking.ts';
+
+export interface WriteDeps {
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly admission: readonly AdmissionStep[];
+  readonly fields: FieldTracking;
+}
+
+export interface WriteContext {
+  readonly user: User;
+  /** Whose fields the changed ones become. */
+  readonly manager: string;
+  readonly dryRun: boolean;
+  readonly signal: AbortSignal;
+}
+
+export interface Written {
+  /** JSON, as it is stored. */
+  readonly text: string;
+  readonly created: boolean;
+  /** The write emptied the finalizers of an object that was only waiting for that. */
+  readonly removed: boolean;
+}
+
+/** What the store keeps is what clients get. */
+export function parseStored(value: string): KubeObject {
+  return JSON.parse(value) as KubeObject;
+}
+
+export function storedText(object: KubeObject, revision: number): string {
+  return JSON.stringify({ ...object, metadata: { ...object.metadata, resourceVersion: String(revision) } });
+}
+
+type Outcome<R> = { readonly value: R } | { readonly thrown: unknown };
+
+/** A refusal inside of a decision must not reach the store as an exception: other writes share its transaction. */
+export async function decideAndWrite<R>(
+  store: Store,
+  key: string,
+  decide: (current: string | undefined, revision: number) => Decision<R>,
+): Promise<R> {
+  const outcome = await store.update<Outcome<R>>(key, (current, revision) => {
+    try {
+      const decision = decide(current?.value, revision);
+      return { ...decision, result: { value: decision.result } };
+    } catch (thrown) {
+      return { kind: 'keep', result: { thrown } };
+    }
+  });
+  if ('thrown' in outcome) throw outcome.thrown;
+  return outcome.value;
+}

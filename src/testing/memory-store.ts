@@ -1,0 +1,96 @@
+/** A Store that keeps everything in memory and forgets it at the end: the contract without a disk, for tests of the server. */
+import { CompactedError } from '../apiserver/store/store-errors.ts';
+import type { Change, Decision, ListRequest, ListResult, Store, StoredObject } from '../apiserver/store/store.ts';
+import { compareByteOrder } from '../kube/byte-order.ts';
+
+export class MemoryStore implements Store {
+  readonly #objects = new Map<string, StoredObject>();
+  readonly #listeners = new Set<(changes: readonly Change[]) => void>();
+  #log: Change[] = [];
+  #revision = 1;
+  #compacted = 0;
+  #tail: Promise<void> = Promise.resolve();
+
+  get revision(): number {
+    return this.#revision;
+  }
+
+  get damaged(): readonly never[] {
+    return [];
+  }
+
+  get compactedRevision(): number {
+    return this.#compacted;
+  }
+
+  get(key: string): StoredObject | undefined {
+    return this.#objects.get(key);
+  }
+
+  list({ prefix, after, limit = Infinity, atRevision }: ListRequest): ListResult {
+    const revision = atRevision ?? this.#revision;
+    const objects = this.#snapshot(revision);
+    const keys = [...objects.keys()]
+      .filter((key) => key.startsWith(prefix) && (after === undefined || compareByteOrder(key, after) > 0))
+      .sort(compareByteOrder);
+    const items = keys.slice(0, limit).flatMap((key) => objects.get(key) ?? []);
+    return { items, revision, remaining: keys.length - items.length };
+  }
+
+  async update<R>(key: string, decide: (current: StoredObject | undefined, revision: number) => Decision<R>): Promise<R> {
+    const previous = this.#objects.get(key);
+    const revision = this.#revision + 1;
+    const decision = decide(previous, revision);
+    if (decision.kind !== 'keep') {
+      this.#revision = revision;
+      if (decision.kind === 'put') this.#objects.set(key, { key, value: decision.value, revision });
+      else this.#objects.delete(key);
+      this.#commit({ type: decision.kind, key, revision, value: decision.value, previous: previous?.value });
+    }
+    await this.#tail;
+    return decision.result;
+  }
+
+  changesAfter(revision: number, prefix: string): readonly Change[] {
+    if (revision < this.#compacted) throw new CompactedError(revision, this.#compacted);
+    return this.#log.filter((change) => change.revision > revision && change.key.startsWith(prefix));
+  }
+
+  subscribe(listener: (changes: readonly Change[]) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  /** Forgets the log up to and including this revision, as time does with the real one. */
+  compact(revision: number): void {
+    this.#compacted = revision;
+    this.#log = this.#log.filter((change) => change.revision > revision);
+  }
+
+  backup(): Promise<void> {
+    return Promise.reject(new Error('a store in memory has no backup'));
+  }
+
+  close(): Promise<void> {
+    return this.#tail;
+  }
+
+  #commit(change: Change): void {
+    this.#log.push(change);
+    this.#tail = this.#tail.then(() => {
+      for (const listener of this.#listeners) listener([change]);
+    });
+  }
+
+  #snapshot(revision: number): ReadonlyMap<string, StoredObject> {
+    if (revision === this.#revision) return this.#objects;
+    if (revision < this.#compacted) throw new CompactedError(revision, this.#compacted);
+    const objects = new Map(this.#objects);
+    for (const change of this.#log.toReversed()) {
+      if (change.revision <= revision) break;
+      if (change.previous === undefined) objects.delete(change.key);
+      else objects.set(change.key, { key: change.key, value: change.previous, revision });
+    }
+    return objects;
+  }
+}
