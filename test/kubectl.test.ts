@@ -43,7 +43,10 @@ interface Ran {
   readonly stderr: string;
 }
 
-function run(args: readonly string[], { input = '', env = {} }: { input?: string; env?: Record<string, string> } = {}): Ran {
+function run(
+  args: readonly string[],
+  { input = '', env = {} }: { input?: string; env?: Record<string, string> } = {},
+): Ran {
   const { status, stdout, stderr } = spawnSync('kubectl', args, {
     input,
     encoding: 'utf8',
@@ -81,7 +84,11 @@ const configMap = (name: string, data: Record<string, string>): string =>
 test('kubectl knows the server: version, api-resources, api-versions, health', options, () => {
   assert.match(kubectl('version'), /Server Version: v1\./);
   const resources = kubectl('api-resources');
-  for (const line of [/^configmaps +cm +v1 +true +ConfigMap$/m, /^pods +po +v1 +true +Pod$/m, /^leases +coordination\.k8s\.io\/v1 +true +Lease$/m]) {
+  for (const line of [
+    /^configmaps +cm +v1 +true +ConfigMap$/m,
+    /^pods +po +v1 +true +Pod$/m,
+    /^leases +coordination\.k8s\.io\/v1 +true +Lease$/m,
+  ]) {
     assert.match(resources, line);
   }
   assert.match(kubectl('api-versions'), /^events\.k8s\.io\/v1$/m);
@@ -93,9 +100,17 @@ test('kubectl create configmap and secret from literals and files, get in every 
   const ns = namespace();
   writeFileSync(join(directory, 'redis.conf'), 'port=6379\n');
   writeFileSync(join(directory, 'binary'), Buffer.from([0, 255, 1, 254]));
-  assert.equal(kubectl(`create configmap web -n ${ns} --from-literal=a=b --from-file=${directory}/redis.conf --from-file=${directory}/binary`), 'configmap/web created\n');
+  assert.equal(
+    kubectl(
+      `create configmap web -n ${ns} --from-literal=a=b --from-file=${directory}/redis.conf --from-file=${directory}/binary`,
+    ),
+    'configmap/web created\n',
+  );
   assert.equal(kubectl(`get cm web -n ${ns} -o jsonpath={.data.a}`), 'b');
-  assert.equal(kubectl(`get cm web -n ${ns} -o jsonpath={.binaryData.binary}`), Buffer.from([0, 255, 1, 254]).toString('base64'));
+  assert.equal(
+    kubectl(`get cm web -n ${ns} -o jsonpath={.binaryData.binary}`),
+    Buffer.from([0, 255, 1, 254]).toString('base64'),
+  );
   assert.match(kubectl(`get cm web -n ${ns}`), /^NAME +DATA +AGE\nweb +3 +\d+s\n$/);
   assert.equal(kubectl(`get cm web -n ${ns} -o name`), 'configmap/web\n');
   assert.match(kubectl(`get cm web -n ${ns} -o yaml`), /^kind: ConfigMap$/m);
@@ -104,7 +119,9 @@ test('kubectl create configmap and secret from literals and files, get in every 
   assert.match(kubectl(`get cm web -n ${ns} -o custom-columns=N:.metadata.name,A:.data.a`), /^N +A\nweb +b\n$/);
   assert.equal(kubectl(`create secret generic s -n ${ns} --from-literal=password=x`), 'secret/s created\n');
   assert.match(kubectl(`get secret s -n ${ns}`), /^s +Opaque +1 +/m);
-  kubectl(`create secret docker-registry pull -n ${ns} --docker-server=quay.io --docker-username=u --docker-password=p`);
+  kubectl(
+    `create secret docker-registry pull -n ${ns} --docker-server=quay.io --docker-username=u --docker-password=p`,
+  );
   assert.match(kubectl(`get secret pull -n ${ns} -o jsonpath={.type}`), /dockerconfigjson/);
   fails(`create configmap web -n ${ns}`, /configmaps "web" already exists/);
   fails(`get cm nope -n ${ns}`, /configmaps "nope" not found/);
@@ -113,7 +130,19 @@ test('kubectl create configmap and secret from literals and files, get in every 
 test('kubectl create secret tls', options, (t) => {
   if (spawnSync('openssl', ['version']).status !== 0) return t.skip('needs openssl');
   const ns = namespace();
-  spawnSync('openssl', ['req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-subj', '/CN=x', '-keyout', join(directory, 'tls.key'), '-out', join(directory, 'tls.crt')]);
+  spawnSync('openssl', [
+    'req',
+    '-x509',
+    '-newkey',
+    'rsa:2048',
+    '-nodes',
+    '-subj',
+    '/CN=x',
+    '-keyout',
+    join(directory, 'tls.key'),
+    '-out',
+    join(directory, 'tls.crt'),
+  ]);
   kubectl(`create secret tls t -n ${ns} --cert=${directory}/tls.crt --key=${directory}/tls.key`);
   assert.match(kubectl(`get secret t -n ${ns}`), /^t +kubernetes\.io\/tls +2 +/m);
 });
@@ -122,7 +151,10 @@ test('kubectl get pages with --chunk-size and watches with -w', options, async (
   const ns = namespace();
   for (const name of ['a', 'b', 'c', 'd', 'e']) kubectl(`create -n ${ns} -f -`, { input: configMap(name, {}) });
   const names = kubectl(`get cm -n ${ns} --chunk-size=2 -o name`).trim().split('\n');
-  assert.deepEqual(names, ['a', 'b', 'c', 'd', 'e', 'kube-root-ca.crt'].map((name) => `configmap/${name}`));
+  assert.deepEqual(
+    names,
+    ['a', 'b', 'c', 'd', 'e', 'kube-root-ca.crt'].map((name) => `configmap/${name}`),
+  );
   const watch = spawn('kubectl', ['get', 'cm', 'a', '-n', ns, '-w', '-o', 'jsonpath={.data.k}{"\\n"}'], {
     stdio: ['ignore', 'pipe', 'inherit'],
     env: { PATH: process.env['PATH'], HOME: directory, KUBECONFIG: join(directory, 'kubeconfig') },
@@ -143,7 +175,8 @@ test('kubectl get pages with --chunk-size and watches with -w', options, async (
 
 test('kubectl apply creates, leaves alone, configures and removes keys', options, () => {
   const ns = namespace();
-  const apply = (data: Record<string, string>): string => kubectl(`apply -n ${ns} -f -`, { input: configMap('web', data) });
+  const apply = (data: Record<string, string>): string =>
+    kubectl(`apply -n ${ns} -f -`, { input: configMap('web', data) });
   assert.equal(apply({ a: '1', b: '2' }), 'configmap/web created\n');
   assert.equal(apply({ a: '1', b: '2' }), 'configmap/web unchanged\n');
   assert.equal(apply({ a: '9' }), 'configmap/web configured\n');
@@ -151,7 +184,9 @@ test('kubectl apply creates, leaves alone, configures and removes keys', options
   const diff = run(['diff', '-n', ns, '-f', '-'], { input: configMap('web', { a: '10' }) });
   assert.equal(diff.code, 1, diff.stderr);
   assert.match(diff.stdout, /^\+ {2}a: "10"$/m);
-  fails(`apply -n ${ns} -f -`, /unknown field "dta"/, { input: '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"dta":{}}' });
+  fails(`apply -n ${ns} -f -`, /unknown field "dta"/, {
+    input: '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"dta":{}}',
+  });
 });
 
 test('kubectl apply --server-side keeps track of owners and tells conflicts', options, () => {
@@ -161,7 +196,9 @@ test('kubectl apply --server-side keeps track of owners and tells conflicts', op
   kubectl(`apply --server-side --field-manager=two -n ${ns} -f -`, { input: configMap('web', { b: '2' }) });
   assert.equal(kubectl(`get cm web -n ${ns} -o jsonpath={.data}`), '{"a":"1","b":"2"}');
   const conflicting = configMap('web', { a: '3' });
-  fails(`apply --server-side --field-manager=two -n ${ns} -f -`, /conflict with "one".*\.data\.a/s, { input: conflicting });
+  fails(`apply --server-side --field-manager=two -n ${ns} -f -`, /conflict with "one".*\.data\.a/s, {
+    input: conflicting,
+  });
   kubectl(`apply --server-side --force-conflicts --field-manager=two -n ${ns} -f -`, { input: conflicting });
   assert.equal(kubectl(`get cm web -n ${ns} -o jsonpath={.data}`), '{"a":"3"}');
 });
@@ -177,7 +214,10 @@ test('kubectl edit, patch, replace, label and annotate', options, () => {
   kubectl(`patch cm web -n ${ns} -p {"data":{"s":"strategic"}}`);
   kubectl(`patch cm web -n ${ns} --type=merge -p {"data":{"m":"merge"}}`);
   kubectl(`patch cm web -n ${ns} --type=json -p [{"op":"add","path":"/data/j","value":"json"}]`);
-  assert.equal(kubectl(`get cm web -n ${ns} -o jsonpath={.data}`), '{"j":"json","k":"new","m":"merge","s":"strategic"}');
+  assert.equal(
+    kubectl(`get cm web -n ${ns} -o jsonpath={.data}`),
+    '{"j":"json","k":"new","m":"merge","s":"strategic"}',
+  );
   kubectl(`label cm web -n ${ns} tier=front`);
   kubectl(`annotate cm web -n ${ns} note=hello`);
   assert.match(kubectl(`get cm -n ${ns} -l tier=front -o name`), /^configmap\/web\n$/);
@@ -206,7 +246,15 @@ test('kubectl delete by name, label, all; waits for finalizers', options, async 
 
 test('kubectl immutable objects, key rules and namespaces are guarded', options, () => {
   const ns = namespace();
-  kubectl(`create -n ${ns} -f -`, { input: JSON.stringify({ apiVersion: 'v1', kind: 'ConfigMap', metadata: { name: 'fixed' }, immutable: true, data: { a: '1' } }) });
+  kubectl(`create -n ${ns} -f -`, {
+    input: JSON.stringify({
+      apiVersion: 'v1',
+      kind: 'ConfigMap',
+      metadata: { name: 'fixed' },
+      immutable: true,
+      data: { a: '1' },
+    }),
+  });
   fails(`patch cm fixed -n ${ns} --type=merge -p {"data":{"a":"2"}}`, /field is immutable when `immutable` is set/);
   fails(`create -n ${ns} -f -`, /a valid config key must consist of/, { input: configMap('bad', { 'a/b': 'x' }) });
   fails(`create configmap x -n nowhere`, /namespaces "nowhere" not found/);
@@ -235,7 +283,9 @@ test('kubectl run makes a pod that waits for a node and says why', options, () =
   kubectl(`wait --for=create serviceaccount/default -n ${ns} --timeout=10s`);
   kubectl(`run web --image=nginx -n ${ns}`);
   assert.match(kubectl(`get pods -n ${ns}`), /^web +0\/1 +Pending +0 +/m);
-  const pod = JSON.parse(kubectl(`get pod web -n ${ns} -o json`)) as { spec: { volumes: { name: string }[]; serviceAccountName: string } };
+  const pod = JSON.parse(kubectl(`get pod web -n ${ns} -o json`)) as {
+    spec: { volumes: { name: string }[]; serviceAccountName: string };
+  };
   assert.match(pod.spec.volumes[0]?.name ?? '', /^kube-api-access-[a-z0-9]{5}$/);
   assert.equal(pod.spec.serviceAccountName, 'default');
   kubectl(`wait --for=jsonpath={.status.conditions[0].reason}=Unschedulable pod/web -n ${ns} --timeout=10s`);

@@ -70,7 +70,8 @@ export function requestInfo(method: string, { path, query }: RequestTarget): Req
   const [prefix] = parts;
   const head = prefix === 'api' ? 1 : prefix === 'apis' ? 2 : 0;
   // An empty part in the middle (`//`) names nothing.
-  if (head === 0 || parts.length < head + 2 || parts.includes('')) return { kind: 'path', verb: method.toLowerCase(), path };
+  if (head === 0 || parts.length < head + 2 || parts.includes(''))
+    return { kind: 'path', verb: method.toLowerCase(), path };
   const group = head === 2 ? (parts[1] ?? '') : '';
   const version = parts[head] ?? '';
   return { kind: 'resource', group, version, path, ...resourceIn(method, parts.slice(head + 1), query) };

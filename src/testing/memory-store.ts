@@ -37,7 +37,10 @@ export class MemoryStore implements Store {
     return { items, revision, remaining: keys.length - items.length };
   }
 
-  async update<R>(key: string, decide: (current: StoredObject | undefined, revision: number) => Decision<R>): Promise<R> {
+  async update<R>(
+    key: string,
+    decide: (current: StoredObject | undefined, revision: number) => Decision<R>,
+  ): Promise<R> {
     const previous = this.#objects.get(key);
     const revision = this.#revision + 1;
     const decision = decide(previous, revision);

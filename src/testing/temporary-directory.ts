@@ -1,10 +1,9 @@
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { TestContext } from 'node:test';
 
 /** A directory on disk that goes with the test. `under` chooses the file system: '/dev/shm' is a tmpfs. */
-export function temporaryDirectory(test: Pick<TestContext, 'after'>, under = tmpdir()): string {
+export function temporaryDirectory(test: { after(act: () => void): void }, under = tmpdir()): string {
   const directory = mkdtempSync(join(under, 'mountlet-test-'));
   test.after(() => rmSync(directory, { recursive: true, force: true }));
   return directory;

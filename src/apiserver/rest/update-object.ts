@@ -63,7 +63,8 @@ function decideUpdate(deps: WriteDeps, update: Update, current: string, revision
   const admitted = admitAll(deps.admission, { ...base, object: keepIdentity(resource, wanted, old) }) ?? wanted;
   const now = deps.clock.now();
   const { rules } = update;
-  const chosen = rules === undefined ? resource.prepareForUpdate(admitted, old, now) : rules.prepare(admitted, old, now);
+  const chosen =
+    rules === undefined ? resource.prepareForUpdate(admitted, old, now) : rules.prepare(admitted, old, now);
   const prepared = resource.complete(chosen);
   const errors = (rules?.validate ?? validationOf(update.view ?? resource))(prepared, old);
   if (errors.length > 0) throw invalid(kindName(resource), name, errors);
@@ -108,7 +109,8 @@ function withoutTimes(object: KubeObject): unknown {
 /** What an update cannot change it need not say; what it says against it, validation refuses. */
 function keepIdentity(resource: Resource, object: KubeObject, old: KubeObject): KubeObject {
   const { selfLink: _link, ...given } = object.metadata;
-  const { uid, generation, creationTimestamp, deletionTimestamp, deletionGracePeriodSeconds, resourceVersion } = old.metadata;
+  const { uid, generation, creationTimestamp, deletionTimestamp, deletionGracePeriodSeconds, resourceVersion } =
+    old.metadata;
   const {
     generation: _generation,
     creationTimestamp: _created,
