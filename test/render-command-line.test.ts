@@ -71,3 +71,16 @@ test('render -f of a directory passes over directories in it', (t) => {
   const { code, stderr } = mountlet(['render', '-f', join(directory, 'manifests'), '--root', root]);
   assert.equal(code, 0, stderr);
 });
+
+test('render tells every container whose image has no proper name, as the kubelet does', (t) => {
+  const root = join(rootDirectory(t), 'new');
+  const input =
+    'apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  containers: [{name: a, image: "x y"}, {name: b, image: nginx}, {name: c, image: "x:y:z"}]\n';
+  const { code, stderr } = mountlet(['render', '-f', '-', '--root', root], { input });
+  assert.equal(code, 1);
+  const because = (container: string, image: string): string =>
+    `error: pod default/p: container "${container}": InvalidImageName: Failed to apply default image tag "${image}": ` +
+    `couldn't parse image name "${image}": invalid reference format\n`;
+  assert.equal(stderr, because('a', 'x y') + because('c', 'x:y:z'));
+  assert.ok(!existsSync(root));
+});
