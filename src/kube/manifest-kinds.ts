@@ -58,7 +58,7 @@ export const podKind: ObjectKind<Pod> = {
   kind: 'Pod',
   shape: pod,
   complete: (object) => identifyPod(withServiceAccount(defaultPod(object))),
-  validate: (object) => [...validateUid(object), ...validatePod(object)],
+  validate: (object) => [...validateUid(object), ...validatePod(object).filter((error) => !isOfCreation(error))],
 };
 
 export const configMapKind: ObjectKind<ConfigMap> = {
@@ -147,4 +147,9 @@ function withServiceAccount(object: Pod): Pod {
 /** An API server makes uids itself; one that a user wrote becomes the name of a directory and is looked at first. */
 function validateUid({ metadata: { uid = '' } }: Pod): readonly FieldError[] {
   return podUidProblems(uid).map((problem) => invalidField(['metadata', 'uid'], uid, problem));
+}
+
+/** A manifest may be that of a pod that runs already, as `kubectl get -o yaml` prints it, and to which some were added. */
+function isOfCreation({ kind, path }: FieldError): boolean {
+  return kind === 'Forbidden' && path.length === 2 && path[1] === 'ephemeralContainers';
 }
