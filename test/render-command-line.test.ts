@@ -84,3 +84,32 @@ test('render tells every container whose image has no proper name, as the kubele
   assert.equal(stderr, because('a', 'x y') + because('c', 'x:y:z'));
   assert.ok(!existsSync(root));
 });
+
+test('render tells how a mount is made where that is not the usual way', (t) => {
+  const input = `
+apiVersion: v1
+kind: Pod
+metadata: {name: p}
+spec:
+  volumes: [{name: e, emptyDir: {}}]
+  containers:
+  - name: a
+    image: nginx
+    securityContext: {privileged: true}
+    volumeMounts:
+    - {name: e, mountPath: /a}
+    - {name: e, mountPath: /b, mountPropagation: Bidirectional}
+    - {name: e, mountPath: /c, readOnly: true, recursiveReadOnly: Enabled, mountPropagation: None}
+`;
+  const { stdout, stderr } = mountlet(['render', '-f', '-', '-o', 'json', '--root', rootDirectory(t)], { input });
+  assert.equal(stderr, '');
+  const { items } = JSON.parse(stdout) as { items: { containers: { mounts: { hostPath?: string }[] }[] }[] };
+  assert.deepEqual(
+    items[0]?.containers[0]?.mounts.map(({ hostPath: _, ...mount }) => mount),
+    [
+      { mountPath: '/a', readOnly: false },
+      { mountPath: '/b', readOnly: false, mountPropagation: 'Bidirectional' },
+      { mountPath: '/c', readOnly: true, recursiveReadOnly: true },
+    ],
+  );
+});
