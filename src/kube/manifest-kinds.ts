@@ -23,7 +23,7 @@ import { persistentVolume, persistentVolumeClaim } from './persistent-volume.ts'
 import { identifyPod } from './pod-identity.ts';
 import type { Pod } from './pod.ts';
 import { pod } from './pod.ts';
-import type { Shape } from './schema.ts';
+import type { FieldPath, Shape } from './schema.ts';
 import type { Secret } from './secret.ts';
 import { secret } from './secret.ts';
 import type { ServiceAccount } from './service-account.ts';
@@ -48,6 +48,8 @@ export interface ObjectKind<T = unknown> {
   /** What the API server fills in before it looks whether the object is valid. */
   complete(object: T): T;
   validate(object: T): readonly FieldError[];
+  /** Where the user wrote what the completed object has at `path`, if that is elsewhere. */
+  writtenAt?(path: FieldPath, json: Readonly<Record<string, unknown>>): FieldPath;
 }
 
 const core = { apiVersions: ['v1'], namespaced: true };
@@ -75,6 +77,11 @@ export const secretKind: ObjectKind<Secret> = {
   shape: secret,
   complete: defaultSecret,
   validate: (object) => validateSecret(object),
+  writtenAt([field = '', ...rest], { stringData }) {
+    const isText =
+      field === 'data' && typeof stringData === 'object' && Object.hasOwn(stringData ?? {}, String(rest[0]));
+    return [isText ? 'stringData' : field, ...rest];
+  },
 };
 
 export const serviceKind: ObjectKind<Service> = {

@@ -192,6 +192,14 @@ spec:
     ],
   },
   {
+    it: 'a key of stringData in the place where it stands',
+    text: 'apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Secret\n  metadata: {name: a}\n  stringData:\n    ..bad: x\n  data:\n    ..also: eA==\n',
+    says: [
+      `app.yaml:10:5: Secret "a" is invalid: data[..also]: Invalid value: "..also": must not start with '..'`,
+      `app.yaml:8:5: Secret "a" is invalid: data[..bad]: Invalid value: "..bad": must not start with '..'`,
+    ],
+  },
+  {
     it: 'a key in the place where it stands',
     text: 'apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  ok: x\n  ..bad: x\n',
     says: [`app.yaml:6:3: ConfigMap "a" is invalid: data[..bad]: Invalid value: "..bad": must not start with '..'`],

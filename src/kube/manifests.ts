@@ -152,7 +152,11 @@ function readPlain<T extends { readonly metadata: ObjectMeta }>(
   const who = `${kind.kind} "${nameIn(json)}"`;
   if (reportShape(reading.report, who, problems)) return;
   const object = kind.complete(inNamespace(value, kind.namespaced ? reading.namespace : undefined));
-  if (reportFields(reading.report, who, kind.validate(object), path)) return;
+  const report: Report = (place, message) => {
+    const below = place.slice(path.length);
+    reading.report([...path, ...(kind.writtenAt?.(below, json) ?? below)], message);
+  };
+  if (reportFields(report, who, kind.validate(object), path)) return;
   reading.manifests.add(kind, object);
 }
 
