@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { chmodSync, readFileSync, writeFileSync } from 'node:fs';
+import { chmodSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { after, before, test } from 'node:test';
@@ -295,6 +295,7 @@ test('kubectl run makes a pod that waits for a node and says why', options, () =
 
 test('the kubeconfig is private and names the server by its address', options, () => {
   const text = readFileSync(join(directory, 'kubeconfig'), 'utf8');
-  assert.match(text, /server: https:\/\/127\.0\.0\.1:\d+/);
+  assert.match(text, /"server": "https:\/\/127\.0\.0\.1:\d+"/);
+  assert.equal(statSync(join(directory, 'kubeconfig')).mode & 0o7777, 0o600);
   assert.ok(!text.includes('insecure-skip-tls-verify'));
 });

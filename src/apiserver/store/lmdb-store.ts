@@ -11,7 +11,7 @@ import type { EncryptionKey } from './encryption-key.ts';
 import type { JournalContent } from './journal.ts';
 import { dataFileName, LmdbJournal, openTables, syncPath } from './lmdb-journal.ts';
 import { decodeState, encodeState, stateRowKey, storeFormat } from './row-codec.ts';
-import { RestoreError } from './store-errors.ts';
+import { BackupError, RestoreError } from './store-errors.ts';
 import { ValueSeal } from './value-seal.ts';
 import { VersionedStore, type StoreLimits, type StoreOptions } from './versioned-store.ts';
 
@@ -67,6 +67,17 @@ export class LmdbStore extends VersionedStore {
     } finally {
       this.#release();
     }
+  }
+}
+
+/** A consistent copy, made without the lock: the engine lets another process read while one writes. */
+export async function backUpStore(directory: string, file: string): Promise<void> {
+  if (!existsSync(join(directory, dataFileName))) throw new BackupError(directory, 'there is no store in it');
+  const journal = LmdbJournal.open(directory, new ValueSeal([], () => false));
+  try {
+    await journal.backup(file);
+  } finally {
+    await journal.close();
   }
 }
 

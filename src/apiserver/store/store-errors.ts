@@ -111,3 +111,11 @@ export class RestoreError extends MountletError {
     super(`Cannot restore a backup to "${target}": ${why}`, options);
   }
 }
+
+export class BackupError extends MountletError {
+  readonly reason = 'BackupFailed';
+
+  constructor(directory: string, why: string, options?: ErrorOptions) {
+    super(`Cannot back up "${directory}": ${why}`, options);
+  }
+}

@@ -1,0 +1,71 @@
+/**
+ * Who the embedded API server is, kept in its data directory: the authority that signs certificates, the key that signs
+ * tokens, the keys that encrypt Secrets. Made at the first start and used by every later one.
+ *
+ *   DIR/pki/authority.json   certificate and key of the authority     DIR/pki/encryption.keys   see apiserver/store
+ *   DIR/pki/tokens.key       signs service account tokens             DIR/store/                the objects
+ *   DIR/kubeconfig           for the admin; written anew at each start, because the port may have changed
+ */
+import { mkdirSync } from 'node:fs';
+import { hostname } from 'node:os';
+import { join } from 'node:path';
+import type { Authority, KeyPair } from '../apiserver/identity/certificates.ts';
+import { issueClientCertificate, issueServerCertificate, makeAuthority } from '../apiserver/identity/certificates.ts';
+import { kubeconfig } from '../apiserver/identity/kubeconfig.ts';
+import { loadSigningKey, makeSigningKeyPem } from '../apiserver/identity/signing-key.ts';
+import type { SigningKey } from '../apiserver/identity/signing-key.ts';
+import type { EncryptionKey } from '../apiserver/store/encryption-key.ts';
+import { ensureEncryptionKeys } from '../apiserver/store/encryption-key.ts';
+import { ensurePrivateFile, replacePrivateFile } from '../disk/private-file.ts';
+
+export interface ApiServerIdentity {
+  readonly authority: Authority;
+  readonly server: KeyPair;
+  readonly signingKey: SigningKey;
+  readonly encryptionKeys: readonly EncryptionKey[];
+}
+
+// An authority must outlive the machine's use; the others are issued again at each start.
+const authorityDays = 3650;
+const leafDays = 365;
+
+export function apiServerIdentity(directory: string, host: string, now: number): ApiServerIdentity {
+  const keys = join(directory, 'pki');
+  mkdirSync(keys, { recursive: true, mode: 0o700 });
+  const authority = JSON.parse(
+    ensurePrivateFile(join(keys, 'authority.json'), () => JSON.stringify(makeAuthority({ now, days: authorityDays }))),
+  ) as Authority;
+  return {
+    authority,
+    server: issueServerCertificate(authority, { hosts: hostsFor(host), now, days: leafDays }),
+    signingKey: loadSigningKey(ensurePrivateFile(join(keys, 'tokens.key'), makeSigningKeyPem)),
+    encryptionKeys: ensureEncryptionKeys(join(keys, 'encryption.keys')),
+  };
+}
+
+/** Writes the admin's kubeconfig and answers where it is. */
+export function writeAdminKubeconfig(directory: string, authority: Authority, server: string, now: number): string {
+  const file = join(directory, 'kubeconfig');
+  const credentials = issueClientCertificate(authority, {
+    user: 'mountlet-admin',
+    groups: ['system:masters'],
+    now,
+    days: leafDays,
+  });
+  const authorityPem = authority.certificatePem;
+  replacePrivateFile(file, kubeconfig({ server, authorityPem, cluster: 'mountlet', user: 'admin', credentials }));
+  return file;
+}
+
+/** The names a client may call the server by: what it listens on, this machine, and what pods call it. */
+function hostsFor(host: string): readonly string[] {
+  const names = ['localhost', '127.0.0.1', '::1', hostname().toLowerCase()];
+  const inCluster = [
+    'kubernetes',
+    'kubernetes.default',
+    'kubernetes.default.svc',
+    'kubernetes.default.svc.cluster.local',
+    '10.96.0.1',
+  ];
+  return [...new Set([...(host === '0.0.0.0' || host === '::' ? [] : [host]), ...names, ...inCluster])];
+}

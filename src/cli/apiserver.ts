@@ -1,0 +1,65 @@
+/** `mountlet apiserver`: runs the API server alone until it is told to stop; or copies and restores its data. */
+import { resolve } from 'node:path';
+import type { EmbeddedApiServer } from '../agent/embedded-api-server.ts';
+import { backUpApiServer, restoreApiServer, startEmbeddedApiServer } from '../agent/embedded-api-server.ts';
+import { MountletError, messageOf } from '../base/errors.ts';
+import { exitCode } from './exit-code.ts';
+import { parseListen } from './listen-address.ts';
+import { untilSignal } from './until-signal.ts';
+
+export interface ApiServerOptions {
+  readonly data: string;
+  readonly listen: string;
+  readonly verbose?: boolean;
+}
+
+export async function apiServerCommand(options: ApiServerOptions): Promise<number> {
+  return telling(async () => {
+    const stop = new AbortController();
+    const stopped = untilSignal();
+    const server: EmbeddedApiServer = await startEmbeddedApiServer(
+      { directory: resolve(options.data), ...parseListen(options.listen) },
+      (notice) => {
+        if (notice.kind === 'RequestServed') {
+          if (options.verbose === true)
+            talk(`${notice.method} ${notice.path} ${notice.code} ${notice.tookMs.toFixed(1)}ms ${notice.user}`);
+        } else talk(`error: ${notice.kind}: ${messageOf(notice.error)}`);
+      },
+      stop.signal,
+    );
+    process.stdout.write(
+      `API server is ready at ${server.url}; try: kubectl --kubeconfig ${server.kubeconfig} get namespaces\n`,
+    );
+    await stopped;
+    await server.close();
+  });
+}
+
+export function backupCommand(file: string, { data }: Pick<ApiServerOptions, 'data'>): Promise<number> {
+  return telling(async () => {
+    await backUpApiServer(resolve(data), resolve(file));
+    talk(`copied the objects of ${data} to ${file}; its keys are in ${data}/pki and are not in the copy`);
+  });
+}
+
+export function restoreCommand(file: string, { data }: Pick<ApiServerOptions, 'data'>): Promise<number> {
+  return telling(async () => {
+    await restoreApiServer(resolve(file), resolve(data));
+    talk(`restored ${file} to ${data}`);
+  });
+}
+
+async function telling(act: () => Promise<void>): Promise<number> {
+  try {
+    await act();
+    return exitCode.done;
+  } catch (error) {
+    if (!(error instanceof MountletError)) throw error;
+    talk(`error: ${error.message}`);
+    return exitCode.failed;
+  }
+}
+
+function talk(text: string): void {
+  process.stderr.write(`${text}\n`);
+}
