@@ -71,3 +71,44 @@ test('render -f of a directory passes over directories in it', (t) => {
   const { code, stderr } = mountlet(['render', '-f', join(directory, 'manifests'), '--root', root]);
   assert.equal(code, 0, stderr);
 });
+
+test('render tells every container whose image has no proper name, as the kubelet does', (t) => {
+  const root = join(rootDirectory(t), 'new');
+  const input =
+    'apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  containers: [{name: a, image: "x y"}, {name: b, image: nginx}, {name: c, image: "x:y:z"}]\n';
+  const { code, stderr } = mountlet(['render', '-f', '-', '--root', root], { input });
+  assert.equal(code, 1);
+  const because = (container: string, image: string): string =>
+    `error: pod default/p: container "${container}": InvalidImageName: Failed to apply default image tag "${image}": ` +
+    `couldn't parse image name "${image}": invalid reference format\n`;
+  assert.equal(stderr, because('a', 'x y') + because('c', 'x:y:z'));
+  assert.ok(!existsSync(root));
+});
+
+test('render tells how a mount is made where that is not the usual way', (t) => {
+  const input = `
+apiVersion: v1
+kind: Pod
+metadata: {name: p}
+spec:
+  volumes: [{name: e, emptyDir: {}}]
+  containers:
+  - name: a
+    image: nginx
+    securityContext: {privileged: true}
+    volumeMounts:
+    - {name: e, mountPath: /a}
+    - {name: e, mountPath: /b, mountPropagation: Bidirectional}
+    - {name: e, mountPath: /c, readOnly: true, recursiveReadOnly: Enabled, mountPropagation: None}
+`;
+  const { stdout, stderr } = mountlet(['render', '-f', '-', '-o', 'json', '--root', rootDirectory(t)], { input });
+  assert.equal(stderr, '');
+  const { items } = JSON.parse(stdout) as { items: { containers: { mounts: { hostPath: string }[] }[] }[] };
+  const mounts = items[0]?.containers[0]?.mounts ?? [];
+  const hostPath = mounts[0]?.hostPath;
+  assert.deepEqual(mounts, [
+    { mountPath: '/a', hostPath, readOnly: false },
+    { mountPath: '/b', hostPath, readOnly: false, mountPropagation: 'Bidirectional' },
+    { mountPath: '/c', hostPath, readOnly: true, recursiveReadOnly: true },
+  ]);
+});

@@ -56,6 +56,14 @@ test('a tree has a branch for each volume, container and credential', () => {
                 subPath: 'hunter2',
                 secretSubPath: true,
               },
+              {
+                mountPath: '/g',
+                hostPath: '/g',
+                readOnly: true,
+                recursiveReadOnly: true,
+                mountPropagation: 'HostToContainer',
+                secretSubPath: false,
+              },
             ],
           },
         ],
@@ -75,7 +83,8 @@ test('a tree has a branch for each volume, container and credential', () => {
 │   │   └── A=***
 │   └── mounts
 │       ├── /e <- x (writable, subPath s)
-│       └── /f <- *** (read-only, subPath ***)
+│       ├── /f <- *** (read-only, subPath ***)
+│       └── /g <- /g (recursively read-only, HostToContainer)
 └── pull credentials
     └── quay.io as u for quay.io/a
 `,

@@ -108,9 +108,10 @@ function containerBranch(word: string, container: RenderedContainer, style: PodS
     leaf(`${green(showText(variable.name))}=${showText(shownValue(variable, style))}`),
   );
   const mounts = container.mounts.map((mount) => {
-    const { mountPath, hostPath, readOnly, subPath } = shownMount(mount, style);
+    const { mountPath, hostPath, readOnly, subPath, mountPropagation, recursiveReadOnly } = shownMount(mount, style);
     const how = [
-      readOnly ? 'read-only' : 'writable',
+      readOnly ? `${recursiveReadOnly === true ? 'recursively ' : ''}read-only` : 'writable',
+      ...(mountPropagation === undefined ? [] : [mountPropagation]),
       ...(subPath === undefined ? [] : [`subPath ${showText(subPath)}`]),
     ];
     return leaf(`${showText(mountPath)} ${dim('<-')} ${style.showPath(hostPath)} ${dim(`(${how.join(', ')})`)}`);

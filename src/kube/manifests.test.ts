@@ -103,6 +103,18 @@ spec:
   assert.equal(pod.spec.volumes?.[0]?.persistentVolumeClaim?.claimName, 'data-db-0');
 });
 
+test('a pod that runs already may have ephemeral containers', () => {
+  const [pod] = read(`
+apiVersion: v1
+kind: Pod
+metadata: {name: web}
+spec:
+  containers: [{name: a, image: b}]
+  ephemeralContainers: [{name: debug, image: c, targetContainerName: a}]
+`).all(podKind);
+  assert.equal(pod?.spec.ephemeralContainers?.[0]?.name, 'debug');
+});
+
 const problems: { it: string; text: string; says: readonly string[] }[] = [
   {
     it: 'text that is no object',
@@ -148,6 +160,44 @@ const problems: { it: string; text: string; says: readonly string[] }[] = [
     it: 'a list that contains itself',
     text: '&list {apiVersion: v1, kind: List, items: [*list]}\n',
     says: ['app.yaml:1:44: A value must not contain itself'],
+  },
+  {
+    it: 'ephemeral containers in a template',
+    text: `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: a}
+spec:
+  template:
+    spec:
+      containers: [{name: a, image: b}]
+      ephemeralContainers: [{name: debug, image: c}]
+`,
+    says: [
+      'app.yaml:8:7: Deployment "a" is invalid: spec.template.spec.ephemeralContainers: Forbidden: ephemeral containers not allowed in pod template',
+    ],
+  },
+  {
+    it: 'what an ephemeral container may not have',
+    text: `apiVersion: v1
+kind: Pod
+metadata: {name: a}
+spec:
+  volumes: [{name: v, emptyDir: {}}]
+  containers: [{name: a, image: b}]
+  ephemeralContainers:
+  - {name: debug, image: c, volumeMounts: [{name: v, mountPath: /v, subPath: x}]}
+`,
+    says: [
+      'app.yaml:8:69: Pod "a" is invalid: spec.ephemeralContainers[0].volumeMounts[0].subPath: Forbidden: cannot be set for an Ephemeral Container',
+    ],
+  },
+  {
+    it: 'a key of stringData in the place where it stands',
+    text: 'apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Secret\n  metadata: {name: a}\n  stringData:\n    ..bad: x\n  data:\n    ..also: eA==\n',
+    says: [
+      `app.yaml:10:5: Secret "a" is invalid: data[..also]: Invalid value: "..also": must not start with '..'`,
+      `app.yaml:8:5: Secret "a" is invalid: data[..bad]: Invalid value: "..bad": must not start with '..'`,
+    ],
   },
   {
     it: 'a key in the place where it stands',

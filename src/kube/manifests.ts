@@ -3,7 +3,7 @@
  * anything is done with any of them, and each problem says file, line, column and field. Reads text, not files.
  */
 import { MountletError } from '../base/errors.ts';
-import { placeOf, showPath } from './field-errors.ts';
+import { forbiddenField, placeOf, showPath } from './field-errors.ts';
 import type { FieldError } from './field-errors.ts';
 import { objectKinds, podKind } from './manifest-kinds.ts';
 import type { ObjectKind } from './manifest-kinds.ts';
@@ -158,7 +158,11 @@ function readPlain<T extends { readonly metadata: ObjectMeta }>(
   const who = `${kind.kind} "${nameIn(json)}"`;
   if (reportShape(reading.report, who, problems)) return;
   const object = kind.complete(inNamespace(value, kind.namespaced ? reading.namespace : undefined));
-  if (reportFields(reading.report, who, kind.validate(object), path)) return;
+  const report: Report = (place, message) => {
+    const below = place.slice(path.length);
+    reading.report([...path, ...(kind.writtenAt?.(below, json) ?? below)], message);
+  };
+  if (reportFields(report, who, kind.validate(object), path)) return;
   reading.manifests.add(kind, object);
 }
 
@@ -170,7 +174,7 @@ function readWorkload(reading: Reading, kind: WorkloadKind, json: Record<string,
   const named = withGeneratedName(metadata.value, metadata.value.namespace || reading.namespace);
   const pod = podOfWorkload(kind, named, template.value, claimNames(json, kind));
   const complete: Pod = podKind.complete(inNamespace(pod, reading.namespace));
-  const errors = podKind.validate(complete).map((error) => atTemplate(error, kind));
+  const errors = [...podKind.validate(complete), ...templateErrors(pod)].map((error) => atTemplate(error, kind));
   if (reportFields(reading.report, who, errors, path)) return;
   reading.manifests.add(podKind, complete);
 }
@@ -178,6 +182,11 @@ function readWorkload(reading: Reading, kind: WorkloadKind, json: Record<string,
 function claimNames(json: Record<string, unknown>, { claimTemplates }: WorkloadKind): readonly string[] {
   const templates = claimTemplates === undefined ? undefined : valueAt(json, claimTemplates);
   return Array.isArray(templates) ? templates.filter(isRecord).map(nameIn) : [];
+}
+
+function templateErrors({ spec }: Pod): readonly FieldError[] {
+  if ((spec.ephemeralContainers ?? []).length === 0) return [];
+  return [forbiddenField(['spec', 'ephemeralContainers'], 'ephemeral containers not allowed in pod template')];
 }
 
 /** The pod's own name stands in the workload; everything else of it stands in the template. */

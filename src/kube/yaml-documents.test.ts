@@ -94,6 +94,7 @@ const broken = [
   { it: 'a key that stands twice', yaml: 'a: 1\na: 2\n', at: '2:1' },
   { it: 'an open bracket', yaml: 'a: [1,\n', at: '2:1' },
   { it: 'a tab for indentation', yaml: 'a:\n\tb: 1\n', at: '2:1' },
+  { it: 'an alias of nothing', yaml: 'a:\n  b: *x\n', at: '2:6' },
   { it: 'a list as a key', yaml: 'a: 1\n? [x]\n: 2\n', at: '2:3', says: 'A key must be text, not a list or a map' },
   { it: 'a map as a key', yaml: 'a:\n  {x: 1}: 2\n', at: '2:3', says: 'A key must be text, not a list or a map' },
   { it: 'null as a key', yaml: 'a:\n  ~: 1\n', at: '2:3', says: 'A key must not be empty' },
@@ -140,6 +141,14 @@ const leaking = [
   'password: @hunter2\n',
   'password: %hunter2: x: y\n',
   "password: 'hunter2\n",
+  'password: "\\Uhunter2"\n',
+  'password: "\\xhunter2"\n',
+  'password: !hunter2! x\n',
+  'password: !<hunter2 x\n',
+  'password: !!hunter2!x! x\n',
+  'password: |hunter2\n  x\n',
+  'password: {hunter2: hunter2, hunter2: x}\n',
+  '%hunter2 hunter2\n--- [\n',
 ];
 for (const yaml of leaking) {
   test(`YAML problems never repeat what was written: ${JSON.stringify(yaml)}`, () => {

@@ -63,20 +63,26 @@ function read(document: Document.Parsed, lines: LineCounter): YamlDocument {
       if (problems.length === 0) value = document.toJS({ maxAliasCount: aliasesMax });
     } catch (error) {
       const message = error instanceof Error ? error.message : String(error);
-      problems.push({ position: position(document.range[0]), message: withoutSource(message) });
+      const node = error instanceof ReferenceError ? aliasOfNothing(document) : undefined;
+      problems.push({ position: position(startOf(node) ?? document.range[0]), message: withoutSource(message) });
     }
   }
   return { value, problems, locate: (path) => position(offsetOf(document, path)) };
 }
 
-/** The parser quotes what it could not read behind a colon; that may be a Secret's value, and the position says it too. */
+/** The parser quotes what it could not read; that may be a Secret's value, and the position says it too. */
 function withoutSource(message: string): string {
-  if (message === tooDeep) return 'Too deeply nested';
-  return message.replace(/:\s.*$/s, '').replaceAll('\n', ' ');
+  const [, instead] = quoting.find(([pattern]) => pattern.test(message)) ?? [];
+  return instead ?? message.replace(/:\s.*$/s, '').replaceAll('\n', ' ');
 }
 
-// What the parser, which calls itself for every level, passes on when there are too many of them.
-const tooDeep = 'Maximum call stack size exceeded';
+const quoting: readonly (readonly [pattern: RegExp, instead: string])[] = [
+  [/^Invalid escape sequence/, 'Invalid escape sequence (a backslash in double quotes is written twice)'],
+  [/^The .* tag has no suffix$/s, 'A tag has no suffix (quote text that begins with an exclamation mark)'],
+  [/^Verbatim tags/, 'Verbatim tags are not read (quote text that begins with an exclamation mark)'],
+  // What the parser, which calls itself for every level, passes on when there are too many of them.
+  [/^Maximum call stack size exceeded$/, 'Too deeply nested'],
+];
 
 interface Unreadable {
   readonly node: unknown;
@@ -96,6 +102,18 @@ function unreadableAsJson(document: Document.Parsed): readonly Unreadable[] {
       // Looked up only then: an anchor may stand twice, and finding the right one takes a walk through the document.
       if (isNamed && ancestors.includes(alias.resolve(document) as YamlNode))
         found.push({ node: alias, message: 'A value must not contain itself' });
+    },
+  });
+  return found;
+}
+
+function aliasOfNothing(document: Document.Parsed): YamlNode | undefined {
+  let found: YamlNode | undefined;
+  visit(document, {
+    Alias(_, alias) {
+      if (alias.resolve(document) !== undefined) return undefined;
+      found = alias;
+      return visit.BREAK;
     },
   });
   return found;
