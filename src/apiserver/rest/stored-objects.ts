@@ -1,8 +1,10 @@
 /** Single objects of the store for the server's own use, by kind and name. */
+import type { ObjectMeta } from '../../kube/metadata.ts';
 import type { Node } from '../../kube/node.ts';
 import type { Pod } from '../../kube/pod.ts';
 import type { Secret } from '../../kube/secret.ts';
 import type { ServiceAccount } from '../../kube/service-account.ts';
+import type { LiveObject, TokenSubjects } from '../identity/token-issuer.ts';
 import { objectKey } from '../object-key.ts';
 import type { Store } from '../store/store.ts';
 
@@ -39,4 +41,20 @@ export class StoredObjects {
     const stored = this.#store.get(key);
     return stored === undefined ? undefined : JSON.parse(stored.value);
   }
+}
+
+/** What a token's verification asks of the objects it is bound to. */
+export function liveSubjects(objects: StoredObjects): TokenSubjects {
+  return {
+    serviceAccount: (namespace, name) => alive(objects.serviceAccount(namespace, name)),
+    pod: (namespace, name) => alive(objects.pod(namespace, name)),
+    secret: (namespace, name) => alive(objects.secret(namespace, name)),
+    node: (name) => alive(objects.node(name)),
+  };
+}
+
+function alive(object: { readonly metadata: ObjectMeta } | undefined): LiveObject | undefined {
+  if (object === undefined) return undefined;
+  const { uid = '', deletionTimestamp } = object.metadata;
+  return { uid, ...(deletionTimestamp !== undefined && { deletionTimestamp }) };
 }

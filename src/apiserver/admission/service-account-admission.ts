@@ -1,0 +1,142 @@
+/**
+ * Gives every new pod a service account, the account's pull secrets, and the volume with its token, the cluster's certificate
+ * and the namespace, mounted where client libraries look for them.
+ */
+import type { Clock } from '../../base/clock.ts';
+import type { Pod, PodSpec } from '../../kube/pod.ts';
+import type { ServiceAccount } from '../../kube/service-account.ts';
+import { isMirrorPod, secretNames } from '../identity/pod-references.ts';
+import { objectKey } from '../object-key.ts';
+import type { Random } from '../random.ts';
+import { StoredObjects } from '../rest/stored-objects.ts';
+import type { Store } from '../store/store.ts';
+import type { AdmissionRequest, AdmissionStep } from './admission.ts';
+import { refuse } from './admission.ts';
+import { waitForKey } from './wait-for-key.ts';
+
+interface Deps {
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly random: Random;
+}
+
+const serviceAccounts = { group: '', plural: 'serviceaccounts', namespaced: true };
+const namespaces = { group: '', plural: 'namespaces', namespaced: false };
+// A namespace gets its account a moment after it was made; who is faster waits, as long as the API does.
+const defaultAccountWaitMs = 2000;
+const tokenMountPath = '/var/run/secrets/kubernetes.io/serviceaccount';
+const tokenVolumePrefix = 'kube-api-access-';
+const tokenSeconds = 3607;
+const fileMode = 0o644;
+
+export function serviceAccountAdmission(deps: Deps): AdmissionStep {
+  return {
+    async prepare(request, signal) {
+      const pod = newPod(request);
+      if (pod === undefined || isMirrorPod(pod) || accountOf(pod) !== 'default') return;
+      const { namespace } = request;
+      if (deps.store.get(objectKey(namespaces, '', namespace)) === undefined) return;
+      await waitForKey(deps, objectKey(serviceAccounts, namespace, 'default'), defaultAccountWaitMs, signal);
+    },
+    admit(request) {
+      const pod = newPod(request);
+      if (pod === undefined) return undefined;
+      if (isMirrorPod(pod)) {
+        refuseMirror(request, pod);
+        return undefined;
+      }
+      const name = accountOf(pod);
+      const account = new StoredObjects(deps.store).serviceAccount(request.namespace, name);
+      if (account === undefined) {
+        throw refuse(
+          request,
+          `error looking up service account ${request.namespace}/${name}: serviceaccount "${name}" not found`,
+        );
+      }
+      return { ...pod, spec: withToken(withAccount(pod.spec, name, account), account, deps.random) };
+    },
+  };
+}
+
+function newPod({ operation, resource, subresource, object }: AdmissionRequest): Pod | undefined {
+  const isPod = resource.plural === 'pods' && resource.group === '' && subresource === '';
+  return operation === 'CREATE' && isPod ? (object as Pod) : undefined;
+}
+
+function accountOf({ spec }: Pod): string {
+  return spec.serviceAccountName || spec.serviceAccount || 'default';
+}
+
+/** A mirror pod is what a node runs anyway; it must not be a way to objects of the API. */
+function refuseMirror(request: AdmissionRequest, pod: Pod): void {
+  if ((pod.spec.serviceAccountName ?? '') !== '') {
+    throw refuse(request, 'a mirror pod may not reference service accounts');
+  }
+  if (secretNames(pod).length > 0) throw refuse(request, 'a mirror pod may not reference secrets');
+  const projectsToken = (pod.spec.volumes ?? []).some(({ projected }) =>
+    (projected?.sources ?? []).some(({ serviceAccountToken }) => serviceAccountToken !== undefined),
+  );
+  if (projectsToken) throw refuse(request, 'a mirror pod may not use ServiceAccountToken volume projections');
+}
+
+function withAccount(spec: PodSpec, name: string, account: ServiceAccount): PodSpec {
+  const { imagePullSecrets = [] } = spec;
+  const inherited = imagePullSecrets.length === 0 ? (account.imagePullSecrets ?? []) : imagePullSecrets;
+  return {
+    ...spec,
+    serviceAccountName: name,
+    serviceAccount: name,
+    ...(inherited.length > 0 && { imagePullSecrets: inherited }),
+  };
+}
+
+type Containers = PodSpec['containers'];
+type Volume = NonNullable<PodSpec['volumes']>[number];
+
+function withToken(spec: PodSpec, account: ServiceAccount, random: Random): PodSpec {
+  if (!(spec.automountServiceAccountToken ?? account.automountServiceAccountToken ?? true)) return spec;
+  const { volumes = [], initContainers, containers } = spec;
+  const existing = volumes.find(({ name }) => name.startsWith(tokenVolumePrefix));
+  const name = existing?.name ?? `${tokenVolumePrefix}${random.suffix(5)}`;
+  const needs = [...(initContainers ?? []), ...containers].some((container) => !hasTokenMount(container));
+  if (!needs) return spec;
+  return {
+    ...spec,
+    ...(initContainers && { initContainers: mounted(initContainers, name) }),
+    containers: mounted(containers, name),
+    volumes: existing === undefined ? [...volumes, tokenVolume(name)] : volumes,
+  };
+}
+
+function hasTokenMount({ volumeMounts = [] }: Containers[number]): boolean {
+  return volumeMounts.some(({ mountPath }) => mountPath === tokenMountPath);
+}
+
+function mounted(containers: Containers, name: string): Containers {
+  return containers.map((container) =>
+    hasTokenMount(container)
+      ? container
+      : {
+          ...container,
+          volumeMounts: [...(container.volumeMounts ?? []), { name, readOnly: true, mountPath: tokenMountPath }],
+        },
+  );
+}
+
+function tokenVolume(name: string): Volume {
+  return {
+    name,
+    projected: {
+      defaultMode: fileMode,
+      sources: [
+        { serviceAccountToken: { expirationSeconds: tokenSeconds, path: 'token' } },
+        { configMap: { name: 'kube-root-ca.crt', items: [{ key: 'ca.crt', path: 'ca.crt' }] } },
+        {
+          downwardAPI: {
+            items: [{ path: 'namespace', fieldRef: { apiVersion: 'v1', fieldPath: 'metadata.namespace' } }],
+          },
+        },
+      ],
+    },
+  };
+}

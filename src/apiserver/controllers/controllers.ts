@@ -1,0 +1,31 @@
+/** Runs all controllers of the server, each until it is told to stop. */
+import type { CompanionDeps } from './companions.ts';
+import { ensureCompanions, runCompanions } from './companions.ts';
+import { runExpiry } from './expiry.ts';
+import { runGarbageCollector } from './garbage-collector.ts';
+import { runNamespaceDeletion } from './namespace-deletion.ts';
+import { runNodeTtl } from './node-ttl.ts';
+import { runScheduler } from './scheduler.ts';
+
+export interface RunningControllers {
+  /** The objects that every cluster has are there. */
+  readonly settled: Promise<void>;
+  /** All have stopped. */
+  readonly done: Promise<unknown>;
+}
+
+export function runControllers(deps: CompanionDeps, signal: AbortSignal): RunningControllers {
+  const settled = ensureCompanions(deps, signal);
+  const run = async (): Promise<unknown> => {
+    await settled;
+    return Promise.all([
+      runCompanions(deps, signal),
+      runNamespaceDeletion(deps, signal),
+      runGarbageCollector(deps, signal),
+      runExpiry(deps, signal),
+      runScheduler(deps, signal),
+      runNodeTtl(deps, signal),
+    ]);
+  };
+  return { settled, done: run() };
+}

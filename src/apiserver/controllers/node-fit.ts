@@ -1,0 +1,79 @@
+/** Whether a pod may run on a node, and if not, why, in the scheduler's words. Pure. */
+import type { Node } from '../../kube/node.ts';
+import type { Pod } from '../../kube/pod.ts';
+import type { LabelOperator, Labels } from '../../kube/labels.ts';
+import { requirementsMatch } from '../../kube/labels.ts';
+
+type Toleration = NonNullable<Pod['spec']['tolerations']>[number];
+type Taint = NonNullable<NonNullable<Node['spec']>['taints']>[number];
+
+/** Undefined: it fits. */
+export function misfit({ spec: pod }: Pod, { metadata, spec: node, status }: Node): string | undefined {
+  const tolerations = pod.tolerations ?? [];
+  const cordon = { key: 'node.kubernetes.io/unschedulable', effect: 'NoSchedule' };
+  if (node?.unschedulable === true && !tolerations.some((one) => tolerates(one, cordon))) {
+    return 'node(s) were unschedulable';
+  }
+  const taint = (node?.taints ?? [])
+    .filter(({ effect }) => effect === 'NoSchedule' || effect === 'NoExecute')
+    .find((one) => !tolerations.some((toleration) => tolerates(toleration, one)));
+  if (taint !== undefined) return `node(s) had untolerated taint {${taint.key}: ${taint.value ?? ''}}`;
+  const labels = metadata.labels ?? {};
+  const selected = Object.entries(pod.nodeSelector ?? {}).every(([key, value]) => labels[key] === value);
+  if (!selected || !matchesAffinity(pod, metadata.name, labels)) {
+    return "node(s) didn't match Pod's node affinity/selector";
+  }
+  const ready = (status?.conditions ?? []).find(({ type }) => type === 'Ready');
+  return ready?.status === 'True' ? undefined : 'node(s) were not ready';
+}
+
+/** `0/2 nodes are available: 1 node(s) were not ready, 1 node(s) were unschedulable.` */
+export function unschedulableMessage(reasons: readonly string[]): string {
+  if (reasons.length === 0) return 'no nodes available to schedule pods';
+  const counts = new Map<string, number>();
+  for (const reason of reasons) counts.set(reason, (counts.get(reason) ?? 0) + 1);
+  const texts = [...counts].map(([reason, count]) => `${count} ${reason}`).sort();
+  return `0/${reasons.length} nodes are available: ${texts.join(', ')}.`;
+}
+
+export function tolerates(
+  { key = '', operator = 'Equal', value = '', effect = '' }: Toleration,
+  taint: Pick<Taint, 'key' | 'value' | 'effect'>,
+): boolean {
+  if (effect !== '' && effect !== taint.effect) return false;
+  if (key !== '' && key !== taint.key) return false;
+  if (operator === 'Exists') return true;
+  return key !== '' && value === (taint.value ?? '');
+}
+
+const operators: Readonly<Record<string, LabelOperator>> = {
+  In: 'in',
+  NotIn: 'notin',
+  Exists: 'exists',
+  DoesNotExist: '!',
+  Gt: 'gt',
+  Lt: 'lt',
+};
+
+interface Expression {
+  readonly key: string;
+  readonly operator: string;
+  readonly values?: readonly string[];
+}
+
+/** One of the terms must hold, and of a term everything. A term that says nothing selects nothing. */
+function matchesAffinity({ affinity }: Pod['spec'], name: string, labels: Labels): boolean {
+  const terms = affinity?.nodeAffinity?.requiredDuringSchedulingIgnoredDuringExecution?.nodeSelectorTerms;
+  if (terms === undefined) return true;
+  return terms.some(({ matchExpressions = [], matchFields = [] }) => {
+    if (matchExpressions.length + matchFields.length === 0) return false;
+    return matchesAll(matchExpressions, labels) && matchesAll(matchFields, { 'metadata.name': name });
+  });
+}
+
+function matchesAll(expressions: readonly Expression[], labels: Labels): boolean {
+  return expressions.every(({ key, operator: name, values = [] }) => {
+    const operator = Object.hasOwn(operators, name) ? operators[name] : undefined;
+    return operator !== undefined && requirementsMatch([{ key, operator, values }], labels);
+  });
+}

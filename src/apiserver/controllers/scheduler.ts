@@ -1,0 +1,125 @@
+/**
+ * Gives pods without a node one: the first, by name, that is ready and that the pod may run on. Where there is none the pod says
+ * why, and is looked at again when a node changes. It counts no resources: on one machine or a handful that is the user's call.
+ */
+import type { Node } from '../../kube/node.ts';
+import type { Pod } from '../../kube/pod.ts';
+import { objectPrefix, placeOfKey } from '../object-key.ts';
+import type { KubeObject } from '../resource.ts';
+import { createObject } from '../rest/create-object.ts';
+import { bindPod } from '../rest/subresources/binding.ts';
+import { updateObject } from '../rest/update-object.ts';
+import { rulesOf } from '../rest/update.ts';
+import { parseStored } from '../rest/write-context.ts';
+import { microTimestamp, timestamp } from '../timestamp.ts';
+import type { ControllerDeps } from './controller.ts';
+import { controllerContext, coreResource, followObjects, readObjectAt, unlessRefused } from './controller.ts';
+import { misfit, unschedulableMessage } from './node-fit.ts';
+import { WorkQueue } from './work-queue.ts';
+
+const controller = 'default-scheduler';
+
+export async function runScheduler(deps: ControllerDeps, signal: AbortSignal): Promise<void> {
+  const { store, resources } = deps;
+  const queue = new WorkQueue(controller, deps);
+  const pending = new Set<string>();
+  const stops = [
+    followObjects(store, objectPrefix(coreResource(resources, 'pods')), ({ key, type, object }) => {
+      const waits = type === 'put' && isPending(object as Pod);
+      // A pod that just learnt why it has to wait need not be told again.
+      if (waits && !pending.has(key)) queue.touch(key);
+      if (waits) pending.add(key);
+      else pending.delete(key);
+    }),
+    followObjects(store, objectPrefix(coreResource(resources, 'nodes')), () => {
+      for (const key of pending) queue.touch(key);
+    }),
+  ];
+  try {
+    await queue.run((key) => schedule(deps, key, signal), signal);
+  } finally {
+    for (const stop of stops) stop();
+  }
+}
+
+function isPending({ metadata, spec }: Pod): boolean {
+  return (
+    (spec.nodeName ?? '') === '' &&
+    metadata.deletionTimestamp === undefined &&
+    (spec.schedulerName ?? controller) === controller &&
+    (spec.schedulingGates ?? []).length === 0
+  );
+}
+
+async function schedule(deps: ControllerDeps, key: string, signal: AbortSignal): Promise<void> {
+  const { store, resources } = deps;
+  const pod = readObjectAt(store, key) as Pod | undefined;
+  if (pod === undefined || !isPending(pod)) return;
+  const { namespace, name } = placeOfKey(key);
+  const nodes = store
+    .list({ prefix: objectPrefix(coreResource(resources, 'nodes')) })
+    .items.map(({ value }) => parseStored(value) as Node);
+  const reasons = nodes.map((node) => misfit(pod, node));
+  const node = nodes[reasons.indexOf(undefined)];
+  if (node === undefined) {
+    const message = unschedulableMessage(reasons.filter((reason) => reason !== undefined));
+    return tellUnschedulable(deps, pod, message, signal);
+  }
+  const target = { apiVersion: 'v1', kind: 'Node', name: node.metadata.name };
+  const binding = { metadata: { name, uid: pod.metadata.uid ?? '' }, target };
+  const context = controllerContext(controller, signal);
+  await unlessRefused(bindPod(deps, coreResource(resources, 'pods'), namespace, name, binding, context), 404, 409);
+  const text = `Successfully assigned ${namespace}/${name} to ${node.metadata.name}`;
+  await tell(deps, pod, { type: 'Normal', reason: 'Scheduled', message: text }, signal);
+}
+
+async function tellUnschedulable(deps: ControllerDeps, pod: Pod, message: string, signal: AbortSignal): Promise<void> {
+  const known = pod.status?.conditions?.find(({ type }) => type === 'PodScheduled');
+  if (known?.status === 'False' && known.message === message) return;
+  const pods = coreResource(deps.resources, 'pods');
+  const { namespace = '', name } = pod.metadata;
+  const condition = {
+    type: 'PodScheduled',
+    status: 'False',
+    lastTransitionTime: timestamp(deps.clock.now()),
+    reason: 'Unschedulable',
+    message,
+  };
+  const change = (current: KubeObject): KubeObject => {
+    const { status, ...rest } = current as Pod;
+    const others = (status?.conditions ?? []).filter(({ type }) => type !== 'PodScheduled');
+    return { ...rest, status: { ...status, conditions: [...others, condition] } } as KubeObject;
+  };
+  const context = controllerContext(controller, signal);
+  const update = { resource: pods, namespace, name, subresource: 'status', context, change };
+  await unlessRefused(updateObject(deps, { ...update, ...rulesOf(pods, 'status') }), 404, 409);
+  await tell(deps, pod, { type: 'Warning', reason: 'FailedScheduling', message }, signal);
+}
+
+interface News {
+  readonly type: 'Normal' | 'Warning';
+  readonly reason: string;
+  readonly message: string;
+}
+
+async function tell(deps: ControllerDeps, pod: Pod, news: News, signal: AbortSignal): Promise<void> {
+  const { namespace = '', name, uid = '', resourceVersion = '' } = pod.metadata;
+  const now = deps.clock.now();
+  const event = {
+    metadata: { name: `${name}.${deps.random.suffix(10)}`, namespace },
+    involvedObject: { kind: 'Pod', namespace, name, uid, apiVersion: 'v1', resourceVersion },
+    ...news,
+    source: { component: controller },
+    firstTimestamp: timestamp(now),
+    lastTimestamp: timestamp(now),
+    eventTime: microTimestamp(now),
+    count: 1,
+    action: news.type === 'Normal' ? 'Binding' : 'Scheduling',
+    reportingComponent: controller,
+    reportingInstance: controller,
+  };
+  const events = coreResource(deps.resources, 'events');
+  const creation = { resource: events, namespace, object: event as KubeObject, context: controllerContext(controller, signal) };
+  // News of something that is about to go is no news.
+  await unlessRefused(createObject(deps, creation), 403, 404, 409, 422);
+}

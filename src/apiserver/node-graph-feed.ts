@@ -1,0 +1,32 @@
+/** Keeps the graph of what nodes may read up to date with the store. */
+import type { PersistentVolume } from '../kube/persistent-volume.ts';
+import type { Pod } from '../kube/pod.ts';
+import { NodeGraph } from './identity/node-graph.ts';
+import { objectPrefix, placeOfKey } from './object-key.ts';
+import type { Change, Store } from './store/store.ts';
+
+const podPrefix = objectPrefix({ group: '', plural: 'pods', namespaced: true });
+const volumePrefix = objectPrefix({ group: '', plural: 'persistentvolumes', namespaced: false });
+
+export function followNodeGraph(store: Store): { readonly graph: NodeGraph; readonly unfollow: () => void } {
+  const graph = new NodeGraph();
+  const unfollow = store.subscribe((changes) => {
+    for (const change of changes) apply(graph, change);
+  });
+  for (const { value } of store.list({ prefix: podPrefix }).items) graph.podChanged(JSON.parse(value) as Pod);
+  for (const { value } of store.list({ prefix: volumePrefix }).items) {
+    graph.persistentVolumeChanged(JSON.parse(value) as PersistentVolume);
+  }
+  return { graph, unfollow };
+}
+
+function apply(graph: NodeGraph, { type, key, value }: Change): void {
+  if (key.startsWith(podPrefix)) {
+    const { namespace, name } = placeOfKey(key);
+    if (type === 'delete') graph.podDeleted(namespace, name);
+    else graph.podChanged(JSON.parse(value) as Pod);
+  } else if (key.startsWith(volumePrefix)) {
+    if (type === 'delete') graph.persistentVolumeDeleted(placeOfKey(key).name);
+    else graph.persistentVolumeChanged(JSON.parse(value) as PersistentVolume);
+  }
+}
