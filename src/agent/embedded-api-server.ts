@@ -1,4 +1,5 @@
 /** The API server of this machine: its identity and store from a data directory, listening on one address. */
+import { isIP } from 'node:net';
 import { join } from 'node:path';
 import type { ApiServer } from '../apiserver/api-server.ts';
 import { startApiServer } from '../apiserver/api-server.ts';
@@ -71,6 +72,7 @@ export async function startEmbeddedApiServer(
         port,
         tls: { certificate: server.certificatePem, key: server.keyPem, clientCa: authority.certificatePem },
         authorityPem: authority.certificatePem,
+        advertisedAddress: isIP(host) === 0 || isUnspecified(host) ? '127.0.0.1' : host,
         version: kubernetesVersion,
         staticTokens: [],
         allowsAnonymous: true,
@@ -93,4 +95,8 @@ export async function startEmbeddedApiServer(
     await store.close();
     throw error;
   }
+}
+
+function isUnspecified(host: string): boolean {
+  return host === '0.0.0.0' || host === '::';
 }
