@@ -3,12 +3,12 @@ import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { chmodSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { temporaryDirectory } from '../src/testing/temporary-directory.ts';
 
 const project = fileURLToPath(new URL('../../', import.meta.url));
 const hasKubectl = spawnSync('kubectl', ['version', '--client']).status === 0;
@@ -19,7 +19,7 @@ let server: ChildProcess | undefined;
 
 before(async () => {
   if (!hasKubectl) return;
-  directory = temporaryDirectory({ after });
+  directory = mkdtempSync(join(tmpdir(), 'mountlet-test-'));
   server = spawn(
     process.execPath,
     [join(project, 'bin', 'mountlet.js'), 'apiserver', '--data', directory, '--listen', '127.0.0.1:0'],
@@ -34,6 +34,7 @@ after(async () => {
   const ended = once(server, 'exit');
   server.kill('SIGTERM');
   const [code] = (await ended) as [number | null];
+  rmSync(directory, { recursive: true, force: true });
   assert.equal(code, 0, 'SIGTERM ends the server cleanly');
 });
 
