@@ -72,7 +72,7 @@ export interface DeletionRules<T = KubeObject> {
   refusal?(object: T): string | undefined;
 }
 
-/** The same objects as another resource's, in another form. They are stored, selected and watched as the other's. */
+/** The same objects as another resource's, in another form: kept under the other's keys, shown and selected in this form. */
 export interface View<T = KubeObject> {
   readonly resource: Resource;
   toStored(object: T): KubeObject;
