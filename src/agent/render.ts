@@ -15,6 +15,7 @@ import type { ManifestFile } from '../kube/manifests.ts';
 import { readManifests } from '../kube/manifests.ts';
 import type { Pod } from '../kube/pod.ts';
 import { cleanPod, renderPod } from './pod-rendering.ts';
+import { heardSignals } from './heard-signals.ts';
 import { renderNode } from './render-node.ts';
 import type { PodFailure, RenderedPod } from './rendered-pod.ts';
 
@@ -68,7 +69,7 @@ export async function render(
       const pods: RenderedPod[] = [];
       const failures: PodFailure[] = [];
       for (const pod of chosen) {
-        signal.throwIfAborted();
+        await heardSignals(signal);
         const node = renderNode(manifests, pod, settings, mounts, tellOnce);
         if (settings.clean) await cleanPod(node, signal);
         else {
