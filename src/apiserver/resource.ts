@@ -111,9 +111,9 @@ export interface Resource<T extends KubeObject = KubeObject> {
   readonly fields: Readonly<Record<string, FieldReader<T>>>;
   readonly columns: readonly Column<T>[];
   rowConditions?(object: T): readonly RowCondition[];
-  /** PUT of an object that is not there creates it (events, leases). */
+  /** PUT of an object that is not there creates it (events, leases, services). */
   readonly allowsCreateOnUpdate: boolean;
-  /** PUT without a resourceVersion overwrites (all but leases). */
+  /** PUT without a resourceVersion overwrites. Not where one would take something from its holder (leases). */
   readonly allowsUnconditionalUpdate: boolean;
   /** What a successful delete answers: the object, or a Status. */
   readonly deleteAnswers: 'object' | 'status';
