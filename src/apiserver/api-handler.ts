@@ -273,4 +273,3 @@ function scopeOf({ name, namespace }: ResourceRequest): RequestNotice['scope'] {
 function apiVersionText({ group, version }: ResourceRequest): string {
   return group === '' ? version : `${group}/${version}`;
 }
-

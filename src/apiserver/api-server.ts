@@ -153,7 +153,10 @@ export async function startApiServer(
     contentType: 'application/json',
     body: JSON.stringify(openIdConfiguration(tokens, url)),
   });
-  openIdDocuments.set(jwksPath, { contentType: 'application/jwk-set+json', body: JSON.stringify(jsonWebKeySet(tokens)) });
+  openIdDocuments.set(jwksPath, {
+    contentType: 'application/jwk-set+json',
+    body: JSON.stringify(jsonWebKeySet(tokens)),
+  });
   const endpoint = { address: settings.advertisedAddress, port: listener.address.port };
   const { authorityPem } = settings;
   const controllers = runControllers({ ...writes, resources, notify, authorityPem, endpoint }, stopping);

@@ -3,7 +3,12 @@ export type ApiNotice =
   | RequestNotice
   /** A bug, or a disk that fails: the client got a 500. */
   | { readonly kind: 'RequestFailed'; readonly auditId: string; readonly error: unknown }
-  | { readonly kind: 'ControllerFailed'; readonly controller: string; readonly object: string; readonly error: unknown };
+  | {
+      readonly kind: 'ControllerFailed';
+      readonly controller: string;
+      readonly object: string;
+      readonly error: unknown;
+    };
 
 export interface RequestNotice {
   readonly kind: 'RequestServed';

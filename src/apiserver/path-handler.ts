@@ -79,7 +79,10 @@ async function find(
       return openApi(deps, path, query);
     default: {
       const document = deps.openIdDocuments.get(path);
-      return document && raw({ 'content-type': document.contentType, 'cache-control': 'public, max-age=3600' }, document.body);
+      return (
+        document &&
+        raw({ 'content-type': document.contentType, 'cache-control': 'public, max-age=3600' }, document.body)
+      );
     }
   }
 }

@@ -44,7 +44,10 @@ export class RequestDeadline {
     const { clock, stopping, isLong } = this.#deps;
     this.#exchange.onClose(() => controller.abort(new ConnectionLost('the client closed the connection')));
     if (isLong) {
-      stopping.addEventListener('abort', () => controller.abort(unavailable()), { once: true, signal: this.#over.signal });
+      stopping.addEventListener('abort', () => controller.abort(unavailable()), {
+        once: true,
+        signal: this.#over.signal,
+      });
       return controller;
     }
     clock.sleep(this.#durationMs, this.#over.signal).then(

@@ -59,8 +59,7 @@ export function parseTarget(target: string): RequestTarget | undefined {
   } catch {
     return undefined;
   }
-  // oxlint-disable-next-line no-control-regex -- control characters are what is looked for
-  if (/[\0-\x1f\x7f]/.test(path)) return undefined;
+  if (/\p{Cc}/u.test(path)) return undefined;
   if (path.split('/').some((part) => part === '.' || part === '..')) return undefined;
   return { path, query: new URLSearchParams(mark < 0 ? '' : target.slice(mark + 1)) };
 }
@@ -70,7 +69,8 @@ export function requestInfo(method: string, { path, query }: RequestTarget): Req
   const [prefix] = parts;
   const head = prefix === 'api' ? 1 : prefix === 'apis' ? 2 : 0;
   // An empty part in the middle (`//`) names nothing.
-  if (head === 0 || parts.length < head + 2 || parts.includes('')) return { kind: 'path', verb: method.toLowerCase(), path };
+  if (head === 0 || parts.length < head + 2 || parts.includes(''))
+    return { kind: 'path', verb: method.toLowerCase(), path };
   const group = head === 2 ? (parts[1] ?? '') : '';
   const version = parts[head] ?? '';
   return { kind: 'resource', group, version, path, ...resourceIn(method, parts.slice(head + 1), query) };

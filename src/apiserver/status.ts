@@ -96,7 +96,12 @@ export function unknownResource(): StatusError {
 
 export function alreadyExists(what: Named, name: string, isBeingDeleted = false): StatusError {
   const message = `${show(what)} ${goQuote(name)} already exists`;
-  return new StatusError(409, 'AlreadyExists', (isBeingDeleted ? 'object is being deleted: ' : '') + message, about(what, name));
+  return new StatusError(
+    409,
+    'AlreadyExists',
+    (isBeingDeleted ? 'object is being deleted: ' : '') + message,
+    about(what, name),
+  );
 }
 
 export function namesExhausted(what: Named, name: string): StatusError {
@@ -145,7 +150,8 @@ function escaped(text: string): string {
 }
 
 export function forbidden(what: Named, name: string, text: string, causes?: readonly StatusCause[]): StatusError {
-  const subject = what.name === '' ? 'forbidden' : `${show(what)}${name === '' ? '' : ` ${goQuote(name)}`} is forbidden`;
+  const subject =
+    what.name === '' ? 'forbidden' : `${show(what)}${name === '' ? '' : ` ${goQuote(name)}`} is forbidden`;
   return new StatusError(403, 'Forbidden', escaped(`${subject}: ${text}`), about(what, name, causes && { causes }));
 }
 
@@ -167,7 +173,11 @@ export function timedOut(text: string): StatusError {
   return new StatusError(504, 'Timeout', `Timeout: ${text}`, {});
 }
 
-export function tooManyRequests(message: string, retryAfterSeconds: number, causes?: readonly StatusCause[]): StatusError {
+export function tooManyRequests(
+  message: string,
+  retryAfterSeconds: number,
+  causes?: readonly StatusCause[],
+): StatusError {
   return new StatusError(429, 'TooManyRequests', message, { ...(causes && { causes }), retryAfterSeconds });
 }
 

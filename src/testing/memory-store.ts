@@ -37,7 +37,10 @@ export class MemoryStore implements Store {
     return { items, revision, remaining: keys.length - items.length };
   }
 
-  async update<R>(key: string, decide: (current: StoredObject | undefined, revision: number) => Decision<R>): Promise<R> {
+  async update<R>(
+    key: string,
+    decide: (current: StoredObject | undefined, revision: number) => Decision<R>,
+  ): Promise<R> {
     const previous = this.#objects.get(key);
     const revision = this.#revision + 1;
     const decision = decide(previous, revision);
@@ -77,9 +80,12 @@ export class MemoryStore implements Store {
 
   #commit(change: Change): void {
     this.#log.push(change);
-    this.#tail = this.#tail.then(() => {
-      for (const listener of this.#listeners) listener([change]);
-    });
+    this.#tail = this.#announce(this.#tail, change);
+  }
+
+  async #announce(before: Promise<void>, change: Change): Promise<void> {
+    await before;
+    for (const listener of this.#listeners) listener([change]);
   }
 
   #snapshot(revision: number): ReadonlyMap<string, StoredObject> {

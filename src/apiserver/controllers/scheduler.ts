@@ -119,7 +119,12 @@ async function tell(deps: ControllerDeps, pod: Pod, news: News, signal: AbortSig
     reportingInstance: controller,
   };
   const events = coreResource(deps.resources, 'events');
-  const creation = { resource: events, namespace, object: event as KubeObject, context: controllerContext(controller, signal) };
+  const creation = {
+    resource: events,
+    namespace,
+    object: event as KubeObject,
+    context: controllerContext(controller, signal),
+  };
   // News of something that is about to go is no news.
   await unlessRefused(createObject(deps, creation), 403, 404, 409, 422);
 }

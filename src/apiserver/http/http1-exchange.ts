@@ -12,7 +12,12 @@ export class Http1Exchange implements Exchange {
   readonly #request: IncomingMessage;
   readonly #response: ServerResponse;
 
-  constructor(request: IncomingMessage, response: ServerResponse, peer: PeerIdentity | undefined, upgradeHead?: Buffer) {
+  constructor(
+    request: IncomingMessage,
+    response: ServerResponse,
+    peer: PeerIdentity | undefined,
+    upgradeHead?: Buffer,
+  ) {
     this.peer = peer;
     this.#request = request;
     this.#response = response;

@@ -32,7 +32,11 @@ export function decodeContinue(text: string): ContinueToken {
   }
   if (typeof start !== 'string' || start === '') throw refuse(`: encoded start key empty (version ${version})`);
   const after = start.replace(/\0$/, '');
-  if (after.length > 1024 || after.includes('\0') || after.split('/').some((part) => part === '' || /^\.\.?$/.test(part))) {
+  if (
+    after.length > 1024 ||
+    after.includes('\0') ||
+    after.split('/').some((part) => part === '' || /^\.\.?$/.test(part))
+  ) {
     throw refuse('');
   }
   return { revision: rv, after };

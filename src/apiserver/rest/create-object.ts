@@ -95,7 +95,12 @@ function admissionRequest({ resource, namespace, object, context }: Creation): A
 }
 
 /** What only the server says of an object. */
-function withIdentity(deps: WriteDeps, { resource, namespace }: Creation, object: KubeObject, name: string): KubeObject {
+function withIdentity(
+  deps: WriteDeps,
+  { resource, namespace }: Creation,
+  object: KubeObject,
+  name: string,
+): KubeObject {
   const {
     uid: _uid,
     namespace: _namespace,

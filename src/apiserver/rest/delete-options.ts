@@ -11,7 +11,7 @@ const policies = ['Foreground', 'Background', 'Orphan'];
 
 export function deleteOptionsOf(json: unknown): DeleteOptions {
   const { value, problems } = decode(deleteOptions, json);
-  const [wrong] = problems.filter(({ kind }) => kind === 'type');
+  const wrong = problems.find(({ kind }) => kind === 'type');
   if (wrong !== undefined) {
     throw badRequest(
       `DeleteOptions in version "v1" cannot be handled as a DeleteOptions: ${wrong.path.join('.')}: ${wrong.message}`,
@@ -24,7 +24,8 @@ export function deleteOptionsOfQuery(query: URLSearchParams): DeleteOptions {
   const seconds = query.get('gracePeriodSeconds');
   const orphan = query.get('orphanDependents');
   const policy = query.get('propagationPolicy');
-  if (seconds !== null && !/^-?\d{1,15}$/.test(seconds)) throw badRequest(`invalid gracePeriodSeconds: not a whole number`);
+  if (seconds !== null && !/^-?\d{1,15}$/.test(seconds))
+    throw badRequest(`invalid gracePeriodSeconds: not a whole number`);
   return checked({
     ...(seconds !== null && { gracePeriodSeconds: Number(seconds) }),
     ...(orphan !== null && { orphanDependents: orphan !== 'false' && orphan !== '0' }),

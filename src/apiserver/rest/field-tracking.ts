@@ -18,9 +18,7 @@ export interface FieldTracking {
 
 export const managedFields: FieldTracking = {
   track: (resource, old, object, manager) =>
-    asObject(
-      trackUpdate({ ...writerOf(resource, manager), live: old && asJson(old), object: asJson(object) }),
-    ),
+    asObject(trackUpdate({ ...writerOf(resource, manager), live: old && asJson(old), object: asJson(object) })),
 };
 
 export function writerOf(resource: Resource, { name, subresource, nowMs }: Manager): Writer {

@@ -16,7 +16,12 @@ export type DeletionPlan =
   /** Its end is on the way already, and sooner than this request asks for. */
   | { readonly kind: 'leave' };
 
-export function planDeletion(resource: Resource, object: KubeObject, options: DeleteOptions, now: number): DeletionPlan {
+export function planDeletion(
+  resource: Resource,
+  object: KubeObject,
+  options: DeleteOptions,
+  now: number,
+): DeletionPlan {
   const grace = planGrace(resource, object, options.gracePeriodSeconds, now);
   if (grace === 'pending') return { kind: 'leave' };
   const finalizers = finalizersFor(object.metadata.finalizers ?? [], options);

@@ -30,13 +30,19 @@ type Encodable = Extract<Reply, { kind: 'object' | 'list' | 'status' }>;
 
 export function encodeReply(reply: Encodable, encoding: Encoding): Encoded {
   if (reply.kind === 'status') return encodeText(JSON.stringify(reply.status), encoding.representation);
-  return encodeText(reply.kind === 'object' ? objectText(reply.text, encoding) : listText(reply, encoding), encoding.representation);
+  return encodeText(
+    reply.kind === 'object' ? objectText(reply.text, encoding) : listText(reply, encoding),
+    encoding.representation,
+  );
 }
 
 /** JSON text in the format asked for. */
 export function encodeText(json: string, { format, isPretty }: Representation): Encoded {
   if (format === 'yaml') {
-    return { contentType: 'application/yaml', body: stringify(JSON.parse(json), { version: '1.1', aliasDuplicateObjects: false }) };
+    return {
+      contentType: 'application/yaml',
+      body: stringify(JSON.parse(json), { version: '1.1', aliasDuplicateObjects: false }),
+    };
   }
   const body = isPretty ? `${JSON.stringify(JSON.parse(json), undefined, 2)}\n` : json;
   return { contentType: 'application/json', body };
@@ -54,7 +60,12 @@ export function objectText(text: string, encoding: Encoding, withColumns = true)
       const object = viewed(text, resource);
       const { resourceVersion = '' } = object.metadata;
       const choice = tableOptions(query);
-      const options = { ...choice, withColumns: withColumns && choice.withColumns, version: representation.version, now };
+      const options = {
+        ...choice,
+        withColumns: withColumns && choice.withColumns,
+        version: representation.version,
+        now,
+      };
       return JSON.stringify(tableOf(resource, [object], { resourceVersion }, options));
     }
   }

@@ -115,7 +115,10 @@ function subresourceOf(served: Resource, { subresource }: ResourceRequest): Subr
   return subresource === '' ? undefined : served.subresources.find(({ name }) => name === subresource);
 }
 
-export function representationOf({ exchange, query }: Pick<ApiRequest, 'exchange' | 'query'>): ReturnType<typeof negotiate> {
+export function representationOf({
+  exchange,
+  query,
+}: Pick<ApiRequest, 'exchange' | 'query'>): ReturnType<typeof negotiate> {
   return negotiate({
     accept: exchange.header('accept'),
     userAgent: exchange.header('user-agent'),

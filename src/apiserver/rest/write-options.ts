@@ -1,6 +1,12 @@
 /** The query parameters of a write: whether it is only tried, who is credited, and how strict unknown fields are taken. */
 import type { FieldError } from '../../kube/field-errors.ts';
-import { forbiddenField, invalidField, requiredField, tooLongField, unsupportedField } from '../../kube/field-errors.ts';
+import {
+  forbiddenField,
+  invalidField,
+  requiredField,
+  tooLongField,
+  unsupportedField,
+} from '../../kube/field-errors.ts';
 import { invalid } from '../status.ts';
 
 export type FieldValidation = 'Ignore' | 'Warn' | 'Strict';
@@ -50,7 +56,10 @@ export function dryRunErrors(given: readonly string[]): FieldError[] {
 
 /** `kubectl/v1.32.0 (linux/amd64)` is kubectl. */
 export function managerFromUserAgent(userAgent: string): string {
-  const name = userAgent.split('/', 1).join('').replace(/[^\x20-\x7e]/g, '');
+  const name = userAgent
+    .split('/', 1)
+    .join('')
+    .replace(/[^\x20-\x7e]/g, '');
   return name.slice(0, managerLengthMax) || 'unknown';
 }
 
