@@ -11,10 +11,17 @@ import type { ApiNotice } from '../apiserver/notices.ts';
 import { systemRandom } from '../apiserver/random.ts';
 import { resources } from '../apiserver/resources.ts';
 import type { Store } from '../apiserver/store/store.ts';
+import type { Clock } from '../base/clock.ts';
 import { systemClock } from '../base/clock.ts';
 import { MemoryStore } from './memory-store.ts';
 
 export const adminToken = 'admin-token';
+
+/** The system's clock, but waiting for a version that may still come is over at once. */
+export const impatientClock: Clock = {
+  now: systemClock.now,
+  sleep: (ms, signal) => (ms === 3000 ? Promise.resolve() : systemClock.sleep(ms, signal)),
+};
 
 export interface TestApiServer extends ApiServer {
   readonly store: Store;
@@ -74,6 +81,7 @@ export async function startTestApiServer({
 export interface TestResponse {
   readonly status: number;
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  readonly bytes: Buffer;
   readonly text: string;
   /** The body as JSON; loosely typed, because a test knows what it asked for. */
   readonly json: TestJson;
@@ -164,7 +172,7 @@ export function http1Client({ url, authority }: Pick<TestApiServer, 'url' | 'aut
         const body = bodyOf(request);
         const sent = httpsRequest(
           new URL(url),
-          { ...options, path, method: request.method ?? 'GET', headers: headersOf(request) },
+          { ...options, path, method: request.method ?? 'GET', headers: { ...headersOf(request), ...lengthOf(body) } },
           (response) => {
             const chunks: Buffer[] = [];
             response.on('data', (chunk: Buffer) => chunks.push(chunk));
@@ -207,6 +215,11 @@ function headersOf({ headers, body, token = adminToken }: TestRequest): Record<s
   };
 }
 
+/** Of itself Node gives a DELETE's body no length. */
+function lengthOf(body: string | Buffer | undefined): Record<string, string> {
+  return body === undefined ? {} : { 'content-length': String(Buffer.byteLength(body)) };
+}
+
 function bodyOf({ body }: TestRequest): string | Buffer | undefined {
   if (body === undefined || typeof body === 'string' || Buffer.isBuffer(body)) return body;
   return JSON.stringify(body);
@@ -221,6 +234,7 @@ function responseOf(
   return {
     status,
     headers,
+    bytes,
     text,
     get json() {
       return JSON.parse(text);
