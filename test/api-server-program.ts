@@ -13,8 +13,9 @@ export interface RunningApiServer {
   readonly process: ChildProcess;
   readonly url: string;
   readonly kubeconfig: string;
-  /** Everything it has printed so far. */
+  /** The lines it has printed so far. */
   readonly stdout: readonly string[];
+  readonly stderr: () => string;
   /** Asks it to stop and resolves to its exit code. */
   stop(): Promise<number | null>;
   /** kill -9; resolves when it is gone. */
@@ -51,6 +52,7 @@ export async function startApiServerProgram(
     url,
     kubeconfig,
     stdout,
+    stderr: () => stderr,
     stop: () => end('SIGTERM'),
     kill: () => end('SIGKILL').then(() => undefined),
   };
