@@ -3,10 +3,7 @@
  * its gRPC interface), reading 10,000 objects, opening a store of 10,000 objects, and giving a write to 1,000 watchers.
  * Both sync every commit to the same disk; rounds alternate, so that noise of the machine meets both alike.
  */
-import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
-import { connect, type ClientHttp2Session } from 'node:http2';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Store } from '../src/apiserver/store/store.ts';
@@ -15,119 +12,15 @@ import { WatchHub } from '../src/apiserver/watch-hub.ts';
 import { watcherDefaults } from '../src/apiserver/watcher.ts';
 import { encryptionKey } from '../src/apiserver/store/encryption-key.ts';
 import { memoryStore, openStore, put } from '../src/testing/stores.ts';
+import { median, timedMs, writesPerSecond, type Write } from './measuring.ts';
+import { etcdPut, startEtcd, type Etcd } from './etcd.ts';
 
 const roundMs = 1_500;
 const rounds = 4;
 const text = 'x'.repeat(1_000);
 const prefix = '/registry/core/configmaps/shop/';
 const base = mkdtempSync(join(tmpdir(), 'mountlet-bench-'));
-const median = (values: readonly number[]): number => values.toSorted((a, b) => a - b)[values.length >> 1] ?? NaN;
 const say = (line: string): void => void process.stdout.write(`${line}\n`);
-
-type Write = (client: number, count: number) => Promise<unknown>;
-
-async function writesPerSecond(clients: number, write: Write): Promise<number> {
-  const start = performance.now();
-  let total = 0;
-  await Promise.all(
-    Array.from({ length: clients }, async (_, client) => {
-      for (let count = 0; performance.now() - start < roundMs; count += 1) {
-        await write(client, count);
-        total += 1;
-      }
-    }),
-  );
-  return (total * 1_000) / (performance.now() - start);
-}
-
-async function timedMs(work: () => unknown): Promise<number> {
-  const start = performance.now();
-  await work();
-  return performance.now() - start;
-}
-
-function freePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const server = createServer().on('error', reject);
-    server.listen(0, '127.0.0.1', () => {
-      const address = server.address();
-      server.close(() => resolve(typeof address === 'object' && address !== null ? address.port : 0));
-    });
-  });
-}
-
-/** One field of a protocol buffer message, of type bytes. */
-function field(number: number, bytes: Buffer): Buffer {
-  const length: number[] = [];
-  for (let rest = bytes.length; ; rest >>= 7) {
-    length.push(rest > 127 ? (rest & 127) | 128 : rest);
-    if (rest <= 127) break;
-  }
-  return Buffer.concat([Buffer.from([(number << 3) | 2, ...length]), bytes]);
-}
-
-/** A gRPC call without a library: five bytes of frame, then the message. */
-function etcdPut(session: ClientHttp2Session, key: string, value: string): Promise<void> {
-  const message = Buffer.concat([field(1, Buffer.from(key)), field(2, Buffer.from(value))]);
-  const frame = Buffer.alloc(5);
-  frame.writeUInt32BE(message.length, 1);
-  return new Promise((resolve, reject) => {
-    const headers = {
-      ':method': 'POST',
-      ':path': '/etcdserverpb.KV/Put',
-      'content-type': 'application/grpc',
-      te: 'trailers',
-    };
-    const call = session.request(headers);
-    let status: unknown;
-    call.on('response', (got) => (status ??= got['grpc-status']));
-    call.on('trailers', (got) => (status = got['grpc-status']));
-    call.on('error', reject);
-    call.on('close', () =>
-      status === '0' ? resolve() : reject(new Error(`etcd answered with status ${String(status)}`)),
-    );
-    call.resume();
-    call.end(Buffer.concat([frame, message]));
-  });
-}
-
-interface Etcd {
-  readonly process: ChildProcess;
-  readonly session: ClientHttp2Session;
-}
-
-async function startEtcd(): Promise<Etcd | undefined> {
-  if (spawnSync('etcd', ['--version']).status !== 0) return undefined;
-  const [client, peer] = [await freePort(), await freePort()];
-  const urls = [`http://127.0.0.1:${client}`, `http://127.0.0.1:${peer}`] as const;
-  const etcd = spawn(
-    'etcd',
-    ['--data-dir', join(base, 'etcd'), '--listen-client-urls', urls[0], '--advertise-client-urls', urls[0]].concat(
-      [
-        '--listen-peer-urls',
-        urls[1],
-        '--initial-advertise-peer-urls',
-        urls[1],
-        '--initial-cluster',
-        `default=${urls[1]}`,
-      ],
-      ['--log-level', 'error'],
-    ),
-    { stdio: 'ignore' },
-  );
-  for (let tries = 0; tries < 100; tries += 1) {
-    const session = connect(urls[0]).on('error', () => undefined);
-    try {
-      await etcdPut(session, '/ready', 'yes');
-      return { process: etcd, session };
-    } catch {
-      session.destroy();
-      await new Promise((resolve) => setTimeout(resolve, 100));
-    }
-  }
-  etcd.kill();
-  return undefined;
-}
 
 async function measureWrites(store: Store, etcd: Etcd | undefined): Promise<void> {
   const key = (client: number, count: number): string => `${prefix}c${client}-${count % 100}`;
@@ -137,7 +30,7 @@ async function measureWrites(store: Store, etcd: Etcd | undefined): Promise<void
     const results: Record<string, number[]> = {};
     for (let round = 0; round < rounds; round += 1) {
       for (const [name, write] of Object.entries(contestants)) {
-        (results[name] ??= []).push(await writesPerSecond(clients, write));
+        (results[name] ??= []).push(await writesPerSecond(clients, roundMs, write));
       }
     }
     const [ours, theirs] = [median(results.store ?? []), median(results.etcd ?? [])];
@@ -200,7 +93,7 @@ async function measureWatchers(): Promise<void> {
 
 let etcd: Etcd | undefined;
 try {
-  etcd = await startEtcd();
+  etcd = await startEtcd(join(base, 'etcd'));
   if (etcd === undefined) say('etcd is not installed (Debian: etcd-server): no comparison');
   const store = await openStore(join(base, 'writes'));
   await measureWrites(store, etcd);
@@ -208,7 +101,6 @@ try {
   await measureReads();
   await measureWatchers();
 } finally {
-  etcd?.session.destroy();
-  etcd?.process.kill();
+  etcd?.stop();
   rmSync(base, { recursive: true, force: true });
 }

@@ -1,4 +1,5 @@
 /** The API server of this machine: its identity and store from a data directory, listening on one address. */
+import { rmdirSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { join } from 'node:path';
 import type { ApiServer } from '../apiserver/api-server.ts';
@@ -8,6 +9,7 @@ import { objectPrefix } from '../apiserver/object-key.ts';
 import { systemRandom } from '../apiserver/random.ts';
 import { resources } from '../apiserver/resources.ts';
 import { LmdbStore, backUpStore, restoreBackup, storeDefaults } from '../apiserver/store/lmdb-store.ts';
+import { StoreDamagedError } from '../apiserver/store/store-errors.ts';
 import { systemClock } from '../base/clock.ts';
 import { lockDirectory } from '../disk/directory-lock.ts';
 import { makeDirectories } from '../disk/make-directories.ts';
@@ -43,10 +45,15 @@ export function backUpApiServer(directory: string, file: string): Promise<void> 
   return backUpStore(storeDirectory(directory), file);
 }
 
-/** Into a data directory that has no objects yet. */
-export function restoreApiServer(file: string, directory: string): Promise<void> {
-  makeDirectories(directory);
-  return restoreBackup(file, storeDirectory(directory));
+/** Into a data directory that has no objects yet; when it fails, one that was not there is not there after it either. */
+export async function restoreApiServer(file: string, directory: string): Promise<void> {
+  const made = makeDirectories(directory);
+  try {
+    await restoreBackup(file, storeDirectory(directory));
+  } catch (error) {
+    for (const path of made) rmdirSync(path);
+    throw error;
+  }
 }
 
 export async function startEmbeddedApiServer(
@@ -66,6 +73,8 @@ export async function startEmbeddedApiServer(
     limits: storeDefaults,
   });
   try {
+    const { damaged } = store;
+    if (damaged.length > 0) notify({ kind: 'StoreDamaged', error: new StoreDamagedError(directory, damaged) });
     const running = await startApiServer(
       {
         host,

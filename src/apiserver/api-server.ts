@@ -142,12 +142,13 @@ export async function startApiServer(
     },
   });
 
-  const bookmarks = hub.runBookmarks(clock, bookmarkEveryMs, stopping);
   const answers = new Set<Promise<void>>();
   const listener = await startHttpListener(settings, (exchange) => {
     const answer = handler.handle(exchange).finally(() => answers.delete(answer));
     answers.add(answer);
   });
+  // Not before it listens: a server that cannot would leave it running.
+  const bookmarks = hub.runBookmarks(clock, bookmarkEveryMs, stopping);
   const url = urlOf(settings, listener.address);
   openIdDocuments.set('/.well-known/openid-configuration', {
     contentType: 'application/json',
@@ -187,7 +188,7 @@ function urlOf({ host, tls }: ApiServerSettings, { port }: AddressInfo): string 
 function* countObjects(store: Store, resources: ResourceTable): Iterable<readonly [string, number]> {
   for (const resource of resources.all) {
     if (!resource.isStored || resource.viewOf !== undefined) continue;
-    const { items, remaining } = store.list({ prefix: objectPrefix(resource), limit: 1 });
+    const { items, remaining } = store.list({ prefix: objectPrefix(resource), limit: 1, leavesOutDamaged: true });
     const name = resource.group === '' ? resource.plural : `${resource.plural}.${resource.group}`;
     yield [name, items.length + remaining];
   }

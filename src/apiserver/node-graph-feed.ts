@@ -3,7 +3,7 @@ import type { PersistentVolume } from '../kube/persistent-volume.ts';
 import type { Pod } from '../kube/pod.ts';
 import { NodeGraph } from './identity/node-graph.ts';
 import { objectPrefix, placeOfKey } from './object-key.ts';
-import type { Change, Store } from './store/store.ts';
+import type { Change, ListResult, Store } from './store/store.ts';
 
 const podPrefix = objectPrefix({ group: '', plural: 'pods', namespaced: true });
 const volumePrefix = objectPrefix({ group: '', plural: 'persistentvolumes', namespaced: false });
@@ -13,8 +13,10 @@ export function followNodeGraph(store: Store): { readonly graph: NodeGraph; read
   const unfollow = store.subscribe((changes) => {
     for (const change of changes) apply(graph, change);
   });
-  for (const { value } of store.list({ prefix: podPrefix }).items) graph.podChanged(JSON.parse(value) as Pod);
-  for (const { value } of store.list({ prefix: volumePrefix }).items) {
+  // A pod that cannot be read gives its node no rights.
+  const read = (prefix: string): ListResult => store.list({ prefix, leavesOutDamaged: true });
+  for (const { value } of read(podPrefix).items) graph.podChanged(JSON.parse(value) as Pod);
+  for (const { value } of read(volumePrefix).items) {
     graph.persistentVolumeChanged(JSON.parse(value) as PersistentVolume);
   }
   return { graph, unfollow };

@@ -3,6 +3,8 @@ export type ApiNotice =
   | RequestNotice
   /** A bug, or a disk that fails: the client got a 500. */
   | { readonly kind: 'RequestFailed'; readonly auditId: string; readonly error: unknown }
+  /** At the start: some of what is stored cannot be read. The rest is served. */
+  | { readonly kind: 'StoreDamaged'; readonly error: unknown }
   | {
       readonly kind: 'ControllerFailed';
       readonly controller: string;

@@ -28,6 +28,10 @@ export function addApiServerCommand(program: Command): void {
   apiserver
     .command('backup <file>')
     .summary('copy all objects into a file, also while a server runs on them')
+    .description(
+      'Copies all objects into a file, also while a server runs on them. Secrets are encrypted in it; the keys are in pki/ of ' +
+        'the data directory and not in the copy. Keep a copy of that directory too, in another place.',
+    )
     .exitOverride()
     .action(async (file: string) => {
       const { backupCommand } = await import('./apiserver.ts');
@@ -37,6 +41,10 @@ export function addApiServerCommand(program: Command): void {
   apiserver
     .command('restore <file>')
     .summary('make a data directory of a backup')
+    .description(
+      'Makes a data directory of a backup. Copy pki/ of the old data directory into it before you start a server there: ' +
+        'without it Secrets cannot be read. Clients of the old server list again.',
+    )
     .exitOverride()
     .action(async (file: string) => {
       const { restoreCommand } = await import('./apiserver.ts');

@@ -38,14 +38,19 @@ export async function apiServerCommand(options: ApiServerOptions): Promise<numbe
 export function backupCommand(file: string, { data }: Pick<ApiServerOptions, 'data'>): Promise<number> {
   return telling(async () => {
     await backUpApiServer(resolve(data), resolve(file));
-    talk(`copied the objects of ${data} to ${file}; its keys are in ${data}/pki and are not in the copy`);
+    talk(
+      `copied the objects of ${data} to ${file}; its keys are in ${data}/pki and are not in the copy: keep them too`,
+    );
   });
 }
 
 export function restoreCommand(file: string, { data }: Pick<ApiServerOptions, 'data'>): Promise<number> {
   return telling(async () => {
     await restoreApiServer(resolve(file), resolve(data));
-    talk(`restored ${file} to ${data}`);
+    talk(
+      `restored ${file} to ${data}; before you start a server there, copy the keys that belong to it to ${data}/pki: ` +
+        'without them its Secrets cannot be read, and its tokens and kubeconfigs are void',
+    );
   });
 }
 

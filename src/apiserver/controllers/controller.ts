@@ -31,7 +31,9 @@ export function followObjects(store: Store, prefix: string, see: (sighting: Sigh
       if (key.startsWith(prefix)) see({ key, type, object: parseStored(value) });
     }
   });
-  for (const { key, value } of store.list({ prefix }).items) see({ key, type: 'put', object: parseStored(value) });
+  for (const { key, value } of store.list({ prefix, leavesOutDamaged: true }).items) {
+    see({ key, type: 'put', object: parseStored(value) });
+  }
   return stop;
 }
 

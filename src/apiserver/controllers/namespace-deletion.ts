@@ -26,7 +26,7 @@ export async function runNamespaceDeletion(deps: ControllerDeps, signal: AbortSi
       else if (type === 'delete') queue.touch(placeOfKey(key).namespace);
     }
   });
-  for (const { key } of store.list({ prefix }).items) queue.touch(placeOfKey(key).name);
+  for (const { key } of store.list({ prefix, leavesOutDamaged: true }).items) queue.touch(placeOfKey(key).name);
   try {
     await queue.run((namespace) => look(deps, namespaces, namespace, signal), signal);
   } finally {

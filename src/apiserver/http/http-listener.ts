@@ -9,6 +9,7 @@ import type { ServerHttp2Session } from 'node:http2';
 import { createServer as createHttp2 } from 'node:http2';
 import type { AddressInfo, Server as NetServer, Socket } from 'node:net';
 import { createServer as createTls } from 'node:tls';
+import { MountletError, errorCode, messageOf } from '../../base/errors.ts';
 import type { PeerIdentity } from '../identity/authentication.ts';
 import type { Exchange } from './exchange.ts';
 import { peerOf } from './exchange.ts';
@@ -35,6 +36,22 @@ export interface HttpListener {
   /** Takes no more connections, lets open answers finish and then closes; after `graceMs` it closes regardless. */
   close(graceMs: number): Promise<void>;
 }
+
+export class ListenError extends MountletError {
+  readonly reason = 'CannotListen';
+
+  constructor({ host, port }: ListenerSettings, thrown: unknown) {
+    const why = listenFailures[errorCode(thrown) ?? ''] ?? messageOf(thrown);
+    super(`Cannot listen on ${host.includes(':') ? `[${host}]` : host}:${port}: ${why}`, { cause: thrown });
+  }
+}
+
+const listenFailures: Readonly<Record<string, string>> = {
+  EADDRINUSE: 'another program listens there; end it, or choose another port',
+  EADDRNOTAVAIL: 'this machine does not have that address; choose one that it has, such as 127.0.0.1',
+  EACCES: 'that needs privileges; choose a port from 1024 on',
+  ENOTFOUND: 'no such host is known; give an address, such as 127.0.0.1',
+};
 
 // Pooled Go clients keep an idle connection for 90 s; a server that closes it first makes their next request fail.
 const keepAliveMs = 95_000;
@@ -73,7 +90,11 @@ export async function startHttpListener(
     socket.on('close', () => sockets.delete(socket));
   });
   server.listen(settings.port, settings.host);
-  await once(server, 'listening');
+  try {
+    await once(server, 'listening');
+  } catch (thrown) {
+    throw new ListenError(settings, thrown);
+  }
   // Starts the clock that ends connections which never finish their headers; it would else start with its own `listen`.
   if (server !== http1) http1.emit('listening');
 

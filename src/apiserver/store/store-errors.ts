@@ -38,6 +38,22 @@ export class DamagedValueError extends MountletError {
   }
 }
 
+/** Names the first few of what could not be read; a lost key would name thousands. */
+export class StoreDamagedError extends MountletError {
+  readonly reason = 'StoreDamaged';
+
+  constructor(directory: string, damaged: readonly { readonly key: string; readonly reason: string }[]) {
+    const named = damaged.slice(0, namedMax).map(({ key, reason }) => `"${key}": ${reason}`);
+    const more = damaged.length > namedMax ? `; and ${damaged.length - namedMax} more` : '';
+    super(
+      `Cannot read all of "${directory}", the rest is served: ${named.join('; ')}${more}; ` +
+        'stop and give the keys it was encrypted with, or restore a backup',
+    );
+  }
+}
+
+const namedMax = 5;
+
 /** A commit did not reach the disk. None of its writes happened. */
 export class CommitError extends MountletError {
   readonly reason = 'CommitFailed';

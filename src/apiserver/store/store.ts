@@ -32,6 +32,8 @@ export interface ListRequest {
   readonly limit?: number;
   /** A snapshot of the past, as long as the log reaches back to it; undefined means now. */
   readonly atRevision?: number;
+  /** What cannot be read is left out; otherwise a list that it belongs in is refused, so that nobody takes it for deleted. */
+  readonly leavesOutDamaged?: boolean;
 }
 
 export interface ListResult {

@@ -99,7 +99,7 @@ export class VersionedStore implements Store {
 
   list(request: ListRequest): ListResult {
     for (const [key, reason] of this.#damaged) {
-      if (key.startsWith(request.prefix)) throw new DamagedValueError(key, reason);
+      if (request.leavesOutDamaged !== true && key.startsWith(request.prefix)) throw new DamagedValueError(key, reason);
     }
     return this.#committed.list(request, this.#revision, this.#log);
   }

@@ -1,0 +1,249 @@
+/** `mountlet apiserver` as an operator meets it: starting, refusing, stopping, being killed, backups, and what is on disk. */
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { cpSync, readFileSync, readdirSync, statSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import type { TestContext } from 'node:test';
+import { test } from 'node:test';
+import type { RunningApiServer } from './api-server-program.ts';
+import { AdminClient, startApiServerProgram } from './api-server-program.ts';
+import { mountlet, rootDirectory } from './mountlet-program.ts';
+
+const configMaps = '/api/v1/namespaces/default/configmaps';
+const secrets = '/api/v1/namespaces/default/secrets';
+
+interface Started {
+  readonly server: RunningApiServer;
+  readonly client: AdminClient;
+}
+
+async function start(t: Pick<TestContext, 'after'>, directory: string, listen?: string): Promise<Started> {
+  const server = await startApiServerProgram(directory, listen === undefined ? {} : { listen });
+  t.after(() => server.kill());
+  const client = await AdminClient.connect(server);
+  t.after(() => client.close());
+  return { server, client };
+}
+
+function configMap(name: string, text: string): object {
+  return { apiVersion: 'v1', kind: 'ConfigMap', metadata: { name }, data: { text } };
+}
+
+interface ObjectList {
+  readonly items: readonly { readonly metadata: { readonly name: string }; readonly data?: Record<string, string> }[];
+}
+
+/** Every object with its metadata; what the server itself keeps renewing is not asked for. */
+async function everything(client: AdminClient): Promise<unknown> {
+  const lists = ['namespaces', 'configmaps', 'secrets', 'serviceaccounts', 'services'].map(async (kind) => [
+    kind,
+    (await client.ask<ObjectList>('GET', `/api/v1/${kind}`)).items,
+  ]);
+  return Object.fromEntries(await Promise.all(lists)) as unknown;
+}
+
+/** All files below a directory, with their paths. */
+function filesBelow(directory: string): string[] {
+  return readdirSync(directory, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => join(entry.parentPath, entry.name));
+}
+
+test('it prints one line when it is ready, and is', async (t) => {
+  const { server, client } = await start(t, rootDirectory(t));
+  assert.deepEqual(await client.request('GET', '/readyz'), { code: 200, text: 'ok' });
+  await client.ask('POST', configMaps, configMap('web', 'x'));
+  client.close();
+  assert.equal(await server.stop(), 0);
+  assert.equal(server.stdout.length, 1);
+});
+
+test('a second server on the same data is refused, and the first goes on', async (t) => {
+  const directory = rootDirectory(t);
+  const { server, client } = await start(t, directory);
+  const { code, stdout, stderr } = mountlet(['apiserver', '--data', directory, '--listen', '127.0.0.1:0']);
+  assert.deepEqual({ code, stdout }, { code: 1, stdout: '' });
+  assert.equal(
+    stderr,
+    `error: Cannot use "${join(directory, 'store')}": process ${server.process.pid} uses it; end that process, or choose another directory\n`,
+  );
+  await client.ask('POST', configMaps, configMap('web', 'x'));
+});
+
+test('a port that is in use is refused with a message, and the data is free again', async (t) => {
+  const directory = rootDirectory(t);
+  const other = createServer().listen(0, '127.0.0.1');
+  await once(other, 'listening');
+  const { port } = other.address() as { port: number };
+  const { code, stdout, stderr } = mountlet(['apiserver', '--data', directory, '--listen', `127.0.0.1:${port}`]);
+  other.close();
+  await once(other, 'close');
+  assert.deepEqual({ code, stdout }, { code: 1, stdout: '' });
+  assert.equal(
+    stderr,
+    `error: Cannot listen on 127.0.0.1:${port}: another program listens there; end it, or choose another port\n`,
+  );
+  await start(t, directory, `127.0.0.1:${port}`);
+});
+
+const addresses = [
+  { it: 'without a port', listen: '127.0.0.1', says: /^error: Cannot listen on "127\.0\.0\.1": give HOST:PORT/ },
+  { it: 'with a port out of range', listen: 'localhost:70000', says: /^error: Cannot listen on "localhost:70000": / },
+  { it: 'that is not of this machine', listen: '192.0.2.1:0', says: /^error: Cannot listen on 192\.0\.2\.1:0: / },
+];
+for (const { it, listen, says } of addresses) {
+  test(`--listen ${it} is refused with one line`, (t) => {
+    const { code, stdout, stderr } = mountlet(['apiserver', '--data', rootDirectory(t), '--listen', listen]);
+    assert.deepEqual({ code, stdout }, { code: 1, stdout: '' });
+    assert.match(stderr, says);
+    assert.equal(stderr.trimEnd().split('\n').length, 1, stderr);
+  });
+}
+
+test('SIGTERM ends it with 0 while watches are open', { timeout: 20_000 }, async (t) => {
+  const { server, client } = await start(t, rootDirectory(t));
+  const watches = await Promise.all(
+    Array.from({ length: 50 }, () => client.watch(`${configMaps}?watch=1&timeoutSeconds=3000`)),
+  );
+  const ended = watches.map(async (stream) => {
+    stream.resume();
+    await once(stream, 'end');
+  });
+  assert.equal(await server.stop(), 0);
+  await Promise.all(ended);
+});
+
+test('kill -9 in the middle of writes loses no acknowledged write', { timeout: 60_000 }, async (t) => {
+  const directory = rootDirectory(t);
+  const acknowledged = new Map<string, number>();
+  for (let round = 0; round < 3; round += 1) {
+    const { server, client } = await start(t, directory);
+    let count = 0;
+    let killed: Promise<void> | undefined;
+    await Promise.all(
+      Array.from({ length: 8 }, async (_, writer) => {
+        for (let n = 0; killed === undefined; n += 1) {
+          const name = `r${round}-w${writer}-${n}`;
+          const answer = await client
+            .request('POST', configMaps, configMap(name, 'x'.repeat(500)))
+            .catch(() => undefined);
+          if (answer === undefined) return;
+          assert.equal(answer.code, 201, answer.text);
+          const { metadata } = JSON.parse(answer.text) as { metadata: { resourceVersion: string } };
+          acknowledged.set(name, Number(metadata.resourceVersion));
+          count += 1;
+          // The others have writes under way at this moment.
+          if (count === 100 + round * 37) killed = server.kill();
+        }
+      }),
+    );
+    await killed;
+  }
+  const { client } = await start(t, directory);
+  const { items, metadata } = await client.ask<ObjectList & { metadata: { resourceVersion: string } }>(
+    'GET',
+    configMaps,
+  );
+  const found = new Set(items.map((item) => item.metadata.name));
+  assert.deepEqual(
+    [...acknowledged.keys()].filter((name) => !found.has(name)),
+    [],
+  );
+  assert.ok(Number(metadata.resourceVersion) >= Math.max(...acknowledged.values()), 'revisions go on');
+});
+
+test('a backup of a running server, restored with its keys, has the same objects', async (t) => {
+  const [directory, elsewhere] = [rootDirectory(t), rootDirectory(t)];
+  const file = join(elsewhere, 'backup');
+  const restored = join(elsewhere, 'restored');
+  const { server, client } = await start(t, directory);
+  await client.ask('POST', configMaps, configMap('web', 'x'));
+  await client.ask('POST', secrets, { metadata: { name: 's' }, stringData: { password: 'correct horse' } });
+  const before = await everything(client);
+  const backup = mountlet(['apiserver', 'backup', file, '--data', directory]);
+  assert.deepEqual({ code: backup.code, stdout: backup.stdout }, { code: 0, stdout: '' });
+  assert.match(backup.stderr, new RegExp(`${directory}/pki.*not in the copy`));
+  assert.equal(statSync(file).mode & 0o7777, 0o600);
+  await client.ask('POST', configMaps, configMap('later', 'x'));
+  client.close();
+  await server.stop();
+  const restore = mountlet(['apiserver', 'restore', file, '--data', restored]);
+  assert.equal(restore.code, 0, restore.stderr);
+  assert.match(restore.stderr, /pki/, 'it says where the keys belong');
+  cpSync(join(directory, 'pki'), join(restored, 'pki'), { recursive: true });
+  // The same address, so that the server's own endpoint is the same object.
+  const again = await start(t, restored, new URL(server.url).host);
+  assert.deepEqual(await everything(again.client), before);
+  const refused = mountlet(['apiserver', 'restore', file, '--data', restored]);
+  assert.equal(refused.code, 1);
+  assert.match(refused.stderr, /^error: .*it is not empty/);
+});
+
+test('a restored store without its key serves the rest and says which Secrets it cannot read', async (t) => {
+  const [directory, elsewhere] = [rootDirectory(t), rootDirectory(t)];
+  const file = join(elsewhere, 'backup');
+  const restored = join(elsewhere, 'restored');
+  const { client, server } = await start(t, directory);
+  await client.ask('POST', configMaps, configMap('web', 'x'));
+  await client.ask('POST', secrets, { metadata: { name: 's' }, stringData: { password: 'correct horse' } });
+  assert.equal(mountlet(['apiserver', 'backup', file, '--data', directory]).code, 0);
+  await server.kill();
+  assert.equal(mountlet(['apiserver', 'restore', file, '--data', restored]).code, 0);
+  const again = await start(t, restored);
+  assert.match(
+    again.server.stderr(),
+    /^error: StoreDamaged: .*secrets\/default\/s.*encrypted with the key "[0-9a-f]{16}", which was not given/m,
+  );
+  const { data } = await again.client.ask<{ data: Record<string, string> }>('GET', `${configMaps}/web`);
+  assert.deepEqual(data, { text: 'x' });
+  const { code, text } = await again.client.request('GET', `${secrets}/s`);
+  assert.equal(code, 500, text);
+  assert.match(text, /encrypted with the key/);
+});
+
+const usage = [
+  { it: 'a backup of nothing', args: ['backup', 'FILE'], says: /^error: .*there is no store in it/ },
+  { it: 'a restore of nothing', args: ['restore', 'FILE'], says: /^error: .*FILE/ },
+];
+for (const { it, args, says } of usage) {
+  test(`${it} is refused and leaves nothing behind`, (t) => {
+    const directory = rootDirectory(t);
+    const named = args.map((argument) => (argument === 'FILE' ? join(directory, 'FILE') : argument));
+    const { code, stderr } = mountlet(['apiserver', ...named, '--data', join(directory, 'data')]);
+    assert.equal(code, 1, stderr);
+    assert.match(stderr, says);
+    assert.deepEqual(readdirSync(directory), []);
+  });
+}
+
+test('Secrets are nowhere on disk in clear, while it runs and after it has ended', async (t) => {
+  const directory = rootDirectory(t);
+  const { server, client } = await start(t, directory);
+  const password = 'correct-horse-battery-staple';
+  const manifest = { metadata: { name: 's' }, stringData: { password } };
+  await client.ask('POST', secrets, manifest);
+  await client.ask('PUT', `${secrets}/s`, { ...manifest, stringData: { password: `${password}-2` } });
+  await client.ask('DELETE', `${secrets}/s`);
+  await client.ask('POST', secrets, manifest);
+  await client.ask('POST', configMaps, configMap('web', 'not-a-secret'));
+  const base64 = Buffer.from(password).toString('base64').slice(0, 30);
+  const inClear = (text: string): string[] => filesBelow(directory).filter((file) => readFileSync(file).includes(text));
+  const look = (): void => {
+    assert.deepEqual([...inClear(password), ...inClear(base64)], []);
+    assert.notDeepEqual(inClear('not-a-secret'), [], 'one looks where objects are');
+  };
+  look();
+  client.close();
+  assert.equal(await server.stop(), 0);
+  look();
+});
+
+test('only its owner can read what it keeps', async (t) => {
+  const directory = join(rootDirectory(t), 'made', 'by', 'it');
+  await start(t, directory);
+  const modeOf = (path: string): string => (statSync(path).mode & 0o7777).toString(8);
+  assert.equal(modeOf(join(directory, 'pki')), '700');
+  assert.equal(modeOf(join(directory, 'store')), '700');
+  for (const file of filesBelow(directory)) assert.equal(modeOf(file), '600', file);
+});
