@@ -36,6 +36,8 @@ export interface HttpListener {
   close(graceMs: number): Promise<void>;
 }
 
+// Who has not finished by then is not a client.
+const handshakeMs = 32_000;
 // Pooled Go clients keep an idle connection for 90 s; a server that closes it first makes their next request fail.
 const keepAliveMs = 95_000;
 const headersMs = 96_000;
@@ -132,6 +134,7 @@ function tlsServer(tls: TlsSettings, http1: Server, http2: NetServer): NetServer
     cert: tls.certificate,
     key: tls.key,
     minVersion: 'TLSv1.2',
+    handshakeTimeout: handshakeMs,
     ALPNProtocols: ['h2', 'http/1.1'],
     ...(tls.clientCa !== undefined && { ca: tls.clientCa, requestCert: true, rejectUnauthorized: false }),
   });
