@@ -1,10 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import {
+  absentMeans,
   any,
+  atomic,
   boolean,
   bytes,
   decode,
+  granular,
   integer,
   intOrString,
   list,
@@ -12,7 +15,9 @@ import {
   number,
   object,
   quantity,
+  replacedByPatch,
   required,
+  setOf,
   string,
 } from './schema.ts';
 
@@ -89,3 +94,20 @@ for (const { field, values } of refused) {
     }
   });
 }
+
+test('marks for merging change nothing in what is decoded', () => {
+  const plain = object({ s: list(string), m: required(map(string)), l: list(item, 'name'), p: string });
+  const marked = object({
+    s: setOf(string),
+    m: required(granular(atomic(map(string)))),
+    l: replacedByPatch(atomic(list(item, 'name'))),
+    p: absentMeans('TCP', string),
+  });
+  for (const json of [
+    {},
+    { s: ['a', 'a'], m: { a: 'b' }, l: [{ name: 'x' }], p: 'UDP' },
+    { s: 1, m: [], l: [1], p: 2 },
+  ]) {
+    assert.deepEqual(decode(marked, json), decode(plain, json));
+  }
+});

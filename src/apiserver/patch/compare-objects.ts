@@ -65,8 +65,10 @@ function compareFields({ before, after, shape, path }: Place, result: Comparison
   const left = isObject(before) ? before : {};
   const right = isObject(after) ? after : {};
   for (const name of new Set([...Object.keys(left), ...Object.keys(right)])) {
-    const inner = { before: fieldOf(left, name), after: fieldOf(right, name), shape: shapeOfField(shape, name) };
-    compare({ ...inner, path: [...path, fieldElement(name)] }, result);
+    const [old, now] = [fieldOf(left, name), fieldOf(right, name)];
+    // Most fields of most writes; nothing is to be told of them.
+    if (old === now) continue;
+    compare({ before: old, after: now, shape: shapeOfField(shape, name), path: [...path, fieldElement(name)] }, result);
   }
 }
 

@@ -72,7 +72,7 @@ export function checkDepth(value: Json): void {
     const next: Json[] = [];
     for (const item of level) {
       if (typeof item !== 'object' || item === null) continue;
-      for (const child of isList(item) ? item : Object.values(item)) next.push(child);
+      for (const child of isList(item) ? item : Object.values(item)) if (typeof child === 'object') next.push(child);
     }
     level = next;
   }

@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { configMap } from '../../kube/config-map.ts';
 import { node } from '../../kube/node.ts';
 import { pod } from '../../kube/pod.ts';
-import { any, integer, list, map, object, setOf, string } from '../../kube/schema.ts';
+import { any, integer, list, map, object, replacedByPatch, setOf, string } from '../../kube/schema.ts';
 import type { Shape } from '../../kube/schema.ts';
 import { serviceAccount } from '../../kube/service-account.ts';
 import { isEqual } from './json-value.ts';
@@ -23,6 +23,7 @@ const shape = object({
   plain: list(integer),
   loose: list(object({ name: integer })),
   free: any,
+  whole: replacedByPatch(map(string)),
 });
 
 interface Case {
@@ -34,6 +35,12 @@ interface Case {
 }
 
 const maps: readonly Case[] = [
+  {
+    it: 'replaces a map that is marked so',
+    of: { whole: { a: '1' } },
+    patch: { whole: { b: '2' } },
+    gives: { whole: { b: '2' } },
+  },
   {
     it: 'does nothing when empty',
     of: { map: { a: '1' }, keyed: [] },

@@ -56,7 +56,7 @@ function mergeObjects(original: JsonObject, patch: JsonObject, shape: Shape<unkn
 }
 
 function mergeValues(original: Json | undefined, patch: Json, shape: Shape<unknown> | undefined): Json | undefined {
-  if (isObject(original) && isObject(patch)) return mergeObjects(original, patch, shape);
+  if (isObject(original) && isObject(patch) && !shape?.isReplaced) return mergeObjects(original, patch, shape);
   if (!isList(original) || !isList(patch)) return newValue(patch);
   const rule = listRule(shape);
   if (rule.kind === 'replace') return newValue(patch);
