@@ -7,11 +7,14 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { connect, createServer } from 'node:tls';
-import type { PeerCertificate, TLSSocket } from 'node:tls';
+import type { TLSSocket } from 'node:tls';
 import fc from 'fast-check';
 import { temporaryDirectory } from '../../testing/temporary-directory.ts';
 import { CertificateHostError, issueClientCertificate, issueServerCertificate, makeAuthority } from './certificates.ts';
+import type { PeerIdentity } from './authentication.ts';
+import type { KeyPair } from './certificates.ts';
 import { children, der } from './der.ts';
+import { peerIdentityOf } from './peer-identity.ts';
 
 const validity = { now: Date.now(), days: 365 };
 const authority = makeAuthority(validity);
@@ -62,35 +65,22 @@ test('validity begins a little before now and may end after 2049', () => {
   assert.equal(new Date(certificate.validTo).getUTCFullYear(), 2055);
 });
 
-/** One connection: what the server sees of the client, or the error that the client gets. */
-async function handshake(
-  client: { cert?: string; key?: string },
-  servername = 'localhost',
-): Promise<{ authorized: boolean; peer: PeerCertificate; error: unknown }> {
-  const { certificatePem: cert, keyPem: key } = issueServerCertificate(authority, {
-    ...validity,
-    hosts: ['localhost', '127.0.0.1'],
-  });
-  const server = createServer({
-    cert,
-    key,
-    ca: authority.certificatePem,
-    requestCert: true,
-    rejectUnauthorized: false,
-  });
+/** One connection: what the server sees of the client. */
+async function handshake(client: Partial<KeyPair>): Promise<PeerIdentity | undefined> {
+  const hosts = ['localhost', '127.0.0.1'];
+  const { certificatePem: cert, keyPem: key } = issueServerCertificate(authority, { ...validity, hosts });
+  const ca = authority.certificatePem;
+  const server = createServer({ cert, key, ca, requestCert: true, rejectUnauthorized: false });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
-  const socket = connect({
-    port: (server.address() as AddressInfo).port,
-    host: '127.0.0.1',
-    servername,
-    ca: authority.certificatePem,
-    ...client,
-  });
-  const clientSide = once(socket, 'secureConnect');
+  const { port } = server.address() as AddressInfo;
+  const socket = connect({ port, host: '127.0.0.1', ca, cert: client.certificatePem, key: client.keyPem });
   try {
-    const [[seen]] = (await Promise.all([once(server, 'secureConnection'), clientSide])) as [[TLSSocket], unknown];
-    return { authorized: seen.authorized, peer: seen.getPeerCertificate(), error: seen.authorizationError };
+    const [[seen]] = (await Promise.all([once(server, 'secureConnection'), once(socket, 'secureConnect')])) as [
+      [TLSSocket],
+      unknown,
+    ];
+    return peerIdentityOf(seen);
   } finally {
     socket.destroy();
     server.close();
@@ -98,27 +88,28 @@ async function handshake(
 }
 
 test('over TLS the server knows its clients by user and groups', async () => {
-  const { certificatePem: cert, keyPem: key } = issueClientCertificate(authority, {
-    ...validity,
-    user: 'system:node:größe',
-    groups: ['system:nodes', 'a,b=c'],
+  const groups = ['system:nodes', 'a,b=c'];
+  const client = issueClientCertificate(authority, { ...validity, user: 'system:node:größe', groups });
+  assert.deepEqual(await handshake(client), {
+    verified: true,
+    subject: { CN: 'system:node:größe', O: groups },
+    keyUsages: ['1.3.6.1.5.5.7.3.2'],
   });
-  const { authorized, peer } = await handshake({ cert, key });
-  assert.ok(authorized);
-  assert.equal(peer.subject.CN, 'system:node:größe');
-  assert.deepEqual(peer.subject.O, ['system:nodes', 'a,b=c']);
+});
+
+test('over TLS a client without a certificate has no identity', async () => {
+  assert.equal(await handshake({}), undefined);
 });
 
 test('over TLS a certificate of a stranger, an expired one and a server certificate are not accepted from a client', async () => {
   const old = { now: Date.now() - 10 * 86_400_000, days: 1 };
+  const admin = { user: 'admin', groups: ['system:masters'] };
   const wrong = [
-    issueClientCertificate(makeAuthority(validity), { ...validity, user: 'admin', groups: ['system:masters'] }),
-    issueClientCertificate(authority, { ...old, user: 'admin', groups: ['system:masters'] }),
+    issueClientCertificate(makeAuthority(validity), { ...validity, ...admin }),
+    issueClientCertificate(authority, { ...old, ...admin }),
     issueServerCertificate(authority, { ...validity, hosts: ['admin'] }),
   ];
-  for (const { certificatePem: cert, keyPem: key } of wrong) {
-    assert.equal((await handshake({ cert, key })).authorized, false);
-  }
+  for (const client of wrong) assert.equal((await handshake(client))?.verified, false);
 });
 
 test('openssl reads what we write, and verifies it strictly', (t) => {

@@ -2,14 +2,15 @@
  * What a node may write depends on the object: a pod only if it mirrors one of its own, a Node only if it is itself and
  * keeps its taints. This is admission: authorisation already said that a node may make such a request at all.
  */
-import { isDeepStrictEqual } from 'node:util';
 import { compareByteOrder } from '../../kube/byte-order.ts';
 import { goQuote } from '../../kube/go-quote.ts';
 import type { Node } from '../../kube/node.ts';
 import type { PersistentVolumeClaim } from '../../kube/persistent-volume.ts';
 import type { Pod } from '../../kube/pod.ts';
 import { forbiddenLabels } from './node-labels.ts';
+import { restrictNodeToken } from './node-token-restriction.ts';
 import { apiObjectReference, isMirrorPod, mirrorAnnotation } from './pod-references.ts';
+import { sameContent } from './same-content.ts';
 import { nodeNameOf } from './user.ts';
 import type { User } from './user.ts';
 
@@ -55,7 +56,7 @@ export function nodeRestriction(user: User, admission: Admission, lookup: Restri
         : forbidden('may only update PVC status');
     case 'serviceaccounts.':
       return admission.operation === 'CREATE' && admission.subresource === 'token'
-        ? restrictToken(user, node, admission, lookup)
+        ? restrictNodeToken(user.name, node, admission, lookup)
         : undefined;
     case 'leases.coordination.k8s.io':
       if (admission.namespace !== 'kube-node-lease') {
@@ -150,10 +151,10 @@ function restrictPodStatus(node: string, pod: Pod, old: Pod): Restriction | unde
   if (old.spec.nodeName !== node) {
     return forbidden(`node ${quoted} can only update pod status for pods with spec.nodeName set to itself`);
   }
-  if (!isDeepStrictEqual({ ...pod.metadata.labels }, { ...old.metadata.labels })) {
+  if (!sameContent(pod.metadata.labels, old.metadata.labels)) {
     return forbidden(`node ${quoted} cannot update labels through pod status`);
   }
-  if (!isDeepStrictEqual(pod.status?.resourceClaimStatuses ?? [], old.status?.resourceClaimStatuses ?? [])) {
+  if (!sameContent(pod.status?.resourceClaimStatuses, old.status?.resourceClaimStatuses)) {
     return forbidden(`node ${quoted} cannot update resource claim statues`);
   }
   return undefined;
@@ -174,13 +175,13 @@ function restrictNodes(node: string, { operation, name, object, old }: Admission
   }
   if (operation !== 'UPDATE') return undefined;
   const before = (old ?? {}) as Partial<Node>;
-  if (spec?.configSource !== undefined && !isDeepStrictEqual(spec.configSource, before.spec?.configSource)) {
+  if (spec?.configSource !== undefined && !sameContent(spec.configSource, before.spec?.configSource)) {
     return forbidden(`node ${quoted} is not allowed to update configSource to a new non-nil configSource`);
   }
-  if (!isDeepStrictEqual(spec?.taints ?? [], before.spec?.taints ?? [])) {
+  if (!sameContent(spec?.taints, before.spec?.taints)) {
     return forbidden(`node ${quoted} is not allowed to modify taints`);
   }
-  if (!isDeepStrictEqual(metadata?.ownerReferences ?? [], before.metadata?.ownerReferences ?? [])) {
+  if (!sameContent(metadata?.ownerReferences, before.metadata?.ownerReferences)) {
     return forbidden(`node ${quoted} is not allowed to modify ownerReferences`);
   }
   const names = forbiddenLabels(labels, before.metadata?.labels ?? {});
@@ -194,7 +195,7 @@ function listed(names: readonly string[]): string {
 /** Sizes and conditions are what the node finds out about a claim; the rest is none of its business. */
 function restrictClaimStatus(node: string, { operation, object, old }: Admission): Restriction | undefined {
   if (operation !== 'UPDATE') return forbidden(`unexpected operation ${goQuote(operation)}`);
-  if (isDeepStrictEqual(unchangeable(object), unchangeable(old))) return undefined;
+  if (sameContent(unchangeable(object), unchangeable(old))) return undefined;
   return forbidden(
     `node ${goQuote(node)} is not allowed to update fields other than status.quantity and status.conditions`,
   );
@@ -211,50 +212,4 @@ function unchangeable(value: unknown): unknown {
   } = status ?? {};
   const { resourceVersion: _version, managedFields: _fields, ...restOfMetadata } = metadata;
   return { metadata: restOfMetadata, spec, status: restOfStatus };
-}
-
-interface TokenRequest {
-  readonly spec?: {
-    readonly audiences?: readonly string[];
-    readonly boundObjectRef?: {
-      readonly apiVersion?: string;
-      readonly kind?: string;
-      readonly name?: string;
-      readonly uid?: string;
-    };
-  };
-}
-
-function restrictToken(
-  { name: userName }: User,
-  node: string,
-  { namespace, object }: Admission,
-  lookup: RestrictionLookup,
-): Restriction | undefined {
-  const { audiences = [], boundObjectRef: bound } = (object as TokenRequest).spec ?? {};
-  const { name = '', uid = '' } = bound ?? {};
-  if (bound?.apiVersion !== 'v1' || bound.kind !== 'Pod' || name === '') {
-    return forbidden('node requested token not bound to a pod');
-  }
-  if (uid === '') return forbidden('node requested token with a pod binding without a uid');
-  const pod = lookup.pod(namespace, name);
-  if (pod === undefined) return { kind: 'notFound', resource: 'pods', name };
-  if (pod.metadata.uid !== uid) {
-    return forbidden(
-      `the UID in the bound object reference (${uid}) does not match the UID in record. The object might have been deleted and then recreated`,
-    );
-  }
-  if (pod.spec.nodeName !== node) return forbidden('node requested token bound to a pod scheduled on a different node');
-  if (audiences.length > 1) return forbidden('node may only request 0 or 1 audiences');
-  const [audience = ''] = audiences;
-  if (projectedAudiences(pod).includes(audience)) return undefined;
-  return forbidden(`${userName} is not authorized to request tokens for audience ${goQuote(audience)}`);
-}
-
-function projectedAudiences({ spec }: Pod): readonly string[] {
-  return (spec.volumes ?? []).flatMap(({ projected }) =>
-    (projected?.sources ?? []).flatMap(({ serviceAccountToken: token }) =>
-      token === undefined ? [] : [token.audience ?? ''],
-    ),
-  );
 }

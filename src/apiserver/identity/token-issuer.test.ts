@@ -90,7 +90,7 @@ test('15.1: an accepted token makes the user of its account, pod and node', () =
   const { issuer } = world();
   const verdict = issuer.verify(issuer.issue(podOrder).token);
   assert.equal(verdict.kind, 'accepted');
-  const { user, audiences } = verdict as Extract<TokenVerdict, { kind: 'accepted' }>;
+  const { user, audiences } = verdict;
   assert.equal(user.name, 'system:serviceaccount:shop:robot');
   assert.equal(user.uid, 'a1');
   assert.deepEqual(user.groups, ['system:serviceaccounts', 'system:serviceaccounts:shop']);
@@ -105,91 +105,91 @@ test('15.1: an accepted token makes the user of its account, pod and node', () =
 const deleted = (clock: FakeClock, secondsAgo: number): string =>
   new Date(clock.now() - secondsAgo * 1000).toISOString();
 
-const verdicts: readonly { it: string; order?: TokenOrder; then: (world: World) => void; says: string }[] = [
-  { it: 'within the minute of leeway', then: ({ clock }) => clock.advance(3660_000), says: 'accepted' },
-  { it: 'after it', then: ({ clock }) => clock.advance(3661_000), says: 'service account token has expired' },
+const verdicts: readonly { it: string; order?: TokenOrder; change: (world: World) => unknown; says: string }[] = [
+  { it: 'within the minute of leeway', change: ({ clock }) => clock.advance(3660_000), says: 'accepted' },
+  { it: 'after it', change: ({ clock }) => clock.advance(3661_000), says: 'service account token has expired' },
   {
     it: 'for an account that is gone',
-    then: ({ objects }) => objects.delete('serviceAccount/shop/robot'),
+    change: ({ objects }) => objects.delete('serviceAccount/shop/robot'),
     says: 'serviceaccounts "robot" not found',
   },
   {
     it: 'for an account made anew',
-    then: ({ objects }) => objects.set('serviceAccount/shop/robot', { uid: 'a2' }),
+    change: ({ objects }) => objects.set('serviceAccount/shop/robot', { uid: 'a2' }),
     says: 'service account UID (a2) does not match claim (a1)',
   },
   {
     it: 'for an account deleted two minutes ago',
-    then: ({ objects, clock }) =>
+    change: ({ objects, clock }) =>
       objects.set('serviceAccount/shop/robot', { uid: 'a1', deletionTimestamp: deleted(clock, 120) }),
     says: 'service account shop/robot has been deleted',
   },
   {
     it: 'of a pod that is gone',
     order: podOrder,
-    then: ({ objects }) => objects.delete('pod/shop/web'),
+    change: ({ objects }) => objects.delete('pod/shop/web'),
     says: 'service account token has been invalidated',
   },
   {
     it: 'of a pod made anew',
     order: podOrder,
-    then: ({ objects }) => objects.set('pod/shop/web', { uid: 'p2' }),
+    change: ({ objects }) => objects.set('pod/shop/web', { uid: 'p2' }),
     says: 'pod UID (p2) does not match service account pod ref claim (p1)',
   },
   {
     it: 'of a pod deleted half a minute ago',
     order: podOrder,
-    then: ({ objects, clock }) => objects.set('pod/shop/web', { uid: 'p1', deletionTimestamp: deleted(clock, 30) }),
+    change: ({ objects, clock }) => objects.set('pod/shop/web', { uid: 'p1', deletionTimestamp: deleted(clock, 30) }),
     says: 'accepted',
   },
   {
     it: 'of a pod deleted a minute ago',
     order: podOrder,
-    then: ({ objects, clock }) => objects.set('pod/shop/web', { uid: 'p1', deletionTimestamp: deleted(clock, 61) }),
+    change: ({ objects, clock }) => objects.set('pod/shop/web', { uid: 'p1', deletionTimestamp: deleted(clock, 61) }),
     says: 'service account token has been invalidated',
   },
   {
     it: 'of a pod whose Node object is gone',
     order: podOrder,
-    then: ({ objects }) => objects.delete('node//n1'),
+    change: ({ objects }) => objects.delete('node//n1'),
     says: 'accepted',
   },
   {
     it: 'of a secret that is gone',
     order: { ...order, secret: { name: 'old', uid: 's1' } },
-    then: ({ objects }) => objects.delete('secret/shop/old'),
+    change: ({ objects }) => objects.delete('secret/shop/old'),
     says: 'service account token has been invalidated',
   },
   {
     it: 'of a secret made anew',
     order: { ...order, secret: { name: 'old', uid: 's1' } },
-    then: ({ objects }) => objects.set('secret/shop/old', { uid: 's2' }),
+    change: ({ objects }) => objects.set('secret/shop/old', { uid: 's2' }),
     says: 'secret UID (s2) does not match service account secret ref claim (s1)',
   },
   {
     it: 'of a node that is gone',
     order: { ...order, node: { name: 'n1', uid: 'n-uid' } },
-    then: ({ objects }) => objects.delete('node//n1'),
+    change: ({ objects }) => objects.delete('node//n1'),
     says: 'service account token has been invalidated',
   },
   {
     it: 'of a node made anew',
     order: { ...order, node: { name: 'n1', uid: 'n-uid' } },
-    then: ({ objects }) => objects.set('node//n1', { uid: 'x' }),
+    change: ({ objects }) => objects.set('node//n1', { uid: 'x' }),
     says: 'node UID (x) does not match service account node ref claim (n-uid)',
   },
   {
     it: 'for another audience',
     order: { ...order, audiences: ['vault', 'b"c'] },
-    then: () => {},
+    change: () => {},
     says: `token audiences ["vault" "b\\"c"] is invalid for the target audiences ["${issuerUrl}"]`,
   },
 ];
-for (const { it, order: asked = order, then, says } of verdicts) {
-  test(`14.8: a token ${it}: ${says}`, () => {
+for (const { it, order: asked = order, change, says } of verdicts) {
+  test(`14.8: a token ${it}: ${says}`, async () => {
     const here = world();
     const { token } = here.issuer.issue(asked);
-    then(here);
+    await change(here);
     assert.equal(show(here.issuer.verify(token)), says);
   });
 }

@@ -19,6 +19,8 @@ export interface Tag {
 /** What other implementations allow; groups are the only thing that a sender can nest without our knowing the message. */
 const groupDepthMax = 100;
 const varintBytesMax = 10;
+/** Seven bytes carry 49 bits, which plain arithmetic adds up exactly; nearly every number on the wire has fewer. */
+const exactBytesMax = 7;
 
 export class ProtobufReader {
   readonly #bytes: Buffer;
@@ -26,7 +28,7 @@ export class ProtobufReader {
   #position: number;
 
   constructor(bytes: Uint8Array) {
-    this.#bytes = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    this.#bytes = Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     this.#position = 0;
     this.#end = bytes.byteLength;
   }
@@ -37,33 +39,33 @@ export class ProtobufReader {
 
   tag(): Tag {
     const tag = this.#varint();
-    const field = tag >> 3n;
-    if (field < 1n || field > 0x1fffffffn) throw new MalformedProtobufError(`illegal field number ${field}`);
-    return { field: Number(field), wireType: Number(tag & 7n) };
+    if (typeof tag === 'bigint' || tag < 8 || tag > 0xffffffff) throw new MalformedProtobufError(`illegal tag ${tag}`);
+    return { field: Math.floor(tag / 8), wireType: tag % 8 };
   }
 
   boolean(): boolean {
-    return this.#varint() !== 0n;
+    return Number(this.#varint()) !== 0;
   }
 
   /** int32 and int64 look the same on the wire. What a double cannot hold is refused: rounding would corrupt it silently. */
   integer(): number {
-    const value = BigInt.asIntN(64, this.#varint());
-    const number = Number(value);
-    if (!Number.isSafeInteger(number)) {
-      throw new MalformedProtobufError(`${value} is out of range: whole numbers up to 2^53 are supported`);
+    const value = this.#varint();
+    if (typeof value === 'number') return value;
+    const signed = BigInt.asIntN(64, value);
+    if (!Number.isSafeInteger(Number(signed))) {
+      throw new MalformedProtobufError(`${signed} is out of range: whole numbers up to 2^53 are supported`);
     }
-    return number;
+    return Number(signed);
   }
 
   /** A view of the given bytes, not a copy. */
   bytes(): Buffer {
     const length = this.#varint();
-    if (length > BigInt(this.#end - this.#position)) {
+    if (typeof length === 'bigint' || length > this.#end - this.#position) {
       throw new MalformedProtobufError(`a length of ${length} bytes leaves the message`);
     }
     const start = this.#position;
-    this.#position += Number(length);
+    this.#position += length;
     return this.#bytes.subarray(start, this.#position);
   }
 
@@ -114,23 +116,23 @@ export class ProtobufReader {
     this.#position += count;
   }
 
-  /** An unsigned number of 64 bits, seven at a time, the lowest first. */
-  #varint(): bigint {
-    // Nearly every length, tag and number fits into four bytes, where plain arithmetic is exact and fast.
+  /** An unsigned number of 64 bits, seven at a time, the lowest first. A bigint only if it has more than seven bytes. */
+  #varint(): number | bigint {
     let low = 0;
-    for (let index = 0; index < 4; index += 1) {
+    let factor = 1;
+    for (let index = 0; index < exactBytesMax; index += 1) {
       const byte = this.#byte();
-      low += (byte & 0x7f) * 2 ** (7 * index);
-      if (byte < 0x80) return BigInt(low);
+      low += (byte & 0x7f) * factor;
+      if (byte < 0x80) return low;
+      factor *= 128;
     }
     let value = BigInt(low);
-    for (let index = 4; index < varintBytesMax; index += 1) {
+    for (let index = exactBytesMax; index < varintBytesMax; index += 1) {
       const byte = this.#byte();
       value |= BigInt(byte & 0x7f) << BigInt(7 * index);
-      if (byte < 0x80) {
-        if (value > 0xffffffffffffffffn) break;
-        return value;
-      }
+      if (byte >= 0x80) continue;
+      if (value > 0xffffffffffffffffn) break;
+      return value;
     }
     throw new MalformedProtobufError('a number is longer than 64 bits');
   }

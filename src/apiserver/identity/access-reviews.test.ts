@@ -1,0 +1,95 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import {
+  reviewAccess,
+  reviewedUser,
+  validateAccessReview,
+  validateLocalAccessReview,
+  validateSelfAccessReview,
+} from './access-reviews.ts';
+import type { RequestAttributes } from './request-attributes.ts';
+import type { User } from './user.ts';
+
+const me: User = { name: 'me', uid: '', groups: [], extra: {} };
+
+function asked(spec: Parameters<typeof reviewAccess>[2]): RequestAttributes {
+  let seen: RequestAttributes | undefined;
+  reviewAccess({ authorize: (_user, request) => ((seen = request), { allowed: true, reason: '' }) }, me, spec);
+  assert.ok(seen !== undefined);
+  return seen;
+}
+
+test('15.3: a review asks the same question that a request would', () => {
+  const resourceAttributes = {
+    namespace: 'shop',
+    verb: 'get',
+    group: 'g',
+    version: 'v1',
+    resource: 'pods',
+    subresource: 'log',
+    name: 'web',
+  };
+  assert.deepEqual(asked({ resourceAttributes }), { kind: 'resource', ...resourceAttributes, fieldEquals: {} });
+  assert.deepEqual(asked({ nonResourceAttributes: { path: '/metrics', verb: 'get' } }), {
+    kind: 'path',
+    verb: 'get',
+    path: '/metrics',
+  });
+});
+
+test('15.3: field selectors of a review count if they pin a field to one value', () => {
+  const fieldsOf = (
+    fieldSelector: NonNullable<NonNullable<Parameters<typeof asked>[0]['resourceAttributes']>['fieldSelector']>,
+  ): unknown => {
+    const request = asked({ resourceAttributes: { resource: 'pods', fieldSelector } });
+    return request.kind === 'resource' ? request.fieldEquals : undefined;
+  };
+  assert.deepEqual(fieldsOf({ rawSelector: 'spec.nodeName=n1,status.phase!=Failed,a==b' }), {
+    'spec.nodeName': 'n1',
+    a: 'b',
+  });
+  assert.deepEqual(fieldsOf({ rawSelector: 'a\\=b=c,,x' }), {});
+  const requirements = [
+    { key: 'spec.nodeName', operator: 'In', values: ['n1'] },
+    { key: 'b', operator: 'In', values: ['1', '2'] },
+    { key: 'c', operator: 'NotIn', values: ['1'] },
+  ];
+  assert.deepEqual(fieldsOf({ requirements }), { 'spec.nodeName': 'n1' });
+});
+
+test('15.3: the status has a reason only where there is one', () => {
+  const spec = { nonResourceAttributes: { path: '/', verb: 'get' } };
+  assert.deepEqual(reviewAccess({ authorize: () => ({ allowed: false, reason: 'why' }) }, me, spec), {
+    allowed: false,
+    reason: 'why',
+  });
+  assert.deepEqual(reviewAccess({ authorize: () => ({ allowed: true, reason: '' }) }, me, spec), { allowed: true });
+});
+
+test('a review about somebody else takes them as described', () => {
+  assert.deepEqual(reviewedUser({ user: 'ann', groups: ['dev'], extra: { a: ['b'] } }), {
+    name: 'ann',
+    uid: '',
+    groups: ['dev'],
+    extra: { a: ['b'] },
+  });
+});
+
+test('a review must ask one thing, about somebody, and a local one about its namespace', () => {
+  const resource = { resourceAttributes: { namespace: 'shop', verb: 'get', resource: 'pods' } };
+  const path = { nonResourceAttributes: { path: '/', verb: 'get' } };
+  const details = (errors: ReturnType<typeof validateAccessReview>): string[] =>
+    errors.map(({ message }) => message.slice(message.lastIndexOf(': ') + 2));
+  const one = 'exactly one of nonResourceAttributes or resourceAttributes must be specified';
+  assert.deepEqual(details(validateSelfAccessReview({})), [one]);
+  assert.deepEqual(details(validateSelfAccessReview({ ...resource, ...path })), [one]);
+  assert.deepEqual(details(validateSelfAccessReview(resource)), []);
+  assert.deepEqual(details(validateAccessReview(resource)), ['at least one of user or group must be specified']);
+  assert.deepEqual(details(validateAccessReview({ ...resource, groups: ['dev'] })), []);
+  assert.deepEqual(details(validateLocalAccessReview({ ...resource, user: 'ann' }, 'other')), [
+    'must match metadata.namespace',
+  ]);
+  assert.deepEqual(details(validateLocalAccessReview({ ...path, user: 'ann' }, 'shop')), [
+    'disallowed on this kind of request',
+  ]);
+});

@@ -1,0 +1,240 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { Authorizer } from './authorization.ts';
+import type { NodeRelations } from './node-graph.ts';
+import { forbiddenMessage } from './request-attributes.ts';
+import type { RequestAttributes, ResourceAttributes } from './request-attributes.ts';
+import type { Role } from './roles.ts';
+import type { User } from './user.ts';
+
+const user = (name: string, ...groups: string[]): User => ({
+  name,
+  uid: '',
+  groups: [...groups, 'system:authenticated'],
+  extra: {},
+});
+const n1 = user('system:node:n1', 'system:nodes');
+const ann = user('ann', 'dev');
+const anonymous: User = { name: 'system:anonymous', uid: '', groups: ['system:unauthenticated'], extra: {} };
+
+/** `get pods/log.group ns/name`; a namespace of `-` is the cluster. A verb with a path is no resource. */
+function request(text: string, fieldEquals: Record<string, string> = {}): RequestAttributes {
+  const [verb = '', what = '', where = '-/'] = text.split(' ');
+  if (what.startsWith('/')) return { kind: 'path', verb, path: what };
+  const [full = '', ...groupParts] = what.split('.');
+  const [resource = '', subresource = ''] = full.split('/');
+  const [namespace = '', name = ''] = where.split('/');
+  return {
+    kind: 'resource',
+    verb,
+    group: groupParts.join('.'),
+    version: 'v1',
+    resource,
+    subresource,
+    namespace: namespace === '-' ? '' : namespace,
+    name,
+    fieldEquals,
+  };
+}
+
+/** Everything named `mine` is related to node n1. */
+const relations: NodeRelations = { isRelated: (node, _kind, _namespace, name) => node === 'n1' && name === 'mine' };
+
+const roles: readonly Role[] = [
+  {
+    users: ['ann'],
+    groups: [],
+    namespace: 'shop',
+    resourceRules: [{ verbs: ['get', 'list'], apiGroups: [''], resources: ['configmaps', 'pods/log'] }],
+    pathRules: [],
+  },
+  {
+    users: [],
+    groups: ['ops'],
+    resourceRules: [{ verbs: ['*'], apiGroups: ['*'], resources: ['*/status'], resourceNames: ['web'] }],
+    pathRules: [{ verbs: ['get'], nonResourceURLs: ['/metrics', '/debug/*'] }],
+  },
+];
+const authorizer = new Authorizer({ relations }, { mode: 'node', roles });
+
+function decide(who: User, text: string, fieldEquals?: Record<string, string>): string {
+  const { allowed, reason } = authorizer.authorize(who, request(text, fieldEquals));
+  return allowed ? 'yes' : reason === '' ? 'no' : `no: ${reason}`;
+}
+
+const unrelated = "no: no relationship found between node 'n1' and this object";
+const nodeCases: readonly (readonly [string, string, Record<string, string>?])[] = [
+  ['get secrets shop/mine', 'yes'],
+  ['list secrets shop/mine', 'yes'],
+  ['watch configmaps shop/mine', 'yes'],
+  ['get secrets shop/other', unrelated],
+  ['list configmaps shop/', 'no: No Object name found'],
+  ['list secrets -/', 'no: can only read namespaced object of this type'],
+  ['create secrets shop/', 'no: can only read resources of this type'],
+  ['get secrets/status shop/mine', 'no: cannot read subresource'],
+  ['get persistentvolumeclaims shop/mine', 'yes'],
+  ['get persistentvolumeclaims shop/other', unrelated],
+  ['list persistentvolumeclaims shop/mine', 'no: can only get individual resources of this type'],
+  ['get persistentvolumes/status -/mine', 'no: cannot get subresource'],
+  ['get persistentvolumes -/mine', 'yes'],
+  ['update persistentvolumeclaims/status shop/mine', 'yes'],
+  ['get persistentvolumeclaims/status shop/mine', 'no: can only get/update/patch this type'],
+  ['get serviceaccounts shop/mine', 'yes'],
+  ['get serviceaccounts shop/other', unrelated],
+  ['list serviceaccounts shop/mine', 'no: can only create tokens for individual service accounts'],
+  ['create serviceaccounts/token shop/mine', 'yes'],
+  ['create serviceaccounts/token shop/other', unrelated],
+  ['create serviceaccounts/token shop/', 'no: can only create tokens for individual service accounts'],
+  ['create serviceaccounts shop/mine', 'no: can only create token subresource of serviceaccount'],
+  ['get pods shop/mine', 'yes'],
+  ['get pods shop/other', unrelated],
+  ['list pods -/', 'no: can only list/watch pods with spec.nodeName field selector'],
+  ['list pods -/', 'yes', { 'spec.nodeName': 'n1' }],
+  ['watch pods -/', 'no: can only list/watch pods with spec.nodeName field selector', { 'spec.nodeName': 'n2' }],
+  ['watch pods shop/mine', 'yes'],
+  ['create pods shop/', 'yes'],
+  ['delete pods shop/other', 'yes'],
+  ['update pods shop/mine', 'no'],
+  ['patch pods/status shop/other', 'yes'],
+  ['create pods/eviction shop/other', 'yes'],
+  ['get pods/log shop/mine', 'no'],
+  ['create pods/exec shop/mine', 'no'],
+  ['get nodes -/n1', 'yes'],
+  ['watch nodes -/n1', 'yes'],
+  ['get nodes -/n2', "no: node 'n1' cannot read 'n2', only its own Node object"],
+  ['list nodes -/', "no: node 'n1' cannot read all nodes, only its own Node object"],
+  ['create nodes -/', 'yes'],
+  ['delete nodes -/n1', 'no'],
+  ['patch nodes/status -/n2', 'yes'],
+  ['get nodes/proxy -/n1', 'no'],
+  ['get leases.coordination.k8s.io kube-node-lease/n1', 'yes'],
+  ['create leases.coordination.k8s.io kube-node-lease/', 'yes'],
+  [
+    'update leases.coordination.k8s.io kube-node-lease/n2',
+    'no: can only access node lease with the same name as the requesting node',
+  ],
+  ['get leases.coordination.k8s.io shop/n1', 'no: can only access leases in the "kube-node-lease" system namespace'],
+  [
+    'list leases.coordination.k8s.io kube-node-lease/',
+    'no: can only get, create, update, patch, or delete a node lease',
+  ],
+  ['get csinodes.storage.k8s.io -/n1', 'yes'],
+  ['create csinodes.storage.k8s.io -/', 'yes'],
+  ['get csinodes.storage.k8s.io -/n2', 'no: can only access CSINode with the same name as the requesting node'],
+  ['list csinodes.storage.k8s.io -/', 'no: can only get, create, update, patch, or delete a CSINode'],
+  ['get volumeattachments.storage.k8s.io -/mine', unrelated],
+  ['list services -/', 'yes'],
+  ['create events shop/', 'yes'],
+  ['patch events.events.k8s.io shop/e', 'yes'],
+  ['list events shop/', 'no'],
+  ['create tokenreviews.authentication.k8s.io -/', 'yes'],
+  ['create subjectaccessreviews.authorization.k8s.io -/', 'yes'],
+  ['create selfsubjectaccessreviews.authorization.k8s.io -/', 'yes'],
+  ['list runtimeclasses.node.k8s.io -/', 'yes'],
+  ['watch csidrivers.storage.k8s.io -/', 'yes'],
+  ['get secrets.other.group shop/mine', 'no'],
+  ['list namespaces -/', 'no'],
+  ['get /version', 'yes'],
+  ['get /api/v1', 'yes'],
+  ['get /metrics', 'no'],
+];
+for (const [text, says, fieldEquals] of nodeCases) {
+  test(`15.4: node n1 asks to ${text}${fieldEquals === undefined ? '' : ` of ${fieldEquals['spec.nodeName']}`}: ${says}`, () => {
+    assert.equal(decide(n1, text, fieldEquals), says);
+  });
+}
+
+test('15.4: a node is one by its name and its group together', () => {
+  assert.equal(decide(user('system:node:n1'), 'get secrets shop/mine'), 'no');
+  assert.equal(decide(user('n1', 'system:nodes'), 'get secrets shop/mine'), 'no');
+  assert.equal(
+    decide(user('system:node:', 'system:nodes'), 'get secrets shop/mine'),
+    'no: unknown node for user "system:node:"',
+  );
+});
+
+const others: readonly (readonly [User, string, string])[] = [
+  [user('root', 'system:masters'), 'delete namespaces -/kube-system', 'yes'],
+  [user('root', 'system:masters'), 'get /metrics', 'yes'],
+  [ann, 'get configmaps shop/x', 'yes'],
+  [ann, 'get configmaps other/x', 'no'],
+  [ann, 'list configmaps -/', 'no'],
+  [ann, 'get secrets shop/x', 'no'],
+  [ann, 'get pods/log shop/x', 'yes'],
+  [ann, 'get pods shop/x', 'no'],
+  [ann, 'create selfsubjectreviews.authentication.k8s.io -/', 'yes'],
+  [ann, 'create selfsubjectrulesreviews.authorization.k8s.io -/', 'yes'],
+  [ann, 'create subjectaccessreviews.authorization.k8s.io -/', 'no'],
+  [ann, 'get /openapi/v3/api/v1', 'yes'],
+  [ann, 'post /openapi/v3', 'no'],
+  [ann, 'get /openid/v1/jwks', 'no'],
+  [user('system:serviceaccount:a:b', 'system:serviceaccounts'), 'get /openid/v1/jwks', 'yes'],
+  [user('olga', 'ops'), 'patch pods/status shop/web', 'yes'],
+  [user('olga', 'ops'), 'patch pods/status shop/other', 'no'],
+  [user('olga', 'ops'), 'patch pods shop/web', 'no'],
+  [user('olga', 'ops'), 'get /debug/pprof/heap', 'yes'],
+  [user('olga', 'ops'), 'get /metricsx', 'no'],
+  [anonymous, 'get /healthz', 'yes'],
+  [anonymous, 'get /version', 'yes'],
+  [anonymous, 'get /api', 'no'],
+  [anonymous, 'list pods shop/', 'no'],
+];
+for (const [who, text, says] of others) {
+  test(`${who.name} asks to ${text}: ${says}`, () => {
+    assert.equal(decide(who, text), says);
+  });
+}
+
+test('15.7: a server for one trusted user allows everything', () => {
+  const open = new Authorizer({ relations }, { mode: 'alwaysAllow', roles: [] });
+  assert.ok(open.authorize(anonymous, request('delete nodes -/x')).allowed);
+  assert.deepEqual(open.rulesFor(anonymous, 'shop').resourceRules, [
+    { verbs: ['*'], apiGroups: ['*'], resources: ['*'] },
+  ]);
+});
+
+test('15.3: rules are those of the roles that hold in the namespace; those of a node are incomplete', () => {
+  const verbs = (who: User, namespace: string): string[] =>
+    authorizer.rulesFor(who, namespace).resourceRules.map((rule) => rule.resources.join('+'));
+  const basic = ['selfsubjectaccessreviews+selfsubjectrulesreviews', 'selfsubjectreviews'];
+  assert.deepEqual(verbs(ann, 'shop'), [...basic, 'configmaps+pods/log']);
+  assert.deepEqual(verbs(ann, 'other'), basic);
+  assert.equal(authorizer.rulesFor(ann, 'shop').incomplete, false);
+  const { incomplete, evaluationError } = authorizer.rulesFor(n1, 'shop');
+  assert.deepEqual(
+    { incomplete, evaluationError },
+    { incomplete: true, evaluationError: 'node authorizer does not support user rule resolution' },
+  );
+});
+
+test('6.1: the words of a refusal', () => {
+  const messages: readonly (readonly [string, string])[] = [
+    [
+      'get configmaps ns/x',
+      'configmaps "x" is forbidden: User "ann" cannot get resource "configmaps" in API group "" in the namespace "ns"',
+    ],
+    [
+      'list leases.coordination.k8s.io -/',
+      'leases.coordination.k8s.io is forbidden: User "ann" cannot list resource "leases" in API group "coordination.k8s.io" at the cluster scope',
+    ],
+    [
+      'create serviceaccounts/token ns/x',
+      'serviceaccounts "x" is forbidden: User "ann" cannot create resource "serviceaccounts/token" in API group "" in the namespace "ns"',
+    ],
+    ['get /x', 'forbidden: User "ann" cannot get path "/x"'],
+  ];
+  for (const [text, message] of messages) assert.equal(forbiddenMessage(ann, request(text), ''), message);
+  assert.equal(
+    forbiddenMessage(ann, request('get /x'), 'because'),
+    'forbidden: User "ann" cannot get path "/x": because',
+  );
+});
+
+test('6.3: the words of a refusal hold no markup', () => {
+  const hostile = request('get configmaps ns/x') as ResourceAttributes;
+  const message = forbiddenMessage({ ...ann, name: '<b>&' }, { ...hostile, namespace: '<script>' }, '');
+  assert.equal(
+    message,
+    'configmaps "x" is forbidden: User "&lt;b&gt;&amp;" cannot get resource "configmaps" in API group "" in the namespace "&lt;script&gt;"',
+  );
+});
