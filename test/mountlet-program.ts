@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { mountPointsBelow } from '../src/testing/temporary-directory.ts';
 
 const project = fileURLToPath(new URL('../../', import.meta.url));
-const program = join(project, 'bin', 'mountlet.js');
+export const program = join(project, 'bin', 'mountlet.js');
 const nobody = 65534;
 
 export interface Ran {

@@ -671,14 +671,6 @@ test('render as an ordinary user keeps Secrets in an existing tmpfs and says so 
   assert.deepEqual(readdirSync(root), []);
 });
 
-test('render as an ordinary user refuses an owner it cannot give', (t) => {
-  const yaml = configMap('c', 'data: {a: x}') + podWith('configMap: {name: c, defaultUser: 1234}');
-  const { code, stderr, root } = render(t, yaml, [], { asOrdinaryUser: true });
-  assert.equal(code, 1);
-  assert.match(stderr, /1234/);
-  assert.deepEqual(readdirSync(root), []);
-});
-
 test('render gives files the owners of defaultUser and user', (t) => {
   if (!isRoot) return t.skip('needs root: gives files away');
   const yaml =

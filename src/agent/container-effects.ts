@@ -1,9 +1,11 @@
 /** The file effects that a container's view needs, for the pods below one root: subPaths, hosts files, env files. */
-import { chmodSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import type { Mounts } from '../disk/mounts.ts';
+import { makePodDirectories } from '../disk/pod-directories.ts';
 import { readInRoot } from '../disk/read-in-root.ts';
 import { prepareSubPath } from '../disk/sub-path.ts';
+import { writeInPlace } from '../disk/write-in-place.ts';
 import { etcHostsFile } from '../kube/node-layout.ts';
 import type { MountsDeps } from '../pods/container-mounts.ts';
 import type { EnvironmentDeps } from '../pods/environment.ts';
@@ -15,9 +17,8 @@ export function containerEffects(root: string, mounts: Mounts): MountsDeps & Pic
       readNode: async () => readFileSync('/etc/hosts', 'utf8'),
       async write(pod, content) {
         const file = etcHostsFile(root, pod.metadata.uid ?? '');
-        mkdirSync(dirname(file), { recursive: true, mode: 0o750 });
-        writeFileSync(file, content);
-        chmodSync(file, 0o644); // whatever the umask
+        makePodDirectories(dirname(file));
+        writeInPlace(file, content, 0o644);
         return file;
       },
     },

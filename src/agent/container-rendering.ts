@@ -3,12 +3,13 @@ import type { Container, EphemeralContainer } from '../kube/container.ts';
 import { podDirectory } from '../kube/node-layout.ts';
 import { specName } from '../kube/volume-spec.ts';
 import { ContainerConfigError } from '../pods/container-config-error.ts';
+import type { ContainerMount } from '../pods/container-mount.ts';
 import { viewContainer } from '../pods/container-view.ts';
 import type { MountedVolume, MountedVolumes } from '../pods/mounted-volumes.ts';
 import { PodStartError } from './pod-start-error.ts';
 import type { PreparedVolume } from './pod-volumes.ts';
 import type { RenderNode } from './render-node.ts';
-import type { RenderedContainer, RenderedPod } from './rendered-pod.ts';
+import type { RenderedContainer, RenderedMount, RenderedPod } from './rendered-pod.ts';
 
 type Containers = Pick<RenderedPod, 'initContainers' | 'containers' | 'ephemeralContainers'>;
 type AnyContainer = Container | EphemeralContainer;
@@ -64,13 +65,20 @@ async function renderContainer(
   return {
     name: container.name,
     env: environment.map(({ name, value, secret }) => ({ name, value, secret })),
-    mounts: mounts.map(({ mountPath, hostPath = '', readOnly, subPath, secretSubPath, image }) => ({
-      mountPath,
-      hostPath: image ?? hostPath,
-      readOnly,
-      ...(subPath === undefined ? {} : { subPath }),
-      secretSubPath,
-    })),
+    mounts: mounts.map(renderMount),
+  };
+}
+
+function renderMount(mount: ContainerMount): RenderedMount {
+  const { mountPath, hostPath = '', readOnly, subPath, secretSubPath, image, propagation, recursiveReadOnly } = mount;
+  return {
+    mountPath,
+    hostPath: image ?? hostPath,
+    readOnly,
+    ...(subPath !== undefined && { subPath }),
+    ...(propagation !== 'None' && { mountPropagation: propagation }),
+    ...(recursiveReadOnly && { recursiveReadOnly }),
+    secretSubPath,
   };
 }
 

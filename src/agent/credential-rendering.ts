@@ -1,9 +1,12 @@
 /** The credentials that a pod's pull secrets hold and the images they would be tried for; never a password. */
-import { MountletError } from '../base/errors.ts';
+import type { Container } from '../kube/container.ts';
+import { goQuote } from '../kube/go-quote.ts';
+import { ImageReferenceError } from '../kube/image-reference.ts';
 import { allContainers } from '../kube/pod.ts';
-import { credentialsFor, parsePullSecrets } from '../kube/pull-credentials.ts';
-import type { Keyring } from '../kube/pull-credentials.ts';
+import { PullSecretError, credentialsFor, parsePullSecrets } from '../kube/pull-credentials.ts';
+import type { Keyring, RegistryCredentials } from '../kube/pull-credentials.ts';
 import { collectPullSecrets, missingPullSecretsEvent } from '../pods/image-pull-secrets.ts';
+import type { ImagePullSecrets } from '../pods/image-pull-secrets.ts';
 import { PodStartError } from './pod-start-error.ts';
 import type { RenderNode } from './render-node.ts';
 import type { RenderedCredential } from './rendered-pod.ts';
@@ -15,22 +18,37 @@ export async function renderCredentials(
   const collected = await collectPullSecrets(pod, view.secrets, signal);
   const missing = missingPullSecretsEvent(collected);
   if (missing !== undefined) tell(`pod ${pod.metadata.namespace}/${pod.metadata.name}: ${missing.message}`);
+  return credentialsIn(keyringOf(collected), allContainers(pod.spec));
+}
+
+function keyringOf({ secrets }: ImagePullSecrets): Keyring {
   try {
-    const keyring = parsePullSecrets(
-      collected.secrets.map(({ metadata: { name }, type = '', data = {} }) => ({ name, type, data })),
-    );
-    return credentialsIn(keyring, [...new Set(allContainers(pod.spec).map(({ image = '' }) => image))]);
+    return parsePullSecrets(secrets.map(({ metadata: { name }, type = '', data = {} }) => ({ name, type, data })));
   } catch (error) {
-    if (error instanceof MountletError) throw new PodStartError([error.message]);
+    if (error instanceof PullSecretError) throw new PodStartError([error.message]);
     throw error;
   }
 }
 
-function credentialsIn(keyring: Keyring, images: readonly string[]): readonly RenderedCredential[] {
-  const used = images.map((image) => ({ image, credentials: new Set(credentialsFor(keyring, image)) }));
+type Named = Pick<Container, 'name' | 'image'>;
+
+/** Tells of every container whose image has no name that can be pulled, whether there are credentials or not. */
+function credentialsIn(keyring: Keyring, containers: readonly Named[]): readonly RenderedCredential[] {
+  const fitting = new Map<string, ReadonlySet<RegistryCredentials>>();
+  const messages: string[] = [];
+  for (const { name, image = '' } of containers) {
+    try {
+      fitting.set(image, new Set(credentialsFor(keyring, image)));
+    } catch (error) {
+      if (!(error instanceof ImageReferenceError)) throw error;
+      const why = `Failed to apply default image tag ${goQuote(image)}: ${error.message}`;
+      messages.push(`container "${name}": InvalidImageName: ${why}`);
+    }
+  }
+  if (messages.length > 0) throw new PodStartError(messages);
   return [...keyring.values()].flat().map((credential) => ({
     registry: credential.registry,
     username: credential.username,
-    images: used.filter(({ credentials }) => credentials.has(credential)).map(({ image }) => image),
+    images: [...fitting].filter(([, credentials]) => credentials.has(credential)).map(([image]) => image),
   }));
 }

@@ -4,6 +4,7 @@
  */
 import { existsSync } from 'node:fs';
 import { listDirectory, visibleFiles } from '../disk/directory-listing.ts';
+import { requirePodDirectories } from '../disk/pod-directories.ts';
 import { removeTree } from '../disk/remove-tree.ts';
 import { podDirectory } from '../kube/node-layout.ts';
 import { renderContainers } from './container-rendering.ts';
@@ -16,6 +17,7 @@ import type { PodFailure, RenderedPod, RenderedVolume } from './rendered-pod.ts'
 
 export async function renderPod(node: RenderNode, signal: AbortSignal): Promise<RenderedPod | PodFailure> {
   const { namespace = '', name, uid = '' } = node.pod.metadata;
+  requirePodDirectories(podDirectory(node.root, uid));
   const volumes = new PodVolumes(node);
   try {
     const prepared = await volumes.prepare(signal);
@@ -34,6 +36,7 @@ export async function renderPod(node: RenderNode, signal: AbortSignal): Promise<
 /** Takes a pod's volumes down and removes its directory. */
 export async function cleanPod(node: RenderNode, signal: AbortSignal): Promise<void> {
   const directory = podDirectory(node.root, node.pod.metadata.uid ?? '');
+  requirePodDirectories(directory);
   if (!existsSync(directory)) return;
   await new PodVolumes(node).removeOthers([], signal);
   removeTree(directory);

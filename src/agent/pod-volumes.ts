@@ -1,11 +1,12 @@
 /** The volumes of one pod below the root: set up, taken back when the pod fails, removed when the pod no longer has them. */
-import { existsSync, lstatSync, readdirSync } from 'node:fs';
-import { basename, join } from 'node:path';
-import { MountletError, messageOf } from '../base/errors.ts';
+import { existsSync, lstatSync, readdirSync, rmdirSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import { MountletError, errorCode, messageOf } from '../base/errors.ts';
 import { removeTree } from '../disk/remove-tree.ts';
 import { cleanSubPaths } from '../disk/sub-path-cleaning.ts';
+import { systemCallError } from '../disk/system-call-error.ts';
 import { resolveVolume } from '../kube/claims.ts';
-import { podDirectory, volumeDirectory, volumesDirectory } from '../kube/node-layout.ts';
+import { podDirectory, subPathsDirectory, volumeDirectory, volumesDirectory } from '../kube/node-layout.ts';
 import type { Pod } from '../kube/pod.ts';
 import { commonRunAsUser } from '../kube/run-as-user.ts';
 import { unescapePluginName } from '../kube/unique-names.ts';
@@ -59,7 +60,8 @@ export class PodVolumes {
       } catch (error) {
         signal.throwIfAborted();
         if (!(error instanceof MountletError)) throw error;
-        messages.push(`MountVolume.SetUp failed for volume "${specName(volume.spec)}" : ${error.message}`);
+        const stage = error instanceof StageError ? error.stage : 'MountVolume.SetUp failed';
+        messages.push(`${stage} for volume "${specName(volume.spec)}" : ${error.message}`);
       }
     }
     if (refused.length > 0) messages.push(refusal(refused));
@@ -71,15 +73,25 @@ export class PodVolumes {
   async removeOthers(kept: readonly PreparedVolume[], signal: AbortSignal): Promise<void> {
     const paths = new Set(kept.map(({ plugin, spec }) => this.#pathOf(plugin, spec)));
     for (const pluginDirectory of entriesOf(volumesDirectory(this.#node.root, this.#uid))) {
+      const plugin = this.#pluginOf(pluginDirectory);
+      if (plugin === undefined) continue; // not made by us, so not ours to take down
       for (const directory of entriesOf(pluginDirectory)) {
         if (paths.has(directory)) continue;
-        const plugin = this.#node.plugins.findByName(unescapePluginName(basename(pluginDirectory)));
         await this.#tearDown(plugin, basename(directory), directory, signal);
       }
     }
+    // A hostPath has no directory of its own, yet its subPaths have been bound.
+    const names = new Set(kept.map(({ spec }) => specName(spec)));
+    for (const directory of entriesOf(subPathsDirectory(this.#node.root, this.#uid))) {
+      const volumeName = basename(directory);
+      if (!names.has(volumeName)) cleanSubPaths(this.#directory, volumeName, this.#node.mounts);
+    }
   }
 
-  /** Takes back what `prepare` made. What stood there before stays as it is. */
+  /**
+   * Takes back what `prepare` made. What stood there before stays, with the content it has by now: each volume is brought
+   * up to date on its own, as by the kubelet.
+   */
   async undo(): Promise<void> {
     const never = new AbortController().signal;
     for (const { plugin, volumeName, directory } of this.#made.splice(0).toReversed()) {
@@ -117,8 +129,10 @@ export class PodVolumes {
   }
 
   async #setUp({ name, spec, plugin, source }: Wanted, signal: AbortSignal): Promise<PreparedVolume> {
+    requireUsable(plugin, source);
     if (mountOptionsOf(spec).length > 0 && !plugin.supportsMountOptions) {
-      throw new PodStartError(['mount options are not supported for this volume type']);
+      const problem = 'mount options are not supported for this volume type';
+      throw new StageError('MountVolume.MountOptionSupport check failed', problem);
     }
     const volumeName = specName(spec);
     const directory = this.#pathOf(plugin, spec);
@@ -149,6 +163,11 @@ export class PodVolumes {
     };
   }
 
+  #pluginOf(pluginDirectory: string): VolumePlugin | undefined {
+    const name = unescapePluginName(basename(pluginDirectory));
+    return this.#node.plugins.all().find((plugin) => plugin.name === name);
+  }
+
   #pathOf(plugin: VolumePlugin, spec: VolumeSpec): string {
     return volumeDirectory(this.#node.root, this.#uid, plugin.name, specName(spec));
   }
@@ -156,6 +175,26 @@ export class PodVolumes {
   async #tearDown(plugin: VolumePlugin, volumeName: string, directory: string, signal: AbortSignal): Promise<void> {
     cleanSubPaths(this.#directory, volumeName, this.#node.mounts);
     await plugin.tearDown({ podUid: this.#uid, volumeName, directory }, signal);
+    removeIfEmpty(dirname(directory));
+  }
+}
+
+/** A failure before set-up, which the kubelet tells apart from one of set-up. */
+class StageError extends MountletError {
+  readonly reason = 'VolumeRefused';
+  readonly stage: string;
+  constructor(stage: string, problem: string, options?: ErrorOptions) {
+    super(problem, options);
+    this.stage = stage;
+  }
+}
+
+function requireUsable(plugin: VolumePlugin, source: unknown): void {
+  try {
+    plugin.requireUsable?.(source);
+  } catch (cause) {
+    if (!(cause instanceof MountletError)) throw cause;
+    throw new StageError('MountVolume.NewMounter initialization failed', cause.message, { cause });
   }
 }
 
@@ -175,6 +214,16 @@ function refusal(refused: readonly Refused[]): string {
     `Unable to attach or mount volumes: unmounted volumes=[${names}], unattached volumes=[], ` +
     `failed to process volumes=[${names}]: ${causes}`
   );
+}
+
+/** The directory of a volume kind, once its last volume has gone. */
+function removeIfEmpty(directory: string): void {
+  try {
+    rmdirSync(directory);
+  } catch (error) {
+    // Other volumes are in it, or it was never made (a hostPath has none).
+    if (!['ENOTEMPTY', 'EEXIST', 'ENOENT'].includes(errorCode(error) ?? '')) throw systemCallError(error, directory);
+  }
 }
 
 function entriesOf(directory: string): readonly string[] {

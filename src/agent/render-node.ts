@@ -23,8 +23,11 @@ export interface RenderNode {
   readonly view: ContainerViewDeps & { readonly secrets: NonNullable<ContainerViewDeps['secrets']> };
   /** The pod as the cluster would hand it to this node. */
   readonly pod: Pod;
-  readonly tell: (note: string) => void;
+  readonly tell: Tell;
 }
+
+/** What a user should know besides the result: told once for each topic, which is the note itself if none is given. */
+export type Tell = (note: string, topic?: string) => void;
 
 export interface RenderNodeSettings {
   readonly root: string;
@@ -38,7 +41,7 @@ export function renderNode(
   pod: Pod,
   settings: RenderNodeSettings,
   mounts: Mounts,
-  tell: (note: string) => void,
+  tell: Tell,
 ): RenderNode {
   const { root, runtimeDirectory, uid } = settings;
   const node = nodeOf(manifests, pod, () => thisMachine(settings.nodeName, root));
@@ -51,7 +54,8 @@ export function renderNode(
     privateTmpfs: () => privateTmpfsDirectory({ ...(runtimeDirectory !== undefined && { runtimeDirectory }), uid }),
     now: () => systemClock.now(),
     random: () => randomBytes(4).readUInt32LE(),
-    notify: ({ message }) => tell(message),
+    // What holds for the machine is found out for every pod, each time with another path, and told for the first.
+    notify: ({ kind, message }) => tell(message, kind === 'PodWarning' ? message : kind),
   });
   return {
     root,

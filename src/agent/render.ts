@@ -2,10 +2,12 @@
  * Renders pods once: reads and checks all manifests, puts each pod's volumes on disk, and says what its containers see.
  * Everything is checked before anything is written; a pod that fails leaves nothing new behind and harms no other.
  */
-import { existsSync, mkdirSync, realpathSync, rmdirSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { realpathSync, rmdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { setImmediate } from 'node:timers/promises';
 import { MountletError } from '../base/errors.ts';
 import { lockDirectory } from '../disk/directory-lock.ts';
+import { makeDirectories } from '../disk/make-directories.ts';
 import { systemMounts } from '../disk/mounts.ts';
 import type { OwnerNames } from '../disk/owner-names.ts';
 import { ownerNames } from '../disk/owner-names.ts';
@@ -15,6 +17,7 @@ import { readManifests } from '../kube/manifests.ts';
 import type { Pod } from '../kube/pod.ts';
 import { cleanPod, renderPod } from './pod-rendering.ts';
 import { renderNode } from './render-node.ts';
+import type { Tell } from './render-node.ts';
 import type { PodFailure, RenderedPod } from './rendered-pod.ts';
 
 export interface RenderSettings {
@@ -67,6 +70,7 @@ export async function render(
       const pods: RenderedPod[] = [];
       const failures: PodFailure[] = [];
       for (const pod of chosen) {
+        await setImmediate(); // all else is done without a turn of the event loop, and a signal would come too late
         signal.throwIfAborted();
         const node = renderNode(manifests, pod, settings, mounts, tellOnce);
         if (settings.clean) await cleanPod(node, signal);
@@ -117,12 +121,11 @@ function requireDifferentUids(pods: readonly Pod[]): void {
   }
 }
 
-/** What holds for the machine is found out for every pod, and is told for the first. */
-function once(tell: (note: string) => void): (note: string) => void {
+function once(tell: (note: string) => void): Tell {
   const told = new Set<string>();
-  return (note) => {
-    if (!told.has(note)) tell(note);
-    told.add(note);
+  return (note, topic = note) => {
+    if (!told.has(topic)) tell(note);
+    told.add(topic);
   };
 }
 
@@ -132,14 +135,6 @@ function isCalled({ metadata: { namespace, name } }: Pod, wanted: string): boole
 
 function showName(namespace: string | undefined, name: string, usual: string): string {
   return namespace === usual ? name : `${namespace}/${name}`;
-}
-
-/** Makes a directory and its parents; answers those it made, the deepest first. */
-function makeDirectories(directory: string): readonly string[] {
-  const missing: string[] = [];
-  for (let path = directory; !existsSync(path); path = dirname(path)) missing.push(path);
-  mkdirSync(directory, { recursive: true, mode: 0o755 });
-  return missing;
 }
 
 /** Directories of a rendering in which nothing was rendered go as they came. */

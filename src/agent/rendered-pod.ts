@@ -44,6 +44,10 @@ export interface RenderedMount {
   readonly hostPath: string;
   readonly readOnly: boolean;
   readonly subPath?: string;
+  /** Only where mounts made later are seen on the other side: `HostToContainer`, `Bidirectional`. */
+  readonly mountPropagation?: string;
+  /** Only where mounts inside it are read-only too. */
+  readonly recursiveReadOnly?: true;
   /** The subPath was expanded from a variable that holds bytes of a Secret, and so the host path may hold them too. */
   readonly secretSubPath: boolean;
 }

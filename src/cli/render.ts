@@ -1,16 +1,17 @@
 /** `mountlet render`: options in, the rendering printed, an exit code out. */
 import { homedir, hostname } from 'node:os';
 import { join, resolve } from 'node:path';
-import { createColors, isColorSupported } from 'picocolors';
+import { createColors } from 'picocolors';
 import { stringify } from 'yaml';
 import type { RenderResult } from '../agent/render.ts';
 import { render } from '../agent/render.ts';
 import { readSources } from '../agent/sources.ts';
 import { MountletError } from '../base/errors.ts';
+import { wantsColor } from './color.ts';
 import { exitCode } from './exit-code.ts';
-import { renderedList } from './rendered-list.ts';
+import { renderedList, showJson } from './rendered-list.ts';
 import { renderedTree, showText } from './rendered-tree.ts';
-import { readStandardInput } from './standard-input.ts';
+import { openStandardInput } from './standard-input.ts';
 
 export interface RenderOptions {
   readonly filename: readonly string[];
@@ -25,13 +26,19 @@ export interface RenderOptions {
 export async function renderCommand(options: RenderOptions): Promise<number> {
   const interrupt = new AbortController();
   const stop = (): void => interrupt.abort();
-  process.once('SIGINT', stop).once('SIGTERM', stop);
+  // Not before there is something to take back: a file may be a pipe, and whoever waits for one hears no signal.
+  const listen = (): void =>
+    void process.off('SIGINT', stop).off('SIGTERM', stop).on('SIGINT', stop).on('SIGTERM', stop);
   try {
-    const root = resolve(options.root ?? defaultRoot());
+    const files = await readSources(options.filename, () => {
+      listen();
+      return openStandardInput(interrupt.signal);
+    });
+    listen();
     const result = await render(
       {
-        root,
-        files: await readSources(options.filename, readStandardInput),
+        root: resolve(options.root ?? defaultRoot()),
+        files,
         namespace: options.namespace,
         pods: options.pod,
         clean: options.clean ?? false,
@@ -61,7 +68,7 @@ function print({ pods, owners }: RenderResult, options: RenderOptions): void {
   const shown = { showSecrets: options.showSecrets ?? false };
   switch (options.output) {
     case 'json':
-      process.stdout.write(`${JSON.stringify(renderedList(pods, shown), undefined, 2)}\n`);
+      process.stdout.write(`${showJson(renderedList(pods, shown))}\n`);
       break;
     case 'yaml':
       process.stdout.write(stringify(renderedList(pods, shown), { lineWidth: 0, version: '1.1' }));
@@ -80,7 +87,7 @@ function tell(kind: 'note' | 'error', text: string): void {
 }
 
 function colorsFor(stream: { readonly isTTY?: boolean }): ReturnType<typeof createColors> {
-  return createColors(isColorSupported && (stream.isTTY === true || process.env['FORCE_COLOR'] !== undefined));
+  return createColors(wantsColor(process.env, stream.isTTY ?? false));
 }
 
 /** Of the system for root, of the user for anybody else; see the XDG base directories. */

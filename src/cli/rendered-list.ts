@@ -12,6 +12,14 @@ export function renderedList(pods: readonly RenderedPod[], shown: SecretsShown):
   return { apiVersion: 'v1', kind: 'List', metadata: {}, items: pods.map((pod) => item(pod, shown)) };
 }
 
+/** Escapes also the control characters that JSON may carry as they are: the reader may be a terminal. */
+export function showJson(value: object): string {
+  return JSON.stringify(value, undefined, 2).replace(
+    /[\u007f-\u009f]/g,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  );
+}
+
 function item(pod: RenderedPod, shown: SecretsShown): object {
   const { namespace, name, uid } = pod;
   const containers = (list: readonly RenderedContainer[]): object[] => list.map((one) => container(one, shown));

@@ -21,20 +21,26 @@ export function renderedTree(pods: readonly RenderedPod[], style: TreeStyle): st
 }
 
 function podBranch(pod: RenderedPod, treeStyle: TreeStyle): Branch {
-  const style = { ...treeStyle, shorten: (path: string) => shorten(path, pod.directory) };
+  const style = { ...treeStyle, showPath: (path: string) => showText(shorten(path, pod.directory)) };
   const { bold, dim } = style.colors;
   const containers = [
     ...pod.initContainers.map((one) => containerBranch('init container', one, style)),
     ...pod.containers.map((one) => containerBranch('container', one, style)),
     ...pod.ephemeralContainers.map((one) => containerBranch('ephemeral container', one, style)),
   ];
+  const hasSecretSubPath = [pod.initContainers, pod.containers, pod.ephemeralContainers].some((list) =>
+    list.some(({ mounts }) => mounts.some(({ secretSubPath }) => secretSubPath)),
+  );
   const credentials = pod.pullCredentials.map(({ registry, username, images }) =>
-    leaf(`${registry} ${dim('as')} ${username}${images.length > 0 ? dim(` for ${images.join(', ')}`) : ''}`),
+    leaf(
+      `${showText(registry)} ${dim('as')} ${showText(username)}` +
+        (images.length > 0 ? dim(` for ${showText(images.join(', '))}`) : ''),
+    ),
   );
   return {
-    text: `${bold(`pod ${pod.namespace}/${pod.name}`)} ${dim(pod.directory)}`,
+    text: `${bold(`pod ${pod.namespace}/${pod.name}`)} ${dim(showText(pod.directory))}`,
     children: [
-      ...pod.volumes.map((volume) => volumeBranch(volume, style)),
+      ...pod.volumes.map((volume) => volumeBranch(volume, hasSecretSubPath, style)),
       ...containers,
       ...(credentials.length > 0 ? [{ text: bold('pull credentials'), children: credentials }] : []),
     ],
@@ -47,16 +53,31 @@ function shorten(path: string, directory: string): string {
 }
 
 interface PodStyle extends TreeStyle {
-  readonly shorten: (path: string) => string;
+  readonly showPath: (path: string) => string;
 }
 
-function volumeBranch(volume: RenderedVolume, style: PodStyle): Branch {
+function volumeBranch(volume: RenderedVolume, hasSecretSubPath: boolean, style: PodStyle): Branch {
   const { bold, cyan, dim } = style.colors;
+  const { entries = [] } = volume.content ?? {};
   const kind = volume.plugin.slice(volume.plugin.indexOf('/') + 1);
   return {
-    text: `${bold(`volume ${volume.name}`)} ${cyan(kind)} ${dim(style.shorten(volume.path))}`,
-    children: (volume.content?.entries ?? []).map((entry) => entryBranch(entry, style)),
+    text: `${bold(`volume ${volume.name}`)} ${cyan(kind)} ${dim(style.showPath(volume.path))}`,
+    children: (hasSecretSubPath && !style.showSecrets ? withoutSubPaths(entries) : entries).map((entry) =>
+      entryBranch(entry, style),
+    ),
   };
+}
+
+/**
+ * A subPath that is missing becomes a directory of its name, and the name may be a Secret's value. Such directories stay
+ * empty, and a payload has none that are.
+ */
+function withoutSubPaths(entries: readonly Entry[]): readonly Entry[] {
+  return entries.flatMap((entry): readonly Entry[] => {
+    if (entry.kind !== 'directory') return [entry];
+    const kept = withoutSubPaths(entry.entries);
+    return kept.length === 0 && !entry.name.startsWith('..') ? [] : [{ ...entry, entries: kept }];
+  });
 }
 
 function entryBranch(entry: Entry, style: TreeStyle): Branch {
@@ -87,9 +108,13 @@ function containerBranch(word: string, container: RenderedContainer, style: PodS
     leaf(`${green(showText(variable.name))}=${showText(shownValue(variable, style))}`),
   );
   const mounts = container.mounts.map((mount) => {
-    const { mountPath, hostPath, readOnly, subPath } = shownMount(mount, style);
-    const how = [readOnly ? 'read-only' : 'writable', ...(subPath === undefined ? [] : [`subPath ${subPath}`])];
-    return leaf(`${mountPath} ${dim('<-')} ${showText(style.shorten(hostPath))} ${dim(`(${how.join(', ')})`)}`);
+    const { mountPath, hostPath, readOnly, subPath, mountPropagation, recursiveReadOnly } = shownMount(mount, style);
+    const how = [
+      readOnly ? `${recursiveReadOnly === true ? 'recursively ' : ''}read-only` : 'writable',
+      ...(mountPropagation === undefined ? [] : [mountPropagation]),
+      ...(subPath === undefined ? [] : [`subPath ${showText(subPath)}`]),
+    ];
+    return leaf(`${showText(mountPath)} ${dim('<-')} ${style.showPath(hostPath)} ${dim(`(${how.join(', ')})`)}`);
   });
   return {
     text: bold(`${word} ${container.name}`),
@@ -136,11 +161,13 @@ export function showSize(sizeBytes: number): string {
   return `${Number.isInteger(amount) ? amount : amount.toFixed(1)} ${units[power]}`;
 }
 
-/** One line of a tree is one line: control characters of a name or value are shown, not sent to the terminal. */
+/** One line is one line, in the order it is read: characters that steer a terminal are shown and not sent to it. */
 export function showText(text: string): string {
   // oxlint-disable-next-line no-control-regex -- they are what is looked for
-  return text.replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]/g, (character) => {
+  return text.replace(/[\u0000-\u001f\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g, (character) => {
     const short: Record<string, string> = { '\n': '\\n', '\t': '\\t', '\r': '\\r' };
-    return short[character] ?? `\\x${character.charCodeAt(0).toString(16).padStart(2, '0')}`;
+    const code = character.charCodeAt(0);
+    const digits = code.toString(16).padStart(2, '0');
+    return short[character] ?? (code > 0xff ? `\\u${digits}` : `\\x${digits}`);
   });
 }

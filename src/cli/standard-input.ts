@@ -1,6 +1,6 @@
-import { buffer } from 'node:stream/consumers';
+import { addAbortSignal } from 'node:stream';
 
-/** All bytes of standard input. Whether they are text is decided by who reads them. */
-export function readStandardInput(): Promise<Uint8Array> {
-  return buffer(process.stdin);
+/** Standard input as bytes, until it ends or the signal aborts. Whether they are text is decided by who reads them. */
+export function openStandardInput(signal: AbortSignal): AsyncIterable<Uint8Array> {
+  return addAbortSignal(signal, process.stdin) as AsyncIterable<Uint8Array>;
 }

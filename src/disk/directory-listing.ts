@@ -1,7 +1,9 @@
 /** What stands in a directory, for people and for checks: names, modes, owners, link targets, sizes and digests. */
 import { createHash } from 'node:crypto';
-import { closeSync, constants, fstatSync, lstatSync, openSync, readSync, readdirSync, readlinkSync } from 'node:fs';
+import { closeSync, fstatSync, lstatSync, readSync, readdirSync, readlinkSync } from 'node:fs';
 import { join } from 'node:path';
+import { openToRead } from './open-to-read.ts';
+import { systemCallError } from './system-call-error.ts';
 
 interface EntryFacts {
   readonly name: string;
@@ -29,8 +31,21 @@ export interface OtherEntry extends EntryFacts {
 }
 export type Entry = FileEntry | LinkEntry | DirectoryEntry | OtherEntry;
 
-/** Reads a directory to its depth, sorted by name, links not followed. */
-export function listDirectory(directory: string, name = ''): DirectoryEntry {
+/** Reads a directory to its depth, sorted by name, links not followed. Throws a SystemCallError. */
+export function listDirectory(directory: string): DirectoryEntry {
+  try {
+    return list(directory, '');
+  } catch (thrown) {
+    throw systemCallError(thrown, pathOf(thrown) ?? directory);
+  }
+}
+
+/** The entry below that could not be read. */
+function pathOf(thrown: unknown): string | undefined {
+  return thrown instanceof Error && 'path' in thrown && typeof thrown.path === 'string' ? thrown.path : undefined;
+}
+
+function list(directory: string, name: string): DirectoryEntry {
   const entries = readdirSync(directory)
     .toSorted(byBytes)
     .map((child) => entryOf(join(directory, child), child));
@@ -63,7 +78,7 @@ function filesIn(entry: Entry, parent: string): VisibleFile[] {
 
 function entryOf(path: string, name: string): Entry {
   const stat = lstatSync(path);
-  if (stat.isDirectory()) return listDirectory(path, name);
+  if (stat.isDirectory()) return list(path, name);
   if (stat.isSymbolicLink()) return { kind: 'link', ...factsOf(path, name), target: readlinkSync(path) };
   if (!stat.isFile()) return { kind: 'other', ...factsOf(path, name) };
   return { kind: 'file', ...factsOf(path, name), ...digestOf(path) };
@@ -77,8 +92,7 @@ function factsOf(path: string, name: string): EntryFacts {
 const chunkBytes = 64 * 1024;
 
 function digestOf(path: string): { sizeBytes: number; sha256: string } {
-  // Not following a link, and not blocking on a fifo, that took the file's place since it was looked at.
-  const descriptor = openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+  const descriptor = openToRead(path);
   try {
     const hash = createHash('sha256');
     const chunk = Buffer.allocUnsafe(chunkBytes);

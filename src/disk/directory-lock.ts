@@ -49,7 +49,7 @@ export function lockDirectory(directory: string, load: () => SystemCalls = loadS
     try {
       if (!lockFile(descriptor, path, load)) throw new DirectoryInUseError(directory, readPid(descriptor));
       if (isAt(path, descriptor)) {
-        writePid(descriptor, path);
+        writePid(descriptor);
         const held = descriptor;
         descriptor = undefined;
         return { release: once(() => letGo(path, held)) };
@@ -116,13 +116,13 @@ function lockByProgram(descriptor: number, path: string): boolean {
   throw new SystemCallError({ call: 'flock', path, code: 'ENOSYS' }, { cause: error });
 }
 
-/** For people and messages only; nothing is decided by it. */
-function writePid(descriptor: number, path: string): void {
+/** For people and messages only; nothing is decided by it, and a full disk must be usable for cleaning it. */
+function writePid(descriptor: number): void {
   try {
     ftruncateSync(descriptor);
     writeSync(descriptor, `${process.pid}\n`, 0);
-  } catch (thrown) {
-    throw systemCallError(thrown, path);
+  } catch {
+    // Held all the same: the lock is on the file, not in it.
   }
 }
 

@@ -109,7 +109,8 @@ class SystemMounts implements Mounts {
       this.#mounter.unmount(directory, true);
       return undefined;
     } catch (thrown) {
-      return messageOf(thrown);
+      // Where it was tried is of no interest: the directory is gone.
+      return thrown instanceof SystemCallError ? thrown.problem : messageOf(thrown);
     } finally {
       if (directory !== undefined) removeIfEmpty(directory);
     }

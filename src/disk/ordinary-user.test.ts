@@ -1,13 +1,14 @@
 /** What the writer and the ownership pass do for a user who may not give files away. As root, this file runs itself as one. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { chmodSync, lstatSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { chmodSync, lstatSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { temporaryDirectory } from '../testing/temporary-directory.ts';
 import { namesIn, visibleFiles } from '../testing/volume-content.ts';
 import { AtomicWriter } from './atomic-writer.ts';
+import { listDirectory } from './directory-listing.ts';
 import { applyGroup } from './ownership.ts';
 import type { Payload } from './payload.ts';
 
@@ -62,6 +63,26 @@ if (process.getuid?.() === 0) {
     assert.equal(new AtomicWriter(volume).write(payloadOf('1'), { group }).groupsRefused, 0);
     assert.equal(statSync(join(volume, 'd')).mode & 0o7777, 0o2755);
     assert.equal(new AtomicWriter(volume).write(payloadOf('1'), { group }).changed, false);
+  });
+
+  test('a file whose mode shuts out its owner is compared, and keeps its mode', (t) => {
+    const volume = temporaryDirectory(t);
+    const payload: Payload = new Map([['a', { data: Buffer.from('1'), mode: 0 }]]);
+    const { version } = new AtomicWriter(volume).write(payload);
+    const again = new AtomicWriter(volume).write(payload);
+    assert.deepEqual([again.changed, again.version], [false, version]);
+    assert.equal(statSync(join(volume, 'a')).mode & 0o7777, 0);
+  });
+
+  test('a listing that meets a closed directory names it', (t) => {
+    const volume = temporaryDirectory(t);
+    mkdirSync(join(volume, 'closed'));
+    chmodSync(join(volume, 'closed'), 0);
+    assert.throws(() => listDirectory(volume), {
+      reason: 'SystemCallFailed',
+      code: 'EACCES',
+      path: join(volume, 'closed'),
+    });
   });
 
   test('a volume that may not be written keeps its content', (t) => {

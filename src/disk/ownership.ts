@@ -10,6 +10,7 @@
 import { chmodSync, chownSync, closeSync, constants, fstatSync, openSync, readdirSync, statSync } from 'node:fs';
 import type { Stats } from 'node:fs';
 import { setImmediate } from 'node:timers/promises';
+import { openPathOnly } from './mount-point.ts';
 
 export type VolumeAccess = 'read-only' | 'read-write';
 
@@ -59,7 +60,6 @@ const nextReportMs = 60_000;
 /** Entries between two turns of the event loop: about a millisecond of system calls. */
 const entriesPerTurn = 128;
 const keepOwner = -1;
-const pathOnly = 0o10000000; // O_PATH, which node:fs does not name
 
 /** Throws only when the tree cannot be walked, or when `signal` aborts. */
 export async function applyGroup(
@@ -117,7 +117,7 @@ interface Tally {
 
 /** Children before their directory, in the order the file system lists them. Yields the path of each entry done. */
 function* regroup(reachedBy: string, path: string, change: GroupChange, tally: Tally): Generator<string, void> {
-  const descriptor = openSync(reachedBy, pathOnly | constants.O_NOFOLLOW);
+  const descriptor = openSync(reachedBy, openPathOnly | constants.O_NOFOLLOW);
   try {
     const entry = fstatSync(descriptor);
     const self = `/proc/self/fd/${descriptor}`;

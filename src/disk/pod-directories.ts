@@ -1,7 +1,44 @@
 /** The directories every pod has, and the directory of one volume in them. */
-import { chmodSync, mkdirSync, statSync } from 'node:fs';
-import { join } from 'node:path';
+import { chmodSync, lstatSync, mkdirSync, readdirSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { MountletError } from '../base/errors.ts';
 import { systemCallError } from './system-call-error.ts';
+
+/** Never made by us: whoever put it there could turn what we write, or delete, to another place. */
+export class NotADirectoryError extends MountletError {
+  readonly reason = 'NotADirectory';
+  constructor(path: string, isLink: boolean) {
+    const found = isLink ? 'a symbolic link' : 'a file';
+    super(`Cannot use "${path}": it is ${found} and not a directory; remove it, or choose another root directory`);
+  }
+}
+
+/**
+ * Refuses a pod whose own directories are something else, from the directory of all pods down to that of a volume kind.
+ * What a volume's name stands for is not looked at: memory that cannot be mounted is linked to.
+ */
+export function requirePodDirectories(podDirectory: string): void {
+  guard(podDirectory, () => {
+    requireDirectories(dirname(podDirectory), 0);
+    requireDirectories(podDirectory, 0);
+    requireDirectories(join(podDirectory, 'volumes'), 1);
+    requireDirectories(join(podDirectory, 'plugins'), 2);
+    requireDirectories(join(podDirectory, 'volume-subpaths'), 2);
+  });
+}
+
+/** A missing one is fine: it will be made. */
+function requireDirectories(path: string, levelsBelow: number): void {
+  if (!isDirectory(path) || levelsBelow === 0) return;
+  for (const name of readdirSync(path)) requireDirectories(join(path, name), levelsBelow - 1);
+}
+
+/** False if there is nothing. */
+function isDirectory(path: string): boolean {
+  const entry = lstatSync(path, { throwIfNoEntry: false });
+  if (entry !== undefined && !entry.isDirectory()) throw new NotADirectoryError(path, entry.isSymbolicLink());
+  return entry !== undefined;
+}
 
 /** Made in this order before any volume of the pod is touched: whoever finds the last one finds all. */
 export function makePodDirectories(podDirectory: string): void {
@@ -17,9 +54,9 @@ export interface MadeDirectory {
 /** Makes a directory with exactly this mode, whatever the umask; one that is there gets the mode too. */
 export function makeDirectoryWithMode(directory: string, mode: number): MadeDirectory {
   return guard(directory, () => {
-    const made = statSync(directory, { throwIfNoEntry: false }) === undefined;
+    const made = !isDirectory(directory);
     if (made) mkdirSync(directory, { recursive: true, mode });
-    if ((statSync(directory).mode & 0o7777) !== mode) chmodSync(directory, mode);
+    if ((lstatSync(directory).mode & 0o7777) !== mode) chmodSync(directory, mode);
     return { made };
   });
 }

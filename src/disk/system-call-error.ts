@@ -18,10 +18,14 @@ export class SystemCallError extends MountletError {
   readonly call: string;
   readonly path: string;
   readonly code: string;
+  /** What the system said and what to do about it, without the path. */
+  readonly problem: string;
 
   constructor({ call, path, code }: FailedCall, options?: ErrorOptions) {
     const advice = adviceFor(call, code);
-    super(`Cannot ${call} "${path}": ${errnoText(code)}${advice === undefined ? '' : `; ${advice}`}`, options);
+    const problem = `${errnoText(code)}${advice === undefined ? '' : `; ${advice}`}`;
+    super(`Cannot ${call} "${path}": ${problem}`, options);
+    this.problem = problem;
     this.call = call;
     this.path = path;
     this.code = code;

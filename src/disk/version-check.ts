@@ -2,9 +2,10 @@
  * Answers whether a version on disk is exactly what a payload asks for: same files and directories, bytes, modes, owners
  * and group, and nothing else. Slowly by reading it, or fast by the identity of inodes that were read before.
  */
-import { closeSync, constants, fstatSync, lstatSync, openSync, readSync, readdirSync } from 'node:fs';
+import { closeSync, constants, fstatSync, lstatSync, readSync, readdirSync } from 'node:fs';
 import type { Stats } from 'node:fs';
 import { errorCode } from '../base/errors.ts';
+import { openToRead } from './open-to-read.ts';
 import { setgid } from './ownership.ts';
 import type { PayloadFile, PayloadTree, TreePaths } from './payload.ts';
 import { modeOfDirectory, modeOfFile } from './version-directory.ts';
@@ -113,9 +114,9 @@ function isFileRight(inode: Stats, file: PayloadFile, { group, groupRefused }: W
 /** Undefined for what is missing, a link, or not ours to read; a pipe in its place must not make us wait. */
 function openIfFile(path: string): number | undefined {
   try {
-    return openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+    return openToRead(path);
   } catch (error) {
-    if (['ENOENT', 'ENOTDIR', 'ELOOP', 'ENXIO', 'EACCES'].includes(errorCode(error) ?? '')) return undefined;
+    if (['ENOENT', 'ENOTDIR', 'ELOOP', 'ENXIO', 'EACCES', 'EPERM'].includes(errorCode(error) ?? '')) return undefined;
     throw error;
   }
 }

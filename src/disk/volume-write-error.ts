@@ -1,15 +1,6 @@
 /** What a failing system call becomes when it leaves this room: the text is the one a kubelet prints for the same failure. */
 import { MountletError, errorCode, messageOf } from '../base/errors.ts';
-
-/** Where Node's words for an error number are not the system's. */
-const systemTexts: Readonly<Record<string, string>> = {
-  EEXIST: 'file exists',
-  EIO: 'input/output error',
-  EISDIR: 'is a directory',
-  ENAMETOOLONG: 'file name too long',
-  ELOOP: 'too many levels of symbolic links',
-  EBUSY: 'device or resource busy',
-};
+import { errnoOf, errnoText } from './system-call-error.ts';
 
 export class VolumeWriteError extends MountletError {
   readonly reason = 'VolumeWriteFailed';
@@ -26,19 +17,22 @@ export class VolumeWriteError extends MountletError {
 /** A file was to get an owner that this process may not give it. */
 export class OwnerRefusedError extends MountletError {
   readonly reason = 'OwnerRefused';
+  readonly path: string;
+  readonly uid: number;
 
   constructor(path: string, uid: number, options?: ErrorOptions) {
     super(`Cannot give "${path}" to user ${uid}: run as root, or leave the owner out of the volume`, options);
+    this.path = path;
+    this.uid = uid;
   }
 }
 
 /** `open /volume/a: no space left on device`: the call, its paths, and the system's text. */
 export function systemErrorText(thrown: unknown, knownPath?: string): string {
-  const code = errorCode(thrown);
+  const code = errnoOf(thrown);
   const message = messageOf(thrown);
   if (code === undefined || !(thrown instanceof Error)) return message;
   const { syscall, path = knownPath, dest } = thrown as NodeJS.ErrnoException & { readonly dest?: string };
   if (syscall === undefined) return message;
-  const text = systemTexts[code] ?? /^\w+: ([^,]*)/.exec(message)?.[1] ?? code;
-  return `${[syscall, path, dest].filter((part) => part !== undefined).join(' ')}: ${text}`;
+  return `${[syscall, path, dest].filter((part) => part !== undefined).join(' ')}: ${errnoText(code)}`;
 }

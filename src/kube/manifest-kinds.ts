@@ -23,7 +23,7 @@ import { persistentVolume, persistentVolumeClaim } from './persistent-volume.ts'
 import { identifyPod } from './pod-identity.ts';
 import type { Pod } from './pod.ts';
 import { pod } from './pod.ts';
-import type { Shape } from './schema.ts';
+import type { FieldPath, Shape } from './schema.ts';
 import type { Secret } from './secret.ts';
 import { secret } from './secret.ts';
 import type { ServiceAccount } from './service-account.ts';
@@ -48,6 +48,8 @@ export interface ObjectKind<T = unknown> {
   /** What the API server fills in before it looks whether the object is valid. */
   complete(object: T): T;
   validate(object: T): readonly FieldError[];
+  /** Where the user wrote what the completed object has at `path`, if that is elsewhere. */
+  writtenAt?(path: FieldPath, json: Readonly<Record<string, unknown>>): FieldPath;
 }
 
 const core = { apiVersions: ['v1'], namespaced: true };
@@ -58,7 +60,7 @@ export const podKind: ObjectKind<Pod> = {
   kind: 'Pod',
   shape: pod,
   complete: (object) => identifyPod(withServiceAccount(defaultPod(object))),
-  validate: (object) => [...validateUid(object), ...validatePod(object)],
+  validate: (object) => [...validateUid(object), ...validatePod(object).filter((error) => !isOfCreation(error))],
 };
 
 export const configMapKind: ObjectKind<ConfigMap> = {
@@ -75,6 +77,11 @@ export const secretKind: ObjectKind<Secret> = {
   shape: secret,
   complete: defaultSecret,
   validate: (object) => validateSecret(object),
+  writtenAt([field = '', ...rest], { stringData }) {
+    const isText =
+      field === 'data' && typeof stringData === 'object' && Object.hasOwn(stringData ?? {}, String(rest[0]));
+    return [isText ? 'stringData' : field, ...rest];
+  },
 };
 
 export const serviceKind: ObjectKind<Service> = {
@@ -147,4 +154,9 @@ function withServiceAccount(object: Pod): Pod {
 /** An API server makes uids itself; one that a user wrote becomes the name of a directory and is looked at first. */
 function validateUid({ metadata: { uid = '' } }: Pod): readonly FieldError[] {
   return podUidProblems(uid).map((problem) => invalidField(['metadata', 'uid'], uid, problem));
+}
+
+/** A manifest may be that of a pod that runs already, as `kubectl get -o yaml` prints it, and to which some were added. */
+function isOfCreation({ kind, path }: FieldError): boolean {
+  return kind === 'Forbidden' && path.length === 2 && path[1] === 'ephemeralContainers';
 }

@@ -70,6 +70,22 @@ test('a pod gets a name, a uid and a service account, the same at every reading'
   assert.notEqual(read(text, 'other').all(podKind)[0]?.metadata.uid, pod.metadata.uid);
 });
 
+const generated = [
+  { kind: 'Job', apiVersion: 'batch/v1', name: /^run-[bcdfghjklmnpqrstvwxz2456789]{5}$/ },
+  { kind: 'StatefulSet', apiVersion: 'apps/v1', name: /^run-[bcdfghjklmnpqrstvwxz2456789]{5}-0$/ },
+];
+for (const { kind, apiVersion, name } of generated) {
+  test(`the pod of a ${kind} with a generateName is named after what it becomes`, () => {
+    const [pod] = read(`
+apiVersion: ${apiVersion}
+kind: ${kind}
+metadata: {generateName: run-}
+spec: {template: {spec: {containers: [{name: a, image: b}]}}}
+`).all(podKind);
+    assert.match(pod?.metadata.name ?? '', name);
+  });
+}
+
 test("a StatefulSet's pod has its index as a label and a volume for each claim template", () => {
   const [pod] = read(`
 apiVersion: apps/v1
@@ -85,6 +101,18 @@ spec:
   assert.equal(pod?.metadata.name, 'db-0');
   assert.equal(pod.metadata.labels?.['apps.kubernetes.io/pod-index'], '0');
   assert.equal(pod.spec.volumes?.[0]?.persistentVolumeClaim?.claimName, 'data-db-0');
+});
+
+test('a pod that runs already may have ephemeral containers', () => {
+  const [pod] = read(`
+apiVersion: v1
+kind: Pod
+metadata: {name: web}
+spec:
+  containers: [{name: a, image: b}]
+  ephemeralContainers: [{name: debug, image: c, targetContainerName: a}]
+`).all(podKind);
+  assert.equal(pod?.spec.ephemeralContainers?.[0]?.name, 'debug');
 });
 
 const problems: { it: string; text: string; says: readonly string[] }[] = [
@@ -116,7 +144,60 @@ const problems: { it: string; text: string; says: readonly string[] }[] = [
   {
     it: "a Secret's value that is no base64 without repeating it",
     text: 'apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata: {password: hunter2!}\n',
-    says: ['app.yaml:4:8: Secret "s": data.password: expected base64 text, got a string'],
+    says: ['app.yaml:4:8: Secret "s": data.password: expected base64 text, got other text'],
+  },
+  {
+    it: 'a kind in the wrong letters',
+    text: 'apiVersion: v1\nkind: configmap\nmetadata: {name: a}\n',
+    says: ['app.yaml:2:1: no matches for kind "configmap" in version "v1": use ConfigMap of v1'],
+  },
+  {
+    it: 'a version that is gone',
+    text: 'apiVersion: extensions/v1beta1\nkind: Deployment\nmetadata: {name: a}\n',
+    says: ['app.yaml:1:1: no matches for kind "Deployment" in version "extensions/v1beta1": use apps/v1'],
+  },
+  {
+    it: 'a list that contains itself',
+    text: '&list {apiVersion: v1, kind: List, items: [*list]}\n',
+    says: ['app.yaml:1:44: A value must not contain itself'],
+  },
+  {
+    it: 'ephemeral containers in a template',
+    text: `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: a}
+spec:
+  template:
+    spec:
+      containers: [{name: a, image: b}]
+      ephemeralContainers: [{name: debug, image: c}]
+`,
+    says: [
+      'app.yaml:8:7: Deployment "a" is invalid: spec.template.spec.ephemeralContainers: Forbidden: ephemeral containers not allowed in pod template',
+    ],
+  },
+  {
+    it: 'what an ephemeral container may not have',
+    text: `apiVersion: v1
+kind: Pod
+metadata: {name: a}
+spec:
+  volumes: [{name: v, emptyDir: {}}]
+  containers: [{name: a, image: b}]
+  ephemeralContainers:
+  - {name: debug, image: c, volumeMounts: [{name: v, mountPath: /v, subPath: x}]}
+`,
+    says: [
+      'app.yaml:8:69: Pod "a" is invalid: spec.ephemeralContainers[0].volumeMounts[0].subPath: Forbidden: cannot be set for an Ephemeral Container',
+    ],
+  },
+  {
+    it: 'a key of stringData in the place where it stands',
+    text: 'apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Secret\n  metadata: {name: a}\n  stringData:\n    ..bad: x\n  data:\n    ..also: eA==\n',
+    says: [
+      `app.yaml:10:5: Secret "a" is invalid: data[..also]: Invalid value: "..also": must not start with '..'`,
+      `app.yaml:8:5: Secret "a" is invalid: data[..bad]: Invalid value: "..bad": must not start with '..'`,
+    ],
   },
   {
     it: 'a key in the place where it stands',

@@ -3,13 +3,14 @@
  * anything is done with any of them, and each problem says file, line, column and field. Reads text, not files.
  */
 import { MountletError } from '../base/errors.ts';
-import { placeOf, showPath } from './field-errors.ts';
+import { forbiddenField, placeOf, showPath } from './field-errors.ts';
 import type { FieldError } from './field-errors.ts';
 import { objectKinds, podKind } from './manifest-kinds.ts';
 import type { ObjectKind } from './manifest-kinds.ts';
 import type { ObjectMeta } from './metadata.ts';
 import { objectMeta } from './metadata.ts';
 import type { Pod } from './pod.ts';
+import { withGeneratedName } from './pod-identity.ts';
 import { podTemplate } from './pod.ts';
 import { decode } from './schema.ts';
 import type { FieldPath, ShapeProblem } from './schema.ts';
@@ -115,24 +116,32 @@ function readObject(reading: Reading, json: unknown, path: FieldPath, ofList: Ob
     const item = kind === 'List' ? {} : { apiVersion, kind: String(kind).slice(0, -'List'.length) };
     return json['items'].forEach((one, index) => readObject(reading, one, [...path, 'items', index], item));
   }
-  const known = [...objectKinds, ...workloadKinds].filter((candidate) => candidate.kind === kind);
-  const match = known.find(({ apiVersions }) => apiVersions.includes(String(apiVersion)));
+  const known = [...objectKinds, ...workloadKinds].filter(
+    (one) => one.kind.toLowerCase() === String(kind).toLowerCase(),
+  );
+  const match = known.find((one) => one.kind === kind && one.apiVersions.includes(String(apiVersion)));
   if (match === undefined) {
     // Kinds that put nothing on a node (Ingress, Role, …) are not ours to judge.
-    const [expected] = known.flatMap(({ apiVersions }) => apiVersions);
-    if (expected === undefined || isForeignGroup(String(apiVersion), expected)) return;
+    const [expected] = known;
+    const [version = ''] = expected?.apiVersions ?? [];
+    if (expected === undefined || isForeignGroup(String(apiVersion), version)) return;
+    const advice = expected.kind === kind ? version : `${expected.kind} of ${version}`;
     return reading.report(
-      [...path, 'apiVersion'],
-      `no matches for kind "${String(kind)}" in version "${String(apiVersion)}": use ${expected}`,
+      [...path, expected.kind === kind ? 'apiVersion' : 'kind'],
+      `no matches for kind "${String(kind)}" in version "${String(apiVersion)}": use ${advice}`,
     );
   }
   if ('template' in match) readWorkload(reading, match, json, path);
   else readPlain(reading, match, json, path);
 }
 
-/** `serving.knative.dev/v1` has a Service of its own, which is none of ours; `v2` of our own group is a mistake. */
+/**
+ * `serving.knative.dev/v1` has a Service of its own, which is none of ours; `v2` of our own group is a mistake. So is
+ * the group that workloads were in before they were in `apps`.
+ */
 function isForeignGroup(apiVersion: string, expected: string): boolean {
-  return groupOf(apiVersion) !== groupOf(expected);
+  const group = groupOf(apiVersion);
+  return group !== groupOf(expected) && group !== 'extensions';
 }
 
 function groupOf(apiVersion: string): string {
@@ -149,7 +158,11 @@ function readPlain<T extends { readonly metadata: ObjectMeta }>(
   const who = `${kind.kind} "${nameIn(json)}"`;
   if (reportShape(reading.report, who, problems)) return;
   const object = kind.complete(inNamespace(value, kind.namespaced ? reading.namespace : undefined));
-  if (reportFields(reading.report, who, kind.validate(object), path)) return;
+  const report: Report = (place, message) => {
+    const below = place.slice(path.length);
+    reading.report([...path, ...(kind.writtenAt?.(below, json) ?? below)], message);
+  };
+  if (reportFields(report, who, kind.validate(object), path)) return;
   reading.manifests.add(kind, object);
 }
 
@@ -158,9 +171,10 @@ function readWorkload(reading: Reading, kind: WorkloadKind, json: Record<string,
   const metadata = decode(objectMeta, json['metadata'], [...path, 'metadata']);
   const template = decode(podTemplate, valueAt(json, kind.template), [...path, ...kind.template]);
   if (reportShape(reading.report, who, [...metadata.problems, ...template.problems])) return;
-  const pod = podOfWorkload(kind, metadata.value, template.value, claimNames(json, kind));
+  const named = withGeneratedName(metadata.value, metadata.value.namespace || reading.namespace);
+  const pod = podOfWorkload(kind, named, template.value, claimNames(json, kind));
   const complete: Pod = podKind.complete(inNamespace(pod, reading.namespace));
-  const errors = podKind.validate(complete).map((error) => atTemplate(error, kind));
+  const errors = [...podKind.validate(complete), ...templateErrors(pod)].map((error) => atTemplate(error, kind));
   if (reportFields(reading.report, who, errors, path)) return;
   reading.manifests.add(podKind, complete);
 }
@@ -168,6 +182,11 @@ function readWorkload(reading: Reading, kind: WorkloadKind, json: Record<string,
 function claimNames(json: Record<string, unknown>, { claimTemplates }: WorkloadKind): readonly string[] {
   const templates = claimTemplates === undefined ? undefined : valueAt(json, claimTemplates);
   return Array.isArray(templates) ? templates.filter(isRecord).map(nameIn) : [];
+}
+
+function templateErrors({ spec }: Pod): readonly FieldError[] {
+  if ((spec.ephemeralContainers ?? []).length === 0) return [];
+  return [forbiddenField(['spec', 'ephemeralContainers'], 'ephemeral containers not allowed in pod template')];
 }
 
 /** The pod's own name stands in the workload; everything else of it stands in the template. */

@@ -1,5 +1,6 @@
-/** Names and uids for pods that no API server has named. */
+/** Names and uids for pods and workloads that no API server has named. */
 import { createHash } from 'node:crypto';
+import type { ObjectMeta } from './metadata.ts';
 import type { Pod } from './pod.ts';
 
 /** The letters the API server completes a generateName with: none that form words, none that look alike. */
@@ -9,16 +10,18 @@ const generateNameLengthMax = 58;
 
 /** Gives a pod what the API server would on create. From the same manifest come the same names, so a second run finds its volumes. */
 export function identifyPod(pod: Pod): Pod {
-  const name = pod.metadata.name === '' ? generatedName(pod) : pod.metadata.name;
+  const { name } = withGeneratedName(pod.metadata, pod.metadata.namespace ?? '');
   const { uid = '' } = pod.metadata;
   const metadata = { ...pod.metadata, name, uid: uid === '' ? uidOf(pod.metadata.namespace ?? '', name) : uid };
   return { ...pod, metadata };
 }
 
-function generatedName({ metadata: { generateName = '', namespace = '' } }: Pod): string {
-  if (generateName === '') return '';
+/** Completes a generateName where there is no name; what has neither stays without, for validation to say so. */
+export function withGeneratedName(metadata: ObjectMeta, namespace: string): ObjectMeta {
+  const { name, generateName = '' } = metadata;
+  if (name !== '' || generateName === '') return metadata;
   const suffix = [...digest(namespace, generateName).subarray(0, 5)].map((byte) => letters[byte % letters.length]);
-  return generateName.slice(0, generateNameLengthMax) + suffix.join('');
+  return { ...metadata, name: generateName.slice(0, generateNameLengthMax) + suffix.join('') };
 }
 
 /** A UUID of version 8 (made from other data): a hash of the pod's name, as random ones would differ at each run. */

@@ -9,6 +9,7 @@ import {
   qualityOfService,
   tmpfsSizeBytes,
 } from './quality-of-service.ts';
+import { Quantity } from './quantity.ts';
 import type { Resources } from './resource-field.ts';
 
 const list = (cpu: string, memory: string) => ({ cpu, memory });
@@ -177,7 +178,7 @@ const sizes: { it: string; node: string; pod?: PodResources; sizeLimit?: string;
 ];
 for (const { it, node, pod = { containers: [{}] }, sizeLimit, bytes } of sizes) {
   test(`projection invariant 63: the size of a tmpfs is ${it}`, () => {
-    assert.equal(tmpfsSizeBytes(node, pod, sizeLimit), bytes);
+    assert.equal(tmpfsSizeBytes(Quantity.parse(node), pod, sizeLimit), bytes);
   });
 }
 

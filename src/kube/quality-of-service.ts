@@ -52,11 +52,11 @@ export function podMemoryLimitBytes(pod: PodResources): bigint | undefined {
 
 /** The `size` of a tmpfs, 0 for no size: the node's memory, or less where the pod or the volume sets a limit. */
 export function tmpfsSizeBytes(
-  nodeMemory: string | number,
+  nodeMemory: Quantity,
   pod: PodResources,
   sizeLimit: string | number | undefined,
 ): bigint {
-  let size = Quantity.parse(nodeMemory);
+  let size = nodeMemory;
   const limits = [
     new Quantity(podMemoryLimitBytes(pod) ?? 0n, 0, 'BinarySI'),
     sizeLimit === undefined ? Quantity.zero() : Quantity.parse(sizeLimit),

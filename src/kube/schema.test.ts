@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { inspect } from 'node:util';
 import {
   absentMeans,
   any,
@@ -62,14 +63,14 @@ test('decode leaves unknown fields out and tells where they are', () => {
 });
 
 const accepted = [
-  { field: 'amount', values: ['500m', 1, 0.5] },
+  { field: 'amount', values: ['500m', 1, 0.5, 9007199254740993n] },
   { field: 'port', values: [80, 'http'] },
   { field: 'raw', values: ['', 'eA==', 'YWJj\nZGVm', 'YWI='] },
   { field: 'count', values: [0, -1, 2 ** 53 - 1] },
   { field: 'free', values: [[], {}, 'x', 1, true] },
 ];
 for (const { field, values } of accepted) {
-  test(`decode takes ${field} as ${JSON.stringify(values)}`, () => {
+  test(`decode takes ${field} as ${values.map((value) => inspect(value)).join(', ')}`, () => {
     for (const value of values) assert.deepEqual(decode(shape, { [field]: value }).problems, []);
   });
 }
@@ -110,4 +111,24 @@ test('marks for merging change nothing in what is decoded', () => {
   ]) {
     assert.deepEqual(decode(marked, json), decode(plain, json));
   }
+});
+
+const descriptions = [
+  { field: 'text', value: 1, says: 'expected a string, got a number (quote it if you mean text)' },
+  { field: 'text', value: true, says: 'expected a string, got a boolean (quote it if you mean text)' },
+  { field: 'raw', value: 'not base64', says: 'expected base64 text, got other text' },
+  { field: 'count', value: 1.5, says: 'expected a whole number, got one with a fraction' },
+  { field: 'count', value: 2n ** 63n, says: 'expected a whole number, got one that is too large' },
+  { field: 'count', value: '1', says: 'expected a whole number, got a string' },
+  { field: 'on', value: 1, says: 'expected true or false, got a number' },
+  { field: 'items', value: {}, says: 'expected a list, got a map' },
+];
+for (const { field, value, says } of descriptions) {
+  test(`decode says: ${says}`, () => {
+    assert.equal(decode(shape, { [field]: value }).problems[0]?.message, says);
+  });
+}
+
+test('decode keeps a quantity that is larger than a JavaScript number is exact', () => {
+  assert.equal(decode(shape, { amount: 9007199254740993n }).value.amount, '9007199254740993');
 });

@@ -128,7 +128,7 @@ export function decode<T>(shape: Shape<T>, json: unknown, path: FieldPath = []):
 function decodeInto(shape: Shape<unknown>, json: unknown, path: FieldPath, problems: ShapeProblem[]): unknown {
   if (json === null || json === undefined) return shape.zero();
   if (!accepts(shape, json)) {
-    problems.push({ kind: 'type', path, message: `expected ${expectation[shape.type]}, got ${describe(json)}` });
+    problems.push({ kind: 'type', path, message: `expected ${expectation[shape.type]}, got ${describe(json, shape)}` });
     return shape.zero();
   }
   switch (shape.type) {
@@ -141,6 +141,8 @@ function decodeInto(shape: Shape<unknown>, json: unknown, path: FieldPath, probl
       }
       return result;
     }
+    case 'quantity':
+      return typeof json === 'bigint' ? String(json) : json;
     case 'object':
       return decodeFields(shape.fields ?? {}, json as Record<string, unknown>, path, problems);
     default:
@@ -179,7 +181,7 @@ function accepts(shape: Shape<unknown>, json: unknown): boolean {
     case 'boolean':
       return typeof json === 'boolean';
     case 'quantity':
-      return typeof json === 'string' || (typeof json === 'number' && Number.isFinite(json));
+      return typeof json === 'string' || typeof json === 'bigint' || Number.isFinite(json);
     case 'intOrString':
       return typeof json === 'string' || Number.isSafeInteger(json);
     case 'list':
@@ -207,12 +209,16 @@ const expectation: Record<Shape<unknown>['type'], string> = {
 };
 
 /** Names the kind of value and never the value: it may be a Secret's. */
-function describe(json: unknown): string {
+function describe(json: unknown, { type }: Shape<unknown>): string {
   if (Array.isArray(json)) return 'a list';
   if (typeof json === 'object') return 'a map';
-  if (typeof json === 'boolean') return 'a boolean (quote it if you mean text)';
-  if (typeof json === 'number') return 'a number (quote it if you mean text)';
-  return 'a string';
+  if (typeof json === 'string') return type === 'bytes' ? 'other text' : 'a string';
+  const wantsText = type === 'string' || type === 'bytes';
+  const hint = wantsText ? ' (quote it if you mean text)' : '';
+  if (typeof json === 'boolean') return `a boolean${hint}`;
+  if (type === 'integer' || type === 'intOrString')
+    return Number.isInteger(json) || typeof json === 'bigint' ? 'one that is too large' : 'one with a fraction';
+  return `a number${hint}`;
 }
 
 /** Standard alphabet with padding; line breaks are ignored, as Go's decoder does. */

@@ -8,6 +8,7 @@ import { addressProblems } from './network-names.ts';
 import type { Pod, PodSpec, PodStatus } from './pod.ts';
 import type { FieldPath } from './schema.ts';
 import { immutableErrors, validateObjectMetaUpdate } from './validate-metadata.ts';
+import { podAnnotationErrors } from './validate-pod-annotations.ts';
 import { podAnnotationUpdateErrors } from './validate-pod-update.ts';
 
 const systemConditions = new Set(['PodScheduled', 'Ready', 'Initialized']);
@@ -19,6 +20,7 @@ export function validatePodStatusUpdate(pod: Pod, old: Pod): FieldError[] {
   return [
     ...validateObjectMetaUpdate(pod.metadata, old.metadata),
     ...podAnnotationUpdateErrors(pod, old, ['metadata', 'annotations']),
+    ...podAnnotationErrors(pod.metadata.annotations ?? {}, pod.spec, ['metadata', 'annotations']),
     ...conditionErrors(status.conditions ?? [], [...path, 'conditions']),
     ...nominationErrors(status, before, old.spec, [...path, 'nominatedNodeName']),
     ...generationErrors(status.observedGeneration ?? 0, [...path, 'observedGeneration']),

@@ -14,7 +14,6 @@ import type { FieldPath } from './schema.ts';
 import { means } from './semantic-equality.ts';
 import { imageSpaceErrors } from './validate-containers.ts';
 import { validateObjectMetaUpdate } from './validate-metadata.ts';
-import { podAnnotationErrors } from './validate-pod-annotations.ts';
 import { validatePodMetadataAndSpec } from './validate-pod.ts';
 import { tolerationErrors } from './validate-scheduling.ts';
 
@@ -95,7 +94,6 @@ export function podAnnotationUpdateErrors(pod: Pod, old: Pod, path: FieldPath): 
       Object.hasOwn(after, key) && after[key] === value ? [] : refuse(key, 'remove or update'),
     ),
     ...Object.keys(after).flatMap((key) => (Object.hasOwn(before, key) ? [] : refuse(key, 'add'))),
-    ...podAnnotationErrors(after, pod.spec, path),
   ];
 }
 

@@ -19,6 +19,29 @@ const values = [
   { it: 'reads JSON', yaml: '{"a": {"b": [1, null, "x"]}}', is: { a: { b: [1, null, 'x'] } } },
   { it: 'ignores a byte order mark', yaml: '\uFEFFa: 1', is: { a: 1 } },
   { it: 'turns keys into text, y being yes', yaml: '1: a\ny: b', is: { 1: 'a', true: 'b' } },
+  {
+    it: 'reads every spelling of a whole number that Go has',
+    yaml: 'a: [0o644, 0O644, 0X1f, 0x1_F, -0b101, +0644, 1_000, 00, 0_]',
+    is: { a: [0o644, 0o644, 31, 31, -5, 0o644, 1000, 0, 0] },
+  },
+  { it: 'reads what begins with a zero and is not octal as decimal', yaml: 'a: [08, 0648]', is: { a: [8, 648] } },
+  { it: 'reads fractions', yaml: 'a: [.5, -.5, 1., 1.5e3, 1e3, 2E-1]', is: { a: [0.5, -0.5, 1, 1500, 1000, 0.2] } },
+  {
+    it: 'keeps what only looks like a number as text',
+    yaml: 'a: [., e3, E10, .5_5, 0x, 0b2, 0o8, 1e400, +, _1, 1.2.3]',
+    is: { a: ['.', 'e3', 'E10', '.5_5', '0x', '0b2', '0o8', '1e400', '+', '_1', '1.2.3'] },
+  },
+  {
+    it: 'keeps a number that is too large for JavaScript exact',
+    yaml: 'a: [9223372036854775807, -0x8000000000000000]',
+    is: { a: [9223372036854775807n, -9223372036854775808n] },
+  },
+  { it: 'decodes !!binary to text', yaml: 'a: !!binary aGVsbG8=', is: { a: 'hello' } },
+  {
+    it: 'takes an anchor that is used a hundred times for what it is',
+    yaml: `a: &a 1\nb: [${Array.from({ length: 200 }, () => '*a').join(', ')}]`,
+    is: { a: 1, b: Array.from({ length: 200 }, () => 1) },
+  },
   { it: 'keeps a block scalar to the byte', yaml: 'a: |\n  x\n   y\n\n  z\n', is: { a: 'x\n y\n\nz\n' } },
 ];
 for (const { it, yaml, is } of values) {
@@ -28,6 +51,14 @@ for (const { it, yaml, is } of values) {
     assert.deepEqual(document?.value, is);
   });
 }
+
+test('YAML ignores the byte order mark of every file that was joined', () => {
+  const documents = parseYamlDocuments('\uFEFFa: 1\n---\n\uFEFFb: 2\n');
+  assert.deepEqual(
+    documents.map(({ value }) => value),
+    [{ a: 1 }, { b: 2 }],
+  );
+});
 
 test('YAML of several documents is read in order, and empty ones have no value', () => {
   const documents = parseYamlDocuments('---\na: 1\n---\n---\n# nothing\n---\nb: 2\n');
@@ -63,13 +94,36 @@ const broken = [
   { it: 'a key that stands twice', yaml: 'a: 1\na: 2\n', at: '2:1' },
   { it: 'an open bracket', yaml: 'a: [1,\n', at: '2:1' },
   { it: 'a tab for indentation', yaml: 'a:\n\tb: 1\n', at: '2:1' },
+  { it: 'an alias of nothing', yaml: 'a:\n  b: *x\n', at: '2:6' },
+  { it: 'a list as a key', yaml: 'a: 1\n? [x]\n: 2\n', at: '2:3', says: 'A key must be text, not a list or a map' },
+  { it: 'a map as a key', yaml: 'a:\n  {x: 1}: 2\n', at: '2:3', says: 'A key must be text, not a list or a map' },
+  { it: 'null as a key', yaml: 'a:\n  ~: 1\n', at: '2:3', says: 'A key must not be empty' },
+  { it: 'an empty key', yaml: 'a:\n  : 1\n', at: '2:3', says: 'A key must not be empty' },
+  {
+    it: 'an alias inside its own anchor',
+    yaml: 'a: &a\n  b: [*a]\n',
+    at: '2:7',
+    says: 'A value must not contain itself',
+  },
+  { it: 'nesting without end', yaml: '['.repeat(100_000), says: 'Too deeply nested' },
+  {
+    it: '!!binary that is no text',
+    yaml: 'a: !!binary /w==\n',
+    at: '1:4',
+    says: '!!binary must be UTF-8 text here, use binaryData or data for other bytes',
+  },
 ];
-for (const { it, yaml, at } of broken) {
+for (const { it, yaml, at, says } of broken) {
   test(`YAML reports ${it} with its place`, () => {
     const problem = parseYamlDocuments(yaml)[0]?.problems[0];
-    assert.equal(`${problem?.position.line}:${problem?.position.column}`, at);
+    if (at !== undefined) assert.equal(`${problem?.position.line}:${problem?.position.column}`, at);
+    if (says !== undefined) assert.equal(problem?.message, says);
   });
 }
+
+test('YAML lets an anchor that stands twice be used inside the first', () => {
+  assert.deepEqual(parseYamlDocuments('a: &a [&a x, *a]')[0]?.value, { a: ['x', 'x'] });
+});
 
 test('YAML refuses aliases that multiply', () => {
   const lines = ['a0: &a0 [x, x, x, x, x, x, x, x, x, x]'];
@@ -87,6 +141,14 @@ const leaking = [
   'password: @hunter2\n',
   'password: %hunter2: x: y\n',
   "password: 'hunter2\n",
+  'password: "\\Uhunter2"\n',
+  'password: "\\xhunter2"\n',
+  'password: !hunter2! x\n',
+  'password: !<hunter2 x\n',
+  'password: !!hunter2!x! x\n',
+  'password: |hunter2\n  x\n',
+  'password: {hunter2: hunter2, hunter2: x}\n',
+  '%hunter2 hunter2\n--- [\n',
 ];
 for (const yaml of leaking) {
   test(`YAML problems never repeat what was written: ${JSON.stringify(yaml)}`, () => {

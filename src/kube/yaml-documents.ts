@@ -1,10 +1,11 @@
 /**
  * YAML and JSON text as kubectl reads it, with the position of every field. YAML is 1.1 (`yes` is a boolean, 0644 is
- * octal), but dates and base-60 numbers stay text: the API has neither.
+ * octal); what a scalar means is in yaml-tags.ts.
  */
-import { LineCounter, isAlias, isMap, isScalar, isSeq, parseAllDocuments } from 'yaml';
-import type { Document, Node as YamlNode, Tags } from 'yaml';
+import { LineCounter, isAlias, isMap, isScalar, isSeq, parseAllDocuments, visit } from 'yaml';
+import type { Document, Node as YamlNode } from 'yaml';
 import type { FieldPath } from './schema.ts';
+import { kubectlTags } from './yaml-tags.ts';
 
 export interface Position {
   readonly line: number;
@@ -24,18 +25,21 @@ export interface YamlProblem {
   readonly message: string;
 }
 
-// A manifest that grows beyond this through aliases is an attack ("billion laughs"), not a configuration.
-const aliasesMax = 100;
+// How often one anchor may be used, also by way of others. A manifest that grows beyond this is an attack ("billion
+// laughs"); a generated one with a hundred containers of the same environment is not.
+const aliasesMax = 1000;
 
 export function parseYamlDocuments(text: string): readonly YamlDocument[] {
   const lines = new LineCounter();
-  const parsed = parseAllDocuments(text.replace(/^\uFEFF/, ''), {
+  // Files that were joined bring the mark of each.
+  const parsed = parseAllDocuments(text.replaceAll(/^\uFEFF/gm, ''), {
     version: '1.1',
     uniqueKeys: true,
     merge: true,
     prettyErrors: false,
     lineCounter: lines,
-    customTags: withoutDatesAndSexagesimals,
+    customTags: kubectlTags,
+    logLevel: 'error',
   });
   const documents = Array.isArray(parsed) ? parsed : [];
   return documents.map((document) => read(document as Document.Parsed, lines));
@@ -53,18 +57,66 @@ function read(document: Document.Parsed, lines: LineCounter): YamlDocument {
   let value: unknown;
   if (problems.length === 0) {
     try {
-      value = document.toJS({ maxAliasCount: aliasesMax });
+      for (const { node, message } of unreadableAsJson(document)) {
+        problems.push({ position: position(startOf(node) ?? document.range[0]), message });
+      }
+      if (problems.length === 0) value = document.toJS({ maxAliasCount: aliasesMax });
     } catch (error) {
       const message = error instanceof Error ? error.message : String(error);
-      problems.push({ position: position(document.range[0]), message: withoutSource(message) });
+      const node = error instanceof ReferenceError ? aliasOfNothing(document) : undefined;
+      problems.push({ position: position(startOf(node) ?? document.range[0]), message: withoutSource(message) });
     }
   }
   return { value, problems, locate: (path) => position(offsetOf(document, path)) };
 }
 
-/** The parser quotes what it could not read behind a colon; that may be a Secret's value, and the position says it too. */
+/** The parser quotes what it could not read; that may be a Secret's value, and the position says it too. */
 function withoutSource(message: string): string {
-  return message.replace(/:\s.*$/s, '').replaceAll('\n', ' ');
+  const [, instead] = quoting.find(([pattern]) => pattern.test(message)) ?? [];
+  return instead ?? message.replace(/:\s.*$/s, '').replaceAll('\n', ' ');
+}
+
+const quoting: readonly (readonly [pattern: RegExp, instead: string])[] = [
+  [/^Invalid escape sequence/, 'Invalid escape sequence (a backslash in double quotes is written twice)'],
+  [/^The .* tag has no suffix$/s, 'A tag has no suffix (quote text that begins with an exclamation mark)'],
+  [/^Verbatim tags/, 'Verbatim tags are not read (quote text that begins with an exclamation mark)'],
+  // What the parser, which calls itself for every level, passes on when there are too many of them.
+  [/^Maximum call stack size exceeded$/, 'Too deeply nested'],
+];
+
+interface Unreadable {
+  readonly node: unknown;
+  readonly message: string;
+}
+
+/** What YAML can say and JSON cannot: keys that are no text, and a value that contains itself. */
+function unreadableAsJson(document: Document.Parsed): readonly Unreadable[] {
+  const found: Unreadable[] = [];
+  visit(document, {
+    Pair(_, { key }) {
+      if (isMap(key) || isSeq(key)) found.push({ node: key, message: 'A key must be text, not a list or a map' });
+      else if (isScalar(key) && key.value === null) found.push({ node: key, message: 'A key must not be empty' });
+    },
+    Alias(_, alias, ancestors) {
+      const isNamed = ancestors.some((node) => 'anchor' in node && node.anchor === alias.source);
+      // Looked up only then: an anchor may stand twice, and finding the right one takes a walk through the document.
+      if (isNamed && ancestors.includes(alias.resolve(document) as YamlNode))
+        found.push({ node: alias, message: 'A value must not contain itself' });
+    },
+  });
+  return found;
+}
+
+function aliasOfNothing(document: Document.Parsed): YamlNode | undefined {
+  let found: YamlNode | undefined;
+  visit(document, {
+    Alias(_, alias) {
+      if (alias.resolve(document) !== undefined) return undefined;
+      found = alias;
+      return visit.BREAK;
+    },
+  });
+  return found;
 }
 
 /** A field stands where its key does, an item of a list where it begins. */
@@ -91,13 +143,4 @@ function offsetOf(document: Document.Parsed, path: FieldPath): number {
 
 function startOf(node: unknown): number | undefined {
   return (node as YamlNode | null | undefined)?.range?.[0];
-}
-
-const unwanted = new Set(['timestamp', 'omap', 'pairs', 'set']);
-
-function withoutDatesAndSexagesimals(tags: Tags): Tags {
-  return tags.filter((tag) => {
-    if (typeof tag === 'string') return !unwanted.has(tag) && tag !== 'intTime' && tag !== 'floatTime';
-    return !unwanted.has(tag.tag.replace('tag:yaml.org,2002:', '')) && !('format' in tag && tag.format === 'TIME');
-  });
 }

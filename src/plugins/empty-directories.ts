@@ -2,7 +2,7 @@
  * Directories that begin empty: emptyDir volumes, and the ground that projection volumes stand on. On disk, in memory or
  * on huge pages; with a ready marker, so that a repeated set-up leaves a container's files as they are.
  */
-import { lstatSync, realpathSync, statSync } from 'node:fs';
+import { lstatSync, realpathSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { MountletError, messageOf } from '../base/errors.ts';
 import { fileSystemOf } from '../disk/file-system.ts';
@@ -58,6 +58,8 @@ export interface EmptyDirectoryDeps {
 }
 
 const openToAll = 0o777;
+/** More than any mistake of ours could pile up; a table that grows faster is not ours to fight. */
+const layersMax = 16;
 
 export class EmptyDirectories {
   readonly #deps: EmptyDirectoryDeps;
@@ -71,7 +73,7 @@ export class EmptyDirectories {
   find(place: EmptyDirectoryPlace, kind: 'disk' | 'memory'): string | undefined {
     if (!isMarkedReady(this.#markerOf(place))) return undefined;
     if (kind === 'memory') return this.#deps.memory.find(place.directory);
-    return statSync(place.directory, { throwIfNoEntry: false })?.isDirectory() === true ? place.directory : undefined;
+    return isDirectory(place.directory) ? place.directory : undefined;
   }
 
   async setUp(request: EmptyDirectoryRequest, signal: AbortSignal): Promise<EmptyDirectory> {
@@ -99,9 +101,9 @@ export class EmptyDirectories {
     const entry = lstatSync(place.directory, { throwIfNoEntry: false });
     if (entry === undefined) return;
     if (entry.isSymbolicLink()) return memory.removeLink(place.directory);
-    if (mounts.isMountPoint(place.directory)) {
-      const kind = fileSystemOf(place.directory);
-      if (kind === 'tmpfs' || kind === 'hugetlbfs') mounts.unmount(place.directory);
+    // Mounted twice over, one unmount would show the other mount and not the directory.
+    for (let layers = 0; layers < layersMax && this.#isInMemory(place.directory); layers += 1) {
+      mounts.unmount(place.directory);
     }
     removeTree(place.directory);
   }
@@ -115,9 +117,13 @@ export class EmptyDirectories {
     if (this.#toldGroupRefused || group === undefined) return;
     this.#toldGroupRefused = true;
     this.#deps.notify({
-      kind: 'OwnershipImpossible',
+      kind: 'GroupImpossible',
       message: `cannot give "${directory}" to group ${group}: not permitted; fsGroup has no effect unless mountlet runs as root`,
     });
+  }
+
+  #isInMemory(directory: string): boolean {
+    return this.isMounted(directory) && fileSystemOf(directory) !== 'other';
   }
 
   async #giveToGroup(path: string, group: number, signal: AbortSignal): Promise<void> {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Pod } from '../kube/pod.ts';
 import { Quantity } from '../kube/quantity.ts';
-import { hugePageSize, mediumOf, tmpfsSize } from './empty-directory-medium.ts';
+import { hugePageSize, mediumOf } from './empty-directory-medium.ts';
 
 function pod(spec: Partial<Pod['spec']> = {}): Pod {
   return { metadata: { name: 'web', namespace: 'shop', uid: 'uid-1' }, spec: { containers: [{ name: 'c' }], ...spec } };
@@ -25,12 +25,14 @@ const sizes = [
 for (const { it, sizeLimit, of, size } of sizes) {
   test(`emptyDir invariant 63: size of a tmpfs: ${it}`, () => {
     const source = sizeLimit === undefined ? {} : { sizeLimit };
-    assert.equal(tmpfsSize(source, of, Quantity.parse('8Gi')), Quantity.parse(size).value());
+    const medium = mediumOf({ medium: 'Memory', ...source }, of, Quantity.parse('8Gi'));
+    assert.deepEqual(medium, { kind: 'memory', sizeBytes: Quantity.parse(size).value() });
   });
 }
 
 test('emptyDir invariant 63: a node that tells nothing leaves the size to the kernel', () => {
-  assert.equal(tmpfsSize({ sizeLimit: '1Gi' }, pod(), Quantity.zero()), 0n);
+  const medium = mediumOf({ medium: 'Memory', sizeLimit: '1Gi' }, pod(), Quantity.zero());
+  assert.deepEqual(medium, { kind: 'memory', sizeBytes: 0n });
 });
 
 const twoSizes = pod({

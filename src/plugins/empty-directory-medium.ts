@@ -1,8 +1,7 @@
 /** Where the content of an emptyDir lives and how large it may get: decided from the pod alone. Pure. */
 import { MountletError } from '../base/errors.ts';
-import { tmpfsSizeBytes } from '../disk/tmpfs-size.ts';
 import type { Pod } from '../kube/pod.ts';
-import { podMemoryLimit } from '../kube/pod-memory-limit.ts';
+import { tmpfsSizeBytes } from '../kube/quality-of-service.ts';
 import { Quantity } from '../kube/quantity.ts';
 import type { EmptyDirVolumeSource } from '../kube/volume.ts';
 
@@ -23,20 +22,12 @@ const sizedPrefix = 'HugePages-';
 export function mediumOf(source: EmptyDirVolumeSource, pod: Pod, allocatableMemory: Quantity): Medium {
   const medium = source.medium ?? '';
   if (medium === '') return { kind: 'disk' };
-  if (medium === 'Memory') return { kind: 'memory', sizeBytes: tmpfsSize(source, pod, allocatableMemory) };
+  if (medium === 'Memory')
+    return { kind: 'memory', sizeBytes: tmpfsSizeBytes(allocatableMemory, pod.spec, source.sizeLimit) };
   if (medium === 'HugePages' || medium.startsWith(sizedPrefix)) {
     return { kind: 'hugePages', pageSize: hugePageSize(medium, pod), anySize: medium === 'HugePages' };
   }
   throw new MediumError(`unknown storage medium "${medium}"`);
-}
-
-/** The smallest of what the node has, what the pod may use and what the volume asks for; a zero does not count. */
-export function tmpfsSize({ sizeLimit }: EmptyDirVolumeSource, pod: Pod, allocatableMemory: Quantity): bigint {
-  return tmpfsSizeBytes({
-    nodeAllocatableBytes: allocatableMemory.value(),
-    podLimitBytes: podMemoryLimit(pod)?.value() ?? 0n,
-    sizeLimitBytes: sizeLimit === undefined ? 0n : Quantity.parse(sizeLimit).value(),
-  });
 }
 
 /**

@@ -3,7 +3,7 @@
  * formatted and mounted once on the node first. The contract for that (`deviceMount`) is honoured here, the device work
  * itself is not done yet: a block device is refused with an error that says so.
  */
-import { lstatSync, mkdirSync, realpathSync, rmdirSync, statSync } from 'node:fs';
+import { lstatSync, realpathSync, rmdirSync, statSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { MountletError } from '../base/errors.ts';
 import { hostKindOf } from '../disk/host-kind.ts';
@@ -14,7 +14,7 @@ import type { Mounts } from '../disk/mounts.ts';
 import { applyGroup } from '../disk/ownership.ts';
 import type { GroupReporting } from '../disk/ownership.ts';
 import { isWithin } from '../disk/path-within.ts';
-import { makePodDirectories } from '../disk/pod-directories.ts';
+import { makeDirectoryWithMode, makePodDirectories } from '../disk/pod-directories.ts';
 import { systemCallError } from '../disk/system-call-error.ts';
 import { globalMountDirectory, pluginDirectory, podDirectory, podsDirectory } from '../kube/node-layout.ts';
 import type { LocalVolumeSource } from '../kube/persistent-volume.ts';
@@ -53,6 +53,7 @@ export function localPlugin(deps: LocalDeps): VolumePlugin<LocalVolumeSource> {
     requiresRemount: false,
     supportsMountOptions: true,
     attributes: (_source, { readOnly }) => ({ readOnly, managed: !readOnly, selinuxRelabel: true }),
+    requireUsable: ({ path }) => void backingOf(path),
     setUp: (request, signal) => setUpDirectory(deps, request, signal),
     async tearDown({ directory }) {
       unmountAndRemove(mounts, directory);
@@ -127,11 +128,7 @@ function bind({ mounts, root }: LocalDeps, request: SetUpRequest<LocalVolumeSour
   const readOnly = spec.readOnly || wanted.includes('ro');
   const options = wanted.filter((option) => !impliedOptions.has(option)).map(restriction);
   makePodDirectories(podDirectory(root, pod.metadata.uid ?? ''));
-  try {
-    mkdirSync(directory, { recursive: true, mode: 0o750 });
-  } catch (thrown) {
-    throw systemCallError(thrown, directory);
-  }
+  makeDirectoryWithMode(directory, 0o750);
   try {
     mounts.bind(realPath(source.path), directory, { readOnly, options });
   } catch (error) {

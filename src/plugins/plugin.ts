@@ -19,6 +19,8 @@ export interface VolumePlugin<Source = unknown> {
   /** A PersistentVolume with mount options is refused by plugins that would ignore them. */
   readonly supportsMountOptions: boolean;
   attributes(source: Source, spec: VolumeSpec): VolumeAttributes;
+  /** Throws when the source itself is unusable on this node; asked before anything else is, and told apart for users. */
+  requireUsable?(source: Source): void;
   /**
    * Only for kinds without a directory below the pod: the path a container mounts instead, or undefined when no path of
    * this host is mounted because the container runtime brings the content.
@@ -180,7 +182,8 @@ export class ObjectNotFoundError extends MountletError {
 /** What a plugin tells besides failing: once for the node where it says so, else about one pod. Never content. */
 export type PluginNotice =
   | { readonly kind: 'MemoryElsewhere'; readonly message: string }
-  | { readonly kind: 'OwnershipImpossible'; readonly message: string }
+  | { readonly kind: 'GroupImpossible'; readonly message: string }
+  | { readonly kind: 'OwnerImpossible'; readonly message: string }
   | {
       readonly kind: 'PodWarning';
       readonly podUid: string;

@@ -8,9 +8,11 @@
  */
 import { MountletError, messageOf } from '../base/errors.ts';
 import { AtomicWriter } from '../disk/atomic-writer.ts';
+import type { WriteOptions, WriteOutcome } from '../disk/atomic-writer.ts';
 import { makeNestedMountPoints, nestedMountPoints } from '../disk/nested-mount-points.ts';
 import type { MountPlace } from '../disk/nested-mount-points.ts';
 import type { Payload } from '../disk/payload.ts';
+import { OwnerRefusedError } from '../disk/volume-write-error.ts';
 import { wrappedVolumeName } from '../kube/node-layout.ts';
 import { allContainers } from '../kube/pod.ts';
 import type { Pod } from '../kube/pod.ts';
@@ -19,7 +21,14 @@ import type { Medium } from './empty-directory-medium.ts';
 import type { EmptyDirectories, EmptyDirectoryPlace } from './empty-directories.ts';
 import { allocatableMemory } from './node-allocatable.ts';
 import type { NodeReader } from './object-readers.ts';
-import type { FailureClass, SetUpOutcome, SetUpRequest, TearDownRequest, VolumeAttributes } from './plugin.ts';
+import type {
+  FailureClass,
+  NotifyPlugin,
+  SetUpOutcome,
+  SetUpRequest,
+  TearDownRequest,
+  VolumeAttributes,
+} from './plugin.ts';
 
 export const projectionAttributes: VolumeAttributes = { readOnly: true, managed: true, selinuxRelabel: true };
 
@@ -31,6 +40,7 @@ export interface ProjectionDeps {
   readonly nodes: NodeReader;
   /** For the names of the writer's directories: the time, and an unsigned 32-bit number. */
   readonly names: { now(): number; random(): number };
+  readonly notify: NotifyPlugin;
 }
 
 /** A first set-up failed and could not take back what it had made: somebody has to tear the volume down. */
@@ -52,6 +62,7 @@ const writersMax = 4096;
 export class ProjectionVolumes {
   readonly #deps: ProjectionDeps;
   readonly #writers = new Map<string, AtomicWriter>();
+  #mayGiveAway = true;
 
   constructor(deps: ProjectionDeps) {
     this.#deps = deps;
@@ -77,7 +88,7 @@ export class ProjectionVolumes {
     try {
       makeNestedMountPoints(path, nestedMountPoints(request.volumeName, mountPlacesOf(request.pod)));
       const options = request.fsGroup === undefined ? {} : { group: request.fsGroup };
-      const { changed, hidden, groupsRefused } = this.#writerFor(path, made).write(payload, options);
+      const { changed, hidden, groupsRefused } = this.#write(this.#writerFor(path, made), payload, options);
       if (groupsRefused > 0) emptyDirectories.tellGroupRefused(request.directory, request.fsGroup);
       return { changed: changed || made, files: payload.size, hidden };
     } catch (error) {
@@ -95,6 +106,20 @@ export class ProjectionVolumes {
   async #mediumFor(pod: Pod, storage: ProjectionStorage, signal: AbortSignal): Promise<Medium> {
     if (storage === 'disk') return { kind: 'disk' };
     return mediumOf({ medium: 'Memory' }, pod, await allocatableMemory(this.#deps.nodes, signal));
+  }
+
+  /** Whoever may not give a file to another user keeps it, and hears of it once. Its mode lets nobody else in. */
+  #write(writer: AtomicWriter, payload: Payload, options: WriteOptions): WriteOutcome {
+    if (!this.#mayGiveAway) return writer.write(withoutOwners(payload), options);
+    try {
+      return writer.write(payload, options);
+    } catch (error) {
+      if (!(error instanceof OwnerRefusedError)) throw error;
+      this.#mayGiveAway = false;
+      const message = `cannot give "${error.path}" to user ${error.uid}: not permitted; files keep the user that runs mountlet as their owner unless that is root`;
+      this.#deps.notify({ kind: 'OwnerImpossible', message });
+      return this.#write(writer, payload, options);
+    }
   }
 
   #writerFor(path: string, made: boolean): AtomicWriter {
@@ -115,6 +140,10 @@ export class ProjectionVolumes {
       throw new LeftoverError(problem, cleanUp);
     }
   }
+}
+
+function withoutOwners(payload: Payload): Payload {
+  return new Map([...payload].map(([path, { data, mode }]) => [path, { data, mode }]));
 }
 
 function placeOf({ podUid, directory, volumeName }: TearDownRequest): EmptyDirectoryPlace {

@@ -31,7 +31,7 @@ export function standardPlugins(deps: StandardPluginDeps): readonly VolumePlugin
   const tell = (message: string): void => notify({ kind: 'MemoryElsewhere', message });
   const memory = new MemoryDirectories({ mounts, privateTmpfs, tell });
   const emptyDirectories = new EmptyDirectories({ root, mounts, memory, notify });
-  const volumes = new ProjectionVolumes({ emptyDirectories, nodes, names: { now, random } });
+  const volumes = new ProjectionVolumes({ emptyDirectories, nodes, names: { now, random }, notify });
   return [
     configMapPlugin(configMaps, volumes),
     secretPlugin(secrets, volumes),

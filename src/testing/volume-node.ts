@@ -90,7 +90,7 @@ export class VolumeNode {
     });
     this.emptyDirectories = new EmptyDirectories({ root: this.root, mounts, memory, notify });
     const names = { now: () => Date.now(), random: () => randomInt(2 ** 32) };
-    this.volumes = new ProjectionVolumes({ emptyDirectories: this.emptyDirectories, nodes: this.nodes, names });
+    this.volumes = new ProjectionVolumes({ emptyDirectories: this.emptyDirectories, nodes: this.nodes, names, notify });
   }
 
   setConfigMap(name: string, data: Record<string, string>): void {

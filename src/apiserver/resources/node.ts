@@ -10,8 +10,6 @@ import { resource } from '../resource.ts';
 const rolePrefix = 'node-role.kubernetes.io/';
 const roleLabel = 'kubernetes.io/role';
 
-const proxyOptions = { group: '', version: 'v1', kind: 'NodeProxyOptions' };
-
 export const nodes = resource<Node>({
   version: 'v1',
   plural: 'nodes',
@@ -29,7 +27,6 @@ export const nodes = resource<Node>({
         validate: (object, old) => validateNodeUpdate(object, old),
       },
     },
-    { name: 'proxy', kind: proxyOptions, verbs: ['create', 'delete', 'get', 'patch', 'update'] },
   ],
   shape: node,
   complete: defaultNode,

@@ -1,0 +1,402 @@
+/** 12.2: every column of every kind but pods, whose words have a test of their own. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { decode } from '../../kube/schema.ts';
+import type { Resource } from '../resource.ts';
+import { apiVersionOf, resources } from '../resources.ts';
+
+const now = Date.parse('2026-01-01T01:00:00Z');
+const metadata = { name: 'x', namespace: 'shop', creationTimestamp: '2026-01-01T00:15:00Z' };
+
+interface Row {
+  readonly it?: string;
+  readonly object: object;
+  /** By column, in order. `*` marks those of `-o wide`. */
+  readonly cells: Readonly<Record<string, unknown>>;
+}
+
+const status = (value: string): object => ({ conditions: [{ type: 'Ready', status: value }] });
+const event = {
+  involvedObject: { kind: 'Pod', name: 'web', fieldPath: 'spec.containers{main}' },
+  type: 'Warning',
+  reason: 'Failed',
+  message: ' no \n',
+};
+const seen = { firstTimestamp: '2026-01-01T00:00:00Z', lastTimestamp: '2026-01-01T00:55:00Z', count: 4 };
+const volumeSpec = {
+  capacity: { storage: '1024Mi' },
+  accessModes: ['ReadWriteMany', 'ReadWriteOnce'],
+  persistentVolumeReclaimPolicy: 'Retain',
+};
+const reviewCells = { Name: 'x', Age: '45m' };
+
+const rows: Readonly<Record<string, readonly Row[]>> = {
+  'v1 configmaps': [
+    { object: { data: { a: '', b: '' }, binaryData: { c: '' } }, cells: { Name: 'x', Data: 3, Age: '45m' } },
+  ],
+  'v1 secrets': [
+    { object: { type: 'Opaque', data: { a: '' } }, cells: { Name: 'x', Type: 'Opaque', Data: 1, Age: '45m' } },
+  ],
+  'v1 serviceaccounts': [{ object: {}, cells: { Name: 'x', Age: '45m' } }],
+  'v1 namespaces': [{ object: { status: { phase: 'Active' } }, cells: { Name: 'x', Status: 'Active', Age: '45m' } }],
+  'coordination.k8s.io/v1 leases': [
+    { object: { spec: { holderIdentity: 'me' } }, cells: { Name: 'x', Holder: 'me', Age: '45m' } },
+  ],
+  'v1 nodes': [
+    {
+      it: 'a bare node',
+      object: {},
+      cells: {
+        Name: 'x',
+        Status: 'Unknown',
+        Roles: '<none>',
+        Age: '45m',
+        Version: '',
+        'Internal-IP*': '<none>',
+        'External-IP*': '<none>',
+        'OS-Image*': '<unknown>',
+        'Kernel-Version*': '<unknown>',
+        'Container-Runtime*': '<unknown>',
+      },
+    },
+    {
+      it: 'a node with everything',
+      object: {
+        metadata: {
+          ...metadata,
+          labels: {
+            'node-role.kubernetes.io/worker': '',
+            'node-role.kubernetes.io/': '',
+            'kubernetes.io/role': 'edge',
+          },
+        },
+        spec: { unschedulable: true },
+        status: {
+          ...status('True'),
+          addresses: [
+            { type: 'InternalIP', address: '10.0.0.1' },
+            { type: 'ExternalIP', address: '1.2.3.4' },
+          ],
+          nodeInfo: {
+            kubeletVersion: 'v1.36.0',
+            osImage: 'Linux',
+            kernelVersion: '6.1',
+            architecture: 'amd64',
+            containerRuntimeVersion: 'c://2',
+          },
+        },
+      },
+      cells: {
+        Name: 'x',
+        Status: 'Ready,SchedulingDisabled',
+        Roles: 'edge,worker',
+        Age: '45m',
+        Version: 'v1.36.0',
+        'Internal-IP*': '10.0.0.1',
+        'External-IP*': '1.2.3.4',
+        'OS-Image*': 'Linux',
+        'Kernel-Version*': '6.1 (amd64)',
+        'Container-Runtime*': 'c://2',
+      },
+    },
+    { it: 'a node that is not ready', object: { status: status('Unknown') }, cells: { Status: 'NotReady' } },
+  ],
+  'v1 events': [
+    {
+      it: 'an event of old',
+      object: { ...event, ...seen, source: { component: 'kubelet', host: 'n1' } },
+      cells: {
+        'Last Seen': '5m',
+        Type: 'Warning',
+        Reason: 'Failed',
+        Object: 'pod/web',
+        'Subobject*': 'spec.containers{main}',
+        'Source*': 'kubelet, n1',
+        Message: 'no',
+        'First Seen*': '60m',
+        'Count*': 4,
+        'Name*': 'x',
+      },
+    },
+    {
+      it: 'an event of the new form',
+      object: {
+        ...event,
+        involvedObject: { kind: 'Node' },
+        eventTime: '2026-01-01T00:59:00.000000Z',
+        reportingComponent: 'agent',
+      },
+      cells: { 'Last Seen': '60s', Object: 'node', 'Source*': 'agent', 'First Seen*': '60s', 'Count*': 1 },
+    },
+    {
+      it: 'a series',
+      object: { ...event, ...seen, series: { count: 9, lastObservedTime: '2026-01-01T00:59:30.000000Z' } },
+      cells: { 'Last Seen': '30s', 'Count*': 9 },
+    },
+    { it: 'an event without time', object: event, cells: { 'Last Seen': '<unknown>', 'First Seen*': '<unknown>' } },
+  ],
+  'events.k8s.io/v1 events': [
+    {
+      object: {
+        regarding: event.involvedObject,
+        note: 'no',
+        reason: 'Failed',
+        type: 'Warning',
+        deprecatedCount: 4,
+        deprecatedLastTimestamp: seen.lastTimestamp,
+        deprecatedFirstTimestamp: seen.firstTimestamp,
+        deprecatedSource: { component: 'kubelet' },
+      },
+      cells: {
+        'Last Seen': '5m',
+        Type: 'Warning',
+        Reason: 'Failed',
+        Object: 'pod/web',
+        'Subobject*': 'spec.containers{main}',
+        'Source*': 'kubelet',
+        Message: 'no',
+        'First Seen*': '60m',
+        'Count*': 4,
+        'Name*': 'x',
+      },
+    },
+  ],
+  'v1 persistentvolumes': [
+    {
+      it: 'a volume in use',
+      object: {
+        spec: {
+          ...volumeSpec,
+          claimRef: { namespace: 'shop', name: 'c' },
+          storageClassName: 'fast',
+          volumeMode: 'Block',
+          volumeAttributesClassName: 'gold',
+        },
+        status: { phase: 'Bound', reason: 'r' },
+      },
+      cells: {
+        Name: 'x',
+        Capacity: '1Gi',
+        'Access Modes': 'RWO,RWX',
+        'Reclaim Policy': 'Retain',
+        Status: 'Bound',
+        Claim: 'shop/c',
+        StorageClass: 'fast',
+        VolumeAttributesClass: 'gold',
+        Reason: 'r',
+        Age: '45m',
+        'VolumeMode*': 'Block',
+      },
+    },
+    {
+      it: 'a volume about to end',
+      object: { metadata: { ...metadata, deletionTimestamp: metadata.creationTimestamp }, spec: {} },
+      cells: {
+        Capacity: '0',
+        Status: 'Terminating',
+        Claim: '',
+        StorageClass: '',
+        VolumeAttributesClass: '<unset>',
+        'VolumeMode*': '<unset>',
+      },
+    },
+  ],
+  'v1 persistentvolumeclaims': [
+    {
+      it: 'a bound claim',
+      object: {
+        spec: { volumeName: 'pv', storageClassName: 'fast', volumeMode: 'Filesystem' },
+        status: { phase: 'Bound', capacity: { storage: '2Gi' }, accessModes: ['ReadWriteOncePod'] },
+      },
+      cells: {
+        Name: 'x',
+        Status: 'Bound',
+        Volume: 'pv',
+        Capacity: '2Gi',
+        'Access Modes': 'RWOP',
+        StorageClass: 'fast',
+        VolumeAttributesClass: '<unset>',
+        Age: '45m',
+        'VolumeMode*': 'Filesystem',
+      },
+    },
+    {
+      it: 'a claim of a class by annotation',
+      object: {
+        metadata: { ...metadata, annotations: { 'volume.beta.kubernetes.io/storage-class': 'old' } },
+        spec: {},
+        status: { phase: 'Pending' },
+      },
+      cells: { Status: 'Pending', Capacity: '', 'Access Modes': '', StorageClass: 'old' },
+    },
+  ],
+  'v1 services': [
+    {
+      it: 'a plain service',
+      object: {
+        spec: {
+          type: 'ClusterIP',
+          clusterIPs: ['10.0.0.1'],
+          ports: [
+            { port: 80, protocol: 'TCP' },
+            { port: 53, protocol: 'UDP', nodePort: 3053 },
+          ],
+          selector: { b: '2', a: '1' },
+        },
+      },
+      cells: {
+        Name: 'x',
+        Type: 'ClusterIP',
+        'Cluster-IP': '10.0.0.1',
+        'External-IP': '<none>',
+        'Port(s)': '80/TCP,53:3053/UDP',
+        Age: '45m',
+        'Selector*': 'a=1,b=2',
+      },
+    },
+    {
+      it: 'a bare service',
+      object: { spec: { type: 'NodePort' } },
+      cells: { 'Cluster-IP': '<none>', 'Port(s)': '<none>', 'Selector*': '<none>' },
+    },
+    {
+      it: 'a name',
+      object: { spec: { type: 'ExternalName', externalName: 'e.com' } },
+      cells: { 'External-IP': 'e.com' },
+    },
+    { it: 'a waiting balancer', object: { spec: { type: 'LoadBalancer' } }, cells: { 'External-IP': '<pending>' } },
+    {
+      it: 'a balancer',
+      object: {
+        spec: { type: 'LoadBalancer', externalIPs: ['9.9.9.9'] },
+        status: { loadBalancer: { ingress: [{ hostname: 'b' }, { ip: '1.1.1.1' }] } },
+      },
+      cells: { 'External-IP': '1.1.1.1,b,9.9.9.9' },
+    },
+  ],
+  'v1 endpoints': [
+    { it: 'none', object: {}, cells: { Name: 'x', Endpoints: '<none>', Age: '45m' } },
+    {
+      it: 'more than three',
+      object: {
+        subsets: [{ addresses: [{ ip: '10.0.0.1' }, { ip: 'fd00::1' }], ports: [{ port: 80 }, { port: 81 }] }],
+      },
+      cells: { Endpoints: '10.0.0.1:80,[fd00::1]:80,10.0.0.1:81 + 1 more...' },
+    },
+    {
+      it: 'without ports',
+      object: { subsets: [{ addresses: [{ ip: '10.0.0.1' }] }] },
+      cells: { Endpoints: '10.0.0.1' },
+    },
+  ],
+  'v1 limitranges': [{ object: {}, cells: { Name: 'x', 'Created At': '2026-01-01T00:15:00Z' } }],
+  'policy/v1 poddisruptionbudgets': [
+    {
+      object: { spec: { minAvailable: '50%' } },
+      cells: { Name: 'x', 'Min Available': '50%', 'Max Unavailable': 'N/A', 'Allowed Disruptions': 0, Age: '45m' },
+    },
+  ],
+  'v1 resourcequotas': [
+    {
+      object: { status: { hard: { pods: '4', 'limits.cpu': '2' }, used: { pods: '1' } } },
+      cells: { Name: 'x', Request: 'pods: 1/4', Limit: 'limits.cpu: 0/2', Age: '45m' },
+    },
+  ],
+  'storage.k8s.io/v1 storageclasses': [
+    {
+      object: { provisioner: 'a/b' },
+      cells: {
+        Name: 'x',
+        Provisioner: 'a/b',
+        ReclaimPolicy: 'Delete',
+        VolumeBindingMode: 'Immediate',
+        AllowVolumeExpansion: false,
+        Age: '45m',
+      },
+    },
+    {
+      it: 'the default class',
+      object: {
+        provisioner: 'a/b',
+        metadata: { ...metadata, annotations: { 'storageclass.kubernetes.io/is-default-class': 'true' } },
+      },
+      cells: { Name: 'x (default)' },
+    },
+  ],
+  'storage.k8s.io/v1 csinodes': [
+    { object: { spec: { drivers: [{ name: 'd', nodeID: 'n' }] } }, cells: { Name: 'x', Drivers: 1, Age: '45m' } },
+  ],
+  'storage.k8s.io/v1 csidrivers': [
+    {
+      it: 'a bare driver',
+      object: { spec: {} },
+      cells: {
+        Name: 'x',
+        AttachRequired: true,
+        PodInfoOnMount: false,
+        StorageCapacity: false,
+        TokenRequests: '<unset>',
+        RequiresRepublish: false,
+        Modes: '<none>',
+        Age: '45m',
+      },
+    },
+    {
+      it: 'a driver with tokens',
+      object: {
+        spec: {
+          tokenRequests: [{ audience: 'a' }, { audience: 'b' }],
+          volumeLifecycleModes: ['Persistent', 'Ephemeral'],
+        },
+      },
+      cells: { TokenRequests: 'a,b', Modes: 'Persistent,Ephemeral' },
+    },
+  ],
+  'storage.k8s.io/v1 volumeattachments': [
+    {
+      object: {
+        spec: { attacher: 'd', source: { persistentVolumeName: 'pv' }, nodeName: 'n' },
+        status: { attached: true },
+      },
+      cells: { Name: 'x', Attacher: 'd', PV: 'pv', Node: 'n', Attached: true, Age: '45m' },
+    },
+  ],
+  'node.k8s.io/v1 runtimeclasses': [{ object: { handler: 'h' }, cells: { Name: 'x', Handler: 'h', Age: '45m' } }],
+  'certificates.k8s.io/v1 clustertrustbundles': [
+    { object: { spec: { signerName: 'a/b', trustBundle: '' } }, cells: { Name: 'x', SignerName: 'a/b' } },
+  ],
+  'certificates.k8s.io/v1beta1 clustertrustbundles': [
+    { object: { spec: { trustBundle: '' } }, cells: { Name: 'x', SignerName: '<none>' } },
+  ],
+  'v1 bindings': [{ object: {}, cells: reviewCells }],
+  'authentication.k8s.io/v1 tokenreviews': [{ object: {}, cells: reviewCells }],
+  'authentication.k8s.io/v1 selfsubjectreviews': [{ object: {}, cells: reviewCells }],
+  'authorization.k8s.io/v1 subjectaccessreviews': [{ object: {}, cells: reviewCells }],
+  'authorization.k8s.io/v1 localsubjectaccessreviews': [{ object: {}, cells: reviewCells }],
+  'authorization.k8s.io/v1 selfsubjectaccessreviews': [{ object: {}, cells: reviewCells }],
+  'authorization.k8s.io/v1 selfsubjectrulesreviews': [{ object: {}, cells: reviewCells }],
+};
+
+function cellsOf(resource: Resource, object: object): Readonly<Record<string, unknown>> {
+  const { value, problems } = decode(resource.shape, { metadata, ...object });
+  assert.deepEqual(problems, []);
+  const entries = resource.columns.map((column) => [
+    `${column.name}${column.priority === 1 ? '*' : ''}`,
+    column.cell(value, now),
+  ]);
+  return Object.fromEntries(entries);
+}
+
+for (const resource of resources) {
+  const name = `${apiVersionOf(resource)} ${resource.plural}`;
+  if (name === 'v1 pods') continue;
+  for (const [index, { it, object, cells }] of (rows[name] ?? []).entries()) {
+    test(`12.2: a row of ${name}${it === undefined ? '' : `: ${it}`}`, () => {
+      const shown = cellsOf(resource, object);
+      // The first case of a kind has all of its columns, in their order.
+      if (index === 0) assert.deepEqual(Object.keys(shown), Object.keys(cells));
+      assert.deepEqual(Object.fromEntries(Object.keys(cells).map((column) => [column, shown[column]])), cells);
+    });
+  }
+  test(`12.2: ${name} have a row in this test`, () => assert.ok((rows[name] ?? []).length > 0));
+}
