@@ -16,6 +16,11 @@ const values = [
     yaml: 'base: &b {x: 1}\nother: {<<: *b, z: 2}',
     is: { base: { x: 1 }, other: { x: 1, z: 2 } },
   },
+  {
+    it: 'follows several merge keys of one map',
+    yaml: 'a: &a {x: 1}\nb: &b {z: 2}\nc:\n  <<: *a\n  <<: *b',
+    is: { a: { x: 1 }, b: { z: 2 }, c: { x: 1, z: 2 } },
+  },
   { it: 'reads JSON', yaml: '{"a": {"b": [1, null, "x"]}}', is: { a: { b: [1, null, 'x'] } } },
   { it: 'ignores a byte order mark', yaml: '\uFEFFa: 1', is: { a: 1 } },
   { it: 'turns keys into text, y being yes', yaml: '1: a\ny: b', is: { 1: 'a', true: 'b' } },
@@ -92,6 +97,8 @@ test('YAML locates in the second document and through an alias', () => {
 
 const broken = [
   { it: 'a key that stands twice', yaml: 'a: 1\na: 2\n', at: '2:1' },
+  { it: 'a key that stands twice in JSON', yaml: '{"a": 1,\n "a": 2}', at: '2:2', says: 'Map keys must be unique' },
+  { it: 'a key that stands twice in two spellings', yaml: 'yes: 1\n"true": 2\n', at: '2:1' },
   { it: 'an open bracket', yaml: 'a: [1,\n', at: '2:1' },
   { it: 'a tab for indentation', yaml: 'a:\n\tb: 1\n', at: '2:1' },
   { it: 'an alias of nothing', yaml: 'a:\n  b: *x\n', at: '2:6' },

@@ -34,7 +34,7 @@ export function parseYamlDocuments(text: string): readonly YamlDocument[] {
   // Files that were joined bring the mark of each.
   const parsed = parseAllDocuments(text.replaceAll(/^\uFEFF/gm, ''), {
     version: '1.1',
-    uniqueKeys: true,
+    uniqueKeys: false, // looked at below: the parser compares every key of a map with every other
     merge: true,
     prettyErrors: false,
     lineCounter: lines,
@@ -89,10 +89,21 @@ interface Unreadable {
   readonly message: string;
 }
 
-/** What YAML can say and JSON cannot: keys that are no text, and a value that contains itself. */
+/** What YAML can say and JSON cannot: keys that are no text or stand twice, and a value that contains itself. */
 function unreadableAsJson(document: Document.Parsed): readonly Unreadable[] {
   const found: Unreadable[] = [];
   visit(document, {
+    Map(_, { items }) {
+      const seen = new Set<string>();
+      for (const { key } of items) {
+        // A merge key, which may stand twice, has no text but a symbol for its value.
+        if (!isScalar(key) || typeof key.value === 'symbol') continue;
+        // As text, which is what becomes of `yes` and "true".
+        const text = String(key.value);
+        if (seen.has(text)) found.push({ node: key, message: 'Map keys must be unique' });
+        seen.add(text);
+      }
+    },
     Pair(_, { key }) {
       if (isMap(key) || isSeq(key)) found.push({ node: key, message: 'A key must be text, not a list or a map' });
       else if (isScalar(key) && key.value === null) found.push({ node: key, message: 'A key must not be empty' });
