@@ -12,8 +12,8 @@ const core = '/api/v1/namespaces/default';
 interface World {
   readonly server: TestApiServer;
   readonly client: TestClient;
-  post(path: string, body: object, token?: string): Promise<TestResponse>;
-  as(token: string, path: string): Promise<TestResponse>;
+  readonly post: (path: string, body: object, token?: string) => Promise<TestResponse>;
+  readonly as: (token: string, path: string) => Promise<TestResponse>;
 }
 
 const staticTokens = [
@@ -94,7 +94,7 @@ test('15.1: a client certificate of our authority names its user; one of another
       stream.on('data', (chunk: Buffer) => (text += chunk.toString()));
       stream.on('end', () => {
         session.close();
-        const json = JSON.parse(text) as TestJson;
+        const json: TestJson = JSON.parse(text);
         resolve(json.status.userInfo?.username ?? `${json.code}`);
       });
       stream.end('{}');
