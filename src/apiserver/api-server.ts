@@ -102,6 +102,7 @@ export async function startApiServer(
     serviceAccountAdmission({ store, clock, random }),
   ];
   const writes = { store, clock, random, admission, fields: managedFields };
+  const metrics = new ApiMetrics({ watches: () => hub.size, objectCounts: () => countObjects(store, resources) });
   const router = new Router({
     ...writes,
     resources,
@@ -113,8 +114,8 @@ export async function startApiServer(
     forms: new WatchForms(),
     chance,
     stopping,
+    sent: (events) => metrics.watchEventsSent(events),
   });
-  const metrics = new ApiMetrics({ watches: () => hub.size, objectCounts: () => countObjects(store, resources) });
   const state = { isReady: false };
   const openIdDocuments = new Map<string, { contentType: string; body: string }>();
   const handler = new ApiHandler({
