@@ -2,6 +2,7 @@
  * Puts the server together and lets it listen: store, identity, admission, routes, controllers. Settings in, one running
  * server out; everything it needs is given to it.
  */
+import { setMaxListeners } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import type { Clock } from '../base/clock.ts';
 import { namespaceLifecycle } from './admission/namespace-lifecycle.ts';
@@ -87,6 +88,8 @@ export async function startApiServer(
   const { store, clock, random, chance, notify } = deps;
   const stop = new AbortController();
   const stopping = stop.signal;
+  // One for every watch and controller; Node takes more than ten for a leak.
+  setMaxListeners(0, stopping);
   const resources = new ResourceTable(deps.resources);
   // The graph hears of a write before any watch or answer tells of it, so that nobody is refused what a pod just got.
   const { graph, unfollow } = followNodeGraph(store);
