@@ -11,8 +11,8 @@ interface World {
   readonly server: TestApiServer;
   readonly client: TestClient;
   /** The first event of a watch for which this holds. */
-  until(path: string, holds: (event: TestJson) => boolean): Promise<TestJson>;
-  post(path: string, body: object): Promise<TestResponse>;
+  readonly until: (path: string, holds: (event: TestJson) => boolean) => Promise<TestJson>;
+  readonly post: (path: string, body: object) => Promise<TestResponse>;
 }
 
 async function world(t: TestContext, choices: Parameters<typeof startTestApiServer>[0] = {}): Promise<World> {

@@ -347,11 +347,11 @@ for (const [protocol, connect] of [
     });
 
     test('a write that changes nothing keeps the version (7.4)', async () => {
-      const { json: before } = await client.send(`${maps}/new`);
-      const put = await client.send(`${maps}/new`, { method: 'PUT', body: before });
-      assert.equal(put.json.metadata.resourceVersion, before.metadata.resourceVersion);
+      const { json: stored } = await client.send(`${maps}/new`);
+      const put = await client.send(`${maps}/new`, { method: 'PUT', body: stored });
+      assert.equal(put.json.metadata.resourceVersion, stored.metadata.resourceVersion);
       const patch = await client.send(`${maps}/new`, { method: 'PATCH', headers: merge, body: '{"data":{"a":"1"}}' });
-      assert.equal(patch.json.metadata.resourceVersion, before.metadata.resourceVersion);
+      assert.equal(patch.json.metadata.resourceVersion, stored.metadata.resourceVersion);
     });
 
     test('of fifty writes on the same version one succeeds (8)', async () => {

@@ -36,7 +36,7 @@ export async function runNamespaceDeletion(deps: ControllerDeps, signal: AbortSi
 
 async function look(deps: ControllerDeps, namespaces: Resource, namespace: string, signal: AbortSignal): Promise<void> {
   if (namespace === '') return;
-  const home = readObjectAt(deps.store, objectKey(namespaces, '', namespace));
+  const home: Namespace | undefined = readObjectAt(deps.store, objectKey(namespaces, '', namespace));
   // Something may have been created in the moment the namespace went: it goes too.
   const isEnding = home === undefined || home.metadata.deletionTimestamp !== undefined;
   if (!isEnding) return;
@@ -45,7 +45,7 @@ async function look(deps: ControllerDeps, namespaces: Resource, namespace: strin
   const isEmpty = kinds.every(
     (resource) => deps.store.list({ prefix: objectPrefix(resource, namespace), limit: 1 }).items.length === 0,
   );
-  const { finalizers = [] } = (home as Namespace | undefined)?.spec ?? {};
+  const { finalizers = [] } = home?.spec ?? {};
   if (home === undefined || !isEmpty || !finalizers.includes(ownFinalizer)) return;
   await letGo(deps, namespaces, home, signal);
 }

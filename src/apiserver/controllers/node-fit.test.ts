@@ -5,9 +5,12 @@ import type { Pod } from '../../kube/pod.ts';
 import { misfit, unschedulableMessage } from './node-fit.ts';
 
 const ready = { conditions: [{ type: 'Ready', status: 'True' }] };
-const node = (more: object = {}): Node =>
-  ({ metadata: { name: 'n', labels: { zone: 'a', cores: '8' } }, status: ready, ...more }) as Node;
-const pod = (spec: object = {}): Pod => ({ metadata: { name: 'p' }, spec: { containers: [], ...spec } }) as Pod;
+const node = (more: object = {}): Node => ({
+  metadata: { name: 'n', labels: { zone: 'a', cores: '8' } },
+  status: ready,
+  ...more,
+});
+const pod = (spec: object = {}): Pod => ({ metadata: { name: 'p' }, spec: { containers: [], ...spec } });
 const affinity = (...terms: object[]): object => ({
   affinity: { nodeAffinity: { requiredDuringSchedulingIgnoredDuringExecution: { nodeSelectorTerms: terms } } },
 });

@@ -10,8 +10,8 @@ import { planDeletion } from './plan-deletion.ts';
 
 const now = Date.parse('2026-01-01T00:01:00Z');
 
-function plan(resource: Resource<never>, object: object, options = {}): { kind: string; metadata?: ObjectMeta } {
-  const result = planDeletion(resource as unknown as Resource, object as Pod, options, now);
+function plan(resource: Resource, object: object, options = {}): { kind: string; metadata?: ObjectMeta } {
+  const result = planDeletion(resource, object as Pod, options, now);
   return result.kind === 'leave' ? { kind: 'leave' } : { kind: result.kind, metadata: result.object.metadata };
 }
 
@@ -140,7 +140,7 @@ const cases = [
 ];
 for (const { it, resource, object, options, says } of cases) {
   test(`deletion ${it}`, () => {
-    const { kind, metadata } = plan(resource as unknown as Resource<never>, object, options);
+    const { kind, metadata } = plan(resource, object, options);
     const shown = [
       kind,
       metadata?.deletionTimestamp,

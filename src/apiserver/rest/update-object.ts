@@ -129,5 +129,6 @@ function keepIdentity(resource: Resource, object: KubeObject, old: KubeObject): 
     ...(deletionGracePeriodSeconds !== undefined && { deletionGracePeriodSeconds }),
     ...(resourceVersion !== undefined && { resourceVersion }),
   };
-  return { ...object, apiVersion: apiVersionOf(resource), kind: resource.kind, metadata };
+  const { kind: _kind, apiVersion: _apiVersion, metadata: _metadata, ...content } = object;
+  return { kind: resource.kind, apiVersion: apiVersionOf(resource), metadata, ...content };
 }
