@@ -2,7 +2,8 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import { watch } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { isRoot, mountlet, program, rootDirectory } from './mountlet-program.ts';
@@ -61,6 +62,34 @@ test('render stops when it is interrupted while it waits for standard input', as
   const [code] = (await once(child, 'exit')) as [number | null];
   assert.equal(code, 130);
   assert.ok(!existsSync(root));
+});
+
+test('render stops when it is interrupted at work, and leaves only whole pods', async (t) => {
+  const root = rootDirectory(t);
+  const manifest = (name: number): string => `
+apiVersion: v1
+kind: Pod
+metadata: {name: p${name}}
+spec:
+  volumes: [{name: v, configMap: {name: c}}, {name: w, configMap: {name: c}}]
+  containers: [{name: c, image: nginx, volumeMounts: [{name: v, mountPath: /v}, {name: w, mountPath: /w}]}]
+---`;
+  const pods = Array.from({ length: 1000 }, (_, index) => manifest(index)).join('');
+  const child = spawn(process.execPath, [program, 'render', '-f', '-', '--root', root], {
+    stdio: ['pipe', 'ignore', 'pipe'],
+  });
+  const ended = once(child, 'exit') as Promise<[number | null]>;
+  child.stdin.end(`${pods}\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata: {a: b}\n`);
+  const started = watch(root, { signal: t.signal });
+  for await (const { filename } of started) if (filename === 'pods') break;
+  child.kill('SIGINT');
+  assert.deepEqual(await ended, [130, null]);
+  const made = existsSync(join(root, 'pods')) ? readdirSync(join(root, 'pods')) : [];
+  assert.ok(made.length < 1000);
+  for (const uid of made) {
+    const volumes = join(root, 'pods', uid, 'volumes', 'kubernetes.io~configmap');
+    assert.deepEqual(readdirSync(volumes), ['v', 'w']);
+  }
 });
 
 test('render -f of a directory passes over directories in it', (t) => {

@@ -16,6 +16,7 @@ import type { Volume } from '../kube/volume.ts';
 import type { GroupChangePolicy, VolumePlugin } from '../plugins/plugin.ts';
 import type { PluginMatch } from '../plugins/registry.ts';
 import { usedVolumes } from '../pods/references.ts';
+import { heardSignals } from './heard-signals.ts';
 import { PodStartError } from './pod-start-error.ts';
 import type { RenderNode } from './render-node.ts';
 
@@ -55,6 +56,7 @@ export class PodVolumes {
     const prepared: PreparedVolume[] = [];
     const messages: string[] = [];
     for (const volume of wanted) {
+      await heardSignals(signal);
       try {
         prepared.push(await this.#setUp(volume, signal));
       } catch (error) {

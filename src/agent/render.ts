@@ -4,7 +4,6 @@
  */
 import { realpathSync, rmdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { setImmediate } from 'node:timers/promises';
 import { MountletError } from '../base/errors.ts';
 import { lockDirectory } from '../disk/directory-lock.ts';
 import { makeDirectories } from '../disk/make-directories.ts';
@@ -16,6 +15,7 @@ import type { ManifestFile } from '../kube/manifests.ts';
 import { readManifests } from '../kube/manifests.ts';
 import type { Pod } from '../kube/pod.ts';
 import { cleanPod, renderPod } from './pod-rendering.ts';
+import { heardSignals } from './heard-signals.ts';
 import { renderNode } from './render-node.ts';
 import type { Tell } from './render-node.ts';
 import type { PodFailure, RenderedPod } from './rendered-pod.ts';
@@ -70,8 +70,7 @@ export async function render(
       const pods: RenderedPod[] = [];
       const failures: PodFailure[] = [];
       for (const pod of chosen) {
-        await setImmediate(); // all else is done without a turn of the event loop, and a signal would come too late
-        signal.throwIfAborted();
+        await heardSignals(signal);
         const node = renderNode(manifests, pod, settings, mounts, tellOnce);
         if (settings.clean) await cleanPod(node, signal);
         else {

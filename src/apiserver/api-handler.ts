@@ -3,15 +3,12 @@
  * a client sends can end the process.
  */
 import type { Clock } from '../base/clock.ts';
-import { requiredName } from './field-selector.ts';
 import type { Exchange, ResponseHeaders } from './http/exchange.ts';
 import { ConnectionLost } from './http/read-body.ts';
 import { sendReply } from './http/send-reply.ts';
 import { Warnings } from './http/warnings.ts';
 import type { Authenticator } from './identity/authentication.ts';
 import type { Authorizer } from './identity/authorization.ts';
-import type { RequestAttributes } from './identity/request-attributes.ts';
-import { forbiddenMessage } from './identity/request-attributes.ts';
 import type { User } from './identity/user.ts';
 import { InFlight } from './in-flight.ts';
 import type { ApiMetrics } from './metrics.ts';
@@ -22,15 +19,16 @@ import type { Random } from './random.ts';
 import type { RequestInfo, RequestTarget, ResourceRequest } from './request-info.ts';
 import { parseTarget, requestInfo } from './request-info.ts';
 import type { ResourceTable } from './resources.ts';
+import { apiVersionOf } from './resources.ts';
 import type { Reply } from './rest/api-request.ts';
 import type { Representation } from './rest/negotiate.ts';
 import { plainJson } from './rest/negotiate.ts';
 import { encodeReply, encodeText } from './rest/representation.ts';
 import type { Router } from './rest/router.ts';
 import { isLongRunning, representationOf } from './rest/router.ts';
-import { fieldsOf } from './rest/selection.ts';
+import { authenticateRequest, authorizeRequest } from './request-access.ts';
 import { RequestDeadline } from './request-deadline.ts';
-import { StatusError, badRequest, forbidden, unauthorized } from './status.ts';
+import { StatusError, badRequest } from './status.ts';
 import { statusOfFailure } from './status-of-failure.ts';
 
 export interface ApiHandlerDeps {
@@ -53,15 +51,15 @@ interface Served {
   readonly code: number;
 }
 
-const impersonation = ['impersonate-user', 'impersonate-group', 'impersonate-uid'];
-
 export class ApiHandler {
   readonly #deps: ApiHandlerDeps;
   readonly #inFlight: InFlight;
+  readonly #groupVersions: ReadonlySet<string>;
 
   constructor(deps: ApiHandlerDeps) {
     this.#deps = deps;
     this.#inFlight = new InFlight(deps.metrics);
+    this.#groupVersions = new Set(deps.resources.groupVersions().keys());
   }
 
   /** Resolves when the answer is complete. Never rejects. */
@@ -83,7 +81,7 @@ export class ApiHandler {
     try {
       if (target !== undefined) {
         info = requestInfo(exchange.method, target);
-        const known = this.#authenticate(exchange);
+        const known = authenticateRequest(this.#deps, exchange);
         user = known.name;
         representation = this.#representation(exchange, target, info);
         reply = await this.#answer(exchange, target, info, known, representation, warnings);
@@ -104,14 +102,11 @@ export class ApiHandler {
     representation: Representation,
     warnings: Warnings,
   ): Promise<Reply> {
-    if (impersonation.some((name) => exchange.header(name) !== undefined)) {
-      throw forbidden({ group: '', name: '' }, '', 'this server does not support impersonation');
-    }
-    const { resources, router, stopping, clock } = this.#deps;
+    const { router, stopping, clock } = this.#deps;
     const { query } = target;
-    this.#authorize(user, info, target);
+    authorizeRequest(this.#deps, user, info, query);
     if (info.kind === 'path') return handlePath(this.#deps.paths, { exchange, info, query });
-    if (![...resources.groupVersions().keys()].includes(apiVersionText(info))) return pageNotFound;
+    if (!this.#groupVersions.has(apiVersionOf(info))) return pageNotFound;
     const served = router.find(info);
     const resource = served.viewOf?.resource ?? served;
     const isLong = isLongRunning(info);
@@ -139,63 +134,6 @@ export class ApiHandler {
     } finally {
       deadline.done();
       release();
-    }
-  }
-
-  #authenticate(exchange: Exchange): User {
-    const { peer } = exchange;
-    const authorization = exchange.header('authorization');
-    const result = this.#deps.authenticator.authenticate({
-      ...(peer && { peer }),
-      ...(authorization !== undefined && { authorization }),
-    });
-    if (result.kind === 'unauthenticated') throw unauthorized();
-    return result.user;
-  }
-
-  #authorize(user: User, info: RequestInfo, { query }: RequestTarget): void {
-    const attributes = this.#attributes(info, query);
-    const { allowed, reason } = this.#deps.authorizer.authorize(user, attributes);
-    if (allowed) return;
-    const message = forbiddenMessage(user, attributes, reason);
-    if (attributes.kind === 'path') throw new StatusError(403, 'Forbidden', message, {});
-    const { group, resource: kind, name } = attributes;
-    throw new StatusError(403, 'Forbidden', message, {
-      ...(name !== '' && { name }),
-      ...(group !== '' && { group }),
-      kind,
-    });
-  }
-
-  #attributes(info: RequestInfo, query: URLSearchParams): RequestAttributes {
-    if (info.kind === 'path') return { kind: 'path', verb: info.verb === 'head' ? 'get' : info.verb, path: info.path };
-    const { verb, group, version, resource, subresource, namespace, name } = info;
-    const fields = this.#selectedFields(info, query);
-    const pinned = requiredName(fields) ?? '';
-    return {
-      kind: 'resource',
-      verb,
-      group,
-      version,
-      resource,
-      subresource,
-      namespace,
-      name: name === '' && !pinned.includes('/') ? pinned : name,
-      fieldEquals: Object.fromEntries(
-        fields.filter(({ operator }) => operator === '=').map(({ field, value }) => [field, value]),
-      ),
-    };
-  }
-
-  /** A selector that cannot be read narrows nothing down; the handler refuses it in due course. */
-  #selectedFields(info: ResourceRequest, query: URLSearchParams): ReturnType<typeof fieldsOf> {
-    const text = query.get('fieldSelector') ?? '';
-    const served = this.#deps.resources.byPlural(info, info.resource);
-    if (text === '' || served === undefined) return [];
-    try {
-      return fieldsOf(text, served);
-    } catch {
-      return [];
     }
   }
 
@@ -268,8 +206,4 @@ const nosniff = { 'x-content-type-options': 'nosniff' };
 function scopeOf({ name, namespace }: ResourceRequest): RequestNotice['scope'] {
   if (name !== '') return 'resource';
   return namespace === '' ? 'cluster' : 'namespace';
-}
-
-function apiVersionText({ group, version }: ResourceRequest): string {
-  return group === '' ? version : `${group}/${version}`;
 }

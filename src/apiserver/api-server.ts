@@ -2,6 +2,7 @@
  * Puts the server together and lets it listen: store, identity, admission, routes, controllers. Settings in, one running
  * server out; everything it needs is given to it.
  */
+import { setMaxListeners } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import type { Clock } from '../base/clock.ts';
 import { namespaceLifecycle } from './admission/namespace-lifecycle.ts';
@@ -87,6 +88,8 @@ export async function startApiServer(
   const { store, clock, random, chance, notify } = deps;
   const stop = new AbortController();
   const stopping = stop.signal;
+  // One for every watch and controller; Node takes more than ten for a leak.
+  setMaxListeners(0, stopping);
   const resources = new ResourceTable(deps.resources);
   // The graph hears of a write before any watch or answer tells of it, so that nobody is refused what a pod just got.
   const { graph, unfollow } = followNodeGraph(store);
@@ -102,6 +105,7 @@ export async function startApiServer(
     serviceAccountAdmission({ store, clock, random }),
   ];
   const writes = { store, clock, random, admission, fields: managedFields };
+  const metrics = new ApiMetrics({ watches: () => hub.size, objectCounts: () => countObjects(store, resources) });
   const router = new Router({
     ...writes,
     resources,
@@ -113,8 +117,8 @@ export async function startApiServer(
     forms: new WatchForms(),
     chance,
     stopping,
+    sent: (events) => metrics.watchEventsSent(events),
   });
-  const metrics = new ApiMetrics({ watches: () => hub.size, objectCounts: () => countObjects(store, resources) });
   const state = { isReady: false };
   const openIdDocuments = new Map<string, { contentType: string; body: string }>();
   const handler = new ApiHandler({

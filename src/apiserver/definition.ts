@@ -2,7 +2,8 @@
  * What people are told about a shape when they ask (`kubectl explain`): its name in API documents and a text for the whole
  * and for its fields. Kept apart from the shapes, which are for decoding and read better without prose.
  */
-import { deleteOptionsDefinitions } from './definitions/meta.ts';
+import { containerDefinitions } from './definitions/container.ts';
+import { metaDefinitions } from './definitions/meta.ts';
 import { nodeDefinitions } from './definitions/node.ts';
 import { objectDefinitions } from './definitions/objects.ts';
 import { podDefinitions } from './definitions/pod.ts';
@@ -17,11 +18,14 @@ export interface Definition {
   readonly name?: string;
   readonly text: string;
   readonly fields: Readonly<Record<string, string>>;
+  /** Fields that decoding always fills in and that a user may nevertheless leave out. */
+  readonly optional?: readonly string[];
 }
 
 export const definitions: readonly Definition[] = [
-  ...deleteOptionsDefinitions,
+  ...metaDefinitions,
   ...podDefinitions,
+  ...containerDefinitions,
   ...volumeDefinitions,
   ...nodeDefinitions,
   ...objectDefinitions,

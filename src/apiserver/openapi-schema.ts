@@ -49,7 +49,9 @@ export class SchemaWriter {
       const text = definition?.fields[name] ?? standardTexts[name];
       return [name, described(this.reference(field), text)] as const;
     });
-    const required = Object.keys(fields).filter((name) => isRequired(name, fields[name]));
+    // The server itself completes metadata, so nobody has to write it.
+    const optional = new Set(['metadata', ...(definition?.optional ?? [])]);
+    const required = Object.keys(fields).filter((name) => fields[name]?.required && !optional.has(name));
     return {
       type: 'object',
       ...(definition && { description: definition.text }),
@@ -111,11 +113,6 @@ const standardTexts: Readonly<Record<string, string>> = {
 function described(schema: Json, text: string | undefined): Json {
   if (text === undefined) return schema;
   return '$ref' in schema ? { description: text, allOf: [schema] } : { ...schema, description: text };
-}
-
-/** The server itself completes metadata, so nobody has to write it. */
-function isRequired(name: string, shape: Shape<unknown> | undefined): boolean {
-  return shape?.required === true && name !== 'metadata';
 }
 
 function listExtensions(shape: Shape<unknown>): Json {

@@ -15,6 +15,9 @@ interface DeadlineDeps {
   readonly isLong: boolean;
 }
 
+/** Made once: an error for each request that went well would be the most expensive part of it. */
+const answered = new ConnectionLost('the request was answered');
+
 export class RequestDeadline {
   readonly #exchange: Exchange;
   readonly #durationMs: number;
@@ -36,13 +39,15 @@ export class RequestDeadline {
 
   /** The request was answered. */
   done(): void {
-    this.#over.abort();
+    if (this.#controller !== undefined) this.#over.abort(answered);
   }
 
   #start(): AbortController {
     const controller = new AbortController();
     const { clock, stopping, isLong } = this.#deps;
-    this.#exchange.onClose(() => controller.abort(new ConnectionLost('the client closed the connection')));
+    this.#exchange.onClose(() => {
+      if (!this.#over.signal.aborted) controller.abort(new ConnectionLost('the client closed the connection'));
+    });
     if (isLong) {
       stopping.addEventListener('abort', () => controller.abort(unavailable()), {
         once: true,

@@ -59,8 +59,7 @@ export function parseTarget(target: string): RequestTarget | undefined {
   } catch {
     return undefined;
   }
-  // oxlint-disable-next-line no-control-regex -- control characters are what is looked for
-  if (/[\0-\x1f\x7f]/.test(path)) return undefined;
+  if (/\p{Cc}/u.test(path)) return undefined;
   if (path.split('/').some((part) => part === '.' || part === '..')) return undefined;
   return { path, query: new URLSearchParams(mark < 0 ? '' : target.slice(mark + 1)) };
 }

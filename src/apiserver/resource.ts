@@ -72,7 +72,7 @@ export interface DeletionRules<T = KubeObject> {
   refusal?(object: T): string | undefined;
 }
 
-/** The same objects as another resource's, in another form. They are stored, selected and watched as the other's. */
+/** The same objects as another resource's, in another form: kept under the other's keys, shown and selected in this form. */
 export interface View<T = KubeObject> {
   readonly resource: Resource;
   toStored(object: T): KubeObject;
@@ -111,9 +111,9 @@ export interface Resource<T extends KubeObject = KubeObject> {
   readonly fields: Readonly<Record<string, FieldReader<T>>>;
   readonly columns: readonly Column<T>[];
   rowConditions?(object: T): readonly RowCondition[];
-  /** PUT of an object that is not there creates it (events, leases). */
+  /** PUT of an object that is not there creates it (events, leases, services). */
   readonly allowsCreateOnUpdate: boolean;
-  /** PUT without a resourceVersion overwrites (all but leases). */
+  /** PUT without a resourceVersion overwrites. Not where one would take something from its holder (leases). */
   readonly allowsUnconditionalUpdate: boolean;
   /** What a successful delete answers: the object, or a Status. */
   readonly deleteAnswers: 'object' | 'status';

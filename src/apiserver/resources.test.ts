@@ -42,6 +42,7 @@ const published = [
   `coordination.k8s.io/v1 leases Lease ns - ${all} -`,
   `events.k8s.io/v1 events Event ns ev ${all} -`,
   `node.k8s.io/v1 runtimeclasses RuntimeClass cluster - ${all} -`,
+  `policy/v1 poddisruptionbudgets PodDisruptionBudget ns pdb get list watch -`,
   `storage.k8s.io/v1 csidrivers CSIDriver cluster - ${all} -`,
   `storage.k8s.io/v1 csinodes CSINode cluster - ${all} status(${part})`,
   `storage.k8s.io/v1 storageclasses StorageClass cluster sc ${all} -`,
@@ -195,6 +196,7 @@ test('ResourceTable finds resources by path and by kind, and by nothing else', (
       'coordination.k8s.io/v1',
       'events.k8s.io/v1',
       'node.k8s.io/v1',
+      'policy/v1',
       'storage.k8s.io/v1',
     ],
   );

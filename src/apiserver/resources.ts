@@ -5,7 +5,7 @@ import { configMaps } from './resources/config-map.ts';
 import { csiDrivers, csiNodes, volumeAttachments } from './resources/csi.ts';
 import { events, eventViews } from './resources/event.ts';
 import { leases } from './resources/lease.ts';
-import { limitRanges, resourceQuotas } from './resources/limits.ts';
+import { limitRanges, podDisruptionBudgets, resourceQuotas } from './resources/limits.ts';
 import { namespaces } from './resources/namespace.ts';
 import { nodes } from './resources/node.ts';
 import { persistentVolumeClaims, persistentVolumes } from './resources/persistent-volume.ts';
@@ -52,6 +52,7 @@ export const resources: readonly Resource[] = [
   leases,
   eventViews,
   runtimeClasses,
+  podDisruptionBudgets,
   csiDrivers,
   csiNodes,
   storageClasses,

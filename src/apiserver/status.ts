@@ -190,11 +190,6 @@ export function methodNotAllowed(): StatusError {
   );
 }
 
-export function verbNotSupported(what: Named, verb: string): StatusError {
-  const message = `${verb} is not supported on resources of kind ${goQuote(show(what))}`;
-  return new StatusError(405, 'MethodNotAllowed', message, about(what, ''));
-}
-
 export function entityTooLarge(text: string): StatusError {
   return new StatusError(413, 'RequestEntityTooLarge', `Request entity too large: ${text}`);
 }

@@ -2,14 +2,13 @@
 import { homedir, hostname } from 'node:os';
 import { join, resolve } from 'node:path';
 import { createColors } from 'picocolors';
-import { stringify } from 'yaml';
 import type { RenderResult } from '../agent/render.ts';
 import { render } from '../agent/render.ts';
 import { readSources } from '../agent/sources.ts';
 import { MountletError } from '../base/errors.ts';
 import { wantsColor } from './color.ts';
 import { exitCode } from './exit-code.ts';
-import { renderedList, showJson } from './rendered-list.ts';
+import { renderedList, showJson, showYaml } from './rendered-list.ts';
 import { renderedTree, showText } from './rendered-tree.ts';
 import { openStandardInput } from './standard-input.ts';
 
@@ -71,7 +70,7 @@ function print({ pods, owners }: RenderResult, options: RenderOptions): void {
       process.stdout.write(`${showJson(renderedList(pods, shown))}\n`);
       break;
     case 'yaml':
-      process.stdout.write(stringify(renderedList(pods, shown), { lineWidth: 0, version: '1.1' }));
+      process.stdout.write(showYaml(renderedList(pods, shown)));
       break;
     case 'tree':
       process.stdout.write(renderedTree(pods, { ...shown, colors: colorsFor(process.stdout), ...owners }));

@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { RenderedPod } from '../agent/rendered-pod.ts';
-import { renderedList, showJson, showMode } from './rendered-list.ts';
+import { parse } from 'yaml';
+import { parseYamlDocuments } from '../kube/yaml-documents.ts';
+import { renderedList, showJson, showMode, showYaml } from './rendered-list.ts';
 
 const pod: RenderedPod = {
   namespace: 'shop',
@@ -94,6 +96,40 @@ test('JSON carries no control character as it is, and means the same', () => {
   const text = showJson(value);
   assert.match(text, /^[\n\x20-\x7e]*$/);
   assert.deepEqual(JSON.parse(text), value);
+});
+
+test('YAML means the same to kubectl and to readers of YAML 1.1 and 1.2', () => {
+  const texts = [
+    'yes',
+    'n',
+    '0644',
+    '0o644',
+    '0X1f',
+    '.',
+    'e3',
+    '08',
+    '1:30',
+    '2020-01-01',
+    '1_0',
+    '~',
+    '',
+    '<<',
+    '=',
+    'x',
+  ];
+  const value = {
+    texts,
+    number: 3,
+    fraction: 0.5,
+    flag: true,
+    long: 'a b '.repeat(100),
+    lines: 'a\n\nb\n',
+    bell: '\u0007',
+  };
+  const yaml = showYaml(value);
+  assert.deepEqual(parseYamlDocuments(yaml)[0]?.value, value);
+  assert.deepEqual(parse(yaml, { version: '1.1' }), value);
+  assert.deepEqual(parse(yaml, { version: '1.2' }), value);
 });
 
 const modes = [

@@ -1,5 +1,7 @@
 /** Rendered pods as a List that jq and kubectl's printers understand: `-o json` and `-o yaml`. */
+import { stringify } from 'yaml';
 import type { RenderedContainer, RenderedMount, RenderedPod, RenderedVolume } from '../agent/rendered-pod.ts';
+import { tagsOfBothReadings } from '../kube/yaml-tags.ts';
 
 /** Stands where a value that came from a Secret would. */
 export const hidden = '***';
@@ -18,6 +20,11 @@ export function showJson(value: object): string {
     /[\u007f-\u009f]/g,
     (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
   );
+}
+
+/** Old and new readers of YAML find the same in it: what any of them would take for a number or a boolean has quotes. */
+export function showYaml(value: object): string {
+  return stringify(value, { lineWidth: 0, version: '1.1', customTags: tagsOfBothReadings });
 }
 
 function item(pod: RenderedPod, shown: SecretsShown): object {

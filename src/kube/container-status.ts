@@ -1,6 +1,6 @@
 /** What a node reports of one container: its state now, the state before that, and what it was given. */
 import { resourceRequirements } from './container.ts';
-import { any, boolean, integer, list, map, object, quantity, required, string } from './schema.ts';
+import { any, boolean, integer, list, map, object, quantity, replacedByPatch, required, string } from './schema.ts';
 import type { Of } from './schema.ts';
 
 export const containerState = object({
@@ -46,7 +46,9 @@ export const containerStatus = object({
   allocatedResourcesStatus: list(
     object({
       name: required(string),
-      resources: list(object({ resourceID: required(string), health: string, message: string })),
+      resources: replacedByPatch(
+        list(object({ resourceID: required(string), health: string, message: string }), 'resourceID'),
+      ),
     }),
     'name',
   ),

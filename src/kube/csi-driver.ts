@@ -1,6 +1,6 @@
 /** What a CSI driver needs of a node: pod facts at mount, tokens, fsGroup handling. */
 import { objectFields } from './metadata.ts';
-import { boolean, integer, list, object, required, string } from './schema.ts';
+import { boolean, integer, list, object, replacedByPatch, required, setOf, string } from './schema.ts';
 import type { Of } from './schema.ts';
 
 export const csiDriver = object({
@@ -9,7 +9,7 @@ export const csiDriver = object({
     object({
       attachRequired: boolean,
       podInfoOnMount: boolean,
-      volumeLifecycleModes: list(string),
+      volumeLifecycleModes: replacedByPatch(setOf(string)),
       storageCapacity: boolean,
       fsGroupPolicy: string,
       tokenRequests: list(object({ audience: required(string), expirationSeconds: integer })),

@@ -17,3 +17,12 @@ export const endpoints = object({
 });
 export interface Endpoints extends Of<typeof endpoints> {}
 export type EndpointSubset = NonNullable<Endpoints['subsets']>[number];
+
+export function defaultEndpoints(given: Endpoints): Endpoints {
+  if (given.subsets === undefined) return given;
+  const withProtocol = (subset: EndpointSubset): EndpointSubset =>
+    subset.ports === undefined
+      ? subset
+      : { ...subset, ports: subset.ports.map((port) => ({ ...port, protocol: port.protocol || 'TCP' })) };
+  return { ...given, subsets: given.subsets.map(withProtocol) };
+}

@@ -21,15 +21,6 @@ export function validateEndpointsUpdate(endpoints: Endpoints, old: Endpoints): F
   return [...validateObjectMetaUpdate(endpoints.metadata, old.metadata), ...validateEndpoints(endpoints)];
 }
 
-export function defaultEndpoints(endpoints: Endpoints): Endpoints {
-  if (endpoints.subsets === undefined) return endpoints;
-  const withProtocol = (subset: EndpointSubset): EndpointSubset =>
-    subset.ports === undefined
-      ? subset
-      : { ...subset, ports: subset.ports.map((port) => ({ ...port, protocol: port.protocol || 'TCP' })) };
-  return { ...endpoints, subsets: endpoints.subsets.map(withProtocol) };
-}
-
 function subsetErrors(
   { addresses = [], notReadyAddresses = [], ports = [] }: EndpointSubset,
   path: FieldPath,

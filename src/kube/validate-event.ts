@@ -6,7 +6,7 @@ import type { Event } from './event.ts';
 import { event as eventShape } from './event.ts';
 import { invalidField, invalidFields, requiredField } from './field-errors.ts';
 import type { FieldError } from './field-errors.ts';
-import { dnsSubdomainProblems, qualifiedNameProblems } from './names.ts';
+import { dnsSubdomainProblems, pathSegmentProblems, qualifiedNameProblems } from './names.ts';
 import type { FieldPath } from './schema.ts';
 import { means } from './semantic-equality.ts';
 import { immutableErrors, validateObjectMeta, validateObjectMetaUpdate } from './validate-metadata.ts';
@@ -14,9 +14,12 @@ import { immutableErrors, validateObjectMeta, validateObjectMetaUpdate } from '.
 const nameBytesMax = 128;
 const noteBytesMax = 1024;
 
-/** Of core/v1, on creation and on update. */
+/** Of core/v1, on creation and on update. Any name will do that can stand in a path. */
 export function validateEvent(event: Event): FieldError[] {
-  return looseErrors(event, 'reportingComponent');
+  return [
+    ...looseErrors(event, 'reportingComponent'),
+    ...validateObjectMeta(event.metadata, { name: pathSegmentProblems, scope: 'namespace' }),
+  ];
 }
 
 /** Through events.k8s.io/v1. */

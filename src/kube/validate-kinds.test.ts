@@ -6,7 +6,7 @@ import { selfSubjectAccessReview, subjectAccessReview } from './access-review.ts
 import { binding } from './binding.ts';
 import { csiDriver, defaultCsiDriver } from './csi-driver.ts';
 import { csiNode } from './csi-node.ts';
-import { endpoints } from './endpoints.ts';
+import { defaultEndpoints, endpoints } from './endpoints.ts';
 import { event } from './event.ts';
 import type { FieldError } from './field-errors.ts';
 import { lease } from './lease.ts';
@@ -22,7 +22,7 @@ import {
 } from './validate-access-review.ts';
 import { validateBinding } from './validate-binding.ts';
 import { validateCsiDriver, validateCsiDriverUpdate, validateCsiNode, validateCsiNodeUpdate } from './validate-csi.ts';
-import { defaultEndpoints, validateEndpoints } from './validate-endpoints.ts';
+import { validateEndpoints } from './validate-endpoints.ts';
 import { validateEvent, validateNewEvent, validateNewEventUpdate } from './validate-event.ts';
 import { validateLease, validateLeaseUpdate } from './validate-lease.ts';
 import {
@@ -145,6 +145,11 @@ testRules('13.9: an Event', { shape: event, metadata: inShop, validate: validate
     it: 'of an object without namespace is in no other',
     object: { involvedObject: { kind: 'Node' } },
     errors: [mismatch('')],
+  },
+  {
+    it: 'has a name that can stand in a path',
+    object: { ...ofPod, metadata: { name: 'a/b', namespace: 'shop' } },
+    errors: ['metadata.name: Invalid value: "a/b": may not contain \'/\''],
   },
   {
     it: 'of the new form says who reports what',

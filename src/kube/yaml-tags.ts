@@ -55,3 +55,8 @@ export function kubectlTags(tags: Tags): Tags {
   const kept = tags.filter((tag) => typeof tag === 'string' || !replaced.has(tag.tag));
   return [...kept, integer, decimal, notFinite, binary];
 }
+
+/** For writing: text that either reading would take for a number gets quotes. */
+export function tagsOfBothReadings(tags: Tags): Tags {
+  return [...tags, integer, decimal];
+}

@@ -80,9 +80,12 @@ export class MemoryStore implements Store {
 
   #commit(change: Change): void {
     this.#log.push(change);
-    this.#tail = this.#tail.then(() => {
-      for (const listener of this.#listeners) listener([change]);
-    });
+    this.#tail = this.#announce(this.#tail, change);
+  }
+
+  async #announce(before: Promise<void>, change: Change): Promise<void> {
+    await before;
+    for (const listener of this.#listeners) listener([change]);
   }
 
   #snapshot(revision: number): ReadonlyMap<string, StoredObject> {

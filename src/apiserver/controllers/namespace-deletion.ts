@@ -36,7 +36,7 @@ export async function runNamespaceDeletion(deps: ControllerDeps, signal: AbortSi
 
 async function look(deps: ControllerDeps, namespaces: Resource, namespace: string, signal: AbortSignal): Promise<void> {
   if (namespace === '') return;
-  const home = readObjectAt(deps.store, objectKey(namespaces, '', namespace)) as Namespace | undefined;
+  const home: Namespace | undefined = readObjectAt(deps.store, objectKey(namespaces, '', namespace));
   // Something may have been created in the moment the namespace went: it goes too.
   const isEnding = home === undefined || home.metadata.deletionTimestamp !== undefined;
   if (!isEnding) return;

@@ -12,11 +12,12 @@ import type { Definition } from '../definition.ts';
 const meta = 'io.k8s.apimachinery.pkg.apis.meta.v1';
 const core = 'io.k8s.api.core.v1';
 
-export const deleteOptionsDefinitions: readonly Definition[] = [
+export const metaDefinitions: readonly Definition[] = [
   {
     shape: objectMeta,
     name: `${meta}.ObjectMeta`,
     text: 'What every object has: its name, its labels, who owns it and when it was made.',
+    optional: ['name'],
     fields: {
       name: 'The name, unique among objects of the kind in the namespace. It cannot be changed.',
       generateName: 'The beginning of a name; the server completes it. Used when no name is given.',

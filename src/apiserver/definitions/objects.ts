@@ -5,6 +5,7 @@ import { event, eventView } from '../../kube/event.ts';
 import { lease } from '../../kube/lease.ts';
 import { limitRange } from '../../kube/limit-range.ts';
 import { namespace } from '../../kube/namespace.ts';
+import { podDisruptionBudget } from '../../kube/pod-disruption-budget.ts';
 import { resourceQuota } from '../../kube/resource-quota.ts';
 import { runtimeClass } from '../../kube/runtime-class.ts';
 import { secret } from '../../kube/secret.ts';
@@ -159,6 +160,11 @@ export const objectDefinitions: readonly Definition[] = [
     shape: resourceQuota,
     text: 'How much a namespace may use. Not enforced by this server.',
     fields: { metadata, spec: 'What may be used.', status: 'What is used.' },
+  },
+  {
+    shape: podDisruptionBudget,
+    text: 'How many pods of a selection must stay while others are moved. Not enforced by this server.',
+    fields: { metadata, spec: 'Which pods, and how many.', status: 'How many there are.' },
   },
   {
     shape: runtimeClass,

@@ -1,45 +1,7 @@
-import { containerState, containerStatus } from '../../kube/container-status.ts';
-import {
-  container,
-  environmentSource,
-  environmentVariable,
-  ephemeralContainer,
-  resourceRequirements,
-  volumeMount,
-} from '../../kube/container.ts';
 import { pod, podSecurityContext, podSpec, podStatus, toleration } from '../../kube/pod.ts';
 import type { Definition } from '../definition.ts';
-import { shapeAt } from './shape-at.ts';
 
 const core = 'io.k8s.api.core.v1';
-
-const containerTexts = {
-  name: 'The name of the container, a DNS label, unique in the pod.',
-  image: 'The image to run.',
-  command: 'The program, in place of the one that the image names. $(NAME) is replaced by a variable.',
-  args: 'The arguments of the program, in place of those of the image.',
-  workingDir: 'The directory the program starts in.',
-  ports: 'The ports it listens on. For people and for hostPort; nothing is opened or closed by them.',
-  envFrom: 'Objects whose entries become variables. What env says comes after and wins.',
-  env: 'Variables of the environment.',
-  resources: 'What the container asks for and what it may use.',
-  resizePolicy: 'Whether a change of resources restarts the container.',
-  restartPolicy: 'Whether it is started again when it ends. Always makes an init container a sidecar.',
-  restartPolicyRules: 'Exceptions from restartPolicy, by exit code.',
-  volumeMounts: 'Where the volumes of the pod are in the file system of the container.',
-  volumeDevices: 'Which volumes of the pod are devices of the container.',
-  livenessProbe: 'How to find out that the container must be started again.',
-  readinessProbe: 'How to find out that the container can do its work.',
-  startupProbe: 'How to find out that the container has started. The other probes wait for it.',
-  lifecycle: 'What to run right after the start and right before the end.',
-  terminationMessagePath: 'A file whose content is shown when the container has ended.',
-  terminationMessagePolicy: 'File, or FallbackToLogsOnError: the end of the log where the file is empty.',
-  imagePullPolicy: 'Always, IfNotPresent or Never. Always if the tag is latest or absent.',
-  securityContext: 'Who the container runs as and what it may do. It wins over that of the pod.',
-  stdin: 'Whether a standard input is kept for the container.',
-  stdinOnce: 'Whether it is closed after the first client has left.',
-  tty: 'Whether the container gets a terminal.',
-};
 
 export const podDefinitions: readonly Definition[] = [
   {
@@ -123,70 +85,6 @@ export const podDefinitions: readonly Definition[] = [
       qosClass: 'Guaranteed, Burstable or BestEffort: who goes first when the node runs short.',
     },
   },
-  { shape: container, name: `${core}.Container`, text: 'One container of a pod.', fields: containerTexts },
-  {
-    shape: ephemeralContainer,
-    name: `${core}.EphemeralContainer`,
-    text: 'A container that was added to look into a running pod. It is never started again and asks for nothing.',
-    fields: { ...containerTexts, targetContainerName: 'The container whose processes it sees.' },
-  },
-  {
-    shape: environmentVariable,
-    name: `${core}.EnvVar`,
-    text: 'A variable of the environment.',
-    fields: {
-      name: 'The name of the variable.',
-      value: 'The value. $(NAME) is replaced by a variable defined before; $$ stands for a dollar.',
-      valueFrom: 'Where the value comes from. Not together with value.',
-    },
-  },
-  {
-    shape: shapeAt(environmentVariable, 'valueFrom'),
-    name: `${core}.EnvVarSource`,
-    text: 'Where the value of a variable comes from. Exactly one field is set.',
-    fields: {
-      fieldRef: 'A field of the pod: its name, its node, a label.',
-      resourceFieldRef: 'A limit or request of a container.',
-      configMapKeyRef: 'An entry of a ConfigMap.',
-      secretKeyRef: 'An entry of a Secret.',
-      fileKeyRef: 'A line of a file that an init container has written.',
-    },
-  },
-  {
-    shape: environmentSource,
-    name: `${core}.EnvFromSource`,
-    text: 'An object whose entries become variables.',
-    fields: {
-      prefix: 'Put before every name.',
-      configMapRef: 'The ConfigMap.',
-      secretRef: 'The Secret.',
-    },
-  },
-  {
-    shape: volumeMount,
-    name: `${core}.VolumeMount`,
-    text: 'Where a volume is in the file system of a container.',
-    fields: {
-      name: 'The volume, by its name in the pod.',
-      readOnly: 'Whether the container may only read it.',
-      recursiveReadOnly: 'Whether that holds for mounts below it: Disabled, IfPossible or Enabled.',
-      mountPath: 'Where it is seen. It may not contain ":".',
-      subPath: 'The part of the volume that is seen; all of it if absent. Updates do not reach it.',
-      mountPropagation: 'Whether mounts made later are seen on the other side: None, HostToContainer, Bidirectional.',
-      subPathExpr: 'As subPath, with variables of the container in it.',
-      bindMountOptions: 'Further options of the mount.',
-    },
-  },
-  {
-    shape: resourceRequirements,
-    name: `${core}.ResourceRequirements`,
-    text: 'What a container asks for and what it may use.',
-    fields: {
-      limits: 'The most it may use, by resource: cpu, memory.',
-      requests: 'What is set aside for it; its limits if absent.',
-      claims: 'The claims of the pod that it uses.',
-    },
-  },
   {
     shape: podSecurityContext,
     name: `${core}.PodSecurityContext`,
@@ -208,37 +106,6 @@ export const podDefinitions: readonly Definition[] = [
     },
   },
   {
-    shape: shapeAt(container, 'securityContext'),
-    name: `${core}.SecurityContext`,
-    text: 'Who a container runs as and what it may do.',
-    fields: {
-      capabilities: 'Powers of root to give or to take away.',
-      privileged: 'Whether it may do whatever the node can.',
-      runAsUser: 'The user id of the processes.',
-      runAsGroup: 'The group id of the processes.',
-      runAsNonRoot: 'Whether the container is refused if it would run as root.',
-      readOnlyRootFilesystem: 'Whether its own file system is for reading alone.',
-      allowPrivilegeEscalation: 'Whether a process may gain more rights than its parent.',
-    },
-  },
-  {
-    shape: shapeAt(container, 'livenessProbe'),
-    name: `${core}.Probe`,
-    text: 'How a container is asked whether it is well.',
-    fields: {
-      exec: 'Runs a program in the container; 0 is well.',
-      httpGet: 'Asks by HTTP; 200 to 399 is well.',
-      tcpSocket: 'Opens a connection.',
-      grpc: 'Asks by the gRPC health protocol.',
-      initialDelaySeconds: 'How long to wait before the first time.',
-      timeoutSeconds: 'How long to wait for an answer, 1 if absent.',
-      periodSeconds: 'How often to ask, every 10 seconds if absent.',
-      successThreshold: 'How often it must be well in a row to count as well.',
-      failureThreshold: 'How often it must fail in a row to count as failed, 3 if absent.',
-      terminationGracePeriodSeconds: 'How long the container has to end when it has failed.',
-    },
-  },
-  {
     shape: toleration,
     name: `${core}.Toleration`,
     text: 'A taint that does not keep a pod away.',
@@ -248,33 +115,6 @@ export const podDefinitions: readonly Definition[] = [
       value: 'The value of the taint, for Equal.',
       effect: 'The effect of the taint; every effect if empty.',
       tolerationSeconds: 'For how long it is tolerated, for NoExecute.',
-    },
-  },
-  {
-    shape: containerStatus,
-    name: `${core}.ContainerStatus`,
-    text: 'One container as its node sees it.',
-    fields: {
-      name: 'The name of the container.',
-      state: 'What it does now.',
-      lastState: 'How it ended before.',
-      ready: 'Whether it can do its work.',
-      restartCount: 'How often it was started again.',
-      image: 'The image it runs.',
-      imageID: 'The exact image it runs.',
-      containerID: 'What the runtime calls it.',
-      started: 'Whether it has started, by its startup probe.',
-      volumeMounts: 'How its volumes were mounted.',
-    },
-  },
-  {
-    shape: containerState,
-    name: `${core}.ContainerState`,
-    text: 'What a container does: exactly one of these.',
-    fields: {
-      waiting: 'It does not run yet, and why.',
-      running: 'It runs, since when.',
-      terminated: 'It has ended, and how.',
     },
   },
 ];

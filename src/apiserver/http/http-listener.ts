@@ -53,6 +53,8 @@ const listenFailures: Readonly<Record<string, string>> = {
   ENOTFOUND: 'no such host is known; give an address, such as 127.0.0.1',
 };
 
+// Who has not finished by then is not a client.
+const handshakeMs = 32_000;
 // Pooled Go clients keep an idle connection for 90 s; a server that closes it first makes their next request fail.
 const keepAliveMs = 95_000;
 const headersMs = 96_000;
@@ -153,6 +155,7 @@ function tlsServer(tls: TlsSettings, http1: Server, http2: NetServer): NetServer
     cert: tls.certificate,
     key: tls.key,
     minVersion: 'TLSv1.2',
+    handshakeTimeout: handshakeMs,
     ALPNProtocols: ['h2', 'http/1.1'],
     ...(tls.clientCa !== undefined && { ca: tls.clientCa, requestCert: true, rejectUnauthorized: false }),
   });

@@ -21,11 +21,11 @@ export class Http2Exchange implements Exchange {
   }
 
   get method(): string {
-    return String(this.#headers[':method'] ?? '');
+    return this.#headers[':method'] ?? '';
   }
 
   get target(): string {
-    return String(this.#headers[':path'] ?? '');
+    return this.#headers[':path'] ?? '';
   }
 
   get remoteAddress(): string {

@@ -30,9 +30,8 @@ export class Warnings {
 
 /** Control characters would end the header. */
 function escaped(text: string): string {
-  // oxlint-disable-next-line no-control-regex -- control characters are what is replaced
   return text
-    .replace(/[\0-\x1f\x7f]/g, ' ')
+    .replace(/\p{Cc}/gu, ' ')
     .replaceAll('\\', '\\\\')
     .replaceAll('"', '\\"');
 }

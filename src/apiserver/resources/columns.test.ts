@@ -290,6 +290,12 @@ const rows: Readonly<Record<string, readonly Row[]>> = {
     },
   ],
   'v1 limitranges': [{ object: {}, cells: { Name: 'x', 'Created At': '2026-01-01T00:15:00Z' } }],
+  'policy/v1 poddisruptionbudgets': [
+    {
+      object: { spec: { minAvailable: '50%' } },
+      cells: { Name: 'x', 'Min Available': '50%', 'Max Unavailable': 'N/A', 'Allowed Disruptions': 0, Age: '45m' },
+    },
+  ],
   'v1 resourcequotas': [
     {
       object: { status: { hard: { pods: '4', 'limits.cpu': '2' }, used: { pods: '1' } } },

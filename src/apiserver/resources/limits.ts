@@ -1,6 +1,11 @@
-/** LimitRanges and ResourceQuotas: nothing enforces them here, so none can be made; clients that list them find none. */
+/**
+ * LimitRanges, ResourceQuotas and PodDisruptionBudgets: nothing enforces them here, so none can be made; clients that list
+ * them find none. That the group of the budgets exists tells `kubectl drain` that it can evict pods.
+ */
 import { limitRange } from '../../kube/limit-range.ts';
 import type { LimitRange } from '../../kube/limit-range.ts';
+import { podDisruptionBudget } from '../../kube/pod-disruption-budget.ts';
+import type { PodDisruptionBudget } from '../../kube/pod-disruption-budget.ts';
 import { resourceQuota } from '../../kube/resource-quota.ts';
 import type { ResourceQuota } from '../../kube/resource-quota.ts';
 import { ageColumn, nameColumn, text } from '../columns.ts';
@@ -51,6 +56,33 @@ export const resourceQuotas = resource<ResourceQuota>({
     ageColumn,
   ],
   deleteAnswers: 'object',
+});
+
+export const podDisruptionBudgets = resource<PodDisruptionBudget>({
+  group: 'policy',
+  version: 'v1',
+  plural: 'poddisruptionbudgets',
+  singular: 'poddisruptionbudget',
+  kind: 'PodDisruptionBudget',
+  shortNames: ['pdb'],
+  namespaced: true,
+  verbs: ['get', 'list', 'watch'],
+  shape: podDisruptionBudget,
+  validate: () => [],
+  validateUpdate: () => [],
+  columns: [
+    nameColumn,
+    text('Min Available', 'How many pods must stay.', ({ spec }) => String(spec?.minAvailable ?? 'N/A')),
+    text('Max Unavailable', 'How many pods may be gone.', ({ spec }) => String(spec?.maxUnavailable ?? 'N/A')),
+    {
+      name: 'Allowed Disruptions',
+      type: 'integer',
+      description: 'How many pods may go now.',
+      priority: 0,
+      cell: ({ status }) => status?.disruptionsAllowed ?? 0,
+    },
+    ageColumn,
+  ],
 });
 
 function used({ status }: ResourceQuota, isWanted: (name: string) => boolean): string {

@@ -1,11 +1,11 @@
 /** Services and Endpoints: kept for those who read them. No address is handed out here; a service has the one it was given. */
 import { defaultService } from '../../kube/default-objects.ts';
-import { endpoints } from '../../kube/endpoints.ts';
+import { defaultEndpoints, endpoints } from '../../kube/endpoints.ts';
 import type { Endpoints } from '../../kube/endpoints.ts';
 import { compareByteOrder } from '../../kube/byte-order.ts';
 import { service } from '../../kube/service.ts';
 import type { Service } from '../../kube/service.ts';
-import { defaultEndpoints, validateEndpoints, validateEndpointsUpdate } from '../../kube/validate-endpoints.ts';
+import { validateEndpoints, validateEndpointsUpdate } from '../../kube/validate-endpoints.ts';
 import { validateObjectMetaUpdate } from '../../kube/validate-metadata.ts';
 import { validateService, validateServiceUpdate } from '../../kube/validate-service.ts';
 import { ageColumn, nameColumn, orNone, text, wide } from '../columns.ts';

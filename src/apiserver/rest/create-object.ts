@@ -119,5 +119,6 @@ function withIdentity(
     uid: deps.random.uuid(),
     creationTimestamp: timestamp(deps.clock.now()),
   };
-  return { ...object, apiVersion: apiVersionOf(resource), kind: resource.kind, metadata };
+  const { kind: _kind, apiVersion: _apiVersion, metadata: _metadata, ...content } = object;
+  return { kind: resource.kind, apiVersion: apiVersionOf(resource), metadata, ...content };
 }

@@ -11,7 +11,7 @@ const policies = ['Foreground', 'Background', 'Orphan'];
 
 export function deleteOptionsOf(json: unknown): DeleteOptions {
   const { value, problems } = decode(deleteOptions, json);
-  const [wrong] = problems.filter(({ kind }) => kind === 'type');
+  const wrong = problems.find(({ kind }) => kind === 'type');
   if (wrong !== undefined) {
     throw badRequest(
       `DeleteOptions in version "v1" cannot be handled as a DeleteOptions: ${wrong.path.join('.')}: ${wrong.message}`,

@@ -8,9 +8,13 @@ import { parseResourceVersion } from './list-options.ts';
 import { waitForRevision } from './wait-for-revision.ts';
 
 export function getHandler({ store, clock }: { readonly store: Store; readonly clock: Clock }): Handler {
-  return async ({ info, resource, query, signal }) => {
+  return async (request) => {
+    const { info, resource, query } = request;
     const version = parseResourceVersion(query.get('resourceVersion') ?? '');
-    if (version !== undefined && version > store.revision) await waitForRevision(store, version, clock, signal);
+    if (version !== undefined && version > store.revision) {
+      // The signal is asked for only here: it has its price, and most reads never wait.
+      await waitForRevision(store, version, clock, request.signal);
+    }
     const stored = store.get(objectKey(resource, info.namespace, info.name));
     if (stored === undefined) throw notFound(resourceName(resource), info.name);
     return { kind: 'object', code: 200, text: stored.value };

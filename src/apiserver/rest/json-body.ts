@@ -96,5 +96,7 @@ class Scanner {
 function describe(text: string, error: unknown): string {
   if (text.trim() === '') return 'unexpected end of JSON input';
   const position = /position (\d+)/.exec(error instanceof Error ? error.message : '')?.[1];
-  return position === undefined ? 'unexpected end of JSON input' : `invalid character at position ${position}`;
+  return position === undefined || Number(position) >= text.length
+    ? 'unexpected end of JSON input'
+    : `invalid character at position ${position}`;
 }

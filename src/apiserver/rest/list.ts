@@ -20,11 +20,12 @@ import { parseStored } from './write-context.ts';
 const chunkSize = 500;
 
 export function listHandler({ store, clock }: { readonly store: Store; readonly clock: Clock }): Handler {
-  return async ({ info, resource, served, query, signal }): Promise<Reply> => {
+  return async (request): Promise<Reply> => {
+    const { info, resource, served, query } = request;
     const options = listOptions(query, false);
     const selection = selectionOf(served, options);
     const from = startOf(options, store);
-    if (from.notBefore > store.revision) await waitForRevision(store, from.notBefore, clock, signal);
+    if (from.notBefore > store.revision) await waitForRevision(store, from.notBefore, clock, request.signal);
     const prefix = objectPrefix(resource, info.namespace);
     if (isSingle(selection, resource, info.namespace, from)) {
       const stored = store.get(objectKey(resource, info.namespace, selection.name));

@@ -85,7 +85,7 @@ function patched(request: ApiRequest, patch: Patch, current: KubeObject | undefi
   if (patch.options.fieldValidation === 'Strict' && strange.length > 0) {
     throw refuse(`strict decoding error: ${strange.join(', ')}`);
   }
-  if (patch.options.fieldValidation === 'Warn') strange.forEach(request.warn);
+  if (patch.options.fieldValidation === 'Warn') for (const text of strange) request.warn(text);
   const named = { ...value, metadata: { ...value.metadata, name: value.metadata.name || request.info.name } };
   return served.viewOf?.toStored(named) ?? named;
 }

@@ -6,6 +6,7 @@ import { decodeProtobuf } from '../wire/decode-protobuf.ts';
 import { UnsupportedMediaTypeError, bodyTypeOf, jsonType, protobufType, yamlType } from '../wire/media-types.ts';
 import { JsonError, parseJsonBody } from './json-body.ts';
 import type { JsonBody } from './json-body.ts';
+import { isRecord } from './same-json.ts';
 
 export function parseBody(
   bytes: Buffer,
@@ -38,7 +39,7 @@ export function parseYamlBody(text: string): JsonBody {
   const [document] = parseYamlDocuments(text);
   const problem = document?.problems[0];
   if (problem !== undefined) throw new JsonError(`yaml: line ${problem.position.line}: ${problem.message}`);
-  return { value: document?.value, duplicates: [] };
+  return { value: withoutBigIntegers(document?.value), duplicates: [] };
 }
 
 /** A type that is not read here is a refusal with the API's own words. */
@@ -49,4 +50,12 @@ export function mediaTypeOf<T>(read: () => T): T {
     if (error instanceof UnsupportedMediaTypeError) throw new StatusError(415, error.reason, error.message);
     throw error;
   }
+}
+
+/** JSON knows no larger numbers than JavaScript does; what an object carries along must be printable as JSON. */
+function withoutBigIntegers(value: unknown): unknown {
+  if (typeof value === 'bigint') return Number(value);
+  if (Array.isArray(value)) return value.map(withoutBigIntegers);
+  if (!isRecord(value)) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, withoutBigIntegers(item)]));
 }

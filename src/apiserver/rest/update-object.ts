@@ -2,6 +2,7 @@
  * Changes an object in one step: reads it, lets the caller say what it should be, admits, prepares and checks that, and writes
  * it. As nobody else can write in between, a change is never made on a stale object and never needs to be tried again.
  */
+import type { FieldError } from '../../kube/field-errors.ts';
 import { admitAll } from '../admission/admission.ts';
 import { objectKey } from '../object-key.ts';
 import { apiVersionOf } from '../resources.ts';
@@ -66,16 +67,17 @@ function decideUpdate(deps: WriteDeps, update: Update, current: string, revision
   const chosen =
     rules === undefined ? resource.prepareForUpdate(admitted, old, now) : rules.prepare(admitted, old, now);
   const prepared = resource.complete(chosen);
-  const errors = (rules?.validate ?? validationOf(update.view ?? resource))(prepared, old);
+  const errors =
+    rules === undefined ? validateAs(update.view ?? resource, prepared, old) : rules.validate(prepared, old);
   if (errors.length > 0) throw invalid(kindName(resource), name, errors);
   const manager = { name: context.manager, subresource, nowMs: now };
   const tracked = update.isTracked ? prepared : deps.fields.track(resource, old, prepared, manager);
   return writeUpdate({ resource, old, object: tracked, current, revision, dryRun: context.dryRun });
 }
 
-function validationOf(resource: Resource): UpdateRules['validate'] {
-  const view = (object: KubeObject): KubeObject => resource.viewOf?.fromStored(object) ?? object;
-  return (object, old) => resource.validateUpdate(view(object), view(old));
+function validateAs(resource: Resource, object: KubeObject, old: KubeObject): readonly FieldError[] {
+  const view = (one: KubeObject): KubeObject => resource.viewOf?.fromStored(one) ?? one;
+  return resource.validateUpdate(view(object), view(old));
 }
 
 interface FinishedUpdate {
@@ -127,5 +129,6 @@ function keepIdentity(resource: Resource, object: KubeObject, old: KubeObject): 
     ...(deletionGracePeriodSeconds !== undefined && { deletionGracePeriodSeconds }),
     ...(resourceVersion !== undefined && { resourceVersion }),
   };
-  return { ...object, apiVersion: apiVersionOf(resource), kind: resource.kind, metadata };
+  const { kind: _kind, apiVersion: _apiVersion, metadata: _metadata, ...content } = object;
+  return { kind: resource.kind, apiVersion: apiVersionOf(resource), metadata, ...content };
 }

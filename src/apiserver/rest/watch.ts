@@ -33,6 +33,8 @@ export interface WatchDeps {
   readonly chance: () => number;
   /** Ends all watches, cleanly. */
   readonly stopping: AbortSignal;
+  /** Hears of every event that goes out. */
+  readonly sent: (events: number) => void;
 }
 
 const bookmarkBeforeEndMs = 2_000;
@@ -103,7 +105,10 @@ class Watching {
       const wantsBookmarks = this.#options.allowWatchBookmarks;
       const asked = { prefix: this.#prefix, after, selection, representation: form.events, wantsBookmarks, initial };
       watcher = this.#deps.hub.watch(asked, {
-        write: (bytes) => this.#stream.write(bytes),
+        write: (bytes) => {
+          this.#deps.sent(countLines(bytes));
+          return this.#stream.write(bytes);
+        },
         end: (reason) => {
           // Cut off in the middle, so that the reader does not take it for a complete stream.
           if (reason !== 'closed') this.#stream.destroy();
@@ -196,4 +201,13 @@ function endOfInitialEvents(form: EventForm, revision: number): Uint8Array {
   if (row !== undefined) row.metadata = { ...row.metadata, annotations };
   else object.metadata = { ...object.metadata, annotations };
   return eventLine('BOOKMARK', JSON.stringify(object));
+}
+
+const newline = 0x0a;
+
+/** Every event is one line, and JSON has no line breaks of its own. */
+function countLines(bytes: Uint8Array): number {
+  let count = 0;
+  for (let at = bytes.indexOf(newline); at >= 0; at = bytes.indexOf(newline, at + 1)) count += 1;
+  return count;
 }

@@ -46,7 +46,7 @@ export class ObjectTree {
     const end = Math.max(start, this.#keys.rank(endOf(prefix)));
     if (atRevision === undefined || atRevision === revision) {
       const items: StoredObject[] = [];
-      for (const key of this.#keys.slice(start, Math.min(end, start + limit))) {
+      for (const key of this.#keys.between(start, Math.min(end, start + limit))) {
         const object = this.#objects.get(key);
         if (object !== undefined) items.push(object);
       }
@@ -77,7 +77,7 @@ export class ObjectTree {
     for (const [key, object] of past) if (object === undefined && this.#objects.has(key)) total -= 1;
     const items: StoredObject[] = [];
     let nextGone = 0;
-    for (const key of this.#keys.slice(start, end)) {
+    for (const key of this.#keys.between(start, end)) {
       for (
         let object = gone[nextGone];
         object !== undefined && compareByteOrder(object.key, key) < 0;

@@ -58,7 +58,7 @@ export class OrderedKeys {
   }
 
   /** The keys at positions from `start` up to and without `end`. */
-  *slice(start: number, end: number): Generator<string> {
+  *between(start: number, end: number): Generator<string> {
     let before = 0;
     for (const piece of this.#pieces) {
       if (before >= end) return;

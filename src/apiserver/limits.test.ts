@@ -1,0 +1,77 @@
+/** What the server does when a client takes too long, asks too much at once, or wants to leave HTTP. */
+import assert from 'node:assert/strict';
+import type { TestContext } from 'node:test';
+import { test } from 'node:test';
+import type { TLSSocket } from 'node:tls';
+import { connect } from 'node:tls';
+import { FakeClock } from '../testing/fake-clock.ts';
+import type { TestApiServer } from '../testing/test-api-server.ts';
+import { adminToken, http2Client, startTestApiServer } from '../testing/test-api-server.ts';
+import { InFlight } from './in-flight.ts';
+import { StatusError } from './status.ts';
+
+async function rawConnection(t: TestContext, server: TestApiServer): Promise<TLSSocket> {
+  const socket = connect({ port: server.address.port, host: '127.0.0.1', ca: server.authority.certificatePem });
+  t.after(() => socket.destroy());
+  await new Promise((resolve) => socket.once('secureConnect', resolve));
+  return socket;
+}
+
+function received(socket: TLSSocket): Promise<string> {
+  return new Promise((resolve) => {
+    let text = '';
+    socket.on('data', (chunk: Buffer) => (text += chunk.toString()));
+    socket.on('close', () => resolve(text));
+  });
+}
+
+const line = (method: string, path: string, headers: string): string =>
+  `${method} ${path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${adminToken}\r\n${headers}\r\n\r\n`;
+
+test('1.7: a body that does not come is waited for 34 seconds', async (t) => {
+  const clock = new FakeClock();
+  const server = await startTestApiServer({ deps: { clock } });
+  t.after(() => server.close());
+  const socket = await rawConnection(t, server);
+  const answer = received(socket);
+  socket.write(
+    line('POST', '/api/v1/namespaces/default/configmaps', 'content-type: application/json\r\ncontent-length: 100'),
+  );
+  // Another request on another connection is answered later than the first was read.
+  const client = http2Client(server);
+  t.after(() => client.close());
+  for (let turn = 0; turn < 3; turn += 1) await client.send('/healthz');
+  await clock.advance(34_000);
+  assert.match(await answer, /^HTTP\/1\.1 504 [\s\S]*Timeout: request did not complete within the allotted timeout/);
+});
+
+test('14.5: an upgrade that cannot be had is refused like any request', async (t) => {
+  const server = await startTestApiServer();
+  t.after(() => server.close());
+  const socket = await rawConnection(t, server);
+  const answer = received(socket);
+  const path = '/api/v1/namespaces/default/pods/none/exec?command=ls&stdout=true';
+  socket.write(line('GET', path, 'connection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13'));
+  assert.match(await answer, /^HTTP\/1\.1 404 [\s\S]*pods \\"none\\" not found/);
+});
+
+test('19.5: beyond 400 reads or 200 writes at once clients are asked to come back; watches do not count', () => {
+  const counts: string[] = [];
+  const inFlight = new InFlight({
+    inFlight: (kind, count) => void counts.push(`${kind} ${count}`),
+    longRunning: () => {},
+  });
+  const reads = Array.from({ length: 400 }, () => inFlight.enter({ verb: 'get' }, false));
+  const isRefused = (error: unknown): boolean =>
+    error instanceof StatusError &&
+    error.code === 429 &&
+    error.message === 'Too many requests, please try again later.' &&
+    error.headers['retry-after'] === '1';
+  assert.throws(() => inFlight.enter({ verb: 'list' }, false), isRefused);
+  assert.doesNotThrow(() => inFlight.enter({ verb: 'watch' }, true));
+  Array.from({ length: 200 }, () => inFlight.enter({ verb: 'patch' }, false));
+  assert.throws(() => inFlight.enter({ verb: 'create' }, false), isRefused);
+  reads[0]?.();
+  assert.doesNotThrow(() => inFlight.enter({ verb: 'get' }, false));
+  assert.deepEqual(counts.slice(0, 2), ['readOnly 1', 'readOnly 2']);
+});
