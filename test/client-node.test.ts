@@ -5,12 +5,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import { after, before, test } from 'node:test';
-import type { V1ConfigMap } from '@kubernetes/client-node';
 import {
   ApiException,
   CoreV1Api,
   KubeConfig,
   PatchStrategy,
+  V1ConfigMap,
   Watch,
   makeInformer,
   setHeaderOptions,
@@ -73,10 +73,14 @@ test('client-node creates, reads, replaces and deletes; dates and maps come back
   const replaced = await api.replaceNamespacedConfigMap({
     namespace: ns,
     name: 'web',
-    body: { ...read, data: { b: '2' } },
+    body: Object.assign(new V1ConfigMap(), read, { data: { b: '2' } }),
   });
   assert.deepEqual(replaced.data, { b: '2' });
-  const stale = api.replaceNamespacedConfigMap({ namespace: ns, name: 'web', body: { ...read, data: { c: '3' } } });
+  const stale = api.replaceNamespacedConfigMap({
+    namespace: ns,
+    name: 'web',
+    body: Object.assign(new V1ConfigMap(), read, { data: { c: '3' } }),
+  });
   assert.deepEqual(await failure(stale).then(({ code, reason }) => ({ code, reason })), {
     code: 409,
     reason: 'Conflict',
@@ -117,7 +121,7 @@ test('client-node lists: all, by label, by name, in pages', async () => {
       ...(token !== undefined && { _continue: token }),
     });
     pages.push(namesOf(page.items));
-    token = page.metadata?._continue;
+    token = page.metadata?.['_continue'];
   } while (token !== undefined && token !== '');
   assert.deepEqual(pages, [['a', 'b'], ['c', 'd'], ['e']]);
 });

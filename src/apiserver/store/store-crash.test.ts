@@ -36,8 +36,8 @@ else {
 async function killAndLook(directory: string, size: number): Promise<void> {
   let lastRevision = 0;
   let lastAcknowledged = 0;
-  for (let kill = 0; kill < 15; kill += 1) {
-    const acknowledged = await writeUntilKilled(directory, 1 + ((kill * 37) % 150), size);
+  for (let kill = 0; kill < 8; kill += 1) {
+    const acknowledged = await writeUntilKilled(directory, 1 + ((kill * 67) % 150), size);
     const store = await openStore(directory, options);
     assert.deepEqual(store.damaged, []);
     for (const { writer, count, revision } of acknowledged.values()) {
