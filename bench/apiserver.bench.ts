@@ -137,12 +137,10 @@ async function measureList(client: AdminClient): Promise<void> {
   );
 }
 
-async function sayMemory(what: string, server: RunningApiServer, client: AdminClient): Promise<void> {
-  const { text: metrics } = await client.request('GET', '/metrics');
-  const heap = Number(/^nodejs_heap_size_used_bytes (\S+)$/m.exec(metrics)?.[1]);
+function sayMemory(what: string, server: RunningApiServer): void {
   const status = readFileSync(`/proc/${server.process.pid}/status`, 'utf8');
   const residentKb = Number(/^VmRSS:\s+(\d+) kB$/m.exec(status)?.[1]);
-  say(`memory ${what}   resident ${(residentKb / 1024).toFixed(0)} MiB   heap used ${(heap / 2 ** 20).toFixed(0)} MiB`);
+  say(`memory ${what}   resident ${(residentKb / 1024).toFixed(0)} MiB`);
 }
 
 async function measureStart(directory: string): Promise<RunningApiServer> {
@@ -169,7 +167,7 @@ try {
   if (etcd === undefined) say('etcd is not installed (Debian: etcd-server): no comparison');
   server = await startApiServerProgram(directory, { nodeArguments: profile });
   let client = await AdminClient.connect(server);
-  await sayMemory('of an empty server', server, client);
+  sayMemory('of an empty server', server);
   await measureWrites(client, etcd);
   await measureFanOut(server, client);
   await fill(client);
@@ -177,9 +175,9 @@ try {
   await server.stop();
   server = await measureStart(directory);
   client = await AdminClient.connect(server);
-  await sayMemory('with 10,000 objects', server, client);
+  sayMemory('with 10,000 objects', server);
   await measureList(client);
-  await sayMemory('with 10,000 objects, listed', server, client);
+  sayMemory('with 10,000 objects, listed', server);
   client.close();
 } finally {
   etcd?.stop();

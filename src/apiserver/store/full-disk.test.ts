@@ -7,17 +7,20 @@ import { openStore, put } from '../../testing/stores.ts';
 import { temporaryDirectory } from '../../testing/temporary-directory.ts';
 import { CommitError } from './store-errors.ts';
 
-test('on a full disk writes are refused, nothing that was acknowledged is lost, and with room again it goes on', async (t) => {
-  if (process.getuid?.() !== 0) return t.skip('needs root: mounts a small tmpfs');
-  const small = join(temporaryDirectory(t), 'small');
-  mkdirSync(small);
-  assert.equal(spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=2m', 'none', small]).status, 0);
-  try {
-    await fillAndGoOn(small);
-  } finally {
-    spawnSync('umount', ['-l', small]);
-  }
-});
+// The disk fills while the log grows, or while what is in the log is being moved to the tables.
+for (const sizeKb of [2_000, 4_500, 6_000, 9_000]) {
+  test(`on a full disk of ${sizeKb} KiB writes are refused, nothing that was acknowledged is lost, and with room again it goes on`, async (t) => {
+    if (process.getuid?.() !== 0) return t.skip('needs root: mounts a small tmpfs');
+    const small = join(temporaryDirectory(t), 'small');
+    mkdirSync(small);
+    assert.equal(spawnSync('mount', ['-t', 'tmpfs', '-o', `size=${sizeKb}k`, 'none', small]).status, 0);
+    try {
+      await fillAndGoOn(small);
+    } finally {
+      spawnSync('umount', ['-l', small]);
+    }
+  });
+}
 
 /** Writes until it cannot, then gets more room. */
 async function fillAndGoOn(small: string): Promise<void> {
@@ -33,13 +36,13 @@ async function fillAndGoOn(small: string): Promise<void> {
   }
   assert.ok(failure instanceof CommitError, String(failure));
   // The engine calls a write that went in half an I/O error.
-  assert.match(failure.message, /Input.output error|No space left/);
+  assert.match(failure.message, /Input.output error|no space left/i);
   const written = count - 1;
   assert.equal(store.revision, written);
   assert.equal(store.get(key(written)), undefined);
   await assert.rejects(put(store, key(written), 'x'.repeat(20_000)), CommitError, 'still');
 
-  assert.equal(spawnSync('mount', ['-o', 'remount,size=8m', small]).status, 0);
+  assert.equal(spawnSync('mount', ['-o', 'remount,size=40m', small]).status, 0);
   assert.equal((await put(store, key(written), 'x'.repeat(20_000))).revision, written + 1);
   await store.close();
   store = await openStore(small);

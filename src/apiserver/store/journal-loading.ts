@@ -19,6 +19,22 @@ import { StoreFormatError } from './store-errors.ts';
 import type { DamagedValue, StoredObject } from './store.ts';
 import type { ValueSeal } from './value-seal.ts';
 
+/** Of a store that was never written to, the beginning. Throws for one that this version cannot read. */
+export function readState(directory: string, { state, objects }: JournalTables): StoreState {
+  const row = state.get(stateRowKey);
+  if (row === undefined) {
+    // Every commit writes the state, so only a store that was never written to has none.
+    if (objects.getKeysCount({ limit: 1 }) > 0) throw new StoreFormatError(directory, 'its state is missing');
+    return { format: storeFormat, revision: 0, compactedRevision: 0, sequence: 0 };
+  }
+  const decoded = decodeState(row);
+  if ('damage' in decoded) throw new StoreFormatError(directory, `its state is damaged: ${decoded.damage}`);
+  if (decoded.format !== storeFormat) {
+    throw new StoreFormatError(directory, `it has format ${decoded.format}, and this version knows ${storeFormat}`);
+  }
+  return decoded;
+}
+
 export function loadJournal(directory: string, tables: JournalTables, seal: ValueSeal): JournalContent {
   const state = readState(directory, tables);
   const damaged: DamagedValue[] = [];
@@ -33,21 +49,6 @@ export function loadJournal(directory: string, tables: JournalTables, seal: Valu
     damaged,
     stale,
   };
-}
-
-function readState(directory: string, { state, objects }: JournalTables): StoreState {
-  const row = state.get(stateRowKey);
-  if (row === undefined) {
-    // Every commit writes the state, so only a store that was never written to has none.
-    if (objects.getKeysCount({ limit: 1 }) > 0) throw new StoreFormatError(directory, 'its state is missing');
-    return { format: storeFormat, revision: 0, compactedRevision: 0 };
-  }
-  const decoded = decodeState(row);
-  if ('damage' in decoded) throw new StoreFormatError(directory, `its state is damaged: ${decoded.damage}`);
-  if (decoded.format !== storeFormat) {
-    throw new StoreFormatError(directory, `it has format ${decoded.format}, and this version knows ${storeFormat}`);
-  }
-  return decoded;
 }
 
 function readObjects(

@@ -1,6 +1,10 @@
 /**
- * The journal in LMDB: three tables (objects by key, changes by revision, one row of state) in one file. A commit is one
- * transaction that a thread of the engine writes and syncs while this one goes on.
+ * The journal on disk: three tables (objects by key, changes by revision, one row of state) in LMDB, and before them a log.
+ * A commit is synced to the log, which takes one sync where LMDB takes two and writes whole pages. When the log has grown, its
+ * rows are moved to the tables in one synced transaction while commits go on in the log's other file.
+ *
+ *   commit ─▶ log ─▶ answer          open:    tables, then what the log has that they have not ─▶ tables
+ *              └─now and then─▶ tables          known by the number of the last commit, which is in the row of state
  */
 import { randomBytes } from 'node:crypto';
 import { chmodSync, closeSync, fsyncSync, mkdirSync, openSync, renameSync, rmSync } from 'node:fs';
@@ -8,11 +12,12 @@ import { dirname, join } from 'node:path';
 import { open, type Database, type RootDatabase } from 'lmdb';
 import { MountletError, messageOf } from '../../base/errors.ts';
 import { wrongDataFile } from './data-file.ts';
-import { loadJournal } from './journal-loading.ts';
+import { CommitLog, LogReading } from './commit-log.ts';
+import { loadJournal, readState } from './journal-loading.ts';
 import type { Journal, JournalCommit, JournalContent } from './journal.ts';
+import type { LogRecord, LogRow } from './log-record.ts';
 import {
   changeRowKey,
-  decodeState,
   encodeChange,
   encodeObject,
   encodeState,
@@ -26,6 +31,11 @@ import type { ValueSeal } from './value-seal.ts';
 
 export type Table = Database<Buffer, Buffer>;
 
+export interface Engine {
+  readonly root: RootDatabase<Buffer, Buffer>;
+  readonly tables: JournalTables;
+}
+
 export interface JournalTables {
   readonly objects: Table;
   readonly changes: Table;
@@ -34,95 +44,183 @@ export interface JournalTables {
 
 export const dataFileName = 'data.mdb';
 
+/** A start reads at most twice this; to move it holds up the event loop for a few milliseconds. */
+const logBytesMax = 2 * 1024 * 1024;
+
 /** Compacted changes are removed with later commits, more of them than come, so that no single commit takes long. */
 const removalsExtra = 256;
 
 export class LmdbJournal implements Journal {
   readonly #directory: string;
-  readonly #root: RootDatabase<Buffer, Buffer>;
-  readonly #tables: JournalTables;
+  readonly #engine: Engine;
+  readonly #log: CommitLog;
   readonly #seal: ValueSeal;
-  /** The oldest change that is still in its table; it may have been compacted already. */
+  /** Committed, in the log, and not in the tables yet: the newest row for each key. */
+  #pending = new Map<string, LogRow>();
+  #moving: Promise<void> = Promise.resolve();
+  #revision: number;
+  #sequence: number;
+  /** The oldest change that is still there; it may have been compacted already. */
   #oldestChange: number;
 
-  private constructor(directory: string, root: RootDatabase<Buffer, Buffer>, tables: JournalTables, seal: ValueSeal) {
+  private constructor(directory: string, engine: Engine, log: CommitLog, seal: ValueSeal) {
     this.#directory = directory;
-    this.#root = root;
-    this.#tables = tables;
+    this.#engine = engine;
+    this.#log = log;
     this.#seal = seal;
-    this.#oldestChange = oldestOf(tables.changes);
+    ({ revision: this.#revision, sequence: this.#sequence } = readState(directory, engine.tables));
+    this.#oldestChange = oldestOf(engine.tables.changes);
   }
 
   /** The caller has locked the directory: LMDB would let a second process write, which this store would never notice. */
-  static open(directory: string, seal: ValueSeal): LmdbJournal {
-    const { root, tables } = openTables(directory);
-    return explained(directory, () => new LmdbJournal(directory, root, tables, seal));
+  static async open(directory: string, seal: ValueSeal): Promise<LmdbJournal> {
+    const engine = openTables(directory);
+    let log: CommitLog | undefined;
+    try {
+      log = CommitLog.open(directory);
+      // The names of the files; their content is synced by whoever writes it.
+      syncPath(directory);
+      const { sequence } = readState(directory, engine.tables);
+      await writeRows(engine, rowsOf(new LogReading(directory).allAfter(sequence)).values());
+      log.empty();
+      return new LmdbJournal(directory, engine, log, seal);
+    } catch (thrown) {
+      log?.close();
+      await engine.root.close();
+      throw explanation(directory, thrown);
+    }
   }
 
   load(): JournalContent {
-    return explained(this.#directory, () => loadJournal(this.#directory, this.#tables, this.#seal));
+    return explained(this.#directory, () => loadJournal(this.#directory, this.#engine.tables, this.#seal));
   }
 
   async commit({ revision, compactedRevision, objects, changes }: JournalCommit): Promise<void> {
-    // Encoded before anything is handed over, so that a failure to encode leaves no half of a transaction behind.
-    const puts: [Table, Buffer, Buffer][] = [];
-    for (const object of objects.values()) {
-      if (object === undefined) continue;
-      puts.push([this.#tables.objects, objectRowKey(object.key), encodeObject(object, this.#seal)]);
+    if (this.#log.length > logBytesMax) await this.#makeRoom();
+    const sequence = this.#sequence + 1;
+    const rows: LogRow[] = [];
+    for (const [key, object] of objects) {
+      const row = object === undefined ? undefined : encodeObject(object, this.#seal);
+      rows.push({ table: 'objects', key: objectRowKey(key), row });
     }
     for (const change of changes) {
-      puts.push([this.#tables.changes, changeRowKey(change.revision), encodeChange(change, this.#seal)]);
+      rows.push({ table: 'changes', key: changeRowKey(change.revision), row: encodeChange(change, this.#seal) });
     }
-    puts.push([this.#tables.state, stateRowKey, encodeState({ format: storeFormat, revision, compactedRevision })]);
     const oldest = Math.min(this.#oldestChange, changes[0]?.revision ?? Infinity);
     const oldestAfter = Math.max(oldest, Math.min(compactedRevision + 1, oldest + removalsExtra + 2 * changes.length));
-    try {
-      // The promises of single operations settle with that of the batch.
-      await this.#root.batch(() => {
-        for (const [table, key, row] of puts) void table.put(key, row);
-        for (const [key, object] of objects) {
-          if (object === undefined) void this.#tables.objects.remove(objectRowKey(key));
-        }
-        for (let gone = oldest; gone < oldestAfter; gone += 1) {
-          void this.#tables.changes.remove(changeRowKey(gone));
-        }
-      });
-    } catch (thrown) {
-      throw await commitError(thrown);
+    for (let gone = oldest; gone < oldestAfter; gone += 1) {
+      rows.push({ table: 'changes', key: changeRowKey(gone), row: undefined });
     }
+    const state = encodeState({ format: storeFormat, revision, compactedRevision, sequence });
+    rows.push({ table: 'state', key: stateRowKey, row: state });
+    await this.#log.append({ sequence, rows });
+    for (const row of rows) this.#pending.set(placeOf(row), row);
+    this.#revision = revision;
+    this.#sequence = sequence;
     this.#oldestChange = oldestAfter;
   }
 
   revisionOnDisk(): number {
-    this.#root.resetReadTxn();
-    const row = this.#tables.state.get(stateRowKey);
-    const state = row === undefined ? { revision: 0 } : decodeState(row);
-    if ('damage' in state) throw new StoreFormatError(this.#directory, `its state is damaged: ${state.damage}`);
-    return state.revision;
+    if (this.#log.isUncertain) throw new StoreFormatError(this.#directory, 'its log could not be written');
+    return this.#revision;
   }
 
-  /** Under another name until it is whole and on disk, so that a file of that name is always a backup. */
-  async backup(file: string): Promise<void> {
-    const draft = `${file}.${randomBytes(6).toString('hex')}.draft`;
-    mkdirSync(draft, { mode: 0o700, recursive: true });
-    try {
-      await this.#root.backup(draft, true);
-      const data = join(draft, dataFileName);
-      chmodSync(data, 0o600);
-      syncPath(data);
-      renameSync(data, file);
-      syncPath(dirname(file));
-    } finally {
-      rmSync(draft, { recursive: true, force: true });
-    }
+  backup(file: string): Promise<void> {
+    return copyStore(this.#directory, this.#engine, file);
   }
 
   async close(): Promise<void> {
-    await this.#root.close();
+    try {
+      await this.#moveAll();
+    } catch {
+      // Nothing is lost: it is in the log, and moved when the store is opened again.
+    } finally {
+      this.#log.close();
+      await this.#engine.root.close();
+    }
+  }
+
+  /** Commits go on in the other file while those of this one are moved. */
+  async #makeRoom(): Promise<void> {
+    await this.#moving;
+    // A move has failed and both files are needed: this one must succeed before anything more is committed.
+    if (!this.#log.isOtherEmpty) return this.#moveAll();
+    const rows = this.#pending;
+    this.#pending = new Map();
+    this.#log.switchOver();
+    this.#moving = this.#move(rows);
+  }
+
+  /** When it fails, its rows wait with those that came since, and nothing is lost: they are in the log. */
+  async #move(rows: ReadonlyMap<string, LogRow>): Promise<void> {
+    try {
+      await writeRows(this.#engine, rows.values());
+      this.#log.emptyOther();
+    } catch {
+      this.#pending = new Map([...rows, ...this.#pending]);
+    }
+  }
+
+  async #moveAll(): Promise<void> {
+    await this.#moving;
+    await writeRows(this.#engine, this.#pending.values());
+    this.#pending = new Map();
+    this.#log.empty();
   }
 }
 
-export function openTables(directory: string): { root: RootDatabase<Buffer, Buffer>; tables: JournalTables } {
+/**
+ * A consistent copy, also of a store that another process has open. Under another name until it is whole and on disk, so that
+ * a file of that name is always a backup.
+ */
+export async function copyStore(directory: string, { root }: Engine, file: string): Promise<void> {
+  const draft = `${file}.${randomBytes(6).toString('hex')}.draft`;
+  mkdirSync(draft, { mode: 0o700, recursive: true });
+  try {
+    const log = new LogReading(directory);
+    await root.backup(draft, true);
+    const copy = openTables(draft);
+    try {
+      const { sequence } = readState(draft, copy.tables);
+      await writeRows(copy, rowsOf(log.untilGapAfter(sequence)).values());
+    } finally {
+      await copy.root.close();
+    }
+    const data = join(draft, dataFileName);
+    syncPath(data);
+    renameSync(data, file);
+    syncPath(dirname(file));
+  } finally {
+    rmSync(draft, { recursive: true, force: true });
+  }
+}
+
+/** The newest row for each key. */
+function rowsOf(records: readonly LogRecord[]): ReadonlyMap<string, LogRow> {
+  return new Map(records.flatMap(({ rows }) => rows).map((row) => [placeOf(row), row]));
+}
+
+function placeOf({ table, key }: LogRow): string {
+  return `${table} ${key.toString('latin1')}`;
+}
+
+/** In one synced transaction. */
+async function writeRows({ root, tables }: Engine, rows: Iterable<LogRow>): Promise<void> {
+  const all = [...rows];
+  if (all.length === 0) return;
+  try {
+    // The promises of single operations settle with that of the batch.
+    await root.batch(() => {
+      for (const { table, key, row } of all) {
+        void (row === undefined ? tables[table].remove(key) : tables[table].put(key, row));
+      }
+    });
+  } catch (thrown) {
+    throw await commitError(thrown);
+  }
+}
+
+export function openTables(directory: string): Engine {
   const binary = { encoding: 'binary', keyEncoding: 'binary' } as const;
   mkdirSync(directory, { mode: 0o700, recursive: true });
   const wrong = wrongDataFile(join(directory, dataFileName));
@@ -152,9 +250,14 @@ function explained<T>(directory: string, act: () => T): T {
   try {
     return act();
   } catch (thrown) {
-    if (thrown instanceof MountletError) throw thrown;
-    throw new StoreFormatError(directory, messageOf(thrown), { cause: thrown });
+    throw explanation(directory, thrown);
   }
+}
+
+function explanation(directory: string, thrown: unknown): MountletError {
+  return thrown instanceof MountletError
+    ? thrown
+    : new StoreFormatError(directory, messageOf(thrown), { cause: thrown });
 }
 
 /** Infinity when there is none; the first commit sets it. */

@@ -9,7 +9,7 @@ import { messageOf } from '../../base/errors.ts';
 import { changeLogDefaults } from './change-log.ts';
 import type { EncryptionKey } from './encryption-key.ts';
 import type { JournalContent } from './journal.ts';
-import { dataFileName, LmdbJournal, openTables, syncPath } from './lmdb-journal.ts';
+import { copyStore, dataFileName, LmdbJournal, openTables, syncPath } from './lmdb-journal.ts';
 import { decodeState, encodeState, stateRowKey, storeFormat } from './row-codec.ts';
 import { BackupError, RestoreError } from './store-errors.ts';
 import { ValueSeal } from './value-seal.ts';
@@ -52,7 +52,7 @@ export class LmdbStore extends VersionedStore {
     const held = lock(directory);
     let journal: LmdbJournal | undefined;
     try {
-      journal = LmdbJournal.open(directory, new ValueSeal(keys, isSecret));
+      journal = await LmdbJournal.open(directory, new ValueSeal(keys, isSecret));
       return new LmdbStore(journal, journal.load(), options, () => held.release());
     } catch (thrown) {
       await journal?.close();
@@ -73,11 +73,11 @@ export class LmdbStore extends VersionedStore {
 /** A consistent copy, made without the lock: the engine lets another process read while one writes. */
 export async function backUpStore(directory: string, file: string): Promise<void> {
   if (!existsSync(join(directory, dataFileName))) throw new BackupError(directory, 'there is no store in it');
-  const journal = LmdbJournal.open(directory, new ValueSeal([], () => false));
+  const engine = openTables(directory);
   try {
-    await journal.backup(file);
+    await copyStore(directory, engine, file);
   } finally {
-    await journal.close();
+    await engine.root.close();
   }
 }
 
@@ -112,10 +112,14 @@ async function advanceRevision(directory: string): Promise<void> {
     const row = tables.state.get(stateRowKey);
     const state = row === undefined ? { damage: 'it has no state' } : decodeState(row);
     if ('damage' in state) throw new Error(`the file is not a whole backup: ${state.damage}`);
+    const { sequence } = state;
     const revision = state.revision + restoreRevisionStep;
     await root.batch(() => {
       void tables.changes.clearAsync();
-      void tables.state.put(stateRowKey, encodeState({ format: storeFormat, revision, compactedRevision: revision }));
+      void tables.state.put(
+        stateRowKey,
+        encodeState({ format: storeFormat, revision, compactedRevision: revision, sequence }),
+      );
     });
   } finally {
     await root.close();

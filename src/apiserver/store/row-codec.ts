@@ -4,7 +4,7 @@
  *
  *   object   checksum 4 | revision 8 | value
  *   change   checksum 4 | time 8 | type 1 | previous revision 8 | key length 2 | key | previous length 4 | previous | value
- *   state    checksum 4 | format 4 | revision 8 | compacted revision 8
+ *   state    checksum 4 | format 4 | revision 8 | compacted revision 8 | sequence 8
  *
  * A change has the value before it and not the one after: that is the one before the next change of the same key, or the
  * object itself. Only a deletion has both, as nothing else has its last content. So a write costs two values, not three.
@@ -20,6 +20,8 @@ export interface StoreState {
   readonly format: number;
   readonly revision: number;
   readonly compactedRevision: number;
+  /** Of the last commit that is in the tables; later ones are in the log. */
+  readonly sequence: number;
 }
 
 export interface ObjectRow {
@@ -47,6 +49,7 @@ export interface Damage {
 const checksumLength = 4;
 const objectHeaderLength = checksumLength + 8;
 const changeHeaderLength = checksumLength + 8 + 1 + 8 + 2;
+const stateLength = checksumLength + 28;
 const deleteType = 2;
 const putType = 1;
 
@@ -120,17 +123,23 @@ export function decodeChange(revision: number, row: Buffer, seal: ValueSeal): Ch
   };
 }
 
-export function encodeState({ format, revision, compactedRevision }: StoreState): Buffer {
-  const row = Buffer.alloc(checksumLength + 20);
+export function encodeState({ format, revision, compactedRevision, sequence }: StoreState): Buffer {
+  const row = Buffer.alloc(stateLength);
   row.writeUInt32BE(format, 4);
   row.writeDoubleBE(revision, 8);
   row.writeDoubleBE(compactedRevision, 16);
+  row.writeDoubleBE(sequence, 24);
   return withChecksum(stateRowKey, row);
 }
 
 export function decodeState(row: Buffer): StoreState | Damage {
-  if (!isWhole(stateRowKey, row, checksumLength + 20)) return tornRow;
-  return { format: row.readUInt32BE(4), revision: row.readDoubleBE(8), compactedRevision: row.readDoubleBE(16) };
+  if (!isWhole(stateRowKey, row, stateLength)) return tornRow;
+  return {
+    format: row.readUInt32BE(4),
+    revision: row.readDoubleBE(8),
+    compactedRevision: row.readDoubleBE(16),
+    sequence: row.readDoubleBE(24),
+  };
 }
 
 export const stateRowKey = Buffer.from('state');

@@ -20,49 +20,56 @@ const options = {
 };
 const writers = 8;
 const keyOf = (writer: number): string => `/registry/core/${writer % 2 === 0 ? 'secrets' : 'configmaps'}/a/${writer}`;
-const textOf = (count: number): string => `${count} ${'x'.repeat((count * 997) % 9_000)}`;
+const textOf = (count: number, scale: number): string =>
+  `${count} ${'x'.repeat((count * 997 * scale) % (9_000 * scale))}`;
+/** With large values the log is full, and moved to the tables, every twenty writes; with small ones hardly ever. */
+const scales = [1, 12];
 
 if (process.argv[2] === 'writer') await write(process.argv[3] ?? '');
 else {
-  test('kill -9 at any moment: acknowledged writes are there, revisions go up, nothing is torn', async (t) => {
-    const directory = temporaryDirectory(t);
-    let lastRevision = 0;
-    let lastAcknowledged = 0;
-    for (let kill = 0; kill < 15; kill += 1) {
-      const acknowledged = await writeUntilKilled(directory, 1 + ((kill * 37) % 150));
-      const store = await openStore(directory, options);
-      assert.deepEqual(store.damaged, []);
-      for (const { writer, count, revision } of acknowledged.values()) {
-        const object = store.get(keyOf(writer));
-        assert.ok(
-          object !== undefined && object.revision >= revision,
-          `writer ${writer}: revision ${revision} was acknowledged`,
-        );
-        const found = countOf(object.value);
-        assert.ok(found >= count && found <= count + 1, 'the acknowledged write, or the one that was under way');
-        lastAcknowledged = Math.max(lastAcknowledged, revision);
-      }
-      assert.ok(store.revision >= lastAcknowledged && store.revision >= lastRevision);
-      const { items } = store.list({ prefix: '/' });
-      for (const { value, revision } of items) {
-        assert.equal(JSON.parse(value).data.text, textOf(countOf(value)), 'whole');
-        assert.ok(revision <= store.revision);
-      }
-      const changes = store.changesAfter(store.compactedRevision, '/');
-      assert.deepEqual(
-        changes.map(({ revision }) => revision),
-        changes.map((_, i) => store.compactedRevision + 1 + i),
-        'no gap',
+  for (const size of scales) {
+    test(`kill -9 at any moment, values of ${size * 9} kB: acknowledged writes are there, revisions go up, nothing is torn`, (t) =>
+      killAndLook(temporaryDirectory(t), size));
+  }
+}
+
+async function killAndLook(directory: string, size: number): Promise<void> {
+  let lastRevision = 0;
+  let lastAcknowledged = 0;
+  for (let kill = 0; kill < 8; kill += 1) {
+    const acknowledged = await writeUntilKilled(directory, 1 + ((kill * 67) % 150), size);
+    const store = await openStore(directory, options);
+    assert.deepEqual(store.damaged, []);
+    for (const { writer, count, revision } of acknowledged.values()) {
+      const object = store.get(keyOf(writer));
+      assert.ok(
+        object !== undefined && object.revision >= revision,
+        `writer ${writer}: revision ${revision} was acknowledged`,
       );
-      for (const { key, value, revision } of changes) {
-        const { items: then } = store.list({ prefix: '/', atRevision: revision });
-        assert.equal(then.find((object) => object.key === key)?.value, value);
-      }
-      lastRevision = store.revision;
-      await store.close();
+      const found = countOf(object.value);
+      assert.ok(found >= count && found <= count + 1, 'the acknowledged write, or the one that was under way');
+      lastAcknowledged = Math.max(lastAcknowledged, revision);
     }
-    assert.ok(lastAcknowledged > 100, 'it did write');
-  });
+    assert.ok(store.revision >= lastAcknowledged && store.revision >= lastRevision);
+    const { items } = store.list({ prefix: '/' });
+    for (const { value, revision } of items) {
+      assert.equal(JSON.parse(value).data.text, textOf(countOf(value), size), 'whole');
+      assert.ok(revision <= store.revision);
+    }
+    const changes = store.changesAfter(store.compactedRevision, '/');
+    assert.deepEqual(
+      changes.map(({ revision }) => revision),
+      changes.map((_, i) => store.compactedRevision + 1 + i),
+      'no gap',
+    );
+    for (const { key, value, revision } of changes) {
+      const { items: then } = store.list({ prefix: '/', atRevision: revision });
+      assert.equal(then.find((object) => object.key === key)?.value, value);
+    }
+    lastRevision = store.revision;
+    await store.close();
+  }
+  assert.ok(lastAcknowledged > 100, 'it did write');
 }
 
 interface Acknowledged {
@@ -72,8 +79,10 @@ interface Acknowledged {
 }
 
 /** Resolves to the last acknowledged write of each writer. The kill comes in the middle of what follows the n-th line. */
-async function writeUntilKilled(directory: string, lines: number): Promise<Map<number, Acknowledged>> {
-  const child = spawn(process.execPath, [program, 'writer', directory], { stdio: ['ignore', 'pipe', 'inherit'] });
+async function writeUntilKilled(directory: string, lines: number, size: number): Promise<Map<number, Acknowledged>> {
+  const child = spawn(process.execPath, [program, 'writer', directory, String(size)], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
   const acknowledged = new Map<number, Acknowledged>();
   let seen = 0;
   for await (const line of createInterface({ input: child.stdout })) {
@@ -91,7 +100,7 @@ async function write(directory: string): Promise<void> {
   await Promise.all(
     Array.from({ length: writers }, async (_, writer) => {
       for (let count = countOf(store.get(keyOf(writer))?.value) + 1; ; count += 1) {
-        const { revision } = await put(store, keyOf(writer), textOf(count));
+        const { revision } = await put(store, keyOf(writer), textOf(count, Number(process.argv[4])));
         process.stdout.write(`${JSON.stringify({ writer, count, revision })}\n`);
       }
     }),

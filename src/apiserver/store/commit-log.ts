@@ -1,0 +1,156 @@
+/**
+ * Two files to which commits are appended and synced, one after the other: a commit costs one sync of one file. What is in
+ * them is moved to the tables now and then; the journal says when. It knows nothing of rows.
+ *
+ *   writing ──switchOver──▶ its commits are being moved to the tables ──emptyOther──▶ empty, the next to be written
+ */
+import { closeSync, constants, fdatasyncSync, fstatSync, ftruncateSync, openSync, readFileSync, write } from 'node:fs';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { errorCode, messageOf } from '../../base/errors.ts';
+import { decodeRecords, encodeRecord, type LogRecord } from './log-record.ts';
+import { CommitError, StoreFormatError } from './store-errors.ts';
+
+export const logFileNames = ['log.0', 'log.1'] as const;
+
+interface LogFile {
+  readonly descriptor: number;
+  length: number;
+}
+
+const writeAt = promisify(write);
+
+export class CommitLog {
+  #writing: LogFile;
+  #other: LogFile;
+  #isUncertain = false;
+
+  private constructor(files: readonly [LogFile, LogFile]) {
+    [this.#writing, this.#other] = files;
+  }
+
+  static open(directory: string): CommitLog {
+    const [first, second] = logFileNames;
+    const one = openLogFile(join(directory, first));
+    try {
+      return new CommitLog([one, openLogFile(join(directory, second))]);
+    } catch (thrown) {
+      closeSync(one.descriptor);
+      throw thrown;
+    }
+  }
+
+  /** Of the file that is being written. */
+  get length(): number {
+    return this.#writing.length;
+  }
+
+  get isOtherEmpty(): boolean {
+    return this.#other.length === 0;
+  }
+
+  /** A write has failed, and then so did taking it back: nobody knows what a restart would find. */
+  get isUncertain(): boolean {
+    return this.#isUncertain;
+  }
+
+  /** Resolves when it is on disk. When it rejects, it is not in the log, unless that is uncertain now. */
+  async append(record: LogRecord): Promise<void> {
+    const file = this.#writing;
+    const bytes = encodeRecord(record);
+    if (this.#isUncertain) throw new CommitError('an earlier write to the log could not be taken back');
+    try {
+      for (let done = 0; done < bytes.length;) {
+        const { bytesWritten } = await writeAt(file.descriptor, bytes, done, bytes.length - done, file.length + done);
+        done += bytesWritten;
+      }
+    } catch (thrown) {
+      this.#takeBack(file);
+      throw new CommitError(messageOf(thrown), { cause: thrown });
+    }
+    file.length += bytes.length;
+  }
+
+  switchOver(): void {
+    [this.#writing, this.#other] = [this.#other, this.#writing];
+  }
+
+  /** Not synced: a record that comes back after a power cut is known by its number to be in the tables. */
+  emptyOther(): void {
+    ftruncateSync(this.#other.descriptor);
+    this.#other.length = 0;
+  }
+
+  empty(): void {
+    this.emptyOther();
+    ftruncateSync(this.#writing.descriptor);
+    this.#writing.length = 0;
+  }
+
+  close(): void {
+    closeSync(this.#writing.descriptor);
+    closeSync(this.#other.descriptor);
+  }
+
+  #takeBack({ descriptor, length }: LogFile): void {
+    try {
+      ftruncateSync(descriptor, length);
+      fdatasyncSync(descriptor);
+    } catch {
+      this.#isUncertain = true;
+    }
+  }
+}
+
+/**
+ * What was committed after `sequence`, oldest first. May be read while another process writes: it is then all that was
+ * committed before the call, and what the tables have not got yet of what came during it.
+ */
+export class LogReading {
+  readonly #directory: string;
+  readonly #records: readonly LogRecord[];
+  readonly #isDamaged: boolean;
+
+  /** To be read before the tables are: what is moved there in between is in both. */
+  constructor(directory: string) {
+    this.#directory = directory;
+    const files = logFileNames.map((name) => decodeRecords(readIfThere(join(directory, name))));
+    this.#records = files.flatMap(({ records }) => records).toSorted((a, b) => a.sequence - b.sequence);
+    this.#isDamaged = files.some(({ isDamaged }) => isDamaged);
+  }
+
+  /** Where no other process writes, there is no gap; where there is one, commits are lost, and that is said. */
+  allAfter(sequence: number): readonly LogRecord[] {
+    const records = this.untilGapAfter(sequence);
+    const isComplete = records.length === this.#records.filter((record) => record.sequence > sequence).length;
+    if (!isComplete || this.#isDamaged) {
+      throw new StoreFormatError(
+        this.#directory,
+        `its log is damaged behind commit ${sequence + records.length}; restore a backup, or remove "${logFileNames.join('" and "')}" to go on without the newest writes`,
+      );
+    }
+    return records;
+  }
+
+  untilGapAfter(sequence: number): readonly LogRecord[] {
+    const later = this.#records.filter((record) => record.sequence > sequence);
+    const gap = later.findIndex((record, index) => record.sequence !== sequence + 1 + index);
+    return gap === -1 ? later : later.slice(0, gap);
+  }
+}
+
+function openLogFile(path: string): LogFile {
+  // With O_DSYNC a write returns when the data is on disk: one call, one turn of a thread.
+  const { O_RDWR, O_CREAT, O_DSYNC, O_NOFOLLOW } = constants;
+  const descriptor = openSync(path, O_RDWR | O_CREAT | O_DSYNC | O_NOFOLLOW, 0o600);
+  return { descriptor, length: fstatSync(descriptor).size };
+}
+
+function readIfThere(path: string): Buffer {
+  try {
+    return readFileSync(path);
+  } catch (thrown) {
+    if (errorCode(thrown) === 'ENOENT') return Buffer.alloc(0);
+    throw thrown;
+  }
+}

@@ -1,0 +1,64 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { decodeRecords, encodeRecord, tableNames, type LogRecord } from './log-record.ts';
+
+const bytes = (maxLength: number): fc.Arbitrary<Buffer> =>
+  fc.uint8Array({ maxLength }).map((array) => Buffer.from(array));
+const row = fc.record(
+  { table: fc.constantFrom(...tableNames), key: bytes(20), row: fc.option(bytes(50), { nil: undefined }) },
+  { noNullPrototype: true },
+);
+const file: fc.Arbitrary<LogRecord[]> = fc
+  .array(fc.array(row, { minLength: 1, maxLength: 4 }), { minLength: 1, maxLength: 4 })
+  .map((all) => all.map((rows, index) => ({ sequence: index + 7, rows })));
+
+test('records come back as they were written', () => {
+  fc.assert(
+    fc.property(file, (records) => {
+      assert.deepEqual(decodeRecords(Buffer.concat(records.map(encodeRecord))), { records, isDamaged: false });
+    }),
+  );
+});
+
+test('of a file that ends anywhere, the records that are whole come back, and nothing is called damaged', () => {
+  fc.assert(
+    fc.property(file, (records) => {
+      const whole = Buffer.concat(records.map(encodeRecord));
+      for (let length = 0; length < whole.length; length += 1) {
+        const { records: found, isDamaged } = decodeRecords(whole.subarray(0, length));
+        assert.equal(isDamaged, false);
+        const ends = records.map((_, index) => Buffer.concat(records.slice(0, index + 1).map(encodeRecord)).length);
+        assert.deepEqual(found, records.slice(0, ends.filter((end) => end <= length).length));
+      }
+    }),
+    { numRuns: 30 },
+  );
+});
+
+test('a flipped bit is never passed over: no record is wrong, and what follows a broken one is not read', () => {
+  fc.assert(
+    fc.property(file, fc.nat(), fc.nat(7), (records, place, bit) => {
+      const whole = Buffer.concat(records.map(encodeRecord));
+      const at = place % whole.length;
+      whole.writeUInt8(whole.readUInt8(at) ^ (1 << bit), at);
+      const { records: found } = decodeRecords(whole);
+      assert.ok(found.length < records.length);
+      assert.deepEqual(found, records.slice(0, found.length));
+    }),
+  );
+});
+
+test('a record with a broken body and others behind it is damage, and not the end of the log', () => {
+  const record = (sequence: number): LogRecord => ({
+    sequence,
+    rows: [{ table: 'objects', key: Buffer.from('/a'), row: Buffer.from('needle') }],
+  });
+  const whole = Buffer.concat([encodeRecord(record(1)), encodeRecord(record(2)), encodeRecord(record(3))]);
+  const flipped = Buffer.from(whole);
+  flipped[flipped.indexOf('needle', flipped.indexOf('needle') + 1)] = 0;
+  assert.deepEqual(decodeRecords(flipped), { records: [record(1)], isDamaged: true });
+  const last = Buffer.from(whole);
+  last[last.lastIndexOf('needle')] = 0;
+  assert.deepEqual(decodeRecords(last), { records: [record(1), record(2)], isDamaged: false });
+});
