@@ -14,7 +14,6 @@ import {
   Watch,
   makeInformer,
   setHeaderOptions,
-  V1ConfigMap,
 } from '@kubernetes/client-node';
 import type { RunningApiServer } from './api-server-program.ts';
 import { startApiServerProgram } from './api-server-program.ts';
