@@ -10,10 +10,10 @@ import {
   CoreV1Api,
   KubeConfig,
   PatchStrategy,
-  V1ConfigMap,
   Watch,
   makeInformer,
   setHeaderOptions,
+  V1ConfigMap,
 } from '@kubernetes/client-node';
 import type { RunningApiServer } from './api-server-program.ts';
 import { startApiServerProgram } from './api-server-program.ts';
@@ -121,7 +121,8 @@ test('client-node lists: all, by label, by name, in pages', async () => {
       ...(token !== undefined && { _continue: token }),
     });
     pages.push(namesOf(page.items));
-    token = page.metadata?.['_continue'];
+    // oxlint-disable-next-line no-underscore-dangle -- client-node calls it so, `continue` being a word of the language
+    token = page.metadata?._continue;
   } while (token !== undefined && token !== '');
   assert.deepEqual(pages, [['a', 'b'], ['c', 'd'], ['e']]);
 });
