@@ -22,8 +22,8 @@ import {
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { AtomicWriter } from '../src/disk/atomic-writer.ts';
-import type { Payload } from '../src/disk/payload.ts';
+import { AtomicWriter } from '../src/disk/writer/atomic-writer.ts';
+import type { Payload } from '../src/disk/writer/payload.ts';
 
 /** Fewer rounds where one takes longer; some seconds in all for each line. */
 const roundsOf: Readonly<Record<number, number>> = { 1: 1000, 10: 500, 100: 60 };

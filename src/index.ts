@@ -34,18 +34,18 @@ export { MountletError } from './base/errors.ts';
 export { systemClock } from './base/clock.ts';
 export type { Clock } from './base/clock.ts';
 
-export { AtomicWriter } from './disk/atomic-writer.ts';
-export type { WriteOptions, WriteOutcome } from './disk/atomic-writer.ts';
-export { InvalidPayloadPathError } from './disk/payload.ts';
-export type { Payload, PayloadFile } from './disk/payload.ts';
-export { OwnerRefusedError, VolumeWriteError } from './disk/volume-write-error.ts';
-export { systemMounts } from './disk/mounts.ts';
-export type { Mounts } from './disk/mounts.ts';
+export { AtomicWriter } from './disk/writer/atomic-writer.ts';
+export type { WriteOptions, WriteOutcome } from './disk/writer/atomic-writer.ts';
+export { InvalidPayloadPathError } from './disk/writer/payload.ts';
+export type { Payload, PayloadFile } from './disk/writer/payload.ts';
+export { OwnerRefusedError, VolumeWriteError } from './disk/writer/volume-write-error.ts';
+export { systemMounts } from './disk/mounts/mounts.ts';
+export type { Mounts } from './disk/mounts/mounts.ts';
 
-export { Quantity } from './kube/quantity.ts';
+export { Quantity } from './kube/values/quantity.ts';
 export { expand } from './kube/expansion.ts';
-export { ManifestError, Manifests, readManifests } from './kube/manifests.ts';
-export type { ManifestFile, ManifestProblem } from './kube/manifests.ts';
+export { ManifestError, Manifests, readManifests } from './kube/manifests/manifests.ts';
+export type { ManifestFile, ManifestProblem } from './kube/manifests/manifests.ts';
 export {
   claimKind,
   configMapKind,
@@ -56,15 +56,15 @@ export {
   serviceAccountKind,
   serviceKind,
   trustBundleKind,
-} from './kube/manifest-kinds.ts';
-export type { ObjectKind } from './kube/manifest-kinds.ts';
-export type { ConfigMap } from './kube/config-map.ts';
-export type { Container } from './kube/container.ts';
-export type { Node } from './kube/node.ts';
-export type { Pod } from './kube/pod.ts';
-export type { Secret } from './kube/secret.ts';
-export type { Service } from './kube/service.ts';
-export type { Volume } from './kube/volume.ts';
+} from './kube/manifests/manifest-kinds.ts';
+export type { ObjectKind } from './kube/manifests/manifest-kinds.ts';
+export type { ConfigMap } from './kube/objects/config-map.ts';
+export type { Container } from './kube/objects/container.ts';
+export type { Node } from './kube/objects/node.ts';
+export type { Pod } from './kube/objects/pod.ts';
+export type { Secret } from './kube/objects/secret.ts';
+export type { Service } from './kube/objects/service.ts';
+export type { Volume } from './kube/objects/volume.ts';
 
 export { render } from './agent/render.ts';
 export type { RenderResult, RenderSettings } from './agent/render.ts';

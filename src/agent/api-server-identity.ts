@@ -16,7 +16,7 @@ import { loadSigningKey, makeSigningKeyPem } from '../apiserver/identity/signing
 import type { SigningKey } from '../apiserver/identity/signing-key.ts';
 import type { EncryptionKey } from '../apiserver/store/encryption-key.ts';
 import { ensureEncryptionKeys } from '../apiserver/store/encryption-key.ts';
-import { ensurePrivateFile, replacePrivateFile } from '../disk/private-file.ts';
+import { ensurePrivateFile, replacePrivateFile } from '../disk/paths/private-file.ts';
 
 export interface ApiServerIdentity {
   readonly authority: Authority;

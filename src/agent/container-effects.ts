@@ -1,11 +1,11 @@
 /** The file effects that a container's view needs, for the pods below one root: subPaths, hosts files, env files. */
 import { readFileSync } from 'node:fs';
 import { dirname } from 'node:path';
-import type { Mounts } from '../disk/mounts.ts';
+import type { Mounts } from '../disk/mounts/mounts.ts';
 import { makePodDirectories } from '../disk/pod-directories.ts';
-import { readInRoot } from '../disk/read-in-root.ts';
-import { prepareSubPath } from '../disk/sub-path.ts';
-import { writeInPlace } from '../disk/write-in-place.ts';
+import { readInRoot } from '../disk/paths/read-in-root.ts';
+import { prepareSubPath } from '../disk/paths/sub-path.ts';
+import { writeInPlace } from '../disk/paths/write-in-place.ts';
 import { etcHostsFile } from '../kube/node-layout.ts';
 import type { MountsDeps } from '../pods/container-mounts.ts';
 import type { EnvironmentDeps } from '../pods/environment.ts';

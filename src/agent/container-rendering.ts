@@ -1,7 +1,7 @@
 /** What the containers of a pod see, given its volumes: variables, mounts, and the credentials its images are pulled with. */
-import type { Container, EphemeralContainer } from '../kube/container.ts';
+import type { Container, EphemeralContainer } from '../kube/objects/container.ts';
 import { podDirectory } from '../kube/node-layout.ts';
-import { specName } from '../kube/volume-spec.ts';
+import { specName } from '../kube/objects/volume-spec.ts';
 import { ContainerConfigError } from '../pods/container-config-error.ts';
 import type { ContainerMount } from '../pods/container-mount.ts';
 import { viewContainer } from '../pods/container-view.ts';

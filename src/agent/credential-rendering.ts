@@ -1,8 +1,8 @@
 /** The credentials that a pod's pull secrets hold and the images they would be tried for; never a password. */
-import type { Container } from '../kube/container.ts';
-import { goQuote } from '../kube/go-quote.ts';
-import { ImageReferenceError } from '../kube/image-reference.ts';
-import { allContainers } from '../kube/pod.ts';
+import type { Container } from '../kube/objects/container.ts';
+import { goQuote } from '../kube/values/go-quote.ts';
+import { ImageReferenceError } from '../kube/values/image-reference.ts';
+import { allContainers } from '../kube/objects/pod.ts';
 import { PullSecretError, credentialsFor, parsePullSecrets } from '../kube/pull-credentials.ts';
 import type { Keyring, RegistryCredentials } from '../kube/pull-credentials.ts';
 import { collectPullSecrets, missingPullSecretsEvent } from '../pods/image-pull-secrets.ts';

@@ -11,8 +11,8 @@ import { resources } from '../apiserver/resources.ts';
 import { LmdbStore, backUpStore, restoreBackup, storeDefaults } from '../apiserver/store/lmdb-store.ts';
 import { StoreDamagedError } from '../apiserver/store/store-errors.ts';
 import { systemClock } from '../base/clock.ts';
-import { lockDirectory } from '../disk/directory-lock.ts';
-import { makeDirectories } from '../disk/make-directories.ts';
+import { lockDirectory } from '../disk/paths/directory-lock.ts';
+import { makeDirectories } from '../disk/paths/make-directories.ts';
 import { apiServerIdentity, writeAdminKubeconfig } from './api-server-identity.ts';
 import { kubernetesVersion } from './kubernetes-version.ts';
 

@@ -1,12 +1,18 @@
 /** The objects of manifests, answered as an API server would answer for them. */
 import type { Clock } from '../base/clock.ts';
 import type { ClaimReader } from '../kube/claims.ts';
-import { claimKind, configMapKind, persistentVolumeKind, secretKind, trustBundleKind } from '../kube/manifest-kinds.ts';
-import type { ObjectKind } from '../kube/manifest-kinds.ts';
-import type { Manifests } from '../kube/manifests.ts';
-import type { ObjectMeta } from '../kube/metadata.ts';
-import type { Node } from '../kube/node.ts';
-import type { PersistentVolume, PersistentVolumeClaim } from '../kube/persistent-volume.ts';
+import {
+  claimKind,
+  configMapKind,
+  persistentVolumeKind,
+  secretKind,
+  trustBundleKind,
+} from '../kube/manifests/manifest-kinds.ts';
+import type { ObjectKind } from '../kube/manifests/manifest-kinds.ts';
+import type { Manifests } from '../kube/manifests/manifests.ts';
+import type { ObjectMeta } from '../kube/objects/metadata.ts';
+import type { Node } from '../kube/objects/node.ts';
+import type { PersistentVolume, PersistentVolumeClaim } from '../kube/objects/persistent-volume.ts';
 import type { ProjectedSources } from '../plugins/projected-payload.ts';
 import { sampleTokens } from './sample-tokens.ts';
 

@@ -3,9 +3,9 @@
  * could not start is told in the kubelet's words, and what was made for it in this call is taken back.
  */
 import { existsSync } from 'node:fs';
-import { listDirectory, visibleFiles } from '../disk/directory-listing.ts';
+import { listDirectory, visibleFiles } from '../disk/paths/directory-listing.ts';
 import { requirePodDirectories } from '../disk/pod-directories.ts';
-import { removeTree } from '../disk/remove-tree.ts';
+import { removeTree } from '../disk/paths/remove-tree.ts';
 import { podDirectory } from '../kube/node-layout.ts';
 import { renderContainers } from './container-rendering.ts';
 import { renderCredentials } from './credential-rendering.ts';

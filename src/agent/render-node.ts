@@ -1,13 +1,13 @@
 /** The node that one pod of a rendering is on: what it knows (manifests) and what it can do (this machine). */
 import { randomBytes } from 'node:crypto';
 import { systemClock } from '../base/clock.ts';
-import { privateTmpfsDirectory } from '../disk/file-system.ts';
-import type { Mounts } from '../disk/mounts.ts';
+import { privateTmpfsDirectory } from '../disk/mounts/file-system.ts';
+import type { Mounts } from '../disk/mounts/mounts.ts';
 import type { ClaimReader } from '../kube/claims.ts';
-import { nodeKind, serviceAccountKind, serviceKind } from '../kube/manifest-kinds.ts';
-import type { Manifests } from '../kube/manifests.ts';
-import type { Node } from '../kube/node.ts';
-import type { Pod } from '../kube/pod.ts';
+import { nodeKind, serviceAccountKind, serviceKind } from '../kube/manifests/manifest-kinds.ts';
+import type { Manifests } from '../kube/manifests/manifests.ts';
+import type { Node } from '../kube/objects/node.ts';
+import type { Pod } from '../kube/objects/pod.ts';
 import { PluginRegistry } from '../plugins/registry.ts';
 import { standardPlugins } from '../plugins/standard-plugins.ts';
 import type { ContainerViewDeps } from '../pods/container-view.ts';

@@ -1,5 +1,5 @@
 /** What rendering one pod came to: the facts that printers show. Plain data; Secret values are marked, not hidden. */
-import type { DirectoryEntry, Entry, VisibleFile } from '../disk/directory-listing.ts';
+import type { DirectoryEntry, Entry, VisibleFile } from '../disk/paths/directory-listing.ts';
 
 export type { Entry };
 

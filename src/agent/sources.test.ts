@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { SourceFileError } from '../disk/source-files.ts';
+import { SourceFileError } from '../disk/paths/source-files.ts';
 import { temporaryDirectory } from '../testing/temporary-directory.ts';
 import { readSources } from './sources.ts';
 

@@ -1,6 +1,6 @@
 /** The manifests a user names: files, directories, or `-` for what is piped in. */
-import { SourceSize, decodeText, readSourceFiles } from '../disk/source-files.ts';
-import type { ManifestFile } from '../kube/manifests.ts';
+import { SourceSize, decodeText, readSourceFiles } from '../disk/paths/source-files.ts';
+import type { ManifestFile } from '../kube/manifests/manifests.ts';
 
 const standardInput = '-';
 const standardInputName = '<stdin>';

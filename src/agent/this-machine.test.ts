@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { isIP } from 'node:net';
 import { test } from 'node:test';
-import { Quantity } from '../kube/quantity.ts';
-import { validateNode } from '../kube/validate-node.ts';
+import { Quantity } from '../kube/values/quantity.ts';
+import { validateNode } from '../kube/validation/validate-node.ts';
 import { temporaryDirectory } from '../testing/temporary-directory.ts';
 import { thisMachine } from './this-machine.ts';
 

@@ -1,7 +1,7 @@
 /** This machine as a Node object, for pods whose manifests bring none. */
 import { availableParallelism, networkInterfaces, totalmem } from 'node:os';
 import { statfsSync } from 'node:fs';
-import type { Node } from '../kube/node.ts';
+import type { Node } from '../kube/objects/node.ts';
 
 /** `root` is where pods live: its file system is what their ephemeral storage comes from. */
 export function thisMachine(name: string, root: string): Node {

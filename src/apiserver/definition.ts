@@ -10,7 +10,7 @@ import { podDefinitions } from './definitions/pod.ts';
 import { reviewDefinitions } from './definitions/reviews.ts';
 import { storageDefinitions } from './definitions/storage.ts';
 import { volumeDefinitions } from './definitions/volume.ts';
-import type { Shape } from '../kube/schema.ts';
+import type { Shape } from '../kube/objects/schema.ts';
 
 export interface Definition {
   readonly shape: Shape<unknown>;

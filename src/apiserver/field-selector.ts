@@ -3,8 +3,8 @@
  * a `\` in front. Which fields a kind has is said by its resource.
  */
 import { MountletError } from '../base/errors.ts';
-import { compareByteOrder } from '../kube/byte-order.ts';
-import { goQuote } from '../kube/go-quote.ts';
+import { compareByteOrder } from '../kube/values/byte-order.ts';
+import { goQuote } from '../kube/values/go-quote.ts';
 import type { KubeObject, Resource } from './resource.ts';
 
 export interface FieldTerm {

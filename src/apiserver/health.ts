@@ -1,5 +1,5 @@
 /** /healthz, /livez and /readyz: named checks, all together or one by one, as text for people and probes. */
-import { goQuote } from '../kube/go-quote.ts';
+import { goQuote } from '../kube/values/go-quote.ts';
 
 export interface HealthCheck {
   readonly name: string;

@@ -1,6 +1,6 @@
 /** Keeps the graph of what nodes may read up to date with the store. */
-import type { PersistentVolume } from '../kube/persistent-volume.ts';
-import type { Pod } from '../kube/pod.ts';
+import type { PersistentVolume } from '../kube/objects/persistent-volume.ts';
+import type { Pod } from '../kube/objects/pod.ts';
 import { NodeGraph } from './identity/node-graph.ts';
 import { objectPrefix, placeOfKey } from './object-key.ts';
 import type { Change, ListResult, Store } from './store/store.ts';

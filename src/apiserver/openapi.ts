@@ -4,8 +4,8 @@
  * address, so that clients keep them too.
  */
 import { createHash } from 'node:crypto';
-import { deleteOptions } from '../kube/delete-options.ts';
-import { listMeta, status } from '../kube/status.ts';
+import { deleteOptions } from '../kube/objects/delete-options.ts';
+import { listMeta, status } from '../kube/objects/status.ts';
 import { definitions } from './definition.ts';
 import { pathsOf } from './openapi-paths.ts';
 import { SchemaWriter } from './openapi-schema.ts';

@@ -1,9 +1,9 @@
 /** The table as clients see it in discovery, and what the server may rely on for every entry. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { objectFields } from '../kube/metadata.ts';
-import type { ObjectMeta } from '../kube/metadata.ts';
-import { decode, object, string } from '../kube/schema.ts';
+import { objectFields } from '../kube/objects/metadata.ts';
+import type { ObjectMeta } from '../kube/objects/metadata.ts';
+import { decode, object, string } from '../kube/objects/schema.ts';
 import { ageColumn, nameColumn } from './columns.ts';
 import { parseFieldSelector } from './field-selector.ts';
 import { OpenApiDocuments } from './openapi.ts';

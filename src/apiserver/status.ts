@@ -3,9 +3,9 @@
  * clients show them, and some compare them.
  */
 import { MountletError } from '../base/errors.ts';
-import type { FieldError, FieldErrorKind } from '../kube/field-errors.ts';
-import { showPath } from '../kube/field-errors.ts';
-import { goQuote } from '../kube/go-quote.ts';
+import type { FieldError, FieldErrorKind } from '../kube/validation/field-errors.ts';
+import { showPath } from '../kube/validation/field-errors.ts';
+import { goQuote } from '../kube/values/go-quote.ts';
 
 export interface StatusCause {
   readonly reason?: string;

@@ -2,10 +2,10 @@
  * All rules for an object of any kind: those of the kind, and those for metadata that hold for every kind, so that a name that
  * a kind forgot to look at never becomes a key of the store.
  */
-import type { FieldError } from '../kube/field-errors.ts';
-import { pathSegmentProblems } from '../kube/names.ts';
-import { validateObjectMeta, validateObjectMetaUpdate } from '../kube/validate-metadata.ts';
-import type { MetadataRules } from '../kube/validate-metadata.ts';
+import type { FieldError } from '../kube/validation/field-errors.ts';
+import { pathSegmentProblems } from '../kube/values/names.ts';
+import { validateObjectMeta, validateObjectMetaUpdate } from '../kube/validation/validate-metadata.ts';
+import type { MetadataRules } from '../kube/validation/validate-metadata.ts';
 import type { KubeObject, Resource, Subresource } from './resource.ts';
 
 /** The kind's own words come first; where it has any, they are enough. */

@@ -1,7 +1,7 @@
 /** How `mountlet render` is called. What it does is loaded when it is. */
 import type { Command } from 'commander';
 import { InvalidArgumentError, Option } from 'commander';
-import { dnsLabelProblems } from '../kube/names.ts';
+import { dnsLabelProblems } from '../kube/values/names.ts';
 import type { RenderOptions } from './render.ts';
 import { notEmpty } from './arguments.ts';
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { RenderedPod } from '../agent/rendered-pod.ts';
 import { parse } from 'yaml';
-import { parseYamlDocuments } from '../kube/yaml-documents.ts';
+import { parseYamlDocuments } from '../kube/manifests/yaml-documents.ts';
 import { renderedList, showJson, showMode, showYaml } from './rendered-list.ts';
 
 const pod: RenderedPod = {

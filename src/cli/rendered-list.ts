@@ -1,7 +1,7 @@
 /** Rendered pods as a List that jq and kubectl's printers understand: `-o json` and `-o yaml`. */
 import { stringify } from 'yaml';
 import type { RenderedContainer, RenderedMount, RenderedPod, RenderedVolume } from '../agent/rendered-pod.ts';
-import { tagsOfBothReadings } from '../kube/yaml-tags.ts';
+import { tagsOfBothReadings } from '../kube/manifests/yaml-tags.ts';
 
 /** Stands where a value that came from a Secret would. */
 export const hidden = '***';

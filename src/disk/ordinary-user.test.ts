@@ -7,10 +7,10 @@ import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { temporaryDirectory } from '../testing/temporary-directory.ts';
 import { namesIn, visibleFiles } from '../testing/volume-content.ts';
-import { AtomicWriter } from './atomic-writer.ts';
-import { listDirectory } from './directory-listing.ts';
+import { AtomicWriter } from './writer/atomic-writer.ts';
+import { listDirectory } from './paths/directory-listing.ts';
 import { applyGroup } from './ownership.ts';
-import type { Payload } from './payload.ts';
+import type { Payload } from './writer/payload.ts';
 
 const self = fileURLToPath(import.meta.url);
 const nobody = 65534;

@@ -10,7 +10,7 @@
 import { chmodSync, chownSync, closeSync, constants, fstatSync, openSync, readdirSync, statSync } from 'node:fs';
 import type { Stats } from 'node:fs';
 import { setImmediate } from 'node:timers/promises';
-import { openPathOnly } from './mount-point.ts';
+import { openPathOnly } from './mounts/mount-point.ts';
 
 export type VolumeAccess = 'read-only' | 'read-write';
 

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ClaimError, resolveVolume } from './claims.ts';
-import type { PersistentVolume, PersistentVolumeClaim } from './persistent-volume.ts';
-import type { Pod } from './pod.ts';
+import type { PersistentVolume, PersistentVolumeClaim } from './objects/persistent-volume.ts';
+import type { Pod } from './objects/pod.ts';
 
 const pod: Pod = { metadata: { name: 'web', namespace: 'shop', uid: 'u1' }, spec: { containers: [] } };
 const claim: PersistentVolumeClaim = {

@@ -3,11 +3,11 @@
  * itself. Refusals are in the words the kubelet uses in its FailedMount event.
  */
 import { MountletError } from '../base/errors.ts';
-import type { PersistentVolume, PersistentVolumeClaim } from './persistent-volume.ts';
-import type { Pod } from './pod.ts';
-import { inlineSpec, persistentSpec, volumeModeOf } from './volume-spec.ts';
-import type { VolumeSpec } from './volume-spec.ts';
-import type { Volume } from './volume.ts';
+import type { PersistentVolume, PersistentVolumeClaim } from './objects/persistent-volume.ts';
+import type { Pod } from './objects/pod.ts';
+import { inlineSpec, persistentSpec, volumeModeOf } from './objects/volume-spec.ts';
+import type { VolumeSpec } from './objects/volume-spec.ts';
+import type { Volume } from './objects/volume.ts';
 
 /** Where claims and volumes are read, each time anew: a claim that was bound a moment ago counts as bound. */
 export interface ClaimReader {

@@ -3,7 +3,7 @@
  * brings in is never looked at again. `$$` stands for one `$`, and nothing else has a meaning: not `${NAME}`, not `\`.
  */
 import { MountletError } from '../base/errors.ts';
-import { compareByteOrder } from './byte-order.ts';
+import { compareByteOrder } from './values/byte-order.ts';
 
 export type Variables = Pick<ReadonlyMap<string, string>, 'has' | 'get'>;
 

@@ -3,10 +3,10 @@
  * volumes see metadata only, variables also see the node, the service account and addresses.
  */
 import { MountletError } from '../base/errors.ts';
-import { compareByteOrder } from './byte-order.ts';
-import { goQuote } from './go-quote.ts';
-import { type IpFamily, orderPodIps } from './ip-address.ts';
-import { qualifiedNameProblems } from './names.ts';
+import { compareByteOrder } from './values/byte-order.ts';
+import { goQuote } from './values/go-quote.ts';
+import { type IpFamily, orderPodIps } from './values/ip-address.ts';
+import { qualifiedNameProblems } from './values/names.ts';
 
 /** All that field paths look at. */
 export interface FieldSource {

@@ -11,7 +11,7 @@
  */
 import { posix } from 'node:path';
 import { MountletError } from '../base/errors.ts';
-import { goQuote } from './go-quote.ts';
+import { goQuote } from './values/go-quote.ts';
 import { escapePluginName } from './unique-names.ts';
 
 export class UnsafeNameError extends MountletError {

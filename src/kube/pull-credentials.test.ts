@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
-import { ImageReferenceError } from './image-reference.ts';
+import { ImageReferenceError } from './values/image-reference.ts';
 import {
   credentialsFor,
   credentialsForRepository,

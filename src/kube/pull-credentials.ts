@@ -3,9 +3,9 @@
  * so that passwords can be rotated. No error shows anything that was inside a secret.
  */
 import { MountletError } from '../base/errors.ts';
-import { compareByteOrder } from './byte-order.ts';
-import { globMatches } from './glob.ts';
-import { parseImageReference } from './image-reference.ts';
+import { compareByteOrder } from './values/byte-order.ts';
+import { globMatches } from './values/glob.ts';
+import { parseImageReference } from './values/image-reference.ts';
 
 export interface PullSecret {
   readonly name?: string;

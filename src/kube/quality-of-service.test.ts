@@ -9,7 +9,7 @@ import {
   qualityOfService,
   tmpfsSizeBytes,
 } from './quality-of-service.ts';
-import { Quantity } from './quantity.ts';
+import { Quantity } from './values/quantity.ts';
 import type { Resources } from './resource-field.ts';
 
 const list = (cpu: string, memory: string) => ({ cpu, memory });

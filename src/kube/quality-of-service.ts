@@ -2,7 +2,7 @@
  * A pod's quality of service class and its limits as a whole: what its containers may use together at any time. The memory
  * limit decides how large a tmpfs of the pod may grow.
  */
-import { Quantity } from './quantity.ts';
+import { Quantity } from './values/quantity.ts';
 import type { ResourceList, Resources } from './resource-field.ts';
 
 export type QualityOfService = 'Guaranteed' | 'Burstable' | 'BestEffort';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
-import { QuantityError } from './quantity.ts';
+import { QuantityError } from './values/quantity.ts';
 import {
   environmentResourceValue,
   ResourceFieldError,

@@ -3,7 +3,7 @@
  * environment variables. A limit that is not set is taken from the pod or the node, by different rules for the two.
  */
 import { MountletError } from '../base/errors.ts';
-import { Quantity } from './quantity.ts';
+import { Quantity } from './values/quantity.ts';
 
 export type ResourceList = Readonly<Record<string, string | number>>;
 

@@ -1,6 +1,6 @@
 /** Which user a pod's files should belong to when nobody says so. */
-import { allContainers } from './pod.ts';
-import type { Pod } from './pod.ts';
+import { allContainers } from './objects/pod.ts';
+import type { Pod } from './objects/pod.ts';
 
 /**
  * The uid every container of the pod runs as, init and ephemeral ones included; a container's own value beats the

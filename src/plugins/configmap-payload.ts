@@ -1,6 +1,6 @@
 /** The files a ConfigMap becomes. Pure; shared by configMap and projected volumes. */
-import type { Payload } from '../disk/payload.ts';
-import type { ConfigMap } from '../kube/config-map.ts';
+import type { Payload } from '../disk/writer/payload.ts';
+import type { ConfigMap } from '../kube/objects/config-map.ts';
 import { projectKeys } from './key-projection.ts';
 import type { KeyProjection } from './key-projection.ts';
 

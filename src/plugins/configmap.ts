@@ -1,7 +1,7 @@
 /** Volumes that show a ConfigMap as files, on disk. */
-import type { Payload } from '../disk/payload.ts';
-import { inlineSpec } from '../kube/volume-spec.ts';
-import type { ConfigMapVolumeSource } from '../kube/volume.ts';
+import type { Payload } from '../disk/writer/payload.ts';
+import { inlineSpec } from '../kube/objects/volume-spec.ts';
+import type { ConfigMapVolumeSource } from '../kube/objects/volume.ts';
 import { configMapPayload } from './configmap-payload.ts';
 import type { ConfigMapReader } from './object-readers.ts';
 import { ObjectNotFoundError } from './plugin.ts';

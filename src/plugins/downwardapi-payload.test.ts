@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { MountletError } from '../base/errors.ts';
-import type { DownwardApiFile } from '../kube/volume.ts';
+import type { DownwardApiFile } from '../kube/objects/volume.ts';
 import { testPod } from '../testing/volume-node.ts';
 import { collectDownwardApi, downwardApiPayload } from './downwardapi-payload.ts';
 

@@ -1,12 +1,12 @@
 /** The files that tell a pod about itself. Shared by downwardAPI and projected volumes. */
 import { posix } from 'node:path';
 import { MountletError } from '../base/errors.ts';
-import type { Payload, PayloadFile } from '../disk/payload.ts';
+import type { Payload, PayloadFile } from '../disk/writer/payload.ts';
 import { volumeFieldValue } from '../kube/field-path.ts';
-import type { Pod } from '../kube/pod.ts';
+import type { Pod } from '../kube/objects/pod.ts';
 import { volumeResourceValue } from '../kube/resource-field.ts';
 import type { ResourceList } from '../kube/resource-field.ts';
-import type { DownwardApiFile } from '../kube/volume.ts';
+import type { DownwardApiFile } from '../kube/objects/volume.ts';
 import { payloadFile } from './key-projection.ts';
 import { nodeAllocatable } from './node-allocatable.ts';
 import type { NodeReader } from './object-readers.ts';

@@ -1,6 +1,6 @@
 /** Volumes that tell a pod about itself, in memory. */
-import { inlineSpec } from '../kube/volume-spec.ts';
-import type { DownwardApiVolumeSource } from '../kube/volume.ts';
+import { inlineSpec } from '../kube/objects/volume-spec.ts';
+import type { DownwardApiVolumeSource } from '../kube/objects/volume.ts';
 import { collectDownwardApi } from './downwardapi-payload.ts';
 import type { NodeReader } from './object-readers.ts';
 import type { VolumePlugin } from './plugin.ts';

@@ -1,8 +1,8 @@
 /** Scratch space that lives exactly as long as its pod is on the node: on disk, in memory or on huge pages. */
-import type { Mounts } from '../disk/mounts.ts';
-import { Quantity } from '../kube/quantity.ts';
-import { inlineSpec } from '../kube/volume-spec.ts';
-import type { EmptyDirVolumeSource } from '../kube/volume.ts';
+import type { Mounts } from '../disk/mounts/mounts.ts';
+import { Quantity } from '../kube/values/quantity.ts';
+import { inlineSpec } from '../kube/objects/volume-spec.ts';
+import type { EmptyDirVolumeSource } from '../kube/objects/volume.ts';
 import { MediumError, mediumOf } from './empty-directory-medium.ts';
 import type { EmptyDirectories } from './empty-directories.ts';
 import { allocatableMemory } from './node-allocatable.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Pod } from '../kube/pod.ts';
-import { Quantity } from '../kube/quantity.ts';
+import type { Pod } from '../kube/objects/pod.ts';
+import { Quantity } from '../kube/values/quantity.ts';
 import { hugePageSize, mediumOf } from './empty-directory-medium.ts';
 
 function pod(spec: Partial<Pod['spec']> = {}): Pod {

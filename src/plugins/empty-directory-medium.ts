@@ -1,9 +1,9 @@
 /** Where the content of an emptyDir lives and how large it may get: decided from the pod alone. Pure. */
 import { MountletError } from '../base/errors.ts';
-import type { Pod } from '../kube/pod.ts';
+import type { Pod } from '../kube/objects/pod.ts';
 import { tmpfsSizeBytes } from '../kube/quality-of-service.ts';
-import { Quantity } from '../kube/quantity.ts';
-import type { EmptyDirVolumeSource } from '../kube/volume.ts';
+import { Quantity } from '../kube/values/quantity.ts';
+import type { EmptyDirVolumeSource } from '../kube/objects/volume.ts';
 
 export class MediumError extends MountletError {
   readonly reason = 'UnusableMedium';

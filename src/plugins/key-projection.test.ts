@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
-import type { Payload } from '../disk/payload.ts';
+import type { Payload } from '../disk/writer/payload.ts';
 import { configMapPayload } from './configmap-payload.ts';
 import type { KeyProjection } from './key-projection.ts';
 import { KeyMissingError } from './payload-errors.ts';

@@ -1,6 +1,6 @@
 /** Which keys of an object become which files: the rules that ConfigMap and Secret volumes have in common. */
-import type { Payload, PayloadFile } from '../disk/payload.ts';
-import type { KeyToPath } from '../kube/volume.ts';
+import type { Payload, PayloadFile } from '../disk/writer/payload.ts';
+import type { KeyToPath } from '../kube/objects/volume.ts';
 import { DefaultModeMissingError, KeyMissingError } from './payload-errors.ts';
 
 export interface KeyProjection {

@@ -6,19 +6,19 @@
 import { lstatSync, realpathSync, rmdirSync, statSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { MountletError } from '../base/errors.ts';
-import { hostKindOf } from '../disk/host-kind.ts';
-import { readMountTable, referencesOf } from '../disk/mount-table.ts';
-import { bindRestrictions } from '../disk/mounter.ts';
-import type { BindRestriction } from '../disk/mounter.ts';
-import type { Mounts } from '../disk/mounts.ts';
+import { hostKindOf } from '../disk/paths/host-kind.ts';
+import { readMountTable, referencesOf } from '../disk/mounts/mount-table.ts';
+import { bindRestrictions } from '../disk/mounts/mounter.ts';
+import type { BindRestriction } from '../disk/mounts/mounter.ts';
+import type { Mounts } from '../disk/mounts/mounts.ts';
 import { applyGroup } from '../disk/ownership.ts';
 import type { GroupReporting } from '../disk/ownership.ts';
-import { isWithin } from '../disk/path-within.ts';
+import { isWithin } from '../disk/paths/path-within.ts';
 import { makeDirectoryWithMode, makePodDirectories } from '../disk/pod-directories.ts';
 import { systemCallError } from '../disk/system-call-error.ts';
 import { globalMountDirectory, pluginDirectory, podDirectory, podsDirectory } from '../kube/node-layout.ts';
-import type { LocalVolumeSource } from '../kube/persistent-volume.ts';
-import { mountOptionsOf, persistentSpec, specName } from '../kube/volume-spec.ts';
+import type { LocalVolumeSource } from '../kube/objects/persistent-volume.ts';
+import { mountOptionsOf, persistentSpec, specName } from '../kube/objects/volume-spec.ts';
 import type { NotifyPlugin, SetUpOutcome, SetUpRequest, VolumePlugin } from './plugin.ts';
 
 const pluginName = 'kubernetes.io/local-volume';

@@ -1,6 +1,6 @@
 /** What the node has for pods, for those who size a tmpfs by it or put it into a file. */
 import { MountletError, messageOf } from '../base/errors.ts';
-import { Quantity } from '../kube/quantity.ts';
+import { Quantity } from '../kube/values/quantity.ts';
 import type { ResourceList } from '../kube/resource-field.ts';
 import type { NodeReader } from './object-readers.ts';
 

@@ -2,10 +2,10 @@
  * What the projection plugins ask of the rest of the node, and no more: which strategy answers, from which cache, is
  * not their business. `undefined` means that the object does not exist; every other trouble is thrown.
  */
-import type { ClusterTrustBundle } from '../kube/cluster-trust-bundle.ts';
-import type { ConfigMap } from '../kube/config-map.ts';
-import type { Node } from '../kube/node.ts';
-import type { Secret } from '../kube/secret.ts';
+import type { ClusterTrustBundle } from '../kube/objects/cluster-trust-bundle.ts';
+import type { ConfigMap } from '../kube/objects/config-map.ts';
+import type { Node } from '../kube/objects/node.ts';
+import type { Secret } from '../kube/objects/secret.ts';
 
 export interface ConfigMapReader {
   get(namespace: string, name: string, signal: AbortSignal): Promise<ConfigMap | undefined>;

@@ -4,8 +4,8 @@ import { existsSync, lstatSync, readFileSync, readdirSync, statSync } from 'node
 import { join } from 'node:path';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
-import { fileSystemOf } from '../disk/file-system.ts';
-import type { Volume } from '../kube/volume.ts';
+import { fileSystemOf } from '../disk/mounts/file-system.ts';
+import type { Volume } from '../kube/objects/volume.ts';
 import { unavailableMounts } from '../testing/mounting.ts';
 import { temporaryDirectory } from '../testing/temporary-directory.ts';
 import { visibleFiles } from '../testing/volume-content.ts';

@@ -1,9 +1,9 @@
 /** What every plugin says about itself: the tables of the reference, one row for each kind. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { systemMounts } from '../disk/mounts.ts';
-import { inlineSpec, persistentSpec } from '../kube/volume-spec.ts';
-import type { VolumeSpec } from '../kube/volume-spec.ts';
+import { systemMounts } from '../disk/mounts/mounts.ts';
+import { inlineSpec, persistentSpec } from '../kube/objects/volume-spec.ts';
+import type { VolumeSpec } from '../kube/objects/volume-spec.ts';
 import { VolumeNode } from '../testing/volume-node.ts';
 import { imagePlugin } from './image.ts';
 import type { VolumePlugin } from './plugin.ts';

@@ -2,15 +2,15 @@
  * The files of a projected volume: several sources merged into one directory. A later source wins a path from an
  * earlier one; one source that fails fails the volume, after all were asked, so that the user reads all problems at once.
  */
-import type { Payload, PayloadFile } from '../disk/payload.ts';
-import type { Pod } from '../kube/pod.ts';
+import type { Payload, PayloadFile } from '../disk/writer/payload.ts';
+import type { Pod } from '../kube/objects/pod.ts';
 import type {
   ObjectProjection,
   PodCertificateProjection,
   ProjectedVolumeSource,
   ServiceAccountTokenProjection,
   VolumeProjection,
-} from '../kube/volume.ts';
+} from '../kube/objects/volume.ts';
 import { configMapPayload } from './configmap-payload.ts';
 import { collectDownwardApi } from './downwardapi-payload.ts';
 import { payloadFile } from './key-projection.ts';

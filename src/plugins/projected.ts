@@ -1,6 +1,6 @@
 /** Volumes that merge several sources (objects, pod fields, tokens, trust bundles, certificates), in memory. */
-import { inlineSpec } from '../kube/volume-spec.ts';
-import type { ProjectedVolumeSource } from '../kube/volume.ts';
+import { inlineSpec } from '../kube/objects/volume-spec.ts';
+import type { ProjectedVolumeSource } from '../kube/objects/volume.ts';
 import type { VolumePlugin } from './plugin.ts';
 import { collectProjected } from './projected-payload.ts';
 import type { ProjectedSources } from './projected-payload.ts';

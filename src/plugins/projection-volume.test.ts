@@ -4,10 +4,10 @@ import { existsSync, lstatSync, mkdirSync, readFileSync, rmSync, statSync, symli
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { MountletError } from '../base/errors.ts';
-import { fileSystemOf } from '../disk/file-system.ts';
-import { systemMounts } from '../disk/mounts.ts';
+import { fileSystemOf } from '../disk/mounts/file-system.ts';
+import { systemMounts } from '../disk/mounts/mounts.ts';
 import { podDirectory, podPluginDirectory } from '../kube/node-layout.ts';
-import type { Volume } from '../kube/volume.ts';
+import type { Volume } from '../kube/objects/volume.ts';
 import { needsMounts } from '../testing/mounting.ts';
 import { mountPointsBelow } from '../testing/temporary-directory.ts';
 import { liveVersion, namesIn, visibleFiles } from '../testing/volume-content.ts';

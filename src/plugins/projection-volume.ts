@@ -7,15 +7,15 @@
  * the directory if it made it itself, and touches nothing else: containers keep the last good content.
  */
 import { MountletError, messageOf } from '../base/errors.ts';
-import { AtomicWriter } from '../disk/atomic-writer.ts';
-import type { WriteOptions, WriteOutcome } from '../disk/atomic-writer.ts';
-import { makeNestedMountPoints, nestedMountPoints } from '../disk/nested-mount-points.ts';
-import type { MountPlace } from '../disk/nested-mount-points.ts';
-import type { Payload } from '../disk/payload.ts';
-import { OwnerRefusedError } from '../disk/volume-write-error.ts';
+import { AtomicWriter } from '../disk/writer/atomic-writer.ts';
+import type { WriteOptions, WriteOutcome } from '../disk/writer/atomic-writer.ts';
+import { makeNestedMountPoints, nestedMountPoints } from '../disk/writer/nested-mount-points.ts';
+import type { MountPlace } from '../disk/writer/nested-mount-points.ts';
+import type { Payload } from '../disk/writer/payload.ts';
+import { OwnerRefusedError } from '../disk/writer/volume-write-error.ts';
 import { wrappedVolumeName } from '../kube/node-layout.ts';
-import { allContainers } from '../kube/pod.ts';
-import type { Pod } from '../kube/pod.ts';
+import { allContainers } from '../kube/objects/pod.ts';
+import type { Pod } from '../kube/objects/pod.ts';
 import { mediumOf } from './empty-directory-medium.ts';
 import type { Medium } from './empty-directory-medium.ts';
 import type { EmptyDirectories, EmptyDirectoryPlace } from './empty-directories.ts';

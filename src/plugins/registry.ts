@@ -1,7 +1,7 @@
 /** The plugins of this node: finds the one that a volume, or the name of a directory on disk, belongs to. */
 import { MountletError } from '../base/errors.ts';
-import { qualifiedNameProblems } from '../kube/names.ts';
-import type { VolumeSpec } from '../kube/volume-spec.ts';
+import { qualifiedNameProblems } from '../kube/values/names.ts';
+import type { VolumeSpec } from '../kube/objects/volume-spec.ts';
 import type { VolumePlugin } from './plugin.ts';
 
 export class InvalidPluginError extends MountletError {

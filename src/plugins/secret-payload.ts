@@ -1,6 +1,6 @@
 /** The files a Secret becomes. Pure; shared by secret and projected volumes. */
-import type { Payload } from '../disk/payload.ts';
-import type { Secret } from '../kube/secret.ts';
+import type { Payload } from '../disk/writer/payload.ts';
+import type { Secret } from '../kube/objects/secret.ts';
 import { projectKeys } from './key-projection.ts';
 import type { KeyProjection } from './key-projection.ts';
 

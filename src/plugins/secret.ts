@@ -1,7 +1,7 @@
 /** Volumes that show a Secret as files, in memory. */
-import type { Payload } from '../disk/payload.ts';
-import { inlineSpec } from '../kube/volume-spec.ts';
-import type { SecretVolumeSource } from '../kube/volume.ts';
+import type { Payload } from '../disk/writer/payload.ts';
+import { inlineSpec } from '../kube/objects/volume-spec.ts';
+import type { SecretVolumeSource } from '../kube/objects/volume.ts';
 import type { SecretReader } from './object-readers.ts';
 import { ObjectNotFoundError } from './plugin.ts';
 import type { VolumePlugin } from './plugin.ts';

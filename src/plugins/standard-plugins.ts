@@ -1,6 +1,6 @@
 /** The plugins every node has, wired: the one place that knows how they share their ground. */
-import { MemoryDirectories } from '../disk/memory-directories.ts';
-import type { Mounts } from '../disk/mounts.ts';
+import { MemoryDirectories } from '../disk/mounts/memory-directories.ts';
+import type { Mounts } from '../disk/mounts/mounts.ts';
 import { configMapPlugin } from './configmap.ts';
 import { downwardApiPlugin } from './downwardapi.ts';
 import { emptyDirPlugin } from './empty-dir.ts';

@@ -1,9 +1,9 @@
 /** The content of a clusterTrustBundle source: the certificates of one bundle, or of all that a signer and labels select. */
 import { MountletError, messageOf } from '../base/errors.ts';
-import type { ClusterTrustBundle } from '../kube/cluster-trust-bundle.ts';
-import { formatRequirements, requirementsMatch, requirementsOf } from '../kube/labels.ts';
-import type { LabelSelector } from '../kube/metadata.ts';
-import type { ClusterTrustBundleProjection } from '../kube/volume.ts';
+import type { ClusterTrustBundle } from '../kube/objects/cluster-trust-bundle.ts';
+import { formatRequirements, requirementsMatch, requirementsOf } from '../kube/values/labels.ts';
+import type { LabelSelector } from '../kube/objects/metadata.ts';
+import type { ClusterTrustBundleProjection } from '../kube/objects/volume.ts';
 import type { TrustBundleReader } from './object-readers.ts';
 import { PayloadError } from './payload-errors.ts';
 import { ObjectNotFoundError } from './plugin.ts';

@@ -1,5 +1,5 @@
 /** The command line of a container: `$(NAME)` replaced with the final environment, unknown names left as they are. */
-import type { Container, EphemeralContainer } from '../kube/container.ts';
+import type { Container, EphemeralContainer } from '../kube/objects/container.ts';
 import { ExpansionBudget, expandVariables } from './variables.ts';
 import type { Defect, Variable } from './variables.ts';
 

@@ -3,7 +3,7 @@ import { mkdir, realpath, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { MountletError } from '../base/errors.ts';
-import type { VolumeMount } from '../kube/container.ts';
+import type { VolumeMount } from '../kube/objects/container.ts';
 import { aContainer, aPod } from '../testing/builders.ts';
 import type { PodParts } from '../testing/builders.ts';
 import { temporaryDirectory } from '../testing/temporary-directory.ts';

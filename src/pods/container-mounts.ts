@@ -4,8 +4,8 @@
  */
 import { posix } from 'node:path';
 import { MountletError } from '../base/errors.ts';
-import type { VolumeMount } from '../kube/container.ts';
-import { goQuote } from '../kube/go-quote.ts';
+import type { VolumeMount } from '../kube/objects/container.ts';
+import { goQuote } from '../kube/values/go-quote.ts';
 import { ContainerConfigError } from './container-config-error.ts';
 import type { ContainerMount } from './container-mount.ts';
 import { buildHostsMount, wantsManagedHostsFile } from './managed-hosts-file.ts';

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { aConfigMap, aContainer, aNode, aPod, aSecret, objectReader } from '../testing/builders.ts';
 import type { PodParts } from '../testing/builders.ts';
 import { plainFiles } from '../testing/environment-world.ts';
-import type { Container } from '../kube/container.ts';
+import type { Container } from '../kube/objects/container.ts';
 import { viewContainer } from './container-view.ts';
 import type { ContainerView } from './container-view.ts';
 

@@ -1,11 +1,11 @@
 /** The value of one `env` entry that refers to something: a field, a resource, a key of an object or of a file. */
 import { MountletError } from '../base/errors.ts';
-import type { Container, EnvironmentVariable, EphemeralContainer } from '../kube/container.ts';
+import type { Container, EnvironmentVariable, EphemeralContainer } from '../kube/objects/container.ts';
 import { readEnvFileKey } from '../kube/env-file.ts';
 import { environmentFieldValue } from '../kube/field-path.ts';
-import { goQuote } from '../kube/go-quote.ts';
-import type { Node } from '../kube/node.ts';
-import type { Pod } from '../kube/pod.ts';
+import { goQuote } from '../kube/values/go-quote.ts';
+import type { Node } from '../kube/objects/node.ts';
+import type { Pod } from '../kube/objects/pod.ts';
 import { environmentResourceValue } from '../kube/resource-field.ts';
 import { EnvironmentError } from './environment-error.ts';
 import { decodeValue } from './environment-objects.ts';

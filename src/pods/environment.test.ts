@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Container } from '../kube/container.ts';
+import type { Container } from '../kube/objects/container.ts';
 import { aConfigMap, aContainer, aNode, aPod, aSecret, aService, objectReader } from '../testing/builders.ts';
 import { noVolumes, plainFiles, resolveIn, showVariables } from '../testing/environment-world.ts';
 import type { EnvironmentWorld } from '../testing/environment-world.ts';

@@ -6,11 +6,16 @@
  * of the result is that of first definition. The kubelet's has none; ours is the same on every run, so that two
  * renderings of a pod can be compared.
  */
-import { compareByteOrder } from '../kube/byte-order.ts';
-import type { Container, EnvironmentSource, EnvironmentVariable, EphemeralContainer } from '../kube/container.ts';
-import type { Node } from '../kube/node.ts';
-import type { Pod } from '../kube/pod.ts';
-import type { Service } from '../kube/service.ts';
+import { compareByteOrder } from '../kube/values/byte-order.ts';
+import type {
+  Container,
+  EnvironmentSource,
+  EnvironmentVariable,
+  EphemeralContainer,
+} from '../kube/objects/container.ts';
+import type { Node } from '../kube/objects/node.ts';
+import type { Pod } from '../kube/objects/pod.ts';
+import type { Service } from '../kube/objects/service.ts';
 import { serviceVariablesOf } from '../kube/service-variables.ts';
 import type { VariableService } from '../kube/service-variables.ts';
 import { EnvironmentError } from './environment-error.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Secret } from '../kube/secret.ts';
+import type { Secret } from '../kube/objects/secret.ts';
 import { aPod, aSecret, objectReader } from '../testing/builders.ts';
 import { collectPullSecrets, missingPullSecretsEvent, pullCredentials } from './image-pull-secrets.ts';
 

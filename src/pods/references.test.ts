@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Volume } from '../kube/volume.ts';
+import type { Volume } from '../kube/objects/volume.ts';
 import { aContainer, aPod } from '../testing/builders.ts';
 import type { PodParts } from '../testing/builders.ts';
 import { objectReferences, usedVolumes } from './references.ts';

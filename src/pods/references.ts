@@ -3,10 +3,10 @@
  * starts. Names only, all in the pod's own namespace; whether the objects exist is not asked here, and references at
  * second hand (claim, volume, its secret) are not followed.
  */
-import type { Container, EphemeralContainer } from '../kube/container.ts';
-import { allContainers } from '../kube/pod.ts';
-import type { Pod } from '../kube/pod.ts';
-import type { Volume } from '../kube/volume.ts';
+import type { Container, EphemeralContainer } from '../kube/objects/container.ts';
+import { allContainers } from '../kube/objects/pod.ts';
+import type { Pod } from '../kube/objects/pod.ts';
+import type { Volume } from '../kube/objects/volume.ts';
 
 export interface ObjectReferences {
   readonly configMaps: ReadonlySet<string>;

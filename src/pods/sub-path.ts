@@ -1,5 +1,5 @@
 /** Which part of a volume a mount asks for: `subPath`, or `subPathExpr` with the container's variables in it. */
-import type { VolumeMount } from '../kube/container.ts';
+import type { VolumeMount } from '../kube/objects/container.ts';
 import { MissingVariablesError } from '../kube/expansion.ts';
 import { ContainerConfigError } from './container-config-error.ts';
 import { expandPathVariables } from './variables.ts';

@@ -2,13 +2,13 @@
  * Small valid objects for tests: each builder fills in what a test does not care about, and takes what it does. All
  * live in the namespace `shop` unless told otherwise.
  */
-import type { ConfigMap } from '../kube/config-map.ts';
-import type { Container } from '../kube/container.ts';
-import type { ObjectMeta } from '../kube/metadata.ts';
-import type { Node } from '../kube/node.ts';
-import type { Pod, PodSpec, PodStatus } from '../kube/pod.ts';
-import type { Secret } from '../kube/secret.ts';
-import type { Service } from '../kube/service.ts';
+import type { ConfigMap } from '../kube/objects/config-map.ts';
+import type { Container } from '../kube/objects/container.ts';
+import type { ObjectMeta } from '../kube/objects/metadata.ts';
+import type { Node } from '../kube/objects/node.ts';
+import type { Pod, PodSpec, PodStatus } from '../kube/objects/pod.ts';
+import type { Secret } from '../kube/objects/secret.ts';
+import type { Service } from '../kube/objects/service.ts';
 
 export type PodParts = Partial<PodSpec> & {
   readonly metadata?: Partial<ObjectMeta>;

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
-import type { FieldError } from '../kube/field-errors.ts';
-import { decode } from '../kube/schema.ts';
-import type { Shape } from '../kube/schema.ts';
+import type { FieldError } from '../kube/validation/field-errors.ts';
+import { decode } from '../kube/objects/schema.ts';
+import type { Shape } from '../kube/objects/schema.ts';
 
 /** An object as a user would write it. A test that writes a field the shape does not know is itself wrong. */
 export function decoded<T>(shape: Shape<T>, json: unknown): T {

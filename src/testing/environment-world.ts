@@ -1,9 +1,9 @@
 /** A node's surroundings in which a test resolves the environment of one container. */
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { ConfigMap } from '../kube/config-map.ts';
-import type { Container } from '../kube/container.ts';
-import type { Secret } from '../kube/secret.ts';
+import type { ConfigMap } from '../kube/objects/config-map.ts';
+import type { Container } from '../kube/objects/container.ts';
+import type { Secret } from '../kube/objects/secret.ts';
 import { resolveEnvironment } from '../pods/environment.ts';
 import type { EnvironmentDeps } from '../pods/environment.ts';
 import type { MountedVolumes } from '../pods/mounted-volumes.ts';

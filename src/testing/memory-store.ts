@@ -1,7 +1,7 @@
 /** A Store that keeps everything in memory and forgets it at the end: the contract without a disk, for tests of the server. */
 import { CompactedError } from '../apiserver/store/store-errors.ts';
 import type { Change, Decision, ListRequest, ListResult, Store, StoredObject } from '../apiserver/store/store.ts';
-import { compareByteOrder } from '../kube/byte-order.ts';
+import { compareByteOrder } from '../kube/values/byte-order.ts';
 
 export class MemoryStore implements Store {
   readonly #objects = new Map<string, StoredObject>();

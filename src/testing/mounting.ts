@@ -4,8 +4,8 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
-import { isMountPoint } from '../disk/mount-point.ts';
-import type { Mounts } from '../disk/mounts.ts';
+import { isMountPoint } from '../disk/mounts/mount-point.ts';
+import type { Mounts } from '../disk/mounts/mounts.ts';
 import { SystemCallError } from '../disk/system-call-error.ts';
 import { mountPointsBelow } from './temporary-directory.ts';
 

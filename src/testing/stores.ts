@@ -4,7 +4,7 @@ import { LmdbStore, storeDefaults } from '../apiserver/store/lmdb-store.ts';
 import type { Journal } from '../apiserver/store/journal.ts';
 import { VersionedStore } from '../apiserver/store/versioned-store.ts';
 import type { Store, StoredObject } from '../apiserver/store/store.ts';
-import { lockDirectory } from '../disk/directory-lock.ts';
+import { lockDirectory } from '../disk/paths/directory-lock.ts';
 
 export function openStore(directory: string, options: Partial<LmdbStoreOptions> = {}): Promise<LmdbStore> {
   return LmdbStore.open({

@@ -1,5 +1,5 @@
 /** Nothing is created in a namespace that does not exist or is about to end. */
-import type { Namespace } from '../../kube/namespace.ts';
+import type { Namespace } from '../../kube/objects/namespace.ts';
 import { objectKey } from '../object-key.ts';
 import { notFound } from '../status.ts';
 import type { Store } from '../store/store.ts';

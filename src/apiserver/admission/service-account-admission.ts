@@ -3,8 +3,8 @@
  * and the namespace, mounted where client libraries look for them.
  */
 import type { Clock } from '../../base/clock.ts';
-import type { Pod, PodSpec } from '../../kube/pod.ts';
-import type { ServiceAccount } from '../../kube/service-account.ts';
+import type { Pod, PodSpec } from '../../kube/objects/pod.ts';
+import type { ServiceAccount } from '../../kube/objects/service-account.ts';
 import { isMirrorPod, secretNames } from '../identity/pod-references.ts';
 import { objectKey } from '../object-key.ts';
 import type { Random } from '../random.ts';

@@ -2,8 +2,8 @@
  * The objects that every cluster has without anybody's asking: four namespaces, in every namespace a service account and the
  * certificate authority, and the Service by which pods find this server.
  */
-import type { ConfigMap } from '../../kube/config-map.ts';
-import type { Service } from '../../kube/service.ts';
+import type { ConfigMap } from '../../kube/objects/config-map.ts';
+import type { Service } from '../../kube/objects/service.ts';
 import { objectKey, objectPrefix, placeOfKey } from '../object-key.ts';
 import type { KubeObject, Resource } from '../resource.ts';
 import { createObject } from '../rest/create-object.ts';

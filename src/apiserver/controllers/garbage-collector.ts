@@ -2,7 +2,7 @@
  * Deletes objects whose owners are all gone, and carries out what a deletion wants of dependents: `foregroundDeletion` waits for
  * those that block it, `orphan` lets them live without their owner.
  */
-import type { ObjectMeta, OwnerReference } from '../../kube/metadata.ts';
+import type { ObjectMeta, OwnerReference } from '../../kube/objects/metadata.ts';
 import { objectKey, placeOfKey } from '../object-key.ts';
 import type { KubeObject, Resource } from '../resource.ts';
 import { deleteObject } from '../rest/delete-object.ts';

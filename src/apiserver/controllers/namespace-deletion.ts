@@ -1,5 +1,5 @@
 /** Empties namespaces that are to end, and lets them go when nothing is left in them. */
-import type { Namespace } from '../../kube/namespace.ts';
+import type { Namespace } from '../../kube/objects/namespace.ts';
 import { objectKey, objectPrefix, placeOfKey } from '../object-key.ts';
 import type { KubeObject, Resource } from '../resource.ts';
 import { deleteObject } from '../rest/delete-object.ts';

@@ -1,8 +1,8 @@
 /** Whether a pod may run on a node, and if not, why, in the scheduler's words. Pure. */
-import type { Node } from '../../kube/node.ts';
-import type { Pod } from '../../kube/pod.ts';
-import type { LabelOperator, Labels } from '../../kube/labels.ts';
-import { requirementsMatch } from '../../kube/labels.ts';
+import type { Node } from '../../kube/objects/node.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
+import type { LabelOperator, Labels } from '../../kube/values/labels.ts';
+import { requirementsMatch } from '../../kube/values/labels.ts';
 
 type Toleration = NonNullable<Pod['spec']['tolerations']>[number];
 type Taint = NonNullable<NonNullable<Node['spec']>['taints']>[number];

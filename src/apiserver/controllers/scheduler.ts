@@ -2,8 +2,8 @@
  * Gives pods without a node one: the first, by name, that is ready and that the pod may run on. Where there is none the pod says
  * why, and is looked at again when a node changes. It counts no resources: on one machine or a handful that is the user's call.
  */
-import type { Node } from '../../kube/node.ts';
-import type { Pod } from '../../kube/pod.ts';
+import type { Node } from '../../kube/objects/node.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
 import { objectPrefix, placeOfKey } from '../object-key.ts';
 import type { KubeObject } from '../resource.ts';
 import { createObject } from '../rest/create-object.ts';

@@ -1,4 +1,4 @@
-import { containerState, containerStatus } from '../../kube/container-status.ts';
+import { containerState, containerStatus } from '../../kube/objects/container-status.ts';
 import {
   container,
   environmentSource,
@@ -6,7 +6,7 @@ import {
   ephemeralContainer,
   resourceRequirements,
   volumeMount,
-} from '../../kube/container.ts';
+} from '../../kube/objects/container.ts';
 import type { Definition } from '../definition.ts';
 import { shapeAt } from './shape-at.ts';
 

@@ -1,12 +1,12 @@
-import { deleteOptions } from '../../kube/delete-options.ts';
+import { deleteOptions } from '../../kube/objects/delete-options.ts';
 import {
   labelSelector,
   localObjectReference,
   objectMeta,
   objectReference,
   ownerReference,
-} from '../../kube/metadata.ts';
-import { listMeta, status } from '../../kube/status.ts';
+} from '../../kube/objects/metadata.ts';
+import { listMeta, status } from '../../kube/objects/status.ts';
 import type { Definition } from '../definition.ts';
 
 const meta = 'io.k8s.apimachinery.pkg.apis.meta.v1';

@@ -1,4 +1,4 @@
-import { node } from '../../kube/node.ts';
+import { node } from '../../kube/objects/node.ts';
 import type { Definition } from '../definition.ts';
 import { shapeAt } from './shape-at.ts';
 

@@ -1,8 +1,12 @@
-import { selfSubjectAccessReview, selfSubjectRulesReview, subjectAccessReview } from '../../kube/access-review.ts';
-import { binding } from '../../kube/binding.ts';
-import { eviction } from '../../kube/eviction.ts';
-import { tokenRequest } from '../../kube/token-request.ts';
-import { selfSubjectReview, tokenReview } from '../../kube/token-review.ts';
+import {
+  selfSubjectAccessReview,
+  selfSubjectRulesReview,
+  subjectAccessReview,
+} from '../../kube/objects/access-review.ts';
+import { binding } from '../../kube/objects/binding.ts';
+import { eviction } from '../../kube/objects/eviction.ts';
+import { tokenRequest } from '../../kube/objects/token-request.ts';
+import { selfSubjectReview, tokenReview } from '../../kube/objects/token-review.ts';
 import type { Definition } from '../definition.ts';
 
 const metadata = 'Name, labels and the rest that every object has.';

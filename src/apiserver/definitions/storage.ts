@@ -1,8 +1,8 @@
-import { csiDriver } from '../../kube/csi-driver.ts';
-import { csiNode } from '../../kube/csi-node.ts';
-import { claimTemplate, persistentVolume, persistentVolumeClaim } from '../../kube/persistent-volume.ts';
-import { storageClass } from '../../kube/storage-class.ts';
-import { volumeAttachment } from '../../kube/volume-attachment.ts';
+import { csiDriver } from '../../kube/objects/csi-driver.ts';
+import { csiNode } from '../../kube/objects/csi-node.ts';
+import { claimTemplate, persistentVolume, persistentVolumeClaim } from '../../kube/objects/persistent-volume.ts';
+import { storageClass } from '../../kube/objects/storage-class.ts';
+import { volumeAttachment } from '../../kube/objects/volume-attachment.ts';
 import type { Definition } from '../definition.ts';
 import { shapeAt } from './shape-at.ts';
 

@@ -15,7 +15,7 @@ import {
   serviceAccountTokenProjection,
   volume,
   volumeProjection,
-} from '../../kube/volume.ts';
+} from '../../kube/objects/volume.ts';
 import type { Definition } from '../definition.ts';
 import { shapeAt } from './shape-at.ts';
 

@@ -2,10 +2,10 @@
  * Answers to those who ask about permissions instead of trying: SubjectAccessReview and its relatives. The decision is
  * that of the same function which guards every request.
  */
-import { invalidField } from '../../kube/field-errors.ts';
-import type { FieldError } from '../../kube/field-errors.ts';
-import { list, map, object, string } from '../../kube/schema.ts';
-import type { Of } from '../../kube/schema.ts';
+import { invalidField } from '../../kube/validation/field-errors.ts';
+import type { FieldError } from '../../kube/validation/field-errors.ts';
+import { list, map, object, string } from '../../kube/objects/schema.ts';
+import type { Of } from '../../kube/objects/schema.ts';
 import type { Authorizer } from './authorization.ts';
 import type { RequestAttributes } from './request-attributes.ts';
 import type { User } from './user.ts';

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import type { PersistentVolume } from '../../kube/persistent-volume.ts';
-import type { Pod } from '../../kube/pod.ts';
+import type { PersistentVolume } from '../../kube/objects/persistent-volume.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
 import { aContainer, aPod } from '../../testing/builders.ts';
 import type { PodParts } from '../../testing/builders.ts';
 import { NodeGraph } from './node-graph.ts';

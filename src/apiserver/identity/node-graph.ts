@@ -6,8 +6,8 @@
  * Secrets. Here the one who writes a pod also tells the graph, before anybody can know of the write: there is no gap.
  * Access ends when the pod object is gone, not when the pod has finished.
  */
-import type { PersistentVolume } from '../../kube/persistent-volume.ts';
-import type { Pod } from '../../kube/pod.ts';
+import type { PersistentVolume } from '../../kube/objects/persistent-volume.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
 import { claimNames, configMapNames, isMirrorPod, persistentVolumeSecrets, secretNames } from './pod-references.ts';
 
 export type RelatedKind = 'secret' | 'configMap' | 'serviceAccount' | 'claim' | 'persistentVolume' | 'pod';

@@ -2,11 +2,11 @@
  * What a node may write depends on the object: a pod only if it mirrors one of its own, a Node only if it is itself and
  * keeps its taints. This is admission: authorisation already said that a node may make such a request at all.
  */
-import { compareByteOrder } from '../../kube/byte-order.ts';
-import { goQuote } from '../../kube/go-quote.ts';
-import type { Node } from '../../kube/node.ts';
-import type { PersistentVolumeClaim } from '../../kube/persistent-volume.ts';
-import type { Pod } from '../../kube/pod.ts';
+import { compareByteOrder } from '../../kube/values/byte-order.ts';
+import { goQuote } from '../../kube/values/go-quote.ts';
+import type { Node } from '../../kube/objects/node.ts';
+import type { PersistentVolumeClaim } from '../../kube/objects/persistent-volume.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
 import { forbiddenLabels } from './node-labels.ts';
 import { restrictNodeToken } from './node-token-restriction.ts';
 import { apiObjectReference, isMirrorPod, mirrorAnnotation } from './pod-references.ts';

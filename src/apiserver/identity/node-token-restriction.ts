@@ -1,6 +1,6 @@
 /** Tokens that a node may request: for pods that run on it, bound to them, and for audiences that they name. */
-import { goQuote } from '../../kube/go-quote.ts';
-import type { Pod } from '../../kube/pod.ts';
+import { goQuote } from '../../kube/values/go-quote.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
 import type { Admission, Restriction, RestrictionLookup } from './node-restriction.ts';
 import type { TokenRequestSpec } from './token-requests.ts';
 

@@ -1,8 +1,8 @@
 /** Which objects of the API a pod names. The node that runs it may read these and no others. */
-import type { PersistentVolume } from '../../kube/persistent-volume.ts';
-import { allContainers } from '../../kube/pod.ts';
-import type { Pod } from '../../kube/pod.ts';
-import type { Volume } from '../../kube/volume.ts';
+import type { PersistentVolume } from '../../kube/objects/persistent-volume.ts';
+import { allContainers } from '../../kube/objects/pod.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
+import type { Volume } from '../../kube/objects/volume.ts';
 
 export const mirrorAnnotation = 'kubernetes.io/config.mirror';
 

@@ -1,5 +1,5 @@
 /** What a request wants, in the words of authorisation, and the words of its refusal. */
-import { goQuote } from '../../kube/go-quote.ts';
+import { goQuote } from '../../kube/values/go-quote.ts';
 import type { User } from './user.ts';
 
 export interface ResourceAttributes {

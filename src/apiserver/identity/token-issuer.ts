@@ -4,7 +4,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import type { Clock } from '../../base/clock.ts';
-import { goQuote } from '../../kube/go-quote.ts';
+import { goQuote } from '../../kube/values/go-quote.ts';
 import { isSignedBy, parseToken, signToken } from './signing-key.ts';
 import type { SigningKey, VerificationKey } from './signing-key.ts';
 import { claimsOf } from './token-claims.ts';

@@ -2,10 +2,10 @@
  * A TokenRequest: is it in order, and what token does it ask for? Pure; the caller fetched the account and the object that
  * the token is to be bound to. What a node may ask for is checked before, in `node-restriction.ts`.
  */
-import { invalidField } from '../../kube/field-errors.ts';
-import type { FieldError } from '../../kube/field-errors.ts';
-import { integer, list, map, object, string } from '../../kube/schema.ts';
-import type { Of } from '../../kube/schema.ts';
+import { invalidField } from '../../kube/validation/field-errors.ts';
+import type { FieldError } from '../../kube/validation/field-errors.ts';
+import { integer, list, map, object, string } from '../../kube/objects/schema.ts';
+import type { Of } from '../../kube/objects/schema.ts';
 import type { TokenOrder } from './token-issuer.ts';
 
 export const tokenRequestSpec = object({

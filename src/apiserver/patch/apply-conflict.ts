@@ -1,6 +1,6 @@
 /** What the applier of a configuration is told when it would change fields that belong to others. */
-import { compareByteOrder } from '../../kube/byte-order.ts';
-import { goQuote } from '../../kube/go-quote.ts';
+import { compareByteOrder } from '../../kube/values/byte-order.ts';
+import { goQuote } from '../../kube/values/go-quote.ts';
 import type { FieldSet } from './field-set.ts';
 import type { Operation, Owner } from './managed-fields.ts';
 import { ownerKey } from './managed-fields.ts';

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { configMap } from '../../kube/config-map.ts';
-import { pod } from '../../kube/pod.ts';
-import type { Shape } from '../../kube/schema.ts';
-import { service } from '../../kube/service.ts';
+import { configMap } from '../../kube/objects/config-map.ts';
+import { pod } from '../../kube/objects/pod.ts';
+import type { Shape } from '../../kube/objects/schema.ts';
+import { service } from '../../kube/objects/service.ts';
 import { compareObjects } from './compare-objects.ts';
 import { extractFieldSet } from './extract-field-set.ts';
 import { FieldSet } from './field-set.ts';

@@ -1,5 +1,5 @@
 /** A JSON value as Go prints it with `%v`, because the API server's messages about patches carry values in this form. */
-import { compareByteOrder } from '../../kube/byte-order.ts';
+import { compareByteOrder } from '../../kube/values/byte-order.ts';
 import { isList, isObject } from './json-value.ts';
 import type { Json } from './json-value.ts';
 

@@ -3,8 +3,8 @@
  * for each API version. This file reads and writes the list; how ownership changes is in `track-update.ts` and
  * `server-side-apply.ts`.
  */
-import { compareByteOrder } from '../../kube/byte-order.ts';
-import { goJson } from '../../kube/go-json.ts';
+import { compareByteOrder } from '../../kube/values/byte-order.ts';
+import { goJson } from '../../kube/values/go-json.ts';
 import { FieldSet } from './field-set.ts';
 import { checkDepth, fieldOf, isList, isObject, objectIn, withField } from './json-value.ts';
 import type { Json, JsonObject } from './json-value.ts';

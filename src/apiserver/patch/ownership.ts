@@ -1,5 +1,5 @@
 /** What a change of an object does to those who own its fields. Shared by updates and server-side apply. */
-import type { Shape } from '../../kube/schema.ts';
+import type { Shape } from '../../kube/objects/schema.ts';
 import { compareObjects } from './compare-objects.ts';
 import type { Comparison } from './compare-objects.ts';
 import { FieldSet } from './field-set.ts';

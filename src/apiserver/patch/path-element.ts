@@ -7,9 +7,9 @@
  *   v:"example.com/hold"  the item of a set
  *   i:0                   the item at this position; read, never written
  */
-import { compareByteOrder } from '../../kube/byte-order.ts';
-import { goJson } from '../../kube/go-json.ts';
-import { goQuote } from '../../kube/go-quote.ts';
+import { compareByteOrder } from '../../kube/values/byte-order.ts';
+import { goJson } from '../../kube/values/go-json.ts';
+import { goQuote } from '../../kube/values/go-quote.ts';
 import { isList, isObject } from './json-value.ts';
 import type { Json } from './json-value.ts';
 

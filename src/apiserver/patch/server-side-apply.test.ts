@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { configMap } from '../../kube/config-map.ts';
-import { pod } from '../../kube/pod.ts';
+import { configMap } from '../../kube/objects/config-map.ts';
+import { pod } from '../../kube/objects/pod.ts';
 import type { FieldSet } from './field-set.ts';
 import { isList, isObject, objectIn } from './json-value.ts';
 import type { Json, JsonObject } from './json-value.ts';

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { configMap } from '../../kube/config-map.ts';
-import { node } from '../../kube/node.ts';
-import { pod } from '../../kube/pod.ts';
-import { any, integer, list, map, object, replacedByPatch, setOf, string } from '../../kube/schema.ts';
-import type { Shape } from '../../kube/schema.ts';
-import { serviceAccount } from '../../kube/service-account.ts';
+import { configMap } from '../../kube/objects/config-map.ts';
+import { node } from '../../kube/objects/node.ts';
+import { pod } from '../../kube/objects/pod.ts';
+import { any, integer, list, map, object, replacedByPatch, setOf, string } from '../../kube/objects/schema.ts';
+import type { Shape } from '../../kube/objects/schema.ts';
+import { serviceAccount } from '../../kube/objects/service-account.ts';
 import { isEqual } from './json-value.ts';
 import type { Json, JsonObject } from './json-value.ts';
 import { PatchError } from './patch-error.ts';

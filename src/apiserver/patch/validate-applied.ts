@@ -2,7 +2,7 @@
  * Whether an applied configuration fits the shape. Server-side apply is stricter than other writes: an unknown field is an error,
  * and so is an item that cannot be told from another. Values are never shown: they may be a Secret's.
  */
-import type { Shape } from '../../kube/schema.ts';
+import type { Shape } from '../../kube/objects/schema.ts';
 import { goKind } from './go-value.ts';
 import { isList, isObject } from './json-value.ts';
 import type { Json, JsonList, JsonObject } from './json-value.ts';

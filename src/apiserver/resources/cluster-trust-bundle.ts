@@ -1,10 +1,10 @@
 /** ClusterTrustBundles, of the version that is stored and of the one that nodes before it ask for. */
-import { clusterTrustBundle } from '../../kube/cluster-trust-bundle.ts';
-import type { ClusterTrustBundle } from '../../kube/cluster-trust-bundle.ts';
+import { clusterTrustBundle } from '../../kube/objects/cluster-trust-bundle.ts';
+import type { ClusterTrustBundle } from '../../kube/objects/cluster-trust-bundle.ts';
 import {
   validateClusterTrustBundle,
   validateClusterTrustBundleUpdate,
-} from '../../kube/validate-cluster-trust-bundle.ts';
+} from '../../kube/validation/validate-cluster-trust-bundle.ts';
 import { nameColumn, orNone, text } from '../columns.ts';
 import { resource } from '../resource.ts';
 

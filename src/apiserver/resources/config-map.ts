@@ -1,6 +1,6 @@
-import { configMap } from '../../kube/config-map.ts';
-import type { ConfigMap } from '../../kube/config-map.ts';
-import { validateConfigMap, validateConfigMapUpdate } from '../../kube/validate-config-map.ts';
+import { configMap } from '../../kube/objects/config-map.ts';
+import type { ConfigMap } from '../../kube/objects/config-map.ts';
+import { validateConfigMap, validateConfigMapUpdate } from '../../kube/validation/validate-config-map.ts';
 import { ageColumn, nameColumn } from '../columns.ts';
 import { resource } from '../resource.ts';
 

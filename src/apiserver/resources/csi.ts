@@ -1,19 +1,22 @@
 /** CSINodes, CSIDrivers and VolumeAttachments: what a kubelet and CSI drivers tell each other through the API. */
-import { csiDriver, defaultCsiDriver } from '../../kube/csi-driver.ts';
-import type { CsiDriver } from '../../kube/csi-driver.ts';
-import { csiNode } from '../../kube/csi-node.ts';
-import type { CsiNode } from '../../kube/csi-node.ts';
-import { means } from '../../kube/semantic-equality.ts';
+import { csiDriver, defaultCsiDriver } from '../../kube/objects/csi-driver.ts';
+import type { CsiDriver } from '../../kube/objects/csi-driver.ts';
+import { csiNode } from '../../kube/objects/csi-node.ts';
+import type { CsiNode } from '../../kube/objects/csi-node.ts';
+import { means } from '../../kube/values/semantic-equality.ts';
 import {
   validateCsiDriver,
   validateCsiDriverUpdate,
   validateCsiNode,
   validateCsiNodeUpdate,
-} from '../../kube/validate-csi.ts';
-import { validateObjectMetaUpdate } from '../../kube/validate-metadata.ts';
-import { validateVolumeAttachment, validateVolumeAttachmentUpdate } from '../../kube/validate-volume-attachment.ts';
-import { volumeAttachment } from '../../kube/volume-attachment.ts';
-import type { VolumeAttachment } from '../../kube/volume-attachment.ts';
+} from '../../kube/validation/validate-csi.ts';
+import { validateObjectMetaUpdate } from '../../kube/validation/validate-metadata.ts';
+import {
+  validateVolumeAttachment,
+  validateVolumeAttachmentUpdate,
+} from '../../kube/validation/validate-volume-attachment.ts';
+import { volumeAttachment } from '../../kube/objects/volume-attachment.ts';
+import type { VolumeAttachment } from '../../kube/objects/volume-attachment.ts';
 import { ageColumn, nameColumn, text, yesNo } from '../columns.ts';
 import { keepFields } from '../keep-fields.ts';
 import { resource } from '../resource.ts';

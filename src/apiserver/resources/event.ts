@@ -1,7 +1,7 @@
 /** Events of core/v1, as they are stored, and the events.k8s.io/v1 view of them. */
-import { event, eventOfView, eventView, viewOfEvent } from '../../kube/event.ts';
-import type { Event, EventView } from '../../kube/event.ts';
-import { validateEvent, validateNewEvent, validateNewEventUpdate } from '../../kube/validate-event.ts';
+import { event, eventOfView, eventView, viewOfEvent } from '../../kube/objects/event.ts';
+import type { Event, EventView } from '../../kube/objects/event.ts';
+import { validateEvent, validateNewEvent, validateNewEventUpdate } from '../../kube/validation/validate-event.ts';
 import { ageSince } from '../age.ts';
 import { nameColumn, text, wide } from '../columns.ts';
 import { resource } from '../resource.ts';

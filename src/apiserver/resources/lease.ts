@@ -1,6 +1,6 @@
-import { lease } from '../../kube/lease.ts';
-import type { Lease } from '../../kube/lease.ts';
-import { validateLease, validateLeaseUpdate } from '../../kube/validate-lease.ts';
+import { lease } from '../../kube/objects/lease.ts';
+import type { Lease } from '../../kube/objects/lease.ts';
+import { validateLease, validateLeaseUpdate } from '../../kube/validation/validate-lease.ts';
 import { ageColumn, nameColumn, text } from '../columns.ts';
 import { resource } from '../resource.ts';
 

@@ -1,8 +1,8 @@
-import { compareByteOrder } from '../../kube/byte-order.ts';
-import { defaultNode } from '../../kube/default-objects.ts';
-import { node } from '../../kube/node.ts';
-import type { Node } from '../../kube/node.ts';
-import { validateNode, validateNodeUpdate } from '../../kube/validate-node.ts';
+import { compareByteOrder } from '../../kube/values/byte-order.ts';
+import { defaultNode } from '../../kube/defaults/default-objects.ts';
+import { node } from '../../kube/objects/node.ts';
+import type { Node } from '../../kube/objects/node.ts';
+import { validateNode, validateNodeUpdate } from '../../kube/validation/validate-node.ts';
 import { ageColumn, nameColumn, orNone, text, wide } from '../columns.ts';
 import { keepFields } from '../keep-fields.ts';
 import { resource } from '../resource.ts';

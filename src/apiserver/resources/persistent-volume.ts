@@ -1,12 +1,18 @@
 /** PersistentVolumes and claims. Their finalizers keep them while somebody uses them; who takes those away is not here. */
-import { defaultPersistentVolume, defaultPersistentVolumeClaim } from '../../kube/default-objects.ts';
-import { persistentVolume, persistentVolumeClaim } from '../../kube/persistent-volume.ts';
-import type { PersistentVolume, PersistentVolumeClaim } from '../../kube/persistent-volume.ts';
-import { Quantity } from '../../kube/quantity.ts';
-import { readQuantity } from '../../kube/resource-list.ts';
-import { validatePersistentVolumeClaim, validatePersistentVolumeClaimUpdate } from '../../kube/validate-claim.ts';
-import { validateObjectMetaUpdate } from '../../kube/validate-metadata.ts';
-import { validatePersistentVolume, validatePersistentVolumeUpdate } from '../../kube/validate-persistent-volume.ts';
+import { defaultPersistentVolume, defaultPersistentVolumeClaim } from '../../kube/defaults/default-objects.ts';
+import { persistentVolume, persistentVolumeClaim } from '../../kube/objects/persistent-volume.ts';
+import type { PersistentVolume, PersistentVolumeClaim } from '../../kube/objects/persistent-volume.ts';
+import { Quantity } from '../../kube/values/quantity.ts';
+import { readQuantity } from '../../kube/values/resource-list.ts';
+import {
+  validatePersistentVolumeClaim,
+  validatePersistentVolumeClaimUpdate,
+} from '../../kube/validation/validate-claim.ts';
+import { validateObjectMetaUpdate } from '../../kube/validation/validate-metadata.ts';
+import {
+  validatePersistentVolume,
+  validatePersistentVolumeUpdate,
+} from '../../kube/validation/validate-persistent-volume.ts';
 import { ageColumn, nameColumn, orUnset, text, wide } from '../columns.ts';
 import { keepFields } from '../keep-fields.ts';
 import { resource } from '../resource.ts';

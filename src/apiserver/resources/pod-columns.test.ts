@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { aContainer, aPod } from '../../testing/builders.ts';
 import { decoded } from '../../testing/decoded.ts';
-import type { ObjectMeta } from '../../kube/metadata.ts';
-import type { Pod, PodSpec } from '../../kube/pod.ts';
-import { podStatus } from '../../kube/pod.ts';
+import type { ObjectMeta } from '../../kube/objects/metadata.ts';
+import type { Pod, PodSpec } from '../../kube/objects/pod.ts';
+import { podStatus } from '../../kube/objects/pod.ts';
 import { podColumns } from './pod-columns.ts';
 
 const now = Date.parse('2026-01-01T01:00:00Z');

@@ -2,8 +2,8 @@
  * The table of pods. A pod's status is told in one word, and which word it is depends on all of its containers: while it
  * starts, on the first init container that is not done; later, on the first container that has something to say.
  */
-import type { ContainerStatus } from '../../kube/container-status.ts';
-import type { Pod } from '../../kube/pod.ts';
+import type { ContainerStatus } from '../../kube/objects/container-status.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
 import { ageSince } from '../age.ts';
 import { ageColumn, nameColumn, orNone, text, wide } from '../columns.ts';
 import type { Column, RowCondition } from '../resource.ts';

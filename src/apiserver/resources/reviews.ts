@@ -4,18 +4,22 @@ import {
   selfSubjectAccessReview,
   selfSubjectRulesReview,
   subjectAccessReview,
-} from '../../kube/access-review.ts';
-import type { SelfSubjectAccessReview, SelfSubjectRulesReview, SubjectAccessReview } from '../../kube/access-review.ts';
-import { binding } from '../../kube/binding.ts';
-import type { Binding } from '../../kube/binding.ts';
-import { selfSubjectReview, tokenReview } from '../../kube/token-review.ts';
-import type { SelfSubjectReview, TokenReview } from '../../kube/token-review.ts';
+} from '../../kube/objects/access-review.ts';
+import type {
+  SelfSubjectAccessReview,
+  SelfSubjectRulesReview,
+  SubjectAccessReview,
+} from '../../kube/objects/access-review.ts';
+import { binding } from '../../kube/objects/binding.ts';
+import type { Binding } from '../../kube/objects/binding.ts';
+import { selfSubjectReview, tokenReview } from '../../kube/objects/token-review.ts';
+import type { SelfSubjectReview, TokenReview } from '../../kube/objects/token-review.ts';
 import {
   validateLocalSubjectAccessReview,
   validateSelfSubjectAccessReview,
   validateSubjectAccessReview,
-} from '../../kube/validate-access-review.ts';
-import { validateBinding } from '../../kube/validate-binding.ts';
+} from '../../kube/validation/validate-access-review.ts';
+import { validateBinding } from '../../kube/validation/validate-binding.ts';
 import { ageColumn, nameColumn } from '../columns.ts';
 import { resource } from '../resource.ts';
 import type { KubeObject, Resource, ResourceParts } from '../resource.ts';

@@ -1,6 +1,6 @@
-import { runtimeClass } from '../../kube/runtime-class.ts';
-import type { RuntimeClass } from '../../kube/runtime-class.ts';
-import { validateRuntimeClass, validateRuntimeClassUpdate } from '../../kube/validate-runtime-class.ts';
+import { runtimeClass } from '../../kube/objects/runtime-class.ts';
+import type { RuntimeClass } from '../../kube/objects/runtime-class.ts';
+import { validateRuntimeClass, validateRuntimeClassUpdate } from '../../kube/validation/validate-runtime-class.ts';
 import { ageColumn, nameColumn, text } from '../columns.ts';
 import { resource } from '../resource.ts';
 

@@ -1,7 +1,7 @@
-import { defaultSecret } from '../../kube/default-objects.ts';
-import { secret } from '../../kube/secret.ts';
-import type { Secret } from '../../kube/secret.ts';
-import { validateSecret, validateSecretUpdate } from '../../kube/validate-secret.ts';
+import { defaultSecret } from '../../kube/defaults/default-objects.ts';
+import { secret } from '../../kube/objects/secret.ts';
+import type { Secret } from '../../kube/objects/secret.ts';
+import { validateSecret, validateSecretUpdate } from '../../kube/validation/validate-secret.ts';
 import { ageColumn, nameColumn, text } from '../columns.ts';
 import { resource } from '../resource.ts';
 

@@ -1,9 +1,12 @@
-import { serviceAccount } from '../../kube/service-account.ts';
-import type { ServiceAccount } from '../../kube/service-account.ts';
-import { defaultTokenRequest, tokenRequest } from '../../kube/token-request.ts';
-import type { TokenRequest } from '../../kube/token-request.ts';
-import { validateServiceAccount, validateServiceAccountUpdate } from '../../kube/validate-service-account.ts';
-import { validateTokenRequest } from '../../kube/validate-token-request.ts';
+import { serviceAccount } from '../../kube/objects/service-account.ts';
+import type { ServiceAccount } from '../../kube/objects/service-account.ts';
+import { defaultTokenRequest, tokenRequest } from '../../kube/objects/token-request.ts';
+import type { TokenRequest } from '../../kube/objects/token-request.ts';
+import {
+  validateServiceAccount,
+  validateServiceAccountUpdate,
+} from '../../kube/validation/validate-service-account.ts';
+import { validateTokenRequest } from '../../kube/validation/validate-token-request.ts';
 import { ageColumn, nameColumn } from '../columns.ts';
 import { resource } from '../resource.ts';
 import type { ExchangedKind } from '../resource.ts';

@@ -1,6 +1,6 @@
-import { defaultStorageClass, storageClass } from '../../kube/storage-class.ts';
-import type { StorageClass } from '../../kube/storage-class.ts';
-import { validateStorageClass, validateStorageClassUpdate } from '../../kube/validate-storage-class.ts';
+import { defaultStorageClass, storageClass } from '../../kube/objects/storage-class.ts';
+import type { StorageClass } from '../../kube/objects/storage-class.ts';
+import { validateStorageClass, validateStorageClassUpdate } from '../../kube/validation/validate-storage-class.ts';
 import { ageColumn, nameColumn, text, yesNo } from '../columns.ts';
 import { resource } from '../resource.ts';
 

@@ -1,5 +1,5 @@
 /** Brings a new object into the store: names it, admits, prepares and checks it. Who may do so was decided before. */
-import type { FieldError } from '../../kube/field-errors.ts';
+import type { FieldError } from '../../kube/validation/field-errors.ts';
 import type { AdmissionRequest } from '../admission/admission.ts';
 import { admitAll } from '../admission/admission.ts';
 import { objectKey } from '../object-key.ts';

@@ -4,7 +4,7 @@ import { objectKey } from '../object-key.ts';
 import type { KubeObject, Resource } from '../resource.ts';
 import { conflict, forbidden, kindName, notFound, resourceName } from '../status.ts';
 import type { Decision } from '../store/store.ts';
-import type { DeleteOptions } from '../../kube/delete-options.ts';
+import type { DeleteOptions } from '../../kube/objects/delete-options.ts';
 import { planDeletion } from './plan-deletion.ts';
 import { isSameJson } from './same-json.ts';
 import type { WriteContext, WriteDeps } from './write-context.ts';

@@ -1,9 +1,9 @@
 /** How something is to be deleted: from the request's body, or from its query where it has none. */
-import type { FieldError } from '../../kube/field-errors.ts';
-import { invalidField, unsupportedField } from '../../kube/field-errors.ts';
-import type { DeleteOptions } from '../../kube/delete-options.ts';
-import { deleteOptions } from '../../kube/delete-options.ts';
-import { decode } from '../../kube/schema.ts';
+import type { FieldError } from '../../kube/validation/field-errors.ts';
+import { invalidField, unsupportedField } from '../../kube/validation/field-errors.ts';
+import type { DeleteOptions } from '../../kube/objects/delete-options.ts';
+import { deleteOptions } from '../../kube/objects/delete-options.ts';
+import { decode } from '../../kube/objects/schema.ts';
 import { badRequest, invalid } from '../status.ts';
 import { dryRunErrors } from './write-options.ts';
 

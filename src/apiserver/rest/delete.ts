@@ -3,7 +3,7 @@ import { objectPrefix } from '../object-key.ts';
 import { StatusError } from '../status.ts';
 import type { ApiRequest, Handler, Reply } from './api-request.ts';
 import { bodyBytesMax, success } from './api-request.ts';
-import type { DeleteOptions } from '../../kube/delete-options.ts';
+import type { DeleteOptions } from '../../kube/objects/delete-options.ts';
 import { deleteOptionsOf, deleteOptionsOfQuery } from './delete-options.ts';
 import type { Deleted } from './delete-object.ts';
 import { deleteObject } from './delete-object.ts';

@@ -1,7 +1,7 @@
 /** The query parameters of lists and watches, parsed and checked against each other. */
-import type { FieldError } from '../../kube/field-errors.ts';
-import { forbiddenField, unsupportedField } from '../../kube/field-errors.ts';
-import { goQuote } from '../../kube/go-quote.ts';
+import type { FieldError } from '../../kube/validation/field-errors.ts';
+import { forbiddenField, unsupportedField } from '../../kube/validation/field-errors.ts';
+import { goQuote } from '../../kube/values/go-quote.ts';
 import { badRequest, invalid } from '../status.ts';
 
 export interface ListOptions {

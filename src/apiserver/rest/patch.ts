@@ -2,9 +2,9 @@
  * PATCH of one object or of a part of it, in all four forms. The patch is applied while nobody else can write, so it always
  * meets the newest version and never has to be tried again.
  */
-import { invalidField } from '../../kube/field-errors.ts';
-import { decode } from '../../kube/schema.ts';
-import { showPath } from '../../kube/field-errors.ts';
+import { invalidField } from '../../kube/validation/field-errors.ts';
+import { decode } from '../../kube/objects/schema.ts';
+import { showPath } from '../../kube/validation/field-errors.ts';
 import { applyJsonPatch } from '../patch/json-patch.ts';
 import type { Json, JsonObject } from '../patch/json-value.ts';
 import { applyMergePatch } from '../patch/merge-patch.ts';

@@ -1,6 +1,6 @@
 /** What a name must be for an object to have an address, whatever its kind allows besides. */
-import type { FieldError } from '../../kube/field-errors.ts';
-import { invalidField } from '../../kube/field-errors.ts';
+import type { FieldError } from '../../kube/validation/field-errors.ts';
+import { invalidField } from '../../kube/validation/field-errors.ts';
 
 export function pathSegmentErrors(name: string): FieldError[] {
   const errors: string[] = [];

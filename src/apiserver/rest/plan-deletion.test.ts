@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Pod } from '../../kube/pod.ts';
-import type { ObjectMeta } from '../../kube/metadata.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
+import type { ObjectMeta } from '../../kube/objects/metadata.ts';
 import { configMaps } from '../resources/config-map.ts';
 import { namespaces } from '../resources/namespace.ts';
 import { pods } from '../resources/pod.ts';

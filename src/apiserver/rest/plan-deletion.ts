@@ -5,9 +5,9 @@
  *   live ──delete──▶ marked ──last finalizer removed, or deleted again without grace──▶ gone
  *     └─────────────────delete, nothing holds it──────────────────────────────────────▶ gone
  */
-import type { ObjectMeta } from '../../kube/metadata.ts';
+import type { ObjectMeta } from '../../kube/objects/metadata.ts';
 import type { KubeObject, Resource } from '../resource.ts';
-import type { DeleteOptions } from '../../kube/delete-options.ts';
+import type { DeleteOptions } from '../../kube/objects/delete-options.ts';
 import { timestamp } from '../timestamp.ts';
 
 export type DeletionPlan =

@@ -1,6 +1,6 @@
 /** A request's body as plain data, whichever of the accepted formats it is in. What the data means is not known here. */
 import { messageOf } from '../../base/errors.ts';
-import { parseYamlDocuments } from '../../kube/yaml-documents.ts';
+import { parseYamlDocuments } from '../../kube/manifests/yaml-documents.ts';
 import { StatusError } from '../status.ts';
 import { decodeProtobuf } from '../wire/decode-protobuf.ts';
 import { UnsupportedMediaTypeError, bodyTypeOf, jsonType, protobufType, yamlType } from '../wire/media-types.ts';

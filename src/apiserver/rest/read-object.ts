@@ -1,8 +1,8 @@
 /** The object in a request's body, decoded by its shape; what does not fit becomes an error or a warning, as the client wishes. */
-import { showPath } from '../../kube/field-errors.ts';
-import { goQuote } from '../../kube/go-quote.ts';
-import type { Shape, ShapeProblem } from '../../kube/schema.ts';
-import { decode } from '../../kube/schema.ts';
+import { showPath } from '../../kube/validation/field-errors.ts';
+import { goQuote } from '../../kube/values/go-quote.ts';
+import type { Shape, ShapeProblem } from '../../kube/objects/schema.ts';
+import { decode } from '../../kube/objects/schema.ts';
 import type { StatusError } from '../status.ts';
 import { badRequest } from '../status.ts';
 import type { ApiRequest } from './api-request.ts';

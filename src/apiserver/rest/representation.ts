@@ -7,7 +7,7 @@ import { apiVersionOf } from '../resources.ts';
 import type { KubeObject, Resource } from '../resource.ts';
 import { partialObjectMetadata, tableOf } from '../table.ts';
 import type { IncludeObject } from '../table.ts';
-import { invalidField } from '../../kube/field-errors.ts';
+import { invalidField } from '../../kube/validation/field-errors.ts';
 import { invalid } from '../status.ts';
 import type { ListMetadata, Reply } from './api-request.ts';
 import type { Representation } from './negotiate.ts';

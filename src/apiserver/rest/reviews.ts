@@ -1,6 +1,10 @@
 /** Kinds that are questions: posted, answered, and never stored. One answer for each of them. */
-import type { SelfSubjectAccessReview, SelfSubjectRulesReview, SubjectAccessReview } from '../../kube/access-review.ts';
-import type { TokenReview, UserInfo } from '../../kube/token-review.ts';
+import type {
+  SelfSubjectAccessReview,
+  SelfSubjectRulesReview,
+  SubjectAccessReview,
+} from '../../kube/objects/access-review.ts';
+import type { TokenReview, UserInfo } from '../../kube/objects/token-review.ts';
 import { reviewAccess, reviewedUser } from '../identity/access-reviews.ts';
 import type { Authenticator } from '../identity/authentication.ts';
 import type { Authorizer } from '../identity/authorization.ts';

@@ -1,7 +1,7 @@
 /** Which objects a list or watch is about: selectors of labels and fields as one question. */
-import type { LabelRequirement } from '../../kube/labels.ts';
-import { LabelSelectorError, requirementsMatch } from '../../kube/labels.ts';
-import { parseLabelSelector } from '../../kube/label-selector-parser.ts';
+import type { LabelRequirement } from '../../kube/values/labels.ts';
+import { LabelSelectorError, requirementsMatch } from '../../kube/values/labels.ts';
+import { parseLabelSelector } from '../../kube/values/label-selector-parser.ts';
 import type { FieldSelector } from '../field-selector.ts';
 import { FieldSelectorError, matchesFields, parseFieldSelector, requiredName } from '../field-selector.ts';
 import type { KubeObject, Resource } from '../resource.ts';

@@ -1,9 +1,9 @@
 /** Single objects of the store for the server's own use, by kind and name. */
-import type { ObjectMeta } from '../../kube/metadata.ts';
-import type { Node } from '../../kube/node.ts';
-import type { Pod } from '../../kube/pod.ts';
-import type { Secret } from '../../kube/secret.ts';
-import type { ServiceAccount } from '../../kube/service-account.ts';
+import type { ObjectMeta } from '../../kube/objects/metadata.ts';
+import type { Node } from '../../kube/objects/node.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
+import type { Secret } from '../../kube/objects/secret.ts';
+import type { ServiceAccount } from '../../kube/objects/service-account.ts';
 import type { LiveObject, TokenSubjects } from '../identity/token-issuer.ts';
 import { objectKey } from '../object-key.ts';
 import type { Store } from '../store/store.ts';

@@ -2,7 +2,7 @@
  * Changes an object in one step: reads it, lets the caller say what it should be, admits, prepares and checks that, and writes
  * it. As nobody else can write in between, a change is never made on a stale object and never needs to be tried again.
  */
-import type { FieldError } from '../../kube/field-errors.ts';
+import type { FieldError } from '../../kube/validation/field-errors.ts';
 import { admitAll } from '../admission/admission.ts';
 import { objectKey } from '../object-key.ts';
 import { apiVersionOf } from '../resources.ts';

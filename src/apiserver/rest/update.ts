@@ -1,6 +1,6 @@
 /** PUT of one object, or of its status. */
-import { goQuote } from '../../kube/go-quote.ts';
-import { invalidField } from '../../kube/field-errors.ts';
+import { goQuote } from '../../kube/values/go-quote.ts';
+import { invalidField } from '../../kube/validation/field-errors.ts';
 import { objectKey } from '../object-key.ts';
 import type { KubeObject, Resource, UpdateRules } from '../resource.ts';
 import { badRequest, conflict, invalid, resourceName } from '../status.ts';

@@ -1,12 +1,12 @@
 /** The query parameters of a write: whether it is only tried, who is credited, and how strict unknown fields are taken. */
-import type { FieldError } from '../../kube/field-errors.ts';
+import type { FieldError } from '../../kube/validation/field-errors.ts';
 import {
   forbiddenField,
   invalidField,
   requiredField,
   tooLongField,
   unsupportedField,
-} from '../../kube/field-errors.ts';
+} from '../../kube/validation/field-errors.ts';
 import { invalid } from '../status.ts';
 
 export type FieldValidation = 'Ignore' | 'Warn' | 'Strict';

@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import { FakeClock } from '../../testing/fake-clock.ts';
 import { openStore, put, remove, valueOf } from '../../testing/stores.ts';
 import { temporaryDirectory } from '../../testing/temporary-directory.ts';
-import { DirectoryInUseError } from '../../disk/directory-lock.ts';
+import { DirectoryInUseError } from '../../disk/paths/directory-lock.ts';
 import { restoreBackup, storeDefaults } from './lmdb-store.ts';
 import {
   CompactedError,

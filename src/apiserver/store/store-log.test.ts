@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { appendFileSync, cpSync, mkdirSync, readFileSync, statSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
-import { lockDirectory } from '../../disk/directory-lock.ts';
+import { lockDirectory } from '../../disk/paths/directory-lock.ts';
 import { openStore, put, remove } from '../../testing/stores.ts';
 import { temporaryDirectory } from '../../testing/temporary-directory.ts';
 import { logFileNames } from './commit-log.ts';

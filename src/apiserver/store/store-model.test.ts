@@ -4,7 +4,7 @@ import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { compareByteOrder } from '../../kube/byte-order.ts';
+import { compareByteOrder } from '../../kube/values/byte-order.ts';
 import { openStore, put, remove, valueOf } from '../../testing/stores.ts';
 import { temporaryDirectory } from '../../testing/temporary-directory.ts';
 import { encryptionKey } from './encryption-key.ts';

@@ -1,6 +1,6 @@
 /** Puts a pod on a node: the one write that sets `spec.nodeName` of a pod that exists. */
-import type { Binding } from '../../../kube/binding.ts';
-import type { Pod } from '../../../kube/pod.ts';
+import type { Binding } from '../../../kube/objects/binding.ts';
+import type { Pod } from '../../../kube/objects/pod.ts';
 import type { KubeObject, Resource } from '../../resource.ts';
 import { badRequest, conflict } from '../../status.ts';
 import { timestamp } from '../../timestamp.ts';

@@ -2,7 +2,7 @@
  * Logs, exec, attach and port-forward of a pod: what can be checked here is checked, the rest is handed to whoever can reach
  * the node. This server itself runs nothing.
  */
-import type { Pod } from '../../../kube/pod.ts';
+import type { Pod } from '../../../kube/objects/pod.ts';
 import { badRequest, notFound, resourceName } from '../../status.ts';
 import type { ApiRequest, Reply } from '../api-request.ts';
 import { StoredObjects } from '../stored-objects.ts';

@@ -1,6 +1,6 @@
 /** Removes a pod from its node on request. There are no disruption budgets here, so nothing ever forbids it. */
-import type { Eviction } from '../../../kube/eviction.ts';
-import type { Pod } from '../../../kube/pod.ts';
+import type { Eviction } from '../../../kube/objects/eviction.ts';
+import type { Pod } from '../../../kube/objects/pod.ts';
 import type { KubeObject, Subresource } from '../../resource.ts';
 import { admitAll } from '../../admission/admission.ts';
 import { badRequest, notFound, resourceName } from '../../status.ts';

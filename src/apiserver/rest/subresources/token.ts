@@ -1,7 +1,7 @@
 /** Answers TokenRequests: checks what the token is to be bound to and has it signed. Nothing is stored. */
-import type { TokenRequest } from '../../../kube/token-request.ts';
-import { invalidField } from '../../../kube/field-errors.ts';
-import type { FieldError } from '../../../kube/field-errors.ts';
+import type { TokenRequest } from '../../../kube/objects/token-request.ts';
+import { invalidField } from '../../../kube/validation/field-errors.ts';
+import type { FieldError } from '../../../kube/validation/field-errors.ts';
 import { admitAll } from '../../admission/admission.ts';
 import type { BoundName } from '../../identity/token-claims.ts';
 import type { IssuedToken, TokenOrder } from '../../identity/token-issuer.ts';

@@ -1,0 +1,148 @@
+/**
+ * The mount table of this process, as the kernel tells it in /proc/self/mountinfo, and questions about it. Pure but for
+ * `readMountTable`. Paths in it have no symbolic links: resolve a path before asking about it.
+ */
+import { readFileSync } from 'node:fs';
+import { join, relative } from 'node:path';
+import { MountletError } from '../../base/errors.ts';
+import { isWithin } from '../paths/path-within.ts';
+import { systemCallError } from '../system-call-error.ts';
+
+export interface MountEntry {
+  readonly id: number;
+  /** The mount this one is mounted on; not in the table for the outermost one. */
+  readonly parentId: number;
+  /** `major:minor` of the file system, the same for every bind mount of it. */
+  readonly device: string;
+  /** The directory (or file) of the file system that is visible here: `/` unless this is a bind mount of a part. */
+  readonly root: string;
+  readonly mountPoint: string;
+  /** Options of this mount: `ro`, `nosuid`. */
+  readonly options: readonly string[];
+  /** Propagation: `shared:1`, `master:2`; empty for a private mount. */
+  readonly optionalFields: readonly string[];
+  readonly fileSystem: string;
+  readonly source: string;
+  /** Options of the file system, common to all its mounts: `size=4k`. */
+  readonly superOptions: readonly string[];
+}
+
+export class MountTableError extends MountletError {
+  readonly reason = 'MountTableUnreadable';
+  constructor(line: string, options?: ErrorOptions) {
+    super(`Cannot read the mount table: unexpected line "${line}"; is /proc/self/mountinfo that of Linux?`, options);
+  }
+}
+
+export function readMountTable(): MountEntry[] {
+  return parseMountTable(readTable().toString());
+}
+
+/** `mountsBelow` of the table as it is now. Parses it only if there are some: a node may have thousands of mounts. */
+export function readMountsBelow(directory: string): MountEntry[] {
+  const table = readTable();
+  const mentioned = table.includes(directory === '/' ? ' /' : ` ${escape(directory)}`);
+  return mentioned ? mountsBelow(parseMountTable(table.toString()), directory) : [];
+}
+
+function readTable(): Buffer {
+  const path = '/proc/self/mountinfo';
+  try {
+    return readFileSync(path);
+  } catch (thrown) {
+    throw systemCallError(thrown, path);
+  }
+}
+
+/** In the order of the kernel: of two mounts on one place the later one is on top. */
+export function parseMountTable(text: string): MountEntry[] {
+  return text
+    .split('\n')
+    .filter((line) => line !== '')
+    .map(parseLine);
+}
+
+/** `36 35 98:0 /root /mount/point rw,noatime shared:1 master:2 - ext3 /dev/root rw,errors=continue` */
+function parseLine(line: string): MountEntry {
+  const fields = line.split(' ');
+  const separator = fields.indexOf('-', 6);
+  const [id, parentId, device, root, mountPoint, options] = fields;
+  const [fileSystem, source, superOptions] = fields.slice(separator + 1);
+  if (
+    separator === -1 ||
+    !/^\d+$/.test(id ?? '') ||
+    !/^\d+$/.test(parentId ?? '') ||
+    !/^\d+:\d+$/.test(device ?? '') ||
+    root === undefined ||
+    mountPoint === undefined ||
+    options === undefined ||
+    fileSystem === undefined ||
+    source === undefined ||
+    superOptions === undefined
+  ) {
+    throw new MountTableError(line);
+  }
+  return {
+    id: Number(id),
+    parentId: Number(parentId),
+    device: device ?? '',
+    root: unescape(root),
+    mountPoint: unescape(mountPoint),
+    options: options.split(','),
+    optionalFields: fields.slice(6, separator),
+    fileSystem: unescape(fileSystem),
+    source: unescape(source),
+    superOptions: superOptions.split(',').map(unescape),
+  };
+}
+
+/** A path as the kernel writes it there: space, tab, newline and backslash as three octal digits (in a source `#` too). */
+export function escape(field: string): string {
+  return field.replace(/[ \t\n\\]/g, (character) => `\\${character.charCodeAt(0).toString(8).padStart(3, '0')}`);
+}
+
+function unescape(field: string): string {
+  return field.replace(/\\([0-7]{3})/g, (_, octal: string) => String.fromCharCode(Number.parseInt(octal, 8)));
+}
+
+/** What is mounted at or below a directory, in an order in which it can be unmounted: deepest first, topmost first. */
+export function mountsBelow(table: readonly MountEntry[], directory: string): MountEntry[] {
+  return table
+    .filter(({ mountPoint }) => isWithin(directory, mountPoint))
+    .toReversed()
+    .toSorted((a, b) => depthOf(b.mountPoint) - depthOf(a.mountPoint));
+}
+
+function depthOf(mountPoint: string): number {
+  return mountPoint === '/' ? 0 : mountPoint.split('/').length;
+}
+
+/**
+ * The mount a path is on. Follows the tree of mounts down from the outermost, as the kernel does when it walks the path:
+ * the longest mount point alone would be wrong where a later mount covers an earlier one.
+ */
+export function mountOf(table: readonly MountEntry[], path: string): MountEntry | undefined {
+  const ids = new Set(table.map(({ id }) => id));
+  const onTheWay = table.filter(({ mountPoint }) => isWithin(mountPoint, path));
+  let found: MountEntry | undefined;
+  // Each mount is entered once at most: a table read while mounts change must not make this loop for ever.
+  for (let step = 0; step <= table.length; step += 1) {
+    const next = onTheWay
+      .filter((entry) => (found === undefined ? !ids.has(entry.parentId) : entry.parentId === found.id))
+      .filter((entry) => entry.id !== found?.id)
+      .toSorted((a, b) => a.mountPoint.length - b.mountPoint.length)[0];
+    if (next === undefined) break;
+    found = next;
+  }
+  return found;
+}
+
+/** The other mount points that show what `path` shows: same file system, same place in it (bind mounts of it, say). */
+export function referencesOf(table: readonly MountEntry[], path: string): string[] {
+  const mount = mountOf(table, path);
+  if (mount === undefined) return [];
+  const root = join(mount.root, relative(mount.mountPoint, path));
+  return table
+    .filter((entry) => entry.id !== mount.id && entry.device === mount.device && entry.root === root)
+    .map(({ mountPoint }) => mountPoint);
+}

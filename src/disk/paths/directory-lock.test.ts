@@ -1,0 +1,117 @@
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync, readdirSync, statSync, unlinkSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { temporaryDirectory } from '../../testing/temporary-directory.ts';
+import { DirectoryInUseError, lockDirectory } from './directory-lock.ts';
+import { loadSystemCalls } from '../mounts/system-calls.ts';
+
+const withoutKoffi = (): never => {
+  throw new Error('Cannot find the native Koffi module');
+};
+const ways = [
+  { way: 'by flock(2)', load: loadSystemCalls, other: withoutKoffi },
+  { way: 'by flock(1)', load: withoutKoffi, other: loadSystemCalls },
+];
+
+for (const { way, load, other } of ways) {
+  test(`${way}: a locked directory is refused, with the pid of its holder, until it is released`, (t) => {
+    const directory = temporaryDirectory(t);
+    const lock = lockDirectory(directory, load);
+    assert.equal(statSync(join(directory, '.lock')).mode & 0o7777, 0o600);
+    assert.equal(readFileSync(join(directory, '.lock'), 'utf8'), `${process.pid}\n`);
+    for (const anyWay of [load, other]) {
+      assert.throws(() => lockDirectory(directory, anyWay), {
+        name: 'DirectoryInUseError',
+        message: `Cannot use "${directory}": process ${process.pid} uses it; end that process, or choose another directory`,
+        directory,
+        holderPid: process.pid,
+      });
+    }
+    lock.release();
+    lock.release();
+    assert.deepEqual(readdirSync(directory), []);
+    lockDirectory(directory, other).release();
+  });
+
+  test(`${way}: a killed process holds nothing`, async (t) => {
+    const directory = temporaryDirectory(t);
+    const script = `
+      import { lockDirectory } from '${new URL('./directory-lock.js', import.meta.url).href}';
+      lockDirectory(${JSON.stringify(directory)});
+      process.stdout.write('locked');
+      setInterval(() => {}, 1e6);`;
+    const holder = spawn(process.execPath, ['--input-type=module', '--eval', script], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    const ended = once(holder, 'exit');
+    try {
+      await once(holder.stdout, 'data');
+      assert.throws(
+        () => lockDirectory(directory, load),
+        (thrown) => thrown instanceof DirectoryInUseError && thrown.holderPid === holder.pid,
+      );
+    } finally {
+      holder.kill('SIGKILL');
+      await ended;
+    }
+    lockDirectory(directory, load).release();
+  });
+
+  test(`${way}: a program started by the holder does not keep the lock`, async (t) => {
+    const directory = temporaryDirectory(t);
+    const lock = lockDirectory(directory, load);
+    const child = spawn('sleep', ['60'], { stdio: 'ignore' });
+    const ended = once(child, 'exit');
+    try {
+      await once(child, 'spawn');
+      lock.release();
+      lockDirectory(directory, load).release();
+    } finally {
+      child.kill('SIGKILL');
+      await ended;
+    }
+  });
+}
+
+test('a link in place of the lock file is refused and nothing is written where it points', (t) => {
+  const directory = temporaryDirectory(t);
+  writeFileSync(join(directory, 'victim'), 'content');
+  symlinkSync('victim', join(directory, '.lock'));
+  assert.throws(() => lockDirectory(directory), { code: 'ELOOP' });
+  assert.equal(readFileSync(join(directory, 'victim'), 'utf8'), 'content');
+});
+
+test('a missing directory cannot be locked', (t) => {
+  assert.throws(() => lockDirectory(join(temporaryDirectory(t), 'missing')), {
+    code: 'ENOENT',
+    reason: 'SystemCallFailed',
+  });
+});
+
+test('a lock file that names nobody is told as another process', (t) => {
+  const directory = temporaryDirectory(t);
+  const lock = lockDirectory(directory);
+  t.after(() => lock.release());
+  writeFileSync(join(directory, '.lock'), 'rubbish');
+  assert.throws(() => lockDirectory(directory), { message: /another process uses it/, holderPid: undefined });
+});
+
+test('whoever has locked a file that is gone from the directory tries again with the one that is there', (t) => {
+  const directory = temporaryDirectory(t);
+  const path = join(directory, '.lock');
+  const loads = [
+    // What a holder does who lets go between our opening and our locking of his file.
+    () => unlinkSync(path),
+    () => {},
+  ];
+  const lock = lockDirectory(directory, () => {
+    loads.shift()?.();
+    return loadSystemCalls();
+  });
+  assert.deepEqual(loads, []);
+  assert.throws(() => lockDirectory(directory), DirectoryInUseError);
+  lock.release();
+});

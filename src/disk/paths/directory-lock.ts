@@ -1,0 +1,134 @@
+/**
+ * One process at a time for a directory. The lock is flock(2) on the file `.lock` in it, so it goes with its process,
+ * however that ends: nothing is left to clean up, and no pid has to be guessed to be alive or dead.
+ */
+import { spawnSync } from 'node:child_process';
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  ftruncateSync,
+  lstatSync,
+  openSync,
+  readSync,
+  unlinkSync,
+  writeSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { MountletError } from '../../base/errors.ts';
+import { SystemCallError, systemCallError } from '../system-call-error.ts';
+import { loadSystemCalls, type SystemCalls } from '../mounts/system-calls.ts';
+
+export interface DirectoryLock {
+  /** Removes the lock file. Can be called again without harm. */
+  release(): void;
+}
+
+export class DirectoryInUseError extends MountletError {
+  readonly reason = 'DirectoryInUse';
+  readonly directory: string;
+  /** The process that holds it, if it could be read. */
+  readonly holderPid: number | undefined;
+
+  constructor(directory: string, holderPid: number | undefined) {
+    const holder = holderPid === undefined ? 'another process' : `process ${holderPid}`;
+    super(`Cannot use "${directory}": ${holder} uses it; end that process, or choose another directory`);
+    this.directory = directory;
+    this.holderPid = holderPid;
+  }
+}
+
+// Each further try means that a holder has let go in between; more of them in a row than this is somebody's mischief.
+const triesMax = 100;
+
+/** Throws a DirectoryInUseError at once if another process has it, or this one has it already. */
+export function lockDirectory(directory: string, load: () => SystemCalls = loadSystemCalls): DirectoryLock {
+  const path = join(directory, '.lock');
+  for (let tries = 1; ; tries += 1) {
+    let descriptor: number | undefined = openLockFile(path);
+    try {
+      if (!lockFile(descriptor, path, load)) throw new DirectoryInUseError(directory, readPid(descriptor));
+      if (isAt(path, descriptor)) {
+        writePid(descriptor);
+        const held = descriptor;
+        descriptor = undefined;
+        return { release: once(() => letGo(path, held)) };
+      }
+      // The file was removed by its holder after we had opened it: what we have locked, nobody else will look at.
+      if (tries === triesMax) throw new DirectoryInUseError(directory, undefined);
+    } finally {
+      if (descriptor !== undefined) closeSync(descriptor);
+    }
+  }
+}
+
+/** Removed while it is still locked, so that nobody can hold a file that is about to go. */
+function letGo(path: string, descriptor: number): void {
+  try {
+    if (isAt(path, descriptor)) unlinkSync(path);
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+function once(act: () => void): () => void {
+  let done = false;
+  return () => {
+    if (!done) act();
+    done = true;
+  };
+}
+
+function isAt(path: string, descriptor: number): boolean {
+  const there = lstatSync(path, { throwIfNoEntry: false });
+  const here = fstatSync(descriptor);
+  return there?.ino === here.ino && there.dev === here.dev;
+}
+
+/** Node opens with O_CLOEXEC, so programs that this one starts do not hold the lock after it has ended. */
+function openLockFile(path: string): number {
+  try {
+    return openSync(path, constants.O_RDWR | constants.O_CREAT | constants.O_NOFOLLOW, 0o600);
+  } catch (thrown) {
+    throw systemCallError(thrown, path);
+  }
+}
+
+function lockFile(descriptor: number, path: string, load: () => SystemCalls): boolean {
+  let calls: SystemCalls;
+  try {
+    calls = load();
+  } catch {
+    return lockByProgram(descriptor, path);
+  }
+  return calls.lockFile(descriptor, path);
+}
+
+/** A lock belongs to the open file, which flock(1) shares with us while it runs and which we keep open after it. */
+function lockByProgram(descriptor: number, path: string): boolean {
+  const conflict = 75; // an exit code that flock(1) has no other meaning for
+  const { status, error } = spawnSync('flock', ['-x', '-n', '-E', String(conflict), '3'], {
+    stdio: ['ignore', 'ignore', 'ignore', descriptor],
+    env: { PATH: '/usr/sbin:/usr/bin:/sbin:/bin' },
+  });
+  if (status === 0) return true;
+  if (status === conflict) return false;
+  throw new SystemCallError({ call: 'flock', path, code: 'ENOSYS' }, { cause: error });
+}
+
+/** For people and messages only; nothing is decided by it, and a full disk must be usable for cleaning it. */
+function writePid(descriptor: number): void {
+  try {
+    ftruncateSync(descriptor);
+    writeSync(descriptor, `${process.pid}\n`, 0);
+  } catch {
+    // Held all the same: the lock is on the file, not in it.
+  }
+}
+
+function readPid(descriptor: number): number | undefined {
+  const text = Buffer.alloc(16);
+  const length = readSync(descriptor, text, 0, text.length, 0);
+  const pid = Number(text.toString('latin1', 0, length));
+  return Number.isInteger(pid) && pid > 0 ? pid : undefined;
+}

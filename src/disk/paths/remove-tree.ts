@@ -1,0 +1,175 @@
+/**
+ * Deletes a directory and all in it, and nothing else: it never follows a symbolic link and never crosses into what is
+ * mounted below, whatever others do to the tree meanwhile. A volume whose unmount failed must not lose its content.
+ *
+ * Every step goes through the descriptor of the directory it happens in (`/proc/self/fd/<descriptor>/<name>`), so that
+ * a directory swapped for a link leads nowhere and a path may be longer than the kernel's limit. Names are bytes: what a
+ * container wrote need not be UTF-8.
+ */
+import { randomUUID } from 'node:crypto';
+import {
+  closeSync,
+  constants,
+  chmodSync,
+  fstatSync,
+  openSync,
+  readdirSync,
+  readlinkSync,
+  realpathSync,
+  renameSync,
+  rmdirSync,
+  unlinkSync,
+} from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import { MountletError, errorCode } from '../../base/errors.ts';
+import { mountIdOf, openPathOnly } from '../mounts/mount-point.ts';
+import { readMountsBelow, type MountEntry } from '../mounts/mount-table.ts';
+import { systemCallError } from '../system-call-error.ts';
+
+export class MountPointBelowError extends MountletError {
+  readonly reason = 'MountPointBelow';
+  readonly mountPoint: string;
+
+  constructor(directory: string, mountPoint: string) {
+    super(`Cannot delete "${directory}": "${mountPoint}" is a mount point; unmount it and try again`);
+    this.mountPoint = mountPoint;
+  }
+}
+
+/**
+ * Refuses with a MountPointBelowError, before anything is deleted, if something is mounted at or below `directory`.
+ * A missing directory is fine; a link or a file in its place is deleted itself.
+ *
+ * Reading the mount table takes 3 µs for each mount of the machine. Who removes many trees at once may read it once and
+ * hand in the question; a directory mounted since is still found and left alone, only not before the first deletion.
+ */
+export function removeTree(
+  directory: string,
+  mountsBelow: (path: string) => readonly MountEntry[] = readMountsBelow,
+): void {
+  try {
+    const parentPath = unlessMissing(() => realpathSync(dirname(directory)));
+    if (parentPath === undefined) return;
+    const [mounted] = mountsBelow(join(parentPath, basename(directory)));
+    if (mounted !== undefined) throw new MountPointBelowError(directory, mounted.mountPoint);
+    const parent = openSync(parentPath, openPathOnly | constants.O_DIRECTORY | constants.O_NOFOLLOW);
+    try {
+      new Removal(directory, mountIdOf(parent)).run(parent, Buffer.from(basename(directory)));
+    } finally {
+      closeSync(parent);
+    }
+  } catch (thrown) {
+    throw systemCallError(thrown, directory);
+  }
+}
+
+/** Bounds the descriptors that are open at once; deeper directories are moved up and deleted from there. */
+const depthMax = 64;
+
+class Removal {
+  readonly #directory: string;
+  readonly #mountId: number;
+  /** Names, in the top directory, of subtrees that were too deep. */
+  readonly #movedUp: Buffer[] = [];
+
+  constructor(directory: string, mountId: number) {
+    this.#directory = directory;
+    this.#mountId = mountId;
+  }
+
+  run(parent: number, name: Buffer): void {
+    const top = this.#open(parent, name);
+    if (top === undefined) return unlessMissing(() => unlinkSync(within(parent, name)));
+    try {
+      this.#empty(top, top, 1);
+      for (let next = this.#movedUp.pop(); next !== undefined; next = this.#movedUp.pop()) {
+        this.#remove(top, next, top, 1);
+      }
+    } finally {
+      closeSync(top);
+    }
+    unlessMissing(() => rmdirSync(within(parent, name)));
+  }
+
+  #empty(directory: number, top: number, depth: number): void {
+    const path = `/proc/self/fd/${directory}`;
+    const entries = unlessMissing(() => readdirSync(path, { withFileTypes: true, encoding: 'buffer' }));
+    for (const entry of entries ?? []) {
+      // Some file systems do not tell the kind; opening it does.
+      const known = entry.isFile() || entry.isSymbolicLink() || entry.isFIFO() || entry.isSocket();
+      if (known) unlessMissing(() => unlinkSync(within(directory, entry.name)));
+      else this.#remove(directory, entry.name, top, depth);
+    }
+  }
+
+  #remove(parent: number, name: Buffer, top: number, depth: number): void {
+    if (depth >= depthMax) return this.#moveUp(parent, name, top);
+    const directory = this.#open(parent, name);
+    if (directory === undefined) return unlessMissing(() => unlinkSync(within(parent, name)));
+    try {
+      this.#empty(directory, top, depth + 1);
+    } finally {
+      closeSync(directory);
+    }
+    unlessMissing(() => rmdirSync(within(parent, name)));
+  }
+
+  #moveUp(parent: number, name: Buffer, top: number): void {
+    const newName = Buffer.from(`.removing-${randomUUID()}`);
+    unlessMissing(() => {
+      renameSync(within(parent, name), within(top, newName)); // refused by the kernel for a mount point
+      this.#movedUp.push(newName);
+    });
+  }
+
+  /** The descriptor of a directory, or undefined for anything else, or if there is nothing. */
+  #open(parent: number, name: Buffer): number | undefined {
+    let directory: number | undefined;
+    try {
+      directory = unlessMissing(() => openDirectory(within(parent, name)));
+      if (directory === undefined) return undefined;
+    } catch (thrown) {
+      if (errorCode(thrown) === 'ENOTDIR' || errorCode(thrown) === 'ELOOP') return undefined;
+      throw thrown;
+    }
+    try {
+      // Mounted since the table was read. The id tells bind mounts within one file system too; a device number does not.
+      if (mountIdOf(directory) !== this.#mountId) {
+        throw new MountPointBelowError(this.#directory, readlinkSync(`/proc/self/fd/${directory}`));
+      }
+      return directory;
+    } catch (thrown) {
+      closeSync(directory);
+      throw thrown;
+    }
+  }
+}
+
+/** Gives an ordinary user back the access to directories of his own; root needs none. */
+function openDirectory(path: Buffer): number {
+  const flags = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
+  if (process.geteuid?.() === 0) return openSync(path, flags);
+  const named = openSync(path, openPathOnly | flags);
+  try {
+    const { mode, uid } = fstatSync(named);
+    const here = `/proc/self/fd/${named}`;
+    if (uid === process.geteuid?.() && (mode & 0o700) !== 0o700) chmodSync(here, 0o700);
+    return openSync(here, constants.O_RDONLY | constants.O_DIRECTORY);
+  } finally {
+    closeSync(named);
+  }
+}
+
+/** Gone already is what was asked for: another may be deleting the same. */
+function unlessMissing<Result>(act: () => Result): Result | undefined {
+  try {
+    return act();
+  } catch (thrown) {
+    if (errorCode(thrown) === 'ENOENT') return undefined;
+    throw thrown;
+  }
+}
+
+function within(directory: number, name: Buffer): Buffer {
+  return Buffer.concat([Buffer.from(`/proc/self/fd/${directory}/`), name]);
+}

@@ -1,0 +1,260 @@
+/**
+ * Replaces the whole content of a volume at one instant. Readers follow `a.conf -> ..data/a.conf` and `..data -> ..2026_…`,
+ * so the one rename of `..data` flips every file together:
+ *
+ *   plan ─▶ look ──same──▶ repair links ─▶ done, nothing written
+ *            │ different
+ *            ▼
+ *   make version ─▶ fill it ─▶ beforePublish ─▶ ..data_tmp ─▶ RENAME over ..data ─▶ links ─▶ remove the old version
+ *   └── a failure removes the new version; the old one was ─┘ └── a failure leaves the new version live; ─────────┘
+ *       live and complete all the time                            the next write does the rest
+ *
+ * A crash at any point leaves one complete version live; the next write finds what was left over and removes it. Nothing is
+ * synced to the medium: volumes are made again after a reboot. Two writes on one directory must not overlap; whoever calls
+ * sees to that.
+ */
+import { lstatSync, renameSync, statSync, symlinkSync, unlinkSync } from 'node:fs';
+import { MountletError, errorCode } from '../../base/errors.ts';
+import { makeLinks, regroupLinks, removeStaleLinks } from './first-level-links.ts';
+import type { LinkChanges } from './first-level-links.ts';
+import { isSettled, isUnchangedSince, markDirectory, remember } from './known-volume.ts';
+import type { KnownVolume } from './known-volume.ts';
+import { applyGroupAtOnce, applyGroupToEntry, hasGroupAccess } from '../ownership.ts';
+import { planTree } from './payload.ts';
+import type { Payload, PayloadTree, TreePaths } from './payload.ts';
+import type { VersionInodes } from './version-check.ts';
+import { fillVersion, makeVersion, removeTree, removeVersion } from './version-directory.ts';
+import type { NameSource } from './version-directory.ts';
+import { dataLink, temporaryLink } from './volume-listing.ts';
+import { lookAtVolume } from './volume-look.ts';
+import type { VolumeLook } from './volume-look.ts';
+import { VolumeWriteError } from './volume-write-error.ts';
+
+export interface WriteOptions {
+  /** fsGroup: every file, directory and link gets this group, and the bits to be read by it. */
+  readonly group?: number;
+  /**
+   * Called once for each real write with the bare name of the complete, still unpublished version. What it throws is thrown
+   * on, and nothing is published. A mode or owner it changes is taken for drift by the next write.
+   */
+  readonly beforePublish?: (name: string) => void;
+}
+
+export interface WriteOutcome {
+  /** False: what is live was right already and not touched. */
+  readonly changed: boolean;
+  /** Bare name of the live version. */
+  readonly version: string;
+  /** Names of the payload that nobody can see, because a real file or directory of that name stands in the volume. */
+  readonly hidden: readonly string[];
+  readonly linksMade: number;
+  readonly linksRemoved: number;
+  /** What an interrupted write had left. */
+  readonly leftoversRemoved: number;
+  /** What should be removed and could not; the next write tries again. */
+  readonly leftBehind: number;
+  /** Entries that did not get the group. Not an error, as in the kubelet: most files are readable without. */
+  readonly groupsRefused: number;
+}
+
+export class AtomicWriter {
+  readonly #directory: string;
+  readonly #names: NameSource;
+  #known: KnownVolume | undefined;
+  /** Set when the system refused this group: it is not asked for again, or each check would find it missing and rewrite. */
+  #refusedGroup: number | undefined;
+
+  /** The directory must exist. Only that is checked here, and only "not found" counts: a write will tell the rest. */
+  constructor(directory: string, names: NameSource = { now: () => Date.now(), random: randomUint32 }) {
+    this.#directory = directory;
+    this.#names = names;
+    try {
+      statSync(directory);
+    } catch (error) {
+      if (errorCode(error) === 'ENOENT') throw new VolumeWriteError(error);
+    }
+  }
+
+  /** Makes the volume's content exactly `payload`, all at once. */
+  write(payload: Payload, { group, beforePublish }: WriteOptions = {}): WriteOutcome {
+    const tree = planTree(payload); // throws before anything is touched
+    const known = this.#known;
+    this.#known = undefined; // a write that fails leaves nothing certain
+    try {
+      const groupRefused = group !== undefined && group === this.#refusedGroup;
+      const look = lookAtVolume(this.#directory, tree, { group, groupRefused }, known);
+      const changes = { made: 0, removed: 0, leftovers: 0, leftBehind: 0, groupsRefused: 0, hidden: [] };
+      const job = { tree, group, known, look, changes };
+      this.#removeLeftovers(job);
+      if (look.rightInodes === undefined) return this.#replace(job, beforePublish);
+      return this.#keep(job, look.rightInodes);
+    } catch (error) {
+      if (error instanceof CallbackError) throw error.cause;
+      throw error instanceof MountletError ? error : new VolumeWriteError(error);
+    }
+  }
+
+  /** The live version is right: repairs what stands around it, which usually is nothing. */
+  #keep(job: WriteJob, inodes: VersionInodes): WriteOutcome {
+    const { tree, group, known, look, changes } = job;
+    const { live: name = '', firstLevel } = look.listing;
+    if (group !== undefined && group !== this.#refusedGroup) {
+      this.#groupRoot(job, group);
+      if (!look.remembered) changes.groupsRefused += regroupLinks(this.#directory, tree, group, firstLevel);
+      if (changes.groupsRefused > 0) this.#refusedGroup = group;
+    }
+    makeLinks(this.#directory, tree, group, firstLevel, changes);
+    removeStaleLinks(this.#directory, tree, firstLevel, changes);
+
+    const wasRead = inodes !== known?.inodes;
+    this.#known = look.remembered && !wasRead ? known : this.#rememberLook(job, inodes, wasRead ? undefined : known);
+    return outcome(false, name, changes);
+  }
+
+  /** Keeps of a look what will hold until somebody changes something, and no more. */
+  #rememberLook(
+    { tree, group, known, look, changes }: WriteJob,
+    inodes: VersionInodes,
+    unread?: KnownVolume,
+  ): KnownVolume | undefined {
+    const { root, listing } = look;
+    const nowMs = this.#names.now();
+    const knownTree = unread?.tree ?? remember(tree);
+    if (knownTree === undefined || listing.live === undefined) return undefined;
+    const repaired = changes.made + changes.removed + changes.leftovers + changes.leftBehind > 0;
+    const settled = isUnchangedSince(known?.rootModifiedMs, root) || isSettled(root, nowMs);
+    return {
+      name: listing.live,
+      tree: knownTree,
+      group,
+      listing: { ...listing, leftovers: [] },
+      rootModifiedMs: settled && !repaired ? root.mtimeMs : undefined,
+      inodes: inodes.every((inode) => isSettled(inode, nowMs)) ? inodes : undefined,
+    };
+  }
+
+  #replace(job: WriteJob, beforePublish: WriteOptions['beforePublish']): WriteOutcome {
+    const { tree, group, known, look, changes } = job;
+    const { live, firstLevel } = look.listing;
+    const name = makeVersion(this.#directory, this.#names);
+    try {
+      changes.groupsRefused += fillVersion(`${this.#directory}/${name}`, tree, group);
+      if (group !== undefined) this.#groupSurroundings(job, group);
+      if (beforePublish !== undefined) callBack(beforePublish, name);
+      this.#publish(name);
+    } catch (error) {
+      this.#remove(name, tree);
+      throw error;
+    }
+    try {
+      makeLinks(this.#directory, tree, group, firstLevel, changes);
+    } finally {
+      // Also when a link could not be made: the disk may be full, and this frees some of it.
+      removeStaleLinks(this.#directory, tree, firstLevel, changes);
+      const content = known?.name === live ? known?.tree : undefined;
+      if (live !== undefined && !this.#remove(live, content)) changes.leftBehind += 1;
+    }
+    this.#refusedGroup = changes.groupsRefused > 0 ? group : undefined;
+
+    const knownTree = remember(tree, known?.tree);
+    this.#known = knownTree && {
+      name,
+      tree: knownTree,
+      group,
+      listing: { live: name, firstLevel, leftovers: [] },
+      rootModifiedMs: changes.leftBehind === 0 ? markDirectory(this.#directory, this.#names) : undefined,
+      inodes: undefined,
+    };
+    return outcome(true, name, changes);
+  }
+
+  #publish(name: string): void {
+    const temporary = `${this.#directory}/${temporaryLink}`;
+    symlinkSync(name, temporary);
+    try {
+      renameSync(temporary, `${this.#directory}/${dataLink}`);
+    } catch (error) {
+      this.#remove(temporaryLink);
+      throw error;
+    }
+  }
+
+  /** Not only the new version: the volume's directory, mount points and subPath directories in it, and links that stand already. */
+  #groupSurroundings(job: WriteJob, group: number): void {
+    const { tree, known, look, changes } = job;
+    const { firstLevel } = look.listing;
+    this.#groupRoot(job, group);
+    for (const [name, kind] of firstLevel) {
+      if (kind !== 'occupied') continue;
+      changes.groupsRefused += applyGroupAtOnce(`${this.#directory}/${name}`, { group, readOnly: true });
+    }
+    if (!look.remembered || known?.group !== group)
+      changes.groupsRefused += regroupLinks(this.#directory, tree, group, firstLevel);
+  }
+
+  #groupRoot({ look: { root }, changes }: WriteJob, group: number): void {
+    const change = { group, readOnly: true };
+    if (!hasGroupAccess(root, change)) changes.groupsRefused += applyGroupToEntry(this.#directory, root, change);
+  }
+
+  #removeLeftovers({ look, changes }: WriteJob): void {
+    for (const name of look.listing.leftovers) {
+      if (this.#remove(name)) changes.leftovers += 1;
+      else changes.leftBehind += 1;
+    }
+  }
+
+  /** Removes one of the writer's own names; never throws, since what cannot go now is found by the next write. */
+  #remove(name: string, content?: TreePaths): boolean {
+    const path = `${this.#directory}/${name}`;
+    try {
+      if (content !== undefined) removeVersion(path, content);
+      else if (name !== temporaryLink || lstatSync(path).isDirectory()) removeTree(path);
+      else unlinkSync(path);
+      return true;
+    } catch {
+      return false;
+    }
+  }
+}
+
+/** One call of `write`: what is wanted, what was found, and what has been done about it so far. */
+interface WriteJob {
+  readonly tree: PayloadTree;
+  readonly group: number | undefined;
+  readonly known: KnownVolume | undefined;
+  readonly look: VolumeLook;
+  readonly changes: Changes;
+}
+
+interface Changes extends LinkChanges {
+  leftovers: number;
+}
+
+function outcome(changed: boolean, version: string, changes: Changes): WriteOutcome {
+  return {
+    changed,
+    version,
+    hidden: changes.hidden,
+    linksMade: changes.made,
+    linksRemoved: changes.removed,
+    leftoversRemoved: changes.leftovers,
+    leftBehind: changes.leftBehind,
+    groupsRefused: changes.groupsRefused,
+  };
+}
+
+/** Carries what a callback threw past the wrapping of system errors, which are ours alone. */
+class CallbackError extends Error {}
+
+function callBack(callback: (name: string) => void, name: string): void {
+  try {
+    callback(name);
+  } catch (cause) {
+    throw new CallbackError('', { cause });
+  }
+}
+
+function randomUint32(): number {
+  return Math.floor(Math.random() * 2 ** 32);
+}

@@ -1,0 +1,228 @@
+/**
+ * Manifests in, checked objects out: every document of every file is read, decoded, defaulted and validated before
+ * anything is done with any of them, and each problem says file, line, column and field. Reads text, not files.
+ */
+import { MountletError } from '../../base/errors.ts';
+import { forbiddenField, placeOf, showPath } from '../validation/field-errors.ts';
+import type { FieldError } from '../validation/field-errors.ts';
+import { objectKinds, podKind } from './manifest-kinds.ts';
+import type { ObjectKind } from './manifest-kinds.ts';
+import type { ObjectMeta } from '../objects/metadata.ts';
+import { objectMeta } from '../objects/metadata.ts';
+import type { Pod } from '../objects/pod.ts';
+import { withGeneratedName } from './pod-identity.ts';
+import { podTemplate } from '../objects/pod.ts';
+import { decode } from '../objects/schema.ts';
+import type { FieldPath, ShapeProblem } from '../objects/schema.ts';
+import { podOfWorkload, workloadKinds } from './workload.ts';
+import type { WorkloadKind } from './workload.ts';
+import { parseYamlDocuments } from './yaml-documents.ts';
+import type { Position } from './yaml-documents.ts';
+
+export interface ManifestFile {
+  /** As the user named it: messages repeat it. */
+  readonly name: string;
+  readonly text: string;
+}
+
+export interface ManifestProblem extends Position {
+  readonly file: string;
+  readonly message: string;
+}
+
+export class ManifestError extends MountletError {
+  readonly reason = 'InvalidManifest';
+  readonly problems: readonly ManifestProblem[];
+
+  constructor(problems: readonly ManifestProblem[]) {
+    super(problems.map(({ file, line, column, message }) => `${file}:${line}:${column}: ${message}`).join('\n'));
+    this.problems = problems;
+  }
+}
+
+/** The objects of all files. A later document replaces an earlier one of the same kind and name, as applying both would. */
+export class Manifests {
+  readonly #objects = new Map<string, Map<string, unknown>>();
+
+  get<T>(kind: ObjectKind<T>, namespace: string, name: string): T | undefined {
+    return this.#table(kind).get(`${kind.namespaced ? namespace : ''}/${name}`);
+  }
+
+  all<T>(kind: ObjectKind<T>): readonly T[] {
+    return [...this.#table(kind).values()];
+  }
+
+  add<T extends { readonly metadata: ObjectMeta }>(kind: ObjectKind<T>, object: T): void {
+    const { namespace = '', name } = object.metadata;
+    const table = this.#table(kind);
+    // Deleted first, so that the order is that of the documents that count.
+    table.delete(`${namespace}/${name}`);
+    table.set(`${namespace}/${name}`, object);
+  }
+
+  #table<T>(kind: ObjectKind<T>): Map<string, T> {
+    let table = this.#objects.get(kind.kind);
+    if (table === undefined) this.#objects.set(kind.kind, (table = new Map()));
+    return table as Map<string, T>;
+  }
+}
+
+/** Objects that name no namespace get `namespace`. Throws a ManifestError that lists every problem of every file. */
+export function readManifests(files: readonly ManifestFile[], namespace: string): Manifests {
+  const manifests = new Manifests();
+  const problems: ManifestProblem[] = [];
+  for (const { name: file, text } of files) {
+    for (const document of parseYamlDocuments(text)) {
+      for (const { position, message } of document.problems) problems.push({ file, ...position, message });
+      if (document.value === null || document.value === undefined) continue;
+      const report: Report = (path, message) => problems.push({ file, ...document.locate(path), message });
+      readObject({ manifests, namespace, report }, document.value, []);
+    }
+  }
+  if (problems.length > 0) throw new ManifestError(withoutRepetition(problems));
+  return manifests;
+}
+
+/** One mistake may break several rules that say the same. */
+function withoutRepetition(problems: readonly ManifestProblem[]): readonly ManifestProblem[] {
+  const seen = new Map(problems.map((problem) => [JSON.stringify(problem), problem]));
+  return [...seen.values()];
+}
+
+interface ObjectType {
+  readonly apiVersion?: unknown;
+  readonly kind?: unknown;
+}
+type Report = (path: FieldPath, message: string) => void;
+interface Reading {
+  readonly manifests: Manifests;
+  readonly namespace: string;
+  readonly report: Report;
+}
+
+function readObject(reading: Reading, json: unknown, path: FieldPath, ofList: ObjectType = {}): void {
+  if (!isRecord(json)) return reading.report(path, 'expected a Kubernetes object (a map with apiVersion and kind)');
+  // Items of a PodList need not say that they are Pods.
+  const { apiVersion = ofList.apiVersion, kind = ofList.kind } = json;
+  for (const [field, value] of Object.entries({ apiVersion, kind })) {
+    if (typeof value === 'string' && value !== '') continue;
+    const place = [...path, field];
+    return reading.report(
+      place,
+      `${showPath(place)}: Required value: every Kubernetes object has an apiVersion and a kind`,
+    );
+  }
+  if (Array.isArray(json['items']) && String(kind).endsWith('List')) {
+    const item = kind === 'List' ? {} : { apiVersion, kind: String(kind).slice(0, -'List'.length) };
+    return json['items'].forEach((one, index) => readObject(reading, one, [...path, 'items', index], item));
+  }
+  const known = [...objectKinds, ...workloadKinds].filter(
+    (one) => one.kind.toLowerCase() === String(kind).toLowerCase(),
+  );
+  const match = known.find((one) => one.kind === kind && one.apiVersions.includes(String(apiVersion)));
+  if (match === undefined) {
+    // Kinds that put nothing on a node (Ingress, Role, …) are not ours to judge.
+    const [expected] = known;
+    const [version = ''] = expected?.apiVersions ?? [];
+    if (expected === undefined || isForeignGroup(String(apiVersion), version)) return;
+    const advice = expected.kind === kind ? version : `${expected.kind} of ${version}`;
+    return reading.report(
+      [...path, expected.kind === kind ? 'apiVersion' : 'kind'],
+      `no matches for kind "${String(kind)}" in version "${String(apiVersion)}": use ${advice}`,
+    );
+  }
+  if ('template' in match) readWorkload(reading, match, json, path);
+  else readPlain(reading, match, json, path);
+}
+
+/**
+ * `serving.knative.dev/v1` has a Service of its own, which is none of ours; `v2` of our own group is a mistake. So is
+ * the group that workloads were in before they were in `apps`.
+ */
+function isForeignGroup(apiVersion: string, expected: string): boolean {
+  const group = groupOf(apiVersion);
+  return group !== groupOf(expected) && group !== 'extensions';
+}
+
+function groupOf(apiVersion: string): string {
+  return apiVersion.includes('/') ? apiVersion.slice(0, apiVersion.indexOf('/')) : '';
+}
+
+function readPlain<T extends { readonly metadata: ObjectMeta }>(
+  reading: Reading,
+  kind: ObjectKind<T>,
+  json: Record<string, unknown>,
+  path: FieldPath,
+): void {
+  const { value, problems } = decode(kind.shape, json, path);
+  const who = `${kind.kind} "${nameIn(json)}"`;
+  if (reportShape(reading.report, who, problems)) return;
+  const object = kind.complete(inNamespace(value, kind.namespaced ? reading.namespace : undefined));
+  const report: Report = (place, message) => {
+    const below = place.slice(path.length);
+    reading.report([...path, ...(kind.writtenAt?.(below, json) ?? below)], message);
+  };
+  if (reportFields(report, who, kind.validate(object), path)) return;
+  reading.manifests.add(kind, object);
+}
+
+function readWorkload(reading: Reading, kind: WorkloadKind, json: Record<string, unknown>, path: FieldPath): void {
+  const who = `${kind.kind} "${nameIn(json)}"`;
+  const metadata = decode(objectMeta, json['metadata'], [...path, 'metadata']);
+  const template = decode(podTemplate, valueAt(json, kind.template), [...path, ...kind.template]);
+  if (reportShape(reading.report, who, [...metadata.problems, ...template.problems])) return;
+  const named = withGeneratedName(metadata.value, metadata.value.namespace || reading.namespace);
+  const pod = podOfWorkload(kind, named, template.value, claimNames(json, kind));
+  const complete: Pod = podKind.complete(inNamespace(pod, reading.namespace));
+  const errors = [...podKind.validate(complete), ...templateErrors(pod)].map((error) => atTemplate(error, kind));
+  if (reportFields(reading.report, who, errors, path)) return;
+  reading.manifests.add(podKind, complete);
+}
+
+function claimNames(json: Record<string, unknown>, { claimTemplates }: WorkloadKind): readonly string[] {
+  const templates = claimTemplates === undefined ? undefined : valueAt(json, claimTemplates);
+  return Array.isArray(templates) ? templates.filter(isRecord).map(nameIn) : [];
+}
+
+function templateErrors({ spec }: Pod): readonly FieldError[] {
+  if ((spec.ephemeralContainers ?? []).length === 0) return [];
+  return [forbiddenField(['spec', 'ephemeralContainers'], 'ephemeral containers not allowed in pod template')];
+}
+
+/** The pod's own name stands in the workload; everything else of it stands in the template. */
+function atTemplate(error: FieldError, { template }: WorkloadKind): FieldError {
+  const [first, second] = error.path;
+  if (first === 'metadata' && (second === 'name' || second === 'namespace')) return error;
+  const at = [...template, ...placeOf(error)];
+  return { ...error, path: [...template, ...error.path], at, message: `${showPath(template)}.${error.message}` };
+}
+
+function reportShape(report: Report, who: string, problems: readonly ShapeProblem[]): boolean {
+  for (const { path, message } of problems) report(path, `${who}: ${showPath(path)}: ${message}`);
+  return problems.length > 0;
+}
+
+function reportFields(report: Report, who: string, errors: readonly FieldError[], path: FieldPath): boolean {
+  for (const error of errors) report([...path, ...placeOf(error)], `${who} is invalid: ${error.message}`);
+  return errors.length > 0;
+}
+
+function inNamespace<T extends { readonly metadata: ObjectMeta }>(object: T, namespace: string | undefined): T {
+  const { namespace: given, ...metadata } = object.metadata;
+  if (namespace === undefined) return { ...object, metadata };
+  return { ...object, metadata: { ...metadata, namespace: given === undefined || given === '' ? namespace : given } };
+}
+
+function nameIn(json: Record<string, unknown>): string {
+  const metadata = json['metadata'];
+  const name = isRecord(metadata) ? (metadata['name'] ?? metadata['generateName']) : undefined;
+  return typeof name === 'string' ? name : '';
+}
+
+function valueAt(json: unknown, path: FieldPath): unknown {
+  return path.reduce((value, part) => (isRecord(value) ? value[String(part)] : undefined), json);
+}
+
+function isRecord(json: unknown): json is Record<string, unknown> {
+  return typeof json === 'object' && json !== null && !Array.isArray(json);
+}

@@ -1,0 +1,157 @@
+/**
+ * YAML and JSON text as kubectl reads it, with the position of every field. YAML is 1.1 (`yes` is a boolean, 0644 is
+ * octal); what a scalar means is in yaml-tags.ts.
+ */
+import { LineCounter, isAlias, isMap, isScalar, isSeq, parseAllDocuments, visit } from 'yaml';
+import type { Document, Node as YamlNode } from 'yaml';
+import type { FieldPath } from '../objects/schema.ts';
+import { kubectlTags } from './yaml-tags.ts';
+
+export interface Position {
+  readonly line: number;
+  readonly column: number;
+}
+
+export interface YamlDocument {
+  /** The document as plain data; undefined when it is empty or could not be read. */
+  readonly value: unknown;
+  readonly problems: readonly YamlProblem[];
+  /** Where a field stands; for one that is absent, where the deepest part that exists stands. */
+  locate(path: FieldPath): Position;
+}
+
+export interface YamlProblem {
+  readonly position: Position;
+  readonly message: string;
+}
+
+// How often one anchor may be used, also by way of others. A manifest that grows beyond this is an attack ("billion
+// laughs"); a generated one with a hundred containers of the same environment is not.
+const aliasesMax = 1000;
+
+export function parseYamlDocuments(text: string): readonly YamlDocument[] {
+  const lines = new LineCounter();
+  // Files that were joined bring the mark of each.
+  const parsed = parseAllDocuments(text.replaceAll(/^\uFEFF/gm, ''), {
+    version: '1.1',
+    uniqueKeys: false, // looked at below: the parser compares every key of a map with every other
+    merge: true,
+    prettyErrors: false,
+    lineCounter: lines,
+    customTags: kubectlTags,
+    logLevel: 'error',
+  });
+  const documents = Array.isArray(parsed) ? parsed : [];
+  return documents.map((document) => read(document as Document.Parsed, lines));
+}
+
+function read(document: Document.Parsed, lines: LineCounter): YamlDocument {
+  const position = (offset: number): Position => {
+    const { line, col } = lines.linePos(offset);
+    return { line, column: col };
+  };
+  const problems: YamlProblem[] = document.errors.map(({ pos, message }) => ({
+    position: position(pos[0]),
+    message: withoutSource(message),
+  }));
+  let value: unknown;
+  if (problems.length === 0) {
+    try {
+      for (const { node, message } of unreadableAsJson(document)) {
+        problems.push({ position: position(startOf(node) ?? document.range[0]), message });
+      }
+      if (problems.length === 0) value = document.toJS({ maxAliasCount: aliasesMax });
+    } catch (error) {
+      const message = error instanceof Error ? error.message : String(error);
+      const node = error instanceof ReferenceError ? aliasOfNothing(document) : undefined;
+      problems.push({ position: position(startOf(node) ?? document.range[0]), message: withoutSource(message) });
+    }
+  }
+  return { value, problems, locate: (path) => position(offsetOf(document, path)) };
+}
+
+/** The parser quotes what it could not read; that may be a Secret's value, and the position says it too. */
+function withoutSource(message: string): string {
+  const [, instead] = quoting.find(([pattern]) => pattern.test(message)) ?? [];
+  return instead ?? message.replace(/:\s.*$/s, '').replaceAll('\n', ' ');
+}
+
+const quoting: readonly (readonly [pattern: RegExp, instead: string])[] = [
+  [/^Invalid escape sequence/, 'Invalid escape sequence (a backslash in double quotes is written twice)'],
+  [/^The .* tag has no suffix$/s, 'A tag has no suffix (quote text that begins with an exclamation mark)'],
+  [/^Verbatim tags/, 'Verbatim tags are not read (quote text that begins with an exclamation mark)'],
+  // What the parser, which calls itself for every level, passes on when there are too many of them.
+  [/^Maximum call stack size exceeded$/, 'Too deeply nested'],
+];
+
+interface Unreadable {
+  readonly node: unknown;
+  readonly message: string;
+}
+
+/** What YAML can say and JSON cannot: keys that are no text or stand twice, and a value that contains itself. */
+function unreadableAsJson(document: Document.Parsed): readonly Unreadable[] {
+  const found: Unreadable[] = [];
+  visit(document, {
+    Map(_, { items }) {
+      const seen = new Set<string>();
+      for (const { key } of items) {
+        // A merge key, which may stand twice, has no text but a symbol for its value.
+        if (!isScalar(key) || typeof key.value === 'symbol') continue;
+        // As text, which is what becomes of `yes` and "true".
+        const text = String(key.value);
+        if (seen.has(text)) found.push({ node: key, message: 'Map keys must be unique' });
+        seen.add(text);
+      }
+    },
+    Pair(_, { key }) {
+      if (isMap(key) || isSeq(key)) found.push({ node: key, message: 'A key must be text, not a list or a map' });
+      else if (isScalar(key) && key.value === null) found.push({ node: key, message: 'A key must not be empty' });
+    },
+    Alias(_, alias, ancestors) {
+      const isNamed = ancestors.some((node) => 'anchor' in node && node.anchor === alias.source);
+      // Looked up only then: an anchor may stand twice, and finding the right one takes a walk through the document.
+      if (isNamed && ancestors.includes(alias.resolve(document) as YamlNode))
+        found.push({ node: alias, message: 'A value must not contain itself' });
+    },
+  });
+  return found;
+}
+
+function aliasOfNothing(document: Document.Parsed): YamlNode | undefined {
+  let found: YamlNode | undefined;
+  visit(document, {
+    Alias(_, alias) {
+      if (alias.resolve(document) !== undefined) return undefined;
+      found = alias;
+      return visit.BREAK;
+    },
+  });
+  return found;
+}
+
+/** A field stands where its key does, an item of a list where it begins. */
+function offsetOf(document: Document.Parsed, path: FieldPath): number {
+  let node: YamlNode | null = document.contents;
+  let offset = node?.range?.[0] ?? document.range[0];
+  for (const part of path) {
+    if (isAlias(node)) node = node.resolve(document) ?? null;
+    let next: unknown;
+    if (isMap(node)) {
+      const pair = node.items.find(({ key }) => String(isScalar(key) ? key.value : key) === String(part));
+      if (pair === undefined) return offset;
+      offset = startOf(pair.key) ?? offset;
+      next = pair.value;
+    } else if (isSeq(node)) {
+      next = node.items[Number(part)];
+      offset = startOf(next) ?? offset;
+    }
+    if (next === null || next === undefined) return offset;
+    node = next as YamlNode;
+  }
+  return offset;
+}
+
+function startOf(node: unknown): number | undefined {
+  return (node as YamlNode | null | undefined)?.range?.[0];
+}
