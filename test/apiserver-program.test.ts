@@ -239,6 +239,29 @@ test('Secrets are nowhere on disk in clear, while it runs and after it has ended
   look();
 });
 
+test('rotate-keys gives Secrets a new key, forgets the old one, and is refused while a server runs', async (t) => {
+  const directory = rootDirectory(t);
+  const keys = join(directory, 'pki', 'encryption.keys');
+  const first = await start(t, directory);
+  await first.client.ask('POST', secrets, { metadata: { name: 's' }, stringData: { password: 'x' } });
+  const old = readFileSync(keys, 'utf8');
+  const refused = mountlet(['apiserver', 'rotate-keys', '--data', directory]);
+  assert.equal(refused.code, 1);
+  assert.match(refused.stderr, /^error: Cannot use .*: process \d+ uses it/m);
+  assert.equal(readFileSync(keys, 'utf8'), old);
+  first.client.close();
+  assert.equal(await first.server.stop(), 0);
+
+  const { code, stderr } = mountlet(['apiserver', 'rotate-keys', '--data', directory]);
+  assert.equal(code, 0, stderr);
+  const lines = readFileSync(keys, 'utf8').trim().split('\n');
+  assert.equal(lines.length, 1);
+  assert.ok(!old.includes(lines[0] ?? ''));
+  const second = await start(t, directory);
+  const secret = await second.client.ask<{ data: Record<string, string> }>('GET', `${secrets}/s`);
+  assert.equal(secret.data['password'], 'eA==');
+});
+
 test('only its owner can read what it keeps', async (t) => {
   const directory = join(rootDirectory(t), 'made', 'by', 'it');
   await start(t, directory);

@@ -39,8 +39,12 @@ export function apiServerIdentity(directory: string, host: string, now: number):
     authority,
     server: issueServerCertificate(authority, { hosts: hostsFor(host), now, days: leafDays }),
     signingKey: loadSigningKey(ensurePrivateFile(join(keys, 'tokens.key'), makeSigningKeyPem)),
-    encryptionKeys: ensureEncryptionKeys(join(keys, 'encryption.keys')),
+    encryptionKeys: ensureEncryptionKeys(encryptionKeysFile(directory)),
   };
+}
+
+export function encryptionKeysFile(directory: string): string {
+  return join(directory, 'pki', 'encryption.keys');
 }
 
 /** Writes the admin's kubeconfig and answers where it is. */

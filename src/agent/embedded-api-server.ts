@@ -8,12 +8,18 @@ import type { Notify } from '../apiserver/notices.ts';
 import { objectPrefix } from '../apiserver/object-key.ts';
 import { systemRandom } from '../apiserver/random.ts';
 import { resources } from '../apiserver/resources.ts';
+import type { EncryptionKey } from '../apiserver/store/encryption-key.ts';
+import {
+  keepNewestEncryptionKey,
+  readEncryptionKeys,
+  rotateEncryptionKeys,
+} from '../apiserver/store/encryption-key.ts';
 import { LmdbStore, backUpStore, restoreBackup, storeDefaults } from '../apiserver/store/lmdb-store.ts';
 import { StoreDamagedError } from '../apiserver/store/store-errors.ts';
 import { systemClock } from '../base/clock.ts';
 import { lockDirectory } from '../disk/paths/directory-lock.ts';
 import { makeDirectories } from '../disk/paths/make-directories.ts';
-import { apiServerIdentity, writeAdminKubeconfig } from './api-server-identity.ts';
+import { apiServerIdentity, encryptionKeysFile, writeAdminKubeconfig } from './api-server-identity.ts';
 import { kubernetesVersion } from './kubernetes-version.ts';
 
 export interface EmbeddedApiServerSettings {
@@ -56,6 +62,33 @@ export async function restoreApiServer(file: string, directory: string): Promise
   }
 }
 
+/** Gives Secrets a new key on disk and forgets the old ones. No server may run on them. Answers how many rows it wrote again. */
+export async function rotateApiServerKeys(directory: string): Promise<number> {
+  const file = encryptionKeysFile(directory);
+  // A server that runs on it, or a store that cannot be read, is told before anything changes.
+  await (await openStore(directory, readEncryptionKeys(file))).close();
+  // The new key stands before the old ones until everything is written with it, so that a crash in between loses nothing.
+  const store = await openStore(directory, rotateEncryptionKeys(file));
+  try {
+    const count = await store.reseal();
+    keepNewestEncryptionKey(file);
+    return count;
+  } finally {
+    await store.close();
+  }
+}
+
+function openStore(directory: string, keys: readonly EncryptionKey[]): Promise<LmdbStore> {
+  return LmdbStore.open({
+    directory: storeDirectory(directory),
+    keys,
+    isSecret: (key) => secretPrefixes.some((prefix) => key.startsWith(prefix)),
+    lock: lockDirectory,
+    now: () => systemClock.now(),
+    limits: storeDefaults,
+  });
+}
+
 export async function startEmbeddedApiServer(
   { directory, host, port }: EmbeddedApiServerSettings,
   notify: Notify,
@@ -64,14 +97,7 @@ export async function startEmbeddedApiServer(
   makeDirectories(directory);
   const now = systemClock.now();
   const { authority, server, signingKey, encryptionKeys } = apiServerIdentity(directory, host, now);
-  const store = await LmdbStore.open({
-    directory: storeDirectory(directory),
-    keys: encryptionKeys,
-    isSecret: (key) => secretPrefixes.some((prefix) => key.startsWith(prefix)),
-    lock: lockDirectory,
-    now: () => systemClock.now(),
-    limits: storeDefaults,
-  });
+  const store = await openStore(directory, encryptionKeys);
   try {
     const { damaged } = store;
     if (damaged.length > 0) notify({ kind: 'StoreDamaged', error: new StoreDamagedError(directory, damaged) });

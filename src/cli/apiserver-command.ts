@@ -50,4 +50,13 @@ export function addApiServerCommand(program: Command): void {
       const { restoreCommand } = await import('./apiserver.ts');
       process.exitCode = await restoreCommand(file, apiserver.opts<ApiServerOptions>());
     });
+
+  apiserver
+    .command('rotate-keys')
+    .summary('encrypt Secrets with a new key and forget the old ones; stop the server first')
+    .exitOverride()
+    .action(async () => {
+      const { rotateKeysCommand } = await import('./apiserver.ts');
+      process.exitCode = await rotateKeysCommand(apiserver.opts<ApiServerOptions>());
+    });
 }

@@ -1,7 +1,12 @@
 /** `mountlet apiserver`: runs the API server alone until it is told to stop; or copies and restores its data. */
 import { resolve } from 'node:path';
 import type { EmbeddedApiServer } from '../agent/embedded-api-server.ts';
-import { backUpApiServer, restoreApiServer, startEmbeddedApiServer } from '../agent/embedded-api-server.ts';
+import {
+  backUpApiServer,
+  restoreApiServer,
+  rotateApiServerKeys,
+  startEmbeddedApiServer,
+} from '../agent/embedded-api-server.ts';
 import { MountletError, messageOf } from '../base/errors.ts';
 import { exitCode } from './exit-code.ts';
 import { parseListen } from './listen-address.ts';
@@ -51,6 +56,13 @@ export function restoreCommand(file: string, { data }: Pick<ApiServerOptions, 'd
       `restored ${file} to ${data}; before you start a server there, copy the keys that belong to it to ${data}/pki: ` +
         'without them its Secrets cannot be read, and its tokens and kubeconfigs are void',
     );
+  });
+}
+
+export function rotateKeysCommand({ data }: Pick<ApiServerOptions, 'data'>): Promise<number> {
+  return telling(async () => {
+    const count = await rotateApiServerKeys(resolve(data));
+    talk(`wrote ${count} values again with a new key; backups made before need the old one`);
   });
 }
 
