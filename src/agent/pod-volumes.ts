@@ -15,7 +15,7 @@ import type { VolumeSpec } from '../kube/objects/volume-spec.ts';
 import type { Volume } from '../kube/objects/volume.ts';
 import type { GroupChangePolicy, VolumePlugin } from '../plugins/plugin.ts';
 import type { PluginMatch } from '../plugins/registry.ts';
-import { usedVolumes } from '../pods/references.ts';
+import { usedVolumes } from '../pods/used-volumes.ts';
 import { heardSignals } from './heard-signals.ts';
 import { PodStartError } from './pod-start-error.ts';
 import type { RenderNode } from './render-node.ts';

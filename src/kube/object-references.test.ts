@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Volume } from '../kube/objects/volume.ts';
+import type { Volume } from './objects/volume.ts';
 import { aContainer, aPod } from '../testing/builders.ts';
 import type { PodParts } from '../testing/builders.ts';
-import { objectReferences, usedVolumes } from './references.ts';
+import { objectReferences, projectedReferences } from './object-references.ts';
 
 interface Case {
   readonly it: string;
@@ -110,24 +110,20 @@ test('objectReferences survives sources of any form', () => {
   assert.deepEqual([...objectReferences(aPod({ volumes })).secrets], []);
 });
 
-test('usedVolumes are those that init, regular and ephemeral containers mount or open as a device', () => {
-  const pod = aPod({
-    volumes: ['init', 'main', 'debug', 'block', 'unused', 'file'].map((name) => ({ name, emptyDir: {} })),
-    initContainers: [aContainer({ volumeMounts: [{ name: 'init', mountPath: '/a' }] })],
-    containers: [
-      aContainer({
-        volumeMounts: [
-          { name: 'main', mountPath: '/a' },
-          { name: 'main', mountPath: '/b' },
-          { name: 'undeclared', mountPath: '/c' },
-        ],
-        volumeDevices: [{ name: 'block', devicePath: '/dev/xvda' }],
-        env: [{ name: 'F', valueFrom: { fileKeyRef: { volumeName: 'file', path: 'env', key: 'K' } } }],
-      }),
-    ],
-    ephemeralContainers: [{ ...aContainer({ volumeMounts: [{ name: 'debug', mountPath: '/a' }] }), name: 'd' }],
-  });
-  const { mounted, devices } = usedVolumes(pod);
-  assert.deepEqual([...mounted], ['init', 'main', 'undeclared', 'debug']);
-  assert.deepEqual([...devices], ['block']);
+test('projectedReferences are what volumes show, not what containers, pulls and drivers read', () => {
+  const { configMaps, secrets } = projectedReferences(
+    aPod({
+      containers: [everySource],
+      imagePullSecrets: [{ name: 'pull' }],
+      volumes: [
+        { name: 'a', configMap: { name: 'cm' } },
+        { name: 'b', secret: { secretName: 'secret' } },
+        { name: 'c', projected: { sources: [{ configMap: { name: 'cm-2' } }, { secret: { name: 'secret-2' } }] } },
+        { name: 'd', csi: { driver: 'd', nodePublishSecretRef: { name: 'driver' } } },
+        { name: 'e', configMap: { name: '' } },
+      ],
+    }),
+  );
+  assert.deepEqual([...configMaps], ['cm', 'cm-2']);
+  assert.deepEqual([...secrets], ['secret', 'secret-2']);
 });

@@ -1,12 +1,11 @@
 /**
- * Which objects and volumes a pod names: what the object managers keep for it, and what has to be mounted before it
- * starts. Names only, all in the pod's own namespace; whether the objects exist is not asked here, and references at
- * second hand (claim, volume, its secret) are not followed.
+ * Which objects a pod names: what the object managers keep for it. Names only, all in the pod's own namespace; whether the
+ * objects exist is not asked here, and references at second hand (claim, volume, its secret) are not followed.
  */
-import type { Container, EphemeralContainer } from '../kube/objects/container.ts';
-import { allContainers } from '../kube/objects/pod.ts';
-import type { Pod } from '../kube/objects/pod.ts';
-import type { Volume } from '../kube/objects/volume.ts';
+import type { Container, EphemeralContainer } from './objects/container.ts';
+import { allContainers } from './objects/pod.ts';
+import type { Pod } from './objects/pod.ts';
+import type { Volume } from './objects/volume.ts';
 
 export interface ObjectReferences {
   readonly configMaps: ReadonlySet<string>;
@@ -28,22 +27,14 @@ export function objectReferences(pod: Pod): ObjectReferences {
   };
 }
 
-export interface UsedVolumes {
-  /** Volumes some container wants as a file system. */
-  readonly mounted: ReadonlySet<string>;
-  /** Volumes some container wants as a raw block device. */
-  readonly devices: ReadonlySet<string>;
-}
-
 /**
- * The volumes that count: a volume of the pod that no container mounts is never set up and never waited for. A
- * `fileKeyRef` alone does not make a volume used.
+ * Of these, the ones whose content volumes show: their changes have to reach the disk. What is left is read when a container
+ * starts or an image is pulled.
  */
-export function usedVolumes(pod: Pod): UsedVolumes {
-  const containers = allContainers(pod.spec);
+export function projectedReferences({ spec: { volumes = [] } }: Pod): ObjectReferences {
   return {
-    mounted: new Set(containers.flatMap(({ volumeMounts = [] }) => volumeMounts.map(({ name }) => name))),
-    devices: new Set(containers.flatMap(({ volumeDevices = [] }) => volumeDevices.map(({ name }) => name))),
+    configMaps: namesOf(volumes.flatMap(configMapsOfVolume)),
+    secrets: namesOf(volumes.flatMap(shownSecretsOfVolume)),
   };
 }
 
@@ -72,10 +63,13 @@ function configMapsOfVolume({ configMap, projected }: Volume): readonly Name[] {
   return [configMap?.name, ...(projected?.sources ?? []).map((source) => source.configMap?.name)];
 }
 
+function shownSecretsOfVolume({ secret, projected }: Volume): readonly Name[] {
+  return [secret?.secretName, ...(projected?.sources ?? []).map((source) => source.secret?.name)];
+}
+
 function secretsOfVolume(volume: Volume): readonly Name[] {
   return [
-    volume.secret?.secretName,
-    ...(volume.projected?.sources ?? []).map((source) => source.secret?.name),
+    ...shownSecretsOfVolume(volume),
     volume.csi?.nodePublishSecretRef?.name,
     textAt(volume.azureFile, 'secretName'),
     ...carriedWithSecretRef.map((kind) => textAt(volume[kind], 'secretRef', 'name')),

@@ -1,0 +1,139 @@
+/**
+ * Opens a connection to the API server: TCP, a proxy's tunnel where there is one, TLS, and the protocol both sides speak. What is
+ * then said over it is not known here.
+ */
+import { request as requestHttp } from 'node:http';
+import { request as requestHttps } from 'node:https';
+import type { Socket } from 'node:net';
+import { connect as connectTcp, isIP } from 'node:net';
+import { connect as connectTls } from 'node:tls';
+import type { TlsIdentity } from './credentials.ts';
+import { ConnectionFailedError } from './transport-errors.ts';
+
+/** Whom we trust to be the server. */
+export interface Trust {
+  /** In PEM; absent means the authorities this machine trusts. */
+  readonly authorityPem?: string | undefined;
+  readonly isInsecure: boolean;
+  /** The name its certificate must have, where that is not the host's. */
+  readonly serverName?: string | undefined;
+}
+
+export interface Endpoint {
+  readonly url: URL;
+  /** Asked at each connection, because the file it comes from may have been replaced. */
+  readonly trust: (signal: AbortSignal) => Promise<Trust>;
+  /** `http:` or `https:`, reached by CONNECT. */
+  readonly proxy?: URL | undefined;
+}
+
+export type Protocol = 'h2' | 'http/1.1';
+
+export interface Dialled {
+  readonly socket: Socket;
+  readonly protocol: Protocol;
+}
+
+// A half-open peer behind HTTP/1.1, which has no ping, is noticed by the kernel.
+const keepAliveMs = 30_000;
+
+/** Rejects with a ConnectionFailedError, or with the signal's reason. */
+export async function dial(
+  endpoint: Endpoint,
+  identity: TlsIdentity | undefined,
+  protocols: readonly Protocol[],
+  signal: AbortSignal,
+): Promise<Dialled> {
+  signal.throwIfAborted();
+  const { url, proxy } = endpoint;
+  const isSecure = url.protocol === 'https:';
+  const host = url.hostname.replace(/^\[|\]$/g, '');
+  const port = url.port === '' ? (isSecure ? 443 : 80) : Number(url.port);
+  try {
+    const tcp = await (proxy === undefined ? reach(host, port, signal) : tunnel(proxy, url.hostname, port, signal));
+    tcp.setNoDelay(true);
+    tcp.setKeepAlive(true, keepAliveMs);
+    if (!isSecure) return { socket: tcp, protocol: 'http/1.1' };
+    const trust = await endpoint.trust(signal);
+    const serverName = trust.serverName ?? host;
+    const socket = connectTls({
+      socket: tcp,
+      // An address is no server name; giving one is an error of the protocol.
+      ...(isIP(serverName) === 0 && { servername: serverName }),
+      host: serverName,
+      ALPNProtocols: [...protocols],
+      minVersion: 'TLSv1.2',
+      rejectUnauthorized: !trust.isInsecure,
+      ...(trust.authorityPem !== undefined && { ca: trust.authorityPem }),
+      ...(identity !== undefined && { cert: identity.certificatePem, key: identity.keyPem }),
+    });
+    await opened(socket, 'secureConnect', signal);
+    return { socket, protocol: socket.alpnProtocol === 'h2' ? 'h2' : 'http/1.1' };
+  } catch (error) {
+    if (signal.aborted) throw signal.reason;
+    throw new ConnectionFailedError(url.origin, error);
+  }
+}
+
+async function reach(host: string, port: number, signal: AbortSignal): Promise<Socket> {
+  const socket = connectTcp({ host, port });
+  await opened(socket, 'connect', signal);
+  return socket;
+}
+
+/** Resolves at `event`; a socket that fails, closes or is no longer wanted is destroyed. */
+function opened(socket: Socket, event: 'connect' | 'secureConnect', signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const settle = (act: () => void): void => {
+      signal.removeEventListener('abort', onAbort);
+      socket.off('close', onClose);
+      act();
+    };
+    const onAbort = (): void => void socket.destroy();
+    const onClose = (): void => settle(() => reject(failure ?? new Error('the connection was closed')));
+    let failure: unknown;
+    // Stays: an error after this is told by 'close' to whoever uses the socket.
+    socket.on('error', (error) => (failure = error));
+    socket.once('close', onClose);
+    socket.once(event, () => settle(resolve));
+    signal.addEventListener('abort', onAbort, { once: true });
+  });
+}
+
+function tunnel(proxy: URL, host: string, port: number, signal: AbortSignal): Promise<Socket> {
+  const target = `${host}:${port}`;
+  const credentials = `${decodeURIComponent(proxy.username)}:${decodeURIComponent(proxy.password)}`;
+  const request = (proxy.protocol === 'https:' ? requestHttps : requestHttp)({
+    host: proxy.hostname.replace(/^\[|\]$/g, ''),
+    port: proxy.port === '' ? (proxy.protocol === 'https:' ? 443 : 80) : Number(proxy.port),
+    method: 'CONNECT',
+    path: target,
+    agent: false,
+    headers: {
+      host: target,
+      ...(credentials !== ':' && { 'proxy-authorization': `Basic ${Buffer.from(credentials).toString('base64')}` }),
+    },
+  });
+  return new Promise((resolve, reject) => {
+    const settle = (act: () => void): void => {
+      // Not by the request's own `signal`: that would end the tunnel with it later.
+      signal.removeEventListener('abort', onAbort);
+      act();
+    };
+    const refuse = (problem: string, cause?: unknown): void =>
+      settle(() => reject(new Error(`the proxy "${proxy.host}" ${problem}`, { cause })));
+    const onAbort = (): void => void request.destroy();
+    signal.addEventListener('abort', onAbort, { once: true });
+    request.once('connect', ({ statusCode }, socket: Socket) => {
+      if (statusCode === 200) return settle(() => resolve(socket));
+      socket.destroy();
+      refuse(`answered ${statusCode}`);
+    });
+    request.once('response', ({ statusCode }) => {
+      request.destroy();
+      refuse(`answered ${statusCode}`);
+    });
+    request.once('error', (error) => refuse(`failed: ${error.message}`, error));
+    request.end();
+  });
+}

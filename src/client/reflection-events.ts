@@ -1,0 +1,46 @@
+/** What an event of a watch says about the objects somebody asked for. */
+import { messageOf } from '../base/errors.ts';
+import { readObject } from './api-answer.ts';
+import type { ApiObject, ResourceReference } from './resource-reference.ts';
+import { apiVersionOf } from './resource-reference.ts';
+import type { WatchEvent } from './watch-stream.ts';
+import { isObject } from './watch-stream.ts';
+
+export type ObjectEvent<T> =
+  | { readonly kind: 'added' | 'modified' | 'deleted'; readonly object: T; readonly resourceVersion: string }
+  /** Nothing changed up to this version. */
+  | { readonly kind: 'bookmark'; readonly resourceVersion: string; readonly endsInitialEvents: boolean }
+  /** A type that newer servers may send. */
+  | { readonly kind: 'unknown'; readonly resourceVersion: string; readonly problem: string }
+  /** Not one of our objects. */
+  | { readonly kind: 'foreign'; readonly problem: string };
+
+const kinds = new Map<string, 'added' | 'modified' | 'deleted'>([
+  ['ADDED', 'added'],
+  ['MODIFIED', 'modified'],
+  ['DELETED', 'deleted'],
+]);
+const initialEventsEnd = 'k8s.io/initial-events-end';
+
+export function readEvent<T extends ApiObject>(
+  resource: ResourceReference<T>,
+  { type, object }: WatchEvent,
+): ObjectEvent<T> {
+  const { apiVersion = apiVersionOf(resource), kind = resource.kind, metadata } = object;
+  if (kind !== resource.kind || apiVersion !== apiVersionOf(resource))
+    return { kind: 'foreign', problem: `an object of kind ${String(kind)} in ${String(apiVersion)}` };
+  if (!isObject(metadata)) return { kind: 'foreign', problem: 'an object without metadata' };
+  const { resourceVersion, annotations } = metadata;
+  if (typeof resourceVersion !== 'string') return { kind: 'foreign', problem: 'an object without a version' };
+  if (type === 'BOOKMARK') {
+    const endsInitialEvents = isObject(annotations) && annotations[initialEventsEnd] === 'true';
+    return { kind: 'bookmark', resourceVersion, endsInitialEvents };
+  }
+  const known = kinds.get(type);
+  if (known === undefined) return { kind: 'unknown', resourceVersion, problem: `an event of type ${type}` };
+  try {
+    return { kind: known, object: readObject(resource, object, `watch ${resource.plural}`), resourceVersion };
+  } catch (error) {
+    return { kind: 'foreign', problem: messageOf(error) };
+  }
+}

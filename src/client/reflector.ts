@@ -1,0 +1,377 @@
+/**
+ * Keeps up with a selection of objects on the server: everything once, then every change, for as long as the signal lives and through
+ * every failure. It holds no objects itself; object-cache.ts does.
+ *
+ *   attempt: all objects, streamed or listed ──▶ watch from that version ──closed──▶ watch again from the last version
+ *      ▲                                           │ refused, 429: wait, then watch again
+ *      └────────── wait, longer each time ◀────────┘ anything else, 410 too: relist at the last version
+ *
+ * Invariant: the version we would resume at never runs ahead of the changes that were handed out.
+ */
+import type { Clock } from '../base/clock.ts';
+import { MountletError, messageOf } from '../base/errors.ts';
+import type { ApiClient, Selection } from './api-client.ts';
+import { ExpiredError, InternalServerError, TooManyRequestsError, isVersionTooLarge } from './api-errors.ts';
+import type { WholeList } from './paged-list.ts';
+import { listAll, pageSizeDefault } from './paged-list.ts';
+import type { ObjectEvent } from './reflection-events.ts';
+import { readEvent } from './reflection-events.ts';
+import type { ApiObject, Place, ResourceReference } from './resource-reference.ts';
+import { objectKey } from './resource-reference.ts';
+import { RepetitionWindow, RestartDelay } from './restart-delay.ts';
+import { ConnectionFailedError, ConnectionLostError } from './transport-errors.ts';
+import type { WatchStream } from './watch-stream.ts';
+import { WatchCutError, WatchOverflowError, WatchStalledError } from './watch-stream.ts';
+
+export type Reflection<T> =
+  /** All there is, at first and again whenever changes may have been missed. */
+  | { readonly kind: 'replaced'; readonly objects: readonly T[]; readonly resourceVersion: string }
+  /** Added or modified: after an interruption the two cannot be told apart. */
+  | { readonly kind: 'changed'; readonly object: T }
+  | { readonly kind: 'deleted'; readonly object: T };
+
+export interface ReflectorTarget<T extends ApiObject> extends Place, Selection, ReflectorSettings {
+  readonly resource: ResourceReference<T>;
+  /** A version that was seen before: what is older is no beginning. */
+  readonly notBefore?: string | undefined;
+}
+
+export interface ReflectorSettings {
+  /** The server ends a watch after one to two times this; below 300 it counts as 300. */
+  readonly watchTimeoutSecondsMin: number;
+  /** Undefined leaves it to the rules of `listOptions`. */
+  readonly pageSize: number | undefined;
+  /** How long internal errors of a watch are answered by watching again at once; 0 is never. */
+  readonly internalErrorWindowMs: number;
+  /** Ask for all objects as the beginning of the watch, where the server can do that. */
+  readonly streamsInitialEvents: boolean;
+}
+
+export const reflectorDefaults: ReflectorSettings = {
+  watchTimeoutSecondsMin: 300,
+  pageSize: undefined,
+  internalErrorWindowMs: 0,
+  streamsInitialEvents: true,
+};
+
+export type ReflectorNotice =
+  /** `isExpected`: versions expire and connections end in the best of clusters. */
+  | { readonly kind: 'WatchFailed'; readonly what: string; readonly error: unknown; readonly isExpected: boolean }
+  | { readonly kind: 'InitialEventsUnavailable'; readonly what: string; readonly error: unknown }
+  | { readonly kind: 'WatchEventSkipped'; readonly what: string; readonly problem: string };
+
+export interface ReflectorDeps {
+  readonly client: Pick<ApiClient, 'list' | 'watch'>;
+  readonly clock: Clock;
+  /** 0 to 1. */
+  readonly random: () => number;
+  readonly notify: (notice: ReflectorNotice) => void;
+  /** Hears each time the server gave a sign of life: what we know is as of now. */
+  readonly contact?: () => void;
+}
+
+export class ListFailedError extends MountletError {
+  readonly reason = 'ListFailed';
+  constructor(what: string, cause: unknown) {
+    super(`failed to list ${what}: ${messageOf(cause)}`, { cause });
+  }
+}
+
+export class VeryShortWatchError extends MountletError {
+  readonly reason = 'VeryShortWatch';
+  constructor(what: string) {
+    super(`very short watch: ${what}: Unexpected watch close - watch lasted less than a second and no items received`);
+  }
+}
+
+export class InitialEventsMissingError extends MountletError {
+  readonly reason = 'InitialEventsMissing';
+  constructor(what: string, silentMs: number, hasEvents: boolean) {
+    const seconds = `${silentMs / 1000}s`;
+    super(
+      hasEvents
+        ? `${what}: hasn't received required bookmark event marking the end of initial events stream, received last event ${seconds} ago`
+        : `${what}: awaiting required bookmark event for initial events stream, no events received for ${seconds}`,
+    );
+  }
+}
+
+const watchTimeoutSecondsFloor = 300;
+const veryShortMs = 1_000;
+// A server that does not know `sendInitialEvents` ignores it and would keep us waiting for ever.
+const initialSilenceMsMax = 10_000;
+
+/** Ends when the signal aborts; never by a failure, which it tells and survives. */
+export async function* reflect<T extends ApiObject>(
+  deps: ReflectorDeps,
+  target: ReflectorTarget<T>,
+  signal: AbortSignal,
+): AsyncGenerator<Reflection<T>, void, undefined> {
+  const reflector = new Reflector(deps, target, signal);
+  try {
+    while (!signal.aborted) {
+      yield* reflector.attempt();
+      await reflector.rest();
+    }
+  } catch (error) {
+    if (!signal.aborted) throw error;
+  }
+}
+
+class Reflector<T extends ApiObject> {
+  readonly #deps: ReflectorDeps;
+  readonly #target: ReflectorTarget<T>;
+  readonly #signal: AbortSignal;
+  readonly #what: string;
+  readonly #delay: RestartDelay;
+  readonly #repetitions: RepetitionWindow;
+  /** Empty until the first list. */
+  #version = '';
+  /** The server could not list at `#version`: ask for the newest instead. */
+  #isUnavailable = false;
+  #listsInPages = false;
+  #streams: boolean;
+
+  constructor(deps: ReflectorDeps, target: ReflectorTarget<T>, signal: AbortSignal) {
+    this.#deps = deps;
+    this.#target = target;
+    this.#signal = signal;
+    this.#what = `*${target.resource.version}.${target.resource.kind}`;
+    this.#delay = new RestartDelay(deps.clock, deps.random);
+    this.#repetitions = new RepetitionWindow(deps.clock, target.internalErrorWindowMs);
+    this.#streams = target.streamsInitialEvents;
+    this.#version = target.notBefore ?? '';
+  }
+
+  rest(): Promise<void> {
+    return this.#delay.wait(this.#signal);
+  }
+
+  /** Returns when it is time to rest and begin again; throws only because of the signal. */
+  async *attempt(): AsyncGenerator<Reflection<T>, void, undefined> {
+    let stream: WatchStream | undefined;
+    try {
+      const streamed = this.#streams ? await this.#streamAll() : undefined;
+      stream = streamed?.stream;
+      const { objects, resourceVersion } = streamed ?? (await this.#listAll());
+      this.#isUnavailable = false;
+      this.#version = resourceVersion;
+      this.#deps.contact?.();
+      yield { kind: 'replaced', objects, resourceVersion };
+      yield* this.#watch(stream);
+    } catch (error) {
+      this.#signal.throwIfAborted();
+      this.#tell(error);
+    } finally {
+      await stream?.return();
+    }
+  }
+
+  async #listAll(): Promise<WholeList<T>> {
+    const { version, limit } = this.#listOptions();
+    const { resource, namespace, labelSelector, fieldSelector } = this.#target;
+    const list = (resourceVersion: string): Promise<WholeList<T>> =>
+      listAll(
+        (query) =>
+          this.#deps.client.list(resource, { namespace, labelSelector, fieldSelector, ...query }, this.#signal),
+        resourceVersion,
+        limit,
+      );
+    try {
+      const result = await list(version).catch((error: unknown) => {
+        if (!isUnavailable(error)) throw error;
+        this.#isUnavailable = true;
+        return list('');
+      });
+      if (version === '0' && result.isPaged) this.#listsInPages = true;
+      return result;
+    } catch (error) {
+      throw new ListFailedError(this.#what, error);
+    }
+  }
+
+  /**
+   * Any version will do at first, later none older than we know, and the newest when the server lost its history. Pages are
+   * served from the server's disk and not from its memory, so they are asked for only where it has shown that it cannot else.
+   */
+  #listOptions(): { readonly version: string; readonly limit: number } {
+    const version = this.#isUnavailable ? '' : this.#version || '0';
+    const { pageSize } = this.#target;
+    if (pageSize !== undefined) return { version, limit: pageSize };
+    const isAtKnownVersion = version !== '' && version !== '0';
+    return { version, limit: isAtKnownVersion && !this.#listsInPages ? 0 : pageSizeDefault };
+  }
+
+  /** All objects as the beginning of a watch that then goes on; undefined where that does not work and a list is needed. */
+  async #streamAll(): Promise<(WholeList<T> & { readonly stream: WatchStream }) | undefined> {
+    for (let attempts = 0; ; attempts++) {
+      let stream: WatchStream | undefined;
+      try {
+        stream = await this.#open({
+          resourceVersion: this.#isUnavailable ? '' : this.#version,
+          resourceVersionMatch: 'NotOlderThan',
+          sendInitialEvents: true,
+        });
+        const initial = await this.#initialEvents(stream);
+        if (initial !== undefined) return { ...initial, stream, isPaged: false };
+      } catch (error) {
+        await stream?.return();
+        this.#signal.throwIfAborted();
+        if (isWorthWaiting(error)) {
+          this.#tell(error);
+          await this.#delay.wait(this.#signal, retryAfterMs(error));
+          continue;
+        }
+        if (!isUnavailable(error)) {
+          if (error instanceof InitialEventsMissingError) this.#streams = false;
+          this.#deps.notify({ kind: 'InitialEventsUnavailable', what: this.#what, error });
+          return undefined;
+        }
+        this.#isUnavailable = true;
+      }
+      // Once more at once, from nothing; a server that keeps failing in this way is not asked in a tight loop.
+      if (attempts > 0) await this.rest();
+    }
+  }
+
+  /** Undefined when the stream ended before all objects had come. */
+  async #initialEvents(stream: WatchStream): Promise<Omit<WholeList<T>, 'isPaged'> | undefined> {
+    const { clock } = this.#deps;
+    const objects = new Map<string, T>();
+    const startedAt = clock.now();
+    let heardAt = startedAt;
+    let events = 0;
+    const done = new AbortController();
+    const silence = (async () => {
+      for (;;) {
+        await clock.sleep(heardAt + initialSilenceMsMax - clock.now(), done.signal);
+        const silentMs = clock.now() - heardAt;
+        if (silentMs >= initialSilenceMsMax) {
+          return stream.fail(new InitialEventsMissingError(this.#what, silentMs, events > 0));
+        }
+      }
+    })().catch(() => {});
+    try {
+      for (;;) {
+        const { done: hasEnded, value } = await stream.next();
+        if (hasEnded === true) break;
+        heardAt = clock.now();
+        const event = this.#read(value);
+        if (event === undefined) continue;
+        events += 1;
+        if (event.kind === 'added' || event.kind === 'modified') objects.set(objectKey(event.object), event.object);
+        else if (event.kind === 'deleted') objects.delete(objectKey(event.object));
+        else if (event.kind === 'bookmark' && event.endsInitialEvents) {
+          return { objects: [...objects.values()], resourceVersion: event.resourceVersion };
+        }
+      }
+    } catch (error) {
+      if (!isClosing(error)) throw error;
+    } finally {
+      done.abort();
+      await silence;
+    }
+    if (events === 0 && clock.now() - startedAt < veryShortMs) throw new VeryShortWatchError(this.#what);
+    return undefined;
+  }
+
+  /** Goes on with `stream`, or opens one, and then opens one after the other. */
+  async *#watch(stream: WatchStream | undefined): AsyncGenerator<Reflection<T>, void, undefined> {
+    let current = stream;
+    for (;;) {
+      try {
+        const isFromNothing = current === undefined && (this.#version === '' || this.#version === '0');
+        const startedAt = this.#deps.clock.now();
+        current ??= await this.#open({ resourceVersion: this.#version });
+        yield* this.#follow(current, startedAt, isFromNothing);
+      } catch (error) {
+        this.#signal.throwIfAborted();
+        if (isWorthWaiting(error)) {
+          this.#tell(error);
+          await this.#delay.wait(this.#signal, retryAfterMs(error));
+        } else if (!(error instanceof InternalServerError) || !this.#repetitions.allows()) throw error;
+      } finally {
+        await current?.return();
+        current = undefined;
+      }
+    }
+  }
+
+  /** Returns when the stream was closed in the ordinary way. */
+  async *#follow(
+    stream: WatchStream,
+    startedAt: number,
+    isFromNothing: boolean,
+  ): AsyncGenerator<Reflection<T>, void, undefined> {
+    let events = 0;
+    // A watch from no version begins with objects in any order; their versions mean nothing until that is over.
+    let isOrdered = !isFromNothing;
+    try {
+      for await (const raw of stream) {
+        const event = this.#read(raw);
+        if (event === undefined) continue;
+        events += 1;
+        isOrdered ||= event.kind !== 'added' && event.kind !== 'unknown';
+        if (isOrdered && event.resourceVersion !== '') this.#version = event.resourceVersion;
+        if (event.kind === 'added' || event.kind === 'modified') yield { kind: 'changed', object: event.object };
+        else if (event.kind === 'deleted') yield { kind: 'deleted', object: event.object };
+      }
+    } catch (error) {
+      if (!isClosing(error)) throw error;
+      this.#tell(error);
+    }
+    this.#signal.throwIfAborted();
+    if (events === 0 && this.#deps.clock.now() - startedAt < veryShortMs) throw new VeryShortWatchError(this.#what);
+  }
+
+  async #open(query: {
+    readonly resourceVersion: string;
+    readonly resourceVersionMatch?: 'NotOlderThan';
+    readonly sendInitialEvents?: boolean;
+  }): Promise<WatchStream> {
+    const { resource, namespace, labelSelector, fieldSelector } = this.#target;
+    const min = Math.max(this.#target.watchTimeoutSecondsMin, watchTimeoutSecondsFloor);
+    // Spread, so that the watches of a node that started at once do not end at once.
+    const timeoutSeconds = Math.floor(min * (1 + this.#deps.random()));
+    const common = { namespace, labelSelector, fieldSelector, allowWatchBookmarks: true, timeoutSeconds };
+    const stream = await this.#deps.client.watch(resource, { ...common, ...query }, this.#signal);
+    this.#deps.contact?.();
+    return stream;
+  }
+
+  #read(raw: Parameters<typeof readEvent>[1]): Exclude<ObjectEvent<T>, { kind: 'foreign' }> | undefined {
+    this.#deps.contact?.();
+    const event = readEvent(this.#target.resource, raw);
+    if (event.kind === 'foreign' || event.kind === 'unknown')
+      this.#deps.notify({ kind: 'WatchEventSkipped', what: this.#what, problem: event.problem });
+    return event.kind === 'foreign' ? undefined : event;
+  }
+
+  #tell(error: unknown): void {
+    const isExpected = error instanceof ExpiredError || isClosing(error) || isWorthWaiting(error);
+    this.#deps.notify({ kind: 'WatchFailed', what: this.#what, error, isExpected });
+  }
+}
+
+/** Nothing is wrong with what we know: the server is away for a moment, or has too much to do. */
+function isWorthWaiting(error: unknown): boolean {
+  return error instanceof TooManyRequestsError || (error instanceof ConnectionFailedError && error.isRefused);
+}
+
+function retryAfterMs(error: unknown): number {
+  return error instanceof TooManyRequestsError ? (error.retryAfterMs ?? 0) : 0;
+}
+
+function isUnavailable(error: unknown): boolean {
+  return error instanceof ExpiredError || isVersionTooLarge(error);
+}
+
+/** The stream is gone, but every change until then was read: it goes on at the last version. */
+function isClosing(error: unknown): boolean {
+  return (
+    error instanceof ConnectionLostError ||
+    error instanceof WatchCutError ||
+    error instanceof WatchOverflowError ||
+    error instanceof WatchStalledError
+  );
+}

@@ -1,0 +1,64 @@
+/** How long a reflector waits before it tries again: longer each time, and from the start again when things went well for a while. */
+import type { Clock } from '../base/clock.ts';
+
+// The kubelet's numbers: after a minute of failures, one attempt every 30 to 60 s.
+const firstMs = 800;
+const longestMs = 30_000;
+const resetAfterMs = 120_000;
+
+export class RestartDelay {
+  readonly #clock: Clock;
+  /** 0 to 1. */
+  readonly #random: () => number;
+  #nextMs = firstMs;
+  #resetAt: number;
+
+  constructor(clock: Clock, random: () => number) {
+    this.#clock = clock;
+    this.#random = random;
+    this.#resetAt = clock.now();
+  }
+
+  /** `atLeastMs` is what the server asked for. */
+  async wait(signal: AbortSignal, atLeastMs = 0): Promise<void> {
+    await this.#clock.sleep(Math.max(this.next(), atLeastMs), signal);
+  }
+
+  /** Spread over twice the time, because all nodes lose the server in the same moment. */
+  next(): number {
+    const now = this.#clock.now();
+    if (now - this.#resetAt > resetAfterMs) {
+      this.#nextMs = firstMs;
+      this.#resetAt = now;
+    }
+    const ms = this.#nextMs;
+    this.#nextMs = Math.min(ms * 2, longestMs);
+    return ms * (1 + this.#random());
+  }
+}
+
+/** Whether a server's internal error is worth an immediate repetition: only for so long after the first of a series. */
+export class RepetitionWindow {
+  readonly #clock: Clock;
+  readonly #windowMs: number;
+  #firstAt: number | undefined;
+  #lastAt = -Infinity;
+
+  /** 0 repeats nothing. */
+  constructor(clock: Clock, windowMs: number) {
+    this.#clock = clock;
+    this.#windowMs = windowMs;
+  }
+
+  allows(): boolean {
+    const now = this.#clock.now();
+    if (now - this.#lastAt >= newSeriesAfterMs) this.#firstAt = undefined;
+    this.#firstAt ??= now;
+    this.#lastAt = now;
+    if (this.#windowMs > 0 && now - this.#firstAt <= this.#windowMs) return true;
+    this.#firstAt = undefined;
+    return false;
+  }
+}
+
+const newSeriesAfterMs = 60_000;

@@ -1,0 +1,115 @@
+/** Answers that the real server does not give: see api-objects.test.ts for those that it does. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { ApiClient } from '../client/api-client.ts';
+import { ForbiddenError, NotFoundError } from '../client/api-errors.ts';
+import type { ReflectorNotice } from '../client/reflector.ts';
+import { FakeClock } from '../testing/fake-clock.ts';
+import { settle } from '../testing/settle.ts';
+import { ApiObjectSource } from './api-object-source.ts';
+import { ApiTokenRequester } from './api-token-requester.ts';
+import { managedConfigMaps, managedSecrets } from './managed-kind.ts';
+import { WatchRefusedError } from './object-errors.ts';
+import type { ConfigMapReader, SecretReader, TokenSource } from '../plugins/object-readers.ts';
+import { FakeObjectManager } from '../testing/fake-object-manager.ts';
+import { readerOf } from './object-manager.ts';
+import { TokenManager } from './token-manager.ts';
+
+const { signal } = new AbortController();
+const id = { namespace: 'shop', name: 'a' };
+
+/** A client with just these methods. */
+function clientWith(methods: Partial<Record<keyof ApiClient, unknown>>): ApiClient {
+  return methods as unknown as ApiClient;
+}
+
+function sourceOf(
+  methods: Partial<Record<keyof ApiClient, unknown>>,
+  notify: (notice: ReflectorNotice) => void = () => {},
+) {
+  const client = clientWith(methods);
+  return new ApiObjectSource(managedConfigMaps.resource, { client, clock: new FakeClock(), random: () => 0, notify });
+}
+
+for (const metadata of [{ name: 'a', namespace: 'bank' }, { name: 'b', namespace: 'shop' }, { name: 'a' }]) {
+  test(`an answer with the object ${metadata.namespace ?? ''}/${metadata.name} is refused where shop/a was asked for`, async () => {
+    const source = sourceOf({ get: () => Promise.resolve({ metadata, data: { key: 'not yours' } }) });
+    await assert.rejects(source.get(id, { mayBeCached: false }, signal), (error: Error) => {
+      assert.equal(error.name, 'WrongObjectError');
+      return !error.message.includes('not yours');
+    });
+  });
+}
+
+test('only a read that may be cached says so', async () => {
+  const places: unknown[] = [];
+  const get = (_: unknown, place: unknown): Promise<unknown> => {
+    places.push(place);
+    return Promise.resolve({ metadata: id });
+  };
+  const source = sourceOf({ get });
+  await source.get(id, { mayBeCached: false }, signal);
+  await source.get(id, { mayBeCached: true }, signal);
+  assert.deepEqual(places, [id, { ...id, resourceVersion: '0' }]);
+});
+
+test('a watch asks for one object by its name, no older than was seen, and tells a refusal as such', async () => {
+  const queries: Record<string, unknown>[] = [];
+  const refusal = new ForbiddenError({ message: 'configmaps is forbidden', reason: 'Forbidden', code: 403 });
+  const refuse = (_: unknown, query: Record<string, unknown>): Promise<never> => {
+    queries.push(query);
+    return Promise.reject(refusal);
+  };
+  const stop = new AbortController();
+  const heard: unknown[] = [];
+  const source = sourceOf({ list: refuse, watch: refuse });
+  const options = { notBefore: '7', interrupted: (error: unknown) => void heard.push(error), contact: () => {} };
+  const scope = { namespace: 'shop', name: String.raw`a,b=c\d` };
+  const events = source.watch(scope, options, stop.signal)[Symbol.asyncIterator]();
+  const first = events.next();
+  await settle();
+  stop.abort();
+  await first;
+  assert.ok(heard[0] instanceof WatchRefusedError);
+  assert.equal(heard[0].message, 'configmaps is forbidden');
+  for (const query of queries) {
+    assert.equal(query['namespace'], 'shop');
+    assert.equal(query['fieldSelector'], String.raw`metadata.name=a\,b\=c\\d`);
+    assert.equal(query['resourceVersion'], '7');
+  }
+  const { timeoutSeconds } = queries.find((query) => query['timeoutSeconds'] !== undefined) ?? {};
+  assert.equal(timeoutSeconds, 1_800);
+});
+
+const notFound = new NotFoundError({ message: 'the server could not find the requested resource', code: 404 });
+const body = { metadata: { name: 'clerk' }, spec: { audiences: [] } };
+for (const { it, read, message } of [
+  {
+    it: 'a server without tokens is told from a missing account',
+    read: () => Promise.resolve({ resources: [{ name: 'pods' }, null] }),
+    message: 'the API server does not have TokenRequest endpoints enabled',
+  },
+  {
+    it: 'a missing account is told from a server without tokens',
+    read: () => Promise.resolve({ resources: [{ name: 'serviceaccounts/token' }] }),
+    message: 'the server could not find the requested resource',
+  },
+  {
+    it: 'a server that does not say what it has counts as one without tokens',
+    read: () => Promise.reject(new Error('away')),
+    message: 'the API server does not have TokenRequest endpoints enabled',
+  },
+]) {
+  test(`21.4: ${it}`, async () => {
+    const requester = new ApiTokenRequester(clientWith({ create: () => Promise.reject(notFound), read }));
+    await assert.rejects(requester.requestToken({ namespace: 'shop', name: 'clerk' }, body, signal), { message });
+  });
+}
+
+test('the plugins can be given all of this', () => {
+  const configMaps: ConfigMapReader = readerOf(new FakeObjectManager(managedConfigMaps));
+  const secrets: SecretReader = readerOf(new FakeObjectManager(managedSecrets));
+  const deps = { requester: undefined, clock: new FakeClock(), random: () => 0, notify: () => {} };
+  const tokens: TokenSource = new TokenManager(deps);
+  assert.ok([configMaps, secrets, tokens].every((part) => typeof part.get === 'function'));
+});

@@ -1,0 +1,44 @@
+/** The two kinds of objects that pods read, and what the managers must know of each. Everything else is the same for both. */
+import { configMaps, secrets, withShape } from '../client/resource-reference.ts';
+import type { ResourceReference } from '../client/resource-reference.ts';
+import type { ConfigMap } from '../kube/objects/config-map.ts';
+import type { ObjectMeta } from '../kube/objects/metadata.ts';
+import type { ObjectReferences } from '../kube/object-references.ts';
+import { boolean, bytes, map, object, required, string } from '../kube/objects/schema.ts';
+import type { Secret } from '../kube/objects/secret.ts';
+
+export interface ManagedObject {
+  readonly metadata: ObjectMeta;
+  readonly immutable?: boolean;
+}
+
+export interface ManagedKind<T extends ManagedObject> {
+  /** As the kubelet says it in messages: `configmap "x" not found`. */
+  readonly singular: string;
+  /** With the shape of what is kept of an object. */
+  readonly resource: ResourceReference<T>;
+  readonly references: keyof ObjectReferences;
+}
+
+/**
+ * What nobody reads is not kept. Managed fields and annotations are often larger than the content, and one of them repeats it:
+ * the last applied configuration.
+ */
+const keptFields = {
+  apiVersion: string,
+  kind: string,
+  metadata: required(object({ name: required(string), namespace: string, uid: string, resourceVersion: string })),
+  immutable: boolean,
+};
+
+export const managedConfigMaps: ManagedKind<ConfigMap> = {
+  singular: 'configmap',
+  resource: withShape(configMaps, object({ ...keptFields, data: map(string), binaryData: map(bytes) })),
+  references: 'configMaps',
+};
+
+export const managedSecrets: ManagedKind<Secret> = {
+  singular: 'secret',
+  resource: withShape(secrets, object({ ...keptFields, data: map(bytes), type: string })),
+  references: 'secrets',
+};

@@ -1,0 +1,74 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { ConfigMap } from '../kube/objects/config-map.ts';
+import type { Secret } from '../kube/objects/secret.ts';
+import { aPod } from '../testing/builders.ts';
+import { FakeClock } from '../testing/fake-clock.ts';
+import { ScriptedObjectSource } from '../testing/scripted-object-source.ts';
+import { objectManagers } from './object-managers.ts';
+import type { ObjectManagers } from './object-managers.ts';
+
+function world(strategy: string) {
+  const configMaps = new ScriptedObjectSource<ConfigMap>('configmaps');
+  const secrets = new ScriptedObjectSource<Secret>('secrets');
+  const make = (): ObjectManagers =>
+    objectManagers(
+      { clock: new FakeClock(), random: () => 0, notify: () => {}, ownNode: () => undefined, configMaps, secrets },
+      { strategy, scope: 'object', syncFrequencyMs: 60_000 },
+    );
+  return { configMaps, secrets, make };
+}
+
+for (const strategy of ['', 'watch', 'Poll']) {
+  test(`1.1: the strategy "${strategy}" is refused`, () => {
+    assert.throws(world(strategy).make, {
+      reason: 'UnknownStrategy',
+      message: `unknown configmap and secret manager mode: ${strategy}`,
+    });
+  });
+}
+
+for (const strategy of ['Get', 'Cache', 'Watch']) {
+  test(`1.2 (${strategy}): ConfigMaps and Secrets have managers of their own, and an ended manager leaves nothing behind`, async () => {
+    const { configMaps, secrets, make } = world(strategy);
+    configMaps.put({ namespace: 'shop', name: 'a' }, { data: { key: 'ConfigMap' } });
+    secrets.put({ namespace: 'shop', name: 'a' }, { data: { key: 'U2VjcmV0' } });
+    const managers = make();
+    const stop = new AbortController();
+    const { signal } = stop;
+    const running = Promise.all([managers.configMaps.run(signal), managers.secrets.run(signal)]);
+    const pod = aPod({
+      volumes: [
+        { name: 'a', configMap: { name: 'a' } },
+        { name: 'b', secret: { secretName: 'a' } },
+      ],
+    });
+    for (const manager of [managers.configMaps, managers.secrets]) manager.registerPod(pod);
+    assert.deepEqual((await managers.configMaps.get('shop', 'a', signal)).data, { key: 'ConfigMap' });
+    assert.deepEqual((await managers.secrets.get('shop', 'a', signal)).data, { key: 'U2VjcmV0' });
+    for (const manager of [managers.configMaps, managers.secrets]) manager.unregisterPod(pod);
+    stop.abort();
+    await running;
+    assert.deepEqual([...configMaps.watched, ...secrets.watched], []);
+  });
+}
+
+test('1.2 (Get): every read asks the server, also for what nobody registered, and nothing is ever told', async () => {
+  const { configMaps, make } = world('Get');
+  const id = { namespace: 'shop', name: 'a' };
+  configMaps.put(id, {});
+  const { configMaps: objects } = make();
+  const stop = new AbortController();
+  const told: unknown[] = [];
+  const listening = (async () => {
+    for await (const change of objects.changes(stop.signal)) told.push(change);
+  })();
+  await objects.get('shop', 'a', stop.signal);
+  configMaps.remove(id);
+  await assert.rejects(objects.get('shop', 'a', stop.signal), { message: 'configmaps "a" not found' });
+  assert.deepEqual(configMaps.requests, ['get shop/a', 'get shop/a']);
+  assert.equal(objects.ageOf('shop', 'a'), undefined);
+  stop.abort();
+  await listening;
+  assert.deepEqual(told, []);
+});

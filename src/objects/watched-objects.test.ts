@@ -1,0 +1,414 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { TestContext } from 'node:test';
+import type { ConfigMap } from '../kube/objects/config-map.ts';
+import type { Pod } from '../kube/objects/pod.ts';
+import { aContainer, aPod } from '../testing/builders.ts';
+import { FakeClock } from '../testing/fake-clock.ts';
+import { ScriptedObjectSource } from '../testing/scripted-object-source.ts';
+import { settle } from '../testing/settle.ts';
+import { managedConfigMaps } from './managed-kind.ts';
+import { ObjectNotFoundError, ObjectNotSyncedError } from './object-errors.ts';
+import { readerOf } from './object-manager.ts';
+import type { ObjectNotice } from './object-notices.ts';
+import { WatchedObjects } from './watched-objects.ts';
+import type { WatchScopeSetting } from './watched-objects.ts';
+
+const a = { namespace: 'shop', name: 'a' };
+const secondMs = 1_000;
+const minuteMs = 60_000;
+
+/** A pod that reads the ConfigMaps when its container starts, and no later. */
+function readingPod(names: readonly string[], uid = 'u1', namespace = 'shop'): Pod {
+  const envFrom = names.map((name) => ({ configMapRef: { name } }));
+  return aPod({ metadata: { uid, namespace }, containers: [aContainer({ envFrom })] });
+}
+
+/** A pod with a volume for each ConfigMap. */
+function showingPod(names: readonly string[], uid = 'u1', namespace = 'shop'): Pod {
+  return aPod({ metadata: { uid, namespace }, volumes: names.map((name) => ({ name, configMap: { name } })) });
+}
+
+function world(
+  t: TestContext,
+  { scope = 'object', syncFrequencyMs = minuteMs / 5 }: { scope?: WatchScopeSetting; syncFrequencyMs?: number } = {},
+) {
+  const source = new ScriptedObjectSource<ConfigMap>('configmaps');
+  const clock = new FakeClock();
+  const notices: ObjectNotice[] = [];
+  const notify = (notice: ObjectNotice): void => void notices.push(notice);
+  const deps = { source, clock, random: () => 0, notify };
+  const objects = new WatchedObjects(managedConfigMaps, deps, { scope, syncFrequencyMs });
+  const stop = new AbortController();
+  const running = objects.run(stop.signal);
+  const told: string[] = [];
+  const listening = (async () => {
+    for await (const { namespace, name } of objects.changes(stop.signal)) told.push(`${namespace}/${name}`);
+  })();
+  t.after(async () => {
+    stop.abort();
+    await Promise.all([running, listening]);
+    assert.deepEqual(source.watched, [], 'a watch outlived its manager');
+  });
+  const get = (name: string, namespace = 'shop'): Promise<ConfigMap> =>
+    objects.get(namespace, name, new AbortController().signal);
+  /** What get says when a second goes by while it waits. */
+  const getInTime = async (name: string): Promise<ConfigMap | string> => {
+    const result = get(name).catch((error: unknown) => (error as Error).message);
+    await settle();
+    await clock.advance(secondMs);
+    return result;
+  };
+  const takeTold = async (): Promise<readonly string[]> => {
+    await settle();
+    return told.splice(0);
+  };
+  return { source, clock, objects, get, getInTime, takeTold, notices, stop, running };
+}
+
+const notSynced = 'failed to sync configmap cache: timed out waiting for the condition';
+
+test('objects invariant 17: the first reference makes one list and one watch, others none, and the last ends them', async (t) => {
+  const { source, objects, get } = world(t);
+  source.put(a, {});
+  objects.registerPod(readingPod(['a']));
+  await get('a');
+  for (let index = 0; index < 20; index += 1) {
+    objects.registerPod(readingPod(['a'], `other-${index}`));
+    objects.unregisterPod(readingPod([], `other-${index}`));
+  }
+  await settle();
+  assert.deepEqual(source.requests, ['list shop/a', 'watch shop/a']);
+  objects.unregisterPod(readingPod([]));
+  await settle();
+  assert.deepEqual(source.requests, ['list shop/a', 'watch shop/a']);
+  assert.deepEqual(source.watched, []);
+  await assert.rejects(get('a'), { message: 'object "shop"/"a" not registered' });
+});
+
+test('objects invariant 15: an object of another namespace is not read, registered or not', async (t) => {
+  const { source, objects, get } = world(t);
+  source.put(a, { data: { whose: 'shop' } });
+  source.put({ namespace: 'bank', name: 'a' }, { data: { whose: 'bank' } });
+  objects.registerPod(readingPod(['a']));
+  assert.deepEqual((await get('a')).data, { whose: 'shop' });
+  await assert.rejects(get('a', 'bank'), { message: 'object "bank"/"a" not registered' });
+  objects.registerPod(readingPod(['a'], 'u2', 'bank'));
+  assert.deepEqual((await get('a', 'bank')).data, { whose: 'bank' });
+});
+
+for (const scope of ['object', 'namespace', 'auto'] as const) {
+  test(`objects invariant 18 (${scope}): missing, then added, then deleted`, async (t) => {
+    const { source, objects, get } = world(t, { scope });
+    objects.registerPod(readingPod(['a']));
+    const missing = { name: 'ObjectNotFoundError', message: 'configmap "a" not found' };
+    await assert.rejects(get('a'), missing);
+    assert.equal(await readerOf(objects).get('shop', 'a', AbortSignal.timeout(5_000)), undefined);
+    const object = source.put(a, {});
+    await settle();
+    assert.equal(await get('a'), object);
+    source.remove(a);
+    await settle();
+    await assert.rejects(get('a'), missing);
+  });
+}
+
+test('readerOf passes on every error but NotFound', async (t) => {
+  const { objects } = world(t);
+  await assert.rejects(readerOf(objects).get('shop', 'a', AbortSignal.timeout(5_000)), {
+    reason: 'ObjectNotRegistered',
+  });
+});
+
+interface Immutability {
+  readonly it: string;
+  readonly first?: boolean;
+  readonly later?: boolean;
+  readonly isWatched: boolean;
+}
+const immutabilities: readonly Immutability[] = [
+  { it: 'a mutable object is watched on', first: false, isWatched: true },
+  { it: 'an object that is immutable at first is not watched after the first read', first: true, isWatched: false },
+  { it: 'an object created later as immutable is not watched after it was read', later: true, isWatched: false },
+  {
+    it: 'an object that becomes immutable is not watched after it was read',
+    first: false,
+    later: true,
+    isWatched: false,
+  },
+];
+for (const { it, first, later, isWatched } of immutabilities) {
+  test(`objects invariant 19: ${it}`, async (t) => {
+    const { source, objects, get } = world(t);
+    if (first !== undefined) source.put(a, { immutable: first });
+    objects.registerPod(readingPod(['a']));
+    await settle();
+    assert.deepEqual(source.watched, ['shop/a'], 'nothing but a read stops a watch');
+    await get('a').catch(() => {});
+    if (later !== undefined) source.put(a, { immutable: later });
+    await settle();
+    await get('a');
+    await settle();
+    assert.deepEqual(source.watched, isWatched ? ['shop/a'] : []);
+    source.goAway();
+    assert.equal((await get('a')).immutable, later ?? first);
+  });
+}
+
+test('objects invariant 20: a watch nobody reads from is stopped, and the next read starts it again', async (t) => {
+  const { source, clock, objects, get, notices } = world(t);
+  const object = source.put(a, {});
+  objects.registerPod(readingPod(['a']));
+  await get('a');
+  await clock.advance(2 * minuteMs);
+  await settle();
+  assert.deepEqual(source.watched, []);
+  assert.deepEqual(notices, [{ kind: 'ObjectWatchStopped', resource: 'configmaps', id: a, because: 'idle' }]);
+  assert.equal(await get('a'), object);
+  assert.deepEqual(source.watched, ['shop/a']);
+  assert.deepEqual(
+    source.requests.filter((request) => request.startsWith('list')),
+    ['list shop/a', 'list shop/a not before 1'],
+  );
+  for (let reads = 0; reads < 12; reads += 1) {
+    await clock.advance(20 * secondMs);
+    await get('a');
+  }
+  assert.deepEqual(source.watched, ['shop/a']);
+});
+
+test('3.8: the idle limit is five sync periods, and what nobody ever read goes at the first look', async (t) => {
+  const { source, clock, objects, get } = world(t, { syncFrequencyMs: minuteMs });
+  source.put(a, {});
+  objects.registerPod(readingPod(['a', 'never']));
+  await get('a');
+  await clock.advance(minuteMs);
+  assert.deepEqual(source.watched, ['shop/a']);
+  await clock.advance(4 * minuteMs);
+  assert.deepEqual(source.watched, ['shop/a']);
+  await clock.advance(minuteMs);
+  await settle();
+  assert.deepEqual(source.watched, []);
+});
+
+test('an object that a volume shows stays watched although nobody reads it, and is watched again when a volume comes', async (t) => {
+  const { source, clock, objects, takeTold } = world(t);
+  source.put(a, {});
+  source.put({ ...a, name: 'b' }, {});
+  objects.registerPod(showingPod(['a']));
+  objects.registerPod(readingPod(['b'], 'u2'));
+  await clock.advance(10 * minuteMs);
+  assert.deepEqual(source.watched, ['shop/a']);
+  source.put(a, { data: { key: 'new' } });
+  assert.deepEqual(await takeTold(), ['shop/a']);
+  source.put({ ...a, name: 'b' }, { data: { key: 'new' } });
+  objects.registerPod(showingPod(['b'], 'u3'));
+  await settle();
+  assert.deepEqual(source.watched, ['shop/a', 'shop/b']);
+  assert.deepEqual(await takeTold(), ['shop/b'], 'what changed while it was not watched is told');
+});
+
+test('3.9: old content is not answered after an idle stop while the server is slow', async (t) => {
+  const { source, clock, objects, get, getInTime, takeTold } = world(t);
+  source.put(a, { data: { key: 'old' } });
+  objects.registerPod(readingPod(['a']));
+  await get('a');
+  await clock.advance(2 * minuteMs);
+  source.hold();
+  const changed = source.put(a, { data: { key: 'new' } });
+  assert.equal(await getInTime('a'), notSynced);
+  source.release();
+  await settle();
+  assert.deepEqual(await takeTold(), ['shop/a']);
+  assert.equal(await get('a'), changed);
+});
+
+test('objects invariant 21: a first list still under way is not stopped, and reads fail meanwhile', async (t) => {
+  const { source, clock, objects, get, getInTime, takeTold } = world(t);
+  source.put(a, {});
+  source.hold();
+  objects.registerPod(readingPod(['a']));
+  assert.equal(await getInTime('a'), notSynced);
+  await clock.advance(10 * minuteMs);
+  assert.deepEqual(source.watched, ['shop/a']);
+  assert.deepEqual(await takeTold(), []);
+  source.release();
+  assert.deepEqual(await takeTold(), ['shop/a'], 'who went away empty-handed is told when there is something');
+  assert.equal((await get('a')).metadata.name, 'a');
+});
+
+test('a read that times out says what went wrong with the list', async (t) => {
+  const { source, clock, objects, get } = world(t);
+  source.goAway(new Error('no route to host'));
+  objects.registerPod(readingPod(['a']));
+  const read = get('a');
+  const failed = assert.rejects(read, (error) => {
+    assert.ok(error instanceof ObjectNotSyncedError);
+    assert.equal((error.cause as Error).message, 'no route to host');
+    return true;
+  });
+  await settle();
+  await clock.advance(secondMs);
+  await failed;
+});
+
+test('a read ends when its caller gives up or the last reference goes', async (t) => {
+  const { source, objects, get } = world(t);
+  source.hold();
+  objects.registerPod(readingPod(['a']));
+  const caller = new AbortController();
+  const given = objects.get('shop', 'a', caller.signal);
+  const released = get('a');
+  caller.abort(new Error('enough'));
+  await assert.rejects(given, /enough/);
+  objects.unregisterPod(readingPod([]));
+  await assert.rejects(released, { message: 'object "shop"/"a" not registered' });
+});
+
+test('objects invariant 22: references are counted for each pod, and releasing what is not held does nothing', async (t) => {
+  const { source, objects } = world(t);
+  const reference = { ...a, podUid: 'u1', use: 'read' } as const;
+  const isHeld = async (): Promise<boolean> => {
+    await settle();
+    return source.watched.includes('shop/a');
+  };
+  objects.releaseReference(reference);
+  objects.addReference(reference);
+  objects.addReference(reference);
+  objects.releaseReference({ ...reference, podUid: 'u2' });
+  objects.releaseReference({ ...reference, name: 'b' });
+  objects.releaseReference({ ...reference, namespace: 'bank' });
+  objects.releaseReference(reference);
+  assert.ok(await isHeld());
+  objects.releaseReference(reference);
+  assert.ok(!(await isHeld()));
+  objects.releaseReference(reference);
+  objects.addReference(reference);
+  assert.ok(await isHeld());
+});
+
+test('3.10: nothing is watched after the end, and later reads start nothing', async (t) => {
+  const { source, objects, get, getInTime, stop, running } = world(t);
+  const object = source.put(a, {});
+  objects.registerPod(readingPod(['a']));
+  await get('a');
+  stop.abort();
+  await running;
+  assert.deepEqual(source.watched, []);
+  assert.equal(await get('a'), object);
+  objects.registerPod(readingPod(['b'], 'u2'));
+  assert.equal(await getInTime('b'), notSynced);
+  assert.deepEqual(source.watched, []);
+});
+
+test('every change is told, an unchanged relist is not, nor is the first list to those who got what they asked for', async (t) => {
+  const { source, objects, get, takeTold } = world(t);
+  source.put(a, {});
+  objects.registerPod(showingPod(['a']));
+  await get('a');
+  assert.deepEqual(await takeTold(), []);
+  source.put(a, { data: { key: 'new' } });
+  assert.deepEqual(await takeTold(), ['shop/a']);
+  source.goAway();
+  source.comeBack();
+  assert.deepEqual(await takeTold(), []);
+  source.goAway();
+  source.remove(a);
+  source.comeBack();
+  assert.deepEqual(await takeTold(), ['shop/a']);
+});
+
+test('losing the server loses nothing: objects stay readable, their age is known, and all catches up', async (t) => {
+  const { source, clock, objects, get, takeTold } = world(t);
+  const object = source.put(a, {});
+  assert.equal(objects.ageOf('shop', 'a'), undefined);
+  objects.registerPod(showingPod(['a']));
+  assert.equal(objects.ageOf('shop', 'a'), undefined);
+  await get('a');
+  await clock.advance(minuteMs);
+  assert.equal(objects.ageOf('shop', 'a'), 0);
+  source.goAway();
+  await settle();
+  await clock.advance(30 * minuteMs);
+  assert.equal(await get('a'), object);
+  assert.equal(objects.ageOf('shop', 'a'), 30 * minuteMs);
+  const changed = source.put(a, { data: { key: 'new' } });
+  source.comeBack();
+  assert.deepEqual(await takeTold(), ['shop/a']);
+  assert.equal(await get('a'), changed);
+  assert.equal(objects.ageOf('shop', 'a'), 0);
+});
+
+test('a connection that is lost and comes back without a gap leaves nothing to tell, and the object current', async (t) => {
+  const { source, clock, objects, get, takeTold } = world(t);
+  source.put(a, {});
+  objects.registerPod(showingPod(['a']));
+  await get('a');
+  source.blink();
+  await clock.advance(minuteMs);
+  assert.equal(objects.ageOf('shop', 'a'), 0);
+  assert.deepEqual(await takeTold(), []);
+});
+
+test('after an idle stop the last known object is answered when the server is away', async (t) => {
+  const { source, clock, objects, get, getInTime } = world(t);
+  const object = source.put(a, {});
+  objects.registerPod(readingPod(['a']));
+  await get('a');
+  await clock.advance(2 * minuteMs);
+  const stoppedMs = objects.ageOf('shop', 'a') ?? NaN;
+  source.goAway();
+  assert.equal(await getInTime('a'), object);
+  assert.equal(objects.ageOf('shop', 'a'), stoppedMs + secondMs);
+});
+
+test('an immutable object that was deleted and created anew is noticed, and told', async (t) => {
+  const { source, clock, objects, get, takeTold, notices } = world(t);
+  source.put(a, { immutable: true, data: { key: 'old' } });
+  objects.registerPod(showingPod(['a']));
+  await get('a');
+  await settle();
+  assert.deepEqual(source.watched, []);
+  await clock.advance(6 * minuteMs);
+  await settle();
+  assert.deepEqual(source.requests.slice(2), ['uid shop/a'], 'it is checked without being read');
+  assert.equal((objects.ageOf('shop', 'a') ?? NaN) < 2 * minuteMs, true);
+  source.remove(a);
+  const again = source.put(a, { immutable: true, data: { key: 'new' } });
+  await clock.advance(6 * minuteMs);
+  assert.deepEqual(await takeTold(), ['shop/a']);
+  assert.ok(notices.some(({ kind }) => kind === 'ImmutableObjectReplaced'));
+  assert.equal(await get('a'), again);
+  await settle();
+  assert.deepEqual(source.watched, []);
+  source.remove(a);
+  await clock.advance(6 * minuteMs);
+  assert.deepEqual(await takeTold(), ['shop/a']);
+  await assert.rejects(get('a'), ObjectNotFoundError);
+  assert.deepEqual(source.watched, ['shop/a'], 'it may come back');
+});
+
+test('an immutable object stays readable when it cannot be checked', async (t) => {
+  const { source, clock, objects, get, notices, takeTold } = world(t);
+  const object = source.put(a, { immutable: true });
+  objects.registerPod(showingPod(['a']));
+  await get('a');
+  source.goAway();
+  await clock.advance(12 * minuteMs);
+  assert.equal(await get('a'), object);
+  assert.ok(notices.some(({ kind }) => kind === 'ObjectCheckFailed'));
+  assert.ok((objects.ageOf('shop', 'a') ?? 0) >= 12 * minuteMs);
+  assert.deepEqual(await takeTold(), []);
+});
+
+test('a pod that is new to an immutable object does not start with the content of a deleted one', async (t) => {
+  const { source, objects, get, takeTold } = world(t);
+  source.put(a, { immutable: true, data: { key: 'old' } });
+  objects.registerPod(showingPod(['a']));
+  await get('a');
+  source.remove(a);
+  const again = source.put(a, { immutable: true, data: { key: 'new' } });
+  objects.registerPod(showingPod(['a'], 'u2'));
+  assert.equal(await get('a'), again);
+  assert.deepEqual(await takeTold(), ['shop/a']);
+});
