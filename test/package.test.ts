@@ -18,6 +18,7 @@ const { exports, bin, dependencies, devDependencies } = JSON.parse(
 const doors = [
   { door: 'mountlet', has: ['AtomicWriter', 'render', 'readManifests', 'MountletError', 'Quantity'] },
   { door: 'mountlet/plugins', has: ['PluginRegistry', 'standardPlugins', 'failureClassOf'] },
+  { door: 'mountlet/apiserver', has: ['startApiServer', 'restoreBackup'] },
   { door: 'mountlet/testing', has: ['FakeClock', 'temporaryDirectory', 'aPod'] },
 ];
 for (const { door, has } of doors) {
