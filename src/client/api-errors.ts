@@ -17,7 +17,7 @@ export class ApiError extends MountletError {
   readonly retryAfterMs: number | undefined;
 
   constructor({ message, reason, code, details }: Status, retryAfterMs?: number) {
-    super(message ?? 'the server gave no reason');
+    super(message);
     this.reason = reason ?? 'Unknown';
     this.code = code ?? 0;
     this.details = details ?? {};
@@ -137,12 +137,13 @@ const kinds: readonly Kind[] = [
   { reason: 'StorageReadError', code: 500, type: StorageReadError, text: 'the server could not read its storage' },
 ];
 
-/** From the object of an ERROR event, or from the body of a failed request. `code` is the answer's own, if it had one. */
-export function errorFromStatus(status: Status, code = status.code ?? 500, retryAfterMs?: number): ApiError {
+/** From the object of an ERROR event, or from the body of an answer with this code. What is absent there is guessed from the code. */
+export function errorFromStatus(status: Status, answered?: number, retryAfterMs?: number): ApiError {
+  const code = status.code || answered || 500;
   const kind = kinds.find(({ reason }) => reason === status.reason) ?? kinds.find((other) => other.code === code);
   const type = kind?.type ?? ApiError;
-  const reason = status.reason ?? kind?.reason;
-  return new type({ ...status, code: status.code ?? code, ...(reason !== undefined && { reason }) }, retryAfterMs);
+  const reason = status.reason || (kind?.reason ?? 'Unknown');
+  return new type({ ...status, message: status.message || reason, code, reason }, retryAfterMs);
 }
 
 /** For an answer without a Status. `what` names the request: `get configmaps "web"`. */

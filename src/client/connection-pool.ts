@@ -77,7 +77,8 @@ export class ConnectionPool implements Transport {
     return this.#connections.size + (this.#http1?.watches ?? 0);
   }
 
-  send(request: HttpRequest, sink: HttpSink, signal: AbortSignal): Promise<void> {
+  send({ path, ...rest }: HttpRequest, sink: HttpSink, signal: AbortSignal): Promise<void> {
+    const request = { ...rest, path: `${this.#endpoint.url.pathname.replace(/\/+$/, '')}${path}` };
     return new Promise((resolve, reject) => {
       if (signal.aborted) return reject(signal.reason);
       if (this.#stop.signal.aborted) return reject(this.#stop.signal.reason);

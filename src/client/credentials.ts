@@ -7,7 +7,7 @@ export interface TlsIdentity {
 
 export interface CurrentCredentials {
   /** `authorization` and who to act as. Never told to anybody but the server. */
-  readonly headers: Readonly<Record<string, string>>;
+  readonly headers: Readonly<Record<string, string | readonly string[]>>;
   readonly identity?: TlsIdentity | undefined;
 }
 

@@ -20,6 +20,7 @@ export interface Trust {
 }
 
 export interface Endpoint {
+  /** May have a path, below which the API is: some clusters are reached through a server of many. */
   readonly url: URL;
   /** Asked at each connection, because the file it comes from may have been replaced. */
   readonly trust: (signal: AbortSignal) => Promise<Trust>;
@@ -50,11 +51,11 @@ export async function dial(
   const host = url.hostname.replace(/^\[|\]$/g, '');
   const port = url.port === '' ? (isSecure ? 443 : 80) : Number(url.port);
   try {
+    const trust = isSecure ? await endpoint.trust(signal) : undefined;
     const tcp = await (proxy === undefined ? reach(host, port, signal) : tunnel(proxy, url.hostname, port, signal));
     tcp.setNoDelay(true);
     tcp.setKeepAlive(true, keepAliveMs);
-    if (!isSecure) return { socket: tcp, protocol: 'http/1.1' };
-    const trust = await endpoint.trust(signal);
+    if (trust === undefined) return { socket: tcp, protocol: 'http/1.1' };
     const serverName = trust.serverName ?? host;
     const socket = connectTls({
       socket: tcp,

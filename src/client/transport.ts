@@ -9,7 +9,7 @@ export interface HttpRequest {
   /** With its query. */
   readonly path: string;
   /** Names in lower case. */
-  readonly headers: Readonly<Record<string, string>>;
+  readonly headers: Readonly<Record<string, string | readonly string[]>>;
   readonly body?: Buffer;
   /** A watch: it takes a stream for minutes, so that one must stay free for the short ones. */
   readonly isLongLived: boolean;

@@ -14,6 +14,7 @@
  */
 import { once } from 'node:events';
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http';
+import { createServer as createHttpsServer } from 'node:https';
 import type { Http2ServerRequest, Http2ServerResponse, ServerHttp2Session } from 'node:http2';
 import { constants, createSecureServer } from 'node:http2';
 import type { AddressInfo, Socket } from 'node:net';
@@ -59,16 +60,17 @@ export async function scriptedApiServer(test: Test, settings: ScriptedSettings =
   const now = Date.now();
   const authority = makeAuthority({ now, days: 1 });
   const { certificatePem, keyPem } = issueServerCertificate(authority, { hosts: ['127.0.0.1'], now, days: 1 });
-  const http = createSecureServer({
-    allowHTTP1: true,
+  const tls = {
     cert: certificatePem,
     key: keyPem,
     ca: authority.certificatePem,
     requestCert: true,
     rejectUnauthorized: false,
-    settings: { maxConcurrentStreams: settings.streamsMax ?? 100 },
-    ...(settings.speaks === 'http/1.1' && { ALPNProtocols: ['http/1.1'] }),
-  });
+  };
+  const http =
+    settings.speaks === 'http/1.1'
+      ? createHttpsServer(tls)
+      : createSecureServer({ ...tls, settings: { maxConcurrentStreams: settings.streamsMax ?? 100 } });
   const sockets = new Set<Socket>();
   http.on('secureConnection', (socket: Socket) => {
     sockets.add(socket);

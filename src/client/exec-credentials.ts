@@ -1,0 +1,164 @@
+/**
+ * Credentials from a program that the kubeconfig names (`exec`): it is run when there are none, when they expire and when the server
+ * refused them. What it prints is never told to anybody.
+ */
+import type { Clock } from '../base/clock.ts';
+import { MountletError, errorCode, messageOf } from '../base/errors.ts';
+import type { Shape } from '../kube/objects/schema.ts';
+import { decode, object, string } from '../kube/objects/schema.ts';
+import type { TlsIdentity } from './credentials.ts';
+import type { Entry, KubeconfigExec } from './kubeconfig-file.ts';
+import { KubeconfigError } from './kubeconfig-file.ts';
+
+export interface CommandResult {
+  readonly code: number | null;
+  readonly stdout: string;
+}
+
+export interface Command {
+  readonly command: string;
+  readonly args: readonly string[];
+  /** Complete: nothing else is passed on. */
+  readonly env: Readonly<Record<string, string>>;
+  /** It may ask the user something on the terminal. */
+  readonly isInteractive: boolean;
+}
+
+/** Rejects when the program cannot be started. What it writes to standard error is for the user. */
+export type RunCommand = (command: Command, signal: AbortSignal) => Promise<CommandResult>;
+
+export interface ExecDeps {
+  readonly run: RunCommand;
+  readonly clock: Clock;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** Somebody sits at a terminal. */
+  readonly hasTerminal: boolean;
+}
+
+export interface ExecResult {
+  readonly token?: string | undefined;
+  readonly identity?: TlsIdentity | undefined;
+}
+
+export class ExecCredentialError extends MountletError {
+  readonly reason = 'ExecCredentialFailed';
+  constructor(command: string, problem: string, hint = '', options?: ErrorOptions) {
+    super(`Cannot get credentials from "${command}": ${problem}${hint === '' ? '' : `\n\n${hint}`}`, options);
+  }
+}
+
+const versions = ['client.authentication.k8s.io/v1', 'client.authentication.k8s.io/v1beta1'];
+const modes = ['Never', 'IfAvailable', 'Always'];
+
+interface ExecCredentialStatus {
+  readonly token?: string;
+  readonly clientCertificateData?: string;
+  readonly clientKeyData?: string;
+  readonly expirationTimestamp?: string;
+}
+const statusShape: Shape<ExecCredentialStatus> = object({
+  token: string,
+  clientCertificateData: string,
+  clientKeyData: string,
+  expirationTimestamp: string,
+});
+const execCredential = object({ apiVersion: string, kind: string, status: statusShape });
+
+export class ExecCredentials {
+  readonly #exec: KubeconfigExec;
+  readonly #command: string;
+  readonly #isInteractive: boolean;
+  readonly #deps: ExecDeps;
+  readonly #cluster: unknown;
+  #result: ExecResult | undefined;
+  #expiresAt = Infinity;
+  #running: Promise<ExecResult> | undefined;
+
+  /** `cluster` is told to the program if its entry asks for that. Throws a KubeconfigError for an entry that cannot work. */
+  constructor(entry: Entry<KubeconfigExec>, cluster: unknown, deps: ExecDeps) {
+    const { apiVersion = '', command = '', interactiveMode = '' } = entry.value;
+    const fail = (field: string, problem: string): never => {
+      throw new KubeconfigError(entry.file, `${entry.field}.${field}`, problem);
+    };
+    if (command === '') fail('command', 'name the program that gives the credentials');
+    if (!versions.includes(apiVersion)) fail('apiVersion', `must be one of ${versions.join(', ')}`);
+    if (interactiveMode === '' && apiVersion === versions[0])
+      fail('interactiveMode', `must be one of ${modes.join(', ')}`);
+    if (interactiveMode !== '' && !modes.includes(interactiveMode))
+      fail('interactiveMode', `must be one of ${modes.join(', ')}`);
+    if (interactiveMode === 'Always' && !deps.hasTerminal)
+      fail('interactiveMode', 'is Always, but there is no terminal to ask at');
+    this.#exec = entry.value;
+    this.#command = command;
+    this.#isInteractive = interactiveMode !== 'Never' && deps.hasTerminal;
+    this.#cluster = cluster;
+    this.#deps = deps;
+  }
+
+  /** However many ask at once, the program runs once. */
+  current(signal: AbortSignal): Promise<ExecResult> {
+    if (this.#result !== undefined && this.#deps.clock.now() < this.#expiresAt) return Promise.resolve(this.#result);
+    return (this.#running ??= this.#run(signal).finally(() => (this.#running = undefined)));
+  }
+
+  /** Forgets these, if they are still the current ones. */
+  refused(used: ExecResult): void {
+    if (this.#result === used) this.#result = undefined;
+  }
+
+  async #run(signal: AbortSignal): Promise<ExecResult> {
+    const { args = [], env = [], installHint, apiVersion, provideClusterInfo } = this.#exec;
+    const info = {
+      kind: 'ExecCredential',
+      apiVersion,
+      spec: { ...(provideClusterInfo === true && { cluster: this.#cluster }), interactive: this.#isInteractive },
+    };
+    const inherited = Object.entries(this.#deps.env).flatMap(([name, value]) =>
+      value === undefined ? [] : [[name, value] as const],
+    );
+    const own = env.map(({ name, value }) => [name, value] as const);
+    let result: CommandResult;
+    try {
+      const environment = { ...Object.fromEntries([...inherited, ...own]), KUBERNETES_EXEC_INFO: JSON.stringify(info) };
+      const command = { command: this.#command, args, env: environment, isInteractive: this.#isInteractive };
+      result = await this.#deps.run(command, signal);
+    } catch (error) {
+      if (signal.aborted) throw signal.reason;
+      const problem = errorCode(error) === 'ENOENT' ? 'there is no such program' : messageOf(error);
+      throw new ExecCredentialError(this.#command, problem, installHint, { cause: error });
+    }
+    if (result.code !== 0)
+      throw new ExecCredentialError(this.#command, `it ended with code ${result.code ?? 'none'}`, installHint);
+    return this.#accept(result.stdout);
+  }
+
+  #accept(stdout: string): ExecResult {
+    const fail = (problem: string): never => {
+      throw new ExecCredentialError(this.#command, problem);
+    };
+    let json: unknown;
+    try {
+      json = JSON.parse(stdout);
+    } catch {
+      return fail('what it printed is no JSON');
+    }
+    const { value, problems } = decode(execCredential, json);
+    const wrong = problems.find(({ kind }) => kind === 'type');
+    if (wrong !== undefined) return fail(`${wrong.path.join('.')}: ${wrong.message}`);
+    const { kind, apiVersion, status } = value;
+    if (kind !== 'ExecCredential') return fail('what it printed is no ExecCredential');
+    if (apiVersion !== this.#exec.apiVersion)
+      return fail(`it answered in another apiVersion than ${this.#exec.apiVersion}`);
+    if (status === undefined) return fail('its answer has no status');
+    const { token, clientCertificateData: certificatePem, clientKeyData: keyPem, expirationTimestamp } = status;
+    if ((certificatePem === undefined) !== (keyPem === undefined))
+      return fail('its answer has a certificate without a key, or a key without a certificate');
+    if (token === undefined && certificatePem === undefined)
+      return fail('its answer has neither a token nor a certificate');
+    const expiresAt = expirationTimestamp === undefined ? Infinity : Date.parse(expirationTimestamp);
+    if (Number.isNaN(expiresAt)) return fail('status.expirationTimestamp is no time');
+    this.#expiresAt = expiresAt;
+    const identity = certificatePem !== undefined && keyPem !== undefined ? { certificatePem, keyPem } : undefined;
+    return (this.#result = { token, identity });
+  }
+}
