@@ -19,6 +19,7 @@ const doors = [
   { door: 'mountlet', has: ['AtomicWriter', 'render', 'readManifests', 'MountletError', 'Quantity'] },
   { door: 'mountlet/plugins', has: ['PluginRegistry', 'standardPlugins', 'failureClassOf'] },
   { door: 'mountlet/apiserver', has: ['startApiServer', 'restoreBackup'] },
+  { door: 'mountlet/client', has: ['ApiClient', 'connectApiClient', 'reflect', 'NotFoundError'] },
   { door: 'mountlet/testing', has: ['FakeClock', 'temporaryDirectory', 'aPod'] },
 ];
 for (const { door, has } of doors) {

@@ -5,9 +5,11 @@
 import type { Clock } from '../base/clock.ts';
 import type { ListPage } from './api-answer.ts';
 import { parseAnswer, readError, readList, readObject } from './api-answer.ts';
+import type { GetOptions, ListQuery, PatchOptions, WatchQuery, WriteOptions } from './api-queries.ts';
 import { ServiceUnavailableError, TooManyRequestsError, UnauthorizedError } from './api-errors.ts';
 import type { Credentials } from './credentials.ts';
 import { withDeadline } from './deadline.ts';
+import { onAbort } from './on-abort.ts';
 import type { ApiObject, ObjectPlace, Place, ResourceReference } from './resource-reference.ts';
 import { collectionPath, objectPath, resourceName } from './resource-reference.ts';
 import type { RateLimit } from './token-bucket.ts';
@@ -18,42 +20,6 @@ import type { GuardSettings } from './watch-guard.ts';
 import { WatchGuard, guardDefaults } from './watch-guard.ts';
 import type { JsonObject, WatchLimits } from './watch-stream.ts';
 import { WatchStream, watchLimits } from './watch-stream.ts';
-
-export interface Selection {
-  readonly labelSelector?: string | undefined;
-  readonly fieldSelector?: string | undefined;
-}
-
-export interface ListQuery extends Selection {
-  readonly resourceVersion?: string | undefined;
-  readonly resourceVersionMatch?: 'Exact' | 'NotOlderThan' | undefined;
-  readonly limit?: number | undefined;
-  readonly continue?: string | undefined;
-}
-
-export interface WatchQuery extends Selection {
-  readonly resourceVersion?: string | undefined;
-  readonly resourceVersionMatch?: 'NotOlderThan' | undefined;
-  readonly allowWatchBookmarks?: boolean | undefined;
-  readonly sendInitialEvents?: boolean | undefined;
-  readonly timeoutSeconds?: number | undefined;
-}
-
-export interface GetOptions {
-  /** `0` lets the server answer from its memory, which may be a little old. */
-  readonly resourceVersion?: string | undefined;
-}
-
-export interface WriteOptions {
-  readonly fieldManager?: string | undefined;
-  readonly dryRun?: 'All' | undefined;
-}
-
-export interface PatchOptions extends WriteOptions {
-  readonly type: 'merge' | 'strategic' | 'json' | 'apply';
-  /** Of `apply`: take over fields that others own. */
-  readonly force?: boolean | undefined;
-}
 
 const patchTypes: Readonly<Record<PatchOptions['type'], string>> = {
   merge: 'application/merge-patch+json',
@@ -257,13 +223,12 @@ export class ApiClient {
   #openWatch(request: HttpRequest, what: string, timeoutMs: number, signal: AbortSignal): Promise<WatchStream> {
     return new Promise((resolve, reject) => {
       const cancel = new AbortController();
-      const onAbort = (): void => cancel.abort(signal.reason);
-      signal.addEventListener('abort', onAbort, { once: true });
+      const stopListening = onAbort(signal, () => cancel.abort(signal.reason));
       const finished = (): void => {
-        signal.removeEventListener('abort', onAbort);
+        stopListening();
         this.#guard.remove(stream);
       };
-      const stream = new WatchStream(what, this.#settings.watch, () => cancel.abort());
+      const stream = new WatchStream(what, this.#settings.watch, () => cancel.abort('unread'));
       let refusal: { readonly head: HttpHead; readonly body: Buffer[] } | undefined;
       // The time of the whole watch begins here: some proxies hold the head of the answer back until the first event.
       this.#guard.add(stream, what, timeoutMs);

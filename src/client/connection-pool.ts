@@ -4,6 +4,7 @@
  * not is spoken to in HTTP/1.1.
  */
 import assert from 'node:assert/strict';
+import { setMaxListeners } from 'node:events';
 import type { Socket } from 'node:net';
 import type { Clock } from '../base/clock.ts';
 import type { TlsIdentity } from './credentials.ts';
@@ -13,6 +14,7 @@ import { dial } from './dial.ts';
 import { withDeadline } from './deadline.ts';
 import { Http1Connections } from './http1-connections.ts';
 import { Http2Connection } from './http2-connection.ts';
+import { onAbort } from './on-abort.ts';
 import { ClientClosedError, ConnectionFailedError } from './transport-errors.ts';
 import type { HttpRequest, HttpSink, Transport } from './transport.ts';
 
@@ -41,10 +43,11 @@ export const poolDefaults: PoolSettings = {
 // Dead peers and idle connections are looked for this often; the limits above are that much longer at worst.
 const checkEveryMs = 5_000;
 
+type Connection = Http2Connection | Http1Connections;
+
 interface Waiter {
-  readonly isLongLived: boolean;
   /** Sends; the stream is taken before this returns. */
-  readonly go: (connection: Http2Connection | Http1Connections) => void;
+  readonly go: (connection: Connection) => void;
   readonly fail: (error: unknown) => void;
 }
 
@@ -54,7 +57,8 @@ export class ConnectionPool implements Transport {
   readonly #settings: PoolSettings;
   readonly #stop = new AbortController();
   readonly #connections = new Set<Http2Connection>();
-  readonly #waiters = new Set<Waiter>();
+  readonly #short = new Set<Waiter>();
+  readonly #long = new Set<Waiter>();
   readonly #tasks = new Set<Promise<void>>();
   #http1: Http1Connections | undefined;
   #speaksHttp1 = false;
@@ -70,6 +74,7 @@ export class ConnectionPool implements Transport {
     this.#endpoint = endpoint;
     this.#clock = clock;
     this.#settings = settings;
+    setMaxListeners(0, this.#stop.signal); // one for each connection that is being opened
   }
 
   /** Connections that exist, for metrics and tests. */
@@ -77,40 +82,24 @@ export class ConnectionPool implements Transport {
     return this.#connections.size + (this.#http1?.watches ?? 0);
   }
 
-  send({ path, ...rest }: HttpRequest, sink: HttpSink, signal: AbortSignal): Promise<void> {
+  async send({ path, ...rest }: HttpRequest, sink: HttpSink, signal: AbortSignal): Promise<void> {
+    signal.throwIfAborted();
+    this.#stop.signal.throwIfAborted();
+    this.#become(rest.identity);
     const request = { ...rest, path: `${this.#endpoint.url.pathname.replace(/\/+$/, '')}${path}` };
-    return new Promise((resolve, reject) => {
-      if (signal.aborted) return reject(signal.reason);
-      if (this.#stop.signal.aborted) return reject(this.#stop.signal.reason);
-      this.#become(request.identity);
-      const settle = (act: () => void): void => {
-        this.#waiters.delete(waiter);
-        signal.removeEventListener('abort', onAbort);
-        try {
-          act();
-        } catch (error) {
-          reject(error);
-        }
-      };
-      const onAbort = (): void => waiter.fail(signal.reason);
-      const waiter: Waiter = {
-        isLongLived: request.isLongLived,
-        go: (connection) =>
-          settle(() => {
-            connection.send(request, sink, signal);
-            resolve();
-          }),
-        fail: (error) => settle(() => reject(error)),
-      };
-      signal.addEventListener('abort', onAbort, { once: true });
-      this.#waiters.add(waiter);
-      this.#serve();
-    });
+    const connection = this.#roomFor(request.isLongLived);
+    if (connection !== undefined) connection.send(request, sink, signal);
+    else
+      await this.#wait(
+        request.isLongLived ? this.#long : this.#short,
+        (given) => given.send(request, sink, signal),
+        signal,
+      );
   }
 
   async close(): Promise<void> {
     this.#stop.abort(new ClientClosedError());
-    for (const waiter of this.#waiters) waiter.fail(this.#stop.signal.reason);
+    for (const waiter of [...this.#short, ...this.#long]) waiter.fail(this.#stop.signal.reason);
     this.#http1?.close();
     this.#spare?.socket.destroy();
     for (const connection of this.#connections) connection.destroy(new ClientClosedError());
@@ -124,46 +113,71 @@ export class ConnectionPool implements Transport {
     for (const connection of this.#connections) connection.drain();
   }
 
+  #wait(queue: Set<Waiter>, send: (connection: Connection) => void, signal: AbortSignal): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const leave = (): void => {
+        queue.delete(waiter);
+        stopListening();
+      };
+      const waiter: Waiter = {
+        go: (connection) => {
+          leave();
+          try {
+            resolve(send(connection));
+          } catch (error) {
+            reject(error);
+          }
+        },
+        fail: (error) => {
+          leave();
+          reject(error);
+        },
+      };
+      const stopListening = onAbort(signal, () => waiter.fail(signal.reason));
+      queue.add(waiter);
+      this.#openMore();
+    });
+  }
+
   #serve(): void {
-    if (this.#speaksHttp1) {
-      this.#http1 ??= this.#newHttp1();
-      for (const waiter of this.#waiters) waiter.go(this.#http1);
-      return;
+    for (const [queue, isLongLived] of [
+      [this.#short, false],
+      [this.#long, true],
+    ] as const) {
+      for (const waiter of queue) {
+        const connection = this.#roomFor(isLongLived);
+        if (connection === undefined) break;
+        waiter.go(connection);
+      }
     }
-    let free = this.#free();
-    for (const waiter of this.#waiters) {
-      // The last free stream is for short requests: else a node whose watches fill its connections could ask nothing.
-      if (free < (waiter.isLongLived ? 2 : 1)) continue;
-      const connection = this.#fullestWithRoom();
-      if (connection === undefined) break;
-      waiter.go(connection);
-      free -= 1;
-    }
-    this.#openMore(free);
+    this.#openMore();
   }
 
-  #free(): number {
+  /**
+   * The fullest that has room, so that those which are no longer needed run empty and close. The last free stream of all is for
+   * short requests: else a node whose watches fill its connections could ask nothing.
+   */
+  #roomFor(isLongLived: boolean): Connection | undefined {
+    if (this.#speaksHttp1) return (this.#http1 ??= this.#newHttp1());
     let free = 0;
-    for (const connection of this.#connections) free += connection.room;
-    return free;
-  }
-
-  /** The fullest, so that those which are no longer needed run empty and close. */
-  #fullestWithRoom(): Http2Connection | undefined {
     let fullest: Http2Connection | undefined;
     for (const connection of this.#connections) {
-      if (connection.room > 0 && (fullest === undefined || connection.room < fullest.room)) fullest = connection;
+      const { room } = connection;
+      free += room;
+      if (room > 0 && (fullest === undefined || room < fullest.room)) fullest = connection;
     }
-    return fullest;
+    return isLongLived && free < 2 ? undefined : fullest;
   }
 
-  #openMore(free: number): void {
-    const { connectionsMax } = this.#settings;
-    const isReserving = [...this.#waiters].some(({ isLongLived }) => isLongLived);
-    const missing = this.#waiters.size === 0 ? 0 : this.#waiters.size + (isReserving ? 1 : 0) - free;
+  #openMore(): void {
+    const waiting = this.#short.size + this.#long.size;
+    if (waiting === 0) return;
+    let free = 0;
+    for (const { room } of this.#connections) free += room;
+    const missing = waiting + (this.#long.size > 0 ? 1 : 0) - free;
     // Until the first connection tells the limit, one is enough to find out.
-    const wanted = this.#streamsMax === undefined ? Math.sign(missing) : Math.ceil(missing / this.#streamsMax);
-    const allowed = Math.min(wanted, connectionsMax - this.#connections.size);
+    const wanted = this.#streamsMax === undefined ? 1 : Math.ceil(missing / this.#streamsMax);
+    const allowed = Math.min(wanted, this.#settings.connectionsMax - this.#connections.size);
     while (this.#opening < allowed && !this.#stop.signal.aborted) this.#track(this.#openOne());
   }
 
@@ -189,7 +203,7 @@ export class ConnectionPool implements Transport {
   /** Those that the remaining attempts have no room for are told; the others may still be lucky. */
   #failWaiters(error: unknown): void {
     const others = this.#opening * (this.#streamsMax ?? 1);
-    for (const waiter of [...this.#waiters].slice(others)) waiter.fail(error);
+    for (const waiter of [...this.#short, ...this.#long].slice(others)) waiter.fail(error);
   }
 
   #add(connection: Http2Connection, identity: TlsIdentity | undefined): void {

@@ -1,5 +1,9 @@
 /** A time limit on the injected clock, for whatever takes a signal. */
 import type { Clock } from '../base/clock.ts';
+import { onAbort } from './on-abort.ts';
+
+// A reason of our own, because making the usual one, an exception with its stack, costs more than all the rest here.
+const over = 'over';
 
 /**
  * Gives `act` a signal that aborts with the outer one, or with `late()` when the time is over. The outer signal may live as long
@@ -15,8 +19,7 @@ export async function withDeadline<T>(
   signal.throwIfAborted();
   const limit = new AbortController();
   const finished = new AbortController();
-  const onAbort = (): void => limit.abort(signal.reason);
-  signal.addEventListener('abort', onAbort, { once: true });
+  const stopListening = onAbort(signal, () => limit.abort(signal.reason));
   const timer = clock.sleep(timeoutMs, finished.signal).then(
     () => limit.abort(late()),
     () => {},
@@ -24,9 +27,9 @@ export async function withDeadline<T>(
   try {
     return await act(limit.signal);
   } finally {
-    signal.removeEventListener('abort', onAbort);
-    finished.abort();
-    limit.abort(); // whatever of it is still under way is no longer wanted
+    stopListening();
+    finished.abort(over);
+    limit.abort(over); // whatever of it is still under way is no longer wanted
     await timer;
   }
 }

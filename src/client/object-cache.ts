@@ -3,6 +3,7 @@
  * subscribes. It asks the server nothing.
  */
 import type { Clock } from '../base/clock.ts';
+import { onAbort } from './on-abort.ts';
 import type { ReflectorDeps, ReflectorTarget } from './reflector.ts';
 import { reflect } from './reflector.ts';
 import type { ApiObject } from './resource-reference.ts';
@@ -52,15 +53,14 @@ export class ObjectCache<T extends ApiObject> {
     return new Promise((resolve, reject) => {
       if (this.#isSynced) return resolve();
       if (signal.aborted) return reject(signal.reason);
-      const onAbort = (): void => {
-        this.#waiting.delete(onSync);
-        reject(signal.reason);
-      };
       const onSync = (): void => {
-        signal.removeEventListener('abort', onAbort);
+        stopListening();
         resolve();
       };
-      signal.addEventListener('abort', onAbort, { once: true });
+      const stopListening = onAbort(signal, () => {
+        this.#waiting.delete(onSync);
+        reject(signal.reason);
+      });
       this.#waiting.add(onSync);
     });
   }

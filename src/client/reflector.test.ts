@@ -9,7 +9,7 @@ import type { Reflection, ReflectorNotice, ReflectorSettings } from './reflector
 import { reflect, reflectorDefaults } from './reflector.ts';
 import type { ApiObject } from './resource-reference.ts';
 import { configMaps } from './resource-reference.ts';
-import { ListFailedError, VeryShortWatchError } from './reflector.ts';
+import { ListFailedError, VeryShortWatchError } from './reflector-errors.ts';
 
 interface Scene {
   readonly server: ScriptedApiServer;

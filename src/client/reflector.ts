@@ -9,19 +9,26 @@
  * Invariant: the version we would resume at never runs ahead of the changes that were handed out.
  */
 import type { Clock } from '../base/clock.ts';
-import { MountletError, messageOf } from '../base/errors.ts';
-import type { ApiClient, Selection } from './api-client.ts';
-import { ExpiredError, InternalServerError, TooManyRequestsError, isVersionTooLarge } from './api-errors.ts';
+import type { ApiClient } from './api-client.ts';
+import type { Selection } from './api-queries.ts';
+import { ExpiredError, InternalServerError } from './api-errors.ts';
 import type { WholeList } from './paged-list.ts';
 import { listAll, pageSizeDefault } from './paged-list.ts';
 import type { ObjectEvent } from './reflection-events.ts';
 import { readEvent } from './reflection-events.ts';
+import {
+  InitialEventsMissingError,
+  ListFailedError,
+  VeryShortWatchError,
+  isClosing,
+  isUnavailable,
+  isWorthWaiting,
+  retryAfterMs,
+} from './reflector-errors.ts';
 import type { ApiObject, Place, ResourceReference } from './resource-reference.ts';
 import { objectKey } from './resource-reference.ts';
 import { RepetitionWindow, RestartDelay } from './restart-delay.ts';
-import { ConnectionFailedError, ConnectionLostError } from './transport-errors.ts';
 import type { WatchStream } from './watch-stream.ts';
-import { WatchCutError, WatchOverflowError, WatchStalledError } from './watch-stream.ts';
 
 export type Reflection<T> =
   /** All there is, at first and again whenever changes may have been missed. */
@@ -68,32 +75,6 @@ export interface ReflectorDeps {
   readonly notify: (notice: ReflectorNotice) => void;
   /** Hears each time the server gave a sign of life: what we know is as of now. */
   readonly contact?: () => void;
-}
-
-export class ListFailedError extends MountletError {
-  readonly reason = 'ListFailed';
-  constructor(what: string, cause: unknown) {
-    super(`failed to list ${what}: ${messageOf(cause)}`, { cause });
-  }
-}
-
-export class VeryShortWatchError extends MountletError {
-  readonly reason = 'VeryShortWatch';
-  constructor(what: string) {
-    super(`very short watch: ${what}: Unexpected watch close - watch lasted less than a second and no items received`);
-  }
-}
-
-export class InitialEventsMissingError extends MountletError {
-  readonly reason = 'InitialEventsMissing';
-  constructor(what: string, silentMs: number, hasEvents: boolean) {
-    const seconds = `${silentMs / 1000}s`;
-    super(
-      hasEvents
-        ? `${what}: hasn't received required bookmark event marking the end of initial events stream, received last event ${seconds} ago`
-        : `${what}: awaiting required bookmark event for initial events stream, no events received for ${seconds}`,
-    );
-  }
 }
 
 const watchTimeoutSecondsFloor = 300;
@@ -268,7 +249,7 @@ class Reflector<T extends ApiObject> {
     } catch (error) {
       if (!isClosing(error)) throw error;
     } finally {
-      done.abort();
+      done.abort('over'); // a reason, because making the usual one costs more than all the rest
       await silence;
     }
     if (events === 0 && clock.now() - startedAt < veryShortMs) throw new VeryShortWatchError(this.#what);
@@ -351,27 +332,4 @@ class Reflector<T extends ApiObject> {
     const isExpected = error instanceof ExpiredError || isClosing(error) || isWorthWaiting(error);
     this.#deps.notify({ kind: 'WatchFailed', what: this.#what, error, isExpected });
   }
-}
-
-/** Nothing is wrong with what we know: the server is away for a moment, or has too much to do. */
-function isWorthWaiting(error: unknown): boolean {
-  return error instanceof TooManyRequestsError || (error instanceof ConnectionFailedError && error.isRefused);
-}
-
-function retryAfterMs(error: unknown): number {
-  return error instanceof TooManyRequestsError ? (error.retryAfterMs ?? 0) : 0;
-}
-
-function isUnavailable(error: unknown): boolean {
-  return error instanceof ExpiredError || isVersionTooLarge(error);
-}
-
-/** The stream is gone, but every change until then was read: it goes on at the last version. */
-function isClosing(error: unknown): boolean {
-  return (
-    error instanceof ConnectionLostError ||
-    error instanceof WatchCutError ||
-    error instanceof WatchOverflowError ||
-    error instanceof WatchStalledError
-  );
 }
