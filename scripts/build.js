@@ -1,14 +1,21 @@
 // tsc checks and compiles every source for the library and the tests; esbuild bundles the program, with one chunk
 // for each command, because a start that resolves forty modules is felt at every call.
 import { build } from 'esbuild';
-import { existsSync, rmSync } from 'node:fs';
+import { existsSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { root, run } from './set-up.js';
 
 const compiler = join(root, 'node_modules', 'typescript', 'bin', 'tsc');
-// A file that left the sources must leave the build too, or its tests would go on passing.
-if (!existsSync(join(root, 'dist', '.tsbuildinfo'))) rmSync(join(root, 'dist'), { recursive: true, force: true });
 run(process.execPath, [compiler, '--project', join(root, 'tsconfig.json')]);
+
+// A file that left the sources must leave the build too, or its tests would go on passing.
+for (const folder of ['src', 'test', 'bench']) {
+  const built = join(root, 'dist', folder);
+  for (const name of existsSync(built) ? readdirSync(built, { recursive: true }) : []) {
+    const source = join(root, folder, String(name).replace(/(\.d)?\.[jt]s(\.map)?$/, '.ts'));
+    if (/\.[jt]s(\.map)?$/.test(String(name)) && !existsSync(source)) rmSync(join(built, String(name)));
+  }
+}
 
 rmSync(join(root, 'dist', 'bin'), { recursive: true, force: true });
 await build({
