@@ -1,4 +1,5 @@
 /** PersistentVolumes and claims: storage that outlives a pod, and the pod's name for it. */
+import { foreignVolumeSources } from './foreign-volume-sources.ts';
 import { labelSelector, objectFields, objectMeta, objectReference } from './metadata.ts';
 import { any, atomic, boolean, granular, list, map, object, quantity, required, string } from './schema.ts';
 import type { Of } from './schema.ts';
@@ -47,24 +48,7 @@ export const persistentVolume = object({
         controllerExpandSecretRef: secretReference,
         nodeExpandSecretRef: secretReference,
       }),
-      awsElasticBlockStore: any,
-      azureDisk: any,
-      azureFile: any,
-      cephfs: any,
-      cinder: any,
-      fc: any,
-      flexVolume: any,
-      flocker: any,
-      gcePersistentDisk: any,
-      glusterfs: any,
-      iscsi: any,
-      photonPersistentDisk: any,
-      portworxVolume: any,
-      quobyte: any,
-      rbd: any,
-      scaleIO: any,
-      storageos: any,
-      vsphereVolume: any,
+      ...foreignVolumeSources,
     }),
   ),
   status: object({ phase: string, message: string, reason: string, lastPhaseTransitionTime: string }),

@@ -1,7 +1,8 @@
 /** The volumes a pod may name, as the API spells them. Sources that no plugin of ours reads are carried along unread. */
+import { foreignVolumeSources } from './foreign-volume-sources.ts';
 import { labelSelector, localObjectReference } from './metadata.ts';
 import { claimTemplate } from './persistent-volume.ts';
-import { any, atomic, boolean, integer, list, map, object, quantity, required, string } from './schema.ts';
+import { atomic, boolean, integer, list, map, object, quantity, required, string } from './schema.ts';
 import type { Of } from './schema.ts';
 
 export const keyToPath = object({ key: required(string), path: required(string), mode: integer, user: integer });
@@ -129,24 +130,7 @@ export const volumeSources = {
   ephemeral: object({ volumeClaimTemplate: claimTemplate }),
   image: object({ reference: string, pullPolicy: string }),
   gitRepo: object({ repository: required(string), revision: string, directory: string }),
-  awsElasticBlockStore: any,
-  azureDisk: any,
-  azureFile: any,
-  cephfs: any,
-  cinder: any,
-  fc: any,
-  flexVolume: any,
-  flocker: any,
-  gcePersistentDisk: any,
-  glusterfs: any,
-  iscsi: any,
-  photonPersistentDisk: any,
-  portworxVolume: any,
-  quobyte: any,
-  rbd: any,
-  scaleIO: any,
-  storageos: any,
-  vsphereVolume: any,
+  ...foreignVolumeSources,
 };
 
 export const volume = object({ name: required(string), ...volumeSources });
