@@ -10,7 +10,6 @@ import {
   validateCsiNode,
   validateCsiNodeUpdate,
 } from '../../kube/validation/validate-csi.ts';
-import { validateObjectMetaUpdate } from '../../kube/validation/validate-metadata.ts';
 import {
   validateVolumeAttachment,
   validateVolumeAttachmentUpdate,
@@ -20,6 +19,7 @@ import type { VolumeAttachment } from '../../kube/objects/volume-attachment.ts';
 import { ageColumn, nameColumn, text, yesNo } from '../columns.ts';
 import { keepFields } from '../keep-fields.ts';
 import { resource } from '../resource.ts';
+import { plainStatus } from './plain-status.ts';
 
 export const csiNodes = resource<CsiNode>({
   group: 'storage.k8s.io',
@@ -28,16 +28,7 @@ export const csiNodes = resource<CsiNode>({
   singular: 'csinode',
   kind: 'CSINode',
   namespaced: false,
-  subresources: [
-    {
-      name: 'status',
-      verbs: ['get', 'patch', 'update'],
-      update: {
-        prepare: (object, old) => ({ ...object, spec: old.spec }),
-        validate: ({ metadata }, old) => validateObjectMetaUpdate(metadata, old.metadata),
-      },
-    },
-  ],
+  subresources: [plainStatus()],
   shape: csiNode,
   validate: validateCsiNode,
   validateUpdate: validateCsiNodeUpdate,

@@ -8,7 +8,6 @@ import {
   validatePersistentVolumeClaim,
   validatePersistentVolumeClaimUpdate,
 } from '../../kube/validation/validate-claim.ts';
-import { validateObjectMetaUpdate } from '../../kube/validation/validate-metadata.ts';
 import {
   validatePersistentVolume,
   validatePersistentVolumeUpdate,
@@ -18,6 +17,8 @@ import { keepFields } from '../keep-fields.ts';
 import { resource } from '../resource.ts';
 import type { KubeObject } from '../resource.ts';
 import { timestamp } from '../timestamp.ts';
+import { plainStatus } from './plain-status.ts';
+import { validateObjectMetaUpdate } from '../../kube/validation/validate-metadata.ts';
 
 const classAnnotation = 'volume.beta.kubernetes.io/storage-class';
 
@@ -79,16 +80,7 @@ export const persistentVolumeClaims = resource<PersistentVolumeClaim>({
   kind: 'PersistentVolumeClaim',
   shortNames: ['pvc'],
   namespaced: true,
-  subresources: [
-    {
-      name: 'status',
-      verbs: ['get', 'patch', 'update'],
-      update: {
-        prepare: (object, old) => ({ ...object, spec: old.spec }),
-        validate: ({ metadata }, old) => validateObjectMetaUpdate(metadata, old.metadata),
-      },
-    },
-  ],
+  subresources: [plainStatus()],
   shape: persistentVolumeClaim,
   complete: defaultPersistentVolumeClaim,
   validate: (object) => validatePersistentVolumeClaim(object),

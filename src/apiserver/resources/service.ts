@@ -6,11 +6,11 @@ import { compareByteOrder } from '../../kube/values/byte-order.ts';
 import { service } from '../../kube/objects/service.ts';
 import type { Service } from '../../kube/objects/service.ts';
 import { validateEndpoints, validateEndpointsUpdate } from '../../kube/validation/validate-endpoints.ts';
-import { validateObjectMetaUpdate } from '../../kube/validation/validate-metadata.ts';
 import { validateService, validateServiceUpdate } from '../../kube/validation/validate-service.ts';
 import { ageColumn, nameColumn, orNone, text, wide } from '../columns.ts';
 import { keepFields } from '../keep-fields.ts';
 import { resource } from '../resource.ts';
+import { plainStatus } from './plain-status.ts';
 
 const endpointsShown = 3;
 
@@ -22,16 +22,7 @@ export const services = resource<Service>({
   shortNames: ['svc'],
   categories: ['all'],
   namespaced: true,
-  subresources: [
-    {
-      name: 'status',
-      verbs: ['get', 'patch', 'update'],
-      update: {
-        prepare: (object, old) => ({ ...object, spec: old.spec }),
-        validate: ({ metadata }, old) => validateObjectMetaUpdate(metadata, old.metadata),
-      },
-    },
-  ],
+  subresources: [plainStatus()],
   shape: service,
   complete: defaultService,
   validate: (object) => validateService(object),

@@ -1,6 +1,6 @@
 /** Where the next page of a list begins, as text that clients hand back: the API's own form, because some tools look into it. */
 import { badRequest } from '../status.ts';
-import { isRecord } from './same-json.ts';
+import { isRecord } from '../../kube/values/semantic-equality.ts';
 
 export interface ContinueToken {
   /** The snapshot all pages are of; -1 for one that is gone: the rest then comes from now. */

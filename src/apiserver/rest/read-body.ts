@@ -6,7 +6,7 @@ import { decodeProtobuf } from '../wire/decode-protobuf.ts';
 import { UnsupportedMediaTypeError, bodyTypeOf, jsonType, protobufType, yamlType } from '../wire/media-types.ts';
 import { JsonError, parseJsonBody } from './json-body.ts';
 import type { JsonBody } from './json-body.ts';
-import { isRecord } from './same-json.ts';
+import { isRecord } from '../../kube/values/semantic-equality.ts';
 
 export function parseBody(
   bytes: Buffer,

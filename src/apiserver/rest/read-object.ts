@@ -9,7 +9,7 @@ import type { ApiRequest } from './api-request.ts';
 import { bodyBytesMax } from './api-request.ts';
 import { JsonError } from './json-body.ts';
 import { parseBody } from './read-body.ts';
-import { isRecord } from './same-json.ts';
+import { isRecord } from '../../kube/values/semantic-equality.ts';
 import type { FieldValidation } from './write-options.ts';
 
 /** What the body is expected to be. */

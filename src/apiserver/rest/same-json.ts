@@ -1,4 +1,6 @@
 /** Whether two values print the same JSON, whatever the order of keys; what is undefined is not there. */
+import { isRecord } from '../../kube/values/semantic-equality.ts';
+
 export function isSameJson(a: unknown, b: unknown): boolean {
   if (a === b) return true;
   if (Array.isArray(a)) {
@@ -15,8 +17,4 @@ export function isSameJson(a: unknown, b: unknown): boolean {
 
 function own(record: Record<string, unknown>, key: string): unknown {
   return Object.hasOwn(record, key) ? record[key] : undefined;
-}
-
-export function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

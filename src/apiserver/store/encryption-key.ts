@@ -18,6 +18,7 @@ import {
 } from 'node:fs';
 import { dirname } from 'node:path';
 import { MountletError, errorCode, messageOf } from '../../base/errors.ts';
+import { syncPath } from './sync-path.ts';
 
 export interface EncryptionKey {
   /** Derived from the key, so that it cannot name a wrong one. Says nothing about the key. */
@@ -52,7 +53,7 @@ export function ensureEncryptionKeys(file: string): readonly EncryptionKey[] {
   try {
     // A link does not overwrite: of two that start at once, both use the key of the first.
     linkSync(draft, file);
-    syncDirectory(dirname(file));
+    syncPath(dirname(file));
   } catch (thrown) {
     if (errorCode(thrown) !== 'EEXIST') throw new EncryptionKeyError(file, messageOf(thrown), { cause: thrown });
   } finally {
@@ -112,7 +113,7 @@ function readKeyFile(file: string): string {
 function replace(file: string, lines: readonly string[]): void {
   const draft = writeDraft(file, lines);
   renameSync(draft, file);
-  syncDirectory(dirname(file));
+  syncPath(dirname(file));
 }
 
 /** On disk before it gets its name: a crash leaves the old file or the new one, and a key in use is never lost. */
@@ -133,15 +134,6 @@ function writeDraft(file: string, lines: readonly string[]): string {
 
 function newKeyLine(): string {
   return randomBytes(keyLength).toString('base64');
-}
-
-function syncDirectory(directory: string): void {
-  const descriptor = openSync(directory, 'r');
-  try {
-    fsyncSync(descriptor);
-  } finally {
-    closeSync(descriptor);
-  }
 }
 
 function causeOf(thrown: unknown): unknown {

@@ -7,7 +7,7 @@
  *              └─now and then─▶ tables          known by the number of the last commit, which is in the row of state
  */
 import { randomBytes } from 'node:crypto';
-import { chmodSync, closeSync, fsyncSync, mkdirSync, openSync, renameSync, rmSync } from 'node:fs';
+import { chmodSync, mkdirSync, renameSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { open, type Database, type RootDatabase } from 'lmdb';
 import { MountletError, messageOf } from '../../base/errors.ts';
@@ -28,6 +28,7 @@ import {
 } from './row-codec.ts';
 import { CommitError, StoreFormatError } from './store-errors.ts';
 import type { ValueSeal } from './value-seal.ts';
+import { syncPath } from './sync-path.ts';
 
 export type Table = Database<Buffer, Buffer>;
 
@@ -264,15 +265,6 @@ function explanation(directory: string, thrown: unknown): MountletError {
 function oldestOf(changes: Table): number {
   for (const key of changes.getKeys({ limit: 1 })) return revisionOfRowKey(key);
   return Infinity;
-}
-
-export function syncPath(path: string): void {
-  const descriptor = openSync(path, 'r');
-  try {
-    fsyncSync(descriptor);
-  } finally {
-    closeSync(descriptor);
-  }
 }
 
 /** The engine rejects with one error that says to look at another, which is a promise. */

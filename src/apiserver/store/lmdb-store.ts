@@ -9,11 +9,12 @@ import { messageOf } from '../../base/errors.ts';
 import { changeLogDefaults } from './change-log.ts';
 import type { EncryptionKey } from './encryption-key.ts';
 import type { JournalContent } from './journal.ts';
-import { copyStore, dataFileName, LmdbJournal, openTables, syncPath } from './lmdb-journal.ts';
+import { copyStore, dataFileName, LmdbJournal, openTables } from './lmdb-journal.ts';
 import { decodeState, encodeState, stateRowKey, storeFormat } from './row-codec.ts';
 import { BackupError, RestoreError } from './store-errors.ts';
 import { ValueSeal } from './value-seal.ts';
 import { VersionedStore, type StoreLimits, type StoreOptions } from './versioned-store.ts';
+import { syncPath } from './sync-path.ts';
 
 export interface LmdbStoreOptions extends StoreOptions {
   readonly directory: string;

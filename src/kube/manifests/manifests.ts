@@ -18,6 +18,7 @@ import { podOfWorkload, workloadKinds } from './workload.ts';
 import type { WorkloadKind } from './workload.ts';
 import { parseYamlDocuments } from './yaml-documents.ts';
 import type { Position } from './yaml-documents.ts';
+import { isRecord } from '../values/semantic-equality.ts';
 
 export interface ManifestFile {
   /** As the user named it: messages repeat it. */
@@ -221,8 +222,4 @@ function nameIn(json: Record<string, unknown>): string {
 
 function valueAt(json: unknown, path: FieldPath): unknown {
   return path.reduce((value, part) => (isRecord(value) ? value[String(part)] : undefined), json);
-}
-
-function isRecord(json: unknown): json is Record<string, unknown> {
-  return typeof json === 'object' && json !== null && !Array.isArray(json);
 }

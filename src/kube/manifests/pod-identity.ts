@@ -2,11 +2,7 @@
 import { createHash } from 'node:crypto';
 import type { ObjectMeta } from '../objects/metadata.ts';
 import type { Pod } from '../objects/pod.ts';
-
-/** The letters the API server completes a generateName with: none that form words, none that look alike. */
-const letters = 'bcdfghjklmnpqrstvwxz2456789';
-// The API server cuts the given part so that the whole stays a valid label.
-const generateNameLengthMax = 58;
+import { completedName, generatedNameLetters as letters, generatedSuffixLength } from '../values/generated-name.ts';
 
 /** Gives a pod what the API server would on create. From the same manifest come the same names, so a second run finds its volumes. */
 export function identifyPod(pod: Pod): Pod {
@@ -20,8 +16,10 @@ export function identifyPod(pod: Pod): Pod {
 export function withGeneratedName(metadata: ObjectMeta, namespace: string): ObjectMeta {
   const { name, generateName = '' } = metadata;
   if (name !== '' || generateName === '') return metadata;
-  const suffix = [...digest(namespace, generateName).subarray(0, 5)].map((byte) => letters[byte % letters.length]);
-  return { ...metadata, name: generateName.slice(0, generateNameLengthMax) + suffix.join('') };
+  const suffix = [...digest(namespace, generateName).subarray(0, generatedSuffixLength)].map(
+    (byte) => letters[byte % letters.length],
+  );
+  return { ...metadata, name: completedName(generateName, suffix.join('')) };
 }
 
 /** A UUID of version 8 (made from other data): a hash of the pod's name, as random ones would differ at each run. */
