@@ -72,6 +72,9 @@ export function localPlugin(deps: LocalDeps): VolumePlugin<LocalVolumeSource> {
       async mount({ source: { path } }) {
         if (backingOf(path) === 'BlockDevice') throw new BlockDeviceUnsupportedError(path);
       },
+      async referencesTo(path) {
+        return referencesOf(readMountTable(), path);
+      },
       async unmount(path) {
         if (isWithin(deviceMounts, path)) unmountAndRemove(mounts, path);
       },

@@ -41,6 +41,7 @@ export interface VolumePlugin<Source = unknown> {
   reconstruct(volumeName: string, directory: string): VolumeSpec | undefined;
   readonly attach?: Attach<Source>;
   readonly deviceMount?: DeviceMount<Source>;
+  readonly block?: BlockMapping<Source>;
   readonly expand?: Expand<Source>;
   readonly resize?: Resize<Source>;
 }
@@ -98,6 +99,8 @@ export interface DeviceMount<Source = unknown> {
   /** Where the device is, or will be, mounted on the node. */
   pathOf(source: Source, spec: VolumeSpec): string;
   mount(request: DeviceMountRequest<Source>, signal: AbortSignal): Promise<void>;
+  /** Other places where what is mounted at `path` is mounted too. While there are any, it is not unmounted. */
+  referencesTo(path: string, signal: AbortSignal): Promise<readonly string[]>;
   /** Called only when no pod uses the volume any more. */
   unmount(path: string, signal: AbortSignal): Promise<void>;
 }
@@ -114,16 +117,39 @@ export interface DeviceMountRequest<Source = unknown> {
 /** Storage that must first be connected to the node. Such a plugin also has `deviceMount`. */
 export interface Attach<Source = unknown> {
   canAttach(source: Source, spec: VolumeSpec): boolean;
-  /** Resolves with the device's path once the storage is connected. */
+  /** Only this node can connect it (a loop device): no controller is waited for, whatever the node's settings say. */
+  readonly byNodeAlone: boolean;
+  /** Connects the storage and resolves with the device's path. Repeating it gives the same device. */
+  attach(request: AttachRequest<Source>, signal: AbortSignal): Promise<string>;
+  /** Resolves with the device's path once the storage is connected, whoever connects it. */
   waitForAttach(request: AttachRequest<Source>, signal: AbortSignal): Promise<string>;
+  /** `identity` is that of `deviceMount.identityOf`; storage that is not connected is a success. */
+  detach(identity: string, signal: AbortSignal): Promise<void>;
 }
 
 export interface AttachRequest<Source = unknown> {
   readonly spec: VolumeSpec;
   readonly source: Source;
   readonly pod: Pod;
-  /** From the node's status; may be empty. */
+  /** From the node's status or an earlier attach; may be empty. */
   readonly devicePath: string;
+}
+
+/** Storage that a pod can have as a raw device. Binding the device and linking to it is the volume manager's part. */
+export interface BlockMapping<Source = unknown> {
+  /** The directory on the node in which each pod's bind mount of the device is a file named after the pod's UID. */
+  globalMapPathOf(source: Source, spec: VolumeSpec): string;
+  /** Makes the device ready and resolves with its path, for kinds that attach nothing. */
+  setUpDevice?(request: DeviceRequest<Source>, signal: AbortSignal): Promise<string>;
+  tearDownDevice?(mapPath: string, devicePath: string, signal: AbortSignal): Promise<void>;
+  /** As `VolumePlugin.reconstruct`, for a link below `volumeDevices`. */
+  reconstruct(podUid: string, volumeName: string, mapPath: string): VolumeSpec | undefined;
+}
+
+export interface DeviceRequest<Source = unknown> {
+  readonly spec: VolumeSpec;
+  readonly source: Source;
+  readonly pod: Pod;
 }
 
 /** Grows the file system of a volume whose storage has grown. */
