@@ -125,6 +125,8 @@ export interface Attach<Source = unknown> {
   waitForAttach(request: AttachRequest<Source>, signal: AbortSignal): Promise<string>;
   /** `identity` is that of `deviceMount.identityOf`; storage that is not connected is a success. */
   detach(identity: string, signal: AbortSignal): Promise<void>;
+  /** No more storage of this kind can be connected to this node: asked when a pod has waited in vain for a volume. */
+  isLimitReached?(source: Source, spec: VolumeSpec, signal: AbortSignal): Promise<boolean>;
 }
 
 export interface AttachRequest<Source = unknown> {

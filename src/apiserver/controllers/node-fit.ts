@@ -1,8 +1,8 @@
 /** Whether a pod may run on a node, and if not, why, in the scheduler's words. Pure. */
 import type { Node } from '../../kube/objects/node.ts';
 import type { Pod } from '../../kube/objects/pod.ts';
-import type { LabelOperator, Labels } from '../../kube/values/labels.ts';
-import { requirementsMatch } from '../../kube/values/labels.ts';
+import { nodeSelectorMatches } from '../../kube/node-selector.ts';
+import type { Labels } from '../../kube/values/labels.ts';
 
 type Toleration = NonNullable<Pod['spec']['tolerations']>[number];
 type Taint = NonNullable<NonNullable<Node['spec']>['taints']>[number];
@@ -46,34 +46,7 @@ export function tolerates(
   return key !== '' && value === (taint.value ?? '');
 }
 
-const operators: Readonly<Record<string, LabelOperator>> = {
-  In: 'in',
-  NotIn: 'notin',
-  Exists: 'exists',
-  DoesNotExist: '!',
-  Gt: 'gt',
-  Lt: 'lt',
-};
-
-interface Expression {
-  readonly key: string;
-  readonly operator: string;
-  readonly values?: readonly string[];
-}
-
-/** One of the terms must hold, and of a term everything. A term that says nothing selects nothing. */
 function matchesAffinity({ affinity }: Pod['spec'], name: string, labels: Labels): boolean {
-  const terms = affinity?.nodeAffinity?.requiredDuringSchedulingIgnoredDuringExecution?.nodeSelectorTerms;
-  if (terms === undefined) return true;
-  return terms.some(({ matchExpressions = [], matchFields = [] }) => {
-    if (matchExpressions.length + matchFields.length === 0) return false;
-    return matchesAll(matchExpressions, labels) && matchesAll(matchFields, { 'metadata.name': name });
-  });
-}
-
-function matchesAll(expressions: readonly Expression[], labels: Labels): boolean {
-  return expressions.every(({ key, operator: name, values = [] }) => {
-    const operator = Object.hasOwn(operators, name) ? operators[name] : undefined;
-    return operator !== undefined && requirementsMatch([{ key, operator, values }], labels);
-  });
+  const required = affinity?.nodeAffinity?.requiredDuringSchedulingIgnoredDuringExecution;
+  return required === undefined || nodeSelectorMatches(required, name, labels);
 }
