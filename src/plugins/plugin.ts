@@ -199,6 +199,11 @@ export function failureClassOf(thrown: unknown): FailureClass {
   return claimed === 'uncertain' || claimed === 'transient' ? claimed : 'final';
 }
 
+/** The storage holds another file system than the volume asks for: whoever made the volume has to know. */
+export class FilesystemMismatchError extends MountletError {
+  readonly reason = 'FilesystemMismatch';
+}
+
 /** The kubelet's word for an object that is not there: `configmap "web" not found`. */
 export class ObjectNotFoundError extends MountletError {
   readonly reason = 'ObjectNotFound';

@@ -73,8 +73,6 @@ export interface DesiredStateDeps {
   readonly now: () => number;
   /** Hears of every mount that may need work, so that a change costs what it touches and no more. */
   readonly touched: (id: MountId) => void;
-  /** Hears when an error is waiting for a pod's worker. */
-  readonly failed: (podUid: PodUid) => void;
 }
 
 /** The set takes one more while it is no larger than this, as the kubelet's does. */
@@ -161,11 +159,6 @@ export class DesiredState {
     this.#deps.touched(mount);
   }
 
-  /** Refreshes the volumes of a pod whose content follows objects. */
-  refreshPod(podUid: PodUid): void {
-    for (const mount of this.mountsOf(podUid)) if (mount.plugin.requiresRemount) this.refresh(mount);
-  }
-
   /** The changes up to this revision are on disk: the next refresh is not about them. */
   shown({ volume, podUid }: MountId, changes: readonly SeenChange[]): void {
     const entry = this.#volumes.get(volume);
@@ -181,7 +174,7 @@ export class DesiredState {
     for (const mount of this.mountsOf(podUidOf(pod))) {
       const entry = this.#volumes.get(mount.volume);
       const volume = volumes.get(mount.outerNames.at(-1) ?? '');
-      if (entry === undefined) continue;
+      if (entry === undefined || mount.pod === pod) continue;
       const spec = mount.spec.volume === undefined || volume === undefined ? mount.spec : inlineSpec(volume);
       const source = mount.plugin.sourceOf(spec);
       // A volume that became another kind is not this mount's any more; it goes with its pod.
@@ -266,7 +259,6 @@ export class DesiredState {
     const errors = this.#errors.get(podUid) ?? new Set();
     this.#errors.set(podUid, errors);
     if (errors.size <= errorsKept) errors.add(text);
-    this.#deps.failed(podUid);
   }
 
   /** Each error is told once. */
