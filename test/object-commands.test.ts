@@ -28,7 +28,10 @@ kind: Pod
 metadata: { name: web, namespace: shop }
 spec:
   containers:
-    - { name: web, image: nginx, volumeMounts: [{ name: config, mountPath: /etc/config }] }
+    - name: web
+      image: nginx
+      env: [{ name: POD, valueFrom: { fieldRef: { fieldPath: metadata.name } } }]
+      volumeMounts: [{ name: config, mountPath: /etc/config }]
   volumes:
     - { name: config, configMap: { name: web } }
 ---
