@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { chmodSync, chownSync, existsSync, mkdirSync, readdirSync, statSync, symlinkSync } from 'node:fs';
+import { chmodSync, chownSync, existsSync, mkdirSync, readdirSync, statSync, symlinkSync, utimesSync } from 'node:fs';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 import { MountNamespace } from '../../testing/mount-namespace.ts';
@@ -266,7 +266,7 @@ test(
     chmodSync(join(version, 'd', 'x'), 0o4640);
     chownSync(join(version, 'd', 'x'), 1234, 4321);
     chmodSync(join(version, 'd'), 0o2750);
-  for (const path of ['d/x', 'd']) utimesSync(join(version, path), 1_700_000_000, 1_700_000_001);
+    for (const path of ['d/x', 'd']) utimesSync(join(version, path), 1_700_000_000, 1_700_000_001);
     const hostPath = world.prepare('d', { restrictions: ['nosuid', 'nodev', 'noexec'] });
     const look = (path: string): unknown[] => {
       const { mode, uid, gid, mtimeMs } = statSync(path);
