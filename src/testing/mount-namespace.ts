@@ -48,8 +48,16 @@ export class MountNamespace {
       'unshare',
       [
         ...(userNamespace ? ['--user', '--map-root-user'] : []),
-        ...['--mount', '--propagation', 'slave', 'sh', '-c', script, 'sh'],
-        ...[String(hostPaths.length), ...binds, ...run],
+        '--mount',
+        '--propagation',
+        'slave',
+        'sh',
+        '-c',
+        script,
+        'sh',
+        String(hostPaths.length),
+        ...binds,
+        ...run,
       ],
       { stdio: ['pipe', 'pipe', 'inherit'] },
     );

@@ -1,6 +1,16 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { chmodSync, chownSync, existsSync, mkdirSync, readdirSync, statSync, symlinkSync, utimesSync } from 'node:fs';
+import {
+  chmodSync,
+  chownSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  statSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 import { MountNamespace } from '../../testing/mount-namespace.ts';
@@ -418,6 +428,10 @@ test('where nothing can be mounted, nothing follows, and the reason is told', (t
   const without = replaceableMounts(unavailableMounts('not today'));
   const live = new LiveSubPaths({ mounts: unavailableMounts(), replaceable: without, notify: () => undefined });
   assert.equal(live.unavailable, 'not today');
+  const labelled = directoryForMounts(t);
+  writeFileSync(join(labelled, 'enforce'), '0');
+  const deps = { mounts, replaceable, notify: () => undefined, selinuxDirectory: labelled };
+  assert.match(new LiveSubPaths(deps).unavailable ?? '', /^SELinux is on/);
   const podDirectory = directoryForMounts(t);
   assert.equal(live.refresh({ podDirectory, volumeName: 'config' }), true);
   assert.equal(live.follow({ podDirectory, containerName: 'app' }), true);

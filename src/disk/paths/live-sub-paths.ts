@@ -14,7 +14,17 @@
  * Everything known is in the mount table and in the names of files (live-sub-path-place.ts): after a crash at any step, the
  * next `refresh` or `prepare` goes on from there.
  */
-import { chmodSync, closeSync, fstatSync, lstatSync, mkdirSync, openSync, realpathSync, renameSync } from 'node:fs';
+import {
+  chmodSync,
+  closeSync,
+  existsSync,
+  fstatSync,
+  lstatSync,
+  mkdirSync,
+  openSync,
+  realpathSync,
+  renameSync,
+} from 'node:fs';
 import { basename, join } from 'node:path';
 import { MountletError } from '../../base/errors.ts';
 import { openPathOnly } from '../mounts/mount-point.ts';
@@ -46,14 +56,18 @@ export interface LiveSubPathsDeps {
   readonly mounts: Mounts;
   readonly replaceable: ReplaceableMounts;
   readonly notify: (notice: SubPathNotice) => void;
+  /** Is there where files have labels. */
+  readonly selinuxDirectory?: string;
 }
 
 export class LiveSubPaths {
   readonly #mounts: Mounts;
   readonly #replaceable: ReplaceableMounts;
   readonly #notify: (notice: SubPathNotice) => void;
+  readonly #selinuxDirectory: string;
 
-  constructor({ mounts, replaceable, notify }: LiveSubPathsDeps) {
+  constructor({ mounts, replaceable, notify, selinuxDirectory = '/sys/fs/selinux' }: LiveSubPathsDeps) {
+    this.#selinuxDirectory = selinuxDirectory;
     this.#mounts = mounts;
     this.#replaceable = replaceable;
     this.#notify = notify;
@@ -61,6 +75,9 @@ export class LiveSubPaths {
 
   /** Why no subPath can follow on this machine, or undefined. */
   get unavailable(): string | undefined {
+    // The runtime labels what a container binds when it starts; what comes later would not have its label.
+    if (existsSync(join(this.#selinuxDirectory, 'enforce')))
+      return 'SELinux is on, and labels only what a container starts with';
     return this.#replaceable.unavailable;
   }
 
@@ -228,7 +245,8 @@ interface LiveSource {
   readonly isDirectory: boolean;
 }
 
-const missingCodes: readonly (string | undefined)[] = ['ENOENT', 'ENOTDIR', 'ELOOP', undefined];
+/** Without a code it leads out of the volume. */
+const missingCodes: ReadonlySet<string | undefined> = new Set(['ENOENT', 'ENOTDIR', 'ELOOP', undefined]);
 
 /** What a subPath leads to in the live version; undefined if it leads to nothing there. */
 function openLive(wanted: Pick<LiveRecord, 'volumeDirectory' | 'subPath'>): LiveSource | undefined {
@@ -242,7 +260,7 @@ function openLive(wanted: Pick<LiveRecord, 'volumeDirectory' | 'subPath'>): Live
     closeSync(descriptor);
     return undefined;
   } catch (thrown) {
-    const isMissing = thrown instanceof UnsafePathError && missingCodes.includes(thrown.code);
+    const isMissing = thrown instanceof UnsafePathError && missingCodes.has(thrown.code);
     if (!isMissing) throw thrown;
     return undefined;
   }
