@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { needsExchange } from './fixtures/followed-volume.ts';
-import { checkKilledPrepare, checkKilledUpdate } from './fixtures/sub-path-kills.ts';
+import { checkKilledLoss, checkKilledPrepare, checkKilledUpdate } from './fixtures/sub-path-kills.ts';
 import { checkReaders } from './fixtures/sub-path-readers.ts';
 import { whyNoStrace } from './fixtures/traced-write.ts';
 
@@ -30,6 +30,15 @@ for (const shows of [1, 2] as const) {
       assert.ok(when > 1 && when < callsMax, `${when - 1} kills`);
     });
   }
+}
+
+for (const call of ['open_tree', 'move_mount', 'umount2', 'rename', 'mkdir', 'chmod', 'unlink', 'rmdir']) {
+  test(`an update without the directory killed at every ${call}`, { skip }, async (t) => {
+    if (noStrace !== undefined) return t.skip(noStrace);
+    let when = 1;
+    while (when < callsMax && (await checkKilledLoss(t, { call, when }))) when += 1;
+    assert.ok(when > 1 && when < callsMax, `${when - 1} kills`);
+  });
 }
 
 for (const again of [false, true]) {

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { needsExchange } from './fixtures/followed-volume.ts';
-import { checkKilledPrepare, checkKilledUpdate } from './fixtures/sub-path-kills.ts';
+import { checkKilledLoss, checkKilledPrepare, checkKilledUpdate } from './fixtures/sub-path-kills.ts';
 import { checkReaders } from './fixtures/sub-path-readers.ts';
 import { whyNoStrace } from './fixtures/traced-write.ts';
 
@@ -40,3 +40,8 @@ test(
     assert.equal(await checkKilledPrepare(t, { call: 'rename', when: 1 }, true), true);
   },
 );
+
+test('killed while a directory is kept that left the volume, it leaves that whole', { skip }, async (t) => {
+  if (noStrace !== undefined) return t.skip(noStrace);
+  assert.equal(await checkKilledLoss(t, { call: 'umount2', when: 2 }), true);
+});

@@ -110,7 +110,7 @@ export class LiveSubPaths {
   }
 
   /**
-   * The container was created, or was found running by a program that has just started: it has bound what it was given.
+   * The container has started, or was found running by a program that has just started: it has bound what it was given.
    * False if something of it could not be brought up to date.
    */
   follow({ podDirectory, containerName }: Pick<SubPathOwner, 'podDirectory' | 'containerName'>): boolean {
@@ -121,8 +121,8 @@ export class LiveSubPaths {
   }
 
   /**
-   * The volume's content was replaced: brings all that follows it up to date, of all containers. False if a directory
-   * still shows the version before, which then should not be deleted. Costs one look where nothing follows.
+   * The volume's content was replaced: brings all that follows it up to date, of all containers. False if
+   * something still shows the version before, which then should not be deleted. Costs one look where nothing follows.
    */
   refresh({ podDirectory, volumeName }: Pick<SubPathOwner, 'podDirectory' | 'volumeName'>): boolean {
     const found = findPlaces(podDirectory, volumeName);
