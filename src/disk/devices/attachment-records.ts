@@ -34,7 +34,7 @@ export class AttachmentRecords {
   }
 
   find(name: string): Attachment | undefined {
-    const directory = join(this.#directory, name);
+    const directory = this.#directoryOf(name);
     const text = readPrivateFile(join(directory, 'loop'));
     return text === undefined ? undefined : parseRecord(name, text, directory);
   }
@@ -44,13 +44,13 @@ export class AttachmentRecords {
   }
 
   write({ name, path, device, inode, isOurs }: Attachment): void {
-    const directory = join(this.#directory, name);
+    const directory = this.#directoryOf(name);
     guard(directory, () => mkdirSync(directory, { recursive: true, mode: 0o700 }));
     replacePrivateFile(join(directory, 'loop'), JSON.stringify({ path, device, inode, isOurs, boot: bootId() }));
   }
 
   remove(name: string): void {
-    const directory = join(this.#directory, name);
+    const directory = this.#directoryOf(name);
     guard(directory, () => {
       rmSync(join(directory, 'loop'), { force: true });
       removeIfEmpty(directory);
@@ -58,13 +58,21 @@ export class AttachmentRecords {
   }
 
   formatMark(name: string): FormatMark {
-    const mark = join(this.#directory, name, 'formatting');
+    const mark = join(this.#directoryOf(name), 'formatting');
     const inode = (): string | undefined => this.find(name)?.inode;
     return {
       begin: () => replacePrivateFile(mark, inode() ?? ''),
       end: () => rmSync(mark, { force: true }),
       wasBegun: () => inode() !== undefined && readPrivateFile(mark) === inode(),
     };
+  }
+
+  /** Names come from objects and from the names of other directories. */
+  #directoryOf(name: string): string {
+    if (['', '.', '..'].includes(name) || /[/\0]/.test(name)) {
+      throw new AttachmentRecordError(`Cannot attach anything as "${name}": that is no plain file name`);
+    }
+    return join(this.#directory, name);
   }
 
   #names(): readonly string[] {

@@ -47,8 +47,8 @@ export function mountPointsOf({ numbers, path }: BlockDevice): string[] {
 
 /** A device number of stat(2) as the kernel writes it elsewhere: `254:0`. */
 export function deviceNumbers(device: bigint): string {
-  const major = ((device >> 8n) & 0xfffn) | ((device >> 32n) & ~0xfffn);
-  const minor = (device & 0xffn) | ((device >> 12n) & ~0xffn);
+  const major = ((device >> 8n) & 0xfffn) | ((device >> 32n) & 0xfffff000n);
+  const minor = (device & 0xffn) | ((device >> 12n) & 0xffffff00n);
   return `${major}:${minor}`;
 }
 

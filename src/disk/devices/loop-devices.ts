@@ -37,12 +37,12 @@ export class LoopDevices {
   }
 
   async all(signal: AbortSignal): Promise<readonly LoopDevice[]> {
-    const output = await this.#run(['--list', '--raw', '--noheadings', '--output', columns.join()], signal);
+    const output = await this.#run(['--list', '--noheadings', '--output', columns.join()], signal);
     if (output.status !== 0) throw new LoopDeviceError(failure('list the loop devices', output));
     return output.stdout
       .split('\n')
       .filter((line) => line.trim() !== '')
-      .map(parseLine)
+      .flatMap(parseLine)
       .toSorted((a, b) => numberOf(a) - numberOf(b));
   }
 
@@ -79,22 +79,16 @@ export class LoopDevices {
   }
 }
 
-function parseLine(line: string): LoopDevice {
-  const [path = '', inode = '', device = '', autoclear, readOnly, offset, sizeLimit, ...more] = line
-    .trim()
-    .split(/\s+/);
-  if (sizeLimit === undefined || more.length > 0 || !/^\d+:\d+$/.test(device)) {
+function parseLine(line: string): readonly LoopDevice[] {
+  const [path = '', inode = '', device = '', autoclear, readOnly, offset, sizeLimit] = line.trim().split(/\s+/);
+  if (!/^\/dev\/loop\d+$/.test(path)) {
     throw new LoopDeviceError(
       `Cannot list the loop devices: unexpected line "${line}"; is losetup that of util-linux?`,
     );
   }
-  return {
-    path,
-    file: { device, inode },
-    isLeaving: autoclear === '1',
-    isReadOnly: readOnly === '1',
-    isWhole: offset === '0' && sizeLimit === '0',
-  };
+  if (!/^\d+:\d+$/.test(device)) return []; // it went while it was looked at, and shows no file
+  const isWhole = offset === '0' && sizeLimit === '0';
+  return [{ path, file: { device, inode }, isLeaving: autoclear === '1', isReadOnly: readOnly === '1', isWhole }];
 }
 
 function numberOf({ path }: LoopDevice): number {

@@ -42,6 +42,11 @@ test('a program that a signal ended has an exit code that says so', async (t) =>
   assert.equal((await programs.run({ program: 'act', args: [], timeoutMs }, signal)).status, 137);
 });
 
+test('an argument with a NUL, which C would cut there, is refused', async () => {
+  const act = systemPrograms().run({ program: 'true', args: ['a\0b'], timeoutMs }, signal);
+  await assert.rejects(act, { reason: 'ProgramArgumentInvalid' });
+});
+
 test('a lot of output is cut, and the program is not stopped by it', async (t) => {
   const programs = programsIn(script(t, 'head -c 1000000 /dev/zero; exit 7'));
   const { status, stdout } = await programs.run({ program: 'act', args: [], timeoutMs }, signal);

@@ -36,6 +36,13 @@ export class ProgramMissingError extends MountletError {
   }
 }
 
+export class ProgramArgumentError extends MountletError {
+  readonly reason = 'ProgramArgumentInvalid';
+  constructor(program: string) {
+    super(`Cannot run "${program}": one of its arguments has a NUL in it, which no name can have`);
+  }
+}
+
 /** The program was told to end and may have done its work, or may be doing it still. */
 export class ProgramTimeoutError extends MountletError {
   readonly reason = 'ProgramTimeout';
@@ -61,7 +68,7 @@ export function systemPrograms(settings: ProgramSettings = {}): Programs {
     async run(command, signal) {
       signal.throwIfAborted();
       if (command.args.some((argument) => argument.includes('\0'))) {
-        throw new RangeError(`An argument of ${command.program} has a NUL in it`);
+        throw new ProgramArgumentError(command.program);
       }
       const late = AbortSignal.timeout(command.timeoutMs);
       const output = await outputOf(command, env, AbortSignal.any([signal, late]));
