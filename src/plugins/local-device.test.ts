@@ -9,7 +9,7 @@ import { systemClock } from '../base/clock.ts';
 import { blockDeviceAt, deviceSizeBytes } from '../disk/devices/block-device.ts';
 import { extSizeBytes } from '../disk/devices/disk-format.ts';
 import type { Programs } from '../disk/devices/programs.ts';
-import { systemPrograms } from '../disk/devices/programs.ts';
+import { ProgramTimeoutError, systemPrograms } from '../disk/devices/programs.ts';
 import { mountOf, readMountTable } from '../disk/mounts/mount-table.ts';
 import { volumeDirectory } from '../kube/node-layout.ts';
 import type { LocalVolumeSource, PersistentVolume } from '../kube/objects/persistent-volume.ts';
@@ -28,7 +28,7 @@ import { mountPointsBelow } from '../testing/temporary-directory.ts';
 import { VolumeNode, modeOf, testPod } from '../testing/volume-node.ts';
 import { DeviceNotMountedError, LocalDeviceError } from './local-errors.ts';
 import { localPlugin } from './local.ts';
-import type { Attach, BlockMapping, DeviceMount, Expand, VolumePlugin } from './plugin.ts';
+import type { Attach, BlockMapping, DeviceMount, Expand, SetUpRequest, VolumePlugin } from './plugin.ts';
 import { failureClassOf } from './plugin.ts';
 
 const skip = needsDevices('mkfs.ext4', 'fsck', 'resize2fs');
@@ -86,11 +86,11 @@ class DeviceNode extends VolumeNode {
     return this.plugin.expand.expand(request, signal);
   }
 
-  async start(spec: PersistentVolumeSpec, more: Parameters<VolumeNode['setUp']>[2] = {}): Promise<void> {
+  async start(spec: PersistentVolumeSpec, more: Partial<SetUpRequest<LocalVolumeSource>> = {}): Promise<void> {
     const { attach } = this.plugin;
     if (attach.canAttach(sourceOf(spec), spec)) await this.attach(spec);
     await this.mount(spec);
-    await this.setUp(this.plugin as VolumePlugin, spec, more);
+    await this.setUp(this.plugin, spec, more);
   }
 
   async stop(): Promise<void> {
@@ -127,6 +127,10 @@ test('a file goes the whole way to the pod and back, keeps what is in it, and le
   writeFileSync(join(node.inPod, 'data'), 'precious');
 
   // Each step again: nothing happens.
+  const { attach } = node.plugin;
+  assert.equal(attach.byNodeAlone, true);
+  const request = { spec, source: sourceOf(spec), pod: testPod(), devicePath: '' };
+  assert.deepEqual([await attach.waitForAttach(request, signal)], device);
   await node.start(spec);
   assert.deepEqual(loopDevicesBelow(node.storage), device);
   assert.equal(mountPointsBelow(node.root).length, 2);
@@ -264,15 +268,19 @@ test(
 
 test('a mount that takes too long is uncertain, and its directory stays for it', { skip }, async (t) => {
   const system = systemPrograms();
-  const timeout = Object.assign(new Error('too long'), { failureClass: 'uncertain' });
   const node = new DeviceNode(t, {
     programs: {
-      run: (command, stop) => (command.program === 'mount' ? Promise.reject(timeout) : system.run(command, stop)),
+      run: (command, stop) =>
+        command.program === 'mount' ? Promise.reject(new ProgramTimeoutError(command)) : system.run(command, stop),
     },
   });
   const spec = volume(sparseFile(node.storage, 'disk.img'));
   await node.attach(spec);
-  await assert.rejects(node.mount(spec), (error) => failureClassOf(error) === 'uncertain');
+  await assert.rejects(node.mount(spec), (error) => {
+    assert.ok(error instanceof LocalDeviceError);
+    assert.deepEqual([failureClassOf(error), error.reason], ['uncertain', 'ProgramTimeout']);
+    return true;
+  });
   assert.ok(existsSync(node.onNode));
   await node.release();
   assert.ok(!existsSync(node.onNode));

@@ -50,7 +50,8 @@ export class LocalStorage {
 
   /** A file that is attached is a file even when it was deleted since: it must be detached all the same. */
   kindOf({ path }: LocalVolumeSource, spec: VolumeSpec): LocalKind {
-    return this.attachments.find(specName(spec)) === undefined ? kindAt(path) : 'File';
+    const isAttached = path !== '' && this.attachments.find(specName(spec))?.path === path;
+    return isAttached ? 'File' : kindAt(path);
   }
 
   /** What pods bind: the directory itself, or where the device is mounted on the node. */

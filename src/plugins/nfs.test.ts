@@ -34,7 +34,7 @@ function persistent(nfs: NfsVolumeSource, more: Partial<PersistentVolume['spec']
 interface Recorded {
   readonly programs: Programs;
   /** The arguments of each run of mount(8). */
-  asked(): string[][];
+  readonly asked: () => string[][];
 }
 
 /** `act` are lines of shell; `$target` is the last argument. */

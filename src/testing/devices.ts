@@ -45,7 +45,9 @@ function isInstalled(program: string): boolean {
 export function directoryForDevices(test: Pick<TestContext, 'after'>): string {
   const directory = realpathSync(directoryForMounts(test));
   // One that is mounted still goes with its mount.
-  test.after(() => void loopDevicesBelow(directory).forEach((device) => spawnSync('losetup', ['--detach', device])));
+  test.after(() => {
+    for (const device of loopDevicesBelow(directory)) spawnSync('losetup', ['--detach', device]);
+  });
   return directory;
 }
 

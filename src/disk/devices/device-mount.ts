@@ -4,6 +4,7 @@
  */
 import { MountletError, messageOf } from '../../base/errors.ts';
 import type { BlockDevice } from './block-device.ts';
+import { mountPointsOf } from './block-device.ts';
 import { diskFormatOf, isBlank } from './disk-format.ts';
 import { canGrow, growUnmounted } from './file-system-growth.ts';
 import { MountCommandError, runMount } from './mount-command.ts';
@@ -74,7 +75,8 @@ export async function mountDevice(
   if (found === '') await format(programs, settings, fileSystem, signal);
   else if (!readOnly) {
     repaired = await checkAndRepair(programs, device.path, signal);
-    if (/^ext[34]$/.test(found) && (await canGrow(device, sizeBytes))) await growUnmounted(programs, device, signal);
+    const isUnused = /^ext[34]$/.test(found) && mountPointsOf(device).length === 0;
+    if (isUnused && (await canGrow(device, sizeBytes))) await growUnmounted(programs, device, signal);
   }
   const options = [...settings.options, 'defaults'];
   try {

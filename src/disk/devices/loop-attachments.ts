@@ -76,7 +76,7 @@ export class LoopAttachments {
       const attachment = this.find(name);
       if (attachment === undefined) return;
       if (attachment.isOurs) {
-        const [heir] = this.all().filter((other) => other.name !== name && isSameFile(other, attachment));
+        const heir = this.all().find((other) => other.name !== name && isSameFile(other, attachment));
         if (heir === undefined) await this.#release(attachment, signal);
         else this.#records.write({ ...heir, isOurs: true });
       }
