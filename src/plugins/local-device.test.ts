@@ -326,6 +326,30 @@ test('volume manager 7.3: after a restart the file is known, so that it is detac
   assert.deepEqual(later.plugin.attach.leftBehind?.(), []);
 });
 
+test(
+  'what was attached before a crash, and mounted for no pod, is told of and can be released',
+  { skip },
+  async (t) => {
+    const node = new DeviceNode(t);
+    const file = sparseFile(node.storage, 'disk.img');
+    await node.attach(volume(file));
+    await node.mount(volume(file));
+    const later = new DeviceNode(t, { root: node.root, storage: node.storage });
+    assert.deepEqual(later.plugin.attach.leftBehind?.(), [volume(file)]);
+    await later.release();
+    assert.deepEqual([...leftBelow(node.root), ...leftBelow(node.storage)], []);
+  },
+);
+
+test('a volume that was a file and is a directory now is a directory', { skip }, async (t) => {
+  const node = new DeviceNode(t);
+  await node.attach(volume(sparseFile(node.storage, 'disk.img')));
+  const spec = volume(node.storage);
+  assert.equal(node.plugin.attach.canAttach(sourceOf(spec), spec), false);
+  assert.equal(node.plugin.deviceMount.pathOf(sourceOf(spec), spec), node.storage);
+  await node.release();
+});
+
 test('volume manager 7.3: after a restart a block device is found through the mount table', { skip }, async (t) => {
   const node = new DeviceNode(t);
   const device = foreignLoopDevice(sparseFile(node.storage, 'disk.img'));

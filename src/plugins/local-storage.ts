@@ -1,6 +1,9 @@
 /**
  * What stands behind a local volume: a directory, a block device, or a file that becomes one through a loop device. Attaching,
  * formatting, mounting on the node and growing are here; the part of each pod is in local-set-up.ts.
+ *
+ *   plugins/kubernetes.io/local-volume/mounts/<volume>     the device, mounted for the whole node
+ *   plugins/kubernetes.io/local-volume/attached/<volume>   which file has a loop device, for whoever comes after a crash
  */
 import { join } from 'node:path';
 import type { Clock } from '../base/clock.ts';

@@ -139,6 +139,16 @@ test('without the helper of mount(8) the error says what to install', { skip }, 
   );
 });
 
+test('the system’s own mount(8) without its helper ends in that advice', { skip }, async (t) => {
+  const helper = ['/sbin/mount.nfs', '/usr/sbin/mount.nfs'].find((path) => existsSync(path));
+  if (helper !== undefined) return t.skip(`needs a machine without ${helper}`);
+  const node = new VolumeNode(t);
+  const plugin = pluginOf(node, systemPrograms());
+  const local = { server: '127.0.0.1', path: '/nowhere' };
+  await assert.rejects(node.setUp(plugin, inline(local)), /install the package "nfs-common"/);
+  assert.ok(!existsSync(node.directoryOf(plugin, 'v')));
+});
+
 test('a mount that fails half-way is unmounted', { skip }, async (t) => {
   const node = new VolumeNode(t);
   const plugin = pluginOf(node, recorder(t, '/bin/mount -t tmpfs none "$target"; exit 32').programs);

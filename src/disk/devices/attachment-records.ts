@@ -40,7 +40,7 @@ export class AttachmentRecords {
   }
 
   all(): readonly Attachment[] {
-    return this.#names().flatMap((name) => this.find(name) ?? []);
+    return entriesOf(this.#directory).flatMap((name) => this.find(name) ?? []);
   }
 
   write({ name, path, device, inode, isOurs }: Attachment): void {
@@ -51,10 +51,11 @@ export class AttachmentRecords {
 
   remove(name: string): void {
     const directory = this.#directoryOf(name);
-    guard(directory, () => {
-      rmSync(join(directory, 'loop'), { force: true });
-      removeIfEmpty(directory);
-    });
+    // Drafts that a crash left go too. What was begun to be formatted is remembered for the next attachment.
+    for (const entry of entriesOf(directory).filter((one) => one !== 'formatting')) {
+      guard(directory, () => rmSync(join(directory, entry), { force: true }));
+    }
+    guard(directory, () => removeIfEmpty(directory));
   }
 
   formatMark(name: string): FormatMark {
@@ -74,14 +75,14 @@ export class AttachmentRecords {
     }
     return join(this.#directory, name);
   }
+}
 
-  #names(): readonly string[] {
-    try {
-      return readdirSync(this.#directory);
-    } catch (error) {
-      if (errorCode(error) === 'ENOENT') return [];
-      throw systemCallError(error, this.#directory);
-    }
+function entriesOf(directory: string): readonly string[] {
+  try {
+    return readdirSync(directory);
+  } catch (error) {
+    if (errorCode(error) === 'ENOENT') return [];
+    throw systemCallError(error, directory);
   }
 }
 
@@ -105,7 +106,6 @@ function bootId(): string {
   return readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
 }
 
-/** What was begun to be formatted is remembered for the next attachment. */
 function removeIfEmpty(directory: string): void {
   try {
     rmdirSync(directory);

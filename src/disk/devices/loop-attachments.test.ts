@@ -256,6 +256,38 @@ test(
   },
 );
 
+test(
+  'of two processes that attach a file at once the second gives way, and uses what the first made',
+  { skip },
+  async (t) => {
+    const system = systemPrograms();
+    let theirs = '';
+    const programs: Programs = {
+      run(command, stop) {
+        if (command.args.includes('--find')) theirs = foreignLoopDevice(command.args.at(-1) ?? '');
+        return system.run(command, stop);
+      },
+    };
+    const { directory, attachments } = world(t, programs);
+    const file = sparseFile(directory, 'disk.img', 1);
+    const device = await attachments.attach('pv-1', file, signal);
+    // The lower number counts as first: theirs, unless another process let go of a lower one in between.
+    assert.equal(attachments.find('pv-1')?.isOurs, device !== theirs);
+    assert.ok(loopDevicesBelow(directory).includes(device));
+    await attachments.detach('pv-1', signal);
+    assert.deepEqual(loopDevicesBelow(directory), device === theirs ? [theirs] : []);
+  },
+);
+
+test('drafts that a crash left go with the attachment', { skip }, async (t) => {
+  const { directory, records, attachments } = world(t);
+  const file = sparseFile(directory, 'disk.img', 1);
+  await attachments.attach('pv-1', file, signal);
+  writeFileSync(join(records, 'pv-1', 'loop.0123456789ab.draft'), '{');
+  await attachments.detach('pv-1', signal);
+  assert.deepEqual(readdirSync(records), []);
+});
+
 test('losetup that fails says why, and nothing is written down', { skip }, async (t) => {
   const system = systemPrograms();
   const programs: Programs = {

@@ -44,10 +44,13 @@ export async function runMount(programs: Programs, request: MountRequest, signal
 }
 
 function adviceFor(fileSystem: string, { stderr }: ProgramOutput): string | undefined {
-  if (fileSystem.startsWith('nfs') && stderr.includes('helper program')) {
-    return `mount.${fileSystem} is not there: install the package "nfs-common" (its name in Debian)`;
+  const isUnknown = stderr.includes('unknown filesystem type');
+  // The helper, where there is one, speaks for itself and under its own name.
+  const wantsHelper = isUnknown || stderr.includes('helper program');
+  if (fileSystem === 'nfs' && wantsHelper && !stderr.includes('mount.nfs:')) {
+    return 'mount.nfs is not there: install the package "nfs-common" (its name in Debian)';
   }
-  return stderr.includes('unknown filesystem type') ? `this kernel does not have ${fileSystem}` : undefined;
+  return isUnknown ? `this kernel does not have ${fileSystem}` : undefined;
 }
 
 /** Asked of the mount table alone: a directory behind which a server is gone would hang. */
