@@ -50,8 +50,13 @@ export async function setUpLocal(
   if (fsGroup !== undefined) warnOfOtherGroup(deps, request, nodePath, fsGroup, references);
   bind(deps, request, nodePath, isDevice ? usableOptions : requireUsableOptions);
   if (fsGroup !== undefined && !spec.readOnly && references.length === 0) {
-    const policy = fsGroupChangePolicy ?? 'Always';
-    await applyGroup(directory, { group: fsGroup, readOnly: false, policy }, reporting(deps, request), signal);
+    const change = { group: fsGroup, readOnly: false, policy: fsGroupChangePolicy ?? 'Always' };
+    try {
+      await applyGroup(directory, change, reporting(deps, request), signal);
+    } catch (error) {
+      tearDownLocal(mounts, directory); // what is mounted counts as done, and the rest would never get its group
+      throw error;
+    }
   }
   return { changed: true, files: 0, hidden: [] };
 }

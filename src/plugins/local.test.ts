@@ -142,6 +142,19 @@ test(
   },
 );
 
+test('a change of the group that was stopped is not taken for done', { skip }, async (t) => {
+  if (process.geteuid?.() !== 0) return t.skip('needs root: only root may give files to any group');
+  const node = new VolumeNode(t);
+  const plugin = pluginOf(node);
+  const storage = temporaryDirectory(t);
+  for (let i = 0; i < 300; i += 1) writeFileSync(join(storage, `${i}`), '');
+  const stopped = AbortSignal.abort(new Error('shutting down'));
+  await assert.rejects(node.setUp(plugin, local(storage), { fsGroup: 2000 }, stopped), /shutting down/);
+  assert.deepEqual(mountPointsBelow(node.root), []);
+  await node.setUp(plugin, local(storage), { fsGroup: 2000 });
+  assert.ok(readdirSync(storage).every((name) => statSync(join(storage, name)).gid === 2000));
+});
+
 test('OnRootMismatch trusts a root directory that is right', { skip }, async (t) => {
   if (process.geteuid?.() !== 0) return t.skip('needs root: only root may give files to any group');
   const node = new VolumeNode(t);

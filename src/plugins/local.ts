@@ -3,9 +3,9 @@
  * when there is nothing on it, mounted once on the node, then bound for each pod. A regular file, which the kubelet refuses,
  * is attached as a loop device first and is a block device from then on.
  */
-import { readMountTable, referencesOf } from '../disk/mounts/mount-table.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Programs } from '../disk/devices/programs.ts';
+import { readMountTable, referencesOf } from '../disk/mounts/mount-table.ts';
 import type { Mounts } from '../disk/mounts/mounts.ts';
 import { isWithin } from '../disk/paths/path-within.ts';
 import { globalMapDirectory } from '../kube/node-layout.ts';
