@@ -127,6 +127,11 @@ export interface Attach<Source = unknown> {
   waitForAttach(request: AttachRequest<Source>, signal: AbortSignal): Promise<string>;
   /** `identity` is that of `deviceMount.identityOf`; storage that is not connected is a success. */
   detach(identity: string, signal: AbortSignal): Promise<void>;
+  /**
+   * What this node has connected and not disconnected yet, as far as it was written down: good enough to unmount the
+   * device and detach. After a crash between attaching and setting up no directory of a pod tells of it.
+   */
+  leftBehind?(): readonly VolumeSpec[];
 }
 
 export interface AttachRequest<Source = unknown> {
@@ -212,6 +217,8 @@ export type PluginNotice =
   | { readonly kind: 'MemoryElsewhere'; readonly message: string }
   | { readonly kind: 'GroupImpossible'; readonly message: string }
   | { readonly kind: 'OwnerImpossible'; readonly message: string }
+  | { readonly kind: 'DeviceFormatted'; readonly message: string }
+  | { readonly kind: 'DeviceRepaired'; readonly message: string }
   | {
       readonly kind: 'PodWarning';
       readonly podUid: string;
