@@ -105,7 +105,8 @@ class World {
     const pluginName = kind === 'plain' ? 'example.com/plain' : 'example.com/disk';
     const record = { volume, podUid, spec, pluginName, gid: '', revision: Number.parseInt(has ?? '', 10) };
     if (otherPod === true) this.actual.mounted({ ...record, podUid: asPodUid('other'), revision: 1 });
-    if (has !== undefined) has.endsWith('?') ? this.actual.uncertain(record) : this.actual.mounted(record);
+    if (has?.endsWith('?') === true) this.actual.uncertain(record);
+    else if (has !== undefined) this.actual.mounted(record);
   }
 }
 
