@@ -227,6 +227,10 @@ export class VolumeManager {
     return this.#reconstruction?.isApplied() ?? true;
   }
 
+  get operationsRunning(): number {
+    return this.#pending.running;
+  }
+
   hasAddedPods(): boolean {
     return this.#populator.hasAddedPods;
   }
