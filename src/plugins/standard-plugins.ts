@@ -1,4 +1,6 @@
 /** The plugins every node has, wired: the one place that knows how they share their ground. */
+import { systemClock } from '../base/clock.ts';
+import { systemPrograms } from '../disk/devices/programs.ts';
 import { MemoryDirectories } from '../disk/mounts/memory-directories.ts';
 import type { Mounts } from '../disk/mounts/mounts.ts';
 import { configMapPlugin } from './configmap.ts';
@@ -8,10 +10,12 @@ import { EmptyDirectories } from './empty-directories.ts';
 import { hostPathPlugin } from './host-path.ts';
 import { imagePlugin } from './image.ts';
 import { localPlugin } from './local.ts';
+import { nfsPlugin } from './nfs.ts';
 import type { NotifyPlugin, VolumePlugin } from './plugin.ts';
 import { projectedPlugin } from './projected.ts';
 import type { ProjectedSources } from './projected-payload.ts';
 import { ProjectionVolumes } from './projection-volume.ts';
+import type { BeforeRemoval } from './projection-volume.ts';
 import { secretPlugin } from './secret.ts';
 
 export interface StandardPluginDeps extends ProjectedSources {
@@ -24,14 +28,23 @@ export interface StandardPluginDeps extends ProjectedSources {
   /** An unsigned 32-bit number. */
   readonly random: () => number;
   readonly notify: NotifyPlugin;
+  /** Of configMap, secret, downwardAPI and projected volumes. */
+  readonly beforeRemoval?: BeforeRemoval;
 }
 
 export function standardPlugins(deps: StandardPluginDeps): readonly VolumePlugin[] {
-  const { root, mounts, privateTmpfs, now, random, notify, configMaps, secrets, nodes } = deps;
+  const { root, mounts, privateTmpfs, now, random, notify, beforeRemoval, configMaps, secrets, nodes } = deps;
   const tell = (message: string): void => notify({ kind: 'MemoryElsewhere', message });
+  const programs = systemPrograms();
   const memory = new MemoryDirectories({ mounts, privateTmpfs, tell });
   const emptyDirectories = new EmptyDirectories({ root, mounts, memory, notify });
-  const volumes = new ProjectionVolumes({ emptyDirectories, nodes, names: { now, random }, notify });
+  const volumes = new ProjectionVolumes({
+    emptyDirectories,
+    nodes,
+    names: { now, random },
+    notify,
+    ...(beforeRemoval !== undefined && { beforeRemoval }),
+  });
   return [
     configMapPlugin(configMaps, volumes),
     secretPlugin(secrets, volumes),
@@ -39,7 +52,8 @@ export function standardPlugins(deps: StandardPluginDeps): readonly VolumePlugin
     projectedPlugin(deps, volumes),
     emptyDirPlugin({ nodes, emptyDirectories, mounts }),
     hostPathPlugin(),
-    localPlugin({ root, mounts, notify, now }),
+    localPlugin({ root, mounts, programs, notify, clock: { ...systemClock, now } }),
+    nfsPlugin({ root, mounts, programs }),
     imagePlugin(),
   ];
 }
