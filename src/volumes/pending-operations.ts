@@ -250,7 +250,9 @@ export class PendingOperations {
   }
 
   #isBackingOff({ failedAt, delayMs, isForgiven }: Entry): boolean {
-    return !isForgiven && delayMs > 0 && this.#deps.clock.now() - failedAt <= delayMs;
+    const passedMs = this.#deps.clock.now() - failedAt;
+    // A clock that was set back makes nobody wait for the time that comes twice.
+    return !isForgiven && delayMs > 0 && passedMs >= 0 && passedMs <= delayMs;
   }
 }
 
