@@ -14,7 +14,7 @@ import type { OperationKind, OperationTable } from './operation-kind.ts';
 export class OperationMissingError extends MountletError {
   readonly reason = 'OperationMissing';
   constructor(kind: string, volume: string) {
-    super(`Cannot ${kind} volume "${volume}": this node cannot do that; use a volume with volumeMode Filesystem`);
+    super(`Cannot ${kind} volume "${volume}": this node has no operation for that`);
   }
 }
 
@@ -57,7 +57,8 @@ export class Operations {
 }
 
 /** Tells of every operation that ended: a metric for each, and for a failure a log line and what users see of it. */
-export function tellEnd({ operation, tookMs, failure }: OperationEnd, notify: NotifyVolumes): void {
+export function tellEnd({ operation, tookMs, failure, isClosing }: OperationEnd, notify: NotifyVolumes): void {
+  if (failure !== undefined && isClosing) return; // a node that stops is no failure of a pod
   const { name, key } = operation;
   const { action, kind } = operation as ActionOperation;
   const status = failure === undefined ? 'success' : 'fail-unknown';
