@@ -1,10 +1,16 @@
 /** Directories of pods that exist only in a test. The real ones are in disk/pod-trees.ts and have tests of their own. */
+import { MountletError } from '../base/errors.ts';
 import { escapePluginName } from '../kube/unique-names.ts';
 import type { PodOnDisk, PodsOnDisk, SkippedEntry, VolumeOnDisk } from '../volumes/pods-on-disk.ts';
 
 interface FakePod {
   readonly volumes: VolumeOnDisk[];
   readonly devices: VolumeOnDisk[];
+}
+
+/** What the real ones throw. */
+export class PodTreeProblem extends MountletError {
+  readonly reason = 'PodDirectory';
 }
 
 export class FakePodsOnDisk implements PodsOnDisk {

@@ -73,7 +73,7 @@ export class Reconstruction {
     for await (const found of this.#found(signal)) {
       const volume = this.#reconstruct(found);
       if (volume === undefined) failed.push(found);
-      else groups.set(volume.volume, [...(groups.get(volume.volume) ?? []), volume]);
+      else if (groups.get(volume.volume)?.push(volume) === undefined) groups.set(volume.volume, [volume]);
     }
     for (const group of groups.values()) this.#load(group);
     const connected = this.#loadLeftBehind();
