@@ -94,6 +94,7 @@ test('without the directory of all pods there is an error; without those of a po
 test('no name is a way out of the directory of pods', (t) => {
   const trees = new PodTrees(temporaryDirectory(t));
   for (const bad of ['', '.', '..', 'a/b', '../etc', 'a\0b']) {
+    assert.equal(trees.has(bad), false);
     assert.throws(() => trees.volumePaths(bad), PodTreeError);
     assert.throws(() => trees.removePod(bad), PodTreeError);
     assert.throws(() => trees.removeEntry('a', bad), PodTreeError);

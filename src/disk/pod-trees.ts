@@ -70,6 +70,10 @@ export class PodTrees {
     return { names: names.filter((name) => keep(isDirectory(name), this.#podsDirectory, name, skipped)), skipped };
   }
 
+  has(podUid: string): boolean {
+    return isPlainName(podUid) && kindOf(this.#pathOf(podUid)) === 'directory';
+  }
+
   /** All that is there, pod by pod. Whatever cannot be read is skipped: the rest must be found. */
   *scan(): Iterable<PodTree> {
     const { names, skipped } = this.pods();
@@ -203,10 +207,14 @@ export class PodTrees {
 
   /** A name becomes no way out: pods of a cluster have UIDs that nobody checked against a disk. */
   #pathOf(podUid: string, ...names: readonly string[]): string {
-    const bad = [podUid, ...names].find((name) => ['', '.', '..'].includes(name) || /[/\0]/.test(name));
+    const bad = [podUid, ...names].find((name) => !isPlainName(name));
     if (bad !== undefined) throw new PodTreeError(`invalid name of a directory: ${JSON.stringify(bad)}`);
     return join(this.#podsDirectory, podUid, ...names);
   }
+}
+
+function isPlainName(name: string): boolean {
+  return !['', '.', '..'].includes(name) && !/[/\0]/.test(name);
 }
 
 type Kind = 'directory' | 'link' | 'other' | 'nothing';
