@@ -54,6 +54,13 @@ test(
   },
 );
 
+test('after a reboot everything that was mounted is mounted again', { skip, timeout }, async (t) => {
+  const lives = new RestartLives(t);
+  await lives.live({ steps: [{ kind: 'add', volumes: volumeNames }], killAfter: undefined });
+  lives.reboot();
+  await lives.end();
+});
+
 test('wherever a node is killed, the next one makes the machine what the cluster wants', { skip, timeout }, (t) =>
   checkRandomRestarts(t, { runs: 2, livesMax: 3 }),
 );

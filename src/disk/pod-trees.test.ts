@@ -7,7 +7,8 @@ import { fileURLToPath } from 'node:url';
 import { directoryForMounts, needsMounts } from '../testing/mounting.ts';
 import { temporaryDirectory } from '../testing/temporary-directory.ts';
 import { systemMounts } from './mounts/mounts.ts';
-import { PodTreeError, PodTrees } from './pod-trees.ts';
+import { PodTreeError } from './pod-tree-error.ts';
+import { PodTrees } from './pod-trees.ts';
 
 const mounts = systemMounts();
 const skip = needsMounts(mounts);
