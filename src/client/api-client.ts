@@ -9,7 +9,7 @@ import type { GetOptions, ListQuery, PatchOptions, WatchQuery, WriteOptions } fr
 import { ServiceUnavailableError, TooManyRequestsError, UnauthorizedError } from './api-errors.ts';
 import type { Credentials } from './credentials.ts';
 import { withDeadline } from './deadline.ts';
-import { onAbort } from './on-abort.ts';
+import { onAbort } from '../base/on-abort.ts';
 import type { ApiObject, ObjectPlace, Place, ResourceReference } from './resource-reference.ts';
 import { collectionPath, objectPath, resourceName } from './resource-reference.ts';
 import type { RateLimit } from './token-bucket.ts';

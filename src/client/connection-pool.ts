@@ -14,7 +14,7 @@ import { dial } from './dial.ts';
 import { withDeadline } from './deadline.ts';
 import { Http1Connections } from './http1-connections.ts';
 import { Http2Connection } from './http2-connection.ts';
-import { onAbort } from './on-abort.ts';
+import { onAbort } from '../base/on-abort.ts';
 import { ClientClosedError, ConnectionFailedError } from './transport-errors.ts';
 import type { HttpRequest, HttpSink, Transport } from './transport.ts';
 

@@ -4,6 +4,7 @@
  * token serves for as long as it is valid.
  */
 import type { Clock } from '../base/clock.ts';
+import { onAbort } from '../base/on-abort.ts';
 import { Turnstile } from '../base/turnstile.ts';
 import type { TokenRequest } from '../kube/objects/token-request.ts';
 import { ChangeFeed } from './change-feed.ts';
@@ -208,10 +209,9 @@ export class TokenManager {
   async #sleepUntil(atMs: number, signal: AbortSignal): Promise<void> {
     const nap = new AbortController();
     this.#nap = nap;
-    const wake = (): void => nap.abort();
-    signal.addEventListener('abort', wake, { once: true });
+    const stopListening = onAbort(signal, () => nap.abort());
     await this.#deps.clock.sleep(Math.max(0, atMs - this.#deps.clock.now()), nap.signal).catch(() => {});
-    signal.removeEventListener('abort', wake);
+    stopListening();
   }
 }
 

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { getEventListeners } from 'node:events';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 import type { ConfigMap } from '../kube/objects/config-map.ts';
@@ -7,6 +8,7 @@ import { aContainer, aPod } from '../testing/builders.ts';
 import { FakeClock } from '../testing/fake-clock.ts';
 import { ScriptedObjectSource } from '../testing/scripted-object-source.ts';
 import { settle } from '../testing/settle.ts';
+import { warningsOf } from '../testing/warnings.ts';
 import { managedConfigMaps } from './managed-kind.ts';
 import { ObjectNotFoundError, ObjectNotSyncedError } from './object-errors.ts';
 import { readerOf } from './object-manager.ts';
@@ -411,4 +413,26 @@ test('a pod that is new to an immutable object does not start with the content o
   objects.registerPod(showingPod(['a'], 'u2'));
   assert.equal(await get('a'), again);
   assert.deepEqual(await takeTold(), ['shop/a']);
+});
+
+test('many may read with one signal: nothing is taken for a leak, and no listener is left behind', async (t) => {
+  const { source, objects } = world(t);
+  source.put(a, {});
+  source.hold();
+  objects.registerPod(readingPod(['a']));
+  const { signal } = new AbortController();
+  const warnings = await warningsOf(async () => {
+    const reads = Array.from({ length: 100 }, () => objects.get('shop', 'a', signal));
+    source.release();
+    await Promise.all(reads);
+  });
+  assert.deepEqual(warnings, []);
+  assert.equal(getEventListeners(signal, 'abort').length, 0);
+});
+
+test('a read whose caller has given up already does not wait', async (t) => {
+  const { source, objects } = world(t);
+  source.hold();
+  objects.registerPod(readingPod(['a']));
+  await assert.rejects(objects.get('shop', 'a', AbortSignal.abort(new Error('gone'))), { message: 'gone' });
 });
