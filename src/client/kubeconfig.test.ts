@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { FakeClock } from '../testing/fake-clock.ts';
+import { settle } from '../testing/settle.ts';
 import type { AccessDeps } from './cluster-access.ts';
 import { clusterAccess } from './cluster-access.ts';
 import type { Command, CommandResult } from './exec-credentials.ts';
@@ -378,3 +379,34 @@ for (const { it, result, error } of answers) {
     assert.ok(!failure.message.includes(secret));
   });
 }
+
+test('who gives up waiting for a program leaves it to the others, and the last one ends it', async () => {
+  const deps = world({ '/k/config': kubeconfig({ user: { exec } }) });
+  const signals: AbortSignal[] = [];
+  let finish = (): void => {};
+  const run: AccessDeps['run'] = (_, stop) =>
+    new Promise((resolve, reject) => {
+      signals.push(stop);
+      stop.addEventListener('abort', () => reject(stop.reason));
+      finish = () => resolve(credential({ token: 'T' }));
+    });
+  const { credentials } = await clusterAccess(explicit, { ...deps, run });
+  const [one, two] = [new AbortController(), new AbortController()];
+  const first = assert.rejects(credentials.current(one.signal), { message: 'one gave up' });
+  const second = credentials.current(two.signal);
+  one.abort(new Error('one gave up'));
+  await first;
+  assert.equal(signals[0]?.aborted, false, 'somebody still waits for it');
+  finish();
+  assert.equal((await second).headers['authorization'], 'Bearer T');
+  credentials.refused(await second);
+  const third = assert.rejects(credentials.current(two.signal), { message: 'two gave up' });
+  await settle();
+  two.abort(new Error('two gave up'));
+  await third;
+  assert.equal(signals[1]?.aborted, true);
+  const fourth = credentials.current(signal);
+  await settle();
+  finish();
+  assert.equal((await fourth).headers['authorization'], 'Bearer T', 'it was started anew');
+});
