@@ -52,6 +52,7 @@ export async function dial(
   const port = url.port === '' ? (isSecure ? 443 : 80) : Number(url.port);
   try {
     const trust = isSecure ? await endpoint.trust(signal) : undefined;
+    signal.throwIfAborted();
     const tcp = await (proxy === undefined ? reach(host, port, signal) : tunnel(proxy, url.hostname, port, signal));
     tcp.setNoDelay(true);
     tcp.setKeepAlive(true, keepAliveMs);
@@ -98,6 +99,7 @@ function opened(socket: Socket, event: 'connect' | 'secureConnect', signal: Abor
     socket.once('close', onClose);
     socket.once(event, () => settle(resolve));
     signal.addEventListener('abort', onAbort, { once: true });
+    if (signal.aborted) onAbort();
   });
 }
 
