@@ -239,3 +239,24 @@ test('a watch that outlives its time, and one whose bookmarks stop, are given up
   await clock.advance(310_000);
   await silent;
 });
+
+test('a watch may be answered late, but not one that begins with all there is, and the reason is told', async (t) => {
+  const server = await scriptedApiServer(t);
+  const { client, clock } = server.client({ pool: { pingAfterMs: Infinity } });
+  const times = { timeoutSeconds: 600 };
+  const patient = client.watch(configMaps, times, signal);
+  const request = await server.next();
+  const hasty = assert.rejects(client.watch(configMaps, { ...times, sendInitialEvents: true }, signal), {
+    reason: 'WatchStalled',
+  });
+  const closed = (await server.next()).closed();
+  await clock.advance(70_000);
+  await hasty;
+  await closed;
+  request.begin();
+  assert.ok(await patient);
+  const overdue = assert.rejects(client.watch(configMaps, times, signal), { reason: 'WatchStalled' });
+  await server.next();
+  await clock.advance(640_000);
+  await overdue;
+});

@@ -16,7 +16,7 @@ import type { RateLimit } from './token-bucket.ts';
 import { TokenBucket } from './token-bucket.ts';
 import { AnswerUnreadableError, ConnectionLostError, RequestTimedOutError } from './transport-errors.ts';
 import type { HttpHead, HttpRequest, HttpSink, Transport } from './transport.ts';
-import type { GuardSettings } from './watch-guard.ts';
+import type { GuardSettings, WatchTimes } from './watch-guard.ts';
 import { WatchGuard, guardDefaults } from './watch-guard.ts';
 import type { JsonObject, WatchLimits } from './watch-stream.ts';
 import { WatchStream, watchLimits } from './watch-stream.ts';
@@ -195,7 +195,11 @@ export class ApiClient {
       path: collectionPath(resource, { namespace }),
       query: { ...query, watch: true },
     };
-    const timeoutMs = query.timeoutSeconds === undefined ? Infinity : query.timeoutSeconds * 1000;
+    const times = {
+      timeoutMs: query.timeoutSeconds === undefined ? Infinity : query.timeoutSeconds * 1000,
+      // Else the first event may be a long time off, and some proxies hold the head of the answer back until it comes.
+      answerMsMax: query.sendInitialEvents === true ? this.#settings.requestTimeoutMs : Infinity,
+    };
     let mayRefresh = true;
     for (let sent = 1; ; sent++) {
       await this.#bucket.take(signal);
@@ -204,7 +208,7 @@ export class ApiClient {
         return await this.#openWatch(
           { ...this.#request(call, credentials), isLongLived: true },
           what,
-          timeoutMs,
+          times,
           signal,
         );
       } catch (error) {
@@ -220,7 +224,7 @@ export class ApiClient {
     await Promise.all([this.#deps.transport.close(), this.#guard.close()]);
   }
 
-  #openWatch(request: HttpRequest, what: string, timeoutMs: number, signal: AbortSignal): Promise<WatchStream> {
+  #openWatch(request: HttpRequest, what: string, times: WatchTimes, signal: AbortSignal): Promise<WatchStream> {
     return new Promise((resolve, reject) => {
       const cancel = new AbortController();
       const stopListening = onAbort(signal, () => cancel.abort(signal.reason));
@@ -228,12 +232,12 @@ export class ApiClient {
         stopListening();
         this.#guard.remove(stream);
       };
-      const stream = new WatchStream(what, this.#settings.watch, () => cancel.abort('unread'));
+      const stream = new WatchStream(what, this.#settings.watch, (reason) => cancel.abort(reason));
       let refusal: { readonly head: HttpHead; readonly body: Buffer[] } | undefined;
-      // The time of the whole watch begins here: some proxies hold the head of the answer back until the first event.
-      this.#guard.add(stream, what, timeoutMs);
+      this.#guard.add(stream, what, times);
       const sink: HttpSink = {
         head: (head) => {
+          this.#guard.answered(stream);
           if (head.status === 200) resolve(stream);
           else refusal = { head, body: [] };
         },

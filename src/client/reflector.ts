@@ -29,6 +29,7 @@ import type { ApiObject, Place, ResourceReference } from './resource-reference.t
 import { objectKey } from './resource-reference.ts';
 import { RepetitionWindow, RestartDelay } from './restart-delay.ts';
 import type { WatchStream } from './watch-stream.ts';
+import { WatchStalledError } from './watch-stream.ts';
 
 export type Reflection<T> =
   /** All there is, at first and again whenever changes may have been missed. */
@@ -204,7 +205,7 @@ class Reflector<T extends ApiObject> {
           continue;
         }
         if (!isUnavailable(error)) {
-          if (error instanceof InitialEventsMissingError) this.#streams = false;
+          if (error instanceof InitialEventsMissingError || error instanceof WatchStalledError) this.#streams = false;
           this.#deps.notify({ kind: 'InitialEventsUnavailable', what: this.#what, error });
           return undefined;
         }

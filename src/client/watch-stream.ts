@@ -77,7 +77,7 @@ const newline = 0x0a;
 export class WatchStream implements AsyncIterableIterator<WatchEvent, undefined> {
   readonly #what: string;
   readonly #limits: WatchLimits;
-  readonly #cancel: () => void;
+  readonly #cancel: (reason: unknown) => void;
   #queue: Queued[] = [];
   #fetched = 0;
   #queuedBytes = 0;
@@ -88,8 +88,8 @@ export class WatchStream implements AsyncIterableIterator<WatchEvent, undefined>
   #hasBookmarks = false;
   #bytes = 0;
 
-  /** `cancel` tells the server that nobody reads any more. */
-  constructor(what: string, limits: WatchLimits, cancel: () => void) {
+  /** `cancel` tells the server that nobody reads any more, and us why. */
+  constructor(what: string, limits: WatchLimits, cancel: (reason: unknown) => void) {
     this.#what = what;
     this.#limits = limits;
     this.#cancel = cancel;
@@ -132,7 +132,7 @@ export class WatchStream implements AsyncIterableIterator<WatchEvent, undefined>
   /** The first reason counts. */
   fail(error: unknown): void {
     if (this.#end !== undefined) return;
-    this.#cancel();
+    this.#cancel(error);
     this.#finish(error);
   }
 
@@ -159,7 +159,7 @@ export class WatchStream implements AsyncIterableIterator<WatchEvent, undefined>
   }
 
   return(): Promise<IteratorResult<WatchEvent, undefined>> {
-    this.#cancel();
+    this.#cancel('unread');
     this.#queue = [];
     this.#finish(undefined);
     return Promise.resolve({ done: true, value: undefined });
