@@ -15,6 +15,8 @@ const repeated = [
   { verb: 'get', code: 429 },
   { verb: 'get', code: 503 },
   { verb: 'update', code: 429 },
+  { verb: 'create', code: 429 },
+  { verb: 'patch', code: 429 },
   { verb: 'delete', code: 503 },
 ] as const;
 for (const { verb, code } of repeated) {
@@ -22,27 +24,30 @@ for (const { verb, code } of repeated) {
     const server = await scriptedApiServer(t);
     const clock = new ObservedClock();
     const { client } = server.client({ clock });
-    const done =
-      verb === 'get'
-        ? client.get(configMaps, place, signal)
-        : verb === 'update'
-          ? client.update(configMaps, place, versionedConfigMap('web', '1'), signal)
-          : client.delete(configMaps, place, undefined, signal);
+    const object = versionedConfigMap('web', '1');
+    const send = {
+      get: () => client.get(configMaps, place, signal),
+      update: () => client.update(configMaps, place, object, signal),
+      create: () => client.create(configMaps, { namespace: 'shop' }, object, signal),
+      patch: () => client.patch(configMaps, { ...place, type: 'merge' }, {}, signal),
+      delete: () => client.delete(configMaps, place, undefined, signal),
+    };
+    const done = send[verb]();
     (await server.next()).refuse(code, '', 'later', {}, { 'retry-after': '7' });
     while ((await clock.nextSleep()) !== 7_000);
     assert.equal(server.unread, 0);
     await clock.advance(7_000);
-    (await server.next()).answer(200, versionedConfigMap('web', '1'));
+    (await server.next()).answer(200, object);
     assert.ok(await done);
   });
 }
 
-test('a create is not repeated, and the error says how long to wait', async (t) => {
+test('a create that an unavailable server may have carried out is not repeated, and the error says how long to wait', async (t) => {
   const server = await scriptedApiServer(t);
   const { client } = server.client();
   const create = client.create(configMaps, { namespace: 'shop' }, {}, signal);
-  const failed = assert.rejects(create, { reason: 'TooManyRequests', retryAfterMs: 7_000 });
-  (await server.next()).refuse(429, 'TooManyRequests', 'later', {}, { 'retry-after': '7' });
+  const failed = assert.rejects(create, { reason: 'ServiceUnavailable', retryAfterMs: 7_000 });
+  (await server.next()).refuse(503, 'ServiceUnavailable', 'later', {}, { 'retry-after': '7' });
   await failed;
 });
 
@@ -210,6 +215,27 @@ test('requests above the rate wait for their turn, in order', async (t) => {
   const last = assert.rejects(gets[3] ?? Promise.resolve(), { message: 'enough' });
   stop.abort(new Error('enough'));
   await last;
+});
+
+test('watches have a rate of their own: a node full of them can still ask, and a full rate of requests holds up no watch', async (t) => {
+  const server = await scriptedApiServer(t);
+  const clock = new ObservedClock();
+  const { client } = server.client({
+    clock,
+    api: { rate: { perSecond: 1, burst: 1 }, watchRate: { perSecond: 10, burst: 1 } },
+  });
+  const first = client.watch(configMaps, {}, signal);
+  (await server.next()).begin();
+  await first;
+  const get = client.get(configMaps, place, signal);
+  (await server.next()).answer(200, versionedConfigMap('web', '1'));
+  await get;
+  const second = client.watch(configMaps, {}, signal);
+  while ((await clock.nextSleep()) !== 100);
+  assert.equal(server.unread, 0);
+  await clock.advance(100);
+  (await server.next()).begin();
+  await second;
 });
 
 test('a watch that outlives its time, and one whose bookmarks stop, are given up as stalled', async (t) => {

@@ -31,6 +31,8 @@ const patchTypes: Readonly<Record<PatchOptions['type'], string>> = {
 export interface ApiClientSettings {
   readonly userAgent: string;
   readonly rate: RateLimit;
+  /** Of watches, which are not counted above. */
+  readonly watchRate: RateLimit;
   /** For one attempt at a short request. */
   readonly requestTimeoutMs: number;
   /** How often a request is repeated because the server asked for that. */
@@ -43,10 +45,14 @@ export interface ApiClientSettings {
   readonly guard: GuardSettings;
 }
 
-/** Rate and retries as the kubelet's general client has them. */
+/**
+ * Rate and retries as the kubelet's general client has them. That one opens watches without any limit; here a node with thousands
+ * of objects comes back after an outage within seconds, and still does not fall on the server all at once.
+ */
 export const apiClientDefaults: ApiClientSettings = {
   userAgent: 'mountlet',
   rate: { perSecond: 50, burst: 100 },
+  watchRate: { perSecond: 1_000, burst: 1_000 },
   requestTimeoutMs: 60_000,
   retriesMax: 10,
   retryAfterMsMax: 60_000,
@@ -84,12 +90,14 @@ export class ApiClient {
   readonly #deps: ApiClientDeps;
   readonly #settings: ApiClientSettings;
   readonly #bucket: TokenBucket;
+  readonly #watchBucket: TokenBucket;
   readonly #guard: WatchGuard;
 
   constructor(deps: ApiClientDeps, settings: ApiClientSettings) {
     this.#deps = deps;
     this.#settings = settings;
     this.#bucket = new TokenBucket(deps.clock, settings.rate);
+    this.#watchBucket = new TokenBucket(deps.clock, settings.watchRate);
     this.#guard = new WatchGuard(deps.clock, settings.guard);
   }
 
@@ -202,15 +210,10 @@ export class ApiClient {
     };
     let mayRefresh = true;
     for (let sent = 1; ; sent++) {
-      await this.#bucket.take(signal);
+      await this.#watchBucket.take(signal);
       const credentials = await this.#deps.credentials.current(signal);
       try {
-        return await this.#openWatch(
-          { ...this.#request(call, credentials), isLongLived: true },
-          what,
-          times,
-          signal,
-        );
+        return await this.#openWatch({ ...this.#request(call, credentials), isLongLived: true }, what, times, signal);
       } catch (error) {
         if (error instanceof UnauthorizedError && mayRefresh && this.#deps.credentials.refused(credentials))
           mayRefresh = false;
@@ -286,7 +289,8 @@ export class ApiClient {
         } else if (error instanceof TooManyRequestsError || error instanceof ServiceUnavailableError) {
           const { retryAfterMs } = error;
           const isWorthIt = retryAfterMs !== undefined && retryAfterMs <= retryAfterMsMax && retries < retriesMax;
-          if (!isRepeatable || !isWorthIt) throw error;
+          // A request too many was not looked at; one that met an unavailable server may have been carried out.
+          if (!(isRepeatable || error instanceof TooManyRequestsError) || !isWorthIt) throw error;
           retries += 1;
           await clock.sleep(retryAfterMs, signal);
         } else {

@@ -644,5 +644,8 @@ test('6.14: a server that does not even begin to answer the question for initial
   assert.equal(await told, 'replaced 7: web');
   const [notice] = s.notices;
   assert.ok(notice?.kind === 'InitialEventsUnavailable');
-  assert.match((notice.error as Error).message, /^Heard nothing for \d+ s in "watch configmaps": the watch was given up$/);
+  assert.match(
+    (notice.error as Error).message,
+    /^Heard nothing for \d+ s in "watch configmaps": the watch was given up$/,
+  );
 });

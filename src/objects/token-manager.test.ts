@@ -302,7 +302,11 @@ test('a pod whose token expired while the server was away is told until it has a
   const running = manager.run(stop.signal);
   let reads = 0;
   const listening = (async () => {
-    for await (const _ of manager.due(stop.signal)) await get().then(() => (reads += 1), () => {});
+    for await (const _ of manager.due(stop.signal))
+      await get().then(
+        () => (reads += 1),
+        () => {},
+      );
   })();
   await get();
   server.failure = new Error('away');
@@ -340,7 +344,10 @@ for (const { it, expirationSeconds, aheadMs } of [
     })();
     await get();
     await clock.advance(10 * minuteMs);
-    assert.ok(server.asked.length >= 6 && server.asked.length <= 11, `asked ${server.asked.length} times in 10 minutes`);
+    assert.ok(
+      server.asked.length >= 6 && server.asked.length <= 11,
+      `asked ${server.asked.length} times in 10 minutes`,
+    );
     stop.abort();
     await Promise.all([running, listening]);
   });

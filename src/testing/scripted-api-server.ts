@@ -161,7 +161,7 @@ export class ScriptedApiServer {
     const unlimited = { perSecond: Infinity, burst: 1 };
     const client = new ApiClient(
       { transport, credentials, clock: given ?? clock },
-      { ...apiClientDefaults, rate: unlimited, ...api },
+      { ...apiClientDefaults, rate: unlimited, watchRate: unlimited, ...api },
     );
     this.#clients.push(client);
     return { client, pool: transport, clock };
