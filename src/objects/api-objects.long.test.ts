@@ -85,8 +85,8 @@ for (const { scope, seed } of [
         const pod = aPod({
           metadata: { uid: `u${index}`, namespace: 'shop', name: `p${index}` },
           ...(isShown
-            ? { volumes: wanted.map((name) => ({ name, configMap: { name } })) }
-            : { containers: [aContainer({ envFrom: wanted.map((name) => ({ configMapRef: { name } })) })] }),
+            ? { volumes: wanted.map((each) => ({ name: each, configMap: { name: each } })) }
+            : { containers: [aContainer({ envFrom: wanted.map((each) => ({ configMapRef: { name: each } })) })] }),
         });
         objects.registerPod(pod);
         pods.set(index, pod);
