@@ -4,6 +4,7 @@ import { test } from 'node:test';
 import { configMap } from '../kube/objects/config-map.ts';
 import { ObservedClock } from '../testing/observed-clock.ts';
 import { bookmark, listOf, scriptedApiServer, versionedConfigMap } from '../testing/scripted-api-server.ts';
+import { settle } from '../testing/settle.ts';
 import type { Credentials } from './credentials.ts';
 import { configMaps, withShape } from './resource-reference.ts';
 
@@ -286,3 +287,24 @@ test('a watch may be answered late, but not one that begins with all there is, a
   await clock.advance(640_000);
   await overdue;
 });
+
+for (const verb of ['get', 'watch'] as const) {
+  test(`a ${verb} that is given up while its credentials are read is never sent`, async (t) => {
+    const server = await scriptedApiServer(t);
+    let read = (): void => {};
+    const credentials: Credentials = {
+      current: () => new Promise((resolve) => (read = () => resolve({ headers: {} }))),
+      refused: () => false,
+    };
+    const { client } = server.client({ credentials });
+    const stop = new AbortController();
+    const given =
+      verb === 'get' ? client.get(configMaps, place, stop.signal) : client.watch(configMaps, {}, stop.signal);
+    const failed = assert.rejects(given, { message: 'enough' });
+    await settle();
+    stop.abort(new Error('enough'));
+    read();
+    await failed;
+    assert.equal(server.connections, 0);
+  });
+}

@@ -15,13 +15,15 @@ export interface OpenWatchDeps {
 // Of a refusal to watch; a Status is a few hundred bytes.
 const errorChunksMax = 64;
 
-export function openWatch(
+export async function openWatch(
   { transport, guard, limits }: OpenWatchDeps,
   request: HttpRequest,
   what: string,
   times: WatchTimes,
   signal: AbortSignal,
 ): Promise<WatchStream> {
+  // It may have aborted while the credentials were read, and would not do so again.
+  signal.throwIfAborted();
   return new Promise((resolve, reject) => {
     const cancel = new AbortController();
     const stopListening = onAbort(signal, () => cancel.abort(signal.reason));
