@@ -15,6 +15,9 @@ export type ObjectEvent<T> =
   /** Not one of our objects. */
   | { readonly kind: 'foreign'; readonly problem: string };
 
+/** Of our objects, or at least about their versions. */
+export type OurEvent<T> = Exclude<ObjectEvent<T>, { readonly kind: 'foreign' }>;
+
 const kinds = new Map<string, 'added' | 'modified' | 'deleted'>([
   ['ADDED', 'added'],
   ['MODIFIED', 'modified'],
