@@ -45,6 +45,23 @@ for (const { watches, streamsMax, connections } of fillings) {
   });
 }
 
+test('a server that allows no stream for now is not stormed with connections, and is used when it allows some', async (t) => {
+  const server = await scriptedApiServer(t, { streamsMax: 0 });
+  const { client, pool } = server.client();
+  const stop = new AbortController();
+  const given = assert.rejects(client.get(configMaps, place, stop.signal), { message: 'enough' });
+  const list = client.list(configMaps, {}, signal);
+  while (pool.size === 0) await settle();
+  await settle(50);
+  assert.equal(server.connections, 1);
+  stop.abort(new Error('enough'));
+  await given;
+  server.allowStreams(5);
+  (await server.next()).answer(200, listOf('1'));
+  await list;
+  assert.equal(server.connections, 1);
+});
+
 test('a stream that ended is used again', async (t) => {
   const server = await scriptedApiServer(t, { streamsMax: 5 });
   const { client } = server.client();

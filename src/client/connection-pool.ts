@@ -127,7 +127,11 @@ export class ConnectionPool implements Transport {
   #openMore(): void {
     if (this.#waiting.size === 0) return;
     let free = 0;
-    for (const { room } of this.#connections) free += room;
+    for (const { room, takesMore, streamsMax } of this.#connections) {
+      // A server that allows none for now says so on every connection, and tells when that is over.
+      if (takesMore && streamsMax === 0) return;
+      free += room;
+    }
     const missing = this.#waiting.size + (this.#waiting.hasWatches ? 1 : 0) - free;
     // Until the first connection tells the limit, one is enough to find out.
     const wanted = this.#streamsMax === undefined ? 1 : Math.ceil(missing / this.#streamsMax);
