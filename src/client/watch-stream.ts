@@ -8,6 +8,7 @@
 import { MountletError } from '../base/errors.ts';
 import { decode } from '../kube/objects/schema.ts';
 import { status } from '../kube/objects/status.ts';
+import { isRecord } from '../kube/values/semantic-equality.ts';
 import { errorFromStatus } from './api-errors.ts';
 
 export type JsonObject = Readonly<Record<string, unknown>>;
@@ -227,10 +228,6 @@ function parse(text: string): WatchEvent | undefined {
   } catch {
     return undefined;
   }
-  if (!isObject(json) || typeof json['type'] !== 'string' || !isObject(json['object'])) return undefined;
+  if (!isRecord(json) || typeof json['type'] !== 'string' || !isRecord(json['object'])) return undefined;
   return { type: json['type'], object: json['object'] };
-}
-
-export function isObject(json: unknown): json is JsonObject {
-  return typeof json === 'object' && json !== null && !Array.isArray(json);
 }
