@@ -423,6 +423,29 @@ test('a connection whose authority is still being read is given up at once', asy
   await failed;
 });
 
+for (const { it, answer, problem } of [
+  { it: 'speaks where the server should', answer: 'HTTP/1.1 200 OK\r\n\r\n<html>', problem: /something of its own/ },
+  { it: 'hangs up', answer: 'HTTP/1.1 20', problem: /failed: socket hang up/ },
+  { it: 'wants to know who we are', answer: 'HTTP/1.1 407 Who\r\n\r\n', problem: /answered 407/ },
+]) {
+  test(`a proxy that ${it} is told as such`, async (t) => {
+    const proxy = createServer().on('connect', (_, socket: Socket) => {
+      socket.on('error', () => {});
+      socket.end(answer);
+    });
+    proxy.listen(0, '127.0.0.1');
+    await once(proxy, 'listening');
+    t.after(() => void proxy.close());
+    const server = await scriptedApiServer(t);
+    const url = new URL(`http://ann:hunter2@127.0.0.1:${(proxy.address() as AddressInfo).port}`);
+    const { client } = server.client({ proxy: url });
+    await assert.rejects(
+      client.get(configMaps, place, signal),
+      (error: Error) => problem.test(error.message) && !error.message.includes('hunter2'),
+    );
+  });
+}
+
 /** Accepts connections and says nothing, ever. */
 async function muteServer(t: TestContext): Promise<{ readonly url: string; readonly connected: Promise<unknown> }> {
   const sockets: Socket[] = [];

@@ -127,10 +127,12 @@ function tunnel(proxy: URL, host: string, port: number, signal: AbortSignal): Pr
       settle(() => reject(new Error(`the proxy "${proxy.host}" ${problem}`, { cause })));
     const onAbort = (): void => void request.destroy();
     signal.addEventListener('abort', onAbort, { once: true });
-    request.once('connect', ({ statusCode }, socket: Socket) => {
-      if (statusCode === 200) return settle(() => resolve(socket));
+    request.once('connect', ({ statusCode = 0 }, socket: Socket, rest: Buffer) => {
+      const isOpen = statusCode >= 200 && statusCode < 300;
+      if (isOpen && rest.length === 0) return settle(() => resolve(socket));
       socket.destroy();
-      refuse(`answered ${statusCode}`);
+      // A server waits for us to speak first; what is in the tunnel before that is not from one.
+      refuse(isOpen ? 'sent something of its own through the tunnel' : `answered ${statusCode}`);
     });
     request.once('response', ({ statusCode }) => {
       request.destroy();
