@@ -10,6 +10,12 @@ import type { WatchEvent, WatchStream } from './watch-stream.ts';
 // A server that does not know `sendInitialEvents` ignores it and would keep us waiting for ever.
 const initialSilenceMsMax = 10_000;
 
+/** What one reflector found out about a server, so that the others need not wait to find out the same. */
+export class InitialEventsSupport {
+  /** The server was asked and had nothing to say: it does not know the question. */
+  isMissing = false;
+}
+
 export interface InitialEventsDeps<T> {
   readonly clock: Clock;
   /** For messages. */

@@ -12,7 +12,7 @@ import type { Clock } from '../base/clock.ts';
 import type { ApiClient } from './api-client.ts';
 import type { Selection } from './api-queries.ts';
 import { ExpiredError, InternalServerError } from './api-errors.ts';
-import { readInitialEvents } from './initial-events.ts';
+import { InitialEventsSupport, readInitialEvents } from './initial-events.ts';
 import type { WholeList } from './paged-list.ts';
 import { listAll, pageSizeAt } from './paged-list.ts';
 import type { OurEvent } from './reflection-events.ts';
@@ -75,6 +75,8 @@ export interface ReflectorDeps {
   /** 0 to 1. */
   readonly random: () => number;
   readonly notify: (notice: ReflectorNotice) => void;
+  /** Of the server, for all reflectors that share it. */
+  readonly initialEvents?: InitialEventsSupport;
   /** Hears each time the server gave a sign of life: what we know is as of now. */
   readonly contact?: () => void;
 }
@@ -110,7 +112,7 @@ class Reflector<T extends ApiObject> {
   /** The server could not list at `#version`: ask for the newest instead. */
   #isUnavailable = false;
   #listsInPages = false;
-  #streams: boolean;
+  readonly #initialEvents: InitialEventsSupport;
 
   constructor(deps: ReflectorDeps, target: ReflectorTarget<T>, signal: AbortSignal) {
     this.#deps = deps;
@@ -119,7 +121,7 @@ class Reflector<T extends ApiObject> {
     this.#what = `*${target.resource.version}.${target.resource.kind}`;
     this.#delay = new RestartDelay(deps.clock, deps.random);
     this.#repetitions = new RepetitionWindow(deps.clock, target.internalErrorWindowMs);
-    this.#streams = target.streamsInitialEvents;
+    this.#initialEvents = deps.initialEvents ?? new InitialEventsSupport();
     this.#version = target.notBefore ?? '';
   }
 
@@ -131,7 +133,8 @@ class Reflector<T extends ApiObject> {
   async *attempt(): AsyncGenerator<Reflection<T>, void, undefined> {
     let stream: WatchStream | undefined;
     try {
-      const streamed = this.#streams ? await this.#streamAll() : undefined;
+      const streams = this.#target.streamsInitialEvents && !this.#initialEvents.isMissing;
+      const streamed = streams ? await this.#streamAll() : undefined;
       stream = streamed?.stream;
       const { objects, resourceVersion } = streamed ?? (await this.#listAll());
       this.#isUnavailable = false;
@@ -196,7 +199,8 @@ class Reflector<T extends ApiObject> {
           continue;
         }
         if (!isUnavailable(error)) {
-          if (error instanceof InitialEventsMissingError || error instanceof WatchStalledError) this.#streams = false;
+          if (error instanceof InitialEventsMissingError || error instanceof WatchStalledError)
+            this.#initialEvents.isMissing = true;
           this.#deps.notify({ kind: 'InitialEventsUnavailable', what: this.#what, error });
           return undefined;
         }
