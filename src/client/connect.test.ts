@@ -116,8 +116,8 @@ for (const { name, isAccepted } of [
     const access = await clusterAccess({ kubeconfig: file, context: 'here' }, deps());
     const client = connectApiClient(access, systemClock, apiClientDefaults, poolDefaults);
     t.after(() => client.close());
-    if (isAccepted) assert.ok((await client.read('/version', signal))['gitVersion']);
-    else await assert.rejects(client.read('/version', signal), { reason: 'ConnectionFailed', message: /altnames/ });
+    if (isAccepted) assert.ok((await client.read('/version', {}, signal))['gitVersion']);
+    else await assert.rejects(client.read('/version', {}, signal), { reason: 'ConnectionFailed', message: /altnames/ });
   });
 }
 
