@@ -13,6 +13,7 @@ import type { User } from './identity/user.ts';
 import { InFlight } from './in-flight.ts';
 import type { ApiMetrics } from './metrics.ts';
 import type { Notify, RequestNotice } from './notices.ts';
+import type { OpenRequests } from './open-requests.ts';
 import type { PathDeps } from './path-handler.ts';
 import { handlePath, pageNotFound } from './path-handler.ts';
 import type { Random } from './random.ts';
@@ -41,6 +42,7 @@ export interface ApiHandlerDeps {
   readonly router: Router;
   readonly paths: PathDeps;
   readonly metrics: ApiMetrics;
+  readonly open: OpenRequests;
   /** The server is about to end: answers close their connections, long ones end. */
   readonly stopping: AbortSignal;
 }
@@ -102,7 +104,7 @@ export class ApiHandler {
     representation: Representation,
     warnings: Warnings,
   ): Promise<Reply> {
-    const { router, stopping, clock } = this.#deps;
+    const { router, stopping, clock, open } = this.#deps;
     const { query } = target;
     authorizeRequest(this.#deps, user, info, query);
     if (info.kind === 'path') return handlePath(this.#deps.paths, { exchange, info, query });
@@ -111,7 +113,7 @@ export class ApiHandler {
     const resource = served.viewOf?.resource ?? served;
     const isLong = isLongRunning(info);
     const release = this.#inFlight.enter(info, isLong);
-    const deadline = new RequestDeadline(exchange, info, query, { clock, stopping, isLong });
+    const deadline = new RequestDeadline(exchange, info, query, { open, stopping, isLong });
     try {
       const warn = (text: string): void => warnings.add(text);
       const request = {

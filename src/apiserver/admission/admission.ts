@@ -23,8 +23,8 @@ export interface AdmissionRequest {
 }
 
 export interface AdmissionStep {
-  /** Waits for what the step will need, before the write begins. */
-  prepare?(request: AdmissionRequest, signal: AbortSignal): Promise<void>;
+  /** Waits for what the step will need, before the write begins. Its signal is made when it is asked for. */
+  prepare?(request: AdmissionRequest, ended: { readonly signal: AbortSignal }): Promise<void>;
   /** The object to go on with, or undefined for unchanged. Throws a StatusError to refuse. */
   admit(request: AdmissionRequest): KubeObject | undefined;
 }

@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders, OutgoingHttpHeaders, ServerHttp2Stream } from
 import { constants } from 'node:http2';
 import type { PeerIdentity } from '../identity/authentication.ts';
 import type { Exchange, ResponseHeaders, ResponseStream } from './exchange.ts';
-import { readBody } from './read-body.ts';
+import { BodyReader } from './read-body.ts';
 
 /** An exchange over one stream of HTTP/2. */
 export class Http2Exchange implements Exchange {
@@ -11,6 +11,7 @@ export class Http2Exchange implements Exchange {
   readonly peer: PeerIdentity | undefined;
   readonly #stream: ServerHttp2Stream;
   readonly #headers: IncomingHttpHeaders;
+  readonly #body = new BodyReader();
 
   constructor(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, peer: PeerIdentity | undefined) {
     this.peer = peer;
@@ -41,11 +42,15 @@ export class Http2Exchange implements Exchange {
     return Array.isArray(value) ? value.join(', ') : value;
   }
 
-  readBody(bytesMax: number, signal: AbortSignal): Promise<Buffer> {
+  readBody(bytesMax: number): Promise<Buffer> {
     if (this.header('expect')?.toLowerCase() === '100-continue' && !this.#stream.headersSent) {
       this.#stream.additionalHeaders({ ':status': 100 });
     }
-    return readBody(this.#stream, this.header('content-length'), bytesMax, signal);
+    return this.#body.read(this.#stream, this.header('content-length'), bytesMax);
+  }
+
+  stopReading(reason: Error): void {
+    this.#body.stop(reason);
   }
 
   send(code: number, headers: ResponseHeaders, body: string | Buffer): void {
