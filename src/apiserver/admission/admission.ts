@@ -30,9 +30,12 @@ export interface AdmissionStep {
 }
 
 export function admitAll(steps: readonly AdmissionStep[], request: AdmissionRequest): KubeObject | undefined {
-  let { object } = request;
-  for (const step of steps) object = step.admit({ ...request, object }) ?? object;
-  return object;
+  let current = request;
+  for (const step of steps) {
+    const object = step.admit(current);
+    if (object !== undefined) current = { ...current, object };
+  }
+  return current.object;
 }
 
 export function refuse(request: AdmissionRequest, text: string, causes?: readonly StatusCause[]): StatusError {

@@ -59,7 +59,9 @@ export class Http2Exchange implements Exchange {
     const bare = code === 304;
     const length = typeof body === 'string' ? Buffer.byteLength(body) : body.length;
     const isHead = this.method === 'HEAD' || bare || length === 0;
-    stream.respond({ ...outgoing(code, headers), ...(!bare && { 'content-length': length }) }, { endStream: isHead });
+    const all = outgoing(code, headers);
+    if (!bare) all['content-length'] = length;
+    stream.respond(all, { endStream: isHead });
     if (!isHead) stream.end(body);
     // The client may still be sending what nobody will read.
     if (!stream.readableEnded && code >= 400) stream.once('finish', () => stream.close(constants.NGHTTP2_NO_ERROR));
@@ -84,7 +86,8 @@ export class Http2Exchange implements Exchange {
 
 function outgoing(code: number, headers: ResponseHeaders): OutgoingHttpHeaders {
   const copied: OutgoingHttpHeaders = { ':status': code };
-  for (const [name, value] of Object.entries(headers)) {
+  for (const name of Object.keys(headers)) {
+    const value = headers[name] ?? '';
     // HTTP/2 knows no connection headers and refuses them.
     if (name !== 'connection') copied[name] = typeof value === 'string' ? value : [...value];
   }

@@ -24,12 +24,12 @@ export function withUnchangedOwners(update: Update): JsonObject | undefined {
   const { added, modified, removed } = changesBetween(live, withManagedFields(object, entries), update);
   if (!added.isEmpty || !removed.isEmpty) return undefined;
   const others = entries.slice(0, -1);
-  if (others.some((entry) => ownsAny(entry, modified))) return undefined;
+  if (others.some((entry) => !isObject(entry) || ownsAny(fieldOf(entry, 'fieldsV1'), modified))) return undefined;
   const taken = withoutBookkeeping(modified);
   if (taken.isEmpty) return withManagedFields(object, entries);
   const time = timestamp(nowMs);
   const lastTime = fieldOf(own, 'time');
-  if (!ownsAll(own, taken) || typeof lastTime !== 'string' || lastTime > time) return undefined;
+  if (!ownsAll(fieldOf(own, 'fieldsV1'), taken) || typeof lastTime !== 'string' || lastTime > time) return undefined;
   return withManagedFields(object, [...others, { ...own, time }]);
 }
 
@@ -43,20 +43,20 @@ function belongsTo(entry: JsonObject, { manager, apiVersion, subresource = '' }:
   );
 }
 
-function ownsAll(entry: JsonObject, fields: FieldSet): boolean {
-  for (const path of fields.paths()) if (!owns(entry, path)) return false;
-  return true;
+function ownsAll(place: Json | undefined, fields: FieldSet): boolean {
+  return fields.steps().every(({ element, isMember, below }) => {
+    const inner = isObject(place) ? fieldOf(place, element) : undefined;
+    return (!isMember || isOwned(inner)) && (below.isEmpty || ownsAll(inner, below));
+  });
 }
 
-function ownsAny(entry: Json, fields: FieldSet): boolean {
-  // What is no entry is for others to judge.
-  if (!isObject(entry)) return true;
-  for (const path of fields.paths()) if (owns(entry, path)) return true;
-  return false;
+function ownsAny(place: Json | undefined, fields: FieldSet): boolean {
+  return fields.steps().some(({ element, isMember, below }) => {
+    const inner = isObject(place) ? fieldOf(place, element) : undefined;
+    return (isMember && isOwned(inner)) || (!below.isEmpty && ownsAny(inner, below));
+  });
 }
 
-function owns(entry: JsonObject, path: readonly string[]): boolean {
-  let place = fieldOf(entry, 'fieldsV1');
-  for (const element of path) place = isObject(place) ? fieldOf(place, element) : undefined;
+function isOwned(place: Json | undefined): boolean {
   return isObject(place) && (Object.hasOwn(place, '.') || Object.keys(place).length === 0);
 }

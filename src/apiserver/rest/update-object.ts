@@ -110,25 +110,22 @@ function withoutTimes(object: KubeObject): unknown {
 
 /** What an update cannot change it need not say; what it says against it, validation refuses. */
 function keepIdentity(resource: Resource, object: KubeObject, old: KubeObject): KubeObject {
-  const { selfLink: _link, ...given } = object.metadata;
-  const { uid, generation, creationTimestamp, deletionTimestamp, deletionGracePeriodSeconds, resourceVersion } =
-    old.metadata;
-  const {
-    generation: _generation,
-    creationTimestamp: _created,
-    deletionTimestamp: _deleted,
-    deletionGracePeriodSeconds: _grace,
-    ...rest
-  } = given;
-  const metadata = {
-    ...rest,
-    ...((given.uid ?? '') === '' && uid !== undefined && { uid }),
-    ...(generation !== undefined && { generation }),
-    ...(creationTimestamp !== undefined && { creationTimestamp }),
-    ...(deletionTimestamp !== undefined && { deletionTimestamp }),
-    ...(deletionGracePeriodSeconds !== undefined && { deletionGracePeriodSeconds }),
-    ...(resourceVersion !== undefined && { resourceVersion }),
-  };
-  const { kind: _kind, apiVersion: _apiVersion, metadata: _metadata, ...content } = object;
-  return { kind: resource.kind, apiVersion: apiVersionOf(resource), metadata, ...content };
+  const given = object.metadata;
+  const metadata = copyWithout(given, notFromClient);
+  const kept = (given.uid ?? '') === '' ? ['uid' as const, ...keptFields] : keptFields;
+  for (const field of kept) if (old.metadata[field] !== undefined) metadata[field] = old.metadata[field];
+  const head = { kind: resource.kind, apiVersion: apiVersionOf(resource), metadata };
+  return Object.assign(head, copyWithout(object, headFields)) as unknown as KubeObject;
+}
+
+const headFields: readonly string[] = ['kind', 'apiVersion', 'metadata'];
+const serverFields = ['generation', 'creationTimestamp', 'deletionTimestamp', 'deletionGracePeriodSeconds'] as const;
+const keptFields = [...serverFields, 'resourceVersion'] as const;
+const notFromClient: readonly string[] = [...serverFields, 'selfLink'];
+
+/** Rest properties do the same, several times slower. */
+function copyWithout(object: object, left: readonly string[]): Record<string, unknown> {
+  const copy: Record<string, unknown> = {};
+  for (const [key, value] of Object.entries(object)) if (!left.includes(key)) copy[key] = value;
+  return copy;
 }
