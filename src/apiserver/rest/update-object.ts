@@ -90,22 +90,25 @@ interface FinishedUpdate {
 }
 
 function writeUpdate({ resource, old, object, current, revision, dryRun }: FinishedUpdate): Decision<Written> {
-  const isUnchanged = isSameJson(withoutTimes(object), withoutTimes(old));
   const outcome = { created: false, removed: false };
   // A write that changes nothing takes no revision and wakes nobody.
-  if (isUnchanged) return { kind: 'keep', result: { text: current, ...outcome } };
+  if (isUnchanged(object, old)) return { kind: 'keep', result: { text: current, ...outcome } };
   if (dryRun) return { kind: 'keep', result: { text: JSON.stringify(object), ...outcome } };
   const text = storedText(object, revision);
   if (isEnded(resource, object)) return { kind: 'delete', value: text, result: { text, ...outcome, removed: true } };
   return { kind: 'put', value: text, result: { text, ...outcome } };
 }
 
+/** The content first: where that differs, as it does in most updates, metadata need not be looked at. */
+function isUnchanged(object: KubeObject, old: KubeObject): boolean {
+  const content = { ...object, metadata: undefined };
+  return isSameJson(content, { ...old, metadata: undefined }) && isSameJson(withoutTimes(object), withoutTimes(old));
+}
+
 /** When a manager last set its fields is no change of the object. */
-function withoutTimes(object: KubeObject): unknown {
-  const entries = object.metadata.managedFields;
-  if (entries === undefined) return object;
-  const managedFields = entries.map((entry) => ({ ...(entry as object), time: undefined }));
-  return { ...object, metadata: { ...object.metadata, managedFields } };
+function withoutTimes({ metadata }: KubeObject): unknown {
+  const managedFields = metadata.managedFields?.map((entry) => ({ ...(entry as object), time: undefined }));
+  return { ...metadata, managedFields };
 }
 
 /** What an update cannot change it need not say; what it says against it, validation refuses. */
