@@ -4,6 +4,7 @@
  */
 import type { Clock } from '../base/clock.ts';
 import type { Exchange, ResponseHeaders } from './http/exchange.ts';
+import { EndingRequest } from './ending-request.ts';
 import { ConnectionLost } from './http/read-body.ts';
 import { sendReply } from './http/send-reply.ts';
 import { Warnings } from './http/warnings.ts';
@@ -115,20 +116,9 @@ export class ApiHandler {
     const release = this.#inFlight.enter(info, isLong);
     const deadline = new RequestDeadline(exchange, info, query, { open, stopping, isLong });
     try {
-      const warn = (text: string): void => warnings.add(text);
-      const request = {
-        exchange,
-        info: resource.namespaced ? info : { ...info, namespace: '' },
-        resource,
-        served,
-        query,
-        user,
-        get signal() {
-          return deadline.signal;
-        },
-        warn,
-      };
-      const reply = await router.handle(request);
+      const place = resource.namespaced ? info : { ...info, namespace: '' };
+      const request = { exchange, info: place, resource, served, query, user };
+      const reply = await router.handle(new EndingRequest(request, deadline, warnings));
       if (reply.kind !== 'object' && reply.kind !== 'list' && reply.kind !== 'status') return reply;
       const code = reply.kind === 'list' ? 200 : reply.code;
       const { contentType, body } = encodeReply(reply, { representation, resource: served, query, now: clock.now() });

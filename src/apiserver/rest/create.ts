@@ -6,7 +6,7 @@ import type { ApiRequest, Handler } from './api-request.ts';
 import { createObject } from './create-object.ts';
 import { readObject } from './read-object.ts';
 import type { WriteDeps } from './write-context.ts';
-import { writeContext } from './write-context.ts';
+import { RequestContext } from './write-context.ts';
 import type { FieldValidation } from './write-options.ts';
 import { writeOptions } from './write-options.ts';
 
@@ -19,7 +19,7 @@ export function createHandler(deps: WriteDeps): Handler {
     const options = writeOptions('CreateOptions', query, request.exchange.header('user-agent') ?? '');
     const object = await readStorable(request, options.fieldValidation);
     checkNamespace(request, object);
-    const context = writeContext(request, options);
+    const context = new RequestContext(request, options);
     const { text } = await createObject(deps, { resource, view: served, namespace: info.namespace, object, context });
     return { kind: 'object', code: 201, text };
   };

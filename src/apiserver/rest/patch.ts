@@ -25,7 +25,7 @@ import { strictProblems } from './read-object.ts';
 import { updateObject } from './update-object.ts';
 import { rulesOf } from './update.ts';
 import type { WriteDeps } from './write-context.ts';
-import { writeContext } from './write-context.ts';
+import { RequestContext } from './write-context.ts';
 import type { WriteOptions } from './write-options.ts';
 import { writeOptions } from './write-options.ts';
 
@@ -50,7 +50,7 @@ export function patchHandler(deps: WriteDeps): Handler {
       namespace,
       name,
       subresource,
-      context: writeContext(request, options),
+      context: new RequestContext(request, options),
       change: (current) => patched(request, patch, current),
       ...rulesOf(resource, subresource),
       ...(kind === 'apply' && { isTracked: true }),

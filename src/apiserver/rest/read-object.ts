@@ -32,7 +32,7 @@ export async function readObject<T>(
   try {
     const { value, duplicates } = parseBody(bytes, contentType, expected);
     if (!isRecord(value)) throw new JsonError("couldn't get version/kind; json parse error: the data is not an object");
-    return decodeObject(value, duplicates, expected, validation, request.warn);
+    return decodeObject(value, duplicates, expected, validation, (text) => request.warn(text));
   } catch (error) {
     if (!(error instanceof JsonError)) throw error;
     throw badRequest(

@@ -8,7 +8,7 @@ import type { ApiRequest, Handler } from './api-request.ts';
 import { checkNamespace, readStorable } from './create.ts';
 import { updateObject } from './update-object.ts';
 import type { WriteDeps } from './write-context.ts';
-import { writeContext } from './write-context.ts';
+import { RequestContext } from './write-context.ts';
 import { writeOptions } from './write-options.ts';
 
 export function updateHandler(deps: WriteDeps): Handler {
@@ -24,7 +24,7 @@ export function updateHandler(deps: WriteDeps): Handler {
       namespace,
       name,
       subresource,
-      context: writeContext(request, options),
+      context: new RequestContext(request, options),
       change: (current) => replace(resource, current, object),
       ...rulesOf(resource, subresource),
       ...(resource.allowsCreateOnUpdate && subresource === '' && { orCreate: () => object }),

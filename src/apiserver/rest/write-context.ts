@@ -25,19 +25,26 @@ export interface WriteContext {
   readonly signal: AbortSignal;
 }
 
-/** The signal is made when somebody waits for something, which few writes do. */
-export function writeContext(
-  request: Pick<ApiRequest, 'user' | 'signal'>,
-  { manager, dryRun }: Pick<WriteOptions, 'manager' | 'dryRun'>,
-): WriteContext {
-  return {
-    user: request.user,
-    manager,
-    dryRun,
-    get signal() {
-      return request.signal;
-    },
-  };
+/** A class for its getter: the signal is made when somebody waits for something, which few writes do. */
+export class RequestContext implements WriteContext {
+  readonly user: User;
+  readonly manager: string;
+  readonly dryRun: boolean;
+  readonly #request: Pick<ApiRequest, 'signal'>;
+
+  constructor(
+    request: Pick<ApiRequest, 'user' | 'signal'>,
+    { manager, dryRun }: Pick<WriteOptions, 'manager' | 'dryRun'>,
+  ) {
+    this.user = request.user;
+    this.manager = manager;
+    this.dryRun = dryRun;
+    this.#request = request;
+  }
+
+  get signal(): AbortSignal {
+    return this.#request.signal;
+  }
 }
 
 export interface Written {
