@@ -33,7 +33,8 @@ export function admitAll(steps: readonly AdmissionStep[], request: AdmissionRequ
   let current = request;
   for (const step of steps) {
     const object = step.admit(current);
-    if (object !== undefined) current = { ...current, object };
+    // From the request as it came: only the object differs from step to step.
+    if (object !== undefined) current = { ...request, object };
   }
   return current.object;
 }
