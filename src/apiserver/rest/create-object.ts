@@ -52,7 +52,7 @@ function createNamed(deps: WriteDeps, creation: Creation, name: string): Promise
 
 export async function prepareAdmission(deps: WriteDeps, creation: Creation): Promise<void> {
   const request = admissionRequest(creation);
-  for (const step of deps.admission) await step.prepare?.(request, creation.context.signal);
+  for (const step of deps.admission) await step.prepare?.(request, creation.context);
 }
 
 /** Also for an update that may create. Nothing is looked up that could have changed since. */

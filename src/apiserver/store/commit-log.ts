@@ -8,7 +8,7 @@ import { closeSync, constants, fdatasyncSync, fstatSync, ftruncateSync, openSync
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { errorCode, messageOf } from '../../base/errors.ts';
-import { decodeRecords, encodeRecord, type LogRecord } from './log-record.ts';
+import { decodeRecords, type LogRecord } from './log-record.ts';
 import { CommitError, StoreFormatError } from './store-errors.ts';
 
 export const logFileNames = ['log.0', 'log.1'] as const;
@@ -54,10 +54,9 @@ export class CommitLog {
     return this.#isUncertain;
   }
 
-  /** Resolves when it is on disk. When it rejects, it is not in the log, unless that is uncertain now. */
-  async append(record: LogRecord): Promise<void> {
+  /** One record. Resolves when it is on disk. When it rejects, it is not in the log, unless that is uncertain now. */
+  async append(bytes: Buffer): Promise<void> {
     const file = this.#writing;
-    const bytes = encodeRecord(record);
     if (this.#isUncertain) throw new CommitError('an earlier write to the log could not be taken back');
     try {
       for (let done = 0; done < bytes.length;) {
