@@ -10,12 +10,13 @@ import { podDirectory, subPathsDirectory, volumeDirectory, volumesDirectory } fr
 import type { Pod } from '../kube/objects/pod.ts';
 import { commonRunAsUser } from '../kube/run-as-user.ts';
 import { unescapePluginName } from '../kube/unique-names.ts';
+import { usedVolumes } from '../kube/used-volumes.ts';
 import { mountOptionsOf, specName } from '../kube/objects/volume-spec.ts';
 import type { VolumeSpec } from '../kube/objects/volume-spec.ts';
 import type { Volume } from '../kube/objects/volume.ts';
 import type { GroupChangePolicy, VolumePlugin } from '../plugins/plugin.ts';
 import type { PluginMatch } from '../plugins/registry.ts';
-import { usedVolumes } from '../pods/used-volumes.ts';
+
 import { heardSignals } from './heard-signals.ts';
 import { PodStartError } from './pod-start-error.ts';
 import type { RenderNode } from './render-node.ts';

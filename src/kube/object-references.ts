@@ -38,6 +38,11 @@ export function projectedReferences({ spec: { volumes = [] } }: Pod): ObjectRefe
   };
 }
 
+/** The same for one volume: the objects whose changes show in it. */
+export function shownReferences(volume: Volume): ObjectReferences {
+  return { configMaps: namesOf(configMapsOfVolume(volume)), secrets: namesOf(shownSecretsOfVolume(volume)) };
+}
+
 type Name = string | undefined;
 
 /** An empty name refers to nothing: old API servers let it through. */

@@ -127,6 +127,8 @@ export interface Attach<Source = unknown> {
   waitForAttach(request: AttachRequest<Source>, signal: AbortSignal): Promise<string>;
   /** `identity` is that of `deviceMount.identityOf`; storage that is not connected is a success. */
   detach(identity: string, signal: AbortSignal): Promise<void>;
+  /** No more storage of this kind can be connected to this node: asked when a pod has waited in vain for a volume. */
+  isLimitReached?(source: Source, spec: VolumeSpec, signal: AbortSignal): Promise<boolean>;
   /**
    * What this node has connected and not disconnected yet, as far as it was written down: good enough to unmount the
    * device and detach. After a crash between attaching and setting up no directory of a pod tells of it.
@@ -202,6 +204,11 @@ export interface ClassifiedFailure {
 export function failureClassOf(thrown: unknown): FailureClass {
   const claimed: unknown = thrown instanceof Error && 'failureClass' in thrown ? thrown.failureClass : undefined;
   return claimed === 'uncertain' || claimed === 'transient' ? claimed : 'final';
+}
+
+/** The storage holds another file system than the volume asks for: whoever made the volume has to know. */
+export class FilesystemMismatchError extends MountletError {
+  readonly reason = 'FilesystemMismatch';
 }
 
 /** The kubelet's word for an object that is not there: `configmap "web" not found`. */

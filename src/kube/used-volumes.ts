@@ -1,6 +1,6 @@
 /** Which volumes of a pod have to be mounted before it starts. */
-import { allContainers } from '../kube/objects/pod.ts';
-import type { Pod } from '../kube/objects/pod.ts';
+import { allContainers } from './objects/pod.ts';
+import type { Pod } from './objects/pod.ts';
 
 export interface UsedVolumes {
   /** Volumes some container wants as a file system. */

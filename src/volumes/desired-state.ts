@@ -1,0 +1,318 @@
+/**
+ * What should be mounted on this node: the volumes, and for each volume the pods that want it. The populator writes it and
+ * the reconciler reads it. It knows nothing of what is mounted now and does no I/O; every method is one step.
+ *
+ * ```text
+ *              want                            refresh
+ *   absent ───────────▶ wanted at revision 1 ───────────▶ wanted at revision 2 …
+ *      ▲                        │                                │
+ *      └────────forget──────────┴────────────────────────────────┘
+ * ```
+ *
+ * A mount that was made at an older revision is out of date and is made again: that is the whole of "remount required".
+ * SELinux labels do not exist here: every volume counts as having the empty one.
+ */
+import { isDeepStrictEqual } from 'node:util';
+import { allContainers } from '../kube/objects/pod.ts';
+import type { Pod } from '../kube/objects/pod.ts';
+import { inlineSpec, specName } from '../kube/objects/volume-spec.ts';
+import type { VolumeSpec } from '../kube/objects/volume-spec.ts';
+import { podUidOf } from './mount-id.ts';
+import type { MountId, PodUid, VolumeName } from './mount-id.ts';
+import { ObjectIndex } from './object-index.ts';
+import type { ObjectRef } from './object-index.ts';
+
+import { identify } from './volume-identity.ts';
+import type { PluginMatch, Plugins } from './volume-identity.ts';
+import { sizeLimitBytes, storageBytes } from './volume-sizes.ts';
+
+export interface DesiredVolume {
+  readonly volume: VolumeName;
+  readonly isAttachable: boolean;
+  readonly isDeviceMountable: boolean;
+  /** The group that the PersistentVolume's annotation gives the pods, or the empty string. */
+  readonly gid: string;
+  /** The node's status, as the API server has it, says that this node uses the volume. */
+  readonly isReportedInUse: boolean;
+  /** See volume-sizes.ts. */
+  readonly sizeBytesMax: bigint | undefined;
+  /** The PersistentVolume's capacity; 0 where there is none. */
+  readonly sizeBytes: bigint;
+  /** Never empty. */
+  readonly mounts: ReadonlyMap<PodUid, DesiredMount>;
+}
+
+export interface DesiredMount extends MountId, PluginMatch {
+  readonly pod: Pod;
+  readonly spec: VolumeSpec;
+  /** The pod's words for the volume, in the order in which they came. */
+  readonly outerNames: readonly string[];
+  /** When the mount, or its newest refresh by the pod's own sync, was asked for. */
+  readonly requestedAt: number;
+  readonly revision: number;
+  /** What the newest refreshes were for; empty for the first mount. */
+  readonly changes: readonly SeenChange[];
+}
+
+/** A change that a mount has to show, and when this node heard of it. */
+export interface SeenChange {
+  readonly object: ObjectRef;
+  readonly resourceVersion?: string | undefined;
+  readonly seenAt: number;
+}
+
+export interface WantedVolume {
+  readonly pod: Pod;
+  readonly spec: VolumeSpec;
+  readonly outerName: string;
+  readonly gid: string;
+}
+
+export interface DesiredStateDeps {
+  readonly plugins: Plugins;
+  readonly now: () => number;
+  /** Hears of every mount that may need work, so that a change costs what it touches and no more. */
+  readonly touched: (id: MountId) => void;
+}
+
+/** The set takes one more while it is no larger than this, as the kubelet's does. */
+const errorsKept = 10;
+/** Of a volume that many objects change at once, the trace keeps the newest. */
+const changesKept = 8;
+
+interface VolumeEntry extends DesiredVolume {
+  isAttachable: boolean;
+  isReportedInUse: boolean;
+  sizeBytes: bigint;
+  readonly mounts: Map<PodUid, DesiredMount>;
+}
+
+export class DesiredState {
+  readonly #deps: DesiredStateDeps;
+  readonly #volumes = new Map<VolumeName, VolumeEntry>();
+  readonly #volumesOfPod = new Map<PodUid, Set<VolumeName>>();
+  readonly #objects = new ObjectIndex();
+  readonly #errors = new Map<PodUid, Set<string>>();
+  #lastRevision = 0;
+
+  constructor(deps: DesiredStateDeps) {
+    this.#deps = deps;
+  }
+
+  /**
+   * Asks for a mount. Asking again replaces pod and spec by the newest and is otherwise without effect: whoever wants the
+   * content made anew says `refresh`. Throws when the volume is no plugin's.
+   */
+  want({ pod, spec, outerName, gid }: WantedVolume): VolumeName {
+    const podUid = podUidOf(pod);
+    const { volume, plugin, source, isAttachable, isDeviceMountable } = identify(this.#deps.plugins, podUid, spec);
+    const entry: VolumeEntry = this.#volumes.get(volume) ?? {
+      volume,
+      isAttachable,
+      isDeviceMountable,
+      gid,
+      isReportedInUse: false,
+      sizeBytesMax: sizeLimitBytes(pod, spec),
+      sizeBytes: storageBytes(spec.persistentVolume?.spec.capacity),
+      mounts: new Map(),
+    };
+    this.#volumes.set(volume, entry);
+    const known = entry.mounts.get(podUid);
+    const names = known?.outerNames ?? [];
+    this.#put(entry, {
+      volume,
+      podUid,
+      pod,
+      spec,
+      plugin,
+      source,
+      outerNames: names.includes(outerName) ? names : [...names, outerName],
+      requestedAt: known === undefined || plugin.requiresRemount ? this.#deps.now() : known.requestedAt,
+      revision: known?.revision ?? this.#newRevision(),
+      changes: known?.changes ?? [],
+    });
+    return volume;
+  }
+
+  /** Only for pods whose containers are gone: what is forgotten here gets unmounted. */
+  forget({ volume, podUid }: MountId): void {
+    this.#errors.delete(podUid);
+    const entry = this.#volumes.get(volume);
+    const mount = entry?.mounts.get(podUid);
+    if (entry === undefined || mount === undefined) return;
+    entry.mounts.delete(podUid);
+    this.#unindex(mount);
+    if (entry.mounts.size === 0) this.#volumes.delete(volume);
+    const ofPod = this.#volumesOfPod.get(podUid);
+    ofPod?.delete(volume);
+    if (ofPod?.size === 0) this.#volumesOfPod.delete(podUid);
+    this.#deps.touched(mount);
+  }
+
+  /** Has a mount made anew, whatever its plugin says; of one that is not wanted it asks nothing. */
+  refresh({ volume, podUid }: MountId, change?: SeenChange): void {
+    const entry = this.#volumes.get(volume);
+    const mount = entry?.mounts.get(podUid);
+    if (entry === undefined || mount === undefined) return;
+    const changes = change === undefined ? mount.changes : [...mount.changes, change].slice(-changesKept);
+    entry.mounts.set(podUid, { ...mount, changes, revision: this.#newRevision() });
+    this.#deps.touched(mount);
+  }
+
+  /** The changes up to this revision are on disk: the next refresh is not about them. */
+  shown({ volume, podUid }: MountId, changes: readonly SeenChange[]): void {
+    const entry = this.#volumes.get(volume);
+    const mount = entry?.mounts.get(podUid);
+    if (entry === undefined || mount === undefined || changes.length === 0) return;
+    const told = new Set(changes);
+    entry.mounts.set(podUid, { ...mount, changes: mount.changes.filter((change) => !told.has(change)) });
+  }
+
+  /** The pod was changed. Only volumes that show what has changed of it are made anew. */
+  updatePod(pod: Pod): void {
+    const volumes = new Map((pod.spec.volumes ?? []).map((volume) => [volume.name, volume]));
+    for (const mount of this.mountsOf(podUidOf(pod))) {
+      const entry = this.#volumes.get(mount.volume);
+      const volume = volumes.get(mount.outerNames.at(-1) ?? '');
+      if (entry === undefined || mount.pod === pod) continue;
+      const spec = mount.spec.volume === undefined || volume === undefined ? mount.spec : inlineSpec(volume);
+      const source = mount.plugin.sourceOf(spec);
+      // A volume that became another kind is not this mount's any more; it goes with its pod.
+      const renewed = source === undefined ? { ...mount, pod } : { ...mount, pod, spec, source };
+      this.#put(entry, renewed, false);
+      if (!isDeepStrictEqual(spec, mount.spec) || (followsPod(spec) && showsDifferently(mount.pod, pod))) {
+        this.refresh(mount);
+      }
+    }
+  }
+
+  /** Exactly these are reported; every other one is not. */
+  markReportedInUse(reported: ReadonlySet<string>): void {
+    for (const entry of this.#volumes.values()) {
+      const isReportedInUse = reported.has(entry.volume);
+      if (entry.isReportedInUse === isReportedInUse) continue;
+      entry.isReportedInUse = isReportedInUse;
+      this.#touchAll(entry);
+    }
+  }
+
+  setSize(volume: VolumeName, sizeBytes: bigint): void {
+    const entry = this.#volumes.get(volume);
+    if (entry === undefined || entry.sizeBytes === sizeBytes) return;
+    entry.sizeBytes = sizeBytes;
+    this.#touchAll(entry);
+  }
+
+  setAttachable(volume: VolumeName, isAttachable: boolean): void {
+    const entry = this.#volumes.get(volume);
+    if (entry === undefined || entry.isAttachable === isAttachable) return;
+    entry.isAttachable = isAttachable;
+    this.#touchAll(entry);
+  }
+
+  volume(volume: VolumeName): DesiredVolume | undefined {
+    return this.#volumes.get(volume);
+  }
+
+  mount({ volume, podUid }: MountId): DesiredMount | undefined {
+    return this.#volumes.get(volume)?.mounts.get(podUid);
+  }
+
+  volumes(): Iterable<DesiredVolume> {
+    return this.#volumes.values();
+  }
+
+  /** A list of its own, as of now. */
+  mountsOf(podUid: PodUid): readonly DesiredMount[] {
+    const mounts: DesiredMount[] = [];
+    for (const volume of this.#volumesOfPod.get(podUid) ?? []) {
+      const mount = this.#volumes.get(volume)?.mounts.get(podUid);
+      if (mount !== undefined) mounts.push(mount);
+    }
+    return mounts;
+  }
+
+  /** From the pod's words to the node's names. */
+  namesOf(podUid: PodUid): ReadonlyMap<string, VolumeName> {
+    const names = new Map<string, VolumeName>();
+    for (const { outerNames, volume } of this.mountsOf(podUid)) for (const name of outerNames) names.set(name, volume);
+    return names;
+  }
+
+  hasSpecName(podUid: PodUid, name: string): boolean {
+    return this.mountsOf(podUid).some(({ spec }) => specName(spec) === name);
+  }
+
+  pods(): Iterable<PodUid> {
+    return this.#volumesOfPod.keys();
+  }
+
+  hasPod(podUid: PodUid): boolean {
+    return this.#volumesOfPod.has(podUid);
+  }
+
+  mountsShowing(object: ObjectRef): readonly MountId[] {
+    return this.#objects.showing(object);
+  }
+
+  addError(podUid: PodUid, text: string): void {
+    const errors = this.#errors.get(podUid) ?? new Set();
+    this.#errors.set(podUid, errors);
+    if (errors.size <= errorsKept) errors.add(text);
+  }
+
+  /** Each error is told once. */
+  popErrors(podUid: PodUid): readonly string[] {
+    const errors = [...(this.#errors.get(podUid) ?? [])].sort();
+    this.#errors.delete(podUid);
+    return errors;
+  }
+
+  podsWithErrors(): Iterable<PodUid> {
+    return this.#errors.keys();
+  }
+
+  #put(entry: VolumeEntry, mount: DesiredMount, touch = true): void {
+    const { volume, podUid } = mount;
+    const known = entry.mounts.get(podUid);
+    entry.mounts.set(podUid, mount);
+    this.#volumesOfPod.set(podUid, (this.#volumesOfPod.get(podUid) ?? new Set()).add(volume));
+    const inline = mount.spec.volume;
+    if (known?.spec.volume !== inline || known === undefined) {
+      if (known !== undefined) this.#unindex(known);
+      if (inline !== undefined) this.#objects.add(inline, mount.pod.metadata.namespace ?? '', mount);
+    }
+    if (touch) this.#deps.touched(mount);
+  }
+
+  #unindex(mount: DesiredMount): void {
+    const inline = mount.spec.volume;
+    if (inline !== undefined) this.#objects.remove(inline, mount.pod.metadata.namespace ?? '', mount);
+  }
+
+  #touchAll({ mounts }: VolumeEntry): void {
+    for (const mount of mounts.values()) this.#deps.touched(mount);
+  }
+
+  #newRevision(): number {
+    this.#lastRevision += 1;
+    return this.#lastRevision;
+  }
+}
+
+function followsPod({ volume }: VolumeSpec): boolean {
+  if (volume?.downwardAPI !== undefined) return true;
+  return volume?.projected?.sources?.some(({ downwardAPI }) => downwardAPI !== undefined) ?? false;
+}
+
+/** All that a volume can show of a pod and that can change while the pod lives. */
+function showsDifferently(before: Pod, after: Pod): boolean {
+  return !isDeepStrictEqual(shownPartsOf(before), shownPartsOf(after));
+}
+
+function shownPartsOf({ metadata: { labels, annotations }, spec }: Pod): unknown {
+  const resources = allContainers(spec).map((container) =>
+    'resources' in container ? container.resources : undefined,
+  );
+  return [labels ?? {}, annotations ?? {}, resources];
+}

@@ -1,0 +1,90 @@
+/**
+ * Decides, from what is wanted and what is, the next step for one mount or one volume. Pure. A step is taken at a time: when
+ * it is over the volume is planned again, so a shared volume goes away in three steps, mounts, device, attachment.
+ */
+import { specName } from '../kube/objects/volume-spec.ts';
+import type { ActualMount, ActualVolume } from './actual-state.ts';
+import type { DesiredMount, DesiredVolume } from './desired-state.ts';
+import type { PodUid, VolumeName } from './mount-id.ts';
+import { modeOf } from './volume-actions.ts';
+import type { UnmountAction, VolumeAction } from './volume-actions.ts';
+import type { Plugins } from './volume-identity.ts';
+
+export interface PlanContext {
+  /** Every pod source was read, and the node's status was applied to all that a restart found on disk. */
+  readonly mayUnmount: boolean;
+  /** Some volume of this pod could not be resolved: a mount of it that nobody wants may still be in use. */
+  isUnresolved(podUid: PodUid): boolean;
+  /** A controller attaches and detaches; this node only waits for it. */
+  readonly controllerAttach: boolean;
+  readonly plugins: Plugins;
+  /** Whether the node's status, as it was last heard of, lists the volume as attached; undefined if it was never read. */
+  isListedAttached(volume: VolumeName): boolean | undefined;
+}
+
+/** One mount: either side may be missing. */
+export function planMount(
+  podUid: PodUid,
+  wanted: DesiredVolume | undefined,
+  present: ActualVolume | undefined,
+  context: PlanContext,
+): VolumeAction | undefined {
+  const mount = wanted?.mounts.get(podUid);
+  const mounted = present?.mounts.get(podUid);
+  if (wanted === undefined || mount === undefined) return planUnmount(mounted, context);
+  if (present === undefined) return planAttach(wanted, mount, context);
+  // An uncertain mount is made again: a repeated setUp is harmless, a wrong guess is not.
+  if (mounted?.state !== 'mounted') return { kind: mountKind(mount), volume: wanted, mount, isRemount: false };
+  if (mounted.revision < mount.revision) return { kind: mountKind(mount), volume: wanted, mount, isRemount: true };
+  if (needsExpansion(wanted, mount, present)) {
+    const [sizeBytesNow, sizeBytesWanted] = [present.sizeBytes, wanted.sizeBytes];
+    return { kind: 'expand', volume: wanted, mount, sizeBytesNow, sizeBytesWanted };
+  }
+  return undefined;
+}
+
+/** What is left of a volume that no pod has mounted any more. */
+export function planDevice(
+  wanted: DesiredVolume | undefined,
+  present: ActualVolume,
+  context: PlanContext,
+): VolumeAction | undefined {
+  if (wanted !== undefined || present.mounts.size > 0 || !context.mayUnmount) return undefined;
+  if (present.device !== 'not-mounted') {
+    return { kind: modeOf(present.spec) === 'Block' ? 'unmapDevice' : 'unmountDevice', volume: present };
+  }
+  const byNode = present.attachable === 'yes' && nodeAttaches(present.pluginName, context);
+  return { kind: byNode ? 'detach' : 'drop', volume: present };
+}
+
+export function unmountOf(mounted: ActualMount): UnmountAction {
+  const { volume, podUid, spec, pluginName, gid } = mounted;
+  const kind = modeOf(spec) === 'Block' ? 'unmap' : 'unmount';
+  return { kind, volume, podUid, pluginName, volumeName: specName(spec), gid, spec };
+}
+
+function planUnmount(mounted: ActualMount | undefined, context: PlanContext): VolumeAction | undefined {
+  if (mounted === undefined || !context.mayUnmount || context.isUnresolved(mounted.podUid)) return undefined;
+  return unmountOf(mounted);
+}
+
+function planAttach(volume: DesiredVolume, mount: DesiredMount, context: PlanContext): VolumeAction | undefined {
+  if (!volume.isAttachable) return { kind: 'verify', volume, mount };
+  if (nodeAttaches(mount.plugin.name, context)) return { kind: 'attach', volume, mount };
+  // Nothing is started, so that no delay builds up: the node's status touches the volume when it changes.
+  if (!volume.isReportedInUse || context.isListedAttached(volume.volume) === false) return undefined;
+  return { kind: 'verify', volume, mount };
+}
+
+function nodeAttaches(pluginName: string, { controllerAttach, plugins }: PlanContext): boolean {
+  return !controllerAttach || (plugins.findByName(pluginName).attach?.byNodeAlone ?? false);
+}
+
+function mountKind({ spec }: DesiredMount): 'mount' | 'map' {
+  return modeOf(spec) === 'Block' ? 'map' : 'mount';
+}
+
+function needsExpansion(wanted: DesiredVolume, { plugin }: DesiredMount, present: ActualVolume): boolean {
+  if (present.refusesExpansionInUse || plugin.expand === undefined) return false;
+  return present.sizeBytes > 0n && wanted.sizeBytes > present.sizeBytes;
+}

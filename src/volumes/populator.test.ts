@@ -1,0 +1,298 @@
+/** Which volumes are wanted, for which pods and until when. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Pod } from '../kube/objects/pod.ts';
+import type { Volume } from '../kube/objects/volume.ts';
+import { aContainer, aPod } from '../testing/builders.ts';
+import { ScriptedPlugin } from '../testing/scripted-plugin.ts';
+import { VolumeWorld, claimVolume, plainVolume, podUsing } from '../testing/volume-world.ts';
+import { asPodUid, asVolumeName } from './mount-id.ts';
+
+const wanted = (world: VolumeWorld): readonly string[] =>
+  world.manager.queries
+    .statuses()
+    .filter(({ isWanted }) => isWanted)
+    .map(({ podUid, outerNames }) => `${podUid}/${outerNames.join('+')}`)
+    .sort();
+
+for (const { it, complete, state, isAdded } of [
+  { it: 'a terminating pod before all pods were read', complete: false, state: 'terminating', isAdded: true },
+  { it: 'a terminated pod before all pods were read', complete: false, state: 'terminated', isAdded: false },
+  { it: 'a terminating pod later', complete: true, state: 'terminating', isAdded: false },
+  { it: 'a terminated pod later', complete: true, state: 'terminated', isAdded: false },
+] as const) {
+  test(`manager invariant 24: ${it} is ${isAdded ? '' : 'not '}added`, async (t) => {
+    const world = new VolumeWorld(t);
+    world.pods.ready = complete;
+    await world.start();
+    assert.equal(world.manager.hasAddedPods(), complete);
+    world.pods[state].add('web');
+    await world.put(podUsing('web', [plainVolume('data')]));
+    assert.deepEqual(wanted(world), isAdded ? ['web/data'] : []);
+  });
+}
+
+test('manager invariant 25: a pod that nobody has waited for is tried again by itself until its claim can be read', async (t) => {
+  const world = new VolumeWorld(t);
+  await world.start();
+  await world.put(podUsing('web', [claimVolume('data', 'disk'), plainVolume('other')]));
+  assert.deepEqual(wanted(world), ['web/other'], 'the other volumes are mounted meanwhile');
+  const reads = world.claims.reads;
+  await world.advance(100);
+  assert.equal(world.claims.reads, reads + 1);
+  world.claims.bind('disk');
+  await world.advance(200);
+  assert.deepEqual(wanted(world), ['web/data', 'web/other']);
+  const after = world.claims.reads;
+  await world.advance(30_000);
+  assert.equal(world.claims.reads, after, 'and not again');
+});
+
+test('manager invariant 26: a pod that is waited for is tried once for each wait', async (t) => {
+  const world = new VolumeWorld(t);
+  await world.start();
+  const pod = podUsing('web', [claimVolume('data', 'disk')]);
+  world.pods.put(pod);
+  const waits = async (): Promise<string> => {
+    try {
+      await world.manager.waitForMounted(pod, new AbortController().signal);
+      return 'mounted';
+    } catch (error) {
+      return (error as Error).message;
+    }
+  };
+  const notFound =
+    'unmounted volumes=[data], unattached volumes=[], failed to process volumes=[data]: ' +
+    'error processing PVC shop/disk: failed to fetch PVC from API server: persistentvolumeclaims "disk" not found';
+  assert.equal(await waits(), notFound);
+  const { reads } = world.claims;
+  await world.advance(50_000);
+  assert.equal(world.claims.reads, reads, 'no hot loop');
+  assert.equal(await waits(), notFound);
+  assert.equal(world.claims.reads, reads + 1);
+});
+
+test('manager invariant 27: a pod that was deleted stays wanted until its containers are gone', async (t) => {
+  const world = new VolumeWorld(t);
+  await world.start();
+  await world.put(podUsing('web', [plainVolume('data')]));
+  world.pods.remove('web');
+  world.manager.podChanged(asPodUid('web'));
+  await world.settle();
+  assert.deepEqual(wanted(world), ['web/data']);
+  world.pods.terminated.add('web');
+  world.manager.podChanged(asPodUid('web'));
+  await world.settle();
+  assert.deepEqual(world.states(), []);
+});
+
+test('manager invariant 28: whoever waits for a pod that is gone leaves nothing behind', async (t) => {
+  const world = new VolumeWorld(t);
+  await world.start();
+  const pod = podUsing('web', [plainVolume('data')]);
+  await world.put(pod);
+  await world.remove('web');
+  await world.manager.waitForUnmounted(pod, new AbortController().signal);
+  await world.settle();
+  // Had the wait left a mark, this pod of the same UID would count as seen and be left with its error.
+  world.pods.terminated.clear();
+  await world.put(podUsing('web', [claimVolume('data', 'disk')]));
+  world.claims.bind('disk');
+  await world.advance(100);
+  assert.deepEqual(world.states(), ['web/disk: mounted']);
+});
+
+test('manager invariant 29: a finished pod that is still known is unwanted only once it was mounted', async (t) => {
+  const world = new VolumeWorld(t);
+  await world.start();
+  world.plain.script('setUp', new Error('not yet'));
+  await world.put(podUsing('web', [plainVolume('data')]));
+  world.pods.terminated.add('web');
+  world.manager.podChanged(asPodUid('web'));
+  await world.settle();
+  assert.deepEqual(world.states(), ['web/data: not-mounted']);
+  await world.advance(501);
+  assert.deepEqual(world.states(), [], 'mounted, and with that unwanted and unmounted');
+  assert.deepEqual(world.plain.calls, ['setUp web/data', 'setUp web/data', 'tearDown web/data']);
+});
+
+test('manager invariant 30: an uncertain mount does not keep a deleted pod wanted', async (t) => {
+  const world = new VolumeWorld(t);
+  await world.start();
+  world.plain.script('setUp', Object.assign(new Error('timed out'), { failureClass: 'uncertain' }));
+  await world.put(podUsing('web', [plainVolume('data')]));
+  assert.deepEqual(world.states(), ['web/data: uncertain']);
+  await world.remove('web');
+  assert.deepEqual(world.states(), []);
+  assert.equal(world.plain.count('tearDown'), 1);
+});
+
+test('manager invariant 31: a plugin that no longer attaches changes the volume in place', async (t) => {
+  const disk = new ScriptedPlugin({ kind: 'attachable' });
+  const world = new VolumeWorld(t, { plugins: [disk] });
+  world.claims.bind('disk');
+  await world.start();
+  await world.put(podUsing('web', [claimVolume('data', 'disk')]));
+  assert.deepEqual(world.manager.queries.volumesInUse(), [asVolumeName('example.com/disk/disk')]);
+  disk.canAttach = false;
+  world.manager.podChanged(asPodUid('web'));
+  await world.settle();
+  assert.deepEqual(world.manager.queries.volumesInUse(), []);
+  assert.deepEqual(world.states(), ['web/disk: mounted'], 'nothing is waited for any more');
+});
+
+test('manager invariant 32: an ephemeral claim that the pod does not own is refused', async (t) => {
+  const world = new VolumeWorld(t);
+  world.claims.bind('web-data');
+  await world.start();
+  const ephemeral: Volume = { name: 'data', ephemeral: { volumeClaimTemplate: { spec: {} } } };
+  const pod = podUsing('web', [ephemeral]);
+  await world.put(pod);
+  await assert.rejects(world.manager.waitForMounted(pod, new AbortController().signal), {
+    message:
+      'unmounted volumes=[data], unattached volumes=[], failed to process volumes=[data]: ' +
+      'PVC shop/web-data was not created for pod shop/web (pod is not owner)',
+  });
+  assert.deepEqual(wanted(world), []);
+});
+
+const asDevice = (uid: string, volume: Volume): Pod =>
+  aPod({
+    metadata: { name: uid, uid },
+    volumes: [volume],
+    containers: [aContainer({ volumeDevices: [{ name: volume.name, devicePath: '/dev/x' }] })],
+  });
+for (const { mode, pod, refusal } of [
+  { mode: 'Filesystem', pod: podUsing('web', [claimVolume('data', 'disk')]), refusal: undefined },
+  { mode: 'Block', pod: asDevice('web', claimVolume('data', 'disk')), refusal: undefined },
+  {
+    mode: 'Block',
+    pod: podUsing('web', [claimVolume('data', 'disk')]),
+    refusal: 'volume data has volumeMode Block, but is specified in volumeMounts',
+  },
+  {
+    mode: 'Filesystem',
+    pod: asDevice('web', claimVolume('data', 'disk')),
+    refusal: 'volume data has volumeMode Filesystem, but is specified in volumeDevices',
+  },
+]) {
+  test(`manager invariant 33: a ${mode} claim is ${refusal ?? 'accepted'}`, async (t) => {
+    const world = new VolumeWorld(t);
+    world.claims.bind('disk', { volumeMode: mode });
+    await world.start();
+    await world.put(pod);
+    assert.deepEqual(wanted(world), refusal === undefined ? ['web/data'] : []);
+    const told = world.notices.find(({ kind }) => kind === 'VolumeNotProcessed');
+    assert.equal(told?.kind === 'VolumeNotProcessed' ? told.message : undefined, refusal);
+  });
+}
+
+for (const { it, readOnly, expands } of [
+  { it: 'a volume that grew', readOnly: false, expands: true },
+  { it: 'a read-only volume that grew', readOnly: true, expands: false },
+]) {
+  test(`manager invariant 34: ${it} is ${expands ? '' : 'not '}grown on the node`, async (t) => {
+    const grown: string[] = [];
+    const world = new VolumeWorld(t, {
+      deps: {
+        operations: () => ({
+          expand: {
+            name: 'volume_fs_resize',
+            key: ({ mount: { volume } }) => ({ volume, podUid: '', node: '' }),
+            async run({ sizeBytesNow, sizeBytesWanted }) {
+              grown.push(`${sizeBytesNow} to ${sizeBytesWanted}`);
+              throw new Error('once is enough');
+            },
+          },
+        }),
+      },
+    });
+    world.claims.bind('disk', { capacity: { storage: '1' } });
+    await world.start();
+    const pod = podUsing('web', [claimVolume('data', 'disk', readOnly)]);
+    await world.put(pod);
+    const volume = world.claims.volumes.get('disk');
+    if (volume !== undefined) {
+      world.claims.volumes.set('disk', { ...volume, spec: { ...volume.spec, capacity: { storage: '2' } } });
+    }
+    await world.manager.waitForMounted(pod, new AbortController().signal);
+    await world.settle();
+    assert.deepEqual(grown, expands ? ['1 to 2'] : []);
+  });
+}
+
+test('manager invariant 35: a volume that no container uses is never looked at', async (t) => {
+  const world = new VolumeWorld(t);
+  await world.start();
+  const pod = podUsing('web', [plainVolume('data')]);
+  const volumes = [...(pod.spec.volumes ?? []), claimVolume('unused', 'nowhere')];
+  await world.put({ ...pod, spec: { ...pod.spec, volumes } });
+  assert.deepEqual(world.states(), ['web/data: mounted']);
+  assert.equal(world.claims.reads, 0);
+});
+
+test('a claim that is read slowly holds up its own pod alone', async (t) => {
+  const world = new VolumeWorld(t);
+  world.claims.bind('disk');
+  let answer = (): void => {};
+  const read = world.claims.claim.bind(world.claims);
+  world.claims.claim = async (namespace, name) => {
+    await new Promise<void>((resolve) => (answer = resolve));
+    return read(namespace, name);
+  };
+  await world.start();
+  await world.put(podUsing('slow', [claimVolume('data', 'disk')]), podUsing('web', [plainVolume('data')]));
+  assert.deepEqual(world.states(), ['web/data: mounted']);
+  answer();
+  await world.settle();
+  // The operation that lists the volume reads the claim once more.
+  answer();
+  await world.settle();
+  assert.deepEqual(world.states(), ['slow/disk: mounted', 'web/data: mounted']);
+});
+
+test('a pod that goes while its claim is read is not wanted afterwards', async (t) => {
+  const world = new VolumeWorld(t);
+  world.claims.bind('disk');
+  let answer = (): void => {};
+  const read = world.claims.claim.bind(world.claims);
+  world.claims.claim = async (namespace, name) => {
+    await new Promise<void>((resolve) => (answer = resolve));
+    return read(namespace, name);
+  };
+  await world.start();
+  await world.put(podUsing('web', [claimVolume('data', 'disk')]));
+  await world.remove('web');
+  answer();
+  await world.settle();
+  assert.deepEqual(world.states(), []);
+});
+
+test('what an unresolved pod has mounted stays, until it is resolved or its containers are gone', async (t) => {
+  const world = new VolumeWorld(t);
+  world.claims.bind('disk');
+  await world.start();
+  const pod = podUsing('web', [claimVolume('data', 'disk')]);
+  await world.put(pod);
+  assert.deepEqual(world.states(), ['web/disk: mounted']);
+  world.claims.failure = new Error('connection refused');
+  await assert.doesNotReject(world.manager.waitForMounted(pod, new AbortController().signal));
+  await world.settle();
+  assert.deepEqual(world.states(), ['web/disk: mounted']);
+  await world.remove('web');
+  assert.deepEqual(world.states(), []);
+});
+
+test('the sweep makes good what nobody told of', async (t) => {
+  const world = new VolumeWorld(t);
+  await world.start();
+  world.pods.put(podUsing('web', [plainVolume('data')]));
+  await world.settle();
+  assert.deepEqual(world.states(), []);
+  await world.advance(60_000);
+  assert.deepEqual(world.states(), ['web/data: mounted']);
+  world.pods.terminated.add('web');
+  world.pods.remove('web');
+  await world.advance(60_000);
+  assert.deepEqual(world.states(), []);
+});

@@ -1,0 +1,292 @@
+/**
+ * Keeps the desired state equal to the pods: adds the volumes of pods that may start containers and removes those of pods
+ * whose containers are gone. It decides about one pod at a time, when something about that pod has changed; two decisions
+ * about one pod never overlap, and a claim that is read slowly holds up its own pod alone.
+ *
+ * ```text
+ *              first attempt                        all volumes were resolved
+ *   unseen ───────────────────▶ unseen, some failed ────────────────────────▶ done
+ *     ▲                           └─ tried again soon                         │  ▲
+ *     │                                                             reprocess │  │ tried once, whether it
+ *     └─────────────── its volumes were removed ──────────────────────────────┴──▶ due   succeeds or not
+ * ```
+ */
+import { setImmediate } from 'node:timers/promises';
+import type { Alarms } from '../base/alarms.ts';
+import { messageOf } from '../base/errors.ts';
+import { KeyedQueue } from '../base/keyed-queue.ts';
+import { Turnstile } from '../base/turnstile.ts';
+import type { Pod } from '../kube/objects/pod.ts';
+import type { Volume } from '../kube/objects/volume.ts';
+import { usedVolumes } from '../kube/used-volumes.ts';
+import type { ActualState } from './actual-state.ts';
+import { resolveClaim, resolveInline } from './claim-source.ts';
+import type { ClaimSource, ResolvedVolume } from './claim-source.ts';
+import type { DesiredMount, DesiredState } from './desired-state.ts';
+import { podUidOf } from './mount-id.ts';
+import type { PodUid, VolumeName } from './mount-id.ts';
+import type { PodSource, PodStates } from './pod-source.ts';
+import { canAttach } from './volume-identity.ts';
+import { podRef } from './volume-notices.ts';
+import type { NotifyVolumes } from './volume-notices.ts';
+import { storageBytes } from './volume-sizes.ts';
+
+export interface PopulatorDeps {
+  readonly pods: PodSource;
+  readonly states: PodStates;
+  readonly claims: ClaimSource;
+  readonly desired: DesiredState;
+  readonly actual: ActualState;
+  readonly alarms: Alarms;
+  readonly notify: NotifyVolumes;
+  /** A pod's volumes were looked through: whoever waits for the pod may find an error, or what it waits for. */
+  readonly processed: (podUid: PodUid) => void;
+  /** Every pod that the sources had was looked at: what nobody wants now, nobody wants. */
+  readonly completed: () => void;
+}
+
+/** Claims are read live, two requests each; more at once would only queue in front of the API server. */
+const claimReadersMax = 16;
+/** A pod that nobody waits for yet: the kubelet's pause at first, and then less often than a pod's own sync. */
+const retryMsFirst = 100;
+const retryMsMax = 10_000;
+/** Pods without claims cost microseconds; other work gets its turn between so many of them. */
+const podsPerTurn = 32;
+
+interface Work {
+  again: boolean;
+  done: Promise<void>;
+}
+
+export class Populator {
+  readonly #deps: PopulatorDeps;
+  readonly #queue = new KeyedQueue<PodUid>();
+  readonly #work = new Map<PodUid, Work>();
+  readonly #claimReaders = new Turnstile(claimReadersMax);
+  readonly #processed = new Map<PodUid, 'due' | 'done'>();
+  readonly #retryMs = new Map<PodUid, number>();
+  readonly #unresolved = new Set<PodUid>();
+  /** Finished, still known, and never mounted: they stay wanted until they were, as the kubelet has it. */
+  readonly #finished = new Set<PodUid>();
+  #hasAddedPods = false;
+  #completion: Promise<void> | undefined;
+  #fail: (error: unknown) => void = () => {};
+
+  constructor(deps: PopulatorDeps) {
+    this.#deps = deps;
+  }
+
+  /** Never goes back to false. */
+  get hasAddedPods(): boolean {
+    return this.#hasAddedPods;
+  }
+
+  /** Some volume of the pod is not known, so a mount of it that nobody wants may be that one. */
+  isUnresolved(podUid: PodUid): boolean {
+    return this.#unresolved.has(podUid);
+  }
+
+  /** The pod came, went, was changed, or got further. */
+  touch(podUid: PodUid): void {
+    this.#queue.add(podUid);
+  }
+
+  /** The pod's mounts have changed. */
+  mountsChanged(podUid: PodUid): void {
+    if (this.#finished.has(podUid)) this.touch(podUid);
+  }
+
+  /** Looks through the pod's volumes again and has their content made anew. */
+  reprocess(podUid: PodUid): void {
+    this.#processed.set(podUid, 'due');
+    this.touch(podUid);
+  }
+
+  /** Everything is looked at again; also where nobody said that it changed. */
+  touchAll(): void {
+    for (const pod of this.#deps.pods.pods()) this.touch(podUidOf(pod));
+    for (const podUid of this.#deps.desired.pods()) this.touch(podUid);
+    for (const podUid of this.#processed.keys()) this.touch(podUid);
+    for (const podUid of this.#deps.desired.podsWithErrors()) this.touch(podUid);
+  }
+
+  /** The pod sources may be complete now. */
+  sourcesChanged(): void {
+    this.touchAll();
+    // Also where there is no pod at all.
+    this.#queue.add(nobody);
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    this.sourcesChanged();
+    const failed = new Promise<never>((_, reject) => (this.#fail = reject));
+    await Promise.race([this.#take(signal), failed]);
+    await Promise.all([this.#completion, ...[...this.#work.values()].map(({ done }) => done)]);
+  }
+
+  async #take(signal: AbortSignal): Promise<void> {
+    let inTurn = 0;
+    for await (const podUid of this.#queue.take(signal)) {
+      void this.#process(podUid, signal);
+      this.#completeSoon(signal);
+      inTurn += 1;
+      if (inTurn % podsPerTurn === 0) await setImmediate();
+    }
+  }
+
+  /** As soon as all sources are ready, one look at every pod that they have then; whatever is looked at later is news. */
+  #completeSoon(signal: AbortSignal): void {
+    if (this.#completion !== undefined || !this.#deps.pods.areSourcesReady()) return;
+    const looking = [...this.#deps.pods.pods()].map((pod) => this.#process(podUidOf(pod), signal));
+    this.#completion = this.#complete(looking, signal);
+  }
+
+  async #complete(looking: readonly Promise<void>[], signal: AbortSignal): Promise<void> {
+    await Promise.all(looking);
+    if (signal.aborted) return;
+    this.#hasAddedPods = true;
+    this.#deps.notify({ kind: 'DesiredStateComplete' });
+    this.#deps.completed();
+  }
+
+  #process(podUid: PodUid, signal: AbortSignal): Promise<void> {
+    if (podUid === nobody) return Promise.resolve();
+    const running = this.#work.get(podUid);
+    if (running !== undefined) {
+      running.again = true;
+      return running.done;
+    }
+    const work: Work = { again: true, done: Promise.resolve() };
+    this.#work.set(podUid, work);
+    // Only a bug gets here; it ends the whole, not one pod in silence.
+    work.done = this.#repeat(podUid, work, signal).catch((error: unknown) => this.#fail(error));
+    return work.done;
+  }
+
+  async #repeat(podUid: PodUid, work: Work, signal: AbortSignal): Promise<void> {
+    while (work.again && !signal.aborted) {
+      work.again = false;
+      const pod = this.#deps.pods.pod(podUid);
+      if (pod !== undefined && this.#mayAdd(podUid)) await this.#add(pod, signal);
+      if (!signal.aborted) this.#removeGone(podUid);
+    }
+    this.#work.delete(podUid);
+  }
+
+  /** Right after a start the containers of a terminating pod may still run: its volumes are in use. */
+  #mayAdd(podUid: PodUid): boolean {
+    const { states } = this.#deps;
+    if (this.#hasAddedPods) return !states.shouldContainersBeTerminating(podUid);
+    return !states.shouldRuntimeBeRemoved(podUid);
+  }
+
+  async #add(pod: Pod, signal: AbortSignal): Promise<void> {
+    const { desired, processed } = this.#deps;
+    const podUid = podUidOf(pod);
+    const before = this.#processed.get(podUid);
+    if (before === 'done') return desired.updatePod(pod);
+    // Asked for again while this goes on, it is looked through again.
+    if (before === 'due') this.#processed.set(podUid, 'done');
+    const succeeded = await this.#addVolumes(pod, signal);
+    if (signal.aborted) return;
+    if (succeeded) this.#succeeded(podUid);
+    else this.#failed(podUid, before !== undefined);
+    processed(podUid);
+  }
+
+  #succeeded(podUid: PodUid): void {
+    const { desired, actual } = this.#deps;
+    if (!this.#processed.has(podUid)) this.#processed.set(podUid, 'done');
+    this.#unresolved.delete(podUid);
+    this.#retryMs.delete(podUid);
+    desired.popErrors(podUid);
+    for (const mount of desired.mountsOf(podUid)) {
+      if (mount.plugin.requiresRemount && actual.mount(mount) !== undefined) desired.refresh(mount);
+    }
+  }
+
+  /** A pod that somebody waits for is tried again when they ask again; one that nobody does, after a while. */
+  #failed(podUid: PodUid, wasSeen: boolean): void {
+    this.#unresolved.add(podUid);
+    if (wasSeen) return;
+    const retryMs = this.#retryMs.get(podUid) ?? retryMsFirst;
+    this.#retryMs.set(podUid, Math.min(retryMsMax, retryMs * 2));
+    this.#deps.alarms.after(retryMs, () => this.touch(podUid));
+  }
+
+  async #addVolumes(pod: Pod, signal: AbortSignal): Promise<boolean> {
+    const { desired, notify } = this.#deps;
+    const used = usedVolumes(pod);
+    const errors: string[] = [];
+    for (const volume of pod.spec.volumes ?? []) {
+      const { name } = volume;
+      const use = { mounted: used.mounted.has(name), asDevice: used.devices.has(name) };
+      if (!use.mounted && !use.asDevice) continue;
+      try {
+        const resolved = resolveInline(pod, volume) ?? (await this.#readClaim(pod, volume, use, signal));
+        const unique = desired.want({ pod, spec: resolved.spec, outerName: name, gid: resolved.gid });
+        this.#noteSize(unique, resolved);
+      } catch (error) {
+        if (signal.aborted) return false;
+        // Whatever a manifest brings about costs its own pod: nothing here may end the node.
+        const message = messageOf(error);
+        errors.push(message);
+        notify({ kind: 'VolumeNotProcessed', pod: podRef(pod), outerName: name, message });
+      }
+    }
+    // All at once: whoever waits hears of everything that is wrong, not of the first thing.
+    for (const message of errors) desired.addError(podUidOf(pod), message);
+    return errors.length === 0;
+  }
+
+  async #readClaim(
+    pod: Pod,
+    volume: Volume,
+    use: { readonly mounted: boolean; readonly asDevice: boolean },
+    signal: AbortSignal,
+  ): Promise<ResolvedVolume> {
+    const leave = await this.#claimReaders.enter(signal);
+    try {
+      return await resolveClaim(pod, volume, use, this.#deps.claims, signal);
+    } finally {
+      leave();
+    }
+  }
+
+  /** A volume that grew is grown on the node too, unless this pod may not write to it. */
+  #noteSize(volume: VolumeName, { spec, claim }: ResolvedVolume): void {
+    if (spec.persistentVolume === undefined || claim === undefined || spec.readOnly) return;
+    this.#deps.desired.setSize(volume, storageBytes(spec.persistentVolume.spec.capacity));
+    this.#deps.actual.initializeSize(volume, storageBytes(claim.status?.capacity));
+  }
+
+  #removeGone(podUid: PodUid): void {
+    const { pods, states, desired, actual, processed } = this.#deps;
+    const exists = pods.pod(podUid) !== undefined;
+    const isOver = states.shouldRuntimeBeRemoved(podUid);
+    this.#finished.delete(podUid);
+    for (const mount of desired.mountsOf(podUid)) {
+      if (exists && this.#noLongerAttachable(mount)) desired.setAttachable(mount.volume, false);
+      else if (!isOver) continue;
+      else if (exists && actual.mount(mount) === undefined) this.#finished.add(podUid);
+      else {
+        desired.forget(mount);
+        this.#processed.delete(podUid);
+      }
+    }
+    // Nothing of the pod runs, so nothing of what it has mounted is in use.
+    if (isOver && this.#unresolved.delete(podUid)) processed(podUid);
+    if (exists) return;
+    desired.popErrors(podUid);
+    if (!isOver || desired.hasPod(podUid)) return;
+    this.#processed.delete(podUid);
+    this.#retryMs.delete(podUid);
+  }
+
+  #noLongerAttachable(mount: DesiredMount): boolean {
+    return this.#deps.desired.volume(mount.volume)?.isAttachable === true && !canAttach(mount, mount.spec);
+  }
+}
+
+/** Stands in the queue for "look whether all sources are ready". No pod has an empty UID. */
+const nobody = '' as PodUid;

@@ -1,0 +1,317 @@
+/**
+ * The volume manager: everything in this room, wired. The agent tells it what has changed (a pod, an object, the node's
+ * status) and pod workers wait for what they need.
+ *
+ * ```text
+ *   podChanged ─▶ populator ─▶ desired state ◀── objectChanged, tokenDue
+ *                                   │ touched
+ *                              reconciler ─▶ operations ─▶ actual state ─▶ waits
+ * ```
+ */
+import { Alarms } from '../base/alarms.ts';
+import type { Clock } from '../base/clock.ts';
+import { MountletError } from '../base/errors.ts';
+import { volumeDirectory } from '../kube/node-layout.ts';
+import type { Pod } from '../kube/objects/pod.ts';
+import { ActualState } from './actual-state.ts';
+import type { ClaimSource } from './claim-source.ts';
+import { DesiredState } from './desired-state.ts';
+import { podUidOf } from './mount-id.ts';
+import type { MountId, PodUid, VolumeName } from './mount-id.ts';
+import type { NodeReader } from './node-reader.ts';
+import type { ObjectRef } from './object-index.ts';
+import { filesystemOperations } from './operations/filesystem-operations.ts';
+import type { DeviceProbe, OperationDeps, OperationTable, SubPathCleaner } from './operations/operation-kind.ts';
+import { Operations, tellEnd } from './operations/operations.ts';
+import { PendingOperations } from './pending-operations.ts';
+import type { PlanContext } from './plan.ts';
+import type { PodSource, PodStates } from './pod-source.ts';
+import { Populator } from './populator.ts';
+import { Reconciler } from './reconciler.ts';
+import type { Plugins } from './volume-identity.ts';
+import type { NotifyVolumes } from './volume-notices.ts';
+import { VolumeQueries } from './volume-queries.ts';
+import { VolumeWaits } from './volume-waits.ts';
+
+export interface VolumeManagerDeps {
+  readonly plugins: Plugins;
+  readonly pods: PodSource;
+  readonly states: PodStates;
+  readonly claims: ClaimSource;
+  readonly node: NodeReader;
+  readonly subPaths: SubPathCleaner;
+  readonly devices: DeviceProbe;
+  readonly clock: Clock;
+  readonly notify: NotifyVolumes;
+  /** What an earlier process left on disk; a node that starts with an empty root has none. */
+  readonly reconstruction?: ((world: VolumeWorld) => Reconstruction) | undefined;
+  /** Operations beside those of file systems: of raw block devices, of growing volumes. */
+  readonly operations?: ((deps: OperationDeps) => OperationTable) | undefined;
+  /** Grows a file system within a mount. */
+  readonly expander?: ((deps: OperationDeps) => OperationDeps['expander']) | undefined;
+}
+
+export interface VolumeManagerSettings {
+  /** The node's root directory. */
+  readonly root: string;
+  /** A controller attaches storage to nodes; if not, this node does it itself. */
+  readonly controllerAttach: boolean;
+  /** How often everything is planned and made anew without a reason. */
+  readonly sweepMs: number;
+}
+
+/** As often as the kubelet syncs its pods. */
+export const sweepMsDefault = 60_000;
+
+/** What the parts of this room that start with the node work on. */
+export interface VolumeWorld {
+  readonly desired: DesiredState;
+  readonly actual: ActualState;
+  readonly operations: Operations;
+  readonly populator: Populator;
+  readonly reconciler: Reconciler;
+  readonly alarms: Alarms;
+}
+
+export interface Reconstruction {
+  /** Lists in the actual state what is on disk. Over before any operation starts. */
+  scan(signal: AbortSignal): Promise<void>;
+  /** The node's status was applied to all that was found: until then nothing is unmounted. */
+  isApplied(): boolean;
+  /** Applies the node's status, then cleans up what nobody could make sense of. Calls `applied` in between. */
+  run(applied: () => void, signal: AbortSignal): Promise<void>;
+}
+
+export class ResizeError extends MountletError {
+  readonly reason = 'ResizeRefused';
+}
+
+export class VolumeManager {
+  readonly #deps: VolumeManagerDeps;
+  readonly #settings: VolumeManagerSettings;
+  readonly #alarms: Alarms;
+  readonly #desired: DesiredState;
+  readonly #actual: ActualState;
+  readonly #pending: PendingOperations;
+  readonly #populator: Populator;
+  readonly #reconciler: Reconciler;
+  readonly #waits: VolumeWaits;
+  readonly #reconstruction: Reconstruction | undefined;
+  readonly queries: VolumeQueries;
+
+  constructor(deps: VolumeManagerDeps, settings: VolumeManagerSettings) {
+    this.#deps = deps;
+    this.#settings = settings;
+    const { clock, plugins, notify } = deps;
+    const alarms = new Alarms(clock);
+    const desired = new DesiredState({ plugins, now: () => clock.now(), touched: (id) => this.#touched(id) });
+    const actual = new ActualState(plugins, (podUid) => this.#mountsChanged(podUid));
+    const pending = new PendingOperations({
+      clock,
+      alarms,
+      freed: (volume) => this.#reconciler.touch(volume as VolumeName),
+      ended: (end) => tellEnd(end, notify),
+    });
+    const operations = new Operations(this.#table(desired, actual, alarms), pending);
+    const context = this.#planContext();
+    this.#alarms = alarms;
+    this.#desired = desired;
+    this.#actual = actual;
+    this.#pending = pending;
+    this.#reconciler = new Reconciler({ desired, actual, operations, context, nodeName: deps.node.name, notify });
+    this.#populator = new Populator({
+      ...deps,
+      desired,
+      actual,
+      alarms,
+      processed: (podUid) => this.#processed(podUid),
+      completed: () => this.#reconciler.touchAll(),
+    });
+    this.queries = new VolumeQueries({ root: settings.root, desired, actual, pending });
+    this.#waits = new VolumeWaits({ desired, actual, alarms, populator: this.#populator });
+    const [populator, reconciler] = [this.#populator, this.#reconciler];
+    this.#reconstruction = deps.reconstruction?.({ desired, actual, operations, populator, reconciler, alarms });
+  }
+
+  /** Lives until the signal aborts; then stops what is going on and resolves when nothing of it is left. */
+  async run(signal: AbortSignal): Promise<void> {
+    await this.#reconstruction?.scan(signal);
+    this.#reconciler.touchAll();
+    // Whatever ends first, by the signal or by a failure, takes the others with it; timers serve them to the last.
+    const [stop, alarms] = [new AbortController(), new AbortController()];
+    const abort = (): void => stop.abort(signal.reason);
+    signal.addEventListener('abort', abort, { once: true });
+    if (signal.aborted) abort();
+    const ringing = this.#alarms.run(alarms.signal);
+    const parts = [this.#populator.run(stop.signal), this.#reconciler.run(stop.signal), this.#sweep(stop.signal)];
+    if (this.#reconstruction !== undefined) {
+      parts.push(this.#reconstruction.run(() => this.#reconciler.touchAll(), stop.signal));
+    }
+    try {
+      await Promise.race([Promise.all(parts), ringing]);
+    } finally {
+      signal.removeEventListener('abort', abort);
+      stop.abort(signal.reason);
+      await Promise.allSettled(parts);
+      await this.#pending.close(stop.signal.reason);
+      this.#waits.end();
+      alarms.abort();
+      await ringing;
+    }
+  }
+
+  // What has changed.
+
+  /** A pod came, went, was changed, or its worker got further with it. */
+  podChanged(podUid: PodUid): void {
+    this.#populator.touch(podUid);
+  }
+
+  /** A pod source was read to its end. */
+  sourcesChanged(): void {
+    this.#populator.sourcesChanged();
+  }
+
+  /**
+   * An object is another now, or is there at last. Exactly the mounts that show it are made anew, at once, also those that
+   * failed and would have to wait: this may be what they failed for.
+   */
+  objectChanged(object: ObjectRef, resourceVersion?: string): void {
+    const seenAt = this.#deps.clock.now();
+    for (const id of this.#desired.mountsShowing(object)) {
+      this.#pending.forgive({ ...id, node: '' });
+      this.#desired.refresh(id, { object, resourceVersion, seenAt });
+    }
+  }
+
+  /** A token of the pod is to be replaced. */
+  tokenDue(podUid: PodUid): void {
+    for (const mount of this.#desired.mountsOf(podUid)) {
+      const sources = mount.spec.volume?.projected?.sources;
+      const hasToken = sources?.some(
+        (one) => one.serviceAccountToken !== undefined || one.podCertificate !== undefined,
+      );
+      if (hasToken === true) this.#desired.refresh(mount);
+    }
+  }
+
+  /** The node's status was read: a controller may have attached what a pod waits for. */
+  nodeChanged(): void {
+    for (const { volume, isAttachable } of this.#desired.volumes()) {
+      if (isAttachable && this.#actual.volume(volume) === undefined) this.#reconciler.touch(volume);
+    }
+  }
+
+  // What pod workers wait for.
+
+  /** Rejects with VolumesNotMountedError, or AttachLimitError when the pod can never start here. */
+  waitForMounted(pod: Pod, signal: AbortSignal): Promise<void> {
+    return this.#waits.untilMounted(pod, signal);
+  }
+
+  waitForUnmounted(pod: Pod, signal: AbortSignal): Promise<void> {
+    return this.#waits.untilUnmounted(pod, signal);
+  }
+
+  waitForAllUnmounted(pods: readonly Pod[], signal: AbortSignal): Promise<void> {
+    return this.#waits.untilAllUnmounted(pods, signal);
+  }
+
+  /** When nothing of the pod is mounted, and nothing may be. */
+  waitForReleased(podUid: PodUid, signal: AbortSignal): Promise<void> {
+    return this.#waits.untilReleased(podUid, signal);
+  }
+
+  // What there is: see `queries`.
+
+  /** The node's status, as the API server has it, lists exactly these. */
+  markReportedInUse(volumes: Iterable<string>): void {
+    this.#desired.markReportedInUse(new Set(volumes));
+  }
+
+  /** Until then the node's status keeps the list of volumes in use that it has. */
+  areStatesSynced(): boolean {
+    return this.#reconstruction?.isApplied() ?? true;
+  }
+
+  get operationsRunning(): number {
+    return this.#pending.running;
+  }
+
+  hasAddedPods(): boolean {
+    return this.#populator.hasAddedPods;
+  }
+
+  /** Changes the size of a volume in memory at once, beside everything else. */
+  async resizeEphemeral(pod: Pod, name: string, sizeBytes: bigint | undefined, signal: AbortSignal): Promise<void> {
+    const volume = pod.spec.volumes?.find((one) => one.name === name);
+    if (volume === undefined) throw new ResizeError(`volume ${name} not found in pod ${pod.metadata.name}`);
+    const spec = { volume, readOnly: false };
+    const { plugin, source } = this.#deps.plugins.findBySpec(spec);
+    if (plugin.resize === undefined) throw new ResizeError(`volume ${name} does not support direct resizing`);
+    const directory = volumeDirectory(this.#settings.root, podUidOf(pod), plugin.name, name);
+    await plugin.resize.resize({ source, volumeName: name, directory, sizeBytes }, signal);
+  }
+
+  #table(desired: DesiredState, actual: ActualState, alarms: Alarms): OperationTable {
+    const { clock, operations, expander } = this.#deps;
+    const now = (): number => clock.now();
+    const shared: OperationDeps = {
+      ...this.#deps,
+      root: this.#settings.root,
+      desired,
+      actual,
+      alarms,
+      now,
+      expander: undefined,
+    };
+    const deps: OperationDeps = { ...shared, expander: expander?.(shared) };
+    return { ...filesystemOperations(deps), ...operations?.(deps) };
+  }
+
+  /** Its answers are live: plans are made from how things are when they are made. */
+  #planContext(): PlanContext {
+    const { plugins, node } = this.#deps;
+    const mayUnmount = (): boolean => this.#populator.hasAddedPods && this.areStatesSynced();
+    return {
+      get mayUnmount() {
+        return mayUnmount();
+      },
+      isUnresolved: (podUid) => this.#populator.isUnresolved(podUid),
+      controllerAttach: this.#settings.controllerAttach,
+      plugins,
+      isListedAttached(volume) {
+        const current = node.current();
+        return current && (current.status?.volumesAttached?.some(({ name }) => name === volume) ?? false);
+      },
+    };
+  }
+
+  async #sweep(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      try {
+        await this.#deps.clock.sleep(this.#settings.sweepMs, signal);
+      } catch (error) {
+        if (signal.aborted) return;
+        throw error;
+      }
+      this.#populator.sourcesChanged();
+      await this.#reconciler.sweep(signal);
+    }
+  }
+
+  #touched({ volume, podUid }: MountId): void {
+    this.#reconciler.touch(volume);
+    this.#waits.check(podUid);
+  }
+
+  #mountsChanged(podUid: PodUid): void {
+    this.#populator.mountsChanged(podUid);
+    this.#waits.check(podUid);
+  }
+
+  #processed(podUid: PodUid): void {
+    for (const { volume } of this.#actual.possiblyMountedOf(podUid)) this.#reconciler.touch(volume);
+    this.#waits.check(podUid);
+  }
+}
