@@ -59,7 +59,9 @@ export class FakeRuntime implements Runtime {
 
   /** A container of this pod ends by itself. */
   exit(podUid: string, name: string, exitCode = 0, message = ''): void {
-    const container = this.#pods.get(podUid)?.containers.find((one) => one.name === name && one.state.kind === 'running');
+    const container = this.#pods
+      .get(podUid)
+      ?.containers.find((one) => one.name === name && one.state.kind === 'running');
     if (container === undefined) throw new NoSuchContainerError(name);
     this.#end(container, exitCode, message);
   }
@@ -134,7 +136,8 @@ export class FakeRuntime implements Runtime {
   createContainer(request: ContainerRequest): Promise<string> {
     return this.#answer('createContainer', () => {
       const pod = this.#pods.get(request.podUid);
-      if (pod?.state !== 'ready') throw new RuntimeError(`Cannot create a container: pod "${request.podUid}" is not ready`);
+      if (pod?.state !== 'ready')
+        throw new RuntimeError(`Cannot create a container: pod "${request.podUid}" is not ready`);
       this.calls.push(`createContainer ${request.name}#${request.attempt}`);
       this.#lastId += 1;
       const id = `c${this.#lastId}`;

@@ -93,11 +93,13 @@ export class ContainerKiller {
     const stop = new AbortController();
     const inTime = AbortSignal.any([signal, stop.signal]);
     const timeout = clock.sleep(graceMs, inTime).catch(() => {});
-    const running = runHook({ pod, container, containerId, podIp: ips[0] ?? '', hook }, this.#deps, inTime).catch(() => {
-      if (inTime.aborted) return;
-      const message = 'PreStopHook failed';
-      events.record({ pod, container: container.name, type: 'Warning', reason: 'FailedPreStopHook', message });
-    });
+    const running = runHook({ pod, container, containerId, podIp: ips[0] ?? '', hook }, this.#deps, inTime).catch(
+      () => {
+        if (inTime.aborted) return;
+        const message = 'PreStopHook failed';
+        events.record({ pod, container: container.name, type: 'Warning', reason: 'FailedPreStopHook', message });
+      },
+    );
     await Promise.race([running, timeout]);
     stop.abort();
     signal.throwIfAborted();

@@ -94,7 +94,10 @@ export async function buildContainerRequest(
     args: view.args.map(({ value }) => value),
     workingDirectory: container.workingDir ?? '',
     environment: view.environment.map(({ name, value }) => ({ name, value })),
-    mounts: [...view.mounts.map(runtimeMount), ...(messageFile === undefined ? [] : [fileMount(messageFile, messagePath)])],
+    mounts: [
+      ...view.mounts.map(runtimeMount),
+      ...(messageFile === undefined ? [] : [fileMount(messageFile, messagePath)]),
+    ],
     devices: view.devices.map(({ hostPath, devicePath, permissions }) => ({
       hostPath,
       containerPath: devicePath,

@@ -19,7 +19,9 @@ export function podResources({ spec }: Pod): ResourceLimits {
   const limits = podLimits(spec);
   const bounded = (name: string): Quantity | undefined => {
     const isSet = spec.resources?.limits?.[name] !== undefined;
-    return isSet || all.every(({ resources }) => resources?.limits?.[name] !== undefined) ? limits.get(name) : undefined;
+    return isSet || all.every(({ resources }) => resources?.limits?.[name] !== undefined)
+      ? limits.get(name)
+      : undefined;
   };
   return { memoryBytesMax: number(bounded('memory')?.value()), cpuMilliMax: number(bounded('cpu')?.milliValue()) };
 }

@@ -37,11 +37,7 @@ export interface HookRequest {
 export async function runHook(request: HookRequest, deps: HookDeps, signal: AbortSignal): Promise<void> {
   const { hook, containerId } = request;
   if (hook.exec !== undefined) {
-    const { exitCode } = await deps.runtime.exec(
-      containerId,
-      { command: hook.exec.command ?? [], tty: false },
-      signal,
-    );
+    const { exitCode } = await deps.runtime.exec(containerId, { command: hook.exec.command ?? [], tty: false }, signal);
     if (exitCode !== 0) throw new HandlerError(`command exited with ${exitCode}`);
     return;
   }
@@ -69,7 +65,8 @@ async function runHttpHook(
   try {
     await exchangeHttp(exchange, network, userAgent, signal);
   } catch (error) {
-    if (exchange.scheme !== 'https' || !/wrong version number|packet length too long/i.test(messageOf(error))) throw error;
+    if (exchange.scheme !== 'https' || !/wrong version number|packet length too long/i.test(messageOf(error)))
+      throw error;
     // Some servers were asked for https by mistake for years, and old kubelets asked them by http.
     await exchangeHttp({ ...exchange, scheme: 'http' }, network, userAgent, signal);
     const message = `request to HTTPS lifecycle hook ${exchange.authority}:${exchange.port} got HTTP response, retry with HTTP succeeded`;

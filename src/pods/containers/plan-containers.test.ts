@@ -34,7 +34,16 @@ function aRuntimeContainer(pod: Pod, text: string, index: number): RuntimeContai
             message: '',
           };
   const hash = code === 'changed' ? 'other' : containerHash(spec);
-  return { id: `${name}-${index}`, name, attempt: 0, image: '', imageId: '', state, logPath: '', labels: { [hashLabel]: hash } };
+  return {
+    id: `${name}-${index}`,
+    name,
+    attempt: 0,
+    image: '',
+    imageId: '',
+    state,
+    logPath: '',
+    labels: { [hashLabel]: hash },
+  };
 }
 
 function show({ killPod, createSandbox, kill, startInit, startEphemeral, start }: ContainerPlan): string {
@@ -143,9 +152,19 @@ const cases: readonly {
     has: 'i exited 1',
     plan: 'killPod',
   },
-  { it: 'starts the containers after the last init container', pod: withInit, has: 'j exited 0, i exited 0', plan: 'start a' },
+  {
+    it: 'starts the containers after the last init container',
+    pod: withInit,
+    has: 'j exited 0, i exited 0',
+    plan: 'start a',
+  },
   { it: 'relies on the last init container alone', pod: withInit, has: 'j exited 0', plan: 'start a' },
-  { it: 'runs no init container again once a container was started', pod: withInit, has: 'a exited 1', plan: 'start a' },
+  {
+    it: 'runs no init container again once a container was started',
+    pod: withInit,
+    has: 'a exited 1',
+    plan: 'start a',
+  },
   {
     it: 'runs init containers again in a new sandbox, though a container ran in the old one',
     pod: withInit,
@@ -232,7 +251,10 @@ for (const { it, pod: parts, has, state, probes = {}, plan } of cases) {
   test(`planContainers ${it}`, () => {
     const pod = aPod(parts);
     const verdicts: ProbeVerdicts = { get: (kind, id) => probes[`${kind} ${id}`] };
-    assert.equal(show(planContainers(pod, has === undefined ? undefined : aRuntimePod(pod, has, state), verdicts)), plan);
+    assert.equal(
+      show(planContainers(pod, has === undefined ? undefined : aRuntimePod(pod, has, state), verdicts)),
+      plan,
+    );
   });
 }
 
@@ -248,10 +270,14 @@ function carryOut(pod: Pod, runtimePod: RuntimePod | undefined, plan: ContainerP
   const killed = new Set(plan.kill.map(({ id }) => id));
   const end = (container: RuntimeContainer): RuntimeContainer =>
     container.state.kind === 'running' && (plan.killPod || killed.has(container.id))
-      ? { ...container, state: { ...container.state, kind: 'exited', finishedAtMs: 300, exitCode: 137, reason: '', message: '' } }
+      ? {
+          ...container,
+          state: { ...container.state, kind: 'exited', finishedAtMs: 300, exitCode: 137, reason: '', message: '' },
+        }
       : container;
   const before = (runtimePod?.containers ?? []).map(end);
-  if (plan.killPod && !plan.createSandbox) return runtimePod && { ...runtimePod, state: 'notReady', containers: before };
+  if (plan.killPod && !plan.createSandbox)
+    return runtimePod && { ...runtimePod, state: 'notReady', containers: before };
   const names = [...plan.startEphemeral, ...plan.startInit, ...plan.start];
   const started = names.map((name, index) => aRuntimeContainer(pod, `${name} running`, before.length + index));
   return { ...aRuntimePod(pod, ''), containers: [...started.toReversed(), ...before] };
@@ -281,11 +307,15 @@ test('planContainers carried out again and again comes to rest, with nothing run
         const shown = show(plan);
         if (shown === '' || shown === 'killPod') {
           // An init container that runs is waited for: it ends, and the pod goes on.
-          const waiting: RuntimeContainer | undefined = runtimePod?.containers.find(({ name, state }) => name === 'i' && state.kind === 'running');
+          const waiting: RuntimeContainer | undefined = runtimePod?.containers.find(
+            ({ name, state }) => name === 'i' && state.kind === 'running',
+          );
           if (shown === 'killPod' || waiting === undefined) return;
           runtimePod = runtimePod && {
             ...runtimePod,
-            containers: runtimePod.containers.map((one): RuntimeContainer => (one === waiting ? aRuntimeContainer(pod, 'i exited 0', 90) : one)),
+            containers: runtimePod.containers.map((one): RuntimeContainer =>
+              one === waiting ? aRuntimeContainer(pod, 'i exited 0', 90) : one,
+            ),
           };
           continue;
         }
