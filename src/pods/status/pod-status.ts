@@ -15,10 +15,10 @@ import type { PodCondition } from './pod-conditions.ts';
 import { podPhase } from './pod-phase.ts';
 
 export interface StatusProbes {
-  /** Its startup probe has succeeded, or it has none. */
-  hasStarted(podUid: string, container: string, containerId: string): boolean;
-  /** Its readiness probe succeeds, or it has none. */
-  isReady(podUid: string, container: string, containerId: string): boolean;
+  /** Its startup probe has succeeded, or it has none; undefined when it was not asked yet. */
+  hasStarted(podUid: string, container: string, containerId: string): boolean | undefined;
+  /** Its readiness probe succeeds, or it has none; undefined when it was not asked yet. */
+  isReady(podUid: string, container: string, containerId: string): boolean | undefined;
 }
 
 export interface PodStatusInput extends ContainersInput {
@@ -102,7 +102,12 @@ function reasonOf({ pod, previous, eviction }: PodStatusInput, phase: string): P
   };
 }
 
-function withProbes({ pod, probes }: PodStatusInput, status: ContainerStatus, isProbed: boolean): ContainerStatus {
+/** Of a container that was adopted, what was told before a restart of this program holds until its probes answer again. */
+function withProbes(
+  { pod, probes, previous }: PodStatusInput,
+  status: ContainerStatus,
+  isProbed: boolean,
+): ContainerStatus {
   const uid = pod.metadata.uid ?? '';
   const { name, state, containerID = '' } = status;
   const isRunning = state?.running !== undefined;
@@ -110,8 +115,12 @@ function withProbes({ pod, probes }: PodStatusInput, status: ContainerStatus, is
     return { ...status, started: isRunning, ready: state?.terminated?.exitCode === 0 };
   }
   const id = containerID.slice(containerID.indexOf('://') + 3);
-  const started = isRunning && probes.hasStarted(uid, name, id);
-  return { ...status, started, ready: started && probes.isReady(uid, name, id) };
+  const { initContainerStatuses = [], containerStatuses: regular = [] } = previous;
+  const told = [...initContainerStatuses, ...regular].find(
+    (one) => one.name === name && one.containerID === containerID,
+  );
+  const started = isRunning && (probes.hasStarted(uid, name, id) ?? told?.started ?? false);
+  return { ...status, started, ready: started && (probes.isReady(uid, name, id) ?? told?.ready ?? false) };
 }
 
 function addresses({ pod, runtimePod, previous, hostIPs }: PodStatusInput): PodStatus {
