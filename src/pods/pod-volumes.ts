@@ -17,6 +17,8 @@ export interface PodVolumes {
   podVolumesExist(podUid: string): boolean;
   /** A pod was added, changed or moved to another state: what is wanted of volumes may be different. */
   podChanged(podUid: string): void;
+  /** A source of pods was read to its end for the first time. */
+  sourcesChanged(): void;
 }
 
 /** The object managers, told who needs what. Neither call waits for the network. */

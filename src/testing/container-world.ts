@@ -32,6 +32,7 @@ export const emptyVolumes: PodVolumes = {
   groupsOf: () => [],
   podVolumesExist: () => false,
   podChanged: () => {},
+  sourcesChanged: () => {},
 };
 
 export const silentNetwork: PodNetwork = {

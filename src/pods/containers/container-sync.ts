@@ -33,6 +33,8 @@ export interface ContainerSyncResult {
   /** What could not be done; the rest was. */
   readonly errors: readonly unknown[];
   readonly pullFailed: boolean;
+  /** There was something to do. */
+  readonly changed: boolean;
 }
 
 /** Of the containers of one name that ended, this many stay: the last one's log can still be read. */
@@ -59,7 +61,7 @@ export class ContainerSync {
       if (plan.createSandbox) this.#tellSandboxChanged(pod, runtimePod);
       await killer.killPod(pod, runtimePod, undefined, signal);
     }
-    if (plan.killPod && !plan.createSandbox) return { errors: [], pullFailed: false };
+    if (plan.killPod && !plan.createSandbox) return { errors: [], pullFailed: false, changed: true };
     for (const { id, message, reason } of plan.kill) {
       const container = runtimePod?.containers.find((one) => one.id === id);
       if (runtimePod === undefined || container === undefined) continue;
@@ -69,7 +71,7 @@ export class ContainerSync {
     const current = plan.createSandbox
       ? await this.#createSandbox(pod, request, signal)
       : await this.#runtimePod(pod, runtimePod, plan, signal);
-    if (current === undefined) return { errors: [], pullFailed: false };
+    if (current === undefined) return { errors: [], pullFailed: false, changed: true };
     const result = await this.#start(plan, { pod, runtimePod: current, podRequest: request, pullSecrets }, signal);
     await this.#removeDead(current, signal);
     return result;
@@ -136,7 +138,10 @@ export class ContainerSync {
       if (!isStarted && container !== undefined && !isSidecar(container)) break;
     }
     for (const name of plan.start) await start(name);
-    return { errors, pullFailed: errors.some((error) => error instanceof ImagePullError) };
+    const pullFailed = errors.some((error) => error instanceof ImagePullError);
+    const { killPod, kill, startEphemeral, startInit, start: regular } = plan;
+    const changed = killPod || kill.length + startEphemeral.length + startInit.length + regular.length > 0;
+    return { errors, pullFailed, changed };
   }
 
   async #startOne(

@@ -2,6 +2,7 @@
  * One probe of one container: asks again and again, counts equal answers, and says when enough of them are for or against
  * the container. It follows the container through its restarts.
  */
+import { Bell } from '../../base/bell.ts';
 import type { Clock } from '../../base/clock.ts';
 import { messageOf } from '../../base/errors.ts';
 import type { ContainerStatus } from '../../kube/objects/container-status.ts';
@@ -46,7 +47,7 @@ export class ProbeWorker {
   #hasProbed = false;
   #lastResult: boolean | undefined;
   #equalResults = 0;
-  #poke: () => void = () => {};
+  readonly #impatience = new Bell();
 
   constructor(kind: ProbeKind, pod: Pod, container: AnyContainer, probe: Probe, deps: ProbeWorkerDeps) {
     this.kind = kind;
@@ -62,7 +63,7 @@ export class ProbeWorker {
 
   /** Asks now, if this container was never asked: a readiness that nobody knows should not wait for the next turn. */
   poke(containerId: string): void {
-    if (containerId !== this.#containerId || !this.#hasProbed) this.#poke();
+    if (containerId !== this.#containerId || !this.#hasProbed) this.#impatience.ring();
   }
 
   /** `delayMs`: before the first time, so that not all probes of a node ask at the same moment. */
@@ -71,20 +72,13 @@ export class ProbeWorker {
     const periodMs = (this.#probe.periodSeconds ?? 10) * 1000;
     try {
       if (delayMs > 0) await this.#deps.clock.sleep(delayMs, ended);
-      while (!ended.aborted && (await this.#once(ended))) await this.#wait(periodMs, ended);
+      while (!ended.aborted && (await this.#once(ended)))
+        await this.#impatience.sleep(periodMs, this.#deps.clock, ended);
     } catch (error) {
       if (!ended.aborted) throw error;
     } finally {
       if (this.#containerId !== undefined) this.#deps.results.remove(this.kind, this.#containerId);
     }
-  }
-
-  async #wait(ms: number, signal: AbortSignal): Promise<void> {
-    const stop = new AbortController();
-    const poked = new Promise<void>((resolve) => (this.#poke = resolve));
-    await Promise.race([poked, this.#deps.clock.sleep(ms, AbortSignal.any([signal, stop.signal])).catch(() => {})]);
-    this.#poke = () => {};
-    stop.abort();
   }
 
   /** False when there is nothing left to probe. */

@@ -2,6 +2,7 @@
  * The folder of manifests as a stream: its content at the start, after every change that has come to rest, and from time
  * to time anyway, because not every file system tells of changes.
  */
+import { Bell } from '../../base/bell.ts';
 import type { Clock } from '../../base/clock.ts';
 import { untilAborted } from '../../base/until-aborted.ts';
 import type { FolderReader } from './folder-reader.ts';
@@ -32,17 +33,15 @@ export async function* folderContents(
 ): AsyncGenerator<FolderContent> {
   const stop = new AbortController();
   const ended = AbortSignal.any([signal, stop.signal]);
-  const changed = new Flag();
+  const changed = new Bell();
   const listening = listen(reader, changed, ended);
   const folder = new ManifestsFolder(reader, nodeName, notify);
   try {
     while (!ended.aborted) {
-      changed.lower();
       yield await folder.read(ended);
-      const isDue = await firstOf(clock, rereadPeriodMs, changed.raised(), ended);
-      for (let times = 0; !isDue && times < postponementsMax; times += 1) {
-        changed.lower();
-        if (await firstOf(clock, quietMs, changed.raised(), ended)) break;
+      if (!(await changed.sleep(rereadPeriodMs, clock, ended))) continue;
+      for (let times = 0; times < postponementsMax; times += 1) {
+        if (!(await changed.sleep(quietMs, clock, ended))) break;
       }
     }
   } catch (error) {
@@ -53,40 +52,11 @@ export async function* folderContents(
   }
 }
 
-async function listen(reader: FolderReader, changed: Flag, signal: AbortSignal): Promise<void> {
+async function listen(reader: FolderReader, changed: Bell, signal: AbortSignal): Promise<void> {
   try {
-    for await (const _ of reader.changes(signal)) changed.raise();
+    for await (const _ of reader.changes(signal)) changed.ring();
   } catch {
     // The folder is read again from time to time, also when nothing tells of its changes.
   }
   await untilAborted(signal);
-}
-
-/** Whether the time was over before the flag was raised. */
-async function firstOf(clock: Clock, ms: number, raised: Promise<void>, signal: AbortSignal): Promise<boolean> {
-  const stop = new AbortController();
-  const timeout = clock.sleep(ms, AbortSignal.any([signal, stop.signal])).then(
-    () => true,
-    () => true,
-  );
-  const isOver = await Promise.race([timeout, raised.then(() => false)]);
-  stop.abort();
-  return isOver;
-}
-
-class Flag {
-  #resolve: () => void = () => {};
-  #raised: Promise<void> = new Promise((resolve) => (this.#resolve = resolve));
-
-  raise(): void {
-    this.#resolve();
-  }
-
-  lower(): void {
-    this.#raised = new Promise((resolve) => (this.#resolve = resolve));
-  }
-
-  raised(): Promise<void> {
-    return this.#raised;
-  }
 }

@@ -2,6 +2,7 @@
  * The status of every pod of this node: the newest is kept here, and sent to the API server as soon as it differs. What
  * could not be sent, and what somebody changed there, is repaired by a look at all of them from time to time.
  */
+import { Bell } from '../../base/bell.ts';
 import type { Clock } from '../../base/clock.ts';
 import { messageOf } from '../../base/errors.ts';
 import { podStatus as podStatusShape } from '../../kube/objects/pod.ts';
@@ -47,9 +48,8 @@ const writesAtOnceMax = 8;
 export class StatusManager {
   readonly #deps: StatusManagerDeps;
   readonly #entries = new Map<string, Entry>();
-  #wake: () => void = () => {};
-  /** Something is new since the last pass began. */
-  #isTouched = false;
+  /** Rings when there is something to tell. */
+  readonly #news = new Bell();
 
   constructor(deps: StatusManagerDeps) {
     this.#deps = deps;
@@ -70,6 +70,14 @@ export class StatusManager {
     this.#update(pod, finalStatus(pod, status), true);
   }
 
+  /** Tells it again though it is not new: to a mirror that was made anew. */
+  resend(uid: string): void {
+    const entry = this.#entries.get(uid);
+    if (entry === undefined) return;
+    entry.version += 1;
+    this.#news.ring();
+  }
+
   /** Forgets the pods that are not among these. */
   retain(uids: ReadonlySet<string>): void {
     for (const uid of this.#entries.keys()) if (!uids.has(uid)) this.#entries.delete(uid);
@@ -77,9 +85,8 @@ export class StatusManager {
 
   async run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
-      this.#isTouched = false;
       await this.#pass(signal, (entry) => entry.version > entry.sentVersion);
-      if (await this.#isWoken(signal)) continue;
+      if (await this.#news.sleep(passPeriodMs, this.#deps.clock, signal)) continue;
       await this.#pass(signal, (entry) => entry.version > entry.sentVersion || this.#hasDrifted(entry));
     }
   }
@@ -106,24 +113,8 @@ export class StatusManager {
       sentVersion: entry?.sentVersion ?? 0,
       isFinished: isFinished || (entry?.isFinished ?? false),
     });
-    this.#isTouched = true;
-    this.#wake();
+    this.#news.ring();
     return isNew;
-  }
-
-  /** False when the time of a look at everything has come. */
-  async #isWoken(signal: AbortSignal): Promise<boolean> {
-    if (this.#isTouched) return true;
-    const stop = new AbortController();
-    const woken = new Promise<boolean>((resolve) => (this.#wake = () => resolve(true)));
-    const timeout = this.#deps.clock.sleep(passPeriodMs, AbortSignal.any([signal, stop.signal])).then(
-      () => false,
-      () => false,
-    );
-    const result = await Promise.race([woken, timeout]);
-    this.#wake = () => {};
-    stop.abort();
-    return result;
   }
 
   /** Somebody changed the status at the API server. */

@@ -3,6 +3,7 @@
  *
  *   syncing ──(deleted, ended, killed, orphaned)──▶ terminating ──(no container runs)──▶ terminated ──(cleaned up)──▶ finished
  */
+import { Bell } from '../../base/bell.ts';
 import type { Pod } from '../../kube/objects/pod.ts';
 import type { RuntimePod } from '../../runtimes/runtime.ts';
 import type { Eviction } from './pod-steps.ts';
@@ -40,7 +41,8 @@ export interface PodRecord {
   dueAtMs: number | undefined;
   /** Ends the step that runs. */
   cancel: AbortController | undefined;
-  wake: () => void;
+  /** Rings when there is something new to do. */
+  readonly bell: Bell;
 }
 
 export function newRecord(uid: string, fullName: string): PodRecord {
@@ -60,7 +62,7 @@ export function newRecord(uid: string, fullName: string): PodRecord {
     active: undefined,
     dueAtMs: undefined,
     cancel: undefined,
-    wake: () => {},
+    bell: new Bell(),
   };
 }
 

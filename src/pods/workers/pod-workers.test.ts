@@ -39,6 +39,7 @@ function aWorld(): World {
       clock,
       events,
       random: () => 0,
+      newest: () => undefined,
       notify: () => {},
       moved: () => {},
       runtime: { get: async (uid) => ((await steps.get('get')?.(stop.signal)) as undefined) ?? runtimePods.get(uid) },

@@ -20,6 +20,8 @@ import { StaticPodTurns } from './static-pod-turns.ts';
 export interface PodWorkersDeps {
   readonly steps: PodSteps;
   readonly runtime: { get(podUid: string, signal: AbortSignal): Promise<RuntimePod | undefined> };
+  /** The pod as its source has it now; undefined when no source has it any more. */
+  readonly newest: (podUid: string) => Pod | undefined;
   readonly clock: Clock;
   readonly random: () => number;
   readonly events: EventSink;
@@ -90,7 +92,7 @@ export class PodWorkers {
     record.pending = { ...work, pod: known };
     this.#start(record, known);
     if (becameTerminating || shortened) record.cancel?.abort(new Error('The pod has to end'));
-    record.wake();
+    record.bell.ring();
   }
 
   /** Looks at a pod again though nothing is new about it. Unknown and finished pods are left alone. */
@@ -100,7 +102,7 @@ export class PodWorkers {
     if (record === undefined || record.state === 'finished' || record.pending !== undefined || pod === undefined)
       return;
     record.pending = { kind: 'sync', pod };
-    record.wake();
+    record.bell.ring();
   }
 
   /**
@@ -211,25 +213,10 @@ export class PodWorkers {
         record.dueAtMs = undefined;
         return { ...record.active, kind: 'sync' };
       }
-      await this.#wait(record);
+      const delayMs = record.dueAtMs === undefined ? Infinity : Math.max(record.dueAtMs - clock.now(), 0);
+      await record.bell.sleep(delayMs, clock, this.#signal);
     }
     return undefined;
-  }
-
-  async #wait(record: PodRecord): Promise<void> {
-    const { clock } = this.#deps;
-    const stop = new AbortController();
-    const woken = new Promise<void>((resolve) => (record.wake = resolve));
-    const ended = AbortSignal.any([this.#signal, stop.signal]);
-    // Without a deadline only an update, or the end, wakes the worker.
-    const delayMs = record.dueAtMs === undefined ? undefined : Math.max(record.dueAtMs - clock.now(), 0);
-    const timeout =
-      delayMs === undefined
-        ? new Promise<void>((resolve) => ended.addEventListener('abort', () => resolve(), { once: true }))
-        : clock.sleep(delayMs, ended).catch(() => {});
-    await Promise.race([woken, timeout]);
-    stop.abort();
-    record.wake = () => {};
   }
 
   #mayStart(record: PodRecord, work: PodWork): boolean {
@@ -264,12 +251,10 @@ export class PodWorkers {
     }
   }
 
-  async #act(
-    record: PodRecord,
-    { pod, runtimePod: orphan }: PodWork,
-    signal: AbortSignal,
-  ): Promise<StepOutcome | undefined> {
-    const { steps } = this.#deps;
+  async #act(record: PodRecord, work: PodWork, signal: AbortSignal): Promise<StepOutcome | undefined> {
+    const { steps, newest } = this.#deps;
+    const orphan = work.runtimePod;
+    const pod = work.pod && (newest(record.uid) ?? work.pod);
     if (pod === undefined) {
       if (orphan !== undefined) await steps.terminateOrphan(orphan, record.graceSeconds, signal);
       this.#finish(record);
@@ -329,12 +314,12 @@ export class PodWorkers {
           this.#move(record, 'terminating');
           record.pending ??= record.active;
           record.cancel?.abort(new Error('The pod is no longer wanted'));
-          record.wake();
+          record.bell.ring();
         }
         return false;
       }
       record.state = 'finished';
-      record.wake();
+      record.bell.ring();
     }
     this.#records.delete(record.uid);
     this.#release(record);
@@ -351,7 +336,7 @@ export class PodWorkers {
       const next = this.#records.get(uid);
       if (next === undefined) continue;
       next.dueAtMs = next.dueAtMs === undefined ? undefined : this.#deps.clock.now();
-      next.wake();
+      next.bell.ring();
     }
   }
 
