@@ -78,7 +78,7 @@ async function removeOrphanMirrors(
   working: ReadonlyMap<string, PodWorkerState>,
   signal: AbortSignal,
 ): Promise<void> {
-  const busy = new Set([...working.keys()].flatMap((uid) => workers.podOf(uid) ?? []).map(podFullName));
+  const busy = new Set([...working.keys()].flatMap((uid) => workers.states.podOf(uid) ?? []).map(podFullName));
   for (const mirror of pods.orphanMirrors()) {
     // The end of its static pod is still to be told to it.
     if (!busy.has(podFullName(mirror))) await deleteMirror(api, mirror, signal);
@@ -114,7 +114,7 @@ async function removeDirectories(
   const running = new Set((await runtime.list(signal)).map(({ uid }) => uid));
   for (const uid of directories) {
     // Asked anew for each: a pod may have come meanwhile.
-    const isUsed = pods.get(uid) !== undefined || workers.stateOf(uid) !== undefined || running.has(uid);
+    const isUsed = pods.get(uid) !== undefined || workers.states.stateOf(uid) !== undefined || running.has(uid);
     if (isUsed) continue;
     if (volumes.podVolumesExist(uid)) areAllGone = false;
     else await attempt(`directory of pod ${uid}`, () => files.removePodDirectories(uid, signal));

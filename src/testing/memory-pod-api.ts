@@ -87,5 +87,5 @@ function applied(status: PodStatus, patch: Readonly<Record<string, unknown>>): P
     } else if (key === 'podIPs') result[key] = (value as { ip?: string }[]).filter(({ ip }) => ip !== undefined);
     else result[key] = value;
   }
-  return result as PodStatus;
+  return result;
 }

@@ -3,7 +3,7 @@ import type { Pod } from '../kube/objects/pod.ts';
 import { ChangeFeed } from '../objects/change-feed.ts';
 import type { ContainerViewDeps } from '../pods/container-view.ts';
 import { PodLoop } from '../pods/pod-loop.ts';
-import type { PodNotice } from '../pods/pod-loop.ts';
+import type { PodNotice } from '../pods/pod-parts.ts';
 import { podUid } from '../pods/pod-names.ts';
 import type { PodSource } from '../pods/sources/pod-annotations.ts';
 import type { Eviction } from '../pods/workers/pod-steps.ts';

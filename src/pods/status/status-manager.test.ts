@@ -247,7 +247,7 @@ const ends: readonly {
 ];
 for (const { it, pod, status, phase, states } of ends) {
   test(`the last status ${it}`, () => {
-    const last = finalStatus(pod, status as PodStatus);
+    const last = finalStatus(pod, status);
     assert.equal(last.phase, phase);
     assert.deepEqual(
       [...(last.initContainerStatuses ?? []), ...(last.containerStatuses ?? [])].map(

@@ -44,17 +44,17 @@ function aWorld(): World {
       moved: () => {},
       runtime: { get: async (uid) => ((await steps.get('get')?.(stop.signal)) as undefined) ?? runtimePods.get(uid) },
       steps: {
-        sync: async (pod, _runtimePod, signal) => ({
-          terminal: (await act('sync', pod.metadata.uid, signal)) === 'terminal',
+        sync: async ({ metadata }, _runtimePod, signal) => ({
+          terminal: (await act('sync', metadata.uid, signal)) === 'terminal',
         }),
-        terminate: async (pod, _runtimePod, { graceSeconds }, signal) => {
-          await act(`terminate ${graceSeconds}`, pod.metadata.uid, signal);
+        terminate: async ({ metadata }, _runtimePod, { graceSeconds }, signal) => {
+          await act(`terminate ${graceSeconds}`, metadata.uid, signal);
         },
         terminateOrphan: async ({ uid }, graceSeconds, signal) => {
           await act(`orphan ${graceSeconds}`, uid, signal);
         },
-        cleanUp: async (pod, _runtimePod, signal) => {
-          await act('cleanUp', pod.metadata.uid, signal);
+        cleanUp: async ({ metadata }, _runtimePod, signal) => {
+          await act('cleanUp', metadata.uid, signal);
         },
       },
     },
@@ -109,7 +109,7 @@ test('pods invariant 49: a create, a kill and an update that come together end t
   workers.update({ kind: 'update', pod: pod('a') });
   await settle();
   assert.deepEqual(history, ['terminate 30 a', 'cleanUp a']);
-  assert.equal(workers.stateOf('a'), 'finished');
+  assert.equal(workers.states.stateOf('a'), 'finished');
   stop.abort();
 });
 
@@ -194,7 +194,7 @@ test('pods invariant 51: a pod that only the runtime knows can only be killed, w
   workers.update({ kind: 'kill', pod: undefined, runtimePod: orphan, graceSeconds: 1 });
   await settle();
   assert.deepEqual(history, ['orphan 1 x']);
-  assert.equal(workers.stateOf('x'), undefined);
+  assert.equal(workers.states.stateOf('x'), undefined);
   stop.abort();
 });
 
@@ -285,7 +285,7 @@ test('pods invariant 53: of static pods with one name the next starts when the o
   assert.deepEqual(history, ['sync a']);
   workers.update({ kind: 'kill', pod: staticPod('b') });
   await settle();
-  assert.equal(workers.stateOf('b'), 'finished', 'it never started, so there is nothing to end');
+  assert.equal(workers.states.stateOf('b'), 'finished', 'it never started, so there is nothing to end');
   const ending = gate();
   steps.set('cleanUp', ending.step);
   workers.update({ kind: 'kill', pod: staticPod('a') });
@@ -315,10 +315,10 @@ test('the predicates follow the states, and an unknown pod counts as gone only a
   const { workers, steps, stop } = aWorld();
   const show = (uid: string): string =>
     [
-      workers.shouldContainersBeTerminating(uid) ? 'terminating' : '',
-      workers.shouldRuntimeBeRemoved(uid) ? 'removable' : '',
-      workers.couldHaveRunningContainers(uid) ? 'mayRun' : '',
-      workers.isFinished(uid) ? 'finished' : '',
+      workers.states.shouldContainersBeTerminating(uid) ? 'terminating' : '',
+      workers.states.shouldRuntimeBeRemoved(uid) ? 'removable' : '',
+      workers.states.couldHaveRunningContainers(uid) ? 'mayRun' : '',
+      workers.states.isFinished(uid) ? 'finished' : '',
     ]
       .filter((word) => word !== '')
       .join(' ');

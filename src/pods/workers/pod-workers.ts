@@ -12,6 +12,7 @@ import { isStaticPod } from '../sources/pod-annotations.ts';
 import { effectiveGrace } from './grace-period.ts';
 import { isOver, isTerminalPhase, newRecord } from './pod-record.ts';
 import type { PodRecord, PodState, PodWork } from './pod-record.ts';
+import { PodStates } from './pod-states.ts';
 import type { PodSteps } from './pod-steps.ts';
 import { jittered, requeueDelayMs } from './requeue-delay.ts';
 import type { RequeueSettings, StepOutcome } from './requeue-delay.ts';
@@ -48,11 +49,9 @@ export class PodWorkers {
   readonly #deps: PodWorkersDeps;
   readonly #settings: RequeueSettings;
   readonly #signal: AbortSignal;
-  readonly #records = new Map<string, PodRecord>();
+  readonly states = new PodStates();
   readonly #workers = new Map<string, Promise<void>>();
   readonly #turns = new StaticPodTurns();
-  /** Housekeeping has compared all records with all wanted pods: a UID without a record is nobody's. */
-  #isSynced = false;
 
   constructor(deps: PodWorkersDeps, settings: RequeueSettings, signal: AbortSignal) {
     this.#deps = deps;
@@ -65,12 +64,12 @@ export class PodWorkers {
     if (uid === undefined || this.#signal.aborted) return;
     // Who knows nothing but what runs can do nothing but end it.
     if (work.pod === undefined && work.kind !== 'kill') return;
-    let record = this.#records.get(uid);
+    let record = this.states.get(uid);
     const isFirst = record === undefined;
     if (record === undefined) {
       record = newRecord(uid, fullNameOf(work));
       record.seenTerminal = isTerminalPhase(work.pod?.status?.phase);
-      this.#records.set(uid, record);
+      this.states.add(record);
     }
     const known = work.pod ?? record.pending?.pod ?? record.active?.pod;
     if (!isFirst && record.state !== 'syncing' && work.kind === 'create') {
@@ -97,7 +96,7 @@ export class PodWorkers {
 
   /** Looks at a pod again though nothing is new about it. Unknown and finished pods are left alone. */
   sync(uid: string): void {
-    const record = this.#records.get(uid);
+    const record = this.states.get(uid);
     const pod = record?.pending?.pod ?? record?.active?.pod;
     if (record === undefined || record.state === 'finished' || record.pending !== undefined || pod === undefined)
       return;
@@ -110,53 +109,14 @@ export class PodWorkers {
    * Answers what is left.
    */
   retain(wanted: ReadonlySet<string>): ReadonlyMap<string, PodWorkerState> {
-    this.#isSynced = true;
+    this.states.markSynced();
     const left = new Map<string, PodWorkerState>();
-    for (const record of this.#records.values()) {
+    for (const record of this.states.records()) {
       const isOrphan = !wanted.has(record.uid);
       if ((isOrphan || record.isRestartRequested) && this.#forget(record, isOrphan)) continue;
       left.set(record.uid, { state: record.state, isOrphan });
     }
     return left;
-  }
-
-  stateOf(uid: string): PodState | undefined {
-    return this.#records.get(uid)?.state;
-  }
-
-  /** The newest that is known of the pod, also when no source wants it any more. */
-  podOf(uid: string): Pod | undefined {
-    const record = this.#records.get(uid);
-    return record?.pending?.pod ?? record?.active?.pod;
-  }
-
-  uids(): readonly string[] {
-    return [...this.#records.keys()];
-  }
-
-  isTerminationRequested(uid: string): boolean {
-    const record = this.#records.get(uid);
-    return record !== undefined && record.state !== 'syncing';
-  }
-
-  /** Nothing new may be set up for it: its containers end, or have ended, or there is no such pod. */
-  shouldContainersBeTerminating(uid: string): boolean {
-    return this.#records.get(uid)?.hasBegunTerminating ?? this.#isSynced;
-  }
-
-  /** No container of it runs any more, so what they used can go. */
-  shouldRuntimeBeRemoved(uid: string): boolean {
-    const state = this.stateOf(uid);
-    return state === undefined ? this.#isSynced : state === 'terminated' || state === 'finished';
-  }
-
-  couldHaveRunningContainers(uid: string): boolean {
-    return !this.shouldRuntimeBeRemoved(uid);
-  }
-
-  isFinished(uid: string): boolean {
-    const state = this.stateOf(uid);
-    return state === undefined ? this.#isSynced : state === 'finished';
   }
 
   /** Resolves when no worker is left: after the signal aborted, or when every pod has finished. */
@@ -227,7 +187,7 @@ export class PodWorkers {
       this.#finish(record);
       return false;
     }
-    if (this.#turns.take(record.fullName, record.uid, (uid) => this.stateOf(uid) === 'syncing')) return true;
+    if (this.#turns.take(record.fullName, record.uid, (uid) => this.states.stateOf(uid) === 'syncing')) return true;
     record.pending ??= work;
     record.dueAtMs = this.#deps.clock.now() + jittered(this.#settings.retryMs, 0.5, this.#deps.random);
     return false;
@@ -243,8 +203,8 @@ export class PodWorkers {
       return await this.#act(record, work, signal);
     } catch (error) {
       if (signal.aborted) return record.pending === undefined ? { kind: 'movedOn' } : undefined;
-      const { uid: podUid, fullName } = record;
-      this.#deps.notify({ kind: 'PodStepFailed', podUid, fullName, state, message: messageOf(error) });
+      const { uid, fullName } = record;
+      this.#deps.notify({ kind: 'PodStepFailed', podUid: uid, fullName, state, message: messageOf(error) });
       return { kind: 'failed', error };
     } finally {
       record.cancel = undefined;
@@ -258,7 +218,7 @@ export class PodWorkers {
     if (pod === undefined) {
       if (orphan !== undefined) await steps.terminateOrphan(orphan, record.graceSeconds, signal);
       this.#finish(record);
-      this.#records.delete(record.uid);
+      this.states.remove(record);
       return undefined;
     }
     const runtimePod = await this.#runtimePod(record, pod, signal);
@@ -321,7 +281,7 @@ export class PodWorkers {
       record.state = 'finished';
       record.bell.ring();
     }
-    this.#records.delete(record.uid);
+    this.states.remove(record);
     this.#release(record);
     return true;
   }
@@ -333,7 +293,7 @@ export class PodWorkers {
 
   #release(record: PodRecord): void {
     for (const uid of this.#turns.release(record.fullName, record.uid)) {
-      const next = this.#records.get(uid);
+      const next = this.states.get(uid);
       if (next === undefined) continue;
       next.dueAtMs = next.dueAtMs === undefined ? undefined : this.#deps.clock.now();
       next.bell.ring();
