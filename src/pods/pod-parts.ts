@@ -83,7 +83,7 @@ export function assemblePods(
   const environment = new StaleEnvironment(events);
   const messages = new TerminationMessages(deps.files);
   const killer = new ContainerKiller({ runtime, network, clock, events });
-  const starter = new ContainerStarter({ ...deps, killer }, settings);
+  const starter = new ContainerStarter({ ...deps, killer, hostIPs: () => deps.node().hostIPs }, settings);
   const containers = new ContainerSync(
     { ...deps, probes: results, startErrors, killer, starter },
     settings.clusterDomain,

@@ -74,7 +74,17 @@ export class ContainerWorld {
     const { clock, runtime, events, files } = this;
     this.killer = new ContainerKiller({ clock, runtime, events, network });
     const starter = new ContainerStarter(
-      { clock, runtime, events, network, files, volumes, view: () => this.view, killer: this.killer },
+      {
+        clock,
+        runtime,
+        events,
+        network,
+        files,
+        volumes,
+        view: () => this.view,
+        killer: this.killer,
+        hostIPs: () => ['192.0.2.1'],
+      },
       settings,
     );
     const probes = { get: (kind: string, id: string) => this.verdicts.get(`${kind} ${id}`) };

@@ -20,6 +20,8 @@ import type { HookDeps } from './lifecycle-hooks.ts';
 export interface ContainerStarterDeps extends ContainerRequestDeps, HookDeps {
   readonly runtime: Runtime;
   readonly killer: ContainerKiller;
+  /** The addresses of pods that have the host's network. */
+  readonly hostIPs: () => readonly string[];
 }
 
 export interface StartRequest {
@@ -109,7 +111,7 @@ export class ContainerStarter {
     const { pod, container, runtimePod, podRequest, restartsBefore } = request;
     const last = newest(runtimePod, container.name);
     const attempt = Math.max((last?.attempt ?? -1) + 1, restartsBefore === undefined ? 0 : restartsBefore + 1);
-    const podIPs = runtimePod.ips.length > 0 ? runtimePod.ips : (pod.status?.podIPs ?? []).map(({ ip }) => ip);
+    const podIPs = runtimePod.ips.length > 0 ? runtimePod.ips : this.#deps.hostIPs();
     try {
       const input = { pod, container, attempt, podIPs, image };
       const built = await buildContainerRequest(input, this.#deps, this.#settings, signal);

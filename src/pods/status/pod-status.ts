@@ -126,7 +126,9 @@ function withProbes(
 function addresses({ pod, runtimePod, previous, hostIPs }: PodStatusInput): PodStatus {
   const [hostIP] = hostIPs;
   const told = previous.podIPs ?? (previous.podIP === undefined ? [] : [{ ip: previous.podIP }]);
-  const own = pod.spec.hostNetwork === true ? hostIPs : (runtimePod?.ips ?? []);
+  const { state, ips = [] } = runtimePod ?? {};
+  // A pod without addresses of its own has those of the node.
+  const own = pod.spec.hostNetwork === true || (state === 'ready' && ips.length === 0) ? hostIPs : ips;
   // The addresses of a pod that has ended stay in its status.
   const podIPs = own.length > 0 ? own.map((ip) => ({ ip })) : told;
   const [first] = podIPs;
