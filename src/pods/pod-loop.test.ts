@@ -24,6 +24,8 @@ test('a pod is registered, gets its volumes, starts and is told as running', asy
   assert.deepEqual(world.steps.slice(0, 2), ['register web', 'mounted web']);
   assert.equal(world.runtime.show(uid), 'ready: main#0 running');
   assert.equal(world.show(), 'Running Ready=True main=running');
+  assert.equal(world.loop.podNamed('shop', 'web')?.status?.phase, 'Running');
+  assert.equal(world.loop.runtimePodOf(uid)?.containers[0]?.state.kind, 'running');
   const { podIP, hostIP, startTime, qosClass } = world.api.find('web')?.status ?? {};
   assert.deepEqual(
     [podIP, hostIP, startTime, qosClass],

@@ -4,6 +4,7 @@
  */
 import { Bell } from '../base/bell.ts';
 import type { Pod, PodStatus } from '../kube/objects/pod.ts';
+import type { RuntimePod } from '../runtimes/runtime.ts';
 import { keepHouse } from './housekeeping.ts';
 import { PodManager } from './pod-manager.ts';
 import { podUid } from './pod-names.ts';
@@ -83,13 +84,21 @@ export class PodLoop {
     return this.#pods.get(uid) ?? this.#parts.workers.states.podOf(uid);
   }
 
+  /** With its newest status. */
   podNamed(namespace: string, name: string): Pod | undefined {
-    return this.#pods.getByFullName(`${name}_${namespace}`);
+    const pod = this.#pods.getByFullName(`${name}_${namespace}`);
+    const status = pod && this.statusOf(podUid(pod));
+    return pod === undefined || status === undefined ? pod : { ...pod, status };
   }
 
   /** The newest status, also one that no API server has been told. */
   statusOf(uid: string): PodStatus | undefined {
     return this.#parts.statuses.get(uid);
+  }
+
+  /** As its status shows it: its containers, their IDs and logs. */
+  runtimePodOf(uid: string): RuntimePod | undefined {
+    return this.#parts.workers.states.get(uid)?.seen;
   }
 
   stateOf(uid: string): PodState | undefined {

@@ -122,6 +122,7 @@ export function assemblePods(
     environment,
     messages,
     isTerminationRequested: (uid) => workers.states.isTerminationRequested(uid),
+    seen: (uid, runtimePod) => workers.states.see(uid, runtimePod),
   });
   const newest = (uid: string): Pod | undefined => pods.get(uid);
   const workers = new PodWorkers(

@@ -58,6 +58,8 @@ export interface PodSyncerDeps {
   readonly environment: StaleEnvironment;
   readonly messages: TerminationMessages;
   readonly isTerminationRequested: (podUid: string) => boolean;
+  /** Hears what a status was made of. */
+  readonly seen: (podUid: string, runtimePod: RuntimePod | undefined) => void;
   readonly notify: (notice: MirrorFailed) => void;
 }
 
@@ -248,6 +250,7 @@ export class PodSyncer implements PodSteps {
       eviction: eviction ?? (isEnded ? undefined : deadline.eviction),
       environment: environment.condition(pod, runtimePod, this.#toldCondition(pod)),
     });
+    this.#deps.seen(podUid(pod), runtimePod);
     statuses.set(pod, status);
     return isTerminalPhase(status.phase);
   }

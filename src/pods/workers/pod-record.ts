@@ -37,6 +37,8 @@ export interface PodRecord {
   graceSeconds: number;
   pending: PodWork | undefined;
   active: PodWork | undefined;
+  /** What the runtime had of it when its status was made last. */
+  seen: RuntimePod | undefined;
   /** When to look again if nothing comes; undefined while a step runs. */
   dueAtMs: number | undefined;
   /** Ends the step that runs. */
@@ -60,6 +62,7 @@ export function newRecord(uid: string, fullName: string): PodRecord {
     graceSeconds: 0,
     pending: undefined,
     active: undefined,
+    seen: undefined,
     dueAtMs: undefined,
     cancel: undefined,
     bell: new Bell(),

@@ -1,5 +1,6 @@
 /** How far the pods of this node have got, for those who must not be too early: volumes, statuses, housekeeping. */
 import type { Pod } from '../../kube/objects/pod.ts';
+import type { RuntimePod } from '../../runtimes/runtime.ts';
 import type { PodRecord, PodState } from './pod-record.ts';
 
 export class PodStates {
@@ -35,6 +36,12 @@ export class PodStates {
   podOf(uid: string): Pod | undefined {
     const record = this.#records.get(uid);
     return record?.pending?.pod ?? record?.active?.pod;
+  }
+
+  /** The status of the pod was made of this. */
+  see(uid: string, runtimePod: RuntimePod | undefined): void {
+    const record = this.#records.get(uid);
+    if (record !== undefined) record.seen = runtimePod;
   }
 
   isTerminationRequested(uid: string): boolean {
