@@ -11,6 +11,7 @@ import { hostname } from 'node:os';
 import { join } from 'node:path';
 import type { Authority, KeyPair } from '../apiserver/identity/certificates.ts';
 import { issueClientCertificate, issueServerCertificate, makeAuthority } from '../apiserver/identity/certificates.ts';
+import { issueNodeClientCertificate } from '../apiserver/identity/node-certificates.ts';
 import { kubeconfig } from '../apiserver/identity/kubeconfig.ts';
 import { loadSigningKey, makeSigningKeyPem } from '../apiserver/identity/signing-key.ts';
 import type { SigningKey } from '../apiserver/identity/signing-key.ts';
@@ -21,6 +22,8 @@ import { ensurePrivateFile, replacePrivateFile } from '../disk/paths/private-fil
 export interface ApiServerIdentity {
   readonly authority: Authority;
   readonly server: KeyPair;
+  /** Shown to the servers of nodes. */
+  readonly nodeClient: KeyPair;
   readonly signingKey: SigningKey;
   readonly encryptionKeys: readonly EncryptionKey[];
 }
@@ -38,6 +41,7 @@ export function apiServerIdentity(directory: string, host: string, now: number):
   return {
     authority,
     server: issueServerCertificate(authority, { hosts: hostsFor(host), now, days: leafDays }),
+    nodeClient: issueNodeClientCertificate(authority, { now, days: leafDays }),
     signingKey: loadSigningKey(ensurePrivateFile(join(keys, 'tokens.key'), makeSigningKeyPem)),
     encryptionKeys: ensureEncryptionKeys(encryptionKeysFile(directory)),
   };

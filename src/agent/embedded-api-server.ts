@@ -6,8 +6,10 @@ import type { ApiServer } from '../apiserver/api-server.ts';
 import { startApiServer } from '../apiserver/api-server.ts';
 import type { Notify } from '../apiserver/notices.ts';
 import { objectPrefix } from '../apiserver/object-key.ts';
+import { NodeProxy } from '../apiserver/node-proxy/node-proxy.ts';
 import { systemRandom } from '../apiserver/random.ts';
 import { resources } from '../apiserver/resources.ts';
+import { StoredObjects } from '../apiserver/rest/stored-objects.ts';
 import type { EncryptionKey } from '../apiserver/store/encryption-key.ts';
 import {
   keepNewestEncryptionKey,
@@ -96,7 +98,7 @@ export async function startEmbeddedApiServer(
 ): Promise<EmbeddedApiServer> {
   makeDirectories(directory);
   const now = systemClock.now();
-  const { authority, server, signingKey, encryptionKeys } = apiServerIdentity(directory, host, now);
+  const { authority, server, nodeClient, signingKey, encryptionKeys } = apiServerIdentity(directory, host, now);
   const store = await openStore(directory, encryptionKeys);
   try {
     const { damaged } = store;
@@ -115,7 +117,18 @@ export async function startEmbeddedApiServer(
         tokens: { issuer, audiences: [issuer], key: signingKey, retiredKeys: [] },
         stopGraceMs,
       },
-      { store, resources, clock: systemClock, random: systemRandom, chance: Math.random, notify },
+      {
+        store,
+        resources,
+        clock: systemClock,
+        random: systemRandom,
+        chance: Math.random,
+        notify,
+        nodes: new NodeProxy(
+          { clock: systemClock, nodes: new StoredObjects(store) },
+          { authorityPem: authority.certificatePem, client: nodeClient },
+        ),
+      },
       signal,
     );
     return {
