@@ -74,7 +74,7 @@ export class VolumeWaits {
       unattached: unattached.flatMap(({ outerNames }) => outerNames).sort(),
       unprocessed: expected.filter((name) => !known.has(name)).sort(),
     };
-    if (await isLimitReached(unattached)) throw new AttachLimitError(volumes, cause);
+    if (await isLimitReached(unattached, signal)) throw new AttachLimitError(volumes, cause);
     throw new VolumesNotMountedError(volumes, cause);
   }
 
@@ -178,11 +178,14 @@ export class VolumeWaits {
   }
 }
 
-/** Asked after the wait is over, so there is nobody left to end it: the plugin has its own limit. */
-async function isLimitReached(unattached: readonly DesiredMount[]): Promise<boolean> {
-  const never = new AbortController().signal;
+/** A plugin that cannot tell is no reason to turn a pod away for good. */
+async function isLimitReached(unattached: readonly DesiredMount[], signal: AbortSignal): Promise<boolean> {
   for (const { plugin, source, spec } of unattached) {
-    if ((await plugin.attach?.isLimitReached?.(source, spec, never)) === true) return true;
+    try {
+      if ((await plugin.attach?.isLimitReached?.(source, spec, signal)) === true) return true;
+    } catch {
+      continue;
+    }
   }
   return false;
 }
