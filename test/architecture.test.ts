@@ -13,7 +13,7 @@ interface Room {
   readonly because: string;
 }
 
-const everyRoom = 'base kube disk client objects plugins volumes runtimes pods apiserver dashboard'.split(' ');
+const everyRoom = 'base kube disk client objects plugins volumes runtimes pods node apiserver dashboard'.split(' ');
 const rooms: Readonly<Record<string, Room>> = {
   base: { may: [], because: 'base is useful in any program and knows nothing of this one' },
   kube: { may: ['base'], because: 'kube is pure: objects in, objects or errors out' },
@@ -29,6 +29,10 @@ const rooms: Readonly<Record<string, Room>> = {
   pods: {
     may: ['base', 'kube', 'volumes', 'runtimes/runtime'],
     because: 'pod workers use contracts, not plugins or runtimes',
+  },
+  node: {
+    may: ['base', 'kube', 'client'],
+    because: 'what a node says of itself is told to it: it knows neither pods nor volumes',
   },
   apiserver: { may: ['base', 'kube'], because: 'the server must not know the node: any node may talk to it' },
   dashboard: { may: ['base', 'kube'], because: 'the dashboard is a reader of a feed' },
