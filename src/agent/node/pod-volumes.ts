@@ -13,11 +13,7 @@ import type { DeviceProbe, SubPathCleaner } from '../../volumes/operations/opera
 import type { VolumeManager } from '../../volumes/volume-manager.ts';
 
 /** `existOnDisk` looks for mount points that no one in memory knows of. */
-export function podVolumes(
-  manager: VolumeManager,
-  root: string,
-  existOnDisk: (podUid: string) => boolean,
-): PodVolumes {
+export function podVolumes(manager: VolumeManager, root: string, existOnDisk: (podUid: string) => boolean): PodVolumes {
   return {
     waitForMounted: (pod, signal) => manager.waitForMounted(pod, signal),
     waitForUnmounted: (pod, signal) => manager.waitForUnmounted(pod, signal),

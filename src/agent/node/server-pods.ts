@@ -10,7 +10,8 @@ export function serverPods(loop: PodLoop, runtime: Pick<Runtime, 'list' | 'get'>
       const pod = loop.podNamed(namespace, name);
       return pod === undefined ? undefined : nodePod(pod, loop, runtime);
     },
-    list: () => loop.pods().map((pod) => ({ ...pod, status: loop.statusOf(pod.metadata.uid ?? '') ?? pod.status ?? {} })),
+    list: () =>
+      loop.pods().map((pod) => ({ ...pod, status: loop.statusOf(pod.metadata.uid ?? '') ?? pod.status ?? {} })),
     running: async (signal) => (await runtime.list(signal)).filter(isRunning).map(shownPod),
   };
 }

@@ -9,7 +9,7 @@ import type { KubeObject, Resource } from '../resource.ts';
 import { alreadyExists, badRequest, invalid, kindName, namesExhausted, resourceName } from '../status.ts';
 import type { StatusError } from '../status.ts';
 import type { Decision } from '../store/store.ts';
-import { timestamp } from '../timestamp.ts';
+import { timestamp } from '../../kube/values/timestamp.ts';
 import { pathSegmentErrors } from './path-segment.ts';
 import type { WriteContext, WriteDeps, Written } from './write-context.ts';
 import { decideAndWrite, parseStored, storedText } from './write-context.ts';

@@ -3,7 +3,7 @@ import type { Binding } from '../../../kube/objects/binding.ts';
 import type { Pod } from '../../../kube/objects/pod.ts';
 import type { KubeObject, Resource } from '../../resource.ts';
 import { badRequest, conflict } from '../../status.ts';
-import { timestamp } from '../../timestamp.ts';
+import { timestamp } from '../../../kube/values/timestamp.ts';
 import type { Handler } from '../api-request.ts';
 import { success } from '../api-request.ts';
 import { updateObject } from '../update-object.ts';
