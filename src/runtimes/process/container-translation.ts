@@ -94,7 +94,7 @@ export function endOf(
 
 export function stateOf({ createdAtMs, run, end }: ContainerRecord): ContainerState {
   if (run === undefined) return { kind: 'created', createdAtMs };
-  const { startedAtMs, main, init, supervisor } = run;
+  const { startedAtMs, init, supervisor } = run;
   if (end !== undefined) return { kind: 'exited', createdAtMs, startedAtMs, ...end };
-  return { kind: 'running', createdAtMs, startedAtMs, pid: (main ?? init ?? supervisor).pid };
+  return { kind: 'running', createdAtMs, startedAtMs, pid: (init ?? supervisor).pid };
 }

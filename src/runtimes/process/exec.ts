@@ -18,6 +18,7 @@ import { kill as send } from 'node:process';
 import type { Readable, Writable } from 'node:stream';
 import { ReadStream } from 'node:tty';
 import { CommandStartError, type ExecRequest, type ExecResult, type ProcessStreams } from '../runtime.ts';
+import type { ExecWords } from './identity.ts';
 import { execScript, stageScript } from './launch-scripts.ts';
 import { list } from './launch-text.ts';
 import { processesOfSession } from './process-table.ts';
@@ -26,8 +27,7 @@ import { openPseudoTerminal, setTerminalSize } from './pseudo-terminal.ts';
 export interface ExecPlace {
   /** Words for nsenter, ours alone: numbers and paths below /proc. */
   readonly enter: string;
-  readonly privileges: string;
-  readonly user: string;
+  readonly words: ExecWords;
   readonly groups: readonly string[];
   /** The container's own directory and variables, as its launcher keeps them. */
   readonly command: string;
@@ -38,7 +38,13 @@ export async function execCommand(place: ExecPlace, request: ExecRequest, signal
   if (request.command.length === 0) throw new CommandStartError('Cannot run a command: none is given');
   const command = openSync(place.command, 'r');
   const terminal = request.tty ? openPseudoTerminal() : undefined;
-  const [program, ...words] = [...(terminal ? ['setsid', '--ctty'] : []), 'sh', '-c', execScript, 'mountlet-exec'];
+  const [program, ...words] = [
+    ...(terminal ? ['setsid', '--ctty'] : []),
+    'sh',
+    '-c',
+    'eval "$M_EXEC"',
+    'mountlet-exec',
+  ];
   let child: ChildProcess;
   try {
     const own = terminal?.slave;
@@ -47,9 +53,12 @@ export async function execCommand(place: ExecPlace, request: ExecRequest, signal
       detached: terminal === undefined, // either way a session of its own, which is ended as a whole
       env: {
         ...launcherEnvironment,
+        M_EXEC: execScript,
         M_ENTER: place.enter,
-        M_PRIVILEGES: place.privileges,
-        M_USER: place.user,
+        M_KEEP: place.words.keep,
+        M_PRIVILEGES: place.words.privileges,
+        M_USER: place.words.user,
+        M_DROP: place.words.drop,
         M_GROUPS: place.groups.join(' '),
         M_STAGE: stageScript,
       },

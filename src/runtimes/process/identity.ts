@@ -30,29 +30,32 @@ export function startPrivileges(identity: Identity, powers: Powers): string {
   return [`--reuid ${identity.uid}`, ...commonPrivileges(identity, powers), '--inh-caps=-all'].join(' ');
 }
 
+/** Words of the programs that a command run by exec goes through; see exec.ts. */
+export interface ExecWords {
+  /** For setpriv, the first time: the bounding set must not be cut down yet, or nothing can be kept beyond it. */
+  readonly keep: string;
+  /** For setpriv, the second time. */
+  readonly privileges: string;
+  /** For unshare. */
+  readonly user: string;
+  /** Runs on the container's root, so it may be the container's own: it can take away, and nothing else. */
+  readonly drop: string;
+}
+
 /**
- * Words for setpriv and then for unshare, which has to change the root and only then the user: until then it keeps the
- * capabilities for it. They go with the change to another user than root; root keeps SYS_CHROOT, which is harmless here
- * (the namespace has no other root to go to) and which all but the strictest containers have anyway.
+ * The last program of ours has to change the root and only then the user: until then it keeps the capabilities for that.
+ * They go with the change to another user. Root takes off SYS_CHROOT afterwards, if the container is not to have it.
  */
-export function execPrivileges(
-  identity: Identity,
-  powers: Powers,
-): { readonly privileges: string; readonly user: string } {
-  const kept =
-    identity.uid === 0
-      ? identity.capabilities.includes('SYS_CHROOT')
-        ? []
-        : ['sys_chroot']
-      : ['sys_chroot', 'setuid'];
-  const words = kept.map((name) => `+${name}`).join(',');
-  const common = commonPrivileges(identity, powers);
+export function execWords(identity: Identity, powers: Powers): ExecWords {
+  const isRoot = identity.uid === 0;
+  const isAllowed = identity.privileged || identity.capabilities.includes('SYS_CHROOT');
+  const kept = isRoot ? (isAllowed ? [] : ['+sys_chroot']) : ['+sys_chroot', '+setuid'];
+  const ambient = kept.length === 0 ? [] : [`--ambient-caps=${kept.join(',')}`];
   return {
-    privileges: [
-      ...common,
-      ...(kept.length === 0 ? ['--inh-caps=-all'] : [`--inh-caps=-all,${words}`, `--ambient-caps=${words}`]),
-    ].join(' '),
-    user: identity.uid === 0 ? '' : `--setuid ${identity.uid}`,
+    keep: `--inh-caps=${['-all', ...kept].join(',')}`,
+    privileges: [...commonPrivileges(identity, powers), ...ambient].join(' '),
+    user: isRoot ? '' : `--setuid ${identity.uid}`,
+    drop: isRoot && kept.length > 0 ? 'setpriv --inh-caps=-all --ambient-caps=-all --' : '',
   };
 }
 

@@ -117,7 +117,7 @@ exec 4<>"$M_WORK/go" 5<>"$M_WORK/moved" 6<>"$M_WORK/ready"
   wait $! && trap - EXIT && echo go >&4
 ) &
 status=0
-$M_ENTER sh -c "$M_ENTERED" mountlet-enter || status=$?
+$M_ENTER sh -c 'eval "$M_ENTERED"' mountlet-enter || status=$?
 echo failed >&6
 exit "$status"
 `;
@@ -141,7 +141,7 @@ $point
     *) echo "mount: $point: it was replaced by a link while the volume was being mounted"; exit 1 ;;
   esac
 done <"$M_WORK/points"
-exec setpriv $M_PRIVILEGES -- sh -c "$M_INIT" mountlet-init
+exec setpriv $M_PRIVILEGES -- sh -c 'eval "$M_INIT"' mountlet-init
 `;
 
 /** Takes what is left in descriptor 3: working directory, variables, and with \`words\` the command. */
@@ -153,11 +153,10 @@ mountlet_take() {
     mountlet_read 3 && mountlet_name=$mountlet_text && mountlet_read 3 && export "$mountlet_name=$mountlet_text"
     mountlet_count=$((mountlet_count - 2))
   done
-  read -r mountlet_count <&3
-  mountlet_special=$mountlet_count
+  read -r mountlet_special <&3
+  mountlet_failure=
 }
 mountlet_find() {
-  mountlet_failure=
   case $1 in
     */*)
       mountlet_program=$1
@@ -175,8 +174,21 @@ mountlet_find() {
   done
   mountlet_failure="exec: \\"$1\\": executable file not found in \\$PATH"
 }
-mountlet_forget='M_DIRECTORY M_STATUS M_SPOOL M_TTY M_STDIN M_RUN M_GROUPS M_TMPFS M_WORK M_SKELETON M_ENTER M_ENTERED M_PRIVILEGES M_INIT M_BUILD M_STAGE M_USER LC_ALL SHELL PWD OLDPWD SHLVL'
+mountlet_forget='M_SUPERVISE M_EXEC M_DIRECTORY M_STATUS M_SPOOL M_TTY M_STDIN M_RUN M_GROUPS M_TMPFS M_WORK M_SKELETON M_ENTER M_ENTERED M_PRIVILEGES M_INIT M_BUILD M_STAGE M_USER M_KEEP M_DROP LC_ALL SHELL PWD OLDPWD SHLVL'
 `;
+
+/** Appends the words of a command to the positional parameters, the first one as the path of its program. */
+function takeWords(descriptor: number): string {
+  return `read -r mountlet_count <&${descriptor}
+mountlet_program=
+while [ "$mountlet_count" -gt 0 ]; do
+  mountlet_read ${descriptor}
+  [ -n "$mountlet_program" ] || { mountlet_find "$mountlet_text"; mountlet_text=$mountlet_program; }
+  set -- "$@" "$mountlet_text"
+  mountlet_count=$((mountlet_count - 1))
+done
+`;
+}
 
 export const initScript = `${readText}${takeCommand}
 exec 2>/dev/null
@@ -187,33 +199,19 @@ cd /
 exec 4<&- 5<&- 6<&- >&7 7>&-
 unset $mountlet_forget
 mountlet_take
-set --
 while [ "$mountlet_special" -gt 0 ]; do
   mountlet_read 3 && set -- "$@" "$mountlet_text"
   mountlet_special=$((mountlet_special - 1))
 done
-read -r mountlet_count <&3
-mountlet_specials=$#
-while [ "$mountlet_count" -gt 0 ]; do
-  mountlet_read 3 && set -- "$@" "$mountlet_text"
-  mountlet_count=$((mountlet_count - 1))
-done
-mountlet_failure=
-if ! cd "$mountlet_directory"; then
-  mountlet_failure="mkdir $mountlet_directory: the working directory does not exist and cannot be made"
-elif [ "$mountlet_specials" = 0 ]; then
-  mountlet_find "$1"
-  shift
-else
-  mountlet_program=/usr/bin/env
-fi
-if [ -n "$mountlet_failure" ]; then
+[ $# = 0 ] || set -- /usr/bin/env "$@"
+cd "$mountlet_directory" || mountlet_failure="chdir to cwd (\\"$mountlet_directory\\") set in config.json failed: no such file or directory"
+${takeWords(3)}if [ -n "$mountlet_failure" ]; then
   printf 'failed %s\\n' "$mountlet_failure" >&9
   exit 128
 fi
 unset PWD OLDPWD
 echo started >&9
-(exec "$mountlet_program" "$@" 2>&8 8>&- 3<&- 9>&-)
+(exec "$@" 2>&8 8>&- 3<&- 9>&-)
 mountlet_code=$?
 echo "code $mountlet_code" >&9
 exit "$mountlet_code"
@@ -221,43 +219,33 @@ exit "$mountlet_code"
 
 export const execScript = `
 for mountlet_group in $M_GROUPS; do echo 0 >"$mountlet_group" || exit 1; done
-exec $M_ENTER setpriv $M_PRIVILEGES -- unshare --root=. --fork $M_USER -- /bin/sh -c "$M_STAGE" mountlet-exec
+exec $M_ENTER setpriv $M_KEEP -- setpriv $M_PRIVILEGES -- unshare --root=. --fork $M_USER -- $M_DROP /bin/sh -c 'eval "$M_STAGE"' mountlet-exec
 `;
 
 export const stageScript = `${readText}${takeCommand}
 unset $mountlet_forget
 mountlet_take
-set --
 while [ "$mountlet_special" -gt 0 ]; do
   mountlet_read 3 && set -- "$@" "$mountlet_text"
   mountlet_special=$((mountlet_special - 1))
 done
-mountlet_specials=$#
-read -r mountlet_count <&4
-while [ "$mountlet_count" -gt 0 ]; do
-  mountlet_read 4 && set -- "$@" "$mountlet_text"
-  mountlet_count=$((mountlet_count - 1))
-done
+[ $# = 0 ] || set -- /usr/bin/env "$@"
 cd "$mountlet_directory" 2>/dev/null || cd /
-if [ "$mountlet_specials" = 0 ]; then
-  mountlet_find "$1"
-  shift
-else
-  mountlet_program=/usr/bin/env
-  mountlet_failure=
-fi
-if [ -n "$mountlet_failure" ]; then
+${takeWords(4)}if [ -n "$mountlet_failure" ]; then
   printf 'failed %s\\n' "$mountlet_failure" >&5
   exit 126
 fi
 unset PWD OLDPWD
 echo started >&5
-exec "$mountlet_program" "$@" 3<&- 4<&- 5>&-
+exec "$@" 3<&- 4<&- 5>&-
 `;
 
 /** Keeps what the containers of a pod share. With a pid namespace of its own it is that namespace's reaper. */
 export const holdScript = `
-[ -z "$M_HOSTNAME" ] || printf '%s' "$M_HOSTNAME" >/proc/sys/kernel/hostname || exit 1
+if [ -n "$M_HOSTNAME" ]; then
+  # The file is the machine's root's alone; hostname(1) does not belong to util-linux. A pod can do without.
+  { printf '%s' "$M_HOSTNAME" >/proc/sys/kernel/hostname; } 2>/dev/null || hostname "$M_HOSTNAME" 2>/dev/null
+fi
 while read -r name value; do
   [ -z "$name" ] || printf '%s' "$value" >"/proc/sys/$name" || exit 1
 done <<END

@@ -10,6 +10,7 @@ import { launcherEnvironment } from './exec.ts';
 import { startPrivileges, type Powers } from './identity.ts';
 import { buildScript, enterScript, holdScript, initScript, superviseScript } from './launch-scripts.ts';
 import { commandText, sandboxText, type Command } from './launch-text.ts';
+import { foreignSysctls } from './unsupported.ts';
 import { oldestChild, processNamed, youngestChild, type ProcessName } from './process-table.ts';
 import type { SandboxPlan } from './sandbox-plan.ts';
 
@@ -38,19 +39,20 @@ export function launchContainer(launch: Launch, places: LaunchPlaces, powers: Po
   writeFileSync(places.status, '', { mode: 0o600 });
   const log = openSync(join(places.directory, 'launch.log'), 'w', 0o600);
   try {
-    const child = spawn('sh', ['-c', superviseScript, 'mountlet-supervise'], {
+    const child = spawn('sh', ['-c', 'eval "$M_SUPERVISE"', 'mountlet-supervise'], {
       detached: true,
       cwd: '/',
       stdio: ['ignore', log, log, 'pipe'],
       env: {
         ...launcherEnvironment,
+        M_SUPERVISE: superviseScript,
         M_DIRECTORY: places.directory,
         M_STATUS: places.status,
         M_SPOOL: places.spool,
         M_TTY: record.tty ? '1' : '0',
         // A terminal without a keyboard must not see its end.
         M_STDIN: record.tty && record.stdin === 'none' ? 'keep' : record.stdin,
-        M_RUN: `${enterPod(pod, powers)} unshare --mount --propagation slave -- sh -c "$M_BUILD" mountlet-build`,
+        M_RUN: `${enterPod(pod, powers)} unshare --mount --propagation slave -- sh -c 'eval "$M_BUILD"' mountlet-build`,
         M_BUILD: buildScript,
         M_GROUPS: groups.join(' '),
         M_TMPFS: `size=${writableBytesMax},mode=755`,
@@ -79,13 +81,18 @@ export function initOf(buildPid: number, pod: PodRecord): ProcessName | undefine
   return oldestChild(first.pid);
 }
 
-export function namespaceWords(pid: number, powers: Powers): string {
-  const user = powers.kind === 'user' ? [`--user=/proc/${pid}/ns/user`, '--preserve-credentials'] : [];
-  return ['nsenter', ...user, `--ipc=/proc/${pid}/ns/ipc`, `--uts=/proc/${pid}/ns/uts`].join(' ');
+/** Words that enter what the containers of a pod share, by one of its processes. The machine's own needs no entering. */
+export function namespaceWords(pid: number, { hostIpc, hostNetwork }: PodRecord, powers: Powers): string {
+  return [
+    'nsenter',
+    ...(powers.kind === 'user' ? [`--user=/proc/${pid}/ns/user`, '--preserve-credentials'] : []),
+    ...(hostIpc ? [] : [`--ipc=/proc/${pid}/ns/ipc`]),
+    ...(hostNetwork ? [] : [`--uts=/proc/${pid}/ns/uts`]),
+  ].join(' ');
 }
 
-function enterPod({ holder }: PodRecord, powers: Powers): string {
-  return `${namespaceWords(holder.pid, powers)} --`;
+function enterPod(pod: PodRecord, powers: Powers): string {
+  return `${namespaceWords(pod.holder.pid, pod, powers)} --`;
 }
 
 /**
@@ -99,6 +106,8 @@ function enterProcesses({ holder, hostPid, shareProcessNamespace }: PodRecord): 
 
 export async function startHolder(request: PodRequest, powers: Powers, signal: AbortSignal): Promise<ProcessName> {
   signal.throwIfAborted();
+  const [foreign] = foreignSysctls(request.sysctls);
+  if (foreign !== undefined) throw new RuntimeError(`Cannot set sysctl "${foreign}" for a pod alone`);
   const sharesProcesses = request.shareProcessNamespace && !request.hostPid;
   const words = [
     ...(powers.kind === 'user' ? ['--user', '--map-root-user'] : []),

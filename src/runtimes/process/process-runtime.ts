@@ -46,7 +46,7 @@ import {
 import { makeGroup, ranOutOfMemory, removeGroup, sweepGroups, usageOf, type ControlGroups } from './control-groups.ts';
 import { execCommand, feed, followResizes } from './exec.ts';
 import { makeSkeleton, viewHost } from './host-view.ts';
-import { execPrivileges, identityOf, type Powers } from './identity.ts';
+import { execWords, identityOf, type Powers } from './identity.ts';
 import { initOf, launchContainer, namespaceWords, startHolder } from './launch.ts';
 import { LogPumps } from './log-pump.ts';
 import {
@@ -313,19 +313,20 @@ export class ProcessRuntime implements Runtime {
   async exec(id: string, request: ExecRequest, signal: AbortSignal): Promise<ExecResult> {
     const record = this.#known(id);
     const run = this.#find(id);
-    if (run?.init === undefined || record.end !== undefined) {
+    const pod = this.#pods.get(record.podUid);
+    if (run?.init === undefined || record.end !== undefined || pod === undefined) {
       throw new RuntimeError(`Cannot run a command in container "${record.name}": it is not running`);
     }
     const { init: room } = await this.#openCleanRoom(signal);
     const { init } = run;
     const { powers, groups } = this.#deps;
     const enter = [
-      namespaceWords(init.pid, powers),
+      namespaceWords(init.pid, pod, powers),
       `--mount=/proc/${init.pid}/ns/mnt --pid=/proc/${init.pid}/ns/pid_for_children --no-fork`,
       `--root=/proc/${room?.pid}/root --wd=/proc/${init.pid}/root --`,
     ].join(' ');
     const place = {
-      ...execPrivileges(record.identity, powers),
+      words: execWords(record.identity, powers),
       enter,
       groups: [...new Set(groups.controllers.map((name) => join(groups.directory(name) ?? '', id, 'cgroup.procs')))],
       command: `/proc/${init.pid}/fd/3`,
@@ -464,6 +465,8 @@ export class ProcessRuntime implements Runtime {
       return await this.#look(id);
     }
     if (status.started) this.#find(id);
+    // Its first process is gone, but others of the pod's namespace may still hold its output.
+    if ((status.code !== undefined || status.failure !== undefined) && !status.ended) this.#killStrays(id);
     if (status.ended || !isAlive(record.run.supervisor)) {
       const settling = this.#settling.get(id) ?? this.#settle(id).finally(() => this.#settling.delete(id));
       this.#settling.set(id, settling);
@@ -513,17 +516,20 @@ export class ProcessRuntime implements Runtime {
 
   /** The first process takes its pid namespace with it; where that is shared, all that have the mount namespace go. */
   #killAll(id: string): void {
-    const record = this.#containers.get(id);
     const run = this.#find(id);
-    const pod = record === undefined ? undefined : this.#pods.get(record.podUid);
     if (run === undefined) return;
     if (run.init !== undefined) killProcess(run.init);
     const { buildPid } = readStatus(this.#statusPath(id));
     const build = run.init === undefined && buildPid !== undefined ? processNamed(buildPid) : undefined;
     if (build !== undefined && isAlive(run.supervisor)) killProcess(build); // it hangs before its command
-    if (run.mountNamespace !== undefined && (pod?.hostPid || pod?.shareProcessNamespace || !isAlive(run.supervisor))) {
-      for (const stray of processesOfMountNamespace(run.mountNamespace)) killProcess(stray);
-    }
+    if (!isAlive(run.supervisor)) killNamespace(run);
+    else this.#killStrays(id);
+  }
+
+  #killStrays(id: string): void {
+    const record = this.#containers.get(id);
+    const pod = record === undefined ? undefined : this.#pods.get(record.podUid);
+    if (record?.run !== undefined && (pod?.hostPid || pod?.shareProcessNamespace)) killNamespace(record.run);
   }
 
   async #until(id: string, isSo: () => boolean, signal: AbortSignal): Promise<void> {
@@ -629,6 +635,11 @@ function cleanRoom(directory: string): { readonly pod: PodRequest; readonly cont
       },
     },
   };
+}
+
+function killNamespace({ mountNamespace }: ContainerRun): void {
+  if (mountNamespace === undefined) return;
+  for (const stray of processesOfMountNamespace(mountNamespace)) killProcess(stray);
 }
 
 function killProcess(name: ProcessName): void {

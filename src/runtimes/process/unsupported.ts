@@ -11,9 +11,7 @@ export function unsupportedReason(
   powers: Powers,
   hostMounts: () => readonly HostMount[],
 ): string | undefined {
-  const sysctl = Object.keys(pod.sysctls).find(
-    (name) => !/^(kernel\.(shm|msg)\w*|kernel\.sem|fs\.mqueue\.\w+)$/.test(name),
-  );
+  const [sysctl] = foreignSysctls(pod.sysctls);
   if (sysctl !== undefined)
     return `sysctl "${sysctl}" belongs to the network or the whole machine, which its pods share in the process runtime`;
   const [unknown] = unknownCapabilities([...security.addCapabilities, ...security.dropCapabilities]);
@@ -39,6 +37,11 @@ export function unsupportedReason(
   }
   const group = supplementalGroups.find((id) => id !== powers.gid);
   return group === undefined ? undefined : `supplemental group ${group} needs the process runtime to run as root`;
+}
+
+/** Those that an IPC namespace does not have for itself. */
+export function foreignSysctls(sysctls: PodRequest['sysctls']): string[] {
+  return Object.keys(sysctls).filter((name) => !/^(kernel\.(shm|msg)\w*|kernel\.sem|fs\.mqueue\.\w+)$/.test(name));
 }
 
 function mountOf(mounts: readonly HostMount[], path: string): HostMount | undefined {
