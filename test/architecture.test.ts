@@ -26,7 +26,11 @@ const rooms: Readonly<Record<string, Room>> = {
     may: ['base', 'kube', 'plugins/plugin'],
     because: 'the volume manager knows plugins only by their contract',
   },
-  runtimes: { may: ['base', 'kube'], because: 'a runtime is told what to run and where its mounts are' },
+  runtimes: {
+    // Reading the mount table and walking into a directory that a container writes to is done once, and there.
+    may: ['base', 'kube', 'disk/mounts/mount-table', 'disk/paths/safe-make-directory', 'disk/paths/safe-open'],
+    because: 'a runtime is told what to run and where its mounts are',
+  },
   pods: {
     may: ['base', 'kube', 'volumes', 'runtimes/runtime'],
     because: 'pod workers use contracts, not plugins or runtimes',
