@@ -23,6 +23,9 @@ export function clusterClaims(client: ApiClient): ClaimSource {
   };
 }
 
+/** A node without an API server has none. */
+export const noClaims: ClaimSource = { claim: async () => undefined, persistentVolume: async () => undefined };
+
 export function clusterTrust(client: ApiClient): TrustBundleReader {
   return {
     get: (name, signal) => unlessMissing(client.get(bundleResource, { name }, signal)),
