@@ -13,9 +13,8 @@ interface Room {
   readonly because: string;
 }
 
-const everyRoom = 'base kube disk client objects plugins volumes runtimes pods node-server apiserver dashboard'.split(
-  ' ',
-);
+const everyRoom =
+  'base kube disk client objects plugins volumes runtimes pods node-server reporting apiserver dashboard'.split(' ');
 const rooms: Readonly<Record<string, Room>> = {
   base: { may: [], because: 'base is useful in any program and knows nothing of this one' },
   kube: { may: ['base'], because: 'kube is pure: objects in, objects or errors out' },
@@ -35,6 +34,10 @@ const rooms: Readonly<Record<string, Room>> = {
   'node-server': {
     may: ['base', 'kube', 'runtimes/runtime'],
     because: "the node's server passes on what others know: it decides nothing about pods and runs nothing itself",
+  },
+  reporting: {
+    may: ['base', 'kube', 'client'],
+    because: 'what a node tells of itself is given to it, and goes to any API server',
   },
   apiserver: { may: ['base', 'kube'], because: 'the server must not know the node: any node may talk to it' },
   dashboard: { may: ['base', 'kube'], because: 'the dashboard is a reader of a feed' },
