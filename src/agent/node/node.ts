@@ -219,7 +219,10 @@ export async function startNode(settings: AgentSettings, deps: NodeDeps, signal:
       },
       ...(reflection === undefined
         ? []
-        : [(stop: AbortSignal) => serviceCache.follow(reflection, { ...reflectorDefaults, resource: serviceResource }, stop)]),
+        : [
+            (stop: AbortSignal) =>
+              serviceCache.follow(reflection, { ...reflectorDefaults, resource: serviceResource }, stop),
+          ]),
       async (stop) => {
         await untilAborted(stop);
         await server?.close();
@@ -256,7 +259,10 @@ async function withRecorder(recorder: EventRecorder | undefined, ended: Promise<
 const serviceResource = withShape(services, service);
 
 /** The folder's objects are known before the pods that use them. */
-async function* folderPods(contents: AsyncIterable<FolderContent>, objects: NodeObjects): AsyncGenerator<readonly Pod[]> {
+async function* folderPods(
+  contents: AsyncIterable<FolderContent>,
+  objects: NodeObjects,
+): AsyncGenerator<readonly Pod[]> {
   for await (const content of contents) {
     objects.replaceFolder(content.objects);
     yield content.pods;

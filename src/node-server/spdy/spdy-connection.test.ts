@@ -129,7 +129,7 @@ test('SpdyConnection holds back a writer whose client does not read', async () =
       release = done;
     },
   });
-  let opened = (_: SpdyStream): void => {};
+  let opened: (stream: SpdyStream) => void = () => {};
   const first = new Promise<SpdyStream>((resolve) => (opened = resolve));
   const connection = new SpdyConnection(transport, (stream) => {
     opened(stream);
