@@ -4,6 +4,7 @@ import { addApiServerCommand } from './apiserver-command.ts';
 import { exitCode } from './exit-code.ts';
 import { addObjectCommands } from './object-commands.ts';
 import { addRenderCommand } from './render-command.ts';
+import { addUpCommand } from './up-command.ts';
 import { version } from './version.ts';
 
 const program = new Command('mountlet')
@@ -15,6 +16,7 @@ const program = new Command('mountlet')
   .configureOutput({ outputError: (text, write) => write(text) })
   .exitOverride();
 
+addUpCommand(program);
 addRenderCommand(program);
 addApiServerCommand(program);
 addObjectCommands(program);

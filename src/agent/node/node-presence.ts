@@ -60,6 +60,7 @@ export class NodePresence implements NodeReader {
     return uid === undefined ? undefined : { name: this.name, uid };
   }
   hostIps(): readonly string[] {
+    if (this.#settings.nodeIp !== undefined) return [this.#settings.nodeIp];
     const own = thisMachine(this.name, this.#settings.rootDirectory).status?.addresses ?? [];
     return own
       .filter(({ type }) => type === 'InternalIP')
@@ -78,7 +79,7 @@ export class NodePresence implements NodeReader {
           const { status = {} } = thisMachine(this.name, this.#settings.rootDirectory);
           const pods = String(this.#settings.podsMax);
           return {
-            addresses: status.addresses ?? [],
+            addresses: this.#settings.nodeIp === undefined ? (status.addresses ?? []) : [{ type: 'InternalIP', address: this.#settings.nodeIp }, { type: 'Hostname', address: this.name }],
             capacity: { ...status.capacity, pods },
             allocatable: { ...status.allocatable, pods },
             nodeInfo: {
