@@ -73,8 +73,8 @@ test('of a file that is written over, the new records come back, and the old one
       const renumbered = newer.map((record) => ({ ...record, sequence: record.sequence + 100 }));
       const whole = Buffer.concat(renumbered.map(encodeRecord));
       for (let length = 0; length <= whole.length; length += 1) {
-        const bytes = Buffer.concat([whole.subarray(0, length), old.subarray(length)]);
-        const { records, sequenceBehind } = decodeRecords(bytes);
+        const mixed = Buffer.concat([whole.subarray(0, length), old.subarray(length)]);
+        const { records, sequenceBehind } = decodeRecords(mixed);
         const ends = renumbered.map(
           (_, index) => Buffer.concat(renumbered.slice(0, index + 1).map(encodeRecord)).length,
         );
