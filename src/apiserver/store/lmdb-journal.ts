@@ -29,6 +29,8 @@ import type { ValueSeal } from './value-seal.ts';
 
 /** A start reads at most twice this; to move it holds up the event loop for a few milliseconds. */
 const logBytesMax = 2 * 1024 * 1024;
+/** Room for the commit that makes it larger than that, unless it is a very large one. */
+const logBytesExtra = 256 * 1024;
 
 /** Compacted changes are removed with later commits, more of them than come, so that no single commit takes long. */
 const removalsExtra = 256;
@@ -60,12 +62,13 @@ export class LmdbJournal implements Journal {
     const engine = openTables(directory);
     let log: CommitLog | undefined;
     try {
-      log = CommitLog.open(directory);
+      log = CommitLog.open(directory, logBytesMax + logBytesExtra);
       // The names of the files; their content is synced by whoever writes it.
       syncPath(directory);
       const { sequence } = readState(directory, engine.tables);
       await writeRecords(engine, new LogReading(directory).allAfter(sequence));
       log.empty();
+      log.reserve();
       return new LmdbJournal(directory, engine, log, seal);
     } catch (thrown) {
       log?.close();
