@@ -37,8 +37,8 @@ export class ProcessSandboxes {
   static async open(
     test: { after(act: () => Promise<void>): void },
     settings: Partial<ProcessRuntimeSettings> = {},
+    directory = mkdtempSync(join(tmpdir(), 'mountlet-sandboxes-')),
   ): Promise<ProcessSandboxes> {
-    const directory = mkdtempSync(join(tmpdir(), 'mountlet-sandboxes-'));
     const sandboxes = new ProcessSandboxes(directory, await openRuntime(directory, settings));
     test.after(async () => {
       for (const { uid } of await sandboxes.runtime.list()) await sandboxes.runtime.removePod(uid, soon());
