@@ -37,8 +37,8 @@ export class ProcessSandboxes {
   static async open(
     test: { after(act: () => Promise<void>): void },
     settings: Partial<ProcessRuntimeSettings> = {},
+    directory = mkdtempSync(join(tmpdir(), 'mountlet-sandboxes-')),
   ): Promise<ProcessSandboxes> {
-    const directory = mkdtempSync(join(tmpdir(), 'mountlet-sandboxes-'));
     const sandboxes = new ProcessSandboxes(directory, await openRuntime(directory, settings));
     test.after(async () => {
       for (const { uid } of await sandboxes.runtime.list()) await sandboxes.runtime.removePod(uid, soon());
@@ -141,8 +141,17 @@ export function collector(): { readonly stream: Writable; text(): string } {
 export function podRequest(directory: string, request: Partial<PodRequest> = {}): PodRequest {
   const uid = request.uid ?? 'pod-1';
   return {
-    ...{ uid, namespace: 'shop', name: 'web', hostname: 'web-0', hostNetwork: false, hostPid: false, hostIpc: false },
-    ...{ shareProcessNamespace: false, sysctls: {}, labels: {}, resources: {} },
+    uid,
+    namespace: 'shop',
+    name: 'web',
+    hostname: 'web-0',
+    hostNetwork: false,
+    hostPid: false,
+    hostIpc: false,
+    shareProcessNamespace: false,
+    sysctls: {},
+    labels: {},
+    resources: {},
     directory: join(directory, 'pods', uid),
     logDirectory: join(directory, 'logs', uid),
     ...request,
@@ -151,30 +160,38 @@ export function podRequest(directory: string, request: Partial<PodRequest> = {})
 
 export function containerRequest(podUid: string, request: Partial<ContainerRequest> = {}): ContainerRequest {
   return {
-    ...{ podUid, name: 'main', attempt: 0, image: 'nginx:1.8', command: [], args: [], workingDirectory: '' },
-    ...{
-      environment: [],
-      mounts: [],
-      devices: [],
-      security: security(),
-      resources: {},
-      stdin: false,
-      stdinOnce: false,
-    },
-    ...{
-      tty: false,
-      stopSignal: 'SIGTERM',
-      labels: {},
-      logPath: `${request.name ?? 'main'}/${request.attempt ?? 0}.log`,
-    },
+    podUid,
+    name: 'main',
+    attempt: 0,
+    image: 'nginx:1.8',
+    command: [],
+    args: [],
+    workingDirectory: '',
+    environment: [],
+    mounts: [],
+    devices: [],
+    security: security(),
+    resources: {},
+    stdin: false,
+    stdinOnce: false,
+    tty: false,
+    stopSignal: 'SIGTERM',
+    labels: {},
+    logPath: `${request.name ?? 'main'}/${request.attempt ?? 0}.log`,
     ...request,
   };
 }
 
 export function security(request: Partial<ContainerSecurity> = {}): ContainerSecurity {
   return {
-    ...{ uid: undefined, gid: undefined, supplementalGroups: [], readOnlyRootFilesystem: false, privileged: false },
-    ...{ noNewPrivileges: false, addCapabilities: [], dropCapabilities: [] },
+    uid: undefined,
+    gid: undefined,
+    supplementalGroups: [],
+    readOnlyRootFilesystem: false,
+    privileged: false,
+    noNewPrivileges: false,
+    addCapabilities: [],
+    dropCapabilities: [],
     ...request,
   };
 }

@@ -35,7 +35,6 @@ export interface ContainerRecord {
   readonly stdin: 'none' | 'keep' | 'once';
   readonly tty: boolean;
   readonly identity: Identity;
-  readonly memoryLimited: boolean;
   readonly createdAtMs: number;
   readonly run?: ContainerRun;
   readonly end?: ContainerEnd;
@@ -54,10 +53,9 @@ export interface Identity {
 export interface ContainerRun {
   readonly startedAtMs: number;
   readonly supervisor: ProcessName;
-  /** Absent until the command was started. */
+  /** With `main` absent until the command was started. */
   readonly init?: ProcessName;
   readonly main?: ProcessName;
-  readonly mountNamespace?: string;
 }
 
 export interface ContainerEnd {

@@ -1,7 +1,7 @@
 /** From the contract's words to the sandbox's and back. Pure but for the kind of a volume's source. */
 import { statSync } from 'node:fs';
 import { errorCode } from '../../base/errors.ts';
-import { RuntimeError, type ContainerRequest, type ContainerState } from '../runtime.ts';
+import { RuntimeError, type ContainerRequest, type ContainerState, type RuntimePod } from '../runtime.ts';
 import type { ContainerEnd, ContainerRecord, PodRecord } from './container-records.ts';
 import type { Powers } from './identity.ts';
 import type { Command } from './launch-text.ts';
@@ -92,7 +92,29 @@ export function endOf(
   return { finishedAtMs, exitCode, reason, message: '' };
 }
 
-export function stateOf({ createdAtMs, run, end }: ContainerRecord): ContainerState {
+export function describePod(pod: PodRecord, containers: readonly ContainerRecord[]): RuntimePod {
+  const { uid, namespace, name, state, createdAtMs } = pod;
+  return {
+    uid,
+    namespace,
+    name,
+    state,
+    createdAtMs,
+    ips: [], // those of the node
+    containers: containers.map((record) => ({
+      id: record.id,
+      name: record.name,
+      attempt: record.attempt,
+      image: record.image,
+      imageId: record.image,
+      state: stateOf(record),
+      logPath: record.logPath,
+      labels: record.labels,
+    })),
+  };
+}
+
+function stateOf({ createdAtMs, run, end }: ContainerRecord): ContainerState {
   if (run === undefined) return { kind: 'created', createdAtMs };
   const { startedAtMs, init, supervisor } = run;
   if (end !== undefined) return { kind: 'exited', createdAtMs, startedAtMs, ...end };

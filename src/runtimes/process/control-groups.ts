@@ -15,7 +15,7 @@ export interface ControlGroups {
   directory(controller: string): string | undefined;
 }
 
-const wantedControllers = ['cpu', 'cpuacct', 'memory', 'pids'];
+const wantedControllers = new Set(['cpu', 'cpuacct', 'memory', 'pids']);
 /** Bounds a fork bomb, far above what an honest container needs. */
 const processesMax = 4096;
 const cpuPeriodMicroseconds = 100_000;
@@ -42,12 +42,11 @@ export function findControlGroups(own: string, mounts: string, ours: string): Co
       const here = join(point, root === '/' ? path : path.startsWith(root) ? path.slice(root.length) : '/');
       if (/\s/.test(here) || path === '') continue;
       if (type === 'cgroup' && names !== '' && names.split(',').every((name) => options.includes(name))) {
-        for (const name of names.split(','))
-          if (wantedControllers.includes(name)) directories.set(name, join(here, ours));
+        for (const name of names.split(',')) if (wantedControllers.has(name)) directories.set(name, join(here, ours));
       }
       if (type === 'cgroup2' && names === '') {
         for (const name of readWords(join(here, 'cgroup.controllers'))) {
-          if (wantedControllers.includes(name) && !directories.has(name)) directories.set(name, join(here, ours));
+          if (wantedControllers.has(name) && !directories.has(name)) directories.set(name, join(here, ours));
         }
       }
     }
@@ -62,7 +61,7 @@ export function findControlGroups(own: string, mounts: string, ours: string): Co
 
 /** Version 2 has processes in leaves only: this program steps into one, and hands the controllers on. */
 function makeRoomForChildren(group: string, ours: string): void {
-  const controllers = readWords(join(group, 'cgroup.controllers')).filter((name) => wantedControllers.includes(name));
+  const controllers = readWords(join(group, 'cgroup.controllers')).filter((name) => wantedControllers.has(name));
   try {
     mkdirSync(join(group, 'mountlet-agent'), { recursive: true });
     for (const pid of readWords(join(group, 'cgroup.procs'))) {

@@ -14,11 +14,11 @@ import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, openSync } from 'node:fs';
 import { constants } from 'node:os';
-import { kill as send } from 'node:process';
 import type { Readable, Writable } from 'node:stream';
 import { ReadStream } from 'node:tty';
 import { CommandStartError, type ExecRequest, type ExecResult, type ProcessStreams } from '../runtime.ts';
 import type { ExecWords } from './identity.ts';
+import { killEvery } from './kill.ts';
 import { execScript, stageScript } from './launch-scripts.ts';
 import { list } from './launch-text.ts';
 import { processesOfSession } from './process-table.ts';
@@ -102,18 +102,11 @@ export const launcherEnvironment: Readonly<Record<string, string>> = {
   SHELL: '/bin/sh',
 };
 
-/** Everything the command started and did not move to a session of its own. */
-function endSession(child: ChildProcess): void {
-  if (child.pid === undefined) return;
-  for (const { pid } of processesOfSession(child.pid)) kill(pid);
-}
-
-function kill(pid: number): void {
-  try {
-    send(pid, 'SIGKILL');
-  } catch {
-    // it ended by itself
-  }
+/** Everything the command started and did not move to a session of its own; such a daemon no longer has our ear either. */
+function endSession({ pid, stdout, stderr }: ChildProcess): void {
+  if (pid !== undefined) killEvery(() => processesOfSession(pid));
+  stdout?.destroy();
+  stderr?.destroy();
 }
 
 function outputFlows(child: ChildProcess, { stdout, stderr }: ProcessStreams, leave: () => void): Promise<void>[] {

@@ -67,6 +67,7 @@ export const buildScript = `${readText}
 set -eu
 umask 022
 echo "build $$" >&9
+[ "$M_STRAYS" = 0 ] || echo "namespace $(readlink /proc/self/ns/mnt)" >&9
 for mountlet_group in $M_GROUPS; do echo 0 >"$mountlet_group"; done
 mount -i -n -t tmpfs -o "$M_TMPFS" mountlet "$M_WORK"
 cp -a "$M_SKELETON/." "$M_WORK/"
@@ -174,7 +175,7 @@ mountlet_find() {
   done
   mountlet_failure="exec: \\"$1\\": executable file not found in \\$PATH"
 }
-mountlet_forget='M_SUPERVISE M_EXEC M_DIRECTORY M_STATUS M_SPOOL M_TTY M_STDIN M_RUN M_GROUPS M_TMPFS M_WORK M_SKELETON M_ENTER M_ENTERED M_PRIVILEGES M_INIT M_BUILD M_STAGE M_USER M_KEEP M_DROP LC_ALL SHELL PWD OLDPWD SHLVL'
+mountlet_forget='M_SUPERVISE M_EXEC M_DIRECTORY M_STATUS M_SPOOL M_TTY M_STDIN M_RUN M_GROUPS M_TMPFS M_WORK M_SKELETON M_ENTER M_ENTERED M_PRIVILEGES M_INIT M_BUILD M_STAGE M_USER M_KEEP M_DROP M_STRAYS LC_ALL SHELL PWD OLDPWD SHLVL'
 `;
 
 /** Appends the words of a command to the positional parameters, the first one as the path of its program. */
@@ -210,8 +211,8 @@ ${takeWords(3)}if [ -n "$mountlet_failure" ]; then
   exit 128
 fi
 unset PWD OLDPWD
-echo started >&9
-(exec "$@" 2>&8 8>&- 3<&- 9>&-)
+# Told by the command's own process, so that it is there when this is read.
+(echo started >&9 && exec "$@" 2>&8 8>&- 3<&- 9>&-)
 mountlet_code=$?
 echo "code $mountlet_code" >&9
 exit "$mountlet_code"

@@ -58,6 +58,7 @@ export function launchContainer(launch: Launch, places: LaunchPlaces, powers: Po
         M_TMPFS: `size=${writableBytesMax},mode=755`,
         M_WORK: places.work,
         M_SKELETON: places.skeleton,
+        M_STRAYS: pod.hostPid || pod.shareProcessNamespace ? '1' : '0',
         M_ENTER: enterProcesses(pod),
         M_ENTERED: enterScript,
         M_PRIVILEGES: startPrivileges(record.identity, powers),

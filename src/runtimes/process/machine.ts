@@ -142,10 +142,9 @@ export function examineMachine(): readonly Finding[] {
   const inUser = kind === 'user' ? ['--user', '--map-root-user'] : [];
   const namespaces = runs(['unshare', ...inUser, '--mount', '--pid', '--ipc', '--uts', '--fork', '--', 'true']);
   const users = runs(['unshare', '--user', '--map-root-user', '--', 'true']);
-  const overlay = runs([
-    ...['unshare', ...inUser, '--mount', '--', 'sh', '-ec'],
-    `mount -t tmpfs t /mnt && mkdir /mnt/s /mnt/m && mount -t overlay -o ro,lowerdir=/mnt/s:${kind === 'root' ? '/' : '/etc'} o /mnt/m`,
-  ]);
+  const lower = kind === 'root' ? '/' : '/etc';
+  const tryOverlay = `mount -t tmpfs t /mnt && mkdir /mnt/s /mnt/m && mount -t overlay -o ro,lowerdir=/mnt/s:${lower} o /mnt/m`;
+  const overlay = runs(['unshare', ...inUser, '--mount', '--', 'sh', '-ec', tryOverlay]);
   const has = (controller: string): boolean => groups.controllers.includes(controller);
   return [
     {

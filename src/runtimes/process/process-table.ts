@@ -44,7 +44,7 @@ export function processesOfMountNamespace(namespace: string): ProcessName[] {
   return allProcesses().filter(({ pid, state }) => state !== 'Z' && mountNamespaceOf(pid) === namespace);
 }
 
-export function mountNamespaceOf(pid: number): string | undefined {
+function mountNamespaceOf(pid: number): string | undefined {
   try {
     return readlinkSync(`/proc/${pid}/ns/mnt`);
   } catch {

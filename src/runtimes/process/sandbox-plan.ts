@@ -242,10 +242,18 @@ export class SandboxBuilder {
 export function planSandbox(request: SandboxRequest, host: HostView): SandboxPlan {
   const builder = new SandboxBuilder(request, host);
   basePlan(builder, request, host);
-  // Parents before what is below them, whatever the order in the pod: otherwise the parent would cover it.
-  const depth = ({ target }: VolumeMount): number => builder.resolve(target).path.split('/').length;
-  const volumes = request.volumes.map((volume) => ({ volume, depth: depth(volume) }));
-  for (const { volume } of volumes.toSorted((a, b) => a.depth - b.depth)) builder.volume(volume);
+  // Parents before what is below them, whatever the order in the pod: otherwise the parent would cover it. Asked again for
+  // each, because a link in a volume that was just mounted can lead anywhere in the root.
+  const left = new Set(request.volumes);
+  for (let count = left.size; count > 0; count -= 1) {
+    const depths = [...left].map((volume) => ({
+      volume,
+      depth: builder.resolve(volume.target).path.split('/').length,
+    }));
+    const next = depths.reduce((best, one) => (one.depth < best.depth ? one : best));
+    builder.volume(next.volume);
+    left.delete(next.volume);
+  }
   for (const { source, target, readOnly } of request.devices) {
     builder.host(source, builder.point(target, 'file'), 'none', ['bind', readOnly ? 'ro' : 'rw']);
   }

@@ -8,6 +8,8 @@ import { errorCode } from '../../base/errors.ts';
 export interface LaunchStatus {
   readonly supervisorPid: number | undefined;
   readonly buildPid: number | undefined;
+  /** The container's mount namespace, told where its processes do not end by themselves with the first one. */
+  readonly mountNamespace: string | undefined;
   readonly started: boolean;
   readonly code: number | undefined;
   /** Why the command could not be executed. */
@@ -19,6 +21,7 @@ export interface LaunchStatus {
 export function parseStatus(text: string): LaunchStatus {
   // A last line without its end is still being written.
   const lines = text.split('\n').slice(0, -1);
+  // The first line of a kind counts: later ones may come from a container that took over its first process.
   const after = (word: string): string | undefined =>
     lines.find((line) => line.startsWith(`${word} `))?.slice(word.length + 1);
   const number = (word: string): number | undefined => {
@@ -28,6 +31,7 @@ export function parseStatus(text: string): LaunchStatus {
   return {
     supervisorPid: number('supervisor'),
     buildPid: number('build'),
+    mountNamespace: after('namespace'),
     started: lines.includes('started'),
     code: number('code'),
     failure: after('failed'),
