@@ -24,7 +24,7 @@ interface World {
   readonly admin: ApiClient;
   readonly runtime: FakeRuntime;
   readonly notices: PodNotice[];
-  until(isTrue: (pods: readonly Pod[]) => boolean): Promise<readonly Pod[]>;
+  readonly until: (isTrue: (pods: readonly Pod[]) => boolean) => Promise<readonly Pod[]>;
 }
 
 async function aWorld(t: TestContext, staticPods: readonly Pod[] = []): Promise<World> {

@@ -5,6 +5,7 @@
 import { constants, watch } from 'node:fs';
 import { open, readdir, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
+import { Bell } from '../base/bell.ts';
 import type { Clock } from '../base/clock.ts';
 import { errorCode, MountletError } from '../base/errors.ts';
 import type { FolderReader } from '../pods/sources/folder-reader.ts';
@@ -84,7 +85,7 @@ async function read(path: string, bytesMax: number): Promise<string> {
 async function* changes(path: string, clock: Clock, signal: AbortSignal): AsyncGenerator<void> {
   for (let delayMs = retryMsMin; !signal.aborted; delayMs = Math.min(delayMs * 2, retryMsMax)) {
     try {
-      for await (const _ of events(await watchable(path), signal)) {
+      for await (const _ of events(await watchable(path), clock, signal)) {
         delayMs = retryMsMin;
         yield;
       }
@@ -103,27 +104,19 @@ async function watchable(path: string): Promise<string> {
 }
 
 /** Ends when the folder itself is moved or removed. */
-async function* events(folder: string, signal: AbortSignal): AsyncGenerator<void> {
-  let wake: () => void = () => {};
-  let hasChanged = true;
-  let isOver = false;
+async function* events(folder: string, clock: Clock, signal: AbortSignal): AsyncGenerator<void> {
+  const changed = new Bell();
+  const over = new AbortController();
   const watcher = watch(folder, { signal, persistent: false }, (event, name) => {
-    hasChanged = true;
-    if (event === 'rename' && name === basename(folder)) isOver = true;
-    wake();
+    changed.ring();
+    if (event === 'rename' && name === basename(folder)) over.abort();
   });
-  const end = (): void => {
-    isOver = true;
-    wake();
-  };
-  watcher.once('error', end);
-  watcher.once('close', end);
+  watcher.once('error', () => over.abort());
+  watcher.once('close', () => over.abort());
   try {
-    while (!isOver) {
-      if (!hasChanged) await new Promise<void>((resolve) => (wake = resolve));
-      hasChanged = false;
-      yield;
-    }
+    // What happened before anybody listened has to be looked for.
+    changed.ring();
+    while (await changed.sleep(Infinity, clock, over.signal)) yield;
   } finally {
     watcher.close();
   }

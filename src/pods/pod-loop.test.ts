@@ -116,6 +116,23 @@ test('a variable from a missing object is told at once, and the pod starts when 
   assert.equal(world.show(), 'Pending Ready=False main=CreateContainerConfigError');
   const [status] = world.api.find('web')?.status?.containerStatuses ?? [];
   assert.equal(status?.state?.waiting?.message, 'configmap "x" not found');
+  const failures = world.notices.length;
+  world.loop.objectChanged('ConfigMap', 'shop', 'other', '7');
+  world.loop.objectChanged('ConfigMap', 'bank', 'x', '7');
+  await world.rest();
+  assert.equal(world.notices.length, failures, 'it does not wait for these');
+  world.view = viewDeps({ configMaps: [aConfigMap({ name: 'x', data: { k: 'v' } })] });
+  world.loop.objectChanged('ConfigMap', 'shop', 'x', '7');
+  await world.rest();
+  assert.equal(world.show(), 'Running Ready=True main=running', 'at once, not at the next try');
+  await world.stop();
+});
+
+test('a pod that cannot start is tried again after ten seconds also when nobody tells of a change', async () => {
+  const world = new PodWorld();
+  const env = [{ name: 'A', valueFrom: { configMapKeyRef: { name: 'x', key: 'k' } } }];
+  world.api.put(pending({ containers: [aContainer({ env })] }));
+  await world.rest();
   world.view = viewDeps({ configMaps: [aConfigMap({ name: 'x', data: { k: 'v' } })] });
   await world.clock.advance(10_000);
   await world.rest();
@@ -227,7 +244,39 @@ test('a pod that the node cannot take is refused', async () => {
     [phase, reason, message],
     ['Failed', 'OutOfcpu', "Pod was rejected: Node didn't have enough resource: cpu"],
   );
+  await world.clock.advance(60_000);
+  await world.rest();
+  assert.equal(world.runtime.show(uid), 'gone', 'housekeeping does not try it again');
+  const refused = world.api.find('web');
+  assert.ok(refused);
+  world.api.put(deleted(refused));
+  await world.rest();
+  assert.equal(world.api.find('web'), undefined);
+  assert.equal(world.loop.pod(uid), undefined);
+  await world.stop();
+});
+
+test('a pod that is made again under its name does not wait for the old one, and neither touches the other', async () => {
+  const world = new PodWorld();
+  world.api.put(pending());
+  await world.rest();
+  world.runtime.deaf.add('main');
+  const old = world.api.find('web');
+  assert.ok(old);
+  world.api.put(deleted(old));
+  await world.rest();
+  world.api.remove(old);
+  world.api.put(pending({ metadata: { uid: 'second' } }));
+  await world.rest();
+  assert.equal(world.runtime.show('second'), 'ready: main#0 running');
+  assert.equal(world.runtime.show(uid), 'ready: main#0 running');
+  assert.equal(world.show(), 'Running Ready=True main=running');
+  await world.clock.advance(30_000);
+  await world.rest();
   assert.equal(world.runtime.show(uid), 'gone');
+  assert.equal(world.runtime.show('second'), 'ready: main#0 running');
+  assert.equal(world.api.find('web')?.metadata.uid, 'second');
+  assert.ok(world.registered.has('second'));
   await world.stop();
 });
 
@@ -363,6 +412,28 @@ test('endContainers ends everything without a word to the API server, and the ne
   await world.clock.advance(1000);
   await world.restart();
   assert.match(world.runtime.show(uid), /^ready: main#1 running/);
+  await world.stop();
+});
+
+test('a hundred pods start and stop with nothing left, and node warns of nothing', async () => {
+  const warnings: Error[] = [];
+  const hear = (warning: Error): void => void warnings.push(warning);
+  process.on('warning', hear);
+  const world = new PodWorld();
+  const names = Array.from({ length: 100 }, (_, index) => `pod-${index}`);
+  for (const name of names) world.api.put(pending({ metadata: { uid: name, name } }));
+  await world.rest();
+  await world.rest();
+  assert.ok(names.every((name) => world.show(name) === 'Running Ready=True main=running'));
+  for (const pod of world.api.pods()) world.api.put(deleted(pod));
+  for (let turn = 0; turn < 10 && world.api.pods().length > 0; turn += 1) await world.rest();
+  await world.rest();
+  assert.deepEqual(world.api.pods(), []);
+  assert.deepEqual(await world.runtime.list(), []);
+  assert.deepEqual([...world.files.directories, ...world.registered], []);
+  assert.deepEqual(world.notices, []);
+  assert.deepEqual(warnings, []);
+  process.off('warning', hear);
   await world.stop();
 });
 

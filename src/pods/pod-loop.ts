@@ -2,12 +2,14 @@
  * The pods of this node: takes what the sources want, hands it to the workers, and answers what others need to know of pods.
  * Nothing here polls: sources, runtime, probes and deadlines wake what they concern.
  */
+import { setMaxListeners } from 'node:events';
 import { Bell } from '../base/bell.ts';
+import { objectReferences } from '../kube/object-references.ts';
 import type { Pod, PodStatus } from '../kube/objects/pod.ts';
 import type { RuntimePod } from '../runtimes/runtime.ts';
 import { keepHouse } from './housekeeping.ts';
 import { PodManager } from './pod-manager.ts';
-import { podUid } from './pod-names.ts';
+import { podNamespace, podUid } from './pod-names.ts';
 import { assemblePods } from './pod-parts.ts';
 import type { PodLoopDeps, PodLoopSettings, PodParts } from './pod-parts.ts';
 import type { PodUpdate } from './sources/merge-pods.ts';
@@ -34,6 +36,8 @@ export class PodLoop {
   constructor(deps: PodLoopDeps, settings: PodLoopSettings) {
     const { clock, events, sources } = deps;
     this.#deps = deps;
+    // Every pod and every probe listens to its end, which node would take for a leak.
+    setMaxListeners(0, this.#stop.signal);
     this.#config = new PodConfig(Object.keys(sources) as PodSource[], clock, events);
     this.#parts = assemblePods(deps, settings, this.#pods, (uid, state) => this.#moved(uid, state), this.#stop.signal);
   }
@@ -117,10 +121,18 @@ export class PodLoop {
     return this.#parts.workers.states.shouldRuntimeBeRemoved(uid);
   }
 
-  /** Undefined: the object is gone. Pods whose variables are out of date now say so in their status. */
+  /**
+   * Undefined: the object is gone. Pods whose variables are out of date now say so in their status, and containers that
+   * wait for the object need not wait any longer.
+   */
   objectChanged(kind: EnvironmentKind, namespace: string, name: string, resourceVersion: string | undefined): void {
-    for (const uid of this.#parts.environment.objectChanged(kind, namespace, name, resourceVersion))
-      this.#parts.workers.sync(uid);
+    const { environment, workers } = this.#parts;
+    for (const uid of environment.objectChanged(kind, namespace, name, resourceVersion)) workers.sync(uid);
+    for (const pod of this.#pods.pods()) {
+      if (podNamespace(pod) !== namespace || !this.#waitsForObject(pod)) continue;
+      const { configMaps, secrets } = objectReferences(pod);
+      if ((kind === 'Secret' ? secrets : configMaps).has(name)) workers.sync(podUid(pod));
+    }
   }
 
   /** The API server knows the node now, so it can show the static pods. */
@@ -133,6 +145,13 @@ export class PodLoop {
     // Nothing of it runs any more, so a terminal phase need not be withheld.
     if (state === 'terminated') this.#parts.statuses.resend(uid);
     if (state === 'finished') this.#housework.ring();
+  }
+
+  #waitsForObject(pod: Pod): boolean {
+    const { initContainerStatuses = [], containerStatuses = [] } = this.statusOf(podUid(pod)) ?? {};
+    return [...initContainerStatuses, ...containerStatuses].some(
+      ({ state }) => state?.waiting?.reason === 'CreateContainerConfigError',
+    );
   }
 
   async #follow(source: PodSource, lists: AsyncIterable<readonly Pod[]>): Promise<void> {
