@@ -355,6 +355,7 @@ test('volume manager 7.3: after a restart a block device is found through the mo
   const device = foreignLoopDevice(sparseFile(node.storage, 'disk.img'));
   await node.start(volume(device));
   assert.deepEqual(node.plugin.reconstruct('disk-1', node.inPod), volume(device));
+  assert.deepEqual(node.plugin.attach.leftBehind?.(), [volume(device)], 'also once no pod has it');
   assert.deepEqual(node.plugin.block.reconstruct('uid', 'disk-1', ''), volume('', { volumeMode: 'Block' }));
   await node.stop();
 });

@@ -5,7 +5,7 @@
  *   plugins/kubernetes.io/local-volume/mounts/<volume>     the device, mounted for the whole node
  *   plugins/kubernetes.io/local-volume/attached/<volume>   which file has a loop device, for whoever comes after a crash
  */
-import { join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import type { Clock } from '../base/clock.ts';
 import { MountletError } from '../base/errors.ts';
 import { blockDeviceAt } from '../disk/devices/block-device.ts';
@@ -14,6 +14,7 @@ import { growFileSystem } from '../disk/devices/file-system-growth.ts';
 import { LoopAttachments } from '../disk/devices/loop-attachments.ts';
 import { isInMountTable, removeEmptyDirectory, runUnmount } from '../disk/devices/mount-command.ts';
 import type { Programs } from '../disk/devices/programs.ts';
+import { readMountTable } from '../disk/mounts/mount-table.ts';
 import { hostKindOf } from '../disk/paths/host-kind.ts';
 import { isWithin } from '../disk/paths/path-within.ts';
 import { makeDirectoryWithMode } from '../disk/pod-directories.ts';
@@ -147,6 +148,20 @@ export class LocalStorage {
     if (kind === 'File') await this.attachments.refresh(device, signal);
     if (volumeModeOf(spec) === 'Block') return;
     await growFileSystem(this.#deps.programs, blockDeviceAt(device), this.nodePathOf(source, spec), signal);
+  }
+
+  /**
+   * Files that have a loop device, and devices that are mounted on the node: of these too no directory of a pod tells once
+   * the last pod has gone.
+   */
+  leftBehind(): readonly VolumeSpec[] {
+    const left = new Map(this.attachments.all().map(({ name }) => [name, this.reconstruct(name, 'Filesystem')]));
+    for (const { mountPoint, source } of readMountTable()) {
+      if (dirname(mountPoint) !== this.mountsDirectory) continue;
+      const name = basename(mountPoint);
+      left.set(name, this.reconstruct(name, 'Filesystem', source));
+    }
+    return [...left.values()];
   }
 
   /** What is known after a restart. For a file its path is known, so that it is detached in the end. */

@@ -50,7 +50,7 @@ export function localPlugin(deps: LocalDeps): VolumePlugin<LocalVolumeSource> {
       // There is nobody else to wait for, and what is attached is found again.
       waitForAttach: ({ source, spec }, signal) => storage.attach(source, spec, signal),
       detach: (identity, signal) => storage.attachments.detach(identity, signal),
-      leftBehind: () => storage.attachments.all().map(({ name }) => storage.reconstruct(name, 'Filesystem')),
+      leftBehind: () => storage.leftBehind(),
     },
     deviceMount: {
       identityOf: (_source, spec) => specName(spec),

@@ -166,6 +166,7 @@ export class ScriptedPlugin implements VolumePlugin {
         this.attached.delete(identity);
       },
       isLimitReached: async () => this.isLimitReached,
+      leftBehind: () => (byNodeAlone ? [...this.attached].map((name) => storageSpec(name)) : []),
     };
   }
 

@@ -103,7 +103,9 @@ export class ActualState {
 
   /** Found on disk: whether it is attached, only the node's status can tell. */
   foundAttached(attached: Attached): VolumeName {
-    return this.#list(attached, () => 'uncertain');
+    const volume = this.#list(attached, () => 'uncertain');
+    this.#found.set(volume, this.#found.get(volume) ?? new Set());
+    return volume;
   }
 
   /** Says once what was uncertain; afterwards it does not change any more. */
@@ -216,7 +218,7 @@ export class ActualState {
     return this.mountState({ volume, podUid }) === 'uncertain' && (this.#found.get(volume)?.has(podUid) ?? false);
   }
 
-  /** Some pod's mount of it was found on disk; true until the volume leaves the node. */
+  /** It, or some pod's mount of it, was found on disk; true until the volume leaves the node. */
   isDeviceReconstructed(volume: VolumeName): boolean {
     return this.#found.has(volume);
   }

@@ -242,9 +242,17 @@ const devices: readonly (Case & { readonly it: string; readonly plan: string | u
   {
     it: 'drops what is not known to be attached',
     device: notMounted,
+    kind: 'attachable',
+    attachable: 'uncertain',
+    controllerAttach: false,
+    plan: 'drop',
+  },
+  {
+    it: 'detaches what only the node can also where nobody knows whether it is attached',
+    device: notMounted,
     kind: 'loop',
     attachable: 'uncertain',
-    plan: 'drop',
+    plan: 'detach',
   },
 ];
 for (const { it, plan, ...given } of devices) {

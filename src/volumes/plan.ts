@@ -53,7 +53,9 @@ export function planDevice(
   if (present.device !== 'not-mounted') {
     return { kind: modeOf(present.spec) === 'Block' ? 'unmapDevice' : 'unmountDevice', volume: present };
   }
-  const byNode = present.attachable === 'yes' && nodeAttaches(present.pluginName, context);
+  // After a restart only a guess says whether this node had attached it. It detaches what is not attached in no time.
+  const { attach } = context.plugins.findByName(present.pluginName);
+  const byNode = attach?.byNodeAlone === true || (present.attachable === 'yes' && !context.controllerAttach);
   return { kind: byNode ? 'detach' : 'drop', volume: present };
 }
 

@@ -1,13 +1,13 @@
 /** The life of volumes through the whole manager, with plugins that do as they are told. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { inlineSpec } from '../kube/objects/volume-spec.ts';
+import type { Node } from '../kube/objects/node.ts';
 import { FilesystemMismatchError } from '../plugins/plugin.ts';
+import { FakePodsOnDisk } from '../testing/fake-pods-on-disk.ts';
 import { ScriptedError, ScriptedPlugin } from '../testing/scripted-plugin.ts';
 import type { PluginStep } from '../testing/scripted-plugin.ts';
 import { VolumeWorld, claimVolume, plainVolume, podUsing } from '../testing/volume-world.ts';
 import { asPodUid, asVolumeName } from './mount-id.ts';
-import type { Reconstruction, VolumeWorld as ReconstructedWorld } from './volume-manager.ts';
 
 const diskName = asVolumeName('example.com/disk/disk');
 
@@ -318,44 +318,29 @@ test('nothing is unmounted before every pod source was read', async (t) => {
 });
 
 /** One plain volume of the pod `web` that an earlier process left. */
-function leftOnDisk(isApplied: () => boolean, run: (applied: () => void) => void) {
-  return ({ actual }: Pick<ReconstructedWorld, 'actual'>): Reconstruction => ({
-    async scan() {
-      const spec = inlineSpec(plainVolume('data'));
-      const volume = asVolumeName('example.com/plain/web-data');
-      const pluginName = 'example.com/plain';
-      actual.foundAttached({ volume, spec, devicePath: '' });
-      actual.foundMounted({ volume, podUid: asPodUid('web'), spec, pluginName, gid: '', revision: 0 });
-    },
-    isApplied,
-    run: async (applied) => run(applied),
-  });
+function leftOnDisk(): FakePodsOnDisk {
+  const disk = new FakePodsOnDisk();
+  disk.leave('web', 'example.com/plain', 'data');
+  return disk;
 }
 
 test('nothing is unmounted before the status of the node was applied to what a restart found; mounts start at once', async (t) => {
-  let isApplied = false;
-  let applied = (): void => {};
-  const reconstruction = leftOnDisk(
-    () => isApplied,
-    (tell) => (applied = tell),
-  );
-  const world = new VolumeWorld(t, { deps: { reconstruction } });
+  let apply = (): void => {};
+  const node: Node = { metadata: { name: 'node-1' } };
+  const read = new Promise<Node>((resolve) => (apply = () => resolve(node)));
+  const deps = { podsOnDisk: leftOnDisk(), node: { name: 'node-1', current: () => node, read: () => read } };
+  const world = new VolumeWorld(t, { deps });
   await world.start();
   await world.put(podUsing('new', [plainVolume('data')]));
   assert.deepEqual(world.states(), ['new/data: mounted', 'web/data: uncertain, unwanted']);
   assert.equal(world.manager.areStatesSynced(), false);
-  isApplied = true;
-  applied();
+  apply();
   await world.settle();
   assert.deepEqual(world.states(), ['new/data: mounted']);
 });
 
 test('what a restart found is set up again as such, and never torn down while it is wanted', async (t) => {
-  const reconstruction = leftOnDisk(
-    () => true,
-    () => {},
-  );
-  const world = new VolumeWorld(t, { deps: { reconstruction } });
+  const world = new VolumeWorld(t, { deps: { podsOnDisk: leftOnDisk() } });
   world.pods.put(podUsing('web', [plainVolume('data')]));
   world.plain.script('setUp', final());
   await world.start();
@@ -370,11 +355,7 @@ test('what a restart found is set up again as such, and never torn down while it
 });
 
 test('what a restart found stays while the claims of its pod cannot be read', async (t) => {
-  const reconstruction = leftOnDisk(
-    () => true,
-    () => {},
-  );
-  const world = new VolumeWorld(t, { deps: { reconstruction } });
+  const world = new VolumeWorld(t, { deps: { podsOnDisk: leftOnDisk() } });
   world.claims.failure = new Error('connection refused');
   world.pods.put(podUsing('web', [claimVolume('data', 'disk')]));
   await world.start();

@@ -13,6 +13,7 @@ import type { Clock } from '../base/clock.ts';
 import { MountletError } from '../base/errors.ts';
 import { volumeDirectory } from '../kube/node-layout.ts';
 import type { Pod } from '../kube/objects/pod.ts';
+import type { VolumePlugin } from '../plugins/plugin.ts';
 import { ActualState } from './actual-state.ts';
 import type { ClaimSource } from './claim-source.ts';
 import { DesiredState } from './desired-state.ts';
@@ -24,17 +25,21 @@ import { filesystemOperations } from './operations/filesystem-operations.ts';
 import type { DeviceProbe, OperationDeps, OperationTable, SubPathCleaner } from './operations/operation-kind.ts';
 import { Operations, tellEnd } from './operations/operations.ts';
 import { PendingOperations } from './pending-operations.ts';
+import { OrphanedPods } from './orphaned-pods.ts';
+import type { OrphanSweep } from './orphaned-pods.ts';
 import type { PlanContext } from './plan.ts';
 import type { PodSource, PodStates } from './pod-source.ts';
+import type { PodsOnDisk } from './pods-on-disk.ts';
 import { Populator } from './populator.ts';
 import { Reconciler } from './reconciler.ts';
+import { Reconstruction } from './reconstruction.ts';
 import type { Plugins } from './volume-identity.ts';
 import type { NotifyVolumes } from './volume-notices.ts';
 import { VolumeQueries } from './volume-queries.ts';
 import { VolumeWaits } from './volume-waits.ts';
 
 export interface VolumeManagerDeps {
-  readonly plugins: Plugins;
+  readonly plugins: Plugins & { all(): Iterable<VolumePlugin> };
   readonly pods: PodSource;
   readonly states: PodStates;
   readonly claims: ClaimSource;
@@ -43,8 +48,8 @@ export interface VolumeManagerDeps {
   readonly devices: DeviceProbe;
   readonly clock: Clock;
   readonly notify: NotifyVolumes;
-  /** What an earlier process left on disk; a node that starts with an empty root has none. */
-  readonly reconstruction?: ((world: VolumeWorld) => Reconstruction) | undefined;
+  /** The directories of pods: what an earlier process left there is found, and what nobody needs is taken away. */
+  readonly podsOnDisk?: PodsOnDisk | undefined;
   /** Operations beside those of file systems: of raw block devices, of growing volumes. */
   readonly operations?: ((deps: OperationDeps) => OperationTable) | undefined;
   /** Grows a file system within a mount. */
@@ -63,25 +68,6 @@ export interface VolumeManagerSettings {
 /** As often as the kubelet syncs its pods. */
 export const sweepMsDefault = 60_000;
 
-/** What the parts of this room that start with the node work on. */
-export interface VolumeWorld {
-  readonly desired: DesiredState;
-  readonly actual: ActualState;
-  readonly operations: Operations;
-  readonly populator: Populator;
-  readonly reconciler: Reconciler;
-  readonly alarms: Alarms;
-}
-
-export interface Reconstruction {
-  /** Lists in the actual state what is on disk. Over before any operation starts. */
-  scan(signal: AbortSignal): Promise<void>;
-  /** The node's status was applied to all that was found: until then nothing is unmounted. */
-  isApplied(): boolean;
-  /** Applies the node's status, then cleans up what nobody could make sense of. Calls `applied` in between. */
-  run(applied: () => void, signal: AbortSignal): Promise<void>;
-}
-
 export class ResizeError extends MountletError {
   readonly reason = 'ResizeRefused';
 }
@@ -96,7 +82,8 @@ export class VolumeManager {
   readonly #populator: Populator;
   readonly #reconciler: Reconciler;
   readonly #waits: VolumeWaits;
-  readonly #reconstruction: Reconstruction | undefined;
+  readonly #reconstruction?: Reconstruction;
+  readonly #orphans?: OrphanedPods;
   readonly queries: VolumeQueries;
 
   constructor(deps: VolumeManagerDeps, settings: VolumeManagerSettings) {
@@ -125,12 +112,14 @@ export class VolumeManager {
       actual,
       alarms,
       processed: (podUid) => this.#processed(podUid),
-      completed: () => this.#reconciler.touchAll(),
+      completed: () => this.#mayUnmountMore(),
     });
     this.queries = new VolumeQueries({ root: settings.root, desired, actual, pending });
     this.#waits = new VolumeWaits({ desired, actual, alarms, populator: this.#populator });
-    const [populator, reconciler] = [this.#populator, this.#reconciler];
-    this.#reconstruction = deps.reconstruction?.({ desired, actual, operations, populator, reconciler, alarms });
+    if (deps.podsOnDisk === undefined) return;
+    const found = { ...deps, ...settings, disk: deps.podsOnDisk, desired, actual, operations };
+    this.#reconstruction = new Reconstruction({ ...found, populator: this.#populator });
+    this.#orphans = new OrphanedPods(found);
   }
 
   /** Lives until the signal aborts; then stops what is going on and resolves when nothing of it is left. */
@@ -145,8 +134,9 @@ export class VolumeManager {
     const ringing = this.#alarms.run(alarms.signal);
     const parts = [this.#populator.run(stop.signal), this.#reconciler.run(stop.signal), this.#sweep(stop.signal)];
     if (this.#reconstruction !== undefined) {
-      parts.push(this.#reconstruction.run(() => this.#reconciler.touchAll(), stop.signal));
+      parts.push(this.#reconstruction.run(() => this.#mayUnmountMore(), stop.signal));
     }
+    if (this.#orphans !== undefined) parts.push(this.#orphans.run(stop.signal));
     try {
       await Promise.race([Promise.all(parts), ringing]);
     } finally {
@@ -165,6 +155,7 @@ export class VolumeManager {
   /** A pod came, went, was changed, or its worker got further with it. */
   podChanged(podUid: PodUid): void {
     this.#populator.touch(podUid);
+    this.#orphans?.touch(podUid);
   }
 
   /** A pod source was read to its end. */
@@ -234,6 +225,16 @@ export class VolumeManager {
     return this.#reconstruction?.isApplied() ?? true;
   }
 
+  /** Something of the pod is mounted, or may be, by what is known here or by what is on disk. */
+  podVolumesExist(podUid: PodUid): boolean {
+    return this.#orphans?.podVolumesExist(podUid) ?? this.queries.hasPossiblyMounted(podUid);
+  }
+
+  /** Takes away what is left of pods that are gone; it is done without being asked too. */
+  sweepOrphans(signal: AbortSignal): Promise<OrphanSweep | undefined> {
+    return this.#orphans?.sweep(signal) ?? Promise.resolve(undefined);
+  }
+
   get operationsRunning(): number {
     return this.#pending.running;
   }
@@ -297,7 +298,15 @@ export class VolumeManager {
       }
       this.#populator.sourcesChanged();
       await this.#reconciler.sweep(signal);
+      this.#orphans?.touchAll();
     }
+  }
+
+  /** All pods are known, or all that a restart found: what had to wait for both may go on now. */
+  #mayUnmountMore(): void {
+    this.#reconciler.touchAll();
+    this.#reconstruction?.cleanFailed();
+    this.#orphans?.touchAll();
   }
 
   #touched({ volume, podUid }: MountId): void {
@@ -308,10 +317,12 @@ export class VolumeManager {
   #mountsChanged(podUid: PodUid): void {
     this.#populator.mountsChanged(podUid);
     this.#waits.check(podUid);
+    this.#orphans?.touch(podUid);
   }
 
   #processed(podUid: PodUid): void {
     for (const { volume } of this.#actual.possiblyMountedOf(podUid)) this.#reconciler.touch(volume);
     this.#waits.check(podUid);
+    this.#reconstruction?.cleanFailed();
   }
 }

@@ -5,6 +5,7 @@
 import type { Pod } from '../kube/objects/pod.ts';
 import type { SeenChange } from './desired-state.ts';
 import type { PodUid, VolumeName } from './mount-id.ts';
+import type { OrphanNotice, ReconstructionNotice } from './reconstruction-notices.ts';
 
 export interface PodRef {
   readonly uid: PodUid;
@@ -91,7 +92,9 @@ export type VolumeNotice =
   /** A volume of a pod could not be resolved: `Error processing volume`. */
   | { readonly kind: 'VolumeNotProcessed'; readonly pod: PodRef; readonly outerName: string; readonly message: string }
   /** Nothing was unmounted up to now, since a pod could still have turned up that uses it. */
-  | { readonly kind: 'DesiredStateComplete' };
+  | { readonly kind: 'DesiredStateComplete' }
+  | ReconstructionNotice
+  | OrphanNotice;
 
 export type NotifyVolumes = (notice: VolumeNotice) => void;
 

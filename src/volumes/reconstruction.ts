@@ -1,0 +1,262 @@
+/**
+ * Finds again what an earlier process had mounted. There is no file that remembers it: the directories of pods, what plugins
+ * wrote down about attached storage, the node's status and the list of pods are all there is.
+ *
+ * ```text
+ *   scan ──▶ each directory, by name ──▶ a guessed spec ──▶ actual state, uncertain      before any operation starts
+ *                    │ no guess
+ *                    ▼
+ *                 failed ───────────────────────────────┐
+ *   run ───▶ the node's status, until it can be read ──▶│ once all pods are known ──▶ unmounted, unless wanted
+ * ```
+ *
+ * What is wanted is set up again, which leaves what is there as it is; everything else is unmounted like any other volume
+ * that nobody wants, and not before the node knows both all its pods and its own status.
+ */
+import { setImmediate } from 'node:timers/promises';
+import type { Clock } from '../base/clock.ts';
+import { MountletError, messageOf } from '../base/errors.ts';
+import type { Node } from '../kube/objects/node.ts';
+import { volumeModeOf } from '../kube/objects/volume-spec.ts';
+import type { VolumeSpec } from '../kube/objects/volume-spec.ts';
+import type { VolumePlugin } from '../plugins/plugin.ts';
+import type { ActualState } from './actual-state.ts';
+import type { DesiredState } from './desired-state.ts';
+import { asPodUid, asVolumeName } from './mount-id.ts';
+import type { VolumeName } from './mount-id.ts';
+import type { NodeReader } from './node-reader.ts';
+import type { Operations } from './operations/operations.ts';
+import type { PodsOnDisk } from './pods-on-disk.ts';
+import type { Populator } from './populator.ts';
+import { devicePlaceOf, foundVolume, reconstructVolume } from './reconstruct-volume.ts';
+import type { FoundVolume, ReconstructedVolume } from './reconstruct-volume.ts';
+import { canAttach, identify } from './volume-identity.ts';
+import type { Plugins } from './volume-identity.ts';
+import type { NotifyVolumes } from './volume-notices.ts';
+
+export interface ReconstructionDeps {
+  readonly disk: Pick<PodsOnDisk, 'scan'>;
+  readonly plugins: Plugins & { all(): Iterable<VolumePlugin> };
+  readonly node: NodeReader;
+  readonly desired: Pick<DesiredState, 'hasSpecName'>;
+  readonly actual: ActualState;
+  readonly operations: Pick<Operations, 'start'>;
+  readonly populator: Pick<Populator, 'hasAddedPods' | 'isUnresolved'>;
+  readonly clock: Clock;
+  readonly notify: NotifyVolumes;
+  /** A controller attaches storage: what its list does not have is not attached. */
+  readonly controllerAttach: boolean;
+}
+
+/** Directories of so many pods are read before others get a turn. */
+const podsPerTurn = 32;
+/** The kubelet asks again ten times in a second. A server that does not come back is asked less often. */
+const retryMsFirst = 100;
+const retryMsMax = 5_000;
+
+export class Reconstruction {
+  readonly #deps: ReconstructionDeps;
+  /** A volume that several pods have is in it as often. */
+  #awaitingStatus: readonly VolumeName[] = [];
+  #failed: readonly FoundVolume[] = [];
+  #isScanned = false;
+
+  constructor(deps: ReconstructionDeps) {
+    this.#deps = deps;
+  }
+
+  /** Lists in the actual state what is on disk. Over before any operation starts. */
+  async scan(signal: AbortSignal): Promise<void> {
+    const { notify } = this.#deps;
+    const groups = new Map<VolumeName, ReconstructedVolume[]>();
+    const failed: FoundVolume[] = [];
+    for await (const found of this.#found(signal)) {
+      const volume = this.#reconstruct(found);
+      if (volume === undefined) failed.push(found);
+      else if (groups.get(volume.volume)?.push(volume) === undefined) groups.set(volume.volume, [volume]);
+    }
+    for (const group of groups.values()) this.#load(group);
+    const connected = this.#loadLeftBehind();
+    this.#awaitingStatus = [...[...groups.values()].flat().map(({ volume }) => volume), ...connected];
+    this.#failed = failed;
+    this.#isScanned = true;
+    notify({ kind: 'ReconstructionFinished', volumes: this.#awaitingStatus.length, failed: failed.length });
+  }
+
+  /** The node's status was applied to all that was found: until then nothing is unmounted. */
+  isApplied(): boolean {
+    return this.#isScanned && this.#awaitingStatus.length === 0;
+  }
+
+  /** Volumes whose attachment only the node's status can tell. */
+  get awaitingStatus(): readonly VolumeName[] {
+    return this.#awaitingStatus;
+  }
+
+  /** What nobody could make sense of and nobody has cleaned up yet. */
+  get failed(): readonly FoundVolume[] {
+    return this.#failed;
+  }
+
+  /** Applies the node's status as soon as it can be read, and says so. */
+  async run(applied: () => void, signal: AbortSignal): Promise<void> {
+    for (let delayMs = retryMsFirst; !this.isApplied(); delayMs = Math.min(retryMsMax, delayMs * 2)) {
+      const node = await this.#readNode(delayMs, signal);
+      if (signal.aborted) return;
+      if (node !== undefined) this.#apply(node);
+    }
+    applied();
+    this.cleanFailed();
+  }
+
+  /**
+   * Unmounts, once, what could not be made sense of, as far as no pod wants it: one that does repairs it by mounting. To be
+   * called whenever more is known of the pods.
+   */
+  cleanFailed(): void {
+    const { populator } = this.#deps;
+    if (this.#failed.length === 0 || !this.isApplied() || !populator.hasAddedPods) return;
+    // Of a pod whose volumes could not all be resolved it may be one of those: nobody knows yet whether it is wanted.
+    const ripe = this.#failed.filter(({ podUid }) => !populator.isUnresolved(podUid));
+    this.#failed = this.#failed.filter((found) => !ripe.includes(found));
+    for (const found of ripe) this.#clean(found);
+  }
+
+  async *#found(signal: AbortSignal): AsyncGenerator<FoundVolume, void> {
+    const { disk, notify } = this.#deps;
+    try {
+      let inTurn = 0;
+      for (const { podUid, volumes, devices, skipped } of disk.scan()) {
+        for (const { path, why } of skipped) notify({ kind: 'EntrySkipped', path, message: why });
+        for (const volume of volumes) yield foundVolume(podUid, volume, 'Filesystem');
+        for (const device of devices) yield foundVolume(podUid, device, 'Block');
+        inTurn += 1;
+        if (inTurn % podsPerTurn === 0) await setImmediate(undefined, { signal });
+      }
+    } catch (error) {
+      if (!(error instanceof MountletError)) throw error;
+      const message = `Cannot get volumes from disk, skip sync states for volume reconstruction: ${error.message}`;
+      notify({ kind: 'ReconstructionProblem', volume: '', message });
+    }
+  }
+
+  #reconstruct(found: FoundVolume): ReconstructedVolume | undefined {
+    const { plugins, notify } = this.#deps;
+    const { podUid, pluginName: plugin, volumeName, path } = found;
+    const facts = { kind: 'VolumeReconstructed', podUid, plugin, volumeName, path } as const;
+    try {
+      const volume = reconstructVolume(plugins, found);
+      notify({ ...facts, volume: volume.volume, problem: undefined });
+      return volume;
+    } catch (error) {
+      notify({ ...facts, volume: undefined, problem: messageOf(error) });
+      return undefined;
+    }
+  }
+
+  /** All pods that have one volume. */
+  #load(group: readonly ReconstructedVolume[]): void {
+    const [first] = group;
+    if (first === undefined) return;
+    const { actual } = this.#deps;
+    this.#attempt(first.volume, () => {
+      actual.foundAttached({ volume: first.volume, spec: first.spec, devicePath: '' });
+      for (const { volume, podUid, spec, pluginName } of group) {
+        actual.foundMounted({ volume, podUid, spec, pluginName, gid: '', revision: 0 });
+      }
+      const place = devicePlaceOf(first);
+      if (place !== undefined) actual.deviceUncertain(first.volume, '', place);
+    });
+  }
+
+  /** Storage that is connected though no directory of a pod tells of it: the crash came between. */
+  #loadLeftBehind(): readonly VolumeName[] {
+    const connected: VolumeName[] = [];
+    for (const plugin of this.#deps.plugins.all()) {
+      this.#attempt(plugin.name, () => {
+        for (const spec of plugin.attach?.leftBehind?.() ?? []) {
+          this.#attempt(plugin.name, () => connected.push(...this.#loadConnected(plugin, spec)));
+        }
+      });
+    }
+    return connected;
+  }
+
+  #loadConnected(plugin: VolumePlugin, spec: VolumeSpec): readonly VolumeName[] {
+    const { plugins, actual } = this.#deps;
+    const identity = identify(plugins, asPodUid(''), spec);
+    const { volume } = identity;
+    if (actual.volume(volume) !== undefined) return [];
+    actual.foundAttached({ volume, spec, devicePath: '' });
+    const found = { podUid: asPodUid(''), pluginName: plugin.name, volumeName: '', path: '', mode: volumeModeOf(spec) };
+    const place = devicePlaceOf({ ...found, ...identity, spec });
+    if (place !== undefined) actual.deviceUncertain(volume, '', place);
+    return [volume];
+  }
+
+  /** What goes wrong with one volume is told and costs the others nothing. */
+  #attempt(volume: string, act: () => void): void {
+    try {
+      act();
+    } catch (error) {
+      this.#deps.notify({ kind: 'ReconstructionProblem', volume, message: messageOf(error) });
+    }
+  }
+
+  /** Undefined after a pause, when it could not be read. */
+  async #readNode(delayMs: number, signal: AbortSignal): Promise<Node | undefined> {
+    const { node, clock, notify } = this.#deps;
+    try {
+      return await node.read(signal);
+    } catch (error) {
+      if (signal.aborted) return undefined;
+      notify({ kind: 'NodeStatusUnread', message: messageOf(error), retryAt: clock.now() + delayMs });
+    }
+    try {
+      await clock.sleep(delayMs, signal);
+    } catch (error) {
+      if (!signal.aborted) throw error;
+    }
+    return undefined;
+  }
+
+  #apply({ status }: Node): void {
+    const { actual, notify } = this.#deps;
+    const listed = new Map(status?.volumesAttached?.map(({ name, devicePath }) => [name, devicePath]));
+    for (const volume of this.#awaitingStatus) {
+      const devicePath = listed.get(volume);
+      if (devicePath !== undefined) actual.resolveDevicePath(volume, devicePath);
+      actual.resolveAttachable(volume, devicePath !== undefined || this.#isAttachedHere(volume));
+    }
+    notify({ kind: 'NodeStatusApplied', volumes: this.#awaitingStatus.length });
+    this.#awaitingStatus = [];
+  }
+
+  /** No status lists what this node attaches itself. */
+  #isAttachedHere(volume: VolumeName): boolean {
+    const { actual, plugins, controllerAttach } = this.#deps;
+    const present = actual.volume(volume);
+    if (present === undefined) return false;
+    const plugin = plugins.findByName(present.pluginName);
+    if (controllerAttach && plugin.attach?.byNodeAlone !== true) return false;
+    return canAttach({ plugin, source: plugin.sourceOf(present.spec) }, present.spec);
+  }
+
+  #clean({ podUid, pluginName, volumeName }: FoundVolume): void {
+    const { desired, operations, notify } = this.#deps;
+    if (desired.hasSpecName(podUid, volumeName)) return;
+    // No name of a volume could be found for it. Its own, which has no plugin's before it, is nobody else's.
+    const volume = asVolumeName(volumeName);
+    const refusal = operations.start({
+      kind: 'unmount',
+      volume,
+      podUid,
+      pluginName,
+      volumeName,
+      gid: '',
+      spec: undefined,
+    });
+    const problem = refusal && `volumeHandler.UnmountVolumeHandler for UnmountVolume failed: ${messageOf(refusal)}`;
+    notify({ kind: 'FailedVolumeCleaned', podUid, plugin: pluginName, volumeName, problem });
+  }
+}
