@@ -4,15 +4,19 @@ import { dirname } from 'node:path';
 import type { Mounts } from '../disk/mounts/mounts.ts';
 import { makePodDirectories } from '../disk/pod-directories.ts';
 import { readInRoot } from '../disk/paths/read-in-root.ts';
-import { prepareSubPath } from '../disk/paths/sub-path.ts';
 import { writeInPlace } from '../disk/paths/write-in-place.ts';
 import { etcHostsFile } from '../kube/node-layout.ts';
-import type { MountsDeps } from '../pods/container-mounts.ts';
+import type { MountsDeps, SubPathPreparer } from '../pods/container-mounts.ts';
 import type { EnvironmentDeps } from '../pods/environment.ts';
+import { fixedSubPaths } from './sub-path-preparers.ts';
 
-export function containerEffects(root: string, mounts: Mounts): MountsDeps & Pick<EnvironmentDeps, 'envFiles'> {
+export function containerEffects(
+  root: string,
+  mounts: Mounts,
+  subPaths: SubPathPreparer = fixedSubPaths(mounts),
+): MountsDeps & Pick<EnvironmentDeps, 'envFiles'> {
   return {
-    subPaths: { prepare: async (request) => ({ hostPath: prepareSubPath(request, mounts) }) },
+    subPaths,
     hostsFiles: {
       readNode: async () => readFileSync('/etc/hosts', 'utf8'),
       async write(pod, content) {

@@ -84,6 +84,6 @@ function renderMount(mount: ContainerMount): RenderedMount {
 
 function mountedVolume({ spec, plugin, source, path }: PreparedVolume): MountedVolume {
   if (path === undefined) return { kind: 'image', reference: spec.volume?.image?.reference ?? '' };
-  const { readOnly, managed, selinuxRelabel: supportsSelinuxRelabel } = plugin.attributes(source, spec);
-  return { kind: 'filesystem', hostPath: path, specName: specName(spec), readOnly, managed, supportsSelinuxRelabel };
+  const { selinuxRelabel: supportsSelinuxRelabel, ...attributes } = plugin.attributes(source, spec);
+  return { kind: 'filesystem', hostPath: path, specName: specName(spec), supportsSelinuxRelabel, ...attributes };
 }

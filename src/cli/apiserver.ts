@@ -7,9 +7,9 @@ import {
   rotateApiServerKeys,
   startEmbeddedApiServer,
 } from '../agent/embedded-api-server.ts';
-import { MountletError, messageOf } from '../base/errors.ts';
-import { exitCode } from './exit-code.ts';
+import { messageOf } from '../base/errors.ts';
 import { parseListen } from './listen-address.ts';
+import { tell, telling } from './talk.ts';
 import { untilSignal } from './until-signal.ts';
 
 export interface ApiServerOptions {
@@ -28,7 +28,7 @@ export async function apiServerCommand(options: ApiServerOptions): Promise<numbe
         if (notice.kind === 'RequestServed') {
           if (options.verbose === true)
             talk(`${notice.method} ${notice.path} ${notice.code} ${notice.tookMs.toFixed(1)}ms ${notice.user}`);
-        } else talk(`error: ${notice.kind}: ${messageOf(notice.error)}`);
+        } else tell('error', `${notice.kind}: ${messageOf(notice.error)}`);
       },
       stop.signal,
     );
@@ -64,17 +64,6 @@ export function rotateKeysCommand({ data }: Pick<ApiServerOptions, 'data'>): Pro
     const count = await rotateApiServerKeys(resolve(data));
     talk(`wrote ${count} values again with a new key; backups made before need the old one`);
   });
-}
-
-async function telling(act: () => Promise<void>): Promise<number> {
-  try {
-    await act();
-    return exitCode.done;
-  } catch (error) {
-    if (!(error instanceof MountletError)) throw error;
-    talk(`error: ${error.message}`);
-    return exitCode.failed;
-  }
 }
 
 function talk(text: string): void {

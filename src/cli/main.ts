@@ -2,6 +2,7 @@
 import { Command, CommanderError } from 'commander';
 import { addApiServerCommand } from './apiserver-command.ts';
 import { exitCode } from './exit-code.ts';
+import { addObjectCommands } from './object-commands.ts';
 import { addRenderCommand } from './render-command.ts';
 import { version } from './version.ts';
 
@@ -16,6 +17,7 @@ const program = new Command('mountlet')
 
 addRenderCommand(program);
 addApiServerCommand(program);
+addObjectCommands(program);
 
 // Whoever reads our output may have read enough (`| head`): that is no failure of ours.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {

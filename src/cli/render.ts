@@ -1,16 +1,16 @@
 /** `mountlet render`: options in, the rendering printed, an exit code out. */
-import { homedir, hostname } from 'node:os';
+import { hostname } from 'node:os';
 import { join, resolve } from 'node:path';
-import { createColors } from 'picocolors';
 import type { RenderResult } from '../agent/render.ts';
 import { render } from '../agent/render.ts';
 import { readSources } from '../agent/sources.ts';
 import { MountletError } from '../base/errors.ts';
-import { wantsColor } from './color.ts';
+import { defaultStateDirectory } from './default-directories.ts';
 import { exitCode } from './exit-code.ts';
 import { renderedList, showJson, showYaml } from './rendered-list.ts';
-import { renderedTree, showText } from './rendered-tree.ts';
+import { renderedTree } from './rendered-tree.ts';
 import { openStandardInput } from './standard-input.ts';
+import { colorsFor, tell } from './talk.ts';
 
 export interface RenderOptions {
   readonly filename: readonly string[];
@@ -36,7 +36,7 @@ export async function renderCommand(options: RenderOptions): Promise<number> {
     listen();
     const result = await render(
       {
-        root: resolve(options.root ?? defaultRoot()),
+        root: resolve(options.root ?? join(defaultStateDirectory(), 'render')),
         files,
         namespace: options.namespace,
         pods: options.pod,
@@ -56,7 +56,7 @@ export async function renderCommand(options: RenderOptions): Promise<number> {
   } catch (error) {
     if (interrupt.signal.aborted) return exitCode.interrupted;
     if (!(error instanceof MountletError)) throw error;
-    for (const line of error.message.split('\n')) tell('error', line);
+    tell('error', error.message);
     return exitCode.failed;
   } finally {
     process.off('SIGINT', stop).off('SIGTERM', stop);
@@ -76,22 +76,4 @@ function print({ pods, owners }: RenderResult, options: RenderOptions): void {
       process.stdout.write(renderedTree(pods, { ...shown, colors: colorsFor(process.stdout), ...owners }));
       break;
   }
-}
-
-/** Talk goes to standard error: standard output is data. */
-function tell(kind: 'note' | 'error', text: string): void {
-  const colors = colorsFor(process.stderr);
-  const word = kind === 'error' ? colors.red('error:') : colors.yellow('note:');
-  process.stderr.write(`${word} ${showText(text)}\n`);
-}
-
-function colorsFor(stream: { readonly isTTY?: boolean }): ReturnType<typeof createColors> {
-  return createColors(wantsColor(process.env, stream.isTTY ?? false));
-}
-
-/** Of the system for root, of the user for anybody else; see the XDG base directories. */
-function defaultRoot(): string {
-  if (process.geteuid?.() === 0) return '/var/lib/mountlet/render';
-  const data = process.env['XDG_DATA_HOME'];
-  return join(data === undefined || data === '' ? join(homedir(), '.local', 'share') : data, 'mountlet', 'render');
 }

@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { createColors } from 'picocolors';
 import type { RenderedPod } from '../agent/rendered-pod.ts';
-import { renderedTree, showPermissions, showSize, showText } from './rendered-tree.ts';
+import { renderedTree, showPermissions, showSize } from './rendered-tree.ts';
+import { showText } from './show-text.ts';
 
 const modes = [
   [0o644, 'rw-r--r--'],

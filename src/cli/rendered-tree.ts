@@ -3,6 +3,7 @@ import type { Colors } from 'picocolors/types.js';
 import type { Entry, RenderedContainer, RenderedPod, RenderedVolume } from '../agent/rendered-pod.ts';
 import { shownMount, shownValue } from './rendered-list.ts';
 import type { SecretsShown } from './rendered-list.ts';
+import { showText } from './show-text.ts';
 
 export interface TreeStyle extends SecretsShown {
   readonly colors: Colors;
@@ -159,15 +160,4 @@ export function showSize(sizeBytes: number): string {
   const power = Math.min(units.length - 1, sizeBytes === 0 ? 0 : Math.floor(Math.log2(sizeBytes) / 10));
   const amount = sizeBytes / 1024 ** power;
   return `${Number.isInteger(amount) ? amount : amount.toFixed(1)} ${units[power]}`;
-}
-
-/** One line is one line, in the order it is read: characters that steer a terminal are shown and not sent to it. */
-export function showText(text: string): string {
-  // oxlint-disable-next-line no-control-regex -- they are what is looked for
-  return text.replace(/[\u0000-\u001f\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g, (character) => {
-    const short: Record<string, string> = { '\n': '\\n', '\t': '\\t', '\r': '\\r' };
-    const code = character.charCodeAt(0);
-    const digits = code.toString(16).padStart(2, '0');
-    return short[character] ?? (code > 0xff ? `\\u${digits}` : `\\x${digits}`);
-  });
 }

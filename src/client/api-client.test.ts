@@ -76,7 +76,7 @@ test('groups, cluster-wide kinds and subresources have their own paths', async (
     signal,
   );
   assert.match(JSON.stringify(token), /"token":"ey/);
-  assert.equal((await client.read('/version', signal))['minor'], '34');
+  assert.equal((await client.read('/version', {}, signal))['minor'], '34');
 });
 
 test('a list comes in pages', async (t) => {

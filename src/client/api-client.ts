@@ -5,7 +5,7 @@
 import type { Clock } from '../base/clock.ts';
 import type { ListPage } from './api-answer.ts';
 import { parseAnswer, readError, readList, readObject } from './api-answer.ts';
-import type { GetOptions, ListQuery, PatchOptions, WatchQuery, WriteOptions } from './api-queries.ts';
+import type { GetOptions, ListQuery, PatchOptions, Selection, WatchQuery, WriteOptions } from './api-queries.ts';
 import { ServiceUnavailableError, TooManyRequestsError, UnauthorizedError } from './api-errors.ts';
 import type { Credentials } from './credentials.ts';
 import { withDeadline } from './deadline.ts';
@@ -177,9 +177,16 @@ export class ApiClient {
     return this.#answer({ ...about, method: 'DELETE', ...hasOptions }, signal);
   }
 
-  /** For paths that are no resource: `/version`. */
-  read(path: string, signal: AbortSignal): Promise<JsonObject> {
-    return this.#answer({ what: `get ${path}`, method: 'GET', path }, signal);
+  /** For paths that are no resource (`/version`), and for other forms of those that are: a Table. */
+  read(
+    path: string,
+    { accept, ...query }: Selection & { readonly accept?: string },
+    signal: AbortSignal,
+  ): Promise<JsonObject> {
+    return this.#answer(
+      { what: `get ${path}`, method: 'GET', path, query: { ...query }, ...(accept !== undefined && { accept }) },
+      signal,
+    );
   }
 
   /** Resolves when the server accepted the watch. Aborting the signal ends it, as does leaving the loop that reads it. */

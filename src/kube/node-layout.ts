@@ -5,6 +5,7 @@
  *   pods/<uid>/volumes/<plugin~name>/<volume>              a volume as the pod sees it
  *   pods/<uid>/volumeDevices/<plugin~name>/<volume>        a link to a raw block device
  *   pods/<uid>/volume-subpaths/<volume>/<container>/<n>    what a subPath mount is bound to
+ *   pods/<uid>/volume-subpaths/<volume>/..live             the same for those that follow updates, which a kubelet has not
  *   pods/<uid>/plugins/<plugin~name>/<volume>/ready        an emptyDir that was set up completely
  *   pods/<uid>/containers/<container>, pods/<uid>/etc-hosts
  *   plugins/<plugin/name>/mounts/<volume>                  a device mounted once for all pods

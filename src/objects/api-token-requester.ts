@@ -34,7 +34,7 @@ export class ApiTokenRequester implements TokenRequester {
   async #supportsTokens(signal: AbortSignal): Promise<boolean> {
     if (this.#isSupported) return true;
     try {
-      const { resources } = await this.#client.read('/api/v1', signal);
+      const { resources } = await this.#client.read('/api/v1', {}, signal);
       this.#isSupported = Array.isArray(resources) && resources.some(isTokenResource);
     } catch {
       signal.throwIfAborted();

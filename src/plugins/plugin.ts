@@ -52,6 +52,8 @@ export interface VolumeAttributes {
   /** The node may change owners and labels of the content. */
   readonly managed: boolean;
   readonly selinuxRelabel: boolean;
+  /** The node alone writes the content and replaces it as a whole: what containers see of it can be exchanged. */
+  readonly replaced?: boolean;
 }
 
 export type GroupChangePolicy = 'Always' | 'OnRootMismatch';

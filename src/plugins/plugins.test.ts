@@ -125,7 +125,9 @@ for (const { spec, name, remount, options, attributes, can, reconstructed } of r
     assert.equal(plugin.requiresRemount, remount);
     assert.equal(plugin.supportsMountOptions, options);
     const [readOnly, managed, selinuxRelabel] = attributes;
-    assert.deepEqual(plugin.attributes(source, spec), { readOnly, managed, selinuxRelabel });
+    // What is refreshed is what the node writes, and replaces as a whole.
+    const replaced = remount && { replaced: true };
+    assert.deepEqual(plugin.attributes(source, spec), { readOnly, managed, selinuxRelabel, ...replaced });
     const optional = ['hostPathOf', 'attach', 'deviceMount', 'expand', 'resize'] as const;
     assert.deepEqual(
       optional.filter((capability) => plugin[capability] !== undefined),

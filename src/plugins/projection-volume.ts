@@ -30,7 +30,12 @@ import type {
   VolumeAttributes,
 } from './plugin.ts';
 
-export const projectionAttributes: VolumeAttributes = { readOnly: true, managed: true, selinuxRelabel: true };
+export const projectionAttributes: VolumeAttributes = {
+  readOnly: true,
+  managed: true,
+  selinuxRelabel: true,
+  replaced: true,
+};
 
 /** Only ConfigMaps may be written to a disk, which keeps what is written to it. */
 export type ProjectionStorage = 'disk' | 'memory';
@@ -41,7 +46,14 @@ export interface ProjectionDeps {
   /** For the names of the writer's directories: the time, and an unsigned 32-bit number. */
   readonly names: { now(): number; random(): number };
   readonly notify: NotifyPlugin;
+  readonly beforeRemoval?: BeforeRemoval;
 }
+
+/**
+ * Called when new content is live and the old one still there: whatever shows the old one turns to the new one now. False
+ * leaves the old one until the next refresh. Must not throw.
+ */
+export type BeforeRemoval = (volume: TearDownRequest) => boolean;
 
 /** A first set-up failed and could not take back what it had made: somebody has to tear the volume down. */
 export class LeftoverError extends MountletError {
@@ -74,8 +86,10 @@ export class ProjectionVolumes {
     collect: (signal: AbortSignal) => Promise<Payload>,
     signal: AbortSignal,
   ): Promise<SetUpOutcome> {
-    const place = placeOf({ ...request, podUid: request.pod.metadata.uid ?? '' });
-    const { emptyDirectories } = this.#deps;
+    const { volumeName, directory } = request;
+    const volume = { podUid: request.pod.metadata.uid ?? '', volumeName, directory };
+    const place = placeOf(volume);
+    const { emptyDirectories, beforeRemoval } = this.#deps;
     // A refresh finds its ground. For a first set-up the node is asked how large a tmpfs may be, before any object is.
     const ground = emptyDirectories.find(place, storage) ?? (await this.#mediumFor(request.pod, storage, signal));
     const payload = await collect(signal);
@@ -87,7 +101,10 @@ export class ProjectionVolumes {
         : await emptyDirectories.setUp({ ...place, medium: ground, fsGroup: request.fsGroup }, signal);
     try {
       makeNestedMountPoints(path, nestedMountPoints(request.volumeName, mountPlacesOf(request.pod)));
-      const options = request.fsGroup === undefined ? {} : { group: request.fsGroup };
+      const options: WriteOptions = {
+        ...(request.fsGroup !== undefined && { group: request.fsGroup }),
+        ...(beforeRemoval !== undefined && { beforeRemoval: () => beforeRemoval(volume) }),
+      };
       const { changed, hidden, groupsRefused } = this.#write(this.#writerFor(path, made), payload, options);
       if (groupsRefused > 0) emptyDirectories.tellGroupRefused(request.directory, request.fsGroup);
       return { changed: changed || made, files: payload.size, hidden };

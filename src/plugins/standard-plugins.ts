@@ -12,6 +12,7 @@ import type { NotifyPlugin, VolumePlugin } from './plugin.ts';
 import { projectedPlugin } from './projected.ts';
 import type { ProjectedSources } from './projected-payload.ts';
 import { ProjectionVolumes } from './projection-volume.ts';
+import type { BeforeRemoval } from './projection-volume.ts';
 import { secretPlugin } from './secret.ts';
 
 export interface StandardPluginDeps extends ProjectedSources {
@@ -24,14 +25,22 @@ export interface StandardPluginDeps extends ProjectedSources {
   /** An unsigned 32-bit number. */
   readonly random: () => number;
   readonly notify: NotifyPlugin;
+  /** Of configMap, secret, downwardAPI and projected volumes. */
+  readonly beforeRemoval?: BeforeRemoval;
 }
 
 export function standardPlugins(deps: StandardPluginDeps): readonly VolumePlugin[] {
-  const { root, mounts, privateTmpfs, now, random, notify, configMaps, secrets, nodes } = deps;
+  const { root, mounts, privateTmpfs, now, random, notify, beforeRemoval, configMaps, secrets, nodes } = deps;
   const tell = (message: string): void => notify({ kind: 'MemoryElsewhere', message });
   const memory = new MemoryDirectories({ mounts, privateTmpfs, tell });
   const emptyDirectories = new EmptyDirectories({ root, mounts, memory, notify });
-  const volumes = new ProjectionVolumes({ emptyDirectories, nodes, names: { now, random }, notify });
+  const volumes = new ProjectionVolumes({
+    emptyDirectories,
+    nodes,
+    names: { now, random },
+    notify,
+    ...(beforeRemoval !== undefined && { beforeRemoval }),
+  });
   return [
     configMapPlugin(configMaps, volumes),
     secretPlugin(secrets, volumes),

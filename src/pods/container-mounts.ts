@@ -14,6 +14,7 @@ import { isRecursivelyReadOnly, propagationOf } from './mount-options.ts';
 import type { FilesystemVolume, MountedVolumes } from './mounted-volumes.ts';
 import { resolveSubPath } from './sub-path.ts';
 import type { ResolvedSubPath } from './sub-path.ts';
+import { canFollow, wantsSubPathUpdates } from './sub-path-updates.ts';
 import { ExpansionBudget } from './variables.ts';
 import type { Variable } from './variables.ts';
 
@@ -32,11 +33,17 @@ export interface SubPathRequest {
   readonly index: number;
   /** Relative and without `..`, but links inside the volume may still lead anywhere. */
   readonly subPath: string;
+  /** Nothing speaks against showing later content of the volume there; see sub-path-updates.ts. */
+  readonly mayFollow: boolean;
+  /** What the container's mount does not allow: `noexec`. It holds for later content too. */
+  readonly bindMountOptions: readonly string[];
 }
 
 export interface PreparedSubPath {
   /** Goes on meaning the same file, whatever the container does to links in the volume. */
   readonly hostPath: string;
+  /** Later content is mounted over it: the container has to be given it with propagation from the host. */
+  readonly follows?: boolean;
   readonly cleanUp?: CleanUp;
 }
 
@@ -47,6 +54,17 @@ export interface SubPathPreparer {
    * belong in its cause.
    */
   prepare(request: SubPathRequest, signal: AbortSignal): Promise<PreparedSubPath>;
+  /**
+   * The container has its mounts: what was prepared for it follows from now on, and at once if the volume has changed since.
+   * To be called after each start, when the runtime has answered, and for each container that is found running when this
+   * program starts. Once more is harmless; too early, and that container would never see an update.
+   */
+  started?(container: StartedContainer): void;
+}
+
+export interface StartedContainer {
+  readonly podDirectory: string;
+  readonly containerName: string;
 }
 
 export interface MountsRequest extends HostsFileRequest {
@@ -120,8 +138,8 @@ async function buildMount(
     );
   }
   const subPath = resolveSubPath(mount, context.variables, context.budget);
-  const hostPath =
-    volume.kind === 'image' ? undefined : await hostPathOf(volume, mount, subPath, index, request, context, signal);
+  const { hostPath, follows = false } =
+    volume.kind === 'image' ? {} : await hostPathOf(volume, mount, subPath, index, request, context, signal);
   const propagation = propagationOf(mount);
   return {
     name,
@@ -133,7 +151,7 @@ async function buildMount(
     // A projected volume is read-only whatever the mount says.
     readOnly: (mount.readOnly ?? false) || volume.kind === 'image' || volume.readOnly,
     recursiveReadOnly: isRecursivelyReadOnly(mount, request.runtimeSupportsRecursiveReadOnly),
-    propagation,
+    propagation: follows ? 'HostToContainer' : propagation,
     selinuxRelabel: volume.kind === 'filesystem' && volume.managed && volume.supportsSelinuxRelabel,
     bindMountOptions: mount.bindMountOptions ?? [],
   };
@@ -144,11 +162,11 @@ async function hostPathOf(
   mount: VolumeMount,
   { path: subPath, secret }: ResolvedSubPath,
   index: number,
-  { container, podDirectory }: MountsRequest,
+  { container, podDirectory, pod }: MountsRequest,
   { subPaths, cleanUps }: MountContext,
   signal: AbortSignal,
-): Promise<string> {
-  if (subPath === undefined) return volume.hostPath;
+): Promise<Pick<PreparedSubPath, 'hostPath' | 'follows'>> {
+  if (subPath === undefined) return { hostPath: volume.hostPath };
   const request: SubPathRequest = {
     podDirectory,
     volumeDirectory: volume.hostPath,
@@ -157,11 +175,13 @@ async function hostPathOf(
     containerName: container.name,
     index,
     subPath,
+    mayFollow: volume.replaced === true && wantsSubPathUpdates(pod) && canFollow(mount, container),
+    bindMountOptions: mount.bindMountOptions ?? [],
   };
   try {
-    const { hostPath, cleanUp } = await subPaths.prepare(request, signal);
+    const { cleanUp, ...prepared } = await subPaths.prepare(request, signal);
     if (cleanUp !== undefined) cleanUps.push(cleanUp);
-    return hostPath;
+    return prepared;
   } catch (thrown) {
     if (!(thrown instanceof MountletError)) throw thrown;
     // Causes are printed too, and this one may quote the path.

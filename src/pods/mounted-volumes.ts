@@ -16,6 +16,8 @@ export interface FilesystemVolume {
   /** The node owns the content and may change its ownership and labels. */
   readonly managed: boolean;
   readonly supportsSelinuxRelabel: boolean;
+  /** The node alone writes the content and replaces it as a whole: a subPath of it can follow. */
+  readonly replaced?: boolean;
 }
 
 export interface BlockVolume {

@@ -17,6 +17,7 @@ import { EmptyDirectories } from '../plugins/empty-directories.ts';
 import type { ConfigMapReader, NodeReader, SecretReader } from '../plugins/object-readers.ts';
 import type { PluginNotice, SetUpOutcome, SetUpRequest, VolumePlugin } from '../plugins/plugin.ts';
 import { ProjectionVolumes } from '../plugins/projection-volume.ts';
+import type { BeforeRemoval } from '../plugins/projection-volume.ts';
 import { directoryForMounts } from './mounting.ts';
 
 export const podUid = '5a6f0e3c-9d1b-4c57-8c55-0f3f2b1f6a01';
@@ -40,6 +41,7 @@ export interface VolumeNodeSettings {
   readonly root?: string;
   readonly privateTmpfs?: () => string | undefined;
   readonly allocatable?: Readonly<Record<string, string | number>>;
+  readonly beforeRemoval?: BeforeRemoval;
 }
 
 /** Objects by `name`; all of them are in the namespace `shop`. */
@@ -90,7 +92,13 @@ export class VolumeNode {
     });
     this.emptyDirectories = new EmptyDirectories({ root: this.root, mounts, memory, notify });
     const names = { now: () => Date.now(), random: () => randomInt(2 ** 32) };
-    this.volumes = new ProjectionVolumes({ emptyDirectories: this.emptyDirectories, nodes: this.nodes, names, notify });
+    this.volumes = new ProjectionVolumes({
+      emptyDirectories: this.emptyDirectories,
+      nodes: this.nodes,
+      names,
+      notify,
+      ...(settings.beforeRemoval !== undefined && { beforeRemoval: settings.beforeRemoval }),
+    });
   }
 
   setConfigMap(name: string, data: Record<string, string>): void {

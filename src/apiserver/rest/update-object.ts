@@ -64,9 +64,9 @@ function decideUpdate(deps: WriteDeps, update: Update, current: string, revision
   const admitted = admitAll(deps.admission, { ...base, object: keepIdentity(resource, wanted, old) }) ?? wanted;
   const now = deps.clock.now();
   const { rules } = update;
-  const chosen =
-    rules === undefined ? resource.prepareForUpdate(admitted, old, now) : rules.prepare(admitted, old, now);
-  const prepared = resource.complete(chosen);
+  // Completed first: what only lacks its defaults is no change, and must not count as a new generation.
+  const whole = resource.complete(admitted);
+  const prepared = rules === undefined ? resource.prepareForUpdate(whole, old, now) : rules.prepare(whole, old, now);
   const errors =
     rules === undefined ? validateAs(update.view ?? resource, prepared, old) : rules.validate(prepared, old);
   if (errors.length > 0) throw invalid(kindName(resource), name, errors);

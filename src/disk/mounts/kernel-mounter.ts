@@ -24,7 +24,7 @@ export function kernelMounter(calls: SystemCalls): Mounter {
         throw thrown;
       }
       try {
-        calls.setMountAttributes(tree, mountAttributes.readOnly, depth);
+        calls.setMountAttributes(tree, { set: mountAttributes.readOnly }, depth);
         calls.moveMount(tree, target, 0);
         return true;
       } catch (thrown) {

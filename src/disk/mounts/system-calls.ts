@@ -19,13 +19,20 @@ export interface MountCall {
   readonly data?: string;
 }
 
+export interface MountAttributeChange {
+  /** Of `mountAttributes`. */
+  readonly set: bigint;
+  /** One of `propagations`. */
+  readonly propagation?: number;
+}
+
 export interface SystemCalls {
   mount(call: MountCall): void;
   unmount(target: string, flags: number): void;
   /** The descriptor of a mount; with `treeFlags.clone` of a copy that is mounted nowhere yet. The caller closes it. */
   openTree(path: string, flags: number): number;
-  /** Sets attributes (`mountAttributes`) of the mount that `tree` is the root of. */
-  setMountAttributes(tree: number, set: bigint, flags: number): void;
+  /** Sets attributes of the mount that `tree` is the root of; those that are not named stay. */
+  setMountAttributes(tree: number, change: MountAttributeChange, flags: number): void;
   moveMount(tree: number, target: string, flags: number): void;
   /** Whether a path is the root of a mount, bind mounts included; undefined from a kernel that cannot tell (< 5.8). */
   isMountRoot(path: string): boolean | undefined;
@@ -49,6 +56,9 @@ export const mountFlags = {
   strictAccessTime: 1 << 24,
 } as const;
 
+/** How a mount shares what is mounted on it with its copies: a flag of mount(2), a field of mount_setattr(2). */
+export const propagations = { private: 1 << 18, shared: 1 << 20 } as const;
+
 /** Flags of umount2(2). */
 export const unmountFlags = { detach: 2, noFollow: 8 } as const;
 
@@ -59,7 +69,7 @@ export const treeFlags = { clone: 1, closeOnExec: 0o2000000, emptyPath: 0x1000, 
 export const moveFlags = { fromEmptyPath: 4, beneath: 0x200 } as const;
 
 /** Attributes of mount_setattr(2). */
-export const mountAttributes = { readOnly: 1n } as const;
+export const mountAttributes = { readOnly: 1n, noSetuid: 2n, noDevices: 4n, noExec: 8n } as const;
 
 const callNumbers = { openTree: 428, moveMount: 429, setMountAttributes: 442 } as const;
 const currentDirectory = -100; // AT_FDCWD: the paths given here are absolute, so it is never looked at
@@ -123,9 +133,10 @@ export function loadSystemCalls(): SystemCalls {
       refuseNul('open_tree', path);
       return check('open_tree', path, openTree(callNumbers.openTree, currentDirectory, path, flags));
     },
-    setMountAttributes(tree, set, flags) {
+    setMountAttributes(tree, { set, propagation = 0 }, flags) {
       const attributes = Buffer.alloc(32); // struct mount_attr: set, clear, propagation, user namespace
       attributes.writeBigUInt64LE(set, 0);
+      attributes.writeBigUInt64LE(BigInt(propagation), 16);
       const result = mountSetattr(
         callNumbers.setMountAttributes,
         tree,

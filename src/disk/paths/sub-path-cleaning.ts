@@ -25,9 +25,24 @@ export function subPathDirectory({ podDirectory, volumeName, containerName }: Su
   return join(podDirectory, directoryName, requireName(volumeName), requireName(containerName));
 }
 
+/** No container can have this name, so it stands beside those of the containers. */
+const liveName = '..live';
+
+/** Where the subPaths of a volume are that follow its updates: a mount of its own, made by live-sub-paths.ts. */
+export function liveSubPathsDirectory(podDirectory: string, volumeName: string): string {
+  return join(podDirectory, directoryName, requireName(volumeName), liveName);
+}
+
+/** The volumes of a pod that have subPaths, following or not. */
+export function volumesWithSubPaths(podDirectory: string): string[] {
+  return (entriesOf(join(podDirectory, directoryName)) ?? [])
+    .filter((entry) => entry.isDirectory())
+    .map(({ name }) => name);
+}
+
 /** Validation has seen to it already, unless someone went around it; then the name must not become a way out. */
-function requireName(name: string): string {
-  if (name === '' || name === '.' || name === '..' || /[/\0]/.test(name)) {
+export function requireName(name: string): string {
+  if (['', '.', '..', liveName].includes(name) || /[/\0]/.test(name)) {
     throw new UnsafePathError(`invalid name of a volume or container: ${JSON.stringify(name)}`);
   }
   return name;
@@ -46,9 +61,9 @@ export function isBrokenMount(thrown: unknown): boolean {
  */
 export function cleanSubPaths(podDirectory: string, volumeName: string, mounts: Mounts): void {
   const directory = join(podDirectory, directoryName, requireName(volumeName));
-  const containers = entriesOf(directory);
-  if (containers === undefined) return;
-  for (const container of containers) {
+  if (entriesOf(directory) === undefined) return;
+  cleanLiveSubPaths(join(directory, liveName), mounts);
+  for (const container of entriesOf(directory) ?? []) {
     if (!container.isDirectory()) continue; // not ours: it stays, and removing the directory below fails by it
     const containerDirectory = join(directory, container.name);
     for (const { name } of entriesOf(containerDirectory) ?? []) {
@@ -62,6 +77,16 @@ export function cleanSubPaths(podDirectory: string, volumeName: string, mounts: 
   }
   removeDirectory(directory);
   removeDirectory(join(podDirectory, directoryName), ['ENOTEMPTY', 'EEXIST']); // other volumes may have binds
+}
+
+/** Lazily, and with it goes all that is mounted below it. What it holds is in memory and goes with its last user. */
+function cleanLiveSubPaths(directory: string, mounts: Mounts): void {
+  try {
+    unmountAll(directory, mounts, { lazy: true });
+    remove(directory);
+  } catch (thrown) {
+    throw cleaningError(`error cleaning subpath mount ${directory}`, thrown);
+  }
 }
 
 /** Undoes one bind, after it failed: also what was made for it, as far as it is empty. Its failure is not the news. */
@@ -98,13 +123,18 @@ const unmountsMax = 8;
 
 function cleanMountPoint(path: string, mounts: Mounts): void {
   try {
-    for (let count = 0; isMounted(path, mounts); count += 1) {
-      if (count === unmountsMax) throw new SubPathCleaningError(`failed to cleanup mount point ${path}`);
-      mounts.unmount(path);
-    }
+    unmountAll(path, mounts);
     remove(path);
   } catch (thrown) {
     throw cleaningError(`error cleaning subpath mount ${path}`, thrown);
+  }
+}
+
+/** Takes off all that is mounted on a place. */
+export function unmountAll(path: string, mounts: Mounts, options: { readonly lazy?: boolean } = {}): void {
+  for (let count = 0; isMounted(path, mounts); count += 1) {
+    if (count === unmountsMax) throw new SubPathCleaningError(`failed to cleanup mount point ${path}`);
+    mounts.unmount(path, options);
   }
 }
 

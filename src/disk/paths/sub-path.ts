@@ -102,14 +102,7 @@ function modeOf(directory: string): number {
 }
 
 function withOpenSubPath(request: SubPathRequest, use: (descriptor: number, path: string) => string): string {
-  const { volumeDirectory, subPath } = request;
-  const wanted = join(volumeDirectory, subPath);
-  const volumePath = resolveLinks(volumeDirectory, JSON.stringify(volumeDirectory));
-  const path = resolveLinks(wanted, JSON.stringify(wanted));
-  if (!isWithin(volumePath, path)) {
-    throw new UnsafePathError(`subpath ${JSON.stringify(path)} not within volume path ${JSON.stringify(volumePath)}`);
-  }
-  const descriptor = openSubPath(volumePath, path);
+  const { descriptor, path } = openSubPath(request);
   try {
     return use(descriptor, path);
   } finally {
@@ -117,9 +110,27 @@ function withOpenSubPath(request: SubPathRequest, use: (descriptor: number, path
   }
 }
 
-function openSubPath(volumePath: string, path: string): number {
+export interface OpenSubPath {
+  /** O_PATH; the caller closes it. */
+  readonly descriptor: number;
+  /** Both without links. */
+  readonly path: string;
+  readonly volumePath: string;
+}
+
+/** Opens what is at a subPath now, never outside of the volume. Throws an UnsafePathError, also for what is missing. */
+export function openSubPath({
+  volumeDirectory,
+  subPath,
+}: Pick<SubPathRequest, 'volumeDirectory' | 'subPath'>): OpenSubPath {
+  const wanted = join(volumeDirectory, subPath);
+  const volumePath = resolveLinks(volumeDirectory, JSON.stringify(volumeDirectory));
+  const path = resolveLinks(wanted, JSON.stringify(wanted));
+  if (!isWithin(volumePath, path)) {
+    throw new UnsafePathError(`subpath ${JSON.stringify(path)} not within volume path ${JSON.stringify(volumePath)}`);
+  }
   try {
-    return safeOpen(volumePath, path);
+    return { descriptor: safeOpen(volumePath, path), path, volumePath };
   } catch (thrown) {
     if (!(thrown instanceof UnsafePathError)) throw thrown;
     throw new UnsafePathError(`error opening subpath ${path}: ${thrown.message}`, { cause: thrown });

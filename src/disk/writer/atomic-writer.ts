@@ -5,8 +5,8 @@
  *   plan ─▶ look ──same──▶ repair links ─▶ done, nothing written
  *            │ different
  *            ▼
- *   make version ─▶ fill it ─▶ beforePublish ─▶ ..data_tmp ─▶ RENAME over ..data ─▶ links ─▶ remove the old version
- *   └── a failure removes the new version; the old one was ─┘ └── a failure leaves the new version live; ─────────┘
+ *   make version ─▶ fill it ─▶ beforePublish ─▶ ..data_tmp ─▶ RENAME over ..data ─▶ links ─▶ beforeRemoval ─▶ remove
+ *   └── a failure removes the new version; the old one was ─┘ └── a failure leaves the new version live; ──┘ the old version
  *       live and complete all the time                            the next write does the rest
  *
  * A crash at any point leaves one complete version live; the next write finds what was left over and removes it. Nothing is
@@ -38,6 +38,12 @@ export interface WriteOptions {
    * on, and nothing is published. A mode or owner it changes is taken for drift by the next write.
    */
   readonly beforePublish?: (name: string) => void;
+  /**
+   * Called before a version that is no longer live is removed: whoever still shows it turns to the live one now. False
+   * leaves it to the next write, which asks again and removes it whatever is answered: old versions do not pile up.
+   * Must not throw.
+   */
+  readonly beforeRemoval?: () => boolean;
 }
 
 export interface WriteOutcome {
@@ -76,7 +82,7 @@ export class AtomicWriter {
   }
 
   /** Makes the volume's content exactly `payload`, all at once. */
-  write(payload: Payload, { group, beforePublish }: WriteOptions = {}): WriteOutcome {
+  write(payload: Payload, { group, beforePublish, beforeRemoval = always }: WriteOptions = {}): WriteOutcome {
     const tree = planTree(payload); // throws before anything is touched
     const known = this.#known;
     this.#known = undefined; // a write that fails leaves nothing certain
@@ -84,7 +90,7 @@ export class AtomicWriter {
       const groupRefused = group !== undefined && group === this.#refusedGroup;
       const look = lookAtVolume(this.#directory, tree, { group, groupRefused }, known);
       const changes = { made: 0, removed: 0, leftovers: 0, leftBehind: 0, groupsRefused: 0, hidden: [] };
-      const job = { tree, group, known, look, changes };
+      const job = { tree, group, known, look, changes, beforeRemoval };
       this.#removeLeftovers(job);
       if (look.rightInodes === undefined) return this.#replace(job, beforePublish);
       return this.#keep(job, look.rightInodes);
@@ -134,7 +140,7 @@ export class AtomicWriter {
   }
 
   #replace(job: WriteJob, beforePublish: WriteOptions['beforePublish']): WriteOutcome {
-    const { tree, group, known, look, changes } = job;
+    const { tree, group, known, look, changes, beforeRemoval } = job;
     const { live, firstLevel } = look.listing;
     const name = makeVersion(this.#directory, this.#names);
     try {
@@ -152,7 +158,7 @@ export class AtomicWriter {
       // Also when a link could not be made: the disk may be full, and this frees some of it.
       removeStaleLinks(this.#directory, tree, firstLevel, changes);
       const content = known?.name === live ? known?.tree : undefined;
-      if (live !== undefined && !this.#remove(live, content)) changes.leftBehind += 1;
+      if (live !== undefined && !(beforeRemoval() && this.#remove(live, content))) changes.leftBehind += 1;
     }
     this.#refusedGroup = changes.groupsRefused > 0 ? group : undefined;
 
@@ -197,8 +203,11 @@ export class AtomicWriter {
     if (!hasGroupAccess(root, change)) changes.groupsRefused += applyGroupToEntry(this.#directory, root, change);
   }
 
-  #removeLeftovers({ look, changes }: WriteJob): void {
-    for (const name of look.listing.leftovers) {
+  #removeLeftovers({ look, changes, beforeRemoval }: WriteJob): void {
+    const { leftovers } = look.listing;
+    // One of them may have been live until a crash came between the rename and its removal.
+    if (leftovers.some((name) => name !== temporaryLink)) beforeRemoval();
+    for (const name of leftovers) {
       if (this.#remove(name)) changes.leftovers += 1;
       else changes.leftBehind += 1;
     }
@@ -225,6 +234,7 @@ interface WriteJob {
   readonly known: KnownVolume | undefined;
   readonly look: VolumeLook;
   readonly changes: Changes;
+  readonly beforeRemoval: () => boolean;
 }
 
 interface Changes extends LinkChanges {
@@ -246,6 +256,8 @@ function outcome(changed: boolean, version: string, changes: Changes): WriteOutc
 
 /** Carries what a callback threw past the wrapping of system errors, which are ours alone. */
 class CallbackError extends Error {}
+
+const always = (): boolean => true;
 
 function callBack(callback: (name: string) => void, name: string): void {
   try {

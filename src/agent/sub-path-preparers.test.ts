@@ -1,0 +1,185 @@
+import assert from 'node:assert/strict';
+import { mkdirSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { test, type TestContext } from 'node:test';
+import { systemMounts } from '../disk/mounts/mounts.ts';
+import { replaceableMounts } from '../disk/mounts/replaceable-mounts.ts';
+import { LiveSubPaths } from '../disk/paths/live-sub-paths.ts';
+import { cleanSubPaths } from '../disk/paths/sub-path-cleaning.ts';
+import { podDirectory } from '../kube/node-layout.ts';
+import type { VolumeMount } from '../kube/objects/container.ts';
+import type { Volume } from '../kube/objects/volume.ts';
+import { configMapPlugin } from '../plugins/configmap.ts';
+import { downwardApiPlugin } from '../plugins/downwardapi.ts';
+import type { VolumePlugin } from '../plugins/plugin.ts';
+import { secretPlugin } from '../plugins/secret.ts';
+import { buildMounts } from '../pods/container-mounts.ts';
+import type { ContainerMount } from '../pods/container-mount.ts';
+import type { SubPathPreparer } from '../pods/container-mounts.ts';
+import { MountNamespace } from '../testing/mount-namespace.ts';
+import { needsMounts } from '../testing/mounting.ts';
+import { mountPointsBelow } from '../testing/temporary-directory.ts';
+import { VolumeNode, podUid, testPod } from '../testing/volume-node.ts';
+import { followingSubPaths } from './sub-path-preparers.ts';
+
+const mounts = systemMounts();
+const replaceable = replaceableMounts(mounts);
+const skip = replaceable.unavailable === undefined ? false : `needs to exchange mounts: ${replaceable.unavailable}`;
+const { signal } = new AbortController();
+
+interface FollowingNode {
+  readonly node: VolumeNode;
+  readonly subPaths: SubPathPreparer;
+  readonly told: string[];
+}
+
+/** A node as an agent wires it: the writer's question goes to what follows. */
+function followingNode(t: TestContext, exchange = replaceable): FollowingNode {
+  const live = new LiveSubPaths({ mounts, replaceable: exchange, notify: () => undefined });
+  const told: string[] = [];
+  const node = new VolumeNode(t, {
+    beforeRemoval: ({ podUid: uid, volumeName }) =>
+      live.refresh({ podDirectory: podDirectory(node.root, uid), volumeName }),
+  });
+  const subPaths = followingSubPaths({ mounts, live, tellUnavailable: (message) => told.push(message) });
+  return { node, subPaths, told };
+}
+
+async function mountsOf(
+  { node, subPaths }: FollowingNode,
+  plugin: VolumePlugin<never> | VolumePlugin,
+  volumeMounts: readonly VolumeMount[],
+): Promise<readonly ContainerMount[]> {
+  const container = { name: 'app', volumeMounts };
+  const { mounts: built } = await buildMounts(
+    {
+      pod: testPod({ containers: [container], hostNetwork: false }),
+      container,
+      environment: [{ name: 'KEY', value: 'key', secret: false, source: { kind: 'value', expands: [] } }],
+      volumes: {
+        get: (name) => ({
+          kind: 'filesystem',
+          hostPath: node.directoryOf(plugin, name),
+          specName: name,
+          readOnly: true,
+          managed: true,
+          supportsSelinuxRelabel: true,
+          replaced: true,
+        }),
+      },
+      podDirectory: podDirectory(node.root, podUid),
+      podIPs: [],
+      hostname: { name: 'web', domain: '' },
+      runtimeSupportsRecursiveReadOnly: true,
+    },
+    { subPaths, hostsFiles: { readNode: async () => '', write: async () => '/hosts' } },
+    signal,
+  );
+  return built;
+}
+
+async function start(
+  t: TestContext,
+  { node, subPaths }: FollowingNode,
+  built: readonly ContainerMount[],
+): Promise<MountNamespace> {
+  const directory = join(node.root, 'container');
+  mkdirSync(directory);
+  const hostPaths = built.map(({ hostPath = '' }) => hostPath);
+  const container = await MountNamespace.start(t, { directory, hostPaths });
+  subPaths.started?.({ podDirectory: podDirectory(node.root, podUid), containerName: 'app' });
+  return container;
+}
+
+const byKey: readonly VolumeMount[] = [
+  { name: 'v', mountPath: '/a', subPath: 'key' },
+  { name: 'v', mountPath: '/b', subPathExpr: '$(KEY)' },
+];
+
+test(
+  'a ConfigMap and a Secret by subPath and subPathExpr follow, and tear-down leaves no mount',
+  { skip },
+  async (t) => {
+    const kinds = [
+      {
+        volume: { name: 'v', configMap: { name: 'o', defaultMode: 0o644 } },
+        plugin: ({ node }: FollowingNode) => configMapPlugin(node.configMaps, node.volumes) as VolumePlugin,
+        set: ({ node }: FollowingNode, data: Record<string, string>) => node.setConfigMap('o', data),
+      },
+      {
+        volume: { name: 'v', secret: { secretName: 'o', defaultMode: 0o644 } },
+        plugin: ({ node }: FollowingNode) => secretPlugin(node.secrets, node.volumes) as VolumePlugin,
+        set: ({ node }: FollowingNode, data: Record<string, string>) => node.setSecret('o', data),
+      },
+    ];
+    for (const { volume, plugin: pluginOf, set } of kinds) {
+      const world = followingNode(t);
+      const plugin = pluginOf(world);
+      set(world, { key: '0' });
+      await world.node.setUp(plugin, volume);
+      const built = await mountsOf(world, plugin, byKey);
+      assert.deepEqual(
+        built.map(({ propagation }) => propagation),
+        ['HostToContainer', 'HostToContainer'],
+      );
+      const container = await start(t, world, built);
+      for (const value of ['1', '2', '3']) {
+        set(world, { key: value });
+        await world.node.setUp(plugin, volume, { isRemount: true });
+        assert.deepEqual([container.read(0), container.read(1)], [value, value]);
+      }
+      cleanSubPaths(podDirectory(world.node.root, podUid), 'v', mounts);
+      await world.node.tearDown(plugin, 'v');
+      assert.deepEqual(mountPointsBelow(world.node.root), []);
+    }
+  },
+);
+
+test('the labels of a pod by subPath follow', { skip }, async (t) => {
+  const world = followingNode(t);
+  const plugin = downwardApiPlugin(world.node.nodes, world.node.volumes) as VolumePlugin;
+  const items = [{ path: 'labels', fieldRef: { apiVersion: 'v1', fieldPath: 'metadata.labels' } }];
+  const volume = { name: 'v', downwardAPI: { items, defaultMode: 0o644 } } as Volume;
+  await world.node.setUp(plugin, volume, { pod: testPod({}, { labels: { a: '1' } }) });
+  const container = await start(
+    t,
+    world,
+    await mountsOf(world, plugin, [{ name: 'v', mountPath: '/l', subPath: 'labels' }]),
+  );
+  await world.node.setUp(plugin, volume, { pod: testPod({}, { labels: { a: '2' } }), isRemount: true });
+  assert.equal(container.read(0), 'a="2"');
+});
+
+test(
+  'a key that is missing is made a directory and stays, as by the kubelet',
+  { skip: needsMounts(mounts) },
+  async (t) => {
+    const world = followingNode(t);
+    const plugin = configMapPlugin(world.node.configMaps, world.node.volumes) as VolumePlugin;
+    world.node.setConfigMap('o', { other: '0' });
+    await world.node.setUp(plugin, { name: 'v', configMap: { name: 'o', defaultMode: 0o644 } });
+    const [mount] = await mountsOf(world, plugin, [{ name: 'v', mountPath: '/a', subPath: 'missing' }]);
+    assert.equal(mount?.propagation, 'None');
+    assert.equal(
+      dirname(dirname(mount?.hostPath ?? '')),
+      join(podDirectory(world.node.root, podUid), 'volume-subpaths', 'v'),
+    );
+  },
+);
+
+test(
+  'where the kernel cannot, it is said once, and mounts are as the kubelet makes them',
+  { skip: needsMounts(mounts) },
+  async (t) => {
+    const world = followingNode(t, { ...replaceable, unavailable: 'the kernel is too old' });
+    const plugin = configMapPlugin(world.node.configMaps, world.node.volumes) as VolumePlugin;
+    world.node.setConfigMap('o', { key: '0' });
+    await world.node.setUp(plugin, { name: 'v', configMap: { name: 'o', defaultMode: 0o644 } });
+    const built = await mountsOf(world, plugin, byKey);
+    assert.deepEqual(
+      built.map(({ propagation }) => propagation),
+      ['None', 'None'],
+    );
+    assert.deepEqual(world.told, ['subPath mounts do not follow updates on this machine: the kernel is too old']);
+  },
+);

@@ -1,0 +1,55 @@
+/** A client for the commands that talk to an API server: the kubeconfig a user means, or else that of `mountlet up` on this machine. */
+import { existsSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { homedir } from 'node:os';
+import { join } from 'node:path';
+import { systemClock } from '../base/clock.ts';
+import type { ApiClient } from '../client/api-client.ts';
+import { apiClientDefaults } from '../client/api-client.ts';
+import type { AccessDeps, ClusterAccess } from '../client/cluster-access.ts';
+import { NoClusterError, clusterAccess } from '../client/cluster-access.ts';
+import { connectApiClient } from '../client/connect.ts';
+import { poolDefaults } from '../client/connection-pool.ts';
+import { runCommand } from '../client/run-command.ts';
+import { defaultStateDirectory } from './default-directories.ts';
+
+export interface ClusterOptions {
+  readonly kubeconfig?: string;
+  readonly context?: string;
+}
+
+export interface ClusterClient {
+  readonly client: ApiClient;
+  /** Of the context, for objects that name none. */
+  readonly namespace: string;
+}
+
+export async function clusterClient(options: ClusterOptions): Promise<ClusterClient> {
+  const access = await accessFor(options);
+  return {
+    client: connectApiClient(access, systemClock, apiClientDefaults, poolDefaults),
+    namespace: access.namespace,
+  };
+}
+
+export function accessDeps(): AccessDeps {
+  return {
+    env: process.env,
+    homeDirectory: homedir(),
+    readFile: (path) => readFile(path, 'utf8'),
+    clock: systemClock,
+    run: runCommand,
+    hasTerminal: process.stdin.isTTY,
+  };
+}
+
+async function accessFor({ kubeconfig, context }: ClusterOptions): Promise<ClusterAccess> {
+  try {
+    return await clusterAccess({ kubeconfig, context }, accessDeps());
+  } catch (error) {
+    // Nobody named a cluster, so the one of this machine is meant.
+    const own = join(defaultStateDirectory(), 'kubeconfig');
+    if (!(error instanceof NoClusterError) || !existsSync(own)) throw error;
+    return clusterAccess({ kubeconfig: own, context }, accessDeps());
+  }
+}
