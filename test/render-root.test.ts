@@ -15,6 +15,7 @@ import {
 import { dirname, join } from 'node:path';
 import { test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
+import { temporaryDirectory } from '../src/testing/temporary-directory.ts';
 import { isRoot, mountlet, program, rootDirectory } from './mountlet-program.ts';
 import type { Ran } from './mountlet-program.ts';
 
@@ -209,8 +210,8 @@ const stages = [
     says: 'MountVolume.NewMounter initialization failed for volume "disk" : path "/nowhere" does not exist',
   },
   {
-    it: 'a local volume that is a file',
-    spec: 'local: {path: /etc/passwd}',
+    it: 'a local volume that is no storage',
+    spec: 'local: {path: /dev/null}',
     says: 'MountVolume.NewMounter initialization failed for volume "disk" : only directory and block device are supported',
   },
   {
@@ -219,6 +220,23 @@ const stages = [
     says: 'MountVolume.MountOptionSupport check failed for volume "disk" : mount options are not supported for this volume type',
   },
 ];
+
+test('render attaches, formats and mounts no device: that is the agent’s part', (t) => {
+  const root = rootDirectory(t);
+  const file = join(temporaryDirectory(t), 'disk.img');
+  writeFileSync(file, Buffer.alloc(1024 * 1024));
+  const manifests = persistentVolume(`local: {path: ${file}}`) + pod('persistentVolumeClaim: {claimName: data}');
+  const { code, stderr } = run(root, manifests);
+  assert.equal(code, 1);
+  const stage = 'error: pod default/web: MountVolume.SetUp failed for volume "disk" : ';
+  assert.ok(
+    stderr.startsWith(`${stage}Cannot set up local volume "disk": "${file}" is a device or the file of one`),
+    stderr,
+  );
+  assert.deepEqual(readdirSync(root), []);
+  assert.ok(readFileSync(file).equals(Buffer.alloc(1024 * 1024)));
+});
+
 for (const { it, spec, says } of stages) {
   test(`render tells in the kubelet's words of ${it}`, (t) => {
     const root = rootDirectory(t);

@@ -6,6 +6,7 @@ import {
   containerDirectory,
   deviceDirectory,
   etcHostsFile,
+  globalMapDirectory,
   globalMountDirectory,
   pluginDirectory,
   podDirectory,
@@ -37,6 +38,10 @@ const layout: [path: string, expected: string][] = [
   [etcHostsFile(root, 'u1'), 'pods/u1/etc-hosts'],
   [pluginDirectory(root, 'kubernetes.io/csi'), 'plugins/kubernetes.io/csi'],
   [globalMountDirectory(root, 'kubernetes.io/local-volume', 'pv1'), 'plugins/kubernetes.io/local-volume/mounts/pv1'],
+  [
+    globalMapDirectory(root, 'kubernetes.io/local-volume', 'pv1'),
+    'plugins/kubernetes.io~local-volume/volumeDevices/pv1',
+  ],
 ];
 for (const [path, expected] of layout) {
   test(`${expected} lies below the root`, () => {
@@ -55,6 +60,7 @@ const makers: [name: string, make: (name: string) => string, keepsSlash?: true][
   ['volumeDirectory', (name) => volumeDirectory(root, 'u1', 'kubernetes.io/secret', name)],
   ['volumeDirectory of a pod', (name) => volumeDirectory(root, name, 'kubernetes.io/secret', 'v')],
   ['volumeDirectory of a plugin', (name) => volumeDirectory(root, 'u1', name, 'v'), true],
+  ['globalMapDirectory', (name) => globalMapDirectory(root, 'kubernetes.io/local-volume', name)],
   ['readyMarker', (name) => readyMarker(root, 'u1', name)],
   ['subPathTarget of a volume', (name) => subPathTarget(root, 'u1', name, 'web', 0)],
   ['subPathTarget of a container', (name) => subPathTarget(root, 'u1', 'v', name, 0)],

@@ -9,6 +9,7 @@
  *   pods/<uid>/plugins/<plugin~name>/<volume>/ready        an emptyDir that was set up completely
  *   pods/<uid>/containers/<container>, pods/<uid>/etc-hosts
  *   plugins/<plugin/name>/mounts/<volume>                  a device mounted once for all pods
+ *   plugins/<plugin~name>/volumeDevices/<volume>/<uid>     a raw device, bind mounted for one pod
  */
 import { posix } from 'node:path';
 import { MountletError } from '../base/errors.ts';
@@ -97,6 +98,11 @@ export function pluginDirectory(root: string, pluginName: string): string {
 
 export function globalMountDirectory(root: string, pluginName: string, volumeName: string): string {
   return posix.join(pluginDirectory(root, pluginName), 'mounts', volumeSegment(volumeName));
+}
+
+/** Each pod's bind mount of a raw device lies in it. Local volumes have it where the kubelet has it: under `~`. */
+export function globalMapDirectory(root: string, pluginName: string, volumeName: string): string {
+  return posix.join(root, 'plugins', pluginSegment(pluginName), 'volumeDevices', volumeSegment(volumeName));
 }
 
 function pluginSegment(pluginName: string): string {

@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
 import { chownSync, existsSync, mkdirSync, readFileSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { systemClock } from '../base/clock.ts';
+import { systemPrograms } from '../disk/devices/programs.ts';
 import { mountOf, readMountTable } from '../disk/mounts/mount-table.ts';
 import { systemMounts } from '../disk/mounts/mounts.ts';
 import { volumeDirectory } from '../kube/node-layout.ts';
@@ -12,7 +13,7 @@ import type { PersistentVolumeSpec } from '../kube/objects/volume-spec.ts';
 import { needsMounts, unavailableMounts } from '../testing/mounting.ts';
 import { mountPointsBelow, temporaryDirectory } from '../testing/temporary-directory.ts';
 import { VolumeNode, modeOf, podUid, testPod } from '../testing/volume-node.ts';
-import { BlockDeviceUnsupportedError, localPlugin } from './local.ts';
+import { localPlugin } from './local.ts';
 import type { VolumePlugin } from './plugin.ts';
 
 const skip = needsMounts(systemMounts());
@@ -26,7 +27,8 @@ function local(path: string, more: Partial<PersistentVolume['spec']> = {}, readO
 
 function pluginOf(node: VolumeNode, now = (): number => 0): ReturnType<typeof localPlugin> {
   const { mounts, root, notices } = node;
-  return localPlugin({ mounts, root, notify: (notice) => notices.push(notice), now });
+  const clock = { ...systemClock, now };
+  return localPlugin({ mounts, root, notify: (notice) => notices.push(notice), programs: systemPrograms(), clock });
 }
 
 test('a directory is bind mounted for the pod, and tear-down leaves its content', { skip }, async (t) => {
@@ -140,6 +142,19 @@ test(
   },
 );
 
+test('a change of the group that was stopped is not taken for done', { skip }, async (t) => {
+  if (process.geteuid?.() !== 0) return t.skip('needs root: only root may give files to any group');
+  const node = new VolumeNode(t);
+  const plugin = pluginOf(node);
+  const storage = temporaryDirectory(t);
+  for (let i = 0; i < 300; i += 1) writeFileSync(join(storage, `${i}`), '');
+  const stopped = AbortSignal.abort(new Error('shutting down'));
+  await assert.rejects(node.setUp(plugin, local(storage), { fsGroup: 2000 }, stopped), /shutting down/);
+  assert.deepEqual(mountPointsBelow(node.root), []);
+  await node.setUp(plugin, local(storage), { fsGroup: 2000 });
+  assert.ok(readdirSync(storage).every((name) => statSync(join(storage, name)).gid === 2000));
+});
+
 test('OnRootMismatch trusts a root directory that is right', { skip }, async (t) => {
   if (process.geteuid?.() !== 0) return t.skip('needs root: only root may give files to any group');
   const node = new VolumeNode(t);
@@ -166,41 +181,15 @@ test('paths that cannot be a local volume are refused in the kubelet’s words',
   const node = new VolumeNode(t);
   const plugin = pluginOf(node);
   const storage = temporaryDirectory(t);
-  writeFileSync(join(storage, 'file'), '');
   mkdirSync(join(storage, 'a'));
   const cases = [
     { path: '', says: 'local volume source is nil or local path is not set' },
     { path: join(storage, 'gone'), says: `path "${join(storage, 'gone')}" does not exist` },
-    { path: join(storage, 'file'), says: 'only directory and block device are supported' },
+    { path: '/dev/null', says: 'only directory and block device are supported' },
     { path: `${storage}/a/../a`, says: `invalid path: ${storage}/a/../a must not contain '..'` },
   ];
   for (const { path, says } of cases) await assert.rejects(node.setUp(plugin, local(path)), { message: says });
   assert.deepEqual(readdirSync(node.root), []);
-});
-
-test('a block device is refused with an error that says so, on every way in', async (t) => {
-  if (process.geteuid?.() !== 0) return t.skip('needs root: it makes a device node');
-  const node = new VolumeNode(t);
-  const plugin = pluginOf(node);
-  const device = join(temporaryDirectory(t), 'device');
-  try {
-    execFileSync('mknod', [device, 'b', '7', '200'], { stdio: 'ignore' });
-  } catch {
-    return t.skip('needs to make a device node');
-  }
-  const spec = local(device);
-  const source = { path: device };
-  const { signal } = new AbortController();
-  await assert.rejects(node.setUp(plugin, spec), BlockDeviceUnsupportedError);
-  const { deviceMount, expand } = plugin;
-  assert.ok(deviceMount !== undefined && expand !== undefined);
-  const path = join(node.root, 'plugins/kubernetes.io/local-volume/mounts/disk-1');
-  assert.equal(deviceMount.pathOf(source, spec), path);
-  await assert.rejects(deviceMount.mount({ spec, source, path }, signal), BlockDeviceUnsupportedError);
-  await assert.rejects(
-    expand.expand({ spec, source, directory: path, sizeBytes: 1n }, signal),
-    BlockDeviceUnsupportedError,
-  );
 });
 
 test('a directory needs no device mount: it is its own, and unmounting it does nothing', { skip }, async (t) => {
@@ -214,6 +203,7 @@ test('a directory needs no device mount: it is its own, and unmounting it does n
   const { signal } = new AbortController();
   assert.equal(deviceMount.identityOf(source, spec), 'disk-1');
   assert.equal(deviceMount.pathOf(source, spec), storage);
+  assert.equal(plugin.attach?.canAttach(source, spec), false);
   await deviceMount.mount({ spec, source, path: storage }, signal);
   await deviceMount.unmount(storage, signal);
   assert.equal(await expand.expand({ spec, source, directory: storage, sizeBytes: 1n }, signal), true);

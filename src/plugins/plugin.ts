@@ -129,6 +129,11 @@ export interface Attach<Source = unknown> {
   detach(identity: string, signal: AbortSignal): Promise<void>;
   /** No more storage of this kind can be connected to this node: asked when a pod has waited in vain for a volume. */
   isLimitReached?(source: Source, spec: VolumeSpec, signal: AbortSignal): Promise<boolean>;
+  /**
+   * What this node has connected and not disconnected yet, as far as it was written down: good enough to unmount the
+   * device and detach. After a crash between attaching and setting up no directory of a pod tells of it.
+   */
+  leftBehind?(): readonly VolumeSpec[];
 }
 
 export interface AttachRequest<Source = unknown> {
@@ -219,6 +224,8 @@ export type PluginNotice =
   | { readonly kind: 'MemoryElsewhere'; readonly message: string }
   | { readonly kind: 'GroupImpossible'; readonly message: string }
   | { readonly kind: 'OwnerImpossible'; readonly message: string }
+  | { readonly kind: 'DeviceFormatted'; readonly message: string }
+  | { readonly kind: 'DeviceRepaired'; readonly message: string }
   | {
       readonly kind: 'PodWarning';
       readonly podUid: string;

@@ -98,11 +98,32 @@ const rows: {
     remount: false,
     options: true,
     attributes: [true, false, true],
-    can: ['deviceMount', 'expand'],
+    can: ['attach', 'deviceMount', 'block', 'expand'],
     reconstructed: persistentSpec(
       { metadata: { name: 'v' }, spec: { local: { path: '' }, volumeMode: 'Filesystem' } },
       false,
     ),
+  },
+  {
+    spec: inlineSpec({ name: 'v', nfs: { server: 'nas', path: '/srv', readOnly: true } }),
+    name: 'nfs',
+    remount: false,
+    options: true,
+    attributes: [true, false, false],
+    can: [],
+    reconstructed: inlineSpec({ name: 'v', nfs: { server: '', path: 'v' } }),
+  },
+  {
+    spec: persistentSpec(
+      { metadata: { name: 'pv' }, spec: { nfs: { server: 'nas', path: '/srv', readOnly: true } } },
+      false,
+    ),
+    name: 'nfs',
+    remount: false,
+    options: true,
+    attributes: [false, false, false],
+    can: [],
+    reconstructed: inlineSpec({ name: 'v', nfs: { server: '', path: 'v' } }),
   },
   {
     spec: inlineSpec({ name: 'v', image: { reference: 'shop/data:1' } }),
@@ -128,7 +149,7 @@ for (const { spec, name, remount, options, attributes, can, reconstructed } of r
     // What is refreshed is what the node writes, and replaces as a whole.
     const replaced = remount && { replaced: true };
     assert.deepEqual(plugin.attributes(source, spec), { readOnly, managed, selinuxRelabel, ...replaced });
-    const optional = ['hostPathOf', 'attach', 'deviceMount', 'expand', 'resize'] as const;
+    const optional = ['hostPathOf', 'attach', 'deviceMount', 'block', 'expand', 'resize'] as const;
     assert.deepEqual(
       optional.filter((capability) => plugin[capability] !== undefined),
       can,

@@ -1,4 +1,6 @@
 /** The plugins every node has, wired: the one place that knows how they share their ground. */
+import { systemClock } from '../base/clock.ts';
+import { systemPrograms } from '../disk/devices/programs.ts';
 import { MemoryDirectories } from '../disk/mounts/memory-directories.ts';
 import type { Mounts } from '../disk/mounts/mounts.ts';
 import { configMapPlugin } from './configmap.ts';
@@ -8,6 +10,7 @@ import { EmptyDirectories } from './empty-directories.ts';
 import { hostPathPlugin } from './host-path.ts';
 import { imagePlugin } from './image.ts';
 import { localPlugin } from './local.ts';
+import { nfsPlugin } from './nfs.ts';
 import type { NotifyPlugin, VolumePlugin } from './plugin.ts';
 import { projectedPlugin } from './projected.ts';
 import type { ProjectedSources } from './projected-payload.ts';
@@ -32,6 +35,7 @@ export interface StandardPluginDeps extends ProjectedSources {
 export function standardPlugins(deps: StandardPluginDeps): readonly VolumePlugin[] {
   const { root, mounts, privateTmpfs, now, random, notify, beforeRemoval, configMaps, secrets, nodes } = deps;
   const tell = (message: string): void => notify({ kind: 'MemoryElsewhere', message });
+  const programs = systemPrograms();
   const memory = new MemoryDirectories({ mounts, privateTmpfs, tell });
   const emptyDirectories = new EmptyDirectories({ root, mounts, memory, notify });
   const volumes = new ProjectionVolumes({
@@ -48,7 +52,8 @@ export function standardPlugins(deps: StandardPluginDeps): readonly VolumePlugin
     projectedPlugin(deps, volumes),
     emptyDirPlugin({ nodes, emptyDirectories, mounts }),
     hostPathPlugin(),
-    localPlugin({ root, mounts, notify, now }),
+    localPlugin({ root, mounts, programs, notify, clock: { ...systemClock, now } }),
+    nfsPlugin({ root, mounts, programs }),
     imagePlugin(),
   ];
 }

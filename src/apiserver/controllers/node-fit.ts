@@ -1,8 +1,7 @@
 /** Whether a pod may run on a node, and if not, why, in the scheduler's words. Pure. */
+import { nodeSelectorMatches } from '../../kube/node-affinity.ts';
 import type { Node } from '../../kube/objects/node.ts';
 import type { Pod } from '../../kube/objects/pod.ts';
-import { nodeSelectorMatches } from '../../kube/node-selector.ts';
-import type { Labels } from '../../kube/values/labels.ts';
 
 type Toleration = NonNullable<Pod['spec']['tolerations']>[number];
 type Taint = NonNullable<NonNullable<Node['spec']>['taints']>[number];
@@ -20,7 +19,8 @@ export function misfit({ spec: pod }: Pod, { metadata, spec: node, status }: Nod
   if (taint !== undefined) return `node(s) had untolerated taint {${taint.key}: ${taint.value ?? ''}}`;
   const labels = metadata.labels ?? {};
   const selected = Object.entries(pod.nodeSelector ?? {}).every(([key, value]) => labels[key] === value);
-  if (!selected || !matchesAffinity(pod, metadata.name, labels)) {
+  const affinity = pod.affinity?.nodeAffinity?.requiredDuringSchedulingIgnoredDuringExecution;
+  if (!selected || (affinity !== undefined && !nodeSelectorMatches(affinity, { name: metadata.name, labels }))) {
     return "node(s) didn't match Pod's node affinity/selector";
   }
   const ready = (status?.conditions ?? []).find(({ type }) => type === 'Ready');
@@ -44,9 +44,4 @@ export function tolerates(
   if (key !== '' && key !== taint.key) return false;
   if (operator === 'Exists') return true;
   return key !== '' && value === (taint.value ?? '');
-}
-
-function matchesAffinity({ affinity }: Pod['spec'], name: string, labels: Labels): boolean {
-  const required = affinity?.nodeAffinity?.requiredDuringSchedulingIgnoredDuringExecution;
-  return required === undefined || nodeSelectorMatches(required, name, labels);
 }

@@ -1,6 +1,6 @@
 /** What must hold before a volume is mounted or mapped for a pod, whatever its kind. */
 import { MountletError, messageOf } from '../../base/errors.ts';
-import { nodeSelectorMatches } from '../../kube/node-selector.ts';
+import { NodeAffinityError, nodeSelectorMatches } from '../../kube/node-affinity.ts';
 import type { DesiredMount } from '../desired-state.ts';
 import { OperationError, subjectOfMount } from './operation-error.ts';
 import type { OperationDeps } from './operation-kind.ts';
@@ -29,8 +29,8 @@ export async function requireAffinity(
       new MountRefusedError(`error retrieving node: ${messageOf(cause)}`, { cause }),
     );
   }
-  if (nodeSelectorMatches(required, metadata.name, metadata.labels ?? {})) return;
-  throw new OperationError(prefix, subject, new MountRefusedError('no matching NodeSelectorTerms'));
+  if (nodeSelectorMatches(required, { name: metadata.name, labels: metadata.labels ?? {} })) return;
+  throw new OperationError(prefix, subject, new NodeAffinityError());
 }
 
 /** Storage that one pod at a time may use is not given to a second one. */

@@ -1,0 +1,81 @@
+/** What the kernel tells of a block device: its own name, its numbers, its size. Nothing is written here. */
+import { readFileSync, readlinkSync, realpathSync, statSync } from 'node:fs';
+import { basename } from 'node:path';
+import { MountletError } from '../../base/errors.ts';
+import { readMountTable } from '../mounts/mount-table.ts';
+import { systemCallError } from '../system-call-error.ts';
+
+export interface BlockDevice {
+  /** The name the kernel gave it where there is one, so that nobody can put another device in its place. */
+  readonly path: string;
+  /** `major:minor`, as in the mount table. */
+  readonly numbers: string;
+}
+
+export class NotABlockDeviceError extends MountletError {
+  readonly reason = 'NotABlockDevice';
+  constructor(path: string) {
+    super(`Cannot use "${path}": it is not a block device`);
+  }
+}
+
+/** Follows links: `/dev/disk/by-id/…` are some. */
+export function blockDeviceAt(path: string): BlockDevice {
+  const numbers = numbersAt(path);
+  if (numbers === undefined) throw new NotABlockDeviceError(path);
+  const own = kernelName(numbers);
+  const isUsable = own !== undefined && numbersAt(own) === numbers;
+  return { path: isUsable ? own : guard(path, () => realpathSync(path)), numbers };
+}
+
+export function deviceSizeBytes({ numbers }: BlockDevice): bigint {
+  const sectorBytes = 512n; // whatever the device's own sectors have
+  return BigInt(attribute(numbers, 'size')) * sectorBytes;
+}
+
+export function isReadOnlyDevice({ numbers }: BlockDevice): boolean {
+  return attribute(numbers, 'ro') !== '0';
+}
+
+/** Where a file system of the device is mounted; several times for bind mounts. */
+export function mountPointsOf({ numbers, path }: BlockDevice): string[] {
+  // A btrfs has numbers of its own in the table.
+  return readMountTable()
+    .filter(({ device, source }) => device === numbers || source === path)
+    .map(({ mountPoint }) => mountPoint);
+}
+
+/** A device number of stat(2) as the kernel writes it elsewhere: `254:0`. */
+export function deviceNumbers(device: bigint): string {
+  const major = ((device >> 8n) & 0xfffn) | ((device >> 32n) & 0xfffff000n);
+  const minor = (device & 0xffn) | ((device >> 12n) & 0xffffff00n);
+  return `${major}:${minor}`;
+}
+
+function numbersAt(path: string): string | undefined {
+  return guard(path, () => {
+    const status = statSync(path, { bigint: true, throwIfNoEntry: false });
+    return status?.isBlockDevice() === true ? deviceNumbers(status.rdev) : undefined;
+  });
+}
+
+function kernelName(numbers: string): string | undefined {
+  try {
+    return `/dev/${basename(readlinkSync(`/sys/dev/block/${numbers}`)).replaceAll('!', '/')}`;
+  } catch {
+    return undefined; // no /sys here: then the name that was given has to do
+  }
+}
+
+function attribute(numbers: string, name: string): string {
+  const path = `/sys/dev/block/${numbers}/${name}`;
+  return guard(path, () => readFileSync(path, 'utf8').trim());
+}
+
+function guard<Result>(path: string, act: () => Result): Result {
+  try {
+    return act();
+  } catch (thrown) {
+    throw systemCallError(thrown, path);
+  }
+}

@@ -1,0 +1,100 @@
+/** Loop devices of this machine: a file as a block device. Whose they are is decided in loop-attachments.ts. */
+import { MountletError } from '../../base/errors.ts';
+import { exitText, spoken } from './programs.ts';
+import type { ProgramOutput, Programs } from './programs.ts';
+
+/** A file whatever its name has become. */
+export interface FileIdentity {
+  /** `major:minor` of the file system it is on. */
+  readonly device: string;
+  readonly inode: string;
+}
+
+export interface LoopDevice {
+  /** `/dev/loop0` */
+  readonly path: string;
+  readonly file: FileIdentity;
+  /** It goes with its last user. */
+  readonly isLeaving: boolean;
+  readonly isReadOnly: boolean;
+  /** All of the file, and not a part of it. */
+  readonly isWhole: boolean;
+}
+
+export class LoopDeviceError extends MountletError {
+  readonly reason = 'LoopDeviceFailed';
+}
+
+const losetupMsMax = 60_000;
+// Not the file's name: it may have spaces and line ends in it.
+const columns = ['NAME', 'BACK-INO', 'BACK-MAJ:MIN', 'AUTOCLEAR', 'RO', 'OFFSET', 'SIZELIMIT'];
+
+export class LoopDevices {
+  readonly #programs: Programs;
+
+  constructor(programs: Programs) {
+    this.#programs = programs;
+  }
+
+  async all(signal: AbortSignal): Promise<readonly LoopDevice[]> {
+    const output = await this.#run(['--list', '--noheadings', '--output', columns.join()], signal);
+    if (output.status !== 0) throw new LoopDeviceError(failure('list the loop devices', output));
+    return output.stdout
+      .split('\n')
+      .filter((line) => line.trim() !== '')
+      .flatMap(parseLine)
+      .toSorted((a, b) => numberOf(a) - numberOf(b));
+  }
+
+  async of(file: FileIdentity, signal: AbortSignal): Promise<readonly LoopDevice[]> {
+    const devices = await this.all(signal);
+    return devices.filter((one) => one.file.device === file.device && one.file.inode === file.inode);
+  }
+
+  /** Resolves with the path of a new loop device. Which file it shows must be looked at: the path leads where it leads now. */
+  async make(path: string, signal: AbortSignal): Promise<string> {
+    const output = await this.#run(['--find', '--show', '--', path], signal);
+    const made = output.stdout.trim();
+    if (output.status !== 0 || !/^\/dev\/loop\d+$/.test(made)) {
+      throw new LoopDeviceError(failure(`attach "${path}" to a loop device`, output));
+    }
+    return made;
+  }
+
+  /** One that is in use goes with its last user. */
+  async release(device: string, signal: AbortSignal): Promise<void> {
+    const output = await this.#run(['--detach', device], signal);
+    const isGone = output.status !== 0 && /no such device|ENXIO/i.test(output.stderr);
+    if (output.status !== 0 && !isGone) throw new LoopDeviceError(failure(`release "${device}"`, output));
+  }
+
+  /** Takes over the size that its file has now. */
+  async refresh(device: string, signal: AbortSignal): Promise<void> {
+    const output = await this.#run(['--set-capacity', device], signal);
+    if (output.status !== 0) throw new LoopDeviceError(failure(`take over the size of "${device}"`, output));
+  }
+
+  #run(args: readonly string[], signal: AbortSignal): Promise<ProgramOutput> {
+    return this.#programs.run({ program: 'losetup', args, timeoutMs: losetupMsMax }, signal);
+  }
+}
+
+function parseLine(line: string): readonly LoopDevice[] {
+  const [path = '', inode = '', device = '', autoclear, readOnly, offset, sizeLimit] = line.trim().split(/\s+/);
+  if (!/^\/dev\/loop\d+$/.test(path)) {
+    throw new LoopDeviceError(
+      `Cannot list the loop devices: unexpected line "${line}"; is losetup that of util-linux?`,
+    );
+  }
+  if (!/^\d+:\d+$/.test(device)) return []; // it went while it was looked at, and shows no file
+  const isWhole = offset === '0' && sizeLimit === '0';
+  return [{ path, file: { device, inode }, isLeaving: autoclear === '1', isReadOnly: readOnly === '1', isWhole }];
+}
+
+function numberOf({ path }: LoopDevice): number {
+  return Number(/\d+$/.exec(path)?.[0] ?? 0);
+}
+
+function failure(what: string, output: ProgramOutput): string {
+  return `Cannot ${what}: ${spoken(output).trim()} (losetup: ${exitText(output)})`;
+}

@@ -1,0 +1,174 @@
+/**
+ * What stands behind a local volume: a directory, a block device, or a file that becomes one through a loop device. Attaching,
+ * formatting, mounting on the node and growing are here; the part of each pod is in local-set-up.ts.
+ *
+ *   plugins/kubernetes.io/local-volume/mounts/<volume>     the device, mounted for the whole node
+ *   plugins/kubernetes.io/local-volume/attached/<volume>   which file has a loop device, for whoever comes after a crash
+ */
+import { join } from 'node:path';
+import type { Clock } from '../base/clock.ts';
+import { MountletError } from '../base/errors.ts';
+import { blockDeviceAt } from '../disk/devices/block-device.ts';
+import { mountDevice } from '../disk/devices/device-mount.ts';
+import { growFileSystem } from '../disk/devices/file-system-growth.ts';
+import { LoopAttachments } from '../disk/devices/loop-attachments.ts';
+import { isInMountTable, removeEmptyDirectory, runUnmount } from '../disk/devices/mount-command.ts';
+import type { Programs } from '../disk/devices/programs.ts';
+import { hostKindOf } from '../disk/paths/host-kind.ts';
+import { isWithin } from '../disk/paths/path-within.ts';
+import { makeDirectoryWithMode } from '../disk/pod-directories.ts';
+import { globalMountDirectory, pluginDirectory } from '../kube/node-layout.ts';
+import type { LocalVolumeSource } from '../kube/objects/persistent-volume.ts';
+import { mountOptionsOf, persistentSpec, specName, volumeModeOf } from '../kube/objects/volume-spec.ts';
+import type { VolumeMode, VolumeSpec } from '../kube/objects/volume-spec.ts';
+import { Quantity } from '../kube/values/quantity.ts';
+import { LocalDeviceError, LocalVolumeError } from './local-errors.ts';
+import type { NotifyPlugin } from './plugin.ts';
+import { failureClassOf } from './plugin.ts';
+
+export const localPluginName = 'kubernetes.io/local-volume';
+
+export interface LocalStorageDeps {
+  /** The node's root directory. */
+  readonly root: string;
+  readonly programs: Programs;
+  readonly clock: Clock;
+  readonly notify: NotifyPlugin;
+}
+
+export type LocalKind = 'Directory' | 'BlockDevice' | 'File';
+
+export class LocalStorage {
+  /** Where devices are mounted for the whole node. */
+  readonly mountsDirectory: string;
+  readonly attachments: LoopAttachments;
+  readonly #deps: LocalStorageDeps;
+
+  constructor(deps: LocalStorageDeps) {
+    const own = pluginDirectory(deps.root, localPluginName);
+    this.mountsDirectory = join(own, 'mounts');
+    this.attachments = new LoopAttachments({ directory: join(own, 'attached'), ...deps });
+    this.#deps = deps;
+  }
+
+  /** A file that is attached is a file even when it was deleted since: it must be detached all the same. */
+  kindOf({ path }: LocalVolumeSource, spec: VolumeSpec): LocalKind {
+    const isAttached = path !== '' && this.attachments.find(specName(spec))?.path === path;
+    return isAttached ? 'File' : kindAt(path);
+  }
+
+  /** What pods bind: the directory itself, or where the device is mounted on the node. */
+  nodePathOf(source: LocalVolumeSource, spec: VolumeSpec): string {
+    const isDirectory = this.kindOf(source, spec) === 'Directory';
+    return isDirectory ? source.path : globalMountDirectory(this.#deps.root, localPluginName, specName(spec));
+  }
+
+  isFile(source: LocalVolumeSource, spec: VolumeSpec): boolean {
+    try {
+      return this.kindOf(source, spec) === 'File';
+    } catch (error) {
+      if (error instanceof MountletError) return false; // a path that cannot be looked at cannot be attached
+      throw error;
+    }
+  }
+
+  async attach({ path }: LocalVolumeSource, spec: VolumeSpec, signal: AbortSignal): Promise<string> {
+    requireNoBacksteps(path);
+    return this.attachments.attach(specName(spec), path, signal);
+  }
+
+  /** The path that was found now, and not one that was remembered: it is about to be formatted. */
+  async deviceOf(source: LocalVolumeSource, spec: VolumeSpec, signal: AbortSignal): Promise<string> {
+    const { path } = source;
+    const kind = this.kindOf(source, spec);
+    if (kind === 'Directory') throw new LocalVolumeError(`Cannot use "${path}" as a device: it is a directory`);
+    if (kind === 'BlockDevice') return path;
+    const device = await this.attachments.deviceOf(specName(spec), signal);
+    if (device === undefined)
+      throw new LocalVolumeError(`Cannot use "${path}": it has no loop device; attach it first`);
+    return device;
+  }
+
+  async mount(source: LocalVolumeSource, spec: VolumeSpec, target: string, signal: AbortSignal): Promise<void> {
+    const kind = this.kindOf(source, spec);
+    if (kind === 'Directory') return;
+    requireNoBacksteps(source.path);
+    if (isInMountTable(target)) return;
+    const device = await this.deviceOf(source, spec, signal);
+    const fileSystem = source.fsType ?? 'ext4';
+    const options = [...new Set([...mountOptionsOf(spec), ...(spec.readOnly ? ['ro'] : [])])].toSorted();
+    makeDirectoryWithMode(target, 0o750);
+    try {
+      const { formatted, repaired } = await mountDevice(
+        this.#deps.programs,
+        {
+          device: blockDeviceAt(device),
+          target,
+          fileSystem,
+          options,
+          sizeBytes: capacityOf(spec),
+          blankOnly: kind === 'File' ? this.attachments.formatMark(specName(spec)) : undefined,
+        },
+        signal,
+      );
+      this.#tell(specName(spec), device, fileSystem, formatted, repaired);
+    } catch (error) {
+      // A mount that may still come to pass needs its directory.
+      if (failureClassOf(error) === 'final' && !isInMountTable(target)) removeEmptyDirectory(target);
+      throw error instanceof MountletError ? new LocalDeviceError(device, target, fileSystem, error) : error;
+    }
+  }
+
+  #tell(name: string, device: string, fileSystem: string, formatted: boolean, repaired: string | undefined): void {
+    const { notify } = this.#deps;
+    if (formatted) {
+      notify({ kind: 'DeviceFormatted', message: `Formatted ${device} of volume "${name}" as ${fileSystem}` });
+    }
+    if (repaired !== undefined) {
+      notify({
+        kind: 'DeviceRepaired',
+        message: `Device ${device} has errors which were corrected by fsck: ${repaired}`,
+      });
+    }
+  }
+
+  /** A directory is mounted nowhere on the node and is left as it is. */
+  async unmount(path: string, signal: AbortSignal): Promise<void> {
+    if (path !== this.mountsDirectory && isWithin(this.mountsDirectory, path)) {
+      await runUnmount(this.#deps.programs, path, signal);
+    }
+  }
+
+  async expand(source: LocalVolumeSource, spec: VolumeSpec, signal: AbortSignal): Promise<void> {
+    const kind = this.kindOf(source, spec);
+    // A directory is as large as the file system it is on; that is no reason to refuse the volume.
+    if (kind === 'Directory') return;
+    const device = await this.deviceOf(source, spec, signal);
+    if (kind === 'File') await this.attachments.refresh(device, signal);
+    if (volumeModeOf(spec) === 'Block') return;
+    await growFileSystem(this.#deps.programs, blockDeviceAt(device), this.nodePathOf(source, spec), signal);
+  }
+
+  /** What is known after a restart. For a file its path is known, so that it is detached in the end. */
+  reconstruct(name: string, volumeMode: VolumeMode, device = ''): VolumeSpec {
+    const path = this.attachments.find(name)?.path ?? device;
+    return persistentSpec({ metadata: { name }, spec: { volumeMode, local: { path } } }, false);
+  }
+}
+
+/** What stands behind the path, which the volume's administrator made. */
+export function kindAt(path: string): LocalKind {
+  if (path === '') throw new LocalVolumeError('local volume source is nil or local path is not set');
+  const kind = hostKindOf(path);
+  if (kind === 'Directory' || kind === 'BlockDevice' || kind === 'File') return kind;
+  throw new LocalVolumeError('only directory and block device are supported');
+}
+
+export function requireNoBacksteps(path: string): void {
+  if (path.split('/').includes('..')) throw new LocalVolumeError(`invalid path: ${path} must not contain '..'`);
+}
+
+function capacityOf({ persistentVolume }: VolumeSpec): bigint {
+  const storage = persistentVolume?.spec.capacity?.['storage'];
+  return storage === undefined ? 0n : Quantity.parse(storage).value();
+}
