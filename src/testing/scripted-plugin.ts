@@ -4,6 +4,7 @@
  * device that pods still use, are recorded as `violations`.
  */
 import type { VolumeSpec } from '../kube/objects/volume-spec.ts';
+import { failureClassOf } from '../plugins/plugin.ts';
 import type {
   Attach,
   BlockMapping,
@@ -36,7 +37,7 @@ export interface ScriptedPluginSettings {
 
 interface Hold {
   readonly arrived: Promise<void>;
-  release(): void;
+  readonly release: () => void;
 }
 
 export class ScriptedPlugin implements VolumePlugin {
@@ -61,6 +62,7 @@ export class ScriptedPlugin implements VolumePlugin {
   readonly #scripts = new Map<PluginStep, (Error | undefined)[]>();
   readonly #holds = new Map<PluginStep, { arrive(): void; until: Promise<void> }>();
   readonly #inside = new Set<string>();
+  readonly #leftBehind = new Set<string>();
 
   constructor(settings: ScriptedPluginSettings = {}) {
     const { kind = 'plain', byNodeAlone = false } = settings;
@@ -77,6 +79,12 @@ export class ScriptedPlugin implements VolumePlugin {
   /** The next calls of this step end like this, one after another; those after them succeed. */
   script(step: PluginStep, ...ends: readonly (Error | undefined)[]): void {
     this.#scripts.set(step, [...(this.#scripts.get(step) ?? []), ...ends]);
+  }
+
+  /** Forgets every end that was not used up, and every hold that nobody came to. */
+  stopFailing(): void {
+    this.#scripts.clear();
+    this.#holds.clear();
   }
 
   /** The next call of this step waits until it is released. */
@@ -104,8 +112,8 @@ export class ScriptedPlugin implements VolumePlugin {
   async setUp(request: SetUpRequest, signal: AbortSignal): Promise<SetUpOutcome> {
     this.requests.push(request);
     const { directory, pod, volumeName } = request;
-    await this.#alone(directory, () => this.#step('setUp', `${pod.metadata.name}/${volumeName}`, signal));
-    this.mounted.add(directory);
+    const what = `${pod.metadata.name}/${volumeName}`;
+    await this.#making(this.mounted, directory, () => this.#step('setUp', what, signal));
     return { changed: true, files: 1, hidden: [] };
   }
 
@@ -125,8 +133,7 @@ export class ScriptedPlugin implements VolumePlugin {
       identityOf: (_source, spec) => storageName(spec),
       pathOf: (_source, spec) => `/plugins/${storageName(spec)}`,
       mount: async ({ path, spec }, signal) => {
-        await this.#alone(path, () => this.#step('mountDevice', storageName(spec), signal));
-        this.devices.add(path);
+        await this.#making(this.devices, path, () => this.#step('mountDevice', storageName(spec), signal));
       },
       referencesTo: async () => this.references,
       unmount: async (path) => {
@@ -170,6 +177,21 @@ export class ScriptedPlugin implements VolumePlugin {
     await (hold === undefined ? undefined : released(hold.until, signal));
     const end = this.#scripts.get(step)?.shift();
     if (end !== undefined) throw end;
+  }
+
+  /** A failure that is uncertain leaves something behind; one that is final takes that away again. */
+  async #making(made: Set<string>, place: string, act: () => Promise<void>): Promise<void> {
+    try {
+      await this.#alone(place, act);
+      this.#leftBehind.delete(place);
+      made.add(place);
+    } catch (error) {
+      const failure = failureClassOf(error);
+      if (failure === 'uncertain' && !made.has(place)) this.#leftBehind.add(place);
+      if (this.#leftBehind.has(place)) made.add(place);
+      if (failure === 'final' && this.#leftBehind.delete(place)) made.delete(place);
+      throw error;
+    }
   }
 
   async #alone(place: string, act: () => Promise<void>): Promise<void> {

@@ -11,6 +11,7 @@ import { inlineSpec } from '../kube/objects/volume-spec.ts';
 import type { VolumeSpec } from '../kube/objects/volume-spec.ts';
 import type { Volume } from '../kube/objects/volume.ts';
 
+/** Both must give up by themselves: until every pod was looked at once, nothing on the node is unmounted. */
 export interface ClaimSource {
   /** Undefined when there is none; rejects when that cannot be told. */
   claim(namespace: string, name: string, signal: AbortSignal): Promise<PersistentVolumeClaim | undefined>;

@@ -1,8 +1,9 @@
 /** Why an operation failed, or was not even started. The texts are the kubelet's. */
 import { AssertionError } from 'node:assert';
 import { MountletError, messageOf } from '../base/errors.ts';
+import { showDuration } from '../kube/values/duration.ts';
 import { goQuote } from '../kube/values/go-quote.ts';
-import { goDuration, goTime } from '../kube/values/go-time.ts';
+import { goTime } from '../kube/values/go-time.ts';
 
 /** What an operation is about. An empty part stands for all: `{ volume, podUid: '', node: '' }` is the whole volume. */
 export interface OperationKey {
@@ -31,7 +32,7 @@ export class BackOffError extends MountletError {
   constructor(key: OperationKey, { failedAt, delayMs, lastError }: FailedBefore) {
     super(
       `Failed to create operation with name ${goQuote(keyText(key))}. An operation with that name failed at ` +
-        `${goTime(failedAt)}. No retries permitted until ${goTime(failedAt + delayMs)} (${goDuration(delayMs)}). ` +
+        `${goTime(failedAt)}. No retries permitted until ${goTime(failedAt + delayMs)} (${showDuration(delayMs)}). ` +
         `Last error: ${goQuote(lastError)}.`,
     );
   }
@@ -40,7 +41,7 @@ export class BackOffError extends MountletError {
 export function noRetriesMessage(key: OperationKey, { failedAt, delayMs, lastError }: FailedBefore): string {
   return (
     `Operation for ${goQuote(keyText(key))} failed. No retries permitted until ${goTime(failedAt + delayMs)} ` +
-    `(durationBeforeRetry ${goDuration(delayMs)}). Error: ${lastError}`
+    `(durationBeforeRetry ${showDuration(delayMs)}). Error: ${lastError}`
   );
 }
 
@@ -65,7 +66,7 @@ export function isPanic(thrown: unknown): boolean {
 export class OperationTimeoutError extends MountletError {
   readonly reason = 'OperationTimeout';
   constructor(name: string, timeoutMs: number) {
-    super(`operation ${name} did not finish within ${goDuration(timeoutMs)}: context deadline exceeded`);
+    super(`operation ${name} did not finish within ${showDuration(timeoutMs)}: context deadline exceeded`);
   }
 }
 

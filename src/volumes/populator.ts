@@ -70,6 +70,7 @@ export class Populator {
   readonly #finished = new Set<PodUid>();
   #hasAddedPods = false;
   #completion: Promise<void> | undefined;
+  #fail: (error: unknown) => void = () => {};
 
   constructor(deps: PopulatorDeps) {
     this.#deps = deps;
@@ -118,6 +119,12 @@ export class Populator {
 
   async run(signal: AbortSignal): Promise<void> {
     this.sourcesChanged();
+    const failed = new Promise<never>((_, reject) => (this.#fail = reject));
+    await Promise.race([this.#take(signal), failed]);
+    await Promise.all([this.#completion, ...[...this.#work.values()].map(({ done }) => done)]);
+  }
+
+  async #take(signal: AbortSignal): Promise<void> {
     let inTurn = 0;
     for await (const podUid of this.#queue.take(signal)) {
       void this.#process(podUid, signal);
@@ -125,7 +132,6 @@ export class Populator {
       inTurn += 1;
       if (inTurn % podsPerTurn === 0) await setImmediate();
     }
-    await Promise.all([this.#completion, ...[...this.#work.values()].map(({ done }) => done)]);
   }
 
   /** As soon as all sources are ready, one look at every pod that they have then; whatever is looked at later is news. */
@@ -152,7 +158,8 @@ export class Populator {
     }
     const work: Work = { again: true, done: Promise.resolve() };
     this.#work.set(podUid, work);
-    work.done = this.#repeat(podUid, work, signal);
+    // Only a bug gets here; it ends the whole, not one pod in silence.
+    work.done = this.#repeat(podUid, work, signal).catch((error: unknown) => this.#fail(error));
     return work.done;
   }
 

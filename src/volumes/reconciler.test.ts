@@ -1,11 +1,13 @@
 /** The life of volumes through the whole manager, with plugins that do as they are told. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { inlineSpec } from '../kube/objects/volume-spec.ts';
 import { FilesystemMismatchError } from '../plugins/plugin.ts';
 import { ScriptedError, ScriptedPlugin } from '../testing/scripted-plugin.ts';
 import type { PluginStep } from '../testing/scripted-plugin.ts';
 import { VolumeWorld, claimVolume, plainVolume, podUsing } from '../testing/volume-world.ts';
 import { asPodUid, asVolumeName } from './mount-id.ts';
+import type { Reconstruction, VolumeWorld as ReconstructedWorld } from './volume-manager.ts';
 
 const diskName = asVolumeName('example.com/disk/disk');
 
@@ -313,6 +315,88 @@ test('nothing is unmounted before every pod source was read', async (t) => {
   world.manager.sourcesChanged();
   await world.settle();
   assert.deepEqual(world.states(), []);
+});
+
+/** One plain volume of the pod `web` that an earlier process left. */
+function leftOnDisk(isApplied: () => boolean, run: (applied: () => void) => void) {
+  return ({ actual }: Pick<ReconstructedWorld, 'actual'>): Reconstruction => ({
+    async scan() {
+      const spec = inlineSpec(plainVolume('data'));
+      const volume = asVolumeName('example.com/plain/web-data');
+      const pluginName = 'example.com/plain';
+      actual.foundAttached({ volume, spec, devicePath: '' });
+      actual.foundMounted({ volume, podUid: asPodUid('web'), spec, pluginName, gid: '', revision: 0 });
+    },
+    isApplied,
+    run: async (applied) => run(applied),
+  });
+}
+
+test('nothing is unmounted before the status of the node was applied to what a restart found; mounts start at once', async (t) => {
+  let isApplied = false;
+  let applied = (): void => {};
+  const reconstruction = leftOnDisk(
+    () => isApplied,
+    (tell) => (applied = tell),
+  );
+  const world = new VolumeWorld(t, { deps: { reconstruction } });
+  await world.start();
+  await world.put(podUsing('new', [plainVolume('data')]));
+  assert.deepEqual(world.states(), ['new/data: mounted', 'web/data: uncertain, unwanted']);
+  assert.equal(world.manager.areStatesSynced(), false);
+  isApplied = true;
+  applied();
+  await world.settle();
+  assert.deepEqual(world.states(), ['new/data: mounted']);
+});
+
+test('what a restart found is set up again as such, and never torn down while it is wanted', async (t) => {
+  const reconstruction = leftOnDisk(
+    () => true,
+    () => {},
+  );
+  const world = new VolumeWorld(t, { deps: { reconstruction } });
+  world.pods.put(podUsing('web', [plainVolume('data')]));
+  world.plain.script('setUp', final());
+  await world.start();
+  assert.deepEqual(world.states(), ['web/data: uncertain'], 'also a final failure leaves it to be unmounted one day');
+  await world.advance(501);
+  assert.deepEqual(world.states(), ['web/data: mounted']);
+  assert.deepEqual(
+    world.plain.requests.map(({ isReconstructed }) => isReconstructed),
+    [true, true],
+  );
+  assert.deepEqual(world.plain.calls, ['setUp web/data', 'setUp web/data']);
+});
+
+test('what a restart found stays while the claims of its pod cannot be read', async (t) => {
+  const reconstruction = leftOnDisk(
+    () => true,
+    () => {},
+  );
+  const world = new VolumeWorld(t, { deps: { reconstruction } });
+  world.claims.failure = new Error('connection refused');
+  world.pods.put(podUsing('web', [claimVolume('data', 'disk')]));
+  await world.start();
+  await world.advance(60_000);
+  assert.deepEqual(world.states(), ['web/data: uncertain, unwanted']);
+  world.claims.failure = undefined;
+  world.claims.bind('disk');
+  await world.advance(10_000);
+  assert.deepEqual(world.states(), ['web/disk: mounted'], 'now it is known that the pod has no such volume');
+});
+
+test('a failure inside the manager ends all of it', async (t) => {
+  const world = new VolumeWorld(t, {
+    deps: { node: { name: 'node-1', current: () => assert.fail('a bug'), read: () => assert.fail('a bug') } },
+    plugins: [new ScriptedPlugin({ kind: 'attachable' })],
+  });
+  world.claims.bind('disk');
+  world.pods.put(podUsing('web', [claimVolume('data', 'disk')]));
+  const running = assert.rejects(world.manager.run(new AbortController().signal), { message: 'a bug' });
+  await world.settle();
+  world.manager.markReportedInUse([diskName]);
+  await running;
 });
 
 test('a failed tear-down leaves the volume uncertain, and is tried again after its delay', async (t) => {

@@ -86,23 +86,28 @@ export class Reconciler {
       this.#lastTried.delete(volume);
       return operations.forget(volume);
     }
+    const planned: VolumeAction[] = [];
     // Unmounts first: storage that moves to another pod is released before that pod gets it.
     for (const podUid of present?.mounts.keys() ?? []) {
       if (wanted?.mounts.has(podUid) === true) continue;
-      this.#start(planMount(podUid, wanted, present, context));
+      this.#start(planMount(podUid, wanted, present, context), planned);
     }
-    if (wanted !== undefined) this.#planWanted(wanted, present);
-    else if (present !== undefined && !operations.isBusy(volume)) this.#start(planDevice(wanted, present, context));
+    if (wanted !== undefined) this.#planWanted(wanted, present, planned);
+    else if (present !== undefined && !operations.isBusy(volume)) {
+      this.#start(planDevice(wanted, present, context), planned);
+    }
+    // Nothing is left to do, so what failed before matters no more.
+    if (planned.length === 0 && !operations.isBusy(volume)) operations.forget(volume);
   }
 
-  #planWanted(wanted: DesiredVolume, present: ActualVolume | undefined): void {
+  #planWanted(wanted: DesiredVolume, present: ActualVolume | undefined, planned: VolumeAction[]): void {
     const { operations, context } = this.#deps;
     const { volume, mounts } = wanted;
     for (const podUid of mounts.size === 1 ? mounts.keys() : this.#inTurn(wanted)) {
       if (operations.isBusy(volume)) return;
       const action = planMount(podUid, wanted, present, context);
       const isMount = action?.kind === 'mount' || action?.kind === 'map';
-      if (this.#start(action) && isMount && mounts.size > 1) this.#lastTried.set(volume, podUid);
+      if (this.#start(action, planned) && isMount && mounts.size > 1) this.#lastTried.set(volume, podUid);
     }
   }
 
@@ -113,8 +118,9 @@ export class Reconciler {
     return [...pods.slice(next), ...pods.slice(0, next)];
   }
 
-  #start(action: VolumeAction | undefined): boolean {
+  #start(action: VolumeAction | undefined, planned: VolumeAction[]): boolean {
     if (action === undefined) return false;
+    planned.push(action);
     if (action.kind === 'drop') {
       this.#drop(action.volume);
       return false;

@@ -137,17 +137,23 @@ export class VolumeManager {
   async run(signal: AbortSignal): Promise<void> {
     await this.#reconstruction?.scan(signal);
     this.#reconciler.touchAll();
-    const alarms = new AbortController();
+    // Whatever ends first, by the signal or by a failure, takes the others with it; timers serve them to the last.
+    const [stop, alarms] = [new AbortController(), new AbortController()];
+    const abort = (): void => stop.abort(signal.reason);
+    signal.addEventListener('abort', abort, { once: true });
+    if (signal.aborted) abort();
     const ringing = this.#alarms.run(alarms.signal);
+    const parts = [this.#populator.run(stop.signal), this.#reconciler.run(stop.signal), this.#sweep(stop.signal)];
+    if (this.#reconstruction !== undefined) {
+      parts.push(this.#reconstruction.run(() => this.#reconciler.touchAll(), stop.signal));
+    }
     try {
-      await Promise.all([
-        this.#populator.run(signal),
-        this.#reconciler.run(signal),
-        this.#reconstruction?.run(() => this.#reconciler.touchAll(), signal),
-        this.#sweep(signal),
-      ]);
+      await Promise.race([Promise.all(parts), ringing]);
     } finally {
-      await this.#pending.close(signal.reason);
+      signal.removeEventListener('abort', abort);
+      stop.abort(signal.reason);
+      await Promise.allSettled(parts);
+      await this.#pending.close(stop.signal.reason);
       alarms.abort();
       await ringing;
     }
@@ -225,6 +231,10 @@ export class VolumeManager {
   /** Until then the node's status keeps the list of volumes in use that it has. */
   areStatesSynced(): boolean {
     return this.#reconstruction?.isApplied() ?? true;
+  }
+
+  get operationsRunning(): number {
+    return this.#pending.running;
   }
 
   hasAddedPods(): boolean {

@@ -49,8 +49,7 @@ export class VolumeWaits {
    */
   async untilMounted(pod: Pod, signal: AbortSignal): Promise<void> {
     const { mounted, devices } = usedVolumes(pod);
-    const declared = new Set((pod.spec.volumes ?? []).map(({ name }) => name));
-    const expected = [...new Set([...mounted, ...devices])].filter((name) => declared.has(name));
+    const expected = [...new Set([...mounted, ...devices])];
     if (expected.length === 0) return;
     const podUid = podUidOf(pod);
     this.#deps.populator.reprocess(podUid);

@@ -1,8 +1,10 @@
 /** What must hold before a volume is mounted or mapped for a pod, whatever its kind. */
 import { MountletError, messageOf } from '../../base/errors.ts';
-import { NodeAffinityError, nodeSelectorMatches } from '../../kube/node-affinity.ts';
+import { requireNodeAffinity } from '../../kube/node-affinity.ts';
+import type { Node } from '../../kube/objects/node.ts';
 import type { DesiredMount } from '../desired-state.ts';
-import { OperationError, subjectOfMount } from './operation-error.ts';
+import type { NodeReader } from '../node-reader.ts';
+import { OperationError, step, subjectOfMount } from './operation-error.ts';
 import type { OperationDeps } from './operation-kind.ts';
 
 export class MountRefusedError extends MountletError {
@@ -13,24 +15,23 @@ export class MountRefusedError extends MountletError {
 export async function requireAffinity(
   { node }: Pick<OperationDeps, 'node'>,
   mount: DesiredMount,
+  prefix: string,
   signal: AbortSignal,
-  prefix = 'MountVolume.NodeAffinity check failed',
 ): Promise<void> {
-  const required = mount.spec.persistentVolume?.spec.nodeAffinity?.required;
-  if (required === undefined) return;
-  const subject = subjectOfMount(mount);
-  let metadata;
+  const { persistentVolume } = mount.spec;
+  if (persistentVolume?.spec.nodeAffinity?.required === undefined) return;
+  await step(prefix, subjectOfMount(mount), async () => {
+    const { metadata } = node.current() ?? (await readNode(node, signal));
+    requireNodeAffinity(persistentVolume, { name: metadata.name, labels: metadata.labels ?? {} });
+  });
+}
+
+async function readNode(node: NodeReader, signal: AbortSignal): Promise<Node> {
   try {
-    ({ metadata } = node.current() ?? (await node.read(signal)));
+    return await node.read(signal);
   } catch (cause) {
-    throw new OperationError(
-      prefix,
-      subject,
-      new MountRefusedError(`error retrieving node: ${messageOf(cause)}`, { cause }),
-    );
+    throw new MountRefusedError(`error retrieving node: ${messageOf(cause)}`, { cause });
   }
-  if (nodeSelectorMatches(required, { name: metadata.name, labels: metadata.labels ?? {} })) return;
-  throw new OperationError(prefix, subject, new NodeAffinityError());
 }
 
 /** Storage that one pod at a time may use is not given to a second one. */

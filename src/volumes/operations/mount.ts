@@ -51,7 +51,7 @@ class FilesystemMount {
   async run(signal: AbortSignal): Promise<void> {
     const { actual, expander, now } = this.#deps;
     const { plugin, source, spec, volume } = this.#mount;
-    if (spec.persistentVolume !== undefined) await requireAffinity(this.#deps, this.#mount, signal);
+    await requireAffinity(this.#deps, this.#mount, 'MountVolume.NodeAffinity check failed', signal);
     const directory = await this.#step('MountVolume.NewMounter initialization failed', () => {
       plugin.requireUsable?.(source);
       return this.#directory();

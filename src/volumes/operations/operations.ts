@@ -14,7 +14,7 @@ import type { OperationKind, OperationTable } from './operation-kind.ts';
 export class OperationMissingError extends MountletError {
   readonly reason = 'OperationMissing';
   constructor(kind: string, volume: string) {
-    super(`Cannot ${kind} volume "${volume}": this node cannot do that; use a volume with volumeMode Filesystem`);
+    super(`Cannot ${kind} volume "${volume}": this node has no operation for that`);
   }
 }
 

@@ -18,6 +18,7 @@ export async function waitForAttach(
   const { plugin, source, spec, pod, volume } = mount;
   const { devicePath = '' } = actual.volume(volume) ?? {};
   if (plugin.attach === undefined || !canAttach(mount, spec)) return devicePath;
+  signal.throwIfAborted();
   const controller = new AbortController();
   const abort = (): void => controller.abort(signal.reason);
   signal.addEventListener('abort', abort, { once: true });
