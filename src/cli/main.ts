@@ -1,5 +1,6 @@
 /** The program: arguments in, exit code out. Each command loads what it needs when it is called, so that help is instant. */
 import { Command, CommanderError } from 'commander';
+import { addAgentCommands } from './agent-command.ts';
 import { addApiServerCommand } from './apiserver-command.ts';
 import { exitCode } from './exit-code.ts';
 import { addObjectCommands } from './object-commands.ts';
@@ -17,6 +18,7 @@ const program = new Command('mountlet')
   .exitOverride();
 
 addUpCommand(program);
+addAgentCommands(program);
 addRenderCommand(program);
 addApiServerCommand(program);
 addObjectCommands(program);

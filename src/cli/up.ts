@@ -1,14 +1,11 @@
 /** `mountlet up`: API server and node in the foreground, until told to stop. */
-import { hostname } from 'node:os';
-import { readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import type { AgentConfiguration } from '../agent/agent-settings.ts';
-import { agentSettings, readAgentConfiguration } from '../agent/agent-settings.ts';
 import { logLine } from '../agent/node/node-log.ts';
 import { readSources } from '../agent/sources.ts';
 import type { RunningMachine } from '../agent/up.ts';
 import { startUp } from '../agent/up.ts';
 import { messageOf } from '../base/errors.ts';
+import { drainMs, settingsOf } from './agent.ts';
 import { defaultStateDirectory } from './default-directories.ts';
 import { parseListen } from './listen-address.ts';
 import type { LogFormat } from './node-log-printer.ts';
@@ -30,6 +27,9 @@ export interface UpOptions {
   readonly logFormat: LogFormat;
 }
 
+/** Reached by the API server of this machine alone, so any free port of loopback will do. */
+const nodeDefaults = { address: '127.0.0.1', port: 0, nodeIP: '127.0.0.1' };
+
 export function upCommand(options: UpOptions): Promise<number> {
   return telling(async () => {
     const stateDirectory = resolve(options.state ?? defaultStateDirectory());
@@ -38,7 +38,11 @@ export function upCommand(options: UpOptions): Promise<number> {
     const files = await readSources(options.apply ?? [], () => openStandardInput(stop.signal));
     const stopped = untilSignal().then(() => stop.abort());
     const machine = await startUp(
-      { stateDirectory, ...parseListen(options.listen), node: nodeSettings(options, stateDirectory) },
+      {
+        stateDirectory,
+        ...parseListen(options.listen),
+        node: settingsOf(options, join(stateDirectory, 'node'), nodeDefaults),
+      },
       {
         runtimeDirectory: process.env['XDG_RUNTIME_DIR'],
         uid: process.geteuid?.() ?? 0,
@@ -67,26 +71,6 @@ export function upCommand(options: UpOptions): Promise<number> {
       await machine.close();
     }
   });
-}
-
-// Longer than any grace a pod should need; whoever presses Ctrl-C twice does not wait for it.
-const drainMs = 60_000;
-
-function nodeSettings(options: UpOptions, stateDirectory: string): ReturnType<typeof agentSettings> {
-  const { nodeName, manifests, config, subpathUpdates } = options;
-  const file: AgentConfiguration =
-    config === undefined ? {} : readAgentConfiguration(config, readFileSync(config, 'utf8'));
-  const given: AgentConfiguration = {
-    // Reached by the API server of this machine alone, so any free port of loopback will do.
-    address: '127.0.0.1',
-    port: 0,
-    nodeIP: '127.0.0.1',
-    ...file,
-    ...(nodeName !== undefined && { nodeName }),
-    ...(manifests !== undefined && { staticPodPath: resolve(manifests) }),
-    ...(!subpathUpdates && { subPathUpdates: false }),
-  };
-  return agentSettings(given, { nodeName: hostname().toLowerCase(), rootDirectory: join(stateDirectory, 'node') });
 }
 
 async function greet({ url, kubeconfig }: RunningMachine, stateDirectory: string, options: UpOptions): Promise<void> {

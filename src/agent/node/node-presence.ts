@@ -79,7 +79,13 @@ export class NodePresence implements NodeReader {
           const { status = {} } = thisMachine(this.name, this.#settings.rootDirectory);
           const pods = String(this.#settings.podsMax);
           return {
-            addresses: this.#settings.nodeIp === undefined ? (status.addresses ?? []) : [{ type: 'InternalIP', address: this.#settings.nodeIp }, { type: 'Hostname', address: this.name }],
+            addresses:
+              this.#settings.nodeIp === undefined
+                ? (status.addresses ?? [])
+                : [
+                    { type: 'InternalIP', address: this.#settings.nodeIp },
+                    { type: 'Hostname', address: this.name },
+                  ],
             capacity: { ...status.capacity, pods },
             allocatable: { ...status.allocatable, pods },
             nodeInfo: {
