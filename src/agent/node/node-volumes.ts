@@ -2,21 +2,27 @@
 import { randomBytes } from 'node:crypto';
 import type { Clock } from '../../base/clock.ts';
 import type { ApiClient } from '../../client/api-client.ts';
+import { BlockMappings } from '../../disk/devices/block-mappings.ts';
+import { systemPrograms } from '../../disk/devices/programs.ts';
 import { privateTmpfsDirectory } from '../../disk/mounts/file-system.ts';
 import type { Mounts } from '../../disk/mounts/mounts.ts';
 import { replaceableMounts } from '../../disk/mounts/replaceable-mounts.ts';
 import { LiveSubPaths } from '../../disk/paths/live-sub-paths.ts';
-import { podDirectory } from '../../kube/node-layout.ts';
+import { PodTrees } from '../../disk/pod-trees.ts';
+import { podDirectory, podsDirectory } from '../../kube/node-layout.ts';
 import { readerOf } from '../../objects/object-manager.ts';
 import { PluginRegistry } from '../../plugins/registry.ts';
 import { standardPlugins } from '../../plugins/standard-plugins.ts';
 import type { SubPathPreparer } from '../../pods/container-mounts.ts';
 import type { NodeReader } from '../../volumes/node-reader.ts';
+import { blockOperations } from '../../volumes/operations/block-operations.ts';
+import { expansionOperations } from '../../volumes/operations/expand.ts';
+import { NodeExpander } from '../../volumes/operations/node-expander.ts';
 import type { PodSource, PodStates } from '../../volumes/pod-source.ts';
 import { VolumeManager } from '../../volumes/volume-manager.ts';
 import type { AgentSettings } from '../agent-settings.ts';
 import { fixedSubPaths, followingSubPaths } from '../sub-path-preparers.ts';
-import { clusterClaims, clusterTrust, noClaims } from './cluster-storage.ts';
+import { clusterClaimWriter, clusterClaims, clusterTrust, noClaims } from './cluster-storage.ts';
 import type { NodeObjects } from './node-objects.ts';
 import type { NotifyNode } from './node-notices.ts';
 import { deviceProbe, subPathCleaner } from './pod-volumes.ts';
@@ -68,6 +74,12 @@ export function nodeVolumes(deps: NodeVolumesDeps, settings: AgentSettings): Nod
       devices: deviceProbe,
       clock,
       notify,
+      podsOnDisk: new PodTrees(podsDirectory(root)),
+      operations: (shared) => ({
+        ...blockOperations(shared, new BlockMappings({ mounts, programs: systemPrograms(), clock })),
+        ...(client !== undefined && expansionOperations(shared, clusterClaimWriter(client))),
+      }),
+      ...(client !== undefined && { expander: (shared) => new NodeExpander(shared, clusterClaimWriter(client)) }),
     },
     { root, controllerAttach: controllerAttaches && client !== undefined, sweepMs: syncMs },
   );

@@ -2,7 +2,7 @@
  * One running node: every room wired. Settings and a cluster (or none) in, a node out that runs pods, mounts their volumes and
  * keeps them up to date. It speaks to the API server over HTTP alone, also where both are one process.
  */
-import { mkdirSync } from 'node:fs';
+import { mkdirSync, realpathSync } from 'node:fs';
 import { join } from 'node:path';
 import { randomUUID } from 'node:crypto';
 import type { Clock } from '../../base/clock.ts';
@@ -16,6 +16,7 @@ import { ObjectCache } from '../../client/object-cache.ts';
 import { reflectorDefaults } from '../../client/reflector.ts';
 import { services, withShape } from '../../client/resource-reference.ts';
 import { systemMounts } from '../../disk/mounts/mounts.ts';
+import { podsDirectory } from '../../kube/node-layout.ts';
 import type { Service } from '../../kube/objects/service.ts';
 import { service } from '../../kube/objects/service.ts';
 import { EventRecorder } from '../../node/event-recorder.ts';
@@ -78,10 +79,12 @@ export interface RunningNode {
 }
 
 /** Runs until the signal aborts. */
-export async function startNode(settings: AgentSettings, deps: NodeDeps, signal: AbortSignal): Promise<RunningNode> {
+export async function startNode(given: AgentSettings, deps: NodeDeps, signal: AbortSignal): Promise<RunningNode> {
   const { clock, cluster, notify: tell } = deps;
+  mkdirSync(podsDirectory(given.rootDirectory), { recursive: true, mode: 0o750 });
+  // The mount table has no links in its paths.
+  const settings = { ...given, rootDirectory: realpathSync(given.rootDirectory) };
   const { rootDirectory: root, nodeName } = settings;
-  mkdirSync(root, { recursive: true, mode: 0o750 });
   const runtime = await openProcessRuntime(
     {
       ...defaultProcessRuntimeSettings,
@@ -171,7 +174,7 @@ export async function startNode(settings: AgentSettings, deps: NodeDeps, signal:
       events: podEvents(recorder ?? noRecorder),
       api: clients === undefined ? noPodApi : apiPods(clients.general),
       files: containerFiles({ root, logRoot: join(root, 'logs'), tailLog: logTail(clock) }),
-      volumes: podVolumes(manager, root, () => false),
+      volumes: podVolumes(manager, root),
       registrations: objects,
       network: podNetwork(runtime),
       view: () => ({

@@ -12,14 +12,13 @@ import type { MountedVolume } from '../../volumes/mounted-volume.ts';
 import type { DeviceProbe, SubPathCleaner } from '../../volumes/operations/operation-kind.ts';
 import type { VolumeManager } from '../../volumes/volume-manager.ts';
 
-/** `existOnDisk` looks for mount points that no one in memory knows of. */
-export function podVolumes(manager: VolumeManager, root: string, existOnDisk: (podUid: string) => boolean): PodVolumes {
+export function podVolumes(manager: VolumeManager, root: string): PodVolumes {
   return {
     waitForMounted: (pod, signal) => manager.waitForMounted(pod, signal),
     waitForUnmounted: (pod, signal) => manager.waitForUnmounted(pod, signal),
     mountedVolumesOf: (pod) => containerVolumes(manager, root, pod),
     groupsOf: (pod) => manager.queries.extraSupplementalGroups(pod),
-    podVolumesExist: (podUid) => manager.queries.hasPossiblyMounted(asPodUid(podUid)) || existOnDisk(podUid),
+    podVolumesExist: (podUid) => manager.podVolumesExist(asPodUid(podUid)),
     podChanged: (podUid) => manager.podChanged(asPodUid(podUid)),
     sourcesChanged: () => manager.sourcesChanged(),
   };
