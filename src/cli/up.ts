@@ -1,4 +1,5 @@
 /** `mountlet up`: API server and node in the foreground, until told to stop. */
+import { spawnSync } from 'node:child_process';
 import { join, resolve } from 'node:path';
 import { logLine } from '../agent/node/node-log.ts';
 import { readSources } from '../agent/sources.ts';
@@ -13,7 +14,8 @@ import { logPrinter } from './node-log-printer.ts';
 import { openStandardInput } from './standard-input.ts';
 import { telling } from './talk.ts';
 import { untilSignal } from './until-signal.ts';
-import { followFirstPods } from './up-guide.ts';
+import type { GuideSettings } from './up-guide.ts';
+import { showFirstPod } from './up-guide.ts';
 
 export interface UpOptions {
   readonly state?: string;
@@ -34,6 +36,7 @@ export function upCommand(options: UpOptions): Promise<number> {
   return telling(async () => {
     const stateDirectory = resolve(options.state ?? defaultStateDirectory());
     const print = logPrinter(options.logFormat);
+    const say = (text: string): void => void (options.logFormat === 'text' && process.stdout.write(text));
     const stop = new AbortController();
     const files = await readSources(options.apply ?? [], () => openStandardInput(stop.signal));
     const stopped = untilSignal().then(() => stop.abort());
@@ -59,11 +62,14 @@ export function upCommand(options: UpOptions): Promise<number> {
       stop.signal,
     );
     try {
-      await greet(machine, stateDirectory, options);
+      say(greet(machine, stateDirectory));
       for await (const { name, outcome } of files.length > 0 ? machine.apply(files, stop.signal) : []) {
-        process.stdout.write(`${name} ${outcome}\n`);
+        say(`${name} ${outcome}\n`);
       }
-      await Promise.all([machine.node.ended, followFirstPods(machine, stop.signal), stopped]);
+      const guide = showFirstPod(machine, guideSettings(stateDirectory), say, stop.signal);
+      await Promise.race([machine.node.ended, stopped]);
+      stop.abort();
+      await guide;
     } finally {
       stop.abort();
       await machine.node.ended;
@@ -73,11 +79,17 @@ export function upCommand(options: UpOptions): Promise<number> {
   });
 }
 
-async function greet({ url, kubeconfig }: RunningMachine, stateDirectory: string, options: UpOptions): Promise<void> {
-  if (options.logFormat === 'json') return;
-  process.stdout.write(
+function greet({ url, kubeconfig }: RunningMachine, stateDirectory: string): string {
+  return (
     `API server is ready at ${url}\n` +
-      `  kubeconfig   ${kubeconfig}\n` +
-      `  volumes      ${join(stateDirectory, 'node', 'pods')}/<pod uid>/volumes\n`,
+    `  kubeconfig   ${kubeconfig}\n` +
+    `  volumes      ${join(stateDirectory, 'node', 'pods')}/<pod uid>/volumes\n`
   );
+}
+
+function guideSettings(stateDirectory: string): GuideSettings {
+  return {
+    volumesOf: (podUid) => join(stateDirectory, 'node', 'pods', podUid, 'volumes'),
+    hasKubectl: spawnSync('kubectl', ['version', '--client'], { stdio: 'ignore' }).status === 0,
+  };
 }
