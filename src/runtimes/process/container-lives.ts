@@ -29,6 +29,9 @@ export interface ContainerLivesDeps {
   readonly pods: { get(uid: string): PodRecord | undefined };
 }
 
+/** A killed process is gone after about that long, unless it is stuck in the kernel. */
+const dyingMs = 5;
+
 export class ContainerLives {
   readonly #directory: string;
   readonly #sweepMs: number;
@@ -140,6 +143,9 @@ export class ContainerLives {
 
   async #settle(id: string): Promise<void> {
     this.killAll(id);
+    // Usually gone already; where the launcher was killed, its container dies now.
+    const init = this.#records.get(id)?.run?.init;
+    while (init !== undefined && isAlive(init) && !this.#closing.signal.aborted) await this.#deps.clock.sleep(dyingMs);
     await this.#deps.logs.finish(id);
     const record = this.#records.get(id);
     if (record?.run === undefined) return;

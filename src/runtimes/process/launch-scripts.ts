@@ -123,25 +123,28 @@ echo failed >&6
 exit "$status"
 `;
 
+/** Between the mounts and the look at them no program is started: a link may have put a mount over it. */
 export const enterScript = `
 set -eu
 exec 2>&1
-mount -i -n -t none -o rbind,rprivate / "$M_WORK/host"
 mount -i -n -a -T "$M_WORK/table"
-found='
+if [ -s "$M_WORK/points" ]; then
+  found='
 '
-while read -r one two three four point rest; do
-  found="$found$point
+  while read -r one two three four point rest; do
+    found="$found$point
 "
-done </proc/self/mountinfo
-while read -r point; do
-  case $found in
-    *"
+  done </proc/self/mountinfo
+  while read -r point; do
+    case $found in
+      *"
 $point
 "*) ;;
-    *) echo "mount: $point: it was replaced by a link while the volume was being mounted"; exit 1 ;;
-  esac
-done <"$M_WORK/points"
+      *) echo "mount: $point: it was replaced by a link while the volume was being mounted"; exit 1 ;;
+    esac
+  done <"$M_WORK/points"
+fi
+mount -i -n -t none -o rbind,rprivate / "$M_WORK/host"
 exec setpriv $M_PRIVILEGES -- sh -c 'eval "$M_INIT"' mountlet-init
 `;
 

@@ -15,10 +15,12 @@ export interface Command {
 const shellsOwn =
   /^(?![A-Za-z_][A-Za-z0-9_]*$)|^(_|IFS|OPTIND|OPTARG|PPID|PWD|OLDPWD|UID|EUID|GROUPS|LINENO|RANDOM|SECONDS|ENV|PS[124]|SHLVL|SHELLOPTS|HISTCMD|DIRSTACK|FUNCNAME|PIPESTATUS|(BASH|mountlet_).*)$/;
 
-export function sandboxText({ directories, files, mounts }: SandboxPlan, root: string): string {
-  const points = mounts.map(({ target }) => escaped(`${root}${target === '/' ? '' : target}`));
+export function sandboxText({ directories, files, mounts, doubtful }: SandboxPlan, root: string): string {
   return (
-    list(directories) + list(files) + list(mounts.map((mount) => tableLine(mount, root))) + list([...new Set(points)])
+    list(directories) +
+    list(files) +
+    list(mounts.map((mount) => tableLine(mount, root))) +
+    list([...new Set(doubtful)].map((target) => escaped(`${root}${target}`)))
   );
 }
 

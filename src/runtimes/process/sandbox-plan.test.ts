@@ -105,6 +105,7 @@ test('planSandbox mounts parents before children and makes the places in the par
   assert.deepEqual([first, second].toSorted(), ['/data/inner/deep', '/etc/x']);
   assert.deepEqual(plan.volumePoints, [{ volume: '/volumes/a', below: 'inner/deep', kind: 'directory' }]);
   assert.ok(plan.directories.includes('skel/etc/x'));
+  assert.deepEqual(plan.doubtful, ['/data/inner/deep']);
 });
 
 for (const target of ['/', '', '/..', '/proc', '/proc/1/root', '/etc/hosts', '/loop/x', '/etc/hosts/x']) {

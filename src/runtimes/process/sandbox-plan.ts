@@ -62,6 +62,8 @@ export interface SandboxPlan {
   readonly mounts: readonly PlannedMount[];
   /** Mount points that are missing in a volume: they are made in the volume itself, which others may write to. */
   readonly volumePoints: readonly VolumePoint[];
+  /** Targets inside of a volume, where a link may be put in our way: mounted, they are looked at before going on. */
+  readonly doubtful: readonly string[];
 }
 
 export interface PlannedMount {
@@ -85,6 +87,8 @@ interface Layer {
   readonly look: (below: string) => PathLook;
   /** Makes a mount point. */
   readonly make: (below: string, kind: 'directory' | 'file') => void;
+  /** Others may change it at any time. */
+  readonly isVolume?: boolean;
 }
 
 export class SandboxBuilder {
@@ -94,6 +98,7 @@ export class SandboxBuilder {
   readonly #files = new Set<string>();
   readonly #mounts: PlannedMount[] = [];
   readonly #volumePoints: VolumePoint[] = [];
+  readonly #doubtful: string[] = [];
   readonly #layers: Layer[] = [];
 
   constructor(request: SandboxRequest, host: HostView) {
@@ -143,6 +148,7 @@ export class SandboxBuilder {
     const path = this.point(target, kind);
     if (isBelow('/proc', path)) throw new RuntimeError(`Cannot mount at "${target}": it is inside of /proc`);
     if (path === '/') throw new RuntimeError(`Cannot mount at "${target}": it is the container's root`);
+    if (this.#layerOf(path)?.isVolume) this.#doubtful.push(path);
     const options = ['rbind', ...(readOnly ? ['ro'] : []), 'nodev', ...this.lockedOptions(source)];
     this.#mount(
       path,
@@ -153,6 +159,7 @@ export class SandboxBuilder {
         make: (rest, wanted) => {
           this.#volumePoints.push({ volume: source, below: rest, kind: wanted });
         },
+        isVolume: true,
       },
     );
   }
@@ -200,6 +207,7 @@ export class SandboxBuilder {
       files: [...this.#files],
       mounts: this.#mounts,
       volumePoints: this.#volumePoints,
+      doubtful: this.#doubtful,
     };
   }
 
