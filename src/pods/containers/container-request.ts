@@ -7,6 +7,8 @@ import { ContainerMountsError } from '../container-mounts.ts';
 import type { ContainerMount } from '../container-mount.ts';
 import { viewContainer } from '../container-view.ts';
 import type { ContainerView, ContainerViewDeps } from '../container-view.ts';
+import { goQuote } from '../../kube/values/go-quote.ts';
+import type { Defect } from '../variables.ts';
 import { podNamespace, podUid } from '../pod-names.ts';
 import type { PodVolumes } from '../pod-volumes.ts';
 import {
@@ -24,6 +26,7 @@ import {
 } from './container-labels.ts';
 import type { AnyContainer } from './container-lookup.ts';
 import { containerResources } from './container-resources.ts';
+import { ContainerStartError } from './container-start-error.ts';
 import { containerSecurity } from './container-security.ts';
 
 export interface ContainerRequestDeps {
@@ -54,7 +57,7 @@ export interface ContainerInput {
   readonly image: ImageStatus;
 }
 
-/** Rejects with a ContainerConfigError. */
+/** Rejects with a ContainerConfigError, or a ContainerStartError for what no runtime would take. */
 export async function buildContainerRequest(
   { pod, container, attempt, podIPs, image }: ContainerInput,
   { view: viewDeps, volumes, files }: ContainerRequestDeps,
@@ -81,6 +84,11 @@ export async function buildContainerRequest(
   } catch (error) {
     if (error instanceof ContainerMountsError) await takeBack(error.cleanUps);
     throw error;
+  }
+  const defect = defectOf(view);
+  if (defect !== undefined) {
+    await takeBack(view.cleanUps);
+    throw new ContainerStartError('CreateContainerError', defect);
   }
   const messagePath = container.terminationMessagePath ?? '';
   const messageFile =
@@ -122,6 +130,21 @@ export async function buildContainerRequest(
     },
   };
   return { request, cleanUps: view.cleanUps };
+}
+
+const defects: Readonly<Record<Defect, string>> = {
+  NulByte: 'holds a NUL byte, with which no program can be started',
+  NotUtf8: 'is not valid UTF-8, and nothing else can be told to a runtime',
+};
+
+/** Said here and without the text itself: what refuses it further on may quote it, and it may be a secret. */
+function defectOf({ environment, command, args }: ContainerView): string | undefined {
+  const texts = [
+    ...environment.map(({ name, defect }) => ({ what: `variable ${goQuote(name)}`, defect })),
+    ...[...command, ...args].map(({ defect }, index) => ({ what: `argument ${index}`, defect })),
+  ];
+  const found = texts.find(({ defect }) => defect !== undefined);
+  return found?.defect === undefined ? undefined : `${found.what} ${defects[found.defect]}`;
 }
 
 /** One that fails leaves the others to be tried: the volumes' own tear-down repeats it. */

@@ -120,7 +120,8 @@ export class ContainerStarter {
       await takeBack(built.cleanUps);
       throw new ContainerConfigError(refusal);
     } catch (error) {
-      throw this.#failure(request, 'CreateContainerConfigError', error, signal);
+      const reason = error instanceof ContainerStartError ? error.reason : 'CreateContainerConfigError';
+      throw this.#failure(request, reason, error, signal);
     }
   }
 

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { messageOf } from '../../base/errors.ts';
 import type { Container } from '../../kube/objects/container.ts';
 import type { Pod } from '../../kube/objects/pod.ts';
-import { aConfigMap, aContainer, aPod } from '../../testing/builders.ts';
+import { aConfigMap, aContainer, aPod, aSecret } from '../../testing/builders.ts';
 import { ContainerWorld, testNodeSettings, viewDeps } from '../../testing/container-world.ts';
 import { settle } from '../../testing/settle.ts';
 import { RuntimeError } from '../../runtimes/runtime.ts';
@@ -99,6 +99,24 @@ const failures: readonly {
     container: { env: [{ name: 'A', valueFrom: { configMapKeyRef: { name: 'x', key: 'k' } } }] },
     fails: 'CreateContainerConfigError: configmap "x" not found',
     event: 'Warning Failed main: Error: configmap "x" not found',
+  },
+  {
+    it: 'a Secret that no program can be given',
+    container: { env: [{ name: 'A', valueFrom: { secretKeyRef: { name: 'nul', key: 'k' } } }] },
+    arrange: (world) => (world.view = viewDeps({ secrets: [aSecret({ name: 'nul', data: { k: 'hid\0den' } })] })),
+    fails: 'CreateContainerError: variable "A" holds a NUL byte, with which no program can be started',
+    event: 'Warning Failed main: Error: variable "A" holds a NUL byte, with which no program can be started',
+  },
+  {
+    it: 'an argument made of bytes that are no text',
+    container: {
+      args: ['$(A)'],
+      env: [{ name: 'A', valueFrom: { secretKeyRef: { name: 'raw', key: 'k' } } }],
+    },
+    arrange: (world) =>
+      (world.view = viewDeps({ secrets: [aSecret({ name: 'raw', data: { k: Buffer.from([255]) } })] })),
+    fails: 'CreateContainerError: variable "A" is not valid UTF-8, and nothing else can be told to a runtime',
+    event: 'Warning Failed main: Error: variable "A" is not valid UTF-8, and nothing else can be told to a runtime',
   },
   {
     it: 'a pod that must not be root and is',
