@@ -38,6 +38,7 @@ import {
 import { ScriptedClaimWriter } from '../../testing/scripted-claim-writer.ts';
 import { FakeClaims, VolumeWorld, claimVolume, podUsing, podWithDevices } from '../../testing/volume-world.ts';
 import { asPodUid, asVolumeName } from '../mount-id.ts';
+import type { VolumeNotice } from '../volume-notices.ts';
 import type { BlockMapper } from './block-mapper.ts';
 import { blockOperations } from './block-operations.ts';
 import { expansionOperations } from './expand.ts';
@@ -51,6 +52,7 @@ class DeviceWorld extends VolumeWorld {
   readonly root: string;
   readonly storage: string;
   readonly bound: FakeClaims;
+  readonly #checks = new Set<() => void>();
 
   constructor(t: TestContext) {
     const directory = directoryForDevices(t);
@@ -59,11 +61,13 @@ class DeviceWorld extends VolumeWorld {
     const mapper: BlockMapper = new BlockMappings({ mounts, programs, clock });
     const claims = new FakeClaims();
     const writer = new ScriptedClaimWriter(claims.claims);
+    let told = (_notice: VolumeNotice): void => {};
     super(t, {
       root,
       plugins: [localPlugin({ mounts, programs, clock, root, notify: () => {} })],
       deps: {
         claims,
+        notify: (notice) => told(notice),
         devices: new SystemDevices(),
         expander: (deps) => new NodeExpander(deps, writer),
         operations: (deps) => ({ ...blockOperations(deps, mapper), ...expansionOperations(deps, writer) }),
@@ -72,6 +76,27 @@ class DeviceWorld extends VolumeWorld {
     this.root = root;
     this.storage = directory;
     this.bound = claims;
+    told = (notice) => {
+      this.notices.push(notice);
+      for (const check of this.#checks) check();
+    };
+  }
+
+  /** Looks again at whatever the manager tells: what the system's programs do takes as long as it takes. */
+  async until(isSo: () => boolean): Promise<void> {
+    let check = (): void => {};
+    let late: NodeJS.Timeout | undefined;
+    try {
+      await new Promise<void>((resolve, reject) => {
+        check = () => void (isSo() && resolve());
+        late = setTimeout(() => reject(new Error(`it took too long: ${this.failures().join('\n')}`)), 30_000);
+        this.#checks.add(check);
+        check();
+      });
+    } finally {
+      this.#checks.delete(check);
+      clearTimeout(late);
+    }
   }
 
   bind(path: string, spec: Partial<PersistentVolume['spec']>): void {
@@ -104,10 +129,7 @@ class DeviceWorld extends VolumeWorld {
   }
 
   async untilGone(): Promise<void> {
-    await until(
-      () => !this.manager.queries.isAttached(diskName),
-      () => this.failures().join('\n'),
-    );
+    await this.until(() => !this.manager.queries.isAttached(diskName));
   }
 
   failures(): readonly string[] {
@@ -124,15 +146,6 @@ class DeviceWorld extends VolumeWorld {
 
   capacity(): unknown {
     return this.bound.claims.get('disk')?.status?.capacity?.['storage'];
-  }
-}
-
-/** What the system's programs do takes as long as it takes. */
-async function until(isSo: () => boolean, why: () => string): Promise<void> {
-  const deadline = Date.now() + 20_000;
-  while (!isSo()) {
-    assert.ok(Date.now() < deadline, `it did not come to pass: ${why()}`);
-    await new Promise((resolve) => setImmediate(resolve));
   }
 }
 
@@ -234,10 +247,7 @@ test('a raw device that grows shows its size to those who have it', { skip: need
   assert.equal(size(), 16n * mebibyte);
   world.grow(file, 24);
   await world.mount(device('web'));
-  await until(
-    () => world.capacity() === '24Mi',
-    () => world.events().join('\n'),
-  );
+  await world.until(() => world.capacity() === '24Mi');
   assert.equal(size(), 24n * mebibyte);
   await world.unmount('web');
   await world.untilGone();
@@ -283,10 +293,7 @@ test('an ext4 that is mounted grows, or says why not and grows at the next mount
   world.grow(file, 64);
   await world.mount(fileSystem('web'));
   const failed = (): string | undefined => world.events().find((event) => event.startsWith('VolumeResizeFailed: '));
-  await until(
-    () => world.capacity() === '64Mi' || failed() !== undefined,
-    () => world.events().join('\n'),
-  );
+  await world.until(() => world.capacity() === '64Mi' || failed() !== undefined);
   const failure = failed();
   const last = failure === undefined ? 'web' : 'api';
   if (failure !== undefined) {
@@ -328,10 +335,7 @@ for (const { fsType, sizes, skip } of online) {
     try {
       world.grow(file, large);
       await world.mount(fileSystem('web'));
-      await until(
-        () => world.capacity() === `${large}Mi` || world.failures().length > 0,
-        () => world.events().join('\n'),
-      );
+      await world.until(() => world.capacity() === `${large}Mi` || world.failures().length > 0);
     } finally {
       closeSync(inUse);
     }
