@@ -43,6 +43,30 @@ test('an alarm for a time that has passed rings at once', async (t) => {
   assert.equal(rung, 1);
 });
 
+test('a clock that is set back makes nobody wait longer', async (t) => {
+  let setBackMs = 0;
+  class Wrong extends FakeClock {
+    override now(): number {
+      return super.now() - setBackMs;
+    }
+  }
+  const clock = new Wrong();
+  const alarms = new Alarms(clock);
+  const stop = new AbortController();
+  const running = alarms.run(stop.signal);
+  t.after(async () => {
+    stop.abort();
+    await running;
+  });
+  const rung: number[] = [];
+  for (const ms of [500, 700]) alarms.after(ms, () => void rung.push(ms));
+  await settle();
+  setBackMs = 3_600_000;
+  await clock.advance(700);
+  await settle();
+  assert.deepEqual(rung, [500, 700]);
+});
+
 test('any set of alarms rings at its times, each once, and never one that was called off', async () => {
   const plan = fc.array(fc.record({ ms: fc.integer({ min: 0, max: 50 }), cancel: fc.boolean() }), { maxLength: 40 });
   await fc.assert(

@@ -10,7 +10,7 @@ export interface Alarm {
 }
 
 interface Entry {
-  readonly at: number;
+  at: number;
   /** Undefined once it was called off or rang. */
   ring: (() => void) | undefined;
 }
@@ -65,15 +65,22 @@ export class Alarms {
     const wake = (): void => woken.abort();
     this.#wake = wake;
     signal.addEventListener('abort', wake, { once: true });
+    const before = this.#clock.now();
+    const ms = next === undefined ? restMsMax : Math.min(restMsMax, next.at - before);
     try {
-      const ms = next === undefined ? restMsMax : Math.min(restMsMax, next.at - this.#clock.now());
       await this.#clock.sleep(ms, woken.signal);
+      this.#follow(this.#clock.now() - before - ms);
     } catch (thrown) {
       if (!woken.signal.aborted) throw thrown;
     } finally {
       this.#wake = () => {};
       signal.removeEventListener('abort', wake);
     }
+  }
+
+  /** A clock that was set back must not make anybody wait for the time that comes twice. */
+  #follow(driftMs: number): void {
+    if (driftMs < -driftMsMax) for (const entry of this.#heap) entry.at += driftMs;
   }
 
   #push(entry: Entry): void {
@@ -120,5 +127,7 @@ export class Alarms {
   }
 }
 
+/** Timers end a little early now and then. */
+const driftMsMax = 100;
 /** The longest sleep that a timer of Node.js can do is about 24 days. */
 const restMsMax = 24 * 60 * 60 * 1000;

@@ -97,6 +97,20 @@ test('a changed ConfigMap is on disk at once, in every volume that shows it and 
   });
 });
 
+test('a change costs one operation, whatever else is mounted', async (t) => {
+  const world = new RealWorld(t);
+  for (const name of ['web', 'other']) world.real.setConfigMap(name, { color: 'red' });
+  await world.start();
+  const others = Array.from({ length: 60 }, (_, index) => podUsing(`p${index}`, [config('other')]));
+  await world.put(podUsing('a', [config('web')]), ...others);
+  assert.equal(world.manager.queries.counts()[0]?.count, 61);
+  world.notices.length = 0;
+  world.changed('web');
+  await world.settle();
+  const ended = world.notices.flatMap((notice) => (notice.kind === 'OperationEnded' ? [notice.volume] : []));
+  assert.deepEqual(ended, ['kubernetes.io/configmap/a-web']);
+});
+
 test('changes during a write are made good by one more write, with the newest content', async (t) => {
   const world = new RealWorld(t);
   world.real.setConfigMap('web', { color: 'red' });

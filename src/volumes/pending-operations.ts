@@ -37,6 +37,8 @@ export interface OperationEnd {
   readonly operation: Operation;
   readonly tookMs: number;
   readonly failure?: OperationFailure;
+  /** It was told to stop because everything stops. */
+  readonly isClosing: boolean;
 }
 
 export interface OperationFailure {
@@ -179,10 +181,11 @@ export class PendingOperations {
     const tookMs = this.#deps.clock.now() - startedAt;
     if (failure === undefined) {
       this.#drop(entry);
-      this.#deps.ended({ operation, tookMs });
+      this.#deps.ended({ operation, tookMs, isClosing: this.#isClosed });
     } else {
       const { failedAt, delayMs } = this.#failed(entry, failure);
-      this.#deps.ended({ operation, tookMs, failure: { error: failure, failedAt, delayMs } });
+      const isClosing = this.#isClosed;
+      this.#deps.ended({ operation, tookMs, failure: { error: failure, failedAt, delayMs }, isClosing });
     }
     this.#deps.freed(operation.key.volume);
   }
@@ -250,7 +253,9 @@ export class PendingOperations {
   }
 
   #isBackingOff({ failedAt, delayMs, isForgiven }: Entry): boolean {
-    return !isForgiven && delayMs > 0 && this.#deps.clock.now() - failedAt <= delayMs;
+    const passedMs = this.#deps.clock.now() - failedAt;
+    // A clock that was set back makes nobody wait for the time that comes twice.
+    return !isForgiven && delayMs > 0 && passedMs >= 0 && passedMs <= delayMs;
   }
 }
 

@@ -137,11 +137,15 @@ export class Populator {
   /** As soon as all sources are ready, one look at every pod that they have then; whatever is looked at later is news. */
   #completeSoon(signal: AbortSignal): void {
     if (this.#completion !== undefined || !this.#deps.pods.areSourcesReady()) return;
-    const looking = [...this.#deps.pods.pods()].map((pod) => this.#process(podUidOf(pod), signal));
-    this.#completion = this.#complete(looking, signal);
+    this.#completion = this.#complete([...this.#deps.pods.pods()], signal);
   }
 
-  async #complete(looking: readonly Promise<void>[], signal: AbortSignal): Promise<void> {
+  async #complete(pods: readonly Pod[], signal: AbortSignal): Promise<void> {
+    const looking: Promise<void>[] = [];
+    for (const [index, pod] of pods.entries()) {
+      looking.push(this.#process(podUidOf(pod), signal));
+      if (index % podsPerTurn === podsPerTurn - 1) await setImmediate();
+    }
     await Promise.all(looking);
     if (signal.aborted) return;
     this.#hasAddedPods = true;

@@ -554,6 +554,7 @@ test('a node that stops ends what is going on, and a first set-up in the middle 
   await hold.arrived;
   await world.stop();
   assert.deepEqual(world.states(), ['web/data: uncertain']);
+  assert.deepEqual(world.events(), [], 'which is no failure of the pod');
 });
 
 test('a raw block volume on a node without block devices is refused in words', async (t) => {

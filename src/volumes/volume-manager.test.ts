@@ -211,6 +211,18 @@ test('a wait ends after two minutes and three seconds, not earlier', async (t) =
   assert.ok((await waiting) instanceof VolumesNotMountedError);
 });
 
+test('whoever waits when the node stops is told', async (t) => {
+  const world = new VolumeWorld(t);
+  await world.start();
+  const pod = podUsing('web', [plainVolume('data')]);
+  world.plain.script('setUp', new Error('not yet'));
+  world.pods.put(pod);
+  const waiting = errorOf(world.manager.waitForMounted(pod, never()));
+  await world.settle();
+  await world.stop();
+  assert.equal(isInterrupted(await waiting), true);
+});
+
 test('an uncertain mount does not hold up an unmount, but does hold up a release', async (t) => {
   const world = new VolumeWorld(t);
   await world.start();

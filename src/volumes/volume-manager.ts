@@ -154,6 +154,7 @@ export class VolumeManager {
       stop.abort(signal.reason);
       await Promise.allSettled(parts);
       await this.#pending.close(stop.signal.reason);
+      this.#waits.end();
       alarms.abort();
       await ringing;
     }

@@ -29,9 +29,14 @@ export interface VolumeWaitsDeps {
 /** The kubelet's number: odd, to be recognised. */
 const waitMsMax = 123_000;
 
+interface Waiter {
+  look(): void;
+  end(): void;
+}
+
 export class VolumeWaits {
   readonly #deps: VolumeWaitsDeps;
-  readonly #waiting = new Map<PodUid, Set<() => void>>();
+  readonly #waiting = new Map<PodUid, Set<Waiter>>();
 
   constructor(deps: VolumeWaitsDeps) {
     this.#deps = deps;
@@ -40,7 +45,12 @@ export class VolumeWaits {
   /** Something about the pod's volumes has changed. */
   check(podUid: PodUid): void {
     const waiting = this.#waiting.get(podUid);
-    if (waiting !== undefined) for (const look of waiting) look();
+    if (waiting !== undefined) for (const waiter of waiting) waiter.look();
+  }
+
+  /** Nothing will change any more: whoever waits is told so. */
+  end(): void {
+    for (const waiting of this.#waiting.values()) for (const waiter of waiting) waiter.end();
   }
 
   /**
@@ -64,7 +74,7 @@ export class VolumeWaits {
       unattached: unattached.flatMap(({ outerNames }) => outerNames).sort(),
       unprocessed: expected.filter((name) => !known.has(name)).sort(),
     };
-    if (await isLimitReached(unattached)) throw new AttachLimitError(volumes, cause);
+    if (await isLimitReached(unattached, signal)) throw new AttachLimitError(volumes, cause);
     throw new VolumesNotMountedError(volumes, cause);
   }
 
@@ -124,7 +134,7 @@ export class VolumeWaits {
     return new Promise((resolve, reject) => {
       const waiting = this.#waiting.get(podUid) ?? new Set();
       const leave = (): void => {
-        waiting.delete(check);
+        waiting.delete(waiter);
         if (waiting.size === 0) this.#waiting.delete(podUid);
         signal.removeEventListener('abort', abort);
       };
@@ -132,16 +142,22 @@ export class VolumeWaits {
         leave();
         reject(signal.reason as Error);
       };
-      const check = (): void => {
-        const found = look();
-        if (found === undefined) return;
-        leave();
-        resolve(found === 'done' ? undefined : found);
+      const waiter: Waiter = {
+        look() {
+          const found = look();
+          if (found === undefined) return;
+          leave();
+          resolve(found === 'done' ? undefined : found);
+        },
+        end() {
+          leave();
+          reject(new WaitInterruptedError(false));
+        },
       };
-      this.#waiting.set(podUid, waiting.add(check));
+      this.#waiting.set(podUid, waiting.add(waiter));
       signal.addEventListener('abort', abort);
-      check();
-      if (signal.aborted && waiting.has(check)) abort();
+      waiter.look();
+      if (signal.aborted && waiting.has(waiter)) abort();
     });
   }
 
@@ -162,11 +178,14 @@ export class VolumeWaits {
   }
 }
 
-/** Asked after the wait is over, so there is nobody left to end it: the plugin has its own limit. */
-async function isLimitReached(unattached: readonly DesiredMount[]): Promise<boolean> {
-  const never = new AbortController().signal;
+/** A plugin that cannot tell is no reason to turn a pod away for good. */
+async function isLimitReached(unattached: readonly DesiredMount[], signal: AbortSignal): Promise<boolean> {
   for (const { plugin, source, spec } of unattached) {
-    if ((await plugin.attach?.isLimitReached?.(source, spec, never)) === true) return true;
+    try {
+      if ((await plugin.attach?.isLimitReached?.(source, spec, signal)) === true) return true;
+    } catch {
+      continue;
+    }
   }
   return false;
 }

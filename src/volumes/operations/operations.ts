@@ -57,7 +57,8 @@ export class Operations {
 }
 
 /** Tells of every operation that ended: a metric for each, and for a failure a log line and what users see of it. */
-export function tellEnd({ operation, tookMs, failure }: OperationEnd, notify: NotifyVolumes): void {
+export function tellEnd({ operation, tookMs, failure, isClosing }: OperationEnd, notify: NotifyVolumes): void {
+  if (failure !== undefined && isClosing) return; // a node that stops is no failure of a pod
   const { name, key } = operation;
   const { action, kind } = operation as ActionOperation;
   const status = failure === undefined ? 'success' : 'fail-unknown';
