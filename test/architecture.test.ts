@@ -14,9 +14,7 @@ interface Room {
 }
 
 const everyRoom =
-  'base kube disk client objects plugins volumes runtimes pods node node-server reporting apiserver dashboard'.split(
-    ' ',
-  );
+  'base kube disk client objects plugins volumes runtimes pods node node-server apiserver dashboard'.split(' ');
 const rooms: Readonly<Record<string, Room>> = {
   base: { may: [], because: 'base is useful in any program and knows nothing of this one' },
   kube: { may: ['base'], because: 'kube is pure: objects in, objects or errors out' },
@@ -45,7 +43,6 @@ const rooms: Readonly<Record<string, Room>> = {
     may: ['base', 'kube', 'client'],
     because: 'what a node says of itself is told to it: it knows neither pods nor volumes',
   },
-  reporting: { may: ['base', 'kube', 'client'], because: 'temporary' },
   apiserver: { may: ['base', 'kube'], because: 'the server must not know the node: any node may talk to it' },
   dashboard: { may: ['base', 'kube'], because: 'the dashboard is a reader of a feed' },
   agent: { may: everyRoom, because: 'agent is the composition root and starts everything but the command line' },

@@ -67,6 +67,12 @@ export function logLine(notice: NodeNotice): LogLine | undefined {
       return warning(`an event was not written: ${messageOf(notice.error)}`);
     case 'NodeRequestFailed':
       return { level: 'error', message: `request ${notice.path}: ${messageOf(notice.error)}` };
+    case 'NodeRegistrationFailed':
+    case 'NodeStatusFailed':
+    case 'NodeLeaseFailed':
+      return warning(`node ${notice.name}: ${messageOf(notice.error)}`);
+    case 'MachineUnreadable':
+      return warning(messageOf(notice.error));
     case 'ImmutableObjectReplaced':
       return info(`${notice.resource} ${notice.id.namespace}/${notice.id.name} was immutable and is another one now`);
     default:

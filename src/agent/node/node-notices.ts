@@ -2,6 +2,7 @@
 import type { ReflectorNotice } from '../../client/reflector.ts';
 import type { SubPathNotice } from '../../disk/paths/live-sub-paths.ts';
 import type { EventNotice } from '../../node/event-recorder.ts';
+import type { NodeNotice as ReportNotice } from '../../node/node-notices.ts';
 import type { NodeServerNotice } from '../../node-server/node-handler.ts';
 import type { ObjectNotice } from '../../objects/object-notices.ts';
 import type { PluginNotice } from '../../plugins/plugin.ts';
@@ -13,6 +14,7 @@ export type NodeNotice =
   | ReflectorNotice
   | SubPathNotice
   | EventNotice
+  | ReportNotice
   | NodeServerNotice
   | ObjectNotice
   | PluginNotice

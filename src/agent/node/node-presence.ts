@@ -1,127 +1,102 @@
-import { hostname, release, arch } from 'node:os';
-import { readFileSync } from 'node:fs';
+/** This machine as a node of its cluster: what it tells of itself, and what the cluster has of it. Without a cluster, what it is. */
+import { randomUUID } from 'node:crypto';
 import type { Clock } from '../../base/clock.ts';
-import { ObjectCache } from '../../client/object-cache.ts';
-import { reflectorDefaults } from '../../client/reflector.ts';
-import { nodes, withShape } from '../../client/resource-reference.ts';
 import type { Node } from '../../kube/objects/node.ts';
-import { node as nodeShape } from '../../kube/objects/node.ts';
 import type { EventSink } from '../../node/event-object.ts';
-import { NodeReporter, nodeReporterDefaults } from '../../reporting/node-reporter.ts';
+import { NodeLease } from '../../node/node-lease.ts';
+import { NodeReporter } from '../../node/node-reporter.ts';
+import { OwnNode } from '../../node/own-node.ts';
 import type { NodeReader } from '../../volumes/node-reader.ts';
 import type { AgentSettings } from '../agent-settings.ts';
-import { thisMachine } from '../this-machine.ts';
 import { kubernetesVersion } from '../kubernetes-version.ts';
-import type { NodeClients } from './node.ts';
+import { machineFacts } from '../machine-facts.ts';
+import { thisMachine } from '../this-machine.ts';
+import type { NodeClients } from './node-clients.ts';
 import type { NotifyNode } from './node-notices.ts';
 import { runTogether } from './run-together.ts';
-void hostname;
 
 export interface NodePresenceDeps {
   readonly clients: NodeClients | undefined;
   readonly clock: Clock;
   readonly random: () => number;
-  readonly recorder: EventSink;
+  readonly events: EventSink;
   readonly notify: NotifyNode;
-  readonly serverPort: () => number;
   readonly runtimeVersion: string;
+  /** Undefined while that is not yet known. */
   readonly volumesInUse: () => readonly string[] | undefined;
   readonly reportedInUse: (names: readonly string[]) => void;
+  /** The cluster has another Node object now. */
   readonly changed: () => void;
+  /** The cluster knows the node. */
   readonly registered: () => void;
 }
-
-const resource = withShape(nodes, nodeShape);
 
 export class NodePresence implements NodeReader {
   readonly name: string;
   readonly #deps: NodePresenceDeps;
   readonly #settings: AgentSettings;
-  readonly #cache: ObjectCache<Node>;
+  readonly #ownNode: OwnNode | undefined;
+  /** Names this machine as long as no cluster has named it. */
+  readonly #uid = randomUUID();
+
   constructor(deps: NodePresenceDeps, settings: AgentSettings) {
+    const { clients, changed, registered } = deps;
     this.name = settings.nodeName;
     this.#deps = deps;
     this.#settings = settings;
-    this.#cache = new ObjectCache(deps.clock);
+    if (clients === undefined) return;
+    this.#ownNode = new OwnNode(this.name, { ...deps, client: clients.general });
+    let wasKnown = false;
+    this.#ownNode.subscribe((node) => {
+      changed();
+      if (node !== undefined && !wasKnown) registered();
+      wasKnown = node !== undefined;
+    });
   }
+
   current(): Node | undefined {
-    return this.#cache.get(this.name);
+    return this.#deps.clients === undefined ? this.known() : this.#ownNode?.current();
   }
+
+  /** Before the cluster has said anything: this machine as it is. */
   known(): Node {
-    return this.current() ?? thisMachine(this.name, this.#settings.rootDirectory);
+    const { rootDirectory } = this.#settings;
+    const machine = thisMachine(this.name, rootDirectory);
+    return this.#ownNode?.current() ?? { ...machine, metadata: { ...machine.metadata, uid: this.#uid } };
   }
+
   async read(signal: AbortSignal): Promise<Node> {
-    const { clients } = this.#deps;
-    if (clients === undefined) return this.known();
-    return await clients.general.get(resource, { name: this.name }, signal);
+    return await (this.#ownNode?.read(signal) ?? Promise.resolve(this.known()));
   }
-  owner(): { name: string; uid: string } | undefined {
-    const uid = this.current()?.metadata.uid;
+
+  /** Of mirror pods; undefined until the cluster knows the node. */
+  owner(): { readonly name: string; readonly uid: string } | undefined {
+    const uid = this.#ownNode?.current()?.metadata.uid;
     return uid === undefined ? undefined : { name: this.name, uid };
   }
+
   hostIps(): readonly string[] {
-    if (this.#settings.nodeIp !== undefined) return [this.#settings.nodeIp];
-    const own = thisMachine(this.name, this.#settings.rootDirectory).status?.addresses ?? [];
-    return own
-      .filter(({ type }) => type === 'InternalIP')
-      .map(({ address }) => address)
-      .slice(0, 1);
+    const { rootDirectory, nodeIp } = this.#settings;
+    return machineFacts(rootDirectory, nodeIp).internalAddresses;
   }
-  async run(signal: AbortSignal): Promise<void> {
-    const { clients, clock, random, notify, recorder } = this.#deps;
-    if (clients === undefined) return;
+
+  /** `port` is that of the node's own server; 0: it has none. */
+  async run(port: number, signal: AbortSignal): Promise<void> {
+    const { clients, runtimeVersion } = this.#deps;
+    const ownNode = this.#ownNode;
+    if (clients === undefined || ownNode === undefined) return;
+    const { rootDirectory, nodeIp } = this.#settings;
+    const shared = { ...this.#deps, ownNode, heartbeat: clients.heartbeat };
     const reporter = new NodeReporter(
       {
-        client: clients.heartbeat,
-        clock,
-        chance: random,
-        facts: async () => {
-          const { status = {} } = thisMachine(this.name, this.#settings.rootDirectory);
-          const pods = String(this.#settings.podsMax);
-          return {
-            addresses:
-              this.#settings.nodeIp === undefined
-                ? (status.addresses ?? [])
-                : [
-                    { type: 'InternalIP', address: this.#settings.nodeIp },
-                    { type: 'Hostname', address: this.name },
-                  ],
-            capacity: { ...status.capacity, pods },
-            allocatable: { ...status.allocatable, pods },
-            nodeInfo: {
-              machineID: '',
-              systemUUID: '',
-              bootID: readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim(),
-              kernelVersion: release(),
-              osImage: 'Linux',
-              containerRuntimeVersion: this.#deps.runtimeVersion,
-              kubeletVersion: kubernetesVersion.gitVersion,
-              kubeProxyVersion: '',
-              operatingSystem: 'linux',
-              architecture: arch() === 'x64' ? 'amd64' : arch(),
-            },
-            serverPort: this.#deps.serverPort(),
-            pressure: { memory: false, disk: false, processes: false },
-            problems: [],
-          };
-        },
-        events: { record: (object, type, reason, message) => recorder.record({ object, type, reason, message }) },
-        notify: (notice) => void notice,
+        ...shared,
+        client: clients.general,
+        machine: () => machineFacts(rootDirectory, nodeIp),
+        problems: () => [],
       },
-      { name: this.name, labels: this.#settings.nodeLabels, taints: this.#settings.taints, providerId: '' },
-      nodeReporterDefaults,
+      { ...this.#settings, port, providerId: '', kubeletVersion: kubernetesVersion.gitVersion, runtimeVersion },
     );
-    await runTogether(
-      [
-        (stop) => reporter.run(stop),
-        (stop) =>
-          this.#cache.follow(
-            { client: clients.general, clock, random, notify },
-            { ...reflectorDefaults, resource, fieldSelector: `metadata.name=${this.name}` },
-            stop,
-          ),
-      ],
-      signal,
-    );
+    const lease = new NodeLease(shared, this.#settings);
+    await runTogether([(stop) => ownNode.run(stop), (stop) => reporter.run(stop), (stop) => lease.run(stop)], signal);
   }
 }

@@ -7,11 +7,7 @@ import { join } from 'node:path';
 import { randomUUID } from 'node:crypto';
 import type { Clock } from '../../base/clock.ts';
 import { untilAborted } from '../../base/until-aborted.ts';
-import type { ApiClient } from '../../client/api-client.ts';
-import { apiClientDefaults } from '../../client/api-client.ts';
 import type { ClusterAccess } from '../../client/cluster-access.ts';
-import { connectApiClient } from '../../client/connect.ts';
-import { poolDefaults } from '../../client/connection-pool.ts';
 import { ObjectCache } from '../../client/object-cache.ts';
 import { reflectorDefaults } from '../../client/reflector.ts';
 import { services, withShape } from '../../client/resource-reference.ts';
@@ -41,6 +37,7 @@ import { manifestsFolderReader } from '../manifests-folder-reader.ts';
 import { followChanges } from './follow-changes.ts';
 import { mastersOnly, reviewedAccess } from './node-access.ts';
 import { refusePod } from './node-admission.ts';
+import { connectNode } from './node-clients.ts';
 import { noRecorder, podEvents, recordNotice } from './node-events.ts';
 import type { NodeNotice, NotifyNode } from './node-notices.ts';
 import { NodeObjects } from './node-objects.ts';
@@ -95,7 +92,7 @@ export async function startNode(given: AgentSettings, deps: NodeDeps, signal: Ab
     },
     clock,
   );
-  const clients = cluster && connectClients(cluster, clock, settings);
+  const clients = cluster && connectNode(cluster, clock, settings);
   const random = Math.random;
   const recorder =
     clients &&
@@ -109,15 +106,13 @@ export async function startNode(given: AgentSettings, deps: NodeDeps, signal: Ab
   };
   const reflection = clients && { client: clients.general, clock, random, notify };
   const mounts = systemMounts();
-  let server: NodeServer | undefined;
   const presence = new NodePresence(
     {
       clients,
       clock,
       random,
-      recorder: recorder ?? noRecorder,
+      events: recorder ?? noRecorder,
       notify,
-      serverPort: () => server?.address.port ?? 0,
       runtimeVersion: `${runtime.name}://${runtime.version}`,
       volumesInUse: () => (manager.areStatesSynced() ? manager.queries.volumesInUse() : undefined),
       reportedInUse: (names) => manager.markReportedInUse(names),
@@ -195,6 +190,7 @@ export async function startNode(given: AgentSettings, deps: NodeDeps, signal: Ab
       defaultUid: deps.uid,
     },
   );
+  let server: NodeServer | undefined;
   if (deps.serving !== undefined) {
     server = await startNodeServer(
       { host: settings.address, port: settings.port, ...deps.serving, limits: streamLimits },
@@ -214,7 +210,7 @@ export async function startNode(given: AgentSettings, deps: NodeDeps, signal: Ab
       (stop) => objects.run(stop),
       (stop) => manager.run(stop),
       (stop) => pods.run(stop),
-      (stop) => presence.run(stop),
+      (stop) => presence.run(server?.address.port ?? 0, stop),
       (stop) => followChanges('ConfigMap', objects.configMaps, [manager, pods], stop),
       (stop) => followChanges('Secret', objects.secrets, [manager, pods], stop),
       async (stop) => {
@@ -278,35 +274,3 @@ const noPodApi = {
   delete: async () => {},
   create: async () => false,
 };
-
-/** As the kubelet: what is asked for pods, what is told in events, and heartbeats that wait behind neither. */
-export interface NodeClients {
-  readonly general: ApiClient;
-  readonly events: ApiClient;
-  readonly heartbeat: ApiClient;
-  close(): Promise<void>;
-}
-
-function connectClients(
-  cluster: NonNullable<NodeDeps['cluster']>,
-  clock: Clock,
-  { requestsPerSecond, requestsBurst, nodeStatusUpdateMs, leaseSeconds }: AgentSettings,
-): NodeClients {
-  const rate = { perSecond: requestsPerSecond, burst: requestsBurst };
-  const connect = (settings: Partial<typeof apiClientDefaults>): ApiClient =>
-    connectApiClient(cluster, clock, { ...apiClientDefaults, userAgent: 'mountlet-agent', ...settings }, poolDefaults);
-  const general = connect({ rate });
-  const events = connect({ rate });
-  const heartbeat = connect({
-    rate: { perSecond: 1_000, burst: 1_000 },
-    requestTimeoutMs: Math.min(nodeStatusUpdateMs, leaseSeconds * 1_000),
-  });
-  return {
-    general,
-    events,
-    heartbeat,
-    async close() {
-      await Promise.all([general.close(), events.close(), heartbeat.close()]);
-    },
-  };
-}
