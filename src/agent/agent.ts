@@ -17,7 +17,7 @@ export class NoPodSourceError extends MountletError {
   }
 }
 
-export interface AgentDeps extends Pick<NodeDeps, 'runtimeDirectory' | 'uid' | 'notify'> {
+export interface AgentDeps extends Pick<NodeDeps, 'runtimeDirectory' | 'uid' | 'drains' | 'notify'> {
   readonly cluster: ClusterAccess | undefined;
 }
 

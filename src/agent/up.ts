@@ -24,7 +24,7 @@ export interface UpSettings {
   readonly node: AgentSettings;
 }
 
-export interface UpDeps extends Pick<NodeDeps, 'runtimeDirectory' | 'uid' | 'notify'> {
+export interface UpDeps extends Pick<NodeDeps, 'runtimeDirectory' | 'uid' | 'drains' | 'notify'> {
   readonly notifyServer: Notify;
 }
 

@@ -33,9 +33,6 @@ export interface AgentOptions extends ClusterOptions {
   readonly logFormat: LogFormat;
 }
 
-// Longer than any grace a pod should need; whoever presses Ctrl-C twice does not wait for it.
-export const drainMs = 60_000;
-
 export function agentCommand(options: AgentOptions): Promise<number> {
   return telling(async () => {
     const settings = settingsOf(options, join(defaultStateDirectory(), 'node'));
@@ -49,6 +46,7 @@ export function agentCommand(options: AgentOptions): Promise<number> {
         cluster,
         runtimeDirectory: process.env['XDG_RUNTIME_DIR'],
         uid: process.geteuid?.() ?? 0,
+        drains: options.drain ?? false,
         notify(notice) {
           const line = logLine(notice);
           if (line !== undefined) print(line);
@@ -65,7 +63,6 @@ export function agentCommand(options: AgentOptions): Promise<number> {
     } finally {
       stop.abort();
       await node.ended;
-      if (options.drain === true) await node.drain(AbortSignal.timeout(drainMs));
       await node.close();
     }
   });

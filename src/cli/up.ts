@@ -6,7 +6,7 @@ import { readSources } from '../agent/sources.ts';
 import type { RunningMachine } from '../agent/up.ts';
 import { startUp } from '../agent/up.ts';
 import { messageOf } from '../base/errors.ts';
-import { drainMs, settingsOf } from './agent.ts';
+import { settingsOf } from './agent.ts';
 import { defaultStateDirectory } from './default-directories.ts';
 import { parseListen } from './listen-address.ts';
 import type { LogFormat } from './node-log-printer.ts';
@@ -49,6 +49,7 @@ export function upCommand(options: UpOptions): Promise<number> {
       {
         runtimeDirectory: process.env['XDG_RUNTIME_DIR'],
         uid: process.geteuid?.() ?? 0,
+        drains: options.drain ?? false,
         notify(notice) {
           const line = logLine(notice);
           if (line !== undefined) print(line);
@@ -73,7 +74,6 @@ export function upCommand(options: UpOptions): Promise<number> {
     } finally {
       stop.abort();
       await machine.node.ended;
-      if (options.drain === true) await machine.node.drain(AbortSignal.timeout(drainMs));
       await machine.close();
     }
   });

@@ -44,7 +44,7 @@ import { NodeObjects } from './node-objects.ts';
 import { nodeVolumes } from './node-volumes.ts';
 import { podNetwork } from './pod-network.ts';
 import { podVolumes } from './pod-volumes.ts';
-import { runTogether } from './run-together.ts';
+import { inOrder } from './run-together.ts';
 import { serverPods } from './server-pods.ts';
 import { logTail } from './tail-log.ts';
 import { NodePresence } from './node-presence.ts';
@@ -57,6 +57,8 @@ export interface NodeDeps {
   /** Directories of this program that no container may see, beside the root. */
   readonly hidden: readonly string[];
   readonly clock: Clock;
+  /** When the node ends, so do its containers, and their volumes are unmounted; otherwise the next start adopts them. */
+  readonly drains: boolean;
   /** XDG_RUNTIME_DIR of an ordinary user. */
   readonly runtimeDirectory: string | undefined;
   readonly uid: number;
@@ -69,8 +71,6 @@ export interface RunningNode {
   readonly runtime: Runtime;
   /** Resolves when the node has ended, and rejects when it could not go on. */
   readonly ended: Promise<void>;
-  /** Ends every container, once the node has ended: otherwise the next start adopts them. */
-  drain(signal: AbortSignal): Promise<void>;
   /** Lets go of the runtime and the API server, last of all. */
   close(): Promise<void>;
 }
@@ -138,13 +138,14 @@ export async function startNode(given: AgentSettings, deps: NodeDeps, signal: Ab
         areSourcesReady: () => pods.areSourcesReady(),
       },
       states: {
-        shouldContainersBeTerminating: (uid) => pods.shouldContainersBeTerminating(uid),
-        shouldRuntimeBeRemoved: (uid) => pods.shouldRuntimeBeRemoved(uid),
+        shouldContainersBeTerminating: (uid) => isDrained || pods.shouldContainersBeTerminating(uid),
+        shouldRuntimeBeRemoved: (uid) => isDrained || pods.shouldRuntimeBeRemoved(uid),
       },
       notify,
     },
     settings,
   );
+  let isDrained = false;
   const serviceCache = new ObjectCache<Service>(clock);
   const effects = containerEffects(root, mounts, subPaths);
   const { manifestsDirectory } = settings;
@@ -205,28 +206,41 @@ export async function startNode(given: AgentSettings, deps: NodeDeps, signal: Ab
     );
   }
 
-  const ended = runTogether(
+  /** Pods end first; what they live on, and what tells of them, stays until they have. */
+  const drain = async (): Promise<void> => {
+    const limit = AbortSignal.timeout(drainMsMax);
+    await pods.endContainers(undefined, limit);
+    isDrained = true;
+    for (const { metadata } of pods.pods()) manager.podChanged(asPodUid(metadata.uid ?? ''));
+    await manager.waitForAllUnmounted(pods.pods(), limit);
+  };
+  const ended = inOrder(
+    [
+      (stop) => pods.run(stop),
+      async (stop) => {
+        await untilAborted(stop);
+        if (deps.drains) await drain();
+      },
+    ],
     [
       (stop) => objects.run(stop),
       (stop) => manager.run(stop),
-      (stop) => pods.run(stop),
       (stop) => presence.run(server?.address.port ?? 0, stop),
       (stop) => followChanges('ConfigMap', objects.configMaps, [manager, pods], stop),
       (stop) => followChanges('Secret', objects.secrets, [manager, pods], stop),
       async (stop) => {
         for await (const podUid of objects.tokens.due(stop)) manager.tokenDue(asPodUid(podUid));
       },
-      ...(reflection === undefined
-        ? []
-        : [
-            (stop: AbortSignal) =>
-              serviceCache.follow(reflection, { ...reflectorDefaults, resource: serviceResource }, stop),
-          ]),
+      async (stop) => {
+        const target = { ...reflectorDefaults, resource: serviceResource };
+        if (reflection !== undefined) await serviceCache.follow(reflection, target, stop);
+      },
       async (stop) => {
         await untilAborted(stop);
         await server?.close();
       },
     ],
+    async (stop) => await recorder?.run(stop),
     signal,
   );
 
@@ -234,8 +248,7 @@ export async function startNode(given: AgentSettings, deps: NodeDeps, signal: Ab
     pods,
     volumes: manager,
     runtime,
-    ended: withRecorder(recorder, ended),
-    drain: (limit) => pods.endContainers(undefined, limit),
+    ended,
     async close() {
       await runtime.close();
       await clients?.close();
@@ -243,17 +256,8 @@ export async function startNode(given: AgentSettings, deps: NodeDeps, signal: Ab
   };
 }
 
-/** What happens until the very end is recorded too. */
-async function withRecorder(recorder: EventRecorder | undefined, ended: Promise<void>): Promise<void> {
-  const last = new AbortController();
-  const recording = recorder?.run(last.signal);
-  try {
-    await ended;
-  } finally {
-    last.abort();
-    await recording;
-  }
-}
+/** Longer than any grace a pod should need; whoever presses Ctrl-C twice does not wait for it. */
+const drainMsMax = 60_000;
 
 const serviceResource = withShape(services, service);
 

@@ -24,3 +24,31 @@ export async function runTogether(
     signal.removeEventListener('abort', abort);
   }
 }
+
+type Task = (signal: AbortSignal) => Promise<void>;
+
+/** Three stages that end one after the other, from the first to the last; whichever fails ends all. */
+export async function inOrder(
+  first: readonly Task[],
+  then: readonly Task[],
+  last: Task,
+  signal: AbortSignal,
+): Promise<void> {
+  const [stopThen, stopLast, failed] = [new AbortController(), new AbortController(), new AbortController()];
+  const until = (stop: AbortSignal): AbortSignal => AbortSignal.any([stop, failed.signal]);
+  const guard = async (stage: Promise<void>): Promise<void> => {
+    try {
+      await stage;
+    } catch (error) {
+      failed.abort(error);
+      throw error;
+    }
+  };
+  const stages = [
+    guard(runTogether(first, until(signal))).finally(() => stopThen.abort()),
+    guard(runTogether(then, until(stopThen.signal))).finally(() => stopLast.abort()),
+    guard(last(until(stopLast.signal))),
+  ];
+  await Promise.allSettled(stages);
+  await Promise.all(stages);
+}

@@ -12,7 +12,7 @@ export function serverPods(loop: PodLoop, runtime: Pick<Runtime, 'list' | 'get'>
     },
     list: () =>
       loop.pods().map((pod) => ({ ...pod, status: loop.statusOf(pod.metadata.uid ?? '') ?? pod.status ?? {} })),
-    running: async (signal) => (await runtime.list(signal)).filter(isRunning).map(shownPod),
+    running: async (signal) => (await runtime.list(signal)).filter(hasRunning).map(shownPod),
   };
 }
 
@@ -35,7 +35,7 @@ function nodePod(pod: Pod, loop: PodLoop, runtime: Pick<Runtime, 'get'>): NodePo
   };
 }
 
-function isRunning({ containers }: RuntimePod): boolean {
+function hasRunning({ containers }: RuntimePod): boolean {
   return containers.some(({ state }) => state.kind === 'running');
 }
 

@@ -229,7 +229,7 @@ for (const { invariant, ends, tornDown } of deviceMatrix) {
   const told = ends.map(({ failureClass }) => failureClass).join(', then ');
   test(`manager invariant ${invariant}, block: after ${told} the device is torn down ${tornDown} times`, async (t) => {
     const world = await started(t);
-    world.plugin.script('setUpDevice', ...ends, ...Array<Error>(9).fill(transient));
+    world.plugin.script('setUpDevice', ...ends, ...Array.from({ length: 9 }, () => transient));
     await world.put(pod('web'));
     for (let tries = 1; tries < ends.length; tries += 1) await world.advance(tries * 1_000);
     assert.equal(world.plugin.count('setUpDevice'), ends.length);
@@ -257,7 +257,7 @@ for (const { ends, unmapped } of podMatrix) {
   const told = ends.map(({ failureClass }) => failureClass).join(', then ');
   test(`manager invariant 46, block: after ${told} the pod is unmapped ${unmapped} times, the device once`, async (t) => {
     const world = await started(t);
-    world.plugin.script('mapPodDevice', ...ends, ...Array<Error>(9).fill(transient));
+    world.plugin.script('mapPodDevice', ...ends, ...Array.from({ length: 9 }, () => transient));
     await world.put(pod('web'));
     for (let tries = 1; tries < ends.length; tries += 1) await world.advance(tries * 1_000);
     assert.equal(
