@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { existsSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import { rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { aPod } from '../testing/builders.ts';
@@ -9,17 +9,13 @@ import { containerFiles } from './container-files.ts';
 const { signal } = new AbortController();
 const pod = aPod({ metadata: { uid: 'u1' } });
 
-test('directories of pods come, are listed, and go', async (t) => {
+test('directories of pods come with the mode of the kubelet', async (t) => {
   const root = temporaryDirectory(t);
   const files = containerFiles({ root, logRoot: join(root, 'logs'), tailLog: () => Promise.resolve('') });
-  assert.deepEqual(await files.podDirectories(signal), []);
   await files.makePodDirectories(pod, signal);
   await files.makePodDirectories(pod, signal);
   assert.equal(statSync(files.podDirectory('u1')).mode & 0o777, 0o750);
-  assert.deepEqual(await files.podDirectories(signal), ['u1']);
   assert.equal(files.logDirectory(pod), join(root, 'logs', 'shop_web_u1'));
-  await files.removePodDirectories('u1', signal);
-  assert.ok(!existsSync(files.podDirectory('u1')));
 });
 
 test('a termination message is written by anybody, read in part, and never through a link', async (t) => {

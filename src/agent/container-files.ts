@@ -1,12 +1,11 @@
 /** The files of pods and containers below the node's root, with the kubelet's layout; logs beside it, a folder for each pod. */
-import { closeSync, constants, fstatSync, mkdirSync, openSync, readdirSync, readSync, rmSync } from 'node:fs';
+import { closeSync, constants, fstatSync, mkdirSync, openSync, readSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { errorCode } from '../base/errors.ts';
 import { makePodDirectories, requirePodDirectories } from '../disk/pod-directories.ts';
-import { removeTree } from '../disk/paths/remove-tree.ts';
 import { writeInPlace } from '../disk/paths/write-in-place.ts';
 import { systemCallError } from '../disk/system-call-error.ts';
-import { containerDirectory, podDirectory, podsDirectory } from '../kube/node-layout.ts';
+import { containerDirectory, podDirectory } from '../kube/node-layout.ts';
 import type { ContainerFiles } from '../pods/container-files.ts';
 import { podNamespace, podUid } from '../pods/pod-names.ts';
 
@@ -28,12 +27,6 @@ export function containerFiles({ root, logRoot, tailLog }: ContainerFilesSetting
       requirePodDirectories(directory);
       makePodDirectories(directory);
     },
-    podDirectories: async () => namesIn(podsDirectory(root)),
-    async removePodDirectories(uid) {
-      const directory = podDirectory(root, uid);
-      requirePodDirectories(directory);
-      removeTree(directory);
-    },
     async makeMessageFile(uid, container, attempt) {
       const file = join(containerDirectory(root, uid, container), String(attempt));
       guard(dirname(file), () => mkdirSync(dirname(file), { recursive: true, mode: 0o750 }));
@@ -46,15 +39,6 @@ export function containerFiles({ root, logRoot, tailLog }: ContainerFilesSetting
       guard(path, () => rmSync(path, { force: true }));
     },
   };
-}
-
-function namesIn(directory: string): readonly string[] {
-  try {
-    return readdirSync(directory);
-  } catch (error) {
-    if (errorCode(error) === 'ENOENT') return [];
-    throw systemCallError(error, directory);
-  }
 }
 
 function readBeginning(path: string, bytesMax: number): string {

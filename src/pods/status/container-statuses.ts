@@ -7,7 +7,7 @@ import { isSidecar, newest } from '../containers/container-lookup.ts';
 import type { AnyContainer } from '../containers/container-lookup.ts';
 import { shouldStart } from '../containers/container-restart.ts';
 import type { StartError } from '../containers/start-errors.ts';
-import { statusTime } from './status-time.ts';
+import { timestamp } from '../../kube/values/timestamp.ts';
 
 export interface ContainersInput {
   readonly pod: Pod;
@@ -93,7 +93,7 @@ function stateOfContainer(
     case 'created':
       return { waiting: {} };
     case 'running':
-      return { running: { startedAt: statusTime(state.startedAtMs) } };
+      return { running: { startedAt: timestamp(state.startedAtMs) } };
     case 'exited': {
       const text = message || state.message;
       return {
@@ -101,8 +101,8 @@ function stateOfContainer(
           exitCode: state.exitCode,
           reason: state.reason,
           ...(text === '' ? {} : { message: text }),
-          startedAt: statusTime(state.startedAtMs),
-          finishedAt: statusTime(state.finishedAtMs),
+          startedAt: timestamp(state.startedAtMs),
+          finishedAt: timestamp(state.finishedAtMs),
           containerID: `${runtimeName}://${id}`,
         },
       };

@@ -4,14 +4,14 @@ import type { Pod, PodStatus } from '../../kube/objects/pod.ts';
 import { restartsAfter } from '../containers/container-restart.ts';
 import { containerNamed } from '../containers/container-lookup.ts';
 import { ownedConditions } from './pod-conditions.ts';
-import { statusTime } from './status-time.ts';
+import { timestamp } from '../../kube/values/timestamp.ts';
 
 /** Of all termination messages of a pod together. */
 const messageBytesMax = 12 * 1024;
 
 /** Keeps the time a condition last changed, and the time the pod started, from the status before. */
 export function withTimes(status: PodStatus, before: PodStatus | undefined, nowMs: number): PodStatus {
-  const now = statusTime(nowMs);
+  const now = timestamp(nowMs);
   const conditions = (status.conditions ?? []).map((condition) => {
     if (!ownedConditions.includes(condition.type)) return condition;
     const old = before?.conditions?.find(({ type }) => type === condition.type);

@@ -154,7 +154,8 @@ export class ProcessRuntime implements Runtime {
       hostNetwork,
       shareProcessNamespace: request.shareProcessNamespace && !hostPid,
       logDirectory,
-      createdAtMs: known?.createdAtMs ?? this.#deps.clock.now(),
+      // Of a pod that lost what its containers shared, everything begins anew.
+      createdAtMs: this.#deps.clock.now(),
       state: 'ready',
       holder,
     };
