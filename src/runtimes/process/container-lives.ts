@@ -145,7 +145,8 @@ export class ContainerLives {
     this.killAll(id);
     // Usually gone already; where the launcher was killed, its container dies now.
     const init = this.#records.get(id)?.run?.init;
-    while (init !== undefined && isAlive(init) && !this.#closing.signal.aborted) await this.#deps.clock.sleep(dyingMs);
+    const isDying = (): boolean => init !== undefined && isAlive(init) && !this.#closing.signal.aborted;
+    while (isDying()) await this.#deps.clock.sleep(dyingMs);
     await this.#deps.logs.finish(id);
     const record = this.#records.get(id);
     if (record?.run === undefined) return;
