@@ -62,7 +62,7 @@ export class ContainerLives {
       if (run !== undefined && end === undefined) this.#deps.logs.add(id, logPath);
       await this.look(id);
     }
-    sweepGroups(this.#deps.groups, (id) => this.#records.get(id) !== undefined);
+    this.#sweepGroups();
     this.#sweeping = this.#sweep();
   }
 
@@ -71,6 +71,7 @@ export class ContainerLives {
     this.#watcher?.close();
     await this.#sweeping;
     await Promise.all(this.#settling.values());
+    this.#sweepGroups();
   }
 
   get(id: string): ContainerRecord | undefined {
@@ -243,7 +244,13 @@ export class ContainerLives {
         await this.#deps.logs.drain(id);
         await this.look(id);
       }
+      this.#sweepGroups();
     }
+  }
+
+  /** A group cannot be removed while a process in it is dying: those that were left are tried again. */
+  #sweepGroups(): void {
+    sweepGroups(this.#deps.groups, (id) => this.#records.get(id) !== undefined);
   }
 }
 

@@ -140,7 +140,7 @@ export function usageOf(
   };
 }
 
-/** Of a container that has ended. What cannot be removed yet (a dying process) is removed with the next one. */
+/** Of a container that has ended. What cannot be removed yet (a dying process) is left to `sweepGroups`. */
 export function removeGroup(groups: ControlGroups, id: string): void {
   for (const name of groups.controllers) {
     const directory = groups.directory(name);
@@ -158,6 +158,7 @@ export function sweepGroups(groups: ControlGroups, known: (id: string) => boolea
     for (const entry of readdirSync(directory, { withFileTypes: true })) {
       if (entry.isDirectory() && !known(entry.name)) remove(join(directory, entry.name));
     }
+    remove(directory); // only when nothing is left in it
   }
 }
 

@@ -8,7 +8,14 @@ import { temporaryDirectory } from '../../testing/temporary-directory.ts';
 import { Changes } from './changes.ts';
 import { Records } from './container-records.ts';
 import { endOf } from './container-translation.ts';
-import { findControlGroups, makeGroup, noControlGroups, ranOutOfMemory, usageOf } from './control-groups.ts';
+import {
+  findControlGroups,
+  makeGroup,
+  noControlGroups,
+  ranOutOfMemory,
+  sweepGroups,
+  usageOf,
+} from './control-groups.ts';
 import { execWords, identityOf, startPrivileges, type Powers } from './identity.ts';
 import { boundingSetIn, capabilitiesOf, capabilityNames } from './linux-capabilities.ts';
 import { examineMachine, limitations } from './machine.ts';
@@ -120,6 +127,11 @@ test('control groups of version 1 are below the own group of each controller', (
   assert.equal(value('cpu,cpuacct/ours/id/cpu.shares'), '102');
   writeFileSync(join(top, 'memory/me/ours/id/memory.oom_control'), 'oom_kill_disable 0\nunder_oom 0\noom_kill 2\n');
   assert.equal(ranOutOfMemory(groups, 'id'), true);
+
+  const ours = join(top, 'pids', 'ours');
+  mkdirSync(join(ours, 'stray'));
+  sweepGroups(groups, (id) => id === 'id');
+  assert.ok(existsSync(join(ours, 'id')) && !existsSync(join(ours, 'stray')));
 });
 
 test('control groups of version 2: this program steps into a leaf and hands the controllers on', (t) => {
