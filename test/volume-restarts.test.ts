@@ -1,10 +1,21 @@
 /** A node that is stopped, or killed in the middle of anything, and the one that comes after it: on a real machine. */
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { chownSync, lstatSync, readFileSync, readdirSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { createInterface } from 'node:readline';
 import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { podsDirectory, volumeDirectory } from '../src/kube/node-layout.ts';
 import { needsFileSystem } from '../src/testing/devices.ts';
+import { canActAs } from '../src/testing/mounting.ts';
+import { temporaryDirectory } from '../src/testing/temporary-directory.ts';
 import { checkRandomRestarts } from './fixtures/random-restarts.ts';
 import { RestartLives } from './fixtures/restart-checks.ts';
 import type { Life } from './fixtures/restart-checks.ts';
-import { volumeNames } from './fixtures/restart-node.ts';
+import { contentOf, volumeNames } from './fixtures/restart-node.ts';
+import type { Truth } from './fixtures/restart-node.ts';
 
 const skip = needsFileSystem('ext4');
 const timeout = 60_000;
@@ -43,6 +54,47 @@ test(
   },
 );
 
+test('after a reboot everything that was mounted is mounted again', { skip, timeout }, async (t) => {
+  const lives = new RestartLives(t);
+  await lives.live({ steps: [{ kind: 'add', volumes: volumeNames }], killAfter: undefined });
+  lives.reboot();
+  await lives.end();
+});
+
 test('wherever a node is killed, the next one makes the machine what the cluster wants', { skip, timeout }, (t) =>
   checkRandomRestarts(t, { runs: 2, livesMax: 3 }),
 );
+
+test('an ordinary user, who can mount nothing, finds everything again too', { timeout }, async (t) => {
+  if (!canActAs(nobody)) return t.skip('needs root: it acts as another user');
+  const place = [temporaryDirectory(t), temporaryDirectory(t), temporaryDirectory(t, '/dev/shm')] as const;
+  for (const directory of place) chownSync(directory, nobody, nobody);
+  const [root, , memory] = place;
+  const volumes = ['config', 'secret', 'scratch'] as const;
+  await settleAndDie(place, { pods: { a: volumes }, version: 1 });
+  const secret = volumeDirectory(root, 'a', 'kubernetes.io/secret', 'secret');
+  assert.ok(lstatSync(secret).isSymbolicLink());
+  await settleAndDie(place, { pods: { a: volumes, b: volumes }, version: 2 });
+  assert.equal(readFileSync(join(secret, 'file'), 'utf8'), contentOf(2));
+  await settleAndDie(place, { pods: { b: volumes }, version: 3 });
+  assert.deepEqual([readdirSync(podsDirectory(root)), readdirSync(memory).length], [['b'], 1]);
+  await settleAndDie(place, { pods: {}, version: 3 });
+  assert.deepEqual([readdirSync(podsDirectory(root)), readdirSync(memory)], [[], []]);
+});
+
+const nobody = 65534;
+
+/** A process of its own, of the user nobody, that does what is wanted and is killed then. */
+async function settleAndDie(place: readonly string[], truth: Truth): Promise<void> {
+  const program = join(dirname(fileURLToPath(import.meta.url)), 'fixtures/restart-node-program.js');
+  const child = spawn(process.execPath, [program, ...place], {
+    stdio: ['pipe', 'pipe', 'inherit'],
+    uid: nobody,
+    gid: nobody,
+  });
+  const ended = once(child, 'exit');
+  child.stdin.write(`${JSON.stringify(truth)}\n`);
+  for await (const line of createInterface(child.stdout)) if (line === 'settled') break;
+  child.kill('SIGKILL');
+  await ended;
+}

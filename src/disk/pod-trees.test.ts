@@ -7,7 +7,8 @@ import { fileURLToPath } from 'node:url';
 import { directoryForMounts, needsMounts } from '../testing/mounting.ts';
 import { temporaryDirectory } from '../testing/temporary-directory.ts';
 import { systemMounts } from './mounts/mounts.ts';
-import { PodTreeError, PodTrees } from './pod-trees.ts';
+import { PodTreeError } from './pod-tree-error.ts';
+import { PodTrees } from './pod-trees.ts';
 
 const mounts = systemMounts();
 const skip = needsMounts(mounts);
@@ -94,6 +95,7 @@ test('without the directory of all pods there is an error; without those of a po
 test('no name is a way out of the directory of pods', (t) => {
   const trees = new PodTrees(temporaryDirectory(t));
   for (const bad of ['', '.', '..', 'a/b', '../etc', 'a\0b']) {
+    assert.equal(trees.has(bad), false);
     assert.throws(() => trees.volumePaths(bad), PodTreeError);
     assert.throws(() => trees.removePod(bad), PodTreeError);
     assert.throws(() => trees.removeEntry('a', bad), PodTreeError);

@@ -5,18 +5,13 @@
  * Nothing that is mounted is looked at: a server that is gone must stop neither a start nor a sweep, so the mount table
  * answers what a mount point is. Every directory is opened from the one above it, and no link is followed on the way.
  */
-import { closeSync, constants, lstatSync, openSync, readdirSync, rmdirSync, unlinkSync } from 'node:fs';
+import { closeSync, lstatSync, readdirSync, rmdirSync, unlinkSync } from 'node:fs';
 import { join } from 'node:path';
-import { MountletError } from '../base/errors.ts';
-import { mountIdOf } from './mounts/mount-point.ts';
 import { readMountsBelow } from './mounts/mount-table.ts';
+import { openDirectory, removeEmptyTree } from './paths/remove-empty-tree.ts';
 import { MountPointBelowError, removeTree } from './paths/remove-tree.ts';
+import { PodTreeError, attempt, mountPointError } from './pod-tree-error.ts';
 import { SystemCallError, errnoOf, errnoText } from './system-call-error.ts';
-
-/** The message is what the kernel said, in the words of Go where a path belongs to it. */
-export class PodTreeError extends MountletError {
-  readonly reason = 'PodDirectory';
-}
 
 export interface SkippedEntry {
   readonly path: string;
@@ -51,8 +46,6 @@ export interface SubPathEntry {
 
 /** The mount of a volume of this kind is one directory deeper, beside a file of its own. */
 const csiDirectory = 'kubernetes.io~csi';
-/** Deeper than any volume that only has empty directories in it; bounds the files that are open at once. */
-const depthMax = 64;
 
 export class PodTrees {
   readonly #podsDirectory: string;
@@ -68,6 +61,10 @@ export class PodTrees {
     const names = usableNames(this.#podsDirectory, () => namesIn(this.#podsDirectory, []), skipped);
     const isDirectory = (name: string): boolean => kindOf(join(this.#podsDirectory, name)) === 'directory';
     return { names: names.filter((name) => keep(isDirectory(name), this.#podsDirectory, name, skipped)), skipped };
+  }
+
+  has(podUid: string): boolean {
+    return isPlainName(podUid) && kindOf(this.#pathOf(podUid)) === 'directory';
   }
 
   /** All that is there, pod by pod. Whatever cannot be read is skipped: the rest must be found. */
@@ -130,7 +127,7 @@ export class PodTrees {
   removeEmptyVolumes(podUid: string): void {
     const directory = this.#pathOf(podUid);
     const problem = inside(directory, [], (pod) =>
-      new EmptyRemoval(mountPointsBelow(directory)).remove(pod, Buffer.from('volumes'), join(directory, 'volumes'), 0),
+      removeEmptyTree(pod, 'volumes', join(directory, 'volumes'), mountPointsBelow(directory)),
     );
     if (problem !== undefined) throw problem;
   }
@@ -203,10 +200,14 @@ export class PodTrees {
 
   /** A name becomes no way out: pods of a cluster have UIDs that nobody checked against a disk. */
   #pathOf(podUid: string, ...names: readonly string[]): string {
-    const bad = [podUid, ...names].find((name) => ['', '.', '..'].includes(name) || /[/\0]/.test(name));
+    const bad = [podUid, ...names].find((name) => !isPlainName(name));
     if (bad !== undefined) throw new PodTreeError(`invalid name of a directory: ${JSON.stringify(bad)}`);
     return join(this.#podsDirectory, podUid, ...names);
   }
+}
+
+function isPlainName(name: string): boolean {
+  return !['', '.', '..'].includes(name) && !/[/\0]/.test(name);
 }
 
 type Kind = 'directory' | 'link' | 'other' | 'nothing';
@@ -269,72 +270,6 @@ function inside<Result>(directory: string, names: readonly string[], use: (descr
   );
 }
 
-function openDirectory(path: string | Buffer): number {
-  return openSync(path, constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW);
-}
-
 function mountPointsBelow(directory: string): ReadonlySet<string> {
   return new Set(readMountsBelow(directory).map(({ mountPoint }) => mountPoint));
-}
-
-function attempt<Result>(act: () => Result, inWords: (code: string) => string): Result {
-  try {
-    return act();
-  } catch (thrown) {
-    const code = errnoOf(thrown);
-    if (thrown instanceof PodTreeError || code === undefined) throw thrown;
-    throw new PodTreeError(inWords(code), { cause: thrown });
-  }
-}
-
-function mountPointError(path: string): PodTreeError {
-  return new PodTreeError(`cannot delete directory ${path}: it is a mount point`);
-}
-
-/** Removes directories, and only directories, from the bottom up. */
-class EmptyRemoval {
-  readonly #mountPoints: ReadonlySet<string>;
-
-  constructor(mountPoints: ReadonlySet<string>) {
-    this.#mountPoints = mountPoints;
-  }
-
-  /** The first problem; undefined when all of it is gone. */
-  remove(parent: number, name: Buffer, path: string, depth: number): PodTreeError | undefined {
-    const target = Buffer.concat([Buffer.from(`/proc/self/fd/${parent}/`), name]);
-    const left = problemOf(() => rmdirSync(target));
-    if (left === undefined || errnoOf(left.cause) === 'ENOENT') return undefined;
-    if (this.#mountPoints.has(path)) return mountPointError(path);
-    if (errnoOf(left.cause) !== 'ENOTEMPTY' && errnoOf(left.cause) !== 'EEXIST') return left;
-    if (depth >= depthMax) return new PodTreeError(`cannot delete directory ${path}: it is too deep`);
-    const first = problemOf(() => this.#removeBelow(parent, target, path, depth));
-    const still = problemOf(() => rmdirSync(target));
-    return still === undefined ? undefined : (first ?? still);
-  }
-
-  #removeBelow(parent: number, target: Buffer, path: string, depth: number): void {
-    const directory = openDirectory(target);
-    try {
-      // Mounted since the table was read.
-      if (mountIdOf(directory) !== mountIdOf(parent)) throw mountPointError(path);
-      let first: PodTreeError | undefined;
-      for (const name of readdirSync(`/proc/self/fd/${directory}`, { encoding: 'buffer' })) {
-        const problem = this.remove(directory, name, join(path, name.toString()), depth + 1);
-        first ??= problem;
-      }
-      if (first !== undefined) throw first;
-    } finally {
-      closeSync(directory);
-    }
-  }
-}
-
-function problemOf(act: () => void): PodTreeError | undefined {
-  try {
-    attempt(act, errnoText);
-    return undefined;
-  } catch (thrown) {
-    if (thrown instanceof PodTreeError) return thrown;
-    throw thrown;
-  }
 }

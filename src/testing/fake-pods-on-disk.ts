@@ -34,6 +34,10 @@ export class FakePodsOnDisk implements PodsOnDisk {
     return { names: [...this.trees.keys()], skipped: this.skipped };
   }
 
+  has(podUid: string): boolean {
+    return this.trees.has(podUid);
+  }
+
   scan(): readonly PodOnDisk[] {
     const { names, skipped } = this.pods();
     const pods = names.map((podUid) => ({ podUid, volumes: [], devices: [], ...this.trees.get(podUid), skipped: [] }));

@@ -108,14 +108,9 @@ export class OrphanedPods {
   /** One pod, as soon as it has gone. */
   async clean(podUid: PodUid, signal: AbortSignal): Promise<void> {
     const { disk, pods } = this.#deps;
-    if (!pods.areSourcesReady() || !this.#isOrphan(podUid)) return;
+    if (!pods.areSourcesReady() || !this.#isOrphan(podUid) || !disk.has(podUid)) return;
     const problems: Problems = { volumes: [], removal: [] };
-    try {
-      if (!disk.pods().names.includes(podUid)) return;
-      await this.#remove(podUid, problems, signal);
-    } catch (error) {
-      problems.removal.push(mountletMessage(error));
-    }
+    await this.#remove(podUid, problems, signal);
     this.#tell(problems.volumes);
     this.#tell(problems.removal);
   }

@@ -29,6 +29,8 @@ export interface PodOnDisk {
 export interface PodsOnDisk {
   /** Throws when the directory of all pods cannot be read. */
   pods(): { readonly names: readonly string[]; readonly skipped: readonly SkippedEntry[] };
+  /** False also for a name that no directory can have. */
+  has(podUid: string): boolean;
   /** By name only: what is mounted there may hang. Throws as `pods` does; whatever else cannot be read is skipped. */
   scan(): Iterable<PodOnDisk>;
   /** Where volumes of the pod are, or would be, mounted. */

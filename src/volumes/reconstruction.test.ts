@@ -513,3 +513,14 @@ test('the sweep follows what was unmounted: in the end no directory of a pod tha
   });
   assert.deepEqual([...world.directories.trees.keys()], []);
 });
+
+test('a node that is stopped while it looks through its disk stops, and has unmounted nothing', async (t) => {
+  const podsOnDisk = new FakePodsOnDisk();
+  for (let pod = 0; pod < 200; pod += 1) podsOnDisk.leave(`gone-${pod}`, plainName, 'data');
+  const world = new VolumeWorld(t, { deps: { podsOnDisk } });
+  const stop = new AbortController();
+  const running = world.manager.run(stop.signal);
+  stop.abort(new Error('the node stops'));
+  await running;
+  assert.deepEqual(world.plain.calls, []);
+});

@@ -131,7 +131,8 @@ export class Reconstruction {
         for (const volume of volumes) yield foundVolume(podUid, volume, 'Filesystem');
         for (const device of devices) yield foundVolume(podUid, device, 'Block');
         inTurn += 1;
-        if (inTurn % podsPerTurn === 0) await setImmediate(undefined, { signal });
+        if (inTurn % podsPerTurn === 0) await setImmediate();
+        if (signal.aborted) return;
       }
     } catch (error) {
       if (!(error instanceof MountletError)) throw error;
