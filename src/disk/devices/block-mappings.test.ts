@@ -149,7 +149,7 @@ test('mapping and unmapping again changes nothing', { skip }, async (t) => {
   assert.deepEqual(leftBelow(mapPath), []);
 });
 
-const halfDone: readonly { readonly it: string; prepare(world: DeviceWorld): void }[] = [
+const halfDone: readonly { readonly it: string; readonly prepare: (world: DeviceWorld) => void }[] = [
   { it: 'the file of the bind mount alone', prepare: () => {} },
   { it: 'the bind mount', prepare: (world) => mounts.bind(world.device, world.place('one')) },
   {
