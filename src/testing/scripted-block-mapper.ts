@@ -10,15 +10,15 @@ export class ScriptedBlockMapper implements BlockMapper {
   /** Directories that a mapping made and nobody removed. */
   readonly mapPaths = new Set<string>();
   readonly #calls: string[];
-  readonly #failures = new Map<MapperStep, Error[]>();
+  readonly #ends = new Map<MapperStep, (Error | undefined)[]>();
 
   constructor(calls: string[] = []) {
     this.#calls = calls;
   }
 
-  /** The next call of this step fails. A mapping that fails may have been made. */
-  fail(step: MapperStep, failure: Error): void {
-    this.#failures.set(step, [...(this.#failures.get(step) ?? []), failure]);
+  /** The next calls of this step end like this, one after another. A mapping that fails may have been made in part. */
+  script(step: MapperStep, ...ends: readonly (Error | undefined)[]): void {
+    this.#ends.set(step, [...(this.#ends.get(step) ?? []), ...ends]);
   }
 
   async resolve(devicePath: string): Promise<string> {
@@ -58,7 +58,7 @@ export class ScriptedBlockMapper implements BlockMapper {
   }
 
   #end(step: MapperStep): void {
-    const failure = this.#failures.get(step)?.shift();
-    if (failure !== undefined) throw failure;
+    const end = this.#ends.get(step)?.shift();
+    if (end !== undefined) throw end;
   }
 }

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
+import fc from 'fast-check';
 import type { PersistentVolume } from '../../kube/objects/persistent-volume.ts';
 import { ScriptedBlockMapper } from '../../testing/scripted-block-mapper.ts';
 import { ScriptedError, ScriptedPlugin } from '../../testing/scripted-plugin.ts';
@@ -279,7 +280,7 @@ const laterFailures = [
 for (const { step, prefix } of laterFailures) {
   test(`once the pod may have the device, a failure to ${step} leaves it uncertain, to be unmapped`, async (t) => {
     const world = await started(t);
-    world.mapper.fail(step, new Error('no such thing'));
+    world.mapper.script(step, new Error('no such thing'));
     await world.put(pod('web'));
     assert.deepEqual(world.states(), ['web/disk: uncertain']);
     assert.equal(world.events().at(-1), `FailedMapVolume: ${prefix} for volume "disk" : no such thing`);
@@ -290,7 +291,7 @@ for (const { step, prefix } of laterFailures) {
 
   test(`a failure to ${step} is made good by the next attempt`, async (t) => {
     const world = await started(t);
-    world.mapper.fail(step, new Error('no such thing'));
+    world.mapper.script(step, new Error('no such thing'));
     await world.put(pod('web'));
     await world.advance(1_000);
     assert.deepEqual(world.states(), ['web/disk: mounted']);
@@ -299,6 +300,19 @@ for (const { step, prefix } of laterFailures) {
     world.assertGone();
   });
 }
+
+test('what an earlier attempt bound for the pod is not forgotten when a later one fails for good', async (t) => {
+  const world = await started(t);
+  world.mapper.script('map', new Error('half done'));
+  world.plugin.script('mapPodDevice', undefined, ...Array.from({ length: 9 }, () => final));
+  await world.put(pod('web'));
+  await world.advance(1_000);
+  assert.equal(world.plugin.count('mapPodDevice'), 2);
+  assert.deepEqual(world.states(), ['web/disk: uncertain']);
+  await world.remove('web');
+  await world.advance(10_000);
+  world.assertGone();
+});
 
 test('a device that nobody knows the path of is refused', async (t) => {
   const world = await started(t, {
@@ -351,7 +365,7 @@ test('a volume of other nodes is refused with the Event of a mount', async (t) =
 test('a pod whose device cannot be unmapped keeps it as uncertain, and the device stays', async (t) => {
   const world = await started(t);
   await world.put(pod('web'));
-  world.mapper.fail('unmap', new Error('busy'));
+  world.mapper.script('unmap', new Error('busy'));
   await world.remove('web');
   assert.deepEqual(world.states(), ['web/disk: uncertain, unwanted']);
   assert.deepEqual(world.failures(), [
@@ -369,7 +383,7 @@ test('a pod whose device cannot be unmapped keeps it as uncertain, and the devic
 test('a pod that comes back while its device is half unmapped has it mapped again', async (t) => {
   const world = await started(t);
   await world.put(pod('web'));
-  world.mapper.fail('unmap', new Error('busy'));
+  world.mapper.script('unmap', new Error('busy'));
   await world.remove('web');
   world.pods.terminated.clear();
   await world.put(pod('web'));
@@ -398,7 +412,7 @@ const deviceFailures = [
   {
     it: 'cannot be looked at',
     prefix: 'UnmapDevice.GetDeviceBindMountRefs check failed',
-    fail: (world: BlockWorld) => world.mapper.fail('referencesBelow', new Error('no')),
+    fail: (world: BlockWorld) => world.mapper.script('referencesBelow', new Error('no')),
   },
   {
     it: 'cannot be torn down',
@@ -408,7 +422,7 @@ const deviceFailures = [
   {
     it: 'leaves its directory',
     prefix: 'UnmapDevice.RemoveMapPath failed',
-    fail: (world: BlockWorld) => world.mapper.fail('remove', new Error('no')),
+    fail: (world: BlockWorld) => world.mapper.script('remove', new Error('no')),
   },
 ];
 for (const { it, prefix, fail } of deviceFailures) {
@@ -446,4 +460,49 @@ test('a pod may have one volume as a device while another has a file system', as
   await world.remove('web', 'api');
   world.assertGone();
   assert.equal(world.plugin.count('unmountDevice'), 1);
+});
+
+/** How the next calls of each step end: as a plugin that does not always work. */
+const pluginEnds = fc.array(fc.constantFrom(undefined, undefined, uncertain, transient, final), { maxLength: 3 });
+const mapperEnds = fc.array(fc.constantFrom(undefined, new Error('no')), { maxLength: 3 });
+const lives = fc.record({
+  // A final failure would mean that nothing is there, also where taking it away had just failed.
+  setUpDevice: pluginEnds.map((ends) => ends.filter((end) => end !== final)),
+  mapPodDevice: pluginEnds,
+  unmapPodDevice: pluginEnds,
+  tearDownDevice: pluginEnds,
+  resolve: mapperEnds,
+  map: mapperEnds,
+  unmap: mapperEnds,
+  referencesBelow: mapperEnds,
+  remove: mapperEnds,
+  /** `+web` a pod comes, `-web` it goes, `~` some time passes. */
+  steps: fc.array(fc.constantFrom('+web', '+api', '-web', '-api', '~'), { maxLength: 10 }),
+});
+const pluginSteps = ['setUpDevice', 'mapPodDevice', 'unmapPodDevice', 'tearDownDevice'] as const;
+const mapperSteps = ['resolve', 'map', 'unmap', 'referencesBelow', 'remove'] as const;
+
+test('whatever fails and whoever comes and goes, in the end nothing of a raw device is left', async (t) => {
+  const check = fc.asyncProperty(lives, async ({ steps, ...ends }) => {
+    const world = await started(t);
+    for (const step of pluginSteps) world.plugin.script(step, ...ends[step]);
+    for (const step of mapperSteps) world.mapper.script(step, ...ends[step]);
+    const uids = new Map<string, string>();
+    for (const [index, step] of steps.entries()) {
+      const name = step.slice(1);
+      if (step === '~') await world.advance(600);
+      else if (step.startsWith('+') && !uids.has(name)) {
+        uids.set(name, `${name}-${index}`);
+        await world.put(pod(`${name}-${index}`));
+      } else if (step.startsWith('-')) {
+        await world.remove(uids.get(name) ?? 'nobody');
+        uids.delete(name);
+      }
+    }
+    await world.remove(...uids.values());
+    for (let turns = 0; turns < 12; turns += 1) await world.advance(130_000);
+    world.assertGone();
+    await world.stop();
+  });
+  await fc.assert(check, { numRuns: 40 });
 });

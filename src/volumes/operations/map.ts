@@ -2,13 +2,14 @@
  * Gives a pod a raw block device. Every step that fails ends the operation with its own prefix. Up to the pod's own part of
  * it failed-mount.ts says what is known of the node then; from there on, that something may be mapped.
  */
-import { dirname } from 'node:path';
+import { dirname, join } from 'node:path';
 import { deviceDirectory } from '../../kube/node-layout.ts';
 import { specName } from '../../kube/objects/volume-spec.ts';
 import { goQuote } from '../../kube/values/go-quote.ts';
 import type { BlockMapping } from '../../plugins/plugin.ts';
 import type { MountRecord } from '../actual-state.ts';
 import type { DesiredMount } from '../desired-state.ts';
+import { isPanic } from '../operation-errors.ts';
 import type { MountAction } from '../volume-actions.ts';
 import { podRef } from '../volume-notices.ts';
 import type { BlockMapper } from './block-mapper.ts';
@@ -62,14 +63,12 @@ class BlockMap {
     const attachedPath = await waitForAttach(this.#deps, this.#mount, 'MapVolume.WaitForAttach failed', signal);
     const nodePath = await this.#setUpDevice(block, attachedPath, mapPath, signal);
     await this.#markDevice(nodePath, mapPath);
-    const podPath = await this.#mapPodDevice(block, signal);
+    const podPath = await this.#mapPodDevice(block, mapPath, signal);
     try {
       await this.#map({ devicePath: podPath === '' ? nodePath : podPath, nodePath, mapPath, link }, signal);
     } catch (error) {
       // The pod may have it mapped from here on: it is unmapped when the pod goes.
-      if (actual.volume(volume) !== undefined && actual.mountState(this.#mount) === 'not-mounted') {
-        actual.uncertain(this.#record());
-      }
+      if (actual.volume(volume) !== undefined) this.#markUncertain();
       throw error;
     }
     desired.shown(this.#mount, changes);
@@ -89,14 +88,32 @@ class BlockMap {
     }
   }
 
-  async #mapPodDevice(block: BlockMapping, signal: AbortSignal): Promise<string> {
+  async #mapPodDevice(block: BlockMapping, mapPath: string, signal: AbortSignal): Promise<string> {
     const { source, spec, pod } = this.#mount;
     try {
       return (await block.mapPodDevice?.({ spec, source, pod }, signal)) ?? '';
     } catch (cause) {
-      recordFailedMount(this.#deps.actual, this.#record(), cause, signal);
+      // Whatever the plugin says of its own part, what an earlier attempt bound is still there.
+      if (await this.#mayBeBound(mapPath, signal)) this.#markUncertain();
+      else recordFailedMount(this.#deps.actual, this.#record(), cause, signal);
       throw this.#error('MapVolume.MapPodDevice failed', cause);
     }
+  }
+
+  async #mayBeBound(mapPath: string, signal: AbortSignal): Promise<boolean> {
+    try {
+      const references = await this.#mapper.referencesBelow(mapPath, signal);
+      return references.includes(join(mapPath, this.#mount.podUid));
+    } catch (error) {
+      if (isPanic(error)) throw error;
+      return true; // nobody can tell
+    }
+  }
+
+  /** What is mapped stays so: containers keep what they have. */
+  #markUncertain(): void {
+    const { actual } = this.#deps;
+    if (actual.mountState(this.#mount) === 'not-mounted') actual.uncertain(this.#record());
   }
 
   async #map(
