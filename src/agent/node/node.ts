@@ -39,6 +39,7 @@ import { mastersOnly, reviewedAccess } from './node-access.ts';
 import { refusePod } from './node-admission.ts';
 import { connectNode } from './node-clients.ts';
 import { noRecorder, podEvents, recordNotice } from './node-events.ts';
+import { NodeMetrics } from './node-metrics.ts';
 import type { NodeNotice, NotifyNode } from './node-notices.ts';
 import { NodeObjects } from './node-objects.ts';
 import { nodeVolumes } from './node-volumes.ts';
@@ -100,8 +101,14 @@ export async function startNode(given: AgentSettings, deps: NodeDeps, signal: Ab
       { client: clients.events, clock, random, uuid: randomUUID, notify: (notice) => notify(notice) },
       { nodeName, flushMs: 2_000 },
     );
+  const metrics = new NodeMetrics({
+    volumes: () => manager.queries.counts(),
+    runningPods: () =>
+      pods.pods().filter(({ metadata }) => pods.statusOf(metadata.uid ?? '')?.phase === 'Running').length,
+  });
   const notify = (notice: NodeNotice): void => {
     recordNotice(recorder ?? noRecorder, notice);
+    metrics.heard(notice);
     tell(notice);
   };
   const reflection = clients && { client: clients.general, clock, random, notify };
@@ -200,7 +207,7 @@ export async function startNode(given: AgentSettings, deps: NodeDeps, signal: Ab
         runtime,
         access: clients === undefined ? mastersOnly : reviewedAccess(clients.general, nodeName),
         clock,
-        metrics: async () => ({ contentType: 'text/plain', text: '' }),
+        metrics: () => metrics.text(),
         notify,
       },
     );
