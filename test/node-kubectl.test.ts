@@ -11,6 +11,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { after, before, test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { RunningNode } from '../src/testing/running-node.ts';
 import { rotateLog, runningNode } from '../src/testing/running-node.ts';
 
@@ -94,7 +95,7 @@ async function assertTransport(transport: Transport, path: RegExp): Promise<void
     );
   const wanted = transport === 'websockets' ? 'GET' : 'POST';
   // kubectl may be gone before the node has told of it.
-  for (let looks = 0; looks < 200 && methods().at(-1) !== wanted; looks += 1) await setTimeoutPromise(50);
+  for (let looks = 0; looks < 200 && methods().at(-1) !== wanted; looks += 1) await sleep(50);
   assert.equal(methods().at(-1), wanted);
 }
 
