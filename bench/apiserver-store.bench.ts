@@ -1,7 +1,7 @@
 /**
  * The store behind the API server: durable writes with 1 and 64 clients (and etcd's in the same run, if it is installed, over
- * its gRPC interface), reading 10,000 objects, opening a store of 10,000 objects, and giving a write to 1,000 watchers.
- * Both sync every commit to the same disk; rounds alternate, so that noise of the machine meets both alike.
+ * its gRPC interface without TLS), reading 10,000 objects, opening a store of 10,000 objects, and giving a write to 1,000 watchers.
+ * Both sync every commit to the same disk.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -12,11 +12,10 @@ import { WatchHub } from '../src/apiserver/watch-hub.ts';
 import { watcherDefaults } from '../src/apiserver/watcher.ts';
 import { encryptionKey } from '../src/apiserver/store/encryption-key.ts';
 import { memoryStore, openStore, put } from '../src/testing/stores.ts';
-import { median, timedMs, writesPerSecond, type Write } from './measuring.ts';
+import { measureDurableWrites, type Contestant } from './durable-writes.ts';
+import { median, timedMs, type Write } from './measuring.ts';
 import { etcdPut, startEtcd, type Etcd } from './etcd.ts';
 
-const roundMs = 1_500;
-const rounds = 4;
 const text = 'x'.repeat(1_000);
 const prefix = '/registry/core/configmaps/shop/';
 const base = mkdtempSync(join(tmpdir(), 'mountlet-bench-'));
@@ -24,22 +23,12 @@ const say = (line: string): void => void process.stdout.write(`${line}\n`);
 
 async function measureWrites(store: Store, etcd: Etcd | undefined): Promise<void> {
   const key = (client: number, count: number): string => `${prefix}c${client}-${count % 100}`;
-  const contestants: Record<string, Write> = { store: (client, count) => put(store, key(client, count), text) };
-  if (etcd !== undefined) contestants.etcd = (client, count) => etcdPut(etcd.session, key(client, count), text);
-  for (const clients of [1, 64]) {
-    const results: Record<string, number[]> = {};
-    for (let round = 0; round < rounds; round += 1) {
-      for (const [name, write] of Object.entries(contestants)) {
-        (results[name] ??= []).push(await writesPerSecond(clients, roundMs, write));
-      }
-    }
-    const [ours, theirs] = [median(results.store ?? []), median(results.etcd ?? [])];
-    const compared =
-      etcd === undefined ? '' : `   etcd ${theirs.toFixed(0).padStart(7)}/s   ${(ours / theirs).toFixed(2)} x etcd`;
-    say(
-      `durable writes of 1 KiB, ${String(clients).padStart(2)} clients   store ${ours.toFixed(0).padStart(7)}/s${compared}`,
-    );
+  const contestants: Contestant[] = [{ name: 'store', write: (client, count) => put(store, key(client, count), text) }];
+  if (etcd !== undefined) {
+    const write: Write = (client, count) => etcdPut(etcd.session, key(client, count), text);
+    contestants.push({ name: 'etcd', write, pid: etcd.pid, isMeasure: true });
   }
+  await measureDurableWrites(contestants, say);
 }
 
 async function measureReads(): Promise<void> {
@@ -93,7 +82,7 @@ async function measureWatchers(): Promise<void> {
 
 let etcd: Etcd | undefined;
 try {
-  etcd = await startEtcd(join(base, 'etcd'));
+  etcd = await startEtcd(join(base, 'etcd'), 'plain');
   if (etcd === undefined) say('etcd is not installed (Debian: etcd-server): no comparison');
   const store = await openStore(join(base, 'writes'));
   await measureWrites(store, etcd);

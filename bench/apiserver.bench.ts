@@ -1,19 +1,20 @@
 /**
  * The API server as a program, over HTTPS as its clients reach it: durable writes with 1 and 64 clients (and etcd's in the
- * same run, if it is installed), a write to 1,000 watchers, a list of 10,000 objects, its start with them, and its memory.
- * Both sync every commit to the same disk; rounds alternate, so that noise of the machine meets both alike. The clients are
- * this process: on a machine with few cores they take part of what is measured, on both sides.
+ * same run, if it is installed, with TLS and without; and those of the store alone), a write to 1,000 watchers, a list of
+ * 10,000 objects, its start with them, and its memory. All sync every commit to the same disk.
  */
+import assert from 'node:assert/strict';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import type { Store } from '../src/apiserver/store/store.ts';
+import { openStore, put } from '../src/testing/stores.ts';
 import type { RunningApiServer } from '../test/api-server-program.ts';
 import { AdminClient, startApiServerProgram } from '../test/api-server-program.ts';
 import { etcdPut, startEtcd, type Etcd } from './etcd.ts';
-import { median, quantile, timedMs, writesPerSecond, type Write } from './measuring.ts';
+import { measureDurableWrites, type Contestant } from './durable-writes.ts';
+import { median, quantile, timedMs, type Write } from './measuring.ts';
 
-const roundMs = 1_500;
-const rounds = 5;
 const objects = 10_000;
 const watchers = 1_000;
 const watchersOfSession = 100;
@@ -21,7 +22,7 @@ const fanOuts = 200;
 const text = 'x'.repeat(1_000);
 const base = mkdtempSync(join(tmpdir(), 'mountlet-bench-'));
 const say = (line: string): void => void process.stdout.write(`${line}\n`);
-/** `--cpu-prof`: where the server's time goes, written where the benchmark was called. */
+/** `--writes-only` ends after the durable writes. `--cpu-prof`: where the server's time goes, written where the benchmark was called. */
 const profile = process.argv.includes('--cpu-prof') ? ['--cpu-prof', `--cpu-prof-dir=${process.cwd()}`] : [];
 
 const configMap = (name: string, content: string): object => ({
@@ -30,47 +31,46 @@ const configMap = (name: string, content: string): object => ({
   metadata: { name },
   data: { text: content },
 });
+interface WriteSubjects {
+  readonly server: RunningApiServer;
+  readonly client: AdminClient;
+  readonly store: Store;
+  readonly etcds: ReadonlyMap<string, Etcd>;
+}
+
 const pathOf = (namespace: string): string => `/api/v1/namespaces/${namespace}/configmaps`;
 
 async function makeNamespace(client: AdminClient, name: string): Promise<void> {
   await client.ask('POST', '/api/v1/namespaces', { metadata: { name } });
 }
 
-async function measureWrites(client: AdminClient, etcd: Etcd | undefined): Promise<void> {
+/** Ours over HTTP/2 with TLS and a client's certificate, as is etcd's; etcd without TLS; and our store without any network. */
+async function measureWrites({ server, client, store, etcds }: WriteSubjects): Promise<void> {
   await makeNamespace(client, 'writes');
   const path = pathOf('writes');
   const made = new Set<number>();
-  const contestants: Record<string, Write> = {
-    async ours(writer, count) {
-      const name = `c${writer}`;
-      if (made.has(writer)) await client.ask('PUT', `${path}/${name}`, configMap(name, `${count} ${text}`));
-      else await client.ask('POST', path, configMap(name, text));
-      made.add(writer);
+  const content = (writer: number, count: number): object => configMap(`c${writer}`, `${count} ${text}`);
+  const keyOf = (writer: number): string => `/registry/core/configmaps/writes/c${writer}`;
+  const contestants: Contestant[] = [
+    {
+      name: 'API server, TLS',
+      pid: server.process.pid ?? 0,
+      async write(writer, count) {
+        const [method, place, ok] = made.has(writer)
+          ? (['PUT', `${path}/c${writer}`, 200] as const)
+          : (['POST', path, 201] as const);
+        made.add(writer);
+        const { code } = await client.request(method, place, content(writer, count));
+        assert.equal(code, ok);
+      },
     },
-  };
-  if (etcd !== undefined) {
-    const keyOf = (writer: number): string => `/registry/core/configmaps/writes/c${writer}`;
-    contestants['etcd'] = (writer, count) => {
-      const value = JSON.stringify(configMap(`c${writer}`, `${count} ${text}`));
-      return etcdPut(etcd.session, keyOf(writer), value);
-    };
+    { name: 'store alone', write: (writer, count) => put(store, keyOf(writer), `${count} ${text}`) },
+  ];
+  for (const [name, { session, pid }] of etcds) {
+    const write: Write = (writer, count) => etcdPut(session, keyOf(writer), JSON.stringify(content(writer, count)));
+    contestants.push({ name, write, pid, isMeasure: true });
   }
-  for (const clients of [1, 64]) {
-    const results: Record<string, number[]> = {};
-    // The first round warms up both.
-    for (let round = -1; round < rounds; round += 1) {
-      for (const [name, write] of Object.entries(contestants)) {
-        const rate = await writesPerSecond(clients, roundMs, write);
-        if (round >= 0) (results[name] ??= []).push(rate);
-      }
-    }
-    const [ours, theirs] = [median(results['ours'] ?? []), median(results['etcd'] ?? [])];
-    const compared =
-      etcd === undefined ? '' : `   etcd ${theirs.toFixed(0).padStart(6)}/s   ${(ours / theirs).toFixed(2)} x etcd`;
-    say(
-      `durable writes of 1 KiB, ${String(clients).padStart(2)} clients   ${ours.toFixed(0).padStart(6)}/s${compared}`,
-    );
-  }
+  await measureDurableWrites(contestants, say);
 }
 
 async function measureFanOut(server: RunningApiServer, client: AdminClient): Promise<void> {
@@ -160,27 +160,34 @@ async function measureStart(directory: string): Promise<RunningApiServer> {
 }
 
 const directory = join(base, 'data');
-let etcd: Etcd | undefined;
+const etcds = new Map<string, Etcd>();
 let server: RunningApiServer | undefined;
 try {
-  etcd = await startEtcd(join(base, 'etcd'));
-  if (etcd === undefined) say('etcd is not installed (Debian: etcd-server): no comparison');
+  for (const transport of ['tls', 'plain'] as const) {
+    const etcd = await startEtcd(join(base, `etcd-${transport}`), transport);
+    if (etcd !== undefined) etcds.set(`etcd, ${transport === 'tls' ? 'TLS' : transport}`, etcd);
+  }
+  if (etcds.size === 0) say('etcd is not installed (Debian: etcd-server): no comparison');
   server = await startApiServerProgram(directory, { nodeArguments: profile });
   let client = await AdminClient.connect(server);
   sayMemory('of an empty server', server);
-  await measureWrites(client, etcd);
-  await measureFanOut(server, client);
-  await fill(client);
-  client.close();
-  await server.stop();
-  server = await measureStart(directory);
-  client = await AdminClient.connect(server);
-  sayMemory('with 10,000 objects', server);
-  await measureList(client);
-  sayMemory('with 10,000 objects, listed', server);
+  const store = await openStore(join(base, 'store'));
+  await measureWrites({ server, client, store, etcds });
+  await store.close();
+  if (!process.argv.includes('--writes-only')) {
+    await measureFanOut(server, client);
+    await fill(client);
+    client.close();
+    await server.stop();
+    server = await measureStart(directory);
+    client = await AdminClient.connect(server);
+    sayMemory('with 10,000 objects', server);
+    await measureList(client);
+    sayMemory('with 10,000 objects, listed', server);
+  }
   client.close();
 } finally {
-  etcd?.stop();
+  for (const etcd of etcds.values()) etcd.stop();
   await server?.stop();
   rmSync(base, { recursive: true, force: true });
 }

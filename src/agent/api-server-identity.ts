@@ -11,6 +11,7 @@ import { hostname } from 'node:os';
 import { join } from 'node:path';
 import type { Authority, KeyPair } from '../apiserver/identity/certificates.ts';
 import { issueClientCertificate, issueServerCertificate, makeAuthority } from '../apiserver/identity/certificates.ts';
+import { issueNodeClientCertificate, issueNodeServingCertificate } from '../apiserver/identity/node-certificates.ts';
 import { kubeconfig } from '../apiserver/identity/kubeconfig.ts';
 import { loadSigningKey, makeSigningKeyPem } from '../apiserver/identity/signing-key.ts';
 import type { SigningKey } from '../apiserver/identity/signing-key.ts';
@@ -21,6 +22,8 @@ import { ensurePrivateFile, replacePrivateFile } from '../disk/paths/private-fil
 export interface ApiServerIdentity {
   readonly authority: Authority;
   readonly server: KeyPair;
+  /** Shown to the servers of nodes. */
+  readonly nodeClient: KeyPair;
   readonly signingKey: SigningKey;
   readonly encryptionKeys: readonly EncryptionKey[];
 }
@@ -38,6 +41,7 @@ export function apiServerIdentity(directory: string, host: string, now: number):
   return {
     authority,
     server: issueServerCertificate(authority, { hosts: hostsFor(host), now, days: leafDays }),
+    nodeClient: issueNodeClientCertificate(authority, { now, days: leafDays }),
     signingKey: loadSigningKey(ensurePrivateFile(join(keys, 'tokens.key'), makeSigningKeyPem)),
     encryptionKeys: ensureEncryptionKeys(encryptionKeysFile(directory)),
   };
@@ -47,18 +51,36 @@ export function encryptionKeysFile(directory: string): string {
   return join(directory, 'pki', 'encryption.keys');
 }
 
-/** Writes the admin's kubeconfig and answers where it is. */
-export function writeAdminKubeconfig(directory: string, authority: Authority, server: string, now: number): string {
-  const file = join(directory, 'kubeconfig');
-  const credentials = issueClientCertificate(authority, {
+export function issueAdmin(authority: Authority, now: number): KeyPair {
+  return issueClientCertificate(authority, {
     user: 'mountlet-admin',
     groups: ['system:masters'],
     now,
     days: leafDays,
   });
+}
+
+export function writeKubeconfig(file: string, authority: Authority, server: string, credentials: KeyPair): void {
   const authorityPem = authority.certificatePem;
   replacePrivateFile(file, kubeconfig({ server, authorityPem, cluster: 'mountlet', user: 'admin', credentials }));
-  return file;
+}
+
+/** `hosts` are the addresses and names under which the node's own server is reached. */
+export function issueNode(
+  authority: Authority,
+  nodeName: string,
+  hosts: readonly string[],
+  now: number,
+): { readonly client: KeyPair; readonly serving: KeyPair } {
+  const validity = { now, days: leafDays };
+  return {
+    client: issueClientCertificate(authority, {
+      user: `system:node:${nodeName}`,
+      groups: ['system:nodes'],
+      ...validity,
+    }),
+    serving: issueNodeServingCertificate(authority, { nodeName, hosts, ...validity }),
+  };
 }
 
 /** The names a client may call the server by: what it listens on, this machine, and what pods call it. */

@@ -6,8 +6,10 @@ import type { ApiServer } from '../apiserver/api-server.ts';
 import { startApiServer } from '../apiserver/api-server.ts';
 import type { Notify } from '../apiserver/notices.ts';
 import { objectPrefix } from '../apiserver/object-key.ts';
+import { NodeProxy } from '../apiserver/node-proxy/node-proxy.ts';
 import { systemRandom } from '../apiserver/random.ts';
 import { resources } from '../apiserver/resources.ts';
+import { StoredObjects } from '../apiserver/rest/stored-objects.ts';
 import type { EncryptionKey } from '../apiserver/store/encryption-key.ts';
 import {
   keepNewestEncryptionKey,
@@ -16,10 +18,19 @@ import {
 } from '../apiserver/store/encryption-key.ts';
 import { LmdbStore, backUpStore, restoreBackup, storeDefaults } from '../apiserver/store/lmdb-store.ts';
 import { StoreDamagedError } from '../apiserver/store/store-errors.ts';
+import type { KeyPair } from '../apiserver/identity/certificates.ts';
 import { systemClock } from '../base/clock.ts';
+import type { ClusterAccess } from '../client/cluster-access.ts';
+import { fixedCredentials } from '../client/credentials.ts';
 import { lockDirectory } from '../disk/paths/directory-lock.ts';
 import { makeDirectories } from '../disk/paths/make-directories.ts';
-import { apiServerIdentity, encryptionKeysFile, writeAdminKubeconfig } from './api-server-identity.ts';
+import {
+  apiServerIdentity,
+  encryptionKeysFile,
+  issueAdmin,
+  issueNode,
+  writeKubeconfig,
+} from './api-server-identity.ts';
 import { kubernetesVersion } from './kubernetes-version.ts';
 
 export interface EmbeddedApiServerSettings {
@@ -28,11 +39,24 @@ export interface EmbeddedApiServerSettings {
   readonly host: string;
   /** 0 takes any free one. */
   readonly port: number;
+  /** Where the admin's kubeconfig goes; absent: into the directory. */
+  readonly kubeconfig?: string;
+}
+
+export type ReachedServer = Pick<ClusterAccess, 'endpoint' | 'credentials'>;
+
+export interface IssuedNode {
+  readonly cluster: ReachedServer;
+  readonly serving: { readonly certificatePem: string; readonly keyPem: string; readonly clientAuthorityPem: string };
 }
 
 export interface EmbeddedApiServer extends Pick<ApiServer, 'url'> {
   /** The admin's. */
   readonly kubeconfig: string;
+  /** How the administrator reaches it, without a file. */
+  readonly admin: ReachedServer;
+  /** Who a node of this server is: what it shows to the server, and what its own server shows. */
+  issueNode(nodeName: string, hosts: readonly string[]): IssuedNode;
   close(): Promise<void>;
 }
 
@@ -90,13 +114,13 @@ function openStore(directory: string, keys: readonly EncryptionKey[]): Promise<L
 }
 
 export async function startEmbeddedApiServer(
-  { directory, host, port }: EmbeddedApiServerSettings,
+  { directory, host, port, kubeconfig = join(directory, 'kubeconfig') }: EmbeddedApiServerSettings,
   notify: Notify,
   signal: AbortSignal,
 ): Promise<EmbeddedApiServer> {
   makeDirectories(directory);
   const now = systemClock.now();
-  const { authority, server, signingKey, encryptionKeys } = apiServerIdentity(directory, host, now);
+  const { authority, server, nodeClient, signingKey, encryptionKeys } = apiServerIdentity(directory, host, now);
   const store = await openStore(directory, encryptionKeys);
   try {
     const { damaged } = store;
@@ -115,12 +139,44 @@ export async function startEmbeddedApiServer(
         tokens: { issuer, audiences: [issuer], key: signingKey, retiredKeys: [] },
         stopGraceMs,
       },
-      { store, resources, clock: systemClock, random: systemRandom, chance: Math.random, notify },
+      {
+        store,
+        resources,
+        clock: systemClock,
+        random: systemRandom,
+        chance: Math.random,
+        notify,
+        nodes: new NodeProxy(
+          { clock: systemClock, nodes: new StoredObjects(store) },
+          { authorityPem: authority.certificatePem, client: nodeClient },
+        ),
+      },
       signal,
     );
+    const admin = issueAdmin(authority, now);
+    writeKubeconfig(kubeconfig, authority, running.url, admin);
+    const reach = (identity: KeyPair): ReachedServer => ({
+      endpoint: {
+        url: new URL(running.url),
+        trust: async () => ({ authorityPem: authority.certificatePem, isInsecure: false }),
+      },
+      credentials: fixedCredentials({ headers: {}, identity }),
+    });
     return {
       url: running.url,
-      kubeconfig: writeAdminKubeconfig(directory, authority, running.url, now),
+      kubeconfig,
+      admin: reach(admin),
+      issueNode(nodeName, hosts) {
+        const { client, serving } = issueNode(authority, nodeName, hosts, now);
+        return {
+          cluster: reach(client),
+          serving: {
+            certificatePem: serving.certificatePem,
+            keyPem: serving.keyPem,
+            clientAuthorityPem: authority.certificatePem,
+          },
+        };
+      },
       async close() {
         await running.close();
         await store.close();

@@ -4,6 +4,7 @@
  */
 import type { Clock } from '../base/clock.ts';
 import type { Exchange, ResponseHeaders } from './http/exchange.ts';
+import { EndingRequest } from './ending-request.ts';
 import { ConnectionLost } from './http/read-body.ts';
 import { sendReply } from './http/send-reply.ts';
 import { Warnings } from './http/warnings.ts';
@@ -13,6 +14,7 @@ import type { User } from './identity/user.ts';
 import { InFlight } from './in-flight.ts';
 import type { ApiMetrics } from './metrics.ts';
 import type { Notify, RequestNotice } from './notices.ts';
+import type { OpenRequests } from './open-requests.ts';
 import type { PathDeps } from './path-handler.ts';
 import { handlePath, pageNotFound } from './path-handler.ts';
 import type { Random } from './random.ts';
@@ -41,6 +43,7 @@ export interface ApiHandlerDeps {
   readonly router: Router;
   readonly paths: PathDeps;
   readonly metrics: ApiMetrics;
+  readonly open: OpenRequests;
   /** The server is about to end: answers close their connections, long ones end. */
   readonly stopping: AbortSignal;
 }
@@ -102,7 +105,7 @@ export class ApiHandler {
     representation: Representation,
     warnings: Warnings,
   ): Promise<Reply> {
-    const { router, stopping, clock } = this.#deps;
+    const { router, stopping, clock, open } = this.#deps;
     const { query } = target;
     authorizeRequest(this.#deps, user, info, query);
     if (info.kind === 'path') return handlePath(this.#deps.paths, { exchange, info, query });
@@ -111,22 +114,11 @@ export class ApiHandler {
     const resource = served.viewOf?.resource ?? served;
     const isLong = isLongRunning(info);
     const release = this.#inFlight.enter(info, isLong);
-    const deadline = new RequestDeadline(exchange, info, query, { clock, stopping, isLong });
+    const deadline = new RequestDeadline(exchange, info, query, { open, stopping, isLong });
     try {
-      const warn = (text: string): void => warnings.add(text);
-      const request = {
-        exchange,
-        info: resource.namespaced ? info : { ...info, namespace: '' },
-        resource,
-        served,
-        query,
-        user,
-        get signal() {
-          return deadline.signal;
-        },
-        warn,
-      };
-      const reply = await router.handle(request);
+      const place = resource.namespaced ? info : { ...info, namespace: '' };
+      const request = { exchange, info: place, resource, served, query, user };
+      const reply = await router.handle(new EndingRequest(request, deadline, warnings));
       if (reply.kind !== 'object' && reply.kind !== 'list' && reply.kind !== 'status') return reply;
       const code = reply.kind === 'list' ? 200 : reply.code;
       const { contentType, body } = encodeReply(reply, { representation, resource: served, query, now: clock.now() });

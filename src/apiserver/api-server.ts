@@ -25,6 +25,7 @@ import { ApiMetrics } from './metrics.ts';
 import { followNodeGraph } from './node-graph-feed.ts';
 import type { Notify } from './notices.ts';
 import { objectPrefix } from './object-key.ts';
+import { OpenRequests } from './open-requests.ts';
 import { OpenApiDocuments } from './openapi.ts';
 import type { VersionInfo } from './path-handler.ts';
 import type { Random } from './random.ts';
@@ -119,6 +120,7 @@ export async function startApiServer(
     stopping,
     sent: (events) => metrics.watchEventsSent(events),
   });
+  const open = new OpenRequests(clock);
   const state = { isReady: false };
   const openIdDocuments = new Map<string, { contentType: string; body: string }>();
   const handler = new ApiHandler({
@@ -130,6 +132,7 @@ export async function startApiServer(
     resources,
     router,
     metrics,
+    open,
     stopping,
     paths: {
       discovery: buildDiscovery(resources),
@@ -174,8 +177,10 @@ export async function startApiServer(
     signal.removeEventListener('abort', onAbort);
     stop.abort();
     hub.close();
+    open.stop();
     await listener.close(settings.stopGraceMs);
     await Promise.all([...answers, bookmarks, controllers.done]);
+    await open.close();
     unfollow();
   };
   const onAbort = (): void => void close();

@@ -14,7 +14,8 @@ export class ApiMetrics {
   readonly #registry = new Registry();
   readonly #requests: Counter<'code' | (typeof requestLabels)[number]>;
   readonly #durations: Histogram<(typeof requestLabels)[number]>;
-  readonly #inFlight: Gauge<'request_kind'>;
+  /** Changes twice with every request, and is asked for now and then. */
+  readonly #inFlightNow = new Map<string, number>();
   readonly #longRunning: Gauge;
   readonly #watchEvents: Counter;
 
@@ -33,11 +34,14 @@ export class ApiMetrics {
       buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60],
       registers,
     });
-    this.#inFlight = new Gauge({
+    const inFlight = new Gauge({
       name: 'apiserver_current_inflight_requests',
       help: 'Requests that are being answered.',
       labelNames: ['request_kind'],
       registers,
+      collect: () => {
+        for (const [kind, count] of this.#inFlightNow) inFlight.set({ request_kind: kind }, count);
+      },
     });
     this.#longRunning = new Gauge({
       name: 'apiserver_longrunning_requests',
@@ -75,7 +79,7 @@ export class ApiMetrics {
   }
 
   inFlight(kind: 'readOnly' | 'mutating', count: number): void {
-    this.#inFlight.set({ request_kind: kind }, count);
+    this.#inFlightNow.set(kind, count);
   }
 
   longRunning(count: number): void {

@@ -1,7 +1,7 @@
-/** The signal that ends a request: its time is up, its client is gone, or, for one that lasts, the server stops. */
-import type { Clock } from '../base/clock.ts';
+/** What ends a request before its answer: its time is up, its client is gone, or, for one that lasts, the server stops. */
 import type { Exchange } from './http/exchange.ts';
 import { ConnectionLost } from './http/read-body.ts';
+import type { OpenRequests } from './open-requests.ts';
 import type { ResourceRequest } from './request-info.ts';
 import { timedOut, unavailable } from './status.ts';
 
@@ -10,56 +10,59 @@ const mutatingMs = 34_000;
 const readingMs = 60_000;
 
 interface DeadlineDeps {
-  readonly clock: Clock;
+  readonly open: OpenRequests;
   readonly stopping: AbortSignal;
   readonly isLong: boolean;
 }
 
-/** Made once: an error for each request that went well would be the most expensive part of it. */
-const answered = new ConnectionLost('the request was answered');
-
 export class RequestDeadline {
   readonly #exchange: Exchange;
-  readonly #durationMs: number;
   readonly #deps: DeadlineDeps;
-  readonly #over = new AbortController();
+  #leave: () => void = () => {};
+  #ended: Error | undefined;
+  #isAnswered = false;
   #controller: AbortController | undefined;
 
   constructor(exchange: Exchange, info: ResourceRequest, query: URLSearchParams, deps: DeadlineDeps) {
     this.#exchange = exchange;
     this.#deps = deps;
     const isReading = info.verb === 'get' || info.verb === 'list';
-    this.#durationMs = Math.min(askedMs(query), isReading ? readingMs : mutatingMs);
+    const durationMs = Math.min(askedMs(query), isReading ? readingMs : mutatingMs);
+    if (deps.isLong) return;
+    this.#leave = deps.open.enter(durationMs, {
+      timeIsUp: () => this.#end(timedOut('request did not complete within the allotted timeout')),
+      // What has been read is carried out; what is still being sent is sent again, to whoever serves next.
+      serverStops: () => exchange.stopReading(unavailable()),
+    });
   }
 
-  /** Made when somebody needs it: most reads never wait. */
+  /** Made when somebody needs it, as it has its price: most requests never wait for more than their body and the disk. */
   get signal(): AbortSignal {
     return (this.#controller ??= this.#start()).signal;
   }
 
   /** The request was answered. */
   done(): void {
-    if (this.#controller !== undefined) this.#over.abort(answered);
+    this.#isAnswered = true;
+    this.#leave();
+    if (this.#controller !== undefined) this.#deps.stopping.removeEventListener('abort', this.#onStop);
   }
 
   #start(): AbortController {
     const controller = new AbortController();
-    const { clock, stopping, isLong } = this.#deps;
-    this.#exchange.onClose(() => {
-      if (!this.#over.signal.aborted) controller.abort(new ConnectionLost('the client closed the connection'));
-    });
-    if (isLong) {
-      stopping.addEventListener('abort', () => controller.abort(unavailable()), {
-        once: true,
-        signal: this.#over.signal,
-      });
-      return controller;
-    }
-    clock.sleep(this.#durationMs, this.#over.signal).then(
-      () => controller.abort(timedOut('request did not complete within the allotted timeout')),
-      () => {},
-    );
+    if (this.#ended !== undefined) controller.abort(this.#ended);
+    this.#exchange.onClose(() => this.#end(new ConnectionLost('the client closed the connection')));
+    if (this.#deps.isLong) this.#deps.stopping.addEventListener('abort', this.#onStop, { once: true });
     return controller;
+  }
+
+  readonly #onStop = (): void => this.#end(unavailable());
+
+  #end(reason: Error): void {
+    if (this.#isAnswered) return;
+    this.#ended ??= reason;
+    this.#exchange.stopReading(reason);
+    this.#controller?.abort(reason);
   }
 }
 

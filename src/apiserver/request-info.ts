@@ -53,19 +53,25 @@ export function parseTarget(target: string): RequestTarget | undefined {
   const mark = target.indexOf('?');
   const rawPath = mark < 0 ? target : target.slice(0, mark);
   if (rawPath.length > pathLengthMax || !rawPath.startsWith('/')) return undefined;
-  let path: string;
-  try {
-    path = decodeURIComponent(rawPath);
-  } catch {
-    return undefined;
-  }
-  if (/\p{Cc}/u.test(path)) return undefined;
-  if (path.split('/').some((part) => part === '.' || part === '..')) return undefined;
+  const path = decoded(rawPath);
+  if (path === undefined || /\p{Cc}|\/\.\.?(?:\/|$)/u.test(path)) return undefined;
   return { path, query: new URLSearchParams(mark < 0 ? '' : target.slice(mark + 1)) };
 }
 
+function decoded(text: string): string | undefined {
+  if (!text.includes('%')) return text;
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return undefined;
+  }
+}
+
 export function requestInfo(method: string, { path, query }: RequestTarget): RequestInfo {
-  const parts = path.replace(/^\/+|\/+$/g, '').split('/');
+  const parts = path.split('/').slice(1);
+  // Slashes at both ends mean nothing.
+  while (parts[0] === '') parts.shift();
+  while (parts.at(-1) === '') parts.pop();
   const [prefix] = parts;
   const head = prefix === 'api' ? 1 : prefix === 'apis' ? 2 : 0;
   // An empty part in the middle (`//`) names nothing.

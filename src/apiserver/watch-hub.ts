@@ -110,7 +110,7 @@ export class WatchHub {
 
   #giveOut(changes: readonly Change[]): void {
     const touched = new Set<Channel>();
-    for (const change of changes) {
+    for (const change of this.#channels.size === 0 ? [] : changes) {
       for (const channel of this.#channelsOf(change.key)) {
         const bytes = this.#printed(change, channel.selection, channel.representation);
         if (bytes === undefined) continue;

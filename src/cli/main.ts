@@ -1,9 +1,11 @@
 /** The program: arguments in, exit code out. Each command loads what it needs when it is called, so that help is instant. */
 import { Command, CommanderError } from 'commander';
+import { addAgentCommands } from './agent-command.ts';
 import { addApiServerCommand } from './apiserver-command.ts';
 import { exitCode } from './exit-code.ts';
 import { addObjectCommands } from './object-commands.ts';
 import { addRenderCommand } from './render-command.ts';
+import { addUpCommand } from './up-command.ts';
 import { version } from './version.ts';
 
 const program = new Command('mountlet')
@@ -15,6 +17,8 @@ const program = new Command('mountlet')
   .configureOutput({ outputError: (text, write) => write(text) })
   .exitOverride();
 
+addUpCommand(program);
+addAgentCommands(program);
 addRenderCommand(program);
 addApiServerCommand(program);
 addObjectCommands(program);

@@ -55,3 +55,14 @@ test('without a limit nobody waits, but a signal that has aborted is heard', asy
   await Promise.all(Array.from({ length: 1_000 }, () => bucket.take(signal)));
   await assert.rejects(bucket.take(AbortSignal.abort(new Error('enough'))), { message: 'enough' });
 });
+
+test('who would rather go without gets what was saved and no more, and a token again when its time is over', async () => {
+  const clock = new FakeClock();
+  const bucket = new TokenBucket(clock, { perSecond: 1 / 300, burst: 2 });
+  assert.deepEqual([bucket.tryTake(), bucket.tryTake(), bucket.tryTake()], [true, true, false]);
+  await clock.advance(299_999);
+  assert.equal(bucket.tryTake(), false);
+  await clock.advance(1);
+  assert.deepEqual([bucket.tryTake(), bucket.tryTake()], [true, false]);
+  assert.equal(new TokenBucket(clock, { perSecond: Infinity, burst: 0 }).tryTake(), true);
+});

@@ -22,13 +22,10 @@ export class TokenBucket {
   /** In the order of the calls. Of one that is aborted the token goes back, to those who come later: who waits keeps its time. */
   async take(signal: AbortSignal): Promise<void> {
     signal.throwIfAborted();
-    const { perSecond, burst } = this.#limit;
+    const { perSecond } = this.#limit;
     if (perSecond === Infinity) return;
-    const now = this.#clock.now();
-    // A clock that was set back earns nothing and costs nothing.
-    const earned = (Math.max(0, now - this.#countedAt) / 1000) * perSecond;
-    this.#tokens = Math.min(burst, this.#tokens + earned) - 1;
-    this.#countedAt = now;
+    this.#earn();
+    this.#tokens -= 1;
     if (this.#tokens >= 0) return;
     try {
       await this.#clock.sleep((-this.#tokens / perSecond) * 1000, signal);
@@ -36,5 +33,24 @@ export class TokenBucket {
       this.#tokens += 1;
       throw error;
     }
+  }
+
+  /** For those who would rather go without than wait. */
+  tryTake(): boolean {
+    if (this.#limit.perSecond === Infinity) return true;
+    this.#earn();
+    // Tokens come in fractions, whose sum may fall a hair short of the whole.
+    if (this.#tokens < 1 - 1e-9) return false;
+    this.#tokens -= 1;
+    return true;
+  }
+
+  #earn(): void {
+    const { perSecond, burst } = this.#limit;
+    const now = this.#clock.now();
+    // A clock that was set back earns nothing and costs nothing.
+    const earned = (Math.max(0, now - this.#countedAt) / 1000) * perSecond;
+    this.#tokens = Math.min(burst, this.#tokens + earned);
+    this.#countedAt = now;
   }
 }

@@ -19,7 +19,7 @@ import type { ObjectManager } from './object-manager.ts';
 import type { ObjectSource } from './object-source.ts';
 import { ReferenceCounts } from './reference-counts.ts';
 import type { Reference, ReferenceHolder } from './reference-counts.ts';
-import { isOlder } from './resource-version.ts';
+import { isOlder } from '../kube/values/resource-version.ts';
 
 const ttlMsDefault = 60_000;
 

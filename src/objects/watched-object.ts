@@ -12,7 +12,7 @@ import type { FeedListener } from './feed.ts';
 import type { ManagedObject } from './managed-kind.ts';
 import type { ObjectId } from './object-id.ts';
 import type { Reference } from './reference-counts.ts';
-import { isOlder } from './resource-version.ts';
+import { isOlder } from '../kube/values/resource-version.ts';
 
 interface Known<T> {
   /** Undefined: there is no such object. */

@@ -148,8 +148,12 @@ export interface AttachRequest<Source = unknown> {
 export interface BlockMapping<Source = unknown> {
   /** The directory on the node in which each pod's bind mount of the device is a file named after the pod's UID. */
   globalMapPathOf(source: Source, spec: VolumeSpec): string;
-  /** Makes the device ready and resolves with its path, for kinds that attach nothing. */
+  /** Makes the device ready for the whole node and resolves with its path, for kinds that attach nothing. */
   setUpDevice?(request: DeviceRequest<Source>, signal: AbortSignal): Promise<string>;
+  /** Makes it ready for one pod and resolves with that pod's path of it; the empty string stands for the node's. */
+  mapPodDevice?(request: DeviceRequest<Source>, signal: AbortSignal): Promise<string>;
+  /** Called when bind mount and link are gone. As for `tearDown`, what is gone already is a success. */
+  unmapPodDevice?(request: UnmapRequest, signal: AbortSignal): Promise<void>;
   tearDownDevice?(mapPath: string, devicePath: string, signal: AbortSignal): Promise<void>;
   /** As `VolumePlugin.reconstruct`, for a link below `volumeDevices`. */
   reconstruct(podUid: string, volumeName: string, mapPath: string): VolumeSpec | undefined;
@@ -161,7 +165,12 @@ export interface DeviceRequest<Source = unknown> {
   readonly pod: Pod;
 }
 
-/** Grows the file system of a volume whose storage has grown. */
+export interface UnmapRequest {
+  readonly podUid: string;
+  readonly volumeName: string;
+}
+
+/** Grows the file system of a volume whose storage has grown; a raw device only learns its new size. */
 export interface Expand<Source = unknown> {
   /** False: nothing to do here, ask again later. */
   expand(request: ExpandRequest<Source>, signal: AbortSignal): Promise<boolean>;
@@ -170,9 +179,37 @@ export interface Expand<Source = unknown> {
 export interface ExpandRequest<Source = unknown> {
   readonly spec: VolumeSpec;
   readonly source: Source;
-  readonly directory: string;
+  /** The pod's directory of the volume; a raw device has none. */
+  readonly directory?: string | undefined;
   readonly devicePath?: string | undefined;
+  /** Where the device is mounted on the node, for kinds that mount one. */
+  readonly deviceMountPath?: string | undefined;
   readonly sizeBytes: bigint;
+}
+
+/**
+ * Why a volume is not grown:
+ *  - in-use: not while pods have it, which must not keep them from having it; it is not tried again on this node;
+ *  - infeasible: never to this size, so whoever asked for it has to know;
+ *  - not-supported: nothing has to be done on a node.
+ */
+export type ExpansionRefusal = 'in-use' | 'infeasible' | 'not-supported';
+
+export class ExpansionRefusedError extends MountletError {
+  readonly reason = 'ExpansionRefused';
+  readonly refusal: ExpansionRefusal;
+  constructor(refusal: ExpansionRefusal, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.refusal = refusal;
+  }
+}
+
+/** Also of an error that somebody wrapped. */
+export function expansionRefusalOf(thrown: unknown): ExpansionRefusal | undefined {
+  for (let error = thrown; error instanceof Error; error = error.cause) {
+    if (error instanceof ExpansionRefusedError) return error.refusal;
+  }
+  return undefined;
 }
 
 /** Changes the size of a volume that lives in memory while containers use it. */

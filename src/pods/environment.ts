@@ -24,6 +24,7 @@ import type { ObjectReaders } from './environment-objects.ts';
 import { resolveReference } from './environment-references.ts';
 import type { EnvFileReader } from './environment-references.ts';
 import type { MountedVolumes } from './mounted-volumes.ts';
+import { isStaticPod } from './sources/pod-annotations.ts';
 import { ExpansionBudget, expandVariables } from './variables.ts';
 import type { LookUp, Variable } from './variables.ts';
 
@@ -83,7 +84,7 @@ function variablesOfServices(pod: Pod, services: EnvironmentDeps['services']): R
   }
   if (services === 'unsynced') {
     // A static pod has to start where there is no API server yet: it may be the one that serves it.
-    if (isStatic(pod)) return new Map();
+    if (isStaticPod(pod)) return new Map();
     throw new EnvironmentError('services have not yet been read at least once, cannot construct envvars');
   }
   const variables = new Map<string, Variable>();
@@ -105,12 +106,6 @@ function byName(services: readonly Service[]): ReadonlyMap<string, readonly Vari
     groups.set(name, group);
   }
   return groups;
-}
-
-/** A pod that did not come from the API server. The annotation is set by the source that read the pod. */
-function isStatic({ metadata }: Pod): boolean {
-  const source = metadata.annotations?.['kubernetes.io/config.source'];
-  return source !== undefined && source !== 'api';
 }
 
 async function importVariables(

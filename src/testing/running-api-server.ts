@@ -5,6 +5,7 @@ import { issueClientCertificate, issueServerCertificate, makeAuthority } from '.
 import { loadSigningKey, makeSigningKeyPem } from '../apiserver/identity/signing-key.ts';
 import { systemRandom } from '../apiserver/random.ts';
 import { resources } from '../apiserver/resources.ts';
+import type { NodeConnector } from '../apiserver/rest/subresources/connect.ts';
 import type { Store } from '../apiserver/store/store.ts';
 import { systemClock } from '../base/clock.ts';
 import type { ApiClientSettings } from '../client/api-client.ts';
@@ -36,9 +37,10 @@ const issuer = 'https://kubernetes.default.svc.cluster.local';
 export async function runningApiServer(
   test: Test,
   store: Store = memoryStore(),
-  again: Partial<Pick<RunningApiServer, 'authority' | 'port'>> = {},
+  again: Partial<Pick<RunningApiServer, 'authority' | 'port'>> & { readonly nodes?: NodeConnector } = {},
 ): Promise<RunningApiServer> {
   const now = Date.now();
+  const nodes = again.nodes === undefined ? {} : { nodes: again.nodes };
   const authority = again.authority ?? makeAuthority({ now, days: 1 });
   const authorityPem = authority.certificatePem;
   const certificate = issueServerCertificate(authority, { hosts: ['127.0.0.1', 'localhost'], now, days: 1 });
@@ -57,7 +59,7 @@ export async function runningApiServer(
       tokens: { issuer, audiences: [issuer], key: loadSigningKey(makeSigningKeyPem()), retiredKeys: [] },
       stopGraceMs: 1_000,
     },
-    { store, resources, clock: systemClock, random: systemRandom, chance: Math.random, notify: () => {} },
+    { store, resources, clock: systemClock, random: systemRandom, chance: Math.random, notify: () => {}, ...nodes },
     new AbortController().signal,
   );
   const clients: ApiClient[] = [];

@@ -10,6 +10,7 @@ import type {
   BlockMapping,
   DeviceMount,
   Expand,
+  ExpandRequest,
   SetUpOutcome,
   SetUpRequest,
   VolumePlugin,
@@ -23,7 +24,11 @@ export type PluginStep =
   | 'tearDown'
   | 'unmountDevice'
   | 'detach'
-  | 'expand';
+  | 'expand'
+  | 'setUpDevice'
+  | 'mapPodDevice'
+  | 'unmapPodDevice'
+  | 'tearDownDevice';
 
 export interface ScriptedPluginSettings {
   readonly name?: string;
@@ -32,7 +37,8 @@ export interface ScriptedPluginSettings {
   readonly requiresRemount?: boolean;
   readonly supportsMountOptions?: boolean;
   readonly byNodeAlone?: boolean;
-  readonly block?: BlockMapping;
+  /** `scripted`: every optional part of it, as the plugin's other steps. */
+  readonly block?: BlockMapping | 'scripted';
 }
 
 interface Hold {
@@ -51,6 +57,7 @@ export class ScriptedPlugin implements VolumePlugin {
   /** `setUp web/data`, `mountDevice disk-1`, in the order of their starts. */
   readonly calls: string[] = [];
   readonly requests: SetUpRequest[] = [];
+  readonly expansions: ExpandRequest[] = [];
   readonly violations: string[] = [];
   /** What a kubelet would find on this machine now. */
   readonly mounted = new Set<string>();
@@ -58,6 +65,8 @@ export class ScriptedPlugin implements VolumePlugin {
   readonly attached = new Set<string>();
   canAttach = true;
   isLimitReached = false;
+  /** False: growing is put off. */
+  canExpand = true;
   references: readonly string[] = [];
   readonly #scripts = new Map<PluginStep, (Error | undefined)[]>();
   readonly #holds = new Map<PluginStep, { arrive(): void; until: Promise<void> }>();
@@ -69,10 +78,16 @@ export class ScriptedPlugin implements VolumePlugin {
     this.name = settings.name ?? (kind === 'plain' ? 'example.com/plain' : 'example.com/disk');
     this.requiresRemount = settings.requiresRemount ?? false;
     this.supportsMountOptions = settings.supportsMountOptions ?? true;
-    if (settings.block !== undefined) this.block = settings.block;
+    if (settings.block !== undefined) this.block = settings.block === 'scripted' ? this.#block() : settings.block;
     if (kind === 'plain') return;
     this.deviceMount = this.#deviceMount();
-    this.expand = { expand: async () => (await this.#step('expand', ''), true) };
+    this.expand = {
+      expand: async (request) => {
+        this.expansions.push(request);
+        await this.#step('expand', storageName(request.spec));
+        return this.canExpand;
+      },
+    };
     if (kind === 'attachable') this.attach = this.#attach(byNodeAlone);
   }
 
@@ -167,6 +182,30 @@ export class ScriptedPlugin implements VolumePlugin {
       },
       isLimitReached: async () => this.isLimitReached,
       leftBehind: () => (byNodeAlone ? [...this.attached].map((name) => storageSpec(name)) : []),
+    };
+  }
+
+  #block(): BlockMapping {
+    const mapPathOf = (spec: VolumeSpec): string => `/plugins/volumeDevices/${storageName(spec)}`;
+    return {
+      globalMapPathOf: (_source, spec) => mapPathOf(spec),
+      setUpDevice: async ({ spec }, signal) => {
+        await this.#alone(mapPathOf(spec), () => this.#step('setUpDevice', storageName(spec), signal));
+        this.devices.add(mapPathOf(spec));
+        return `/dev/${storageName(spec)}`;
+      },
+      mapPodDevice: async ({ spec, pod }, signal) => {
+        const pods = `${pod.metadata.name}/${storageName(spec)}`;
+        await this.#alone(pods, () => this.#step('mapPodDevice', pods, signal));
+        return '';
+      },
+      unmapPodDevice: ({ podUid, volumeName }) =>
+        this.#alone(`${podUid}/${volumeName}`, () => this.#step('unmapPodDevice', `${podUid}/${volumeName}`)),
+      tearDownDevice: async (mapPath) => {
+        await this.#alone(mapPath, () => this.#step('tearDownDevice', mapPath.split('/').at(-1) ?? ''));
+        this.devices.delete(mapPath);
+      },
+      reconstruct: (_podUid, name) => storageSpec(name, { volumeMode: 'Block' }),
     };
   }
 

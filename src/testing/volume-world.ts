@@ -210,6 +210,12 @@ export function podUsing(uid: string, volumes: readonly Volume[], parts: PodPart
   });
 }
 
+/** A pod that has all of these volumes as raw devices. */
+export function podWithDevices(uid: string, volumes: readonly Volume[], parts: PodParts = {}): Pod {
+  const volumeDevices = volumes.map(({ name }) => ({ name, devicePath: `/dev/${name}` }));
+  return podUsing(uid, volumes, { containers: [aContainer({ volumeDevices })], ...parts });
+}
+
 export function plainVolume(name: string): Volume {
   return { name, csi: { driver: 'example.com' } };
 }

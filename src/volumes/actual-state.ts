@@ -46,6 +46,8 @@ export interface ActualVolume {
   readonly sizeBytes: bigint;
   /** Growing it while it is in use was refused: that is not tried again. */
   readonly refusesExpansionInUse: boolean;
+  /** It could not be grown yet and is tried again later. */
+  readonly isExpansionPostponed: boolean;
   readonly mounts: ReadonlyMap<PodUid, ActualMount>;
 }
 
@@ -79,6 +81,7 @@ interface VolumeEntry extends ActualVolume {
   deviceMountPath: string;
   sizeBytes: bigint;
   refusesExpansionInUse: boolean;
+  isExpansionPostponed: boolean;
   readonly mounts: Map<PodUid, ActualMount>;
 }
 
@@ -200,6 +203,11 @@ export class ActualState {
     if (entry !== undefined) entry.refusesExpansionInUse = true;
   }
 
+  postponeExpansion(volume: VolumeName, isPostponed: boolean): void {
+    const entry = this.#volumes.get(volume);
+    if (entry !== undefined) entry.isExpansionPostponed = isPostponed;
+  }
+
   /** Remembered for as long as the process lives, also when the volume leaves the node. */
   addFinalExpansionError(volume: VolumeName): void {
     this.#finalExpansionErrors.add(volume);
@@ -285,6 +293,7 @@ export class ActualState {
       deviceMountPath: '',
       sizeBytes: 0n,
       refusesExpansionInUse: false,
+      isExpansionPostponed: false,
       mounts: new Map(),
     });
     return name;

@@ -210,6 +210,12 @@ export class DesiredState {
     this.#touchAll(entry);
   }
 
+  /** What kept the volume from being as it is wanted may be over. */
+  touch(volume: VolumeName): void {
+    const entry = this.#volumes.get(volume);
+    if (entry !== undefined) this.#touchAll(entry);
+  }
+
   volume(volume: VolumeName): DesiredVolume | undefined {
     return this.#volumes.get(volume);
   }

@@ -1,5 +1,5 @@
 /** What others are told about volumes: containers about what is mounted for them, users and metrics about everything. */
-import { volumeDirectory } from '../kube/node-layout.ts';
+import { deviceDirectory, volumeDirectory } from '../kube/node-layout.ts';
 import { specName } from '../kube/objects/volume-spec.ts';
 import type { VolumeSpec } from '../kube/objects/volume-spec.ts';
 import type { VolumeMode } from '../kube/objects/volume-spec.ts';
@@ -19,6 +19,8 @@ export interface MountedVolume extends PluginMatch {
   readonly mode: VolumeMode;
   /** Of a file system; undefined when the content is not on this host (an image), and for raw devices. */
   readonly path: string | undefined;
+  /** Of a raw device: what containers open, and follow to the device. */
+  readonly link: string | undefined;
   /** The pod's claim says so; the plugin's attributes may besides. */
   readonly readOnly: boolean;
 }
@@ -35,6 +37,7 @@ export function mountedVolume(root: string, mount: DesiredMount, name: string): 
     specName: specName(spec),
     mode,
     path: mode === 'Block' ? undefined : pathOf(root, podUid, mount),
+    link: mode === 'Block' ? deviceDirectory(root, podUid, plugin.name, specName(spec)) : undefined,
     readOnly: spec.readOnly,
   };
 }

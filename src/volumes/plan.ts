@@ -86,7 +86,9 @@ function mountKind({ spec }: DesiredMount): 'mount' | 'map' {
   return modeOf(spec) === 'Block' ? 'map' : 'mount';
 }
 
-function needsExpansion(wanted: DesiredVolume, { plugin }: DesiredMount, present: ActualVolume): boolean {
-  if (present.refusesExpansionInUse || plugin.expand === undefined) return false;
+/** Through a pod that may not write, nothing is grown: another pod that has the volume may. */
+function needsExpansion(wanted: DesiredVolume, { plugin, spec }: DesiredMount, present: ActualVolume): boolean {
+  if (present.refusesExpansionInUse || present.isExpansionPostponed) return false;
+  if (plugin.expand === undefined || spec.readOnly) return false;
   return present.sizeBytes > 0n && wanted.sizeBytes > present.sizeBytes;
 }

@@ -89,6 +89,8 @@ export type VolumeNotice =
       readonly retryAt: number;
       readonly error: Error;
     }
+  /** Its storage has grown and the volume has not, which is no failure: it is put off, or not done at all. */
+  | { readonly kind: 'VolumeNotGrown'; readonly volume: VolumeName; readonly pod: PodRef; readonly message: string }
   /** A volume of a pod could not be resolved: `Error processing volume`. */
   | { readonly kind: 'VolumeNotProcessed'; readonly pod: PodRef; readonly outerName: string; readonly message: string }
   /** Nothing was unmounted up to now, since a pod could still have turned up that uses it. */

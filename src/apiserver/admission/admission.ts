@@ -23,16 +23,20 @@ export interface AdmissionRequest {
 }
 
 export interface AdmissionStep {
-  /** Waits for what the step will need, before the write begins. */
-  prepare?(request: AdmissionRequest, signal: AbortSignal): Promise<void>;
+  /** Waits for what the step will need, before the write begins. Its signal is made when it is asked for. */
+  prepare?(request: AdmissionRequest, ended: { readonly signal: AbortSignal }): Promise<void>;
   /** The object to go on with, or undefined for unchanged. Throws a StatusError to refuse. */
   admit(request: AdmissionRequest): KubeObject | undefined;
 }
 
 export function admitAll(steps: readonly AdmissionStep[], request: AdmissionRequest): KubeObject | undefined {
-  let { object } = request;
-  for (const step of steps) object = step.admit({ ...request, object }) ?? object;
-  return object;
+  let current = request;
+  for (const step of steps) {
+    const object = step.admit(current);
+    // From the request as it came: only the object differs from step to step.
+    if (object !== undefined) current = { ...request, object };
+  }
+  return current.object;
 }
 
 export function refuse(request: AdmissionRequest, text: string, causes?: readonly StatusCause[]): StatusError {

@@ -31,12 +31,12 @@ const fileMode = 0o644;
 
 export function serviceAccountAdmission(deps: Deps): AdmissionStep {
   return {
-    async prepare(request, signal) {
+    async prepare(request, ended) {
       const pod = newPod(request);
       if (pod === undefined || isMirrorPod(pod) || accountOf(pod) !== 'default') return;
       const { namespace } = request;
       if (deps.store.get(objectKey(namespaces, '', namespace)) === undefined) return;
-      await waitForKey(deps, objectKey(serviceAccounts, namespace, 'default'), defaultAccountWaitMs, signal);
+      await waitForKey(deps, objectKey(serviceAccounts, namespace, 'default'), defaultAccountWaitMs, ended.signal);
     },
     admit(request) {
       const pod = newPod(request);

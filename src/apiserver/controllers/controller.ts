@@ -28,13 +28,22 @@ export interface Sighting {
 export function followObjects(store: Store, prefix: string, see: (sighting: Sighting) => void): () => void {
   const stop = store.subscribe((changes) => {
     for (const { key, type, value } of changes) {
-      if (key.startsWith(prefix)) see({ key, type, object: parseStored(value) });
+      if (key.startsWith(prefix)) see(sighting(key, type, value));
     }
   });
-  for (const { key, value } of store.list({ prefix, leavesOutDamaged: true }).items) {
-    see({ key, type: 'put', object: parseStored(value) });
-  }
+  for (const { key, value } of store.list({ prefix, leavesOutDamaged: true }).items) see(sighting(key, 'put', value));
   return stop;
+}
+
+/** Parsed when somebody looks: a key is often all they want to know. */
+function sighting(key: string, type: Change['type'], value: string): Sighting {
+  return {
+    key,
+    type,
+    get object() {
+      return parseStored(value);
+    },
+  };
 }
 
 export function readObjectAt(store: Store, key: string): KubeObject | undefined {

@@ -11,7 +11,7 @@ import { bindPod } from '../rest/subresources/binding.ts';
 import { updateObject } from '../rest/update-object.ts';
 import { rulesOf } from '../rest/update.ts';
 import { parseStored } from '../rest/write-context.ts';
-import { microTimestamp, timestamp } from '../timestamp.ts';
+import { microTimestamp, timestamp } from '../../kube/values/timestamp.ts';
 import type { ControllerDeps } from './controller.ts';
 import { controllerContext, coreResource, followObjects, readObjectAt, unlessRefused } from './controller.ts';
 import { misfit, unschedulableMessage } from './node-fit.ts';

@@ -17,8 +17,10 @@ export interface Exchange {
   /** Of a client that showed a certificate. */
   readonly peer: PeerIdentity | undefined;
   header(name: string): string | undefined;
-  /** Rejects with a StatusError when it is longer, and with a ConnectionLost when the client goes away. */
-  readBody(bytesMax: number, signal: AbortSignal): Promise<Buffer>;
+  /** Rejects with a StatusError when it is longer, with a ConnectionLost when the client goes away, or as `stopReading` says. */
+  readBody(bytesMax: number): Promise<Buffer>;
+  /** Nobody waits any longer for the rest of the body. Does nothing once it has been read. */
+  stopReading(reason: Error): void;
   /** Answers in full. Does nothing when the client is gone. */
   send(code: number, headers: ResponseHeaders, body: string | Buffer): void;
   /** Begins an answer of unknown length; the headers go out at once. */

@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { PeerIdentity } from '../identity/authentication.ts';
 import type { Exchange, ResponseHeaders, ResponseStream } from './exchange.ts';
-import { readBody } from './read-body.ts';
+import { BodyReader } from './read-body.ts';
 
 /** An exchange over HTTP/1.1. */
 export class Http1Exchange implements Exchange {
@@ -11,6 +11,7 @@ export class Http1Exchange implements Exchange {
   readonly peer: PeerIdentity | undefined;
   readonly #request: IncomingMessage;
   readonly #response: ServerResponse;
+  readonly #body = new BodyReader();
 
   constructor(
     request: IncomingMessage,
@@ -48,8 +49,12 @@ export class Http1Exchange implements Exchange {
     return Array.isArray(value) ? value.join(', ') : value;
   }
 
-  readBody(bytesMax: number, signal: AbortSignal): Promise<Buffer> {
-    return readBody(this.#request, this.header('content-length'), bytesMax, signal);
+  readBody(bytesMax: number): Promise<Buffer> {
+    return this.#body.read(this.#request, this.header('content-length'), bytesMax);
+  }
+
+  stopReading(reason: Error): void {
+    this.#body.stop(reason);
   }
 
   send(code: number, headers: ResponseHeaders, body: string | Buffer): void {

@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders, OutgoingHttpHeaders, ServerHttp2Stream } from
 import { constants } from 'node:http2';
 import type { PeerIdentity } from '../identity/authentication.ts';
 import type { Exchange, ResponseHeaders, ResponseStream } from './exchange.ts';
-import { readBody } from './read-body.ts';
+import { BodyReader } from './read-body.ts';
 
 /** An exchange over one stream of HTTP/2. */
 export class Http2Exchange implements Exchange {
@@ -11,6 +11,7 @@ export class Http2Exchange implements Exchange {
   readonly peer: PeerIdentity | undefined;
   readonly #stream: ServerHttp2Stream;
   readonly #headers: IncomingHttpHeaders;
+  readonly #body = new BodyReader();
 
   constructor(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, peer: PeerIdentity | undefined) {
     this.peer = peer;
@@ -41,11 +42,15 @@ export class Http2Exchange implements Exchange {
     return Array.isArray(value) ? value.join(', ') : value;
   }
 
-  readBody(bytesMax: number, signal: AbortSignal): Promise<Buffer> {
+  readBody(bytesMax: number): Promise<Buffer> {
     if (this.header('expect')?.toLowerCase() === '100-continue' && !this.#stream.headersSent) {
       this.#stream.additionalHeaders({ ':status': 100 });
     }
-    return readBody(this.#stream, this.header('content-length'), bytesMax, signal);
+    return this.#body.read(this.#stream, this.header('content-length'), bytesMax);
+  }
+
+  stopReading(reason: Error): void {
+    this.#body.stop(reason);
   }
 
   send(code: number, headers: ResponseHeaders, body: string | Buffer): void {
@@ -54,7 +59,9 @@ export class Http2Exchange implements Exchange {
     const bare = code === 304;
     const length = typeof body === 'string' ? Buffer.byteLength(body) : body.length;
     const isHead = this.method === 'HEAD' || bare || length === 0;
-    stream.respond({ ...outgoing(code, headers), ...(!bare && { 'content-length': length }) }, { endStream: isHead });
+    const all = outgoing(code, headers);
+    if (!bare) all['content-length'] = length;
+    stream.respond(all, { endStream: isHead });
     if (!isHead) stream.end(body);
     // The client may still be sending what nobody will read.
     if (!stream.readableEnded && code >= 400) stream.once('finish', () => stream.close(constants.NGHTTP2_NO_ERROR));
@@ -79,7 +86,8 @@ export class Http2Exchange implements Exchange {
 
 function outgoing(code: number, headers: ResponseHeaders): OutgoingHttpHeaders {
   const copied: OutgoingHttpHeaders = { ':status': code };
-  for (const [name, value] of Object.entries(headers)) {
+  for (const name of Object.keys(headers)) {
+    const value = headers[name] ?? '';
     // HTTP/2 knows no connection headers and refuses them.
     if (name !== 'connection') copied[name] = typeof value === 'string' ? value : [...value];
   }

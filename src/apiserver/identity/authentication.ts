@@ -47,6 +47,7 @@ const anyUsage = '2.5.29.37.0';
 export class Authenticator {
   readonly #deps: AuthenticatorDeps;
   readonly #settings: AuthenticatorSettings;
+  readonly #peers = new WeakMap<PeerIdentity, Authentication>();
 
   constructor(deps: AuthenticatorDeps, settings: AuthenticatorSettings) {
     this.#deps = deps;
@@ -57,9 +58,9 @@ export class Authenticator {
   authenticate({ peer, authorization = '' }: Credentials): Authentication {
     const problems: string[] = [];
     if (peer !== undefined) {
-      const user = userOfCertificate(peer);
-      if (typeof user !== 'string') return accepted(user);
-      problems.push(user);
+      const result = this.#authenticatePeer(peer);
+      if (result.kind === 'authenticated') return result;
+      problems.push(result.message);
     }
     const token = bearerToken(authorization);
     if (token !== undefined) {
@@ -70,6 +71,17 @@ export class Authenticator {
     if (problems.length > 0) return unauthenticated(problems.join(', '));
     if (!this.#settings.allowsAnonymous) return unauthenticated('no credentials were given');
     return { kind: 'authenticated', user: anonymousUser, audiences: [] };
+  }
+
+  /** Follows from the certificate alone, which stays the same as long as its connection lasts. */
+  #authenticatePeer(peer: PeerIdentity): Authentication {
+    let known = this.#peers.get(peer);
+    if (known === undefined) {
+      const user = userOfCertificate(peer);
+      known = typeof user === 'string' ? unauthenticated(user) : accepted(user);
+      this.#peers.set(peer, known);
+    }
+    return known;
   }
 
   /** Also the answer to a TokenReview, which may ask for other audiences than the server's own. */

@@ -58,13 +58,20 @@ export function makeAuthority({ now, days, name = 'mountlet-ca' }: Validity & { 
   return issue({ now, days, keys, subject, issuer: subject, signer: keys.privateKey, extensions });
 }
 
-/** `hosts` are names and addresses under which clients reach the server. */
+export interface ServerNames {
+  /** Names and addresses under which clients reach the server. */
+  readonly hosts: readonly string[];
+  /** Whose certificate it is; clients look at the hosts alone. */
+  readonly user?: string;
+  readonly groups?: readonly string[];
+}
+
 export function issueServerCertificate(
   authority: Authority,
-  { hosts, ...validity }: Validity & { readonly hosts: readonly string[] },
+  { hosts, user = 'mountlet-apiserver', groups = [], ...validity }: Validity & ServerNames,
 ): KeyPair {
   const names = extension(objectIds.subjectAltName, false, der.sequence(...hosts.map(alternativeName)));
-  return issueLeaf(authority, validity, nameOf([], 'mountlet-apiserver'), objectIds.serverAuth, [names]);
+  return issueLeaf(authority, validity, nameOf(groups, user), objectIds.serverAuth, [names]);
 }
 
 /** The user is the common name, each group an organization: that is where API servers look. */

@@ -43,9 +43,14 @@ export function setField(object: JsonFields, key: string, value: Json): void {
 
 /** A shallow copy with one field set, or taken away where the value is undefined. */
 export function withField(object: JsonObject, key: string, value: Json | undefined): JsonObject {
-  const result = copyFields(object);
-  if (value === undefined) delete result[key];
-  else setField(result, key, value);
+  const result: JsonFields = {};
+  let isThere = value === undefined;
+  for (const [name, old] of Object.entries(object)) {
+    if (name !== key) setField(result, name, old);
+    else if (value !== undefined) setField(result, name, value);
+    isThere ||= name === key;
+  }
+  if (!isThere && value !== undefined) setField(result, key, value);
   return result;
 }
 

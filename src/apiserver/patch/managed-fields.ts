@@ -7,7 +7,7 @@ import { compareByteOrder } from '../../kube/values/byte-order.ts';
 import { goJson } from '../../kube/values/go-json.ts';
 import { FieldSet } from './field-set.ts';
 import { checkDepth, fieldOf, isList, isObject, objectIn, withField } from './json-value.ts';
-import type { Json, JsonObject } from './json-value.ts';
+import type { Json, JsonList, JsonObject } from './json-value.ts';
 import { PatchError } from './patch-error.ts';
 
 export type Operation = 'Apply' | 'Update';
@@ -38,7 +38,7 @@ export function ownerKey({ manager, operation, apiVersion, subresource }: Omit<O
 
 /** Whole seconds, as all times of the API. */
 export function timestamp(nowMs: number): string {
-  return new Date(nowMs).toISOString().replace(/\.\d+Z$/, 'Z');
+  return `${new Date(nowMs).toISOString().slice(0, -'.000Z'.length)}Z`;
 }
 
 /** Undefined for a list that is not one of managed fields. */
@@ -107,7 +107,7 @@ export function managedFieldsOf(object: JsonObject): Json | undefined {
   return fieldOf(objectIn(object, 'metadata'), 'managedFields');
 }
 
-export function withManagedFields(object: JsonObject, managedFields: readonly JsonObject[] | undefined): JsonObject {
+export function withManagedFields(object: JsonObject, managedFields: JsonList | undefined): JsonObject {
   const metadata = fieldOf(object, 'metadata');
   if (!isObject(metadata)) return object;
   const list = managedFields === undefined || managedFields.length === 0 ? undefined : managedFields;

@@ -22,14 +22,16 @@ export interface Writer {
   readonly nowMs: number;
 }
 
-/** What the server itself decides. Nobody owns it. */
+/** What of `metadata` the server itself decides. Nobody owns it. */
+export const metadataOfServer: ReadonlySet<string> = new Set(
+  'name namespace creationTimestamp selfLink uid clusterName generation managedFields resourceVersion'.split(' '),
+);
+
 const bookkeeping = fieldSetOf([
   ['apiVersion'],
   ['kind'],
   ['metadata'],
-  ...'name namespace creationTimestamp selfLink uid clusterName generation managedFields resourceVersion'
-    .split(' ')
-    .map((name) => ['metadata', name]),
+  ...[...metadataOfServer].map((name) => ['metadata', name]),
 ]);
 
 export function withoutBookkeeping(fields: FieldSet): FieldSet {

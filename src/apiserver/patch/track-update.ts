@@ -18,6 +18,7 @@ import {
 import type { Managed, Owner } from './managed-fields.ts';
 import { afterChange, changesBetween, withoutBookkeeping } from './ownership.ts';
 import type { Writer } from './ownership.ts';
+import { withUnchangedOwners } from './unchanged-ownership.ts';
 
 export interface Update extends Writer {
   /** Undefined where the write creates the object. */
@@ -31,17 +32,21 @@ const updatersMax = 10;
 
 /** The object with its new managed fields. */
 export function trackUpdate(update: Update): JsonObject {
+  try {
+    return withUnchangedOwners(update) ?? withNewOwners(update);
+  } catch (error) {
+    // Items that cannot be told apart must not stop a write that is otherwise valid: ownership stays what it was.
+    if (!(error instanceof ItemIdentityError)) throw error;
+    return withManagedFields(update.object, writeManaged(managedBefore(update)));
+  }
+}
+
+function withNewOwners(update: Update): JsonObject {
   const { live, object } = update;
   const managed = managedBefore(update);
   // Fields that nobody tracks stay so, until somebody applies.
   if (managed.size === 0 && live !== undefined) return withManagedFields(object, undefined);
-  try {
-    return withManagedFields(object, writeManaged(capUpdaters(ownershipAfter(update, managed))));
-  } catch (error) {
-    // Items that cannot be told apart must not stop a write that is otherwise valid: ownership stays what it was.
-    if (!(error instanceof ItemIdentityError)) throw error;
-    return withManagedFields(object, writeManaged(managed));
-  }
+  return withManagedFields(object, writeManaged(capUpdaters(ownershipAfter(update, managed))));
 }
 
 export function ownershipAfter({ live = {}, object, ...writer }: Update, managed: Managed): Managed {

@@ -16,7 +16,7 @@ import { ageColumn, nameColumn, orUnset, text, wide } from '../columns.ts';
 import { keepFields } from '../keep-fields.ts';
 import { resource } from '../resource.ts';
 import type { KubeObject } from '../resource.ts';
-import { timestamp } from '../timestamp.ts';
+import { timestamp } from '../../kube/values/timestamp.ts';
 import { plainStatus } from './plain-status.ts';
 import { validateObjectMetaUpdate } from '../../kube/validation/validate-metadata.ts';
 

@@ -9,7 +9,7 @@ import type { KubeObject, Resource } from '../resource.ts';
 import { alreadyExists, badRequest, invalid, kindName, namesExhausted, resourceName } from '../status.ts';
 import type { StatusError } from '../status.ts';
 import type { Decision } from '../store/store.ts';
-import { timestamp } from '../timestamp.ts';
+import { timestamp } from '../../kube/values/timestamp.ts';
 import { pathSegmentErrors } from './path-segment.ts';
 import type { WriteContext, WriteDeps, Written } from './write-context.ts';
 import { decideAndWrite, parseStored, storedText } from './write-context.ts';
@@ -52,7 +52,7 @@ function createNamed(deps: WriteDeps, creation: Creation, name: string): Promise
 
 export async function prepareAdmission(deps: WriteDeps, creation: Creation): Promise<void> {
   const request = admissionRequest(creation);
-  for (const step of deps.admission) await step.prepare?.(request, creation.context.signal);
+  for (const step of deps.admission) await step.prepare?.(request, creation.context);
 }
 
 /** Also for an update that may create. Nothing is looked up that could have changed since. */

@@ -6,19 +6,20 @@ import type { ApiRequest, Handler } from './api-request.ts';
 import { createObject } from './create-object.ts';
 import { readObject } from './read-object.ts';
 import type { WriteDeps } from './write-context.ts';
+import { RequestContext } from './write-context.ts';
 import type { FieldValidation } from './write-options.ts';
 import { writeOptions } from './write-options.ts';
 
 export function createHandler(deps: WriteDeps): Handler {
   return async (request) => {
-    const { resource, served, info, query, user, signal } = request;
+    const { resource, served, info, query } = request;
     if (resource.namespaced && info.namespace === '') {
       throw badRequest('an empty namespace may not be set during creation');
     }
     const options = writeOptions('CreateOptions', query, request.exchange.header('user-agent') ?? '');
     const object = await readStorable(request, options.fieldValidation);
     checkNamespace(request, object);
-    const context = { user, manager: options.manager, dryRun: options.dryRun, signal };
+    const context = new RequestContext(request, options);
     const { text } = await createObject(deps, { resource, view: served, namespace: info.namespace, object, context });
     return { kind: 'object', code: 201, text };
   };

@@ -54,8 +54,8 @@ export function deleteCollectionHandler(deps: WriteDeps): Handler {
   };
 }
 
-async function readDeleteOptions({ exchange, query, signal }: ApiRequest): Promise<DeleteOptions> {
-  const bytes = await exchange.readBody(bodyBytesMax, signal);
+async function readDeleteOptions({ exchange, query }: ApiRequest): Promise<DeleteOptions> {
+  const bytes = await exchange.readBody(bodyBytesMax);
   if (bytes.length === 0) return deleteOptionsOfQuery(query);
   const expected = { apiVersion: 'v1', kind: 'DeleteOptions' };
   try {

@@ -27,6 +27,19 @@ export function parseJsonBody(text: string): JsonBody {
   }
 }
 
+const [quote, comma] = [0x22, 0x2c];
+const [openBrace, closeBrace, openBracket, closeBracket] = [0x7b, 0x7d, 0x5b, 0x5d];
+
+/** Where the string that begins here ends: at the next quote behind an even number of backslashes. */
+function endOfString(text: string, start: number): number {
+  for (let end = text.indexOf('"', start + 1); end !== -1; end = text.indexOf('"', end + 1)) {
+    let before = end;
+    while (text[before - 1] === '\\') before -= 1;
+    if ((end - before) % 2 === 0) return end;
+  }
+  return text.length;
+}
+
 interface Level {
   readonly keys: Set<string> | undefined;
   /** The step from here to the level below. */
@@ -45,28 +58,45 @@ class Scanner {
   }
 
   scan(): readonly string[] {
-    // Strings are skipped as a whole, so that brackets and commas inside of them do not count.
-    const tokens = /"(?:[^"\\]|\\.)*"|[{}[\],]/gs;
+    const text = this.#text;
     let expectsKey = false;
-    for (let match = tokens.exec(this.#text); match !== null; match = tokens.exec(this.#text)) {
-      const [token] = match;
-      const level = this.#levels.at(-1);
-      if (token === '{' || token === '[') {
-        if (this.#levels.length >= depthMax) throw new JsonError('exceeded max depth');
-        this.#levels.push({ keys: token === '{' ? new Set() : undefined, step: '', index: 0 });
-        expectsKey = token === '{';
-      } else if (token === '}' || token === ']') {
-        this.#levels.pop();
-        expectsKey = false;
-      } else if (token === ',') {
-        if (level !== undefined) level.index += 1;
-        expectsKey = level?.keys !== undefined;
-      } else if (expectsKey && level?.keys !== undefined) {
-        this.#key(level, token);
-        expectsKey = false;
+    for (let at = 0; at < text.length; at += 1) {
+      switch (text.charCodeAt(at)) {
+        case quote: {
+          // Strings are skipped as a whole, so that brackets and commas inside of them do not count.
+          const end = endOfString(text, at);
+          const level = this.#levels.at(-1);
+          if (expectsKey && level !== undefined) this.#key(level, text.slice(at, end + 1));
+          expectsKey = false;
+          at = end;
+          break;
+        }
+        case openBrace:
+          this.#enter({ keys: new Set(), step: '', index: 0 });
+          expectsKey = true;
+          break;
+        case openBracket:
+          this.#enter({ keys: undefined, step: '', index: 0 });
+          expectsKey = false;
+          break;
+        case closeBrace:
+        case closeBracket:
+          this.#levels.pop();
+          expectsKey = false;
+          break;
+        case comma: {
+          const level = this.#levels.at(-1);
+          if (level !== undefined) level.index += 1;
+          expectsKey = level?.keys !== undefined;
+        }
       }
     }
     return this.#duplicates;
+  }
+
+  #enter(level: Level): void {
+    if (this.#levels.length >= depthMax) throw new JsonError('exceeded max depth');
+    this.#levels.push(level);
   }
 
   #key(level: Level, token: string): void {

@@ -25,6 +25,7 @@ import { strictProblems } from './read-object.ts';
 import { updateObject } from './update-object.ts';
 import { rulesOf } from './update.ts';
 import type { WriteDeps } from './write-context.ts';
+import { RequestContext } from './write-context.ts';
 import type { WriteOptions } from './write-options.ts';
 import { writeOptions } from './write-options.ts';
 
@@ -37,10 +38,10 @@ interface Patch {
 
 export function patchHandler(deps: WriteDeps): Handler {
   return async (request) => {
-    const { exchange, resource, served, info, query, user, signal } = request;
+    const { exchange, resource, served, info, query } = request;
     const kind = mediaTypeOf(() => patchKindOf(exchange.header('content-type')));
     const options = writeOptions('PatchOptions', query, exchange.header('user-agent') ?? '', kind === 'apply');
-    const body = parsePatch(kind, await exchange.readBody(bodyBytesMax, signal));
+    const body = parsePatch(kind, await exchange.readBody(bodyBytesMax));
     const patch = { kind, body, options, nowMs: deps.clock.now() };
     const { namespace, name, subresource } = info;
     const written = await updateObject(deps, {
@@ -49,7 +50,7 @@ export function patchHandler(deps: WriteDeps): Handler {
       namespace,
       name,
       subresource,
-      context: { user, manager: options.manager, dryRun: options.dryRun, signal },
+      context: new RequestContext(request, options),
       change: (current) => patched(request, patch, current),
       ...rulesOf(resource, subresource),
       ...(kind === 'apply' && { isTracked: true }),

@@ -8,7 +8,7 @@
 import type { ObjectMeta } from '../../kube/objects/metadata.ts';
 import type { KubeObject, Resource } from '../resource.ts';
 import type { DeleteOptions } from '../../kube/objects/delete-options.ts';
-import { timestamp } from '../timestamp.ts';
+import { timestamp } from '../../kube/values/timestamp.ts';
 
 export type DeletionPlan =
   | { readonly kind: 'remove'; readonly object: KubeObject }

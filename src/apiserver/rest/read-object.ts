@@ -22,17 +22,17 @@ export interface Expected<T> {
 }
 
 export async function readObject<T>(
-  request: Pick<ApiRequest, 'exchange' | 'signal' | 'warn'>,
+  request: Pick<ApiRequest, 'exchange' | 'warn'>,
   expected: Expected<T>,
   validation: FieldValidation,
 ): Promise<T> {
-  const { exchange, signal } = request;
+  const { exchange } = request;
   const contentType = exchange.header('content-type');
-  const bytes = await exchange.readBody(bodyBytesMax, signal);
+  const bytes = await exchange.readBody(bodyBytesMax);
   try {
     const { value, duplicates } = parseBody(bytes, contentType, expected);
     if (!isRecord(value)) throw new JsonError("couldn't get version/kind; json parse error: the data is not an object");
-    return decodeObject(value, duplicates, expected, validation, request.warn);
+    return decodeObject(value, duplicates, expected, validation, (text) => request.warn(text));
   } catch (error) {
     if (!(error instanceof JsonError)) throw error;
     throw badRequest(

@@ -12,7 +12,7 @@ import type { User } from '../identity/user.ts';
 import type { KubeObject } from '../resource.ts';
 import { apiVersionOf } from '../resources.ts';
 import { invalid, kindName, unknownResource } from '../status.ts';
-import { timestamp } from '../timestamp.ts';
+import { timestamp } from '../../kube/values/timestamp.ts';
 import type { Handler } from './api-request.ts';
 import { checkNamespace, readStorable } from './create.ts';
 import type { WriteDeps } from './write-context.ts';

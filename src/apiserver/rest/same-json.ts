@@ -7,11 +7,8 @@ export function isSameJson(a: unknown, b: unknown): boolean {
     return Array.isArray(b) && a.length === b.length && a.every((item, index) => isSameJson(item, b[index]));
   }
   if (!isRecord(a) || !isRecord(b)) return false;
-  const keys = new Set([...Object.keys(a), ...Object.keys(b)]);
-  for (const key of keys) {
-    const [left, right] = [own(a, key), own(b, key)];
-    if (!isSameJson(left, right)) return false;
-  }
+  for (const key of Object.keys(a)) if (!isSameJson(a[key], own(b, key))) return false;
+  for (const key of Object.keys(b)) if (!Object.hasOwn(a, key) && b[key] !== undefined) return false;
   return true;
 }
 

@@ -90,45 +90,45 @@ interface FinishedUpdate {
 }
 
 function writeUpdate({ resource, old, object, current, revision, dryRun }: FinishedUpdate): Decision<Written> {
-  const isUnchanged = isSameJson(withoutTimes(object), withoutTimes(old));
   const outcome = { created: false, removed: false };
   // A write that changes nothing takes no revision and wakes nobody.
-  if (isUnchanged) return { kind: 'keep', result: { text: current, ...outcome } };
+  if (isUnchanged(object, old)) return { kind: 'keep', result: { text: current, ...outcome } };
   if (dryRun) return { kind: 'keep', result: { text: JSON.stringify(object), ...outcome } };
   const text = storedText(object, revision);
   if (isEnded(resource, object)) return { kind: 'delete', value: text, result: { text, ...outcome, removed: true } };
   return { kind: 'put', value: text, result: { text, ...outcome } };
 }
 
+/** The content first: where that differs, as it does in most updates, metadata need not be looked at. */
+function isUnchanged(object: KubeObject, old: KubeObject): boolean {
+  const content = { ...object, metadata: undefined };
+  return isSameJson(content, { ...old, metadata: undefined }) && isSameJson(withoutTimes(object), withoutTimes(old));
+}
+
 /** When a manager last set its fields is no change of the object. */
-function withoutTimes(object: KubeObject): unknown {
-  const entries = object.metadata.managedFields;
-  if (entries === undefined) return object;
-  const managedFields = entries.map((entry) => ({ ...(entry as object), time: undefined }));
-  return { ...object, metadata: { ...object.metadata, managedFields } };
+function withoutTimes({ metadata }: KubeObject): unknown {
+  const managedFields = metadata.managedFields?.map((entry) => ({ ...(entry as object), time: undefined }));
+  return { ...metadata, managedFields };
 }
 
 /** What an update cannot change it need not say; what it says against it, validation refuses. */
 function keepIdentity(resource: Resource, object: KubeObject, old: KubeObject): KubeObject {
-  const { selfLink: _link, ...given } = object.metadata;
-  const { uid, generation, creationTimestamp, deletionTimestamp, deletionGracePeriodSeconds, resourceVersion } =
-    old.metadata;
-  const {
-    generation: _generation,
-    creationTimestamp: _created,
-    deletionTimestamp: _deleted,
-    deletionGracePeriodSeconds: _grace,
-    ...rest
-  } = given;
-  const metadata = {
-    ...rest,
-    ...((given.uid ?? '') === '' && uid !== undefined && { uid }),
-    ...(generation !== undefined && { generation }),
-    ...(creationTimestamp !== undefined && { creationTimestamp }),
-    ...(deletionTimestamp !== undefined && { deletionTimestamp }),
-    ...(deletionGracePeriodSeconds !== undefined && { deletionGracePeriodSeconds }),
-    ...(resourceVersion !== undefined && { resourceVersion }),
-  };
-  const { kind: _kind, apiVersion: _apiVersion, metadata: _metadata, ...content } = object;
-  return { kind: resource.kind, apiVersion: apiVersionOf(resource), metadata, ...content };
+  const given = object.metadata;
+  const metadata = copyWithout(given, notFromClient);
+  const kept = (given.uid ?? '') === '' ? ['uid' as const, ...keptFields] : keptFields;
+  for (const field of kept) if (old.metadata[field] !== undefined) metadata[field] = old.metadata[field];
+  const head = { kind: resource.kind, apiVersion: apiVersionOf(resource), metadata };
+  return Object.assign(head, copyWithout(object, headFields)) as unknown as KubeObject;
+}
+
+const headFields: readonly string[] = ['kind', 'apiVersion', 'metadata'];
+const serverFields = ['generation', 'creationTimestamp', 'deletionTimestamp', 'deletionGracePeriodSeconds'] as const;
+const keptFields = [...serverFields, 'resourceVersion'] as const;
+const notFromClient: readonly string[] = [...serverFields, 'selfLink'];
+
+/** Rest properties do the same, several times slower. */
+function copyWithout(object: object, left: readonly string[]): Record<string, unknown> {
+  const copy: Record<string, unknown> = {};
+  for (const [key, value] of Object.entries(object)) if (!left.includes(key)) copy[key] = value;
+  return copy;
 }

@@ -8,11 +8,12 @@ import type { ApiRequest, Handler } from './api-request.ts';
 import { checkNamespace, readStorable } from './create.ts';
 import { updateObject } from './update-object.ts';
 import type { WriteDeps } from './write-context.ts';
+import { RequestContext } from './write-context.ts';
 import { writeOptions } from './write-options.ts';
 
 export function updateHandler(deps: WriteDeps): Handler {
   return async (request) => {
-    const { resource, served, info, query, user, signal } = request;
+    const { resource, served, info, query } = request;
     const options = writeOptions('UpdateOptions', query, request.exchange.header('user-agent') ?? '');
     const object = withName(request, await readStorable(request, options.fieldValidation));
     checkNamespace(request, object);
@@ -23,7 +24,7 @@ export function updateHandler(deps: WriteDeps): Handler {
       namespace,
       name,
       subresource,
-      context: { user, manager: options.manager, dryRun: options.dryRun, signal },
+      context: new RequestContext(request, options),
       change: (current) => replace(resource, current, object),
       ...rulesOf(resource, subresource),
       ...(resource.allowsCreateOnUpdate && subresource === '' && { orCreate: () => object }),

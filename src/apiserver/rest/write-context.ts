@@ -5,7 +5,9 @@ import type { AdmissionStep } from '../admission/admission.ts';
 import type { Random } from '../random.ts';
 import type { KubeObject } from '../resource.ts';
 import type { Decision, Store } from '../store/store.ts';
+import type { ApiRequest } from './api-request.ts';
 import type { FieldTracking } from './field-tracking.ts';
+import type { WriteOptions } from './write-options.ts';
 
 export interface WriteDeps {
   readonly store: Store;
@@ -21,6 +23,28 @@ export interface WriteContext {
   readonly manager: string;
   readonly dryRun: boolean;
   readonly signal: AbortSignal;
+}
+
+/** A class for its getter: the signal is made when somebody waits for something, which few writes do. */
+export class RequestContext implements WriteContext {
+  readonly user: User;
+  readonly manager: string;
+  readonly dryRun: boolean;
+  readonly #request: Pick<ApiRequest, 'signal'>;
+
+  constructor(
+    request: Pick<ApiRequest, 'user' | 'signal'>,
+    { manager, dryRun }: Pick<WriteOptions, 'manager' | 'dryRun'>,
+  ) {
+    this.user = request.user;
+    this.manager = manager;
+    this.dryRun = dryRun;
+    this.#request = request;
+  }
+
+  get signal(): AbortSignal {
+    return this.#request.signal;
+  }
 }
 
 export interface Written {

@@ -3,18 +3,32 @@
  * them is moved to the tables now and then; the journal says when. It knows nothing of rows.
  *
  *   writing ──switchOver──▶ its commits are being moved to the tables ──emptyOther──▶ empty, the next to be written
+ *
+ * The files have their full length from the start and are written over: a file that grows makes every sync wait for the file
+ * system's own journal as well, together with whatever other programs have there.
  */
-import { closeSync, constants, fdatasyncSync, fstatSync, ftruncateSync, openSync, readFileSync, write } from 'node:fs';
+import {
+  closeSync,
+  constants,
+  fdatasyncSync,
+  fstatSync,
+  ftruncateSync,
+  openSync,
+  readFileSync,
+  write,
+  writeSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { errorCode, messageOf } from '../../base/errors.ts';
-import { decodeRecords, encodeRecord, type LogRecord } from './log-record.ts';
+import { decodeRecords, type LogRecord } from './log-record.ts';
 import { CommitError, StoreFormatError } from './store-errors.ts';
 
 export const logFileNames = ['log.0', 'log.1'] as const;
 
 interface LogFile {
   readonly descriptor: number;
+  /** Where its last record ends. */
   length: number;
 }
 
@@ -23,17 +37,20 @@ const writeAt = promisify(write);
 export class CommitLog {
   #writing: LogFile;
   #other: LogFile;
+  readonly #reservedBytes: number;
   #isUncertain = false;
 
-  private constructor(files: readonly [LogFile, LogFile]) {
+  private constructor(files: readonly [LogFile, LogFile], reservedBytes: number) {
     [this.#writing, this.#other] = files;
+    this.#reservedBytes = reservedBytes;
   }
 
-  static open(directory: string): CommitLog {
+  /** `reservedBytes` is how long each file is made beforehand; it may become longer. */
+  static open(directory: string, reservedBytes: number): CommitLog {
     const [first, second] = logFileNames;
     const one = openLogFile(join(directory, first));
     try {
-      return new CommitLog([one, openLogFile(join(directory, second))]);
+      return new CommitLog([one, openLogFile(join(directory, second))], reservedBytes);
     } catch (thrown) {
       closeSync(one.descriptor);
       throw thrown;
@@ -54,10 +71,9 @@ export class CommitLog {
     return this.#isUncertain;
   }
 
-  /** Resolves when it is on disk. When it rejects, it is not in the log, unless that is uncertain now. */
-  async append(record: LogRecord): Promise<void> {
+  /** One record. Resolves when it is on disk. When it rejects, it is not in the log, unless that is uncertain now. */
+  async append(bytes: Buffer): Promise<void> {
     const file = this.#writing;
-    const bytes = encodeRecord(record);
     if (this.#isUncertain) throw new CommitError('an earlier write to the log could not be taken back');
     try {
       for (let done = 0; done < bytes.length;) {
@@ -75,16 +91,31 @@ export class CommitLog {
     [this.#writing, this.#other] = [this.#other, this.#writing];
   }
 
-  /** Not synced: a record that comes back after a power cut is known by its number to be in the tables. */
+  /** What it holds stays until it is written over: its records are known by their numbers to be in the tables. */
   emptyOther(): void {
-    ftruncateSync(this.#other.descriptor);
-    this.#other.length = 0;
+    const file = this.#other;
+    if (file.length > this.#reservedBytes) ftruncateSync(file.descriptor, this.#reservedBytes);
+    file.length = 0;
   }
 
   empty(): void {
-    this.emptyOther();
-    ftruncateSync(this.#writing.descriptor);
-    this.#writing.length = 0;
+    for (const file of [this.#writing, this.#other]) {
+      ftruncateSync(file.descriptor);
+      file.length = 0;
+    }
+  }
+
+  /** Gives the empty files their length. Where there is no room for that, they grow as they are written. */
+  reserve(): void {
+    const zeros = Buffer.alloc(this.#reservedBytes);
+    for (const { descriptor } of [this.#writing, this.#other]) {
+      try {
+        if (writeSync(descriptor, zeros, 0, zeros.length, 0) === zeros.length) continue;
+      } catch (thrown) {
+        if (errorCode(thrown) !== 'ENOSPC' && errorCode(thrown) !== 'EDQUOT') throw thrown;
+      }
+      ftruncateSync(descriptor);
+    }
   }
 
   close(): void {
@@ -109,21 +140,21 @@ export class CommitLog {
 export class LogReading {
   readonly #directory: string;
   readonly #records: readonly LogRecord[];
-  readonly #isDamaged: boolean;
+  readonly #sequenceBehind: number;
 
   /** To be read before the tables are: what is moved there in between is in both. */
   constructor(directory: string) {
     this.#directory = directory;
     const files = logFileNames.map((name) => decodeRecords(readIfThere(join(directory, name))));
     this.#records = files.flatMap(({ records }) => records).toSorted((a, b) => a.sequence - b.sequence);
-    this.#isDamaged = files.some(({ isDamaged }) => isDamaged);
+    this.#sequenceBehind = Math.max(...files.map(({ sequenceBehind }) => sequenceBehind));
   }
 
   /** Where no other process writes, there is no gap; where there is one, commits are lost, and that is said. */
   allAfter(sequence: number): readonly LogRecord[] {
     const records = this.untilGapAfter(sequence);
     const isComplete = records.length === this.#records.filter((record) => record.sequence > sequence).length;
-    if (!isComplete || this.#isDamaged) {
+    if (!isComplete || this.#sequenceBehind > sequence + records.length) {
       throw new StoreFormatError(
         this.#directory,
         `its log is damaged behind commit ${sequence + records.length}; restore a backup, or remove "${logFileNames.join('" and "')}" to go on without the newest writes`,

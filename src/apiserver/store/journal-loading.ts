@@ -4,7 +4,7 @@
  */
 import type { LoggedChange } from './change-log.ts';
 import type { JournalContent } from './journal.ts';
-import type { JournalTables } from './lmdb-journal.ts';
+import type { JournalTables } from './lmdb-tables.ts';
 import {
   decodeChange,
   decodeObject,

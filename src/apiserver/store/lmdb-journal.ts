@@ -6,15 +6,12 @@
  *   commit ─▶ log ─▶ answer          open:    tables, then what the log has that they have not ─▶ tables
  *              └─now and then─▶ tables          known by the number of the last commit, which is in the row of state
  */
-import { randomBytes } from 'node:crypto';
-import { chmodSync, mkdirSync, renameSync, rmSync } from 'node:fs';
-import { dirname, join } from 'node:path';
-import { open, type Database, type RootDatabase } from 'lmdb';
-import { MountletError, messageOf } from '../../base/errors.ts';
-import { wrongDataFile } from './data-file.ts';
 import { CommitLog, LogReading } from './commit-log.ts';
 import { loadJournal, readState } from './journal-loading.ts';
 import type { Journal, JournalCommit, JournalContent } from './journal.ts';
+import { copyStore, explained, explanation, openTables, writeRecords } from './lmdb-tables.ts';
+import type { Engine, Table } from './lmdb-tables.ts';
+import { decodeRecords, encodeRecord } from './log-record.ts';
 import type { LogRecord, LogRow } from './log-record.ts';
 import {
   changeRowKey,
@@ -26,27 +23,14 @@ import {
   stateRowKey,
   storeFormat,
 } from './row-codec.ts';
-import { CommitError, StoreFormatError } from './store-errors.ts';
-import type { ValueSeal } from './value-seal.ts';
+import { StoreFormatError } from './store-errors.ts';
 import { syncPath } from './sync-path.ts';
-
-export type Table = Database<Buffer, Buffer>;
-
-export interface Engine {
-  readonly root: RootDatabase<Buffer, Buffer>;
-  readonly tables: JournalTables;
-}
-
-export interface JournalTables {
-  readonly objects: Table;
-  readonly changes: Table;
-  readonly state: Table;
-}
-
-export const dataFileName = 'data.mdb';
+import type { ValueSeal } from './value-seal.ts';
 
 /** A start reads at most twice this; to move it holds up the event loop for a few milliseconds. */
 const logBytesMax = 2 * 1024 * 1024;
+/** Room for the commit that makes it larger than that, unless it is a very large one. */
+const logBytesExtra = 256 * 1024;
 
 /** Compacted changes are removed with later commits, more of them than come, so that no single commit takes long. */
 const removalsExtra = 256;
@@ -56,8 +40,8 @@ export class LmdbJournal implements Journal {
   readonly #engine: Engine;
   readonly #log: CommitLog;
   readonly #seal: ValueSeal;
-  /** Committed, in the log, and not in the tables yet: the newest row for each key. */
-  #pending = new Map<string, LogRow>();
+  /** Committed, in the log, and not in the tables yet. As bytes: thousands of rows would be a burden to the garbage collector. */
+  #pending: Buffer[] = [];
   #moving: Promise<void> = Promise.resolve();
   #revision: number;
   #sequence: number;
@@ -78,12 +62,13 @@ export class LmdbJournal implements Journal {
     const engine = openTables(directory);
     let log: CommitLog | undefined;
     try {
-      log = CommitLog.open(directory);
+      log = CommitLog.open(directory, logBytesMax + logBytesExtra);
       // The names of the files; their content is synced by whoever writes it.
       syncPath(directory);
       const { sequence } = readState(directory, engine.tables);
-      await writeRows(engine, rowsOf(new LogReading(directory).allAfter(sequence)).values());
+      await writeRecords(engine, new LogReading(directory).allAfter(sequence));
       log.empty();
+      log.reserve();
       return new LmdbJournal(directory, engine, log, seal);
     } catch (thrown) {
       log?.close();
@@ -114,8 +99,9 @@ export class LmdbJournal implements Journal {
     }
     const state = encodeState({ format: storeFormat, revision, compactedRevision, sequence });
     rows.push({ table: 'state', key: stateRowKey, row: state });
-    await this.#log.append({ sequence, rows });
-    for (const row of rows) this.#pending.set(placeOf(row), row);
+    const record = encodeRecord({ sequence, rows });
+    await this.#log.append(record);
+    this.#pending.push(record);
     this.#revision = revision;
     this.#sequence = sequence;
     this.#oldestChange = oldestAfter;
@@ -146,119 +132,28 @@ export class LmdbJournal implements Journal {
     await this.#moving;
     // A move has failed and both files are needed: this one must succeed before anything more is committed.
     if (!this.#log.isOtherEmpty) return this.#moveAll();
-    const rows = this.#pending;
-    this.#pending = new Map();
+    const records = this.#pending;
+    this.#pending = [];
     this.#log.switchOver();
-    this.#moving = this.#move(rows);
+    this.#moving = this.#move(records);
   }
 
-  /** When it fails, its rows wait with those that came since, and nothing is lost: they are in the log. */
-  async #move(rows: ReadonlyMap<string, LogRow>): Promise<void> {
+  /** When it fails, they wait with those that came since, and nothing is lost: they are in the log. */
+  async #move(records: readonly Buffer[]): Promise<void> {
     try {
-      await writeRows(this.#engine, rows.values());
+      await writeRecords(this.#engine, decoded(records));
       this.#log.emptyOther();
     } catch {
-      this.#pending = new Map([...rows, ...this.#pending]);
+      this.#pending = [...records, ...this.#pending];
     }
   }
 
   async #moveAll(): Promise<void> {
     await this.#moving;
-    await writeRows(this.#engine, this.#pending.values());
-    this.#pending = new Map();
+    await writeRecords(this.#engine, decoded(this.#pending));
+    this.#pending = [];
     this.#log.empty();
   }
-}
-
-/**
- * A consistent copy, also of a store that another process has open. Under another name until it is whole and on disk, so that
- * a file of that name is always a backup.
- */
-export async function copyStore(directory: string, { root }: Engine, file: string): Promise<void> {
-  const draft = `${file}.${randomBytes(6).toString('hex')}.draft`;
-  mkdirSync(draft, { mode: 0o700, recursive: true });
-  try {
-    const log = new LogReading(directory);
-    await root.backup(draft, true);
-    const copy = openTables(draft);
-    try {
-      const { sequence } = readState(draft, copy.tables);
-      await writeRows(copy, rowsOf(log.untilGapAfter(sequence)).values());
-    } finally {
-      await copy.root.close();
-    }
-    const data = join(draft, dataFileName);
-    syncPath(data);
-    renameSync(data, file);
-    syncPath(dirname(file));
-  } finally {
-    rmSync(draft, { recursive: true, force: true });
-  }
-}
-
-/** The newest row for each key. */
-function rowsOf(records: readonly LogRecord[]): ReadonlyMap<string, LogRow> {
-  return new Map(records.flatMap(({ rows }) => rows).map((row) => [placeOf(row), row]));
-}
-
-function placeOf({ table, key }: LogRow): string {
-  return `${table} ${key.toString('latin1')}`;
-}
-
-/** In one synced transaction. */
-async function writeRows({ root, tables }: Engine, rows: Iterable<LogRow>): Promise<void> {
-  const all = [...rows];
-  if (all.length === 0) return;
-  try {
-    // The promises of single operations settle with that of the batch.
-    await root.batch(() => {
-      for (const { table, key, row } of all) {
-        void (row === undefined ? tables[table].remove(key) : tables[table].put(key, row));
-      }
-    });
-  } catch (thrown) {
-    throw await commitError(thrown);
-  }
-}
-
-export function openTables(directory: string): Engine {
-  const binary = { encoding: 'binary', keyEncoding: 'binary' } as const;
-  mkdirSync(directory, { mode: 0o700, recursive: true });
-  const wrong = wrongDataFile(join(directory, dataFileName));
-  if (wrong !== undefined) throw new StoreFormatError(directory, wrong);
-  return explained(directory, () => {
-    const root = open<Buffer, Buffer>(directory, {
-      ...binary,
-      noSubdir: false, // also when the directory's name has a dot
-      maxDbs: 4,
-      // With it a commit would be acknowledged before it is synced.
-      overlappingSync: false,
-      // The store gathers what belongs in one commit itself.
-      eventTurnBatching: false,
-    });
-    for (const name of [dataFileName, 'lock.mdb']) chmodSync(join(directory, name), 0o600);
-    const tables = {
-      objects: root.openDB<Buffer, Buffer>('objects', binary),
-      changes: root.openDB<Buffer, Buffer>('changes', binary),
-      state: root.openDB<Buffer, Buffer>('state', binary),
-    };
-    return { root, tables };
-  });
-}
-
-/** What the engine throws while a store is opened says nothing of which store. */
-function explained<T>(directory: string, act: () => T): T {
-  try {
-    return act();
-  } catch (thrown) {
-    throw explanation(directory, thrown);
-  }
-}
-
-function explanation(directory: string, thrown: unknown): MountletError {
-  return thrown instanceof MountletError
-    ? thrown
-    : new StoreFormatError(directory, messageOf(thrown), { cause: thrown });
 }
 
 /** Infinity when there is none; the first commit sets it. */
@@ -267,14 +162,6 @@ function oldestOf(changes: Table): number {
   return Infinity;
 }
 
-/** The engine rejects with one error that says to look at another, which is a promise. */
-async function commitError(thrown: unknown): Promise<CommitError> {
-  const inner: unknown = thrown instanceof Error ? Reflect.get(thrown, 'commitError') : undefined;
-  if (!(inner instanceof Promise)) return new CommitError(messageOf(thrown), { cause: thrown });
-  try {
-    await inner;
-    return new CommitError(messageOf(thrown), { cause: thrown });
-  } catch (cause) {
-    return new CommitError(messageOf(cause), { cause });
-  }
+function decoded(records: readonly Buffer[]): readonly LogRecord[] {
+  return records.flatMap((bytes) => decodeRecords(bytes).records);
 }

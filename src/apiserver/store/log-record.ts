@@ -1,6 +1,7 @@
 /**
  * One commit as bytes in the log. A record that was being written when the machine stopped is the last of its file and is
- * left out; one that is not whole although others follow it was damaged later, and that is never passed over.
+ * left out; one that is not whole although later ones follow it was damaged since, and that is never passed over. Behind the
+ * last record may be zeros, and records of an earlier use of the file, which are known by their lower numbers.
  *
  *   record   checksum of the header 4 | sequence 8 | length of the body 4 | checksum of the body 4 | body
  *   body     for each row:  table 1 | has a value 1 | key length 2 | key | value length 4 | value
@@ -45,19 +46,44 @@ export function encodeRecord({ sequence, rows }: LogRecord): Buffer {
   return record;
 }
 
-/** The records of one file, up to the first that is not whole. */
-export function decodeRecords(bytes: Buffer): { readonly records: readonly LogRecord[]; readonly isDamaged: boolean } {
+export interface DecodedRecords {
+  /** Up to the first that is not whole. */
+  readonly records: readonly LogRecord[];
+  /** The greatest number of a record that follows behind that one; 0 for none. Greater than all of them: that one was lost. */
+  readonly sequenceBehind: number;
+}
+
+/** The records of one file. */
+export function decodeRecords(bytes: Buffer): DecodedRecords {
   const records: LogRecord[] = [];
-  for (let at = 0; bytes.length - at >= headerLength;) {
-    const header = bytes.subarray(at, at + headerLength);
-    if (header.readUInt32BE(0) !== crc32(header.subarray(4))) break;
-    const end = at + headerLength + header.readUInt32BE(12);
+  let at = 0;
+  while (isHeader(bytes, at)) {
+    const end = at + headerLength + bytes.readUInt32BE(at + 12);
     const body = bytes.subarray(at + headerLength, end);
-    if (header.readUInt32BE(16) !== crc32(body)) return { records, isDamaged: bytes.length > end };
-    records.push({ sequence: header.readDoubleBE(4), rows: decodeRows(body) });
+    if (bytes.readUInt32BE(at + 16) !== crc32(body)) break;
+    records.push({ sequence: bytes.readDoubleBE(at + 4), rows: decodeRows(body) });
     at = end;
   }
-  return { records, isDamaged: false };
+  return { records, sequenceBehind: greatestSequence(bytes, at + 1) };
+}
+
+function isHeader(bytes: Buffer, at: number): boolean {
+  return (
+    bytes.length - at >= headerLength && bytes.readUInt32BE(at) === crc32(bytes.subarray(at + 4, at + headerLength))
+  );
+}
+
+/** Looked for at every byte: where one record is not whole, nobody knows where the next begins. */
+function greatestSequence(bytes: Buffer, from: number): number {
+  let greatest = 0;
+  for (let at = from; at + headerLength <= bytes.length; at += 1) {
+    // With these begin whole numbers from 1 on, as doubles; most bytes of a log are none of them.
+    const first = bytes[at + 4] ?? 0;
+    if (first < 0x3f || first > 0x43) continue;
+    const sequence = bytes.readDoubleBE(at + 4);
+    if (sequence > greatest && Number.isSafeInteger(sequence) && isHeader(bytes, at)) greatest = sequence;
+  }
+  return greatest;
 }
 
 function decodeRows(body: Buffer): LogRow[] {

@@ -7,6 +7,7 @@ import { lockDirectory } from '../../disk/paths/directory-lock.ts';
 import { openStore, put, remove } from '../../testing/stores.ts';
 import { temporaryDirectory } from '../../testing/temporary-directory.ts';
 import { logFileNames } from './commit-log.ts';
+import { decodeRecords, encodeRecord } from './log-record.ts';
 import { backUpStore, restoreBackup } from './lmdb-store.ts';
 import { StoreFormatError } from './store-errors.ts';
 import type { Store } from './store.ts';
@@ -25,6 +26,11 @@ function image(t: TestContext, directory: string): string {
   mkdirSync(copy);
   for (const name of ['data.mdb', ...logFileNames]) cpSync(join(directory, name), join(copy, name));
   return copy;
+}
+
+/** Where the last record ends: the file is longer. */
+function endOfLog(bytes: Buffer): number {
+  return decodeRecords(bytes).records.reduce((end, record) => end + encodeRecord(record).length, 0);
 }
 
 test('after every write a machine could stop: what was acknowledged is there', async (t) => {
@@ -63,7 +69,7 @@ test('half a record at the end of the log was never acknowledged and is left out
   const store = await openStore(directory);
   await put(store, `${maps}a`, 'one');
   const before = contentOf(store);
-  const { size } = statSync(join(directory, logFileNames[0]));
+  const size = endOfLog(readFileSync(join(directory, logFileNames[0])));
   await put(store, `${maps}b`, 'two');
   for (const cut of [1, 10, 19, 20, 60]) {
     const copy = image(t, directory);
@@ -72,6 +78,13 @@ test('half a record at the end of the log was never acknowledged and is left out
     assert.deepEqual(contentOf(stopped), before, `${cut} bytes of it`);
     await put(stopped, `${maps}c`, 'goes on');
     await stopped.close();
+    // The same where the file had its length before: what was not written is zeros.
+    const longer = image(t, directory);
+    const log = readFileSync(join(longer, logFileNames[0]));
+    writeFileSync(join(longer, logFileNames[0]), log.fill(0, size + cut));
+    const restarted = await openStore(longer);
+    assert.deepEqual(contentOf(restarted), before, `${cut} bytes of it and zeros`);
+    await restarted.close();
   }
   const copy = image(t, directory);
   appendFileSync(join(copy, logFileNames[0]), Buffer.alloc(5000));
@@ -89,7 +102,7 @@ const damages = [
       return bytes;
     },
   },
-  { it: 'a log without its beginning', damage: (bytes: Buffer): Buffer => bytes.subarray(bytes.length / 2) },
+  { it: 'a log without its beginning', damage: (bytes: Buffer): Buffer => bytes.subarray(endOfLog(bytes) / 2) },
 ];
 for (const { it, damage } of damages) {
   test(`${it} is refused with what to do, and not taken for its end`, async (t) => {
@@ -110,6 +123,20 @@ for (const { it, damage } of damages) {
     await store.close();
   });
 }
+
+test('a log that has been written over many times is read to its end and no further', async (t) => {
+  const directory = temporaryDirectory(t);
+  const store = await openStore(directory);
+  // Each file comes around several times, with records of equal length, so that old ones follow right behind new ones.
+  for (let count = 0; count < 60; count += 1) {
+    await put(store, `${maps}${count % 7}`, `${count % 10}${large}`);
+    if (count % 9 !== 0) continue;
+    const stopped = await openStore(image(t, directory));
+    assert.deepEqual(contentOf(stopped), contentOf(store));
+    await stopped.close();
+  }
+  await store.close();
+});
 
 test('a backup by another process has all that was acknowledged before it, in the log or in the tables', async (t) => {
   const root = temporaryDirectory(t);

@@ -40,7 +40,7 @@ export class ValueSeal {
 
   seal(place: ValuePlace, value: string): Buffer {
     const first = this.#keys[0];
-    if (first === undefined || !this.#isSecret(place.key)) return Buffer.concat([plainPrefix, Buffer.from(value)]);
+    if (first === undefined || !this.#isSecret(place.key)) return inClear(value);
     const nonce = randomBytes(nonceLength);
     const cipher = createCipheriv('aes-256-gcm', first.secret, nonce);
     cipher.setAAD(authenticatedWith(place));
@@ -66,6 +66,13 @@ export class ValueSeal {
     if (value === undefined) return { damage: 'it is not what was encrypted there' };
     return { value, isStale: !wantsSecret || key !== this.#keys[0] };
   }
+}
+
+function inClear(value: string): Buffer {
+  const bytes = Buffer.allocUnsafe(plainPrefix.length + Buffer.byteLength(value));
+  plainPrefix.copy(bytes);
+  bytes.write(value, plainPrefix.length);
+  return bytes;
 }
 
 function decrypt(key: EncryptionKey, place: ValuePlace, bytes: Buffer): string | undefined {

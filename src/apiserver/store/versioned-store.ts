@@ -10,6 +10,7 @@
  * Nothing here knows files; the journal does. Nothing here parses a value.
  */
 import { ChangeLog, type ChangeLogLimits, type LoggedChange } from './change-log.ts';
+import { CommitQueue, type Waiting } from './commit-queue.ts';
 import type { Journal, JournalContent } from './journal.ts';
 import { ObjectTree } from './object-tree.ts';
 import {
@@ -34,19 +35,6 @@ export interface StoreOptions {
   readonly limits: StoreLimits;
 }
 
-/** One update, or one slice of resealing, on its way to the disk. */
-interface Waiting {
-  /** Undefined when nothing is written and only the state that was decided on must be durable. */
-  readonly change: LoggedChange | undefined;
-  /** Rows to write again as they are. */
-  readonly again?: { readonly keys: readonly string[]; readonly revisions: readonly number[] };
-  done(): void;
-  failed(error: unknown): void;
-}
-
-/** An ordinary write takes some 5 µs to encode and hand over: a commit holds up the event loop for a few milliseconds. */
-const commitUpdatesMax = 1_000;
-const commitBytesMax = 8 * 1024 * 1024;
 /** Twice as many changes go with a commit as come, so that the log always gets back to its bounds; and a few more. */
 const cutExtra = 64;
 /** The engine's limit is 1,978 bytes; two names of 253 bytes and a group leave half of this. */
@@ -62,11 +50,10 @@ export class VersionedStore implements Store {
   readonly #stale: { keys: Set<string>; revisions: Set<number> };
   readonly #undurable = new Map<string, LoggedChange>();
   readonly #listeners = new Set<(changes: readonly Change[]) => void>();
-  #queue: Waiting[] = [];
+  readonly #queue: CommitQueue;
   #revision: number;
   #newestRevision: number;
   #newestBytes: number;
-  #committing: Promise<void> | undefined;
   #isDeciding = false;
   #refusal: Error | undefined;
   readonly damaged: readonly DamagedValue[];
@@ -82,6 +69,10 @@ export class VersionedStore implements Store {
     this.#revision = content.revision;
     this.#newestRevision = content.revision;
     this.#newestBytes = this.#committed.bytes;
+    this.#queue = new CommitQueue({
+      commit: (group) => this.#commit(group),
+      rollBack: (error) => this.#rollBack(error),
+    });
   }
 
   get revision(): number {
@@ -126,7 +117,7 @@ export class VersionedStore implements Store {
     const decision = this.#decide(decide, current, revision);
     if (decision.kind === 'keep' || (decision.kind === 'delete' && current === undefined)) {
       // What was decided on may still fail to reach the disk, and then this answer would be about nothing.
-      if (pending !== undefined) await this.#enqueue(undefined);
+      if (pending !== undefined) await this.#queue.add({ change: undefined });
       return decision.result;
     }
     const change: LoggedChange = {
@@ -141,7 +132,7 @@ export class VersionedStore implements Store {
     this.#account(change, current);
     this.#newestRevision = revision;
     this.#undurable.set(key, change);
-    await this.#enqueue(change);
+    await this.#queue.add({ change });
     return decision.result;
   }
 
@@ -156,7 +147,7 @@ export class VersionedStore implements Store {
       const keys = [...this.#stale.keys].slice(0, resealSlice);
       const revisions = [...this.#stale.revisions].slice(0, resealSlice);
       if (keys.length + revisions.length === 0) return count;
-      await this.#enqueue(undefined, { keys, revisions });
+      await this.#queue.add({ change: undefined, again: { keys, revisions } });
       for (const key of keys) this.#stale.keys.delete(key);
       for (const revision of revisions) this.#stale.revisions.delete(revision);
       count += keys.length + revisions.length;
@@ -169,7 +160,7 @@ export class VersionedStore implements Store {
 
   async close(): Promise<void> {
     this.#refusal ??= new StoreClosedError();
-    while (this.#committing !== undefined) await this.#committing;
+    await this.#queue.emptied();
     await this.#journal.close();
   }
 
@@ -212,40 +203,6 @@ export class VersionedStore implements Store {
     this.#newestBytes += after - before;
   }
 
-  #enqueue(change: LoggedChange | undefined, again?: Waiting['again']): Promise<void> {
-    return new Promise((done, failed) => {
-      this.#queue.push({ change, done, failed, ...(again === undefined ? {} : { again }) });
-      this.#committing ??= this.#commitAll();
-    });
-  }
-
-  /** One turn of the event loop before each commit gathers the requests that came in together. */
-  async #commitAll(): Promise<void> {
-    while (this.#queue.length > 0) {
-      await new Promise((resolve) => setImmediate(resolve));
-      const group = this.#takeGroup();
-      try {
-        await this.#commit(group);
-      } catch (error) {
-        this.#rollBack(group, error);
-        continue;
-      }
-      for (const waiting of group) waiting.done();
-    }
-    this.#committing = undefined;
-  }
-
-  #takeGroup(): Waiting[] {
-    let bytes = 0;
-    let count = 0;
-    for (const { change } of this.#queue) {
-      if (count >= commitUpdatesMax || bytes > commitBytesMax) break;
-      bytes += change?.value.length ?? 0;
-      count += 1;
-    }
-    return this.#queue.splice(0, count);
-  }
-
   async #commit(group: readonly Waiting[]): Promise<void> {
     const changes = group.flatMap(({ change }) => change ?? []);
     const rewritten = group.flatMap(({ again }) => again ?? []);
@@ -279,19 +236,15 @@ export class VersionedStore implements Store {
     if (changes.length > 0) for (const listener of this.#listeners) tell(listener, changes);
   }
 
-  /** Updates behind the failed ones were decided on top of them, so they go too. */
-  #rollBack(group: readonly Waiting[], error: unknown): void {
-    const failed = [...group, ...this.#queue];
-    this.#queue = [];
+  /** To what is on disk; where that cannot be known any more, nothing more is written. */
+  #rollBack(error: unknown): unknown {
     this.#undurable.clear();
     this.#newestRevision = this.#revision;
     this.#newestBytes = this.#committed.bytes;
-    let reason = error;
-    if (!this.#isOnDisk(this.#revision)) {
-      reason = new StoreStoppedError({ cause: error });
-      this.#refusal ??= new StoreStoppedError({ cause: error });
-    }
-    for (const waiting of failed) waiting.failed(reason);
+    if (this.#isOnDisk(this.#revision)) return error;
+    const reason = new StoreStoppedError({ cause: error });
+    this.#refusal ??= reason;
+    return reason;
   }
 
   #isOnDisk(revision: number): boolean {

@@ -1,4 +1,5 @@
 /** Loop devices of this machine: a file as a block device. Whose they are is decided in loop-attachments.ts. */
+import { readFileSync, readdirSync } from 'node:fs';
 import { MountletError } from '../../base/errors.ts';
 import { exitText, spoken } from './programs.ts';
 import type { ProgramOutput, Programs } from './programs.ts';
@@ -52,8 +53,23 @@ export class LoopDevices {
   }
 
   /** Resolves with the path of a new loop device. Which file it shows must be looked at: the path leads where it leads now. */
-  async make(path: string, signal: AbortSignal): Promise<string> {
-    const output = await this.#run(['--find', '--show', '--', path], signal);
+  make(path: string, signal: AbortSignal): Promise<string> {
+    return this.#make(path, [], signal);
+  }
+
+  makeReadOnly(path: string, signal: AbortSignal): Promise<string> {
+    return this.#make(path, ['--read-only'], signal);
+  }
+
+  /** Those that were made of this very path: of two bind mounts of one device, each has its own. */
+  madeOf(path: string): readonly string[] {
+    return readdirSync('/sys/block')
+      .filter((name) => /^loop\d+$/.test(name) && backingPathOf(name) === path)
+      .map((name) => `/dev/${name}`);
+  }
+
+  async #make(path: string, options: readonly string[], signal: AbortSignal): Promise<string> {
+    const output = await this.#run(['--find', '--show', ...options, '--', path], signal);
     const made = output.stdout.trim();
     if (output.status !== 0 || !/^\/dev\/loop\d+$/.test(made)) {
       throw new LoopDeviceError(failure(`attach "${path}" to a loop device`, output));
@@ -76,6 +92,14 @@ export class LoopDevices {
 
   #run(args: readonly string[], signal: AbortSignal): Promise<ProgramOutput> {
     return this.#programs.run({ program: 'losetup', args, timeoutMs: losetupMsMax }, signal);
+  }
+}
+
+function backingPathOf(name: string): string | undefined {
+  try {
+    return readFileSync(`/sys/block/${name}/loop/backing_file`, 'utf8').replace(/\n$/, '');
+  } catch {
+    return undefined; // it shows no file, or went while it was looked at
   }
 }
 

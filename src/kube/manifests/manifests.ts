@@ -68,8 +68,15 @@ export class Manifests {
   }
 }
 
-/** Objects that name no namespace get `namespace`. Throws a ManifestError that lists every problem of every file. */
-export function readManifests(files: readonly ManifestFile[], namespace: string): Manifests {
+/**
+ * Objects that name no namespace get `namespace`; `pods` completes and checks pods where they are not those of an API
+ * server. Throws a ManifestError that lists every problem of every file.
+ */
+export function readManifests(
+  files: readonly ManifestFile[],
+  namespace: string,
+  pods: ObjectKind<Pod> = podKind,
+): Manifests {
   const manifests = new Manifests();
   const problems: ManifestProblem[] = [];
   for (const { name: file, text } of files) {
@@ -77,7 +84,7 @@ export function readManifests(files: readonly ManifestFile[], namespace: string)
       for (const { position, message } of document.problems) problems.push({ file, ...position, message });
       if (document.value === null || document.value === undefined) continue;
       const report: Report = (path, message) => problems.push({ file, ...document.locate(path), message });
-      readObject({ manifests, namespace, report }, document.value, []);
+      readObject({ manifests, namespace, pods, report }, document.value, []);
     }
   }
   if (problems.length > 0) throw new ManifestError(withoutRepetition(problems));
@@ -98,6 +105,7 @@ type Report = (path: FieldPath, message: string) => void;
 interface Reading {
   readonly manifests: Manifests;
   readonly namespace: string;
+  readonly pods: ObjectKind<Pod>;
   readonly report: Report;
 }
 
@@ -133,6 +141,7 @@ function readObject(reading: Reading, json: unknown, path: FieldPath, ofList: Ob
     );
   }
   if ('template' in match) readWorkload(reading, match, json, path);
+  else if (match === podKind) readPlain(reading, reading.pods, json, path);
   else readPlain(reading, match, json, path);
 }
 
@@ -174,10 +183,10 @@ function readWorkload(reading: Reading, kind: WorkloadKind, json: Record<string,
   if (reportShape(reading.report, who, [...metadata.problems, ...template.problems])) return;
   const named = withGeneratedName(metadata.value, metadata.value.namespace || reading.namespace);
   const pod = podOfWorkload(kind, named, template.value, claimNames(json, kind));
-  const complete: Pod = podKind.complete(inNamespace(pod, reading.namespace));
-  const errors = [...podKind.validate(complete), ...templateErrors(pod)].map((error) => atTemplate(error, kind));
+  const complete: Pod = reading.pods.complete(inNamespace(pod, reading.namespace));
+  const errors = [...reading.pods.validate(complete), ...templateErrors(pod)].map((error) => atTemplate(error, kind));
   if (reportFields(reading.report, who, errors, path)) return;
-  reading.manifests.add(podKind, complete);
+  reading.manifests.add(reading.pods, complete);
 }
 
 function claimNames(json: Record<string, unknown>, { claimTemplates }: WorkloadKind): readonly string[] {

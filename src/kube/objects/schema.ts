@@ -120,49 +120,62 @@ export interface Decoded<T> {
 /** Turns parsed JSON or YAML into a value of the shape, and tells everything that does not fit. Never throws. */
 export function decode<T>(shape: Shape<T>, json: unknown, path: FieldPath = []): Decoded<T> {
   const problems: ShapeProblem[] = [];
-  const value = decodeInto(shape, json, path, problems);
+  const value = decodeInto(shape, json, [...path], problems);
   // A type problem leaves a hole that the type does not admit; whoever decodes looks at the problems first.
   return { value: value as T, problems };
 }
 
-function decodeInto(shape: Shape<unknown>, json: unknown, path: FieldPath, problems: ShapeProblem[]): unknown {
+/** One path goes along on the whole way, and is copied where there is something to tell. */
+type Way = (string | number)[];
+
+function decodeInto(shape: Shape<unknown>, json: unknown, way: Way, problems: ShapeProblem[]): unknown {
   if (json === null || json === undefined) return shape.zero();
   if (!accepts(shape, json)) {
-    problems.push({ kind: 'type', path, message: `expected ${expectation[shape.type]}, got ${describe(json, shape)}` });
+    const message = `expected ${expectation[shape.type]}, got ${describe(json, shape)}`;
+    problems.push({ kind: 'type', path: [...way], message });
     return shape.zero();
   }
   switch (shape.type) {
     case 'list':
-      return (json as unknown[]).map((item, index) => decodeInto(shape.item ?? any, item, [...path, index], problems));
+      return (json as unknown[]).map((item, index) => decodeStep(shape.item ?? any, item, index, way, problems));
     case 'map': {
       const result: Record<string, unknown> = emptyRecord();
       for (const [key, item] of Object.entries(json)) {
-        result[key] = decodeInto(shape.item ?? any, item, [...path, key], problems);
+        result[key] = decodeStep(shape.item ?? any, item, key, way, problems);
       }
       return result;
     }
     case 'quantity':
       return typeof json === 'bigint' ? String(json) : json;
     case 'object':
-      return decodeFields(shape.fields ?? {}, json as Record<string, unknown>, path, problems);
+      return decodeFields(shape.fields ?? {}, json as Record<string, unknown>, way, problems);
     default:
       return json;
   }
 }
 
-function decodeFields(
-  fields: Fields,
-  json: Record<string, unknown>,
-  path: FieldPath,
+function decodeStep(
+  shape: Shape<unknown>,
+  json: unknown,
+  step: string | number,
+  way: Way,
   problems: ShapeProblem[],
-): object {
+): unknown {
+  way.push(step);
+  const value = decodeInto(shape, json, way, problems);
+  way.pop();
+  return value;
+}
+
+function decodeFields(fields: Fields, json: Record<string, unknown>, way: Way, problems: ShapeProblem[]): object {
   const result: Record<string, unknown> = {};
   for (const key of Object.keys(json)) {
-    if (!Object.hasOwn(fields, key)) problems.push({ kind: 'unknown', path: [...path, key], message: 'unknown field' });
+    if (!Object.hasOwn(fields, key)) problems.push({ kind: 'unknown', path: [...way, key], message: 'unknown field' });
   }
-  for (const [key, shape] of Object.entries(fields)) {
-    const present = Object.hasOwn(json, key) && json[key] !== null && json[key] !== undefined;
-    if (present) result[key] = decodeInto(shape, json[key], [...path, key], problems);
+  for (const key of Object.keys(fields)) {
+    const shape = fields[key] ?? any;
+    const value = Object.hasOwn(json, key) ? json[key] : undefined;
+    if (value !== null && value !== undefined) result[key] = decodeStep(shape, value, key, way, problems);
     else if (shape.required) result[key] = shape.zero();
   }
   return result;

@@ -1,7 +1,15 @@
 /** Rules for ConfigMaps, on creation and on update. */
 import { base64SizeBytes, decodeBase64 } from '../values/base64.ts';
 import type { ConfigMap } from '../objects/config-map.ts';
-import { forbiddenField, invalidField, invalidFields, keyPart, placedAt, tooLongField } from './field-errors.ts';
+import {
+  addErrors,
+  forbiddenField,
+  invalidField,
+  invalidFields,
+  keyPart,
+  placedAt,
+  tooLongField,
+} from './field-errors.ts';
 import type { FieldError } from './field-errors.ts';
 import { configMapKeyProblems, dnsSubdomainProblems } from '../values/names.ts';
 import type { FieldPath } from '../objects/schema.ts';
@@ -20,9 +28,11 @@ export function validateConfigMap(configMap: ConfigMap, path: FieldPath = []): F
   ]);
   let sizeBytes = 0;
   for (const [key, value] of Object.entries(data)) {
-    const here = [...path, 'data', keyPart(key)];
-    errors.push(...invalidFields(here, key, configMapKeyProblems(key)));
-    if (Object.hasOwn(binaryData, key)) errors.push(invalidField(here, key, 'duplicate of key present in binaryData'));
+    const problems = configMapKeyProblems(key);
+    if (problems.length > 0) addErrors(errors, invalidFields([...path, 'data', keyPart(key)], key, problems));
+    if (Object.hasOwn(binaryData, key)) {
+      errors.push(invalidField([...path, 'data', keyPart(key)], key, 'duplicate of key present in binaryData'));
+    }
     sizeBytes += Buffer.byteLength(value);
   }
   for (const [key, value] of Object.entries(binaryData)) {

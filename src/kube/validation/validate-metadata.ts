@@ -2,7 +2,7 @@
  * Rules for `metadata` that hold for every kind: names, labels, annotations, owners, finalizers. What a kind's own name must
  * look like is a parameter. Nothing is generated here: a name is expected to be there, as the API server does.
  */
-import { forbiddenField, invalidField, invalidFields, requiredField, tooLongField } from './field-errors.ts';
+import { addErrors, forbiddenField, invalidField, invalidFields, requiredField, tooLongField } from './field-errors.ts';
 import type { FieldError } from './field-errors.ts';
 import { goQuote } from '../values/go-quote.ts';
 import { validateLabels } from '../values/labels.ts';
@@ -29,17 +29,12 @@ export function validateObjectMeta(
   rules: MetadataRules,
   path: FieldPath = ['metadata'],
 ): FieldError[] {
-  return [
-    ...generateNameErrors(meta, rules.name, path),
-    ...nameErrors(meta, rules.name, path),
-    ...namespaceErrors(meta, rules.scope, path),
-    ...nonNegativeErrors(meta.generation ?? 0, [...path, 'generation']),
-    ...validateLabels(meta.labels ?? {}, [...path, 'labels']),
-    ...validateAnnotations(meta.annotations ?? {}, [...path, 'annotations']),
-    ...ownerReferenceErrors(meta.ownerReferences ?? [], [...path, 'ownerReferences']),
-    ...finalizerErrors(meta.finalizers ?? [], [...path, 'finalizers']),
-    ...standardFinalizerErrors(meta.finalizers ?? [], [...path, 'finalizers']),
-  ];
+  const errors: FieldError[] = [];
+  addErrors(errors, generateNameErrors(meta, rules.name, path), nameErrors(meta, rules.name, path));
+  addErrors(errors, namespaceErrors(meta, rules.scope, path), nonNegativeGeneration(meta, path));
+  addErrors(errors, mapErrors(meta, path), ownerReferenceErrors(meta.ownerReferences, path));
+  addErrors(errors, finalizerErrors(meta.finalizers, path), standardFinalizerErrors(meta.finalizers, path));
+  return errors;
 }
 
 export function validateObjectMetaUpdate(
@@ -48,27 +43,37 @@ export function validateObjectMetaUpdate(
   path: FieldPath = ['metadata'],
 ): FieldError[] {
   const errors: FieldError[] = [];
-  if (old.deletionTimestamp !== undefined) errors.push(...newFinalizerErrors(meta, old, [...path, 'finalizers']));
+  if (old.deletionTimestamp !== undefined) addErrors(errors, newFinalizerErrors(meta, old, [...path, 'finalizers']));
   if ((meta.resourceVersion ?? '') === '') {
     errors.push(invalidField([...path, 'resourceVersion'], '', 'must be specified for an update'));
   }
-  errors.push(...nonNegativeErrors(meta.generation ?? 0, [...path, 'generation']));
+  addErrors(errors, nonNegativeGeneration(meta, path));
   if ((meta.generation ?? 0) < (old.generation ?? 0)) {
     errors.push(invalidField([...path, 'generation'], meta.generation ?? 0, 'must not be decremented'));
   }
   for (const field of ['name', 'namespace', 'uid'] as const) {
-    errors.push(...immutableErrors(meta[field] ?? '', old[field] ?? '', [...path, field]));
+    const [now, before] = [meta[field] ?? '', old[field] ?? ''];
+    if (now !== before) addErrors(errors, immutableErrors(now, before, [...path, field]));
   }
   for (const field of ['creationTimestamp', 'deletionTimestamp', 'deletionGracePeriodSeconds'] as const) {
-    errors.push(...immutableErrors(meta[field] ?? null, old[field] ?? null, [...path, field]));
+    const [now, before] = [meta[field] ?? null, old[field] ?? null];
+    if (now !== before) addErrors(errors, immutableErrors(now, before, [...path, field]));
   }
+  addErrors(errors, mapErrors(meta, path), ownerReferenceErrors(meta.ownerReferences, path));
+  addErrors(errors, standardFinalizerErrors(meta.finalizers, path));
+  return errors;
+}
+
+function mapErrors({ labels, annotations }: ObjectMeta, path: FieldPath): readonly FieldError[] {
+  if (labels === undefined && annotations === undefined) return [];
   return [
-    ...errors,
-    ...validateLabels(meta.labels ?? {}, [...path, 'labels']),
-    ...validateAnnotations(meta.annotations ?? {}, [...path, 'annotations']),
-    ...ownerReferenceErrors(meta.ownerReferences ?? [], [...path, 'ownerReferences']),
-    ...standardFinalizerErrors(meta.finalizers ?? [], [...path, 'finalizers']),
+    ...validateLabels(labels ?? {}, [...path, 'labels']),
+    ...validateAnnotations(annotations ?? {}, [...path, 'annotations']),
   ];
+}
+
+function nonNegativeGeneration({ generation = 0 }: ObjectMeta, path: FieldPath): readonly FieldError[] {
+  return generation < 0 ? nonNegativeErrors(generation, [...path, 'generation']) : [];
 }
 
 export function validateAnnotations(annotations: Labels, path: FieldPath): FieldError[] {
@@ -112,7 +117,8 @@ function generateNameErrors({ generateName = '' }: ObjectMeta, rule: NameRule, p
 
 function nameErrors({ name }: ObjectMeta, rule: NameRule, path: FieldPath): FieldError[] {
   if (name === '') return [requiredField([...path, 'name'], 'name or generateName is required')];
-  return invalidFields([...path, 'name'], name, rule(name));
+  const problems = rule(name);
+  return problems.length === 0 ? [] : invalidFields([...path, 'name'], name, problems);
 }
 
 function namespaceErrors({ namespace = '' }: ObjectMeta, scope: MetadataRules['scope'], path: FieldPath): FieldError[] {
@@ -121,7 +127,9 @@ function namespaceErrors({ namespace = '' }: ObjectMeta, scope: MetadataRules['s
   return namespace === '' ? [requiredField(here)] : invalidFields(here, namespace, dnsLabelProblems(namespace));
 }
 
-function ownerReferenceErrors(owners: readonly OwnerReference[], path: FieldPath): FieldError[] {
+function ownerReferenceErrors(owners: readonly OwnerReference[] = [], metadata: FieldPath): FieldError[] {
+  if (owners.length === 0) return [];
+  const path = [...metadata, 'ownerReferences'];
   const errors: FieldError[] = [];
   const controllers: string[] = [];
   for (const [index, owner] of owners.entries()) {
@@ -153,7 +161,9 @@ function ownerErrors(owner: OwnerReference, path: FieldPath): FieldError[] {
   return errors;
 }
 
-function finalizerErrors(finalizers: readonly string[], path: FieldPath): FieldError[] {
+function finalizerErrors(finalizers: readonly string[] = [], metadata: FieldPath): FieldError[] {
+  if (finalizers.length === 0) return [];
+  const path = [...metadata, 'finalizers'];
   const errors = finalizers.flatMap((name) => invalidFields(path, name, qualifiedNameProblems(name)));
   if (finalizers.includes('orphan') && finalizers.includes('foregroundDeletion')) {
     errors.push(invalidField(path, finalizers, 'finalizer orphan and foregroundDeletion cannot be both set'));
@@ -161,7 +171,9 @@ function finalizerErrors(finalizers: readonly string[], path: FieldPath): FieldE
   return errors;
 }
 
-function standardFinalizerErrors(finalizers: readonly string[], path: FieldPath): FieldError[] {
+function standardFinalizerErrors(finalizers: readonly string[] = [], metadata: FieldPath): FieldError[] {
+  if (finalizers.length === 0) return [];
+  const path = [...metadata, 'finalizers'];
   const detail = 'name is neither a standard finalizer name nor is it fully qualified';
   return finalizers.flatMap((name, index) =>
     name.includes('/') || finalizersOfKubernetes.has(name) ? [] : [invalidField([...path, index], name, detail)],

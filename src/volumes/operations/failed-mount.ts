@@ -46,6 +46,6 @@ export function recordFailedDevice(
 }
 
 /** A plugin that was told to stop and did may have been in the middle of anything. */
-function classOf(thrown: unknown, signal: AbortSignal): FailureClass {
+export function classOf(thrown: unknown, signal: AbortSignal): FailureClass {
   return signal.aborted && thrown === signal.reason ? 'uncertain' : failureClassOf(thrown);
 }

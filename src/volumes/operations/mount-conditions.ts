@@ -17,13 +17,15 @@ export async function requireAffinity(
   mount: DesiredMount,
   prefix: string,
   signal: AbortSignal,
+  eventReason?: string,
 ): Promise<void> {
   const { persistentVolume } = mount.spec;
   if (persistentVolume?.spec.nodeAffinity?.required === undefined) return;
-  await step(prefix, subjectOfMount(mount), async () => {
+  const check = async (): Promise<void> => {
     const { metadata } = node.current() ?? (await readNode(node, signal));
     requireNodeAffinity(persistentVolume, { name: metadata.name, labels: metadata.labels ?? {} });
-  });
+  };
+  await step(prefix, subjectOfMount(mount), check, eventReason);
 }
 
 async function readNode(node: NodeReader, signal: AbortSignal): Promise<Node> {

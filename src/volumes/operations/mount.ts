@@ -187,7 +187,7 @@ class FilesystemMount {
 }
 
 /** Between the plan and the start the pod may have changed again: the newest is what has to be shown. */
-function newest({ desired }: OperationDeps, planned: DesiredMount): DesiredMount {
+export function newest({ desired }: OperationDeps, planned: DesiredMount): DesiredMount {
   return desired.mount(planned) ?? planned;
 }
 

@@ -24,14 +24,17 @@ export class OperationError extends MountletError {
   readonly reason = 'OperationFailed';
   /** The text of the Event. */
   readonly simple: string;
+  /** The Event's reason, where it is another than that of the operation. */
+  readonly eventReason: string | undefined;
 
   /** `prefix` names the step; without a cause the message ends in a space, as the kubelet's does. */
-  constructor(prefix: string, subject: Subject, cause?: unknown) {
+  constructor(prefix: string, subject: Subject, cause?: unknown, eventReason?: string) {
     const suffix = cause === undefined ? '' : `: ${messageOf(cause)}`;
     super(
       `${prefix} for volume ${goQuote(subject.name)} ${subject.details} ${suffix}`,
       cause === undefined ? {} : { cause },
     );
+    this.eventReason = eventReason;
     this.simple = `${prefix} for volume ${goQuote(subject.name)} ${suffix}`;
   }
 }
@@ -56,15 +59,20 @@ export function subjectOfDevice({ volume, spec }: ActualVolume, node: string): S
 }
 
 /** A step that failed. A bug keeps its own stack and is nobody's Event. */
-export function failedStep(prefix: string, subject: Subject, cause: unknown): Error {
-  return isPanic(cause) ? (cause as Error) : new OperationError(prefix, subject, cause);
+export function failedStep(prefix: string, subject: Subject, cause: unknown, eventReason?: string): Error {
+  return isPanic(cause) ? (cause as Error) : new OperationError(prefix, subject, cause, eventReason);
 }
 
 /** Runs one step of an operation; whatever goes wrong in it is told with the step's prefix. */
-export async function step<T>(prefix: string, subject: Subject, act: () => T | Promise<T>): Promise<T> {
+export async function step<T>(
+  prefix: string,
+  subject: Subject,
+  act: () => T | Promise<T>,
+  eventReason?: string,
+): Promise<T> {
   try {
     return await act();
   } catch (cause) {
-    throw failedStep(prefix, subject, cause);
+    throw failedStep(prefix, subject, cause, eventReason);
   }
 }

@@ -54,9 +54,11 @@ export interface MountExpander {
 
 export interface MountExpansion {
   readonly mount: DesiredMount;
-  readonly directory: string;
+  /** The pod's directory of the volume; a raw device has none. */
+  readonly directory?: string | undefined;
   readonly devicePath: string;
-  readonly deviceMountPath: string;
+  /** Where the device is mounted on the node, or empty. */
+  readonly deviceMountPath?: string | undefined;
 }
 
 export interface OperationDeps {

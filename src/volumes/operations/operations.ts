@@ -78,8 +78,9 @@ export function tellEnd({ operation, tookMs, failure, isClosing }: OperationEnd,
   });
   if (kind.failureEvent === undefined || error instanceof OperationPanicError) return;
   const text = error instanceof OperationError ? error.simple : messageOf(error);
+  const reason = (error instanceof OperationError ? error.eventReason : undefined) ?? kind.failureEvent.reason;
   for (const pod of kind.failureEvent.podsOf(action)) {
-    notify({ kind: 'PodEvent', type: 'Warning', pod: podRef(pod), reason: kind.failureEvent.reason, message: text });
+    notify({ kind: 'PodEvent', type: 'Warning', pod: podRef(pod), reason, message: text });
   }
 }
 

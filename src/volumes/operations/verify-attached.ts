@@ -3,6 +3,7 @@
  * every ConfigMap.
  */
 import { MountletError } from '../../base/errors.ts';
+import type { PersistentVolumeClaim } from '../../kube/objects/persistent-volume.ts';
 import type { DesiredMount } from '../desired-state.ts';
 import type { VerifyAction } from '../volume-actions.ts';
 import { storageBytes } from '../volume-sizes.ts';
@@ -49,10 +50,18 @@ export function verifyAttached(deps: OperationDeps): OperationKind<VerifyAction>
 
 /** Asked once: a size that is known on this node is better than what the claim says. */
 async function claimSize({ actual, claims }: OperationDeps, mount: DesiredMount, signal: AbortSignal): Promise<bigint> {
-  const claimRef = mount.spec.persistentVolume?.spec.claimRef;
-  if (claimRef === undefined || actual.sizeOf(mount.volume) > 0n) return 0n;
-  const { namespace = '', name = '' } = claimRef;
+  if (mount.spec.persistentVolume?.spec.claimRef === undefined || actual.sizeOf(mount.volume) > 0n) return 0n;
+  return storageBytes((await claimOf({ claims }, mount, signal)).status?.capacity);
+}
+
+/** The claim that the volume is bound to, as it is now. */
+export async function claimOf(
+  { claims }: Pick<OperationDeps, 'claims'>,
+  { spec }: DesiredMount,
+  signal: AbortSignal,
+): Promise<PersistentVolumeClaim> {
+  const { namespace = '', name = '' } = spec.persistentVolume?.spec.claimRef ?? {};
   const claim = await claims.claim(namespace, name, signal);
   if (claim === undefined) throw new ClaimNotFoundError(`persistentvolumeclaims "${name}" not found`);
-  return storageBytes(claim.status?.capacity);
+  return claim;
 }

@@ -3,17 +3,18 @@ import type { Binding } from '../../../kube/objects/binding.ts';
 import type { Pod } from '../../../kube/objects/pod.ts';
 import type { KubeObject, Resource } from '../../resource.ts';
 import { badRequest, conflict } from '../../status.ts';
-import { timestamp } from '../../timestamp.ts';
+import { timestamp } from '../../../kube/values/timestamp.ts';
 import type { Handler } from '../api-request.ts';
 import { success } from '../api-request.ts';
 import { updateObject } from '../update-object.ts';
 import type { WriteContext, WriteDeps } from '../write-context.ts';
+import { RequestContext } from '../write-context.ts';
 import { readExchanged } from './exchanged-object.ts';
 
 /** Serves both `pods/x/binding` and, with the name in the body alone, `bindings`. */
 export function bindingHandler(deps: WriteDeps, pods: Resource): Handler {
   return async (request) => {
-    const { info, user, signal } = request;
+    const { info } = request;
     const subresource = pods.subresources.find(({ name }) => name === 'binding');
     if (subresource === undefined) throw badRequest('this server has no bindings');
     const { object, options } = await readExchanged(request, subresource);
@@ -22,7 +23,7 @@ export function bindingHandler(deps: WriteDeps, pods: Resource): Handler {
     if (binding.metadata.name !== '' && binding.metadata.name !== name) {
       throw badRequest('name in URL does not match name in Binding object');
     }
-    const context = { user, manager: options.manager, dryRun: options.dryRun, signal };
+    const context = new RequestContext(request, options);
     await bindPod(deps, pods, info.namespace, name, binding, context);
     return success(201);
   };

@@ -3,7 +3,9 @@
  * the node. This server itself runs nothing.
  */
 import type { Pod } from '../../../kube/objects/pod.ts';
-import { badRequest, notFound, resourceName } from '../../status.ts';
+import type { PodLogOptions } from '../../../kube/pod-log-options.ts';
+import { parsePodLogOptions, podLogOptionErrors } from '../../../kube/pod-log-options.ts';
+import { badRequest, invalid, notFound, resourceName } from '../../status.ts';
 import type { ApiRequest, Reply } from '../api-request.ts';
 import { StoredObjects } from '../stored-objects.ts';
 import type { Store } from '../../store/store.ts';
@@ -13,6 +15,8 @@ export interface NodeRequest {
   readonly pod: Pod;
   /** Empty for port-forward and proxies. */
   readonly container: string;
+  /** Of a request for a log. */
+  readonly logOptions: PodLogOptions | undefined;
 }
 
 /** Reaches the agents of nodes. It answers the request by itself. */
@@ -30,6 +34,7 @@ const withContainer = new Set(['log', 'exec', 'attach']);
 export async function connect(deps: ConnectDeps, request: ApiRequest): Promise<Reply> {
   const { info, resource, query, exchange } = request;
   const { namespace, name, subresource } = info;
+  const logOptions = subresource === 'log' ? checkedLogOptions(name, query) : undefined;
   const pod = new StoredObjects(deps.store).pod(namespace, name);
   if (pod === undefined) throw notFound(resourceName(resource), name);
   const container = withContainer.has(subresource) ? chooseContainer(pod, query.get('container') ?? '') : '';
@@ -42,8 +47,16 @@ export async function connect(deps: ConnectDeps, request: ApiRequest): Promise<R
   if (deps.nodes === undefined) {
     throw badRequest(`the agent of node ${JSON.stringify(pod.spec.nodeName)} cannot be reached through this server`);
   }
-  await deps.nodes.connect({ subresource, pod, container }, request);
+  await deps.nodes.connect({ subresource, pod, container, logOptions }, request);
   return { kind: 'streamed' };
+}
+
+function checkedLogOptions(pod: string, query: URLSearchParams): PodLogOptions {
+  const options = parsePodLogOptions(query);
+  if (typeof options === 'string') throw badRequest(options);
+  const errors = podLogOptionErrors(options);
+  if (errors.length > 0) throw invalid({ group: '', name: 'PodLogOptions' }, pod, errors);
+  return options;
 }
 
 export function chooseContainer({ metadata, spec }: Pod, asked: string): string {

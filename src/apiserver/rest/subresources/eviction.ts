@@ -4,7 +4,7 @@ import type { Pod } from '../../../kube/objects/pod.ts';
 import type { KubeObject, Subresource } from '../../resource.ts';
 import { admitAll } from '../../admission/admission.ts';
 import { badRequest, notFound, resourceName } from '../../status.ts';
-import { timestamp } from '../../timestamp.ts';
+import { timestamp } from '../../../kube/values/timestamp.ts';
 import type { ApiRequest, Reply } from '../api-request.ts';
 import { success } from '../api-request.ts';
 import { deleteObject } from '../delete-object.ts';

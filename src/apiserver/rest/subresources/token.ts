@@ -7,7 +7,7 @@ import type { BoundName } from '../../identity/token-claims.ts';
 import type { IssuedToken, TokenOrder } from '../../identity/token-issuer.ts';
 import type { Subresource } from '../../resource.ts';
 import { badRequest, conflict, invalid, notFound, resourceName } from '../../status.ts';
-import { timestamp } from '../../timestamp.ts';
+import { timestamp } from '../../../kube/values/timestamp.ts';
 import type { ApiRequest, Reply } from '../api-request.ts';
 import { StoredObjects } from '../stored-objects.ts';
 import type { WriteDeps } from '../write-context.ts';

@@ -1,0 +1,55 @@
+/** Claims, PersistentVolumes and trust bundles at an API server: one request each, never from memory. */
+import type { ApiClient } from '../../client/api-client.ts';
+import { NotFoundError } from '../../client/api-errors.ts';
+import {
+  clusterTrustBundles,
+  persistentVolumeClaims,
+  persistentVolumes,
+  withShape,
+} from '../../client/resource-reference.ts';
+import { clusterTrustBundle } from '../../kube/objects/cluster-trust-bundle.ts';
+import { persistentVolume, persistentVolumeClaim } from '../../kube/objects/persistent-volume.ts';
+import type { TrustBundleReader } from '../../plugins/object-readers.ts';
+import type { ClaimWriter } from '../../volumes/operations/claim-writer.ts';
+import type { ClaimSource } from '../../volumes/claim-source.ts';
+
+const claimResource = withShape(persistentVolumeClaims, persistentVolumeClaim);
+const volumeResource = withShape(persistentVolumes, persistentVolume);
+const bundleResource = withShape(clusterTrustBundles, clusterTrustBundle);
+
+export function clusterClaims(client: ApiClient): ClaimSource {
+  return {
+    claim: (namespace, name, signal) => unlessMissing(client.get(claimResource, { namespace, name }, signal)),
+    persistentVolume: (name, signal) => unlessMissing(client.get(volumeResource, { name }, signal)),
+  };
+}
+
+export function clusterClaimWriter(client: Pick<ApiClient, 'patch'>): ClaimWriter {
+  return {
+    patchStatus: (namespace, name, patch, signal) =>
+      client.patch(claimResource, { namespace, name, subresource: 'status', type: 'strategic' }, patch, signal),
+  };
+}
+
+/** A node without an API server has none. */
+export const noClaims: ClaimSource = { claim: async () => undefined, persistentVolume: async () => undefined };
+
+export function clusterTrust(client: ApiClient): TrustBundleReader {
+  return {
+    get: (name, signal) => unlessMissing(client.get(bundleResource, { name }, signal)),
+    async list(signerName, signal) {
+      const fieldSelector = `spec.signerName=${signerName}`;
+      const { items } = await client.list(bundleResource, { fieldSelector }, signal);
+      return items;
+    },
+  };
+}
+
+async function unlessMissing<T>(answer: Promise<T>): Promise<T | undefined> {
+  try {
+    return await answer;
+  } catch (error) {
+    if (error instanceof NotFoundError) return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,84 @@
+/** ConfigMaps, Secrets and tokens for the pods of a node: from an API server, from a folder of manifests, or from both. */
+import type { Clock } from '../../base/clock.ts';
+import type { ApiClient } from '../../client/api-client.ts';
+import type { ReflectorNotice } from '../../client/reflector.ts';
+import { configMapKind, secretKind } from '../../kube/manifests/manifest-kinds.ts';
+import type { Manifests } from '../../kube/manifests/manifests.ts';
+import type { ConfigMap } from '../../kube/objects/config-map.ts';
+import type { Node } from '../../kube/objects/node.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
+import type { Secret } from '../../kube/objects/secret.ts';
+import { ApiObjectSource } from '../../objects/api-object-source.ts';
+import { ApiTokenRequester } from '../../objects/api-token-requester.ts';
+import { managedConfigMaps, managedSecrets } from '../../objects/managed-kind.ts';
+import type { ObjectManagers } from '../../objects/object-managers.ts';
+import { objectManagers } from '../../objects/object-managers.ts';
+import type { ObjectNotice } from '../../objects/object-notices.ts';
+import { TokenManager } from '../../objects/token-manager.ts';
+import type { AgentSettings } from '../agent-settings.ts';
+import { FolderObjects } from './folder-objects.ts';
+
+export interface NodeObjectsDeps {
+  /** Undefined: there is no API server. */
+  readonly client: ApiClient | undefined;
+  readonly clock: Clock;
+  readonly random: () => number;
+  readonly ownNode: () => Node | undefined;
+  readonly notify: (notice: ObjectNotice | ReflectorNotice) => void;
+}
+
+export class NodeObjects {
+  readonly configMaps: FolderObjects<ConfigMap>;
+  readonly secrets: FolderObjects<Secret>;
+  readonly tokens: TokenManager;
+
+  constructor(deps: NodeObjectsDeps, settings: Pick<AgentSettings, 'strategy' | 'watchScope' | 'syncMs'>) {
+    const { client } = deps;
+    const managers = client === undefined ? undefined : managersOf({ ...deps, client }, settings);
+    this.configMaps = new FolderObjects(managedConfigMaps.singular, managers?.configMaps);
+    this.secrets = new FolderObjects(managedSecrets.singular, managers?.secrets);
+    this.tokens = new TokenManager({
+      ...deps,
+      requester: client === undefined ? undefined : new ApiTokenRequester(client),
+    });
+  }
+
+  registerPod(pod: Pod): void {
+    this.configMaps.registerPod(pod);
+    this.secrets.registerPod(pod);
+  }
+
+  unregisterPod(pod: Pod): void {
+    this.configMaps.unregisterPod(pod);
+    this.secrets.unregisterPod(pod);
+    this.tokens.forgetPod(pod.metadata.uid ?? '');
+  }
+
+  /** What the folder of manifests has now. */
+  replaceFolder(objects: Manifests): void {
+    this.configMaps.replace(objects.all(configMapKind));
+    this.secrets.replace(objects.all(secretKind));
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    await Promise.all([this.configMaps.run(signal), this.secrets.run(signal), this.tokens.run(signal)]);
+  }
+}
+
+function managersOf(
+  { client, clock, random, ownNode, notify }: NodeObjectsDeps & { readonly client: ApiClient },
+  { strategy, watchScope, syncMs }: Pick<AgentSettings, 'strategy' | 'watchScope' | 'syncMs'>,
+): ObjectManagers {
+  const source = { client, clock, random, notify };
+  return objectManagers(
+    {
+      clock,
+      random,
+      ownNode,
+      notify,
+      configMaps: new ApiObjectSource(managedConfigMaps.resource, source),
+      secrets: new ApiObjectSource(managedSecrets.resource, source),
+    },
+    { strategy, scope: watchScope, syncFrequencyMs: syncMs },
+  );
+}

@@ -1,0 +1,102 @@
+/** This machine as a node of its cluster: what it tells of itself, and what the cluster has of it. Without a cluster, what it is. */
+import { randomUUID } from 'node:crypto';
+import type { Clock } from '../../base/clock.ts';
+import type { Node } from '../../kube/objects/node.ts';
+import type { EventSink } from '../../node/event-object.ts';
+import { NodeLease } from '../../node/node-lease.ts';
+import { NodeReporter } from '../../node/node-reporter.ts';
+import { OwnNode } from '../../node/own-node.ts';
+import type { NodeReader } from '../../volumes/node-reader.ts';
+import type { AgentSettings } from '../agent-settings.ts';
+import { kubernetesVersion } from '../kubernetes-version.ts';
+import { machineFacts } from '../machine-facts.ts';
+import { thisMachine } from '../this-machine.ts';
+import type { NodeClients } from './node-clients.ts';
+import type { NotifyNode } from './node-notices.ts';
+import { runTogether } from './run-together.ts';
+
+export interface NodePresenceDeps {
+  readonly clients: NodeClients | undefined;
+  readonly clock: Clock;
+  readonly random: () => number;
+  readonly events: EventSink;
+  readonly notify: NotifyNode;
+  readonly runtimeVersion: string;
+  /** Undefined while that is not yet known. */
+  readonly volumesInUse: () => readonly string[] | undefined;
+  readonly reportedInUse: (names: readonly string[]) => void;
+  /** The cluster has another Node object now. */
+  readonly changed: () => void;
+  /** The cluster knows the node. */
+  readonly registered: () => void;
+}
+
+export class NodePresence implements NodeReader {
+  readonly name: string;
+  readonly #deps: NodePresenceDeps;
+  readonly #settings: AgentSettings;
+  readonly #ownNode: OwnNode | undefined;
+  /** Names this machine as long as no cluster has named it. */
+  readonly #uid = randomUUID();
+
+  constructor(deps: NodePresenceDeps, settings: AgentSettings) {
+    const { clients, changed, registered } = deps;
+    this.name = settings.nodeName;
+    this.#deps = deps;
+    this.#settings = settings;
+    if (clients === undefined) return;
+    this.#ownNode = new OwnNode(this.name, { ...deps, client: clients.general });
+    let wasKnown = false;
+    this.#ownNode.subscribe((node) => {
+      changed();
+      if (node !== undefined && !wasKnown) registered();
+      wasKnown = node !== undefined;
+    });
+  }
+
+  current(): Node | undefined {
+    return this.#deps.clients === undefined ? this.known() : this.#ownNode?.current();
+  }
+
+  /** Before the cluster has said anything: this machine as it is. */
+  known(): Node {
+    const { rootDirectory } = this.#settings;
+    const machine = thisMachine(this.name, rootDirectory);
+    return this.#ownNode?.current() ?? { ...machine, metadata: { ...machine.metadata, uid: this.#uid } };
+  }
+
+  async read(signal: AbortSignal): Promise<Node> {
+    return await (this.#ownNode?.read(signal) ?? Promise.resolve(this.known()));
+  }
+
+  /** Of mirror pods; undefined until the cluster knows the node. */
+  owner(): { readonly name: string; readonly uid: string } | undefined {
+    const uid = this.#ownNode?.current()?.metadata.uid;
+    return uid === undefined ? undefined : { name: this.name, uid };
+  }
+
+  hostIps(): readonly string[] {
+    const { rootDirectory, nodeIp } = this.#settings;
+    return machineFacts(rootDirectory, nodeIp).internalAddresses;
+  }
+
+  /** `port` is that of the node's own server; 0: it has none. */
+  async run(port: number, signal: AbortSignal): Promise<void> {
+    const { clients, runtimeVersion } = this.#deps;
+    const ownNode = this.#ownNode;
+    if (clients === undefined || ownNode === undefined) return;
+    const { rootDirectory, nodeIp } = this.#settings;
+    const shared = { ...this.#deps, ownNode, heartbeat: clients.heartbeat };
+    const reporter = new NodeReporter(
+      {
+        ...shared,
+        client: clients.general,
+        machine: () => machineFacts(rootDirectory, nodeIp),
+        problems: () => [],
+      },
+      { ...this.#settings, port, providerId: '', kubeletVersion: kubernetesVersion.gitVersion, runtimeVersion },
+    );
+    const lease = new NodeLease(shared, this.#settings);
+    await runTogether([(stop) => ownNode.run(stop), (stop) => reporter.run(stop), (stop) => lease.run(stop)], signal);
+  }
+}

@@ -1,0 +1,286 @@
+/**
+ * One running node: every room wired. Settings and a cluster (or none) in, a node out that runs pods, mounts their volumes and
+ * keeps them up to date. It speaks to the API server over HTTP alone, also where both are one process.
+ */
+import { mkdirSync, realpathSync } from 'node:fs';
+import { join } from 'node:path';
+import { randomUUID } from 'node:crypto';
+import type { Clock } from '../../base/clock.ts';
+import { untilAborted } from '../../base/until-aborted.ts';
+import type { ClusterAccess } from '../../client/cluster-access.ts';
+import { ObjectCache } from '../../client/object-cache.ts';
+import { reflectorDefaults } from '../../client/reflector.ts';
+import { services, withShape } from '../../client/resource-reference.ts';
+import { systemMounts } from '../../disk/mounts/mounts.ts';
+import { podsDirectory } from '../../kube/node-layout.ts';
+import type { Service } from '../../kube/objects/service.ts';
+import { service } from '../../kube/objects/service.ts';
+import { EventRecorder } from '../../node/event-recorder.ts';
+import type { NodeServer, NodeServerSettings } from '../../node-server/node-server.ts';
+import { startNodeServer } from '../../node-server/node-server.ts';
+import { streamLimits } from '../../node-server/streams/remote-streams.ts';
+import { readerOf } from '../../objects/object-manager.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
+import { PodLoop } from '../../pods/pod-loop.ts';
+import type { FolderContent } from '../../pods/sources/manifests-folder.ts';
+import { folderContents } from '../../pods/sources/folder-source.ts';
+import { openProcessRuntime } from '../../runtimes/process/machine.ts';
+import { defaultProcessRuntimeSettings } from '../../runtimes/process/process-runtime.ts';
+import type { Runtime } from '../../runtimes/runtime.ts';
+import { asPodUid } from '../../volumes/mount-id.ts';
+import type { VolumeManager } from '../../volumes/volume-manager.ts';
+import type { AgentSettings } from '../agent-settings.ts';
+import { apiPods, podLists } from '../api-pods.ts';
+import { containerEffects } from '../container-effects.ts';
+import { containerFiles } from '../container-files.ts';
+import { manifestsFolderReader } from '../manifests-folder-reader.ts';
+import { followChanges } from './follow-changes.ts';
+import { mastersOnly, reviewedAccess } from './node-access.ts';
+import { refusePod } from './node-admission.ts';
+import { connectNode } from './node-clients.ts';
+import { noRecorder, podEvents, recordNotice } from './node-events.ts';
+import { NodeMetrics } from './node-metrics.ts';
+import type { NodeNotice, NotifyNode } from './node-notices.ts';
+import { NodeObjects } from './node-objects.ts';
+import { nodeVolumes } from './node-volumes.ts';
+import { podNetwork } from './pod-network.ts';
+import { podVolumes } from './pod-volumes.ts';
+import { inOrder } from './run-together.ts';
+import { serverPods } from './server-pods.ts';
+import { logTail } from './tail-log.ts';
+import { NodePresence } from './node-presence.ts';
+
+export interface NodeDeps {
+  /** Undefined: pods come from the folder of manifests alone. */
+  readonly cluster: Pick<ClusterAccess, 'endpoint' | 'credentials'> | undefined;
+  /** What the node's own server shows, and whom it believes; undefined: it has none. */
+  readonly serving: Pick<NodeServerSettings, 'certificatePem' | 'keyPem' | 'clientAuthorityPem'> | undefined;
+  /** Directories of this program that no container may see, beside the root. */
+  readonly hidden: readonly string[];
+  readonly clock: Clock;
+  /** When the node ends, so do its containers, and their volumes are unmounted; otherwise the next start adopts them. */
+  readonly drains: boolean;
+  /** XDG_RUNTIME_DIR of an ordinary user. */
+  readonly runtimeDirectory: string | undefined;
+  readonly uid: number;
+  readonly notify: NotifyNode;
+}
+
+export interface RunningNode {
+  readonly pods: PodLoop;
+  readonly volumes: VolumeManager;
+  readonly runtime: Runtime;
+  /** Resolves when the node has ended, and rejects when it could not go on. */
+  readonly ended: Promise<void>;
+  /** Lets go of the runtime and the API server, last of all. */
+  close(): Promise<void>;
+}
+
+/** Runs until the signal aborts. */
+export async function startNode(given: AgentSettings, deps: NodeDeps, signal: AbortSignal): Promise<RunningNode> {
+  const { clock, cluster, notify: tell } = deps;
+  mkdirSync(podsDirectory(given.rootDirectory), { recursive: true, mode: 0o750 });
+  // The mount table has no links in its paths.
+  const settings = { ...given, rootDirectory: realpathSync(given.rootDirectory) };
+  const { rootDirectory: root, nodeName } = settings;
+  const runtime = await openProcessRuntime(
+    {
+      ...defaultProcessRuntimeSettings,
+      stateDirectory: join(root, 'runtime'),
+      hidden: [root, ...deps.hidden],
+      logSizeBytesMax: settings.logBytesMax,
+      logFilesMax: settings.logFilesMax,
+    },
+    clock,
+  );
+  const clients = cluster && connectNode(cluster, clock, settings);
+  const random = Math.random;
+  const recorder =
+    clients &&
+    new EventRecorder(
+      { client: clients.events, clock, random, uuid: randomUUID, notify: (notice) => notify(notice) },
+      { nodeName, flushMs: 2_000 },
+    );
+  const metrics = new NodeMetrics({
+    volumes: () => manager.queries.counts(),
+    runningPods: () =>
+      pods.pods().filter(({ metadata }) => pods.statusOf(metadata.uid ?? '')?.phase === 'Running').length,
+  });
+  const notify = (notice: NodeNotice): void => {
+    recordNotice(recorder ?? noRecorder, notice);
+    metrics.heard(notice);
+    tell(notice);
+  };
+  const reflection = clients && { client: clients.general, clock, random, notify };
+  const mounts = systemMounts();
+  const presence = new NodePresence(
+    {
+      clients,
+      clock,
+      random,
+      events: recorder ?? noRecorder,
+      notify,
+      runtimeVersion: `${runtime.name}://${runtime.version}`,
+      volumesInUse: () => (manager.areStatesSynced() ? manager.queries.volumesInUse() : undefined),
+      reportedInUse: (names) => manager.markReportedInUse(names),
+      changed: () => manager.nodeChanged(),
+      registered: () => pods.nodeRegistered(),
+    },
+    settings,
+  );
+  const objects = new NodeObjects(
+    { client: clients?.general, clock, random, ownNode: () => presence.current(), notify },
+    settings,
+  );
+  const { manager, subPaths } = nodeVolumes(
+    {
+      ...deps,
+      client: clients?.general,
+      mounts,
+      objects,
+      node: presence,
+      pods: {
+        pods: () => pods.pods(),
+        pod: (uid) => pods.pod(uid),
+        areSourcesReady: () => pods.areSourcesReady(),
+      },
+      states: {
+        shouldContainersBeTerminating: (uid) => isDrained || pods.shouldContainersBeTerminating(uid),
+        shouldRuntimeBeRemoved: (uid) => isDrained || pods.shouldRuntimeBeRemoved(uid),
+      },
+      notify,
+    },
+    settings,
+  );
+  let isDrained = false;
+  const serviceCache = new ObjectCache<Service>(clock);
+  const effects = containerEffects(root, mounts, subPaths);
+  const { manifestsDirectory } = settings;
+  const folder =
+    manifestsDirectory === undefined
+      ? undefined
+      : (ended: AbortSignal): AsyncIterable<FolderContent> =>
+          folderContents(
+            { reader: manifestsFolderReader(manifestsDirectory, clock), clock, notify },
+            { nodeName, rereadPeriodMs: settings.fileCheckMs, quietMs: 100 },
+            ended,
+          );
+  const pods = new PodLoop(
+    {
+      sources: {
+        ...(reflection && { api: (ended: AbortSignal) => podLists(reflection, nodeName, ended) }),
+        ...(folder && { file: (ended: AbortSignal) => folderPods(folder(ended), objects) }),
+      },
+      runtime,
+      clock,
+      random,
+      events: podEvents(recorder ?? noRecorder),
+      api: clients === undefined ? noPodApi : apiPods(clients.general),
+      files: containerFiles({ root, logRoot: join(root, 'logs'), tailLog: logTail(clock) }),
+      volumes: podVolumes(manager, root),
+      registrations: objects,
+      network: podNetwork(runtime),
+      view: () => ({
+        configMaps: readerOf(objects.configMaps),
+        secrets: readerOf(objects.secrets),
+        services: clients === undefined ? [] : serviceCache.isSynced ? serviceCache.list() : 'unsynced',
+        node: presence.known(),
+        ...effects,
+      }),
+      node: () => ({ owner: presence.owner(), hostIPs: presence.hostIps(), networkProblem: undefined }),
+      refuse: (pod) => refusePod(pod, pods.pods().length - 1, presence.current(), settings),
+      notify,
+    },
+    {
+      resyncMs: settings.syncMs,
+      clusterDomain: settings.clusterDomain,
+      runtimeSupportsRecursiveReadOnly: true,
+      defaultUid: deps.uid,
+    },
+  );
+  let server: NodeServer | undefined;
+  if (deps.serving !== undefined) {
+    server = await startNodeServer(
+      { host: settings.address, port: settings.port, ...deps.serving, limits: streamLimits },
+      {
+        pods: serverPods(pods, runtime),
+        runtime,
+        access: clients === undefined ? mastersOnly : reviewedAccess(clients.general, nodeName),
+        clock,
+        metrics: () => metrics.text(),
+        notify,
+      },
+    );
+  }
+
+  /** Pods end first; what they live on, and what tells of them, stays until they have. */
+  const drain = async (): Promise<void> => {
+    const limit = AbortSignal.timeout(drainMsMax);
+    await pods.endContainers(undefined, limit);
+    isDrained = true;
+    for (const { metadata } of pods.pods()) manager.podChanged(asPodUid(metadata.uid ?? ''));
+    await manager.waitForAllUnmounted(pods.pods(), limit);
+  };
+  const ended = inOrder(
+    [
+      async (stop) => {
+        await pods.run(stop);
+        if (deps.drains) await drain();
+      },
+    ],
+    [
+      (stop) => objects.run(stop),
+      (stop) => manager.run(stop),
+      (stop) => presence.run(server?.address.port ?? 0, stop),
+      (stop) => followChanges('ConfigMap', objects.configMaps, [manager, pods], stop),
+      (stop) => followChanges('Secret', objects.secrets, [manager, pods], stop),
+      async (stop) => {
+        for await (const podUid of objects.tokens.due(stop)) manager.tokenDue(asPodUid(podUid));
+      },
+      async (stop) => {
+        const target = { ...reflectorDefaults, resource: serviceResource };
+        if (reflection !== undefined) await serviceCache.follow(reflection, target, stop);
+      },
+      async (stop) => {
+        await untilAborted(stop);
+        await server?.close();
+      },
+    ],
+    async (stop) => await recorder?.run(stop),
+    signal,
+  );
+
+  return {
+    pods,
+    volumes: manager,
+    runtime,
+    ended,
+    async close() {
+      await runtime.close();
+      await clients?.close();
+    },
+  };
+}
+
+/** Longer than any grace a pod should need; whoever presses Ctrl-C twice does not wait for it. */
+const drainMsMax = 60_000;
+
+const serviceResource = withShape(services, service);
+
+/** The folder's objects are known before the pods that use them. */
+async function* folderPods(
+  contents: AsyncIterable<FolderContent>,
+  objects: NodeObjects,
+): AsyncGenerator<readonly Pod[]> {
+  for await (const content of contents) {
+    objects.replaceFolder(content.objects);
+    yield content.pods;
+  }
+}
+
+const noPodApi = {
+  get: async () => undefined,
+  patchStatus: async () => undefined,
+  delete: async () => {},
+  create: async () => false,
+};

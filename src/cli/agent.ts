@@ -1,0 +1,104 @@
+/** `mountlet agent`: the node alone, against any API server, until told to stop. */
+import { readFileSync } from 'node:fs';
+import { hostname } from 'node:os';
+import { join, resolve } from 'node:path';
+import { startAgent } from '../agent/agent.ts';
+import type { AgentConfiguration, AgentSettings } from '../agent/agent-settings.ts';
+import { agentSettings, readAgentConfiguration } from '../agent/agent-settings.ts';
+import { logLine } from '../agent/node/node-log.ts';
+import type { ClusterAccess } from '../client/cluster-access.ts';
+import { NoClusterError, clusterAccess } from '../client/cluster-access.ts';
+import type { ClusterOptions } from './cluster-client.ts';
+import { accessDeps } from './cluster-client.ts';
+import { defaultStateDirectory } from './default-directories.ts';
+import type { LogFormat } from './node-log-printer.ts';
+import { logPrinter } from './node-log-printer.ts';
+import { telling } from './talk.ts';
+import { untilSignal } from './until-signal.ts';
+
+export interface AgentOptions extends ClusterOptions {
+  readonly config?: string;
+  readonly nodeName?: string;
+  readonly rootDir?: string;
+  readonly nodeIp?: string;
+  readonly nodeLabels?: Readonly<Record<string, string>>;
+  readonly manifests?: string;
+  readonly syncFrequency?: string;
+  readonly changeDetection?: string;
+  readonly watchScope?: string;
+  readonly port?: number;
+  readonly address?: string;
+  readonly drain?: boolean;
+  readonly subpathUpdates: boolean;
+  readonly logFormat: LogFormat;
+}
+
+export function agentCommand(options: AgentOptions): Promise<number> {
+  return telling(async () => {
+    const settings = settingsOf(options, join(defaultStateDirectory(), 'node'));
+    const print = logPrinter(options.logFormat);
+    const stop = new AbortController();
+    const stopped = untilSignal().then(() => stop.abort());
+    const cluster = await clusterOrNone(options);
+    const node = await startAgent(
+      settings,
+      {
+        cluster,
+        runtimeDirectory: process.env['XDG_RUNTIME_DIR'],
+        uid: process.geteuid?.() ?? 0,
+        drains: options.drain ?? false,
+        notify(notice) {
+          const line = logLine(notice);
+          if (line !== undefined) print(line);
+        },
+      },
+      stop.signal,
+    );
+    const whose = cluster === undefined ? 'without an API server' : `of ${cluster.endpoint.url.origin}`;
+    process.stdout.write(
+      `node ${settings.nodeName} ${whose} is running; volumes are below ${settings.rootDirectory}/pods\n`,
+    );
+    try {
+      await Promise.race([node.ended, stopped]);
+    } finally {
+      stop.abort();
+      await node.ended;
+      await node.close();
+    }
+  });
+}
+
+/** What is said on the command line goes before what the file says. */
+export function settingsOf(
+  options: Partial<AgentOptions>,
+  rootDirectory: string,
+  defaults: AgentConfiguration = {},
+): AgentSettings {
+  const { config } = options;
+  const file = config === undefined ? {} : readAgentConfiguration(config, readFileSync(config, 'utf8'));
+  const said = {
+    nodeName: options.nodeName,
+    rootDir: options.rootDir === undefined ? undefined : resolve(options.rootDir),
+    nodeIP: options.nodeIp,
+    nodeLabels: options.nodeLabels,
+    staticPodPath: options.manifests === undefined ? undefined : resolve(options.manifests),
+    syncFrequency: options.syncFrequency,
+    configMapAndSecretChangeDetectionStrategy: options.changeDetection,
+    watchScope: options.watchScope,
+    port: options.port,
+    address: options.address,
+    subPathUpdates: options.subpathUpdates === false ? false : undefined,
+  };
+  const given = Object.fromEntries(Object.entries(said).filter(([, value]) => value !== undefined));
+  return agentSettings({ ...defaults, ...file, ...given }, { nodeName: hostname().toLowerCase(), rootDirectory });
+}
+
+/** With a folder of manifests a node can do without a cluster; a kubeconfig that was named must be there. */
+async function clusterOrNone({ kubeconfig, context, manifests }: AgentOptions): Promise<ClusterAccess | undefined> {
+  try {
+    return await clusterAccess({ kubeconfig, context }, accessDeps());
+  } catch (error) {
+    if (error instanceof NoClusterError && manifests !== undefined) return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,95 @@
+/** `mountlet up`: API server and node in the foreground, until told to stop. */
+import { spawnSync } from 'node:child_process';
+import { join, resolve } from 'node:path';
+import { logLine } from '../agent/node/node-log.ts';
+import { readSources } from '../agent/sources.ts';
+import type { RunningMachine } from '../agent/up.ts';
+import { startUp } from '../agent/up.ts';
+import { messageOf } from '../base/errors.ts';
+import { settingsOf } from './agent.ts';
+import { defaultStateDirectory } from './default-directories.ts';
+import { parseListen } from './listen-address.ts';
+import type { LogFormat } from './node-log-printer.ts';
+import { logPrinter } from './node-log-printer.ts';
+import { openStandardInput } from './standard-input.ts';
+import { telling } from './talk.ts';
+import { untilSignal } from './until-signal.ts';
+import type { GuideSettings } from './up-guide.ts';
+import { showFirstPod } from './up-guide.ts';
+
+export interface UpOptions {
+  readonly state?: string;
+  readonly listen: string;
+  readonly nodeName?: string;
+  readonly manifests?: string;
+  readonly config?: string;
+  readonly apply?: readonly string[];
+  readonly drain?: boolean;
+  readonly subpathUpdates: boolean;
+  readonly logFormat: LogFormat;
+}
+
+/** Reached by the API server of this machine alone, so any free port of loopback will do. */
+const nodeDefaults = { address: '127.0.0.1', port: 0, nodeIP: '127.0.0.1' };
+
+export function upCommand(options: UpOptions): Promise<number> {
+  return telling(async () => {
+    const stateDirectory = resolve(options.state ?? defaultStateDirectory());
+    const print = logPrinter(options.logFormat);
+    const say = (text: string): void => void (options.logFormat === 'text' && process.stdout.write(text));
+    const stop = new AbortController();
+    const files = await readSources(options.apply ?? [], () => openStandardInput(stop.signal));
+    const stopped = untilSignal().then(() => stop.abort());
+    const machine = await startUp(
+      {
+        stateDirectory,
+        ...parseListen(options.listen),
+        node: settingsOf(options, join(stateDirectory, 'node'), nodeDefaults),
+      },
+      {
+        runtimeDirectory: process.env['XDG_RUNTIME_DIR'],
+        uid: process.geteuid?.() ?? 0,
+        drains: options.drain ?? false,
+        notify(notice) {
+          const line = logLine(notice);
+          if (line !== undefined) print(line);
+        },
+        notifyServer(notice) {
+          if (notice.kind !== 'RequestServed') {
+            print({ level: 'error', message: `API server: ${notice.kind}: ${messageOf(notice.error)}` });
+          }
+        },
+      },
+      stop.signal,
+    );
+    try {
+      say(greet(machine, stateDirectory));
+      for await (const { name, outcome } of files.length > 0 ? machine.apply(files, stop.signal) : []) {
+        say(`${name} ${outcome}\n`);
+      }
+      const guide = showFirstPod(machine, guideSettings(stateDirectory), say, stop.signal);
+      await Promise.race([machine.node.ended, stopped]);
+      stop.abort();
+      await guide;
+    } finally {
+      stop.abort();
+      await machine.node.ended;
+      await machine.close();
+    }
+  });
+}
+
+function greet({ url, kubeconfig }: RunningMachine, stateDirectory: string): string {
+  return (
+    `API server is ready at ${url}\n` +
+    `  kubeconfig   ${kubeconfig}\n` +
+    `  volumes      ${join(stateDirectory, 'node', 'pods')}/<pod uid>/volumes\n`
+  );
+}
+
+function guideSettings(stateDirectory: string): GuideSettings {
+  return {
+    volumesOf: (podUid) => join(stateDirectory, 'node', 'pods', podUid, 'volumes'),
+    hasKubectl: spawnSync('kubectl', ['version', '--client'], { stdio: 'ignore' }).status === 0,
+  };
+}

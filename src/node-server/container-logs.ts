@@ -1,0 +1,79 @@
+/** Which log a reader gets, or the words in which a node says that there is none. */
+import { errorCode } from '../base/errors.ts';
+import type { PodLogOptions } from '../kube/pod-log-options.ts';
+import { parsePodLogOptions, podLogOptionErrors } from '../kube/pod-log-options.ts';
+import type { ContainerStatus } from '../kube/objects/container-status.ts';
+import { allContainers } from '../kube/objects/pod.ts';
+import type { Pod } from '../kube/objects/pod.ts';
+import { goQuote } from '../kube/values/go-quote.ts';
+import type { LogSource } from './logs/read-log.ts';
+import type { NodePod } from './node-pods.ts';
+import { RequestRefused } from './request-refused.ts';
+
+export function logOptions(query: URLSearchParams): PodLogOptions {
+  const tail = query.get('tail') ?? '';
+  const asked = new URLSearchParams(query);
+  // An old name, whose `all` is the same as not to ask.
+  if (tail !== '' && tail !== 'all') asked.set('tailLines', tail);
+  const options = parsePodLogOptions(asked);
+  if (typeof options === 'string') throw new RequestRefused(400, '{"message": "Unable to decode query."}');
+  if (podLogOptionErrors(options).length > 0) throw new RequestRefused(422, '{"message": "Invalid request."}');
+  return options;
+}
+
+export function chooseLog(nodePod: NodePod, container: string, previous: boolean): LogSource {
+  const { pod } = nodePod;
+  if (!allContainers(pod.spec).some(({ name }) => name === container)) {
+    throw new RequestRefused(
+      404,
+      `container ${goQuote(container)} not found in pod ${goQuote(pod.metadata.name ?? '')}`,
+    );
+  }
+  const id = loggedContainer(pod, container, previous);
+  const source = nodePod.log(id);
+  if (source === undefined) throw new RequestRefused(400, `unable to retrieve container logs for ${id}`);
+  return source;
+}
+
+/** The ID as the runtime has it: a status writes `process://abc`. */
+export function loggedContainer(pod: Pod, container: string, previous: boolean): string {
+  const subject = `container ${goQuote(container)} in pod ${goQuote(pod.metadata.name ?? '')}`;
+  const refuse = (text: string): never => {
+    throw new RequestRefused(400, text);
+  };
+  const status = statusOf(pod, container);
+  if (status === undefined) return refuse(`${subject} is not available`);
+  const { state, lastState } = status;
+  const last = lastState?.terminated?.containerID ?? '';
+  if (previous) return last === '' ? refuse(`previous terminated ${subject} not found`) : bare(last);
+  if (state?.running !== undefined) return bare(status.containerID ?? '');
+  if (state?.terminated !== undefined) {
+    // Of a container whose next run never began, the last one that ran.
+    const id = state.terminated.containerID ?? '';
+    if (id === '' && last === '') return refuse(`${subject} is terminated`);
+    return bare(id === '' ? last : id);
+  }
+  if (lastState?.terminated !== undefined) return last === '' ? refuse(`${subject} is terminated`) : bare(last);
+  if (state?.waiting === undefined) return refuse(`${subject} is waiting to start - no logs yet`);
+  const reason = state.waiting.reason ?? '';
+  return refuse(`${subject} is waiting to start: ${waitingTexts[reason] ?? reason}`);
+}
+
+const waitingTexts: Readonly<Record<string, string>> = {
+  ErrImagePull: "image can't be pulled",
+  ImagePullBackOff: 'trying and failing to pull image',
+};
+
+function statusOf({ status }: Pod, container: string): ContainerStatus | undefined {
+  const lists = [status?.containerStatuses, status?.initContainerStatuses, status?.ephemeralContainerStatuses];
+  return lists.flatMap((list) => list ?? []).find(({ name }) => name === container);
+}
+
+function bare(containerId: string): string {
+  return containerId.slice(containerId.indexOf('://') + (containerId.includes('://') ? 3 : 1));
+}
+
+export function logOpenRefusal(path: string, error: unknown): unknown {
+  if (errorCode(error) !== 'ENOENT') return error;
+  return new RequestRefused(400, `failed to open log file ${goQuote(path)}: open ${path}: no such file or directory`);
+}

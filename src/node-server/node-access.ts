@@ -1,0 +1,73 @@
+/** Who asks a node for something, and whether they may. What decides is given; nobody without a name gets anything. */
+import type { IncomingMessage } from 'node:http';
+import type { TLSSocket } from 'node:tls';
+import { RequestRefused } from './request-refused.ts';
+
+export interface NodeUser {
+  readonly name: string;
+  readonly uid: string;
+  readonly groups: readonly string[];
+  readonly extra: Readonly<Record<string, readonly string[]>>;
+}
+
+export interface NodeAction {
+  readonly verb: string;
+  /** Of the resource `nodes`, whose object is this node. */
+  readonly subresource: string;
+}
+
+export interface NodeAccess {
+  /** Undefined for a token that is not valid. */
+  authenticate(token: string, signal: AbortSignal): Promise<NodeUser | undefined>;
+  authorize(user: NodeUser, action: NodeAction, signal: AbortSignal): Promise<boolean>;
+}
+
+const verbs: Readonly<Record<string, string>> = {
+  GET: 'get',
+  HEAD: 'get',
+  POST: 'create',
+  PUT: 'update',
+  PATCH: 'patch',
+  DELETE: 'delete',
+};
+
+export async function identify(access: NodeAccess, request: IncomingMessage, signal: AbortSignal): Promise<NodeUser> {
+  const user = certifiedUser(request.socket as TLSSocket) ?? (await tokenUser(access, request, signal));
+  if (user === undefined) throw new RequestRefused(401, 'Unauthorized');
+  return user;
+}
+
+export async function permit(
+  access: NodeAccess,
+  user: NodeUser,
+  method: string,
+  subresources: readonly string[],
+  signal: AbortSignal,
+): Promise<void> {
+  const verb = verbs[method] ?? '';
+  for (const subresource of subresources) {
+    if (await access.authorize(user, { verb, subresource }, signal)) return;
+  }
+  const text = `Forbidden (user=${user.name}, verb=${verb}, resource=nodes, subresource(s)=[${subresources.join(' ')}])\n`;
+  throw new RequestRefused(403, text);
+}
+
+/** The user is the common name, each group an organization. A certificate of another authority is as good as none. */
+function certifiedUser(socket: TLSSocket): NodeUser | undefined {
+  if (!socket.authorized) return undefined;
+  const { subject, ext_key_usage: usages } = socket.getPeerCertificate();
+  const clientAuth = '1.3.6.1.5.5.7.3.2';
+  if (subject?.CN === undefined || usages?.includes(clientAuth) === false) return undefined;
+  const [name = ''] = [subject.CN].flat();
+  const groups = [(subject as { O?: string | string[] }).O ?? []].flat();
+  return name === '' ? undefined : { name, uid: '', groups: [...groups, 'system:authenticated'], extra: {} };
+}
+
+async function tokenUser(
+  access: NodeAccess,
+  request: IncomingMessage,
+  signal: AbortSignal,
+): Promise<NodeUser | undefined> {
+  const [, token] = /^bearer +(\S+)$/i.exec(request.headers.authorization ?? '') ?? [];
+  return token === undefined ? undefined : await access.authenticate(token, signal);
+}

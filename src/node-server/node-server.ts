@@ -1,0 +1,83 @@
+/**
+ * The server that every node has: API servers reach through it for logs, commands and ports of its pods. It speaks as the
+ * kubelet does, over TLS and HTTP/1.1. It decides nothing about pods and runs nothing itself.
+ */
+import { once, setMaxListeners } from 'node:events';
+import type { Server } from 'node:https';
+import { createServer } from 'node:https';
+import type { AddressInfo, Socket } from 'node:net';
+import { MountletError, messageOf } from '../base/errors.ts';
+import type { NodeServerDeps } from './node-handler.ts';
+import { NodeHandler } from './node-handler.ts';
+import type { StreamLimits } from './streams/remote-streams.ts';
+
+export interface NodeServerSettings {
+  readonly host: string;
+  /** 10250 is the kubelet's; 0 takes any free one. */
+  readonly port: number;
+  readonly certificatePem: string;
+  readonly keyPem: string;
+  /** Signs the certificates that clients may show. */
+  readonly clientAuthorityPem: string;
+  readonly limits: StreamLimits;
+}
+
+export interface NodeServer {
+  readonly address: AddressInfo;
+  /** Ends every session. What runs in containers goes on. */
+  close(): Promise<void>;
+}
+
+export class NodeListenError extends MountletError {
+  readonly reason = 'CannotListen';
+  constructor({ host, port }: NodeServerSettings, cause: unknown) {
+    super(`Cannot listen on ${host}:${port} for requests to this node: ${messageOf(cause)}`, { cause });
+  }
+}
+
+export async function startNodeServer(settings: NodeServerSettings, deps: NodeServerDeps): Promise<NodeServer> {
+  const stop = new AbortController();
+  // One for every request under way.
+  setMaxListeners(0, stop.signal);
+  const sockets = new Set<Socket>();
+  const answers = new Set<Promise<void>>();
+  const handler = new NodeHandler(settings.limits, deps, stop.signal);
+  const server: Server = createServer({
+    cert: settings.certificatePem,
+    key: settings.keyPem,
+    ca: settings.clientAuthorityPem,
+    requestCert: true,
+    rejectUnauthorized: false,
+    minVersion: 'TLSv1.2',
+    ALPNProtocols: ['http/1.1'],
+  });
+  const track = (answer: Promise<void>): void => {
+    const tracked = answer.finally(() => answers.delete(tracked));
+    answers.add(tracked);
+  };
+  server.on('request', (request, response) => track(handler.answer(request, response)));
+  server.on('upgrade', (request, socket, head) => track(handler.upgrade(request, socket, head)));
+  server.on('secureConnection', (socket) => socket.on('error', () => {}));
+  server.on('connection', (socket: Socket) => {
+    sockets.add(socket);
+    socket.on('error', () => {});
+    socket.on('close', () => sockets.delete(socket));
+  });
+  server.on('tlsClientError', () => {});
+  server.listen(settings.port, settings.host);
+  try {
+    await once(server, 'listening');
+  } catch (error) {
+    throw new NodeListenError(settings, error);
+  }
+  return {
+    address: server.address() as AddressInfo,
+    async close() {
+      const closed = new Promise<void>((resolve) => void server.close(() => resolve()));
+      stop.abort(new Error('the node is stopping'));
+      for (const socket of sockets) socket.destroy();
+      await closed;
+      await Promise.all(answers);
+    },
+  };
+}

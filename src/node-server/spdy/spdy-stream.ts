@@ -1,0 +1,66 @@
+/** One stream of a SPDY connection as a Node stream, each direction of which ends by itself. */
+import { Duplex } from 'node:stream';
+import type { SpdyHeaders } from './header-blocks.ts';
+import { Window } from './window.ts';
+
+/** What a stream asks of its connection. */
+export interface StreamSink {
+  sendData(streamId: number, bytes: Uint8Array, isLast: boolean, done: (error?: Error | null) => void): void;
+  /** The stream is over; `isClean` when both ends had said that they are done. */
+  closed(streamId: number, isClean: boolean): void;
+}
+
+// How much of one stream waits for its reader before the connection, and with it the client, has to wait.
+const unreadBytesMax = 256 * 1024;
+
+export class SpdyStream extends Duplex {
+  readonly id: number;
+  readonly headers: SpdyHeaders;
+  readonly window = new Window();
+  readonly #sink: StreamSink;
+  #room: (() => void) | undefined;
+
+  constructor(id: number, headers: SpdyHeaders, sink: StreamSink) {
+    super({ allowHalfOpen: true, readableHighWaterMark: unreadBytesMax, writableHighWaterMark: 64 * 1024 });
+    this.id = id;
+    this.headers = headers;
+    this.#sink = sink;
+    // Whoever uses the stream hears of it too; this only keeps an unused one from ending the process.
+    this.on('error', () => {});
+  }
+
+  /** Resolves when there is room for more. */
+  received(bytes: Buffer): Promise<void> | undefined {
+    if (this.destroyed || this.readableEnded || bytes.length === 0 || this.push(bytes)) return undefined;
+    return new Promise((resolve) => {
+      this.#room = resolve;
+    });
+  }
+
+  receivedEnd(): void {
+    if (!this.destroyed) this.push(null);
+  }
+
+  override _read(): void {
+    this.#makeRoom();
+  }
+
+  override _write(bytes: Buffer, _encoding: string, done: (error?: Error | null) => void): void {
+    this.#sink.sendData(this.id, bytes, false, done);
+  }
+
+  override _final(done: (error?: Error | null) => void): void {
+    this.#sink.sendData(this.id, Buffer.alloc(0), true, done);
+  }
+
+  override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
+    this.#makeRoom();
+    this.#sink.closed(this.id, this.writableFinished && this.readableEnded);
+    done(error);
+  }
+
+  #makeRoom(): void {
+    this.#room?.();
+    this.#room = undefined;
+  }
+}

@@ -1,0 +1,119 @@
+/**
+ * Keeps many events from becoming many objects, as every client of Kubernetes does: the same again raises a count, many that differ
+ * only in their text become one, and who complains about one object without end is not heard any more. It decides; it sends nothing.
+ *
+ *   event ──similar?──▶ itself, or one for many ──same?──▶ create, or patch with a higher count ──too much?──▶ drop
+ */
+import type { Clock } from '../base/clock.ts';
+import { RecentMap } from '../base/recent-map.ts';
+import { TokenBucket } from '../client/token-bucket.ts';
+import type { Event } from '../kube/objects/event.ts';
+import { timestamp } from '../kube/values/timestamp.ts';
+import type { EventNames } from './event-names.ts';
+
+export type Correlated =
+  | { readonly kind: 'create'; readonly event: Event }
+  /** `event` is all of it, for a server that no longer has what the patch is for. */
+  | { readonly kind: 'patch'; readonly event: Event; readonly patch: EventPatch }
+  | { readonly kind: 'drop' };
+
+export type EventPatch = Pick<Event, 'count' | 'lastTimestamp' | 'message'>;
+
+export interface CorrelatorDeps {
+  readonly clock: Clock;
+  readonly names: Pick<EventNames, 'next'>;
+}
+
+/** The numbers of Kubernetes' own clients. */
+const remembered = 4_096;
+const similarMax = 10;
+const similarGapMs = 600_000;
+const perObject = { burst: 25, perSecond: 1 / 300 };
+
+interface Similar {
+  /** Different texts, the oldest first. */
+  readonly messages: Set<string>;
+  lastAt: number;
+}
+
+interface Sent {
+  readonly name: string;
+  readonly count: number;
+  readonly firstTimestamp: string | undefined;
+}
+
+export class EventCorrelator {
+  readonly #deps: CorrelatorDeps;
+  readonly #similar = new RecentMap<string, Similar>(remembered);
+  readonly #sent = new RecentMap<string, Sent>(remembered);
+  readonly #buckets = new RecentMap<string, TokenBucket>(remembered);
+
+  constructor(deps: CorrelatorDeps) {
+    this.#deps = deps;
+  }
+
+  correlate(newest: Event): Correlated {
+    const { event, key } = this.#gathered(newest);
+    const counted = this.#counted(event, key);
+    // Counted before it is dropped: when this object is heard again, the count tells how often it really was.
+    return this.#mayPass(counted.event) ? counted : { kind: 'drop' };
+  }
+
+  #gathered(event: Event): { readonly event: Event; readonly key: string } {
+    const now = this.#deps.clock.now();
+    const key = keyOf(event, 'similar', event.reason);
+    const known = this.#similar.get(key);
+    const isRecent = known !== undefined && now - known.lastAt <= similarGapMs;
+    const similar = isRecent ? known : { messages: new Set<string>(), lastAt: now };
+    similar.messages.add(event.message ?? '');
+    similar.lastAt = now;
+    this.#similar.set(key, similar);
+    if (similar.messages.size < similarMax) {
+      const { involvedObject, reason, message } = event;
+      return { event, key: keyOf(event, 'same', involvedObject.fieldPath, reason, message) };
+    }
+    const [oldest] = similar.messages;
+    if (oldest !== undefined) similar.messages.delete(oldest);
+    const time = timestamp(now);
+    const { name = '' } = event.involvedObject;
+    const metadata = { ...event.metadata, name: this.#deps.names.next(name) };
+    const message = `(combined from similar events): ${event.message ?? ''}`;
+    return { event: { ...event, metadata, message, count: 1, firstTimestamp: time, lastTimestamp: time }, key };
+  }
+
+  #counted(event: Event, key: string): Exclude<Correlated, { readonly kind: 'drop' }> {
+    const before = this.#sent.get(key);
+    const count = (before?.count ?? 0) + 1;
+    const { name, firstTimestamp } = before ?? { name: event.metadata.name, firstTimestamp: event.firstTimestamp };
+    this.#sent.set(key, { name, count, firstTimestamp });
+    if (before === undefined) return { kind: 'create', event };
+    const { lastTimestamp, message } = event;
+    return {
+      kind: 'patch',
+      event: {
+        ...event,
+        metadata: { ...event.metadata, name },
+        count,
+        ...(firstTimestamp !== undefined && { firstTimestamp }),
+      },
+      patch: {
+        count,
+        ...(lastTimestamp !== undefined && { lastTimestamp }),
+        ...(message !== undefined && { message }),
+      },
+    };
+  }
+
+  #mayPass(event: Event): boolean {
+    const key = keyOf(event);
+    const bucket = this.#buckets.get(key) ?? new TokenBucket(this.#deps.clock, perObject);
+    this.#buckets.set(key, bucket);
+    return bucket.tryTake();
+  }
+}
+
+/** Source, object and type, and whatever else tells two events apart. No text can look like two. */
+function keyOf({ source, involvedObject, type }: Event, ...more: readonly (string | undefined)[]): string {
+  const { kind, namespace, name, uid, apiVersion } = involvedObject;
+  return JSON.stringify([source?.component, source?.host, kind, namespace, name, uid, apiVersion, type, ...more]);
+}

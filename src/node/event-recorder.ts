@@ -1,0 +1,165 @@
+/**
+ * Writes Kubernetes Events. Whoever records one neither waits nor fails: it is put into a queue, and what goes wrong on the way to
+ * the server is told as a notice. Which of them become objects is decided by event-correlator.ts.
+ */
+import { MountletError } from '../base/errors.ts';
+import { onAbort } from '../base/on-abort.ts';
+import type { ApiClient } from '../client/api-client.ts';
+import { AlreadyExistsError, ApiError, NotFoundError } from '../client/api-errors.ts';
+import { InvalidPlaceError, events as eventResource, withShape } from '../client/resource-reference.ts';
+import { ClientClosedError } from '../client/transport-errors.ts';
+import type { Event } from '../kube/objects/event.ts';
+import { event as eventShape } from '../kube/objects/event.ts';
+import { timestamp } from '../kube/values/timestamp.ts';
+import type { Correlated } from './event-correlator.ts';
+import { EventCorrelator } from './event-correlator.ts';
+import type { EventSink, NewEvent } from './event-object.ts';
+import { referenceOf } from './event-object.ts';
+import type { EventNamesDeps } from './event-names.ts';
+import { EventNames } from './event-names.ts';
+
+export type EventNotice =
+  /** Nobody will see it: the queue is full, or the recorder has ended. */
+  | { readonly kind: 'EventLost'; readonly event: NewEvent }
+  /** The server does not want it, or could not be reached for a long time. */
+  | { readonly kind: 'EventUnwritten'; readonly event: Event; readonly error: unknown };
+
+export interface EventRecorderDeps extends EventNamesDeps {
+  readonly client: Pick<ApiClient, 'create' | 'patch'>;
+  readonly notify: (notice: EventNotice) => void;
+}
+
+export interface EventRecorderSettings {
+  readonly nodeName: string;
+  /** How long the end of the node may be held up by events that are not yet written. */
+  readonly flushMs: number;
+}
+
+/** The name under which tools look for what a node says. */
+const component = 'kubelet';
+/** As Kubernetes' own clients: with the server away, this is what a busy node says in a few minutes. */
+const queuedMax = 1_000;
+const triesMax = 12;
+const retryMs = 10_000;
+
+export class EventsOverdueError extends MountletError {
+  readonly reason = 'EventsOverdue';
+  constructor(flushMs: number) {
+    super(`Could not write all events within ${flushMs / 1000} s of the node's end`);
+  }
+}
+
+const resource = withShape(eventResource, eventShape);
+
+export class EventRecorder implements EventSink {
+  readonly #deps: EventRecorderDeps;
+  readonly #settings: EventRecorderSettings;
+  readonly #names: EventNames;
+  readonly #correlator: EventCorrelator;
+  readonly #queue: Event[] = [];
+  #wake: () => void = () => {};
+  #hasEnded = false;
+
+  constructor(deps: EventRecorderDeps, settings: EventRecorderSettings) {
+    this.#deps = deps;
+    this.#settings = settings;
+    this.#names = new EventNames(deps);
+    this.#correlator = new EventCorrelator({ clock: deps.clock, names: this.#names });
+  }
+
+  record(event: NewEvent): void {
+    if (this.#hasEnded || this.#queue.length >= queuedMax) return this.#deps.notify({ kind: 'EventLost', event });
+    this.#queue.push(this.#eventOf(event));
+    this.#wake();
+  }
+
+  /** Writes what is recorded until the signal aborts; then what is still queued, each once, in the time there is for that. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { clock, notify } = this.#deps;
+    const late = new AbortController();
+    const finished = new AbortController();
+    let timer: Promise<void> | undefined;
+    const close = (): void => {
+      const overdue = (): void => late.abort(new EventsOverdueError(this.#settings.flushMs));
+      timer = clock.sleep(this.#settings.flushMs, finished.signal).then(overdue, () => {});
+      this.#wake();
+    };
+    const stopListening = onAbort(signal, close);
+    if (signal.aborted) close();
+    try {
+      while (!late.signal.aborted) {
+        const event = this.#queue.shift();
+        if (event !== undefined) await this.#write(this.#correlator.correlate(event), signal, late.signal);
+        else if (signal.aborted) break;
+        else await new Promise<void>((resolve) => (this.#wake = resolve));
+      }
+    } finally {
+      this.#hasEnded = true;
+      stopListening();
+      finished.abort();
+      await timer;
+      for (const event of this.#queue.splice(0)) notify({ kind: 'EventUnwritten', event, error: late.signal.reason });
+    }
+  }
+
+  /** `signal` ends the patience, `late` the attempt itself. */
+  async #write(correlated: Correlated, signal: AbortSignal, late: AbortSignal): Promise<void> {
+    if (correlated.kind === 'drop') return;
+    const { clock, random, notify } = this.#deps;
+    for (let tries = 1; ; tries += 1) {
+      const isLast = signal.aborted || tries >= triesMax;
+      try {
+        return await this.#send(correlated, late);
+      } catch (error) {
+        // Tried again after an answer that was lost, it is there already.
+        if (error instanceof AlreadyExistsError && tries > 1) return;
+        if (isLast || late.aborted || isFinal(error))
+          return notify({ kind: 'EventUnwritten', event: correlated.event, error });
+      }
+      // The first sleep is of chance, for all nodes lost the server at the same time.
+      await clock.sleep(tries === 1 ? retryMs * random() : retryMs, signal).catch(() => {});
+    }
+  }
+
+  async #send(correlated: Exclude<Correlated, { readonly kind: 'drop' }>, signal: AbortSignal): Promise<void> {
+    const { client } = this.#deps;
+    const { event } = correlated;
+    const { namespace, name } = event.metadata;
+    if (correlated.kind === 'patch') {
+      try {
+        await client.patch(resource, { namespace, name, type: 'strategic' }, correlated.patch, signal);
+        return;
+      } catch (error) {
+        // Servers keep events for an hour or so.
+        if (!(error instanceof NotFoundError)) throw error;
+      }
+    }
+    await client.create(resource, { namespace }, event, signal);
+  }
+
+  #eventOf({ object, type, reason, message }: NewEvent): Event {
+    const { nodeName: host } = this.#settings;
+    const time = timestamp(this.#deps.clock.now());
+    const namespace = object.namespace === undefined || object.namespace === '' ? 'default' : object.namespace;
+    return {
+      apiVersion: 'v1',
+      kind: 'Event',
+      metadata: { name: this.#names.next(object.name), namespace },
+      involvedObject: referenceOf(object),
+      type,
+      reason,
+      message,
+      count: 1,
+      firstTimestamp: time,
+      lastTimestamp: time,
+      source: { component, host },
+      reportingComponent: component,
+      reportingInstance: host,
+    };
+  }
+}
+
+/** The server said no, or would never be asked: the same again ends the same. */
+function isFinal(error: unknown): boolean {
+  return error instanceof ApiError || error instanceof InvalidPlaceError || error instanceof ClientClosedError;
+}

@@ -1,0 +1,79 @@
+/** The Node object of this machine as the cluster has it: watched, and newer where this node has just been told of its own write. */
+import type { Clock } from '../base/clock.ts';
+import type { ApiClient } from '../client/api-client.ts';
+import { NotFoundError } from '../client/api-errors.ts';
+import { ObjectCache } from '../client/object-cache.ts';
+import { reflectorDefaults } from '../client/reflector.ts';
+import type { ReflectorNotice } from '../client/reflector.ts';
+import { nodes, withShape } from '../client/resource-reference.ts';
+import type { Node } from '../kube/objects/node.ts';
+import { node as nodeShape } from '../kube/objects/node.ts';
+import { isOlder } from '../kube/values/resource-version.ts';
+
+export interface OwnNodeDeps {
+  readonly client: Pick<ApiClient, 'get' | 'list' | 'watch'>;
+  readonly clock: Clock;
+  /** 0 to 1. */
+  readonly random: () => number;
+  readonly notify: (notice: ReflectorNotice) => void;
+}
+
+export const nodeResource = withShape(nodes, nodeShape);
+
+export class OwnNode {
+  readonly name: string;
+  readonly #deps: OwnNodeDeps;
+  readonly #cache: ObjectCache<Node>;
+  #seen: Node | undefined;
+
+  constructor(name: string, deps: OwnNodeDeps) {
+    this.name = name;
+    this.#deps = deps;
+    this.#cache = new ObjectCache(deps.clock);
+    this.#cache.subscribe(({ object, previous }) => {
+      if (object === undefined) this.#forget(previous);
+    });
+  }
+
+  /** Keeps up with the cluster until the signal aborts. */
+  async run(signal: AbortSignal): Promise<void> {
+    // A node may watch no other node than itself.
+    const fieldSelector = `metadata.name=${this.name}`;
+    await this.#cache.follow(this.#deps, { ...reflectorDefaults, resource: nodeResource, fieldSelector }, signal);
+  }
+
+  /** As it was last heard of; undefined before that, and when it was deleted. */
+  current(): Node | undefined {
+    const cached = this.#cache.get(this.name);
+    const seen = this.#seen;
+    if (cached === undefined || seen === undefined) return cached ?? seen;
+    return isOlder(cached.metadata.resourceVersion, seen.metadata.resourceVersion) ? seen : cached;
+  }
+
+  /** Hears of every change that the cluster tells. Answers how to stop. */
+  subscribe(listener: (node: Node | undefined) => void): () => void {
+    return this.#cache.subscribe(() => listener(this.current()));
+  }
+
+  /** Asked of the API server now. */
+  async read(signal: AbortSignal): Promise<Node> {
+    try {
+      const node = await this.#deps.client.get(nodeResource, { name: this.name }, signal);
+      this.saw(node);
+      return node;
+    } catch (error) {
+      if (error instanceof NotFoundError) this.#forget(this.#seen);
+      throw error;
+    }
+  }
+
+  /** For the answer to a write, which is often here before the watch tells of it. */
+  saw(node: Node): void {
+    if (!isOlder(node.metadata.resourceVersion, this.#seen?.metadata.resourceVersion)) this.#seen = node;
+  }
+
+  /** Another of the same name may have been seen since. */
+  #forget(gone: Node | undefined): void {
+    if (gone?.metadata.uid === this.#seen?.metadata.uid) this.#seen = undefined;
+  }
+}

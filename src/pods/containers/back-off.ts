@@ -1,0 +1,66 @@
+/** Waiting times that double with every failure of the same thing and are forgotten when it has long been well. */
+import type { Clock } from '../../base/clock.ts';
+
+interface Entry {
+  readonly delayMs: number;
+  readonly updatedAtMs: number;
+}
+
+export class BackOff {
+  readonly #initialMs: number;
+  readonly #delayMsMax: number;
+  readonly #clock: Clock;
+  readonly #entries = new Map<string, Entry>();
+
+  constructor(initialMs: number, delayMsMax: number, clock: Clock) {
+    this.#initialMs = initialMs;
+    this.#delayMsMax = delayMsMax;
+    this.#clock = clock;
+  }
+
+  /** When the wait ends for what failed at `failedAtMs`; undefined if there is nothing to wait for. */
+  until(key: string, failedAtMs: number): number | undefined {
+    const entry = this.#entries.get(key);
+    if (entry === undefined || this.#isStale(entry, failedAtMs)) return undefined;
+    const untilMs = failedAtMs + entry.delayMs;
+    return this.#clock.now() < untilMs ? untilMs : undefined;
+  }
+
+  delayMsOf(key: string): number {
+    return this.#entries.get(key)?.delayMs ?? 0;
+  }
+
+  /** Counts a try, so that the next failure waits longer. The first one has nothing to wait for yet. */
+  next(key: string, failedAtMs: number): void {
+    const entry = this.#entries.get(key);
+    const delayMs =
+      entry === undefined || this.#isStale(entry, failedAtMs)
+        ? this.#initialMs
+        : Math.min(entry.delayMs * 2, this.#delayMsMax);
+    this.#entries.set(key, { delayMs, updatedAtMs: this.#clock.now() });
+  }
+
+  forget(key: string): void {
+    this.#entries.delete(key);
+  }
+
+  /** Drops what can have no effect any more; called by housekeeping, so the number of entries has a bound. */
+  collectGarbage(): void {
+    const now = this.#clock.now();
+    for (const [key, entry] of this.#entries) if (this.#isStale(entry, now)) this.#entries.delete(key);
+  }
+
+  #isStale({ updatedAtMs }: Entry, atMs: number): boolean {
+    return atMs - updatedAtMs > 2 * this.#delayMsMax;
+  }
+}
+
+/** As Go prints durations: `10s`, `2m40s`, `5m0s`, `1h0m0s`, `1.5s`, `200ms`. */
+export function showDuration(ms: number): string {
+  if (ms < 1000) return ms === 0 ? '0s' : `${ms}ms`;
+  const seconds = (ms % 60_000) / 1000;
+  const minutes = Math.floor(ms / 60_000) % 60;
+  const hours = Math.floor(ms / 3_600_000);
+  if (hours > 0) return `${hours}h${minutes}m${seconds}s`;
+  return minutes > 0 ? `${minutes}m${seconds}s` : `${seconds}s`;
+}

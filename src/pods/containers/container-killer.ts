@@ -1,0 +1,123 @@
+/** Ends containers as their pod asks for it: the hook before the end, then the stop signal, then SIGKILL. */
+import { messageOf } from '../../base/errors.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
+import type { Runtime, RuntimeContainer, RuntimePod } from '../../runtimes/runtime.ts';
+import { containerNamed } from './container-lookup.ts';
+import type { AnyContainer } from './container-lookup.ts';
+import { runHook } from './lifecycle-hooks.ts';
+import type { HookDeps } from './lifecycle-hooks.ts';
+import type { KillReason } from './plan-containers.ts';
+import { TerminationOrder } from './termination-order.ts';
+
+export interface KillDeps extends HookDeps {
+  readonly runtime: Pick<Runtime, 'exec' | 'stopContainer' | 'stopPod'>;
+}
+
+export interface KillRequest {
+  readonly reason: KillReason;
+  /** Empty: `Stopping container <name>`. */
+  readonly message: string;
+  readonly graceSeconds?: number | undefined;
+}
+
+/** Less than this would be SIGKILL to programs that end at once when asked. */
+const graceSecondsMin = 2;
+
+export class ContainerKiller {
+  readonly #deps: KillDeps;
+
+  constructor(deps: KillDeps) {
+    this.#deps = deps;
+  }
+
+  /** Ends everything of a pod, side by side; what failed is told when the rest is done. */
+  async killPod(
+    pod: Pod,
+    runtimePod: RuntimePod,
+    graceSeconds: number | undefined,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const running = runtimePod.containers.filter(({ state }) => state.kind === 'running');
+    const order = new TerminationOrder(
+      pod,
+      running.map(({ name }) => name),
+    );
+    const kills = running.map(async (container) => {
+      try {
+        await this.kill(pod, runtimePod, container, { reason: 'podEnds', message: '', graceSeconds }, signal, order);
+      } finally {
+        order.ended(container.name);
+      }
+    });
+    const failures = (await Promise.allSettled(kills)).flatMap((kill) => (kill.status === 'rejected' ? [kill] : []));
+    signal.throwIfAborted();
+    if (failures.length > 0) {
+      const errors = failures.map(({ reason }) => reason as unknown);
+      throw new AggregateError(errors, errors.map(messageOf).join(', '));
+    }
+    await this.#deps.runtime.stopPod(runtimePod.uid, signal);
+  }
+
+  async kill(
+    pod: Pod,
+    runtimePod: RuntimePod,
+    container: RuntimeContainer,
+    { reason, message, graceSeconds: override }: KillRequest,
+    signal: AbortSignal,
+    order?: TerminationOrder,
+  ): Promise<void> {
+    const { clock, events, runtime } = this.#deps;
+    const { name, id } = container;
+    const spec = containerNamed(pod, name);
+    const text = message === '' ? `Stopping container ${name}` : message;
+    events.record({ pod, container: name, type: 'Normal', reason: 'Killing', message: text });
+    let graceMs = (override ?? killGraceSeconds(pod, spec, reason)) * 1000;
+    if (spec !== undefined && graceMs > 0) graceMs -= await this.#preStop(pod, runtimePod, spec, id, graceMs, signal);
+    if (order !== undefined && graceMs > 0) graceMs -= await order.wait(name, graceMs, clock, signal);
+    await runtime.stopContainer(id, Math.max(graceMs, graceSecondsMin * 1000), signal);
+  }
+
+  /** Answers how much of the grace it took. A hook that fails or does not end in time changes nothing. */
+  async #preStop(
+    pod: Pod,
+    { ips }: RuntimePod,
+    container: AnyContainer,
+    containerId: string,
+    graceMs: number,
+    signal: AbortSignal,
+  ): Promise<number> {
+    const hook = container.lifecycle?.preStop;
+    if (hook === undefined) return 0;
+    const { clock, events } = this.#deps;
+    const startMs = clock.now();
+    const stop = new AbortController();
+    const inTime = AbortSignal.any([signal, stop.signal]);
+    const timeout = clock.sleep(graceMs, inTime).catch(() => {});
+    const running = runHook({ pod, container, containerId, podIp: ips[0] ?? '', hook }, this.#deps, inTime).catch(
+      () => {
+        if (inTime.aborted) return;
+        const message = 'PreStopHook failed';
+        events.record({ pod, container: container.name, type: 'Warning', reason: 'FailedPreStopHook', message });
+      },
+    );
+    await Promise.race([running, timeout]);
+    stop.abort();
+    signal.throwIfAborted();
+    return clock.now() - startMs;
+  }
+}
+
+/** The grace of the deletion, else that of the probe that failed, else that of the pod. */
+export function killGraceSeconds(pod: Pod, container: AnyContainer | undefined, reason: KillReason): number {
+  const { deletionGracePeriodSeconds } = pod.metadata;
+  if (deletionGracePeriodSeconds !== undefined) return deletionGracePeriodSeconds;
+  const ofPod = pod.spec.terminationGracePeriodSeconds;
+  if (ofPod === undefined) return graceSecondsMin;
+  const probe =
+    reason === 'livenessProbe'
+      ? container?.livenessProbe
+      : reason === 'startupProbe'
+        ? container?.startupProbe
+        : undefined;
+  return probe?.terminationGracePeriodSeconds ?? ofPod;
+}

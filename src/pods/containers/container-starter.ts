@@ -1,0 +1,164 @@
+/** Starts one container: its back-off, its image, its configuration, itself, and the hook after its start. */
+import { messageOf } from '../../base/errors.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
+import type { ImageStatus, PodRequest, Runtime, RuntimePod } from '../../runtimes/runtime.ts';
+import { ContainerConfigError } from '../container-config-error.ts';
+import type { ImagePullSecrets } from '../image-pull-secrets.ts';
+import { describePod, podUid } from '../pod-names.ts';
+import { RetryAtError } from '../workers/retry-at-error.ts';
+import { BackOff, showDuration } from './back-off.ts';
+import type { ContainerKiller } from './container-killer.ts';
+import { newest } from './container-lookup.ts';
+import type { AnyContainer } from './container-lookup.ts';
+import { buildContainerRequest, takeBack } from './container-request.ts';
+import type { BuiltContainer, ContainerRequestDeps, NodeSettings } from './container-request.ts';
+import { ContainerStartError } from './container-start-error.ts';
+import { ImagePuller } from './image-puller.ts';
+import { runHook } from './lifecycle-hooks.ts';
+import type { HookDeps } from './lifecycle-hooks.ts';
+
+export interface ContainerStarterDeps extends ContainerRequestDeps, HookDeps {
+  readonly runtime: Runtime;
+  readonly killer: ContainerKiller;
+  /** The addresses of pods that have the host's network. */
+  readonly hostIPs: () => readonly string[];
+}
+
+export interface StartRequest {
+  readonly pod: Pod;
+  readonly container: AnyContainer;
+  /** As it was before this start; the newest container of this name decides about the back-off. */
+  readonly runtimePod: RuntimePod;
+  readonly podRequest: PodRequest;
+  readonly pullSecrets: ImagePullSecrets;
+  /** From the last status that was told: containers may have been cleaned away since. */
+  readonly restartsBefore: number | undefined;
+}
+
+export class ContainerStarter {
+  readonly #deps: ContainerStarterDeps;
+  readonly #settings: NodeSettings;
+  readonly #images: ImagePuller;
+  readonly #backOff: BackOff;
+
+  constructor(deps: ContainerStarterDeps, settings: NodeSettings) {
+    this.#deps = deps;
+    this.#settings = settings;
+    this.#images = new ImagePuller(deps);
+    this.#backOff = new BackOff(10_000, 300_000, deps.clock);
+  }
+
+  collectGarbage(): void {
+    this.#backOff.collectGarbage();
+    this.#images.collectGarbage();
+  }
+
+  /** Rejects with a ContainerStartError or a RetryAtError: what the container's waiting state says. */
+  async start(request: StartRequest, signal: AbortSignal): Promise<void> {
+    this.#holdBack(request);
+    const image = await this.#image(request, signal);
+    const built = await this.#build(request, image, signal);
+    const { pod, container } = request;
+    const { runtime } = this.#deps;
+    let id: string;
+    try {
+      id = await runtime.createContainer(built.request, signal);
+    } catch (error) {
+      await takeBack(built.cleanUps);
+      throw this.#failure(request, 'CreateContainerError', error, signal);
+    }
+    this.#tell(request, 'Normal', 'Created', `Created container: ${container.name}`);
+    try {
+      await runtime.startContainer(id, signal);
+    } catch (error) {
+      throw this.#failure(request, 'RunContainerError', error, signal);
+    }
+    this.#tell(request, 'Normal', 'Started', `Started container ${container.name}`);
+    await this.#postStart(pod, container, id, signal);
+  }
+
+  #holdBack({ pod, container, runtimePod }: StartRequest): void {
+    const last = newest(runtimePod, container.name);
+    if (last?.state.kind !== 'exited') return;
+    const { finishedAtMs } = last.state;
+    const key = backOffKey(pod, container);
+    const untilMs = this.#backOff.until(key, finishedAtMs);
+    if (untilMs === undefined) return this.#backOff.next(key, finishedAtMs);
+    const { name } = container;
+    const message = `Back-off restarting failed container ${name} in pod ${describePod(pod)}`;
+    this.#deps.events.record({ pod, container: name, type: 'Warning', reason: 'BackOff', message });
+    const delay = showDuration(this.#backOff.delayMsOf(key));
+    throw new RetryAtError(
+      'CrashLoopBackOff',
+      `back-off ${delay} restarting failed container=${name} pod=${describePod(pod)}`,
+      untilMs,
+    );
+  }
+
+  async #image({ pod, container, pullSecrets }: StartRequest, signal: AbortSignal): Promise<ImageStatus> {
+    try {
+      return await this.#images.ensure(pod, container, pullSecrets, signal);
+    } catch (error) {
+      if (error instanceof RetryAtError || error instanceof ContainerStartError) {
+        const message = `Error: ${error.reason}`;
+        this.#deps.events.record({ pod, container: container.name, type: 'Warning', reason: 'Failed', message });
+      }
+      throw error;
+    }
+  }
+
+  async #build(request: StartRequest, image: ImageStatus, signal: AbortSignal): Promise<BuiltContainer> {
+    const { pod, container, runtimePod, podRequest, restartsBefore } = request;
+    const last = newest(runtimePod, container.name);
+    const attempt = Math.max((last?.attempt ?? -1) + 1, restartsBefore === undefined ? 0 : restartsBefore + 1);
+    const podIPs = runtimePod.ips.length > 0 ? runtimePod.ips : this.#deps.hostIPs();
+    try {
+      const input = { pod, container, attempt, podIPs, image };
+      const built = await buildContainerRequest(input, this.#deps, this.#settings, signal);
+      const refusal = this.#deps.runtime.unsupported(podRequest, built.request);
+      if (refusal === undefined) return built;
+      await takeBack(built.cleanUps);
+      throw new ContainerConfigError(refusal);
+    } catch (error) {
+      const reason = error instanceof ContainerStartError ? error.reason : 'CreateContainerConfigError';
+      throw this.#failure(request, reason, error, signal);
+    }
+  }
+
+  async #postStart(pod: Pod, container: AnyContainer, id: string, signal: AbortSignal): Promise<void> {
+    const hook = container.lifecycle?.postStart;
+    if (hook === undefined) return;
+    const { runtime, events, killer } = this.#deps;
+    const runtimePod = await runtime.get(podUid(pod), signal);
+    const podIp = runtimePod?.ips[0] ?? '';
+    try {
+      await runHook({ pod, container, containerId: id, podIp, hook }, this.#deps, signal);
+    } catch {
+      signal.throwIfAborted();
+      const message = 'PostStartHook failed';
+      events.record({ pod, container: container.name, type: 'Warning', reason: 'FailedPostStartHook', message });
+      const started = runtimePod?.containers.find((one) => one.id === id);
+      if (runtimePod !== undefined && started !== undefined) {
+        const reason = { reason: 'postStartHook', message: 'FailedPostStartHook' } as const;
+        await killer.kill(pod, runtimePod, started, reason, signal);
+      }
+      // Without the cause: what a hook answered may hold a secret.
+      throw new ContainerStartError('PostStartHookError', message);
+    }
+  }
+
+  #failure(request: StartRequest, reason: string, error: unknown, signal: AbortSignal): ContainerStartError {
+    signal.throwIfAborted();
+    this.#tell(request, 'Warning', 'Failed', `Error: ${messageOf(error)}`);
+    return new ContainerStartError(reason, messageOf(error), { cause: error });
+  }
+
+  #tell({ pod, container }: StartRequest, type: 'Normal' | 'Warning', reason: string, message: string): void {
+    this.#deps.events.record({ pod, container: container.name, type, reason, message });
+  }
+}
+
+/** Another image or other resources are another try: what failed before may work now. */
+function backOffKey(pod: Pod, container: AnyContainer): string {
+  return [describePod(pod), container.name, container.image, JSON.stringify(container.resources ?? {})].join('\0');
+}

@@ -1,0 +1,383 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { messageOf } from '../../base/errors.ts';
+import type { Container } from '../../kube/objects/container.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
+import { aConfigMap, aContainer, aPod, aSecret } from '../../testing/builders.ts';
+import { ContainerWorld, testNodeSettings, viewDeps } from '../../testing/container-world.ts';
+import { settle } from '../../testing/settle.ts';
+import { RuntimeError } from '../../runtimes/runtime.ts';
+
+const uid = '5f3a7c3e-0000-4000-8000-000000000001';
+const who = `web_shop(${uid})`;
+const { signal } = new AbortController();
+
+function reasons({ errors }: { readonly errors: readonly unknown[] }): string[] {
+  return errors.map((error) => `${(error as { reason: string }).reason}: ${messageOf(error)}`);
+}
+
+test('a pod starts: sandbox, init containers one after another, then its containers', async () => {
+  const world = new ContainerWorld();
+  const pod = aPod({ initContainers: [aContainer({ name: 'i' })], containers: [aContainer()] });
+  await world.syncAll(pod);
+  assert.equal(world.runtime.show(uid), 'ready: i#0 running');
+  world.runtime.exit(uid, 'i');
+  await world.syncAll(pod);
+  assert.equal(world.runtime.show(uid), 'ready: main#0 running, i#0 exited 0');
+  assert.deepEqual(world.events.lines().slice(-3), [
+    'Normal Pulled main: Container image "registry.example/web:1" already present on machine',
+    'Normal Created main: Created container: main',
+    'Normal Started main: Started container main',
+  ]);
+});
+
+test('a container that ends starts at once the first time, then after 10, 20 … 300 s', async () => {
+  const world = new ContainerWorld();
+  const pod = aPod();
+  await world.sync(pod);
+  const waits: string[] = [];
+  for (let crash = 0; crash < 8; crash += 1) {
+    await world.clock.advance(1000);
+    world.runtime.exit(uid, 'main', 1);
+    const [held = ''] = reasons(await world.sync(pod));
+    waits.push(/back-off (\S+)/.exec(held)?.[1] ?? 'none');
+    await world.clock.advance(300_000);
+    await world.sync(pod);
+  }
+  assert.deepEqual(waits, ['none', '10s', '20s', '40s', '1m20s', '2m40s', '5m0s', '5m0s']);
+  assert.match(world.runtime.show(uid), /^ready: main#8 running, main#7 exited 1$/, 'one dead container is kept');
+  assert.ok(world.files.removedLogs.includes('/logs/main/0.log'));
+});
+
+test('a crash loop is told in the words of the kubelet, and a long good run ends it', async () => {
+  const world = new ContainerWorld();
+  const pod = aPod();
+  await world.sync(pod);
+  world.runtime.exit(uid, 'main', 1);
+  await world.sync(pod);
+  world.runtime.exit(uid, 'main', 1);
+  const expected = `CrashLoopBackOff: back-off 10s restarting failed container=main pod=${who}`;
+  assert.deepEqual(reasons(await world.sync(pod)), [expected]);
+  assert.deepEqual(world.startErrors.get(uid, 'main'), {
+    reason: 'CrashLoopBackOff',
+    message: expected.slice('CrashLoopBackOff: '.length),
+  });
+  assert.equal(
+    world.events.lines().at(-1),
+    `Warning BackOff main: Back-off restarting failed container main in pod ${who}`,
+  );
+  await world.clock.advance(10_000);
+  await world.sync(pod);
+  assert.equal(world.startErrors.get(uid, 'main'), undefined);
+  await world.clock.advance(620_000);
+  world.runtime.exit(uid, 'main', 1);
+  assert.deepEqual(reasons(await world.sync(pod)), [], 'more than ten minutes after the last back-off');
+});
+
+test('another image is another try', async () => {
+  const world = new ContainerWorld();
+  await world.sync(aPod());
+  for (let crash = 0; crash < 2; crash += 1) {
+    world.runtime.exit(uid, 'main', 1);
+    await world.sync(aPod());
+  }
+  assert.match(world.runtime.show(uid), /main#1 exited/);
+  await world.sync(aPod({ containers: [aContainer({ image: 'registry.example/web:2' })] }));
+  assert.match(world.runtime.show(uid), /^ready: main#2 running/);
+});
+
+const failures: readonly {
+  it: string;
+  container?: Partial<Container>;
+  pod?: Parameters<typeof aPod>[0];
+  arrange?: (world: ContainerWorld) => void;
+  fails: string;
+  event: string;
+}[] = [
+  {
+    it: 'a variable from a missing object',
+    container: { env: [{ name: 'A', valueFrom: { configMapKeyRef: { name: 'x', key: 'k' } } }] },
+    fails: 'CreateContainerConfigError: configmap "x" not found',
+    event: 'Warning Failed main: Error: configmap "x" not found',
+  },
+  {
+    it: 'a Secret that no program can be given',
+    container: { env: [{ name: 'A', valueFrom: { secretKeyRef: { name: 'nul', key: 'k' } } }] },
+    arrange: (world) => (world.view = viewDeps({ secrets: [aSecret({ name: 'nul', data: { k: 'hid\0den' } })] })),
+    fails: 'CreateContainerError: variable "A" holds a NUL byte, with which no program can be started',
+    event: 'Warning Failed main: Error: variable "A" holds a NUL byte, with which no program can be started',
+  },
+  {
+    it: 'an argument made of bytes that are no text',
+    container: {
+      args: ['$(A)'],
+      env: [{ name: 'A', valueFrom: { secretKeyRef: { name: 'raw', key: 'k' } } }],
+    },
+    arrange: (world) =>
+      (world.view = viewDeps({ secrets: [aSecret({ name: 'raw', data: { k: Buffer.from([255]) } })] })),
+    fails: 'CreateContainerError: variable "A" is not valid UTF-8, and nothing else can be told to a runtime',
+    event: 'Warning Failed main: Error: variable "A" is not valid UTF-8, and nothing else can be told to a runtime',
+  },
+  {
+    it: 'a pod that must not be root and is',
+    container: { securityContext: { runAsNonRoot: true, runAsUser: 0 } },
+    fails: `CreateContainerConfigError: container's runAsUser breaks non-root policy (pod: "${who}", container: main)`,
+    event: `Warning Failed main: Error: container's runAsUser breaks non-root policy (pod: "${who}", container: main)`,
+  },
+  {
+    it: 'what the runtime cannot do',
+    arrange: (world) => (world.runtime.refusal = 'this machine has no user namespaces'),
+    fails: 'CreateContainerConfigError: this machine has no user namespaces',
+    event: 'Warning Failed main: Error: this machine has no user namespaces',
+  },
+  {
+    it: 'a runtime that cannot make it',
+    arrange: (world) => world.runtime.fail('createContainer', new RuntimeError('no space left')),
+    fails: 'CreateContainerError: no space left',
+    event: 'Warning Failed main: Error: no space left',
+  },
+  {
+    it: 'a runtime that cannot start it',
+    arrange: (world) => world.runtime.fail('startContainer', new RuntimeError('exec format error')),
+    fails: 'RunContainerError: exec format error',
+    event: 'Warning Failed main: Error: exec format error',
+  },
+  {
+    it: 'an image that may not be pulled',
+    container: { imagePullPolicy: 'Never' },
+    arrange: (world) => (world.runtime.images = new Set()),
+    fails: 'ErrImageNeverPull: Container image "registry.example/web:1" is not present with pull policy of Never',
+    event: 'Warning Failed main: Error: ErrImageNeverPull',
+  },
+  {
+    it: 'an image that cannot be pulled',
+    arrange: (world) => {
+      world.runtime.images = new Set();
+      world.runtime.fail('pullImage', new RuntimeError('manifest unknown'));
+    },
+    fails: 'ErrImagePull: manifest unknown',
+    event: 'Warning Failed main: Error: ErrImagePull',
+  },
+  {
+    it: 'an image that cannot be looked at',
+    arrange: (world) => world.runtime.fail('imageStatus', new RuntimeError('broken store')),
+    fails: 'ImageInspectError: Failed to inspect image "registry.example/web:1": broken store',
+    event: 'Warning Failed main: Error: ImageInspectError',
+  },
+];
+for (const { it, container = {}, pod = {}, arrange, fails, event } of failures) {
+  test(`${it} is why a container waits`, async () => {
+    const world = new ContainerWorld();
+    arrange?.(world);
+    assert.deepEqual(reasons(await world.sync(aPod({ containers: [aContainer(container)], ...pod }))), [fails]);
+    assert.equal(world.events.lines().at(-1), event);
+    assert.equal(
+      `${world.startErrors.get(uid, 'main')?.reason}: ${world.startErrors.get(uid, 'main')?.message}`,
+      fails,
+    );
+  });
+}
+
+test('a failed pull waits 10 s, then 20 s, and tells why', async () => {
+  const world = new ContainerWorld();
+  world.runtime.images = new Set();
+  world.runtime.fail('pullImage', new RuntimeError('unknown'), new RuntimeError('unknown'));
+  assert.ok((await world.sync(aPod())).pullFailed);
+  const second = await world.sync(aPod());
+  assert.deepEqual(reasons(second), [
+    'ImagePullBackOff: Back-off pulling image "registry.example/web:1": ErrImagePull: unknown',
+  ]);
+  assert.equal(second.pullFailed, false, 'nothing was pulled this time');
+  assert.deepEqual(world.events.lines().slice(-2), [
+    'Normal BackOff main: Back-off pulling image "registry.example/web:1"',
+    'Warning Failed main: Error: ImagePullBackOff',
+  ]);
+  await world.clock.advance(10_000);
+  assert.ok((await world.sync(aPod())).pullFailed);
+  await world.clock.advance(10_000);
+  assert.match(reasons(await world.sync(aPod())).join(), /ImagePullBackOff/);
+  await world.clock.advance(10_000);
+  await world.sync(aPod());
+  assert.equal(world.runtime.show(uid), 'ready: main#0 running');
+  assert.ok(
+    world.events
+      .lines()
+      .includes(
+        'Normal Pulled main: Successfully pulled image "registry.example/web:1" in 0s (0s including waiting). Image size: 42 bytes.',
+      ),
+  );
+});
+
+test('a sandbox that cannot be made is an event and an error', async () => {
+  const world = new ContainerWorld();
+  world.runtime.fail('runPod', new RuntimeError('no namespaces'));
+  await assert.rejects(world.sync(aPod()), /no namespaces/);
+  assert.deepEqual(world.events.lines(), [
+    'Warning FailedCreatePodSandBox Failed to create pod sandbox: no namespaces',
+  ]);
+});
+
+test('after a reboot the pod is made again, with its restarts counted on', async () => {
+  const world = new ContainerWorld();
+  const pod = aPod({ initContainers: [aContainer({ name: 'i' })] });
+  await world.syncAll(pod);
+  world.runtime.exit(uid, 'i');
+  await world.syncAll(pod);
+  await world.clock.advance(1000);
+  world.runtime.reboot();
+  await world.sync(pod);
+  assert.match(world.runtime.show(uid), /^ready: i#1 running/, 'init containers run again');
+  assert.ok(
+    world.events.lines().includes('Normal SandboxChanged Pod sandbox changed, it will be killed and re-created.'),
+  );
+  world.runtime.exit(uid, 'i');
+  await world.syncAll(pod);
+  assert.match(world.runtime.show(uid), /^ready: main#1 running/);
+});
+
+test('a container that the runtime has forgotten goes on with the restarts that its status tells', async () => {
+  const world = new ContainerWorld();
+  const told = { name: 'main', ready: true, restartCount: 4, image: '', imageID: '', containerID: 'fake://x' };
+  await world.sync(aPod({ status: { containerStatuses: [told] } }));
+  assert.match(world.runtime.show(uid), /main#5 running/);
+});
+
+test('a container is asked for with variables, labels, user and message file', async () => {
+  const world = new ContainerWorld();
+  world.view = viewDeps({ configMaps: [aConfigMap({ name: 'x', data: { k: 'v' } })] });
+  const pod = aPod({
+    securityContext: { runAsUser: 7, fsGroup: 9, supplementalGroups: [8] },
+    containers: [
+      aContainer({
+        command: ['echo', '$(A)'],
+        env: [{ name: 'A', valueFrom: { configMapKeyRef: { name: 'x', key: 'k' } } }],
+        terminationMessagePath: '/dev/termination-log',
+        securityContext: {
+          allowPrivilegeEscalation: false,
+          capabilities: { drop: ['ALL'], add: ['CAP_NET_ADMIN'] },
+        },
+        resources: { limits: { memory: '64Mi', cpu: '500m' } },
+      }),
+    ],
+  });
+  await world.sync(pod);
+  const request = world.runtime.requests.get('c1');
+  assert.deepEqual(request?.command, ['echo', 'v']);
+  assert.deepEqual(
+    request?.environment.filter(({ name }) => name === 'A'),
+    [{ name: 'A', value: 'v' }],
+  );
+  assert.deepEqual(request?.security, {
+    uid: 7,
+    gid: undefined,
+    supplementalGroups: [8, 9],
+    readOnlyRootFilesystem: false,
+    privileged: false,
+    noNewPrivileges: true,
+    addCapabilities: ['NET_ADMIN'],
+    dropCapabilities: ['ALL'],
+  });
+  assert.deepEqual(request?.resources, {
+    memoryBytesMax: 64 * 1024 * 1024,
+    cpuMilliMax: 500,
+    cpuMilliRequested: undefined,
+  });
+  assert.equal(request?.labels['mountlet.dev/environment-objects'], '[["ConfigMap","x","1"]]');
+  assert.ok(request?.mounts.some(({ containerPath }) => containerPath === '/dev/termination-log'));
+  assert.equal(request?.logPath, 'main/0.log');
+});
+
+const users: readonly { it: string; security: Container['securityContext']; defaultUid: number; fails?: RegExp }[] = [
+  { it: 'a user that is not root', security: { runAsNonRoot: true, runAsUser: 5 }, defaultUid: 0 },
+  { it: 'a program that is not root itself', security: { runAsNonRoot: true }, defaultUid: 5 },
+  {
+    it: 'no user where this program is root',
+    security: { runAsNonRoot: true },
+    defaultUid: 0,
+    fails: /container has runAsNonRoot and image will run as root/,
+  },
+];
+for (const { it, security, defaultUid, fails } of users) {
+  test(`runAsNonRoot ${fails === undefined ? 'allows' : 'refuses'} ${it}`, async () => {
+    const world = new ContainerWorld({ settings: { ...testNodeSettings, defaultUid } });
+    const securityContext = security ?? {};
+    const [reason] = reasons(await world.sync(aPod({ containers: [aContainer({ securityContext })] })));
+    assert.equal(reason === undefined, fails === undefined);
+    if (fails !== undefined) assert.match(reason ?? '', fails);
+  });
+}
+
+test('a postStart hook that fails ends the container and is told without its output', async () => {
+  const world = new ContainerWorld();
+  world.runtime.execute = () => Promise.resolve(3);
+  const lifecycle = { postStart: { exec: { command: ['hook'] } } };
+  const result = await world.sync(aPod({ containers: [aContainer({ lifecycle })], terminationGracePeriodSeconds: 30 }));
+  assert.deepEqual(reasons(result), ['PostStartHookError: PostStartHook failed']);
+  assert.equal(world.runtime.show(uid), 'ready: main#0 exited 143');
+  assert.deepEqual(world.events.lines().slice(-2), [
+    'Warning FailedPostStartHook main: PostStartHook failed',
+    'Normal Killing main: FailedPostStartHook',
+  ]);
+});
+
+async function kill(world: ContainerWorld, pod: Pod, graceSeconds?: number): Promise<void> {
+  const runtimePod = await world.runtime.get(uid);
+  assert.ok(runtimePod);
+  await world.killer.killPod(pod, runtimePod, graceSeconds, signal);
+}
+
+test('the end of a pod: hook, stop signal with what is left of the grace, then its sandbox', async () => {
+  const world = new ContainerWorld();
+  const lifecycle = { preStop: { sleep: { seconds: 10 } } };
+  const pod = aPod({ terminationGracePeriodSeconds: 30, containers: [aContainer({ lifecycle })] });
+  await world.sync(pod);
+  world.runtime.calls.length = 0;
+  const killed = kill(world, pod);
+  await settle();
+  assert.deepEqual(world.runtime.calls, [], 'the hook runs first');
+  await world.clock.advance(10_000);
+  await killed;
+  assert.deepEqual(world.runtime.calls, ['stopContainer main 20000', 'stopPod web']);
+  assert.equal(world.events.lines().at(-1), 'Normal Killing main: Stopping container main');
+});
+
+test('a hook that takes the whole grace leaves two seconds; one that fails is told and changes nothing', async () => {
+  const world = new ContainerWorld();
+  world.runtime.execute = (_id, [command = '']) => (command === 'bad' ? Promise.resolve(1) : new Promise(() => {}));
+  const hook = (command: string): Partial<Container> => ({ lifecycle: { preStop: { exec: { command: [command] } } } });
+  const containers = [aContainer({ name: 'a', ...hook('slow') }), aContainer({ name: 'b', ...hook('bad') })];
+  const pod = aPod({ terminationGracePeriodSeconds: 5, containers });
+  await world.sync(pod);
+  world.runtime.calls.length = 0;
+  const killed = kill(world, pod);
+  await settle();
+  await world.clock.advance(5000);
+  await killed;
+  assert.deepEqual(
+    world.runtime.calls.filter((call) => call.startsWith('stop')),
+    ['stopContainer b 5000', 'stopContainer a 2000', 'stopPod web'],
+  );
+  assert.ok(world.events.lines().includes('Warning FailedPreStopHook b: PreStopHook failed'));
+});
+
+test('sidecars end after the containers, the last one first', async () => {
+  const world = new ContainerWorld();
+  const side = (name: string): Container => aContainer({ name, restartPolicy: 'Always' });
+  const pod = aPod({ terminationGracePeriodSeconds: 30, initContainers: [side('s'), side('t')] });
+  await world.syncAll(pod);
+  world.runtime.calls.length = 0;
+  await kill(world, pod, 20);
+  assert.deepEqual(
+    world.runtime.calls.map((call) => call.split(' ').slice(0, 2).join(' ')),
+    ['stopContainer main', 'stopContainer t', 'stopContainer s', 'stopPod web'],
+  );
+});
+
+test('a container that cannot be stopped does not keep the others running', async () => {
+  const world = new ContainerWorld();
+  const pod = aPod({ containers: [aContainer({ name: 'a' }), aContainer({ name: 'b' })] });
+  await world.sync(pod);
+  world.runtime.fail('stopContainer', new RuntimeError('stuck'));
+  await assert.rejects(kill(world, pod, 1), /stuck/);
+  assert.equal(world.runtime.show(uid), 'ready: b#0 running, a#0 exited 143');
+});

@@ -1,0 +1,203 @@
+/** Carries out what plan-containers.ts decided: ends, makes and starts what has to be. Repeats nothing that is done. */
+import { messageOf } from '../../base/errors.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
+import type { PodRequest, Runtime, RuntimePod } from '../../runtimes/runtime.ts';
+import type { ContainerFiles } from '../container-files.ts';
+import type { EventSink } from '../event-sink.ts';
+import type { ImagePullSecrets } from '../image-pull-secrets.ts';
+import { podHostname } from '../pod-hostname.ts';
+import { podNamespace, podUid } from '../pod-names.ts';
+import { RetryAtError } from '../workers/retry-at-error.ts';
+import type { ContainerKiller } from './container-killer.ts';
+import { podNamespaceLabel, podNameLabel, podUidLabel } from './container-labels.ts';
+import { containerNamed, isSidecar } from './container-lookup.ts';
+import { podResources } from './container-resources.ts';
+import { ContainerStartError } from './container-start-error.ts';
+import type { ContainerStarter } from './container-starter.ts';
+import { ImagePullError } from './image-puller.ts';
+import { planContainers } from './plan-containers.ts';
+import type { ContainerPlan, ProbeVerdicts } from './plan-containers.ts';
+import type { StartErrors } from './start-errors.ts';
+
+export interface ContainerSyncDeps {
+  readonly runtime: Runtime;
+  readonly events: EventSink;
+  readonly files: ContainerFiles;
+  readonly probes: ProbeVerdicts;
+  readonly startErrors: StartErrors;
+  readonly killer: ContainerKiller;
+  readonly starter: ContainerStarter;
+}
+
+export interface ContainerSyncResult {
+  /** What could not be done; the rest was. */
+  readonly errors: readonly unknown[];
+  readonly pullFailed: boolean;
+  /** There was something to do. */
+  readonly changed: boolean;
+}
+
+/** Of the containers of one name that ended, this many stay: the last one's log can still be read. */
+const deadContainersKept = 1;
+
+export class ContainerSync {
+  readonly #deps: ContainerSyncDeps;
+  readonly #clusterDomain: string;
+
+  constructor(deps: ContainerSyncDeps, clusterDomain: string) {
+    this.#deps = deps;
+    this.#clusterDomain = clusterDomain;
+  }
+
+  async sync(
+    pod: Pod,
+    runtimePod: RuntimePod | undefined,
+    pullSecrets: ImagePullSecrets,
+    signal: AbortSignal,
+  ): Promise<ContainerSyncResult> {
+    const { killer } = this.#deps;
+    const plan = planContainers(pod, runtimePod, this.#deps.probes);
+    if (plan.killPod && runtimePod !== undefined) {
+      if (plan.createSandbox) this.#tellSandboxChanged(pod, runtimePod);
+      await killer.killPod(pod, runtimePod, undefined, signal);
+    }
+    if (plan.killPod && !plan.createSandbox) return { errors: [], pullFailed: false, changed: true };
+    for (const { id, message, reason } of plan.kill) {
+      const container = runtimePod?.containers.find((one) => one.id === id);
+      if (runtimePod === undefined || container === undefined) continue;
+      await killer.kill(pod, runtimePod, container, { message, reason }, signal);
+    }
+    const request = this.#podRequest(pod);
+    const current = plan.createSandbox
+      ? await this.#createSandbox(pod, request, signal)
+      : await this.#runtimePod(pod, runtimePod, plan, signal);
+    if (current === undefined) return { errors: [], pullFailed: false, changed: true };
+    const result = await this.#start(plan, { pod, runtimePod: current, podRequest: request, pullSecrets }, signal);
+    await this.#removeDead(current, signal);
+    return result;
+  }
+
+  /** The restarts that the last status told, for containers that the runtime no longer has. */
+  #restartsBefore({ status }: Pod, name: string): number | undefined {
+    const { initContainerStatuses = [], containerStatuses = [], ephemeralContainerStatuses = [] } = status ?? {};
+    const all = [...initContainerStatuses, ...containerStatuses, ...ephemeralContainerStatuses];
+    const told = all.find((one) => one.name === name);
+    return told?.containerID === undefined ? undefined : told.restartCount;
+  }
+
+  #tellSandboxChanged(pod: Pod, { containers }: RuntimePod): void {
+    if (containers.length === 0) return;
+    const message = 'Pod sandbox changed, it will be killed and re-created.';
+    this.#deps.events.record({ pod, type: 'Normal', reason: 'SandboxChanged', message });
+  }
+
+  async #createSandbox(pod: Pod, request: PodRequest, signal: AbortSignal): Promise<RuntimePod> {
+    try {
+      return await this.#deps.runtime.runPod(request, signal);
+    } catch (error) {
+      signal.throwIfAborted();
+      const message = `Failed to create pod sandbox: ${messageOf(error)}`;
+      this.#deps.events.record({ pod, type: 'Warning', reason: 'FailedCreatePodSandBox', message });
+      throw error;
+    }
+  }
+
+  /** As it is after the kills: a container that was ended just now has its end on record. */
+  async #runtimePod(
+    pod: Pod,
+    runtimePod: RuntimePod | undefined,
+    { kill }: ContainerPlan,
+    signal: AbortSignal,
+  ): Promise<RuntimePod | undefined> {
+    return kill.length === 0 ? runtimePod : await this.#deps.runtime.get(podUid(pod), signal);
+  }
+
+  async #start(
+    plan: ContainerPlan,
+    request: {
+      readonly pod: Pod;
+      readonly runtimePod: RuntimePod;
+      readonly podRequest: PodRequest;
+      readonly pullSecrets: ImagePullSecrets;
+    },
+    signal: AbortSignal,
+  ): Promise<ContainerSyncResult> {
+    const errors: unknown[] = [];
+    const start = async (name: string): Promise<boolean> => {
+      const container = containerNamed(request.pod, name);
+      if (container === undefined) return true;
+      const error = await this.#startOne({ ...request, container }, signal);
+      if (error !== undefined) errors.push(error);
+      return error === undefined;
+    };
+    for (const name of plan.startEphemeral) await start(name);
+    for (const name of plan.startInit) {
+      const isStarted = await start(name);
+      const container = containerNamed(request.pod, name);
+      // Those after it may need it; a sidecar that restarts later holds nobody up.
+      if (!isStarted && container !== undefined && !isSidecar(container)) break;
+    }
+    for (const name of plan.start) await start(name);
+    const pullFailed = errors.some((error) => error instanceof ImagePullError);
+    const { killPod, kill, startEphemeral, startInit, start: regular } = plan;
+    const changed = killPod || kill.length + startEphemeral.length + startInit.length + regular.length > 0;
+    return { errors, pullFailed, changed };
+  }
+
+  async #startOne(
+    request: Omit<Parameters<ContainerStarter['start']>[0], 'restartsBefore'>,
+    signal: AbortSignal,
+  ): Promise<unknown> {
+    const { starter, startErrors } = this.#deps;
+    const { pod, container } = request;
+    const uid = podUid(pod);
+    try {
+      const restartsBefore = this.#restartsBefore(pod, container.name);
+      await starter.start({ ...request, restartsBefore }, signal);
+      startErrors.clear(uid, container.name);
+      return undefined;
+    } catch (error) {
+      signal.throwIfAborted();
+      if (!(error instanceof ContainerStartError || error instanceof RetryAtError)) throw error;
+      startErrors.set(uid, container.name, { reason: error.reason, message: error.message });
+      return error;
+    }
+  }
+
+  async #removeDead({ containers }: RuntimePod, signal: AbortSignal): Promise<void> {
+    const seen = new Map<string, number>();
+    for (const { id, name, state, logPath } of containers) {
+      if (state.kind === 'running') continue;
+      const count = (seen.get(name) ?? 0) + 1;
+      seen.set(name, count);
+      if (count <= deadContainersKept) continue;
+      await this.#deps.runtime.removeContainer(id, signal);
+      await this.#deps.files.removeLog(logPath, signal);
+    }
+  }
+
+  #podRequest(pod: Pod): PodRequest {
+    const { metadata, spec } = pod;
+    const { name, domain } = podHostname(pod, this.#clusterDomain);
+    return {
+      uid: podUid(pod),
+      namespace: podNamespace(pod),
+      name: metadata.name,
+      hostname: spec.setHostnameAsFQDN === true && domain !== '' ? `${name}.${domain}` : name,
+      hostNetwork: spec.hostNetwork ?? false,
+      hostPid: spec.hostPID ?? false,
+      hostIpc: spec.hostIPC ?? false,
+      shareProcessNamespace: spec.shareProcessNamespace ?? false,
+      sysctls: Object.fromEntries((spec.securityContext?.sysctls ?? []).map(({ name: key, value }) => [key, value])),
+      directory: this.#deps.files.podDirectory(podUid(pod)),
+      logDirectory: this.#deps.files.logDirectory(pod),
+      labels: {
+        ...metadata.labels,
+        [podNameLabel]: metadata.name,
+        [podNamespaceLabel]: podNamespace(pod),
+        [podUidLabel]: podUid(pod),
+      },
+      resources: podResources(pod),
+    };
+  }
+}

@@ -1,0 +1,132 @@
+/** Makes sure that a container's image is there, as its pull policy says, and not too often when it cannot be had. */
+import type { Clock } from '../../base/clock.ts';
+import { messageOf } from '../../base/errors.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
+import { parseImageReference } from '../../kube/values/image-reference.ts';
+import { goQuote } from '../../kube/values/go-quote.ts';
+import type { ImageStatus, PullCredential, Runtime } from '../../runtimes/runtime.ts';
+import type { EventSink } from '../event-sink.ts';
+import { pullCredentials } from '../image-pull-secrets.ts';
+import type { ImagePullSecrets } from '../image-pull-secrets.ts';
+import { podUid } from '../pod-names.ts';
+import { RetryAtError } from '../workers/retry-at-error.ts';
+import { BackOff, showDuration } from './back-off.ts';
+import type { AnyContainer } from './container-lookup.ts';
+import { ContainerStartError } from './container-start-error.ts';
+
+export interface ImagePullerDeps {
+  readonly runtime: Pick<Runtime, 'imageStatus' | 'pullImage'>;
+  readonly events: EventSink;
+  readonly clock: Clock;
+}
+
+/** A pull was tried and failed just now: only then missing pull secrets are worth telling. */
+export class ImagePullError extends ContainerStartError {}
+
+export class ImagePuller {
+  readonly #deps: ImagePullerDeps;
+  readonly #backOff: BackOff;
+  readonly #failures = new Map<string, { readonly atMs: number; readonly error: ContainerStartError }>();
+
+  constructor(deps: ImagePullerDeps) {
+    this.#deps = deps;
+    this.#backOff = new BackOff(10_000, 300_000, deps.clock);
+  }
+
+  /** Rejects with a ContainerStartError, or a RetryAtError while it waits. */
+  async ensure(
+    pod: Pod,
+    container: AnyContainer,
+    secrets: ImagePullSecrets,
+    signal: AbortSignal,
+  ): Promise<ImageStatus> {
+    const { image = '', imagePullPolicy = 'IfNotPresent', name } = container;
+    const { events, runtime } = this.#deps;
+    const tell = (type: 'Normal' | 'Warning', reason: string, message: string): void =>
+      events.record({ pod, container: name, type, reason, message });
+    checkReference(image, (message) => tell('Warning', 'InspectFailed', message));
+    if (imagePullPolicy !== 'Always') {
+      const present = await runtime.imageStatus(image, signal).catch((error: unknown) => {
+        signal.throwIfAborted();
+        const message = `Failed to inspect image ${goQuote(image)}: ${messageOf(error)}`;
+        tell('Warning', 'InspectFailed', message);
+        throw new ContainerStartError('ImageInspectError', message);
+      });
+      if (present !== undefined) {
+        tell('Normal', 'Pulled', `Container image ${goQuote(image)} already present on machine`);
+        return present;
+      }
+      if (imagePullPolicy === 'Never') {
+        const message = `Container image ${goQuote(image)} is not present with pull policy of Never`;
+        tell('Warning', 'ErrImageNeverPull', message);
+        throw new ContainerStartError('ErrImageNeverPull', message);
+      }
+    }
+    return await this.#pull(`${podUid(pod)}_${image}`, image, secrets, tell, signal);
+  }
+
+  collectGarbage(): void {
+    this.#backOff.collectGarbage();
+    for (const key of this.#failures.keys()) if (this.#backOff.delayMsOf(key) === 0) this.#failures.delete(key);
+  }
+
+  async #pull(
+    key: string,
+    image: string,
+    secrets: ImagePullSecrets,
+    tell: (type: 'Normal' | 'Warning', reason: string, message: string) => void,
+    signal: AbortSignal,
+  ): Promise<ImageStatus> {
+    const { runtime, clock } = this.#deps;
+    const failure = this.#failures.get(key);
+    const waitUntilMs = failure && this.#backOff.until(key, failure.atMs);
+    if (failure !== undefined && waitUntilMs !== undefined) {
+      const message = `Back-off pulling image ${goQuote(image)}`;
+      tell('Normal', 'BackOff', message);
+      const { reason, message: detail } = failure.error;
+      throw new RetryAtError('ImagePullBackOff', `${message}: ${reason}: ${detail}`, waitUntilMs);
+    }
+    tell('Normal', 'Pulling', `Pulling image ${goQuote(image)}`);
+    const startMs = clock.now();
+    try {
+      const status = await runtime.pullImage(image, credentialsFor(secrets, image), signal);
+      const took = showDuration(clock.now() - startMs);
+      tell(
+        'Normal',
+        'Pulled',
+        `Successfully pulled image ${goQuote(image)} in ${took} (${took} including waiting). Image size: ${status.sizeBytes} bytes.`,
+      );
+      this.#backOff.forget(key);
+      this.#failures.delete(key);
+      return status;
+    } catch (thrown) {
+      signal.throwIfAborted();
+      tell('Warning', 'Failed', `Failed to pull image ${goQuote(image)}: ${messageOf(thrown)}`);
+      const error = new ImagePullError('ErrImagePull', messageOf(thrown), { cause: thrown });
+      this.#backOff.next(key, clock.now());
+      this.#failures.set(key, { atMs: clock.now(), error });
+      throw error;
+    }
+  }
+}
+
+function checkReference(image: string, tell: (message: string) => void): void {
+  try {
+    parseImageReference(image);
+  } catch (error) {
+    const message = `Failed to apply default image tag ${goQuote(image)}: ${messageOf(error)}`;
+    tell(message);
+    throw new ContainerStartError('InvalidImageName', message);
+  }
+}
+
+function credentialsFor(secrets: ImagePullSecrets, image: string): readonly PullCredential[] {
+  return pullCredentials(secrets, image).map(({ registry, username, password }) => ({
+    username,
+    password,
+    auth: '',
+    serverAddress: registry,
+    identityToken: '',
+    registryToken: '',
+  }));
+}

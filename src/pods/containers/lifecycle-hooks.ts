@@ -1,0 +1,77 @@
+/**
+ * What a container asks to be done after its start and before its end. Nothing that a hook prints or answers goes any
+ * further: it may hold secrets.
+ */
+import { messageOf } from '../../base/errors.ts';
+import type { Clock } from '../../base/clock.ts';
+import type { Lifecycle } from '../../kube/objects/container.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
+import type { Runtime } from '../../runtimes/runtime.ts';
+import type { EventSink } from '../event-sink.ts';
+import type { PodNetwork } from '../pod-network.ts';
+import { podUid } from '../pod-names.ts';
+import { containerPort } from '../probes/container-port.ts';
+import { HandlerError } from '../probes/handler-error.ts';
+import { exchangeHttp } from '../probes/http-exchange.ts';
+import type { HttpExchange } from '../probes/http-exchange.ts';
+import type { AnyContainer } from './container-lookup.ts';
+
+export type Hook = NonNullable<Lifecycle['postStart']>;
+
+export interface HookDeps {
+  readonly runtime: Pick<Runtime, 'exec'>;
+  readonly network: PodNetwork;
+  readonly clock: Clock;
+  readonly events: EventSink;
+}
+
+export interface HookRequest {
+  readonly pod: Pod;
+  readonly container: AnyContainer;
+  readonly containerId: string;
+  readonly podIp: string;
+  readonly hook: Hook;
+}
+
+/** Rejects when the hook failed. */
+export async function runHook(request: HookRequest, deps: HookDeps, signal: AbortSignal): Promise<void> {
+  const { hook, containerId } = request;
+  if (hook.exec !== undefined) {
+    const { exitCode } = await deps.runtime.exec(containerId, { command: hook.exec.command ?? [], tty: false }, signal);
+    if (exitCode !== 0) throw new HandlerError(`command exited with ${exitCode}`);
+    return;
+  }
+  if (hook.httpGet !== undefined) return await runHttpHook(request, hook.httpGet, deps, signal);
+  if (hook.sleep !== undefined) return await deps.clock.sleep(hook.sleep.seconds * 1000, signal);
+  throw new HandlerError('cannot run handler: it has neither exec, httpGet nor sleep');
+}
+
+/** Any answer is a success, whatever its status. */
+async function runHttpHook(
+  { pod, container, podIp }: HookRequest,
+  { host = '', path = '/', port, scheme = 'HTTP', httpHeaders = [] }: NonNullable<Hook['httpGet']>,
+  { network, events }: HookDeps,
+  signal: AbortSignal,
+): Promise<void> {
+  const exchange: HttpExchange = {
+    podUid: podUid(pod),
+    host: host === '' ? undefined : host,
+    port: containerPort(port, container),
+    scheme: scheme.toUpperCase() === 'HTTPS' ? 'https' : 'http',
+    path: path.startsWith('/') ? path : `/${path}`,
+    authority: host === '' ? podIp || 'localhost' : host,
+    headers: httpHeaders,
+  };
+  try {
+    await exchangeHttp(exchange, network, userAgent, signal);
+  } catch (error) {
+    if (exchange.scheme !== 'https' || !/wrong version number|packet length too long/i.test(messageOf(error)))
+      throw error;
+    // Some servers were asked for https by mistake for years, and old kubelets asked them by http.
+    await exchangeHttp({ ...exchange, scheme: 'http' }, network, userAgent, signal);
+    const message = `request to HTTPS lifecycle hook ${exchange.authority}:${exchange.port} got HTTP response, retry with HTTP succeeded`;
+    events.record({ pod, container: container.name, type: 'Warning', reason: 'LifecycleHTTPFallback', message });
+  }
+}
+
+const userAgent = 'kube-lifecycle/1.33';

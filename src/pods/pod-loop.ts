@@ -1,0 +1,247 @@
+/**
+ * The pods of this node: takes what the sources want, hands it to the workers, and answers what others need to know of pods.
+ * Nothing here polls: sources, runtime, probes and deadlines wake what they concern.
+ */
+import { setMaxListeners } from 'node:events';
+import { Bell } from '../base/bell.ts';
+import { objectReferences } from '../kube/object-references.ts';
+import type { Pod, PodStatus } from '../kube/objects/pod.ts';
+import type { RuntimePod } from '../runtimes/runtime.ts';
+import { keepHouse } from './housekeeping.ts';
+import { PodManager } from './pod-manager.ts';
+import { podNamespace, podUid } from './pod-names.ts';
+import { assemblePods } from './pod-parts.ts';
+import type { PodLoopDeps, PodLoopSettings, PodParts } from './pod-parts.ts';
+import type { PodUpdate } from './sources/merge-pods.ts';
+import { isMirrorPod, isStaticPod } from './sources/pod-annotations.ts';
+import type { PodSource } from './sources/pod-annotations.ts';
+import { PodConfig } from './sources/pod-config.ts';
+import type { EnvironmentKind } from './stale-environment.ts';
+import { isTerminalPhase } from './workers/pod-record.ts';
+import type { PodState } from './workers/pod-record.ts';
+
+const housekeepingRetryMs = 2000;
+/** A look at everything though nothing happened, for what others did behind our back. */
+const housekeepingPeriodMs = 60_000;
+
+export class PodLoop {
+  readonly #deps: PodLoopDeps;
+  readonly #pods = new PodManager();
+  readonly #config: PodConfig;
+  readonly #stop = new AbortController();
+  readonly #parts: PodParts;
+  /** Rings when housekeeping may have something to do. */
+  readonly #housework = new Bell();
+
+  constructor(deps: PodLoopDeps, settings: PodLoopSettings) {
+    const { clock, events, sources } = deps;
+    this.#deps = deps;
+    // Every pod and every probe listens to its end, which node would take for a leak.
+    setMaxListeners(0, this.#stop.signal);
+    this.#config = new PodConfig(Object.keys(sources) as PodSource[], clock, events);
+    this.#parts = assemblePods(deps, settings, this.#pods, (uid, state) => this.#moved(uid, state), this.#stop.signal);
+  }
+
+  /** Lives until the signal aborts. Containers go on running; the next start adopts them. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { signal: stopped } = this.#stop;
+    const stop = (): void => this.#stop.abort(signal.reason);
+    if (signal.aborted) stop();
+    signal.addEventListener('abort', stop, { once: true });
+    const tasks = [
+      ...Object.entries(this.#deps.sources).map(([name, lists]) => this.#follow(name as PodSource, lists(stopped))),
+      this.#hearRuntime(stopped),
+      this.#keepHouse(stopped),
+      this.#parts.statuses.run(stopped),
+    ];
+    try {
+      await Promise.all(tasks);
+    } catch (error) {
+      if (!stopped.aborted) throw error;
+    } finally {
+      stop();
+      signal.removeEventListener('abort', stop);
+      await Promise.allSettled(tasks);
+      await this.#parts.workers.settled();
+      await this.#parts.probes.settled();
+    }
+  }
+
+  /** Ends every container, once `run` has resolved: for a node that does not come back soon. */
+  async endContainers(graceSeconds: number | undefined, signal: AbortSignal): Promise<void> {
+    const { runtime } = this.#deps;
+    const ends = (await runtime.list(signal)).map(async (runtimePod) => {
+      const { uid, namespace, name } = runtimePod;
+      const pod = this.pod(uid) ?? { metadata: { uid, namespace, name }, spec: { containers: [] } };
+      await this.#parts.killer.killPod(pod, runtimePod, graceSeconds, signal);
+    });
+    await Promise.all(ends);
+  }
+
+  /** The pods that should be on this node, without mirrors. */
+  pods(): readonly Pod[] {
+    return this.#pods.pods();
+  }
+
+  /** Also one that is no longer wanted but has not finished. */
+  pod(uid: string): Pod | undefined {
+    return this.#pods.get(uid) ?? this.#parts.workers.states.podOf(uid);
+  }
+
+  /** With its newest status. */
+  podNamed(namespace: string, name: string): Pod | undefined {
+    const pod = this.#pods.getByFullName(`${name}_${namespace}`);
+    const status = pod && this.statusOf(podUid(pod));
+    return pod === undefined || status === undefined ? pod : { ...pod, status };
+  }
+
+  /** The newest status, also one that no API server has been told. */
+  statusOf(uid: string): PodStatus | undefined {
+    return this.#parts.statuses.get(uid);
+  }
+
+  /** As its status shows it: its containers, their IDs and logs. */
+  runtimePodOf(uid: string): RuntimePod | undefined {
+    return this.#parts.workers.states.get(uid)?.seen;
+  }
+
+  stateOf(uid: string): PodState | undefined {
+    return this.#parts.workers.states.stateOf(uid);
+  }
+
+  areSourcesReady(): boolean {
+    return this.#config.isComplete();
+  }
+
+  shouldContainersBeTerminating(uid: string): boolean {
+    return this.#parts.workers.states.shouldContainersBeTerminating(uid);
+  }
+
+  shouldRuntimeBeRemoved(uid: string): boolean {
+    return this.#parts.workers.states.shouldRuntimeBeRemoved(uid);
+  }
+
+  /**
+   * Undefined: the object is gone. Pods whose variables are out of date now say so in their status, and containers that
+   * wait for the object need not wait any longer.
+   */
+  objectChanged(kind: EnvironmentKind, namespace: string, name: string, resourceVersion: string | undefined): void {
+    const { environment, workers } = this.#parts;
+    for (const uid of environment.objectChanged(kind, namespace, name, resourceVersion)) workers.sync(uid);
+    for (const pod of this.#pods.pods()) {
+      if (podNamespace(pod) !== namespace || !this.#waitsForObject(pod)) continue;
+      const { configMaps, secrets } = objectReferences(pod);
+      if ((kind === 'Secret' ? secrets : configMaps).has(name)) workers.sync(podUid(pod));
+    }
+  }
+
+  /** The API server knows the node now, so it can show the static pods. */
+  nodeRegistered(): void {
+    for (const pod of this.#pods.pods()) if (isStaticPod(pod)) this.#parts.workers.sync(podUid(pod));
+  }
+
+  #moved(uid: string, state: PodState): void {
+    this.#deps.volumes.podChanged(uid);
+    // Nothing of it runs any more, so a terminal phase need not be withheld.
+    if (state === 'terminated') this.#parts.statuses.resend(uid);
+    if (state === 'finished') this.#housework.ring();
+  }
+
+  #waitsForObject(pod: Pod): boolean {
+    const { initContainerStatuses = [], containerStatuses = [] } = this.statusOf(podUid(pod)) ?? {};
+    return [...initContainerStatuses, ...containerStatuses].some(
+      ({ state }) => state?.waiting?.reason === 'CreateContainerConfigError',
+    );
+  }
+
+  async #follow(source: PodSource, lists: AsyncIterable<readonly Pod[]>): Promise<void> {
+    for await (const list of lists) {
+      const wasComplete = this.#config.isComplete();
+      for (const update of this.#config.replace(source, list)) this.#dispatch(update);
+      if (wasComplete) continue;
+      this.#deps.volumes.sourcesChanged();
+      if (this.#config.isComplete()) this.#housework.ring();
+    }
+  }
+
+  #dispatch({ kind, pods }: PodUpdate): void {
+    const ordered = kind === 'add' ? pods.toSorted(byCreation) : pods;
+    for (const pod of ordered) {
+      if (kind === 'remove') this.#pods.remove(pod);
+      else this.#pods.put(pod);
+      this.#deps.volumes.podChanged(podUid(pod));
+      // A mirror whose status changed shows what we told it.
+      if (isMirrorPod(pod) && kind !== 'reconcile') this.#pokeStaticPod(pod);
+      else if (!isMirrorPod(pod)) this.#handOver(kind, pod);
+    }
+    if (kind === 'remove') this.#housework.ring();
+  }
+
+  #handOver(kind: PodUpdate['kind'], pod: Pod): void {
+    switch (kind) {
+      case 'add':
+        if (!this.#isRefused(pod)) this.#parts.workers.update({ kind: 'create', pod });
+        return;
+      case 'update':
+      case 'delete':
+        this.#parts.workers.update({ kind: 'update', pod });
+        return;
+      case 'remove':
+        // Another source that was not read yet may want it; housekeeping ends it if not.
+        if (this.#config.isComplete()) this.#parts.workers.update({ kind: 'kill', pod });
+        return;
+      case 'reconcile':
+        if ((pod.spec.readinessGates ?? []).length > 0) this.#parts.workers.sync(podUid(pod));
+        return;
+    }
+  }
+
+  /** A mirror that came, changed or went may have to be made anew. */
+  #pokeStaticPod(mirror: Pod): void {
+    const pod = this.#pods.staticPodOf(mirror);
+    if (pod === undefined) return;
+    this.#parts.workers.update({ kind: 'update', pod });
+    this.#parts.statuses.resend(podUid(pod));
+  }
+
+  #isRefused(pod: Pod): boolean {
+    const isEnding = pod.metadata.deletionTimestamp !== undefined || isTerminalPhase(pod.status?.phase);
+    const refusal =
+      isEnding || this.#parts.workers.states.isTerminationRequested(podUid(pod)) ? undefined : this.#deps.refuse(pod);
+    if (refusal === undefined) return false;
+    const { reason, message } = refusal;
+    this.#deps.events.record({ pod, type: 'Warning', reason, message });
+    this.#parts.statuses.set(pod, { ...pod.status, phase: 'Failed', reason, message: `Pod was rejected: ${message}` });
+    return true;
+  }
+
+  async #hearRuntime(signal: AbortSignal): Promise<void> {
+    for await (const uid of this.#deps.runtime.changes(signal)) this.#parts.workers.sync(uid);
+  }
+
+  async #keepHouse(signal: AbortSignal): Promise<void> {
+    const { clock, runtime, api, notify } = this.#deps;
+    let delayMs = housekeepingPeriodMs;
+    while (!signal.aborted) {
+      await this.#housework.sleep(delayMs, clock, signal);
+      if (signal.aborted || !this.#config.isComplete()) continue;
+      const isDone = await keepHouse(
+        {
+          runtime,
+          api,
+          notify,
+          ...this.#parts,
+          pods: this.#pods,
+          collectGarbage: () => this.#parts.starter.collectGarbage(),
+        },
+        signal,
+      );
+      delayMs = isDone ? housekeepingPeriodMs : housekeepingRetryMs;
+    }
+  }
+}
+
+function byCreation(a: Pod, b: Pod): number {
+  const [first, second] = [a.metadata.creationTimestamp ?? '', b.metadata.creationTimestamp ?? ''];
+  return first === second ? 0 : first < second ? -1 : 1;
+}

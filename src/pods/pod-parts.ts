@@ -1,0 +1,134 @@
+/** The parts of the pod loop and how they are put together: what needs what, and nothing of what they do. */
+import type { Clock } from '../base/clock.ts';
+import type { Pod } from '../kube/objects/pod.ts';
+import type { Runtime } from '../runtimes/runtime.ts';
+import type { ContainerFiles } from './container-files.ts';
+import { ContainerKiller } from './containers/container-killer.ts';
+import type { NodeSettings } from './containers/container-request.ts';
+import { ContainerStarter } from './containers/container-starter.ts';
+import { ContainerSync } from './containers/container-sync.ts';
+import { StartErrors } from './containers/start-errors.ts';
+import type { ContainerViewDeps } from './container-view.ts';
+import type { EventSink } from './event-sink.ts';
+import type { HousekeepingFailed } from './housekeeping.ts';
+import type { PodApi } from './pod-api.ts';
+import type { PodManager } from './pod-manager.ts';
+import type { PodNetwork } from './pod-network.ts';
+import { PodSyncer } from './pod-syncer.ts';
+import type { MirrorFailed, PodNode } from './pod-syncer.ts';
+import type { ObjectRegistration, PodVolumes } from './pod-volumes.ts';
+import { runProbe } from './probes/probe-handlers.ts';
+import { ProbeManager } from './probes/probe-manager.ts';
+import { ProbeResults } from './probes/probe-results.ts';
+import type { PodSource } from './sources/pod-annotations.ts';
+import { StaleEnvironment } from './stale-environment.ts';
+import { StatusManager } from './status/status-manager.ts';
+import type { StatusNotice } from './status/status-manager.ts';
+import { TerminationMessages } from './status/termination-messages.ts';
+import type { PodState } from './workers/pod-record.ts';
+import type { Eviction } from './workers/pod-steps.ts';
+import { PodWorkers } from './workers/pod-workers.ts';
+import type { PodStepFailed } from './workers/pod-workers.ts';
+
+export type PodNotice = PodStepFailed | HousekeepingFailed | MirrorFailed | StatusNotice;
+
+export interface PodLoopDeps {
+  /** Each yields complete lists, the first one also when it is empty. */
+  readonly sources: Readonly<Partial<Record<PodSource, (signal: AbortSignal) => AsyncIterable<readonly Pod[]>>>>;
+  readonly runtime: Runtime;
+  readonly clock: Clock;
+  readonly random: () => number;
+  readonly events: EventSink;
+  readonly api: PodApi;
+  readonly files: ContainerFiles;
+  readonly volumes: PodVolumes;
+  readonly registrations: ObjectRegistration;
+  readonly network: PodNetwork;
+  /** What a container sees, as the node is now. */
+  readonly view: () => ContainerViewDeps;
+  readonly node: () => PodNode;
+  /** Why this node cannot take a pod; undefined when it can. */
+  readonly refuse: (pod: Pod) => Eviction | undefined;
+  readonly notify: (notice: PodNotice) => void;
+}
+
+export interface PodLoopSettings extends NodeSettings {
+  /** `syncFrequency`: 60 s. */
+  readonly resyncMs: number;
+}
+
+export interface PodParts {
+  readonly workers: PodWorkers;
+  readonly statuses: StatusManager;
+  readonly probes: ProbeManager;
+  readonly killer: ContainerKiller;
+  readonly starter: ContainerStarter;
+  readonly environment: StaleEnvironment;
+}
+
+/** As the kubelet's: long enough that a pod that cannot start costs little, short enough that one waits for a mended one. */
+const retryMs = 10_000;
+
+/** `moved` hears of every pod that passes from one state to the next. */
+export function assemblePods(
+  deps: PodLoopDeps,
+  settings: PodLoopSettings,
+  pods: PodManager,
+  moved: (uid: string, state: PodState) => void,
+  signal: AbortSignal,
+): PodParts {
+  const { clock, random, events, runtime, api, network, notify } = deps;
+  const results = new ProbeResults();
+  const startErrors = new StartErrors();
+  const environment = new StaleEnvironment(events);
+  const messages = new TerminationMessages(deps.files);
+  const killer = new ContainerKiller({ runtime, network, clock, events });
+  const starter = new ContainerStarter({ ...deps, killer, hostIPs: () => deps.node().hostIPs }, settings);
+  const containers = new ContainerSync(
+    { ...deps, probes: results, startErrors, killer, starter },
+    settings.clusterDomain,
+  );
+  const statuses = new StatusManager({
+    api,
+    clock,
+    notify,
+    pods,
+    couldHaveRunningContainers: (uid) => workers.states.couldHaveRunningContainers(uid),
+  });
+  const probes = new ProbeManager(
+    {
+      clock,
+      random,
+      events,
+      results,
+      run: (target, ended) => runProbe(target, { runtime, network, clock }, ended),
+      statusOf: (uid) => statuses.get(uid),
+      changed: (uid, kind, result) => {
+        // That a container lives is no news.
+        if (kind !== 'liveness' || !result) workers.sync(uid);
+      },
+    },
+    signal,
+  );
+  const steps = new PodSyncer({
+    ...deps,
+    objects: deps.view,
+    pods,
+    statuses,
+    probes,
+    containers,
+    killer,
+    startErrors,
+    environment,
+    messages,
+    isTerminationRequested: (uid) => workers.states.isTerminationRequested(uid),
+    seen: (uid, runtimePod) => workers.states.see(uid, runtimePod),
+  });
+  const newest = (uid: string): Pod | undefined => pods.get(uid);
+  const workers = new PodWorkers(
+    { steps, runtime, newest, clock, random, events, notify, moved },
+    { resyncMs: settings.resyncMs, retryMs },
+    signal,
+  );
+  return { workers, statuses, probes, killer, starter, environment };
+}

@@ -1,0 +1,85 @@
+/** One HTTP request to a pod, for probes and hooks: certificates are not checked, since pods make their own. */
+import { request as startRequest } from 'node:http';
+import type { IncomingMessage } from 'node:http';
+import type { Duplex } from 'node:stream';
+import { connect as connectTls } from 'node:tls';
+import type { PodAddress, PodNetwork } from '../pod-network.ts';
+
+export interface HttpExchange extends PodAddress {
+  readonly scheme: 'http' | 'https';
+  readonly path: string;
+  /** What the request is addressed to where `host` is undefined: the pod's IP. */
+  readonly authority: string;
+  readonly headers: readonly { readonly name: string; readonly value: string }[];
+}
+
+export interface HttpAnswer {
+  readonly statusCode: number;
+  readonly location: string | undefined;
+  /** Not more than 10 KiB of it. */
+  readonly body: string;
+}
+
+const bodyBytesMax = 10 * 1024;
+
+export async function exchangeHttp(
+  exchange: HttpExchange,
+  network: PodNetwork,
+  userAgent: string,
+  signal: AbortSignal,
+): Promise<HttpAnswer> {
+  const plain = await network.connect(exchange, signal);
+  const stop = (): void => void plain.destroy();
+  signal.addEventListener('abort', stop, { once: true });
+  try {
+    const socket = exchange.scheme === 'https' ? await secured(plain, exchange.authority) : plain;
+    return await answerOf(socket, exchange, userAgent, signal);
+  } catch (error) {
+    signal.throwIfAborted();
+    throw error;
+  } finally {
+    signal.removeEventListener('abort', stop);
+    plain.destroy();
+  }
+}
+
+function secured(plain: Duplex, servername: string): Promise<Duplex> {
+  return new Promise((resolve, reject) => {
+    const options = /[^\d.:[\]]/.test(servername) ? { servername: servername.replace(/:\d+$/, '') } : {};
+    const socket = connectTls({ socket: plain, rejectUnauthorized: false, ...options }, () => resolve(socket));
+    socket.once('error', reject);
+  });
+}
+
+function answerOf(
+  socket: Duplex,
+  { path, authority, port, headers }: HttpExchange,
+  userAgent: string,
+  signal: AbortSignal,
+): Promise<HttpAnswer> {
+  const given = Object.fromEntries(headers.map(({ name, value }) => [name.toLowerCase(), value]));
+  const host = authority.includes(':') && !authority.startsWith('[') ? `[${authority}]` : authority;
+  const all = { 'user-agent': userAgent, accept: '*/*', host: `${host}:${port}`, connection: 'close', ...given };
+  return new Promise((resolve, reject) => {
+    const request = startRequest({ createConnection: () => socket, method: 'GET', path, headers: all, signal });
+    request.once('error', reject);
+    request.once('response', (response) => {
+      readBody(response).then(
+        (body) => resolve({ statusCode: response.statusCode ?? 0, location: response.headers.location, body }),
+        reject,
+      );
+    });
+    request.end();
+  });
+}
+
+async function readBody(response: IncomingMessage): Promise<string> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of response) {
+    chunks.push(chunk as Buffer);
+    size += (chunk as Buffer).length;
+    if (size >= bodyBytesMax) break;
+  }
+  return Buffer.concat(chunks).subarray(0, bodyBytesMax).toString('utf8');
+}

@@ -1,0 +1,210 @@
+/** Carries one probe out, once, and says how it went in the kubelet's words. When and how often is not decided here. */
+import { Writable } from 'node:stream';
+import type { Clock } from '../../base/clock.ts';
+import { messageOf } from '../../base/errors.ts';
+import type { Probe } from '../../kube/objects/container.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
+import { goQuote } from '../../kube/values/go-quote.ts';
+import type { Runtime } from '../../runtimes/runtime.ts';
+import { showDuration } from '../containers/back-off.ts';
+import type { AnyContainer } from '../containers/container-lookup.ts';
+import { podUid } from '../pod-names.ts';
+import type { PodAddress, PodNetwork } from '../pod-network.ts';
+import { containerPort } from './container-port.ts';
+import { checkGrpcHealth, GrpcStatusError } from './grpc-health.ts';
+import { HandlerError } from './handler-error.ts';
+import { exchangeHttp } from './http-exchange.ts';
+import type { HttpExchange } from './http-exchange.ts';
+
+export interface ProbeOutcome {
+  /** A warning counts as a success. */
+  readonly result: 'success' | 'warning' | 'failure';
+  readonly output: string;
+}
+
+export interface ProbeTarget {
+  readonly pod: Pod;
+  readonly container: AnyContainer;
+  readonly containerId: string;
+  readonly podIp: string;
+  readonly probe: Probe;
+}
+
+export interface ProbeHandlerDeps {
+  readonly runtime: Pick<Runtime, 'exec'>;
+  readonly network: PodNetwork;
+  readonly clock: Clock;
+}
+
+const userAgent = 'kube-probe/1.33';
+const outputBytesMax = 10 * 1024;
+const redirectsMax = 10;
+
+/** Rejects when the probe could not be carried out, which says nothing about the container. */
+export async function runProbe(
+  target: ProbeTarget,
+  deps: ProbeHandlerDeps,
+  signal: AbortSignal,
+): Promise<ProbeOutcome> {
+  const timeoutMs = (target.probe.timeoutSeconds ?? 1) * 1000;
+  const stop = new AbortController();
+  const ended = AbortSignal.any([signal, stop.signal]);
+  const timeout = deps.clock.sleep(timeoutMs, ended).then(
+    () => 'timeout' as const,
+    () => 'ended' as const,
+  );
+  const running = handle(target, deps, ended);
+  running.catch(() => {});
+  try {
+    const first = await Promise.race([running, timeout]);
+    signal.throwIfAborted();
+    if (typeof first === 'object') return first;
+    return { result: 'failure', output: timedOut(target, timeoutMs) };
+  } finally {
+    stop.abort();
+  }
+}
+
+async function handle(target: ProbeTarget, deps: ProbeHandlerDeps, signal: AbortSignal): Promise<ProbeOutcome> {
+  const { exec, httpGet, tcpSocket, grpc } = target.probe;
+  if (exec !== undefined) return await probeCommand(target, exec.command ?? [], deps, signal);
+  if (httpGet !== undefined) return await probeHttp(target, deps, signal);
+  if (tcpSocket !== undefined) return await probeTcp(target, deps, signal);
+  if (grpc !== undefined) return await probeGrpc(target, deps, signal);
+  throw new HandlerError(`missing probe handler for ${target.container.name}`);
+}
+
+async function probeCommand(
+  { containerId }: ProbeTarget,
+  command: readonly string[],
+  { runtime }: ProbeHandlerDeps,
+  signal: AbortSignal,
+): Promise<ProbeOutcome> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  const sink = (): Writable =>
+    new Writable({
+      write(chunk: Buffer, _encoding, done) {
+        if (size < outputBytesMax) chunks.push(chunk.subarray(0, outputBytesMax - size));
+        size += chunk.length;
+        done();
+      },
+    });
+  const { exitCode } = await runtime.exec(containerId, { command, tty: false, stdout: sink(), stderr: sink() }, signal);
+  const output = Buffer.concat(chunks).toString('utf8');
+  return { result: exitCode === 0 ? 'success' : 'failure', output };
+}
+
+async function probeHttp(
+  target: ProbeTarget,
+  { network }: ProbeHandlerDeps,
+  signal: AbortSignal,
+): Promise<ProbeOutcome> {
+  let exchange = httpExchange(target);
+  for (let redirects = 0; ; redirects += 1) {
+    let answer;
+    try {
+      answer = await exchangeHttp(exchange, network, userAgent, signal);
+    } catch (error) {
+      signal.throwIfAborted();
+      return { result: 'failure', output: `Get ${goQuote(urlOf(exchange))}: ${messageOf(error)}` };
+    }
+    const { statusCode, location, body } = answer;
+    if (statusCode < 200 || statusCode >= 400) {
+      return { result: 'failure', output: `HTTP probe failed with statuscode: ${statusCode}` };
+    }
+    if (statusCode < 300 || location === undefined) return { result: 'success', output: body };
+    const next = redirected(exchange, location);
+    // Another host is not this container: that it was sent there is all that can be said.
+    if (next === undefined) return { result: 'warning', output: `Probe terminated redirects, Response body: ${body}` };
+    if (redirects >= redirectsMax) return { result: 'failure', output: 'stopped after 10 redirects' };
+    exchange = next;
+  }
+}
+
+function httpExchange({ pod, container, podIp, probe: { httpGet } }: ProbeTarget): HttpExchange {
+  const { host = '', path = '', port = 0, scheme = 'HTTP', httpHeaders = [] } = httpGet ?? {};
+  return {
+    podUid: podUid(pod),
+    host: host === '' ? undefined : host,
+    port: containerPort(port, container),
+    scheme: scheme.toUpperCase() === 'HTTPS' ? 'https' : 'http',
+    path: path.startsWith('/') ? path : `/${path}`,
+    authority: host === '' ? podIp || 'localhost' : host,
+    headers: httpHeaders,
+  };
+}
+
+function urlOf({ scheme, authority, port, path }: HttpExchange): string {
+  const host = authority.includes(':') ? `[${authority}]` : authority;
+  return `${scheme}://${host}:${port}${path}`;
+}
+
+function redirected(exchange: HttpExchange, location: string): HttpExchange | undefined {
+  const base = urlOf(exchange);
+  if (!URL.canParse(location, base)) return undefined;
+  const [url, from] = [new URL(location, base), new URL(base)];
+  if (url.hostname !== from.hostname || !/^https?:$/.test(url.protocol)) return undefined;
+  const scheme = url.protocol === 'https:' ? 'https' : 'http';
+  const port = url.port === '' ? (scheme === 'https' ? 443 : 80) : Number(url.port);
+  return { ...exchange, scheme, port, path: `${url.pathname}${url.search}` };
+}
+
+async function probeTcp(
+  { pod, container, podIp, probe: { tcpSocket } }: ProbeTarget,
+  { network }: ProbeHandlerDeps,
+  signal: AbortSignal,
+): Promise<ProbeOutcome> {
+  const { host = '', port: wanted = 0 } = tcpSocket ?? {};
+  const port = containerPort(wanted, container);
+  const address: PodAddress = { podUid: podUid(pod), host: host === '' ? undefined : host, port };
+  try {
+    const socket = await network.connect(address, signal);
+    socket.destroy();
+    return { result: 'success', output: '' };
+  } catch (error) {
+    signal.throwIfAborted();
+    return { result: 'failure', output: `dial tcp ${host || podIp || 'localhost'}:${port}: ${messageOf(error)}` };
+  }
+}
+
+async function probeGrpc(
+  { pod, podIp, probe: { grpc } }: ProbeTarget,
+  { network }: ProbeHandlerDeps,
+  signal: AbortSignal,
+): Promise<ProbeOutcome> {
+  const { port = 0, service = '' } = grpc ?? {};
+  const authority = `${podIp || 'localhost'}:${port}`;
+  let status: string;
+  try {
+    const socket = await network.connect({ podUid: podUid(pod), host: undefined, port }, signal);
+    status = await checkGrpcHealth(socket, service, authority, userAgent, signal);
+  } catch (error) {
+    signal.throwIfAborted();
+    return { result: 'failure', output: grpcProblem(error, authority) };
+  }
+  if (status === 'SERVING') return { result: 'success', output: 'service healthy' };
+  return { result: 'failure', output: `service unhealthy (responded with ${goQuote(status)})` };
+}
+
+/** The code of a method that a server does not have. */
+const unimplemented = 12;
+
+function grpcProblem(error: unknown, authority: string): string {
+  if (!(error instanceof GrpcStatusError))
+    return `error: failed to connect service at ${goQuote(authority)}: ${messageOf(error)}`;
+  if (error.code !== unimplemented) return `error: health rpc probe failed: ${error.message}`;
+  return `error: this server does not implement the grpc health protocol (grpc.health.v1.Health): ${error.message}`;
+}
+
+function timedOut(target: ProbeTarget, timeoutMs: number): string {
+  const { exec, httpGet, tcpSocket } = target.probe;
+  const after = showDuration(timeoutMs);
+  if (exec !== undefined)
+    return `command timed out: ${goQuote((exec.command ?? []).join(' '))} timed out after ${after}`;
+  if (httpGet !== undefined) {
+    return `Get ${goQuote(urlOf(httpExchange(target)))}: context deadline exceeded (Client.Timeout exceeded while awaiting headers)`;
+  }
+  if (tcpSocket !== undefined) return `dial tcp ${target.podIp || 'localhost'}: i/o timeout`;
+  return `timeout: health rpc did not complete within ${after}`;
+}

@@ -1,0 +1,90 @@
+/** The probes of all pods: starts and stops their workers, and answers what they found. */
+import type { Probe } from '../../kube/objects/container.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
+import { isSidecar } from '../containers/container-lookup.ts';
+import { podUid } from '../pod-names.ts';
+import type { StatusProbes } from '../status/pod-status.ts';
+import { ProbeWorker } from './probe-worker.ts';
+import type { ProbeWorkerDeps } from './probe-worker.ts';
+import type { ProbeKind } from './probe-results.ts';
+
+export class ProbeManager implements StatusProbes {
+  readonly #deps: ProbeWorkerDeps;
+  readonly #signal: AbortSignal;
+  readonly #startedAtMs: number;
+  /** By pod UID, then by kind and container. */
+  readonly #workers = new Map<string, Map<string, ProbeWorker>>();
+  readonly #running = new Set<Promise<void>>();
+
+  constructor(deps: ProbeWorkerDeps, signal: AbortSignal) {
+    this.#deps = deps;
+    this.#signal = signal;
+    this.#startedAtMs = deps.clock.now();
+  }
+
+  /** Repeating it changes nothing. */
+  add(pod: Pod): void {
+    const { initContainers = [], containers } = pod.spec;
+    const uid = podUid(pod);
+    for (const container of [...initContainers.filter(isSidecar), ...containers]) {
+      const probes: readonly (readonly [ProbeKind, Probe | undefined])[] = [
+        ['startup', container.startupProbe],
+        ['readiness', container.readinessProbe],
+        ['liveness', container.livenessProbe],
+      ];
+      for (const [kind, probe] of probes) {
+        const workers = this.#workers.get(uid) ?? new Map<string, ProbeWorker>();
+        const key = `${kind} ${container.name}`;
+        if (probe === undefined || workers.has(key)) continue;
+        const worker = new ProbeWorker(kind, pod, container, probe, this.#deps);
+        workers.set(key, worker);
+        this.#workers.set(uid, workers);
+        const running = worker.run(this.#delayMs(probe), this.#signal).finally(() => {
+          this.#running.delete(running);
+          if (workers.get(key) === worker) workers.delete(key);
+        });
+        this.#running.add(running);
+      }
+    }
+  }
+
+  /** A pod that ends may still tell whether it is ready, but is not to be started again. */
+  stopLivenessAndStartup(uid: string): void {
+    for (const worker of this.#workers.get(uid)?.values() ?? []) if (worker.kind !== 'readiness') worker.stop();
+  }
+
+  remove(uid: string): void {
+    for (const worker of this.#workers.get(uid)?.values() ?? []) worker.stop();
+    this.#workers.delete(uid);
+  }
+
+  retain(uids: ReadonlySet<string>): void {
+    for (const uid of this.#workers.keys()) if (!uids.has(uid)) this.remove(uid);
+  }
+
+  hasStarted(uid: string, container: string, containerId: string): boolean | undefined {
+    return this.#answer('startup', uid, container, containerId);
+  }
+
+  isReady(uid: string, container: string, containerId: string): boolean | undefined {
+    return this.#answer('readiness', uid, container, containerId);
+  }
+
+  async settled(): Promise<void> {
+    await Promise.all(this.#running);
+  }
+
+  #answer(kind: ProbeKind, uid: string, container: string, containerId: string): boolean | undefined {
+    const worker = this.#workers.get(uid)?.get(`${kind} ${container}`);
+    const result = this.#deps.results.get(kind, containerId);
+    if (result === undefined) worker?.poke(containerId);
+    return worker === undefined ? (result ?? true) : result;
+  }
+
+  /** After a start of this program the probes of all pods would begin at once. */
+  #delayMs({ periodSeconds = 10 }: Probe): number {
+    const { clock, random } = this.#deps;
+    const periodMs = periodSeconds * 1000;
+    return clock.now() - this.#startedAtMs < periodMs ? random() * periodMs : 0;
+  }
+}

@@ -1,0 +1,172 @@
+/**
+ * One probe of one container: asks again and again, counts equal answers, and says when enough of them are for or against
+ * the container. It follows the container through its restarts.
+ */
+import { Bell } from '../../base/bell.ts';
+import type { Clock } from '../../base/clock.ts';
+import { messageOf } from '../../base/errors.ts';
+import type { ContainerStatus } from '../../kube/objects/container-status.ts';
+import type { Probe } from '../../kube/objects/container.ts';
+import type { Pod, PodStatus } from '../../kube/objects/pod.ts';
+import type { AnyContainer } from '../containers/container-lookup.ts';
+import type { EventSink } from '../event-sink.ts';
+import { podUid } from '../pod-names.ts';
+import { isTerminalPhase } from '../workers/pod-record.ts';
+import type { ProbeOutcome, ProbeTarget } from './probe-handlers.ts';
+import type { ProbeKind, ProbeResults } from './probe-results.ts';
+
+export interface ProbeWorkerDeps {
+  readonly run: (target: ProbeTarget, signal: AbortSignal) => Promise<ProbeOutcome>;
+  readonly clock: Clock;
+  readonly random: () => number;
+  readonly events: EventSink;
+  readonly results: ProbeResults;
+  /** As it was told last: a probe looks at the container that users see. */
+  readonly statusOf: (podUid: string) => PodStatus | undefined;
+  /** A verdict changed, and with it what has to be done about the pod. */
+  readonly changed: (podUid: string, kind: ProbeKind, result: boolean) => void;
+}
+
+/** A probe that cannot be carried out may be tried again at once this often. */
+const triesMax = 3;
+const titles: Readonly<Record<ProbeKind, string>> = {
+  liveness: 'Liveness',
+  readiness: 'Readiness',
+  startup: 'Startup',
+};
+
+export class ProbeWorker {
+  readonly kind: ProbeKind;
+  readonly #pod: Pod;
+  readonly #container: AnyContainer;
+  readonly #probe: Probe;
+  readonly #deps: ProbeWorkerDeps;
+  readonly #stop = new AbortController();
+  #containerId: string | undefined;
+  #isOnHold = false;
+  #hasProbed = false;
+  #lastResult: boolean | undefined;
+  #equalResults = 0;
+  readonly #impatience = new Bell();
+
+  constructor(kind: ProbeKind, pod: Pod, container: AnyContainer, probe: Probe, deps: ProbeWorkerDeps) {
+    this.kind = kind;
+    this.#pod = pod;
+    this.#container = container;
+    this.#probe = probe;
+    this.#deps = deps;
+  }
+
+  stop(): void {
+    this.#stop.abort();
+  }
+
+  /** Asks now, if this container was never asked: a readiness that nobody knows should not wait for the next turn. */
+  poke(containerId: string): void {
+    if (containerId !== this.#containerId || !this.#hasProbed) this.#impatience.ring();
+  }
+
+  /** `delayMs`: before the first time, so that not all probes of a node ask at the same moment. */
+  async run(delayMs: number, signal: AbortSignal): Promise<void> {
+    const ended = AbortSignal.any([signal, this.#stop.signal]);
+    const periodMs = (this.#probe.periodSeconds ?? 10) * 1000;
+    try {
+      if (delayMs > 0) await this.#deps.clock.sleep(delayMs, ended);
+      while (!ended.aborted && (await this.#once(ended)))
+        await this.#impatience.sleep(periodMs, this.#deps.clock, ended);
+    } catch (error) {
+      if (!ended.aborted) throw error;
+    } finally {
+      if (this.#containerId !== undefined) this.#deps.results.remove(this.kind, this.#containerId);
+    }
+  }
+
+  /** False when there is nothing left to probe. */
+  async #once(signal: AbortSignal): Promise<boolean> {
+    const { clock, statusOf } = this.#deps;
+    const uid = podUid(this.#pod);
+    const status = statusOf(uid);
+    if (status === undefined) return true;
+    if (isTerminalPhase(status.phase)) return false;
+    const container = this.#statusIn(status);
+    const id = idOf(container);
+    if (container === undefined || id === undefined) return true;
+    if (id !== this.#containerId) this.#follow(id);
+    if (this.#isOnHold) return true;
+    if (container.state?.running === undefined) {
+      this.#set(false);
+      return container.state?.terminated === undefined || this.#pod.spec.restartPolicy !== 'Never';
+    }
+    const startedAtMs = Date.parse(container.state.running.startedAt ?? '');
+    if (clock.now() - startedAtMs < (this.#probe.initialDelaySeconds ?? 0) * 1000) return true;
+    // Until a container has started nothing but its startup is asked for, and after that everything but.
+    if ((container.started === true) === (this.kind === 'startup')) return true;
+    const result = await this.#ask({ id, podIp: status.podIP ?? '' }, signal);
+    if (result !== undefined) this.#count(result);
+    return true;
+  }
+
+  #statusIn({ containerStatuses = [], initContainerStatuses = [] }: PodStatus): ContainerStatus | undefined {
+    return [...containerStatuses, ...initContainerStatuses].find(({ name }) => name === this.#container.name);
+  }
+
+  #follow(id: string): void {
+    const { results } = this.#deps;
+    if (this.#containerId !== undefined) results.remove(this.kind, this.#containerId);
+    this.#containerId = id;
+    this.#isOnHold = false;
+    this.#hasProbed = false;
+    this.#lastResult = undefined;
+    this.#equalResults = 0;
+  }
+
+  /** Undefined when the probe could not be carried out: that says nothing. */
+  async #ask(
+    { id: containerId, podIp }: { readonly id: string; readonly podIp: string },
+    signal: AbortSignal,
+  ): Promise<boolean | undefined> {
+    const target = { pod: this.#pod, container: this.#container, containerId, podIp, probe: this.#probe };
+    let problem: unknown;
+    for (let tries = 0; tries < triesMax; tries += 1) {
+      try {
+        const { result, output } = await this.#deps.run(target, signal);
+        if (result === 'failure') this.#tell('Unhealthy', `${titles[this.kind]} probe failed: ${output}`);
+        if (result === 'warning') this.#tell('ProbeWarning', `${titles[this.kind]} probe warning: ${output}`);
+        return result !== 'failure';
+      } catch (error) {
+        signal.throwIfAborted();
+        problem = error;
+      }
+    }
+    this.#tell('Unhealthy', `${titles[this.kind]} probe errored and resulted in unknown state: ${messageOf(problem)}`);
+    return undefined;
+  }
+
+  #count(result: boolean): void {
+    this.#hasProbed = true;
+    this.#equalResults = this.#lastResult === result ? this.#equalResults + 1 : 1;
+    this.#lastResult = result;
+    const { failureThreshold = 3, successThreshold = 1 } = this.#probe;
+    if (this.#equalResults < (result ? successThreshold : failureThreshold)) return;
+    this.#set(result);
+    if (result || this.kind === 'readiness') return;
+    // It will be ended and started again: the next answer belongs to the next container.
+    this.#isOnHold = true;
+    this.#equalResults = 0;
+  }
+
+  #set(result: boolean): void {
+    if (this.#containerId === undefined || !this.#deps.results.set(this.kind, this.#containerId, result)) return;
+    this.#deps.changed(podUid(this.#pod), this.kind, result);
+  }
+
+  #tell(reason: string, message: string): void {
+    const { name: container } = this.#container;
+    this.#deps.events.record({ pod: this.#pod, container, type: 'Warning', reason, message });
+  }
+}
+
+function idOf(status: ContainerStatus | undefined): string | undefined {
+  const { containerID = '' } = status ?? {};
+  return containerID === '' ? undefined : containerID.slice(containerID.indexOf('://') + 3);
+}

@@ -1,0 +1,133 @@
+/** What is told of each container: its state now, the state before, and how often it was started again. Pure. */
+import type { ContainerStatus } from '../../kube/objects/container-status.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
+import { compareByteOrder } from '../../kube/values/byte-order.ts';
+import type { RuntimeContainer, RuntimePod } from '../../runtimes/runtime.ts';
+import { isSidecar, newest } from '../containers/container-lookup.ts';
+import type { AnyContainer } from '../containers/container-lookup.ts';
+import { shouldStart } from '../containers/container-restart.ts';
+import type { StartError } from '../containers/start-errors.ts';
+import { timestamp } from '../../kube/values/timestamp.ts';
+
+export interface ContainersInput {
+  readonly pod: Pod;
+  readonly runtimePod: RuntimePod | undefined;
+  /** `process`, `containerd`: the scheme of container IDs. */
+  readonly runtimeName: string;
+  readonly startError: (container: string) => StartError | undefined;
+  /** By container ID. */
+  readonly terminationMessages: ReadonlyMap<string, string>;
+}
+
+export type ContainerKind = 'init' | 'regular' | 'ephemeral';
+
+export const unknownExit = { exitCode: 137, reason: 'ContainerStatusUnknown' };
+
+export function containerStatuses(
+  input: ContainersInput,
+  kind: ContainerKind,
+  containers: readonly AnyContainer[],
+  previous: readonly ContainerStatus[],
+): readonly ContainerStatus[] {
+  const hasInit = (input.pod.spec.initContainers ?? []).length > 0;
+  const defaultReason = hasInit && kind !== 'ephemeral' ? 'PodInitializing' : 'ContainerCreating';
+  const statuses = containers.map((container) => {
+    const before = previous.find(({ name }) => name === container.name);
+    return withStartError(statusOf(input, container, before, defaultReason), input, container, kind);
+  });
+  // Init containers keep the order in which they run.
+  return kind === 'init' ? statuses : statuses.toSorted((a, b) => compareByteOrder(a.name, b.name));
+}
+
+function statusOf(
+  { pod, runtimePod, runtimeName, terminationMessages }: ContainersInput,
+  container: AnyContainer,
+  before: ContainerStatus | undefined,
+  defaultReason: string,
+): ContainerStatus {
+  const { name, image = '' } = container;
+  const [latest, earlier] = (runtimePod?.containers ?? []).filter((one) => one.name === name);
+  const stateOf = (one: RuntimeContainer): NonNullable<ContainerStatus['state']> =>
+    stateOfContainer(one, runtimeName, terminationMessages.get(one.id));
+  if (latest !== undefined) {
+    const lastState = earlier === undefined ? before?.lastState : stateOf(earlier);
+    return {
+      name,
+      image: latest.image,
+      imageID: latest.imageId,
+      containerID: `${runtimeName}://${latest.id}`,
+      restartCount: latest.attempt,
+      ready: false,
+      state: stateOf(latest),
+      ...(lastState?.terminated === undefined ? {} : { lastState: { terminated: lastState.terminated } }),
+    };
+  }
+  // One that ended may have been cleaned away: what was told of it stays true.
+  if (before?.state?.terminated !== undefined) return before;
+  const waiting: ContainerStatus = {
+    name,
+    image,
+    imageID: '',
+    ready: false,
+    restartCount: before?.restartCount ?? 0,
+    state: { waiting: { reason: defaultReason } },
+    ...(before?.lastState === undefined ? {} : { lastState: before.lastState }),
+  };
+  if (before?.state?.running === undefined || before.lastState?.terminated !== undefined) return waiting;
+  // It ran and is gone without a trace: it must not look as if it had never run.
+  const message = 'The container could not be located when the pod was deleted.  The container used to be Running';
+  const restarts = pod.metadata.deletionTimestamp === undefined ? 1 : 0;
+  return {
+    ...waiting,
+    restartCount: waiting.restartCount + restarts,
+    lastState: { terminated: { ...unknownExit, message } },
+  };
+}
+
+function stateOfContainer(
+  { id, state }: RuntimeContainer,
+  runtimeName: string,
+  message: string | undefined,
+): NonNullable<ContainerStatus['state']> {
+  switch (state.kind) {
+    case 'created':
+      return { waiting: {} };
+    case 'running':
+      return { running: { startedAt: timestamp(state.startedAtMs) } };
+    case 'exited': {
+      const text = message || state.message;
+      return {
+        terminated: {
+          exitCode: state.exitCode,
+          reason: state.reason,
+          ...(text === '' ? {} : { message: text }),
+          startedAt: timestamp(state.startedAtMs),
+          finishedAt: timestamp(state.finishedAtMs),
+          containerID: `${runtimeName}://${id}`,
+        },
+      };
+    }
+  }
+}
+
+/** A container that should run and does not is waiting, and says why if that is known. */
+function withStartError(
+  status: ContainerStatus,
+  { pod, runtimePod, startError }: ContainersInput,
+  container: AnyContainer,
+  kind: ContainerKind,
+): ContainerStatus {
+  const latest = newest(runtimePod, container.name);
+  if (kind === 'ephemeral' && latest !== undefined) return status;
+  const hasSucceeded = latest?.state.kind === 'exited' && latest.state.exitCode === 0;
+  if (kind === 'init' && !isSidecar(container) && hasSucceeded) return status;
+  if (!shouldStart(container, pod, latest)) return status;
+  const error = startError(container.name);
+  if (error === undefined) return status;
+  const { terminated } = status.state ?? {};
+  return {
+    ...status,
+    state: { waiting: { reason: error.reason, message: error.message } },
+    ...(terminated === undefined ? {} : { lastState: { terminated } }),
+  };
+}

@@ -1,0 +1,402 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { ContainerStatus } from '../../kube/objects/container-status.ts';
+import type { Pod, PodStatus } from '../../kube/objects/pod.ts';
+import type { ContainerState, RuntimePod } from '../../runtimes/runtime.ts';
+import { aContainer, aPod } from '../../testing/builders.ts';
+import type { PodParts } from '../../testing/builders.ts';
+import { activeDeadline, podStatus } from './pod-status.ts';
+import type { PodStatusInput } from './pod-status.ts';
+
+const startMs = Date.UTC(2026, 0, 1);
+
+/** `a running`, `a exited 1`, `a created`; newest first. */
+function aRuntimePod(text: string, parts: Partial<RuntimePod> = {}): RuntimePod {
+  const containers =
+    text === ''
+      ? []
+      : text.split(', ').map((one, index) => {
+          const [name = '', kind = '', code = '0'] = one.split(' ');
+          return {
+            id: `${name}-${index}`,
+            name,
+            attempt: 0,
+            image: 'img',
+            imageId: 'sha',
+            state: stateOf(kind, Number(code)),
+            logPath: '',
+            labels: {},
+          };
+        });
+  return {
+    uid: 'u',
+    namespace: 'shop',
+    name: 'web',
+    state: 'ready',
+    createdAtMs: startMs,
+    ips: ['10.1.0.1'],
+    containers,
+    ...parts,
+  };
+}
+
+function stateOf(kind: string, exitCode: number): ContainerState {
+  const createdAtMs = startMs + 1000;
+  const startedAtMs = startMs + 1500;
+  if (kind === 'running') return { kind, createdAtMs, startedAtMs, pid: 1 };
+  if (kind === 'created') return { kind, createdAtMs };
+  const reason = exitCode === 0 ? 'Completed' : 'Error';
+  return { kind: 'exited', createdAtMs, startedAtMs, finishedAtMs: startMs + 9000, exitCode, reason, message: '' };
+}
+
+function statusOf(pod: Pod, has: string | undefined, parts: Partial<PodStatusInput> = {}): PodStatus {
+  return podStatus({
+    pod,
+    runtimePod: has === undefined ? undefined : aRuntimePod(has),
+    runtimeName: 'fake',
+    previous: pod.status ?? {},
+    startError: () => undefined,
+    terminationMessages: new Map(),
+    probes: { hasStarted: () => true, isReady: () => true },
+    isTerminating: false,
+    hostIPs: ['192.0.2.1'],
+    eviction: undefined,
+    environment: undefined,
+    ...parts,
+  });
+}
+
+const named = (...names: string[]): Pod['spec']['containers'] => names.map((name) => aContainer({ name }));
+const sidecar = aContainer({ name: 's', restartPolicy: 'Always' });
+const phases: readonly {
+  it: string;
+  pod: PodParts;
+  has?: string;
+  terminating?: boolean;
+  notStarted?: string;
+  phase: string;
+}[] = [
+  { it: 'before anything was made', pod: { containers: named('a') }, phase: 'Pending' },
+  {
+    it: 'while one container runs and one has yet to start',
+    pod: { containers: named('a', 'b') },
+    has: 'a running',
+    phase: 'Pending',
+  },
+  { it: 'when all run', pod: { containers: named('a', 'b') }, has: 'a running, b running', phase: 'Running' },
+  {
+    it: 'when one runs and one ended',
+    pod: { containers: named('a', 'b'), restartPolicy: 'Never' },
+    has: 'a running, b exited 1',
+    phase: 'Running',
+  },
+  { it: 'when all ended and start again', pod: { containers: named('a') }, has: 'a exited 1', phase: 'Running' },
+  {
+    it: 'when all succeeded under OnFailure',
+    pod: { containers: named('a', 'b'), restartPolicy: 'OnFailure' },
+    has: 'a exited 0, b exited 0',
+    phase: 'Succeeded',
+  },
+  {
+    it: 'when one failed under OnFailure',
+    pod: { containers: named('a', 'b'), restartPolicy: 'OnFailure' },
+    has: 'a exited 0, b exited 1',
+    phase: 'Running',
+  },
+  {
+    it: 'when one failed under Never',
+    pod: { containers: named('a', 'b'), restartPolicy: 'Never' },
+    has: 'a exited 0, b exited 1',
+    phase: 'Failed',
+  },
+  {
+    it: 'when all succeeded and the pod ends',
+    pod: { containers: named('a') },
+    has: 'a exited 0',
+    terminating: true,
+    phase: 'Succeeded',
+  },
+  {
+    it: 'when one failed and the pod ends',
+    pod: { containers: named('a') },
+    has: 'a exited 143',
+    terminating: true,
+    phase: 'Failed',
+  },
+  {
+    it: 'of a static pod that ends (pods invariant 56)',
+    pod: { containers: named('a'), metadata: { annotations: { 'kubernetes.io/config.source': 'file' } } },
+    has: 'a exited 143',
+    terminating: true,
+    phase: 'Running',
+  },
+  {
+    it: 'while an init container runs',
+    pod: { initContainers: named('i'), containers: named('a') },
+    has: 'i running',
+    phase: 'Pending',
+  },
+  {
+    it: 'when an init container failed under Never',
+    pod: { initContainers: named('i'), containers: named('a'), restartPolicy: 'Never' },
+    has: 'i exited 1',
+    phase: 'Failed',
+  },
+  {
+    it: 'when an init container failed and starts again',
+    pod: { initContainers: named('i'), containers: named('a') },
+    has: 'i exited 1',
+    phase: 'Pending',
+  },
+  {
+    it: 'while a sidecar comes up',
+    pod: { initContainers: [sidecar], containers: named('a') },
+    has: 's running',
+    notStarted: 's',
+    phase: 'Pending',
+  },
+  {
+    it: 'when the containers are done and a sidecar still runs',
+    pod: { initContainers: [sidecar], containers: named('a'), restartPolicy: 'Never' },
+    has: 'a exited 0, s running',
+    phase: 'Running',
+  },
+  {
+    it: 'when the containers and the sidecar are done',
+    pod: { initContainers: [sidecar], containers: named('a'), restartPolicy: 'Never' },
+    has: 'a exited 0, s exited 137',
+    phase: 'Succeeded',
+  },
+  {
+    it: 'that was told as ended once',
+    pod: { containers: named('a'), status: { phase: 'Failed' } },
+    has: 'a running',
+    phase: 'Failed',
+  },
+];
+for (const { it, pod, has, terminating = false, notStarted, phase } of phases) {
+  test(`the phase ${it} is ${phase}`, () => {
+    const probes = { hasStarted: (_uid: string, name: string) => name !== notStarted, isReady: () => true };
+    assert.equal(statusOf(aPod(pod), has, { isTerminating: terminating, probes }).phase, phase);
+  });
+}
+
+const waiting = (name: string): Partial<ContainerStatus> => ({ name, ready: false, restartCount: 0 });
+const states: readonly {
+  it: string;
+  pod?: PodParts;
+  has?: string;
+  error?: { reason: string; message: string };
+  previous?: ContainerStatus;
+  shows: object;
+  lastState?: object;
+  restarts?: number;
+}[] = [
+  { it: 'waits for its creation', shows: { waiting: { reason: 'ContainerCreating' } } },
+  {
+    it: 'waits for the init containers',
+    pod: { initContainers: named('i') },
+    has: 'i running',
+    shows: { waiting: { reason: 'PodInitializing' } },
+  },
+  {
+    it: 'waits and says why it could not start',
+    error: { reason: 'CreateContainerConfigError', message: 'configmap "x" not found' },
+    shows: { waiting: { reason: 'CreateContainerConfigError', message: 'configmap "x" not found' } },
+  },
+  { it: 'runs', has: 'a running', shows: { running: { startedAt: '2026-01-01T00:00:01Z' } } },
+  {
+    it: 'runs, whatever its last start error was',
+    has: 'a running',
+    error: { reason: 'CrashLoopBackOff', message: 'x' },
+    shows: { running: { startedAt: '2026-01-01T00:00:01Z' } },
+  },
+  {
+    it: 'is in a crash loop, with its last end beside',
+    has: 'a exited 1',
+    error: { reason: 'CrashLoopBackOff', message: 'back-off 10s' },
+    shows: { waiting: { reason: 'CrashLoopBackOff', message: 'back-off 10s' } },
+    lastState: {
+      terminated: {
+        exitCode: 1,
+        reason: 'Error',
+        startedAt: '2026-01-01T00:00:01Z',
+        finishedAt: '2026-01-01T00:00:09Z',
+        containerID: 'fake://a-0',
+      },
+    },
+  },
+  {
+    it: 'has ended and is kept as it was told when the runtime forgot it',
+    has: '',
+    previous: {
+      ...waiting('a'),
+      name: 'a',
+      ready: false,
+      restartCount: 2,
+      image: '',
+      imageID: '',
+      state: { terminated: { exitCode: 3 } },
+    },
+    shows: { terminated: { exitCode: 3 } },
+    restarts: 2,
+  },
+  {
+    it: 'ran and is gone without a trace',
+    has: '',
+    previous: { name: 'a', ready: true, restartCount: 2, image: '', imageID: '', state: { running: {} } },
+    shows: { waiting: { reason: 'ContainerCreating' } },
+    lastState: {
+      terminated: {
+        exitCode: 137,
+        reason: 'ContainerStatusUnknown',
+        message: 'The container could not be located when the pod was deleted.  The container used to be Running',
+      },
+    },
+    restarts: 3,
+  },
+];
+for (const { it, pod = {}, has, error, previous, shows, lastState, restarts = 0 } of states) {
+  test(`a container's status ${it}`, () => {
+    const status = previous === undefined ? {} : { status: { containerStatuses: [previous] } };
+    const [told] =
+      statusOf(aPod({ containers: named('a'), ...pod, ...status }), has, {
+        startError: (name) => (name === 'a' ? error : undefined),
+      }).containerStatuses ?? [];
+    assert.deepEqual(told?.state, shows);
+    assert.deepEqual(told?.lastState, lastState);
+    assert.equal(told?.restartCount, restarts);
+  });
+}
+
+function show(status: PodStatus): string[] {
+  return (status.conditions ?? []).map(({ type, status: value, reason, message }) =>
+    [type, value, reason, message].filter((part) => part !== undefined).join(' '),
+  );
+}
+
+const conditionCases: readonly {
+  it: string;
+  pod?: PodParts;
+  has?: string;
+  unready?: string;
+  shows: readonly string[];
+}[] = [
+  {
+    it: 'before anything was made',
+    shows: [
+      'PodReadyToStartContainers False PodSandboxNotReady no pod sandbox exists',
+      'Initialized True',
+      'Ready False ContainersNotReady containers with unready status: [a b]',
+      'ContainersReady False ContainersNotReady containers with unready status: [a b]',
+      'PodScheduled True',
+    ],
+  },
+  {
+    it: 'when everything runs',
+    has: 'a running, b running',
+    shows: [
+      'PodReadyToStartContainers True',
+      'Initialized True',
+      'Ready True',
+      'ContainersReady True',
+      'PodScheduled True',
+    ],
+  },
+  {
+    it: 'while one is not ready',
+    has: 'a running, b running',
+    unready: 'b',
+    shows: [
+      'PodReadyToStartContainers True',
+      'Initialized True',
+      'Ready False ContainersNotReady containers with unready status: [b]',
+      'ContainersReady False ContainersNotReady containers with unready status: [b]',
+      'PodScheduled True',
+    ],
+  },
+  {
+    it: 'while an init container runs',
+    pod: { initContainers: named('i') },
+    has: 'i running',
+    shows: [
+      'PodReadyToStartContainers True',
+      'Initialized False ContainersNotInitialized containers with incomplete status: [i]',
+      'Ready False ContainersNotReady containers with unready status: [a b]',
+      'ContainersReady False ContainersNotReady containers with unready status: [a b]',
+      'PodScheduled True',
+    ],
+  },
+  {
+    it: 'with a readiness gate that nobody opened, and the condition of another that is kept',
+    pod: {
+      readinessGates: [{ conditionType: 'x/gate' }, { conditionType: 'y/gate' }],
+      status: { conditions: [{ type: 'y/gate', status: 'False' }] },
+    },
+    has: 'a running, b running',
+    shows: [
+      'y/gate False',
+      'PodReadyToStartContainers True',
+      'Initialized True',
+      'Ready False ReadinessGatesNotReady corresponding condition of pod readiness gate "x/gate" does not exist., the status of pod readiness gate "y/gate" is not "True", but False',
+      'ContainersReady True',
+      'PodScheduled True',
+    ],
+  },
+  {
+    it: 'after a good end',
+    pod: { restartPolicy: 'Never' },
+    has: 'a exited 0, b exited 0',
+    shows: [
+      'PodReadyToStartContainers True',
+      'Initialized True PodCompleted',
+      'Ready False PodCompleted',
+      'ContainersReady False PodCompleted',
+      'PodScheduled True',
+    ],
+  },
+];
+for (const { it, pod = {}, has, unready, shows } of conditionCases) {
+  test(`the conditions ${it}`, () => {
+    const probes = { hasStarted: () => true, isReady: (_uid: string, name: string) => name !== unready };
+    assert.deepEqual(show(statusOf(aPod({ containers: named('a', 'b'), ...pod }), has, { probes })), shows);
+  });
+}
+
+test('a status has the addresses, the class of service and the generation it was made for', () => {
+  const status = statusOf(aPod({ metadata: { generation: 3 } }), 'main running');
+  const { hostIP, podIP, podIPs, qosClass, observedGeneration } = status;
+  assert.deepEqual(
+    { hostIP, podIP, podIPs, qosClass, observedGeneration },
+    {
+      hostIP: '192.0.2.1',
+      podIP: '10.1.0.1',
+      podIPs: [{ ip: '10.1.0.1' }],
+      qosClass: 'BestEffort',
+      observedGeneration: 3,
+    },
+  );
+  assert.equal(statusOf(aPod({ hostNetwork: true }), 'main running').podIP, '192.0.2.1');
+});
+
+test('a termination message is told, and the reason of a phase is kept while the phase is', () => {
+  const messages = new Map([['main-0', 'out of luck']]);
+  const status = statusOf(
+    aPod({ restartPolicy: 'Never', status: { phase: 'Failed', reason: 'Why', message: 'because' } }),
+    'main exited 1',
+    { terminationMessages: messages },
+  );
+  assert.equal(status.containerStatuses?.[0]?.state?.terminated?.message, 'out of luck');
+  assert.equal(`${status.reason} ${status.message}`, 'Why because');
+});
+
+test('a pod past its active deadline has failed', () => {
+  const start = '2026-01-01T00:00:00Z';
+  assert.deepEqual(activeDeadline(60, start, startMs + 59_000), { atMs: startMs + 60_000, eviction: undefined });
+  const { eviction } = activeDeadline(60, start, startMs + 60_000);
+  const status = statusOf(aPod(), 'main running', { eviction });
+  assert.deepEqual(
+    [status.phase, status.reason, status.message],
+    ['Failed', 'DeadlineExceeded', 'Pod was active on the node longer than the specified deadline'],
+  );
+});

@@ -1,0 +1,155 @@
+/**
+ * A pod's status as the node sees it, made anew each time from what runs, what was told last and why containers could not be
+ * started. Pure: the status manager compares it with what was told and tells what is new.
+ */
+import type { ContainerStatus } from '../../kube/objects/container-status.ts';
+import type { PodStatus } from '../../kube/objects/pod.ts';
+import { qualityOfService } from '../../kube/quality-of-service.ts';
+import { isSidecar, newestInSandbox } from '../containers/container-lookup.ts';
+import type { Eviction } from '../workers/pod-steps.ts';
+import { isTerminalPhase } from '../workers/pod-record.ts';
+import { containerStatuses } from './container-statuses.ts';
+import type { ContainersInput } from './container-statuses.ts';
+import { ownedConditions, podConditions } from './pod-conditions.ts';
+import type { PodCondition } from './pod-conditions.ts';
+import { podPhase } from './pod-phase.ts';
+
+export interface StatusProbes {
+  /** Its startup probe has succeeded, or it has none; undefined when it was not asked yet. */
+  hasStarted(podUid: string, container: string, containerId: string): boolean | undefined;
+  /** Its readiness probe succeeds, or it has none; undefined when it was not asked yet. */
+  isReady(podUid: string, container: string, containerId: string): boolean | undefined;
+}
+
+export interface PodStatusInput extends ContainersInput {
+  /** What was told last; what the API server has if nothing was. */
+  readonly previous: PodStatus;
+  readonly probes: StatusProbes;
+  readonly isTerminating: boolean;
+  readonly hostIPs: readonly string[];
+  /** The node itself ends the pod, and why. */
+  readonly eviction: Eviction | undefined;
+  readonly environment: PodCondition | undefined;
+}
+
+export function podStatus(input: PodStatusInput): PodStatus {
+  const { pod, runtimePod, previous, eviction } = input;
+  const { spec, metadata } = pod;
+  const init = containerStatuses(input, 'init', spec.initContainers ?? [], previous.initContainerStatuses ?? []).map(
+    (status) =>
+      withProbes(
+        input,
+        status,
+        (spec.initContainers ?? []).some((one) => one.name === status.name && isSidecar(one)),
+      ),
+  );
+  const regular = containerStatuses(input, 'regular', spec.containers, previous.containerStatuses ?? []).map((status) =>
+    withProbes(input, status, true),
+  );
+  const { ephemeralContainers = [] } = spec;
+  const ephemeral = containerStatuses(
+    input,
+    'ephemeral',
+    ephemeralContainers,
+    previous.ephemeralContainerStatuses ?? [],
+  );
+  const statuses = [...init, ...regular];
+  const wasInitialized = spec.containers.some(({ name }) => newestInSandbox(runtimePod, name) !== undefined);
+  const computed = podPhase({ pod, statuses, isTerminating: input.isTerminating, wasInitialized });
+  const phase = eviction === undefined ? monotonicPhase(computed, [pod.status?.phase, previous.phase]) : 'Failed';
+  const foreign = (pod.status?.conditions ?? []).filter(({ type }) => !ownedConditions.includes(type));
+  const conditions = podConditions({ pod, runtimePod, statuses, phase, foreign });
+  const { generation } = metadata;
+  const observed = generation === undefined ? {} : { observedGeneration: generation };
+  return {
+    ...observed,
+    phase,
+    ...reasonOf(input, phase),
+    conditions: [
+      ...foreign,
+      ...[...conditions, ...(input.environment === undefined ? [] : [input.environment])].map((condition) => ({
+        ...condition,
+        ...observed,
+      })),
+    ],
+    ...addresses(input),
+    ...(previous.startTime === undefined ? {} : { startTime: previous.startTime }),
+    ...(init.length === 0 ? {} : { initContainerStatuses: init }),
+    containerStatuses: regular,
+    ...(ephemeral.length === 0 ? {} : { ephemeralContainerStatuses: ephemeral }),
+    qosClass: qualityOfService(spec),
+  };
+}
+
+/** Once ended, always ended: neither a restart of this program nor a late container brings a pod back. */
+function monotonicPhase(
+  computed: ReturnType<typeof podPhase>,
+  told: readonly (string | undefined)[],
+): ReturnType<typeof podPhase> {
+  if (isTerminalPhase(computed)) return computed;
+  const end = told.find(isTerminalPhase);
+  return end === 'Succeeded' || end === 'Failed' ? end : computed;
+}
+
+function reasonOf({ pod, previous, eviction }: PodStatusInput, phase: string): Pick<PodStatus, 'reason' | 'message'> {
+  if (eviction !== undefined) return { reason: eviction.reason, message: eviction.message };
+  const kept = [previous, pod.status ?? {}].find(
+    (one) => one.phase === phase && (one.reason ?? one.message) !== undefined,
+  );
+  return {
+    ...(kept?.reason === undefined ? {} : { reason: kept.reason }),
+    ...(kept?.message === undefined ? {} : { message: kept.message }),
+  };
+}
+
+/** Of a container that was adopted, what was told before a restart of this program holds until its probes answer again. */
+function withProbes(
+  { pod, probes, previous }: PodStatusInput,
+  status: ContainerStatus,
+  isProbed: boolean,
+): ContainerStatus {
+  const uid = pod.metadata.uid ?? '';
+  const { name, state, containerID = '' } = status;
+  const isRunning = state?.running !== undefined;
+  if (!isProbed) {
+    return { ...status, started: isRunning, ready: state?.terminated?.exitCode === 0 };
+  }
+  const id = containerID.slice(containerID.indexOf('://') + 3);
+  const { initContainerStatuses = [], containerStatuses: regular = [] } = previous;
+  const told = [...initContainerStatuses, ...regular].find(
+    (one) => one.name === name && one.containerID === containerID,
+  );
+  const started = isRunning && (probes.hasStarted(uid, name, id) ?? told?.started ?? false);
+  return { ...status, started, ready: started && (probes.isReady(uid, name, id) ?? told?.ready ?? false) };
+}
+
+function addresses({ pod, runtimePod, previous, hostIPs }: PodStatusInput): PodStatus {
+  const [hostIP] = hostIPs;
+  const told = previous.podIPs ?? (previous.podIP === undefined ? [] : [{ ip: previous.podIP }]);
+  const { state, ips = [] } = runtimePod ?? {};
+  // A pod without addresses of its own has those of the node.
+  const own = pod.spec.hostNetwork === true || (state === 'ready' && ips.length === 0) ? hostIPs : ips;
+  // The addresses of a pod that has ended stay in its status.
+  const podIPs = own.length > 0 ? own.map((ip) => ({ ip })) : told;
+  const [first] = podIPs;
+  return {
+    ...(hostIP === undefined ? {} : { hostIP, hostIPs: hostIPs.map((ip) => ({ ip })) }),
+    ...(first === undefined ? {} : { podIP: first.ip, podIPs }),
+  };
+}
+
+const deadlineExceeded: Eviction = {
+  reason: 'DeadlineExceeded',
+  message: 'Pod was active on the node longer than the specified deadline',
+};
+
+/** When a pod with `activeDeadlineSeconds` has to end, and whether that time has come. */
+export function activeDeadline(
+  activeDeadlineSeconds: number | undefined,
+  startTime: string | undefined,
+  nowMs: number,
+): { readonly atMs: number | undefined; readonly eviction: Eviction | undefined } {
+  if (activeDeadlineSeconds === undefined || startTime === undefined) return { atMs: undefined, eviction: undefined };
+  const atMs = Date.parse(startTime) + activeDeadlineSeconds * 1000;
+  return nowMs >= atMs ? { atMs: undefined, eviction: deadlineExceeded } : { atMs, eviction: undefined };
+}

@@ -1,0 +1,306 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Pod, PodStatus } from '../../kube/objects/pod.ts';
+import { aContainer, aPod } from '../../testing/builders.ts';
+import { FakeClock } from '../../testing/fake-clock.ts';
+import { MemoryPodApi } from '../../testing/memory-pod-api.ts';
+import { settle } from '../../testing/settle.ts';
+import { finalStatus } from './final-status.ts';
+import { mergeStatus, statusPatch } from './merge-status.ts';
+import { StatusManager } from './status-manager.ts';
+import type { StatusNotice } from './status-manager.ts';
+
+interface World {
+  readonly api: MemoryPodApi;
+  readonly clock: FakeClock;
+  readonly manager: StatusManager;
+  readonly notices: StatusNotice[];
+  readonly running: Set<string>;
+  readonly stop: () => Promise<void>;
+}
+
+function aWorld(mirror?: Pod): World {
+  const api = new MemoryPodApi();
+  const clock = new FakeClock();
+  const notices: StatusNotice[] = [];
+  const running = new Set<string>();
+  const manager = new StatusManager({
+    api,
+    clock,
+    pods: {
+      apiPodOf: (pod) => (pod.metadata.annotations === undefined ? (api.find(pod.metadata.name) ?? pod) : mirror),
+    },
+    couldHaveRunningContainers: (uid) => running.has(uid),
+    notify: (notice) => notices.push(notice),
+  });
+  const abort = new AbortController();
+  const done = manager.run(abort.signal);
+  const stop = async (): Promise<void> => {
+    abort.abort();
+    await done;
+  };
+  return { api, clock, manager, notices, running, stop };
+}
+
+const ready = (status: string): PodStatus => ({ phase: 'Running', conditions: [{ type: 'Ready', status }] });
+
+test('pods invariant 54: a status is sent at once and once; times of what did not change are kept', async () => {
+  const { api, clock, manager, stop } = aWorld();
+  api.put(aPod());
+  assert.ok(manager.set(aPod(), ready('False')));
+  await settle();
+  assert.deepEqual(api.calls, ['patch web']);
+  const first = api.find('web')?.status;
+  await clock.advance(5000);
+  assert.equal(manager.set(aPod(), ready('False')), false);
+  await settle();
+  assert.deepEqual(api.calls, ['patch web']);
+  assert.ok(manager.set(aPod(), ready('True')));
+  await settle();
+  const second = api.find('web')?.status;
+  assert.equal(second?.startTime, first?.startTime);
+  assert.notEqual(second?.conditions?.[0]?.lastTransitionTime, first?.conditions?.[0]?.lastTransitionTime);
+  await stop();
+});
+
+test('a write that failed is repeated by the next look at everything, and so is what somebody else changed', async () => {
+  const { api, clock, manager, notices, stop } = aWorld();
+  api.put(aPod());
+  api.failure = new Error('away');
+  manager.set(aPod(), ready('True'));
+  await settle();
+  assert.deepEqual(notices, [
+    { kind: 'StatusNotSent', pod: 'web_shop(5f3a7c3e-0000-4000-8000-000000000001)', message: 'away' },
+  ]);
+  api.failure = undefined;
+  await clock.advance(10_000);
+  await settle();
+  assert.equal(api.find('web')?.status?.phase, 'Running');
+  api.put({ ...aPod(), status: { phase: 'Pending' } });
+  await clock.advance(10_000);
+  await settle();
+  assert.equal(api.find('web')?.status?.phase, 'Running');
+  await stop();
+});
+
+test('pods invariant 54: a pod that is gone is ignored, and one whose UID changed drops the status', async () => {
+  const { api, manager, stop } = aWorld();
+  manager.set(aPod(), ready('True'));
+  await settle();
+  assert.deepEqual(api.calls, []);
+  api.put(aPod({ metadata: { uid: 'other' } }));
+  const abort = new AbortController();
+  const watching = new StatusManager({
+    api,
+    clock: new FakeClock(),
+    pods: { apiPodOf: (pod) => pod },
+    couldHaveRunningContainers: () => false,
+    notify: () => {},
+  });
+  const done = watching.run(abort.signal);
+  watching.set(aPod(), ready('True'));
+  await settle();
+  assert.equal(watching.get(aPod().metadata.uid ?? ''), undefined);
+  assert.deepEqual(api.calls, []);
+  abort.abort();
+  await done;
+  await stop();
+});
+
+test('a static pod tells its status to its mirror, and nobody while there is none', async () => {
+  const mirror = aPod({ metadata: { name: 'mirror', uid: 'm', annotations: { 'kubernetes.io/config.mirror': 'h' } } });
+  const staticPod = aPod({ metadata: { annotations: { 'kubernetes.io/config.source': 'file' } } });
+  const alone = aWorld();
+  alone.manager.set(staticPod, ready('True'));
+  await settle();
+  assert.deepEqual(alone.api.calls, []);
+  await alone.stop();
+  const { api, manager, stop } = aWorld(mirror);
+  api.put(mirror);
+  manager.set(staticPod, ready('True'));
+  await settle();
+  assert.deepEqual(api.calls, ['patch mirror']);
+  await stop();
+});
+
+test('pods invariant 56: a deleted pod leaves the API server when it is cleaned up and its phase there is terminal', async () => {
+  const { api, manager, running, stop } = aWorld();
+  const deleted = aPod({ metadata: { deletionTimestamp: '2026-01-01T00:00:00Z' } });
+  const uid = deleted.metadata.uid ?? '';
+  api.put(deleted);
+  running.add(uid);
+  manager.set(deleted, { phase: 'Running', containerStatuses: [] });
+  await settle();
+  running.delete(uid);
+  manager.finish(deleted);
+  await settle();
+  assert.deepEqual(api.calls, ['patch web', 'patch web', 'delete web']);
+  assert.equal(api.find('web'), undefined);
+  await stop();
+});
+
+test('pods invariant 54: a mirror is never deleted by the status manager', async () => {
+  const annotations = { 'kubernetes.io/config.mirror': 'h' };
+  const mirror = aPod({
+    metadata: { annotations, deletionTimestamp: '2026-01-01T00:00:00Z' },
+    status: { phase: 'Failed' },
+  });
+  const { api, manager, stop } = aWorld(mirror);
+  api.put(mirror);
+  manager.finish(aPod({ metadata: { annotations: {} }, status: { phase: 'Failed' } }));
+  await settle();
+  assert.ok(!api.calls.includes('delete web'));
+  await stop();
+});
+
+test('a container that ended for good cannot run again in a status', async () => {
+  const { manager, notices, stop } = aWorld();
+  const pod = aPod({ restartPolicy: 'Never' });
+  const status = (state: object): PodStatus => ({
+    phase: 'Running',
+    containerStatuses: [{ name: 'main', ready: false, restartCount: 0, image: '', imageID: '', state }],
+  });
+  assert.ok(manager.set(pod, status({ terminated: { exitCode: 0 } })));
+  assert.equal(manager.set(pod, status({ running: {} })), false);
+  assert.match(
+    notices[0]?.message ?? '',
+    /terminated container main attempted illegal transition to non-terminated state/,
+  );
+  const restarting = aPod({ metadata: { uid: 'b' }, restartPolicy: 'OnFailure' });
+  assert.ok(manager.set(restarting, status({ terminated: { exitCode: 1 } })));
+  assert.ok(manager.set(restarting, status({ running: {} })));
+  await stop();
+});
+
+test('pods invariant 57: conditions of others are kept, and a terminal phase waits for the containers', () => {
+  const api: PodStatus = { phase: 'Running', conditions: [{ type: 'x/y', status: 'True' }] };
+  const own: PodStatus = {
+    phase: 'Failed',
+    reason: 'Error',
+    conditions: [
+      { type: 'Ready', status: 'True' },
+      { type: 'x/y', status: 'False' },
+    ],
+  };
+  const withheld = mergeStatus(api, own, true);
+  assert.deepEqual([withheld.phase, withheld.reason], ['Running', undefined]);
+  assert.deepEqual(withheld.conditions, [
+    { type: 'x/y', status: 'True' },
+    { type: 'Ready', status: 'True' },
+  ]);
+  const told = mergeStatus(api, own, false);
+  assert.equal(told.phase, 'Failed');
+  assert.deepEqual(told.conditions?.[1], { type: 'Ready', status: 'False', reason: 'PodFailed' });
+});
+
+const container = (name: string, state: object, more: object = {}): object => ({ name, state, ...more });
+const ends: readonly {
+  it: string;
+  pod: Pod;
+  status: object;
+  phase: string;
+  states: readonly (number | undefined)[];
+}[] = [
+  {
+    it: 'pods invariant 55: fills a container in whose end nobody saw',
+    pod: aPod(),
+    status: { phase: 'Running', containerStatuses: [container('main', { running: {} })] },
+    phase: 'Failed',
+    states: [137],
+  },
+  {
+    it: 'pods invariant 55: fills nothing in before the pod had initialised',
+    pod: aPod({ initContainers: [aContainer({ name: 'i' }), aContainer({ name: 'j' })] }),
+    status: {
+      phase: 'Pending',
+      initContainerStatuses: [container('i', { running: {} }), container('j', { waiting: {} })],
+      containerStatuses: [container('main', { waiting: {} })],
+    },
+    phase: 'Failed',
+    states: [137, undefined, undefined],
+  },
+  {
+    it: 'pods invariant 55: the first init container counts as tried',
+    pod: aPod({ initContainers: [aContainer({ name: 'i' })] }),
+    status: {
+      phase: 'Pending',
+      initContainerStatuses: [container('i', { waiting: {} })],
+      containerStatuses: [container('main', { waiting: {} })],
+    },
+    phase: 'Failed',
+    states: [137, undefined],
+  },
+  {
+    it: 'keeps an end that is known',
+    pod: aPod(),
+    status: { phase: 'Succeeded', containerStatuses: [container('main', { terminated: { exitCode: 0 } })] },
+    phase: 'Succeeded',
+    states: [0],
+  },
+  {
+    it: 'pods invariant 56: leaves the phase of a static pod',
+    pod: aPod({ metadata: { annotations: { 'kubernetes.io/config.source': 'file' } } }),
+    status: { phase: 'Running', containerStatuses: [] },
+    phase: 'Running',
+    states: [],
+  },
+];
+for (const { it, pod, status, phase, states } of ends) {
+  test(`the last status ${it}`, () => {
+    const last = finalStatus(pod, status);
+    assert.equal(last.phase, phase);
+    assert.deepEqual(
+      [...(last.initContainerStatuses ?? []), ...(last.containerStatuses ?? [])].map(
+        ({ state }) => state?.terminated?.exitCode,
+      ),
+      states,
+    );
+  });
+}
+
+test('a patch says only what differs, and what is gone', () => {
+  const before: PodStatus = {
+    phase: 'Running',
+    message: 'x',
+    podIPs: [{ ip: '10.0.0.1' }],
+    conditions: [
+      { type: 'Ready', status: 'False', reason: 'Why' },
+      { type: 'Old', status: 'True' },
+    ],
+  };
+  const after: PodStatus = {
+    phase: 'Running',
+    podIPs: [{ ip: '10.0.0.2' }],
+    conditions: [{ type: 'Ready', status: 'True' }],
+  };
+  assert.deepEqual(statusPatch(before, after), {
+    message: null,
+    podIPs: [{ ip: '10.0.0.2' }, { $patch: 'replace' }],
+    conditions: [
+      { type: 'Ready', status: 'True', reason: null },
+      { type: 'Old', $patch: 'delete' },
+    ],
+  });
+  assert.equal(statusPatch(after, after), undefined);
+});
+
+test('termination messages share 12 KiB', () => {
+  const manager = new StatusManager({
+    api: new MemoryPodApi(),
+    clock: new FakeClock(),
+    pods: { apiPodOf: () => undefined },
+    couldHaveRunningContainers: () => false,
+    notify: () => {},
+  });
+  const ended = (name: string): NonNullable<PodStatus['containerStatuses']>[number] => ({
+    name,
+    ready: false,
+    restartCount: 0,
+    image: '',
+    imageID: '',
+    state: { terminated: { exitCode: 1, message: 'ä'.repeat(6000) } },
+  });
+  manager.set(aPod(), { phase: 'Failed', containerStatuses: ['a', 'b', 'c'].map(ended) });
+  const [first] = manager.get(aPod().metadata.uid ?? '')?.containerStatuses ?? [];
+  assert.equal(first?.state?.terminated?.message, 'ä'.repeat(2048));
+});

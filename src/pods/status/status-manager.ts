@@ -1,0 +1,171 @@
+/**
+ * The status of every pod of this node: the newest is kept here, and sent to the API server as soon as it differs. What
+ * could not be sent, and what somebody changed there, is repaired by a look at all of them from time to time.
+ */
+import { Bell } from '../../base/bell.ts';
+import type { Clock } from '../../base/clock.ts';
+import { messageOf } from '../../base/errors.ts';
+import { podStatus as podStatusShape } from '../../kube/objects/pod.ts';
+import type { Pod, PodStatus } from '../../kube/objects/pod.ts';
+import { means } from '../../kube/values/semantic-equality.ts';
+import type { PodApi } from '../pod-api.ts';
+import { describePod, podNamespace, podUid } from '../pod-names.ts';
+import { isMirrorPod } from '../sources/pod-annotations.ts';
+import { isTerminalPhase } from '../workers/pod-record.ts';
+import { finalStatus } from './final-status.ts';
+import { mergeStatus, statusPatch } from './merge-status.ts';
+import { illegalTransition, withinBounds, withTimes } from './normal-status.ts';
+
+export interface StatusManagerDeps {
+  readonly api: PodApi;
+  readonly clock: Clock;
+  readonly pods: {
+    /** The pod as the API server knows it: a static pod's mirror. */
+    apiPodOf(pod: Pod): Pod | undefined;
+  };
+  readonly couldHaveRunningContainers: (podUid: string) => boolean;
+  readonly notify: (notice: StatusNotice) => void;
+}
+
+export type StatusNotice =
+  | { readonly kind: 'StatusNotSent'; readonly pod: string; readonly message: string }
+  | { readonly kind: 'StatusRefused'; readonly pod: string; readonly message: string };
+
+interface Entry {
+  pod: Pod;
+  status: PodStatus;
+  version: number;
+  sentVersion: number;
+  /** Everything of the pod is cleaned up: the API server may forget it. */
+  isFinished: boolean;
+}
+
+/** As the kubelet's: often enough that a lost write is not noticed, rarely enough to cost nothing. */
+const passPeriodMs = 10_000;
+/** Each write takes two requests; more at once would only queue up at the server. */
+const writesAtOnceMax = 8;
+
+export class StatusManager {
+  readonly #deps: StatusManagerDeps;
+  readonly #entries = new Map<string, Entry>();
+  /** Rings when there is something to tell. */
+  readonly #news = new Bell();
+
+  constructor(deps: StatusManagerDeps) {
+    this.#deps = deps;
+  }
+
+  get(uid: string): PodStatus | undefined {
+    return this.#entries.get(uid)?.status;
+  }
+
+  /** Answers whether it is new. */
+  set(pod: Pod, status: PodStatus): boolean {
+    return this.#update(pod, status, false);
+  }
+
+  /** The pod is cleaned up: its last status is sent, and then it may be deleted from the API server. */
+  finish(pod: Pod): void {
+    const status = this.get(podUid(pod)) ?? pod.status ?? {};
+    this.#update(pod, finalStatus(pod, status), true);
+  }
+
+  /** Tells it again though it is not new: to a mirror that was made anew. */
+  resend(uid: string): void {
+    const entry = this.#entries.get(uid);
+    if (entry === undefined) return;
+    entry.version += 1;
+    this.#news.ring();
+  }
+
+  /** Forgets the pods that are not among these. */
+  retain(uids: ReadonlySet<string>): void {
+    for (const uid of this.#entries.keys()) if (!uids.has(uid)) this.#entries.delete(uid);
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      await this.#pass(signal, (entry) => entry.version > entry.sentVersion);
+      if (await this.#news.sleep(passPeriodMs, this.#deps.clock, signal)) continue;
+      await this.#pass(signal, (entry) => entry.version > entry.sentVersion || this.#hasDrifted(entry));
+    }
+  }
+
+  #update(pod: Pod, status: PodStatus, isFinished: boolean): boolean {
+    const uid = podUid(pod);
+    const entry = this.#entries.get(uid);
+    const before = entry?.status ?? pod.status;
+    const problem = before === undefined ? undefined : illegalTransition(pod, before, status);
+    if (problem !== undefined) {
+      this.#deps.notify({ kind: 'StatusRefused', pod: describePod(pod), message: problem });
+      return false;
+    }
+    const normal = withinBounds(withTimes(status, before, this.#deps.clock.now()));
+    const isNew = entry === undefined || !means(podStatusShape, entry.status, normal);
+    if (!isNew && !(isFinished && !entry.isFinished) && pod.metadata.deletionTimestamp === undefined) {
+      entry.pod = pod;
+      return false;
+    }
+    this.#entries.set(uid, {
+      pod,
+      status: normal,
+      version: (entry?.version ?? 0) + 1,
+      sentVersion: entry?.sentVersion ?? 0,
+      isFinished: isFinished || (entry?.isFinished ?? false),
+    });
+    this.#news.ring();
+    return isNew;
+  }
+
+  /** Somebody changed the status at the API server. */
+  #hasDrifted({ pod, status }: Entry): boolean {
+    const api = this.#deps.pods.apiPodOf(pod);
+    if (api === undefined) return false;
+    const merged = mergeStatus(api.status ?? {}, status, this.#deps.couldHaveRunningContainers(podUid(pod)));
+    return !means(podStatusShape, api.status ?? {}, merged);
+  }
+
+  async #pass(signal: AbortSignal, isDue: (entry: Entry) => boolean): Promise<void> {
+    const due = [...this.#entries.values()].filter(isDue);
+    for (let start = 0; start < due.length && !signal.aborted; start += writesAtOnceMax) {
+      await Promise.all(due.slice(start, start + writesAtOnceMax).map((entry) => this.#send(entry, signal)));
+    }
+  }
+
+  async #send(entry: Entry, signal: AbortSignal): Promise<void> {
+    const { version } = entry;
+    try {
+      if (await this.#write(entry, signal)) entry.sentVersion = version;
+    } catch (error) {
+      if (signal.aborted) return;
+      this.#deps.notify({ kind: 'StatusNotSent', pod: describePod(entry.pod), message: messageOf(error) });
+    }
+  }
+
+  /** False if there was nobody to tell. */
+  async #write({ pod, status, isFinished }: Entry, signal: AbortSignal): Promise<boolean> {
+    const { api, pods, couldHaveRunningContainers } = this.#deps;
+    const target = pods.apiPodOf(pod);
+    if (target === undefined) return false;
+    const [namespace, name, uid] = [podNamespace(target), target.metadata.name, podUid(target)];
+    const current = await api.get(namespace, name, signal);
+    if (current === undefined) return false;
+    if (podUid(current) !== uid) {
+      // Another pod has taken the name: this one's status is nobody's any more.
+      this.#entries.delete(podUid(pod));
+      return false;
+    }
+    const merged = mergeStatus(current.status ?? {}, status, couldHaveRunningContainers(podUid(pod)));
+    const patch = statusPatch(current.status ?? {}, merged);
+    const written =
+      patch === undefined
+        ? current
+        : await api.patchStatus(namespace, name, { metadata: { uid }, status: patch }, signal);
+    if (written !== undefined && isFinished && isDeletable(written)) await api.delete(namespace, name, uid, signal);
+    return true;
+  }
+}
+
+function isDeletable(pod: Pod): boolean {
+  return pod.metadata.deletionTimestamp !== undefined && !isMirrorPod(pod) && isTerminalPhase(pod.status?.phase);
+}

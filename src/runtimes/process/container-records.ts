@@ -1,0 +1,116 @@
+/**
+ * What the runtime knows of pods and containers, on disk: one file each, replaced by a rename. Never holds an environment
+ * or a command line, whose values may be secret: those live with the container's processes.
+ */
+import { mkdirSync, readFileSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { RuntimeError } from '../runtime.ts';
+import type { ProcessName } from './process-table.ts';
+
+export interface PodRecord {
+  readonly uid: string;
+  readonly namespace: string;
+  readonly name: string;
+  readonly hostname: string;
+  readonly hostPid: boolean;
+  readonly hostIpc: boolean;
+  readonly hostNetwork: boolean;
+  readonly shareProcessNamespace: boolean;
+  readonly logDirectory: string;
+  readonly createdAtMs: number;
+  readonly state: 'ready' | 'notReady';
+  /** Holds the shared namespaces. */
+  readonly holder: ProcessName;
+}
+
+export interface ContainerRecord {
+  readonly id: string;
+  readonly podUid: string;
+  readonly name: string;
+  readonly attempt: number;
+  readonly image: string;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly logPath: string;
+  readonly stopSignal: string;
+  readonly stdin: 'none' | 'keep' | 'once';
+  readonly tty: boolean;
+  readonly identity: Identity;
+  readonly createdAtMs: number;
+  readonly run?: ContainerRun;
+  readonly end?: ContainerEnd;
+}
+
+/** Who the processes of a container are. */
+export interface Identity {
+  readonly uid: number;
+  readonly gid: number;
+  readonly groups: readonly number[];
+  readonly privileged: boolean;
+  readonly noNewPrivileges: boolean;
+  readonly capabilities: readonly string[];
+}
+
+export interface ContainerRun {
+  readonly startedAtMs: number;
+  readonly supervisor: ProcessName;
+  /** With `main` absent until the command was started. */
+  readonly init?: ProcessName;
+  readonly main?: ProcessName;
+}
+
+export interface ContainerEnd {
+  readonly finishedAtMs: number;
+  readonly exitCode: number;
+  readonly reason: string;
+  readonly message: string;
+}
+
+export class Records<T> {
+  readonly #directory: string;
+  readonly #byName = new Map<string, T>();
+
+  constructor(directory: string) {
+    this.#directory = directory;
+  }
+
+  load(): void {
+    mkdirSync(this.#directory, { recursive: true, mode: 0o700 });
+    for (const name of readdirSync(this.#directory)) {
+      const record = name.endsWith('.json') ? this.#read(name) : undefined;
+      if (record === undefined) rmSync(join(this.#directory, name), { force: true }); // a write that was cut short
+      else this.#byName.set(name.slice(0, -'.json'.length), record);
+    }
+  }
+
+  get(name: string): T | undefined {
+    return this.#byName.get(name);
+  }
+
+  all(): T[] {
+    return [...this.#byName.values()];
+  }
+
+  put(name: string, record: T): void {
+    if (!/^[A-Za-z0-9][A-Za-z0-9._-]*$/.test(name))
+      throw new RuntimeError(`Cannot keep "${name}": not a name for a file`);
+    const path = join(this.#directory, `${name}.json`);
+    writeFileSync(`${path}.new`, JSON.stringify(record), { mode: 0o600 });
+    renameSync(`${path}.new`, path);
+    this.#byName.set(name, record);
+  }
+
+  delete(name: string): void {
+    this.#byName.delete(name);
+    rmSync(join(this.#directory, `${name}.json`), { force: true });
+  }
+
+  /** What a crash of the machine tore is of no use: the processes it told of are gone too. */
+  #read(name: string): T | undefined {
+    try {
+      return JSON.parse(readFileSync(join(this.#directory, name), 'utf8')) as T;
+    } catch (thrown) {
+      if (thrown instanceof SyntaxError) return undefined;
+      throw thrown;
+    }
+  }
+}

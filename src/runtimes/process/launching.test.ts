@@ -1,0 +1,202 @@
+/** The pure parts around a launch: identities, capabilities, control groups, what the launcher says. */
+import assert from 'node:assert/strict';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { security } from '../../testing/process-sandboxes.ts';
+import { temporaryDirectory } from '../../testing/temporary-directory.ts';
+import { Changes } from './changes.ts';
+import { Records } from './container-records.ts';
+import { endOf } from './container-translation.ts';
+import {
+  findControlGroups,
+  makeGroup,
+  noControlGroups,
+  ranOutOfMemory,
+  sweepGroups,
+  usageOf,
+} from './control-groups.ts';
+import { execWords, identityOf, startPrivileges, type Powers } from './identity.ts';
+import { boundingSetIn, capabilitiesOf, capabilityNames } from './linux-capabilities.ts';
+import { examineMachine, limitations } from './machine.ts';
+import { parseStatus } from './status-file.ts';
+
+const all = (1n << BigInt(capabilityNames.length)) - 1n;
+const root: Powers = { uid: 0, gid: 0, kind: 'root', boundingSet: all };
+const ordinary: Powers = { uid: 1000, gid: 1000, kind: 'user', boundingSet: all };
+
+const capabilityCases = [
+  { it: 'the default set has no MKNOD', add: [], drop: [], has: 'CHOWN', lacks: 'MKNOD' },
+  {
+    it: 'what is added is there, with or without its prefix',
+    add: ['CAP_SYS_TIME'],
+    drop: [],
+    has: 'SYS_TIME',
+    lacks: 'SYS_ADMIN',
+  },
+  { it: 'what is dropped is gone', add: [], drop: ['chown'], has: 'KILL', lacks: 'CHOWN' },
+  { it: 'of drop ALL and add one, one is left', add: ['KILL'], drop: ['ALL'], has: 'KILL', lacks: 'CHOWN' },
+  {
+    it: 'of add ALL and drop one, all but one are left',
+    add: ['ALL'],
+    drop: ['SYS_ADMIN'],
+    has: 'SYS_TIME',
+    lacks: 'SYS_ADMIN',
+  },
+];
+for (const { it, add, drop, has, lacks } of capabilityCases) {
+  test(`capabilities: ${it}`, () => {
+    const set = capabilitiesOf({ privileged: false, addCapabilities: add, dropCapabilities: drop }, all);
+    assert.ok(set.includes(has) && !set.includes(lacks), set.join());
+  });
+}
+
+test('capabilities: nobody gets what this program cannot hand on', () => {
+  const bounding = boundingSetIn('Name:\tnode\nCapBnd:\t000001fffeffffff\n');
+  const set = capabilitiesOf({ privileged: true, addCapabilities: [], dropCapabilities: [] }, bounding);
+  assert.equal(set.length, capabilityNames.length - 1);
+  assert.ok(!set.includes('SYS_RESOURCE'));
+});
+
+test('a user without a group is in group 0; an ordinary user is root of its namespace', () => {
+  const asked = security({ uid: 1000, supplementalGroups: [7], dropCapabilities: ['ALL'], noNewPrivileges: true });
+  const words = startPrivileges(identityOf(asked, root), root);
+  assert.equal(words, '--reuid 1000 --regid 0 --groups 7 --bounding-set=-all --no-new-privs --inh-caps=-all');
+  assert.match(startPrivileges(identityOf(asked, ordinary), ordinary), /^--reuid 0 --regid 0 --keep-groups /);
+});
+
+test('a command run by exec keeps no more than it needs to get in, and takes that off', () => {
+  assert.deepEqual(execWords(identityOf(security({}), root), root).drop, '');
+  const strict = execWords(identityOf(security({ dropCapabilities: ['ALL'] }), root), root);
+  assert.match(strict.keep, /^--inh-caps=-all,\+sys_chroot$/);
+  assert.match(strict.drop, /--ambient-caps=-all/);
+  assert.equal(execWords(identityOf(security({ uid: 5 }), root), root).user, '--setuid 5');
+});
+
+test('the launcher is taken at its first word, and at complete lines only', () => {
+  const status = parseStatus('supervisor 10\nbuild 11\nstarted\nbuild 99\ncode 3\ncode 0\nend');
+  assert.deepEqual(
+    [status.supervisorPid, status.buildPid, status.started, status.code, status.ended, status.failure],
+    [10, 11, true, 3, false, undefined],
+  );
+  assert.equal(
+    parseStatus('failed exec: "x": executable file not found in $PATH\n').failure,
+    'exec: "x": executable file not found in $PATH',
+  );
+});
+
+const ends = [
+  { it: 'a code', text: 'started\ncode 0\nended\n', memory: false, want: [0, 'Completed', ''] },
+  { it: 'no code', text: 'started\nended\n', memory: false, want: [137, 'Error', ''] },
+  { it: 'no memory', text: 'started\ncode 137\nended\n', memory: true, want: [137, 'OOMKilled', ''] },
+  {
+    it: 'another error of one that had used up its memory',
+    text: 'started\ncode 1\n',
+    memory: true,
+    want: [1, 'Error', ''],
+  },
+  { it: 'no program', text: 'failed why\nended\n', memory: false, want: [128, 'StartError', 'why'] },
+  { it: 'no sandbox', text: 'ended\n', memory: false, want: [128, 'StartError', 'Cannot make the sandbox: mount: no'] },
+];
+for (const { it, text, memory, want } of ends) {
+  test(`a container ends with ${it}`, () => {
+    const { exitCode, reason, message } = endOf({ ...parseStatus(text), changedAtMs: 0 }, memory, 'mount: no', 7);
+    assert.deepEqual([exitCode, reason, message], want);
+  });
+}
+
+test('control groups of version 1 are below the own group of each controller', (t) => {
+  const top = temporaryDirectory(t);
+  for (const name of ['memory/me', 'cpu,cpuacct', 'pids']) mkdirSync(join(top, name), { recursive: true });
+  const groups = findControlGroups(
+    '3:pids:/\n2:memory:/me\n1:cpu,cpuacct:/\n0::/\n',
+    ['memory', 'cpu,cpuacct', 'pids']
+      .map((name) => `1 2 0:1 / ${top}/${name} rw - cgroup cgroup rw,${name}`)
+      .join('\n'),
+    'ours',
+  );
+  assert.deepEqual([groups.version, groups.controllers], [1, ['cpu', 'cpuacct', 'memory', 'pids']]);
+  const joined = makeGroup(groups, 'id', { memoryBytesMax: 1000, cpuMilliMax: 250, cpuMilliRequested: 100 });
+  assert.deepEqual(
+    joined.toSorted(),
+    ['cpu,cpuacct', 'memory/me', 'pids'].map((name) => `${top}/${name}/ours/id/cgroup.procs`),
+  );
+  const value = (path: string): string => readFileSync(join(top, path), 'utf8');
+  assert.equal(value('memory/me/ours/id/memory.limit_in_bytes'), '1000');
+  assert.equal(value('cpu,cpuacct/ours/id/cpu.cfs_quota_us'), '25000');
+  assert.equal(value('cpu,cpuacct/ours/id/cpu.shares'), '102');
+  writeFileSync(join(top, 'memory/me/ours/id/memory.oom_control'), 'oom_kill_disable 0\nunder_oom 0\noom_kill 2\n');
+  assert.equal(ranOutOfMemory(groups, 'id'), true);
+
+  const ours = join(top, 'pids', 'ours');
+  mkdirSync(join(ours, 'stray'));
+  sweepGroups(groups, (id) => id === 'id');
+  assert.ok(existsSync(join(ours, 'id')) && !existsSync(join(ours, 'stray')));
+});
+
+test('control groups of version 2: this program steps into a leaf and hands the controllers on', (t) => {
+  const top = temporaryDirectory(t);
+  mkdirSync(join(top, 'unit'));
+  writeFileSync(join(top, 'unit', 'cgroup.controllers'), 'cpu io memory pids\n');
+  writeFileSync(join(top, 'unit', 'cgroup.procs'), '42\n');
+  const groups = findControlGroups('0::/unit\n', `1 2 0:1 / ${top} rw - cgroup2 cgroup2 rw\n`, 'ours');
+  assert.deepEqual([groups.version, groups.controllers], [2, ['cpu', 'memory', 'pids']]);
+  assert.equal(readFileSync(join(top, 'unit/mountlet-agent/cgroup.procs'), 'utf8'), '42');
+  assert.equal(readFileSync(join(top, 'unit/cgroup.subtree_control'), 'utf8'), '+cpu +memory +pids');
+  makeGroup(groups, 'id', { memoryBytesMax: 5, cpuMilliMax: 1500 });
+  assert.equal(readFileSync(join(top, 'unit/ours/id/memory.max'), 'utf8'), '5');
+  assert.equal(readFileSync(join(top, 'unit/ours/id/cpu.max'), 'utf8'), '150000 100000');
+  writeFileSync(join(top, 'unit/ours/id/memory.current'), '300');
+  writeFileSync(join(top, 'unit/ours/id/memory.stat'), 'anon 1\ninactive_file 100\n');
+  writeFileSync(join(top, 'unit/ours/id/cpu.stat'), 'usage_usec 7\n');
+  assert.deepEqual(usageOf(groups, 'id'), { memoryBytes: 200, cpuNanoseconds: 7000 });
+});
+
+test('without control groups there are no limits, and no failure', () => {
+  assert.equal(findControlGroups('', '', 'ours'), noControlGroups);
+  assert.deepEqual(makeGroup(noControlGroups, 'id', { memoryBytesMax: 1 }), []);
+  assert.equal(usageOf(noControlGroups, 'id'), undefined);
+});
+
+test('records are found again; what a crash tore is not', (t) => {
+  const directory = temporaryDirectory(t);
+  const records = new Records<{ a: number }>(directory);
+  records.load();
+  records.put('one', { a: 1 });
+  for (const name of ['../x', '', '.', 'a/b'])
+    assert.throws(() => records.put(name, { a: 1 }), { reason: 'RuntimeFailed' });
+  writeFileSync(join(directory, 'torn.json'), '{"a":');
+  writeFileSync(join(directory, 'two.json.new'), '{}');
+  const again = new Records<{ a: number }>(directory);
+  again.load();
+  assert.deepEqual(again.all(), [{ a: 1 }]);
+  assert.ok(!existsSync(join(directory, 'torn.json')) && !existsSync(join(directory, 'two.json.new')));
+});
+
+test('changes are told once however often they happened, to everybody, until the end', async () => {
+  const changes = new Changes();
+  const leaving = new AbortController();
+  const followers = [changes.follow(leaving.signal), changes.follow(leaving.signal)];
+  for (const uid of ['a', 'b', 'a']) changes.tell(uid);
+  for (const follower of followers) {
+    const heard: string[] = [];
+    for await (const uid of follower) {
+      heard.push(uid);
+      if (heard.length === 2) break;
+    }
+    assert.deepEqual(heard, ['a', 'b']);
+  }
+  const last = changes.follow(leaving.signal)[Symbol.asyncIterator]().next();
+  leaving.abort();
+  assert.equal((await last).done, true);
+});
+
+test('the machine is examined in whole sentences', () => {
+  const findings = examineMachine();
+  assert.deepEqual(
+    findings.filter(({ consequence }) => !/^[A-Z].*\.$/.test(consequence)),
+    [],
+  );
+  assert.ok(findings.some(({ name }) => name === 'user namespaces'));
+  assert.ok(limitations({ kind: 'user' }).length > limitations({ kind: 'root' }).length);
+});

@@ -1,0 +1,214 @@
+/**
+ * What this machine can do for the process runtime, found out by trying, and what follows from it: the data behind
+ * `mountlet doctor`, and the powers that a runtime is opened with.
+ */
+import { spawnSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { MountletError } from '../../base/errors.ts';
+import type { Clock } from '../../base/clock.ts';
+import { findControlGroups, type ControlGroups } from './control-groups.ts';
+import { launcherEnvironment } from './exec.ts';
+import type { Powers } from './identity.ts';
+import { boundingSetIn } from './linux-capabilities.ts';
+import { ProcessRuntime, type ProcessRuntimeSettings } from './process-runtime.ts';
+
+export interface Finding {
+  readonly name: string;
+  readonly available: boolean;
+  /** What that means for pods, in one sentence. */
+  readonly consequence: string;
+}
+
+export interface Limitation {
+  readonly name: string;
+  readonly text: string;
+}
+
+/** No container can be run by this user on this machine. */
+export class NamespacesRefusedError extends MountletError {
+  readonly reason = 'NamespacesRefused';
+  constructor(detail: string) {
+    super(
+      `Cannot run containers as an ordinary user: this machine permits no user namespaces (${detail}); run as root, or ask its ` +
+        'administrator for user.max_user_namespaces > 0 and, where they exist, kernel.unprivileged_userns_clone=1 and ' +
+        'kernel.apparmor_restrict_unprivileged_userns=0',
+    );
+  }
+}
+
+export class ProgramsMissingError extends MountletError {
+  readonly reason = 'ProgramsMissing';
+  constructor(names: readonly string[]) {
+    super(`Cannot run containers: ${names.join(', ')} not found; install util-linux and coreutils`);
+  }
+}
+
+const programs = [
+  'sh',
+  'unshare',
+  'nsenter',
+  'setpriv',
+  'mount',
+  'umount',
+  'pivot_root',
+  'cat',
+  'cp',
+  'mkdir',
+  'mkfifo',
+  'sleep',
+];
+
+/** Opens a runtime with what this machine and user have. The caller closes it. */
+export async function openProcessRuntime(settings: ProcessRuntimeSettings, clock: Clock): Promise<ProcessRuntime> {
+  const missing = programs.filter((name) => !runs(['sh', '-c', 'command -v "$1"', 'sh', name]));
+  if (missing.length > 0) throw new ProgramsMissingError(missing);
+  const powers = findPowers();
+  if (powers.kind === 'user') {
+    const { stderr, status } = run(['unshare', '--user', '--map-root-user', '--mount', '--', 'true']);
+    if (status !== 0) throw new NamespacesRefusedError(stderr.trim());
+  }
+  const groups = ownControlGroups(settings.stateDirectory);
+  const runtime = new ProcessRuntime(settings, { clock, powers, groups });
+  await runtime.open();
+  return runtime;
+}
+
+export function findPowers(): Powers {
+  const status = readFileSync('/proc/self/status', 'utf8');
+  const [, uid = '0'] = /^Uid:\s+\d+\s+(\d+)/m.exec(status) ?? [];
+  const [, gid = '0'] = /^Gid:\s+\d+\s+(\d+)/m.exec(status) ?? [];
+  return {
+    uid: Number(uid),
+    gid: Number(gid),
+    kind: uid === '0' ? 'root' : 'user',
+    boundingSet: boundingSetIn(status),
+  };
+}
+
+function ownControlGroups(stateDirectory: string): ControlGroups {
+  // Two runtimes of one user have groups of their own: each sweeps what it does not know.
+  const name = `mountlet-${createHash('sha256').update(stateDirectory).digest('hex').slice(0, 12)}`;
+  return findControlGroups(
+    readFileSync('/proc/self/cgroup', 'utf8'),
+    readFileSync('/proc/self/mountinfo', 'utf8'),
+    name,
+  );
+}
+
+/** What containers of this runtime do not have, whatever the machine: for `root` and, more of it, for ordinary users. */
+export function limitations({ kind }: Pick<Powers, 'kind'>): readonly Limitation[] {
+  const always: readonly Limitation[] = [
+    {
+      name: 'network',
+      text: 'All pods have the network of the machine: the IP of a pod is that of its node, and ports are shared.',
+    },
+    { name: 'images', text: 'Images are not used: a container sees the programs of the machine.' },
+    {
+      name: 'files',
+      text: 'A container that runs as root reads what root can read on the machine, apart from hidden directories.',
+    },
+    { name: 'seccomp', text: 'seccomp, AppArmor and SELinux profiles of pods are not applied.' },
+    { name: 'devices', text: 'Containers cannot make device files; the MKNOD capability has to be asked for by name.' },
+    { name: 'propagation', text: 'Mount propagation Bidirectional and recursively read-only mounts are refused.' },
+    { name: 'sysctls', text: 'Only the sysctls of IPC namespaces can be set for a pod.' },
+  ];
+  if (kind === 'root') return always;
+  return [
+    ...always,
+    {
+      name: 'users',
+      text: 'Containers run as this user, whom they see as root; runAsUser, runAsGroup, fsGroup and supplementalGroups of others are refused.',
+    },
+    {
+      name: 'privileged',
+      text: 'Privileged containers are refused, and capabilities count inside of the container alone.',
+    },
+    {
+      name: 'root file system',
+      text: 'The root file system is always read-only; /tmp, /run and /dev/shm are writable.',
+    },
+    {
+      name: 'mount paths',
+      text: 'A missing mount path cannot be made in a directory of the machine that has other mounts below it.',
+    },
+    { name: 'limits', text: 'CPU and memory limits hold only where a control group was handed over to this user.' },
+  ];
+}
+
+export function examineMachine(): readonly Finding[] {
+  const { kind } = findPowers();
+  const groups = ownControlGroups('/doctor');
+  const inUser = kind === 'user' ? ['--user', '--map-root-user'] : [];
+  const namespaces = runs(['unshare', ...inUser, '--mount', '--pid', '--ipc', '--uts', '--fork', '--', 'true']);
+  const users = runs(['unshare', '--user', '--map-root-user', '--', 'true']);
+  const lower = kind === 'root' ? '/' : '/etc';
+  const tryOverlay = `mount -t tmpfs t /mnt && mkdir /mnt/s /mnt/m && mount -t overlay -o ro,lowerdir=/mnt/s:${lower} o /mnt/m`;
+  const overlay = runs(['unshare', ...inUser, '--mount', '--', 'sh', '-ec', tryOverlay]);
+  const has = (controller: string): boolean => groups.controllers.includes(controller);
+  return [
+    {
+      name: 'namespaces',
+      available: namespaces,
+      consequence: namespaces
+        ? 'Containers have mounts, processes, IPC and a host name of their own.'
+        : 'No container can be started: mount, pid, ipc and uts namespaces are needed.',
+    },
+    {
+      name: 'user namespaces',
+      available: users,
+      consequence: users
+        ? 'Ordinary users can run containers.'
+        : 'Only root can run containers: user.max_user_namespaces is 0, or a security module forbids them.',
+    },
+    {
+      name: 'overlay',
+      available: overlay,
+      consequence: overlay
+        ? 'Volumes can be mounted at paths that this machine does not have.'
+        : 'Volumes can be mounted only at paths that exist on this machine.',
+    },
+    {
+      name: 'control groups',
+      available: groups.version !== undefined,
+      consequence:
+        groups.version === undefined
+          ? 'Limits of pods are not enforced, and usage is not known.'
+          : `Version ${groups.version} with ${groups.controllers.join(', ')}.`,
+    },
+    {
+      name: 'memory limits',
+      available: has('memory'),
+      consequence: has('memory')
+        ? 'A container that takes more memory than its limit is ended with OOMKilled.'
+        : 'A container can take all memory of the machine.',
+    },
+    {
+      name: 'cpu limits',
+      available: has('cpu'),
+      consequence: has('cpu') ? 'CPU limits and requests are enforced.' : 'A container can take all CPU time.',
+    },
+    {
+      name: 'process limits',
+      available: has('pids'),
+      consequence: has('pids')
+        ? 'A fork bomb stays in its container.'
+        : 'A fork bomb in a container is one of the machine.',
+    },
+    {
+      name: 'terminals',
+      available: runs(['script', '--version']),
+      consequence: runs(['script', '--version'])
+        ? 'Containers can have a terminal.'
+        : 'Containers with `tty: true` do not start: script(1) of util-linux is needed.',
+    },
+  ];
+}
+
+function run([program = '', ...args]: readonly string[]): { readonly status: number | null; readonly stderr: string } {
+  return spawnSync(program, args, { encoding: 'utf8', env: launcherEnvironment, cwd: '/' });
+}
+
+function runs(words: readonly string[]): boolean {
+  return run(words).status === 0;
+}

@@ -1,0 +1,562 @@
+/** Real sandboxes as root: what a container is, sees, prints and how it ends. As an ordinary user: ordinary-user.test.ts. */
+import assert from 'node:assert/strict';
+import { existsSync, mkdirSync, readFileSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { PassThrough } from 'node:stream';
+import { test, type TestContext } from 'node:test';
+import {
+  ProcessSandboxes,
+  collector,
+  containerRequest,
+  mount,
+  podRequest,
+  security,
+  soon,
+} from '../../testing/process-sandboxes.ts';
+import { processNamed } from './process-table.ts';
+
+const skip = process.getuid?.() === 0 ? false : 'needs root: ordinary-user.test.ts has what holds for others';
+
+async function open(t: TestContext): Promise<{ sandboxes: ProcessSandboxes; pod: string }> {
+  const sandboxes = await ProcessSandboxes.open(t);
+  return { sandboxes, pod: await sandboxes.pod() };
+}
+
+test('a container ends with its exit code, and its log has both streams line by line', { skip }, async (t) => {
+  const { sandboxes, pod } = await open(t);
+  const id = await sandboxes.start(pod, {
+    command: ['sh', '-c', 'echo out; echo err >/dev/stderr; printf unfinished; exit 42'],
+  });
+  const state = await sandboxes.ended(pod, id);
+  assert.equal(state.exitCode, 42);
+  assert.equal(state.reason, 'Error');
+  assert.ok(state.finishedAtMs >= state.startedAtMs - 1000);
+  const lines = (await sandboxes.log(pod, id))
+    .trimEnd()
+    .split('\n')
+    .toSorted((a, b) => a.slice(31).localeCompare(b.slice(31)));
+  assert.deepEqual(
+    lines.map((line) => line.replace(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z /, '')),
+    ['stderr F err', 'stdout F out', 'stdout F unfinished'],
+  );
+});
+
+test('variables reach the command as they are, and nothing interprets them on the way', { skip }, async (t) => {
+  const { sandboxes, pod } = await open(t);
+  const values: Readonly<Record<string, string>> = {
+    LINES: 'one\ntwo\n\n',
+    QUOTES: `'"\`$(touch /pwned)\${HOME} \\n \\`,
+    EMPTY: '',
+    IFS: 'x',
+    PATH: '/usr/bin:/bin',
+    LD_PRELOAD: '/no/such/library.so',
+    ENV: '/etc/passwd',
+    'dotted.name-too': 'a = b',
+    M_INIT: 'mine',
+    mountlet_text: 'mine',
+    OPTIND: 'not a number',
+    UNICODE: 'zażółć 🐟',
+  };
+  const { output, state } = await sandboxes.run(pod, '', {
+    command: ['cat', '/proc/self/environ'],
+    environment: Object.entries(values).map(([name, value]) => ({ name, value })),
+  });
+  assert.equal(state.exitCode, 0, output);
+  const seen = Object.fromEntries(
+    output
+      .replace(/^ERROR: ld\.so: .*\n/gm, '') // the container's own programs try, and ours must not
+      .split('\0')
+      .filter((entry) => entry.includes('='))
+      .map((entry) => [entry.slice(0, entry.indexOf('=')).replace(/^.*\n/s, ''), entry.slice(entry.indexOf('=') + 1)]),
+  );
+  assert.deepEqual(seen, { ...values, HOME: '/root', HOSTNAME: 'web-0' });
+});
+
+test('arguments reach the command as they are, and no builtin of a shell answers for it', { skip }, async (t) => {
+  const { sandboxes, pod } = await open(t);
+  const args = ['a b', '', '\n', '$(id)', "'", '-n', '*', '--'];
+  const { output } = await sandboxes.run(pod, '', { command: ['printf'], args: ['[%s]', ...args] });
+  assert.equal(output.replace(/\n$/, ''), args.map((word) => `[${word}]`).join(''));
+});
+
+test('secret values are in no file of the runtime and in no command line of its processes', { skip }, async (t) => {
+  const { sandboxes, pod } = await open(t);
+  const secret = 'correct-horse-battery-staple';
+  const id = await sandboxes.start(pod, {
+    environment: [{ name: 'PASSWORD', value: secret }],
+    args: ['sh', '-c', `: ${secret}-argument; exec sleep infinity`],
+  });
+  await sandboxes.exec(id, ['true']);
+  const files = readdirSync(sandboxes.directory, { recursive: true, withFileTypes: true }).filter((entry) =>
+    entry.isFile(),
+  );
+  assert.ok(files.length > 5);
+  for (const file of files) {
+    assert.ok(!readFileSync(join(file.parentPath, file.name)).includes(secret), `${file.parentPath}/${file.name}`);
+  }
+  const lines = readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .map((pid) => read(`/proc/${pid}/cmdline`).replaceAll('\0', ' '));
+  assert.deepEqual(
+    lines.filter((line) => line.includes(secret) && !line.includes('-argument')),
+    [],
+  );
+  assert.equal((await sandboxes.exec(id, ['sh', '-c', 'echo "$PASSWORD"'])).output, `${secret}\n`);
+});
+
+test('volumes are where the pod wants them, on paths that the machine has and has not', { skip }, async (t) => {
+  const { sandboxes, pod } = await open(t);
+  const config = sandboxes.volume('config');
+  writeFileSync(join(config, 'redis.conf'), 'maxmemory 2mb\n');
+  const data = sandboxes.volume('data');
+  const odd = '/mnt/a b\n"$(touch /pwned)"';
+  const { output, state } = await sandboxes.run(
+    pod,
+    `cat /etc/config/redis.conf /etc/hosts /data/nested/redis.conf /run/late/redis.conf "$ODD/redis.conf" &&
+     echo mine >/data/new && ls /var/run/late && ! echo x >/etc/config/redis.conf && ! ls /pwned`,
+    {
+      environment: [{ name: 'ODD', value: odd }],
+      // Children come before their parents here.
+      mounts: [
+        mount(config, '/data/nested', { readOnly: true }),
+        mount(data, '/data/'),
+        mount(config, '/etc/config', { readOnly: true }),
+        mount(join(config, 'redis.conf'), '/etc/hosts'),
+        mount(config, '/var/run/late'),
+        mount(config, odd),
+        mount(config, '/tmp/below/../here'),
+        mount(config, '/srv/../../../opt/x'),
+      ],
+    },
+  );
+  assert.equal(state.exitCode, 0, output);
+  assert.match(output, /^(maxmemory 2mb\n){5}/);
+  assert.equal(readFileSync(join(data, 'new'), 'utf8'), 'mine\n');
+  assert.deepEqual(readdirSync(data).toSorted(), ['nested', 'new']);
+  assert.ok(!existsSync('/etc/config') && !existsSync('/mnt/a b\n"$(touch ') && !existsSync('/pwned'));
+});
+
+for (const path of ['/', '/..', '//.', '/proc', '/proc/sys', '/proc/self/root']) {
+  test(`nothing is mounted at ${path}`, { skip }, async (t) => {
+    const { sandboxes, pod } = await open(t);
+    const mounts = [mount(sandboxes.volume('v'), path)];
+    await assert.rejects(sandboxes.start(pod, { mounts }), { reason: 'RuntimeFailed', message: /^Cannot mount at "/ });
+  });
+}
+
+test('a volume may cover what the launcher itself needs', { skip }, async (t) => {
+  const { sandboxes, pod } = await open(t);
+  const bin = sandboxes.volume('bin');
+  // Were one of these run with our privileges, it would leave its mark.
+  const mark = sandboxes.volume('mark');
+  for (const name of ['sh', 'setpriv', 'umount', 'mount', 'unshare']) {
+    writeFileSync(join(bin, name), '#!/usr/bin/perl\nopen F, ">/mark/$$"; exit 1', { mode: 0o755 });
+  }
+  const id = await sandboxes.start(pod, {
+    mounts: [mount(bin, '/usr/bin'), mount(mark, '/mark')],
+    command: ['/usr/sbin/nologin'],
+  });
+  assert.equal((await sandboxes.ended(pod, id)).exitCode, 1);
+  assert.deepEqual(readdirSync(mark), []);
+  assert.match(await sandboxes.output(pod, id), /This account is currently not available/);
+});
+
+test('processes are whom the pod says, with the capabilities it says', { skip }, async (t) => {
+  const { sandboxes, pod } = await open(t);
+  const script =
+    "id -u; id -g; id -G; grep -E '^(CapEff|CapBnd|NoNewPrivs|SigIgn|SigBlk)' /proc/self/status | tr -d '\\t'";
+  const ask = async (given: Parameters<typeof security>[0]): Promise<string> =>
+    (await sandboxes.run(pod, script, { security: security(given) })).output.trim().replaceAll('\n', ' ');
+  const clean = 'SigBlk:0000000000000000 SigIgn:0000000000000000';
+  assert.equal(
+    await ask({
+      uid: 1000,
+      gid: 2000,
+      supplementalGroups: [3000, 4000],
+      noNewPrivileges: true,
+      dropCapabilities: ['ALL'],
+    }),
+    `1000 2000 2000 3000 4000 ${clean} CapEff:0000000000000000 CapBnd:0000000000000000 NoNewPrivs:1`,
+  );
+  assert.equal(
+    await ask({ dropCapabilities: ['ALL'], addCapabilities: ['NET_BIND_SERVICE'] }),
+    `0 0 0 ${clean} CapEff:0000000000000400 CapBnd:0000000000000400 NoNewPrivs:0`,
+  );
+  assert.equal(await ask({}), `0 0 0 ${clean} CapEff:00000000a00425fb CapBnd:00000000a00425fb NoNewPrivs:0`);
+});
+
+test('commands run by exec are the same user with the same capabilities', { skip }, async (t) => {
+  const { sandboxes, pod } = await open(t);
+  const script = "id -u; id -G; grep -E '^(CapEff|CapBnd|NoNewPrivs)' /proc/self/status | tr -d '\\t'";
+  const ask = async (given: Parameters<typeof security>[0]): Promise<string> => {
+    const id = await sandboxes.start(pod, { security: security(given) });
+    return (await sandboxes.exec(id, ['sh', '-c', script])).output.trim().replaceAll('\n', ' ');
+  };
+  assert.equal(
+    await ask({ uid: 1000, gid: 2000, supplementalGroups: [3000], noNewPrivileges: true, dropCapabilities: ['ALL'] }),
+    '1000 2000 3000 CapEff:0000000000000000 CapBnd:0000000000000000 NoNewPrivs:1',
+  );
+  assert.equal(
+    await ask({ dropCapabilities: ['ALL'] }),
+    '0 0 CapEff:0000000000000000 CapBnd:0000000000000000 NoNewPrivs:0',
+  );
+  assert.equal(await ask({}), '0 0 CapEff:00000000a00425fb CapBnd:00000000a00425fb NoNewPrivs:0');
+});
+
+test(
+  'the root is writable in a layer of the container, or not at all; the machine never changes',
+  { skip },
+  async (t) => {
+    const { sandboxes, pod } = await open(t);
+    const script =
+      'echo x >/etc/mountlet-was-here; echo "$?"; cat /etc/mountlet-was-here; echo y >/tmp/t && cat /tmp/t';
+    assert.equal((await sandboxes.run(pod, script)).output, '0\nx\ny\n');
+    const readOnly = await sandboxes.run(pod, script, {
+      security: security({ readOnlyRootFilesystem: true }),
+    });
+    assert.match(readOnly.output, /cannot create .*: Read-only file system\n/);
+    assert.match(readOnly.output, /^2\n(.*\n)*y\n/);
+    assert.ok(!existsSync('/etc/mountlet-was-here'));
+  },
+);
+
+test('a command that cannot be executed is told as the engines tell it', { skip }, async (t) => {
+  const { sandboxes, pod } = await open(t);
+  const cases = [
+    { command: ['no-such-program'], message: 'exec: "no-such-program": executable file not found in $PATH' },
+    { command: ['/no/such'], message: 'exec: "/no/such": stat /no/such: no such file or directory' },
+    { command: ['/etc/passwd'], message: 'exec: "/etc/passwd": permission denied' },
+    { command: ['cd'], message: 'exec: "cd": executable file not found in $PATH' },
+  ];
+  for (const [attempt, { command, message }] of cases.entries()) {
+    const id = await sandboxes.runtime.createContainer(containerRequest(pod, { command, attempt }));
+    await assert.rejects(sandboxes.runtime.startContainer(id, soon()), { message });
+    const { exitCode, reason, message: told } = await sandboxes.ended(pod, id);
+    assert.deepEqual({ exitCode, reason, told }, { exitCode: 128, reason: 'StartError', told: message });
+  }
+});
+
+test('a container without a command idles, shows its files and ends at once', { skip }, async (t) => {
+  const { sandboxes, pod } = await open(t);
+  const config = sandboxes.volume('config');
+  writeFileSync(join(config, 'config.yml'), 'a: 1\n');
+  const id = await sandboxes.start(pod, { mounts: [mount(config, '/etc/config')] });
+  assert.deepEqual(await sandboxes.exec(id, ['cat', '/etc/config/config.yml']), { code: 0, output: 'a: 1\n' });
+  await sandboxes.runtime.stopContainer(id, 3_600_000, soon());
+  assert.equal((await sandboxes.ended(pod, id)).exitCode, 143);
+});
+
+test(
+  'a container that ignores its stop signal is killed with all it started, daemons included',
+  { skip },
+  async (t) => {
+    const { sandboxes, pod } = await open(t);
+    const script =
+      "trap '' TERM; setsid sh -c 'sleep 7654321 & setsid sleep 7654321' & echo up; while :; do sleep 7654321; done";
+    const id = await sandboxes.start(pod, { command: ['sh', '-c', script] });
+    await sandboxes.exec(id, ['sh', '-c', 'until [ "$(pgrep -c -x sleep)" -ge 3 ]; do :; done']);
+    await sandboxes.runtime.stopContainer(id, 50, soon());
+    const { exitCode, reason } = await sandboxes.ended(pod, id);
+    assert.deepEqual({ exitCode, reason }, { exitCode: 137, reason: 'Error' });
+    assert.deepEqual(
+      commandLines().filter((line) => line.includes('7654321')),
+      [],
+    );
+  },
+);
+
+test('a handler of the stop signal decides the exit code', { skip }, async (t) => {
+  const { sandboxes, pod } = await open(t);
+  const id = await sandboxes.start(pod, {
+    command: ['sh', '-c', "trap 'echo bye; exit 9' USR1; touch /tmp/up; while :; do sleep 0.01; done"],
+    stopSignal: 'SIGUSR1',
+  });
+  await sandboxes.exec(id, ['sh', '-c', 'until [ -e /tmp/up ]; do :; done']);
+  await sandboxes.runtime.stopContainer(id, 3_600_000, soon());
+  assert.equal((await sandboxes.ended(pod, id)).exitCode, 9);
+  assert.equal(await sandboxes.output(pod, id), 'bye\n');
+});
+
+test('exec: input ends by half, output and codes come back, signals count from 128', { skip }, async (t) => {
+  const { sandboxes, pod } = await open(t);
+  const id = await sandboxes.start(pod, { workingDirectory: '/usr', environment: [{ name: 'A', value: 'b c' }] });
+  const stdin = new PassThrough();
+  stdin.end('3\n1\n2\n');
+  assert.deepEqual(await sandboxes.exec(id, ['sort'], { stdin }), { code: 0, output: '1\n2\n3\n' });
+  assert.deepEqual(await sandboxes.exec(id, ['sh', '-c', 'echo "$A" in $PWD; exit 7']), {
+    code: 7,
+    output: 'b c in /usr\n',
+  });
+  assert.equal((await sandboxes.exec(id, ['sh', '-c', 'kill -TERM $$'])).code, 143);
+  await assert.rejects(sandboxes.exec(id, ['no-such']), {
+    reason: 'CommandStartFailed',
+    message: 'exec: "no-such": executable file not found in $PATH',
+  });
+  await sandboxes.runtime.stopContainer(id, 0, soon());
+  await assert.rejects(sandboxes.exec(id, ['true']), { message: /it is not running$/ });
+});
+
+test('exec: a terminal has a size that follows the client', { skip }, async (t) => {
+  const { sandboxes, pod } = await open(t);
+  const id = await sandboxes.start(pod);
+  const sizes = new PassThrough({ objectMode: true });
+  sizes.write({ columns: 77, rows: 33 });
+  const stdin = new PassThrough();
+  const script =
+    'until [ "$(stty size)" = "33 77" ]; do :; done; echo sized; read line; echo "got $line"; tty -s && exit 4';
+  const output = collector();
+  output.stream.on('pipe', () => {});
+  const running = sandboxes.runtime.exec(
+    id,
+    { command: ['sh', '-c', script], tty: true, stdin, stdout: output.stream, resizes: sizes },
+    soon(),
+  );
+  stdin.write('hello\r');
+  assert.deepEqual(await running, { exitCode: 4 });
+  assert.match(output.text(), /sized\r\n(hello\r\n)?got hello\r\n/);
+  sizes.end();
+});
+
+test('exec: a client that leaves takes its command with it', { skip }, async (t) => {
+  const { sandboxes, pod } = await open(t);
+  const id = await sandboxes.start(pod);
+  const leaving = new AbortController();
+  const output = collector();
+  const command = ['sh', '-c', 'sleep 7654322 & echo up; wait'];
+  const running = sandboxes.runtime.exec(id, { command, tty: false, stdout: output.stream }, leaving.signal);
+  const failed = assert.rejects(running, { name: 'AbortError' });
+  await sandboxes.exec(id, ['sh', '-c', 'until pgrep -f "[s]leep 7654322"; do :; done']);
+  leaving.abort();
+  await failed;
+  await sandboxes.exec(id, ['sh', '-c', 'while pgrep -f "[s]leep 7654322"; do :; done']);
+  assert.deepEqual(
+    commandLines().filter((line) => line.includes('7654322')),
+    [],
+  );
+});
+
+test('attach joins the streams of a container', { skip }, async (t) => {
+  const { sandboxes, pod } = await open(t);
+  const id = await sandboxes.start(pod, {
+    command: ['sh', '-c', 'while read line; do echo "got $line"; done; echo over'],
+    stdin: true,
+    stdinOnce: true,
+  });
+  const stdin = new PassThrough();
+  const stdout = collector();
+  const attached = sandboxes.runtime.attach(id, { stdin, stdout: stdout.stream, tty: false }, soon());
+  stdin.end('a\nb\n');
+  await attached;
+  assert.equal(stdout.text(), 'got a\ngot b\nover\n');
+  assert.equal((await sandboxes.ended(pod, id)).exitCode, 0);
+});
+
+test('a container with a terminal prints through it', { skip }, async (t) => {
+  const { sandboxes, pod } = await open(t);
+  const { output, state } = await sandboxes.run(pod, 'tty -s && echo yes; echo err >&2; echo "$TERM"; exit 3', {
+    tty: true,
+  });
+  assert.equal(state.exitCode, 3);
+  assert.equal(output.replaceAll('\r', ''), 'yes\nerr\nxterm\n');
+});
+
+test('containers and their output outlive the runtime and are found again', { skip }, async (t) => {
+  const { sandboxes, pod } = await open(t);
+  const flag = sandboxes.volume('flag');
+  const script = 'echo before; until [ -e /flag/go ]; do sleep 0.01; done; echo meanwhile; exit 5';
+  const id = await sandboxes.start(pod, {
+    command: ['sh', '-c', script],
+    mounts: [mount(flag, '/flag')],
+    labels: { a: 'b' },
+  });
+  const idle = await sandboxes.start(pod, { name: 'idle' });
+  const [before] = await sandboxes.runtime.list();
+  await sandboxes.runtime.close();
+  writeFileSync(join(flag, 'go'), '');
+  await sandboxes.reopen();
+  assert.equal((await sandboxes.ended(pod, id)).exitCode, 5);
+  assert.equal(await sandboxes.output(pod, id), 'before\nmeanwhile\n');
+  const [after] = await sandboxes.runtime.list();
+  assert.deepEqual({ ...after, containers: [] }, { ...before, containers: [] });
+  const find = (name: string): unknown => after?.containers.find((container) => container.name === name);
+  assert.deepEqual(
+    find('idle'),
+    before?.containers.find((container) => container.name === 'idle'),
+  );
+  assert.deepEqual((await sandboxes.exec(idle, ['echo', 'still here'])).output, 'still here\n');
+});
+
+test('a launcher that was killed is a container that was killed', { skip }, async (t) => {
+  const sandboxes = await ProcessSandboxes.open(t, { sweepMs: 20 });
+  const pod = await sandboxes.pod();
+  const id = await sandboxes.start(pod);
+  const state = (await sandboxes.runtime.get(pod))?.containers[0]?.state;
+  assert.ok(state?.kind === 'running' && processNamed(state.pid) !== undefined);
+  const pid = Number(/supervisor (\d+)/.exec(readFileSync(join(sandboxes.directory, 'state/status', id), 'utf8'))?.[1]);
+  process.kill(pid, 'SIGKILL');
+  const { exitCode, reason } = await sandboxes.ended(pod, id);
+  assert.deepEqual({ exitCode, reason }, { exitCode: 137, reason: 'Error' });
+  assert.equal(processNamed(state.pid), undefined);
+});
+
+test('a container that uses up its memory is told so', { skip }, async (t) => {
+  const { sandboxes, pod } = await open(t);
+  if ((await sandboxes.runtime.usage(pod)).length > 0) assert.fail('nothing runs yet');
+  const idle = await sandboxes.start(pod, { name: 'idle' });
+  const [used] = await sandboxes.runtime.usage(pod);
+  if (used === undefined) return t.skip('needs control groups: none can be made here');
+  assert.ok(used.name === 'idle' && used.memoryBytes > 0 && used.cpuNanoseconds > 0);
+  await sandboxes.runtime.stopContainer(idle, 0, soon());
+  const { state } = await sandboxes.run(pod, 'exec tail /dev/zero', {
+    resources: { memoryBytesMax: 32 * 1024 * 1024 },
+  });
+  assert.deepEqual([state.exitCode, state.reason], [137, 'OOMKilled']);
+});
+
+test('containers of a pod share a host name and IPC, and processes when asked to', { skip }, async (t) => {
+  const { sandboxes, pod } = await open(t);
+  const namespaces = 'hostname; readlink /proc/self/ns/ipc /proc/self/ns/uts';
+  const first = await sandboxes.run(pod, namespaces);
+  const second = await sandboxes.run(pod, namespaces, { name: 'other' });
+  assert.match(first.output, /^web-0\n/);
+  assert.equal(first.output, second.output);
+
+  const shared = await sandboxes.pod({ uid: 'shared', shareProcessNamespace: true });
+  const sleeper = await sandboxes.start(shared, { command: ['sleep', '7654323'] });
+  const seen = await sandboxes.run(
+    shared,
+    'pgrep -f "[7]654323" >/dev/null && echo seen; setsid sleep 7654324 & exit 6',
+    { name: 'other' },
+  );
+  assert.deepEqual([seen.output, seen.state.exitCode], ['seen\n', 6]);
+  assert.match((await sandboxes.exec(sleeper, ['pgrep', '-f', '7654323'])).output, /^\d+\n/);
+  await sandboxes.runtime.stopPod(shared, soon());
+  assert.deepEqual(
+    commandLines().filter((line) => /765432[34]/.test(line)),
+    [],
+  );
+});
+
+test('connect reaches a port of the pod, which has the network of the machine', { skip }, async (t) => {
+  const { sandboxes, pod } = await open(t);
+  const server = createServer((socket) => socket.end('hello'));
+  t.after(() => server.close());
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const address = server.address();
+  const port = typeof address === 'object' && address !== null ? address.port : 0;
+  const socket = await sandboxes.runtime.connect(pod, port, soon());
+  assert.equal(Buffer.concat(await socket.toArray()).toString(), 'hello');
+  server.close();
+  await assert.rejects(sandboxes.runtime.connect(pod, 1, soon()), { code: 'ECONNREFUSED' });
+});
+
+test('what was started and removed leaves nothing', { skip }, async (t) => {
+  const sandboxes = await ProcessSandboxes.open(t);
+  const before = traces();
+  const pods = await Promise.all(['a', 'b', 'c'].map((uid) => sandboxes.pod({ uid })));
+  for (const pod of pods) {
+    const [id] = await Promise.all([sandboxes.start(pod), sandboxes.run(pod, 'echo done', { name: 'short' })]);
+    await sandboxes.exec(id, ['true']);
+    // Created and never started.
+    await sandboxes.runtime.createContainer(containerRequest(pod, { name: 'never' }));
+  }
+  await Promise.all(pods.map((pod) => sandboxes.runtime.removePod(pod, soon())));
+  await Promise.all(pods.map((pod) => sandboxes.runtime.removePod(pod, soon())));
+  assert.deepEqual(await sandboxes.runtime.list(), []);
+  assert.deepEqual(traces(), before);
+  const left = readdirSync(sandboxes.directory, { recursive: true, withFileTypes: true })
+    .filter((entry) => !entry.parentPath.includes('/state/skeleton') && !entry.isDirectory())
+    .map((entry) => entry.name);
+  assert.deepEqual(left, []);
+
+  function traces(): readonly (readonly string[])[] {
+    const mounts = readFileSync('/proc/self/mountinfo', 'utf8').split('\n');
+    return [
+      mounts.filter((line) => line.includes(sandboxes.directory)),
+      commandLines().filter((line) => line.includes(sandboxes.directory)),
+    ];
+  }
+});
+
+test('a malicious container gets nowhere', { skip }, async (t) => {
+  const { sandboxes, pod } = await open(t);
+  const shared = sandboxes.volume('shared');
+  const readOnly = sandboxes.volume('read-only');
+  writeFileSync(join(readOnly, 'file'), 'intact');
+  const attempts = `
+    try() { if "$@" 2>/dev/null; then echo "done: $*"; fi; }
+    try cat ${sandboxes.directory}/state/containers/*
+    try ls ${sandboxes.directory}/state/pods/x
+    try sh -c 'echo x >/ro/file'
+    try sh -c 'echo x >/ro/new'
+    try mount -o remount,rw /ro
+    try umount /ro
+    try mount -t tmpfs t /mnt
+    try sh -c 'echo c >/proc/sysrq-trigger'
+    try sh -c 'echo 1 >/proc/sys/kernel/sysrq'
+    try sh -c 'echo x >/sys/kernel/uevent_helper'
+    try mkdir /sys/fs/cgroup/memory/x
+    try mknod /shared/disk b 254 0
+    try mknod /dev/disk b 254 0
+    try chroot /proc/1/root/.. ls ${sandboxes.directory}/state/status
+    try ls /proc/1/cwd/${sandboxes.directory.slice(1)}/state/status
+    try nsenter -t 1 -m true
+    try unshare -m true
+    for fd in /proc/1/fd/*; do try ls "$fd/"; done
+    try hostname evil
+    ln -s /etc/shadow /shared/link; ln -s / /shared/root; ln -s ../../../.. /shared/up
+    kill -KILL 1; kill -TERM 1; echo survived
+  `;
+  const { output, state } = await sandboxes.run(pod, attempts, {
+    mounts: [mount(shared, '/shared'), mount(readOnly, '/ro', { readOnly: true })],
+  });
+  assert.equal(output, 'survived\n');
+  assert.equal(state.exitCode, 0);
+  assert.equal(readFileSync(join(readOnly, 'file'), 'utf8'), 'intact');
+  assert.deepEqual(readdirSync(readOnly), ['file']);
+
+  // Links in a shared volume: a mount below them stays in the container's root, and nothing is made outside.
+  const evil = sandboxes.volume('evil');
+  mkdirSync(join(sandboxes.directory, 'outside'));
+  symlinkSync(join(sandboxes.directory, 'outside'), join(shared, 'away'));
+  const second = await sandboxes.run(pod, 'ls -d /shared/root/etc && cat /etc/hostname >/dev/null', {
+    name: 'second',
+    mounts: [mount(shared, '/shared'), mount(evil, '/shared/away/made'), mount(evil, '/shared/up/mnt/made')],
+  });
+  assert.equal(second.state.exitCode, 0, second.output);
+  assert.deepEqual(readdirSync(join(sandboxes.directory, 'outside')), []);
+  assert.ok(!existsSync('/mnt/made'));
+});
+
+test('what the runtime cannot do is refused in words', { skip }, async (t) => {
+  const { sandboxes } = await open(t);
+  const pod = podRequest(sandboxes.directory);
+  const { runtime } = sandboxes;
+  const told = (request: Parameters<typeof containerRequest>[1]): string =>
+    runtime.unsupported(pod, containerRequest(pod.uid, request)) ?? '';
+  assert.equal(told({}), '');
+  assert.match(told({ security: security({ addCapabilities: ['FLYING'] }) }), /^unknown capability "FLYING"$/);
+  assert.match(
+    told({ mounts: [mount('/srv', '/x', { propagation: 'Bidirectional' })] }),
+    /Bidirectional at "\/x" is not possible/,
+  );
+  assert.match(
+    runtime.unsupported({ ...pod, sysctls: { 'net.core.somaxconn': '1' } }, containerRequest(pod.uid)) ?? '',
+    /^sysctl "net/,
+  );
+});
+
+function commandLines(): string[] {
+  return readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .map((pid) => read(`/proc/${pid}/cmdline`).replaceAll('\0', ' '));
+}
+
+function read(path: string): string {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch {
+    return '';
+  }
+}

@@ -1,0 +1,273 @@
+/**
+ * What a container's root is made of: which directories to prepare and what to mount where, in which order. Pure: the host
+ * is seen through `HostView`, so that every decision can be tested without a mount. The launcher carries it out.
+ *
+ * The work directory is a small tmpfs of the container's own:
+ *   m        the root to be
+ *   skel     what the root has and the host has not: mount points (with a writable root: the writable layer)
+ *   dev tmp run shm   the container's own, bound to their places
+ *   hidden   empty, put over what a container must not see
+ */
+import { RuntimeError } from '../runtime.ts';
+import { basePlan } from './base-plan.ts';
+import { below, isBelow, resolveInRoot, type PathLook, type RootPath } from './root-path.ts';
+
+export interface HostView {
+  /** One path of the host, its last link not followed. */
+  look(path: string): PathLook;
+  entries(directory: string): readonly string[];
+  readonly mounts: readonly HostMount[];
+}
+
+export interface HostMount {
+  readonly mountPoint: string;
+  readonly fileSystem: string;
+  readonly options: readonly string[];
+  /** Whether mounts made below it later can reach a container. */
+  readonly propagates: boolean;
+}
+
+export interface SandboxRequest {
+  /** Where the container's tmpfs gets mounted. */
+  readonly work: string;
+  /** `overlay`: as root. `binds`: in a user namespace, where an overlay of `/` is refused. */
+  readonly technique: 'overlay' | 'binds';
+  readonly writableRoot: boolean;
+  readonly privileged: boolean;
+  /** Directories and files of the host that no container may see. */
+  readonly hidden: readonly string[];
+  readonly volumes: readonly VolumeMount[];
+  readonly devices: readonly DeviceMount[];
+}
+
+export interface VolumeMount {
+  readonly source: string;
+  readonly kind: 'directory' | 'file';
+  readonly target: string;
+  readonly readOnly: boolean;
+  readonly followsHost: boolean;
+}
+
+export interface DeviceMount {
+  readonly source: string;
+  readonly target: string;
+  readonly readOnly: boolean;
+}
+
+export interface SandboxPlan {
+  /** To be made below the work directory, parents included. */
+  readonly directories: readonly string[];
+  readonly files: readonly string[];
+  /** In this order. */
+  readonly mounts: readonly PlannedMount[];
+  /** Mount points that are missing in a volume: they are made in the volume itself, which others may write to. */
+  readonly volumePoints: readonly VolumePoint[];
+  /** Targets inside of a volume, where a link may be put in our way: mounted, they are looked at before going on. */
+  readonly doubtful: readonly string[];
+}
+
+export interface PlannedMount {
+  readonly source: string;
+  /** In the container's root, free of links. */
+  readonly target: string;
+  readonly type: string;
+  readonly options: readonly string[];
+}
+
+export interface VolumePoint {
+  readonly volume: string;
+  readonly below: string;
+  readonly kind: 'directory' | 'file';
+}
+
+/** A mount and what can be seen and made below it. */
+interface Layer {
+  readonly target: string;
+  /** What is there already. */
+  readonly look: (below: string) => PathLook;
+  /** Makes a mount point. */
+  readonly make: (below: string, kind: 'directory' | 'file') => void;
+  /** Others may change it at any time. */
+  readonly isVolume?: boolean;
+}
+
+export class SandboxBuilder {
+  readonly #request: SandboxRequest;
+  readonly #host: HostView;
+  readonly #directories = new Set<string>();
+  readonly #files = new Set<string>();
+  readonly #mounts: PlannedMount[] = [];
+  readonly #volumePoints: VolumePoint[] = [];
+  readonly #doubtful: string[] = [];
+  readonly #layers: Layer[] = [];
+
+  constructor(request: SandboxRequest, host: HostView) {
+    this.#request = request;
+    this.#host = host;
+  }
+
+  /** Something of the host, on top of a directory of our own (`own`) that has what is missing there. */
+  layered(target: string, own: string, mount: Pick<PlannedMount, 'source' | 'type' | 'options'>): void {
+    this.#mount(target, mount, {
+      target,
+      look: (path) => this.#lookOwn(join(own, path)) ?? this.#host.look(join(target, path)),
+      make: (path, kind) => this.#makeOwn(join(own, path), kind),
+    });
+  }
+
+  /** A directory of our own, empty but for what gets mounted in it and what the skeleton has `prepared`. */
+  own(target: string, own: string, options: readonly string[], prepared?: (below: string) => PathLook): void {
+    this.#directories.add(own);
+    this.#mount(
+      target,
+      { source: this.inWork(own), type: 'none', options: ['bind', ...options] },
+      {
+        target,
+        look: (path) => (path === '' ? { kind: 'directory' } : (this.#lookOwn(join(own, path)) ?? prepared?.(path))),
+        make: (path, kind) => this.#makeOwn(join(own, path), kind),
+      },
+    );
+  }
+
+  /** A path of the host; nothing can be made in it. */
+  host(source: string, target: string, type: string, options: readonly string[]): void {
+    this.#mount(
+      target,
+      { source, type, options },
+      {
+        target,
+        look: (path) => this.#host.look(join(source, path)),
+        make: (path) => {
+          throw new RuntimeError(`Cannot mount at "${join(target, path)}": it does not exist on this machine`);
+        },
+      },
+    );
+  }
+
+  volume({ source, kind, target, readOnly, followsHost }: VolumeMount): void {
+    const path = this.point(target, kind);
+    if (isBelow('/proc', path)) throw new RuntimeError(`Cannot mount at "${target}": it is inside of /proc`);
+    if (path === '/') throw new RuntimeError(`Cannot mount at "${target}": it is the container's root`);
+    if (this.#layerOf(path)?.isVolume) this.#doubtful.push(path);
+    const options = ['rbind', ...(readOnly ? ['ro'] : []), 'nodev', ...this.lockedOptions(source)];
+    this.#mount(
+      path,
+      { source, type: 'none', options: [...new Set(options), followsHost ? 'rslave' : 'rprivate'] },
+      {
+        target: path,
+        look: (rest) => (rest === '' ? { kind } : this.#host.look(join(source, rest))),
+        make: (rest, wanted) => {
+          this.#volumePoints.push({ volume: source, below: rest, kind: wanted });
+        },
+        isVolume: true,
+      },
+    );
+  }
+
+  /** The place in the root where something of that kind can be mounted; made when it is missing. */
+  point(wanted: string, kind: 'directory' | 'file'): string {
+    const found = this.resolve(wanted);
+    if (found.kind === 'missing') {
+      const layer = this.#layerOf(found.path);
+      layer?.make(below(layer.target, found.path), kind);
+    } else if (found.kind !== kind) {
+      throw new RuntimeError(
+        `Cannot mount at "${wanted}": not a directory on one side: a ${kind} cannot be mounted on a ${found.kind}`,
+      );
+    }
+    return found.path;
+  }
+
+  resolve(path: string): RootPath {
+    return resolveInRoot(path, (at) => this.#look(at));
+  }
+
+  /** In a user namespace a bind mount keeps what its source forbids, and a remount that forgets one is refused. */
+  lockedOptions(source: string): readonly string[] {
+    if (this.#request.technique === 'overlay') return [];
+    const covering = this.#host.mounts
+      .filter(({ mountPoint }) => isBelow(mountPoint, source))
+      .toSorted((a, b) => b.mountPoint.length - a.mountPoint.length)[0];
+    return ['nosuid', 'nodev', 'noexec', 'noatime', 'nodiratime', 'relatime'].filter((option) =>
+      covering?.options.includes(option),
+    );
+  }
+
+  inWork(path: string): string {
+    return `${this.#request.work}/${path}`;
+  }
+
+  directory(path: string): void {
+    this.#directories.add(path);
+  }
+
+  plan(): SandboxPlan {
+    return {
+      directories: [...this.#directories],
+      files: [...this.#files],
+      mounts: this.#mounts,
+      volumePoints: this.#volumePoints,
+      doubtful: this.#doubtful,
+    };
+  }
+
+  #mount(target: string, mount: Omit<PlannedMount, 'target'>, layer: Layer): void {
+    this.#mounts.push({ ...mount, target });
+    this.#layers.push(layer);
+  }
+
+  #layerOf(path: string): Layer | undefined {
+    // The longest target covers; of two at one place, the later.
+    return this.#layers
+      .filter(({ target }) => isBelow(target, path))
+      .reduce<Layer | undefined>(
+        (best, layer) => (best && best.target.length > layer.target.length ? best : layer),
+        undefined,
+      );
+  }
+
+  #look(path: string): PathLook {
+    const layer = this.#layerOf(path);
+    return layer?.look(below(layer.target, path));
+  }
+
+  #lookOwn(path: string): PathLook {
+    if (this.#files.has(path)) return { kind: 'file' };
+    if ([...this.#directories].some((made) => isBelow(path, made))) return { kind: 'directory' };
+    return [...this.#files].some((made) => isBelow(path, made)) ? { kind: 'directory' } : undefined;
+  }
+
+  #makeOwn(path: string, kind: 'directory' | 'file'): void {
+    if (kind === 'directory') {
+      this.#directories.add(path);
+      return;
+    }
+    this.#directories.add(path.slice(0, path.lastIndexOf('/')));
+    this.#files.add(path);
+  }
+}
+
+export function planSandbox(request: SandboxRequest, host: HostView): SandboxPlan {
+  const builder = new SandboxBuilder(request, host);
+  basePlan(builder, request, host);
+  // Parents before what is below them, whatever the order in the pod: otherwise the parent would cover it. Asked again for
+  // each, because a link in a volume that was just mounted can lead anywhere in the root.
+  const left = new Set(request.volumes);
+  for (let count = left.size; count > 0; count -= 1) {
+    const depths = [...left].map((volume) => ({
+      volume,
+      depth: builder.resolve(volume.target).path.split('/').length,
+    }));
+    const next = depths.reduce((best, one) => (one.depth < best.depth ? one : best));
+    builder.volume(next.volume);
+    left.delete(next.volume);
+  }
+  for (const { source, target, readOnly } of request.devices) {
+    builder.host(source, builder.point(target, 'file'), 'none', ['bind', readOnly ? 'ro' : 'rw']);
+  }
+  return builder.plan();
+}
+
+function join(directory: string, path: string): string {
+  return path === '' ? directory : `${directory === '/' ? '' : directory}/${path.replace(/^\//, '')}`;
+}

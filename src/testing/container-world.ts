@@ -1,0 +1,107 @@
+/** The surroundings in which a test has containers started and ended: a runtime in memory and a clock that stands still. */
+import type { ConfigMap } from '../kube/objects/config-map.ts';
+import type { Pod } from '../kube/objects/pod.ts';
+import type { Secret } from '../kube/objects/secret.ts';
+import { ContainerKiller } from '../pods/containers/container-killer.ts';
+import type { NodeSettings } from '../pods/containers/container-request.ts';
+import { ContainerStarter } from '../pods/containers/container-starter.ts';
+import { ContainerSync } from '../pods/containers/container-sync.ts';
+import type { ContainerSyncResult } from '../pods/containers/container-sync.ts';
+import { StartErrors } from '../pods/containers/start-errors.ts';
+import type { ContainerViewDeps } from '../pods/container-view.ts';
+import type { PodNetwork } from '../pods/pod-network.ts';
+import { podUid } from '../pods/pod-names.ts';
+import type { PodVolumes } from '../pods/pod-volumes.ts';
+import { aNode, objectReader } from './builders.ts';
+import { noVolumes, plainFiles } from './environment-world.ts';
+import { FakeClock } from './fake-clock.ts';
+import { FakeRuntime } from './fake-runtime.ts';
+import { MemoryContainerFiles } from './memory-container-files.ts';
+import { RecordedEvents } from './recorded-events.ts';
+
+export const testNodeSettings: NodeSettings = {
+  clusterDomain: 'cluster.local',
+  runtimeSupportsRecursiveReadOnly: true,
+  defaultUid: 1000,
+};
+
+export const emptyVolumes: PodVolumes = {
+  waitForMounted: () => Promise.resolve(),
+  waitForUnmounted: () => Promise.resolve(),
+  mountedVolumesOf: () => noVolumes,
+  groupsOf: () => [],
+  podVolumesExist: () => false,
+  podChanged: () => {},
+  sourcesChanged: () => {},
+};
+
+export const silentNetwork: PodNetwork = {
+  connect: () => Promise.reject(new Error('connect ECONNREFUSED')),
+};
+
+export function viewDeps({
+  configMaps = [],
+  secrets = [],
+}: { readonly configMaps?: readonly ConfigMap[]; readonly secrets?: readonly Secret[] } = {}): ContainerViewDeps {
+  return {
+    configMaps: objectReader(...configMaps),
+    secrets: objectReader(...secrets),
+    services: [],
+    node: aNode({ addresses: [{ type: 'InternalIP', address: '192.0.2.1' }] }),
+    envFiles: plainFiles,
+    subPaths: {
+      prepare: ({ volumeDirectory, subPath }) => Promise.resolve({ hostPath: `${volumeDirectory}/${subPath}` }),
+    },
+    hostsFiles: {
+      readNode: () => Promise.resolve('127.0.0.1 localhost\n'),
+      write: (pod) => Promise.resolve(`/root/pods/${podUid(pod)}/etc-hosts`),
+    },
+  };
+}
+
+export class ContainerWorld {
+  readonly clock = new FakeClock();
+  readonly runtime = new FakeRuntime(this.clock);
+  readonly events = new RecordedEvents();
+  readonly files = new MemoryContainerFiles();
+  readonly startErrors = new StartErrors();
+  readonly verdicts = new Map<string, boolean>();
+  view: ContainerViewDeps = viewDeps();
+  readonly killer: ContainerKiller;
+  readonly #sync: ContainerSync;
+
+  constructor({ network = silentNetwork, settings = testNodeSettings, volumes = emptyVolumes } = {}) {
+    const { clock, runtime, events, files } = this;
+    this.killer = new ContainerKiller({ clock, runtime, events, network });
+    const starter = new ContainerStarter(
+      {
+        clock,
+        runtime,
+        events,
+        network,
+        files,
+        volumes,
+        view: () => this.view,
+        killer: this.killer,
+        hostIPs: () => ['192.0.2.1'],
+      },
+      settings,
+    );
+    const probes = { get: (kind: string, id: string) => this.verdicts.get(`${kind} ${id}`) };
+    const deps = { runtime, events, files, probes, starter, startErrors: this.startErrors, killer: this.killer };
+    this.#sync = new ContainerSync(deps, 'cluster.local');
+  }
+
+  async sync(pod: Pod, signal: AbortSignal = new AbortController().signal): Promise<ContainerSyncResult> {
+    const secrets = { secrets: [], missing: [] };
+    return await this.#sync.sync(pod, await this.runtime.get(podUid(pod)), secrets, signal);
+  }
+
+  /** Until nothing is left to do at this moment. */
+  async syncAll(pod: Pod): Promise<void> {
+    for (let before = ''; before !== this.runtime.show(podUid(pod));) {
+      before = this.runtime.show(podUid(pod));
+      await this.sync(pod);
+    }
+  }
+}
