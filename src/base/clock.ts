@@ -1,4 +1,6 @@
 /** Where time comes from. Nothing else in mountlet asks the system for it, so that tests decide what time it is. */
+import { onAbort } from './on-abort.ts';
+
 export interface Clock {
   /** Milliseconds since the epoch, as `Date.now()`. */
   now(): number;
@@ -11,15 +13,15 @@ export const systemClock: Clock = {
   sleep: (ms, signal) =>
     new Promise((resolve, reject) => {
       if (signal?.aborted) return reject(signal.reason);
-      const timer = setTimeout(done, ms);
-      const abort = (): void => {
-        clearTimeout(timer);
-        reject(signal?.reason);
-      };
-      signal?.addEventListener('abort', abort, { once: true });
-      function done(): void {
-        signal?.removeEventListener('abort', abort);
+      const timer = setTimeout(() => {
+        stopListening?.();
         resolve();
-      }
+      }, ms);
+      const stopListening =
+        signal &&
+        onAbort(signal, () => {
+          clearTimeout(timer);
+          reject(signal.reason);
+        });
     }),
 };

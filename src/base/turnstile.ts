@@ -2,6 +2,8 @@
  * Lets a limited number of tasks be inside at once; the others wait in the order they came. With a limit of one it is a
  * lock. Whoever gives up waiting leaves the queue and blocks nobody.
  */
+import { onAbort } from './on-abort.ts';
+
 export class Turnstile {
   readonly #insideMax: number;
   readonly #waiting = new Set<() => void>();
@@ -26,15 +28,14 @@ export class Turnstile {
   #turn(signal: AbortSignal): Promise<void> {
     return new Promise((resolve, reject) => {
       const proceed = (): void => {
-        signal.removeEventListener('abort', giveUp);
+        stopListening();
         resolve();
       };
-      const giveUp = (): void => {
+      const stopListening = onAbort(signal, () => {
         this.#waiting.delete(proceed);
         reject(signal.reason);
-      };
+      });
       this.#waiting.add(proceed);
-      signal.addEventListener('abort', giveUp, { once: true });
     });
   }
 

@@ -2,6 +2,7 @@
 import type { Shape } from '../kube/objects/schema.ts';
 import { decode } from '../kube/objects/schema.ts';
 import { status as statusShape } from '../kube/objects/status.ts';
+import { isRecord } from '../kube/values/semantic-equality.ts';
 import type { ApiError } from './api-errors.ts';
 import { errorFromCode, errorFromStatus } from './api-errors.ts';
 import type { ApiObject, ResourceReference } from './resource-reference.ts';
@@ -9,7 +10,6 @@ import { apiVersionOf } from './resource-reference.ts';
 import { AnswerUnreadableError } from './transport-errors.ts';
 import type { HttpHead } from './transport.ts';
 import type { JsonObject } from './watch-stream.ts';
-import { isObject } from './watch-stream.ts';
 
 export interface ListPage<T> {
   readonly items: readonly T[];
@@ -25,13 +25,13 @@ export function parseAnswer(body: Buffer, what: string): JsonObject {
   } catch {
     // The parser's own message quotes the text, which may be a Secret.
   }
-  if (isObject(json)) return json;
+  if (isRecord(json)) return json;
   throw new AnswerUnreadableError(what, 'it is no JSON object');
 }
 
 export function readObject<T extends ApiObject>(resource: ResourceReference<T>, json: JsonObject, what: string): T {
   const { metadata } = json;
-  if (!isObject(metadata)) throw new AnswerUnreadableError(what, 'it is no object with metadata');
+  if (!isRecord(metadata)) throw new AnswerUnreadableError(what, 'it is no object with metadata');
   for (const field of ['name', 'namespace', 'uid', 'resourceVersion']) {
     const value = metadata[field];
     if (value !== undefined && value !== null && typeof value !== 'string')
@@ -60,7 +60,7 @@ export function readList<T extends ApiObject>(
     const text = `unsupported list gvk: ${group}/${version}, Kind=Table, type: *${resource.version}.${resource.kind}`;
     throw new AnswerUnreadableError(what, text);
   }
-  if (!isObject(metadata) || !(Array.isArray(items) || items === null || items === undefined) || kind === 'Status')
+  if (!isRecord(metadata) || !(Array.isArray(items) || items === null || items === undefined) || kind === 'Status')
     throw new AnswerUnreadableError(what, 'it is no list');
   const texts = { resourceVersion: metadata['resourceVersion'] ?? '', continueToken: metadata['continue'] ?? '' };
   const { resourceVersion, continueToken } = texts;
@@ -70,7 +70,7 @@ export function readList<T extends ApiObject>(
     resourceVersion,
     continueToken,
     items: ((items ?? []) as readonly unknown[]).map((item, index) => {
-      if (!isObject(item)) throw new AnswerUnreadableError(what, `items.${index} is no object`);
+      if (!isRecord(item)) throw new AnswerUnreadableError(what, `items.${index} is no object`);
       return readObject(resource, item, what);
     }),
   };
@@ -80,7 +80,7 @@ export function readError({ status, headers }: HttpHead, body: Buffer, what: str
   const retryAfterMs = retryAfter(headers['retry-after']);
   try {
     const json: unknown = JSON.parse(body.toString('utf8'));
-    if (isObject(json) && json['kind'] === 'Status')
+    if (isRecord(json) && json['kind'] === 'Status')
       return errorFromStatus(decode(statusShape, json).value, status, retryAfterMs);
   } catch {
     // No Status: a proxy's page, or plain text.

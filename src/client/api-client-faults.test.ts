@@ -4,6 +4,7 @@ import { test } from 'node:test';
 import { configMap } from '../kube/objects/config-map.ts';
 import { ObservedClock } from '../testing/observed-clock.ts';
 import { bookmark, listOf, scriptedApiServer, versionedConfigMap } from '../testing/scripted-api-server.ts';
+import { settle } from '../testing/settle.ts';
 import type { Credentials } from './credentials.ts';
 import { configMaps, withShape } from './resource-reference.ts';
 
@@ -15,6 +16,8 @@ const repeated = [
   { verb: 'get', code: 429 },
   { verb: 'get', code: 503 },
   { verb: 'update', code: 429 },
+  { verb: 'create', code: 429 },
+  { verb: 'patch', code: 429 },
   { verb: 'delete', code: 503 },
 ] as const;
 for (const { verb, code } of repeated) {
@@ -22,27 +25,30 @@ for (const { verb, code } of repeated) {
     const server = await scriptedApiServer(t);
     const clock = new ObservedClock();
     const { client } = server.client({ clock });
-    const done =
-      verb === 'get'
-        ? client.get(configMaps, place, signal)
-        : verb === 'update'
-          ? client.update(configMaps, place, versionedConfigMap('web', '1'), signal)
-          : client.delete(configMaps, place, undefined, signal);
+    const object = versionedConfigMap('web', '1');
+    const send = {
+      get: () => client.get(configMaps, place, signal),
+      update: () => client.update(configMaps, place, object, signal),
+      create: () => client.create(configMaps, { namespace: 'shop' }, object, signal),
+      patch: () => client.patch(configMaps, { ...place, type: 'merge' }, {}, signal),
+      delete: () => client.delete(configMaps, place, undefined, signal),
+    };
+    const done = send[verb]();
     (await server.next()).refuse(code, '', 'later', {}, { 'retry-after': '7' });
     while ((await clock.nextSleep()) !== 7_000);
     assert.equal(server.unread, 0);
     await clock.advance(7_000);
-    (await server.next()).answer(200, versionedConfigMap('web', '1'));
+    (await server.next()).answer(200, object);
     assert.ok(await done);
   });
 }
 
-test('a create is not repeated, and the error says how long to wait', async (t) => {
+test('a create that an unavailable server may have carried out is not repeated, and the error says how long to wait', async (t) => {
   const server = await scriptedApiServer(t);
   const { client } = server.client();
   const create = client.create(configMaps, { namespace: 'shop' }, {}, signal);
-  const failed = assert.rejects(create, { reason: 'TooManyRequests', retryAfterMs: 7_000 });
-  (await server.next()).refuse(429, 'TooManyRequests', 'later', {}, { 'retry-after': '7' });
+  const failed = assert.rejects(create, { reason: 'ServiceUnavailable', retryAfterMs: 7_000 });
+  (await server.next()).refuse(503, 'ServiceUnavailable', 'later', {}, { 'retry-after': '7' });
   await failed;
 });
 
@@ -212,6 +218,27 @@ test('requests above the rate wait for their turn, in order', async (t) => {
   await last;
 });
 
+test('watches have a rate of their own: a node full of them can still ask, and a full rate of requests holds up no watch', async (t) => {
+  const server = await scriptedApiServer(t);
+  const clock = new ObservedClock();
+  const { client } = server.client({
+    clock,
+    api: { rate: { perSecond: 1, burst: 1 }, watchRate: { perSecond: 10, burst: 1 } },
+  });
+  const first = client.watch(configMaps, {}, signal);
+  (await server.next()).begin();
+  await first;
+  const get = client.get(configMaps, place, signal);
+  (await server.next()).answer(200, versionedConfigMap('web', '1'));
+  await get;
+  const second = client.watch(configMaps, {}, signal);
+  while ((await clock.nextSleep()) !== 100);
+  assert.equal(server.unread, 0);
+  await clock.advance(100);
+  (await server.next()).begin();
+  await second;
+});
+
 test('a watch that outlives its time, and one whose bookmarks stop, are given up as stalled', async (t) => {
   const server = await scriptedApiServer(t);
   const { client, clock } = server.client({ pool: { pingAfterMs: Infinity } });
@@ -239,3 +266,45 @@ test('a watch that outlives its time, and one whose bookmarks stop, are given up
   await clock.advance(310_000);
   await silent;
 });
+
+test('a watch may be answered late, but not one that begins with all there is, and the reason is told', async (t) => {
+  const server = await scriptedApiServer(t);
+  const { client, clock } = server.client({ pool: { pingAfterMs: Infinity } });
+  const times = { timeoutSeconds: 600 };
+  const patient = client.watch(configMaps, times, signal);
+  const request = await server.next();
+  const hasty = assert.rejects(client.watch(configMaps, { ...times, sendInitialEvents: true }, signal), {
+    reason: 'WatchStalled',
+  });
+  const closed = (await server.next()).closed();
+  await clock.advance(70_000);
+  await hasty;
+  await closed;
+  request.begin();
+  assert.ok(await patient);
+  const overdue = assert.rejects(client.watch(configMaps, times, signal), { reason: 'WatchStalled' });
+  await server.next();
+  await clock.advance(640_000);
+  await overdue;
+});
+
+for (const verb of ['get', 'watch'] as const) {
+  test(`a ${verb} that is given up while its credentials are read is never sent`, async (t) => {
+    const server = await scriptedApiServer(t);
+    let read = (): void => {};
+    const credentials: Credentials = {
+      current: () => new Promise((resolve) => (read = () => resolve({ headers: {} }))),
+      refused: () => false,
+    };
+    const { client } = server.client({ credentials });
+    const stop = new AbortController();
+    const given =
+      verb === 'get' ? client.get(configMaps, place, stop.signal) : client.watch(configMaps, {}, stop.signal);
+    const failed = assert.rejects(given, { message: 'enough' });
+    await settle();
+    stop.abort(new Error('enough'));
+    read();
+    await failed;
+    assert.equal(server.connections, 0);
+  });
+}

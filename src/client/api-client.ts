@@ -5,32 +5,30 @@
 import type { Clock } from '../base/clock.ts';
 import type { ListPage } from './api-answer.ts';
 import { parseAnswer, readError, readList, readObject } from './api-answer.ts';
+import type { Call } from './api-call.ts';
+import { callOf, getCall, jsonType, metadataType, patchTypes, requestOf, writeQuery } from './api-call.ts';
 import type { GetOptions, ListQuery, PatchOptions, Selection, WatchQuery, WriteOptions } from './api-queries.ts';
 import { ServiceUnavailableError, TooManyRequestsError, UnauthorizedError } from './api-errors.ts';
 import type { Credentials } from './credentials.ts';
 import { withDeadline } from './deadline.ts';
-import { onAbort } from './on-abort.ts';
+import { openWatch } from './open-watch.ts';
+import { receiveAnswer } from './receive-answer.ts';
 import type { ApiObject, ObjectPlace, Place, ResourceReference } from './resource-reference.ts';
 import { collectionPath, objectPath, resourceName } from './resource-reference.ts';
 import type { RateLimit } from './token-bucket.ts';
 import { TokenBucket } from './token-bucket.ts';
-import { AnswerUnreadableError, ConnectionLostError, RequestTimedOutError } from './transport-errors.ts';
-import type { HttpHead, HttpRequest, HttpSink, Transport } from './transport.ts';
+import { ConnectionLostError, RequestTimedOutError } from './transport-errors.ts';
+import type { HttpRequest, Transport } from './transport.ts';
 import type { GuardSettings } from './watch-guard.ts';
 import { WatchGuard, guardDefaults } from './watch-guard.ts';
-import type { JsonObject, WatchLimits } from './watch-stream.ts';
-import { WatchStream, watchLimits } from './watch-stream.ts';
-
-const patchTypes: Readonly<Record<PatchOptions['type'], string>> = {
-  merge: 'application/merge-patch+json',
-  strategic: 'application/strategic-merge-patch+json',
-  json: 'application/json-patch+json',
-  apply: 'application/apply-patch+yaml',
-};
+import type { JsonObject, WatchLimits, WatchStream } from './watch-stream.ts';
+import { watchLimits } from './watch-stream.ts';
 
 export interface ApiClientSettings {
   readonly userAgent: string;
   readonly rate: RateLimit;
+  /** Of watches, which are not counted above. */
+  readonly watchRate: RateLimit;
   /** For one attempt at a short request. */
   readonly requestTimeoutMs: number;
   /** How often a request is repeated because the server asked for that. */
@@ -43,10 +41,14 @@ export interface ApiClientSettings {
   readonly guard: GuardSettings;
 }
 
-/** Rate and retries as the kubelet's general client has them. */
+/**
+ * Rate and retries as the kubelet's general client has them. That one opens watches without any limit; here a node with thousands
+ * of objects comes back after an outage within seconds, and still does not fall on the server all at once.
+ */
 export const apiClientDefaults: ApiClientSettings = {
   userAgent: 'mountlet',
   rate: { perSecond: 50, burst: 100 },
+  watchRate: { perSecond: 1_000, burst: 1_000 },
   requestTimeoutMs: 60_000,
   retriesMax: 10,
   retryAfterMsMax: 60_000,
@@ -64,32 +66,18 @@ export interface ApiClientDeps {
 // A connection may be closed by the other side just when it is used; the next one then works.
 const resendsMax = 2;
 
-const jsonType = 'application/json';
-// A server that cannot do this answers with the whole object.
-const metadataType = `${jsonType};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,${jsonType}`;
-
-type Query = Readonly<Record<string, string | number | boolean | undefined>>;
-
-interface Call {
-  readonly what: string;
-  readonly method: string;
-  readonly path: string;
-  readonly query?: Query;
-  readonly accept?: string;
-  readonly contentType?: string;
-  readonly body?: unknown;
-}
-
 export class ApiClient {
   readonly #deps: ApiClientDeps;
   readonly #settings: ApiClientSettings;
   readonly #bucket: TokenBucket;
+  readonly #watchBucket: TokenBucket;
   readonly #guard: WatchGuard;
 
   constructor(deps: ApiClientDeps, settings: ApiClientSettings) {
     this.#deps = deps;
     this.#settings = settings;
     this.#bucket = new TokenBucket(deps.clock, settings.rate);
+    this.#watchBucket = new TokenBucket(deps.clock, settings.watchRate);
     this.#guard = new WatchGuard(deps.clock, settings.guard);
   }
 
@@ -137,7 +125,7 @@ export class ApiClient {
       path,
       query: writeQuery(place),
       body: object,
-      contentType: 'application/json',
+      contentType: jsonType,
     };
     return this.#objectOf(resource, call, signal);
   }
@@ -149,7 +137,7 @@ export class ApiClient {
     signal: AbortSignal,
   ): Promise<T> {
     const about = callOf('update', resource, place);
-    const call = { ...about, method: 'PUT', query: writeQuery(place), body: object, contentType: 'application/json' };
+    const call = { ...about, method: 'PUT', query: writeQuery(place), body: object, contentType: jsonType };
     return this.#objectOf(resource, call, signal);
   }
 
@@ -173,7 +161,7 @@ export class ApiClient {
     signal: AbortSignal,
   ): Promise<JsonObject> {
     const about = callOf('delete', resource, place);
-    const hasOptions = options !== undefined && { body: options, contentType: 'application/json' };
+    const hasOptions = options !== undefined && { body: options, contentType: jsonType };
     return this.#answer({ ...about, method: 'DELETE', ...hasOptions }, signal);
   }
 
@@ -202,18 +190,19 @@ export class ApiClient {
       path: collectionPath(resource, { namespace }),
       query: { ...query, watch: true },
     };
-    const timeoutMs = query.timeoutSeconds === undefined ? Infinity : query.timeoutSeconds * 1000;
+    const times = {
+      timeoutMs: query.timeoutSeconds === undefined ? Infinity : query.timeoutSeconds * 1000,
+      // Else the first event may be a long time off, and some proxies hold the head of the answer back until it comes.
+      answerMsMax: query.sendInitialEvents === true ? this.#settings.requestTimeoutMs : Infinity,
+    };
+    const deps = { transport: this.#deps.transport, guard: this.#guard, limits: this.#settings.watch };
     let mayRefresh = true;
     for (let sent = 1; ; sent++) {
-      await this.#bucket.take(signal);
+      await this.#watchBucket.take(signal);
       const credentials = await this.#deps.credentials.current(signal);
       try {
-        return await this.#openWatch(
-          { ...this.#request(call, credentials), isLongLived: true },
-          what,
-          timeoutMs,
-          signal,
-        );
+        const request = requestOf(call, credentials, this.#settings.userAgent, true);
+        return await openWatch(deps, request, what, times, signal);
       } catch (error) {
         if (error instanceof UnauthorizedError && mayRefresh && this.#deps.credentials.refused(credentials))
           mayRefresh = false;
@@ -225,45 +214,6 @@ export class ApiClient {
   /** Ends every request, watch and connection. */
   async close(): Promise<void> {
     await Promise.all([this.#deps.transport.close(), this.#guard.close()]);
-  }
-
-  #openWatch(request: HttpRequest, what: string, timeoutMs: number, signal: AbortSignal): Promise<WatchStream> {
-    return new Promise((resolve, reject) => {
-      const cancel = new AbortController();
-      const stopListening = onAbort(signal, () => cancel.abort(signal.reason));
-      const finished = (): void => {
-        stopListening();
-        this.#guard.remove(stream);
-      };
-      const stream = new WatchStream(what, this.#settings.watch, () => cancel.abort('unread'));
-      let refusal: { readonly head: HttpHead; readonly body: Buffer[] } | undefined;
-      // The time of the whole watch begins here: some proxies hold the head of the answer back until the first event.
-      this.#guard.add(stream, what, timeoutMs);
-      const sink: HttpSink = {
-        head: (head) => {
-          if (head.status === 200) resolve(stream);
-          else refusal = { head, body: [] };
-        },
-        data: (chunk) => {
-          if (refusal === undefined) stream.receive(chunk);
-          else if (refusal.body.length < errorChunksMax) refusal.body.push(chunk);
-        },
-        end: () => {
-          finished();
-          if (refusal === undefined) stream.complete();
-          else reject(readError(refusal.head, Buffer.concat(refusal.body), what));
-        },
-        failed: (error) => {
-          finished();
-          stream.fail(error);
-          reject(error);
-        },
-      };
-      this.#deps.transport.send(request, sink, cancel.signal).catch((error: unknown) => {
-        finished();
-        reject(error);
-      });
-    });
   }
 
   async #objectOf<T extends ApiObject>(resource: ResourceReference<T>, call: Call, signal: AbortSignal): Promise<T> {
@@ -281,7 +231,7 @@ export class ApiClient {
       await this.#bucket.take(signal);
       const used = await credentials.current(signal);
       try {
-        return await this.#attempt(call, this.#request(call, used), signal);
+        return await this.#attempt(call, requestOf(call, used, this.#settings.userAgent, false), signal);
       } catch (error) {
         if (error instanceof UnauthorizedError) {
           if (!mayRefresh || !credentials.refused(used)) throw error;
@@ -289,7 +239,8 @@ export class ApiClient {
         } else if (error instanceof TooManyRequestsError || error instanceof ServiceUnavailableError) {
           const { retryAfterMs } = error;
           const isWorthIt = retryAfterMs !== undefined && retryAfterMs <= retryAfterMsMax && retries < retriesMax;
-          if (!isRepeatable || !isWorthIt) throw error;
+          // A request too many was not looked at; one that met an unavailable server may have been carried out.
+          if (!(isRepeatable || error instanceof TooManyRequestsError) || !isWorthIt) throw error;
           retries += 1;
           await clock.sleep(retryAfterMs, signal);
         } else {
@@ -305,74 +256,13 @@ export class ApiClient {
     const { requestTimeoutMs, answerBytesMax } = this.#settings;
     const late = (): Error => new RequestTimedOutError(call.what, requestTimeoutMs);
     return withDeadline(this.#deps.clock, requestTimeoutMs, late, signal, async (limited) => {
-      const { head, body } = await receive(this.#deps.transport, request, call.what, answerBytesMax, limited);
+      const { head, body } = await receiveAnswer(this.#deps.transport, request, call.what, answerBytesMax, limited);
       if (head.status >= 200 && head.status < 300) return parseAnswer(body, call.what);
       throw readError(head, body, call.what);
     });
   }
-
-  #request(call: Call, { headers, identity }: Awaited<ReturnType<Credentials['current']>>): HttpRequest {
-    const query = new URLSearchParams();
-    for (const [name, value] of Object.entries(call.query ?? {})) {
-      if (value !== undefined && value !== '' && !(name === 'limit' && value === 0)) query.set(name, String(value));
-    }
-    const text = query.toString();
-    return {
-      method: call.method,
-      path: text === '' ? call.path : `${call.path}?${text}`,
-      headers: {
-        accept: call.accept ?? jsonType,
-        'user-agent': this.#settings.userAgent,
-        ...(call.contentType !== undefined && { 'content-type': call.contentType }),
-        ...headers,
-      },
-      ...(call.body !== undefined && { body: Buffer.from(JSON.stringify(call.body)) }),
-      isLongLived: false,
-      identity,
-    };
-  }
-}
-
-// Of a refusal to watch; a Status is a few hundred bytes.
-const errorChunksMax = 64;
-
-function receive(
-  transport: Transport,
-  request: HttpRequest,
-  what: string,
-  bytesMax: number,
-  signal: AbortSignal,
-): Promise<{ readonly head: HttpHead; readonly body: Buffer }> {
-  return new Promise((resolve, reject) => {
-    let head: HttpHead = { status: 0, headers: {} };
-    let bytes = 0;
-    const chunks: Buffer[] = [];
-    const sink: HttpSink = {
-      head: (received) => (head = received),
-      data: (chunk) => {
-        bytes += chunk.length;
-        if (bytes <= bytesMax) chunks.push(chunk);
-        else reject(new AnswerUnreadableError(what, `it is larger than ${bytesMax} bytes`));
-      },
-      end: () => resolve({ head, body: Buffer.concat(chunks) }),
-      failed: reject,
-    };
-    transport.send(request, sink, signal).catch(reject);
-  });
 }
 
 function isUnprocessed(error: unknown): boolean {
   return error instanceof ConnectionLostError && error.isUnprocessed;
-}
-
-function getCall(resource: ResourceReference, place: ObjectPlace & GetOptions): Call {
-  return { ...callOf('get', resource, place), method: 'GET', query: { resourceVersion: place.resourceVersion } };
-}
-
-function callOf(verb: string, resource: ResourceReference, place: ObjectPlace): Pick<Call, 'what' | 'path'> {
-  return { what: `${verb} ${resourceName(resource)} "${place.name}"`, path: objectPath(resource, place) };
-}
-
-function writeQuery({ fieldManager, dryRun }: WriteOptions): Query {
-  return { fieldManager, dryRun };
 }

@@ -5,6 +5,7 @@
 import { MountletError, messageOf } from '../base/errors.ts';
 import type { Credentials } from './credentials.ts';
 import type { Endpoint, Trust } from './dial.ts';
+import { environmentProxy } from './environment-proxy.ts';
 import { inClusterAccess } from './in-cluster.ts';
 import type { Entry, Kubeconfig, KubeconfigCluster } from './kubeconfig-file.ts';
 import { KubeconfigError } from './kubeconfig-file.ts';
@@ -44,10 +45,16 @@ export async function clusterAccess(settings: AccessSettings, deps: AccessDeps):
   const { env, homeDirectory, readFile } = deps;
   const sources = { explicit: settings.kubeconfig, variable: env['KUBECONFIG'], homeDirectory };
   const kubeconfig = await loadKubeconfig(sources, readFile);
-  if (kubeconfig !== undefined) return accessOf(kubeconfig, settings.context, deps);
+  if (kubeconfig !== undefined && (settings.kubeconfig !== undefined || !isEmpty(kubeconfig)))
+    return accessOf(kubeconfig, settings.context, deps);
   const inCluster = await inClusterAccess(deps);
   if (inCluster === undefined) throw new NoClusterError();
   return inCluster;
+}
+
+/** As some tools leave it behind when the last cluster is removed. */
+function isEmpty({ clusters, users, contexts, currentContext }: Kubeconfig): boolean {
+  return clusters.size + users.size + contexts.size === 0 && currentContext === '';
 }
 
 export function accessOf(kubeconfig: Kubeconfig, wanted: string | undefined, deps: AccessDeps): ClusterAccess {
@@ -82,7 +89,10 @@ function endpointOf({ file, field, value: cluster }: Entry<KubeconfigCluster>, d
     );
   const url = urlOf(file, `${field}.server`, cluster.server ?? '', ['http:', 'https:']);
   const proxyText = cluster['proxy-url'] ?? '';
-  const proxy = proxyText === '' ? undefined : urlOf(file, `${field}.proxy-url`, proxyText, ['http:', 'https:']);
+  const proxy =
+    proxyText === ''
+      ? environmentProxy(deps.env, url)
+      : urlOf(file, `${field}.proxy-url`, proxyText, ['http:', 'https:']);
   const authority = path === '' || data !== '' ? undefined : new RotatingFile(path, deps.readFile, deps.clock);
   const named = cluster['tls-server-name'] ?? '';
   const common = { isInsecure, serverName: named === '' ? undefined : named };

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { systemClock } from '../base/clock.ts';
 import { runningApiServer } from '../testing/running-api-server.ts';
+import { scriptedApiServer } from '../testing/scripted-api-server.ts';
 import { temporaryDirectory } from '../testing/temporary-directory.ts';
 import { apiClientDefaults } from './api-client.ts';
 import type { AccessDeps } from './cluster-access.ts';
@@ -92,4 +93,59 @@ test('a program that is not there is named, with the hint of the kubeconfig', as
     reason: 'ExecCredentialFailed',
     message: `Cannot get credentials from "${directory}/none": there is no such program\n\ninstall none`,
   });
+});
+
+for (const { name, isAccepted } of [
+  { name: 'localhost', isAccepted: true },
+  { name: '127.0.0.1', isAccepted: true },
+  { name: 'other.acme.com', isAccepted: false },
+]) {
+  test(`a server that shall be ${name} is ${isAccepted ? 'accepted' : 'refused'} by its certificate`, async (t) => {
+    const server = await runningApiServer(t);
+    const file = join(temporaryDirectory(t), 'kubeconfig');
+    const cluster = {
+      server: server.url,
+      'tls-server-name': name,
+      'certificate-authority-data': Buffer.from(server.authorityPem).toString('base64'),
+    };
+    const context = { cluster: 'here' };
+    writeFileSync(
+      file,
+      JSON.stringify({ clusters: [{ name: 'here', cluster }], contexts: [{ name: 'here', context }] }),
+    );
+    const access = await clusterAccess({ kubeconfig: file, context: 'here' }, deps());
+    const client = connectApiClient(access, systemClock, apiClientDefaults, poolDefaults);
+    t.after(() => client.close());
+    if (isAccepted) assert.ok((await client.read('/version', {}, signal))['gitVersion']);
+    else await assert.rejects(client.read('/version', {}, signal), { reason: 'ConnectionFailed', message: /altnames/ });
+  });
+}
+
+test('a token file that was replaced is read again when the server refuses the old token; files of KUBECONFIG are merged', async (t) => {
+  const server = await scriptedApiServer(t);
+  const directory = temporaryDirectory(t);
+  const write = (name: string, content: unknown): void =>
+    writeFileSync(join(directory, name), typeof content === 'string' ? content : JSON.stringify(content));
+  const cluster = { server: server.url, 'certificate-authority': 'ca.crt' };
+  write('ca.crt', server.authorityPem);
+  write('token', 'one\n');
+  write('clusters', { clusters: [{ name: 'here', cluster }] });
+  write('users', { users: [{ name: 'ann', user: { tokenFile: 'token' } }] });
+  write('contexts', {
+    'current-context': 'main',
+    contexts: [{ name: 'main', context: { cluster: 'here', user: 'ann' } }],
+  });
+  const env = { KUBECONFIG: ['clusters', 'users', 'contexts'].map((name) => join(directory, name)).join(':') };
+  const access = await clusterAccess({ kubeconfig: undefined, context: undefined }, { ...deps(), env });
+  const client = connectApiClient(access, systemClock, apiClientDefaults, poolDefaults);
+  t.after(() => client.close());
+  const list = client.list(namespaces, {}, signal);
+  const first = await server.next();
+  assert.equal(first.headers.authorization, 'Bearer one');
+  write('token', 'two\n');
+  first.refuse(401, 'Unauthorized');
+  const second = await server.next();
+  assert.equal(second.headers.authorization, 'Bearer two');
+  second.answer(200, { kind: 'NamespaceList', apiVersion: 'v1', metadata: { resourceVersion: '1' }, items: [] });
+  await list;
 });

@@ -4,11 +4,14 @@ import { createServer } from 'node:http';
 import { connect } from 'node:net';
 import type { AddressInfo, Socket } from 'node:net';
 import { once } from 'node:events';
+import type { TestContext } from 'node:test';
 import { test } from 'node:test';
 import type { ScriptedApiServer } from '../testing/scripted-api-server.ts';
 import { listOf, scriptedApiServer, versionedConfigMap } from '../testing/scripted-api-server.ts';
+import { settle } from '../testing/settle.ts';
 import type { ApiClient } from './api-client.ts';
 import type { Credentials } from './credentials.ts';
+import { dial } from './dial.ts';
 import { configMaps } from './resource-reference.ts';
 import type { WatchStream } from './watch-stream.ts';
 
@@ -41,6 +44,23 @@ for (const { watches, streamsMax, connections } of fillings) {
     assert.equal(server.connections, connections, 'the request found a free stream');
   });
 }
+
+test('a server that allows no stream for now is not stormed with connections, and is used when it allows some', async (t) => {
+  const server = await scriptedApiServer(t, { streamsMax: 0 });
+  const { client, pool } = server.client();
+  const stop = new AbortController();
+  const given = assert.rejects(client.get(configMaps, place, stop.signal), { message: 'enough' });
+  const list = client.list(configMaps, {}, signal);
+  while (pool.size === 0) await settle();
+  await settle(50);
+  assert.equal(server.connections, 1);
+  stop.abort(new Error('enough'));
+  await given;
+  server.allowStreams(5);
+  (await server.next()).answer(200, listOf('1'));
+  await list;
+  assert.equal(server.connections, 1);
+});
 
 test('a stream that ended is used again', async (t) => {
   const server = await scriptedApiServer(t, { streamsMax: 5 });
@@ -294,24 +314,15 @@ test('a certificate that nobody vouches for is refused', async (t) => {
 });
 
 test('a server that accepts and says nothing is given up in time', async (t) => {
-  const sockets: Socket[] = [];
-  const mute = createServer();
-  mute.removeAllListeners('connection');
-  mute.on('connection', (socket: Socket) => void sockets.push(socket));
-  mute.listen(0, '127.0.0.1');
-  await once(mute, 'listening');
-  t.after(() => {
-    for (const socket of sockets) socket.destroy();
-    mute.close();
-  });
+  const mute = await muteServer(t);
   const server = await scriptedApiServer(t);
-  server.url = `https://127.0.0.1:${(mute.address() as AddressInfo).port}`;
+  server.url = mute.url;
   const { client, clock } = server.client();
   const list = assert.rejects(client.list(configMaps, {}, signal), {
     reason: 'ConnectionFailed',
     message: /within 30 s/,
   });
-  await once(mute, 'connection');
+  await mute.connected;
   await clock.advance(30_000);
   await list;
 });
@@ -329,3 +340,126 @@ test('closing the client ends what is open and refuses the rest', async (t) => {
   await assert.rejects(client.get(configMaps, place, signal), { reason: 'ClientClosed' });
   assert.equal(pool.size, 0);
 });
+
+test('requests that are given up while the first connection is opened end at once, and closing waits for nothing', async (t) => {
+  const mute = await muteServer(t);
+  const server = await scriptedApiServer(t);
+  server.url = mute.url;
+  const { client } = server.client();
+  const stop = new AbortController();
+  const get = assert.rejects(client.get(configMaps, place, stop.signal), { message: 'enough' });
+  const watch = assert.rejects(client.watch(configMaps, {}, stop.signal), { message: 'enough' });
+  await mute.connected;
+  stop.abort(new Error('enough'));
+  await Promise.all([get, watch]);
+  await client.close();
+});
+
+test('a watch over HTTP/1.1 that is given up while its connection is opened ends at once', async (t) => {
+  const server = await scriptedApiServer(t, { speaks: 'http/1.1' });
+  const tunnels: Socket[] = [];
+  const proxy = createServer();
+  const isAsked = new Promise<void>((resolve) => {
+    proxy.on('connect', (_, socket: Socket) => {
+      tunnels.push(socket);
+      socket.on('error', () => {});
+      if (tunnels.length > 1) return resolve();
+      const onward = connect(Number(new URL(server.url).port), '127.0.0.1');
+      tunnels.unshift(onward);
+      onward.on('error', () => {});
+      socket.write('HTTP/1.1 200 OK\r\n\r\n');
+      socket.pipe(onward).pipe(socket);
+    });
+  });
+  proxy.listen(0, '127.0.0.1');
+  await once(proxy, 'listening');
+  t.after(() => {
+    for (const socket of tunnels) socket.destroy();
+    proxy.close();
+  });
+  const url = new URL(`http://127.0.0.1:${(proxy.address() as AddressInfo).port}`);
+  const { client } = server.client({ proxy: url });
+  const list = client.list(configMaps, {}, signal);
+  (await server.next()).answer(200, listOf('1'));
+  await list;
+  const stop = new AbortController();
+  const watch = assert.rejects(client.watch(configMaps, {}, stop.signal), { message: 'enough' });
+  await isAsked;
+  stop.abort(new Error('enough'));
+  await watch;
+  await client.close();
+});
+
+test('a request over HTTP/1.1 that waits for its turn or for an answer ends with its signal, and the others go on', async (t) => {
+  const server = await scriptedApiServer(t, { speaks: 'http/1.1' });
+  const { client } = server.client({ pool: { http1ShortConnectionsMax: 1 } });
+  const [one, two] = [new AbortController(), new AbortController()];
+  const first = client.list(configMaps, {}, one.signal);
+  const request = await server.next();
+  const second = assert.rejects(client.list(configMaps, {}, two.signal), { message: 'enough' });
+  const third = client.list(configMaps, {}, signal);
+  await settle();
+  two.abort(new Error('enough'));
+  await second;
+  request.answer(200, listOf('1'));
+  await first;
+  (await server.next()).answer(200, listOf('2'));
+  assert.equal((await third).resourceVersion, '2');
+  const fourth = assert.rejects(client.list(configMaps, {}, one.signal), { message: 'enough too' });
+  await server.next();
+  one.abort(new Error('enough too'));
+  await fourth;
+});
+
+test('a connection whose authority is still being read is given up at once', async (t) => {
+  const mute = await muteServer(t);
+  let read = (): void => {};
+  const trust = new Promise<{ isInsecure: boolean }>((resolve) => (read = () => resolve({ isInsecure: true })));
+  const stop = new AbortController();
+  const dialling = dial({ url: new URL(mute.url), trust: () => trust }, undefined, ['h2'], stop.signal);
+  const failed = assert.rejects(dialling, { message: 'enough' });
+  stop.abort(new Error('enough'));
+  read();
+  await failed;
+});
+
+for (const { it, answer, problem } of [
+  { it: 'speaks where the server should', answer: 'HTTP/1.1 200 OK\r\n\r\n<html>', problem: /something of its own/ },
+  { it: 'hangs up', answer: 'HTTP/1.1 20', problem: /failed: socket hang up/ },
+  { it: 'wants to know who we are', answer: 'HTTP/1.1 407 Who\r\n\r\n', problem: /answered 407/ },
+]) {
+  test(`a proxy that ${it} is told as such`, async (t) => {
+    const proxy = createServer().on('connect', (_, socket: Socket) => {
+      socket.on('error', () => {});
+      socket.end(answer);
+    });
+    proxy.listen(0, '127.0.0.1');
+    await once(proxy, 'listening');
+    t.after(() => void proxy.close());
+    const server = await scriptedApiServer(t);
+    const url = new URL(`http://ann:hunter2@127.0.0.1:${(proxy.address() as AddressInfo).port}`);
+    const { client } = server.client({ proxy: url });
+    await assert.rejects(
+      client.get(configMaps, place, signal),
+      (error: Error) => problem.test(error.message) && !error.message.includes('hunter2'),
+    );
+  });
+}
+
+/** Accepts connections and says nothing, ever. */
+async function muteServer(t: TestContext): Promise<{ readonly url: string; readonly connected: Promise<unknown> }> {
+  const sockets: Socket[] = [];
+  const mute = createServer();
+  mute.removeAllListeners('connection');
+  mute.on('connection', (socket: Socket) => void sockets.push(socket));
+  mute.listen(0, '127.0.0.1');
+  await once(mute, 'listening');
+  t.after(() => {
+    for (const socket of sockets) socket.destroy();
+    mute.close();
+  });
+  return {
+    url: `https://127.0.0.1:${(mute.address() as AddressInfo).port}`,
+    connected: once(mute, 'connection'),
+  };
+}

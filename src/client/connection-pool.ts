@@ -14,9 +14,9 @@ import { dial } from './dial.ts';
 import { withDeadline } from './deadline.ts';
 import { Http1Connections } from './http1-connections.ts';
 import { Http2Connection } from './http2-connection.ts';
-import { onAbort } from './on-abort.ts';
 import { ClientClosedError, ConnectionFailedError } from './transport-errors.ts';
 import type { HttpRequest, HttpSink, Transport } from './transport.ts';
+import { WaitingRequests } from './waiting-requests.ts';
 
 export interface PoolSettings {
   /** HTTP/2 connections. Requests above what they take wait for a free stream. */
@@ -45,20 +45,13 @@ const checkEveryMs = 5_000;
 
 type Connection = Http2Connection | Http1Connections;
 
-interface Waiter {
-  /** Sends; the stream is taken before this returns. */
-  readonly go: (connection: Connection) => void;
-  readonly fail: (error: unknown) => void;
-}
-
 export class ConnectionPool implements Transport {
   readonly #endpoint: Endpoint;
   readonly #clock: Clock;
   readonly #settings: PoolSettings;
   readonly #stop = new AbortController();
   readonly #connections = new Set<Http2Connection>();
-  readonly #short = new Set<Waiter>();
-  readonly #long = new Set<Waiter>();
+  readonly #waiting = new WaitingRequests<Connection>();
   readonly #tasks = new Set<Promise<void>>();
   #http1: Http1Connections | undefined;
   #speaksHttp1 = false;
@@ -88,18 +81,15 @@ export class ConnectionPool implements Transport {
     this.#become(rest.identity);
     const request = { ...rest, path: `${this.#endpoint.url.pathname.replace(/\/+$/, '')}${path}` };
     const connection = this.#roomFor(request.isLongLived);
-    if (connection !== undefined) connection.send(request, sink, signal);
-    else
-      await this.#wait(
-        request.isLongLived ? this.#long : this.#short,
-        (given) => given.send(request, sink, signal),
-        signal,
-      );
+    if (connection !== undefined) return connection.send(request, sink, signal);
+    const sent = this.#waiting.wait(request.isLongLived, (given) => given.send(request, sink, signal), signal);
+    this.#openMore();
+    await sent;
   }
 
   async close(): Promise<void> {
     this.#stop.abort(new ClientClosedError());
-    for (const waiter of [...this.#short, ...this.#long]) waiter.fail(this.#stop.signal.reason);
+    this.#waiting.fail(this.#stop.signal.reason);
     this.#http1?.close();
     this.#spare?.socket.destroy();
     for (const connection of this.#connections) connection.destroy(new ClientClosedError());
@@ -113,43 +103,8 @@ export class ConnectionPool implements Transport {
     for (const connection of this.#connections) connection.drain();
   }
 
-  #wait(queue: Set<Waiter>, send: (connection: Connection) => void, signal: AbortSignal): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const leave = (): void => {
-        queue.delete(waiter);
-        stopListening();
-      };
-      const waiter: Waiter = {
-        go: (connection) => {
-          leave();
-          try {
-            resolve(send(connection));
-          } catch (error) {
-            reject(error);
-          }
-        },
-        fail: (error) => {
-          leave();
-          reject(error);
-        },
-      };
-      const stopListening = onAbort(signal, () => waiter.fail(signal.reason));
-      queue.add(waiter);
-      this.#openMore();
-    });
-  }
-
   #serve(): void {
-    for (const [queue, isLongLived] of [
-      [this.#short, false],
-      [this.#long, true],
-    ] as const) {
-      for (const waiter of queue) {
-        const connection = this.#roomFor(isLongLived);
-        if (connection === undefined) break;
-        waiter.go(connection);
-      }
-    }
+    this.#waiting.serve((isLongLived) => this.#roomFor(isLongLived));
     this.#openMore();
   }
 
@@ -170,11 +125,14 @@ export class ConnectionPool implements Transport {
   }
 
   #openMore(): void {
-    const waiting = this.#short.size + this.#long.size;
-    if (waiting === 0) return;
+    if (this.#waiting.size === 0) return;
     let free = 0;
-    for (const { room } of this.#connections) free += room;
-    const missing = waiting + (this.#long.size > 0 ? 1 : 0) - free;
+    for (const { room, takesMore, streamsMax } of this.#connections) {
+      // A server that allows none for now says so on every connection, and tells when that is over.
+      if (takesMore && streamsMax === 0) return;
+      free += room;
+    }
+    const missing = this.#waiting.size + (this.#waiting.hasWatches ? 1 : 0) - free;
     // Until the first connection tells the limit, one is enough to find out.
     const wanted = this.#streamsMax === undefined ? 1 : Math.ceil(missing / this.#streamsMax);
     const allowed = Math.min(wanted, this.#settings.connectionsMax - this.#connections.size);
@@ -196,14 +154,9 @@ export class ConnectionPool implements Transport {
       failure = error;
     }
     this.#opening -= 1;
-    if (failure !== undefined) this.#failWaiters(failure);
+    // Those that the remaining attempts have no room for are told; the others may still be lucky.
+    if (failure !== undefined) this.#waiting.fail(failure, this.#opening * (this.#streamsMax ?? 1));
     this.#serve();
-  }
-
-  /** Those that the remaining attempts have no room for are told; the others may still be lucky. */
-  #failWaiters(error: unknown): void {
-    const others = this.#opening * (this.#streamsMax ?? 1);
-    for (const waiter of [...this.#short, ...this.#long].slice(others)) waiter.fail(error);
   }
 
   #add(connection: Http2Connection, identity: TlsIdentity | undefined): void {

@@ -52,6 +52,7 @@ export async function dial(
   const port = url.port === '' ? (isSecure ? 443 : 80) : Number(url.port);
   try {
     const trust = isSecure ? await endpoint.trust(signal) : undefined;
+    signal.throwIfAborted();
     const tcp = await (proxy === undefined ? reach(host, port, signal) : tunnel(proxy, url.hostname, port, signal));
     tcp.setNoDelay(true);
     tcp.setKeepAlive(true, keepAliveMs);
@@ -98,6 +99,7 @@ function opened(socket: Socket, event: 'connect' | 'secureConnect', signal: Abor
     socket.once('close', onClose);
     socket.once(event, () => settle(resolve));
     signal.addEventListener('abort', onAbort, { once: true });
+    if (signal.aborted) onAbort();
   });
 }
 
@@ -125,10 +127,12 @@ function tunnel(proxy: URL, host: string, port: number, signal: AbortSignal): Pr
       settle(() => reject(new Error(`the proxy "${proxy.host}" ${problem}`, { cause })));
     const onAbort = (): void => void request.destroy();
     signal.addEventListener('abort', onAbort, { once: true });
-    request.once('connect', ({ statusCode }, socket: Socket) => {
-      if (statusCode === 200) return settle(() => resolve(socket));
+    request.once('connect', ({ statusCode = 0 }, socket: Socket, rest: Buffer) => {
+      const isOpen = statusCode >= 200 && statusCode < 300;
+      if (isOpen && rest.length === 0) return settle(() => resolve(socket));
       socket.destroy();
-      refuse(`answered ${statusCode}`);
+      // A server waits for us to speak first; what is in the tunnel before that is not from one.
+      refuse(isOpen ? 'sent something of its own through the tunnel' : `answered ${statusCode}`);
     });
     request.once('response', ({ statusCode }) => {
       request.destroy();

@@ -3,6 +3,7 @@
  * refused them. What it prints is never told to anybody.
  */
 import type { Clock } from '../base/clock.ts';
+import { onAbort } from '../base/on-abort.ts';
 import { MountletError, errorCode, messageOf } from '../base/errors.ts';
 import type { Shape } from '../kube/objects/schema.ts';
 import { decode, object, string } from '../kube/objects/schema.ts';
@@ -64,6 +65,12 @@ const statusShape: Shape<ExecCredentialStatus> = object({
 });
 const execCredential = object({ apiVersion: string, kind: string, status: statusShape });
 
+interface Run {
+  readonly result: Promise<ExecResult>;
+  readonly stop: AbortController;
+  waiting: number;
+}
+
 export class ExecCredentials {
   readonly #exec: KubeconfigExec;
   readonly #command: string;
@@ -72,7 +79,7 @@ export class ExecCredentials {
   readonly #cluster: unknown;
   #result: ExecResult | undefined;
   #expiresAt = Infinity;
-  #running: Promise<ExecResult> | undefined;
+  #run: Run | undefined;
 
   /** `cluster` is told to the program if its entry asks for that. Throws a KubeconfigError for an entry that cannot work. */
   constructor(entry: Entry<KubeconfigExec>, cluster: unknown, deps: ExecDeps) {
@@ -95,10 +102,23 @@ export class ExecCredentials {
     this.#deps = deps;
   }
 
-  /** However many ask at once, the program runs once. */
-  current(signal: AbortSignal): Promise<ExecResult> {
-    if (this.#result !== undefined && this.#deps.clock.now() < this.#expiresAt) return Promise.resolve(this.#result);
-    return (this.#running ??= this.#run(signal).finally(() => (this.#running = undefined)));
+  /** However many ask at once, the program runs once, and until the last of them has given up. */
+  async current(signal: AbortSignal): Promise<ExecResult> {
+    signal.throwIfAborted();
+    if (this.#result !== undefined && this.#deps.clock.now() < this.#expiresAt) return this.#result;
+    const run = (this.#run ??= this.#start());
+    run.waiting += 1;
+    let stopListening = (): void => {};
+    const givenUp = new Promise<never>((_, reject) => {
+      stopListening = onAbort(signal, () => reject(signal.reason));
+    });
+    try {
+      return await Promise.race([run.result, givenUp]);
+    } finally {
+      stopListening();
+      run.waiting -= 1;
+      if (run.waiting === 0) this.#end(run);
+    }
   }
 
   /** Forgets these, if they are still the current ones. */
@@ -106,7 +126,19 @@ export class ExecCredentials {
     if (this.#result === used) this.#result = undefined;
   }
 
-  async #run(signal: AbortSignal): Promise<ExecResult> {
+  #start(): Run {
+    const stop = new AbortController();
+    return { result: this.#ask(stop.signal), waiting: 0, stop };
+  }
+
+  #end(run: Run): void {
+    if (this.#run === run) this.#run = undefined;
+    run.stop.abort();
+    // Nobody waits for what a stopped program says.
+    run.result.catch(() => {});
+  }
+
+  async #ask(signal: AbortSignal): Promise<ExecResult> {
     const { args = [], env = [], installHint, apiVersion, provideClusterInfo } = this.#exec;
     const info = {
       kind: 'ExecCredential',

@@ -57,7 +57,11 @@ export class Http1Connections {
     let isAnswered = false;
     let isTold = false;
     let failure: unknown;
-    const onAbort = (): void => void outgoing.destroy();
+    const onAbort = (): void => {
+      outgoing.destroy();
+      // One without a connection, because that is being opened or all are in use, closes only when it gets one.
+      if (outgoing.socket === null) queueMicrotask(finish);
+    };
     signal.addEventListener('abort', onAbort, { once: true });
     const finish = (): void => {
       if (isTold) return;

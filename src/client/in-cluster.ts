@@ -3,6 +3,7 @@ import { isIPv6 } from 'node:net';
 import { join } from 'node:path';
 import { errorCode } from '../base/errors.ts';
 import type { ClusterAccess } from './cluster-access.ts';
+import { environmentProxy } from './environment-proxy.ts';
 import { RotatingFile } from './rotating-file.ts';
 import type { UserDeps } from './user-credentials.ts';
 import { userCredentials } from './user-credentials.ts';
@@ -23,9 +24,11 @@ export async function inClusterAccess(deps: UserDeps): Promise<ClusterAccess | u
   const authority = new RotatingFile(join(directory, 'ca.crt'), deps.readFile, deps.clock);
   const namespace = await deps.readFile(join(directory, 'namespace')).catch(() => '');
   const user = { file: tokenFile, field: 'token', value: { tokenFile } };
+  const url = new URL(`https://${isIPv6(host) ? `[${host}]` : host}:${port}`);
   return {
     endpoint: {
-      url: new URL(`https://${isIPv6(host) ? `[${host}]` : host}:${port}`),
+      url,
+      proxy: environmentProxy(deps.env, url),
       trust: async () => ({ authorityPem: await authority.content(), isInsecure: false }),
     },
     credentials: userCredentials(user, undefined, deps),

@@ -118,10 +118,11 @@ function entries<K extends 'cluster' | 'user' | 'context', T extends object>(
 ): ReadonlyMap<string, Entry<T>> {
   const found = new Map<string, Entry<T>>();
   for (const [index, item] of items.entries()) {
+    // Between files the first counts, but within one nobody can say which was meant; kubectl refuses it too.
+    if (found.has(item.name))
+      throw new KubeconfigError(file, `${kind}s[${index}].name`, 'is used by another one before it');
     const value = item[kind] ?? ({} as T);
-    // Of two with one name in one file the first counts, as between files.
-    if (!found.has(item.name))
-      found.set(item.name, { file, field: `${kind}s[${index}].${kind}`, value: change(value) });
+    found.set(item.name, { file, field: `${kind}s[${index}].${kind}`, value: change(value) });
   }
   return found;
 }

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { FakeClock } from '../testing/fake-clock.ts';
+import { settle } from '../testing/settle.ts';
 import type { AccessDeps } from './cluster-access.ts';
 import { clusterAccess } from './cluster-access.ts';
 import type { Command, CommandResult } from './exec-credentials.ts';
@@ -76,11 +77,14 @@ const choices = [
   { it: 'KUBECONFIG before the home directory', env: { KUBECONFIG: '/k/other' }, host: 'two' },
   { it: 'the home directory when KUBECONFIG is empty', env: { KUBECONFIG: '' }, host: 'home' },
   { it: 'the home directory', env: {}, host: 'home' },
+  { it: 'an empty file of KUBECONFIG as absent', env: { KUBECONFIG: '/k/empty:/k/other' }, host: 'two' },
+  { it: 'the proxy of the environment', env: { HTTPS_PROXY: 'proxy:3128' }, host: 'home', proxy: 'proxy' },
   { it: 'a missing file of KUBECONFIG as absent', env: { KUBECONFIG: '/k/none:/k/other' }, host: 'two' },
 ];
-for (const { it, env, host, ...given } of choices) {
+for (const { it, env, host, proxy, ...given } of choices) {
   test(`the access takes ${it}`, async () => {
     const files = {
+      '/k/empty': '',
       '/k/config': kubeconfig(),
       '/k/other': kubeconfig({ cluster: { server: 'https://two' } }),
       '/home/ann/.kube/config': kubeconfig({ cluster: { server: 'https://home' } }),
@@ -88,6 +92,7 @@ for (const { it, env, host, ...given } of choices) {
     const settings = { context: undefined, kubeconfig: given.kubeconfig };
     const { endpoint } = await clusterAccess(settings, world(files, { env }));
     assert.equal(endpoint.url.hostname, host);
+    assert.equal(endpoint.proxy?.hostname, proxy);
   });
 }
 
@@ -117,6 +122,11 @@ test('of several files the first wins for each name, and relative paths are thos
 
 const secret = 'hunter2-very-secret';
 const wrong = [
+  {
+    it: 'two users of one name',
+    text: JSON.stringify({ users: [{ name: 'a' }, { name: 'a', user: { token: secret } }] }),
+    error: /users\[1\]\.name: is used by another one before it/,
+  },
   { it: 'no YAML', text: `a: [${secret}`, error: /"\/k\/config": line 1, column \d+/ },
   {
     it: 'a field of the wrong type',
@@ -208,6 +218,27 @@ for (const { it, text, error } of wrong) {
     assert.ok(!failure.message.includes(base64(secret)));
   });
 }
+
+test('a kubeconfig with nothing in it counts as none, unless it was asked for', async () => {
+  const directory = '/var/run/secrets/kubernetes.io/serviceaccount';
+  const empty = JSON.stringify({ apiVersion: 'v1', kind: 'Config', clusters: [], users: [], contexts: [] });
+  const deps = world(
+    { '/home/ann/.kube/config': empty, '/k/config': empty, [`${directory}/token`]: 'one' },
+    { env: { KUBERNETES_SERVICE_HOST: '10.96.0.1', KUBERNETES_SERVICE_PORT: '443', HTTPS_PROXY: 'proxy:3128' } },
+  );
+  const { endpoint } = await clusterAccess(none, deps);
+  assert.equal(endpoint.url.hostname, '10.96.0.1');
+  assert.equal(endpoint.proxy?.hostname, 'proxy');
+  await assert.rejects(clusterAccess(explicit, deps), { message: /current-context: is not set/ });
+});
+
+test('a token beside a token file serves until the file can be read', async () => {
+  const deps = world({ '/k/config': kubeconfig({ user: { token: 'one', tokenFile: 't' } }) });
+  const { credentials } = await clusterAccess(explicit, deps);
+  assert.equal((await credentials.current(signal)).headers['authorization'], 'Bearer one');
+  deps.files.set('/k/t', 'two');
+  assert.equal((await credentials.current(signal)).headers['authorization'], 'Bearer two');
+});
 
 test('an explicit kubeconfig must exist', async () => {
   await assert.rejects(clusterAccess(explicit, world({})), { reason: 'KubeconfigInvalid' });
@@ -378,3 +409,34 @@ for (const { it, result, error } of answers) {
     assert.ok(!failure.message.includes(secret));
   });
 }
+
+test('who gives up waiting for a program leaves it to the others, and the last one ends it', async () => {
+  const deps = world({ '/k/config': kubeconfig({ user: { exec } }) });
+  const signals: AbortSignal[] = [];
+  let finish = (): void => {};
+  const run: AccessDeps['run'] = (_, stop) =>
+    new Promise((resolve, reject) => {
+      signals.push(stop);
+      stop.addEventListener('abort', () => reject(stop.reason));
+      finish = () => resolve(credential({ token: 'T' }));
+    });
+  const { credentials } = await clusterAccess(explicit, { ...deps, run });
+  const [one, two] = [new AbortController(), new AbortController()];
+  const first = assert.rejects(credentials.current(one.signal), { message: 'one gave up' });
+  const second = credentials.current(two.signal);
+  one.abort(new Error('one gave up'));
+  await first;
+  assert.equal(signals[0]?.aborted, false, 'somebody still waits for it');
+  finish();
+  assert.equal((await second).headers['authorization'], 'Bearer T');
+  credentials.refused(await second);
+  const third = assert.rejects(credentials.current(two.signal), { message: 'two gave up' });
+  await settle();
+  two.abort(new Error('two gave up'));
+  await third;
+  assert.equal(signals[1]?.aborted, true);
+  const fourth = credentials.current(signal);
+  await settle();
+  finish();
+  assert.equal((await fourth).headers['authorization'], 'Bearer T', 'it was started anew');
+});

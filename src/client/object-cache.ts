@@ -3,7 +3,7 @@
  * subscribes. It asks the server nothing.
  */
 import type { Clock } from '../base/clock.ts';
-import { onAbort } from './on-abort.ts';
+import { onAbort } from '../base/on-abort.ts';
 import type { ReflectorDeps, ReflectorTarget } from './reflector.ts';
 import { reflect } from './reflector.ts';
 import type { ApiObject } from './resource-reference.ts';

@@ -16,7 +16,16 @@ export interface WholeList<T> {
   readonly isPaged: boolean;
 }
 
-export const pageSizeDefault = 500;
+const pageSizeDefault = 500;
+
+/**
+ * Pages are served from the server's disk and not from its memory, so at a version that it has in memory they are asked for only
+ * where it has shown that it cannot else. 0 is everything at once.
+ */
+export function pageSizeAt(resourceVersion: string, hasSentPages: boolean): number {
+  const isAtKnownVersion = resourceVersion !== '' && resourceVersion !== '0';
+  return isAtKnownVersion && !hasSentPages ? 0 : pageSizeDefault;
+}
 
 // Five million objects at the usual size; a list that is longer never ends.
 const pagesMax = 10_000;

@@ -1,10 +1,10 @@
 /** What an event of a watch says about the objects somebody asked for. */
 import { messageOf } from '../base/errors.ts';
+import { isRecord } from '../kube/values/semantic-equality.ts';
 import { readObject } from './api-answer.ts';
 import type { ApiObject, ResourceReference } from './resource-reference.ts';
 import { apiVersionOf } from './resource-reference.ts';
 import type { WatchEvent } from './watch-stream.ts';
-import { isObject } from './watch-stream.ts';
 
 export type ObjectEvent<T> =
   | { readonly kind: 'added' | 'modified' | 'deleted'; readonly object: T; readonly resourceVersion: string }
@@ -14,6 +14,9 @@ export type ObjectEvent<T> =
   | { readonly kind: 'unknown'; readonly resourceVersion: string; readonly problem: string }
   /** Not one of our objects. */
   | { readonly kind: 'foreign'; readonly problem: string };
+
+/** Of our objects, or at least about their versions. */
+export type OurEvent<T> = Exclude<ObjectEvent<T>, { readonly kind: 'foreign' }>;
 
 const kinds = new Map<string, 'added' | 'modified' | 'deleted'>([
   ['ADDED', 'added'],
@@ -29,11 +32,11 @@ export function readEvent<T extends ApiObject>(
   const { apiVersion = apiVersionOf(resource), kind = resource.kind, metadata } = object;
   if (kind !== resource.kind || apiVersion !== apiVersionOf(resource))
     return { kind: 'foreign', problem: `an object of kind ${String(kind)} in ${String(apiVersion)}` };
-  if (!isObject(metadata)) return { kind: 'foreign', problem: 'an object without metadata' };
+  if (!isRecord(metadata)) return { kind: 'foreign', problem: 'an object without metadata' };
   const { resourceVersion, annotations } = metadata;
   if (typeof resourceVersion !== 'string') return { kind: 'foreign', problem: 'an object without a version' };
   if (type === 'BOOKMARK') {
-    const endsInitialEvents = isObject(annotations) && annotations[initialEventsEnd] === 'true';
+    const endsInitialEvents = isRecord(annotations) && annotations[initialEventsEnd] === 'true';
     return { kind: 'bookmark', resourceVersion, endsInitialEvents };
   }
   const known = kinds.get(type);

@@ -11,6 +11,9 @@ export class ListFailedError extends MountletError {
   }
 }
 
+/** A watch that ends sooner without a word is no watch: a server that does this is asked again only after a while. */
+export const veryShortMs = 1_000;
+
 export class VeryShortWatchError extends MountletError {
   readonly reason = 'VeryShortWatch';
   constructor(what: string) {

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import type { TestContext } from 'node:test';
 import { test } from 'node:test';
+import type { FakeClock } from '../testing/fake-clock.ts';
 import { ObservedClock } from '../testing/observed-clock.ts';
 import type { ScriptedApiServer, ScriptedRequest } from '../testing/scripted-api-server.ts';
 import { aStatus, bookmark, listOf, scriptedApiServer, versionedConfigMap } from '../testing/scripted-api-server.ts';
@@ -14,6 +15,8 @@ import { ListFailedError, VeryShortWatchError } from './reflector-errors.ts';
 interface Scene {
   readonly server: ScriptedApiServer;
   readonly clock: ObservedClock;
+  /** Of the requests, which have limits of their own. */
+  readonly requestClock: FakeClock;
   readonly notices: ReflectorNotice[];
   readonly stop: AbortController;
   /** The next thing the reflector tells: `replaced 7: web`, `changed web@8`, `deleted web`, or `end`. */
@@ -35,7 +38,7 @@ async function scene(t: TestContext, settings: SceneSettings = {}): Promise<Scen
   const notices: ReflectorNotice[] = [];
   const stop = new AbortController();
   const { random = () => 0, ...rest } = settings;
-  const { client } = server.client();
+  const { client, clock: requestClock } = server.client({ pool: { pingAfterMs: Infinity } });
   const deps = { client, clock, random, notify: (notice: ReflectorNotice) => void notices.push(notice) };
   const target = {
     ...reflectorDefaults,
@@ -49,6 +52,7 @@ async function scene(t: TestContext, settings: SceneSettings = {}): Promise<Scen
   return {
     server,
     clock,
+    requestClock,
     notices,
     stop,
     async told() {
@@ -626,4 +630,22 @@ test('6.14: a server that ignores the question for initial events is listed afte
   assert.equal(relist.query['sendInitialEvents'], undefined, 'and it is not asked again');
   relist.answer(200, listOf('8'));
   assert.equal(await next, 'replaced 8: ');
+});
+
+test('6.14: a server that does not even begin to answer the question for initial events is listed after a minute', async (t) => {
+  const s = await streamed(t);
+  const told = s.told();
+  const closed = (await s.server.next()).closed();
+  await s.requestClock.advance(70_000);
+  await closed;
+  const list = await s.server.next();
+  assert.equal(list.query['watch'], undefined);
+  list.answer(200, listOf('7', web('5')));
+  assert.equal(await told, 'replaced 7: web');
+  const [notice] = s.notices;
+  assert.ok(notice?.kind === 'InitialEventsUnavailable');
+  assert.match(
+    (notice.error as Error).message,
+    /^Heard nothing for \d+ s in "watch configmaps": the watch was given up$/,
+  );
 });

@@ -12,9 +12,10 @@ import type { Clock } from '../base/clock.ts';
 import type { ApiClient } from './api-client.ts';
 import type { Selection } from './api-queries.ts';
 import { ExpiredError, InternalServerError } from './api-errors.ts';
+import { InitialEventsSupport, readInitialEvents } from './initial-events.ts';
 import type { WholeList } from './paged-list.ts';
-import { listAll, pageSizeDefault } from './paged-list.ts';
-import type { ObjectEvent } from './reflection-events.ts';
+import { listAll, pageSizeAt } from './paged-list.ts';
+import type { OurEvent } from './reflection-events.ts';
 import { readEvent } from './reflection-events.ts';
 import {
   InitialEventsMissingError,
@@ -24,11 +25,12 @@ import {
   isUnavailable,
   isWorthWaiting,
   retryAfterMs,
+  veryShortMs,
 } from './reflector-errors.ts';
 import type { ApiObject, Place, ResourceReference } from './resource-reference.ts';
-import { objectKey } from './resource-reference.ts';
 import { RepetitionWindow, RestartDelay } from './restart-delay.ts';
-import type { WatchStream } from './watch-stream.ts';
+import type { WatchEvent, WatchStream } from './watch-stream.ts';
+import { WatchStalledError } from './watch-stream.ts';
 
 export type Reflection<T> =
   /** All there is, at first and again whenever changes may have been missed. */
@@ -46,7 +48,7 @@ export interface ReflectorTarget<T extends ApiObject> extends Place, Selection, 
 export interface ReflectorSettings {
   /** The server ends a watch after one to two times this; below 300 it counts as 300. */
   readonly watchTimeoutSecondsMin: number;
-  /** Undefined leaves it to the rules of `listOptions`. */
+  /** Undefined leaves it to the rules of `pageSizeAt`. */
   readonly pageSize: number | undefined;
   /** How long internal errors of a watch are answered by watching again at once; 0 is never. */
   readonly internalErrorWindowMs: number;
@@ -73,14 +75,13 @@ export interface ReflectorDeps {
   /** 0 to 1. */
   readonly random: () => number;
   readonly notify: (notice: ReflectorNotice) => void;
+  /** Of the server, for all reflectors that share it. */
+  readonly initialEvents?: InitialEventsSupport;
   /** Hears each time the server gave a sign of life: what we know is as of now. */
   readonly contact?: () => void;
 }
 
 const watchTimeoutSecondsFloor = 300;
-const veryShortMs = 1_000;
-// A server that does not know `sendInitialEvents` ignores it and would keep us waiting for ever.
-const initialSilenceMsMax = 10_000;
 
 /** Ends when the signal aborts; never by a failure, which it tells and survives. */
 export async function* reflect<T extends ApiObject>(
@@ -111,7 +112,7 @@ class Reflector<T extends ApiObject> {
   /** The server could not list at `#version`: ask for the newest instead. */
   #isUnavailable = false;
   #listsInPages = false;
-  #streams: boolean;
+  readonly #initialEvents: InitialEventsSupport;
 
   constructor(deps: ReflectorDeps, target: ReflectorTarget<T>, signal: AbortSignal) {
     this.#deps = deps;
@@ -120,7 +121,7 @@ class Reflector<T extends ApiObject> {
     this.#what = `*${target.resource.version}.${target.resource.kind}`;
     this.#delay = new RestartDelay(deps.clock, deps.random);
     this.#repetitions = new RepetitionWindow(deps.clock, target.internalErrorWindowMs);
-    this.#streams = target.streamsInitialEvents;
+    this.#initialEvents = deps.initialEvents ?? new InitialEventsSupport();
     this.#version = target.notBefore ?? '';
   }
 
@@ -132,7 +133,8 @@ class Reflector<T extends ApiObject> {
   async *attempt(): AsyncGenerator<Reflection<T>, void, undefined> {
     let stream: WatchStream | undefined;
     try {
-      const streamed = this.#streams ? await this.#streamAll() : undefined;
+      const streams = this.#target.streamsInitialEvents && !this.#initialEvents.isMissing;
+      const streamed = streams ? await this.#streamAll() : undefined;
       stream = streamed?.stream;
       const { objects, resourceVersion } = streamed ?? (await this.#listAll());
       this.#isUnavailable = false;
@@ -148,8 +150,10 @@ class Reflector<T extends ApiObject> {
     }
   }
 
+  /** Any version will do at first, later none older than we know, and the newest when the server lost its history. */
   async #listAll(): Promise<WholeList<T>> {
-    const { version, limit } = this.#listOptions();
+    const version = this.#isUnavailable ? '' : this.#version || '0';
+    const limit = this.#target.pageSize ?? pageSizeAt(version, this.#listsInPages);
     const { resource, namespace, labelSelector, fieldSelector } = this.#target;
     const list = (resourceVersion: string): Promise<WholeList<T>> =>
       listAll(
@@ -171,18 +175,6 @@ class Reflector<T extends ApiObject> {
     }
   }
 
-  /**
-   * Any version will do at first, later none older than we know, and the newest when the server lost its history. Pages are
-   * served from the server's disk and not from its memory, so they are asked for only where it has shown that it cannot else.
-   */
-  #listOptions(): { readonly version: string; readonly limit: number } {
-    const version = this.#isUnavailable ? '' : this.#version || '0';
-    const { pageSize } = this.#target;
-    if (pageSize !== undefined) return { version, limit: pageSize };
-    const isAtKnownVersion = version !== '' && version !== '0';
-    return { version, limit: isAtKnownVersion && !this.#listsInPages ? 0 : pageSizeDefault };
-  }
-
   /** All objects as the beginning of a watch that then goes on; undefined where that does not work and a list is needed. */
   async #streamAll(): Promise<(WholeList<T> & { readonly stream: WatchStream }) | undefined> {
     for (let attempts = 0; ; attempts++) {
@@ -193,7 +185,10 @@ class Reflector<T extends ApiObject> {
           resourceVersionMatch: 'NotOlderThan',
           sendInitialEvents: true,
         });
-        const initial = await this.#initialEvents(stream);
+        const initial = await readInitialEvents<T>(
+          { clock: this.#deps.clock, what: this.#what, read: (event) => this.#read(event) },
+          stream,
+        );
         if (initial !== undefined) return { ...initial, stream, isPaged: false };
       } catch (error) {
         await stream?.return();
@@ -204,7 +199,8 @@ class Reflector<T extends ApiObject> {
           continue;
         }
         if (!isUnavailable(error)) {
-          if (error instanceof InitialEventsMissingError) this.#streams = false;
+          if (error instanceof InitialEventsMissingError || error instanceof WatchStalledError)
+            this.#initialEvents.isMissing = true;
           this.#deps.notify({ kind: 'InitialEventsUnavailable', what: this.#what, error });
           return undefined;
         }
@@ -213,47 +209,6 @@ class Reflector<T extends ApiObject> {
       // Once more at once, from nothing; a server that keeps failing in this way is not asked in a tight loop.
       if (attempts > 0) await this.rest();
     }
-  }
-
-  /** Undefined when the stream ended before all objects had come. */
-  async #initialEvents(stream: WatchStream): Promise<Omit<WholeList<T>, 'isPaged'> | undefined> {
-    const { clock } = this.#deps;
-    const objects = new Map<string, T>();
-    const startedAt = clock.now();
-    let heardAt = startedAt;
-    let events = 0;
-    const done = new AbortController();
-    const silence = (async () => {
-      for (;;) {
-        await clock.sleep(heardAt + initialSilenceMsMax - clock.now(), done.signal);
-        const silentMs = clock.now() - heardAt;
-        if (silentMs >= initialSilenceMsMax) {
-          return stream.fail(new InitialEventsMissingError(this.#what, silentMs, events > 0));
-        }
-      }
-    })().catch(() => {});
-    try {
-      for (;;) {
-        const { done: hasEnded, value } = await stream.next();
-        if (hasEnded === true) break;
-        heardAt = clock.now();
-        const event = this.#read(value);
-        if (event === undefined) continue;
-        events += 1;
-        if (event.kind === 'added' || event.kind === 'modified') objects.set(objectKey(event.object), event.object);
-        else if (event.kind === 'deleted') objects.delete(objectKey(event.object));
-        else if (event.kind === 'bookmark' && event.endsInitialEvents) {
-          return { objects: [...objects.values()], resourceVersion: event.resourceVersion };
-        }
-      }
-    } catch (error) {
-      if (!isClosing(error)) throw error;
-    } finally {
-      done.abort('over'); // a reason, because making the usual one costs more than all the rest
-      await silence;
-    }
-    if (events === 0 && clock.now() - startedAt < veryShortMs) throw new VeryShortWatchError(this.#what);
-    return undefined;
   }
 
   /** Goes on with `stream`, or opens one, and then opens one after the other. */
@@ -320,7 +275,7 @@ class Reflector<T extends ApiObject> {
     return stream;
   }
 
-  #read(raw: Parameters<typeof readEvent>[1]): Exclude<ObjectEvent<T>, { kind: 'foreign' }> | undefined {
+  #read(raw: WatchEvent): OurEvent<T> | undefined {
     this.#deps.contact?.();
     const event = readEvent(this.#target.resource, raw);
     if (event.kind === 'foreign' || event.kind === 'unknown')

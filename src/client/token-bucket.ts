@@ -19,7 +19,7 @@ export class TokenBucket {
     this.#countedAt = clock.now();
   }
 
-  /** In the order of the calls. One that is aborted gives its place to nobody, so that those behind it keep their time. */
+  /** In the order of the calls. Of one that is aborted the token goes back, to those who come later: who waits keeps its time. */
   async take(signal: AbortSignal): Promise<void> {
     signal.throwIfAborted();
     const { perSecond, burst } = this.#limit;
@@ -29,6 +29,12 @@ export class TokenBucket {
     const earned = (Math.max(0, now - this.#countedAt) / 1000) * perSecond;
     this.#tokens = Math.min(burst, this.#tokens + earned) - 1;
     this.#countedAt = now;
-    if (this.#tokens < 0) await this.#clock.sleep((-this.#tokens / perSecond) * 1000, signal);
+    if (this.#tokens >= 0) return;
+    try {
+      await this.#clock.sleep((-this.#tokens / perSecond) * 1000, signal);
+    } catch (error) {
+      this.#tokens += 1;
+      throw error;
+    }
   }
 }

@@ -52,12 +52,20 @@ export function userCredentials(entry: Entry<KubeconfigUser>, cluster: unknown, 
   const key = source(user['client-key-data'], user['client-key']);
   const execEntry = user.exec === undefined ? undefined : { file, field: `${field}.exec`, value: user.exec };
   return new UserCredentials({
-    token: user.tokenFile === undefined || user.tokenFile === '' ? fixedToken(user.token) : fileOf(user.tokenFile),
+    token: tokenFrom(fixedToken(user.token), user.tokenFile ? fileOf(user.tokenFile) : undefined),
     identity: certificate && key && (async () => ({ certificatePem: await certificate(), keyPem: await key() })),
     exec: execEntry && new ExecCredentials(execEntry, cluster, deps),
     headers: { ...basicHeader(user), ...impersonationHeaders(user) },
     files,
   });
+}
+
+/** The file's, and until it could be read once the one that stands beside it. */
+function tokenFrom(
+  fixed: (() => Promise<string>) | undefined,
+  file: (() => Promise<string>) | undefined,
+): (() => Promise<string>) | undefined {
+  return fixed === undefined || file === undefined ? (file ?? fixed) : () => file().catch(fixed);
 }
 
 function fixedToken(token: string | undefined): (() => Promise<string>) | undefined {

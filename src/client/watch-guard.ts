@@ -1,6 +1,7 @@
 /**
- * Finds watches that the server has forgotten. A quiet watch and a dead one look alike, so only two things count: the server let the
- * time pass that it was given for the whole watch, or it used to send bookmarks and stopped. One timer serves all watches.
+ * Finds watches that the server has forgotten. A quiet watch and a dead one look alike, so only three things count: the server let the
+ * time pass that it was given for the whole watch, or for its first word where it has something to say at once; or it used to send
+ * bookmarks and stopped. One timer serves all watches.
  */
 import type { Clock } from '../base/clock.ts';
 import type { WatchStream } from './watch-stream.ts';
@@ -18,10 +19,18 @@ export const guardDefaults: GuardSettings = { graceMs: 30_000, silenceMsMax: 300
 // How much later than exactly a stalled watch may be noticed.
 const checkEveryMs = 5_000;
 
-interface Guarded {
+/** What the server was told or should keep to; Infinity where there is no limit. */
+export interface WatchTimes {
+  /** For the whole watch. */
+  readonly timeoutMs: number;
+  /** For the beginning of the answer. */
+  readonly answerMsMax: number;
+}
+
+interface Guarded extends WatchTimes {
   readonly what: string;
   readonly openedAt: number;
-  readonly timeoutMs: number;
+  isAnswered: boolean;
   bytes: number;
   heardAt: number;
 }
@@ -38,11 +47,15 @@ export class WatchGuard {
     this.#settings = settings;
   }
 
-  /** `timeoutMs` is what the server was told; Infinity where it was told nothing. */
-  add(stream: WatchStream, what: string, timeoutMs: number): void {
+  add(stream: WatchStream, what: string, times: WatchTimes): void {
     const now = this.#clock.now();
-    this.#watches.set(stream, { what, openedAt: now, timeoutMs, bytes: 0, heardAt: now });
+    this.#watches.set(stream, { ...times, what, openedAt: now, isAnswered: false, bytes: 0, heardAt: now });
     this.#running ??= this.#run();
+  }
+
+  answered(stream: WatchStream): void {
+    const guarded = this.#watches.get(stream);
+    if (guarded !== undefined) guarded.isAnswered = true;
   }
 
   remove(stream: WatchStream): void {
@@ -80,7 +93,8 @@ export class WatchGuard {
     const { graceMs, silenceMsMax } = this.#settings;
     const isOverdue = now - guarded.openedAt > guarded.timeoutMs + graceMs;
     const isSilent = stream.hasBookmarks && now - guarded.heardAt > silenceMsMax;
-    if (!isOverdue && !isSilent) return;
+    const isUnanswered = !guarded.isAnswered && now - guarded.openedAt > guarded.answerMsMax;
+    if (!isOverdue && !isSilent && !isUnanswered) return;
     this.#watches.delete(stream);
     stream.fail(new WatchStalledError(guarded.what, now - guarded.heardAt));
   }

@@ -8,6 +8,7 @@
 import { MountletError } from '../base/errors.ts';
 import { decode } from '../kube/objects/schema.ts';
 import { status } from '../kube/objects/status.ts';
+import { isRecord } from '../kube/values/semantic-equality.ts';
 import { errorFromStatus } from './api-errors.ts';
 
 export type JsonObject = Readonly<Record<string, unknown>>;
@@ -77,7 +78,7 @@ const newline = 0x0a;
 export class WatchStream implements AsyncIterableIterator<WatchEvent, undefined> {
   readonly #what: string;
   readonly #limits: WatchLimits;
-  readonly #cancel: () => void;
+  readonly #cancel: (reason: unknown) => void;
   #queue: Queued[] = [];
   #fetched = 0;
   #queuedBytes = 0;
@@ -88,8 +89,8 @@ export class WatchStream implements AsyncIterableIterator<WatchEvent, undefined>
   #hasBookmarks = false;
   #bytes = 0;
 
-  /** `cancel` tells the server that nobody reads any more. */
-  constructor(what: string, limits: WatchLimits, cancel: () => void) {
+  /** `cancel` tells the server that nobody reads any more, and us why. */
+  constructor(what: string, limits: WatchLimits, cancel: (reason: unknown) => void) {
     this.#what = what;
     this.#limits = limits;
     this.#cancel = cancel;
@@ -132,7 +133,7 @@ export class WatchStream implements AsyncIterableIterator<WatchEvent, undefined>
   /** The first reason counts. */
   fail(error: unknown): void {
     if (this.#end !== undefined) return;
-    this.#cancel();
+    this.#cancel(error);
     this.#finish(error);
   }
 
@@ -159,7 +160,7 @@ export class WatchStream implements AsyncIterableIterator<WatchEvent, undefined>
   }
 
   return(): Promise<IteratorResult<WatchEvent, undefined>> {
-    this.#cancel();
+    this.#cancel('unread');
     this.#queue = [];
     this.#finish(undefined);
     return Promise.resolve({ done: true, value: undefined });
@@ -227,10 +228,6 @@ function parse(text: string): WatchEvent | undefined {
   } catch {
     return undefined;
   }
-  if (!isObject(json) || typeof json['type'] !== 'string' || !isObject(json['object'])) return undefined;
+  if (!isRecord(json) || typeof json['type'] !== 'string' || !isRecord(json['object'])) return undefined;
   return { type: json['type'], object: json['object'] };
-}
-
-export function isObject(json: unknown): json is JsonObject {
-  return typeof json === 'object' && json !== null && !Array.isArray(json);
 }

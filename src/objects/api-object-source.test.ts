@@ -5,6 +5,8 @@ import type { ApiClient } from '../client/api-client.ts';
 import { ForbiddenError, NotFoundError } from '../client/api-errors.ts';
 import type { ReflectorNotice } from '../client/reflector.ts';
 import { FakeClock } from '../testing/fake-clock.ts';
+import { ObservedClock } from '../testing/observed-clock.ts';
+import { listOf, scriptedApiServer, versionedConfigMap } from '../testing/scripted-api-server.ts';
 import { settle } from '../testing/settle.ts';
 import { ApiObjectSource } from './api-object-source.ts';
 import { ApiTokenRequester } from './api-token-requester.ts';
@@ -112,4 +114,30 @@ test('the plugins can be given all of this', () => {
   const deps = { requester: undefined, clock: new FakeClock(), random: () => 0, notify: () => {} };
   const tokens: TokenSource = new TokenManager(deps);
   assert.ok([configMaps, secrets, tokens].every((part) => typeof part.get === 'function'));
+});
+
+test('a server that ignores the question for initial events is waited for once, not once for each object', async (t) => {
+  const server = await scriptedApiServer(t);
+  const clock = new ObservedClock();
+  const { client } = server.client();
+  const deps = { client, clock, random: () => 0, notify: () => {} };
+  const source = new ApiObjectSource(managedConfigMaps.resource, deps);
+  const stop = new AbortController();
+  t.after(() => stop.abort());
+  const options = { notBefore: undefined, interrupted: () => {}, contact: () => {} };
+  const first = (name: string): Promise<unknown> =>
+    source.watch({ namespace: 'shop', name }, options, stop.signal)[Symbol.asyncIterator]().next();
+  const one = first('a');
+  const stream = await server.next();
+  assert.equal(stream.query['sendInitialEvents'], 'true');
+  stream.begin();
+  assert.equal(await clock.nextSleep(), 10_000);
+  await clock.advance(10_000);
+  (await server.next()).answer(200, listOf('7', versionedConfigMap('a', '5')));
+  await one;
+  const two = first('b');
+  const list = await server.next();
+  assert.equal(list.query['watch'], undefined);
+  list.answer(200, listOf('7', versionedConfigMap('b', '6')));
+  await two;
 });

@@ -2,6 +2,7 @@
 import type { Clock } from '../base/clock.ts';
 import type { ApiClient } from '../client/api-client.ts';
 import { ForbiddenError, NotFoundError } from '../client/api-errors.ts';
+import { InitialEventsSupport } from '../client/initial-events.ts';
 import { reflect, reflectorDefaults } from '../client/reflector.ts';
 import type { ReflectorNotice } from '../client/reflector.ts';
 import type { ResourceReference } from '../client/resource-reference.ts';
@@ -24,6 +25,7 @@ const watchTimeoutSecondsMin = 1_800;
 export class ApiObjectSource<T extends ManagedObject> implements ObjectSource<T> {
   readonly #resource: ResourceReference<T>;
   readonly #deps: ApiObjectSourceDeps;
+  readonly #initialEvents = new InitialEventsSupport();
 
   constructor(resource: ResourceReference<T>, deps: ApiObjectSourceDeps) {
     this.#resource = resource;
@@ -58,7 +60,8 @@ export class ApiObjectSource<T extends ManagedObject> implements ObjectSource<T>
     };
     const fieldSelector = name === undefined ? undefined : `metadata.name=${selectorValue(name)}`;
     const target = { ...reflectorDefaults, resource: this.#resource, namespace, fieldSelector, notBefore };
-    return reflect({ client, clock, random, notify: heard, contact }, { ...target, watchTimeoutSecondsMin }, signal);
+    const deps = { client, clock, random, notify: heard, contact, initialEvents: this.#initialEvents };
+    return reflect(deps, { ...target, watchTimeoutSecondsMin }, signal);
   }
 }
 

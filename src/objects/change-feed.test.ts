@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { getEventListeners } from 'node:events';
 import { test } from 'node:test';
 import { ChangeFeed } from './change-feed.ts';
 
@@ -47,4 +48,16 @@ test('ChangeFeed ends with the signal, also for a listener that waits or never b
   for await (const value of idle) seen.push(value);
   for await (const value of feed.changes(AbortSignal.abort())) seen.push(value);
   assert.deepEqual(seen, []);
+});
+
+test('ChangeFeed leaves nothing on the signal when its reader goes first', async () => {
+  const { signal } = new AbortController();
+  const feed = new ChangeFeed<string>();
+  const changes = feed.changes(signal);
+  feed.publish('a', 'a');
+  for await (const change of changes) {
+    assert.equal(change, 'a');
+    break;
+  }
+  assert.equal(getEventListeners(signal, 'abort').length, 0);
 });

@@ -2,9 +2,12 @@
  * Tells every listener what has changed. A listener that is slow loses nothing and costs little: of a thing that changes again
  * before its notice was taken, only one notice waits, so no queue outgrows the number of things.
  */
+import { onAbort } from '../base/on-abort.ts';
+
 interface Listener<T> {
   readonly pending: Map<string, T>;
   wake: () => void;
+  stopListening: () => void;
 }
 
 export class ChangeFeed<T> {
@@ -19,16 +22,12 @@ export class ChangeFeed<T> {
 
   /** Listening starts now, not when the first change is asked for. */
   changes(signal: AbortSignal): AsyncIterable<T> {
-    const listener: Listener<T> = { pending: new Map(), wake: () => {} };
+    const listener: Listener<T> = { pending: new Map(), wake: () => {}, stopListening: () => {} };
     if (!signal.aborted) this.#listeners.add(listener);
-    signal.addEventListener(
-      'abort',
-      () => {
-        this.#listeners.delete(listener);
-        listener.wake();
-      },
-      { once: true },
-    );
+    listener.stopListening = onAbort(signal, () => {
+      this.#listeners.delete(listener);
+      listener.wake();
+    });
     return this.#drain(listener, signal);
   }
 
@@ -45,6 +44,7 @@ export class ChangeFeed<T> {
         await new Promise<void>((resolve) => (listener.wake = resolve));
       }
     } finally {
+      listener.stopListening();
       this.#listeners.delete(listener);
     }
   }

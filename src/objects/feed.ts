@@ -47,6 +47,8 @@ const retryDelayMsMin = 800;
 const retryDelayMsMax = 30_000;
 /** A server that takes longer for a list must not keep others from starting. */
 const startMsMax = 10_000;
+/** A reason of our own: the usual one is made with its stack at each call, and would be kept for as long as the watch. */
+const over = 'over';
 /** Of those who join a running feed, each needs one request of its own. */
 const fetchesMax = 8;
 
@@ -122,18 +124,18 @@ export class Feed<T extends ManagedObject> {
       const options = {
         notBefore: this.#notBefore(),
         interrupted: (error: unknown) => {
-          started.abort();
+          started.abort(over);
           this.#interrupted(error);
         },
         contact: () => this.#resumed(),
       };
       for await (const event of source.watch(this.#scope, options, signal)) {
         if (signal.aborted) return;
-        started.abort();
+        started.abort(over);
         this.#deliver(event);
       }
     } finally {
-      started.abort();
+      started.abort(over);
       await limit;
     }
   }

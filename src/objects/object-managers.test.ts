@@ -11,12 +11,13 @@ import type { ObjectManagers } from './object-managers.ts';
 function world(strategy: string) {
   const configMaps = new ScriptedObjectSource<ConfigMap>('configmaps');
   const secrets = new ScriptedObjectSource<Secret>('secrets');
+  const clock = new FakeClock();
   const make = (): ObjectManagers =>
     objectManagers(
-      { clock: new FakeClock(), random: () => 0, notify: () => {}, ownNode: () => undefined, configMaps, secrets },
+      { clock, random: () => 0, notify: () => {}, ownNode: () => undefined, configMaps, secrets },
       { strategy, scope: 'object', syncFrequencyMs: 60_000 },
     );
-  return { configMaps, secrets, make };
+  return { configMaps, secrets, make, clock };
 }
 
 for (const strategy of ['', 'watch', 'Poll']) {
@@ -71,4 +72,59 @@ test('1.2 (Get): every read asks the server, also for what nobody registered, an
   stop.abort();
   await listening;
   assert.deepEqual(told, []);
+});
+
+for (const { strategy, missing } of [
+  { strategy: 'Watch', missing: ['configmap "x" not found', 'secret "x" not found'] },
+  { strategy: 'Cache', missing: ['configmaps "x" not found', 'secrets "x" not found'] },
+  { strategy: 'Get', missing: ['configmaps "x" not found', 'secrets "x" not found'] },
+]) {
+  test(`1.4, 1.6 (${strategy}): what is missing or not registered is so in the words of the kubelet, for both kinds`, async () => {
+    const { configMaps, secrets } = world(strategy).make();
+    const { signal } = new AbortController();
+    const pod = aPod({
+      volumes: [
+        { name: 'a', configMap: { name: 'x' } },
+        { name: 'b', secret: { secretName: 'x' } },
+      ],
+    });
+    for (const [index, manager] of [configMaps, secrets].entries()) {
+      if (strategy !== 'Get')
+        await assert.rejects(manager.get('shop', 'x', signal), {
+          name: 'ObjectNotRegisteredError',
+          message: 'object "shop"/"x" not registered',
+        });
+      manager.registerPod(pod);
+      await assert.rejects(manager.get('shop', 'x', signal), {
+        name: 'ObjectNotFoundError',
+        message: missing[index],
+      });
+      manager.unregisterPod(pod);
+    }
+  });
+}
+
+test('3.5 (Watch): what does not come in time is told in the words of the kubelet, for both kinds', async () => {
+  const { configMaps, secrets, make, clock } = world('Watch');
+  const pod = aPod({
+    volumes: [
+      { name: 'a', configMap: { name: 'x' } },
+      { name: 'b', secret: { secretName: 'x' } },
+    ],
+  });
+  const managers = make();
+  const { signal } = new AbortController();
+  for (const source of [configMaps, secrets]) source.hold();
+  for (const manager of [managers.configMaps, managers.secrets]) manager.registerPod(pod);
+  const late = Promise.all([
+    assert.rejects(managers.configMaps.get('shop', 'x', signal), {
+      message: 'failed to sync configmap cache: timed out waiting for the condition',
+    }),
+    assert.rejects(managers.secrets.get('shop', 'x', signal), {
+      message: 'failed to sync secret cache: timed out waiting for the condition',
+    }),
+  ]);
+  await clock.advance(1_000);
+  await late;
+  for (const manager of [managers.configMaps, managers.secrets]) manager.unregisterPod(pod);
 });

@@ -296,6 +296,63 @@ test('a pod is told when its token is due, again after a while, and no more once
   await Promise.all([running, listening]);
 });
 
+test('a pod whose token expired while the server was away is told until it has a new one', async () => {
+  const { clock, server, manager, get } = world();
+  const stop = new AbortController();
+  const running = manager.run(stop.signal);
+  let reads = 0;
+  const listening = (async () => {
+    for await (const _ of manager.due(stop.signal))
+      await get().then(
+        () => (reads += 1),
+        () => {},
+      );
+  })();
+  await get();
+  server.failure = new Error('away');
+  await clock.advance(3 * hourMs);
+  reads = 0;
+  server.failure = undefined;
+  await clock.advance(2 * minuteMs);
+  assert.equal(reads, 1);
+  manager.forgetPod('u1');
+  await clock.advance(24 * hourMs);
+  assert.equal(reads, 1);
+  stop.abort();
+  await Promise.all([running, listening]);
+});
+
+for (const { it, expirationSeconds, aheadMs } of [
+  { it: 'of a node whose clock is ahead by its life', expirationSeconds: 600, aheadMs: 600 * secondMs },
+  { it: 'of a life of seconds', expirationSeconds: 5, aheadMs: 0 },
+]) {
+  test(`a token that is due when it comes, ${it}, is told of once in a while, not without end`, async () => {
+    const { clock, server, manager, get } = world({ random: () => 0.99 });
+    server.answer = ({ spec, status, ...rest }) => ({
+      ...rest,
+      spec: { ...spec, expirationSeconds },
+      status: {
+        token: status?.token ?? '',
+        expirationTimestamp: new Date(clock.now() - aheadMs + expirationSeconds * secondMs).toISOString(),
+      },
+    });
+    const stop = new AbortController();
+    const running = manager.run(stop.signal);
+    // As a volume does: whoever hears that a token is due reads it again.
+    const listening = (async () => {
+      for await (const _ of manager.due(stop.signal)) await get();
+    })();
+    await get();
+    await clock.advance(10 * minuteMs);
+    assert.ok(
+      server.asked.length >= 6 && server.asked.length <= 11,
+      `asked ${server.asked.length} times in 10 minutes`,
+    );
+    stop.abort();
+    await Promise.all([running, listening]);
+  });
+}
+
 test('after an outage the tokens of all pods are asked for a few at a time', async () => {
   const { server, get } = world();
   let answer = (): void => {};

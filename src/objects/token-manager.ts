@@ -4,6 +4,7 @@
  * token serves for as long as it is valid.
  */
 import type { Clock } from '../base/clock.ts';
+import { onAbort } from '../base/on-abort.ts';
 import { Turnstile } from '../base/turnstile.ts';
 import type { TokenRequest } from '../kube/objects/token-request.ts';
 import { ChangeFeed } from './change-feed.ts';
@@ -82,7 +83,7 @@ export class TokenManager {
       return await this.#read(key, entry, request, signal);
     } finally {
       entry.readers -= 1;
-      const isUseless = entry.readers === 0 && entry.token === undefined;
+      const isUseless = entry.readers === 0 && entry.token === undefined && entry.tellAtMs === undefined;
       if (isUseless && this.#entries.get(key) === entry) this.#entries.delete(key);
     }
   }
@@ -100,7 +101,7 @@ export class TokenManager {
     return due.length === 0 ? undefined : Math.min(...due);
   }
 
-  /** The uids of pods with a token that is due, each again after a while until it was refreshed. Needs run(). */
+  /** The uids of pods with a token that is due, each again after a while until it was refreshed or the pod forgotten. Needs run(). */
   due(signal: AbortSignal): AsyncIterable<string> {
     return this.#due.changes(signal);
   }
@@ -141,7 +142,7 @@ export class TokenManager {
       this.#deps.notify({ kind: 'TokenRefreshFailed', key, error });
       return token.text;
     }
-    entry.tellAtMs = entry.token.dueMs;
+    entry.tellAtMs = this.#tellAtMs(entry.token);
     this.#nap.abort();
     return entry.token.text;
   }
@@ -176,6 +177,18 @@ export class TokenManager {
     return Math.min(issuedMs + ageMsMax, expiresMs - lastFifthMs) - jitterMs;
   }
 
+  /**
+   * A token that is due when it comes, because the clocks of node and server are far apart or its life is too short, would be
+   * asked for without end if that were told at once.
+   */
+  #tellAtMs({ dueMs }: Token): number | undefined {
+    return dueMs === undefined || dueMs > this.#deps.clock.now() ? dueMs : this.#nextTellAtMs();
+  }
+
+  #nextTellAtMs(): number {
+    return this.#deps.clock.now() + tellAgainMs * (1 + this.#deps.random() / 2);
+  }
+
   #isDue({ dueMs }: Token): boolean {
     return dueMs !== undefined && this.#deps.clock.now() > dueMs;
   }
@@ -184,9 +197,12 @@ export class TokenManager {
     return this.#deps.clock.now() > expiresMs;
   }
 
+  /** The token goes; that its pod waits for another is remembered until the pod is forgotten. */
   #purge(): void {
-    for (const [key, { token }] of this.#entries) {
-      if (token !== undefined && this.#isExpired(token)) this.#entries.delete(key);
+    for (const [key, entry] of this.#entries) {
+      if (entry.token === undefined || !this.#isExpired(entry.token)) continue;
+      entry.token = undefined;
+      if (entry.tellAtMs === undefined && entry.readers === 0) this.#entries.delete(key);
     }
   }
 
@@ -198,7 +214,7 @@ export class TokenManager {
       if (entry.tellAtMs === undefined) continue;
       if (now > entry.tellAtMs) {
         this.#due.publish(entry.podUid, entry.podUid);
-        entry.tellAtMs = now + tellAgainMs * (1 + this.#deps.random() / 2);
+        entry.tellAtMs = this.#nextTellAtMs();
       }
       nextMs = Math.min(nextMs, entry.tellAtMs + 1);
     }
@@ -208,10 +224,9 @@ export class TokenManager {
   async #sleepUntil(atMs: number, signal: AbortSignal): Promise<void> {
     const nap = new AbortController();
     this.#nap = nap;
-    const wake = (): void => nap.abort();
-    signal.addEventListener('abort', wake, { once: true });
+    const stopListening = onAbort(signal, () => nap.abort());
     await this.#deps.clock.sleep(Math.max(0, atMs - this.#deps.clock.now()), nap.signal).catch(() => {});
-    signal.removeEventListener('abort', wake);
+    stopListening();
   }
 }
 

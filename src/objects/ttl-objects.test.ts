@@ -271,3 +271,14 @@ test('a fetch that finds another version tells those who listen, once', async ()
   stop.abort();
   await listening;
 });
+
+test('2.10: an immutable object is fetched again like any other', async () => {
+  const { source, clock, objects, get } = world();
+  source.put(a, { immutable: true });
+  objects.registerPod(podWith(['a']));
+  await get('a');
+  source.remove(a);
+  source.put(a, { immutable: true, data: { made: 'YW5ldw==' } });
+  await clock.advance(minuteMs);
+  assert.deepEqual((await get('a')).data, { made: 'YW5ldw==' });
+});

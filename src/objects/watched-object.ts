@@ -7,6 +7,7 @@
  *                                                └──listed, fetched───┘
  */
 import type { Clock } from '../base/clock.ts';
+import { onAbort } from '../base/on-abort.ts';
 import type { FeedListener } from './feed.ts';
 import type { ManagedObject } from './managed-kind.ts';
 import type { ObjectId } from './object-id.ts';
@@ -117,11 +118,11 @@ export class WatchedObject<T extends ManagedObject> implements FeedListener<T> {
     await new Promise<void>((resolve) => {
       const done = (): void => {
         this.#waiters.delete(done);
-        signal.removeEventListener('abort', done);
+        stopListening();
         resolve();
       };
+      const stopListening = onAbort(signal, done);
       this.#waiters.add(done);
-      signal.addEventListener('abort', done, { once: true });
     });
   }
 

@@ -1,15 +1,19 @@
 import assert from 'node:assert/strict';
+import { getEventListeners } from 'node:events';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
+import { untilAborted } from '../base/until-aborted.ts';
 import type { ConfigMap } from '../kube/objects/config-map.ts';
 import type { Pod } from '../kube/objects/pod.ts';
 import { aContainer, aPod } from '../testing/builders.ts';
 import { FakeClock } from '../testing/fake-clock.ts';
 import { ScriptedObjectSource } from '../testing/scripted-object-source.ts';
 import { settle } from '../testing/settle.ts';
+import { warningsOf } from '../testing/warnings.ts';
 import { managedConfigMaps } from './managed-kind.ts';
 import { ObjectNotFoundError, ObjectNotSyncedError } from './object-errors.ts';
 import { readerOf } from './object-manager.ts';
+import type { ObjectSource } from './object-source.ts';
 import type { ObjectNotice } from './object-notices.ts';
 import { WatchedObjects } from './watched-objects.ts';
 import type { WatchScopeSetting } from './watched-objects.ts';
@@ -223,6 +227,51 @@ test('3.9: old content is not answered after an idle stop while the server is sl
   assert.equal(await get('a'), changed);
 });
 
+test('3.9: a watch that is started again waits for the end of the one before', async () => {
+  const running: string[] = [];
+  let end = (): void => {};
+  const hasEnded = new Promise<void>((resolve) => (end = resolve));
+  const source: ObjectSource<ConfigMap> = {
+    get: () => Promise.reject(new Error('unused')),
+    uidOf: () => Promise.resolve(undefined),
+    async *watch(_, __, signal) {
+      running.push('begin');
+      yield { kind: 'replaced', objects: [], resourceVersion: '1' };
+      await untilAborted(signal);
+      await hasEnded;
+      running.push('end');
+    },
+  };
+  const clock = new FakeClock();
+  const deps = { source, clock, random: () => 0, notify: () => {} };
+  const objects = new WatchedObjects(managedConfigMaps, deps, { scope: 'object', syncFrequencyMs: minuteMs });
+  const stop = new AbortController();
+  const background = objects.run(stop.signal);
+  objects.registerPod(readingPod(['a']));
+  await settle();
+  objects.unregisterPod(readingPod(['a']));
+  objects.registerPod(readingPod(['a']));
+  await settle();
+  assert.deepEqual(running, ['begin']);
+  end();
+  await settle();
+  assert.deepEqual(running, ['begin', 'end', 'begin']);
+  stop.abort();
+  await background;
+  assert.deepEqual(running, ['begin', 'end', 'begin', 'end']);
+});
+
+test('1.7: an object that the server refuses at first, because it does not know of the pod yet, is there when it does', async (t) => {
+  const { source, objects, get, getInTime, takeTold } = world(t);
+  source.put(a, {});
+  source.refuse(() => true);
+  objects.registerPod(showingPod(['a']));
+  assert.equal(await getInTime('a'), notSynced);
+  source.refuse(() => false);
+  assert.deepEqual(await takeTold(), ['shop/a'], 'who was turned away is told');
+  assert.equal((await get('a')).metadata.name, 'a');
+});
+
 test('objects invariant 21: a first list still under way is not stopped, and reads fail meanwhile', async (t) => {
   const { source, clock, objects, get, getInTime, takeTold } = world(t);
   source.put(a, {});
@@ -411,4 +460,26 @@ test('a pod that is new to an immutable object does not start with the content o
   objects.registerPod(showingPod(['a'], 'u2'));
   assert.equal(await get('a'), again);
   assert.deepEqual(await takeTold(), ['shop/a']);
+});
+
+test('many may read with one signal: nothing is taken for a leak, and no listener is left behind', async (t) => {
+  const { source, objects } = world(t);
+  source.put(a, {});
+  source.hold();
+  objects.registerPod(readingPod(['a']));
+  const { signal } = new AbortController();
+  const warnings = await warningsOf(async () => {
+    const reads = Array.from({ length: 100 }, () => objects.get('shop', 'a', signal));
+    source.release();
+    await Promise.all(reads);
+  });
+  assert.deepEqual(warnings, []);
+  assert.equal(getEventListeners(signal, 'abort').length, 0);
+});
+
+test('a read whose caller has given up already does not wait', async (t) => {
+  const { source, objects } = world(t);
+  source.hold();
+  objects.registerPod(readingPod(['a']));
+  await assert.rejects(objects.get('shop', 'a', AbortSignal.abort(new Error('gone'))), { message: 'gone' });
 });

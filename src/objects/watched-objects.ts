@@ -7,6 +7,7 @@
  * the same uid, and watch again if not, or if a pod comes that is new to it. The kubelet goes on with the old content.
  */
 import type { Clock } from '../base/clock.ts';
+import { onAbort } from '../base/on-abort.ts';
 import { Turnstile } from '../base/turnstile.ts';
 import type { Pod } from '../kube/objects/pod.ts';
 import { ChangeFeed } from './change-feed.ts';
@@ -141,14 +142,15 @@ export class WatchedObjects<T extends ManagedObject> implements ObjectManager<T>
 
   /** Returns when there is something to answer with, current or not; throws when there is nothing in time. */
   async #sync(item: WatchedObject<T>, signal: AbortSignal): Promise<void> {
+    signal.throwIfAborted();
     const done = new AbortController();
     const giveUp = (): void => done.abort();
-    signal.addEventListener('abort', giveUp, { once: true });
+    const stopListening = onAbort(signal, giveUp);
     const limit = this.#deps.clock.sleep(syncWaitMsMax, done.signal).then(giveUp, () => {});
     await item.nextObservation(done.signal);
     done.abort();
     await limit;
-    signal.removeEventListener('abort', giveUp);
+    stopListening();
     signal.throwIfAborted();
     if (this.#items.get(objectKey(item.id)) !== item) throw new ObjectNotRegisteredError(item.id);
     // The server is known to be away: what we knew before the watch was stopped is better than nothing. A server that is

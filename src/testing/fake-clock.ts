@@ -1,4 +1,5 @@
 import type { Clock } from '../base/clock.ts';
+import { onAbort } from '../base/on-abort.ts';
 
 interface Sleeper {
   readonly at: number;
@@ -21,17 +22,18 @@ export class FakeClock implements Clock {
   sleep(ms: number, signal?: AbortSignal): Promise<void> {
     return new Promise((resolve, reject) => {
       if (signal?.aborted) return reject(signal.reason);
-      const abort = (): void => {
-        this.#sleepers = this.#sleepers.filter((other) => other !== sleeper);
-        reject(signal?.reason);
-      };
+      const stopListening =
+        signal &&
+        onAbort(signal, () => {
+          this.#sleepers = this.#sleepers.filter((other) => other !== sleeper);
+          reject(signal.reason);
+        });
       const wake = (): void => {
-        signal?.removeEventListener('abort', abort);
+        stopListening?.();
         resolve();
       };
       const sleeper: Sleeper = { at: this.#now + ms, wake };
       this.#sleepers.push(sleeper);
-      signal?.addEventListener('abort', abort, { once: true });
     });
   }
 

@@ -72,6 +72,7 @@ export async function scriptedApiServer(test: Test, settings: ScriptedSettings =
       ? createHttpsServer(tls)
       : createSecureServer({ ...tls, settings: { maxConcurrentStreams: settings.streamsMax ?? 100 } });
   const sockets = new Set<Socket>();
+  const sessions = new Set<ServerHttp2Session>();
   http.on('secureConnection', (socket: Socket) => {
     sockets.add(socket);
     socket.on('error', () => {});
@@ -81,6 +82,13 @@ export async function scriptedApiServer(test: Test, settings: ScriptedSettings =
   server.identity = (user) => issueClientCertificate(authority, { user, groups: [], now, days: 1 });
   http.on('request', (request: Incoming, response: Outgoing) => server.take(request, response));
   http.on('sessionError', () => {});
+  http.on('session', (session: ServerHttp2Session) => {
+    sessions.add(session);
+    session.on('close', () => sessions.delete(session));
+  });
+  server.allowStreams = (maxConcurrentStreams) => {
+    for (const session of sessions) session.settings({ maxConcurrentStreams });
+  };
   let port = 0;
   server.start = async () => {
     http.listen(port, '127.0.0.1');
@@ -106,6 +114,8 @@ export class ScriptedApiServer {
   stop: () => Promise<void> = () => Promise.resolve();
   /** Listens again, at the same address. */
   start: () => Promise<void> = () => Promise.resolve();
+  /** Changes the limit of the connections that are open. */
+  allowStreams: (max: number) => void = () => {};
   /** A certificate that this server's authority signed. */
   identity: (user: string) => TlsIdentity = () => ({ certificatePem: '', keyPem: '' });
   readonly #sockets: ReadonlySet<Socket>;
@@ -161,7 +171,7 @@ export class ScriptedApiServer {
     const unlimited = { perSecond: Infinity, burst: 1 };
     const client = new ApiClient(
       { transport, credentials, clock: given ?? clock },
-      { ...apiClientDefaults, rate: unlimited, ...api },
+      { ...apiClientDefaults, rate: unlimited, watchRate: unlimited, ...api },
     );
     this.#clients.push(client);
     return { client, pool: transport, clock };

@@ -1,4 +1,6 @@
 /** The claims of a service account token, taken out of JSON that was signed but may still be of any form. */
+import { isRecord } from '../../kube/values/semantic-equality.ts';
+
 export interface BoundName {
   readonly name: string;
   readonly uid: string;
@@ -24,7 +26,7 @@ type JsonObject = Readonly<Record<string, unknown>>;
 export function claimsOf(json: JsonObject): TokenClaims | undefined {
   const { aud = [], nbf, exp, iat, jti = '', 'kubernetes.io': own } = json;
   const audiences = typeof aud === 'string' ? [aud] : aud;
-  if (!isObject(own) || typeof own['namespace'] !== 'string' || typeof jti !== 'string') return undefined;
+  if (!isRecord(own) || typeof own['namespace'] !== 'string' || typeof jti !== 'string') return undefined;
   if (!Array.isArray(audiences) || !audiences.every((item) => typeof item === 'string')) return undefined;
   if (![nbf, exp, iat].every((time) => time === undefined || typeof time === 'number')) return undefined;
   const bound = [own['pod'], own['secret'], own['node']];
@@ -43,10 +45,6 @@ export function claimsOf(json: JsonObject): TokenClaims | undefined {
   };
 }
 
-function isObject(value: unknown): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
 function isName(value: unknown): value is BoundName {
-  return isObject(value) && typeof value['name'] === 'string' && typeof value['uid'] === 'string';
+  return isRecord(value) && typeof value['name'] === 'string' && typeof value['uid'] === 'string';
 }

@@ -1,0 +1,34 @@
+import assert from 'node:assert/strict';
+import { getEventListeners } from 'node:events';
+import { test } from 'node:test';
+import { warningsOf } from '../testing/warnings.ts';
+import { systemClock } from './clock.ts';
+import { Turnstile } from './turnstile.ts';
+import { untilAborted } from './until-aborted.ts';
+
+const waits: readonly { readonly who: string; readonly wait: (signal: AbortSignal) => Promise<unknown> }[] = [
+  { who: 'a clock', wait: (signal) => systemClock.sleep(60_000, signal) },
+  { who: 'background work', wait: (signal) => untilAborted(signal) },
+];
+for (const { who, wait } of waits) {
+  test(`a hundred may wait for ${who} with one signal: nothing is taken for a leak, and none is left behind`, async () => {
+    const stop = new AbortController();
+    const warnings = await warningsOf(async () => {
+      const waiting = Array.from({ length: 100 }, () => wait(stop.signal).catch(() => {}));
+      stop.abort();
+      await Promise.all(waiting);
+    });
+    assert.deepEqual(warnings, []);
+    assert.equal(getEventListeners(stop.signal, 'abort').length, 0);
+  });
+}
+
+test('a hundred may wait at a turnstile with one signal, and none is left behind', async () => {
+  const { signal } = new AbortController();
+  const turnstile = new Turnstile(1);
+  const warnings = await warningsOf(() =>
+    Promise.all(Array.from({ length: 100 }, async () => (await turnstile.enter(signal))())),
+  );
+  assert.deepEqual(warnings, []);
+  assert.equal(getEventListeners(signal, 'abort').length, 0);
+});

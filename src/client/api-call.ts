@@ -1,0 +1,68 @@
+/** A call of the API as an HTTP request: its path, query, headers and body. How often it is sent is the client's business. */
+import type { GetOptions, PatchOptions, WriteOptions } from './api-queries.ts';
+import type { CurrentCredentials } from './credentials.ts';
+import type { ObjectPlace, ResourceReference } from './resource-reference.ts';
+import { objectPath, resourceName } from './resource-reference.ts';
+import type { HttpRequest } from './transport.ts';
+
+export const jsonType = 'application/json';
+// A server that cannot do this answers with the whole object.
+export const metadataType = `${jsonType};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,${jsonType}`;
+
+export const patchTypes: Readonly<Record<PatchOptions['type'], string>> = {
+  merge: 'application/merge-patch+json',
+  strategic: 'application/strategic-merge-patch+json',
+  json: 'application/json-patch+json',
+  apply: 'application/apply-patch+yaml',
+};
+
+type Query = Readonly<Record<string, string | number | boolean | undefined>>;
+
+export interface Call {
+  /** For messages: `get configmaps "web"`. */
+  readonly what: string;
+  readonly method: string;
+  readonly path: string;
+  readonly query?: Query;
+  readonly accept?: string;
+  readonly contentType?: string;
+  readonly body?: unknown;
+}
+
+export function getCall(resource: ResourceReference, place: ObjectPlace & GetOptions): Call {
+  return { ...callOf('get', resource, place), method: 'GET', query: { resourceVersion: place.resourceVersion } };
+}
+
+export function callOf(verb: string, resource: ResourceReference, place: ObjectPlace): Pick<Call, 'what' | 'path'> {
+  return { what: `${verb} ${resourceName(resource)} "${place.name}"`, path: objectPath(resource, place) };
+}
+
+export function writeQuery({ fieldManager, dryRun }: WriteOptions): Query {
+  return { fieldManager, dryRun };
+}
+
+export function requestOf(
+  call: Call,
+  { headers, identity }: CurrentCredentials,
+  userAgent: string,
+  isLongLived: boolean,
+): HttpRequest {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(call.query ?? {})) {
+    if (value !== undefined && value !== '' && !(name === 'limit' && value === 0)) query.set(name, String(value));
+  }
+  const text = query.toString();
+  return {
+    method: call.method,
+    path: text === '' ? call.path : `${call.path}?${text}`,
+    headers: {
+      accept: call.accept ?? jsonType,
+      'user-agent': userAgent,
+      ...(call.contentType !== undefined && { 'content-type': call.contentType }),
+      ...headers,
+    },
+    ...(call.body !== undefined && { body: Buffer.from(JSON.stringify(call.body)) }),
+    isLongLived,
+    identity,
+  };
+}
