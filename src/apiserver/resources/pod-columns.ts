@@ -24,7 +24,14 @@ export const podColumns: readonly Column<Pod>[] = [
   wide('Node', 'The node the pod runs on.', ({ spec }) => orNone(spec.nodeName)),
   wide('Nominated Node', 'The node where room is made for the pod.', ({ status }) => orNone(status?.nominatedNodeName)),
   wide('Readiness Gates', 'How many of the further conditions for being ready hold, of how many.', readinessGates),
+  wide('Environment', 'Whether variables of running containers are still what their objects say.', environmentOf),
 ];
+
+/** Nodes of mountlet tell it; of others nothing is known. */
+function environmentOf({ status }: Pod): string {
+  const condition = status?.conditions?.find(({ type }) => type === 'mountlet.dev/EnvironmentCurrent');
+  return condition === undefined ? '<none>' : condition.status === 'False' ? 'Stale' : 'Current';
+}
 
 export function podRowConditions({ status }: Pod): readonly RowCondition[] {
   const completed = (reason: string, message: string): RowCondition[] => [
