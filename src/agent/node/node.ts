@@ -177,7 +177,7 @@ export async function startNode(given: AgentSettings, deps: NodeDeps, signal: Ab
       events: podEvents(recorder ?? noRecorder),
       api: clients === undefined ? noPodApi : apiPods(clients.general),
       files: containerFiles({ root, logRoot: join(root, 'logs'), tailLog: logTail(clock) }),
-      volumes: podVolumes(manager, root),
+      volumes: podVolumes(manager),
       registrations: objects,
       network: podNetwork(runtime),
       view: () => ({
