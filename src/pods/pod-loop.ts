@@ -222,6 +222,7 @@ export class PodLoop {
   async #keepHouse(signal: AbortSignal): Promise<void> {
     const { clock, runtime, api, notify } = this.#deps;
     let delayMs = housekeepingPeriodMs;
+    let isFirst = true;
     while (!signal.aborted) {
       await this.#housework.sleep(delayMs, clock, signal);
       if (signal.aborted || !this.#config.isComplete()) continue;
@@ -236,6 +237,9 @@ export class PodLoop {
         },
         signal,
       );
+      // From the first time on, a UID that is not known is known to be nobody's: its volumes and directories may go.
+      if (isFirst) this.#deps.volumes.sourcesChanged();
+      isFirst = false;
       delayMs = isDone ? housekeepingPeriodMs : housekeepingRetryMs;
     }
   }

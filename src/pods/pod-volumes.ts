@@ -17,7 +17,7 @@ export interface PodVolumes {
   podVolumesExist(podUid: string): boolean;
   /** A pod was added, changed or moved to another state: what is wanted of volumes may be different. */
   podChanged(podUid: string): void;
-  /** A source of pods was read to its end for the first time. */
+  /** A source of pods was read to its end for the first time, or what runs was compared with what is wanted. */
   sourcesChanged(): void;
 }
 

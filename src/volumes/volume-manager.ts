@@ -158,9 +158,10 @@ export class VolumeManager {
     this.#orphans?.touch(podUid);
   }
 
-  /** A pod source was read to its end. */
+  /** A pod source was read to its end, or what runs was compared with what is wanted: what nobody owns may be known now. */
   sourcesChanged(): void {
     this.#populator.sourcesChanged();
+    this.#mayUnmountMore();
   }
 
   /**
@@ -312,6 +313,8 @@ export class VolumeManager {
   #touched({ volume, podUid }: MountId): void {
     this.#reconciler.touch(volume);
     this.#waits.check(podUid);
+    // The last volume of a pod that has gone: its directory may go too, and not only at the next sweep.
+    if (!this.#desired.hasPod(podUid)) this.#orphans?.touch(podUid);
   }
 
   #mountsChanged(podUid: PodUid): void {

@@ -8,7 +8,7 @@ import { describePod, podUid } from '../pod-names.ts';
 import { RetryAtError } from '../workers/retry-at-error.ts';
 import { BackOff, showDuration } from './back-off.ts';
 import type { ContainerKiller } from './container-killer.ts';
-import { newest } from './container-lookup.ts';
+import { containerNamed, newest } from './container-lookup.ts';
 import type { AnyContainer } from './container-lookup.ts';
 import { buildContainerRequest, takeBack } from './container-request.ts';
 import type { BuiltContainer, ContainerRequestDeps, NodeSettings } from './container-request.ts';
@@ -74,7 +74,23 @@ export class ContainerStarter {
       throw this.#failure(request, 'RunContainerError', error, signal);
     }
     this.#tell(request, 'Normal', 'Started', `Started container ${container.name}`);
+    this.#follow(pod, container);
     await this.#postStart(pod, container, id, signal);
+  }
+
+  /** Of containers that run, perhaps since before this program: their subPaths show what their volumes have now. */
+  followRunning(pod: Pod, { containers }: RuntimePod): void {
+    for (const { name, state } of containers) {
+      const container = state.kind === 'running' ? containerNamed(pod, name) : undefined;
+      if (container !== undefined) this.#follow(pod, container);
+    }
+  }
+
+  #follow(pod: Pod, { name, volumeMounts = [] }: AnyContainer): void {
+    const hasSubPath = volumeMounts.some(({ subPath = '', subPathExpr = '' }) => `${subPath}${subPathExpr}` !== '');
+    if (!hasSubPath) return;
+    const podDirectory = this.#deps.files.podDirectory(podUid(pod));
+    this.#deps.view().subPaths.started?.({ podDirectory, containerName: name });
   }
 
   #holdBack({ pod, container, runtimePod }: StartRequest): void {

@@ -31,6 +31,24 @@ test('a pod starts: sandbox, init containers one after another, then its contain
   ]);
 });
 
+test('subPaths follow their volumes after each start, and in containers that a program before this one started', async () => {
+  const world = new ContainerWorld();
+  const told: string[] = [];
+  const { subPaths, ...view } = viewDeps();
+  world.view = {
+    ...view,
+    subPaths: { ...subPaths, started: ({ containerName }) => void told.push(containerName) },
+  };
+  const volumeMounts = [{ name: 'config', mountPath: '/etc/a.conf', subPath: 'a.conf' }];
+  const pod = aPod({ containers: [aContainer({ name: 'none' }), aContainer({ name: 'some' })] });
+  await world.sync(pod);
+  assert.deepEqual(told, [], 'nothing to follow');
+  const [none, some] = pod.spec.containers;
+  assert.ok(none !== undefined && some !== undefined);
+  await world.sync({ ...pod, spec: { ...pod.spec, containers: [none, { ...some, volumeMounts }] } });
+  assert.deepEqual(told, ['some']);
+});
+
 test('a container that ends starts at once the first time, then after 10, 20 … 300 s', async () => {
   const world = new ContainerWorld();
   const pod = aPod();

@@ -72,6 +72,7 @@ export class ContainerSync {
       ? await this.#createSandbox(pod, request, signal)
       : await this.#runtimePod(pod, runtimePod, plan, signal);
     if (current === undefined) return { errors: [], pullFailed: false, changed: true };
+    this.#deps.starter.followRunning(pod, current);
     const result = await this.#start(plan, { pod, runtimePod: current, podRequest: request, pullSecrets }, signal);
     await this.#removeDead(current, signal);
     return result;

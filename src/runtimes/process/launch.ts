@@ -3,7 +3,7 @@ import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, mkdirSync, openSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Writable } from 'node:stream';
+import type { Readable, Writable } from 'node:stream';
 import { RuntimeError, type PodRequest } from '../runtime.ts';
 import type { ContainerRecord, PodRecord } from './container-records.ts';
 import { launcherEnvironment } from './exec.ts';
@@ -68,7 +68,8 @@ export function launchContainer(launch: Launch, places: LaunchPlaces, powers: Po
     child.unref();
     const data = child.stdio[3] as Writable;
     data.on('error', () => {}); // the launcher ended early: its status tells why
-    data.end(sandboxText(plan, `${places.work}/m`) + commandText(command));
+    // The launcher has the other end for as long as it lives: an end of ours that stays open would keep this program from ending.
+    data.end(sandboxText(plan, `${places.work}/m`) + commandText(command), () => data.destroy());
     return child;
   } finally {
     closeSync(log);
@@ -135,8 +136,9 @@ export async function startHolder(request: PodRequest, powers: Powers, signal: A
     trouble = `${trouble}${chunk.toString()}`.slice(-500);
   });
   const ready = child.stdio[3];
-  await Promise.race([once(ready as NodeJS.ReadableStream, 'data'), once(child, 'close'), once(child, 'error')]);
+  await Promise.race([once(ready as Readable, 'data'), once(child, 'close'), once(child, 'error')]);
   child.stderr?.destroy();
+  (ready as Readable).destroy();
   const pid = child.exitCode === null ? child.pid : undefined;
   const holder = pid === undefined ? undefined : sharesProcesses ? oldestChild(pid) : processNamed(pid);
   if (holder === undefined) {

@@ -1,0 +1,127 @@
+/**
+ * What a node has on its machine: processes, mounts, control groups, loop devices, directories of pods. Found from outside, as
+ * an administrator would, and never asked from the program itself.
+ */
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { existsSync, readFileSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { mountPointsBelow } from '../src/testing/temporary-directory.ts';
+
+/** `parentPid` is the program, if it runs: whatever it has started is of no pod any more. */
+export function assertNothingLeft(stateDirectory: string, parentPid?: number): void {
+  const nodeDirectory = join(stateDirectory, 'node');
+  assert.deepEqual(
+    {
+      processes: processesOf(stateDirectory)
+        .concat(parentPid === undefined ? [] : childrenOf(parentPid))
+        .map(commandLine),
+      mounts: mountPointsBelow(stateDirectory),
+      controlGroups: controlGroupsOf(stateDirectory),
+      loopDevices: loopDevicesOf(stateDirectory),
+      directories: [
+        'pods',
+        'logs',
+        'runtime/pods',
+        'runtime/containers',
+        'runtime/run',
+        'runtime/status',
+        'runtime/spool',
+      ].flatMap((name) => namesIn(join(nodeDirectory, name)).map((entry) => join(name, entry))),
+    },
+    { processes: [], mounts: [], controlGroups: [], loopDevices: [], directories: [] },
+  );
+}
+
+/** Launchers have the directory in their environment; what they have launched is in control groups named after it. */
+export function processesOf(stateDirectory: string): number[] {
+  const group = groupName(stateDirectory);
+  return allPids().filter(
+    (pid) =>
+      pid !== process.pid &&
+      (read(`/proc/${pid}/environ`)
+        .split('\0')
+        .some((variable) => variable.startsWith('M_') && variable.includes(`=${stateDirectory}/`)) ||
+        read(`/proc/${pid}/cgroup`).includes(`/${group}/`)),
+  );
+}
+
+export function childrenOf(parent: number): number[] {
+  return allPids().filter((pid) => {
+    const stat = read(`/proc/${pid}/stat`);
+    const [state, of] = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+    return Number(of) === parent && state !== 'Z';
+  });
+}
+
+/** For a test that has failed: it must not leave on the machine what it could not end. */
+export function endProcessesOf(directory: string): void {
+  for (const name of namesIn(directory)) {
+    const state = join(directory, name);
+    const holders = namesIn(join(state, 'node/runtime/pods')).flatMap((file) => {
+      const { holder } = JSON.parse(read(join(state, 'node/runtime/pods', file)) || '{}') as {
+        holder?: { pid: number };
+      };
+      return holder === undefined || !/sleep|mountlet-pod/.test(commandLine(holder.pid)) ? [] : [holder.pid];
+    });
+    for (const pid of [...processesOf(state), ...holders]) {
+      try {
+        process.kill(pid, 'SIGKILL');
+      } catch {
+        // gone meanwhile
+      }
+    }
+  }
+}
+
+function controlGroupsOf(stateDirectory: string): string[] {
+  const name = groupName(stateDirectory);
+  const groups = new Set<string>();
+  for (const line of read('/proc/self/mountinfo').split('\n')) {
+    const [before = '', after = ''] = line.split(' - ');
+    if (!after.startsWith('cgroup')) continue;
+    const point = before.split(' ')[4] ?? '';
+    for (const own of read('/proc/self/cgroup').split('\n')) {
+      const group = join(point, own.split(':')[2] ?? '', name);
+      if (existsSync(group)) groups.add(group);
+    }
+  }
+  return [...groups];
+}
+
+export function loopDevicesOf(stateDirectory: string): string[] {
+  return namesIn('/sys/block').filter((name) =>
+    read(`/sys/block/${name}/loop/backing_file`).startsWith(`${stateDirectory}/`),
+  );
+}
+
+function groupName(stateDirectory: string): string {
+  const runtime = join(stateDirectory, 'node', 'runtime');
+  return `mountlet-${createHash('sha256').update(runtime).digest('hex').slice(0, 12)}`;
+}
+
+function allPids(): number[] {
+  return namesIn('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .map(Number);
+}
+
+export function commandLine(pid: number): string {
+  return read(`/proc/${pid}/cmdline`).replaceAll('\0', ' ').trim();
+}
+
+function namesIn(directory: string): string[] {
+  try {
+    return readdirSync(directory);
+  } catch {
+    return [];
+  }
+}
+
+function read(path: string): string {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch {
+    return ''; // gone, or nobody may
+  }
+}

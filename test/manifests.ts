@@ -1,0 +1,36 @@
+/** Manifests as users write them, with as little as a test is about. */
+export interface ContainerPart {
+  readonly name?: string;
+  /** A script for sh; without one the container idles. */
+  readonly script?: string;
+  readonly [field: string]: unknown;
+}
+
+/** A pod of one container, or of those given; it ends at once when it is told to. */
+export function pod(
+  name: string,
+  container: ContainerPart | readonly ContainerPart[] = {},
+  { labels, ...spec }: Readonly<Record<string, unknown>> = {},
+): object {
+  const containers = Array.isArray(container) ? (container as readonly ContainerPart[]) : [container as ContainerPart];
+  return {
+    apiVersion: 'v1',
+    kind: 'Pod',
+    metadata: { name, ...(labels !== undefined && { labels }) },
+    spec: { terminationGracePeriodSeconds: 0, containers: containers.map(containerOf), ...spec },
+  };
+}
+
+export function containerOf({ script, ...fields }: ContainerPart): object {
+  return { name: 'main', image: 'none', ...(script !== undefined && { command: ['sh', '-c', script] }), ...fields };
+}
+
+export function configMap(name: string, data: Readonly<Record<string, string>>): object {
+  return { apiVersion: 'v1', kind: 'ConfigMap', metadata: { name }, data };
+}
+
+export function secret(name: string, stringData: Readonly<Record<string, string>>): object {
+  return { apiVersion: 'v1', kind: 'Secret', metadata: { name }, stringData };
+}
+
+export const mountAt = (name: string, mountPath: string, more: object = {}): object => ({ name, mountPath, ...more });

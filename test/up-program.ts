@@ -1,0 +1,114 @@
+/** Runs `mountlet up` in a process of its own, with kubectl to talk to it, and knows what it must not leave behind. */
+import assert from 'node:assert/strict';
+import type { ChildProcess } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, realpathSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { mountPointsBelow } from '../src/testing/temporary-directory.ts';
+import { eventually, hasKubectl, Kubectl } from './kubectl-program.ts';
+import { assertNothingLeft, endProcessesOf } from './left-behind.ts';
+import { isRoot, program } from './mountlet-program.ts';
+
+/** For tests that need pods with all that a node of root gives them, and kubectl. */
+export const withNode = {
+  skip: !isRoot ? 'needs root: an ordinary user has no mounts' : hasKubectl ? false : 'needs kubectl on the PATH',
+};
+
+export class UpProgram {
+  readonly directory: string;
+  readonly process: ChildProcess;
+  readonly kubectl: Kubectl;
+  /** What it has printed so far, of both kinds. */
+  readonly output: () => string;
+  readonly #exited: Promise<number | null>;
+
+  private constructor(directory: string, child: ChildProcess, output: () => string, exited: Promise<number | null>) {
+    this.directory = directory;
+    this.process = child;
+    this.output = output;
+    this.#exited = exited;
+    this.kubectl = new Kubectl(join(directory, 'kubeconfig'));
+  }
+
+  /** Resolves when it says that it is ready; rejects when it ends before. */
+  static async start(directory: string, args: readonly string[] = []): Promise<UpProgram> {
+    const child = spawn(process.execPath, [program, 'up', '--state', directory, '--listen', '127.0.0.1:0', ...args], {
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    const exited = new Promise<number | null>((resolve) => child.once('exit', (code) => resolve(code)));
+    let output = '';
+    for (const stream of [child.stdout, child.stderr]) {
+      stream.setEncoding('utf8').on('data', (text: string) => (output += text));
+    }
+    const [line] = (await Promise.race([
+      once(createInterface({ input: child.stdout }), 'line'),
+      exited.then((code) => assert.fail(`mountlet up ended with ${code} before it was ready: ${output}`)),
+    ])) as [string];
+    assert.match(line, /^API server is ready at /);
+    return new UpProgram(directory, child, () => output, exited);
+  }
+
+  /** SIGTERM; resolves to the exit code. Pods go on, unless it was started with --drain. */
+  async stop(): Promise<number | null> {
+    this.process.kill('SIGTERM');
+    return await this.#exited;
+  }
+
+  /** kill -9; resolves when it is gone. */
+  async kill(): Promise<void> {
+    this.process.kill('SIGKILL');
+    await this.#exited;
+  }
+
+  async uidOf(pod: string): Promise<string> {
+    return await this.kubectl.ok(['get', 'pod', pod, '-o', 'jsonpath={.metadata.uid}']);
+  }
+
+  /** The directory of a volume on this machine, below that of its pod. */
+  async volume(pod: string, plugin: string, name: string): Promise<string> {
+    return join(this.directory, 'node', 'pods', await this.uidOf(pod), 'volumes', `kubernetes.io~${plugin}`, name);
+  }
+
+  async assertNothingLeft(): Promise<void> {
+    await eventually(() => assertNothingLeft(this.directory, this.process.pid));
+  }
+}
+
+/** A state directory for the tests of one file, and what has to be taken from the machine when they have failed. */
+export class UpMachine {
+  readonly directory = realpathSync(mkdtempSync(join(tmpdir(), 'mountlet-test-')));
+  #up: UpProgram | undefined;
+
+  /** The one that runs, or ran last. */
+  get up(): UpProgram {
+    assert.ok(this.#up !== undefined, 'mountlet up was not started');
+    return this.#up;
+  }
+
+  get kubectl(): Kubectl {
+    return this.up.kubectl;
+  }
+
+  async start(...args: readonly string[]): Promise<UpProgram> {
+    this.#up = await UpProgram.start(join(this.directory, 'state'), args);
+    return this.#up;
+  }
+
+  /** Deletes every pod and stops; nothing may be left. For `after`. */
+  async end(): Promise<void> {
+    try {
+      if (this.#up === undefined || this.#up.process.exitCode !== null) return;
+      await this.kubectl.ok('delete pods --all --all-namespaces --now');
+      await this.#up.assertNothingLeft();
+      assert.equal(await this.#up.stop(), 0, `SIGTERM ends it cleanly: ${this.#up.output()}`);
+    } finally {
+      this.#up?.process.kill('SIGKILL');
+      endProcessesOf(this.directory);
+      for (const path of mountPointsBelow(this.directory)) spawnSync('umount', ['--lazy', path]);
+      rmSync(this.directory, { recursive: true, force: true });
+    }
+  }
+}
