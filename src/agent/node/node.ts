@@ -217,7 +217,7 @@ export async function startNode(given: AgentSettings, deps: NodeDeps, signal: Ab
   const drain = async (): Promise<void> => {
     const limit = AbortSignal.timeout(drainMsMax);
     await pods.endContainers(undefined, limit);
-    for (const { uid } of await runtime.list(limit)) await runtime.stopPod(uid, limit);
+    for (const { uid } of await runtime.list()) await runtime.stopPod(uid, limit);
     isDrained = true;
     for (const { metadata } of pods.pods()) manager.podChanged(asPodUid(metadata.uid ?? ''));
     await manager.waitForAllUnmounted(pods.pods(), limit);
