@@ -4,7 +4,8 @@ import { hostname } from 'node:os';
 import { join, resolve } from 'node:path';
 import { startAgent } from '../agent/agent.ts';
 import type { AgentConfiguration, AgentSettings } from '../agent/agent-settings.ts';
-import { agentSettings, readAgentConfiguration } from '../agent/agent-settings.ts';
+import { AgentSettingsError, agentSettings, readAgentConfiguration } from '../agent/agent-settings.ts';
+import { messageOf } from '../base/errors.ts';
 import { logLine } from '../agent/node/node-log.ts';
 import type { ClusterAccess } from '../client/cluster-access.ts';
 import { NoClusterError, clusterAccess } from '../client/cluster-access.ts';
@@ -29,7 +30,7 @@ export interface AgentOptions extends ClusterOptions {
   readonly port?: number;
   readonly address?: string;
   readonly drain?: boolean;
-  readonly subpathUpdates: boolean;
+  readonly subpathUpdates?: boolean;
   readonly logFormat: LogFormat;
 }
 
@@ -75,7 +76,7 @@ export function settingsOf(
   defaults: AgentConfiguration = {},
 ): AgentSettings {
   const { config } = options;
-  const file = config === undefined ? {} : readAgentConfiguration(config, readFileSync(config, 'utf8'));
+  const file = config === undefined ? {} : readAgentConfiguration(config, readSettings(config));
   const said = {
     nodeName: options.nodeName,
     rootDir: options.rootDir === undefined ? undefined : resolve(options.rootDir),
@@ -87,10 +88,18 @@ export function settingsOf(
     watchScope: options.watchScope,
     port: options.port,
     address: options.address,
-    subPathUpdates: options.subpathUpdates === false ? false : undefined,
+    subPathUpdates: options.subpathUpdates,
   };
   const given = Object.fromEntries(Object.entries(said).filter(([, value]) => value !== undefined));
   return agentSettings({ ...defaults, ...file, ...given }, { nodeName: hostname().toLowerCase(), rootDirectory });
+}
+
+function readSettings(path: string): string {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch (error) {
+    throw new AgentSettingsError(path, [`cannot read it: ${messageOf(error)}`]);
+  }
 }
 
 /** With a folder of manifests a node can do without a cluster; a kubeconfig that was named must be there. */

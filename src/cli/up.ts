@@ -25,7 +25,7 @@ export interface UpOptions {
   readonly config?: string;
   readonly apply?: readonly string[];
   readonly drain?: boolean;
-  readonly subpathUpdates: boolean;
+  readonly subpathUpdates?: boolean;
   readonly logFormat: LogFormat;
 }
 
