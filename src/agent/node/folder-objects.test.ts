@@ -19,6 +19,18 @@ test('without a cluster, only what the folder has is there', async () => {
   assert.equal((await objects.get('shop', 'web', signal)).metadata.resourceVersion, '1');
 });
 
+test('what is added takes nothing away', async () => {
+  const { signal } = new AbortController();
+  const objects = new FolderObjects<ConfigMap>('configmap', undefined);
+  objects.replace([configMap('old', '1'), configMap('both', '1')]);
+  objects.add([configMap('both', '2'), configMap('new', '1')]);
+  const versions = ['old', 'both', 'new'].map(async (name) => (await objects.get('shop', name, signal)).metadata);
+  assert.deepEqual(
+    (await Promise.all(versions)).map(({ resourceVersion }) => resourceVersion),
+    ['1', '2', '1'],
+  );
+});
+
 test('what comes, changes and goes is told, and what stays is not', async () => {
   const stop = new AbortController();
   const objects = new FolderObjects<ConfigMap>('configmap', undefined);

@@ -268,14 +268,15 @@ const drainMsMax = 60_000;
 
 const serviceResource = withShape(services, service);
 
-/** The folder's objects are known before the pods that use them. */
+/** The folder's objects are known before the pods that use them, and go after those are known to go. */
 async function* folderPods(
   contents: AsyncIterable<FolderContent>,
   objects: NodeObjects,
 ): AsyncGenerator<readonly Pod[]> {
   for await (const content of contents) {
-    objects.replaceFolder(content.objects);
+    objects.addFolder(content.objects);
     yield content.pods;
+    objects.replaceFolder(content.objects);
   }
 }
 
