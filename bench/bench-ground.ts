@@ -39,6 +39,6 @@ export class BenchGround {
   }
 
   clear(): void {
-    for (const directory of [...this.#directories]) this.remove(directory);
+    for (const directory of this.#directories) this.remove(directory);
   }
 }

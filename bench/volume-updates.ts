@@ -29,7 +29,7 @@ const podOf = (index: number): string => `pod-${Math.floor(index / volumesPerPod
 
 function somePods(): Pod[] {
   return Array.from({ length: count / volumesPerPod }, (_, pod) => {
-    const volumes = Array.from({ length: volumesPerPod }, (_, index) => {
+    const volumes = Array.from({ length: volumesPerPod }, (_volume, index) => {
       const name = nameOf(pod * volumesPerPod + index);
       return { name, configMap: { name, defaultMode: 0o644 } };
     });
@@ -51,10 +51,10 @@ const node = new BenchNode({ root: ground.directory(under), mounts });
 for (let index = 0; index < count; index += 1) node.setConfigMap(nameOf(index), 0);
 const pods = somePods();
 node.addPods(pods);
-const before = usedKiB();
+const unmounted = usedKiB();
 node.start();
 await node.mountAll(pods, count);
-const after = usedKiB();
+const mounted = usedKiB();
 
 let version = 0;
 async function update(): Promise<number> {
@@ -69,19 +69,23 @@ async function update(): Promise<number> {
   return tookMs;
 }
 
-process.on('message', async (updates: number) => {
+async function measure(updates: number): Promise<void> {
   const ms: number[] = [];
   const before = process.cpuUsage();
   for (let done = 0; done < updates; done += 1) ms.push(await update());
   const { user, system } = process.cpuUsage(before);
   process.send?.({ ms, cpuMs: (user + system) / 1_000 } satisfies Measured);
-});
-process.once('disconnect', async () => {
+}
+
+async function end(): Promise<void> {
   await node.stop();
   ground.clear();
   process.exit();
-});
+}
+
+process.on('message', (updates: number) => void measure(updates));
+process.once('disconnect', () => void end());
 process.send?.({
-  heapKiBPerMount: (after.heap - before.heap) / count,
-  residentKiBPerMount: (after.resident - before.resident) / count,
+  heapKiBPerMount: (mounted.heap - unmounted.heap) / count,
+  residentKiBPerMount: (mounted.resident - unmounted.resident) / count,
 } satisfies Ready);

@@ -109,10 +109,10 @@ function payloadOf(version: number): Payload {
 
 /** Numbers of rounds, from 1, until the time is over; those up to `unmeasured` warm up and are not counted. */
 function* rounds(max: number, unmeasured: number): Generator<{ readonly round: number; readonly counts: boolean }> {
-  const end = performance.now() + budgetMs;
+  const deadline = performance.now() + budgetMs;
   for (let round = 1; round <= max + unmeasured; round += 1) {
     yield { round, counts: round > unmeasured };
-    if (round > unmeasured && performance.now() > end) return;
+    if (round > unmeasured && performance.now() > deadline) return;
   }
 }
 
