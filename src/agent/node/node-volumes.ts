@@ -1,5 +1,5 @@
 /** The volumes of a node: plugins over this machine's disk, subPaths that follow, and the manager that drives them. */
-import { randomBytes } from 'node:crypto';
+import { randomInt } from 'node:crypto';
 import type { Clock } from '../../base/clock.ts';
 import type { ApiClient } from '../../client/api-client.ts';
 import { BlockMappings } from '../../disk/devices/block-mappings.ts';
@@ -60,7 +60,7 @@ export function nodeVolumes(deps: NodeVolumesDeps, settings: AgentSettings): Nod
     mounts,
     privateTmpfs: () => privateTmpfsDirectory({ ...(runtimeDirectory !== undefined && { runtimeDirectory }), uid }),
     now: () => clock.now(),
-    random: () => randomBytes(4).readUInt32LE(),
+    random: () => randomInt(2 ** 32),
     notify,
     // Also with updates switched off: containers that were started before go on following.
     beforeRemoval: ({ podUid, volumeName }) => live.refresh({ podDirectory: podDirectory(root, podUid), volumeName }),
