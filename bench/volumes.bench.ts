@@ -23,6 +23,8 @@ import { BenchGround } from './bench-ground.ts';
 import { BenchNode, contentOf, files } from './bench-node.ts';
 import { median, quantile, timedMs } from './measuring.ts';
 import type { Measured, Ready } from './volume-updates.ts';
+import { PodTrees } from '../src/disk/pod-trees.ts';
+import { podsDirectory } from '../src/kube/node-layout.ts';
 
 const updatesPerRound = 100;
 /** For each measurement on each file system, besides what it takes to build and remove it. */
@@ -251,7 +253,8 @@ async function measureStarts({ name: on, under, pods }: FileSystem): Promise<voi
     const started = await costOf(() => node.mountAll(all, volumes));
     await node.stop();
 
-    const next = newNode(root);
+    // What the first node left is found again, as after a crash.
+    const next = newNode(root, { deps: { podsOnDisk: new PodTrees(podsDirectory(root)) } });
     next.addPods(all);
     const again = await costOf(async () => {
       next.start();
