@@ -14,17 +14,16 @@ import { dirname, join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { systemMounts } from '../src/disk/mounts/mounts.ts';
+import { PodTrees } from '../src/disk/pod-trees.ts';
 import { AtomicWriter } from '../src/disk/writer/atomic-writer.ts';
 import type { Payload } from '../src/disk/writer/payload.ts';
-import { volumeDirectory } from '../src/kube/node-layout.ts';
+import { podsDirectory, volumeDirectory } from '../src/kube/node-layout.ts';
 import type { Pod } from '../src/kube/objects/pod.ts';
 import { podUsing } from '../src/testing/volume-world.ts';
 import { BenchGround } from './bench-ground.ts';
 import { BenchNode, contentOf, files } from './bench-node.ts';
 import { median, quantile, timedMs } from './measuring.ts';
 import type { Measured, Ready } from './volume-updates.ts';
-import { PodTrees } from '../src/disk/pod-trees.ts';
-import { podsDirectory } from '../src/kube/node-layout.ts';
 
 const updatesPerRound = 100;
 /** For each measurement on each file system, besides what it takes to build and remove it. */
