@@ -100,7 +100,7 @@ export class BenchMachine {
   rootOf(podUid: string): string {
     const record = recordsIn<ContainerRecord>(this.directory, 'containers').find((one) => one.podUid === podUid);
     const main = record?.run?.main ?? record?.run?.init;
-    if (main === undefined) throw new Error(`pod ${podUid} has no container`);
+    if (main === undefined) throw new Error(`pod ${podUid} has no container: ${record?.end?.message}`);
     return `/proc/${main.pid}/root`;
   }
 }
@@ -117,7 +117,9 @@ async function endOf(child: ChildProcess, directory: string): Promise<void> {
     for (const name of [run?.init, run?.supervisor]) if (name !== undefined) signalProcess(name, 'SIGKILL');
   }
   for (const { holder } of recordsIn<PodRecord>(directory, 'pods')) signalProcess(holder, 'SIGKILL');
-  for (const path of mountPointsBelow(directory)) spawnSync('umount', ['--lazy', path]);
+  const left = mountPointsBelow(directory);
+  if (left.length > 0) process.stderr.write(`mountlet up left ${left.length} mounts\n`);
+  for (const path of left) spawnSync('umount', ['--lazy', path]);
   rmSync(directory, { recursive: true, force: true });
 }
 

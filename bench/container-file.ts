@@ -1,6 +1,7 @@
 /** One file as a container sees it, through /proc/PID/root: who wrote something new to it learns when it could be read. */
 import { readFileSync, watch } from 'node:fs';
 import { join } from 'node:path';
+import { errorCode } from '../src/base/errors.ts';
 
 export class ContainerFile {
   readonly #path: string;
@@ -32,8 +33,20 @@ export class ContainerFile {
   }
 
   #look(): void {
-    if (this.#awaited === undefined || readFileSync(this.#path, 'utf8') !== this.#awaited.content) return;
+    if (this.#awaited === undefined || this.#read() !== this.#awaited.content) return;
     this.#awaited.seen(performance.now());
     this.#awaited = undefined;
+  }
+
+  /** Undefined: the version that `..data` named was taken away before its file was opened. Who opens again finds the new one. */
+  #read(): string | undefined {
+    for (let tries = 0; tries < 3; tries += 1) {
+      try {
+        return readFileSync(this.#path, 'utf8');
+      } catch (error) {
+        if (errorCode(error) !== 'ENOENT') throw error;
+      }
+    }
+    return undefined;
   }
 }
