@@ -29,8 +29,11 @@ export interface UpOptions {
   readonly logFormat: LogFormat;
 }
 
-/** Reached by the API server of this machine alone, so any free port of loopback will do. */
-const nodeDefaults = { address: '127.0.0.1', port: 0, nodeIP: '127.0.0.1' };
+/**
+ * Reached by the API server of this machine alone, so any free port of loopback will do. And that server has no other node:
+ * who asks it often takes nothing from anybody.
+ */
+const nodeDefaults = { address: '127.0.0.1', port: 0, nodeIP: '127.0.0.1', kubeAPIQPS: 1_000, kubeAPIBurst: 1_000 };
 
 export function upCommand(options: UpOptions): Promise<number> {
   return telling(async () => {

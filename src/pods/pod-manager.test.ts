@@ -45,6 +45,14 @@ test('PodManager forgets a pod without forgetting its successor of the same name
   assert.equal(pods.apiPodOf(successor), successor);
 });
 
+test('PodManager knows a pod as the API server had it last, whichever is in hand', () => {
+  const pods = new PodManager();
+  const newer = aPod({ status: { phase: 'Running' } });
+  pods.put(aPod());
+  pods.put(newer);
+  assert.equal(pods.apiPodOf(aPod()), newer);
+});
+
 test('a mirror is a copy owned by the node, with the hash of its pod', () => {
   const copy = mirrorPodOf(staticPod, node);
   assert.equal(copy.metadata.uid, undefined);

@@ -52,9 +52,11 @@ export class PodManager {
     return pod !== undefined && isStaticPod(pod) ? pod : undefined;
   }
 
-  /** The pod under which the API server knows it: a static pod's mirror, undefined while there is none. */
+  /** The pod as the API server had it last: a static pod's mirror, undefined while there is none. */
   apiPodOf(pod: Pod): Pod | undefined {
-    return isStaticPod(pod) ? this.mirrorOf(pod) : pod;
+    if (isStaticPod(pod)) return this.mirrorOf(pod);
+    // The one in hand may be older: a status that was written and came back does not make a worker take it up again.
+    return this.get(podUid(pod)) ?? pod;
   }
 
   orphanMirrors(): readonly Pod[] {

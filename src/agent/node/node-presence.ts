@@ -31,6 +31,9 @@ export interface NodePresenceDeps {
   readonly registered: () => void;
 }
 
+/** As often as nodes look at themselves for their status. */
+const addressesMs = 10_000;
+
 export class NodePresence implements NodeReader {
   readonly name: string;
   readonly #deps: NodePresenceDeps;
@@ -38,6 +41,7 @@ export class NodePresence implements NodeReader {
   readonly #ownNode: OwnNode | undefined;
   /** Names this machine as long as no cluster has named it. */
   readonly #uid = randomUUID();
+  #addresses: { readonly atMs: number; readonly known: readonly string[] } | undefined;
 
   constructor(deps: NodePresenceDeps, settings: AgentSettings) {
     const { clients, changed, registered } = deps;
@@ -60,9 +64,10 @@ export class NodePresence implements NodeReader {
 
   /** Before the cluster has said anything: this machine as it is. */
   known(): Node {
-    const { rootDirectory } = this.#settings;
-    const machine = thisMachine(this.name, rootDirectory);
-    return this.#ownNode?.current() ?? { ...machine, metadata: { ...machine.metadata, uid: this.#uid } };
+    const current = this.#ownNode?.current();
+    if (current !== undefined) return current;
+    const machine = thisMachine(this.name, this.#settings.rootDirectory);
+    return { ...machine, metadata: { ...machine.metadata, uid: this.#uid } };
   }
 
   async read(signal: AbortSignal): Promise<Node> {
@@ -77,7 +82,12 @@ export class NodePresence implements NodeReader {
 
   hostIps(): readonly string[] {
     const { rootDirectory, nodeIp } = this.#settings;
-    return machineFacts(rootDirectory, nodeIp).internalAddresses;
+    const now = this.#deps.clock.now();
+    // Every status of every pod asks, and the answer takes half a dozen files.
+    if (this.#addresses === undefined || Math.abs(now - this.#addresses.atMs) >= addressesMs) {
+      this.#addresses = { atMs: now, known: machineFacts(rootDirectory, nodeIp).internalAddresses };
+    }
+    return this.#addresses.known;
   }
 
   /** `port` is that of the node's own server; 0: it has none. */

@@ -63,6 +63,36 @@ test('pods invariant 54: a status is sent at once and once; times of what did no
   await stop();
 });
 
+test('of pods that wait for their turn the newest status is sent, and none in between', async () => {
+  const api = new MemoryPodApi();
+  let open = (): void => {};
+  const opened = new Promise<void>((resolve) => (open = resolve));
+  const slowGet: MemoryPodApi['get'] = (namespace, name) => opened.then(() => api.find(name, namespace));
+  const manager = new StatusManager({
+    api: Object.assign(api, { get: slowGet }),
+    clock: new FakeClock(),
+    pods: { apiPodOf: (pod) => pod },
+    couldHaveRunningContainers: () => false,
+    notify: () => {},
+  });
+  const abort = new AbortController();
+  const done = manager.run(abort.signal);
+  const names = Array.from({ length: 20 }, (_, index) => `pod-${index}`);
+  const pods = names.map((name) => aPod({ metadata: { name, uid: name } }));
+  for (const pod of pods) {
+    api.put(pod);
+    manager.set(pod, { phase: 'Pending' });
+  }
+  await settle();
+  manager.set(pods.at(-1) ?? aPod(), ready('True'));
+  open();
+  await settle();
+  assert.deepEqual(api.calls.toSorted(), names.map((name) => `patch ${name}`).toSorted());
+  assert.equal(api.find('pod-19')?.status?.phase, 'Running');
+  abort.abort();
+  await done;
+});
+
 test('a write that failed is repeated by the next look at everything, and so is what somebody else changed', async () => {
   const { api, clock, manager, notices, stop } = aWorld();
   api.put(aPod());

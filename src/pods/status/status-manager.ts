@@ -126,10 +126,15 @@ export class StatusManager {
   }
 
   async #pass(signal: AbortSignal, isDue: (entry: Entry) => boolean): Promise<void> {
-    const due = [...this.#entries.values()].filter(isDue);
-    for (let start = 0; start < due.length && !signal.aborted; start += writesAtOnceMax) {
-      await Promise.all(due.slice(start, start + writesAtOnceMax).map((entry) => this.#send(entry, signal)));
-    }
+    const due = [...this.#entries].flatMap(([uid, entry]) => (isDue(entry) ? uid : [])).values();
+    const write = async (): Promise<void> => {
+      for (const uid of due) {
+        // The newest when its turn has come: while many wait, what a pod was in between is of no interest.
+        const entry = this.#entries.get(uid);
+        if (entry !== undefined && !signal.aborted) await this.#send(entry, signal);
+      }
+    };
+    await Promise.all(Array.from({ length: writesAtOnceMax }, write));
   }
 
   async #send(entry: Entry, signal: AbortSignal): Promise<void> {

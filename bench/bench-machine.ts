@@ -1,0 +1,133 @@
+/** A `mountlet up` that is measured: the real program in a process of its own, and a client of its API server. */
+import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdirSync, mkdtempSync, openSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import { systemClock } from '../src/base/clock.ts';
+import { type ApiClient, apiClientDefaults } from '../src/client/api-client.ts';
+import { clusterAccess } from '../src/client/cluster-access.ts';
+import { connectApiClient } from '../src/client/connect.ts';
+import { poolDefaults } from '../src/client/connection-pool.ts';
+import { accessDeps } from '../src/cli/cluster-client.ts';
+import type { ContainerRecord, PodRecord } from '../src/runtimes/process/container-records.ts';
+import { signalProcess } from '../src/runtimes/process/kill.ts';
+import { mountPointsBelow } from '../src/testing/temporary-directory.ts';
+import { program } from '../test/mountlet-program.ts';
+
+const preload = fileURLToPath(new URL('memory-on-request.js', import.meta.url));
+// What is measured is the node's work, not how much the benchmark allows itself.
+const unlimited = { perSecond: Infinity, burst: 1 };
+/** Ending a thousand pods takes its time; whatever is left after that is killed. */
+const drainMsMax = 75_000;
+
+export interface Memory {
+  readonly heapKiB: number;
+  readonly residentKiB: number;
+}
+
+/** `stop` ends its pods, and leaves nothing behind. */
+export class BenchMachine {
+  readonly directory: string;
+  readonly client: ApiClient;
+  readonly #child: ChildProcess;
+
+  private constructor(directory: string, client: ApiClient, child: ChildProcess) {
+    this.directory = directory;
+    this.client = client;
+    this.#child = child;
+  }
+
+  /** `settings` are lines of the file of `--config`; `flags` are node's own. */
+  static async start(
+    settings: readonly string[],
+    flags: readonly string[],
+    signal: AbortSignal,
+  ): Promise<BenchMachine> {
+    const directory = mkdtempSync(join(tmpdir(), 'mountlet-bench-'));
+    const config = join(directory, 'config.yaml');
+    const kind = ['apiVersion: mountlet.dev/v1alpha1', 'kind: AgentConfiguration', 'nodeName: bench'];
+    writeFileSync(config, [...kind, ...settings, ''].join('\n'));
+    const state = join(directory, 'state');
+    mkdirSync(state);
+    const own = ['--state', state, '--listen', '127.0.0.1:0', '--config', config, '--drain'];
+    const node = ['--enable-source-maps', '--expose-gc', '--import', preload, ...flags];
+    const child = spawn(process.execPath, [...node, program, 'up', ...own], {
+      // Ctrl-C is for the benchmark, which then ends this one in good order.
+      detached: true,
+      stdio: ['ignore', 'pipe', openSync(join(directory, 'log'), 'w'), 'ipc'],
+    });
+    try {
+      const lines = createInterface({ input: child.stdout ?? process.stdin });
+      const ended = once(child, 'exit', { signal }).then(() => Promise.reject(new Error('mountlet up has ended')));
+      await Promise.race([once(lines, 'line', { signal }), ended]);
+      ended.catch(() => {});
+      const access = await clusterAccess({ kubeconfig: join(state, 'kubeconfig'), context: undefined }, accessDeps());
+      const rates = { rate: unlimited, watchRate: unlimited };
+      const client = connectApiClient(access, systemClock, { ...apiClientDefaults, ...rates }, poolDefaults);
+      return new BenchMachine(directory, client, child);
+    } catch (error) {
+      process.stderr.write(readFileSync(join(directory, 'log')));
+      await endOf(child, directory);
+      throw error;
+    }
+  }
+
+  async stop(): Promise<void> {
+    await this.client.close();
+    await endOf(this.#child, this.directory);
+  }
+
+  async memory(): Promise<Memory> {
+    const answer = once(this.#child, 'message');
+    this.#child.send('memory');
+    const [memory] = (await answer) as [Memory];
+    return memory;
+  }
+
+  /** Of all its threads, and how often its main thread went to sleep and woke up again. */
+  spent(): { readonly cpuMs: number; readonly wakeUps: number } {
+    const of = (file: string): string => readFileSync(`/proc/${this.#child.pid}/${file}`, 'utf8');
+    // After the name, which is in parentheses, utime and stime are the 12th and 13th; in hundredths of a second.
+    const fields = of('stat').split(') ')[1]?.split(' ') ?? [];
+    const wakeUps = Number(/^voluntary_ctxt_switches:\s*(\d+)/m.exec(of('status'))?.[1]);
+    return { cpuMs: (Number(fields[11]) + Number(fields[12])) * 10, wakeUps };
+  }
+
+  /** Where this process sees what the pod's container sees. */
+  rootOf(podUid: string): string {
+    const record = recordsIn<ContainerRecord>(this.directory, 'containers').find((one) => one.podUid === podUid);
+    const main = record?.run?.main ?? record?.run?.init;
+    if (main === undefined) throw new Error(`pod ${podUid} has no container: ${record?.end?.message}`);
+    return `/proc/${main.pid}/root`;
+  }
+}
+
+async function endOf(child: ChildProcess, directory: string): Promise<void> {
+  if (child.exitCode === null && child.signalCode === null) {
+    const ended = once(child, 'exit');
+    child.kill('SIGTERM');
+    const limit = setTimeout(() => child.kill('SIGKILL'), drainMsMax);
+    await ended;
+    clearTimeout(limit);
+  }
+  for (const { run } of recordsIn<ContainerRecord>(directory, 'containers')) {
+    for (const name of [run?.init, run?.supervisor]) if (name !== undefined) signalProcess(name, 'SIGKILL');
+  }
+  for (const { holder } of recordsIn<PodRecord>(directory, 'pods')) signalProcess(holder, 'SIGKILL');
+  const left = mountPointsBelow(directory);
+  if (left.length > 0) process.stderr.write(`mountlet up left ${left.length} mounts\n`);
+  for (const path of left) spawnSync('umount', ['--lazy', path]);
+  rmSync(directory, { recursive: true, force: true });
+}
+
+function recordsIn<T>(directory: string, kind: 'containers' | 'pods'): readonly T[] {
+  const folder = join(directory, 'state', 'node', 'runtime', kind);
+  try {
+    return readdirSync(folder).map((name) => JSON.parse(readFileSync(join(folder, name), 'utf8')) as T);
+  } catch {
+    return []; // it did not get that far
+  }
+}
