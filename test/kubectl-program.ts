@@ -24,7 +24,12 @@ export class Kubectl {
   }
 
   start(args: readonly string[], env: KubectlOptions['env'] = {}): ChildProcess {
-    return spawn('kubectl', args, {
+    return this.startProgram('kubectl', args, env);
+  }
+
+  /** A program that calls kubectl. */
+  startProgram(program: string, args: readonly string[], env: KubectlOptions['env'] = {}): ChildProcess {
+    return spawn(program, args, {
       stdio: ['pipe', 'pipe', 'pipe'],
       env: { PATH: process.env['PATH'], HOME: dirname(this.#kubeconfig), KUBECONFIG: this.#kubeconfig, ...env },
     });

@@ -4,8 +4,9 @@ import { hostname } from 'node:os';
 import { join, resolve } from 'node:path';
 import { startAgent } from '../agent/agent.ts';
 import type { AgentConfiguration, AgentSettings } from '../agent/agent-settings.ts';
-import { agentSettings, readAgentConfiguration } from '../agent/agent-settings.ts';
+import { AgentSettingsError, agentSettings, readAgentConfiguration } from '../agent/agent-settings.ts';
 import { logLine } from '../agent/node/node-log.ts';
+import { messageOf } from '../base/errors.ts';
 import type { ClusterAccess } from '../client/cluster-access.ts';
 import { NoClusterError, clusterAccess } from '../client/cluster-access.ts';
 import type { ClusterOptions } from './cluster-client.ts';
@@ -75,7 +76,7 @@ export function settingsOf(
   defaults: AgentConfiguration = {},
 ): AgentSettings {
   const { config } = options;
-  const file = config === undefined ? {} : readAgentConfiguration(config, readFileSync(config, 'utf8'));
+  const file = config === undefined ? {} : readAgentConfiguration(config, readConfig(config));
   const said = {
     nodeName: options.nodeName,
     rootDir: options.rootDir === undefined ? undefined : resolve(options.rootDir),
@@ -91,6 +92,14 @@ export function settingsOf(
   };
   const given = Object.fromEntries(Object.entries(said).filter(([, value]) => value !== undefined));
   return agentSettings({ ...defaults, ...file, ...given }, { nodeName: hostname().toLowerCase(), rootDirectory });
+}
+
+function readConfig(path: string): string {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch (error) {
+    throw new AgentSettingsError(path, [`it cannot be read: ${messageOf(error)}`]);
+  }
 }
 
 /** With a folder of manifests a node can do without a cluster; a kubeconfig that was named must be there. */
