@@ -78,20 +78,29 @@ describe('volumes and limits', { concurrency: 3 }, () => {
     const required = {
       nodeSelectorTerms: [{ matchFields: [{ key: 'metadata.name', operator: 'In', values: ['here'] }] }],
     };
-    await kubectl.apply(
-      {
-        apiVersion: 'v1',
-        kind: 'PersistentVolume',
-        metadata,
-        spec: { ...spec, capacity: { storage: '32Mi' }, local: { path, fsType: 'ext4' }, nodeAffinity: { required } },
+    await kubectl.apply({
+      apiVersion: 'v1',
+      kind: 'PersistentVolumeClaim',
+      metadata,
+      spec: { ...spec, resources: { requests: { storage: '32Mi' } }, volumeName: 'disk' },
+    });
+    const claim = await kubectl.json<{ metadata: { uid: string } }>('get pvc disk');
+    await kubectl.apply({
+      apiVersion: 'v1',
+      kind: 'PersistentVolume',
+      metadata,
+      spec: {
+        ...spec,
+        capacity: { storage: '32Mi' },
+        local: { path, fsType: 'ext4' },
+        nodeAffinity: { required },
+        claimRef: { namespace: 'default', name: 'disk', uid: claim.metadata.uid },
       },
-      {
-        apiVersion: 'v1',
-        kind: 'PersistentVolumeClaim',
-        metadata,
-        spec: { ...spec, resources: { requests: { storage: '32Mi' } } },
-      },
-    );
+    });
+    // As the controller of a whole cluster would: this server has none for volumes.
+    for (const object of ['pv', 'pvc']) {
+      await kubectl.ok(`patch ${object} disk --subresource=status --type=merge -p {"status":{"phase":"Bound"}}`);
+    }
     const user = (name: string): object =>
       pod(
         name,
