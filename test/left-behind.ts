@@ -8,29 +8,37 @@ import { existsSync, readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { mountPointsBelow } from '../src/testing/temporary-directory.ts';
 
+export interface LeftBehind {
+  readonly processes: readonly string[];
+  readonly mounts: readonly string[];
+  readonly controlGroups: readonly string[];
+  readonly loopDevices: readonly string[];
+  readonly directories: readonly string[];
+}
+
+const directoriesOfPods = [
+  'pods',
+  'logs',
+  ...['pods', 'containers', 'run', 'status', 'spool'].map((name) => `runtime/${name}`),
+];
+
 /** `parentPid` is the program, if it runs: whatever it has started is of no pod any more. */
+export function leftBehind(stateDirectory: string, parentPid?: number): LeftBehind {
+  const children = parentPid === undefined ? [] : childrenOf(parentPid);
+  return {
+    processes: [...processesOf(stateDirectory), ...children].map(commandLine),
+    mounts: mountPointsBelow(stateDirectory),
+    controlGroups: controlGroupsOf(stateDirectory),
+    loopDevices: loopDevicesOf(stateDirectory),
+    directories: directoriesOfPods.flatMap((name) =>
+      namesIn(join(stateDirectory, 'node', name)).map((entry) => join(name, entry)),
+    ),
+  };
+}
+
 export function assertNothingLeft(stateDirectory: string, parentPid?: number): void {
-  const nodeDirectory = join(stateDirectory, 'node');
-  assert.deepEqual(
-    {
-      processes: processesOf(stateDirectory)
-        .concat(parentPid === undefined ? [] : childrenOf(parentPid))
-        .map(commandLine),
-      mounts: mountPointsBelow(stateDirectory),
-      controlGroups: controlGroupsOf(stateDirectory),
-      loopDevices: loopDevicesOf(stateDirectory),
-      directories: [
-        'pods',
-        'logs',
-        'runtime/pods',
-        'runtime/containers',
-        'runtime/run',
-        'runtime/status',
-        'runtime/spool',
-      ].flatMap((name) => namesIn(join(nodeDirectory, name)).map((entry) => join(name, entry))),
-    },
-    { processes: [], mounts: [], controlGroups: [], loopDevices: [], directories: [] },
-  );
+  const nothing = { processes: [], mounts: [], controlGroups: [], loopDevices: [], directories: [] };
+  assert.deepEqual(leftBehind(stateDirectory, parentPid), nothing);
 }
 
 /** Launchers have the directory in their environment; what they have launched is in control groups named after it. */

@@ -9,7 +9,8 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { mountPointsBelow } from '../src/testing/temporary-directory.ts';
 import { eventually, hasKubectl, Kubectl } from './kubectl-program.ts';
-import { assertNothingLeft, endProcessesOf } from './left-behind.ts';
+import type { LeftBehind } from './left-behind.ts';
+import { assertNothingLeft, endProcessesOf, leftBehind } from './left-behind.ts';
 import { isRoot, program } from './mountlet-program.ts';
 
 /** For tests that need pods with all that a node of root gives them, and kubectl. */
@@ -70,6 +71,10 @@ export class UpProgram {
   /** The directory of a volume on this machine, below that of its pod. */
   async volume(pod: string, plugin: string, name: string): Promise<string> {
     return join(this.directory, 'node', 'pods', await this.uidOf(pod), 'volumes', `kubernetes.io~${plugin}`, name);
+  }
+
+  left(): LeftBehind {
+    return leftBehind(this.directory);
   }
 
   async assertNothingLeft(): Promise<void> {

@@ -3,6 +3,7 @@ import { MountletError } from '../base/errors.ts';
 import type { Pod } from '../kube/objects/pod.ts';
 import type { PodApi } from './pod-api.ts';
 import { podNamespace, podUid } from './pod-names.ts';
+import { withoutReferences } from './without-references.ts';
 import { annotationOf, hashAnnotation, mirrorAnnotation, withAnnotations } from './sources/pod-annotations.ts';
 
 export interface MirrorOwner {
@@ -17,7 +18,7 @@ export class MirrorPodError extends MountletError {
 export function mirrorPodOf(pod: Pod, node: MirrorOwner): Pod {
   const { uid: _uid, resourceVersion: _version, ...metadata } = pod.metadata;
   const owner = { apiVersion: 'v1', kind: 'Node', name: node.name, uid: node.uid, controller: true };
-  const copy = { ...pod, metadata: { ...metadata, ownerReferences: [owner] } };
+  const copy = { ...withoutReferences(pod), metadata: { ...metadata, ownerReferences: [owner] } };
   return withAnnotations(copy, { [mirrorAnnotation]: annotationOf(pod, hashAnnotation) ?? '' });
 }
 

@@ -140,7 +140,7 @@ export class PodLoop {
     for (const pod of this.#pods.pods()) if (isStaticPod(pod)) this.#parts.workers.sync(podUid(pod));
   }
 
-  #moved(uid: string, state: PodState): void {
+  #moved(uid: string, state: PodState | undefined): void {
     this.#deps.volumes.podChanged(uid);
     // Nothing of it runs any more, so a terminal phase need not be withheld.
     if (state === 'terminated') this.#parts.statuses.resend(uid);

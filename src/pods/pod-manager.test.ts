@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Pod } from '../kube/objects/pod.ts';
-import { aPod } from '../testing/builders.ts';
+import { aContainer, aPod } from '../testing/builders.ts';
 import { isMirrorOf, mirrorPodOf, reconcileMirror } from './mirror-pods.ts';
 import type { PodApi } from './pod-api.ts';
 import { PodManager } from './pod-manager.ts';
@@ -61,6 +61,34 @@ test('a mirror is a copy owned by the node, with the hash of its pod', () => {
     { apiVersion: 'v1', kind: 'Node', name: 'node-1', uid: 'node-uid', controller: true },
   ]);
   assert.ok(isMirrorOf(copy, staticPod));
+});
+
+test('a mirror refers to no objects, which no node may do: neither by volumes nor by variables nor by its account', () => {
+  const container = aContainer({
+    env: [
+      { name: 'A', value: 'a' },
+      { name: 'B', valueFrom: { configMapKeyRef: { name: 'c', key: 'k' } } },
+      { name: 'C', valueFrom: { secretKeyRef: { name: 's', key: 'k' } } },
+    ],
+    envFrom: [{ configMapRef: { name: 'c' } }, { secretRef: { name: 's' } }],
+    volumeMounts: ['config', 'secret', 'claim', 'token', 'work'].map((name) => ({ name, mountPath: `/${name}` })),
+  });
+  const volumes = [
+    { name: 'config', configMap: { name: 'c' } },
+    { name: 'secret', secret: { secretName: 's' } },
+    { name: 'claim', persistentVolumeClaim: { claimName: 'p' } },
+    { name: 'token', projected: { sources: [{ serviceAccountToken: { path: 'token' } }] } },
+    { name: 'work', emptyDir: {} },
+  ];
+  const pod = aPod({ containers: [container], volumes, serviceAccountName: 'app', imagePullSecrets: [{ name: 's' }] });
+  const { spec } = mirrorPodOf(pod, node);
+  const [shown] = spec.containers;
+  assert.deepEqual(shown?.env, [{ name: 'A', value: 'a' }]);
+  assert.deepEqual(shown?.envFrom, []);
+  assert.deepEqual(shown?.volumeMounts, [{ name: 'work', mountPath: '/work' }]);
+  assert.deepEqual(spec.volumes, [{ name: 'work', emptyDir: {} }]);
+  assert.equal(spec.serviceAccountName, undefined);
+  assert.equal(spec.imagePullSecrets, undefined);
 });
 
 const dying = { ...mirror, metadata: { ...mirror.metadata, deletionTimestamp: '2026-01-01T00:00:00Z' } };

@@ -69,12 +69,12 @@ export interface PodParts {
 /** As the kubelet's: long enough that a pod that cannot start costs little, short enough that one waits for a mended one. */
 const retryMs = 10_000;
 
-/** `moved` hears of every pod that passes from one state to the next. */
+/** `moved` hears of every pod that passes from one state to the next, or is forgotten. */
 export function assemblePods(
   deps: PodLoopDeps,
   settings: PodLoopSettings,
   pods: PodManager,
-  moved: (uid: string, state: PodState) => void,
+  moved: (uid: string, state: PodState | undefined) => void,
   signal: AbortSignal,
 ): PodParts {
   const { clock, random, events, runtime, api, network, notify } = deps;

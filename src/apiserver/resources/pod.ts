@@ -66,7 +66,8 @@ export const pods = resource<Pod>({
     status: {
       phase: 'Pending',
       ...((object.spec.schedulingGates ?? []).length > 0 && { conditions: [gatedCondition] }),
-      qosClass: qualityOfService(object.spec),
+      // Of the limits alone, where nothing is said of requests: defaults decide, and the node counts with them.
+      qosClass: qualityOfService(defaultPod(object).spec),
     },
   }),
   prepareForUpdate: (object, old) => withGeneration(keepFields(object, old, 'status'), old),

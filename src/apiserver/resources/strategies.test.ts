@@ -35,6 +35,12 @@ test('7.5, 7.7: a new pod is of generation 1, Pending and of a quality of servic
   assert.deepEqual(created.status, { phase: 'Pending', qosClass: 'BestEffort' });
 });
 
+test('a new pod that says only its limits is Guaranteed, as its requests become its limits', () => {
+  const limits = { cpu: '500m', memory: '96Mi' };
+  const created = pods.prepareForCreate(aPod({ containers: [aContainer({ resources: { limits } })] }), now);
+  assert.equal(created.status?.qosClass, 'Guaranteed');
+});
+
 test('a new pod with gates says that they hold it', () => {
   const created = pods.prepareForCreate(aPod({ schedulingGates: [{ name: 'a' }] }), now);
   assert.deepEqual(created.status?.conditions, [

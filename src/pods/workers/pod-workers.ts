@@ -27,8 +27,8 @@ export interface PodWorkersDeps {
   readonly random: () => number;
   readonly events: EventSink;
   readonly notify: (notice: PodStepFailed) => void;
-  /** A pod passed from one state to the next. */
-  readonly moved: (uid: string, state: PodState) => void;
+  /** A pod passed from one state to the next; undefined: it has finished, and nothing is known of it any more. */
+  readonly moved: (uid: string, state: PodState | undefined) => void;
 }
 
 export interface PodStepFailed {
@@ -218,7 +218,7 @@ export class PodWorkers {
     if (pod === undefined) {
       if (orphan !== undefined) await steps.terminateOrphan(orphan, record.graceSeconds, signal);
       this.#finish(record);
-      this.states.remove(record);
+      this.#drop(record);
       return undefined;
     }
     const runtimePod = await this.#runtimePod(record, pod, signal);
@@ -281,7 +281,7 @@ export class PodWorkers {
       record.state = 'finished';
       record.bell.ring();
     }
-    this.states.remove(record);
+    this.#drop(record);
     this.#release(record);
     return true;
   }
@@ -298,6 +298,11 @@ export class PodWorkers {
       next.dueAtMs = next.dueAtMs === undefined ? undefined : this.#deps.clock.now();
       next.bell.ring();
     }
+  }
+
+  #drop(record: PodRecord): void {
+    this.states.remove(record);
+    this.#deps.moved(record.uid, undefined);
   }
 
   #move(record: PodRecord, state: PodState): void {

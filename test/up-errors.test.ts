@@ -1,0 +1,83 @@
+/** What `mountlet up` and `mountlet doctor` say when something is wrong with the machine, its settings or its manifests. */
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { chmodSync, mkdirSync, writeFileSync } from 'node:fs';
+import type { AddressInfo } from 'node:net';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { temporaryDirectory } from '../src/testing/temporary-directory.ts';
+import { isRoot, mountlet, rootDirectory } from './mountlet-program.ts';
+import { UpMachine } from './up-program.ts';
+
+const up = (directory: string, ...args: readonly string[]): readonly string[] => [
+  'up',
+  '--state',
+  join(directory, 'state'),
+  '--listen',
+  '127.0.0.1:0',
+  ...args,
+];
+
+function assertFails(args: readonly string[], says: RegExp): void {
+  const { code, stdout, stderr } = mountlet(args);
+  assert.equal(code, 1, `${stdout}${stderr}`);
+  assert.match(stderr, says);
+  assert.match(stderr, /^error: /, 'in words, not as a stack trace');
+  assert.doesNotMatch(stderr, /\n {4}at /);
+}
+
+test('a port in use is named', async (t) => {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  t.after(() => server.close());
+  const { port } = server.address() as AddressInfo;
+  assertFails(
+    [...up(temporaryDirectory(t)), '--listen', `127.0.0.1:${port}`],
+    new RegExp(`127\\.0\\.0\\.1:${port}.*another program listens`),
+  );
+});
+
+test('a second instance on one state directory is refused, and the first goes on', async (t) => {
+  if (!isRoot) return t.skip('needs root: a node of an ordinary user is another test');
+  const machine = new UpMachine();
+  t.after(() => machine.end());
+  const first = await machine.start();
+  assertFails(up(machine.directory), /another|already|in use|locked/i);
+  assert.equal(first.process.exitCode, null);
+});
+
+test('files that are wrong are named with the place in them', (t) => {
+  const directory = temporaryDirectory(t);
+  const file = (name: string, content: string): string => {
+    writeFileSync(join(directory, name), content);
+    return join(directory, name);
+  };
+  const config = 'apiVersion: mountlet.dev/v1alpha1\nkind: AgentConfiguration\n';
+  assertFails(up(directory, '--config', file('a.yaml', `${config}syncFrequncy: 1m\n`)), /a\.yaml.*syncFrequncy/s);
+  assertFails(up(directory, '--config', file('b.yaml', `${config}syncFrequency: soon\n`)), /syncFrequency/);
+  assertFails(up(directory, '--config', join(directory, 'missing.yaml')), /missing\.yaml/);
+  assertFails(up(directory, '--apply', join(directory, 'missing.yaml')), /missing\.yaml/);
+  const broken = 'apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{nam: x}]}\n';
+  assertFails(up(directory, '--apply', file('c.yaml', broken)), /c\.yaml.*nam/s);
+});
+
+test('a state directory that nobody may write to is named', (t) => {
+  const directory = rootDirectory(t);
+  const state = join(directory, 'state');
+  mkdirSync(state);
+  chmodSync(state, 0o755);
+  const { code, stderr } = mountlet(up(directory), { asOrdinaryUser: true });
+  if (!isRoot) return t.skip('needs root: who else could make a directory that this user may not write to');
+  assert.equal(code, 1, stderr);
+  assert.match(stderr, /^error: .*state.*(permission denied|EACCES)/im);
+});
+
+test('doctor says what this machine can do', () => {
+  const { code, stdout } = mountlet(['doctor']);
+  assert.equal(code, 0);
+  assert.match(stdout, /^(yes|no ) {2}/m);
+  assert.match(stdout, /What pods do not have here:/);
+  const answer = JSON.parse(mountlet(['doctor', '-o', 'json']).stdout) as { findings: { name: string }[] };
+  assert.ok(answer.findings.length > 3);
+});

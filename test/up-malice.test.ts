@@ -1,0 +1,144 @@
+/** A container that means harm, under `mountlet up`: what it can reach is what its pod was given. */
+import assert from 'node:assert/strict';
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { eventually } from './kubectl-program.ts';
+import { configMap, mountAt, pod, secret } from './manifests.ts';
+import { UpMachine, withNode } from './up-program.ts';
+
+const machine = new UpMachine();
+const outside = join(machine.directory, 'outside');
+before(async () => {
+  mkdirSync(outside);
+  writeFileSync(join(outside, 'secret'), 'of the machine');
+  if (withNode.skip !== false) return;
+  await machine.start();
+  await machine.kubectl.apply(
+    configMap('config', { key: 'value' }),
+    secret('login', { password: 'hush' }),
+    pod(
+      'victim',
+      { volumeMounts: [mountAt('login', '/login')] },
+      { volumes: [{ name: 'login', secret: { secretName: 'login' } }] },
+    ),
+    pod(
+      'evil',
+      {
+        volumeMounts: [
+          mountAt('config', '/config'),
+          mountAt('part', '/part', { subPath: 'key' }),
+          mountAt('work', '/work'),
+        ],
+      },
+      {
+        volumes: [
+          { name: 'config', configMap: { name: 'config' } },
+          { name: 'part', configMap: { name: 'config' } },
+          { name: 'work', emptyDir: {} },
+        ],
+      },
+    ),
+  );
+  await machine.kubectl.running('victim', 'evil');
+});
+after(() => machine.end());
+
+/** What fails, as it should. */
+async function fails(script: string): Promise<string> {
+  const { code, stdout, stderr } = await machine.kubectl.run(['exec', 'evil', '--', 'sh', '-c', script]);
+  assert.notEqual(code, 0, `it could: ${script}\n${stdout}`);
+  return stderr;
+}
+
+describe('malice', { concurrency: 3 }, () => {
+  test(
+    'configuration cannot be written to, removed, replaced or mounted over, and others do not notice',
+    withNode,
+    async () => {
+      const { kubectl, up } = machine;
+      for (const script of [
+        'echo x >/config/key',
+        'rm /config/key',
+        'ln -sfn /etc /config/..data',
+        'echo x >/config/new',
+        'echo x >/part',
+        'mount -o remount,rw /config',
+        'mount --bind /tmp /config',
+        'umount /config',
+      ]) {
+        await fails(script);
+      }
+      const volume = await up.volume('evil', 'configmap', 'config');
+      assert.ok(!existsSync(join(volume, 'new')));
+      await kubectl.apply(configMap('config', { key: 'next' }));
+      for (const path of ['/config/key', '/part']) {
+        await eventually(async () => assert.equal(await kubectl.exec('evil', 'cat', path), 'next'));
+      }
+    },
+  );
+
+  test('the state directory, its kubeconfig and the volumes of other pods are not there', withNode, async () => {
+    const { up } = machine;
+    const victim = await up.volume('victim', 'secret', 'login');
+    for (const path of [
+      join(up.directory, 'kubeconfig'),
+      join(up.directory, 'api'),
+      join(up.directory, 'node', 'pods'),
+      join(victim, 'password'),
+      `/proc/1/root${victim}/password`,
+      `/proc/self/root/../..${victim}/password`,
+    ]) {
+      await fails(`cat ${path} 2>/dev/null || ls -A ${path} | grep .`);
+    }
+    await fails(`touch ${up.directory}/x && ls ${up.directory}/kubeconfig`);
+    assert.ok(!existsSync(join(up.directory, 'x')));
+    await fails(`cat /proc/[0-9]*/root/login/password`);
+  });
+
+  test('a link in an emptyDir leads no subPath to the machine', withNode, async () => {
+    const { kubectl } = machine;
+    const work = { volumeMounts: [mountAt('work', '/work')] };
+    const script = `ln -s ${outside} /work/up; ln -s ${outside}/secret /work/file; ln -s /etc /work/etc; ln -s .. /work/dots; mkdir /work/new`;
+    for (const subPath of ['up', 'file', 'etc/shadow', 'dots', 'dots/dots']) {
+      const name = `link-${subPath.replaceAll('/', '-')}`;
+      await kubectl.apply(
+        pod(
+          name,
+          { volumeMounts: [mountAt('work', '/mnt', { subPath })] },
+          {
+            initContainers: [{ name: 'trap', image: 'none', command: ['sh', '-c', script], ...work }],
+            volumes: [{ name: 'work', emptyDir: {} }],
+          },
+        ),
+      );
+      const reason = '{.status.containerStatuses[0].state.waiting.reason}';
+      await kubectl.until(`pod/${name}`, reason, 'CreateContainerConfigError');
+      await kubectl.ok(`delete pod ${name} --now`);
+    }
+  });
+
+  test('daemons end with their pod, however they hide', withNode, async () => {
+    const { kubectl, up } = machine;
+    const fork = 'setsid sh -c "trap : TERM HUP INT; (setsid sleep 987654 &) ; exec sleep 987654" >/dev/null 2>&1 &';
+    await kubectl.apply(pod('daemons', { script: `${fork} ${fork} sleep 1; exec sleep infinity` }));
+    await kubectl.running('daemons');
+    await eventually(async () =>
+      assert.match(await kubectl.exec('daemons', 'sh', '-c', 'cat /proc/*/cmdline'), /987654/),
+    );
+    const before = up.left().processes.filter((line) => line.includes('987654'));
+    assert.ok(before.length > 0, 'they are there');
+    await kubectl.ok('delete pod daemons --now');
+    await eventually(() => assert.ok(!up.left().processes.some((line) => line.includes('987654'))));
+  });
+
+  test('a container that kills all it sees ends itself alone, and is started again', withNode, async () => {
+    const { kubectl } = machine;
+    await kubectl.apply(pod('kills'));
+    await kubectl.running('kills');
+    await kubectl.run(['exec', 'kills', '--', 'sh', '-c', 'kill -9 1; kill -9 -1']);
+    await kubectl.until('pod/kills', '{.status.containerStatuses[0].restartCount}', '1');
+    await kubectl.until('pod/kills', '{.status.containerStatuses[0].ready}', 'true');
+    assert.equal(await kubectl.exec('victim', 'cat', '/login/password'), 'hush');
+  });
+});

@@ -1,0 +1,5 @@
+import { test } from 'node:test';
+import { startAndStopPods } from './many-pods.ts';
+import { withNode } from './up-program.ts';
+
+test('a hundred pods start, follow an update, stop, and leave nothing', withNode, (t) => startAndStopPods(100, t));

@@ -1,0 +1,171 @@
+/** The life of pods under `mountlet up`, as kubectl shows it: logs, restarts, hooks, probes, init containers, ends. */
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { after, before, describe, test } from 'node:test';
+import { eventually } from './kubectl-program.ts';
+import { containerOf, mountAt, pod } from './manifests.ts';
+import { UpMachine, withNode } from './up-program.ts';
+
+const machine = new UpMachine();
+before(async () => void (withNode.skip === false && (await machine.start())));
+after(() => machine.end());
+
+const state = (path: string): string => `{.status.containerStatuses[0].${path}}`;
+
+// Each has pods of its own, and most of the time is spent waiting.
+describe('the life of a pod', { concurrency: 4 }, () => {
+  test(
+    'what a container prints is its log: the tail, with times, followed, and of the run before',
+    withNode,
+    async () => {
+      const { kubectl } = machine;
+      const script =
+        'echo one; echo two; echo three; echo aside >&2; until [ -e /tmp/go ]; do sleep 0.1; done; echo last; exit 3';
+      await kubectl.apply(pod('talks', { script }, { restartPolicy: 'OnFailure' }));
+      await kubectl.running('talks');
+      await eventually(async () => assert.match(await kubectl.ok('logs talks'), /^aside$/m));
+      // The two outputs of a container have no order among them.
+      const printed = (await kubectl.ok('logs talks')).split('\n');
+      assert.deepEqual(printed.filter((line) => line !== 'aside').join(' '), 'one two three ');
+      assert.equal(await kubectl.ok('logs talks --tail=4'), printed.join('\n'));
+      assert.match(await kubectl.ok('logs talks --tail=1'), /^[a-z]+\n$/);
+      assert.match(
+        await kubectl.ok('logs talks --timestamps --tail=1'),
+        /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z [a-z]+\n$/,
+      );
+      const follower = kubectl.start(['logs', '-f', 'talks', '--tail=1']);
+      const closed = once(follower, 'close');
+      const lines: string[] = [];
+      const reader = createInterface({ input: follower.stdout ?? process.stdin }).on('line', (line) =>
+        lines.push(line),
+      );
+      await once(reader, 'line');
+      await kubectl.exec('talks', 'touch', '/tmp/go');
+      await closed;
+      assert.deepEqual(lines.slice(1), ['last']);
+      await kubectl.until('pod/talks', state('restartCount'), '1');
+      assert.equal(await kubectl.ok('logs talks --previous --tail=1'), 'last\n');
+      assert.equal(await kubectl.ok(`get pod talks -o jsonpath=${state('lastState.terminated.exitCode')}`), '3');
+    },
+  );
+
+  test('a container that crashes again and again is in CrashLoopBackOff', withNode, async () => {
+    const { kubectl } = machine;
+    await kubectl.apply(pod('crashes', { script: 'exit 1' }));
+    await kubectl.until('pod/crashes', state('state.waiting.reason'), 'CrashLoopBackOff');
+    assert.match(await kubectl.ok('get pod crashes'), /CrashLoopBackOff/);
+    await eventually(async () => assert.match(await kubectl.ok('events --for pod/crashes'), /BackOff.*Back-off rest/));
+  });
+
+  for (const { restartPolicy, code, phase } of [
+    { restartPolicy: 'Never', code: 0, phase: 'Succeeded' },
+    { restartPolicy: 'Never', code: 7, phase: 'Failed' },
+    { restartPolicy: 'OnFailure', code: 0, phase: 'Succeeded' },
+  ]) {
+    test(`with restartPolicy ${restartPolicy}, exit code ${code} is the end: ${phase}`, withNode, async () => {
+      const { kubectl } = machine;
+      const name = `${restartPolicy}-${code}`.toLowerCase();
+      await kubectl.apply(pod(name, { script: `exit ${code}` }, { restartPolicy }));
+      await kubectl.until(`pod/${name}`, '{.status.phase}', phase);
+      assert.equal(
+        await kubectl.ok(`get pod ${name} -o jsonpath=${state('state.terminated.exitCode')}${state('restartCount')}`),
+        `${code}0`,
+      );
+    });
+  }
+
+  test('init containers run in their order before the containers', withNode, async () => {
+    const { kubectl } = machine;
+    const work = { volumeMounts: [mountAt('work', '/work')] };
+    await kubectl.apply(
+      pod(
+        'ordered',
+        { script: 'cat /work/order; exec sleep infinity', ...work },
+        {
+          initContainers: ['first', 'second'].map((name) =>
+            containerOf({ name, script: `echo ${name} >>/work/order`, ...work }),
+          ),
+          volumes: [{ name: 'work', emptyDir: {} }],
+        },
+      ),
+    );
+    await kubectl.running('ordered');
+    await eventually(async () => assert.equal(await kubectl.ok('logs ordered'), 'first\nsecond\n'));
+  });
+
+  test('an init container that fails ends a pod that is not restarted', withNode, async () => {
+    const { kubectl } = machine;
+    const initContainers = [containerOf({ name: 'setup', script: 'echo broken; exit 5' })];
+    await kubectl.apply(pod('unborn', {}, { initContainers, restartPolicy: 'Never' }));
+    await kubectl.until('pod/unborn', '{.status.phase}', 'Failed');
+    assert.match(await kubectl.ok('get pod unborn'), /Init:Error/);
+    assert.equal(await kubectl.ok('logs unborn -c setup'), 'broken\n');
+  });
+
+  test('hooks run after the start and before the end, inside of the container', withNode, async () => {
+    const { kubectl } = machine;
+    const told = join(machine.directory, 'told');
+    const hook = (word: string): object => ({ exec: { command: ['sh', '-c', `echo ${word} >/told/${word}`] } });
+    await kubectl.apply(
+      pod(
+        'hooked',
+        {
+          lifecycle: { postStart: hook('started'), preStop: hook('stopping') },
+          volumeMounts: [mountAt('told', '/told')],
+        },
+        {
+          terminationGracePeriodSeconds: 30,
+          volumes: [{ name: 'told', hostPath: { path: told, type: 'DirectoryOrCreate' } }],
+        },
+      ),
+    );
+    await kubectl.running('hooked');
+    assert.equal(await kubectl.exec('hooked', 'cat', '/told/started'), 'started\n');
+    await kubectl.ok('delete pod hooked');
+    assert.ok(existsSync(join(told, 'stopping')));
+  });
+
+  test('a pod that does not listen to SIGTERM is killed when its grace is over', withNode, async () => {
+    const { kubectl, up } = machine;
+    const script = 'trap "echo no" TERM; echo ready; while :; do sleep 0.1; done';
+    await kubectl.apply(pod('deaf', { script }, { terminationGracePeriodSeconds: 2 }));
+    await eventually(async () => assert.equal(await kubectl.ok('logs deaf'), 'ready\n'));
+    const uid = await up.uidOf('deaf');
+    await kubectl.ok('delete pod deaf');
+    await eventually(() => assert.ok(!existsSync(join(up.directory, 'node/pods', uid))));
+  });
+
+  for (const { kind, port, probe } of [
+    { kind: 'exec', port: 18_470, probe: { exec: { command: ['test', '-e', '/tmp/well'] } } },
+    { kind: 'httpGet', port: 18_471, probe: { httpGet: { path: '/', port: 18_471 } } },
+    { kind: 'tcpSocket', port: 18_472, probe: { tcpSocket: { port: 18_472 } } },
+  ]) {
+    test(`a pod is ready when its ${kind} probe says so`, withNode, async () => {
+      const { kubectl } = machine;
+      const name = `probed-${kind.toLowerCase()}`;
+      const serve = `require('http').createServer((_, a) => a.end('well')).listen(${port})`;
+      // Nobody listens, and nothing is there, before it is told to.
+      const script = `until [ -e /tmp/go ]; do sleep 0.1; done; touch /tmp/well; exec ${process.execPath} -e "${serve}"`;
+      await kubectl.apply(pod(name, { script, readinessProbe: { ...probe, periodSeconds: 1 } }));
+      await kubectl.running(name);
+      await eventually(async () => assert.match(await kubectl.ok(`events --for pod/${name}`), /Unhealthy.*Readiness/));
+      assert.match(await kubectl.ok(`get pod ${name}`), / 0\/1 +Running /);
+      await kubectl.exec(name, 'touch', '/tmp/go');
+      await kubectl.until(`pod/${name}`, state('ready'), 'true');
+    });
+  }
+
+  test('a container whose liveness probe fails is started again', withNode, async () => {
+    const { kubectl } = machine;
+    const livenessProbe = { exec: { command: ['test', '!', '-e', '/tmp/ill'] }, periodSeconds: 1, failureThreshold: 1 };
+    await kubectl.apply(pod('alive', { livenessProbe }));
+    await kubectl.running('alive');
+    await kubectl.exec('alive', 'touch', '/tmp/ill');
+    await kubectl.until('pod/alive', state('restartCount'), '1');
+    await kubectl.until('pod/alive', state('ready'), 'true');
+    assert.match(await kubectl.ok('events --for pod/alive'), /Killing.*failed liveness probe, will be restarted/);
+  });
+});

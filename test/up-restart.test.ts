@@ -1,0 +1,107 @@
+/** `mountlet up` ends, by a signal or by kill -9, and comes back: its pods have not noticed, and nothing was missed. */
+import assert from 'node:assert/strict';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { eventually } from './kubectl-program.ts';
+import { configMap, mountAt, pod } from './manifests.ts';
+import { UpMachine, withNode } from './up-program.ts';
+
+interface ShownPod {
+  readonly metadata: { readonly uid: string };
+  readonly status: {
+    readonly containerStatuses: readonly {
+      readonly containerID: string;
+      readonly restartCount: number;
+      readonly state: { readonly running?: { readonly startedAt: string } };
+    }[];
+  };
+}
+
+for (const end of ['stop', 'kill'] as const) {
+  test(
+    `pods outlive ${end === 'stop' ? 'SIGTERM' : 'kill -9'} and are adopted with what happened meanwhile`,
+    withNode,
+    async (t) => {
+      const machine = new UpMachine();
+      t.after(() => machine.end());
+      const first = await machine.start();
+      const { kubectl } = first;
+      const told = join(machine.directory, 'told');
+      await kubectl.apply(
+        configMap('config', { key: 'before' }),
+        pod(
+          'stays',
+          {
+            script: 'echo $$ >/told/pid; echo begun; exec sleep infinity',
+            volumeMounts: [
+              mountAt('config', '/etc/config'),
+              mountAt('config', '/etc/part', { subPath: 'key' }),
+              mountAt('told', '/told'),
+            ],
+          },
+          {
+            volumes: [
+              { name: 'config', configMap: { name: 'config' } },
+              { name: 'told', hostPath: { path: told, type: 'DirectoryOrCreate' } },
+            ],
+          },
+        ),
+        pod(
+          'ends',
+          {
+            script: 'until [ -e /told/go ]; do sleep 0.1; done; echo gone; exit 6',
+            volumeMounts: [mountAt('told', '/told')],
+          },
+          { restartPolicy: 'Never', volumes: [{ name: 'told', hostPath: { path: told, type: 'DirectoryOrCreate' } }] },
+        ),
+      );
+      await kubectl.running('stays', 'ends');
+      await eventually(async () => assert.equal(await kubectl.ok('logs stays'), 'begun\n'));
+      const before = await kubectl.json<ShownPod>('get pod stays');
+      const volume = await first.volume('stays', 'configmap', 'config');
+
+      await first[end]();
+      assert.equal(readFileSync(join(volume, 'key'), 'utf8'), 'before', 'files stay');
+      // What a container does while nobody looks: with the program that would hear of it gone.
+      writeFileSync(join(told, 'go'), '');
+
+      const second = await machine.start();
+      await second.kubectl.until('pod/ends', '{.status.phase}', 'Failed');
+      const code = 'jsonpath={.status.containerStatuses[0].state.terminated.exitCode}';
+      assert.equal(await second.kubectl.ok(['get', 'pod', 'ends', '-o', code]), '6');
+      assert.equal(await second.kubectl.ok('logs ends'), 'gone\n');
+      await second.kubectl.apply(configMap('config', { key: 'after' }));
+      for (const path of ['/etc/config/key', '/etc/part']) {
+        await eventually(async () => assert.equal(await second.kubectl.exec('stays', 'cat', path), 'after'));
+      }
+      const now = await second.kubectl.json<ShownPod>('get pod stays');
+      assert.equal(now.metadata.uid, before.metadata.uid);
+      assert.deepEqual(
+        now.status.containerStatuses,
+        before.status.containerStatuses,
+        'the same container, never restarted',
+      );
+      assert.equal(now.status.containerStatuses[0]?.restartCount, 0);
+      assert.equal(await second.kubectl.ok('logs stays'), 'begun\n');
+    },
+  );
+}
+
+test('--drain ends the pods with the program, and leaves nothing', withNode, async (t) => {
+  const machine = new UpMachine();
+  t.after(() => machine.end());
+  const up = await machine.start('--drain');
+  await up.kubectl.apply(configMap('config', { key: 'value' }));
+  await up.kubectl.apply(
+    pod(
+      'drained',
+      { volumeMounts: [mountAt('config', '/etc/config')] },
+      { volumes: [{ name: 'config', configMap: { name: 'config' } }] },
+    ),
+  );
+  await up.kubectl.running('drained');
+  assert.equal(await up.stop(), 0, up.output());
+  const { mounts, processes, controlGroups } = up.left();
+  assert.deepEqual({ mounts, processes, controlGroups }, { mounts: [], processes: [], controlGroups: [] });
+});
