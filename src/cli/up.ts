@@ -79,6 +79,11 @@ export function upCommand(options: UpOptions): Promise<number> {
       stop.abort();
       await machine.node.ended;
       await machine.close();
+      say(
+        options.drain === true
+          ? 'stopped; all pods have ended\n'
+          : 'stopped; pods go on, and the next start takes them up\n',
+      );
     }
   });
 }
