@@ -180,7 +180,10 @@ export class PodLoop {
   #handOver(kind: PodUpdate['kind'], pod: Pod): void {
     switch (kind) {
       case 'add':
-        if (!this.#isRefused(pod)) this.#parts.workers.update({ kind: 'create', pod });
+        if (this.#isRefused(pod)) return;
+        // Before its worker gets to it: what an earlier program left mounted is refreshed at once, and needs its objects.
+        this.#deps.registrations.registerPod(pod);
+        this.#parts.workers.update({ kind: 'create', pod });
         return;
       case 'update':
       case 'delete':
