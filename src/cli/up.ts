@@ -67,7 +67,7 @@ export function upCommand(options: UpOptions): Promise<number> {
     );
     try {
       say(greet(machine, stateDirectory));
-      if (files.length === 0) say(`  no pods yet?  kubectl --kubeconfig ${machine.kubeconfig} apply -f app.yaml\n`);
+      if (files.length === 0) say(`  add pods     kubectl --kubeconfig ${machine.kubeconfig} apply -f app.yaml\n`);
       for await (const { name, outcome } of files.length > 0 ? machine.apply(files, stop.signal) : []) {
         say(`${name} ${outcome}\n`);
       }
