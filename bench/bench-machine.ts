@@ -98,7 +98,7 @@ export class BenchMachine {
 
   /** Where this process sees what the pod's container sees. */
   rootOf(podUid: string): string {
-    const record = recordsIn<ContainerRecord>(this.directory, 'containers').find((one) => one.podUid === podUid);
+    const record = recordsIn(this.directory, 'containers').find((one) => one.podUid === podUid);
     const main = record?.run?.main ?? record?.run?.init;
     if (main === undefined) throw new Error(`pod ${podUid} has no container: ${record?.end?.message}`);
     return `/proc/${main.pid}/root`;
@@ -113,20 +113,25 @@ async function endOf(child: ChildProcess, directory: string): Promise<void> {
     await ended;
     clearTimeout(limit);
   }
-  for (const { run } of recordsIn<ContainerRecord>(directory, 'containers')) {
+  for (const { run } of recordsIn(directory, 'containers')) {
     for (const name of [run?.init, run?.supervisor]) if (name !== undefined) signalProcess(name, 'SIGKILL');
   }
-  for (const { holder } of recordsIn<PodRecord>(directory, 'pods')) signalProcess(holder, 'SIGKILL');
+  for (const { holder } of recordsIn(directory, 'pods')) signalProcess(holder, 'SIGKILL');
   const left = mountPointsBelow(directory);
   if (left.length > 0) process.stderr.write(`mountlet up left ${left.length} mounts\n`);
   for (const path of left) spawnSync('umount', ['--lazy', path]);
   rmSync(directory, { recursive: true, force: true });
 }
 
-function recordsIn<T>(directory: string, kind: 'containers' | 'pods'): readonly T[] {
+interface RecordKinds {
+  readonly containers: ContainerRecord;
+  readonly pods: PodRecord;
+}
+
+function recordsIn<Kind extends keyof RecordKinds>(directory: string, kind: Kind): readonly RecordKinds[Kind][] {
   const folder = join(directory, 'state', 'node', 'runtime', kind);
   try {
-    return readdirSync(folder).map((name) => JSON.parse(readFileSync(join(folder, name), 'utf8')) as T);
+    return readdirSync(folder).map((name) => JSON.parse(readFileSync(join(folder, name), 'utf8')) as RecordKinds[Kind]);
   } catch {
     return []; // it did not get that far
   }
