@@ -20,7 +20,18 @@ test('12.1: a table has all columns, wide ones too, and a cell for each', () => 
   assert.deepEqual(table.metadata, { resourceVersion: '7' });
   assert.deepEqual(
     table.columnDefinitions.map(({ name, priority }) => `${name} ${priority}`),
-    ['Name 0', 'Ready 0', 'Status 0', 'Restarts 0', 'Age 0', 'IP 1', 'Node 1', 'Nominated Node 1', 'Readiness Gates 1'],
+    [
+      'Name 0',
+      'Ready 0',
+      'Status 0',
+      'Restarts 0',
+      'Age 0',
+      'IP 1',
+      'Node 1',
+      'Nominated Node 1',
+      'Readiness Gates 1',
+      'Environment 1',
+    ],
   );
   assert.equal(table.rows[0]?.cells.length, table.columnDefinitions.length);
 });

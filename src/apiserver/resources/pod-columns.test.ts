@@ -208,6 +208,7 @@ const cases: readonly (Parts & { it: string; cells: object })[] = [
       Node: '<none>',
       'Nominated Node': '<none>',
       'Readiness Gates': '<none>',
+      Environment: '<none>',
       Age: '<unknown>',
       Name: 'web',
     },
@@ -222,9 +223,22 @@ const cases: readonly (Parts & { it: string; cells: object })[] = [
       conditions: [
         { type: 'x', status: 'True' },
         { type: 'y', status: 'False' },
+        { type: 'mountlet.dev/EnvironmentCurrent', status: 'True' },
       ],
     },
-    cells: { IP: '10.0.0.1', Node: 'n1', 'Nominated Node': 'n2', 'Readiness Gates': '1/2', Age: '90s' },
+    cells: {
+      IP: '10.0.0.1',
+      Node: 'n1',
+      'Nominated Node': 'n2',
+      'Readiness Gates': '1/2',
+      Environment: 'Current',
+      Age: '90s',
+    },
+  },
+  {
+    it: 'variables that are not what their objects say any more',
+    status: { conditions: [{ type: 'mountlet.dev/EnvironmentCurrent', status: 'False' }] },
+    cells: { Environment: 'Stale' },
   },
 ];
 for (const { it, cells, ...parts } of cases) {

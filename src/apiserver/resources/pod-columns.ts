@@ -2,6 +2,7 @@
  * The table of pods. A pod's status is told in one word, and which word it is depends on all of its containers: while it
  * starts, on the first init container that is not done; later, on the first container that has something to say.
  */
+import { environmentCondition } from '../../kube/environment-condition.ts';
 import type { ContainerStatus } from '../../kube/objects/container-status.ts';
 import type { Pod } from '../../kube/objects/pod.ts';
 import { ageSince } from '../age.ts';
@@ -24,7 +25,17 @@ export const podColumns: readonly Column<Pod>[] = [
   wide('Node', 'The node the pod runs on.', ({ spec }) => orNone(spec.nodeName)),
   wide('Nominated Node', 'The node where room is made for the pod.', ({ status }) => orNone(status?.nominatedNodeName)),
   wide('Readiness Gates', 'How many of the further conditions for being ready hold, of how many.', readinessGates),
+  wide(
+    'Environment',
+    'Whether variables from objects are still what the objects say; nodes that watch it say so.',
+    environment,
+  ),
 ];
+
+function environment({ status }: Pod): string {
+  const condition = status?.conditions?.find(({ type }) => type === environmentCondition);
+  return condition === undefined ? '<none>' : condition.status === 'False' ? 'Stale' : 'Current';
+}
 
 export function podRowConditions({ status }: Pod): readonly RowCondition[] {
   const completed = (reason: string, message: string): RowCondition[] => [
