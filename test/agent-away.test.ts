@@ -21,14 +21,18 @@ test('pods run on while the API server is away, and have what changed when it is
   let server = await startApiServerProgram(join(directory, 'api'));
   const kubectl = new Kubectl(server.kubeconfig);
   const root = join(state, 'node');
-  const agent = spawn(
-    process.execPath,
-    [
-      ...[program, 'agent', '--kubeconfig', server.kubeconfig, '--root-dir', root, '--node-name', 'here'],
-      ...['--port', '0', '--address', '127.0.0.1', '--node-ip', '127.0.0.1', '--log-format', 'json'],
-    ],
-    { stdio: ['ignore', 'pipe', 'pipe'] },
-  );
+  const where = [
+    '--kubeconfig',
+    server.kubeconfig,
+    '--root-dir',
+    root,
+    '--node-name',
+    'here',
+    '--node-ip',
+    '127.0.0.1',
+  ];
+  const how = ['--port', '0', '--address', '127.0.0.1', '--log-format', 'json'];
+  const agent = spawn(process.execPath, [program, 'agent', ...where, ...how], { stdio: ['ignore', 'pipe', 'pipe'] });
   const exited = once(agent, 'exit');
   let told = '';
   agent.stderr.setEncoding('utf8').on('data', (text: string) => (told += text));

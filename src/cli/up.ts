@@ -63,6 +63,9 @@ export function upCommand(options: UpOptions): Promise<number> {
       stop.signal,
     );
     try {
+      if (options.logFormat === 'json') {
+        print({ level: 'info', message: `API server is ready at ${machine.url}; kubeconfig ${machine.kubeconfig}` });
+      }
       say(greet(machine, stateDirectory));
       for await (const { name, outcome } of files.length > 0 ? machine.apply(files, stop.signal) : []) {
         say(`${name} ${outcome}\n`);
