@@ -22,6 +22,20 @@
  * );
  * ```
  *
+ * An API server and a node in this very process:
+ * ```ts
+ * import { agentSettings, startUp } from 'mountlet';
+ *
+ * const stop = new AbortController();
+ * const node = agentSettings({ address: '127.0.0.1', port: 0 }, { nodeName: 'here', rootDirectory: '/srv/app/node' });
+ * const machine = await startUp(
+ *   { stateDirectory: '/srv/app', host: '127.0.0.1', port: 0, node },
+ *   { runtimeDirectory: undefined, uid: 0, drains: true, notify: console.log, notifyServer: () => {} },
+ *   stop.signal,
+ * );
+ * console.log(machine.kubeconfig); // for kubectl; stop.abort(), machine.node.ended and machine.close() end it
+ * ```
+ *
  * Checked objects from YAML, with the place of every problem:
  * ```ts
  * import { ManifestError, configMapKind, readManifests } from 'mountlet';
@@ -78,3 +92,12 @@ export type {
   RenderedVariable,
   RenderedVolume,
 } from './agent/rendered-pod.ts';
+
+export { agentSettings, readAgentConfiguration } from './agent/agent-settings.ts';
+export type { AgentConfiguration, AgentSettings } from './agent/agent-settings.ts';
+export { startNode } from './agent/node/node.ts';
+export type { NodeDeps, RunningNode } from './agent/node/node.ts';
+export { logLine } from './agent/node/node-log.ts';
+export type { NodeNotice } from './agent/node/node-notices.ts';
+export { startUp } from './agent/up.ts';
+export type { RunningMachine, UpDeps, UpSettings } from './agent/up.ts';

@@ -11,6 +11,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { after, before, test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { RunningNode } from '../src/testing/running-node.ts';
 import { rotateLog, runningNode } from '../src/testing/running-node.ts';
 
@@ -87,18 +88,22 @@ async function kubectl(line: string | readonly string[], extra: Parameters<typeo
 }
 
 /** WebSockets are GET, SPDY is POST: kubectl silently takes the other when the first is refused. */
-function assertTransport(transport: Transport, path: RegExp): void {
-  const methods = node.notices.flatMap((notice) =>
-    notice.kind === 'NodeRequestServed' && path.test(notice.path) ? [notice.method] : [],
-  );
-  assert.equal(methods.at(-1), transport === 'websockets' ? 'GET' : 'POST');
+async function assertTransport(transport: Transport, path: RegExp): Promise<void> {
+  const methods = (): readonly string[] =>
+    node.notices.flatMap((notice) =>
+      notice.kind === 'NodeRequestServed' && path.test(notice.path) ? [notice.method] : [],
+    );
+  const wanted = transport === 'websockets' ? 'GET' : 'POST';
+  // kubectl may be gone before the node has told of it.
+  for (let looks = 0; looks < 200 && methods().at(-1) !== wanted; looks += 1) await sleep(50);
+  assert.equal(methods().at(-1), wanted);
 }
 
 for (const transport of ['websockets', 'spdy'] as const) {
   test(`kubectl exec over ${transport}: output, errors, exit codes, input`, options, async () => {
     const exec = ['exec', 'web', '-c', 'main', '--'];
     assert.equal(await kubectl([...exec, 'echo', 'hello world'], { transport }), 'hello world\n');
-    assertTransport(transport, /exec/);
+    await assertTransport(transport, /exec/);
     const both = await run([...exec, 'sh', '-c', 'echo out; echo err >&2; exit 3'], { transport });
     assert.deepEqual(both, { code: 3, stdout: 'out\n', stderr: 'err\ncommand terminated with exit code 3\n' });
     const interactive = ['exec', '-i', 'web', '-c', 'main', '--'];
@@ -174,7 +179,7 @@ for (const transport of ['websockets', 'spdy'] as const) {
     const attached = await run(['attach', '-i', name], { transport, input: 'one\ntwo\n' });
     assert.match(attached.stdout, /got one\ngot two\nbye\n/);
     assert.equal(attached.code, 0, attached.stderr);
-    assertTransport(transport, /attach/);
+    await assertTransport(transport, /attach/);
   });
 
   test(
@@ -228,7 +233,7 @@ for (const transport of ['websockets', 'spdy'] as const) {
       ) {
         await new Promise((resolve) => setImmediate(resolve));
       }
-      assertTransport(transport, /portForward/);
+      await assertTransport(transport, /portForward/);
     },
   );
 }

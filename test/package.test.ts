@@ -16,7 +16,10 @@ const { exports, bin, dependencies, devDependencies } = JSON.parse(
 };
 
 const doors = [
-  { door: 'mountlet', has: ['AtomicWriter', 'render', 'readManifests', 'MountletError', 'Quantity'] },
+  {
+    door: 'mountlet',
+    has: ['AtomicWriter', 'render', 'readManifests', 'MountletError', 'Quantity', 'startNode', 'startUp'],
+  },
   { door: 'mountlet/plugins', has: ['PluginRegistry', 'standardPlugins', 'failureClassOf'] },
   { door: 'mountlet/apiserver', has: ['startApiServer', 'restoreBackup'] },
   { door: 'mountlet/client', has: ['ApiClient', 'connectApiClient', 'reflect', 'NotFoundError'] },

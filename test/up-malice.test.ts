@@ -126,8 +126,8 @@ describe('malice', { concurrency: 3 }, () => {
     await eventually(async () =>
       assert.match(await kubectl.exec('daemons', 'sh', '-c', 'cat /proc/*/cmdline'), /987654/),
     );
-    const before = up.left().processes.filter((line) => line.includes('987654'));
-    assert.ok(before.length > 0, 'they are there');
+    const daemons = up.left().processes.filter((line) => line.includes('987654'));
+    assert.ok(daemons.length > 0, 'they are there');
     await kubectl.ok('delete pod daemons --now');
     await eventually(() => assert.ok(!up.left().processes.some((line) => line.includes('987654'))));
   });

@@ -1,5 +1,5 @@
 /** The node that one pod of a rendering is on: what it knows (manifests) and what it can do (this machine). */
-import { randomBytes } from 'node:crypto';
+import { randomInt } from 'node:crypto';
 import { systemClock } from '../base/clock.ts';
 import { privateTmpfsDirectory } from '../disk/mounts/file-system.ts';
 import type { Mounts } from '../disk/mounts/mounts.ts';
@@ -53,7 +53,7 @@ export function renderNode(
     mounts,
     privateTmpfs: () => privateTmpfsDirectory({ ...(runtimeDirectory !== undefined && { runtimeDirectory }), uid }),
     now: () => systemClock.now(),
-    random: () => randomBytes(4).readUInt32LE(),
+    random: () => randomInt(2 ** 32), // taken from a store, where randomBytes asks for each
     // What holds for the machine is found out for every pod, each time with another path, and told for the first.
     notify: ({ kind, message }) => tell(message, kind === 'PodWarning' ? message : kind),
   });

@@ -2,7 +2,7 @@
 import type { Command } from 'commander';
 import { InvalidArgumentError, Option } from 'commander';
 import type { AgentOptions } from './agent.ts';
-import { notEmpty } from './arguments.ts';
+import { notEmpty, subPathUpdates } from './arguments.ts';
 import type { DoctorOptions } from './doctor.ts';
 
 export function addAgentCommands(program: Command): void {
@@ -46,7 +46,7 @@ export function addAgentCommands(program: Command): void {
     .option('--address <ip>', "where the node's own server listens (default: 0.0.0.0)", notEmpty)
     .option('--port <number>', "port of the node's own server (default: 10250)", port)
     .option('--drain', 'end all pods when told to stop')
-    .option('--no-subpath-updates', "subPath mounts keep the content they began with, as the kubelet's do")
+    .addOption(subPathUpdates)
     .addOption(
       new Option('--log-format <format>', 'how to print what happens').choices(['text', 'json']).default('text'),
     )

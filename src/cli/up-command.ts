@@ -1,7 +1,7 @@
 /** How `mountlet up` is called. What it does is loaded when it is. */
 import type { Command } from 'commander';
 import { Option } from 'commander';
-import { notEmpty } from './arguments.ts';
+import { notEmpty, subPathUpdates } from './arguments.ts';
 import type { UpOptions } from './up.ts';
 
 export function addUpCommand(program: Command): void {
@@ -24,7 +24,7 @@ export function addUpCommand(program: Command): void {
     .option('--config <file>', 'settings of the node, as for mountlet agent', notEmpty)
     .option('--apply <paths...>', 'manifests to apply at the start: files or directories')
     .option('--drain', 'end all pods when told to stop')
-    .option('--no-subpath-updates', "subPath mounts keep the content they began with, as the kubelet's do")
+    .addOption(subPathUpdates)
     .addOption(
       new Option('--log-format <format>', 'how to print what happens').choices(['text', 'json']).default('text'),
     )

@@ -41,19 +41,24 @@ async function firstRunning(pods: RunningMachine['node']['pods'], signal: AbortS
   return undefined;
 }
 
-/** `volumes/<plugin>/<volume>/<files>`, as `tree` would show it. */
+/** `volumes/<plugin>/<volume>/<files>`, as `tree` would show it. Versions are left out: they are what `..data` is for. */
 function volumeTree(directory: string): string {
-  const lines = [directory];
-  for (const plugin of namesIn(directory)) {
-    for (const volume of namesIn(join(directory, plugin))) {
-      lines.push(`└─ ${plugin}/${volume}`);
-      for (const file of namesIn(join(directory, plugin, volume))) {
-        if (file.startsWith('..2')) continue;
-        lines.push(`   └─ ${file}${targetOf(join(directory, plugin, volume, file))}`);
-      }
-    }
-  }
-  return `${lines.map(showText).join('\n')}\n`;
+  const volumes = namesIn(directory).flatMap((plugin) =>
+    namesIn(join(directory, plugin)).map((name) => join(plugin, name)),
+  );
+  const lines = volumes.flatMap((volume, index) => {
+    const path = join(directory, volume);
+    const files = namesIn(path).filter((name) => !/^\.\.\d/.test(name));
+    const isLast = index === volumes.length - 1;
+    return [
+      `${isLast ? '└──' : '├──'} ${volume}`,
+      ...files.map((name, at) => {
+        const branch = at === files.length - 1 ? '└──' : '├──';
+        return `${isLast ? ' ' : '│'}   ${branch} ${name}${targetOf(join(path, name))}`;
+      }),
+    ];
+  });
+  return `${[directory, ...lines].map(showText).join('\n')}\n`;
 }
 
 function namesIn(directory: string): readonly string[] {

@@ -25,7 +25,7 @@ export interface UpOptions {
   readonly config?: string;
   readonly apply?: readonly string[];
   readonly drain?: boolean;
-  readonly subpathUpdates: boolean;
+  readonly subpathUpdates?: boolean;
   readonly logFormat: LogFormat;
 }
 
@@ -67,6 +67,7 @@ export function upCommand(options: UpOptions): Promise<number> {
         print({ level: 'info', message: `API server is ready at ${machine.url}; kubeconfig ${machine.kubeconfig}` });
       }
       say(greet(machine, stateDirectory));
+      if (files.length === 0) say(`  no pods yet?  kubectl --kubeconfig ${machine.kubeconfig} apply -f app.yaml\n`);
       for await (const { name, outcome } of files.length > 0 ? machine.apply(files, stop.signal) : []) {
         say(`${name} ${outcome}\n`);
       }

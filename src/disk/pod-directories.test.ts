@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { lstatSync, mkdirSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import { lstatSync, mkdirSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { test } from 'node:test';
 import { temporaryDirectory } from '../testing/temporary-directory.ts';
@@ -44,6 +44,19 @@ test('requirePodDirectories accepts what is missing, what was made, and a volume
   symlinkSync('/dev/shm', join(pod, 'volumes/kubernetes.io~secret/v'));
   requirePodDirectories(pod);
 });
+
+for (const missing of ['volumes', 'plugins', '.']) {
+  test(`the directories of a pod are made again when ${missing === '.' ? 'all are' : `${missing} is`} gone`, (t) => {
+    const pod = join(temporaryDirectory(t), 'pods/uid');
+    makePodDirectories(pod);
+    rmSync(join(pod, missing), { recursive: true });
+    makePodDirectories(pod);
+    assert.deepEqual(
+      ['.', 'plugins', 'volumes'].map((name) => lstatSync(join(pod, name)).mode & 0o777),
+      [0o750, 0o750, 0o750],
+    );
+  });
+}
 
 test('makeDirectoryWithMode gives no mode to what a link leads to', (t) => {
   const base = temporaryDirectory(t);

@@ -40,9 +40,12 @@ function isDirectory(path: string): boolean {
   return entry !== undefined;
 }
 
-/** Made in this order before any volume of the pod is touched: whoever finds the last one finds all. */
+/** Made in this order before any volume of the pod is touched. A pod has them from its first volume on: a look is enough. */
 export function makePodDirectories(podDirectory: string): void {
-  for (const directory of [podDirectory, join(podDirectory, 'volumes'), join(podDirectory, 'plugins')]) {
+  const inside = [`${podDirectory}/volumes`, `${podDirectory}/plugins`];
+  const isThere = (path: string): boolean => lstatSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
+  if (guard(podDirectory, () => inside.every(isThere))) return;
+  for (const directory of [podDirectory, ...inside]) {
     guard(directory, () => mkdirSync(directory, { recursive: true, mode: 0o750 }));
   }
 }

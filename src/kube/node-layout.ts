@@ -27,33 +27,34 @@ export class UnsafeNameError extends MountletError {
 const emptyDirPlugin = 'kubernetes.io/empty-dir';
 const segmentBytesMax = 255;
 
+/** The one part that may need cleaning is the root: what is added to it below are plain names, which joining would not change. */
 export function podsDirectory(root: string): string {
   return posix.join(root, 'pods');
 }
 
 export function podDirectory(root: string, podUid: string): string {
-  return posix.join(podsDirectory(root), segment('a pod UID', podUid));
+  return `${podsDirectory(root)}/${segment('a pod UID', podUid)}`;
 }
 
 export function volumesDirectory(root: string, podUid: string): string {
-  return posix.join(podDirectory(root, podUid), 'volumes');
+  return `${podDirectory(root, podUid)}/volumes`;
 }
 
 export function volumeDirectory(root: string, podUid: string, pluginName: string, volumeName: string): string {
-  return posix.join(volumesDirectory(root, podUid), pluginSegment(pluginName), volumeSegment(volumeName));
+  return `${volumesDirectory(root, podUid)}/${pluginSegment(pluginName)}/${volumeSegment(volumeName)}`;
 }
 
 export function podPluginsDirectory(root: string, podUid: string): string {
-  return posix.join(podDirectory(root, podUid), 'plugins');
+  return `${podDirectory(root, podUid)}/plugins`;
 }
 
 export function podPluginDirectory(root: string, podUid: string, pluginName: string): string {
-  return posix.join(podPluginsDirectory(root, podUid), pluginSegment(pluginName));
+  return `${podPluginsDirectory(root, podUid)}/${pluginSegment(pluginName)}`;
 }
 
 /** `volumeName` is the emptyDir's own name, or `wrappedVolumeName(…)` for the volume kinds that wrap one. */
 export function readyMarker(root: string, podUid: string, volumeName: string): string {
-  return posix.join(podPluginDirectory(root, podUid, emptyDirPlugin), volumeSegment(volumeName), 'ready');
+  return `${podPluginDirectory(root, podUid, emptyDirPlugin)}/${volumeSegment(volumeName)}/ready`;
 }
 
 /** The emptyDir inside a configMap, secret, downwardAPI or projected volume. No volume of a pod can have this name. */

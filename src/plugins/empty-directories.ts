@@ -69,9 +69,12 @@ export class EmptyDirectories {
     this.#deps = deps;
   }
 
-  /** Where the content of a volume that was set up is; undefined when it must be set up (again). */
-  find(place: EmptyDirectoryPlace, kind: 'disk' | 'memory'): string | undefined {
-    if (!isMarkedReady(this.#markerOf(place))) return undefined;
+  /**
+   * Where the content of a volume that was set up is; undefined when it must be set up (again). Whoever knows that it was set
+   * up completely need not have that looked up: the marker is for those who come later.
+   */
+  find(place: EmptyDirectoryPlace, kind: 'disk' | 'memory', isKnownReady = false): string | undefined {
+    if (!isKnownReady && !isMarkedReady(this.#markerOf(place))) return undefined;
     if (kind === 'memory') return this.#deps.memory.find(place.directory);
     return isDirectory(place.directory) ? place.directory : undefined;
   }

@@ -136,6 +136,21 @@ test('payload invariant 30: a marker from before a reboot does not prevent a set
   }
 });
 
+test('a volume that is known is refreshed without its marker, and one that is gone is made again with it', async (t) => {
+  const node = new VolumeNode(t);
+  node.setConfigMap('web', { a: '1' });
+  const plugin = configMapPlugin(node.configMaps, node.volumes);
+  await node.setUp(plugin, configVolume());
+  const directory = node.directoryOf(plugin, 'conf');
+  rmSync(podPluginDirectory(node.root, podUid, 'kubernetes.io/empty-dir'), { recursive: true });
+  assert.deepEqual(await node.setUp(plugin, configVolume()), { changed: false, files: 1, hidden: [] });
+  assert.ok(!node.isMarked('wrapped_conf'));
+  rmSync(directory, { recursive: true });
+  assert.deepEqual(await node.setUp(plugin, configVolume()), { changed: true, files: 1, hidden: [] });
+  assert.deepEqual(visibleFiles(directory), { a: '1' });
+  assert.ok(node.isMarked('wrapped_conf'));
+});
+
 test(
   'payload invariant 31: tear-down removes directory, mount and marker, and may be repeated',
   { skip },

@@ -66,14 +66,18 @@ export class LeftoverError extends MountletError {
 }
 
 /**
- * A writer that remembers its volume checks an unchanged one cheaply. This many are more than the volumes of a crowded
- * node; past it the one used longest ago is forgotten, which costs it one comparison with the disk.
+ * A writer that remembers its volume checks an unchanged one cheaply and need not list one that it replaces. This many are
+ * more than the volumes of a crowded node, and their bytes no more than such a node can spare; past either, the one used
+ * longest ago is forgotten, which costs it one comparison with the disk.
  */
-const writersMax = 4096;
+const writersMax = 16_384;
+const rememberedBytesMax = 256 * 1024 * 1024;
 
 export class ProjectionVolumes {
   readonly #deps: ProjectionDeps;
+  /** The one used longest ago comes first. */
   readonly #writers = new Map<string, AtomicWriter>();
+  #rememberedBytes = 0;
   #mayGiveAway = true;
 
   constructor(deps: ProjectionDeps) {
@@ -91,7 +95,9 @@ export class ProjectionVolumes {
     const place = placeOf(volume);
     const { emptyDirectories, beforeRemoval } = this.#deps;
     // A refresh finds its ground. For a first set-up the node is asked how large a tmpfs may be, before any object is.
-    const ground = emptyDirectories.find(place, storage) ?? (await this.#mediumFor(request.pod, storage, signal));
+    const ground =
+      emptyDirectories.find(place, storage, this.#writers.has(directory)) ??
+      (await this.#mediumFor(request.pod, storage, signal));
     const payload = await collect(signal);
     signal.throwIfAborted();
 
@@ -105,7 +111,7 @@ export class ProjectionVolumes {
         ...(request.fsGroup !== undefined && { group: request.fsGroup }),
         ...(beforeRemoval !== undefined && { beforeRemoval: () => beforeRemoval(volume) }),
       };
-      const { changed, hidden, groupsRefused } = this.#write(this.#writerFor(path, made), payload, options);
+      const { changed, hidden, groupsRefused } = this.#writeAt(path, made, payload, options);
       if (groupsRefused > 0) emptyDirectories.tellGroupRefused(request.directory, request.fsGroup);
       return { changed: changed || made, files: payload.size, hidden };
     } catch (error) {
@@ -116,7 +122,7 @@ export class ProjectionVolumes {
 
   tearDown(request: TearDownRequest): void {
     const place = placeOf(request);
-    this.#writers.delete(this.#deps.emptyDirectories.find(place, 'memory') ?? request.directory);
+    this.#forget(this.#deps.emptyDirectories.find(place, 'memory') ?? request.directory);
     this.#deps.emptyDirectories.tearDown(place);
   }
 
@@ -139,18 +145,33 @@ export class ProjectionVolumes {
     }
   }
 
-  #writerFor(path: string, made: boolean): AtomicWriter {
+  #writeAt(path: string, made: boolean, payload: Payload, options: WriteOptions): WriteOutcome {
     const known = made ? undefined : this.#writers.get(path);
+    this.#forget(path); // remembered again, it is the youngest
     const writer = known ?? new AtomicWriter(path, this.#deps.names);
-    this.#writers.delete(path); // set again, it is the youngest
+    try {
+      return this.#write(writer, payload, options);
+    } finally {
+      this.#remember(path, writer);
+    }
+  }
+
+  #remember(path: string, writer: AtomicWriter): void {
     this.#writers.set(path, writer);
-    const [oldest] = this.#writers.keys();
-    if (this.#writers.size > writersMax && oldest !== undefined) this.#writers.delete(oldest);
-    return writer;
+    this.#rememberedBytes += writer.rememberedBytes;
+    for (const oldest of this.#writers.keys()) {
+      if (this.#writers.size <= writersMax && this.#rememberedBytes <= rememberedBytesMax) return;
+      this.#forget(oldest);
+    }
+  }
+
+  #forget(path: string): void {
+    this.#rememberedBytes -= this.#writers.get(path)?.rememberedBytes ?? 0;
+    this.#writers.delete(path);
   }
 
   #takeBack(place: EmptyDirectoryPlace, path: string, problem: unknown): void {
-    this.#writers.delete(path);
+    this.#forget(path);
     try {
       this.#deps.emptyDirectories.tearDown(place);
     } catch (cleanUp) {

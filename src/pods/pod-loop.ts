@@ -226,6 +226,8 @@ export class PodLoop {
     while (!signal.aborted) {
       await this.#housework.sleep(delayMs, clock, signal);
       if (signal.aborted || !this.#config.isComplete()) continue;
+      const { states } = this.#parts.workers;
+      const before = [...states.records()].map(({ uid }) => uid);
       const isDone = await keepHouse(
         {
           runtime,
@@ -237,6 +239,8 @@ export class PodLoop {
         },
         signal,
       );
+      // Who is forgotten has no worker any more that would hold on to its directories.
+      for (const uid of before) if (states.stateOf(uid) === undefined) this.#deps.volumes.podChanged(uid);
       // From the first time on, a UID that is not known is known to be nobody's: its volumes and directories may go.
       if (isFirst) this.#deps.volumes.sourcesChanged();
       isFirst = false;

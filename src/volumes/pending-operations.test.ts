@@ -205,6 +205,28 @@ test('manager invariant 57: the failure on one node keeps its delay when the oth
   assert.equal(world.start(onNode('n2'), 'volume_attach').refused, undefined);
 });
 
+test('operations of one name that began within a second are overdue together, and no others with them', async (t) => {
+  const world = new World(t);
+  const stopped = (): (string | undefined)[] => world.ends.map(({ operation }) => operation.key.volume);
+  const start = (named: string, name?: string): Started => world.start({ ...whole, volume: named }, name);
+  start('first');
+  start('unmount', 'volume_unmount');
+  await world.clock.advance(900);
+  start('second');
+  await world.clock.advance(200);
+  start('third');
+  await world.clock.advance(20 * 60_000 - 1_100);
+  await settle();
+  assert.deepEqual(stopped(), ['first', 'second', 'unmount']);
+  start('fourth');
+  await world.clock.advance(1_099);
+  await settle();
+  assert.deepEqual(stopped(), ['first', 'second', 'unmount']);
+  await world.clock.advance(1);
+  await settle();
+  assert.deepEqual(stopped(), ['first', 'second', 'unmount', 'third']);
+});
+
 test('an operation that does not end is told to stop, and its volume stays busy until it has', async (t) => {
   const world = new World(t);
   world.start(whole);

@@ -74,6 +74,16 @@ interface Entry {
   isForgiven: boolean;
 }
 
+/**
+ * Operations of one name that began within a second share what stops them, because a signal costs more than all other
+ * bookkeeping of a short operation: when one of them is overdue, those that still run are too.
+ */
+interface Cohort {
+  readonly startedAt: number;
+  readonly controller: AbortController;
+}
+const cohortMs = 1_000;
+
 interface Running {
   readonly operation: Operation;
   readonly controller: AbortController;
@@ -86,6 +96,8 @@ export class PendingOperations {
   readonly #entries = new Map<string, Entry[]>();
   /** In the order of their starts, so the first is the first to be overdue. */
   readonly #running = new Set<Running>();
+  /** The newest of each name. */
+  readonly #cohorts = new Map<string, Cohort>();
   #overdue: Alarm | undefined;
   #isClosed = false;
 
@@ -155,15 +167,25 @@ export class PendingOperations {
 
   #launch(operation: Operation, entry: Entry): void {
     const { clock, alarms } = this.#deps;
+    const startedAt = clock.now();
     const running: Running = {
       operation,
-      controller: new AbortController(),
-      startedAt: clock.now(),
+      controller: this.#cohortOf(operation, startedAt).controller,
+      startedAt,
       done: Promise.resolve(),
     };
     this.#running.add(running);
     this.#overdue ??= alarms.after(operationMsMax, () => this.#stopOverdue());
     running.done = this.#execute(running, entry);
+  }
+
+  #cohortOf({ name }: Operation, now: number): Cohort {
+    const newest = this.#cohorts.get(name);
+    const isOf = newest !== undefined && newest.startedAt <= now && now < newest.startedAt + cohortMs;
+    if (isOf && !newest.controller.signal.aborted) return newest;
+    const cohort = { startedAt: now, controller: new AbortController() };
+    this.#cohorts.set(name, cohort);
+    return cohort;
   }
 
   async #execute(running: Running, entry: Entry): Promise<void> {

@@ -171,6 +171,8 @@ export class VolumeManager {
   objectChanged(object: ObjectRef, resourceVersion?: string): void {
     const seenAt = this.#deps.clock.now();
     for (const id of this.#desired.mountsShowing(object)) {
+      // What a pod reads that is about to end does not matter, and its objects often go with it.
+      if (this.#deps.states.shouldContainersBeTerminating(id.podUid)) continue;
       this.#pending.forgive({ ...id, node: '' });
       this.#desired.refresh(id, { object, resourceVersion, seenAt });
     }

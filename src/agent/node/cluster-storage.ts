@@ -10,7 +10,6 @@ import {
 import { clusterTrustBundle } from '../../kube/objects/cluster-trust-bundle.ts';
 import { persistentVolume, persistentVolumeClaim } from '../../kube/objects/persistent-volume.ts';
 import type { TrustBundleReader } from '../../plugins/object-readers.ts';
-import type { ClaimWriter } from '../../volumes/operations/claim-writer.ts';
 import type { ClaimSource } from '../../volumes/claim-source.ts';
 
 const claimResource = withShape(persistentVolumeClaims, persistentVolumeClaim);
@@ -21,13 +20,6 @@ export function clusterClaims(client: ApiClient): ClaimSource {
   return {
     claim: (namespace, name, signal) => unlessMissing(client.get(claimResource, { namespace, name }, signal)),
     persistentVolume: (name, signal) => unlessMissing(client.get(volumeResource, { name }, signal)),
-  };
-}
-
-export function clusterClaimWriter(client: Pick<ApiClient, 'patch'>): ClaimWriter {
-  return {
-    patchStatus: (namespace, name, patch, signal) =>
-      client.patch(claimResource, { namespace, name, subresource: 'status', type: 'strategic' }, patch, signal),
   };
 }
 

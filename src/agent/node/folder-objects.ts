@@ -20,6 +20,12 @@ export class FolderObjects<T extends ManagedObject> implements ObjectManager<T> 
     this.#base = base;
   }
 
+  /** What the folder has besides: for as long as pods of before may still need what is no longer there. */
+  add(objects: readonly T[]): void {
+    const added = new Set(objects.map((object) => keyOf(idOf(object))));
+    this.replace([...[...this.#objects.values()].filter((object) => !added.has(keyOf(idOf(object)))), ...objects]);
+  }
+
   /** What the folder has now. */
   replace(objects: readonly T[]): void {
     const before = this.#objects;

@@ -1,10 +1,11 @@
 /** A node's connections to its API server. As the kubelet has them: what pods need, events, and heartbeats that wait for neither. */
 import type { Clock } from '../../base/clock.ts';
-import type { ApiClient } from '../../client/api-client.ts';
+import type { ApiClient, ApiClientSettings } from '../../client/api-client.ts';
 import { apiClientDefaults } from '../../client/api-client.ts';
 import type { ClusterAccess } from '../../client/cluster-access.ts';
 import { connectApiClient } from '../../client/connect.ts';
 import { poolDefaults } from '../../client/connection-pool.ts';
+import { heartbeatClientSettings } from '../../node/heartbeat-client.ts';
 import type { AgentSettings } from '../agent-settings.ts';
 
 export interface NodeClients {
@@ -14,21 +15,16 @@ export interface NodeClients {
   close(): Promise<void>;
 }
 
-/** Nothing but a few heartbeats goes through it, and those must not wait. */
-const heartbeatRate = { perSecond: 1_000, burst: 1_000 };
-
 export function connectNode(
   cluster: Pick<ClusterAccess, 'endpoint' | 'credentials'>,
   clock: Clock,
-  { requestsPerSecond, requestsBurst, nodeStatusUpdateMs, leaseSeconds }: AgentSettings,
+  settings: AgentSettings,
 ): NodeClients {
-  const connect = (settings: Partial<typeof apiClientDefaults>): ApiClient =>
-    connectApiClient(cluster, clock, { ...apiClientDefaults, userAgent: 'mountlet-agent', ...settings }, poolDefaults);
-  const rate = { perSecond: requestsPerSecond, burst: requestsBurst };
-  const general = connect({ rate });
-  const events = connect({ rate });
-  const requestTimeoutMs = Math.min(nodeStatusUpdateMs, leaseSeconds * 1_000);
-  const heartbeat = connect({ rate: heartbeatRate, requestTimeoutMs });
+  const connect = (client: ApiClientSettings): ApiClient => connectApiClient(cluster, clock, client, poolDefaults);
+  const rate = { perSecond: settings.requestsPerSecond, burst: settings.requestsBurst };
+  const shared = { ...apiClientDefaults, userAgent: 'mountlet-agent', rate };
+  const [general, events] = [connect(shared), connect(shared)];
+  const heartbeat = connect(heartbeatClientSettings(shared, settings));
   return {
     general,
     events,

@@ -54,6 +54,12 @@ export class NodeObjects {
     this.tokens.forgetPod(pod.metadata.uid ?? '');
   }
 
+  /** What the folder of manifests has now; what it had before stays until `replaceFolder`. */
+  addFolder(objects: Manifests): void {
+    this.configMaps.add(objects.all(configMapKind));
+    this.secrets.add(objects.all(secretKind));
+  }
+
   /** What the folder of manifests has now. */
   replaceFolder(objects: Manifests): void {
     this.configMaps.replace(objects.all(configMapKind));

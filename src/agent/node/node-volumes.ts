@@ -1,9 +1,10 @@
 /** The volumes of a node: plugins over this machine's disk, subPaths that follow, and the manager that drives them. */
-import { randomBytes } from 'node:crypto';
+import { randomInt } from 'node:crypto';
 import type { Clock } from '../../base/clock.ts';
 import type { ApiClient } from '../../client/api-client.ts';
 import { BlockMappings } from '../../disk/devices/block-mappings.ts';
 import { systemPrograms } from '../../disk/devices/programs.ts';
+import { SystemDevices } from '../../disk/devices/system-devices.ts';
 import { privateTmpfsDirectory } from '../../disk/mounts/file-system.ts';
 import type { Mounts } from '../../disk/mounts/mounts.ts';
 import { replaceableMounts } from '../../disk/mounts/replaceable-mounts.ts';
@@ -21,11 +22,12 @@ import { NodeExpander } from '../../volumes/operations/node-expander.ts';
 import type { PodSource, PodStates } from '../../volumes/pod-source.ts';
 import { VolumeManager } from '../../volumes/volume-manager.ts';
 import type { AgentSettings } from '../agent-settings.ts';
+import { apiClaimWriter } from '../api-claim-writer.ts';
 import { fixedSubPaths, followingSubPaths } from '../sub-path-preparers.ts';
-import { clusterClaimWriter, clusterClaims, clusterTrust, noClaims } from './cluster-storage.ts';
+import { clusterClaims, clusterTrust, noClaims } from './cluster-storage.ts';
 import type { NodeObjects } from './node-objects.ts';
 import type { NotifyNode } from './node-notices.ts';
-import { deviceProbe, subPathCleaner } from './pod-volumes.ts';
+import { subPathCleaner } from './pod-volumes.ts';
 
 export interface NodeVolumesDeps {
   readonly client: ApiClient | undefined;
@@ -58,7 +60,7 @@ export function nodeVolumes(deps: NodeVolumesDeps, settings: AgentSettings): Nod
     mounts,
     privateTmpfs: () => privateTmpfsDirectory({ ...(runtimeDirectory !== undefined && { runtimeDirectory }), uid }),
     now: () => clock.now(),
-    random: () => randomBytes(4).readUInt32LE(),
+    random: () => randomInt(2 ** 32),
     notify,
     // Also with updates switched off: containers that were started before go on following.
     beforeRemoval: ({ podUid, volumeName }) => live.refresh({ podDirectory: podDirectory(root, podUid), volumeName }),
@@ -71,15 +73,15 @@ export function nodeVolumes(deps: NodeVolumesDeps, settings: AgentSettings): Nod
       claims: client === undefined ? noClaims : clusterClaims(client),
       node,
       subPaths: subPathCleaner(root, mounts),
-      devices: deviceProbe,
+      devices: new SystemDevices(),
       clock,
       notify,
       podsOnDisk: new PodTrees(podsDirectory(root)),
       operations: (shared) => ({
         ...blockOperations(shared, new BlockMappings({ mounts, programs: systemPrograms(), clock })),
-        ...(client !== undefined && expansionOperations(shared, clusterClaimWriter(client))),
+        ...(client !== undefined && expansionOperations(shared, apiClaimWriter(client))),
       }),
-      ...(client !== undefined && { expander: (shared) => new NodeExpander(shared, clusterClaimWriter(client)) }),
+      ...(client !== undefined && { expander: (shared) => new NodeExpander(shared, apiClaimWriter(client)) }),
     },
     { root, controllerAttach: controllerAttaches && client !== undefined, sweepMs: syncMs },
   );

@@ -39,6 +39,7 @@ import { mastersOnly, reviewedAccess } from './node-access.ts';
 import { refusePod } from './node-admission.ts';
 import { connectNode } from './node-clients.ts';
 import { noRecorder, podEvents, recordNotice } from './node-events.ts';
+import { NodeMetrics } from './node-metrics.ts';
 import type { NodeNotice, NotifyNode } from './node-notices.ts';
 import { NodeObjects } from './node-objects.ts';
 import { nodeVolumes } from './node-volumes.ts';
@@ -100,8 +101,14 @@ export async function startNode(given: AgentSettings, deps: NodeDeps, signal: Ab
       { client: clients.events, clock, random, uuid: randomUUID, notify: (notice) => notify(notice) },
       { nodeName, flushMs: 2_000 },
     );
+  const metrics = new NodeMetrics({
+    volumes: () => manager.queries.counts(),
+    runningPods: () =>
+      pods.pods().filter(({ metadata }) => pods.statusOf(metadata.uid ?? '')?.phase === 'Running').length,
+  });
   const notify = (notice: NodeNotice): void => {
     recordNotice(recorder ?? noRecorder, notice);
+    metrics.heard(notice);
     tell(notice);
   };
   const reflection = clients && { client: clients.general, clock, random, notify };
@@ -170,7 +177,7 @@ export async function startNode(given: AgentSettings, deps: NodeDeps, signal: Ab
       events: podEvents(recorder ?? noRecorder),
       api: clients === undefined ? noPodApi : apiPods(clients.general),
       files: containerFiles({ root, logRoot: join(root, 'logs'), tailLog: logTail(clock) }),
-      volumes: podVolumes(manager, root),
+      volumes: podVolumes(manager),
       registrations: objects,
       network: podNetwork(runtime),
       view: () => ({
@@ -200,7 +207,7 @@ export async function startNode(given: AgentSettings, deps: NodeDeps, signal: Ab
         runtime,
         access: clients === undefined ? mastersOnly : reviewedAccess(clients.general, nodeName),
         clock,
-        metrics: async () => ({ contentType: 'text/plain', text: '' }),
+        metrics: () => metrics.text(),
         notify,
       },
     );
@@ -210,6 +217,7 @@ export async function startNode(given: AgentSettings, deps: NodeDeps, signal: Ab
   const drain = async (): Promise<void> => {
     const limit = AbortSignal.timeout(drainMsMax);
     await pods.endContainers(undefined, limit);
+    for (const { uid } of await runtime.list()) await runtime.stopPod(uid, limit);
     isDrained = true;
     for (const { metadata } of pods.pods()) manager.podChanged(asPodUid(metadata.uid ?? ''));
     await manager.waitForAllUnmounted(pods.pods(), limit);
@@ -260,14 +268,15 @@ const drainMsMax = 60_000;
 
 const serviceResource = withShape(services, service);
 
-/** The folder's objects are known before the pods that use them. */
+/** The folder's objects are known before the pods that use them, and go after those are known to go. */
 async function* folderPods(
   contents: AsyncIterable<FolderContent>,
   objects: NodeObjects,
 ): AsyncGenerator<readonly Pod[]> {
   for await (const content of contents) {
-    objects.replaceFolder(content.objects);
+    objects.addFolder(content.objects);
     yield content.pods;
+    objects.replaceFolder(content.objects);
   }
 }
 

@@ -1,9 +1,12 @@
 /** Tasks that live and end together: the first that fails ends the others, and all are awaited. */
-export async function runTogether(
-  tasks: readonly ((signal: AbortSignal) => Promise<void>)[],
-  signal: AbortSignal,
-): Promise<void> {
+import { setMaxListeners } from 'node:events';
+
+type Task = (signal: AbortSignal) => Promise<void>;
+
+export async function runTogether(tasks: readonly Task[], signal: AbortSignal): Promise<void> {
   const stop = new AbortController();
+  // Every pod, watch and container listens to it; Node takes more than ten for a leak.
+  setMaxListeners(0, stop.signal);
   const abort = (): void => stop.abort(signal.reason);
   signal.addEventListener('abort', abort, { once: true });
   if (signal.aborted) abort();
@@ -24,8 +27,6 @@ export async function runTogether(
     signal.removeEventListener('abort', abort);
   }
 }
-
-type Task = (signal: AbortSignal) => Promise<void>;
 
 /** Three stages that end one after the other, from the first to the last; whichever fails ends all. */
 export async function inOrder(

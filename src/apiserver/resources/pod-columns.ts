@@ -25,14 +25,11 @@ export const podColumns: readonly Column<Pod>[] = [
   wide('Node', 'The node the pod runs on.', ({ spec }) => orNone(spec.nodeName)),
   wide('Nominated Node', 'The node where room is made for the pod.', ({ status }) => orNone(status?.nominatedNodeName)),
   wide('Readiness Gates', 'How many of the further conditions for being ready hold, of how many.', readinessGates),
-  wide(
-    'Environment',
-    'Whether variables from objects are still what the objects say; nodes that watch it say so.',
-    environment,
-  ),
+  wide('Environment', 'Whether variables of running containers are still what their objects say.', environmentOf),
 ];
 
-function environment({ status }: Pod): string {
+/** Nodes of mountlet tell it; of others nothing is known. */
+function environmentOf({ status }: Pod): string {
   const condition = status?.conditions?.find(({ type }) => type === environmentCondition);
   return condition === undefined ? '<none>' : condition.status === 'False' ? 'Stale' : 'Current';
 }

@@ -81,6 +81,11 @@ export class AtomicWriter {
     }
   }
 
+  /** What it keeps of the volume's content between two writes; changes with each. */
+  get rememberedBytes(): number {
+    return this.#known?.tree.content.length ?? 0;
+  }
+
   /** Makes the volume's content exactly `payload`, all at once. */
   write(payload: Payload, { group, beforePublish, beforeRemoval = always }: WriteOptions = {}): WriteOutcome {
     const tree = planTree(payload); // throws before anything is touched

@@ -60,6 +60,9 @@ export const defaultProcessRuntimeSettings = {
   sweepMs: 10_000,
 } as const satisfies Omit<ProcessRuntimeSettings, 'stateDirectory'>;
 
+/** A room that does not end in that time is found again, and used, by the next program. */
+const closeMsMax = 5_000;
+
 export interface ProcessRuntimeDeps {
   readonly clock: Clock;
   readonly powers: Powers;
@@ -107,8 +110,9 @@ export class ProcessRuntime implements Runtime {
     await this.#lives.open();
   }
 
-  /** Lets go of everything and ends nothing: containers go on. */
+  /** Lets go of everything; containers go on. Only the clean room ends: it is ours, and the next program makes its own. */
   async close(): Promise<void> {
+    await this.removePod(cleanRoomUid, AbortSignal.timeout(closeMsMax)).catch(() => {});
     this.#closing.abort();
     this.#changes.close();
     await this.#lives.close();

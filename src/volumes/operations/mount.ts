@@ -16,7 +16,7 @@ import { podRef } from '../volume-notices.ts';
 import type { MountFacts, UpdateTrace } from '../volume-notices.ts';
 import { MountRefusedError, requireAffinity, requireOnlyPod } from './mount-conditions.ts';
 import { recordFailedDevice, recordFailedMount } from './failed-mount.ts';
-import { failedStep, step, subjectOfMount } from './operation-error.ts';
+import { failedStep, subjectOfMount } from './operation-error.ts';
 import type { OperationDeps, OperationKind } from './operation-kind.ts';
 import { waitForAttach } from './wait-for-attach.ts';
 
@@ -52,7 +52,7 @@ class FilesystemMount {
     const { actual, expander, now } = this.#deps;
     const { plugin, source, spec, volume } = this.#mount;
     await requireAffinity(this.#deps, this.#mount, 'MountVolume.NodeAffinity check failed', signal);
-    const directory = await this.#step('MountVolume.NewMounter initialization failed', () => {
+    const directory = this.#step('MountVolume.NewMounter initialization failed', () => {
       plugin.requireUsable?.(source);
       return this.#directory();
     });
@@ -74,7 +74,7 @@ class FilesystemMount {
         throw this.#error('MountVolume.Setup failed while expanding volume', cause);
       }
     }
-    await this.#step('MountVolume.MarkVolumeAsMounted failed', () => actual.mounted(this.#record()));
+    this.#step('MountVolume.MarkVolumeAsMounted failed', () => actual.mounted(this.#record()));
     this.#tell(outcome, writtenAt);
     this.#deps.desired.shown({ volume, podUid: this.#mount.podUid }, this.#mount.changes);
   }
@@ -89,7 +89,7 @@ class FilesystemMount {
     const prefix = isMounted
       ? 'MountVolume.GetDeviceMountPath failed for expansion'
       : 'MountVolume.GetDeviceMountPath failed';
-    const path = await this.#step(prefix, () => deviceMount.pathOf(source, spec));
+    const path = this.#step(prefix, () => deviceMount.pathOf(source, spec));
     if (isMounted) return path;
     try {
       const { fsGroup } = pod.spec.securityContext ?? {};
@@ -98,7 +98,7 @@ class FilesystemMount {
       recordFailedDevice(actual, { volume, devicePath, deviceMountPath: path }, cause, signal);
       throw this.#error('MountVolume.MountDevice failed', cause);
     }
-    await this.#step('MountVolume.MarkDeviceAsMounted failed', () => actual.deviceMounted(volume, devicePath, path));
+    this.#step('MountVolume.MarkDeviceAsMounted failed', () => actual.deviceMounted(volume, devicePath, path));
     return path;
   }
 
@@ -177,8 +177,13 @@ class FilesystemMount {
     return volumeDirectory(this.#deps.root, podUid, plugin.name, specName(spec));
   }
 
-  #step<T>(prefix: string, act: () => T | Promise<T>): Promise<T> {
-    return step(prefix, subjectOfMount(this.#mount), act);
+  /** A step that waits for nothing. */
+  #step<T>(prefix: string, act: () => T): T {
+    try {
+      return act();
+    } catch (cause) {
+      throw this.#error(prefix, cause);
+    }
   }
 
   #error(prefix: string, cause: unknown): Error {

@@ -14,7 +14,7 @@ import type { DesiredMount } from '../desired-state.ts';
 import { isPanic } from '../operation-errors.ts';
 import type { UnmountAction } from '../volume-actions.ts';
 
-/** Whom a message is about. */
+/** Whom a message is about. Every operation has one and few fail: what takes time is made when it is asked for. */
 export interface Subject {
   readonly name: string;
   readonly details: string;
@@ -41,13 +41,21 @@ export class OperationError extends MountletError {
 
 export function subjectOfMount({ volume, spec, pod }: DesiredMount): Subject {
   const { name, uid = '' } = pod.metadata;
-  const details = `(UniqueName: ${goQuote(volume)}) pod ${goQuote(name)} (UID: ${goQuote(uid)})`;
-  return { name: specName(spec), details };
+  return {
+    name: specName(spec),
+    get details() {
+      return `(UniqueName: ${goQuote(volume)}) pod ${goQuote(name)} (UID: ${goQuote(uid)})`;
+    },
+  };
 }
 
 export function subjectOfUnmount({ volume, podUid }: UnmountAction): Subject {
-  const details = `(UniqueName: ${goQuote(volume)}) pod ${goQuote(podUid)} (UID: ${goQuote(podUid)})`;
-  return { name: volume, details };
+  return {
+    name: volume,
+    get details() {
+      return `(UniqueName: ${goQuote(volume)}) pod ${goQuote(podUid)} (UID: ${goQuote(podUid)})`;
+    },
+  };
 }
 
 export function subjectOfAttach({ volume, spec }: DesiredMount, node: string): Subject {

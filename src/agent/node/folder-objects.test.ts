@@ -1,0 +1,71 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { ConfigMap } from '../../kube/objects/config-map.ts';
+import type { ObjectId } from '../../objects/object-id.ts';
+import { FolderObjects } from './folder-objects.ts';
+
+const configMap = (name: string, resourceVersion: string): ConfigMap => ({
+  metadata: { name, namespace: 'shop', resourceVersion },
+});
+
+test('without a cluster, only what the folder has is there', async () => {
+  const { signal } = new AbortController();
+  const objects = new FolderObjects<ConfigMap>('configmap', undefined);
+  await assert.rejects(objects.get('shop', 'web', signal), {
+    reason: 'NotFound',
+    message: 'configmap "web" not found',
+  });
+  objects.replace([configMap('web', '1')]);
+  assert.equal((await objects.get('shop', 'web', signal)).metadata.resourceVersion, '1');
+});
+
+test('what is added takes nothing away', async () => {
+  const { signal } = new AbortController();
+  const objects = new FolderObjects<ConfigMap>('configmap', undefined);
+  objects.replace([configMap('old', '1'), configMap('both', '1')]);
+  objects.add([configMap('both', '2'), configMap('new', '1')]);
+  const versions = ['old', 'both', 'new'].map(async (name) => (await objects.get('shop', name, signal)).metadata);
+  assert.deepEqual(
+    (await Promise.all(versions)).map(({ resourceVersion }) => resourceVersion),
+    ['1', '2', '1'],
+  );
+});
+
+test('what comes, changes and goes is told, and what stays is not', async () => {
+  const stop = new AbortController();
+  const objects = new FolderObjects<ConfigMap>('configmap', undefined);
+  objects.replace([configMap('same', '1'), configMap('changed', '1'), configMap('gone', '1')]);
+  const told: string[] = [];
+  const listening = (async () => {
+    for await (const { name } of objects.changes(stop.signal)) {
+      told.push(name);
+      if (told.length === 3) stop.abort();
+    }
+  })();
+  await Promise.resolve();
+  objects.replace([configMap('same', '1'), configMap('changed', '2'), configMap('new', '1')]);
+  await listening;
+  assert.deepEqual(told.sort(), ['changed', 'gone', 'new']);
+});
+
+test('the folder goes before the cluster, whose changes are told too', async () => {
+  const { signal } = new AbortController();
+  const asked: ObjectId[] = [];
+  const base = {
+    get: async (namespace: string, name: string) => {
+      asked.push({ namespace, name });
+      return configMap(name, '9');
+    },
+    registerPod: () => {},
+    unregisterPod: () => {},
+    changes: async function* (): AsyncGenerator<ObjectId> {},
+    ageOf: () => 7,
+    run: async () => {},
+  };
+  const objects = new FolderObjects<ConfigMap>('configmap', base);
+  objects.replace([configMap('own', '1')]);
+  assert.equal((await objects.get('shop', 'own', signal)).metadata.resourceVersion, '1');
+  assert.equal((await objects.get('shop', 'other', signal)).metadata.resourceVersion, '9');
+  assert.deepEqual(asked, [{ namespace: 'shop', name: 'other' }]);
+  assert.deepEqual([objects.ageOf('shop', 'own'), objects.ageOf('shop', 'other')], [0, 7]);
+});

@@ -1,0 +1,48 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { asPodUid } from '../../volumes/mount-id.ts';
+import { NodeMetrics } from './node-metrics.ts';
+
+const none = { volumes: () => [], runningPods: () => 0 };
+
+test('volume manager invariant 75: one desired and one mounted volume give exactly two series with value 1', async () => {
+  const metrics = new NodeMetrics({
+    ...none,
+    volumes: () => [
+      { plugin: 'kubernetes.io/configmap', state: 'desired_state_of_world', count: 1 },
+      { plugin: 'kubernetes.io/configmap', state: 'actual_state_of_world', count: 1 },
+    ],
+  });
+  const { text } = await metrics.text();
+  const series = text.split('\n').filter((line) => line.startsWith('volume_manager_total_volumes{'));
+  assert.deepEqual(series, [
+    'volume_manager_total_volumes{plugin_name="kubernetes.io/configmap",state="desired_state_of_world"} 1',
+    'volume_manager_total_volumes{plugin_name="kubernetes.io/configmap",state="actual_state_of_world"} 1',
+  ]);
+});
+
+test('a volume that was found and not understood is counted twice, and a cleaned one under its own odd name', async () => {
+  const metrics = new NodeMetrics(none);
+  const found = { podUid: asPodUid('u1'), plugin: 'x/y', volumeName: 'v' };
+  metrics.heard({ kind: 'VolumeReconstructed', ...found, path: '/p', volume: undefined, problem: 'no plugin' });
+  metrics.heard({ kind: 'FailedVolumeCleaned', ...found, problem: 'busy' });
+  const { text } = await metrics.text();
+  for (const name of [
+    'reconstruct_volume_operations_total 1',
+    'reconstruct_volume_operations_errors_total 1',
+    'force_cleaned_failed_volume_operations_total 1',
+    'force_cleaned_failed_volume_operation_errors_total 1',
+  ]) {
+    assert.match(text, new RegExp(`^${name}$`, 'm'));
+  }
+});
+
+test('operations are measured in the seconds of the kubelet', async () => {
+  const metrics = new NodeMetrics(none);
+  const operation = { operation: 'volume_mount', volume: 'v', plugin: 'kubernetes.io/secret' };
+  metrics.heard({ kind: 'OperationEnded', ...operation, status: 'success', tookMs: 200 });
+  const { text } = await metrics.text();
+  const labels = 'volume_plugin="kubernetes.io/secret",operation_name="volume_mount",status="success",migrated="false"';
+  assert.ok(text.includes(`storage_operation_duration_seconds_bucket{le="0.1",${labels}} 0`));
+  assert.ok(text.includes(`storage_operation_duration_seconds_bucket{le="0.25",${labels}} 1`));
+});

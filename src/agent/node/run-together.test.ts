@@ -1,0 +1,53 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { untilAborted } from '../../base/until-aborted.ts';
+import { inOrder, runTogether } from './run-together.ts';
+
+/** Lives until told, and writes down when it ended. */
+const task =
+  (name: string, ended: string[]) =>
+  async (signal: AbortSignal): Promise<void> => {
+    await untilAborted(signal);
+    await Promise.resolve();
+    ended.push(name);
+  };
+
+test('tasks end together, and the end of the signal is no failure', async () => {
+  const ended: string[] = [];
+  const stop = new AbortController();
+  const running = runTogether([task('a', ended), task('b', ended)], stop.signal);
+  stop.abort();
+  await running;
+  assert.deepEqual(ended.sort(), ['a', 'b']);
+});
+
+test('the first failure ends the others and is what the caller hears', async () => {
+  const ended: string[] = [];
+  const running = runTogether(
+    [task('a', ended), () => Promise.reject(new Error('broken'))],
+    new AbortController().signal,
+  );
+  await assert.rejects(running, /broken/);
+  assert.deepEqual(ended, ['a']);
+});
+
+test('stages end one after the other', async () => {
+  const ended: string[] = [];
+  const stop = new AbortController();
+  const running = inOrder([task('pods', ended)], [task('volumes', ended)], task('events', ended), stop.signal);
+  stop.abort();
+  await running;
+  assert.deepEqual(ended, ['pods', 'volumes', 'events']);
+});
+
+test('a stage that fails takes the others with it', async () => {
+  const ended: string[] = [];
+  const running = inOrder(
+    [task('pods', ended)],
+    [() => Promise.reject(new Error('no disk'))],
+    task('events', ended),
+    new AbortController().signal,
+  );
+  await assert.rejects(running, /no disk/);
+  assert.deepEqual(ended.sort(), ['events', 'pods']);
+});
