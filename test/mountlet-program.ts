@@ -28,18 +28,21 @@ export function mountlet(
   args: readonly string[],
   { input = '', asOrdinaryUser = false, env = {} }: RunOptions = {},
 ): Ran {
-  const drop = asOrdinaryUser && process.getuid?.() === 0;
-  const command = drop
-    ? ['setpriv', `--reuid=${nobody}`, `--regid=${nobody}`, '--clear-groups', process.execPath]
-    : [process.execPath];
-  const [file = '', ...before] = command;
-  const { status, stdout, stderr } = spawnSync(file, [...before, program, ...args], {
+  const [file = '', ...before] = programCommand(asOrdinaryUser);
+  const { status, stdout, stderr } = spawnSync(file, [...before, ...args], {
     cwd: project,
     input,
     encoding: 'utf8',
     env: { PATH: process.env['PATH'], HOME: '/nonexistent', ...env },
   });
   return { code: status, stdout, stderr };
+}
+
+/** The words that the program's arguments follow. */
+export function programCommand(asOrdinaryUser: boolean): readonly string[] {
+  const drop = asOrdinaryUser && process.getuid?.() === 0;
+  const words = drop ? ['setpriv', `--reuid=${nobody}`, `--regid=${nobody}`, '--clear-groups'] : [];
+  return [...words, process.execPath, program];
 }
 
 /** A root directory for one test. What the program leaves mounted there is unmounted when the test ends. */

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import type { ChildProcess } from 'node:child_process';
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, realpathSync, rmSync } from 'node:fs';
+import { chmodSync, mkdtempSync, realpathSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -11,7 +11,7 @@ import { mountPointsBelow } from '../src/testing/temporary-directory.ts';
 import { eventually, hasKubectl, Kubectl } from './kubectl-program.ts';
 import type { LeftBehind } from './left-behind.ts';
 import { assertNothingLeft, endProcessesOf, leftBehind } from './left-behind.ts';
-import { isRoot, program } from './mountlet-program.ts';
+import { isRoot, programCommand } from './mountlet-program.ts';
 
 /** For tests that need pods with all that a node of root gives them, and kubectl. */
 export const withNode = {
@@ -35,10 +35,11 @@ export class UpProgram {
   }
 
   /** Resolves when it says that it is ready; rejects when it ends before. */
-  static async start(directory: string, args: readonly string[] = []): Promise<UpProgram> {
-    const child = spawn(process.execPath, [program, 'up', '--state', directory, '--listen', '127.0.0.1:0', ...args], {
-      stdio: ['ignore', 'pipe', 'pipe'],
-    });
+  static async start(directory: string, args: readonly string[], asOrdinaryUser: boolean): Promise<UpProgram> {
+    const [file = '', ...before] = programCommand(asOrdinaryUser);
+    const given = ['up', '--state', directory, '--listen', '127.0.0.1:0', ...args];
+    const env = { PATH: process.env['PATH'], HOME: '/nonexistent' };
+    const child = spawn(file, [...before, ...given], { stdio: ['ignore', 'pipe', 'pipe'], env });
     const exited = new Promise<number | null>((resolve) => child.once('exit', (code) => resolve(code)));
     let output = '';
     for (const stream of [child.stdout, child.stderr]) {
@@ -98,7 +99,13 @@ export class UpMachine {
   }
 
   async start(...args: readonly string[]): Promise<UpProgram> {
-    this.#up = await UpProgram.start(join(this.directory, 'state'), args);
+    this.#up = await UpProgram.start(join(this.directory, 'state'), args, false);
+    return this.#up;
+  }
+
+  async startAsOrdinaryUser(...args: readonly string[]): Promise<UpProgram> {
+    chmodSync(this.directory, 0o777);
+    this.#up = await UpProgram.start(join(this.directory, 'state'), args, true);
     return this.#up;
   }
 

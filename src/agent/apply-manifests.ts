@@ -4,7 +4,7 @@
  */
 import { MountletError } from '../base/errors.ts';
 import type { ApiClient } from '../client/api-client.ts';
-import { NotFoundError } from '../client/api-errors.ts';
+import { ApiError, NotFoundError } from '../client/api-errors.ts';
 import type { DiscoveredResources } from '../client/discovery.ts';
 import type { ManifestFile } from '../kube/manifests/manifests.ts';
 import { parseYamlDocuments } from '../kube/manifests/yaml-documents.ts';
@@ -53,7 +53,11 @@ export async function* applyManifests(
       throw error;
     });
     const options = { ...place, type: 'apply', fieldManager, force: true } as const;
-    const after = await client.patch(resource, options, manifest.object, signal);
+    const after = await client.patch(resource, options, manifest.object, signal).catch((error: unknown) => {
+      // The server's words are about an object; whoever wrote it looks for the place in a file.
+      if (!(error instanceof ApiError)) throw error;
+      throw new ManifestUnusableError(`${manifest.where}: ${error.message}`, { cause: error });
+    });
     const isSame = before?.metadata.resourceVersion === after.metadata.resourceVersion;
     yield {
       name: `${resource.singular}${resource.group === '' ? '' : `.${resource.group}`}/${name}`,

@@ -5,8 +5,8 @@ import { join, resolve } from 'node:path';
 import { startAgent } from '../agent/agent.ts';
 import type { AgentConfiguration, AgentSettings } from '../agent/agent-settings.ts';
 import { AgentSettingsError, agentSettings, readAgentConfiguration } from '../agent/agent-settings.ts';
-import { logLine } from '../agent/node/node-log.ts';
 import { messageOf } from '../base/errors.ts';
+import { logLine } from '../agent/node/node-log.ts';
 import type { ClusterAccess } from '../client/cluster-access.ts';
 import { NoClusterError, clusterAccess } from '../client/cluster-access.ts';
 import type { ClusterOptions } from './cluster-client.ts';
@@ -76,7 +76,7 @@ export function settingsOf(
   defaults: AgentConfiguration = {},
 ): AgentSettings {
   const { config } = options;
-  const file = config === undefined ? {} : readAgentConfiguration(config, readConfig(config));
+  const file = config === undefined ? {} : readAgentConfiguration(config, readSettings(config));
   const said = {
     nodeName: options.nodeName,
     rootDir: options.rootDir === undefined ? undefined : resolve(options.rootDir),
@@ -94,11 +94,11 @@ export function settingsOf(
   return agentSettings({ ...defaults, ...file, ...given }, { nodeName: hostname().toLowerCase(), rootDirectory });
 }
 
-function readConfig(path: string): string {
+function readSettings(path: string): string {
   try {
     return readFileSync(path, 'utf8');
   } catch (error) {
-    throw new AgentSettingsError(path, [`it cannot be read: ${messageOf(error)}`]);
+    throw new AgentSettingsError(path, [`cannot read it: ${messageOf(error)}`]);
   }
 }
 

@@ -66,6 +66,9 @@ export function upCommand(options: UpOptions): Promise<number> {
       stop.signal,
     );
     try {
+      if (options.logFormat === 'json') {
+        print({ level: 'info', message: `API server is ready at ${machine.url}; kubeconfig ${machine.kubeconfig}` });
+      }
       say(greet(machine, stateDirectory));
       if (files.length === 0) say(`  add pods     kubectl --kubeconfig ${machine.kubeconfig} apply -f app.yaml\n`);
       for await (const { name, outcome } of files.length > 0 ? machine.apply(files, stop.signal) : []) {

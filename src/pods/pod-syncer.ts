@@ -4,6 +4,7 @@
  */
 import type { Clock } from '../base/clock.ts';
 import { messageOf, MountletError } from '../base/errors.ts';
+import { environmentCondition } from '../kube/environment-condition.ts';
 import type { Pod, PodStatus } from '../kube/objects/pod.ts';
 import type { Runtime, RuntimePod } from '../runtimes/runtime.ts';
 import type { ContainerFiles } from './container-files.ts';
@@ -22,7 +23,7 @@ import { podNamespace, podUid } from './pod-names.ts';
 import type { ObjectRegistration, PodVolumes } from './pod-volumes.ts';
 import type { ProbeManager } from './probes/probe-manager.ts';
 import { isStaticPod } from './sources/pod-annotations.ts';
-import { environmentCondition } from './stale-environment.ts';
+
 import type { StaleEnvironment } from './stale-environment.ts';
 import { activeDeadline, podStatus } from './status/pod-status.ts';
 import type { StatusManager } from './status/status-manager.ts';

@@ -2,6 +2,7 @@
  * The table of pods. A pod's status is told in one word, and which word it is depends on all of its containers: while it
  * starts, on the first init container that is not done; later, on the first container that has something to say.
  */
+import { environmentCondition } from '../../kube/environment-condition.ts';
 import type { ContainerStatus } from '../../kube/objects/container-status.ts';
 import type { Pod } from '../../kube/objects/pod.ts';
 import { ageSince } from '../age.ts';
@@ -29,7 +30,7 @@ export const podColumns: readonly Column<Pod>[] = [
 
 /** Nodes of mountlet tell it; of others nothing is known. */
 function environmentOf({ status }: Pod): string {
-  const condition = status?.conditions?.find(({ type }) => type === 'mountlet.dev/EnvironmentCurrent');
+  const condition = status?.conditions?.find(({ type }) => type === environmentCondition);
   return condition === undefined ? '<none>' : condition.status === 'False' ? 'Stale' : 'Current';
 }
 

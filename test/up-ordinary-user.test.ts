@@ -1,0 +1,31 @@
+/** `mountlet up` without any privilege: user namespaces instead of root. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { eventually, hasKubectl } from './kubectl-program.ts';
+import { configMap, mountAt, pod } from './manifests.ts';
+import { mountlet } from './mountlet-program.ts';
+import { UpMachine } from './up-program.ts';
+
+test('an ordinary user runs pods with configuration that is updated, and leaves nothing', async (t) => {
+  if (!hasKubectl) return t.skip('needs kubectl on the PATH');
+  const { code, stdout } = mountlet(['doctor'], { asOrdinaryUser: true });
+  if (code !== 0) return t.skip(`needs user namespaces for ordinary users:\n${stdout}`);
+  const machine = new UpMachine();
+  t.after(() => machine.end());
+  const { kubectl } = await machine.startAsOrdinaryUser();
+  await kubectl.apply(
+    configMap('config', { key: 'one' }),
+    pod(
+      'web',
+      { volumeMounts: [mountAt('config', '/etc/config')] },
+      { volumes: [{ name: 'config', configMap: { name: 'config' } }] },
+    ),
+  );
+  await kubectl.running('web');
+  assert.equal(await kubectl.exec('web', 'cat', '/etc/config/key'), 'one');
+  assert.equal(await kubectl.exec('web', 'cat', '/var/run/secrets/kubernetes.io/serviceaccount/namespace'), 'default');
+  await kubectl.apply(configMap('config', { key: 'two' }));
+  await eventually(async () => assert.equal(await kubectl.exec('web', 'cat', '/etc/config/key'), 'two'));
+  const { code: refused } = await kubectl.run(['exec', 'web', '--', 'sh', '-c', 'echo x >/etc/config/key']);
+  assert.notEqual(refused, 0);
+});
