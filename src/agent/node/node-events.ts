@@ -2,15 +2,19 @@
 import type { EventObject, EventSink as Recorder } from '../../node/event-object.ts';
 import { podEventObject } from '../../node/event-object.ts';
 import type { EventSink } from '../../pods/event-sink.ts';
-import type { NodeNotice } from './node-notices.ts';
+import { podRef } from '../../volumes/volume-notices.ts';
+import type { NodeNotice, NotifyNode } from './node-notices.ts';
 
 /** On a node without an API server nobody could read them. */
 export const noRecorder: Recorder = { record: () => {} };
 
-export function podEvents(recorder: Recorder): EventSink {
+/** `tell` hears of them too: they are the progress of pods. */
+export function podEvents(recorder: Recorder, tell: NotifyNode): EventSink {
   return {
-    record: ({ pod, container, type, reason, message }) =>
-      recorder.record({ object: podEventObject(pod, container), type, reason, message }),
+    record({ pod, container, type, reason, message }) {
+      recorder.record({ object: podEventObject(pod, container), type, reason, message });
+      tell({ kind: 'PodEvent', type, pod: podRef(pod), reason, message });
+    },
   };
 }
 

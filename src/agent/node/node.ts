@@ -174,7 +174,7 @@ export async function startNode(given: AgentSettings, deps: NodeDeps, signal: Ab
       runtime,
       clock,
       random,
-      events: podEvents(recorder ?? noRecorder),
+      events: podEvents(recorder ?? noRecorder, tell),
       api: clients === undefined ? noPodApi : apiPods(clients.general),
       files: containerFiles({ root, logRoot: join(root, 'logs'), tailLog: logTail(clock) }),
       volumes: podVolumes(manager),
