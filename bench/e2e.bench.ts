@@ -42,7 +42,8 @@ const podsMax = Number(options.pods);
 const profile = options['cpu-prof'] ? ['--cpu-prof', `--cpu-prof-dir=${process.cwd()}`] : [];
 const stop = new AbortController();
 const signal = AbortSignal.any([stop.signal, AbortSignal.timeout(limitMs)]);
-for (const name of ['SIGINT', 'SIGTERM'] as const) process.once(name, () => stop.abort(new Error(`ended by ${name}`)));
+// Not once: npm passes on the signal that the terminal has sent already, and the second one must not cut the cleaning short.
+for (const name of ['SIGINT', 'SIGTERM'] as const) process.on(name, () => stop.abort(new Error(`ended by ${name}`)));
 
 // What is thrown where nobody waits for it must not leave a machine running.
 process.once('uncaughtException', (error) => stop.abort(error));
