@@ -31,7 +31,6 @@ import type { Programs } from './programs.ts';
 
 const skip = needsDevices();
 const { signal } = new AbortController();
-const noWaiting = { ...systemClock, sleep: async () => undefined };
 
 function world(
   t: TestContext,
@@ -39,7 +38,7 @@ function world(
 ): { directory: string; records: string; attachments: LoopAttachments } {
   const directory = directoryForDevices(t);
   const records = join(directory, 'attached');
-  return { directory, records, attachments: new LoopAttachments({ directory: records, programs, clock: noWaiting }) };
+  return { directory, records, attachments: new LoopAttachments({ directory: records, programs, clock: systemClock }) };
 }
 
 test('a file is attached once, found again by whoever comes after, and nothing of it stays', { skip }, async (t) => {
@@ -50,7 +49,7 @@ test('a file is attached once, found again by whoever comes after, and nothing o
   assert.equal(await attachments.attach('pv-1', file, signal), device);
   assert.deepEqual(loopDevicesBelow(directory), [device]);
 
-  const later = new LoopAttachments({ directory: records, programs: systemPrograms(), clock: noWaiting });
+  const later = new LoopAttachments({ directory: records, programs: systemPrograms(), clock: systemClock });
   assert.deepEqual(
     later.all().map(({ name, path, isOurs }) => ({ name, path, isOurs })),
     [{ name: 'pv-1', path: file, isOurs: true }],
@@ -249,7 +248,7 @@ test(
     const { directory, records, attachments } = world(t, programs);
     const file = sparseFile(directory, 'disk.img', 1);
     await assert.rejects(attachments.attach('pv-1', file, signal), /killed/);
-    const later = new LoopAttachments({ directory: records, programs: system, clock: noWaiting });
+    const later = new LoopAttachments({ directory: records, programs: system, clock: systemClock });
     assert.equal(later.find('pv-1')?.path, file);
     await later.detach('pv-1', signal);
     assert.deepEqual(later.all(), []);
