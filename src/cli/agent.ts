@@ -6,14 +6,13 @@ import { startAgent } from '../agent/agent.ts';
 import type { AgentConfiguration, AgentSettings } from '../agent/agent-settings.ts';
 import { AgentSettingsError, agentSettings, readAgentConfiguration } from '../agent/agent-settings.ts';
 import { messageOf } from '../base/errors.ts';
-import { logLine } from '../agent/node/node-log.ts';
 import type { ClusterAccess } from '../client/cluster-access.ts';
 import { NoClusterError, clusterAccess } from '../client/cluster-access.ts';
 import type { ClusterOptions } from './cluster-client.ts';
 import { accessDeps } from './cluster-client.ts';
 import { defaultStateDirectory } from './default-directories.ts';
 import type { LogFormat } from './node-log-printer.ts';
-import { logPrinter } from './node-log-printer.ts';
+import { logPrinter, noticePrinter } from './node-log-printer.ts';
 import { telling } from './talk.ts';
 import { untilSignal } from './until-signal.ts';
 
@@ -48,10 +47,7 @@ export function agentCommand(options: AgentOptions): Promise<number> {
         runtimeDirectory: process.env['XDG_RUNTIME_DIR'],
         uid: process.geteuid?.() ?? 0,
         drains: options.drain ?? false,
-        notify(notice) {
-          const line = logLine(notice);
-          if (line !== undefined) print(line);
-        },
+        notify: noticePrinter(print),
       },
       stop.signal,
     );

@@ -1,7 +1,6 @@
 /** `mountlet up`: API server and node in the foreground, until told to stop. */
 import { spawnSync } from 'node:child_process';
 import { join, resolve } from 'node:path';
-import { logLine } from '../agent/node/node-log.ts';
 import { readSources } from '../agent/sources.ts';
 import type { RunningMachine } from '../agent/up.ts';
 import { startUp } from '../agent/up.ts';
@@ -10,7 +9,7 @@ import { settingsOf } from './agent.ts';
 import { defaultStateDirectory } from './default-directories.ts';
 import { parseListen } from './listen-address.ts';
 import type { LogFormat } from './node-log-printer.ts';
-import { logPrinter } from './node-log-printer.ts';
+import { logPrinter, noticePrinter } from './node-log-printer.ts';
 import { openStandardInput } from './standard-input.ts';
 import { telling } from './talk.ts';
 import { untilSignal } from './until-signal.ts';
@@ -53,10 +52,7 @@ export function upCommand(options: UpOptions): Promise<number> {
         runtimeDirectory: process.env['XDG_RUNTIME_DIR'],
         uid: process.geteuid?.() ?? 0,
         drains: options.drain ?? false,
-        notify(notice) {
-          const line = logLine(notice);
-          if (line !== undefined) print(line);
-        },
+        notify: noticePrinter(print),
         notifyServer(notice) {
           if (notice.kind !== 'RequestServed') {
             print({ level: 'error', message: `API server: ${notice.kind}: ${messageOf(notice.error)}` });

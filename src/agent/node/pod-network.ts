@@ -1,6 +1,7 @@
 /** How this node reaches ports of pods, for probes and hooks. */
 import { connect } from 'node:net';
 import type { Duplex } from 'node:stream';
+import { onAbort } from '../../base/on-abort.ts';
 import type { PodNetwork } from '../../pods/pod-network.ts';
 import type { Runtime } from '../../runtimes/runtime.ts';
 
@@ -15,10 +16,9 @@ function dial(host: string, port: number, signal: AbortSignal): Promise<Duplex> 
   return new Promise((resolve, reject) => {
     if (signal.aborted) return reject(signal.reason);
     const socket = connect({ host, port });
-    const giveUp = (): void => void socket.destroy(signal.reason as Error);
-    signal.addEventListener('abort', giveUp, { once: true });
+    const stopListening = onAbort(signal, () => void socket.destroy(signal.reason as Error));
     const settle = (act: () => void): void => {
-      signal.removeEventListener('abort', giveUp);
+      stopListening();
       act();
     };
     socket.once('connect', () => settle(() => resolve(socket)));

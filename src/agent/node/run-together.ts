@@ -1,5 +1,6 @@
 /** Tasks that live and end together: the first that fails ends the others, and all are awaited. */
 import { setMaxListeners } from 'node:events';
+import { onAbort } from '../../base/on-abort.ts';
 
 type Task = (signal: AbortSignal) => Promise<void>;
 
@@ -8,7 +9,7 @@ export async function runTogether(tasks: readonly Task[], signal: AbortSignal): 
   // Every pod, watch and container listens to it; Node takes more than ten for a leak.
   setMaxListeners(0, stop.signal);
   const abort = (): void => stop.abort(signal.reason);
-  signal.addEventListener('abort', abort, { once: true });
+  const stopListening = onAbort(signal, abort);
   if (signal.aborted) abort();
   const running = tasks.map(async (task) => {
     try {
@@ -24,7 +25,7 @@ export async function runTogether(tasks: readonly Task[], signal: AbortSignal): 
     await Promise.all(running);
   } finally {
     await Promise.allSettled(running);
-    signal.removeEventListener('abort', abort);
+    stopListening();
   }
 }
 

@@ -54,9 +54,6 @@ export class BlockMappingError extends MountletError {
 }
 
 const directoryMode = 0o750;
-/** Whoever has the loop device open for a moment (udev looks at each change) lets go of it within that time. */
-const looksMax = 20;
-const lookAgainMs = 50;
 /** More than any mistake of ours could pile up; a table that grows faster is not ours to fight. */
 const layersMax = 16;
 
@@ -133,13 +130,8 @@ export class BlockMappings {
 
   /** Not before the loop device is really gone can the bind mount be unmounted. */
   async #unlock(place: string, signal: AbortSignal): Promise<void> {
-    let left = this.#loops.madeOf(place);
-    for (const device of left) await this.#loops.release(device, signal);
-    for (let looks = 0; looks < looksMax; looks += 1) {
-      left = this.#loops.madeOf(place);
-      if (left.length === 0) return;
-      await this.#clock.sleep(lookAgainMs, signal);
-    }
+    const left = await this.#loops.releaseAll(async () => this.#loops.madeOf(place), this.#clock, signal);
+    if (left.length === 0) return;
     const names = left.map((path) => `"${path}"`).join(', ');
     throw new BlockMappingError(
       `Cannot release ${names}, which keeps "${place}" open: in use; see who has it open (fuser -v ${left.join(' ')})`,

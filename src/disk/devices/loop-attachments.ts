@@ -27,10 +27,6 @@ export interface LoopAttachmentDeps {
   readonly clock: Clock;
 }
 
-/** Whoever has the device open for a moment (udev looks at each change) lets go of it within that time. */
-const looksMax = 20;
-const lookAgainMs = 50;
-
 export class LoopAttachments {
   readonly #records: AttachmentRecords;
   readonly #devices: LoopDevices;
@@ -142,14 +138,11 @@ export class LoopAttachments {
   }
 
   async #release(attachment: Attachment, signal: AbortSignal): Promise<void> {
-    let left = await this.#devices.of(attachment, signal);
-    for (const { path } of left) await this.#devices.release(path, signal);
-    for (let looks = 0; looks < looksMax; looks += 1) {
-      left = await this.#devices.of(attachment, signal);
-      if (left.length === 0) return;
-      await this.#clock.sleep(lookAgainMs, signal);
-    }
-    const names = left.map(({ path }) => `"${path}"`).join(', ');
+    const find = async (): Promise<readonly string[]> =>
+      (await this.#devices.of(attachment, signal)).map(({ path }) => path);
+    const left = await this.#devices.releaseAll(find, this.#clock, signal);
+    if (left.length === 0) return;
+    const names = left.map((path) => `"${path}"`).join(', ');
     throw new AttachmentError(
       `Cannot release ${names} of "${attachment.path}": in use; it goes with its last user, so unmount what is mounted from it`,
     );

@@ -1,5 +1,6 @@
 /** Loop devices of this machine: a file as a block device. Whose they are is decided in loop-attachments.ts. */
 import { readFileSync, readdirSync } from 'node:fs';
+import type { Clock } from '../../base/clock.ts';
 import { MountletError } from '../../base/errors.ts';
 import { exitText, spoken } from './programs.ts';
 import type { ProgramOutput, Programs } from './programs.ts';
@@ -26,6 +27,9 @@ export class LoopDeviceError extends MountletError {
   readonly reason = 'LoopDeviceFailed';
 }
 
+/** Whoever has the loop device open for a moment (udev looks at each change) lets go of it within that time. */
+const looksMax = 20;
+const lookAgainMs = 50;
 const losetupMsMax = 60_000;
 // Not the file's name: it may have spaces and line ends in it.
 const columns = ['NAME', 'BACK-INO', 'BACK-MAJ:MIN', 'AUTOCLEAR', 'RO', 'OFFSET', 'SIZELIMIT'];
@@ -82,6 +86,22 @@ export class LoopDevices {
     const output = await this.#run(['--detach', device], signal);
     const isGone = output.status !== 0 && /no such device|ENXIO/i.test(output.stderr);
     if (output.status !== 0 && !isGone) throw new LoopDeviceError(failure(`release "${device}"`, output));
+  }
+
+  /** Releases all that `find` finds, and waits until they have gone. Answers those that somebody holds on to. */
+  async releaseAll(
+    find: () => Promise<readonly string[]>,
+    clock: Pick<Clock, 'sleep'>,
+    signal: AbortSignal,
+  ): Promise<readonly string[]> {
+    let left = await find();
+    for (const device of left) await this.release(device, signal);
+    for (let looks = 0; looks < looksMax; looks += 1) {
+      left = await find();
+      if (left.length === 0) break;
+      await clock.sleep(lookAgainMs, signal);
+    }
+    return left;
   }
 
   /** Takes over the size that its file has now. */

@@ -54,13 +54,3 @@ export class BackOff {
     return atMs - updatedAtMs > 2 * this.#delayMsMax;
   }
 }
-
-/** As Go prints durations: `10s`, `2m40s`, `5m0s`, `1h0m0s`, `1.5s`, `200ms`. */
-export function showDuration(ms: number): string {
-  if (ms < 1000) return ms === 0 ? '0s' : `${ms}ms`;
-  const seconds = (ms % 60_000) / 1000;
-  const minutes = Math.floor(ms / 60_000) % 60;
-  const hours = Math.floor(ms / 3_600_000);
-  if (hours > 0) return `${hours}h${minutes}m${seconds}s`;
-  return minutes > 0 ? `${minutes}m${seconds}s` : `${seconds}s`;
-}

@@ -10,7 +10,8 @@ import { pullCredentials } from '../image-pull-secrets.ts';
 import type { ImagePullSecrets } from '../image-pull-secrets.ts';
 import { podUid } from '../pod-names.ts';
 import { RetryAtError } from '../workers/retry-at-error.ts';
-import { BackOff, showDuration } from './back-off.ts';
+import { showDuration } from '../../kube/values/duration.ts';
+import { BackOff } from './back-off.ts';
 import type { AnyContainer } from './container-lookup.ts';
 import { ContainerStartError } from './container-start-error.ts';
 

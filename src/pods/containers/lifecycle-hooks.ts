@@ -9,11 +9,8 @@ import type { Pod } from '../../kube/objects/pod.ts';
 import type { Runtime } from '../../runtimes/runtime.ts';
 import type { EventSink } from '../event-sink.ts';
 import type { PodNetwork } from '../pod-network.ts';
-import { podUid } from '../pod-names.ts';
-import { containerPort } from '../probes/container-port.ts';
 import { HandlerError } from '../probes/handler-error.ts';
-import { exchangeHttp } from '../probes/http-exchange.ts';
-import type { HttpExchange } from '../probes/http-exchange.ts';
+import { exchangeHttp, httpExchange } from '../probes/http-exchange.ts';
 import type { AnyContainer } from './container-lookup.ts';
 
 export type Hook = NonNullable<Lifecycle['postStart']>;
@@ -48,20 +45,13 @@ export async function runHook(request: HookRequest, deps: HookDeps, signal: Abor
 
 /** Any answer is a success, whatever its status. */
 async function runHttpHook(
-  { pod, container, podIp }: HookRequest,
-  { host = '', path = '/', port, scheme = 'HTTP', httpHeaders = [] }: NonNullable<Hook['httpGet']>,
+  request: HookRequest,
+  httpGet: NonNullable<Hook['httpGet']>,
   { network, events }: HookDeps,
   signal: AbortSignal,
 ): Promise<void> {
-  const exchange: HttpExchange = {
-    podUid: podUid(pod),
-    host: host === '' ? undefined : host,
-    port: containerPort(port, container),
-    scheme: scheme.toUpperCase() === 'HTTPS' ? 'https' : 'http',
-    path: path.startsWith('/') ? path : `/${path}`,
-    authority: host === '' ? podIp || 'localhost' : host,
-    headers: httpHeaders,
-  };
+  const { pod, container } = request;
+  const exchange = httpExchange(request, httpGet);
   try {
     await exchangeHttp(exchange, network, userAgent, signal);
   } catch (error) {

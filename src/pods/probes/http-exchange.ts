@@ -3,7 +3,12 @@ import { request as startRequest } from 'node:http';
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { connect as connectTls } from 'node:tls';
+import type { Probe } from '../../kube/objects/container.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
+import type { AnyContainer } from '../containers/container-lookup.ts';
+import { podUid } from '../pod-names.ts';
 import type { PodAddress, PodNetwork } from '../pod-network.ts';
+import { containerPort } from './container-port.ts';
 
 export interface HttpExchange extends PodAddress {
   readonly scheme: 'http' | 'https';
@@ -18,6 +23,22 @@ export interface HttpAnswer {
   readonly location: string | undefined;
   /** Not more than 10 KiB of it. */
   readonly body: string;
+}
+
+/** What a probe or a hook of a container asks for. */
+export function httpExchange(
+  { pod, container, podIp }: { readonly pod: Pod; readonly container: AnyContainer; readonly podIp: string },
+  { host = '', path = '', port = 0, scheme = 'HTTP', httpHeaders = [] }: Partial<NonNullable<Probe['httpGet']>>,
+): HttpExchange {
+  return {
+    podUid: podUid(pod),
+    host: host === '' ? undefined : host,
+    port: containerPort(port, container),
+    scheme: scheme.toUpperCase() === 'HTTPS' ? 'https' : 'http',
+    path: path.startsWith('/') ? path : `/${path}`,
+    authority: host === '' ? podIp || 'localhost' : host,
+    headers: httpHeaders,
+  };
 }
 
 const bodyBytesMax = 10 * 1024;

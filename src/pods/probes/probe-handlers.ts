@@ -6,14 +6,14 @@ import type { Probe } from '../../kube/objects/container.ts';
 import type { Pod } from '../../kube/objects/pod.ts';
 import { goQuote } from '../../kube/values/go-quote.ts';
 import type { Runtime } from '../../runtimes/runtime.ts';
-import { showDuration } from '../containers/back-off.ts';
+import { showDuration } from '../../kube/values/duration.ts';
 import type { AnyContainer } from '../containers/container-lookup.ts';
 import { podUid } from '../pod-names.ts';
 import type { PodAddress, PodNetwork } from '../pod-network.ts';
 import { containerPort } from './container-port.ts';
 import { checkGrpcHealth, GrpcStatusError } from './grpc-health.ts';
 import { HandlerError } from './handler-error.ts';
-import { exchangeHttp } from './http-exchange.ts';
+import { exchangeHttp, httpExchange } from './http-exchange.ts';
 import type { HttpExchange } from './http-exchange.ts';
 
 export interface ProbeOutcome {
@@ -100,7 +100,7 @@ async function probeHttp(
   { network }: ProbeHandlerDeps,
   signal: AbortSignal,
 ): Promise<ProbeOutcome> {
-  let exchange = httpExchange(target);
+  let exchange = httpExchange(target, target.probe.httpGet ?? {});
   for (let redirects = 0; ; redirects += 1) {
     let answer;
     try {
@@ -120,19 +120,6 @@ async function probeHttp(
     if (redirects >= redirectsMax) return { result: 'failure', output: 'stopped after 10 redirects' };
     exchange = next;
   }
-}
-
-function httpExchange({ pod, container, podIp, probe: { httpGet } }: ProbeTarget): HttpExchange {
-  const { host = '', path = '', port = 0, scheme = 'HTTP', httpHeaders = [] } = httpGet ?? {};
-  return {
-    podUid: podUid(pod),
-    host: host === '' ? undefined : host,
-    port: containerPort(port, container),
-    scheme: scheme.toUpperCase() === 'HTTPS' ? 'https' : 'http',
-    path: path.startsWith('/') ? path : `/${path}`,
-    authority: host === '' ? podIp || 'localhost' : host,
-    headers: httpHeaders,
-  };
 }
 
 function urlOf({ scheme, authority, port, path }: HttpExchange): string {
@@ -203,7 +190,7 @@ function timedOut(target: ProbeTarget, timeoutMs: number): string {
   if (exec !== undefined)
     return `command timed out: ${goQuote((exec.command ?? []).join(' '))} timed out after ${after}`;
   if (httpGet !== undefined) {
-    return `Get ${goQuote(urlOf(httpExchange(target)))}: context deadline exceeded (Client.Timeout exceeded while awaiting headers)`;
+    return `Get ${goQuote(urlOf(httpExchange(target, target.probe.httpGet ?? {})))}: context deadline exceeded (Client.Timeout exceeded while awaiting headers)`;
   }
   if (tcpSocket !== undefined) return `dial tcp ${target.podIp || 'localhost'}: i/o timeout`;
   return `timeout: health rpc did not complete within ${after}`;
