@@ -13,7 +13,7 @@ import { connectApiClient } from '../src/client/connect.ts';
 import { poolDefaults } from '../src/client/connection-pool.ts';
 import { accessDeps } from '../src/cli/cluster-client.ts';
 import type { ContainerRecord, PodRecord } from '../src/runtimes/process/container-records.ts';
-import { signalProcess } from '../src/runtimes/process/kill.ts';
+import { endSpawner } from '../src/runtimes/process/spawner-client.ts';
 import { mountPointsBelow } from '../src/testing/temporary-directory.ts';
 import { program } from '../test/mountlet-program.ts';
 
@@ -99,7 +99,7 @@ export class BenchMachine {
   /** Where this process sees what the pod's container sees. */
   rootOf(podUid: string): string {
     const record = recordsIn(this.directory, 'containers').find((one) => one.podUid === podUid);
-    const main = record?.run?.main ?? record?.run?.init;
+    const main = record?.run?.main;
     if (main === undefined) throw new Error(`pod ${podUid} has no container: ${record?.end?.message}`);
     return `/proc/${main.pid}/root`;
   }
@@ -113,10 +113,7 @@ async function endOf(child: ChildProcess, directory: string): Promise<void> {
     await ended;
     clearTimeout(limit);
   }
-  for (const { run } of recordsIn(directory, 'containers')) {
-    for (const name of [run?.init, run?.supervisor]) if (name !== undefined) signalProcess(name, 'SIGKILL');
-  }
-  for (const { holder } of recordsIn(directory, 'pods')) signalProcess(holder, 'SIGKILL');
+  await endSpawner(join(directory, 'state', 'node', 'runtime'));
   const left = mountPointsBelow(directory);
   if (left.length > 0) process.stderr.write(`mountlet up left ${left.length} mounts\n`);
   for (const path of left) spawnSync('umount', ['--lazy', path]);

@@ -19,7 +19,10 @@ for (const folder of ['src', 'test', 'bench']) {
 
 rmSync(join(root, 'dist', 'bin'), { recursive: true, force: true });
 await build({
-  entryPoints: { mountlet: join(root, 'src', 'cli', 'main.ts') },
+  entryPoints: {
+    mountlet: join(root, 'src', 'cli', 'main.ts'),
+    spawner: join(root, 'src', 'runtimes', 'process', 'spawner.ts'), // a process of its own
+  },
   outdir: join(root, 'dist', 'bin'),
   bundle: true,
   splitting: true,

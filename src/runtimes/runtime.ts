@@ -104,6 +104,8 @@ export interface PodRequest {
   readonly hostPid: boolean;
   readonly hostIpc: boolean;
   readonly shareProcessNamespace: boolean;
+  /** False: the pod asks for a user namespace of its own. */
+  readonly hostUsers: boolean;
   readonly sysctls: Readonly<Record<string, string>>;
   /** The pod's directory below the node's root; logs of its containers go where `logDirectory` says. */
   readonly directory: string;
@@ -120,6 +122,8 @@ export interface ContainerRequest {
   /** Empty: the image's own, or an idle process where there is no image. */
   readonly command: readonly string[];
   readonly args: readonly string[];
+  /** The first word as the pod has it, for messages: variables in it are not expanded, since they may be secret. */
+  readonly program: string;
   /** Empty: the image's own, or `/`. */
   readonly workingDirectory: string;
   /** Values may be secret: they are not to be written where others can read them. */
@@ -173,6 +177,11 @@ export interface ContainerSecurity {
   /** Names without `CAP_`; `ALL` is allowed. */
   readonly addCapabilities: readonly string[];
   readonly dropCapabilities: readonly string[];
+  readonly seccomp: 'RuntimeDefault' | 'Unconfined' | 'Localhost';
+  readonly appArmor: 'RuntimeDefault' | 'Unconfined' | 'Localhost';
+  readonly procMount: 'Default' | 'Unmasked';
+  /** Whether it asks for a label. */
+  readonly seLinux: boolean;
 }
 
 /** Zero or undefined: no limit. */

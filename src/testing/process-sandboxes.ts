@@ -149,6 +149,7 @@ export function podRequest(directory: string, request: Partial<PodRequest> = {})
     hostPid: false,
     hostIpc: false,
     shareProcessNamespace: false,
+    hostUsers: true,
     sysctls: {},
     labels: {},
     resources: {},
@@ -166,6 +167,7 @@ export function containerRequest(podUid: string, request: Partial<ContainerReque
     image: 'nginx:1.8',
     command: [],
     args: [],
+    program: request.command?.[0] ?? request.args?.[0] ?? '',
     workingDirectory: '',
     environment: [],
     mounts: [],
@@ -192,6 +194,10 @@ export function security(request: Partial<ContainerSecurity> = {}): ContainerSec
     noNewPrivileges: false,
     addCapabilities: [],
     dropCapabilities: [],
+    seccomp: 'RuntimeDefault',
+    appArmor: 'RuntimeDefault',
+    procMount: 'Default',
+    seLinux: false,
     ...request,
   };
 }

@@ -100,6 +100,7 @@ export async function buildContainerRequest(
     image: container.image ?? '',
     command: view.command.map(({ value }) => value),
     args: view.args.map(({ value }) => value),
+    program: container.command?.[0] ?? container.args?.[0] ?? '',
     workingDirectory: container.workingDir ?? '',
     environment: view.environment.map(({ name, value }) => ({ name, value })),
     mounts: [

@@ -31,7 +31,17 @@ export function containerSecurity(request: SecurityRequest): ContainerSecurity {
     noNewPrivileges: own.allowPrivilegeEscalation === false,
     addCapabilities: (own.capabilities?.add ?? []).map(withoutPrefix),
     dropCapabilities: (own.capabilities?.drop ?? []).map(withoutPrefix),
+    // Where a pod says nothing it gets the runtime's own profile; the kubelet leaves it unconfined by default.
+    seccomp: profileType(own.seccompProfile ?? ofPod.seccompProfile),
+    appArmor: profileType(own.appArmorProfile ?? ofPod.appArmorProfile),
+    procMount: own.procMount === 'Unmasked' ? 'Unmasked' : 'Default',
+    seLinux: own.seLinuxOptions !== undefined || ofPod.seLinuxOptions !== undefined,
   };
+}
+
+function profileType(profile: { readonly type: string } | undefined): ContainerSecurity['seccomp'] {
+  const { type = 'RuntimeDefault' } = profile ?? {};
+  return type === 'Unconfined' || type === 'Localhost' ? type : 'RuntimeDefault';
 }
 
 function withoutPrefix(capability: string): string {

@@ -189,6 +189,7 @@ export class ContainerSync {
       hostPid: spec.hostPID ?? false,
       hostIpc: spec.hostIPC ?? false,
       shareProcessNamespace: spec.shareProcessNamespace ?? false,
+      hostUsers: spec.hostUsers ?? true,
       sysctls: Object.fromEntries((spec.securityContext?.sysctls ?? []).map(({ name: key, value }) => [key, value])),
       directory: this.#deps.files.podDirectory(podUid(pod)),
       logDirectory: this.#deps.files.logDirectory(pod),

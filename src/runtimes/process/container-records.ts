@@ -5,6 +5,7 @@
 import { mkdirSync, readFileSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { RuntimeError } from '../runtime.ts';
+import type { Identity } from './container-program.ts';
 import type { ProcessName } from './process-table.ts';
 
 export interface PodRecord {
@@ -16,11 +17,10 @@ export interface PodRecord {
   readonly hostIpc: boolean;
   readonly hostNetwork: boolean;
   readonly shareProcessNamespace: boolean;
+  readonly directory: string;
   readonly logDirectory: string;
   readonly createdAtMs: number;
   readonly state: 'ready' | 'notReady';
-  /** Holds the shared namespaces. */
-  readonly holder: ProcessName;
 }
 
 export interface ContainerRecord {
@@ -40,22 +40,12 @@ export interface ContainerRecord {
   readonly end?: ContainerEnd;
 }
 
-/** Who the processes of a container are. */
-export interface Identity {
-  readonly uid: number;
-  readonly gid: number;
-  readonly groups: readonly number[];
-  readonly privileged: boolean;
-  readonly noNewPrivileges: boolean;
-  readonly capabilities: readonly string[];
-}
-
 export interface ContainerRun {
   readonly startedAtMs: number;
-  readonly supervisor: ProcessName;
-  /** With `main` absent until the command was started. */
-  readonly init?: ProcessName;
+  /** Its first process; absent while it is being launched. */
   readonly main?: ProcessName;
+  /** Noted before the program ran, which may have others by now. */
+  readonly mountNamespace?: string;
 }
 
 export interface ContainerEnd {

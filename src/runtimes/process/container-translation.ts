@@ -1,32 +1,92 @@
-/** From the contract's words to the sandbox's and back. Pure but for the kind of a volume's source. */
-import { statSync } from 'node:fs';
+/** From the contract's words to the sandbox's and back. Pure but for a look at the sources of volumes. */
+import { stat } from 'node:fs/promises';
+import { getSystemErrorName } from 'node:util';
 import { errorCode } from '../../base/errors.ts';
-import { RuntimeError, type ContainerRequest, type ContainerState, type RuntimePod } from '../runtime.ts';
+import type { StepFailure } from '../../linux/system-program.ts';
+import {
+  RuntimeError,
+  type ContainerRequest,
+  type ContainerSecurity,
+  type ContainerState,
+  type RuntimeMount,
+  type RuntimePod,
+} from '../runtime.ts';
+import type { Command, Identity, Powers } from './container-program.ts';
 import type { ContainerEnd, ContainerRecord, PodRecord } from './container-records.ts';
-import type { Powers } from './identity.ts';
-import type { Command } from './launch-text.ts';
+import type { HostFiles } from './host-files.ts';
+import { capabilitiesOf } from './linux-capabilities.ts';
 import type { SandboxRequest, VolumeMount } from './sandbox-plan.ts';
-import type { LaunchStatus } from './status-file.ts';
+import type { ChildEndRecord } from './spawner-protocol.ts';
 
 const killedCode = 128 + 9;
-/** What the engines report for a command that could not be executed. */
-const startErrorCode = 128;
+/** A source that does not answer for so long is on a file system that is gone. */
+const sourceMsMax = 5_000;
+
+export function identityOf(security: ContainerSecurity, powers: Powers): Identity {
+  const ordinary = powers.kind === 'user';
+  const uid = ordinary ? 0 : (security.uid ?? powers.uid);
+  const capabilities = capabilitiesOf(security, powers.boundingSet);
+  const added = new Set(
+    capabilitiesOf({ ...security, privileged: false, dropCapabilities: ['ALL'] }, powers.boundingSet),
+  );
+  return {
+    uid,
+    // As the engines: a user without a group is in group 0, never in that of whoever runs the engine.
+    gid: ordinary ? 0 : (security.gid ?? (security.uid === undefined ? powers.gid : 0)),
+    groups: ordinary ? [] : security.supplementalGroups,
+    noNewPrivileges: security.noNewPrivileges,
+    capabilities,
+    // What a pod asks for by name a user who is not root gets too; with the engines it would be lost to them.
+    ambient: uid === 0 ? [] : capabilities.filter((name) => added.has(name)),
+    seccomp: security.privileged || security.seccomp === 'Unconfined' ? 'none' : 'default',
+  };
+}
+
+/** What stands at the sources of the mounts, asked without holding up anything else. */
+export async function sourcesOf(mounts: readonly RuntimeMount[]): Promise<ReadonlyMap<string, VolumeMount['kind']>> {
+  const kinds = await Promise.all(mounts.map(async ({ hostPath }) => [hostPath, await kindOf(hostPath)] as const));
+  return new Map(kinds);
+}
+
+async function kindOf(path: string): Promise<VolumeMount['kind']> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(
+      () => reject(new RuntimeError(`Cannot mount "${path}": its file system does not answer`)),
+      sourceMsMax,
+    );
+  });
+  try {
+    return (await Promise.race([stat(path), late])).isDirectory() ? 'directory' : 'file';
+  } catch (thrown) {
+    const code = errorCode(thrown);
+    if (code === undefined) throw thrown;
+    throw new RuntimeError(`Cannot mount "${path}": ${code === 'ENOENT' ? 'no such file or directory' : code}`, {
+      cause: thrown,
+    });
+  } finally {
+    clearTimeout(timer);
+  }
+}
 
 export function sandboxRequestOf(
   { security, mounts, devices }: ContainerRequest,
-  places: { readonly work: string; readonly hidden: readonly string[] },
+  kinds: ReadonlyMap<string, VolumeMount['kind']>,
+  places: Pick<SandboxRequest, 'work' | 'hidden' | 'view'>,
   powers: Powers,
 ): SandboxRequest {
   return {
     ...places,
     technique: powers.kind === 'root' ? 'overlay' : 'binds',
     writableRoot: !security.readOnlyRootFilesystem && powers.kind === 'root',
+    readOnlyRoot: security.readOnlyRootFilesystem,
     privileged: security.privileged,
-    volumes: mounts.map(({ hostPath, containerPath, readOnly, propagation }): VolumeMount => ({
+    volumes: mounts.map(({ hostPath, containerPath, readOnly, recursiveReadOnly, propagation }): VolumeMount => ({
       source: hostPath,
-      kind: kindOf(hostPath),
+      kind: kinds.get(hostPath) ?? 'directory',
       target: containerPath,
       readOnly,
+      recursiveReadOnly,
       followsHost: propagation === 'HostToContainer',
     })),
     devices: devices.map(({ hostPath, containerPath, permissions }) => ({
@@ -37,19 +97,10 @@ export function sandboxRequestOf(
   };
 }
 
-function kindOf(path: string): 'directory' | 'file' {
-  try {
-    return statSync(path).isDirectory() ? 'directory' : 'file';
-  } catch (thrown) {
-    const code = errorCode(thrown);
-    if (code === undefined) throw thrown;
-    throw new RuntimeError(`Cannot mount "${path}": ${code === 'ENOENT' ? 'no such file or directory' : code}`, {
-      cause: thrown,
-    });
-  }
-}
+/** As the first process of its namespace it has to say itself that SIGTERM ends it. */
+const idleCommand = ['sh', '-c', 'trap "exit 143" TERM; sleep infinity & wait'];
 
-/** Without an image there is nobody else to give a container its usual variables, or something to run. */
+/** Without an image there is nothing else to give a container its usual variables, or something to run. */
 export function commandOf(
   { command, args, workingDirectory, environment, tty }: ContainerRequest,
   { hostname }: PodRecord,
@@ -57,7 +108,7 @@ export function commandOf(
 ): Command {
   const words = [...command, ...args];
   return {
-    words: words.length === 0 ? ['sleep', 'infinity'] : words,
+    words: words.length === 0 ? idleCommand : words,
     workingDirectory: workingDirectory === '' ? '/' : workingDirectory,
     environment: [
       { name: 'PATH', value: '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin' },
@@ -69,27 +120,53 @@ export function commandOf(
   };
 }
 
-export function endOf(
-  { started, code, failure, changedAtMs }: LaunchStatus & { readonly changedAtMs: number },
-  outOfMemory: boolean,
-  trouble: string,
-  nowMs: number,
-): ContainerEnd {
-  const finishedAtMs = changedAtMs > 0 ? Math.round(changedAtMs) : nowMs;
-  if (failure !== undefined) return { finishedAtMs, exitCode: startErrorCode, reason: 'StartError', message: failure };
-  if (!started) {
-    const message = trouble === '' ? 'the launcher was killed before the command was started' : trouble;
-    return {
-      finishedAtMs,
-      exitCode: startErrorCode,
-      reason: 'StartError',
-      message: `Cannot make the sandbox: ${message}`,
-    };
-  }
-  // Killed together with its first process, it left no code.
-  const exitCode = code ?? killedCode;
+export function endOf({ exitCode, finishedAtMs }: ChildEndRecord, outOfMemory: boolean): ContainerEnd {
   const reason = exitCode === 0 ? 'Completed' : outOfMemory && exitCode === killedCode ? 'OOMKilled' : 'Error';
   return { finishedAtMs, exitCode, reason, message: '' };
+}
+
+export interface ProgramNames {
+  /** As the pod has it: a variable in it may stand for a secret. */
+  readonly program: string;
+  readonly workingDirectory: string;
+  readonly hostFiles: HostFiles;
+}
+
+/** Why a program could not be started, in the engines' words where they have some. */
+export function failureText(
+  failure: StepFailure | undefined,
+  { problem }: { readonly problem?: string },
+  names?: ProgramNames,
+): string {
+  if (failure === undefined) return `Cannot start the container: ${problem ?? 'its launcher was killed'}`;
+  const words = errorWords(failure.errno);
+  if (names === undefined || !['execve', 'chdir'].includes(failure.call)) return `Cannot ${failure.what}: ${words}`;
+  const { program, workingDirectory, hostFiles } = names;
+  if (failure.call === 'chdir') return `chdir to cwd ("${workingDirectory}") set in config.json failed: ${words}`;
+  const isMissing = ['ENOENT', 'EACCES', 'ENOTDIR'].includes(getSystemErrorName(-failure.errno));
+  const hint =
+    isMissing && hostFiles !== 'all'
+      ? ` (containers see ${hostFiles === 'none' ? 'no files' : 'the system files'} of this machine: --host-path DIR adds a directory)`
+      : '';
+  if (!program.includes('/') && isMissing) return `exec: "${program}": executable file not found in $PATH${hint}`;
+  return failure.errno === 2
+    ? `exec: "${program}": stat ${program}: ${words}${hint}`
+    : `exec: "${program}": ${words}${hint}`;
+}
+
+function errorWords(errno: number): string {
+  const words: Readonly<Record<string, string>> = {
+    ENOENT: 'no such file or directory',
+    EACCES: 'permission denied',
+    EPERM: 'operation not permitted',
+    ENOTDIR: 'not a directory',
+    ENOEXEC: 'exec format error',
+    E2BIG: 'argument list too long',
+    ENOSPC: 'no space left on device',
+    ELOOP: 'too many levels of symbolic links',
+  };
+  const name = getSystemErrorName(-errno);
+  return words[name] ?? name;
 }
 
 export function describePod(pod: PodRecord, containers: readonly ContainerRecord[]): RuntimePod {
@@ -116,7 +193,7 @@ export function describePod(pod: PodRecord, containers: readonly ContainerRecord
 
 function stateOf({ createdAtMs, run, end }: ContainerRecord): ContainerState {
   if (run === undefined) return { kind: 'created', createdAtMs };
-  const { startedAtMs, init, supervisor } = run;
+  const { startedAtMs, main } = run;
   if (end !== undefined) return { kind: 'exited', createdAtMs, startedAtMs, ...end };
-  return { kind: 'running', createdAtMs, startedAtMs, pid: (init ?? supervisor).pid };
+  return { kind: 'running', createdAtMs, startedAtMs, pid: main?.pid ?? 0 };
 }

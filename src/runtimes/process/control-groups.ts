@@ -105,7 +105,13 @@ export function makeGroup(groups: ControlGroups, id: string, limits: ResourceLim
   }
   const pids = groups.directory('pids');
   if (pids !== undefined) write(join(pids, id, 'pids.max'), processesMax);
-  return [...directories].map((directory) => join(directory, 'cgroup.procs'));
+  return groupFiles(groups, id);
+}
+
+/** Where the processes of a container are listed, and where one joins them. */
+export function groupFiles(groups: ControlGroups, id: string): string[] {
+  const directories = new Set(groups.controllers.flatMap((name) => groups.directory(name) ?? []));
+  return [...directories].map((directory) => join(directory, id, 'cgroup.procs'));
 }
 
 /** Whether the kernel killed a process of the container because the container's memory was used up. */

@@ -1,4 +1,4 @@
-/** The pure parts around a launch: identities, capabilities, control groups, what the launcher says. */
+/** The pure parts around a launch: identities, capabilities, control groups, how it ends. */
 import assert from 'node:assert/strict';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -7,7 +7,7 @@ import { security } from '../../testing/process-sandboxes.ts';
 import { temporaryDirectory } from '../../testing/temporary-directory.ts';
 import { Changes } from './changes.ts';
 import { Records } from './container-records.ts';
-import { endOf } from './container-translation.ts';
+import { endOf, failureText, identityOf } from './container-translation.ts';
 import {
   findControlGroups,
   makeGroup,
@@ -16,14 +16,13 @@ import {
   sweepGroups,
   usageOf,
 } from './control-groups.ts';
-import { execWords, identityOf, startPrivileges, type Powers } from './identity.ts';
-import { boundingSetIn, capabilitiesOf, capabilityNames } from './linux-capabilities.ts';
+import type { Powers } from './container-program.ts';
+import { capabilitiesOf, capabilityNames, capabilitySetIn } from './linux-capabilities.ts';
 import { examineMachine, limitations } from './machine.ts';
-import { parseStatus } from './status-file.ts';
 
 const all = (1n << BigInt(capabilityNames.length)) - 1n;
-const root: Powers = { uid: 0, gid: 0, kind: 'root', boundingSet: all };
-const ordinary: Powers = { uid: 1000, gid: 1000, kind: 'user', boundingSet: all };
+const root: Powers = { uid: 0, gid: 0, kind: 'root', boundingSet: all, permitted: all, architecture: 'x64' };
+const ordinary: Powers = { uid: 1000, gid: 1000, kind: 'user', boundingSet: all, permitted: 0n, architecture: 'x64' };
 
 const capabilityCases = [
   { it: 'the default set has no MKNOD', add: [], drop: [], has: 'CHOWN', lacks: 'MKNOD' },
@@ -52,7 +51,7 @@ for (const { it, add, drop, has, lacks } of capabilityCases) {
 }
 
 test('capabilities: nobody gets what this program cannot hand on', () => {
-  const bounding = boundingSetIn('Name:\tnode\nCapBnd:\t000001fffeffffff\n');
+  const bounding = capabilitySetIn('Name:\tnode\nCapBnd:\t000001fffeffffff\n', 'CapBnd');
   const set = capabilitiesOf({ privileged: true, addCapabilities: [], dropCapabilities: [] }, bounding);
   assert.equal(set.length, capabilityNames.length - 1);
   assert.ok(!set.includes('SYS_RESOURCE'));
@@ -60,48 +59,75 @@ test('capabilities: nobody gets what this program cannot hand on', () => {
 
 test('a user without a group is in group 0; an ordinary user is root of its namespace', () => {
   const asked = security({ uid: 1000, supplementalGroups: [7], dropCapabilities: ['ALL'], noNewPrivileges: true });
-  const words = startPrivileges(identityOf(asked, root), root);
-  assert.equal(words, '--reuid 1000 --regid 0 --groups 7 --bounding-set=-all --no-new-privs --inh-caps=-all');
-  assert.match(startPrivileges(identityOf(asked, ordinary), ordinary), /^--reuid 0 --regid 0 --keep-groups /);
+  const identity = identityOf(asked, root);
+  assert.deepEqual([identity.uid, identity.gid, identity.groups, identity.capabilities], [1000, 0, [7], []]);
+  const mapped = identityOf(asked, ordinary);
+  assert.deepEqual([mapped.uid, mapped.gid, mapped.groups], [0, 0, []]);
 });
 
-test('a command run by exec keeps no more than it needs to get in, and takes that off', () => {
-  assert.deepEqual(execWords(identityOf(security({}), root), root).drop, '');
-  const strict = execWords(identityOf(security({ dropCapabilities: ['ALL'] }), root), root);
-  assert.match(strict.keep, /^--inh-caps=-all,\+sys_chroot$/);
-  assert.match(strict.drop, /--ambient-caps=-all/);
-  assert.equal(execWords(identityOf(security({ uid: 5 }), root), root).user, '--setuid 5');
-});
-
-test('the launcher is taken at its first word, and at complete lines only', () => {
-  const status = parseStatus('supervisor 10\nbuild 11\nstarted\nbuild 99\ncode 3\ncode 0\nend');
-  assert.deepEqual(
-    [status.supervisorPid, status.buildPid, status.started, status.code, status.ended, status.failure],
-    [10, 11, true, 3, false, undefined],
-  );
-  assert.equal(
-    parseStatus('failed exec: "x": executable file not found in $PATH\n').failure,
-    'exec: "x": executable file not found in $PATH',
-  );
+test('a user who is not root has from the start what the pod asks for by name, and nothing else', () => {
+  const asked = security({ uid: 1000, addCapabilities: ['NET_BIND_SERVICE'] });
+  assert.deepEqual(identityOf(asked, root).ambient, ['NET_BIND_SERVICE']);
+  assert.deepEqual(identityOf({ ...asked, uid: 0 }, root).ambient, []);
+  assert.deepEqual(identityOf({ ...asked, dropCapabilities: ['NET_BIND_SERVICE'] }, root).ambient, []);
 });
 
 const ends = [
-  { it: 'a code', text: 'started\ncode 0\nended\n', memory: false, want: [0, 'Completed', ''] },
-  { it: 'no code', text: 'started\nended\n', memory: false, want: [137, 'Error', ''] },
-  { it: 'no memory', text: 'started\ncode 137\nended\n', memory: true, want: [137, 'OOMKilled', ''] },
-  {
-    it: 'another error of one that had used up its memory',
-    text: 'started\ncode 1\n',
-    memory: true,
-    want: [1, 'Error', ''],
-  },
-  { it: 'no program', text: 'failed why\nended\n', memory: false, want: [128, 'StartError', 'why'] },
-  { it: 'no sandbox', text: 'ended\n', memory: false, want: [128, 'StartError', 'Cannot make the sandbox: mount: no'] },
+  { it: 'success', exitCode: 0, memory: false, want: [0, 'Completed'] },
+  { it: 'no memory', exitCode: 137, memory: true, want: [137, 'OOMKilled'] },
+  { it: 'another error of one that had used up its memory', exitCode: 1, memory: true, want: [1, 'Error'] },
 ];
-for (const { it, text, memory, want } of ends) {
+for (const { it, exitCode, memory, want } of ends) {
   test(`a container ends with ${it}`, () => {
-    const { exitCode, reason, message } = endOf({ ...parseStatus(text), changedAtMs: 0 }, memory, 'mount: no', 7);
-    assert.deepEqual([exitCode, reason, message], want);
+    const { reason, ...end } = endOf({ exitCode, finishedAtMs: 7 }, memory);
+    assert.deepEqual([end.exitCode, reason], want);
+  });
+}
+
+const failures = [
+  {
+    it: 'a program that is nowhere',
+    call: 'execve',
+    errno: 2,
+    program: 'nginx',
+    says: 'exec: "nginx": executable file not found in $PATH',
+  },
+  {
+    it: 'a path that is not there',
+    call: 'execve',
+    errno: 2,
+    program: '/x',
+    says: 'exec: "/x": stat /x: no such file or directory',
+  },
+  {
+    it: 'a file that is not executable',
+    call: 'execve',
+    errno: 13,
+    program: '/x',
+    says: 'exec: "/x": permission denied',
+  },
+  {
+    it: 'arguments that are too long',
+    call: 'execve',
+    errno: 7,
+    program: 'sh',
+    says: 'exec: "sh": argument list too long',
+  },
+  {
+    it: 'a directory that is not there',
+    call: 'chdir',
+    errno: 2,
+    program: 'sh',
+    says: 'chdir to cwd ("/w") set in config.json failed: no such file or directory',
+  },
+  { it: 'a mount', call: 'move_mount', errno: 20, program: 'sh', says: 'Cannot mount "/a": not a directory' },
+] as const;
+for (const { it, call, errno, program, says } of failures) {
+  test(`a launch that fails with ${it} says so, with the program as the pod has it`, () => {
+    const names = { program, workingDirectory: '/w', hostFiles: 'all' } as const;
+    assert.equal(failureText({ call, what: 'mount "/a"', errno }, {}, names), says);
+    const hint = failureText({ call, what: '', errno }, {}, { ...names, hostFiles: 'system' }).includes('--host-path');
+    assert.equal(hint, call === 'execve' && errno !== 7);
   });
 }
 

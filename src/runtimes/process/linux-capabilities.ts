@@ -37,9 +37,9 @@ export function unknownCapabilities(names: readonly string[]): string[] {
   return names.filter((name) => plainName(name) !== 'ALL' && !capabilityNames.includes(plainName(name)));
 }
 
-/** The bounding set of a process, from the text of its /proc/PID/status. */
-export function boundingSetIn(status: string): bigint {
-  const [, digits] = /^CapBnd:\s*([0-9a-f]+)$/m.exec(status) ?? [];
+/** One of the sets of a process, from the text of its /proc/PID/status. */
+export function capabilitySetIn(status: string, set: 'CapBnd' | 'CapPrm'): bigint {
+  const [, digits] = new RegExp(`^${set}:\\s*([0-9a-f]+)$`, 'm').exec(status) ?? [];
   return digits === undefined ? 0n : BigInt(`0x${digits}`);
 }
 

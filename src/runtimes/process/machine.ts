@@ -5,12 +5,14 @@
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { MountletError } from '../../base/errors.ts';
+import { arch } from 'node:os';
 import type { Clock } from '../../base/clock.ts';
+import { MountletError } from '../../base/errors.ts';
+import { RuntimeError } from '../runtime.ts';
 import { findControlGroups, type ControlGroups } from './control-groups.ts';
-import { launcherEnvironment } from './exec.ts';
-import type { Powers } from './identity.ts';
-import { boundingSetIn } from './linux-capabilities.ts';
+import { isArchitecture } from '../../linux/system-program.ts';
+import type { Powers } from './container-program.ts';
+import { capabilitySetIn } from './linux-capabilities.ts';
 import { ProcessRuntime, type ProcessRuntimeSettings } from './process-runtime.ts';
 
 export interface Finding {
@@ -37,39 +39,10 @@ export class NamespacesRefusedError extends MountletError {
   }
 }
 
-export class ProgramsMissingError extends MountletError {
-  readonly reason = 'ProgramsMissing';
-  constructor(names: readonly string[]) {
-    super(`Cannot run containers: ${names.join(', ')} not found; install util-linux and coreutils`);
-  }
-}
-
-const programs = [
-  'sh',
-  'unshare',
-  'nsenter',
-  'setpriv',
-  'mount',
-  'umount',
-  'pivot_root',
-  'cat',
-  'cp',
-  'mkdir',
-  'mkfifo',
-  'sleep',
-];
-
 /** Opens a runtime with what this machine and user have. The caller closes it. */
 export async function openProcessRuntime(settings: ProcessRuntimeSettings, clock: Clock): Promise<ProcessRuntime> {
-  const missing = programs.filter((name) => !runs(['sh', '-c', 'command -v "$1"', 'sh', name]));
-  if (missing.length > 0) throw new ProgramsMissingError(missing);
-  const powers = findPowers();
-  if (powers.kind === 'user') {
-    const { stderr, status } = run(['unshare', '--user', '--map-root-user', '--mount', '--', 'true']);
-    if (status !== 0) throw new NamespacesRefusedError(stderr.trim());
-  }
   const groups = ownControlGroups(settings.stateDirectory);
-  const runtime = new ProcessRuntime(settings, { clock, powers, groups });
+  const runtime = new ProcessRuntime(settings, { clock, powers: findPowers(), groups });
   await runtime.open();
   return runtime;
 }
@@ -78,11 +51,19 @@ export function findPowers(): Powers {
   const status = readFileSync('/proc/self/status', 'utf8');
   const [, uid = '0'] = /^Uid:\s+\d+\s+(\d+)/m.exec(status) ?? [];
   const [, gid = '0'] = /^Gid:\s+\d+\s+(\d+)/m.exec(status) ?? [];
+  const architecture = arch();
+  if (!isArchitecture(architecture)) {
+    throw new RuntimeError(
+      `Cannot run containers: the process runtime knows the processors x64 and arm64, not ${architecture}`,
+    );
+  }
   return {
     uid: Number(uid),
     gid: Number(gid),
     kind: uid === '0' ? 'root' : 'user',
-    boundingSet: boundingSetIn(status),
+    boundingSet: capabilitySetIn(status, 'CapBnd'),
+    permitted: capabilitySetIn(status, 'CapPrm'),
+    architecture,
   };
 }
 
@@ -195,18 +176,15 @@ export function examineMachine(): readonly Finding[] {
         ? 'A fork bomb stays in its container.'
         : 'A fork bomb in a container is one of the machine.',
     },
-    {
-      name: 'terminals',
-      available: runs(['script', '--version']),
-      consequence: runs(['script', '--version'])
-        ? 'Containers can have a terminal.'
-        : 'Containers with `tty: true` do not start: script(1) of util-linux is needed.',
-    },
   ];
 }
 
 function run([program = '', ...args]: readonly string[]): { readonly status: number | null; readonly stderr: string } {
-  return spawnSync(program, args, { encoding: 'utf8', env: launcherEnvironment, cwd: '/' });
+  return spawnSync(program, args, {
+    encoding: 'utf8',
+    env: { PATH: '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin', LC_ALL: 'C' },
+    cwd: '/',
+  });
 }
 
 function runs(words: readonly string[]): boolean {

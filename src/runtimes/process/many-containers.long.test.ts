@@ -32,7 +32,7 @@ test('a hundred pods started and stopped leave no process, mount, control group 
     [...groups].filter((group) => existsSync(group)),
     [],
   );
-  for (const name of ['run', 'status', 'spool', 'containers', 'pods']) {
+  for (const name of ['exits', 'work', 'containers', 'pods']) {
     assert.deepEqual(readdirSync(`${sandboxes.directory}/state/${name}`), [], name);
   }
   const processes = readdirSync('/proc').filter((name) => /^\d+$/.test(name));

@@ -1,15 +1,23 @@
 /**
- * Containers as sandboxed processes of this machine, without images: the host read-only, with the container's volumes at
- * their mount paths. What runs outlives this program and is found again from the records and from what the launchers
- * write. One runtime for one state directory.
+ * Containers as sandboxed processes of this machine, without images: a view of the machine's files, with the container's volumes
+ * at their mount paths. What runs outlives this program: it belongs to the spawner (spawner.ts), and is found again from the
+ * records and from what the spawner knows. One runtime for one state directory.
+ *
+ *   created ──startContainer──▶ launching ──▶ running ──settle──▶ ended     Invariant: a record says `end` after the container's
+ *                                   └────────────────settle──────────▲      last process is gone and its last line is in the log.
  */
 import { randomBytes } from 'node:crypto';
-import { closeSync, constants, mkdirSync, openSync, rmSync } from 'node:fs';
-import { connect, Socket } from 'node:net';
+import { mkdirSync, rmSync } from 'node:fs';
+import { connect } from 'node:net';
+import { constants } from 'node:os';
 import { join } from 'node:path';
 import type { Duplex } from 'node:stream';
 import type { Clock } from '../../base/clock.ts';
+import { onAbort } from '../../base/on-abort.ts';
+import { readFailure, type CompiledProgram } from '../../linux/system-program.ts';
 import {
+  CommandStartError,
+  NoSuchContainerError,
   RuntimeError,
   type ContainerRequest,
   type ContainerUsage,
@@ -22,46 +30,73 @@ import {
   type RuntimePod,
 } from '../runtime.ts';
 import { Changes } from './changes.ts';
-import { cleanRoomContainer, cleanRoomPod, cleanRoomUid } from './clean-room.ts';
-import { ContainerLives } from './container-lives.ts';
-import { Records, type ContainerRecord, type PodRecord } from './container-records.ts';
-import { commandOf, describePod, sandboxRequestOf } from './container-translation.ts';
-import { makeGroup, usageOf, type ControlGroups } from './control-groups.ts';
-import { execCommand, feed, followResizes } from './exec.ts';
-import { makeSkeleton, viewHost } from './host-view.ts';
-import { execWords, identityOf, type Powers } from './identity.ts';
-import { signalProcess } from './kill.ts';
-import { launchContainer, namespaceWords, startHolder } from './launch.ts';
-import { LogPumps } from './log-pump.ts';
-import { isAlive, processNamed, type ProcessName } from './process-table.ts';
+import {
+  execProgram,
+  filesName,
+  holdProgram,
+  launchProgram,
+  type Command,
+  type Hold,
+  type Powers,
+} from './container-program.ts';
+import { Records, type ContainerEnd, type ContainerRecord, type PodRecord } from './container-records.ts';
+import {
+  commandOf,
+  describePod,
+  endOf,
+  failureText,
+  identityOf,
+  sandboxRequestOf,
+  sourcesOf,
+} from './container-translation.ts';
+import {
+  groupFiles,
+  makeGroup,
+  ranOutOfMemory,
+  removeGroup,
+  sweepGroups,
+  usageOf,
+  type ControlGroups,
+} from './control-groups.ts';
+import { HostFilesView, readMounts, type FileEntry, type HostFiles } from './host-files.ts';
+import { killEvery, signalProcess } from './kill.ts';
+import { processNamed, processesOfContainer } from './process-table.ts';
 import { planSandbox } from './sandbox-plan.ts';
-import { readStatus } from './status-file.ts';
+import { endSpawner, SpawnerClient } from './spawner-client.ts';
+import { recordedEnds, type ChildFacts, type StartAnswer } from './spawner-protocol.ts';
 import { unsupportedReason } from './unsupported.ts';
 import { makeVolumePoint } from './volume-points.ts';
 
 export interface ProcessRuntimeSettings {
-  /** Its own: nobody else writes there. */
+  /** Its own: nothing else writes there. */
   readonly stateDirectory: string;
-  /** Paths of the host that no container may see; the state directory is always one of them. */
+  /** Paths of the machine that no container may see; the state directory is always one of them. */
   readonly hidden: readonly string[];
+  readonly hostFiles: HostFiles;
+  /** Directories and files that containers see beside those. */
+  readonly hostPaths: readonly string[];
   readonly logSizeBytesMax: number;
   readonly logFilesMax: number;
   /** Bounds what a container can write to its root, /tmp, /run and /dev/shm together. */
   readonly writableBytesMax: number;
-  /** How often to look for containers whose launcher was killed and could not say so. */
+  /** How often to look for control groups that could not be removed yet. */
   readonly sweepMs: number;
 }
 
 export const defaultProcessRuntimeSettings = {
   hidden: [],
+  hostFiles: 'system',
+  hostPaths: [],
   logSizeBytesMax: 10 * 1024 * 1024,
   logFilesMax: 5,
   writableBytesMax: 256 * 1024 * 1024,
   sweepMs: 10_000,
 } as const satisfies Omit<ProcessRuntimeSettings, 'stateDirectory'>;
 
-/** A room that does not end in that time is found again, and used, by the next program. */
-const closeMsMax = 5_000;
+/** A container that was killed and is still there may have been stuck in the kernel, or have forked: it is killed again. */
+const killAgainMs = 1_000;
+const lostMessage = 'the process that runs containers was killed, and with it the container: its exit code is unknown';
+const { SIGKILL } = constants.signals;
 
 export interface ProcessRuntimeDeps {
   readonly clock: Clock;
@@ -75,66 +110,81 @@ export class ProcessRuntime implements Runtime {
   readonly #settings: ProcessRuntimeSettings;
   readonly #deps: ProcessRuntimeDeps;
   readonly #pods: Records<PodRecord>;
-  readonly #lives: ContainerLives;
-  readonly #logs: LogPumps;
+  readonly #containers: Records<ContainerRecord>;
+  readonly #spawner: SpawnerClient;
   readonly #changes = new Changes();
   readonly #closing = new AbortController();
-  /** Environments and arguments are secret: what was created and not started is lost with this program. */
+  /** Variables and arguments are secret: what was created and not started is lost with this program. */
   readonly #created = new Map<string, ContainerRequest>();
-  #openingCleanRoom: Promise<ProcessName> | undefined;
+  readonly #commands = new Map<string, Command>();
+  readonly #launching = new Set<string>();
+  readonly #waiters = new Map<string, Set<() => void>>();
+  #files: HostFilesView | undefined;
+  #sweeping: Promise<void> = Promise.resolve();
 
   constructor(settings: ProcessRuntimeSettings, deps: ProcessRuntimeDeps) {
-    const { stateDirectory, logSizeBytesMax, logFilesMax, sweepMs } = settings;
-    const { clock, groups } = deps;
     this.#settings = settings;
     this.#deps = deps;
-    this.#pods = new Records(join(stateDirectory, 'pods'));
-    const limits = { sizeBytesMax: logSizeBytesMax, filesMax: logFilesMax };
-    this.#logs = new LogPumps(join(stateDirectory, 'spool'), limits, clock);
-    const shared = { clock, groups, logs: this.#logs, changes: this.#changes, pods: this.#pods };
-    this.#lives = new ContainerLives(stateDirectory, sweepMs, shared);
+    this.#pods = new Records(join(settings.stateDirectory, 'pods'));
+    this.#containers = new Records(join(settings.stateDirectory, 'containers'));
+    this.#spawner = new SpawnerClient(settings.stateDirectory, {
+      changed: (facts) => this.#changed(facts),
+      lost: () => this.#lost(),
+    });
   }
 
   /** Takes up what an earlier program left, running or ended meanwhile. */
   async open(): Promise<void> {
-    const { stateDirectory } = this.#settings;
-    if (/[,:\\\s]/.test(stateDirectory)) {
-      throw new RuntimeError(
-        `Cannot use the state directory "${stateDirectory}": its path must be free of space, ",", ":" and "\\"`,
-      );
+    const { stateDirectory, hostFiles, hostPaths } = this.#settings;
+    for (const path of [stateDirectory, ...hostPaths]) {
+      // The kernel takes the layers of an overlay as one text.
+      if (/[,:\\\s]/.test(path)) {
+        throw new RuntimeError(`Cannot use the directory "${path}": its path must be free of space, ",", ":" and "\\"`);
+      }
     }
-    mkdirSync(join(stateDirectory, 'work'), { recursive: true, mode: 0o700 });
-    makeSkeleton(join(stateDirectory, 'skeleton'));
+    mkdirSync(this.#work, { recursive: true, mode: 0o700 });
+    this.#files = new HostFilesView(hostFiles, hostPaths, join(this.#work, filesName));
     this.#pods.load();
-    this.#logs.watch();
-    await this.#lives.open();
+    this.#containers.load();
+    await this.#spawner.open();
+    const ends = recordedEnds(stateDirectory);
+    for (const { id, run, end } of this.#containers.all()) {
+      if (end !== undefined) continue;
+      const facts = this.#spawner.get(id);
+      const ended = facts?.end ?? ends.get(id);
+      if (ended !== undefined) await this.#settle(id, endOf(ended, this.#ranOutOfMemory(id)));
+      else if (facts?.pid !== undefined) this.#running(id, facts.pid, facts.startedAtMs);
+      else if (run !== undefined) await this.#loseContainer(id);
+    }
+    for (const { id } of this.#spawner.all()) {
+      const isKnown = id.startsWith(holderPrefix)
+        ? this.#pods.get(id.slice(holderPrefix.length)) !== undefined
+        : this.#containers.get(id) !== undefined || id === this.#filesId;
+      if (!isKnown) await this.#endChild(id);
+    }
+    this.#sweepGroups();
+    this.#sweeping = this.#sweep();
   }
 
-  /** Lets go of everything; containers go on. Only the clean room ends: it is ours, and the next program makes its own. */
+  /** Lets go of everything; containers go on. Without any, the spawner has nothing left to do. */
   async close(): Promise<void> {
-    await this.removePod(cleanRoomUid, AbortSignal.timeout(closeMsMax)).catch(() => {});
     this.#closing.abort();
     this.#changes.close();
-    await this.#lives.close();
-    await this.#logs.close();
+    this.#spawner.close();
+    if (this.#pods.all().length === 0) await endSpawner(this.#settings.stateDirectory);
+    await this.#sweeping;
+    this.#sweepGroups();
   }
 
   unsupported(pod: PodRequest, container: ContainerRequest): string | undefined {
-    return unsupportedReason(pod, container, this.#deps.powers, () => viewHost().mounts);
+    return unsupportedReason(pod, container, this.#deps.powers, this.#hidden, readMounts);
   }
 
   async list(): Promise<readonly RuntimePod[]> {
-    const pods = this.#pods.all().filter(({ uid }) => uid !== cleanRoomUid);
-    return await Promise.all(
-      pods.map(async (pod) => {
-        await this.#lives.lookAt(pod.uid);
-        return this.#describe(pod);
-      }),
-    );
+    return this.#pods.all().map((pod) => this.#describe(pod));
   }
 
   async get(podUid: string): Promise<RuntimePod | undefined> {
-    await this.#lives.lookAt(podUid);
     const pod = this.#pods.get(podUid);
     return pod === undefined ? undefined : this.#describe(pod);
   }
@@ -144,50 +194,64 @@ export class ProcessRuntime implements Runtime {
   }
 
   async runPod(request: PodRequest, signal: AbortSignal): Promise<RuntimePod> {
+    signal.throwIfAborted();
     const known = this.#pods.get(request.uid);
-    if (known?.state === 'ready' && isAlive(known.holder)) return this.#describe(known);
-    const holder = await startHolder(request, this.#deps.powers, signal);
-    const { uid, namespace, name, hostname, hostPid, hostIpc, hostNetwork, logDirectory } = request;
+    if (known?.state === 'ready' && this.#hasHolder(known)) return this.#describe(known);
+    const { uid, namespace, name, hostname, hostPid, hostIpc, hostNetwork, logDirectory, sysctls } = request;
+    const shareProcessNamespace = request.shareProcessNamespace && !hostPid;
+    const shared = { hostPid, hostIpc, hostNetwork, shareProcessNamespace };
+    // In a user namespace nothing can be taken from a process outside of it: there each pod has its own copy of the files.
+    const files = this.#deps.powers.kind === 'user' ? this.#files?.entries : undefined;
+    await this.#hold(
+      holderId(uid),
+      { pod: shared, hostname, sysctls, ...(files && { files }) },
+      `pod "${namespace}/${name}"`,
+    );
     const record: PodRecord = {
       uid,
       namespace,
       name,
       hostname,
-      hostPid,
-      hostIpc,
-      hostNetwork,
-      shareProcessNamespace: request.shareProcessNamespace && !hostPid,
+      ...shared,
+      directory: request.directory,
       logDirectory,
-      // Of a pod that lost what its containers shared, everything begins anew.
+      // A pod that lost what its containers shared begins again.
       createdAtMs: this.#deps.clock.now(),
       state: 'ready',
-      holder,
     };
     try {
       this.#pods.put(uid, record);
     } catch (thrown) {
-      signalProcess(holder, 'SIGKILL');
+      await this.#endChild(holderId(uid));
       throw thrown;
     }
     return this.#describe(record);
   }
 
+  async #hold(id: string, hold: Omit<Hold, 'work'>, what: string): Promise<void> {
+    const program = holdProgram({ ...hold, work: this.#work }, this.#deps.powers);
+    const answer = await this.#spawner.start(id, program, { stdin: 'none', tty: false, context: {} });
+    if (answer.outcome === 'started') return;
+    await this.#spawner.forget(id);
+    throw new RuntimeError(
+      `Cannot make the namespaces of ${what}: ${failureText(readReport(program, answer), answer)}`,
+    );
+  }
+
   async stopPod(podUid: string, signal: AbortSignal): Promise<void> {
-    await Promise.all(this.#lives.of(podUid).map(({ id }) => this.stopContainer(id, 0, signal)));
+    await Promise.all(this.#of(podUid).map(({ id }) => this.stopContainer(id, 0, signal)));
     const pod = this.#pods.get(podUid);
     if (pod === undefined) return;
-    signalProcess(pod.holder, 'SIGKILL');
+    await this.#endChild(holderId(podUid));
     this.#pods.put(podUid, { ...pod, state: 'notReady' });
   }
 
   async removePod(podUid: string, signal: AbortSignal): Promise<void> {
     await this.stopPod(podUid, signal);
-    for (const { id } of this.#lives.of(podUid)) await this.removeContainer(id);
+    for (const { id } of this.#of(podUid)) await this.removeContainer(id);
     const pod = this.#pods.get(podUid);
     if (pod !== undefined) rmSync(pod.logDirectory, { recursive: true, force: true });
     this.#pods.delete(podUid);
-    const isLast = this.#pods.all().every(({ uid }) => uid === cleanRoomUid);
-    if (isLast && podUid !== cleanRoomUid) await this.removePod(cleanRoomUid, signal);
   }
 
   async createContainer(request: ContainerRequest): Promise<string> {
@@ -195,7 +259,7 @@ export class ProcessRuntime implements Runtime {
     const pod = this.#pods.get(podUid);
     if (pod?.state !== 'ready') throw new RuntimeError(`Cannot create container "${name}": its pod is not running`);
     const id = randomBytes(32).toString('hex');
-    this.#lives.put({
+    this.#containers.put(id, {
       id,
       podUid,
       name,
@@ -215,7 +279,7 @@ export class ProcessRuntime implements Runtime {
 
   async startContainer(id: string, signal: AbortSignal): Promise<void> {
     signal.throwIfAborted();
-    const record = this.#lives.known(id);
+    const record = this.#known(id);
     const request = this.#created.get(id);
     const pod = this.#pods.get(record.podUid);
     const { name } = record;
@@ -224,101 +288,118 @@ export class ProcessRuntime implements Runtime {
       throw new RuntimeError(`Cannot start container "${name}": it was created before a restart; create it again`);
     }
     this.#created.delete(id);
-    this.#launch(record, pod, request);
-    const hasStarted = (): boolean => readStatus(this.#lives.statusPath(id)).started;
-    await this.#lives.until(id, () => hasStarted() || this.#lives.isOver(id), signal);
-    await this.#lives.look(id);
-    if (hasStarted()) return;
-    throw new RuntimeError(this.#lives.get(id)?.end?.message ?? `Cannot start container "${name}": it was removed`);
+    this.#launching.add(id);
+    this.#containers.put(id, { ...record, run: { startedAtMs: this.#deps.clock.now() } });
+    let failure: string | undefined;
+    let answer: StartAnswer | undefined;
+    try {
+      const program = await this.#launchProgram(record, pod, request);
+      const stop = onAbort(signal, () => void this.#spawner.signal(id, SIGKILL).catch(() => {}));
+      answer = await this.#spawner.start(id, program, {
+        log: {
+          path: record.logPath,
+          limits: { sizeBytesMax: this.#settings.logSizeBytesMax, filesMax: this.#settings.logFilesMax },
+        },
+        stdin: record.stdin,
+        tty: record.tty,
+        ...(pod.hostPid || pod.shareProcessNamespace ? { strays: { groups: this.#groupFiles(id) } } : {}),
+        context: this.#commands.get(id),
+      });
+      stop();
+      if (answer.outcome === 'failed') {
+        failure = failureText(readReport(program, answer), answer, {
+          program: request.program,
+          workingDirectory: request.workingDirectory,
+          hostFiles: this.#settings.hostFiles,
+        });
+      }
+    } catch (thrown) {
+      this.#launching.delete(id);
+      await this.#settle(
+        id,
+        startError(this.#deps.clock.now(), thrown instanceof Error ? thrown.message : String(thrown)),
+      );
+      throw thrown;
+    }
+    this.#launching.delete(id);
+    const facts = this.#spawner.get(id);
+    if (answer.outcome === 'failed') {
+      const wasKilled = answer.exitCode === 128 + SIGKILL;
+      const end = startError(this.#deps.clock.now(), failure ?? '');
+      await this.#settle(id, wasKilled ? { ...end, exitCode: answer.exitCode, reason: 'Error', message: '' } : end);
+      signal.throwIfAborted();
+      throw new RuntimeError(wasKilled ? `Cannot start container "${name}": it was stopped` : (failure ?? ''));
+    }
+    this.#running(id, answer.pid, answer.startedAtMs, answer.mountNamespace);
+    if (facts?.end !== undefined) this.#changed(facts);
   }
 
   async stopContainer(id: string, graceMs: number, signal: AbortSignal): Promise<void> {
-    const record = this.#lives.get(id);
+    const record = this.#containers.get(id);
     this.#created.delete(id);
     if (record === undefined) return;
-    await this.#lives.look(id);
-    const isOver = (): boolean => this.#lives.isOver(id);
-    const main = this.#lives.find(id)?.main;
-    if (!isOver() && graceMs > 0 && main !== undefined) {
-      signalProcess(main, record.stopSignal as NodeJS.Signals);
-      const grace = new AbortController();
-      const bound = AbortSignal.any([grace.signal, signal]);
-      const waits = [this.#lives.until(id, isOver, bound), this.#deps.clock.sleep(graceMs, bound)];
-      await Promise.race(waits.map((wait) => wait.catch(() => {})));
-      grace.abort();
-      signal.throwIfAborted();
+    const isOver = (): boolean => this.#isOver(id);
+    if (!isOver() && graceMs > 0 && !this.#launching.has(id)) {
+      await this.#spawner.signal(
+        id,
+        constants.signals[record.stopSignal as NodeJS.Signals] ?? constants.signals.SIGTERM,
+      );
+      await this.#until(id, isOver, graceMs, signal);
     }
-    if (isOver()) return;
-    this.#lives.killAll(id);
-    await this.#lives.until(id, isOver, signal);
+    while (!isOver()) {
+      await this.#spawner.signal(id, SIGKILL);
+      await this.#until(id, isOver, killAgainMs, signal);
+    }
   }
 
   async removeContainer(id: string): Promise<void> {
-    await this.#lives.look(id);
-    const record = this.#lives.get(id);
+    const record = this.#containers.get(id);
     if (record === undefined) return;
-    if (!this.#lives.isOver(id)) throw new RuntimeError(`Cannot remove container "${record.name}": it is running`);
+    if (!this.#isOver(id)) throw new RuntimeError(`Cannot remove container "${record.name}": it is running`);
     this.#created.delete(id);
-    this.#lives.forget(id);
+    removeGroup(this.#deps.groups, id);
+    this.#containers.delete(id);
   }
 
   async exec(id: string, request: ExecRequest, signal: AbortSignal): Promise<ExecResult> {
-    const record = this.#lives.known(id);
-    const init = this.#lives.find(id)?.init;
+    signal.throwIfAborted();
+    const record = this.#known(id);
     const pod = this.#pods.get(record.podUid);
-    if (init === undefined || pod === undefined || this.#lives.isOver(id)) {
-      throw new RuntimeError(`Cannot run a command in container "${record.name}": it is not running`);
+    const { main } = record.run ?? {};
+    if (main === undefined || pod === undefined || this.#isOver(id)) throw notRunning(record);
+    if (request.command.length === 0) throw new CommandStartError('Cannot run a command: none is given');
+    const own = this.#commands.get(id) ?? ((await this.#spawner.context(id)) as Command | undefined);
+    if (own === undefined) throw notRunning(record);
+    this.#commands.set(id, own);
+    const environment = request.tty ? [{ name: 'TERM', value: 'xterm' }, ...own.environment] : own.environment;
+    const command = { ...own, environment, words: request.command };
+    const groups = this.#groupFiles(id);
+    const program = execProgram(
+      { pod, pid: main.pid, groups, identity: record.identity, command, tty: request.tty },
+      this.#deps.powers,
+    );
+    const outcome = await this.#spawner.exec(program, request, signal);
+    if (!('outcome' in outcome)) return outcome;
+    // The container ended under our hands: its namespaces, groups or root are gone.
+    const failure = readReport(program, outcome);
+    if (this.#isOver(id) || !['execve', 'chdir'].includes(failure?.call ?? '')) {
+      const ended =
+        this.#spawner.get(id)?.end !== undefined || this.#isOver(id) || processNamed(main.pid) === undefined;
+      if (ended) throw notRunning(record);
     }
-    const room = await this.#cleanRoom(signal);
-    const { powers, groups } = this.#deps;
-    const enter = [
-      namespaceWords(init.pid, pod, powers),
-      `--mount=/proc/${init.pid}/ns/mnt --pid=/proc/${init.pid}/ns/pid_for_children --no-fork`,
-      `--root=/proc/${room.pid}/root --wd=/proc/${init.pid}/root --`,
-    ].join(' ');
-    const directories = new Set(groups.controllers.flatMap((name) => groups.directory(name) ?? []));
-    const place = {
-      enter,
-      words: execWords(record.identity, powers),
-      groups: [...directories].map((directory) => join(directory, id, 'cgroup.procs')),
-      command: `/proc/${init.pid}/fd/3`,
-    };
-    return await execCommand(place, request, signal);
+    throw new CommandStartError(
+      failureText(failure, outcome, {
+        program: request.command[0] ?? '',
+        workingDirectory: own.workingDirectory,
+        hostFiles: this.#settings.hostFiles,
+      }),
+    );
   }
 
-  async attach(id: string, { stdin, stdout, stderr, resizes }: ProcessStreams, signal: AbortSignal): Promise<void> {
-    const record = this.#lives.known(id);
-    const init = this.#lives.find(id)?.init;
-    if (this.#lives.isOver(id))
-      throw new RuntimeError(`Cannot attach to container "${record.name}": it is not running`);
-    const left = new AbortController();
-    const bound = AbortSignal.any([signal, left.signal, this.#closing.signal]);
-    const leave = (): void => left.abort();
-    for (const stream of [stdout, stderr]) stream?.once('close', leave);
-    const stop = this.#logs.listen(id, (stream, chunk) => void (stream === 'stdout' ? stdout : stderr)?.write(chunk));
-    let keyboard: Socket | undefined;
-    let terminal: number | undefined;
-    try {
-      if (stdin !== undefined && record.stdin !== 'none') {
-        const pipe = join(this.#lives.runDirectory(id), 'stdin');
-        const descriptor = openSync(pipe, constants.O_WRONLY | constants.O_NONBLOCK);
-        keyboard = new Socket({ fd: descriptor, readable: false, writable: true });
-        keyboard.on('error', () => {}); // the container closed its input
-        void feed(stdin, keyboard);
-      }
-      if (record.tty && init !== undefined) {
-        const flags = constants.O_RDWR | constants.O_NOCTTY | constants.O_NONBLOCK;
-        terminal = openSync(`/proc/${init.pid}/fd/8`, flags);
-        void followResizes(terminal, resizes, bound);
-      }
-      await this.#lives.until(id, () => this.#lives.isOver(id), bound).catch(() => {});
-    } finally {
-      stop();
-      left.abort();
-      keyboard?.destroy();
-      if (terminal !== undefined) closeSync(terminal);
-      for (const stream of [stdout, stderr]) stream?.off('close', leave);
-    }
+  async attach(id: string, streams: ProcessStreams, signal: AbortSignal): Promise<void> {
+    const record = this.#known(id);
+    if (this.#isOver(id)) throw notRunning(record);
+    await this.#spawner.attach(id, streams, AbortSignal.any([signal, this.#closing.signal]));
   }
 
   /** All pods have the network of the machine. */
@@ -334,13 +415,13 @@ export class ProcessRuntime implements Runtime {
   }
 
   async reopenLog(id: string): Promise<void> {
-    this.#lives.known(id);
-    this.#logs.reopen(id);
+    this.#known(id);
+    await this.#spawner.reopenLog(id);
   }
 
   async usage(podUid: string): Promise<readonly ContainerUsage[]> {
-    return this.#lives.of(podUid).flatMap(({ id, name }) => {
-      const used = this.#lives.isOver(id) ? undefined : usageOf(this.#deps.groups, id);
+    return this.#of(podUid).flatMap(({ id, name }) => {
+      const used = this.#isOver(id) ? undefined : usageOf(this.#deps.groups, id);
       return used === undefined ? [] : [{ name, ...used }];
     });
   }
@@ -353,53 +434,200 @@ export class ProcessRuntime implements Runtime {
     return await this.imageStatus(image);
   }
 
-  #launch(record: ContainerRecord, pod: PodRecord, request: ContainerRequest): void {
-    const { stateDirectory, hidden, writableBytesMax } = this.#settings;
-    const { powers, clock } = this.#deps;
-    const { id } = record;
-    const work = join(stateDirectory, 'work');
-    const covered = [stateDirectory, ...hidden];
-    const plan = planSandbox(sandboxRequestOf(request, { work, hidden: covered }, powers), viewHost());
+  async #launchProgram(record: ContainerRecord, pod: PodRecord, request: ContainerRequest): Promise<CompiledProgram> {
+    const { powers } = this.#deps;
+    const { id, identity, tty } = record;
+    const files = this.#files;
+    if (files === undefined) throw new RuntimeError('Cannot start a container: the runtime is not open');
+    const [sources, filesPid] = await Promise.all([sourcesOf(request.mounts), this.#filesPid(pod.uid)]);
+    const places = { work: this.#work, hidden: this.#hidden, view: files.view };
+    const plan = planSandbox(sandboxRequestOf(request, sources, places, powers), files.host());
     for (const point of plan.volumePoints) makeVolumePoint(point);
-    const groups = makeGroup(this.#deps.groups, id, request.resources);
-    const command = commandOf(request, pod, record.identity.uid);
-    const places = {
-      work,
-      skeleton: join(stateDirectory, 'skeleton'),
-      directory: this.#lives.runDirectory(id),
-      status: this.#lives.statusPath(id),
-      spool: this.#logs.spool(id),
-    };
-    const child = launchContainer({ record, pod, plan, command, groups, writableBytesMax }, places, powers);
-    child.once('exit', () => void this.#lives.look(id));
-    const supervisor = child.pid === undefined ? undefined : processNamed(child.pid);
-    if (supervisor === undefined) throw new RuntimeError('Cannot start a container: sh(1) is needed');
-    this.#lives.launched(id, supervisor, clock.now());
+    const command = commandOf(request, pod, identity.uid);
+    this.#commands.set(id, command);
+    return launchProgram(
+      {
+        pod,
+        holderPid: this.#spawner.get(holderId(pod.uid))?.pid ?? 0,
+        filesPid,
+        groups: makeGroup(this.#deps.groups, id, request.resources),
+        work: this.#work,
+        writableBytesMax: this.#settings.writableBytesMax,
+        plan,
+        identity,
+        command,
+        tty,
+      },
+      powers,
+    );
   }
 
-  /** A process that has the clean room as its root. Kept as long as there are pods. */
-  async #cleanRoom(signal: AbortSignal): Promise<ProcessName> {
-    const [known] = this.#lives.of(cleanRoomUid);
-    const init = known === undefined || known.end !== undefined ? undefined : this.#lives.find(known.id)?.init;
-    if (init !== undefined && isAlive(init)) return init;
-    this.#openingCleanRoom ??= this.#openCleanRoom(signal).finally(() => {
-      this.#openingCleanRoom = undefined;
+  #running(id: string, pid: number, startedAtMs: number, mountNamespace?: string): void {
+    const record = this.#containers.get(id);
+    if (record === undefined || record.end !== undefined || record.run?.main?.pid === pid) return;
+    const main = processNamed(pid);
+    const run = { startedAtMs, ...(main && { main }), ...(mountNamespace !== undefined && { mountNamespace }) };
+    this.#containers.put(id, { ...record, run: { ...record.run, ...run } });
+    this.#changes.tell(record.podUid);
+  }
+
+  /** Brings the record in line with what the spawner reports. */
+  #changed({ id, end }: ChildFacts): void {
+    if (id.startsWith(holderPrefix)) {
+      // Without its holder a pod has lost what its containers share: it has to be made again.
+      if (end !== undefined) this.#changes.tell(id.slice(holderPrefix.length));
+    } else if (end !== undefined && !this.#launching.has(id)) {
+      void this.#settle(id, endOf(end, this.#ranOutOfMemory(id)));
+    }
+  }
+
+  async #settle(id: string, end: ContainerEnd): Promise<void> {
+    const record = this.#containers.get(id);
+    if (record !== undefined && record.end === undefined) {
+      this.#containers.put(id, { ...record, end });
+      this.#commands.delete(id);
+      removeGroup(this.#deps.groups, id);
+      this.#changes.tell(record.podUid);
+      for (const wake of this.#waiters.get(id) ?? []) wake();
+    }
+    await this.#spawner.forget(id).catch(() => {}); // known again at the next start
+  }
+
+  /** The spawner was killed: its containers have lost their output and the one that would learn their exit codes. */
+  #lost(): void {
+    for (const { id, run, end } of this.#containers.all()) {
+      if (run !== undefined && end === undefined && !this.#launching.has(id)) void this.#loseContainer(id);
+    }
+    for (const { uid } of this.#pods.all()) this.#changes.tell(uid);
+  }
+
+  async #loseContainer(id: string): Promise<void> {
+    const { main, mountNamespace } = this.#containers.get(id)?.run ?? {};
+    if (main !== undefined) signalProcess(main, 'SIGKILL');
+    killEvery(() => processesOfContainer(this.#groupFiles(id), mountNamespace));
+    const finishedAtMs = this.#deps.clock.now();
+    await this.#settle(id, { finishedAtMs, exitCode: 128 + SIGKILL, reason: 'Error', message: lostMessage });
+  }
+
+  #hasHolder({ uid }: PodRecord): boolean {
+    const facts = this.#spawner.get(holderId(uid));
+    return facts?.pid !== undefined && facts.end === undefined;
+  }
+
+  async #endChild(id: string): Promise<void> {
+    await this.#spawner.signal(id, SIGKILL);
+    await this.#spawner.forget(id);
+  }
+
+  /** The process that keeps the files of containers' roots in memory; started again when it is gone. */
+  async #filesPid(podUid: string): Promise<number | undefined> {
+    const files = this.#files?.entries ?? [];
+    if (files.length === 0) return undefined;
+    if (this.#deps.powers.kind === 'user') return this.#spawner.get(holderId(podUid))?.pid;
+    this.#holdingFiles ??= this.#holdFiles(files).finally(() => {
+      this.#holdingFiles = undefined;
     });
-    return await this.#openingCleanRoom;
+    return await this.#holdingFiles;
   }
 
-  async #openCleanRoom(signal: AbortSignal): Promise<ProcessName> {
-    for (const { id } of this.#lives.of(cleanRoomUid)) await this.removeContainer(id);
-    await this.runPod(cleanRoomPod(join(this.#settings.stateDirectory, cleanRoomUid)), signal);
-    const id = await this.createContainer(cleanRoomContainer);
-    await this.startContainer(id, signal);
-    const init = this.#lives.find(id)?.init;
-    if (init === undefined) throw new RuntimeError('Cannot run commands in containers: their clean room did not start');
-    return init;
+  async #holdFiles(files: readonly FileEntry[]): Promise<number | undefined> {
+    const known = this.#spawner.get(this.#filesId);
+    if (known?.pid !== undefined && known.end === undefined) return known.pid;
+    const pod = { hostPid: true, hostIpc: true, hostNetwork: true, shareProcessNamespace: false };
+    await this.#hold(this.#filesId, { pod, files, hostname: '', sysctls: {} }, 'the files of containers');
+    return this.#spawner.get(this.#filesId)?.pid;
+  }
+  #holdingFiles: Promise<number | undefined> | undefined;
+
+  get #filesId(): string {
+    return `files-${this.#files?.name ?? ''}`;
   }
 
   #describe(pod: PodRecord): RuntimePod {
-    // A holder that was killed took the shared namespaces with it: the pod has to be made again.
-    return describePod({ ...pod, state: isAlive(pod.holder) ? pod.state : 'notReady' }, this.#lives.of(pod.uid));
+    return describePod({ ...pod, state: this.#hasHolder(pod) ? pod.state : 'notReady' }, this.#of(pod.uid));
   }
+
+  /** Newest first. */
+  #of(podUid: string): ContainerRecord[] {
+    return this.#containers
+      .all()
+      .filter((record) => record.podUid === podUid)
+      .toSorted((a, b) => b.createdAtMs - a.createdAtMs || b.attempt - a.attempt);
+  }
+
+  #known(id: string): ContainerRecord {
+    const record = this.#containers.get(id);
+    if (record === undefined) throw new NoSuchContainerError(id);
+    return record;
+  }
+
+  #isOver(id: string): boolean {
+    const record = this.#containers.get(id);
+    return record?.run === undefined || record.end !== undefined;
+  }
+
+  /** Until it is so or the time is over; rejects when the signal aborts. */
+  async #until(id: string, isSo: () => boolean, ms: number, signal: AbortSignal): Promise<void> {
+    signal.throwIfAborted();
+    if (isSo()) return;
+    const waiters = this.#waiters.get(id) ?? new Set();
+    this.#waiters.set(id, waiters);
+    const done = new AbortController();
+    const wake = (): void => done.abort();
+    waiters.add(wake);
+    try {
+      await this.#deps.clock.sleep(ms, AbortSignal.any([done.signal, signal])).catch(() => {});
+    } finally {
+      waiters.delete(wake);
+      if (waiters.size === 0) this.#waiters.delete(id);
+    }
+    signal.throwIfAborted();
+  }
+
+  #ranOutOfMemory(id: string): boolean {
+    return ranOutOfMemory(this.#deps.groups, id);
+  }
+
+  #groupFiles(id: string): string[] {
+    return groupFiles(this.#deps.groups, id);
+  }
+
+  get #work(): string {
+    return join(this.#settings.stateDirectory, 'work');
+  }
+
+  get #hidden(): readonly string[] {
+    return [this.#settings.stateDirectory, ...this.#settings.hidden];
+  }
+
+  async #sweep(): Promise<void> {
+    const { signal } = this.#closing;
+    while (!signal.aborted) {
+      await this.#deps.clock.sleep(this.#settings.sweepMs, signal).catch(() => {});
+      this.#sweepGroups();
+    }
+  }
+
+  /** A group cannot be removed while a process in it is dying: those that were left are tried again. */
+  #sweepGroups(): void {
+    sweepGroups(this.#deps.groups, (id) => this.#containers.get(id) !== undefined);
+  }
+}
+
+const holderPrefix = 'pod-';
+
+function holderId(podUid: string): string {
+  return `${holderPrefix}${podUid}`;
+}
+
+function readReport(program: CompiledProgram, answer: { readonly report: string }): ReturnType<typeof readFailure> {
+  return readFailure(Buffer.from(answer.report, 'hex'), program.steps);
+}
+
+function startError(finishedAtMs: number, message: string): ContainerEnd {
+  return { finishedAtMs, exitCode: 128, reason: 'StartError', message };
+}
+
+function notRunning({ name }: ContainerRecord): RuntimeError {
+  return new RuntimeError(`container "${name}" is not running`);
 }

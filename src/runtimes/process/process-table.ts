@@ -8,7 +8,6 @@ export interface ProcessName {
 }
 
 interface ProcessFacts extends ProcessName {
-  readonly parent: number;
   readonly session: number;
   readonly state: string;
 }
@@ -22,42 +21,32 @@ export function isAlive({ pid, startTicks }: ProcessName): boolean {
   return processNamed(pid)?.startTicks === startTicks;
 }
 
-/** The oldest child: a first process also becomes the parent of orphans, which are younger than the one it started. */
-export function oldestChild(pid: number): ProcessName | undefined {
-  return childrenOf(pid)
-    .flatMap((child) => processNamed(child) ?? [])
-    .toSorted((a, b) => a.startTicks - b.startTicks || a.pid - b.pid)[0];
-}
-
-export function youngestChild(pid: number): ProcessName | undefined {
-  return childrenOf(pid)
-    .flatMap((child) => processNamed(child) ?? [])
-    .toSorted((a, b) => b.startTicks - a.startTicks || b.pid - a.pid)[0];
-}
-
 export function processesOfSession(session: number): ProcessName[] {
   return allProcesses().filter((facts) => facts.session === session && facts.state !== 'Z');
 }
 
-/** Everything in one mount namespace (`mnt:[4026532]`): what a container started, wherever it hides. */
-export function processesOfMountNamespace(namespace: string): ProcessName[] {
-  return allProcesses().filter(({ pid, state }) => state !== 'Z' && mountNamespaceOf(pid) === namespace);
+/** What a container started, wherever it hides: everything in its control groups and in its mount namespace (`mnt:[4026532]`). */
+export function processesOfContainer(groups: readonly string[], mountNamespace: string | undefined): ProcessName[] {
+  const grouped = new Set(groups.flatMap((path) => numbersIn(path)));
+  return allProcesses().filter(({ pid, state }) => {
+    if (state === 'Z') return false;
+    return grouped.has(pid) || (mountNamespace !== undefined && mountNamespaceOf(pid) === mountNamespace);
+  });
 }
 
-function mountNamespaceOf(pid: number): string | undefined {
+export function mountNamespaceOf(pid: number): string | undefined {
   try {
     return readlinkSync(`/proc/${pid}/ns/mnt`);
   } catch {
-    return undefined; // gone, or somebody else's
+    return undefined; // gone, or of another user
   }
 }
 
-function childrenOf(pid: number): number[] {
+function numbersIn(path: string): number[] {
   try {
-    return readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').split(' ').filter(Boolean).map(Number);
+    return readFileSync(path, 'utf8').split('\n').filter(Boolean).map(Number);
   } catch {
-    // A kernel without CONFIG_PROC_CHILDREN, or the process is gone.
-    return allProcesses().flatMap((facts) => (facts.parent === pid ? facts.pid : []));
+    return []; // the group is gone, and its processes are
   }
 }
 
@@ -77,7 +66,6 @@ function factsOf(pid: number): ProcessFacts | undefined {
   return {
     pid,
     state: fields[0] ?? '',
-    parent: Number(fields[1]),
     session: Number(fields[3]),
     startTicks: Number(fields[19]),
   };

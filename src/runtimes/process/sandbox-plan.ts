@@ -5,6 +5,7 @@
  * The work directory is a small tmpfs of the container's own:
  *   m        the root to be
  *   skel     what the root has and the host has not: mount points (with a writable root: the writable layer)
+ *   dirs     the same for each directory of the host that is shown
  *   dev tmp run shm   the container's own, bound to their places
  *   hidden   empty, put over what a container must not see
  */
@@ -33,7 +34,11 @@ export interface SandboxRequest {
   /** `overlay`: as root. `binds`: in a user namespace, where an overlay of `/` is refused. */
   readonly technique: 'overlay' | 'binds';
   readonly writableRoot: boolean;
+  /** With neither, /tmp and /run alone can be written to. */
+  readonly readOnlyRoot: boolean;
   readonly privileged: boolean;
+  /** What of the machine's files the container sees: a directory that becomes its root, and others that stand in it. */
+  readonly view: { readonly root: string; readonly directories: readonly string[] };
   /** Directories and files of the host that no container may see. */
   readonly hidden: readonly string[];
   readonly volumes: readonly VolumeMount[];
@@ -45,6 +50,7 @@ export interface VolumeMount {
   readonly kind: 'directory' | 'file';
   readonly target: string;
   readonly readOnly: boolean;
+  readonly recursiveReadOnly: boolean;
   readonly followsHost: boolean;
 }
 
@@ -58,12 +64,12 @@ export interface SandboxPlan {
   /** To be made below the work directory, parents included. */
   readonly directories: readonly string[];
   readonly files: readonly string[];
+  readonly links: readonly { readonly path: string; readonly to: string }[];
+  readonly modes: readonly { readonly path: string; readonly mode: number }[];
   /** In this order. */
   readonly mounts: readonly PlannedMount[];
   /** Mount points that are missing in a volume: they are made in the volume itself, which others may write to. */
   readonly volumePoints: readonly VolumePoint[];
-  /** Targets inside of a volume, where a link may be put in our way: mounted, they are looked at before going on. */
-  readonly doubtful: readonly string[];
 }
 
 export interface PlannedMount {
@@ -87,8 +93,6 @@ interface Layer {
   readonly look: (below: string) => PathLook;
   /** Makes a mount point. */
   readonly make: (below: string, kind: 'directory' | 'file') => void;
-  /** Others may change it at any time. */
-  readonly isVolume?: boolean;
 }
 
 export class SandboxBuilder {
@@ -98,7 +102,8 @@ export class SandboxBuilder {
   readonly #files = new Set<string>();
   readonly #mounts: PlannedMount[] = [];
   readonly #volumePoints: VolumePoint[] = [];
-  readonly #doubtful: string[] = [];
+  readonly #links: { path: string; to: string }[] = [];
+  readonly #modes: { path: string; mode: number }[] = [];
   readonly #layers: Layer[] = [];
 
   constructor(request: SandboxRequest, host: HostView) {
@@ -106,13 +111,26 @@ export class SandboxBuilder {
     this.#host = host;
   }
 
-  /** Something of the host, on top of a directory of our own (`own`) that has what is missing there. */
-  layered(target: string, own: string, mount: Pick<PlannedMount, 'source' | 'type' | 'options'>): void {
-    this.#mount(target, mount, {
+  /** A directory of the host, with a layer of our own (`own`) on top that has what is missing there and what gets written. */
+  layered(target: string, source: string, own: string): void {
+    const { writableRoot } = this.#request;
+    this.directory(own);
+    // The two directories of a writable layer have to be beside each other.
+    if (writableRoot) this.directory(`${own}.work`);
+    const layers = writableRoot
+      ? ['rw', `lowerdir=${source}`, `upperdir=${this.inWork(own)}`, `workdir=${this.inWork(`${own}.work`)}`]
+      : ['ro', `lowerdir=${this.inWork(own)}:${source}`];
+    // As root not nosuid: what a container may gain by a setuid program is decided by no-new-privileges and the bounding set.
+    const options = [...layers, 'nodev', ...(this.#request.technique === 'overlay' ? [] : ['nosuid'])];
+    this.#mount(
       target,
-      look: (path) => this.#lookOwn(join(own, path)) ?? this.#host.look(join(target, path)),
-      make: (path, kind) => this.#makeOwn(join(own, path), kind),
-    });
+      { source: 'overlay', type: 'overlay', options },
+      {
+        target,
+        look: (path) => this.#lookOwn(join(own, path)) ?? this.#host.look(join(source, path)),
+        make: (path, kind) => this.#makeOwn(join(own, path), kind),
+      },
+    );
   }
 
   /** A directory of our own, empty but for what gets mounted in it and what the skeleton has `prepared`. */
@@ -144,24 +162,34 @@ export class SandboxBuilder {
     );
   }
 
-  volume({ source, kind, target, readOnly, followsHost }: VolumeMount): void {
+  volume({ source, kind, target, readOnly, recursiveReadOnly, followsHost }: VolumeMount): void {
     const path = this.point(target, kind);
     if (isBelow('/proc', path)) throw new RuntimeError(`Cannot mount at "${target}": it is inside of /proc`);
     if (path === '/') throw new RuntimeError(`Cannot mount at "${target}": it is the container's root`);
-    if (this.#layerOf(path)?.isVolume) this.#doubtful.push(path);
-    const options = ['rbind', ...(readOnly ? ['ro'] : []), 'nodev', ...this.lockedOptions(source)];
+    const access = recursiveReadOnly ? ['rro'] : readOnly ? ['ro'] : [];
     this.#mount(
       path,
-      { source, type: 'none', options: [...new Set(options), followsHost ? 'rslave' : 'rprivate'] },
+      { source, type: 'none', options: ['rbind', ...access, 'nodev', followsHost ? 'rslave' : 'rprivate'] },
       {
         target: path,
         look: (rest) => (rest === '' ? { kind } : this.#host.look(join(source, rest))),
         make: (rest, wanted) => {
           this.#volumePoints.push({ volume: source, below: rest, kind: wanted });
         },
-        isVolume: true,
       },
     );
+    // A volume that reaches what is hidden shows it as empty, unless the container may do everything anyway.
+    for (const hidden of this.#request.privileged || kind === 'file' ? [] : this.#request.hidden) {
+      if (hidden !== source && isBelow(source, hidden) && this.#host.look(hidden) !== undefined) {
+        this.hide(join(path, below(source, hidden)), this.#host.look(hidden));
+      }
+    }
+  }
+
+  /** Covers what stands at a place of the container's root. */
+  hide(target: string, seen: PathLook): void {
+    if (seen?.kind === 'file') this.host('/dev/null', target, 'none', ['bind', 'ro']);
+    else if (seen?.kind === 'directory') this.own(target, 'hidden', ['ro', 'nosuid', 'nodev', 'noexec']);
   }
 
   /** The place in the root where something of that kind can be mounted; made when it is missing. */
@@ -182,32 +210,27 @@ export class SandboxBuilder {
     return resolveInRoot(path, (at) => this.#look(at));
   }
 
-  /** In a user namespace a bind mount keeps what its source forbids, and a remount that forgets one is refused. */
-  lockedOptions(source: string): readonly string[] {
-    if (this.#request.technique === 'overlay') return [];
-    const covering = this.#host.mounts
-      .filter(({ mountPoint }) => isBelow(mountPoint, source))
-      .toSorted((a, b) => b.mountPoint.length - a.mountPoint.length)[0];
-    return ['nosuid', 'nodev', 'noexec', 'noatime', 'nodiratime', 'relatime'].filter((option) =>
-      covering?.options.includes(option),
-    );
-  }
-
   inWork(path: string): string {
     return `${this.#request.work}/${path}`;
   }
 
-  directory(path: string): void {
+  directory(path: string, mode?: number): void {
     this.#directories.add(path);
+    if (mode !== undefined) this.#modes.push({ path, mode });
+  }
+
+  link(path: string, to: string): void {
+    this.#links.push({ path, to });
   }
 
   plan(): SandboxPlan {
     return {
       directories: [...this.#directories],
       files: [...this.#files],
+      links: this.#links,
+      modes: this.#modes,
       mounts: this.#mounts,
       volumePoints: this.#volumePoints,
-      doubtful: this.#doubtful,
     };
   }
 

@@ -1,7 +1,7 @@
 /** What this runtime refuses to run, rather than run it in another way than it was asked for. */
-import type { ContainerRequest, PodRequest } from '../runtime.ts';
-import type { Powers } from './identity.ts';
-import { unknownCapabilities } from './linux-capabilities.ts';
+import type { ContainerRequest, ContainerSecurity, PodRequest } from '../runtime.ts';
+import type { Powers } from './container-program.ts';
+import { capabilitiesOf, unknownCapabilities } from './linux-capabilities.ts';
 import { isBelow } from './root-path.ts';
 import type { HostMount } from './sandbox-plan.ts';
 
@@ -9,19 +9,23 @@ export function unsupportedReason(
   pod: PodRequest,
   { security, mounts }: ContainerRequest,
   powers: Powers,
+  hidden: readonly string[],
   hostMounts: () => readonly HostMount[],
 ): string | undefined {
   const [sysctl] = foreignSysctls(pod.sysctls);
   if (sysctl !== undefined)
     return `sysctl "${sysctl}" belongs to the network or the whole machine, which its pods share in the process runtime`;
-  const [unknown] = unknownCapabilities([...security.addCapabilities, ...security.dropCapabilities]);
-  if (unknown !== undefined) return `unknown capability "${unknown}"`;
-  for (const { containerPath, hostPath, propagation, recursiveReadOnly, image } of mounts) {
+  if (!pod.hostUsers)
+    return 'hostUsers: false is not possible in the process runtime: it has no user namespaces for pods';
+  const refused = refusedSecurity(pod, security, powers);
+  if (refused !== undefined) return refused;
+  for (const { containerPath, hostPath, propagation, image } of mounts) {
     if (image !== undefined) return `the process runtime has no images, so none can be mounted at "${containerPath}"`;
     if (propagation === 'Bidirectional')
       return `mount propagation Bidirectional at "${containerPath}" is not possible in the process runtime`;
-    if (recursiveReadOnly)
-      return `a recursively read-only mount at "${containerPath}" is not possible in the process runtime`;
+    const state = hidden.find((path) => isBelow(path, hostPath));
+    if (state !== undefined && !isBelow(pod.directory, hostPath) && !security.privileged)
+      return `path "${hostPath}" belongs to mountlet itself and can be mounted by privileged containers only`;
     if (propagation === 'HostToContainer') {
       const on = mountOf(hostMounts(), hostPath);
       if (on !== undefined && !on.propagates) {
@@ -37,6 +41,33 @@ export function unsupportedReason(
   }
   const group = supplementalGroups.find((id) => id !== powers.gid);
   return group === undefined ? undefined : `supplemental group ${group} needs the process runtime to run as root`;
+}
+
+/**
+ * What a container can do to the machine with them no namespace of this runtime holds: mount, load modules, set the clock, open
+ * files by handle, reconfigure the network that pods share with the machine. Whoever has one could as well be privileged.
+ */
+const machineCapabilities =
+  'AUDIT_CONTROL AUDIT_READ BLOCK_SUSPEND BPF DAC_READ_SEARCH MAC_ADMIN MAC_OVERRIDE NET_ADMIN PERFMON SYSLOG SYS_ADMIN SYS_BOOT SYS_MODULE SYS_PACCT SYS_RAWIO SYS_TIME WAKE_ALARM'.split(
+    ' ',
+  );
+
+function refusedSecurity(pod: PodRequest, security: ContainerSecurity, powers: Powers): string | undefined {
+  const { addCapabilities, dropCapabilities, privileged, seccomp, procMount, appArmor, seLinux } = security;
+  const [unknown] = unknownCapabilities([...addCapabilities, ...dropCapabilities]);
+  if (unknown !== undefined) return `unknown capability "${unknown}"`;
+  if (!privileged && powers.kind === 'root') {
+    const held = capabilitiesOf(security, (1n << 64n) - 1n);
+    const tooMuch = held.find((name) => machineCapabilities.includes(name) || (name === 'SYS_PTRACE' && pod.hostPid));
+    if (tooMuch !== undefined)
+      return `capability "${tooMuch}" reaches the whole machine in the process runtime and takes a privileged container`;
+  }
+  if (seccomp === 'Localhost') return 'seccomp profiles of type Localhost are not possible in the process runtime';
+  if (procMount === 'Unmasked' && !privileged)
+    return 'procMount: Unmasked takes a privileged container in the process runtime';
+  if (appArmor === 'Localhost') return 'AppArmor profiles of type Localhost are not possible in the process runtime';
+  if (seLinux) return 'SELinux options are not possible in the process runtime';
+  return undefined;
 }
 
 /** Those that an IPC namespace does not have for itself. */

@@ -1,0 +1,204 @@
+/**
+ * Processes that Node's own child_process cannot make or follow: programs of `system-program.ts`, with exactly the descriptors
+ * they are given, whose children are ours too. Bound with koffi. For a process of its own (the spawner): `reap` takes the end
+ * of every child, so nothing else in that process may start children.
+ */
+import { createRequire } from 'node:module';
+import { getSystemErrorName } from 'node:util';
+import type * as Koffi from 'koffi'; // the type alone: the module is loaded on demand
+
+export interface Processes {
+  /**
+   * Starts a program with these descriptors as 0, 1, 2 …, and itself as the one after; everything else is closed in it.
+   * Signals are at their defaults.
+   */
+  start(image: Buffer, descriptors: readonly number[]): number;
+  /** Children that have ended since the last call. */
+  reap(): ChildEnd[];
+  kill(pid: number, signal: number): boolean;
+  /** `[read, write]`, neither of which any program inherits. */
+  pipe(): [number, number];
+  /** Two ends that keep messages apart and can pass descriptors. */
+  socketPair(): [number, number];
+  /** Waits for a message off the main thread. An empty one means that the other side is closed, none that the time is over. */
+  receive(socket: number): Promise<Message | undefined>;
+  send(socket: number, text: string): void;
+  /** How long `receive` waits for a message. */
+  setReceiveTimeout(socket: number, ms: number): void;
+  setTerminalSize(descriptor: number, columns: number, rows: number): void;
+  close(descriptor: number): void;
+  /** No other process of this user can inspect this one or take its descriptors. */
+  protectMemory(): void;
+}
+
+export interface ChildEnd {
+  readonly pid: number;
+  /** 128 + the signal's number for one that was killed. */
+  readonly exitCode: number;
+}
+
+export interface Message {
+  readonly bytes: Buffer;
+  readonly descriptor: number | undefined;
+}
+
+export class ProcessCallError extends Error {
+  readonly code: string;
+  constructor(call: string, errno: number) {
+    const code = getSystemErrorName(-errno);
+    super(`${call}: ${code}`);
+    this.code = code;
+  }
+}
+
+const closeOnExec = 0o2000000; // O_CLOEXEC, SOCK_CLOEXEC and MFD_CLOEXEC differ
+const memoryFileCloseOnExec = 1;
+const [unixSockets, sequencedPackets, socketLevel, receiveTimeout] = [1, 5, 1, 20];
+const setWindowSize = 0x5414; // TIOCSWINSZ
+const noHang = 1;
+const setDumpable = 4;
+/** posix_spawn: SETSIGDEF | SETSIGMASK. */
+const spawnFlags = 0x04 | 0x08;
+const messageBytesMax = 64;
+
+export function loadProcesses(): Processes {
+  const koffi = createRequire(import.meta.url)('koffi') as typeof Koffi;
+  const library = koffi.load(null);
+  const bind = (name: string, result: string, parameters: string[]): ReturnType<typeof library.func> =>
+    library.func(name, result, parameters);
+  const calls = {
+    memfd_create: bind('memfd_create', 'int', ['str', 'uint']),
+    write: bind('write', 'long', ['int', 'void *', 'size_t']),
+    posix_spawn: bind('posix_spawn', 'int', ['_Out_ int *', 'str', 'void *', 'void *', 'void *', 'void *']),
+    actionsInit: bind('posix_spawn_file_actions_init', 'int', ['void *']),
+    actionsDup: bind('posix_spawn_file_actions_adddup2', 'int', ['void *', 'int', 'int']),
+    actionsCloseFrom: bind('posix_spawn_file_actions_addclosefrom_np', 'int', ['void *', 'int']),
+    actionsDestroy: bind('posix_spawn_file_actions_destroy', 'int', ['void *']),
+    attributesInit: bind('posix_spawnattr_init', 'int', ['void *']),
+    attributesFlags: bind('posix_spawnattr_setflags', 'int', ['void *', 'short']),
+    attributesDefault: bind('posix_spawnattr_setsigdefault', 'int', ['void *', 'void *']),
+    attributesMask: bind('posix_spawnattr_setsigmask', 'int', ['void *', 'void *']),
+    wait4: bind('wait4', 'int', ['int', '_Out_ int *', 'int', 'void *']),
+    kill: bind('kill', 'int', ['int', 'int']),
+    pipe2: bind('pipe2', 'int', ['_Out_ int *', 'int']),
+    socketpair: bind('socketpair', 'int', ['int', 'int', 'int', '_Out_ int *']),
+    setsockopt: bind('setsockopt', 'int', ['int', 'int', 'int', 'void *', 'uint']),
+    recvmsg: bind('recvmsg', 'long', ['int', 'void *', 'int']),
+    ioctl: bind('ioctl', 'int', ['int', 'ulong', 'void *']),
+    close: bind('close', 'int', ['int']),
+    prctl: bind('prctl', 'int', ['int', 'ulong', 'ulong', 'ulong', 'ulong']),
+    fcntl: bind('fcntl', 'int', ['int', 'int', 'int']),
+  };
+  const check = (name: string, result: number): number => {
+    if (result < 0) throw new ProcessCallError(name, koffi.errno());
+    return result;
+  };
+  const pair = (name: string, call: (ends: number[]) => number): [number, number] => {
+    const ends = [0, 0];
+    check(name, call(ends));
+    return [ends[0] ?? -1, ends[1] ?? -1];
+  };
+  const close = (descriptor: number): void => void calls.close(descriptor);
+  // The signal sets of posix_spawn: all at their defaults, none blocked.
+  const everySignal = Buffer.alloc(128, 0xff);
+  const noSignal = Buffer.alloc(128);
+  const attributes = Buffer.alloc(512); // larger than any posix_spawnattr_t
+  calls.attributesInit(attributes);
+  calls.attributesDefault(attributes, everySignal);
+  calls.attributesMask(attributes, noSignal);
+  calls.attributesFlags(attributes, spawnFlags);
+  const name = Buffer.from('mountlet-launch\0');
+  const argumentsOfProgram = Buffer.alloc(16);
+  argumentsOfProgram.writeBigUInt64LE(koffi.address(name), 0);
+  const noEnvironment = Buffer.alloc(8);
+
+  return {
+    start(image, descriptors) {
+      const file = check('memfd_create', calls.memfd_create('mountlet', memoryFileCloseOnExec));
+      const actions = Buffer.alloc(512);
+      const moved: number[] = [];
+      try {
+        for (let done = 0; done < image.length;) {
+          done += check('write', Number(calls.write(file, image.subarray(done), image.length - done)));
+        }
+        calls.actionsInit(actions);
+        // First out of the way, above all targets: a descriptor must not be overwritten before its own turn.
+        const own = descriptors.length;
+        const free = own + 1;
+        for (const [target, descriptor] of [...descriptors, file].entries()) {
+          const safe = descriptor < free ? check('fcntl', calls.fcntl(descriptor, 1030, free)) : descriptor; // F_DUPFD_CLOEXEC
+          if (safe !== descriptor) moved.push(safe);
+          calls.actionsDup(actions, safe, target);
+        }
+        calls.actionsCloseFrom(actions, free);
+        const pid = [0];
+        const errno = Number(
+          calls.posix_spawn(pid, `/proc/self/fd/${own}`, actions, attributes, argumentsOfProgram, noEnvironment),
+        );
+        calls.actionsDestroy(actions);
+        if (errno !== 0) throw new ProcessCallError('posix_spawn', errno);
+        return pid[0] ?? -1;
+      } finally {
+        close(file);
+        for (const descriptor of moved) close(descriptor);
+      }
+    },
+    reap() {
+      const ends: ChildEnd[] = [];
+      for (;;) {
+        const status = [0];
+        const pid = Number(calls.wait4(-1, status, noHang, null));
+        if (pid <= 0) return ends;
+        const word = status[0] ?? 0;
+        const signal = word & 0x7f;
+        ends.push({ pid, exitCode: signal === 0 ? (word >> 8) & 0xff : 128 + signal });
+      }
+    },
+    kill: (pid, signal) => Number(calls.kill(pid, signal)) === 0,
+    pipe: () => pair('pipe2', (ends) => Number(calls.pipe2(ends, closeOnExec))),
+    socketPair: () =>
+      pair('socketpair', (ends) => Number(calls.socketpair(unixSockets, sequencedPackets | closeOnExec, 0, ends))),
+    async receive(socket) {
+      const bytes = Buffer.alloc(messageBytesMax);
+      const control = Buffer.alloc(24); // one control message with one descriptor
+      const vector = Buffer.alloc(16);
+      vector.writeBigUInt64LE(koffi.address(bytes), 0);
+      vector.writeBigUInt64LE(BigInt(bytes.length), 8);
+      const header = Buffer.alloc(56);
+      header.writeBigUInt64LE(koffi.address(vector), 16);
+      header.writeBigUInt64LE(1n, 24);
+      header.writeBigUInt64LE(koffi.address(control), 32);
+      header.writeBigUInt64LE(BigInt(control.length), 40);
+      const length = await new Promise<number>((resolve, reject) => {
+        calls.recvmsg.async(socket, header, 0x40000000, (error: Error | null, result: number | bigint) => {
+          if (error === null) resolve(Number(result)); // MSG_CMSG_CLOEXEC
+          else reject(error);
+        });
+      });
+      if (length < 0) return undefined;
+      const hasDescriptor = header.readBigUInt64LE(40) >= 20n && control.readInt32LE(12) === 1; // SCM_RIGHTS
+      return {
+        bytes: bytes.subarray(0, length),
+        descriptor: hasDescriptor ? control.readInt32LE(16) : undefined,
+      };
+    },
+    send(socket, text) {
+      const bytes = Buffer.from(text);
+      calls.write(socket, bytes, bytes.length); // one that is gone needs no message
+    },
+    setReceiveTimeout(socket, ms) {
+      const time = Buffer.alloc(16);
+      time.writeBigInt64LE(BigInt(Math.floor(ms / 1000)), 0);
+      time.writeBigInt64LE(BigInt((ms % 1000) * 1000), 8);
+      check('setsockopt', Number(calls.setsockopt(socket, socketLevel, receiveTimeout, time, 16)));
+    },
+    setTerminalSize(descriptor, columns, rows) {
+      const size = Buffer.alloc(8);
+      size.writeUInt16LE(Math.min(rows, 0xffff), 0);
+      size.writeUInt16LE(Math.min(columns, 0xffff), 2);
+      calls.ioctl(descriptor, setWindowSize, size); // a terminal that is gone needs no size
+    },
+    close,
+    protectMemory: () => void calls.prctl(setDumpable, 0, 0, 0, 0),
+  };
+}

@@ -1,0 +1,313 @@
+/**
+ * Compiles a list of system calls into a tiny static program (ELF), for what has to happen between fork and exec: entering
+ * namespaces, mounting, giving up privileges. JavaScript cannot run there, a shell costs a process for every step and can be
+ * tricked, and a program on disk would have to be built for every machine.
+ *
+ * The program is data and one loop. A step holds the number of a system call, its six arguments, and where to go on:
+ *
+ *     result = call(step.number, step.arguments)
+ *     result = 0                                     the next step
+ *     result > 0    RESULT = result;                 the step `afterPositive`, usually the next
+ *     result < 0    FAILURE = [step, result];        the step `afterError`, usually one that reports it
+ *
+ * It starts with an address space of its own: whoever inspects the process finds these steps and nothing else. Descriptors are
+ * numbered at compile time, because the program starts with exactly the ones it was given and Linux hands out the lowest
+ * free number. Strings and structures stand behind the steps, at addresses that are known when the program is written.
+ */
+
+export type Architecture = 'x64' | 'arm64';
+
+export function isArchitecture(name: string): name is Architecture {
+  return name === 'x64' || name === 'arm64';
+}
+
+/** Numbers on x64 and arm64. From 424 on they are the same everywhere. */
+const callNumbers = {
+  read: [0, 63],
+  write: [1, 64],
+  close: [3, 57],
+  ioctl: [16, 29],
+  ppoll: [271, 73],
+  sendmsg: [46, 211],
+  clone: [56, 220],
+  execve: [59, 221],
+  exit: [231, 94],
+  chdir: [80, 49],
+  fchdir: [81, 50],
+  fchown: [93, 55],
+  umask: [95, 166],
+  setsid: [112, 157],
+  capset: [126, 91],
+  rt_sigaction: [13, 134],
+  pivot_root: [155, 41],
+  prctl: [157, 167],
+  mount: [165, 40],
+  umount2: [166, 39],
+  sethostname: [170, 161],
+  openat: [257, 56],
+  mkdirat: [258, 34],
+  symlinkat: [266, 36],
+  fchmodat: [268, 53],
+  unshare: [272, 97],
+  dup3: [292, 24],
+  setgroups: [116, 159],
+  setresuid: [117, 147],
+  setresgid: [119, 149],
+  setns: [308, 268],
+  seccomp: [317, 277],
+  open_tree: [428, 428],
+  move_mount: [429, 429],
+  pidfd_open: [434, 434],
+  close_range: [436, 436],
+  openat2: [437, 437],
+  mount_setattr: [442, 442],
+} as const satisfies Record<string, readonly [number, number]>;
+
+export type CallName = keyof typeof callNumbers;
+
+/** Bytes in the program's data; as an argument it stands for their address. */
+export interface Datum {
+  readonly offset: number;
+}
+
+/** A place between steps; as a destination it stands for the step that follows it. */
+export interface Label {
+  step: number | undefined;
+}
+
+export type Argument = number | bigint | Datum;
+
+export interface StepOptions {
+  /** For the message when it fails, as a user would say it: `mount "/etc/config"`. */
+  readonly what?: string;
+  /** Where to go on after an error; `'ignore'` is the next step. */
+  readonly onError?: Label | 'ignore';
+  readonly onPositive?: Label;
+}
+
+/** A step that failed and stopped the program. */
+export interface StepFailure {
+  readonly call: CallName;
+  readonly what: string;
+  /** Positive. */
+  readonly errno: number;
+}
+
+interface Step extends StepOptions {
+  readonly call: CallName;
+  readonly arguments: readonly Argument[];
+}
+
+export interface CompiledProgram {
+  readonly image: Buffer;
+  /** What the 16 bytes of a failure report mean. */
+  readonly steps: readonly { readonly call: CallName; readonly what: string }[];
+}
+
+const codeAddress = 0x400000;
+const dataAddress = 0x600000;
+const pageBytes = 4096;
+const resultOffset = 0;
+const failureOffset = 8;
+const stepsOffset = 0x20;
+const stepBytes = 72;
+export const resultBytes = 8;
+export const failureBytes = 16;
+
+/** The loop. RESULT, FAILURE and the steps stand at the offsets above; rbx and x19 point at the current step. */
+const code: Readonly<Record<Architecture, string>> = {
+  x64: `
+    bb20006000        start:  mov ebx, steps
+    488b03            next:   mov rax, [rbx]
+    488b7b08                  mov rdi, [rbx+8]
+    488b7310                  mov rsi, [rbx+16]
+    488b5318                  mov rdx, [rbx+24]
+    4c8b5320                  mov r10, [rbx+32]
+    4c8b4328                  mov r8, [rbx+40]
+    4c8b4b30                  mov r9, [rbx+48]
+    0f05                      syscall
+    4885c0                    test rax, rax
+    7426                      jz zero
+    780e                      js failed
+    4889042500006000          mov [RESULT], rax
+    488b5b38                  mov rbx, [rbx+56]
+    ebce                      jmp next
+    48891c2508006000  failed: mov [FAILURE], rbx
+    4889042510006000          mov [FAILURE+8], rax
+    488b5b40                  mov rbx, [rbx+64]
+    ebb8                      jmp next
+    4883c348          zero:   add rbx, 72
+    ebb2                      jmp next`,
+  arm64: `
+    130480d2          start:  movz x19, #0x20
+    130ca0f2                  movk x19, #0x60, lsl #16
+    140ca0d2                  movz x20, #0x60, lsl #16
+    680240f9          next:   ldr x8, [x19]
+    608640a9                  ldp x0, x1, [x19, #8]
+    628e41a9                  ldp x2, x3, [x19, #24]
+    649642a9                  ldp x4, x5, [x19, #40]
+    010000d4                  svc #0
+    000100b4                  cbz x0, zero
+    8000f8b7                  tbnz x0, #63, failed
+    800200f9                  str x0, [x20]
+    731e40f9                  ldr x19, [x19, #56]
+    f7ffff17                  b next
+    938200a9          failed: stp x19, x0, [x20, #8]
+    732240f9                  ldr x19, [x19, #64]
+    f4ffff17                  b next
+    73220191          zero:   add x19, x19, #72
+    f2ffff17                  b next`,
+};
+
+export class SystemProgram {
+  readonly #steps: Step[] = [];
+  readonly #data: Buffer[] = [];
+  readonly #failed: Label = { step: undefined };
+  readonly #descriptors: Set<number>;
+  #dataBytes = 0;
+
+  /** The program starts with this many descriptors, and with itself as one more, which it closes. */
+  constructor(given: number) {
+    this.#descriptors = new Set(Array.from({ length: given + 1 }, (_, descriptor) => descriptor));
+    this.close(given);
+  }
+
+  call(call: CallName, args: readonly Argument[], options: StepOptions = {}): void {
+    this.#steps.push({ ...options, call, arguments: args });
+  }
+
+  /** A call that answers with a new descriptor, which is returned. Such a call must not be one whose errors are ignored. */
+  open(call: CallName, args: readonly Argument[], options: { readonly what?: string } = {}): number {
+    this.call(call, args, options);
+    let descriptor = 0;
+    while (this.#descriptors.has(descriptor)) descriptor += 1;
+    this.#descriptors.add(descriptor);
+    return descriptor;
+  }
+
+  close(descriptor: number): void {
+    this.#descriptors.delete(descriptor);
+    this.call('close', [descriptor]);
+  }
+
+  bytes(bytes: Uint8Array): Datum {
+    const offset = this.#dataBytes;
+    const padded = Buffer.alloc(Math.ceil(bytes.length / 8) * 8);
+    padded.set(bytes);
+    this.#data.push(padded);
+    this.#dataBytes += padded.length;
+    return { offset };
+  }
+
+  text(text: string): Datum {
+    return this.bytes(Buffer.from(`${text}\0`));
+  }
+
+  /** Words of 64 bits; those that are data stand for their address. */
+  words(words: readonly Argument[]): Datum {
+    const bytes = Buffer.alloc(words.length * 8);
+    const datum = this.bytes(bytes);
+    const target = this.#data[this.#data.length - 1] ?? bytes;
+    // Addresses are known only when all steps are: they are filled in by `compile`.
+    this.#addressed.push({ target, words });
+    return datum;
+  }
+  readonly #addressed: { readonly target: Buffer; readonly words: readonly Argument[] }[] = [];
+
+  /** Places the label here. */
+  mark(label: Label): void {
+    label.step = this.#steps.length;
+  }
+
+  /** Sends the last positive result, a process id, to a socket. */
+  reportResult(socket: number): void {
+    this.call('write', [socket, dataAddress + resultOffset, resultBytes], { onError: this.#failed });
+  }
+
+  compile(architecture: Architecture, statusSocket: number): CompiledProgram {
+    this.mark(this.#failed);
+    this.call('write', [statusSocket, dataAddress + failureOffset, failureBytes], { onError: 'ignore' });
+    this.call('exit', [127]);
+    const dataOffset = stepsOffset + this.#steps.length * stepBytes;
+    const addressOf = (argument: Argument): bigint =>
+      typeof argument === 'object' ? BigInt(dataAddress + dataOffset + argument.offset) : BigInt(argument);
+    for (const { target, words } of this.#addressed) {
+      words.forEach((word, index) => target.writeBigUInt64LE(BigInt.asUintN(64, addressOf(word)), index * 8));
+    }
+    const data = Buffer.alloc(dataOffset + this.#dataBytes);
+    const stepAddress = (index: number): number => dataAddress + stepsOffset + index * stepBytes;
+    this.#steps.forEach(({ call, arguments: args, onError = this.#failed, onPositive }, index) => {
+      const next = index + 1;
+      const words: Argument[] = [callNumbers[call][architecture === 'x64' ? 0 : 1], ...args];
+      while (words.length < 7) words.push(0);
+      words.push(
+        stepAddress(onPositive?.step ?? next),
+        stepAddress((onError === 'ignore' ? next : onError.step) ?? next),
+      );
+      words.forEach((word, place) => {
+        data.writeBigUInt64LE(BigInt.asUintN(64, addressOf(word)), stepsOffset + index * stepBytes + place * 8);
+      });
+    });
+    data.set(Buffer.concat(this.#data), dataOffset);
+    return {
+      image: executable(architecture, data),
+      steps: this.#steps.map(({ call, what = call }) => ({ call, what })),
+    };
+  }
+}
+
+/** What a failure report says; undefined for bytes that are none. */
+export function readFailure(report: Buffer, steps: CompiledProgram['steps']): StepFailure | undefined {
+  if (report.length !== failureBytes) return undefined;
+  const index = (Number(report.readBigUInt64LE(0)) - dataAddress - stepsOffset) / stepBytes;
+  const step = steps[index];
+  return step === undefined ? undefined : { ...step, errno: Number(-report.readBigInt64LE(8)) };
+}
+
+/** An ELF file of two segments: the loop, which can be executed, and the data, which can be written. */
+function executable(architecture: Architecture, data: Buffer): Buffer {
+  const instructions = Buffer.from(
+    code[architecture]
+      .trim()
+      .split('\n')
+      .map((line) => line.trim().split(' ')[0])
+      .join(''),
+    'hex',
+  );
+  const headerBytes = 64;
+  const segmentBytes = 56;
+  const codeOffset = headerBytes + 3 * segmentBytes;
+  const machine = architecture === 'x64' ? 62 : 183;
+  const file = Buffer.alloc(pageBytes + data.length);
+  file.set([0x7f, 0x45, 0x4c, 0x46, 2, 1, 1]); // 64 bits, little-endian
+  file.writeUInt16LE(2, 16); // an executable at fixed addresses
+  file.writeUInt16LE(machine, 18);
+  file.writeUInt32LE(1, 20);
+  file.writeBigUInt64LE(BigInt(codeAddress + codeOffset), 24); // the first instruction
+  file.writeBigUInt64LE(BigInt(headerBytes), 32); // the segments
+  file.writeUInt16LE(headerBytes, 52);
+  file.writeUInt16LE(segmentBytes, 54);
+  file.writeUInt16LE(3, 56);
+  const segment = (
+    index: number,
+    type: number,
+    flags: number,
+    offset: number,
+    address: number,
+    bytes: number,
+  ): void => {
+    const at = headerBytes + index * segmentBytes;
+    file.writeUInt32LE(type, at);
+    file.writeUInt32LE(flags, at + 4);
+    for (const [place, value] of [offset, address, address, bytes, bytes, pageBytes].entries()) {
+      file.writeBigUInt64LE(BigInt(value), at + 8 + place * 8);
+    }
+  };
+  const [load, stack, readExecute, readWrite] = [1, 0x6474e551, 5, 6];
+  segment(0, load, readExecute, 0, codeAddress, codeOffset + instructions.length);
+  segment(1, load, readWrite, pageBytes, dataAddress, data.length);
+  segment(2, stack, readWrite, 0, 0, 0); // a stack that cannot be executed
+  file.set(instructions, codeOffset);
+  file.set(data, pageBytes);
+  return file;
+}

@@ -1,0 +1,130 @@
+/**
+ * What a container prints, on its way to its log file: lines in CRI's format, the file renamed when it has grown too long and the
+ * oldest of its predecessors deleted. One write at a time; a container that prints faster than the disk takes it has to wait.
+ * Output that cannot be written, because the disk is full, is dropped and counted: a container never hangs on its log.
+ */
+import { mkdir, open, readdir, rename, rm, type FileHandle } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
+import type { Clock } from '../../base/clock.ts';
+import { logEntries, splitLines, type StreamName } from './cri-log.ts';
+
+export interface LogLimits {
+  readonly sizeBytesMax: number;
+  /** The one that is written to included. */
+  readonly filesMax: number;
+}
+
+export class ContainerLog {
+  readonly #path: string;
+  readonly #limits: LogLimits;
+  readonly #clock: Clock;
+  readonly #unfinished = new Map<StreamName, Buffer>();
+  #file: FileHandle | undefined;
+  #sizeBytes = 0;
+  #lostBytes = 0;
+  #last: Promise<void> = Promise.resolve();
+
+  constructor(path: string, limits: LogLimits, clock: Clock) {
+    this.#path = path;
+    this.#limits = limits;
+    this.#clock = clock;
+  }
+
+  /** Makes the file, so that readers find one. */
+  async open(): Promise<void> {
+    await this.#inTurn(async () => void (await this.#opened()));
+  }
+
+  /** Resolves when the lines that are complete are in the file. `ended`: so is the rest. */
+  async write(stream: StreamName, chunk: Buffer, ended = false): Promise<void> {
+    const before = this.#unfinished.get(stream);
+    const input = before === undefined || before.length === 0 ? chunk : Buffer.concat([before, chunk]);
+    const split = splitLines(input, ended);
+    this.#unfinished.set(stream, Buffer.from(input.subarray(split.used)));
+    if (split.entries.length === 0) return;
+    const nowMs = this.#clock.now();
+    const entries = logEntries(stream, split, nowMs);
+    await this.#inTurn(() => this.#append(entries, nowMs));
+  }
+
+  /** The next line goes to the file that has the name then. */
+  async reopen(): Promise<void> {
+    await this.#inTurn(async () => {
+      await this.#closed();
+      await this.#opened();
+    });
+  }
+
+  async close(): Promise<void> {
+    await this.#inTurn(() => this.#closed());
+  }
+
+  async #append(entries: Buffer, nowMs: number): Promise<void> {
+    try {
+      const file = await this.#opened();
+      if (this.#lostBytes > 0) {
+        const text = `mountlet: ${this.#lostBytes} bytes of output were lost: the log could not be written`;
+        const note = logEntries('stderr', { entries: [{ line: Buffer.from(text), tag: 'F' }], used: 0 }, nowMs);
+        await this.#writeAll(file, note);
+        this.#lostBytes = 0;
+      }
+      await this.#writeAll(file, entries);
+      if (this.#sizeBytes >= this.#limits.sizeBytesMax) await this.#rotate(nowMs);
+    } catch {
+      this.#lostBytes += entries.length;
+      await this.#closed().catch(() => {});
+    }
+  }
+
+  async #writeAll(file: FileHandle, bytes: Buffer): Promise<void> {
+    for (let done = 0; done < bytes.length;) {
+      const { bytesWritten } = await file.write(bytes, done);
+      done += bytesWritten;
+      this.#sizeBytes += bytesWritten;
+    }
+  }
+
+  async #opened(): Promise<FileHandle> {
+    if (this.#file !== undefined) return this.#file;
+    await mkdir(dirname(this.#path), { recursive: true, mode: 0o755 });
+    const file = await open(this.#path, 'a', 0o640);
+    this.#sizeBytes = (await file.stat()).size;
+    this.#file = file;
+    return file;
+  }
+
+  async #closed(): Promise<void> {
+    const file = this.#file;
+    this.#file = undefined;
+    await file?.close();
+  }
+
+  /** `0.log` becomes `0.log.20261116-054000123`: sorted by name is sorted by age. */
+  async #rotate(nowMs: number): Promise<void> {
+    await this.#closed();
+    const [day = '', time = ''] = new Date(nowMs)
+      .toISOString()
+      .replace(/[-:.Z]/g, '')
+      .split('T');
+    const directory = dirname(this.#path);
+    const prefix = `${basename(this.#path)}.`;
+    const rotated = async (): Promise<string[]> =>
+      (await readdir(directory))
+        .filter((name) => name.startsWith(prefix) && /^\d{8}-/.test(name.slice(prefix.length)))
+        .sort();
+    const older = await rotated();
+    const wanted = `${prefix}${day}-${time}`;
+    const last = older.at(-1);
+    // Two within a millisecond: the later one still sorts after the earlier one.
+    await rename(this.#path, join(directory, last === undefined || last < wanted ? wanted : `${last}-1`));
+    const excess = (await rotated()).slice(0, -(this.#limits.filesMax - 1) || undefined);
+    for (const name of excess) await rm(join(directory, name), { force: true });
+    await this.#opened();
+  }
+
+  async #inTurn(act: () => Promise<void>): Promise<void> {
+    const turn = this.#last.then(act);
+    this.#last = turn.catch(() => {});
+    await turn;
+  }
+}

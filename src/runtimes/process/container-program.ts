@@ -1,0 +1,550 @@
+/**
+ * What happens between the spawner and a program in a container, as lists of system calls (see linux/system-program.ts).
+ *
+ *   launch   joins what the pod shares │ is born in a pid namespace │ mounts, moves the root │ becomes the user │ executes
+ *   exec     joins the container       │ becomes the user           │ is born in its pid namespace              │ executes
+ *   hold     makes what a pod shares   │ an empty root, no user, no privileges                                  │ waits
+ *
+ * The order is the protection. Other processes of a container may watch for newcomers and take over what they can: whoever
+ * appears in a pid namespace that is already in use has the container's root, user and privileges by then, an address space of
+ * its own and nothing open but 0 to 2 and the status socket, on which it can report its own failure and nothing else.
+ *
+ * Descriptors: 0, 1 and 2 are the container's, 3 is the status socket. Reported there: first the id of the process that will
+ * run the program (8 bytes), then, if a step fails, which one and why (16 bytes). That process goes on when it is told to,
+ * and ends when the other side is closed, so that no program runs that nobody knows of.
+ */
+import { defaultSeccompFilter } from '../../linux/seccomp-filter.ts';
+import { SystemProgram, type Architecture, type CompiledProgram, type Label } from '../../linux/system-program.ts';
+import type { EnvironmentEntry } from '../runtime.ts';
+import type { FileEntry } from './host-files.ts';
+import { capabilityNames } from './linux-capabilities.ts';
+import type { PlannedMount, SandboxPlan } from './sandbox-plan.ts';
+
+/** Who the processes of a container are. */
+export interface Identity {
+  readonly uid: number;
+  readonly gid: number;
+  readonly groups: readonly number[];
+  readonly noNewPrivileges: boolean;
+  /** What its processes can have at all. */
+  readonly capabilities: readonly string[];
+  /** What they have from the start though they are not root. */
+  readonly ambient: readonly string[];
+  readonly seccomp: 'default' | 'none';
+}
+
+/** What this program is and may hand on. */
+export interface Powers {
+  readonly uid: number;
+  readonly gid: number;
+  /** `root`: the real one. `user`: root of a user namespace that stands for an ordinary user outside. */
+  readonly kind: 'root' | 'user';
+  /** Capabilities by number. */
+  readonly permitted: bigint;
+  readonly boundingSet: bigint;
+  readonly architecture: Architecture;
+}
+
+/** Which of its namespaces a pod has for itself. */
+export interface PodNamespaces {
+  readonly hostPid: boolean;
+  readonly hostIpc: boolean;
+  readonly hostNetwork: boolean;
+  readonly shareProcessNamespace: boolean;
+}
+
+export interface Command {
+  readonly words: readonly string[];
+  readonly workingDirectory: string;
+  readonly environment: readonly EnvironmentEntry[];
+}
+
+export interface Launch {
+  readonly pod: PodNamespaces;
+  readonly holderPid: number;
+  /** The process that keeps the files of the container's root; undefined where they are the machine's own. */
+  readonly filesPid: number | undefined;
+  /** `cgroup.procs` files to join. */
+  readonly groups: readonly string[];
+  /** An empty directory: the container's tmpfs gets mounted there, in its own mount namespace. */
+  readonly work: string;
+  readonly writableBytesMax: number;
+  readonly plan: SandboxPlan;
+  readonly identity: Identity;
+  readonly command: Command;
+  readonly tty: boolean;
+}
+
+export interface Exec extends Pick<Launch, 'pod' | 'groups' | 'identity' | 'command' | 'tty'> {
+  /** A process of the container. */
+  readonly pid: number;
+}
+
+export interface Hold {
+  readonly pod: PodNamespaces;
+  /** A tree for the roots of containers, kept in memory. */
+  readonly files?: readonly FileEntry[];
+  readonly work: string;
+  /** Empty: the machine's. */
+  readonly hostname: string;
+  readonly sysctls: Readonly<Record<string, string>>;
+}
+
+const statusSocket = 3;
+const descriptorsGiven = 4;
+const currentDirectory = -100; // AT_FDCWD
+const clone = { parent: 0x8000, newPid: 0x20000000, childSignal: 17 } as const;
+const namespaces = { mount: 0x20000, uts: 0x4000000, ipc: 0x8000000, user: 0x10000000, pid: 0x20000000 } as const;
+const openFlags = {
+  writeOnly: 1,
+  readWrite: 2,
+  create: 0o100,
+  noTerminal: 0o400,
+  closeOnExec: 0o2000000,
+  path: 0o10000000,
+};
+const mounting = {
+  noSetuid: 2,
+  noDevices: 4,
+  noExec: 8,
+  readOnly: 1,
+  recursive: 16384,
+  private: 1 << 18,
+  slave: 1 << 19,
+};
+const tree = { clone: 1, closeOnExec: 0o2000000, emptyPath: 0x1000, recursive: 0x8000 } as const;
+const fromAndToDescriptors = 0x04 | 0x40; // MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH
+const resolveBeneathWithoutLinks = 0x08 | 0x04; // RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS
+const detach = 2;
+const prctl = {
+  parentDeathSignal: 1,
+  keepCapabilities: 8,
+  dropBounding: 24,
+  noNewPrivileges: 38,
+  ambient: 47,
+  dumpable: 4,
+  name: 15,
+} as const;
+const terminal = { unlock: 0x40045431, openPeer: 0x5441, makeControlling: 0x540e } as const;
+
+export function launchProgram(launch: Launch, powers: Powers): CompiledProgram {
+  const { pod, holderPid, filesPid, groups, work, plan, identity, command, tty } = launch;
+  const program = new SystemProgram(descriptorsGiven);
+  protect(program);
+  joinGroups(program, groups);
+  joinHolder(program, pod, holderPid, powers);
+  program.call('unshare', [namespaces.mount], { what: 'make a mount namespace' });
+  const [slaveRoot, none] = [program.text('/'), program.text('none')];
+  program.call('mount', [none, slaveRoot, 0, mounting.recursive | mounting.slave, 0], { what: 'keep mounts private' });
+  const ownProcesses = !pod.hostPid && !pod.shareProcessNamespace;
+  const sharedProc = pod.shareProcessNamespace ? treeOf(program, holderPid, '/proc') : undefined;
+  const files = filesPid === undefined ? undefined : treeOf(program, filesPid, `/${filesName}`);
+  // Alone in its pid namespace a process can still do everything: there is no other to watch it.
+  if (ownProcesses) beBorn(program, clone.newPid);
+  makeRoot(program, launch, plan, sharedProc, files);
+  program.call('chdir', [program.text(`${work}/m`)]);
+  const here = program.text('.');
+  program.call('pivot_root', [here, here], { what: 'move the root' });
+  program.call('umount2', [here, detach], { what: 'detach the old root' });
+  program.call('chdir', [program.text('/')]);
+  become(program, identity, powers);
+  if (pod.shareProcessNamespace) beBorn(program, 0);
+  execute(program, identity, command, tty);
+  return program.compile(powers.architecture, statusSocket);
+}
+
+export function execProgram({ pod, pid, groups, identity, command, tty }: Exec, powers: Powers): CompiledProgram {
+  const program = new SystemProgram(descriptorsGiven);
+  protect(program);
+  joinGroups(program, groups);
+  const flags =
+    namespaces.mount |
+    (pod.hostPid ? 0 : namespaces.pid) |
+    (pod.hostIpc ? 0 : namespaces.ipc) |
+    (pod.hostNetwork ? 0 : namespaces.uts) |
+    (powers.kind === 'user' ? namespaces.user : 0);
+  joinProcess(program, pid, flags, 'enter the container');
+  become(program, identity, powers);
+  if (!pod.hostPid) beBorn(program, 0);
+  execute(program, identity, command, tty);
+  return program.compile(powers.architecture, statusSocket);
+}
+
+export function holdProgram({ pod, files, work, hostname, sysctls }: Hold, powers: Powers): CompiledProgram {
+  const program = new SystemProgram(descriptorsGiven);
+  if (powers.kind === 'user') {
+    program.call('unshare', [namespaces.user], { what: 'make a user namespace' });
+    writeFile(program, '/proc/self/setgroups', 'deny');
+    writeFile(program, '/proc/self/uid_map', `0 ${powers.uid} 1`);
+    writeFile(program, '/proc/self/gid_map', `0 ${powers.gid} 1`);
+  }
+  protect(program); // not before: what cannot be inspected cannot write its own maps either
+  const own = namespaces.mount | (pod.hostIpc ? 0 : namespaces.ipc) | (pod.hostNetwork ? 0 : namespaces.uts);
+  program.call('unshare', [own], { what: "make the pod's namespaces" });
+  if (!pod.hostNetwork && hostname !== '') {
+    const name = Buffer.from(hostname);
+    program.call('sethostname', [program.bytes(name), name.length], { what: 'set the host name' });
+  }
+  for (const [name, value] of Object.entries(sysctls)) {
+    writeFile(program, `/proc/sys/${name.replaceAll('.', '/')}`, value);
+  }
+  if (pod.shareProcessNamespace) beBorn(program, clone.newPid);
+  const none = program.text('none');
+  program.call('mount', [none, program.text('/'), 0, mounting.recursive | mounting.private, 0]);
+  const place = program.text(work);
+  const bare = mounting.noSetuid | mounting.noDevices | mounting.noExec;
+  program.call('mount', [none, place, program.text('tmpfs'), bare, program.text('size=64m,mode=555')]);
+  program.call('chdir', [place]);
+  if (files !== undefined) writeTree(program, files);
+  if (pod.shareProcessNamespace) {
+    // The containers of the pod take their /proc from here: made by one of them, it could be made only from inside.
+    const proc = program.text('proc');
+    program.call('mkdirat', [currentDirectory, proc, 0o555]);
+    program.call('mount', [proc, proc, proc, bare, 0], { what: 'mount /proc' });
+  }
+  const here = program.text('.');
+  program.call('pivot_root', [here, here], { what: 'move the root' });
+  program.call('umount2', [here, detach]);
+  program.call('chdir', [program.text('/')]);
+  const nobody = powers.kind === 'root' ? 65534 : 0;
+  become(
+    program,
+    { uid: nobody, gid: nobody, groups: [], noNewPrivileges: true, capabilities: [], ambient: [], seccomp: 'default' },
+    powers,
+  );
+  program.call('prctl', [prctl.name, program.text('mountlet-pod')]);
+  endWithSpawner(program);
+  // Children that are handed to the first process of a namespace are reaped by the kernel when it ignores their end.
+  program.call('rt_sigaction', [17, program.words([1, 0, 0, 0]), 0, 8]);
+  // Of an ordinary user's pod the user has to be able to join the namespaces. There is nothing in it to be taken.
+  program.call('prctl', [prctl.dumpable, powers.kind === 'user' ? 1 : 0]);
+  program.call('close_range', [0, 0xffffffff, 0]);
+  const wait: Label = { step: undefined };
+  program.mark(wait);
+  program.call('ppoll', [0, 0, 0, 0], { onError: wait, onPositive: wait });
+  return program.compile(powers.architecture, statusSocket);
+}
+
+/** No process of the same user may inspect this one, or take over its descriptors. Undone by the final execve. */
+function protect(program: SystemProgram): void {
+  program.call('prctl', [prctl.dumpable, 0]);
+  program.call('umask', [0o022], { onError: 'ignore' });
+}
+
+function joinGroups(program: SystemProgram, groups: readonly string[]): void {
+  for (const path of groups) writeFile(program, path, '0');
+}
+
+function joinHolder(program: SystemProgram, pod: PodNamespaces, holderPid: number, { kind }: Powers): void {
+  const flags =
+    (kind === 'user' ? namespaces.user : 0) |
+    (pod.hostIpc ? 0 : namespaces.ipc) |
+    (pod.hostNetwork ? 0 : namespaces.uts) |
+    (pod.shareProcessNamespace ? namespaces.pid : 0);
+  if (flags !== 0) joinProcess(program, holderPid, flags, "enter the pod's namespaces");
+}
+
+function joinProcess(program: SystemProgram, pid: number, flags: number, what: string): void {
+  const handle = program.open('pidfd_open', [pid, 0], { what });
+  program.call('setns', [handle, flags], { what });
+  program.close(handle);
+}
+
+/** Goes on as a child that the spawner has too, in the pid namespace that was joined or a new one; the parent reports and ends. */
+function beBorn(program: SystemProgram, flags: number): void {
+  const [parent, go]: [Label, Label] = [{ step: undefined }, { step: undefined }];
+  program.call('clone', [flags | clone.parent | clone.childSignal, 0, 0, 0, 0], {
+    what: 'start a process',
+    onPositive: parent,
+  });
+  program.call('read', [statusSocket, program.bytes(Buffer.alloc(8)), 1], { onPositive: go });
+  program.call('exit', [0]); // the other side is closed
+  program.mark(parent);
+  program.reportResult(statusSocket);
+  program.call('exit', [0]);
+  program.mark(go);
+}
+
+/** A copy of what a holder has mounted: the pod's /proc, which only a process of its pid namespace can mount, or files. */
+function treeOf(program: SystemProgram, holderPid: number, path: string): number {
+  const flags = openFlags.closeOnExec;
+  const own = program.open('openat', [currentDirectory, program.text('/proc/self/ns/mnt'), flags, 0]);
+  joinProcess(program, holderPid, namespaces.mount, "enter the pod's namespaces");
+  const copied = program.open('open_tree', [currentDirectory, program.text(path), tree.clone | tree.closeOnExec], {
+    what: `take ${path} of the pod`,
+  });
+  program.call('setns', [own, namespaces.mount]);
+  program.close(own);
+  return copied;
+}
+
+/** The name of the tree in a holder's root, and in the work directory of a container. */
+export const filesName = 'files';
+
+function writeTree(program: SystemProgram, files: readonly FileEntry[]): void {
+  program.call('umask', [0], { onError: 'ignore' });
+  const at = (path: string): ReturnType<SystemProgram['text']> => program.text(`${filesName}/${path}`);
+  program.call('mkdirat', [currentDirectory, program.text(filesName), 0o755]);
+  for (const entry of files) {
+    const what = `write ${entry.path}`;
+    if (entry.kind === 'directory') program.call('mkdirat', [currentDirectory, at(entry.path), entry.mode], { what });
+    else if (entry.kind === 'link')
+      program.call('symlinkat', [program.text(entry.to), currentDirectory, at(entry.path)], { what });
+    else {
+      const flags = openFlags.writeOnly | openFlags.create | openFlags.closeOnExec;
+      const file = program.open('openat', [currentDirectory, at(entry.path), flags, entry.mode], { what });
+      program.call('write', [file, program.bytes(entry.content), entry.content.length], { what });
+      program.close(file);
+    }
+  }
+}
+
+function makeRoot(
+  program: SystemProgram,
+  launch: Launch,
+  plan: SandboxPlan,
+  sharedProc: number | undefined,
+  files: number | undefined,
+): void {
+  const { work, writableBytesMax } = launch;
+  const bare = mounting.noSetuid | mounting.noDevices;
+  const options = program.text(`size=${writableBytesMax},mode=755`);
+  program.call('mount', [program.text('mountlet'), program.text(work), program.text('tmpfs'), bare, options], {
+    what: 'mount the writable layer',
+  });
+  const inWork = (path: string): ReturnType<SystemProgram['text']> => program.text(`${work}/${path}`);
+  const directories = [
+    ...new Set([
+      'm',
+      filesName,
+      ...plan.directories,
+      ...plan.files.map(parentOf),
+      ...plan.links.map(({ path }) => parentOf(path)),
+    ]),
+  ];
+  for (const path of directories.flatMap(withParents)) {
+    program.call('mkdirat', [currentDirectory, inWork(path), 0o755], { onError: 'ignore' });
+  }
+  for (const { path, mode } of plan.modes) program.call('fchmodat', [currentDirectory, inWork(path), mode]);
+  for (const path of plan.files) {
+    const flags = openFlags.writeOnly | openFlags.create | openFlags.closeOnExec;
+    program.close(program.open('openat', [currentDirectory, inWork(path), flags, 0o644]));
+  }
+  for (const { path, to } of plan.links) program.call('symlinkat', [program.text(to), currentDirectory, inWork(path)]);
+
+  if (files !== undefined) {
+    const [empty, place] = [program.text(''), inWork(filesName)];
+    program.call('move_mount', [files, empty, currentDirectory, place, 0x04], { what: 'show the files' });
+    program.close(files);
+  }
+  const target = `${work}/m`;
+  let root: number | undefined;
+  for (const mount of plan.mounts) {
+    const what = `mount ${JSON.stringify(mount.target)}`;
+    if (mount.type === 'proc' && sharedProc !== undefined) {
+      root = attach(program, sharedProc, mount, root, target, what);
+    } else if (mount.type === 'none') {
+      const depth = mount.options.includes('rbind') ? tree.recursive : 0;
+      const source = program.open(
+        'open_tree',
+        [currentDirectory, program.text(mount.source), tree.clone | tree.closeOnExec | depth],
+        { what: `${what}: ${JSON.stringify(mount.source)}` },
+      );
+      root = attach(program, source, mount, root, target, what);
+    } else {
+      const { flags, data } = classicOptions(mount.options);
+      const place = program.text(mount.target === '/' ? target : `${target}${mount.target}`);
+      const words = [program.text(mount.source), place, program.text(mount.type), flags, program.text(data)];
+      program.call('mount', words, { what });
+    }
+    root ??= program.open('openat', [
+      currentDirectory,
+      program.text(target),
+      openFlags.path | openFlags.closeOnExec,
+      0,
+    ]);
+  }
+}
+
+/**
+ * Puts a tree that is mounted nowhere yet at its place. The place is walked to below the new root without following links, so
+ * that a container that replaces a directory of a volume by a link gains nothing.
+ */
+function attach(
+  program: SystemProgram,
+  source: number,
+  mount: PlannedMount,
+  root: number | undefined,
+  target: string,
+  what: string,
+): number | undefined {
+  const empty = program.text('');
+  const { options } = mount;
+  const has = (option: string): boolean => options.includes(option);
+  const attributes =
+    (has('ro') || has('rro') ? mounting.readOnly : 0) |
+    (has('nosuid') ? mounting.noSetuid : 0) |
+    (has('nodev') ? mounting.noDevices : 0) |
+    (has('noexec') ? mounting.noExec : 0);
+  const propagation = has('rslave') ? mounting.slave : mounting.private;
+  const set = (value: number, sharing: number, depth: number): void => {
+    const change = program.words([value, 0, sharing, 0]);
+    program.call('mount_setattr', [source, empty, tree.emptyPath | depth, change, 32], { what });
+  };
+  if (attributes !== 0) set(attributes, 0, has('rro') ? tree.recursive : 0);
+  set(0, propagation, tree.recursive);
+  const place =
+    root === undefined
+      ? program.open('openat', [currentDirectory, program.text(target), openFlags.path | openFlags.closeOnExec, 0])
+      : program.open(
+          'openat2',
+          [
+            root,
+            program.text(mount.target.slice(1)),
+            program.words([openFlags.path | openFlags.closeOnExec, 0, resolveBeneathWithoutLinks]),
+            24,
+          ],
+          { what },
+        );
+  program.call('move_mount', [source, empty, place, empty, fromAndToDescriptors], { what });
+  program.close(place);
+  program.close(source);
+  return root;
+}
+
+function become(program: SystemProgram, identity: Identity, powers: Powers): void {
+  const { uid, gid, groups, noNewPrivileges, capabilities, ambient, seccomp } = identity;
+  const numberOf = (name: string): number => capabilityNames.indexOf(name);
+  const maskOf = (names: readonly string[]): bigint =>
+    names.reduce((mask, name) => mask | (1n << BigInt(numberOf(name))), 0n);
+  for (const [number, name] of capabilityNames.entries()) {
+    const isThere = (powers.boundingSet & (1n << BigInt(number))) !== 0n || powers.kind === 'user';
+    if (isThere && !capabilities.includes(name)) {
+      // A kernel older than the capability does not have it either.
+      program.call('prctl', [prctl.dropBounding, number, 0, 0, 0], { onError: 'ignore' });
+    }
+  }
+  // A user namespace made by an ordinary user has no say over groups.
+  if (powers.kind === 'root') {
+    const list = Buffer.alloc(groups.length * 4);
+    groups.forEach((group, index) => list.writeUInt32LE(group, index * 4));
+    program.call('setgroups', [groups.length, program.bytes(list)], { what: 'set the groups' });
+  }
+  program.call('setresgid', [gid, gid, gid], { what: `become group ${gid}` });
+  program.call('prctl', [prctl.keepCapabilities, 1, 0, 0, 0]);
+  program.call('setresuid', [uid, uid, uid], { what: `become user ${uid}` });
+  const all = powers.kind === 'user' ? (1n << BigInt(capabilityNames.length)) - 1n : powers.permitted;
+  const filter = seccomp === 'default' ? defaultSeccompFilter(powers.architecture, capabilities) : undefined;
+  const install = (): void => {
+    if (filter === undefined) return;
+    const descriptor = program.words([filter.length / 8, program.bytes(filter)]);
+    program.call('seccomp', [1, 0, descriptor], { what: 'install the seccomp filter' });
+  };
+  if (noNewPrivileges) {
+    program.call('prctl', [prctl.noNewPrivileges, 1, 0, 0, 0]);
+  } else if (powers.kind === 'root') {
+    // Without no_new_privs a filter takes SYS_ADMIN, which the change of the user took away.
+    setCapabilities(program, all, all, 0n);
+    install();
+  } else {
+    install();
+  }
+  const effective = uid === 0 ? maskOf(capabilities) & all : maskOf(ambient);
+  setCapabilities(program, effective, effective, maskOf(ambient));
+  for (const name of ambient) {
+    program.call('prctl', [prctl.ambient, 2, numberOf(name), 0, 0], { what: `raise ${name}` });
+  }
+  if (noNewPrivileges) install();
+}
+
+function setCapabilities(program: SystemProgram, effective: bigint, permitted: bigint, inheritable: bigint): void {
+  const header = Buffer.alloc(8);
+  header.writeUInt32LE(0x20080522, 0); // version 3: two words of 32 bits for each set
+  const sets = Buffer.alloc(24);
+  for (const [place, set] of [effective, permitted, inheritable].entries()) {
+    sets.writeUInt32LE(Number(set & 0xffffffffn), place * 4);
+    sets.writeUInt32LE(Number(set >> 32n), 12 + place * 4);
+  }
+  program.call('capset', [program.bytes(header), program.bytes(sets)], { what: 'give up capabilities' });
+}
+
+/** The last steps: streams, directory, and the program itself. */
+function execute(program: SystemProgram, identity: Identity, command: Command, tty: boolean): void {
+  program.call('setsid', [], { onError: 'ignore' });
+  if (tty) takeTerminal(program);
+  else
+    for (const stream of [0, 1, 2]) program.call('fchown', [stream, identity.uid, identity.gid], { onError: 'ignore' });
+  endWithSpawner(program);
+  program.call('chdir', [program.text(command.workingDirectory)], { what: 'change to the working directory' });
+  program.call('close_range', [statusSocket, 0xffffffff, 4]); // when the program is executed, and not before: a failure is reported
+  // A later variable of the same name wins, as in the environment of a process that the engines start.
+  const variables = [...new Map(command.environment.map(({ name, value }) => [name, value]))];
+  const words = program.words([...command.words.map((word) => program.text(word)), 0]);
+  const environment = program.words([...variables.map(([name, value]) => program.text(`${name}=${value}`)), 0]);
+  const candidates = programCandidates(command.words[0] ?? '', new Map(variables).get('PATH') ?? '');
+  for (const [index, path] of candidates.entries()) {
+    const isLast = index === candidates.length - 1;
+    program.call('execve', [program.text(path), words, environment], isLast ? {} : { onError: 'ignore' });
+  }
+}
+
+/** A spawner that was killed cannot learn how its children end: they end with it. */
+function endWithSpawner(program: SystemProgram): void {
+  program.call('prctl', [prctl.parentDeathSignal, 9]);
+}
+
+/** Where execvp(3) would look. */
+function programCandidates(name: string, path: string): string[] {
+  return name.includes('/') || name === '' ? [name] : path.split(':').map((directory) => `${directory || '.'}/${name}`);
+}
+
+/** A new terminal of the container's own instance; its other side goes to the spawner. */
+function takeTerminal(program: SystemProgram): void {
+  const flags = openFlags.readWrite | openFlags.noTerminal | openFlags.closeOnExec;
+  const master = program.open('openat', [currentDirectory, program.text('/dev/ptmx'), flags | 0o4000, 0], {
+    what: 'open a terminal',
+  });
+  program.call('ioctl', [master, terminal.unlock, program.bytes(Buffer.alloc(8))], { what: 'open a terminal' });
+  const slave = program.open('ioctl', [master, terminal.openPeer, flags], { what: 'open a terminal' });
+  const control = Buffer.alloc(24); // a control message with one descriptor
+  control.writeBigUInt64LE(20n, 0);
+  control.writeInt32LE(1, 8); // SOL_SOCKET
+  control.writeInt32LE(1, 12); // SCM_RIGHTS
+  control.writeInt32LE(master, 16);
+  const payload = program.words([program.bytes(Buffer.from('t')), 1]);
+  const message = program.words([0, 0, payload, 1, program.bytes(control), control.length, 0]);
+  program.call('sendmsg', [statusSocket, message, 0], { what: 'hand on the terminal' });
+  program.call('ioctl', [slave, terminal.makeControlling, 0], { what: 'take the terminal' });
+  for (const stream of [0, 1, 2]) program.call('dup3', [slave, stream, 0]);
+}
+
+function writeFile(program: SystemProgram, path: string, text: string): void {
+  const what = `write ${path}`;
+  const bytes = Buffer.from(text);
+  const flags = openFlags.writeOnly | openFlags.closeOnExec;
+  const file = program.open('openat', [currentDirectory, program.text(path), flags, 0], { what });
+  program.call('write', [file, program.bytes(bytes), bytes.length], { what });
+  program.close(file);
+}
+
+/** For mount(2): the flags it has, and the rest as data. */
+function classicOptions(options: readonly string[]): { flags: number; data: string } {
+  const flagOf: Readonly<Record<string, number>> = {
+    ro: mounting.readOnly,
+    nosuid: mounting.noSetuid,
+    nodev: mounting.noDevices,
+    noexec: mounting.noExec,
+    rw: 0,
+  };
+  const flags = options.reduce((all, option) => all | (flagOf[option] ?? 0), 0);
+  return { flags, data: options.filter((option) => flagOf[option] === undefined).join(',') };
+}
+
+function parentOf(path: string): string {
+  return path.slice(0, Math.max(0, path.lastIndexOf('/')));
+}
+
+function withParents(path: string): string[] {
+  const names = path.split('/').filter(Boolean);
+  return names.map((_, index) => names.slice(0, index + 1).join('/'));
+}

@@ -1,0 +1,309 @@
+/** The node's side of its spawner: starts one where there is none, follows what happens to its children, and asks it to act. */
+import { spawn, type ChildProcessByStdio } from 'node:child_process';
+import { once } from 'node:events';
+import { closeSync, constants, mkdirSync, openSync } from 'node:fs';
+import { connect, type Socket } from 'node:net';
+import { join } from 'node:path';
+import { execPath } from 'node:process';
+import type { Readable, Writable } from 'node:stream';
+import { fileURLToPath } from 'node:url';
+import { onAbort } from '../../base/on-abort.ts';
+import { errorCode } from '../../base/errors.ts';
+import type { CompiledProgram } from '../../linux/system-program.ts';
+import { RuntimeError, type ProcessStreams } from '../runtime.ts';
+import { messageIn, readFrames, sendFrame, sendMessage, type Frame } from './frames.ts';
+import {
+  socketName,
+  spawnerProtocol,
+  type ChildFacts,
+  type ChildStart,
+  type ExecEnd,
+  type SpawnerRequest,
+  type SpawnerState,
+  type StartAnswer,
+} from './spawner-protocol.ts';
+
+export interface SpawnerFollower {
+  /** Something started or ended. */
+  changed(facts: ChildFacts): void;
+  /** The spawner is gone, and with it whatever it knew of its children. */
+  lost(): void;
+}
+
+const startMsMax = 10_000;
+/** Launches and log writes each hold a thread while they wait for a disk. */
+const spawnerThreads = '32';
+
+export class SpawnerClient {
+  readonly #directory: string;
+  readonly #follower: SpawnerFollower;
+  readonly #children = new Map<string, ChildFacts>();
+  #following: Socket | undefined;
+  #opening: Promise<void> | undefined;
+  #closed = false;
+
+  constructor(directory: string, follower: SpawnerFollower) {
+    this.#directory = directory;
+    this.#follower = follower;
+  }
+
+  /** What is known of a child now. */
+  get(id: string): ChildFacts | undefined {
+    return this.#children.get(id);
+  }
+
+  all(): ChildFacts[] {
+    return [...this.#children.values()];
+  }
+
+  /** Finds the spawner that an earlier program left, or starts one. */
+  async open(): Promise<void> {
+    if (this.#following !== undefined) return;
+    this.#opening ??= this.#open().finally(() => {
+      this.#opening = undefined;
+    });
+    await this.#opening;
+  }
+
+  /** The spawner stays as long as it has something to do. */
+  close(): void {
+    this.#closed = true;
+    this.#following?.destroy();
+  }
+
+  async start(id: string, { image }: CompiledProgram, start: ChildStart): Promise<StartAnswer> {
+    await this.open(); // before the child is noted: opening begins with what the spawner knows
+    this.#children.set(id, { id, startedAtMs: 0 });
+    const answer = (await this.#ask({ ask: 'start', id, start }, image)) as StartAnswer;
+    const known = this.#children.get(id);
+    if (answer.outcome === 'started' && known !== undefined) {
+      this.#children.set(id, { ...known, pid: answer.pid, startedAtMs: answer.startedAtMs });
+    }
+    return answer;
+  }
+
+  async signal(id: string, signal: number): Promise<void> {
+    await this.#ask({ ask: 'signal', id, signal });
+  }
+
+  async context(id: string): Promise<unknown> {
+    return ((await this.#ask({ ask: 'context', id })) as { context?: unknown }).context;
+  }
+
+  async reopenLog(id: string): Promise<void> {
+    await this.#ask({ ask: 'reopenLog', id });
+  }
+
+  async forget(id: string): Promise<void> {
+    this.#children.delete(id);
+    await this.#ask({ ask: 'forget', id });
+  }
+
+  /** Resolves with how it could not be started, or with its exit code. */
+  async exec(
+    { image }: CompiledProgram,
+    streams: ProcessStreams,
+    signal: AbortSignal,
+  ): Promise<Extract<StartAnswer, { outcome: 'failed' }> | ExecEnd> {
+    const socket = await this.#send({ ask: 'exec', tty: streams.tty }, image);
+    let answer: StartAnswer | undefined;
+    let end: ExecEnd | undefined;
+    await this.#stream(socket, streams, signal, (frame) => {
+      const message = messageIn(frame);
+      if (answer === undefined) answer = message as StartAnswer;
+      else end = message as ExecEnd;
+      return answer.outcome === 'started';
+    });
+    signal.throwIfAborted();
+    if (answer?.outcome === 'failed') return answer;
+    return end ?? { exitCode: 137 }; // the spawner, or the client, is gone: so is the command
+  }
+
+  /** Joins the streams of a child until it ends, the client leaves or the signal aborts. */
+  async attach(id: string, streams: ProcessStreams, signal: AbortSignal): Promise<void> {
+    await this.#stream(await this.#send({ ask: 'attach', id }), streams, signal, () => true);
+  }
+
+  async #ask(request: SpawnerRequest, image?: Buffer): Promise<unknown> {
+    const socket = await this.#send(request, image);
+    try {
+      for await (const frame of readFrames(socket)) return messageIn(frame);
+    } finally {
+      socket.destroy();
+    }
+    throw new RuntimeError('Cannot reach the process that runs containers: it ended');
+  }
+
+  async #send(request: SpawnerRequest, image?: Buffer): Promise<Socket> {
+    if (this.#closed) throw new RuntimeError('Cannot run containers: the runtime is closed');
+    await this.open();
+    const socket = await connectSpawner(this.#directory);
+    sendMessage(socket, request);
+    if (image !== undefined) sendFrame(socket, 'image', image);
+    return socket;
+  }
+
+  /** Frames to streams and streams to frames. The command's input begins with its first message. */
+  async #stream(
+    socket: Socket,
+    { stdin, stdout, stderr, tty, resizes }: ProcessStreams,
+    signal: AbortSignal,
+    message: (frame: Frame) => boolean,
+  ): Promise<void> {
+    const leave = (): void => void socket.destroy();
+    const stopListening = onAbort(signal, leave);
+    const outputs = [stdout, stderr].filter((stream) => stream !== undefined);
+    for (const stream of outputs) stream.once('close', leave).once('error', leave);
+    let fed = false;
+    try {
+      for await (const frame of readFrames(socket)) {
+        if (frame.kind === 'stdout' || frame.kind === 'stderr') {
+          await write(frame.kind === 'stdout' ? stdout : stderr, frame.bytes);
+        } else if (message(frame) && !fed) {
+          fed = true;
+          void feed(stdin, socket, tty);
+          void followResizes(resizes, socket);
+        }
+      }
+    } catch {
+      // broken off: the client left
+    } finally {
+      stopListening();
+      for (const stream of outputs) stream.off('close', leave).off('error', leave);
+      socket.destroy();
+    }
+  }
+
+  async #open(): Promise<void> {
+    mkdirSync(this.#directory, { recursive: true, mode: 0o700 });
+    let socket: Socket;
+    try {
+      socket = await connectSpawner(this.#directory);
+    } catch (thrown) {
+      if (!['ENOENT', 'ECONNREFUSED'].includes(errorCode(thrown) ?? '')) throw thrown;
+      await this.#startSpawner();
+      socket = await connectSpawner(this.#directory);
+    }
+    sendMessage(socket, { ask: 'follow' } satisfies SpawnerRequest);
+    const frames = readFrames(socket);
+    const { value: first } = (await frames.next()) as { value?: Frame };
+    if (first === undefined) throw new RuntimeError('Cannot reach the process that runs containers: it ended');
+    const { protocol, children } = messageIn(first) as SpawnerState;
+    if (protocol !== spawnerProtocol) {
+      // Of another version: its containers are ended, and restarted by a spawner of this one.
+      socket.destroy();
+      await endSpawner(this.#directory);
+      return await this.#open();
+    }
+    this.#children.clear();
+    for (const facts of children) this.#children.set(facts.id, facts);
+    this.#following = socket;
+    void this.#follow(frames, socket);
+  }
+
+  async #follow(frames: AsyncGenerator<Frame>, socket: Socket): Promise<void> {
+    try {
+      for await (const frame of frames) {
+        const facts = messageIn(frame) as ChildFacts;
+        if (!this.#children.has(facts.id)) continue; // forgotten meanwhile
+        this.#children.set(facts.id, facts);
+        this.#follower.changed(facts);
+      }
+    } catch {
+      // broken off: as if it had ended
+    }
+    socket.destroy();
+    this.#following = undefined;
+    this.#children.clear();
+    if (!this.#closed) this.#follower.lost();
+  }
+
+  async #startSpawner(): Promise<void> {
+    const log = openSync(join(this.#directory, 'spawner.log'), 'w', 0o600);
+    const program = fileURLToPath(new URL('./spawner.js', import.meta.url));
+    // Small: it keeps no objects, so that a heap of few megabytes is enough.
+    const flags = ['--max-semi-space-size=1', '--max-old-space-size=128', '--no-warnings'];
+    const child: ChildProcessByStdio<null, Readable, null> = spawn(execPath, [...flags, program, this.#directory], {
+      detached: true,
+      cwd: '/',
+      stdio: ['ignore', 'pipe', log],
+      env: { UV_THREADPOOL_SIZE: spawnerThreads },
+    }) as ChildProcessByStdio<null, Readable, null>;
+    closeSync(log);
+    child.unref();
+    const limit = AbortSignal.timeout(startMsMax);
+    try {
+      await Promise.race([
+        once(child.stdout, 'data', { signal: limit }),
+        once(child, 'exit', { signal: limit }).then(() => {
+          throw new Error(`it ended; see ${join(this.#directory, 'spawner.log')}`);
+        }),
+      ]);
+    } catch (thrown) {
+      child.kill('SIGKILL');
+      throw new RuntimeError('Cannot start the process that runs containers', { cause: thrown });
+    } finally {
+      child.stdout.destroy();
+    }
+  }
+}
+
+/** Ends everything that a spawner runs, and then itself. Where there is none, there is nothing to end. */
+export async function endSpawner(directory: string): Promise<void> {
+  let socket: Socket;
+  try {
+    socket = await connectSpawner(directory);
+  } catch {
+    return;
+  }
+  sendMessage(socket, { ask: 'end' } satisfies SpawnerRequest);
+  socket.resume();
+  await once(socket, 'close');
+}
+
+async function connectSpawner(path: string): Promise<Socket> {
+  // A path below an open directory: a socket's own may not be longer than 107 bytes.
+  const directory = openSync(path, constants.O_RDONLY | constants.O_DIRECTORY);
+  try {
+    return await new Promise((resolve, reject) => {
+      const socket = connect(`/proc/self/fd/${directory}/${socketName}`);
+      socket.once('error', reject);
+      socket.once('connect', () => {
+        socket.off('error', reject);
+        socket.on('error', () => {}); // seen by the reader as an end
+        resolve(socket);
+      });
+    });
+  } finally {
+    closeSync(directory);
+  }
+}
+
+async function write(stream: Writable | undefined, bytes: Buffer): Promise<void> {
+  if (stream === undefined || stream.destroyed || stream.writableEnded) return;
+  if (!stream.write(bytes)) await Promise.race([once(stream, 'drain'), once(stream, 'close')]);
+}
+
+/** Hands on what the client types; its end is the end of the command's input, not of the command. */
+async function feed(stdin: Readable | undefined, socket: Socket, tty: boolean): Promise<void> {
+  try {
+    for await (const chunk of (stdin ?? []) as AsyncIterable<Buffer>) {
+      if (socket.destroyed) return;
+      if (!sendFrame(socket, 'stdin', chunk)) await Promise.race([once(socket, 'drain'), once(socket, 'close')]);
+    }
+  } catch {
+    // the client left
+  }
+  if (!socket.destroyed && (stdin !== undefined || !tty)) sendMessage(socket, { stdinEnded: true });
+}
+
+async function followResizes(resizes: ProcessStreams['resizes'], socket: Socket): Promise<void> {
+  try {
+    for await (const { columns, rows } of resizes ?? []) {
+      if (socket.destroyed) return;
+      sendMessage(socket, { resize: { columns, rows } });
+    }
+  } catch {
+    // the client left: what runs keeps the size it has
+  }
+}

@@ -1,0 +1,105 @@
+/**
+ * What a node asks of its spawner: one request on each connection. `start` and `exec` are followed by an image, `exec` and `attach`
+ * by frames of the streams in both directions. A program is known by an ID that the node chooses.
+ */
+import { readFileSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { errorCode } from '../../base/errors.ts';
+import type { LogLimits } from './container-log.ts';
+
+/** In the runtime's directory: where it listens, and the ends that the node has not taken yet. */
+export const socketName = 'spawner.sock';
+export const exitsName = 'exits';
+
+/** Another number is another protocol: such a spawner is replaced, and what it runs is ended. */
+export const spawnerProtocol = 1;
+
+export type SpawnerRequest =
+  /** Answered with a SpawnerState, and then with a ChildChange whenever something started or ended. */
+  | { readonly ask: 'follow' }
+  /** Answered with a StartAnswer. */
+  | { readonly ask: 'start'; readonly id: string; readonly start: ChildStart }
+  /** Answered with a StartAnswer, then output, then an ExecEnd. Ended with the connection. */
+  | { readonly ask: 'exec'; readonly tty: boolean }
+  | { readonly ask: 'attach'; readonly id: string }
+  | { readonly ask: 'signal'; readonly id: string; readonly signal: number }
+  | { readonly ask: 'reopenLog'; readonly id: string }
+  /** Answered with what was given at the start; undefined for one that is unknown. */
+  | { readonly ask: 'context'; readonly id: string }
+  /** Of one that has ended. */
+  | { readonly ask: 'forget'; readonly id: string }
+  /** Ends the spawner and everything it runs. */
+  | { readonly ask: 'end' };
+
+export interface ChildStart {
+  /** Absent for what prints nothing. */
+  readonly log?: { readonly path: string; readonly limits: LogLimits };
+  readonly stdin: 'none' | 'keep' | 'once';
+  readonly tty: boolean;
+  /** Its processes do not end with the first one: these groups and its mount namespace say which ones have to be killed. */
+  readonly strays?: { readonly groups: readonly string[] };
+  /** Kept in memory only: variables may be secret. */
+  readonly context: unknown;
+}
+
+export type StartAnswer =
+  | {
+      readonly outcome: 'started';
+      readonly pid: number;
+      readonly startedAtMs: number;
+      readonly mountNamespace?: string;
+    }
+  /** `report`: the bytes that the program sent, in hexadecimal. `problem`: why there was no program to send any. */
+  | { readonly outcome: 'failed'; readonly report: string; readonly problem?: string; readonly exitCode: number };
+
+export interface ChildFacts {
+  readonly id: string;
+  /** Absent while it is being launched. */
+  readonly pid?: number;
+  readonly startedAtMs: number;
+  readonly end?: ChildEndRecord;
+}
+
+export interface ChildEndRecord {
+  readonly exitCode: number;
+  readonly finishedAtMs: number;
+}
+
+export interface SpawnerState {
+  readonly protocol: number;
+  readonly pid: number;
+  readonly children: readonly ChildFacts[];
+}
+
+export interface ExecEnd {
+  readonly exitCode: number;
+}
+
+/** On `exec` and `attach`, from the node. */
+export type StreamMessage =
+  | { readonly resize: { readonly columns: number; readonly rows: number } }
+  | { readonly stdinEnded: true };
+
+/** Ends that an earlier spawner recorded and the node has not taken yet. */
+export function recordedEnds(directory: string): Map<string, ChildEndRecord> {
+  const ends = new Map<string, ChildEndRecord>();
+  for (const name of namesIn(join(directory, exitsName))) {
+    if (!name.endsWith('.json')) continue;
+    try {
+      const text = readFileSync(join(directory, exitsName, name), 'utf8');
+      ends.set(name.slice(0, -'.json'.length), JSON.parse(text) as ChildEndRecord);
+    } catch {
+      // cut short by a crash of the machine, which the container did not survive either
+    }
+  }
+  return ends;
+}
+
+function namesIn(directory: string): string[] {
+  try {
+    return readdirSync(directory);
+  } catch (thrown) {
+    if (errorCode(thrown) === 'ENOENT') return [];
+    throw thrown;
+  }
+}

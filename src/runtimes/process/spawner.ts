@@ -1,0 +1,533 @@
+/**
+ * The spawner: a small process beside the node that is the parent of all containers, carries their output to their logs and
+ * records how they ended. It outlives the node, so that containers do too and a restart of the node loses no line and no exit
+ * code. It decides nothing: what to run comes as a compiled program (container-program.ts).
+ *
+ *   node ──unix socket──▶ spawner ──▶ program of system calls ══▶ the container's command
+ *                            │ ◀─────────── output, exit code ───────────┘
+ *                            └──▶ log files, exits/<id>.json
+ *
+ * It ends when it has no children and no connection any more. If it is killed, the node notices, ends what it ran and says so in
+ * the containers' state: no exit code is lost in silence.
+ */
+import { closeSync, constants, mkdirSync, openSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer, Socket, type Server } from 'node:net';
+import { constants as system } from 'node:os';
+import { join } from 'node:path';
+import type { Duplex } from 'node:stream';
+import { ReadStream } from 'node:tty';
+import { fileURLToPath } from 'node:url';
+import { systemClock, type Clock } from '../../base/clock.ts';
+import { messageOf } from '../../base/errors.ts';
+import { loadProcesses, type Processes } from '../../linux/processes.ts';
+import { failureBytes, resultBytes } from '../../linux/system-program.ts';
+import { ContainerLog } from './container-log.ts';
+import type { StreamName } from './cri-log.ts';
+import { messageIn, readFrames, sendFrame, sendMessage, type Frame } from './frames.ts';
+import { mountNamespaceOf, processesOfContainer, processesOfSession } from './process-table.ts';
+import {
+  exitsName,
+  socketName,
+  spawnerProtocol,
+  type ChildEndRecord,
+  type ChildFacts,
+  type ChildStart,
+  type SpawnerRequest,
+  type SpawnerState,
+  type StartAnswer,
+  type StreamMessage,
+} from './spawner-protocol.ts';
+
+/** A launch takes milliseconds; one that hangs on a dead file system is given up. */
+const launchMsMax = 30_000;
+/** How long output may still come from processes that outlived the first one of their container. */
+const lastOutputMsMax = 5_000;
+const strayKillMs = 20;
+const idleMsMax = 2_000;
+const { SIGKILL } = system.signals;
+/** What the engines report for a command that could not be executed. */
+const startErrorCode = 128;
+
+/** The ends of the streams of one program that are ours. */
+interface Streams {
+  readonly stdin?: Duplex;
+  readonly outputs: readonly { readonly stream: StreamName; readonly source: Duplex }[];
+  readonly terminal?: number;
+}
+
+interface Launched {
+  readonly answer: StartAnswer;
+  readonly streams: Streams;
+  readonly ended: Promise<number>;
+}
+
+type OutputListener = (stream: StreamName, chunk: Buffer) => void;
+
+interface Child {
+  readonly id: string;
+  readonly start: ChildStart;
+  readonly listeners: Set<OutputListener>;
+  readonly startedAtMs: number;
+  streams: Streams;
+  pid: number | undefined;
+  mountNamespace: string | undefined;
+  /** What it is to be killed with as soon as it can be. */
+  killed: boolean;
+  end: ChildEndRecord | undefined;
+  readonly whenEnded: Promise<void>;
+  readonly markEnded: () => void;
+}
+
+export class Spawner {
+  readonly #directory: string;
+  readonly #processes: Processes;
+  readonly #clock: Clock;
+  readonly #children = new Map<string, Child>();
+  readonly #followers = new Set<Socket>();
+  readonly #exits = new Map<number, number>();
+  readonly #awaited = new Map<number, (exitCode: number) => void>();
+  /** While a launch is under way, ends of unknown processes are kept: one may be killed before its birth was reported. */
+  #launching = 0;
+  #server: Server | undefined;
+  #connections = 0;
+  readonly #idle: () => void;
+  #idleTimer: NodeJS.Timeout | undefined;
+
+  /** `idle` is called when there is nothing left to do. */
+  constructor(directory: string, processes: Processes, clock: Clock, idle: () => void) {
+    this.#directory = directory;
+    this.#processes = processes;
+    this.#clock = clock;
+    this.#idle = idle;
+  }
+
+  async listen(): Promise<void> {
+    mkdirSync(join(this.#directory, exitsName), { recursive: true, mode: 0o700 });
+    const path = join(this.#directory, socketName);
+    rmSync(path, { force: true });
+    const server = createServer((socket) => {
+      this.#connections += 1;
+      socket.on('error', () => {}); // the node left
+      void this.#serve(socket)
+        .catch(() => {})
+        .finally(() => {
+          socket.destroy();
+          this.#connections -= 1;
+          this.#mayEnd();
+        });
+    });
+    this.#server = server;
+    // A path below an open directory: a socket's own may not be longer than 107 bytes.
+    const directory = openSync(this.#directory, constants.O_RDONLY | constants.O_DIRECTORY);
+    try {
+      await new Promise<void>((resolve, reject) => {
+        server.once('error', reject);
+        server.listen(`/proc/self/fd/${directory}/${socketName}`, resolve);
+      });
+    } finally {
+      closeSync(directory);
+    }
+    this.#mayEnd();
+  }
+
+  /** Takes the ends of children; to be called after each SIGCHLD. */
+  reap(): void {
+    for (const { pid, exitCode } of this.#processes.reap()) {
+      const awaited = this.#awaited.get(pid);
+      this.#awaited.delete(pid);
+      if (awaited !== undefined) awaited(exitCode);
+      else if (this.#launching > 0) this.#exits.set(pid, exitCode);
+    }
+  }
+
+  async #serve(socket: Socket): Promise<void> {
+    const frames = readFrames(socket);
+    const next = async (): Promise<Frame | undefined> => {
+      const { value, done } = await frames.next();
+      return done === true ? undefined : value;
+    };
+    const first = await next();
+    if (first === undefined) return;
+    const request = messageIn(first) as SpawnerRequest;
+    switch (request.ask) {
+      case 'follow':
+        this.#followers.add(socket);
+        sendMessage(socket, this.#state());
+        while ((await next()) !== undefined);
+        this.#followers.delete(socket);
+        return;
+      case 'start': {
+        const image = await next();
+        if (image === undefined) return;
+        sendMessage(socket, await this.#start(request.id, request.start, image.bytes));
+        break;
+      }
+      case 'exec': {
+        const image = await next();
+        if (image === undefined) return;
+        await this.#exec(socket, frames, request.tty, image.bytes);
+        break;
+      }
+      case 'attach':
+        await this.#attach(socket, frames, request.id);
+        break;
+      case 'signal':
+        this.#signal(request.id, request.signal);
+        sendMessage(socket, {});
+        break;
+      case 'reopenLog':
+        await this.#logs.get(request.id)?.reopen();
+        sendMessage(socket, {});
+        break;
+      case 'context':
+        sendMessage(socket, { context: this.#children.get(request.id)?.start.context });
+        break;
+      case 'forget':
+        this.#children.delete(request.id);
+        rmSync(this.#exitPath(request.id), { force: true });
+        sendMessage(socket, {});
+        break;
+      case 'end':
+        await this.#endAll();
+        break;
+    }
+    socket.end();
+  }
+
+  readonly #logs = new Map<string, ContainerLog>();
+
+  async #start(id: string, start: ChildStart, image: Buffer): Promise<StartAnswer> {
+    let markEnded = (): void => {};
+    const whenEnded = new Promise<void>((resolve) => {
+      markEnded = resolve;
+    });
+    const startedAtMs = this.#clock.now();
+    const child: Child = {
+      id,
+      start,
+      listeners: new Set(),
+      startedAtMs,
+      streams: { outputs: [] },
+      pid: undefined,
+      mountNamespace: undefined,
+      killed: false,
+      end: undefined,
+      whenEnded,
+      markEnded,
+    };
+    this.#children.set(id, child);
+    let log: ContainerLog | undefined;
+    if (start.log !== undefined) {
+      log = new ContainerLog(start.log.path, start.log.limits, this.#clock);
+      this.#logs.set(id, log);
+      await log.open().catch(() => {}); // a full disk: the container runs, and its output is counted as lost
+    }
+    const born = (pid: number): void => {
+      child.pid = pid;
+      child.mountNamespace = mountNamespaceOf(pid);
+      if (child.killed) this.#processes.kill(pid, SIGKILL);
+    };
+    const { answer, streams, ended } = await this.#launch(image, start.tty, start.stdin !== 'none', born);
+    child.streams = streams;
+    const flows = streams.outputs.map(({ stream, source }) =>
+      pump(source, async (chunk, ended) => {
+        if (chunk.length > 0) for (const listen of child.listeners) listen(stream, chunk);
+        await log?.write(stream, chunk, ended);
+      }),
+    );
+    if (answer.outcome === 'failed') {
+      const exitCode = child.killed ? 128 + SIGKILL : startErrorCode;
+      await this.#finish(child, exitCode, flows, log);
+      return { ...answer, exitCode };
+    }
+    void ended.then((exitCode) => this.#finish(child, exitCode, flows, log));
+    this.#announce(child);
+    return { ...answer, ...(child.mountNamespace === undefined ? {} : { mountNamespace: child.mountNamespace }) };
+  }
+
+  async #finish(
+    child: Child,
+    exitCode: number,
+    flows: readonly Promise<void>[],
+    log: ContainerLog | undefined,
+  ): Promise<void> {
+    const finishedAtMs = this.#clock.now();
+    const drained = Promise.all(flows).then(() => true);
+    const giveUp = new AbortController();
+    const late = this.#clock.sleep(lastOutputMsMax, giveUp.signal).then(
+      () => true,
+      () => true,
+    );
+    this.#killStrays(child);
+    for (let done = false; !done && child.start.strays !== undefined;) {
+      const pause = this.#clock.sleep(strayKillMs).then(() => false);
+      done = await Promise.race([drained, late, pause]);
+      this.#killStrays(child);
+    }
+    await Promise.race([drained, late]);
+    giveUp.abort();
+    child.streams.stdin?.destroy();
+    for (const { source } of child.streams.outputs) source.destroy();
+    await Promise.all(flows);
+    await log?.close().catch(() => {});
+    this.#logs.delete(child.id);
+    child.end = { exitCode, finishedAtMs };
+    if (this.#children.get(child.id) === child) this.#record(child.id, child.end);
+    child.markEnded();
+    this.#announce(child);
+    this.#mayEnd();
+  }
+
+  /** Runs a program until it is executed: then it has nothing more to report, and its streams are the container's. */
+  async #launch(image: Buffer, tty: boolean, hasStdin: boolean, born: (pid: number) => void): Promise<Launched> {
+    const processes = this.#processes;
+    const startedAtMs = this.#clock.now();
+    const [ours, theirs] = processes.socketPair();
+    const nothing = openSync('/dev/null', constants.O_RDWR);
+    const given = [nothing, nothing, nothing, theirs];
+    let streams: Streams = { outputs: [] };
+    if (!tty) {
+      const outputs = (['stdout', 'stderr'] as const).map((stream, index) => {
+        const [read, write] = processes.pipe();
+        given[index + 1] = write;
+        return { stream, source: new Socket({ fd: read, readable: true, writable: false }) };
+      });
+      streams = { outputs };
+      if (hasStdin) {
+        const [read, write] = processes.pipe();
+        given[0] = read;
+        streams = { outputs, stdin: silent(new Socket({ fd: write, readable: false, writable: true })) };
+      }
+    }
+    this.#launching += 1;
+    try {
+      processes.setReceiveTimeout(ours, launchMsMax);
+      let pid: number;
+      try {
+        pid = processes.start(image, given);
+      } finally {
+        for (const descriptor of new Set([...given, nothing])) processes.close(descriptor);
+      }
+      let ended = this.#end(pid);
+      let report = '';
+      let isBorn = false;
+      for (;;) {
+        const message = await processes.receive(ours);
+        if (message === undefined) {
+          processes.kill(pid, SIGKILL);
+          throw new Error(`nothing happened for ${launchMsMax / 1000} s: a file system may not answer`);
+        }
+        const { bytes, descriptor } = message;
+        if (bytes.length === 0) break;
+        if (descriptor !== undefined) {
+          if (tty && streams.terminal === undefined) streams = terminalStreams(descriptor);
+          else processes.close(descriptor);
+        } else if (bytes.length === failureBytes) {
+          report = bytes.toString('hex');
+        } else if (bytes.length === resultBytes && !isBorn) {
+          // From now on its child is the one that counts.
+          isBorn = true;
+          pid = Number(bytes.readBigUInt64LE(0));
+          ended = this.#end(pid);
+          born(pid);
+          processes.send(ours, 'g');
+        }
+      }
+      if (!isBorn && report === '') born(pid); // it has the machine's pid namespace
+      if (report === '') return { answer: { outcome: 'started', pid, startedAtMs }, streams, ended };
+      processes.kill(pid, SIGKILL);
+      return { answer: { outcome: 'failed', report, exitCode: await ended }, streams, ended };
+    } catch (thrown) {
+      return {
+        answer: { outcome: 'failed', report: '', problem: messageOf(thrown), exitCode: 128 },
+        streams,
+        ended: Promise.resolve(128),
+      };
+    } finally {
+      processes.close(ours);
+      this.#launching -= 1;
+      if (this.#launching === 0) this.#exits.clear();
+    }
+  }
+
+  async #end(pid: number): Promise<number> {
+    const early = this.#exits.get(pid);
+    this.#exits.delete(pid);
+    return early ?? (await new Promise((resolve) => this.#awaited.set(pid, resolve)));
+  }
+
+  async #exec(socket: Socket, frames: AsyncGenerator<Frame>, tty: boolean, image: Buffer): Promise<void> {
+    const { answer, streams, ended } = await this.#launch(image, tty, true, () => {});
+    sendMessage(socket, answer);
+    if (answer.outcome === 'failed') {
+      destroy(streams);
+      return;
+    }
+    const { pid } = answer;
+    let isOver = false;
+    const kill = (): void => {
+      if (isOver) return;
+      for (const one of processesOfSession(pid)) this.#processes.kill(one.pid, SIGKILL);
+      this.#processes.kill(pid, SIGKILL);
+    };
+    socket.once('close', kill);
+    const flows = streams.outputs.map(({ stream, source }) =>
+      pump(source, async (chunk) => {
+        if (chunk.length > 0 && !sendFrame(socket, stream, chunk)) await drained(socket);
+      }),
+    );
+    void this.#feed(frames, streams, 'once').catch(() => {});
+    const exitCode = await ended;
+    isOver = true;
+    // A daemon that the command left behind may hold its output open: it is not waited for longer than this.
+    const late = new AbortController();
+    await Promise.race([Promise.all(flows), this.#clock.sleep(lastOutputMsMax, late.signal).catch(() => {})]);
+    late.abort();
+    socket.off('close', kill);
+    destroy(streams);
+    sendMessage(socket, { exitCode });
+  }
+
+  async #attach(socket: Socket, frames: AsyncGenerator<Frame>, id: string): Promise<void> {
+    const child = this.#children.get(id);
+    if (child === undefined || child.end !== undefined) return;
+    // A client that does not read misses output: it must not hold up the container.
+    const listener: OutputListener = (stream, chunk) => {
+      if (socket.writableLength < 1024 * 1024) sendFrame(socket, stream, chunk);
+    };
+    child.listeners.add(listener);
+    sendMessage(socket, {});
+    try {
+      const left = this.#feed(frames, child.streams, child.start.stdin).catch(() => {});
+      await Promise.race([child.whenEnded, left.then(() => new Promise((resolve) => socket.once('close', resolve)))]);
+    } finally {
+      child.listeners.delete(listener);
+    }
+  }
+
+  /** Hands on what a client types until it leaves. With `keep` the end of its input is not the end of the program's. */
+  async #feed(frames: AsyncGenerator<Frame>, { stdin, terminal }: Streams, mode: ChildStart['stdin']): Promise<void> {
+    for await (const frame of frames) {
+      if (frame.kind === 'stdin') {
+        if (stdin !== undefined && !stdin.destroyed && mode !== 'none' && !stdin.write(frame.bytes))
+          await drained(stdin);
+        continue;
+      }
+      const message = messageIn(frame) as StreamMessage;
+      if ('resize' in message) {
+        const { columns, rows } = message.resize;
+        if (terminal !== undefined) this.#processes.setTerminalSize(terminal, columns, rows);
+      } else if (mode === 'once' && stdin !== undefined) {
+        if (terminal === undefined) stdin.end();
+        else stdin.write('\x04'); // end of input on a terminal is a key
+      }
+    }
+  }
+
+  #signal(id: string, signal: number): void {
+    const child = this.#children.get(id);
+    if (child === undefined || child.end !== undefined) return;
+    if (signal === SIGKILL) child.killed = true;
+    if (child.pid === undefined) return;
+    this.#processes.kill(child.pid, signal);
+    if (signal === SIGKILL) this.#killStrays(child);
+  }
+
+  #killStrays({ start, pid, mountNamespace }: Child): void {
+    if (start.strays === undefined) return;
+    for (const stray of processesOfContainer(start.strays.groups, mountNamespace)) {
+      if (stray.pid !== pid) this.#processes.kill(stray.pid, SIGKILL);
+    }
+  }
+
+  #record(id: string, end: ChildEndRecord): void {
+    const path = this.#exitPath(id);
+    try {
+      writeFileSync(`${path}.new`, JSON.stringify(end), { mode: 0o600 });
+      renameSync(`${path}.new`, path);
+    } catch {
+      // A full disk: the node has it from the connection, or asks again when it is back.
+    }
+  }
+
+  #exitPath(id: string): string {
+    return join(this.#directory, exitsName, `${id}.json`);
+  }
+
+  #announce(child: Child): void {
+    for (const socket of this.#followers) sendMessage(socket, factsOf(child));
+  }
+
+  #state(): SpawnerState {
+    return { protocol: spawnerProtocol, pid: process.pid, children: [...this.#children.values()].map(factsOf) };
+  }
+
+  async #endAll(): Promise<void> {
+    this.#server?.close();
+    for (const { id } of this.#children.values()) this.#signal(id, SIGKILL);
+    await Promise.all([...this.#children.values()].map(({ whenEnded }) => whenEnded));
+    this.#idle();
+  }
+
+  #mayEnd(): void {
+    clearTimeout(this.#idleTimer);
+    this.#idleTimer = setTimeout(() => {
+      // What only holds namespaces or files serves containers, and those are gone.
+      const isRunning = [...this.#children.values()].some(
+        ({ end, start }) => end === undefined && start.log !== undefined,
+      );
+      if (this.#connections > 0 || isRunning) return;
+      void this.#endAll();
+    }, idleMsMax);
+  }
+}
+
+function factsOf({ id, pid, startedAtMs, end }: Child): ChildFacts {
+  return { id, startedAtMs, ...(pid === undefined ? {} : { pid }), ...(end === undefined ? {} : { end }) };
+}
+
+function terminalStreams(master: number): Streams {
+  const stream = new ReadStream(master);
+  stream.on('error', () => {}); // EIO: the last process that had it as a terminal is gone
+  return { outputs: [{ stream: 'stdout', source: stream }], stdin: stream, terminal: master };
+}
+
+/** One chunk at a time: what has not been taken stays in the pipe, and its writer waits. */
+async function pump(source: Duplex, take: (chunk: Buffer, ended: boolean) => Promise<void>): Promise<void> {
+  try {
+    for await (const chunk of source as AsyncIterable<Buffer>) await take(chunk, false);
+  } catch {
+    // broken off: it has ended
+  }
+  await take(Buffer.alloc(0), true).catch(() => {});
+}
+
+async function drained(stream: Duplex): Promise<void> {
+  if (stream.destroyed) return;
+  await new Promise<void>((resolve) => {
+    stream.once('drain', resolve);
+    stream.once('close', resolve);
+  });
+}
+
+function destroy({ stdin, outputs }: Streams): void {
+  stdin?.destroy();
+  for (const { source } of outputs) source.destroy();
+}
+
+/** A pipe whose reader is gone is no failure of ours. */
+function silent(socket: Socket): Socket {
+  return socket.on('error', () => {});
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const [, , directory = ''] = process.argv;
+  const processes = loadProcesses();
+  processes.protectMemory();
+  process.chdir('/');
+  const spawner = new Spawner(directory, processes, systemClock, () => process.exit(0));
+  process.on('SIGCHLD', () => spawner.reap());
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGPIPE'] as const) process.on(signal, () => {});
+  await spawner.listen();
+  process.stdout.write('ready\n', () => process.stdout.destroy());
+}
