@@ -16,15 +16,15 @@ export interface LeftBehind {
   readonly directories: readonly string[];
 }
 
-const directoriesOfPods = [
-  'pods',
-  'logs',
-  ...['pods', 'containers', 'run', 'status', 'spool'].map((name) => `runtime/${name}`),
-];
+const directoriesOfPods = ['pods', 'logs', ...['pods', 'containers', 'exits', 'work'].map((name) => `runtime/${name}`)];
 
-/** `parentPid` is the program, if it runs: whatever it has started is of no pod any more. */
+/** `parentPid` is the program, if it runs: then its spawner may too, and what it has started besides is of no pod any more. */
 export function leftBehind(stateDirectory: string, parentPid?: number): LeftBehind {
-  const children = parentPid === undefined ? [] : childrenOf(parentPid);
+  const spawner = spawnerOf(stateDirectory);
+  const children =
+    parentPid === undefined
+      ? [spawner].filter((pid) => pid !== undefined)
+      : childrenOf(parentPid).filter((pid) => pid !== spawner);
   return {
     processes: [...processesOf(stateDirectory), ...children].map(commandLine),
     mounts: mountPointsBelow(stateDirectory),
@@ -41,17 +41,21 @@ export function assertNothingLeft(stateDirectory: string, parentPid?: number): v
   assert.deepEqual(leftBehind(stateDirectory, parentPid), nothing);
 }
 
-/** Launchers have the directory in their environment; what they have launched is in control groups named after it. */
+/** What runs for pods: everything in control groups named after the directory, and what holds the namespaces of pods. */
 export function processesOf(stateDirectory: string): number[] {
   const group = groupName(stateDirectory);
-  return allPids().filter(
-    (pid) =>
-      pid !== process.pid &&
-      (read(`/proc/${pid}/environ`)
-        .split('\0')
-        .some((variable) => variable.startsWith('M_') && variable.includes(`=${stateDirectory}/`)) ||
-        read(`/proc/${pid}/cgroup`).includes(`/${group}/`)),
+  const spawner = spawnerOf(stateDirectory);
+  const holders = (spawner === undefined ? [] : childrenOf(spawner)).filter((pid) =>
+    read(`/proc/${pid}/comm`).startsWith('mountlet-pod'),
   );
+  const grouped = allPids().filter((pid) => pid !== process.pid && read(`/proc/${pid}/cgroup`).includes(`/${group}/`));
+  return [...new Set([...grouped, ...holders])];
+}
+
+/** The parent of all containers of a node. */
+export function spawnerOf(stateDirectory: string): number | undefined {
+  const runtime = join(stateDirectory, 'node', 'runtime');
+  return allPids().find((pid) => /spawner\.js /.test(commandLine(pid)) && commandLine(pid).endsWith(` ${runtime}`));
 }
 
 export function childrenOf(parent: number): number[] {
@@ -66,13 +70,8 @@ export function childrenOf(parent: number): number[] {
 export function endProcessesOf(directory: string): void {
   for (const name of namesIn(directory)) {
     const state = join(directory, name);
-    const holders = namesIn(join(state, 'node/runtime/pods')).flatMap((file) => {
-      const { holder } = JSON.parse(read(join(state, 'node/runtime/pods', file)) || '{}') as {
-        holder?: { pid: number };
-      };
-      return holder === undefined || !/sleep|mountlet-pod/.test(commandLine(holder.pid)) ? [] : [holder.pid];
-    });
-    for (const pid of [...processesOf(state), ...holders]) {
+    const spawner = spawnerOf(state);
+    for (const pid of [...processesOf(state), ...(spawner === undefined ? [] : [spawner])]) {
       try {
         process.kill(pid, 'SIGKILL');
       } catch {

@@ -116,6 +116,7 @@ export class UpMachine {
       await this.kubectl.ok('delete pods --all --all-namespaces --now');
       await this.#up.assertNothingLeft();
       assert.equal(await this.#up.stop(), 0, `SIGTERM ends it cleanly: ${this.#up.output()}`);
+      assertNothingLeft(this.#up.directory);
     } finally {
       this.#up?.process.kill('SIGKILL');
       endProcessesOf(this.directory);

@@ -81,6 +81,8 @@ export interface Exec extends Pick<Launch, 'pod' | 'groups' | 'identity' | 'comm
 }
 
 export interface Hold {
+  /** For its name among the processes of the machine. */
+  readonly purpose: 'pod' | 'files';
   readonly pod: PodNamespaces;
   /** A tree for the roots of containers, kept in memory. */
   readonly files?: readonly FileEntry[];
@@ -170,7 +172,7 @@ export function execProgram({ pod, pid, groups, identity, command, tty }: Exec, 
   return program.compile(powers.architecture, statusSocket);
 }
 
-export function holdProgram({ pod, files, work, hostname, sysctls }: Hold, powers: Powers): CompiledProgram {
+export function holdProgram({ purpose, pod, files, work, hostname, sysctls }: Hold, powers: Powers): CompiledProgram {
   const program = new SystemProgram(descriptorsGiven);
   if (powers.kind === 'user') {
     program.call('unshare', [namespaces.user], { what: 'make a user namespace' });
@@ -212,7 +214,7 @@ export function holdProgram({ pod, files, work, hostname, sysctls }: Hold, power
     { uid: nobody, gid: nobody, groups: [], noNewPrivileges: true, capabilities: [], ambient: [], seccomp: 'default' },
     powers,
   );
-  program.call('prctl', [prctl.name, program.text('mountlet-pod')]);
+  program.call('prctl', [prctl.name, program.text(`mountlet-${purpose}`)]);
   endWithSpawner(program);
   // Children that are handed to the first process of a namespace are reaped by the kernel when it ignores their end.
   program.call('rt_sigaction', [17, program.words([1, 0, 0, 0]), 0, 8]);

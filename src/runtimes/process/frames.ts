@@ -21,7 +21,7 @@ export function sendFrame(socket: Duplex, kind: FrameKind, bytes: Buffer): boole
   socket.cork();
   socket.write(header);
   const isFree = socket.write(bytes);
-  queueMicrotask(() => socket.uncork());
+  socket.uncork();
   return isFree;
 }
 

@@ -204,7 +204,7 @@ export class ProcessRuntime implements Runtime {
     const files = this.#deps.powers.kind === 'user' ? this.#files?.entries : undefined;
     await this.#hold(
       holderId(uid),
-      { pod: shared, hostname, sysctls, ...(files && { files }) },
+      { purpose: 'pod', pod: shared, hostname, sysctls, ...(files && { files }) },
       `pod "${namespace}/${name}"`,
     );
     const record: PodRecord = {
@@ -534,7 +534,11 @@ export class ProcessRuntime implements Runtime {
     const known = this.#spawner.get(this.#filesId);
     if (known?.pid !== undefined && known.end === undefined) return known.pid;
     const pod = { hostPid: true, hostIpc: true, hostNetwork: true, shareProcessNamespace: false };
-    await this.#hold(this.#filesId, { pod, files, hostname: '', sysctls: {} }, 'the files of containers');
+    await this.#hold(
+      this.#filesId,
+      { purpose: 'files', pod, files, hostname: '', sysctls: {} },
+      'the files of containers',
+    );
     return this.#spawner.get(this.#filesId)?.pid;
   }
   #holdingFiles: Promise<number | undefined> | undefined;

@@ -111,7 +111,7 @@ export class Spawner {
       void this.#serve(socket)
         .catch(() => {})
         .finally(() => {
-          socket.destroy();
+          socket.destroySoon(); // not before what was written is sent
           this.#connections -= 1;
           this.#mayEnd();
         });
