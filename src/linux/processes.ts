@@ -3,6 +3,7 @@
  * they are given, whose children are ours too. Bound with koffi. For a process of its own (the spawner): `reap` takes the end
  * of every child, so nothing else in that process may start children.
  */
+import { readdirSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { getSystemErrorName } from 'node:util';
 import type * as Koffi from 'koffi'; // the type alone: the module is loaded on demand
@@ -27,6 +28,8 @@ export interface Processes {
   setReceiveTimeout(socket: number, ms: number): void;
   setTerminalSize(descriptor: number, columns: number, rows: number): void;
   close(descriptor: number): void;
+  /** Closes what came from the program that started this one. What Node itself has opened is marked close-on-exec. */
+  closeInherited(): void;
   /** No other process of this user can inspect this one or take its descriptors. */
   protectMemory(): void;
 }
@@ -55,6 +58,7 @@ const closeOnExec = 0o2000000; // O_CLOEXEC, SOCK_CLOEXEC and MFD_CLOEXEC differ
 const memoryFileCloseOnExec = 1;
 const [unixSockets, sequencedPackets, socketLevel, receiveTimeout] = [1, 5, 1, 20];
 const setWindowSize = 0x5414; // TIOCSWINSZ
+const [getDescriptorFlags, duplicateAbove] = [1, 1030]; // F_GETFD, F_DUPFD_CLOEXEC
 const noHang = 1;
 const setDumpable = 4;
 /** posix_spawn: SETSIGDEF | SETSIGMASK. */
@@ -107,9 +111,9 @@ export function loadProcesses(): Processes {
   calls.attributesDefault(attributes, everySignal);
   calls.attributesMask(attributes, noSignal);
   calls.attributesFlags(attributes, spawnFlags);
-  const name = Buffer.from('mountlet-launch\0');
+  const ownName = Buffer.from('mountlet-launch\0');
   const argumentsOfProgram = Buffer.alloc(16);
-  argumentsOfProgram.writeBigUInt64LE(koffi.address(name), 0);
+  argumentsOfProgram.writeBigUInt64LE(koffi.address(ownName), 0);
   const noEnvironment = Buffer.alloc(8);
 
   return {
@@ -126,7 +130,7 @@ export function loadProcesses(): Processes {
         const own = descriptors.length;
         const free = own + 1;
         for (const [target, descriptor] of [...descriptors, file].entries()) {
-          const safe = descriptor < free ? check('fcntl', calls.fcntl(descriptor, 1030, free)) : descriptor; // F_DUPFD_CLOEXEC
+          const safe = descriptor < free ? check('fcntl', calls.fcntl(descriptor, duplicateAbove, free)) : descriptor;
           if (safe !== descriptor) moved.push(safe);
           calls.actionsDup(actions, safe, target);
         }
@@ -199,6 +203,12 @@ export function loadProcesses(): Processes {
       calls.ioctl(descriptor, setWindowSize, size); // a terminal that is gone needs no size
     },
     close,
+    closeInherited() {
+      for (const name of readdirSync('/proc/self/fd')) {
+        const descriptor = Number(name);
+        if (descriptor > 2 && Number(calls.fcntl(descriptor, getDescriptorFlags, 0)) === 0) close(descriptor);
+      }
+    },
     protectMemory: () => void calls.prctl(setDumpable, 0, 0, 0, 0),
   };
 }

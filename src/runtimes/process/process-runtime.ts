@@ -166,12 +166,12 @@ export class ProcessRuntime implements Runtime {
     this.#sweeping = this.#sweep();
   }
 
-  /** Lets go of everything; containers go on. Without any, the spawner has nothing left to do. */
+  /** Lets go of everything; containers go on. Without a pod that may have some, the spawner has nothing left to do. */
   async close(): Promise<void> {
     this.#closing.abort();
     this.#changes.close();
     this.#spawner.close();
-    if (this.#pods.all().length === 0) await endSpawner(this.#settings.stateDirectory);
+    if (this.#pods.all().every(({ state }) => state === 'notReady')) await endSpawner(this.#settings.stateDirectory);
     await this.#sweeping;
     this.#sweepGroups();
   }
@@ -230,7 +230,12 @@ export class ProcessRuntime implements Runtime {
 
   async #hold(id: string, hold: Omit<Hold, 'work'>, what: string): Promise<void> {
     const program = holdProgram({ ...hold, work: this.#work }, this.#deps.powers);
-    const answer = await this.#spawner.start(id, program, { stdin: 'none', tty: false, context: {} });
+    const answer = await this.#spawner.start(id, program, {
+      stdin: 'none',
+      tty: false,
+      keepsSpawner: hold.purpose === 'pod',
+      context: {},
+    });
     if (answer.outcome === 'started') return;
     await this.#spawner.forget(id);
     throw new RuntimeError(
@@ -302,6 +307,7 @@ export class ProcessRuntime implements Runtime {
         },
         stdin: record.stdin,
         tty: record.tty,
+        keepsSpawner: true,
         ...(pod.hostPid || pod.shareProcessNamespace ? { strays: { groups: this.#groupFiles(id) } } : {}),
         context: this.#commands.get(id),
       });

@@ -150,8 +150,8 @@ export class SpawnerClient {
     signal: AbortSignal,
     message: (frame: Frame) => boolean,
   ): Promise<void> {
-    const leave = (): void => void socket.destroy();
-    const stopListening = onAbort(signal, leave);
+    const leave = (): void => void (socket.destroyed || sendMessage(socket, { left: true }));
+    const stopListening = onAbort(signal, () => socket.destroy());
     const outputs = [stdout, stderr].filter((stream) => stream !== undefined);
     for (const stream of outputs) stream.once('close', leave).once('error', leave);
     let fed = false;

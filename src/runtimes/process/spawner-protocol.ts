@@ -38,6 +38,8 @@ export interface ChildStart {
   readonly tty: boolean;
   /** Its processes do not end with the first one: these groups and its mount namespace say which ones have to be killed. */
   readonly strays?: { readonly groups: readonly string[] };
+  /** Whether the spawner stays for it when the node is gone. */
+  readonly keepsSpawner: boolean;
   /** Kept in memory only: variables may be secret. */
   readonly context: unknown;
 }
@@ -78,7 +80,9 @@ export interface ExecEnd {
 /** On `exec` and `attach`, from the node. */
 export type StreamMessage =
   | { readonly resize: { readonly columns: number; readonly rows: number } }
-  | { readonly stdinEnded: true };
+  | { readonly stdinEnded: true }
+  /** Whoever read the output is gone: what still runs has to end, but its exit code counts. */
+  | { readonly left: true };
 
 /** Ends that an earlier spawner recorded and the node has not taken yet. */
 export function recordedEnds(directory: string): Map<string, ChildEndRecord> {

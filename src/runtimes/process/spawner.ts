@@ -43,6 +43,7 @@ const launchMsMax = 30_000;
 /** How long output may still come from processes that outlived the first one of their container. */
 const lastOutputMsMax = 5_000;
 const strayKillMs = 20;
+const leftMs = 1_000;
 const idleMsMax = 2_000;
 const { SIGKILL } = system.signals;
 /** What the engines report for a command that could not be executed. */
@@ -230,9 +231,9 @@ export class Spawner {
     const { answer, streams, ended } = await this.#launch(image, start.tty, start.stdin !== 'none', born);
     child.streams = streams;
     const flows = streams.outputs.map(({ stream, source }) =>
-      pump(source, async (chunk, ended) => {
+      pump(source, async (chunk, isLast) => {
         if (chunk.length > 0) for (const listen of child.listeners) listen(stream, chunk);
-        await log?.write(stream, chunk, ended);
+        await log?.write(stream, chunk, isLast);
       }),
     );
     if (answer.outcome === 'failed') {
@@ -252,7 +253,7 @@ export class Spawner {
     log: ContainerLog | undefined,
   ): Promise<void> {
     const finishedAtMs = this.#clock.now();
-    const drained = Promise.all(flows).then(() => true);
+    const flowed = Promise.all(flows).then(() => true);
     const giveUp = new AbortController();
     const late = this.#clock.sleep(lastOutputMsMax, giveUp.signal).then(
       () => true,
@@ -261,10 +262,10 @@ export class Spawner {
     this.#killStrays(child);
     for (let done = false; !done && child.start.strays !== undefined;) {
       const pause = this.#clock.sleep(strayKillMs).then(() => false);
-      done = await Promise.race([drained, late, pause]);
+      done = await Promise.race([flowed, late, pause]);
       this.#killStrays(child);
     }
-    await Promise.race([drained, late]);
+    await Promise.race([flowed, late]);
     giveUp.abort();
     child.streams.stdin?.destroy();
     for (const { source } of child.streams.outputs) source.destroy();
@@ -272,7 +273,8 @@ export class Spawner {
     await log?.close().catch(() => {});
     this.#logs.delete(child.id);
     child.end = { exitCode, finishedAtMs };
-    if (this.#children.get(child.id) === child) this.#record(child.id, child.end);
+    const isKept = child.start.log !== undefined && this.#children.get(child.id) === child;
+    if (isKept) this.#record(child.id, child.end);
     child.markEnded();
     this.#announce(child);
     this.#mayEnd();
@@ -364,26 +366,29 @@ export class Spawner {
       return;
     }
     const { pid } = answer;
-    let isOver = false;
     const kill = (): void => {
-      if (isOver) return;
+      this.reap(); // it may have ended while its output was on the way
+      if (!this.#awaited.has(pid)) return;
       for (const one of processesOfSession(pid)) this.#processes.kill(one.pid, SIGKILL);
       this.#processes.kill(pid, SIGKILL);
     };
-    socket.once('close', kill);
     const flows = streams.outputs.map(({ stream, source }) =>
       pump(source, async (chunk) => {
         if (chunk.length > 0 && !sendFrame(socket, stream, chunk)) await drained(socket);
       }),
     );
-    void this.#feed(frames, streams, 'once').catch(() => {});
+    // A client that has all it wanted may leave before the command has ended by itself, as kubectl cp does.
+    const leave = async (): Promise<void> => {
+      const isGone = (await this.#feed(frames, streams, 'once').catch(() => 'gone')) === 'gone';
+      if (!isGone) await this.#clock.sleep(leftMs);
+      kill();
+    };
+    void leave();
     const exitCode = await ended;
-    isOver = true;
     // A daemon that the command left behind may hold its output open: it is not waited for longer than this.
     const late = new AbortController();
     await Promise.race([Promise.all(flows), this.#clock.sleep(lastOutputMsMax, late.signal).catch(() => {})]);
     late.abort();
-    socket.off('close', kill);
     destroy(streams);
     sendMessage(socket, { exitCode });
   }
@@ -399,21 +404,29 @@ export class Spawner {
     sendMessage(socket, {});
     try {
       const left = this.#feed(frames, child.streams, child.start.stdin).catch(() => {});
-      await Promise.race([child.whenEnded, left.then(() => new Promise((resolve) => socket.once('close', resolve)))]);
+      await Promise.race([child.whenEnded, left]);
     } finally {
       child.listeners.delete(listener);
     }
   }
 
-  /** Hands on what a client types until it leaves. With `keep` the end of its input is not the end of the program's. */
-  async #feed(frames: AsyncGenerator<Frame>, { stdin, terminal }: Streams, mode: ChildStart['stdin']): Promise<void> {
-    for await (const frame of frames) {
+  /** Hands on what a client types; resolves when it leaves. With `keep` the end of its input is not the end of the program's. */
+  async #feed(
+    frames: AsyncGenerator<Frame>,
+    { stdin, terminal }: Streams,
+    mode: ChildStart['stdin'],
+  ): Promise<'gone' | 'left'> {
+    // By hand: leaving a `for await` would close the socket, and what the client is still to get with it.
+    for (;;) {
+      const { value: frame, done } = await frames.next();
+      if (done === true) return 'gone';
       if (frame.kind === 'stdin') {
         if (stdin !== undefined && !stdin.destroyed && mode !== 'none' && !stdin.write(frame.bytes))
           await drained(stdin);
         continue;
       }
       const message = messageIn(frame) as StreamMessage;
+      if ('left' in message) return 'left';
       if ('resize' in message) {
         const { columns, rows } = message.resize;
         if (terminal !== undefined) this.#processes.setTerminalSize(terminal, columns, rows);
@@ -472,10 +485,7 @@ export class Spawner {
   #mayEnd(): void {
     clearTimeout(this.#idleTimer);
     this.#idleTimer = setTimeout(() => {
-      // What only holds namespaces or files serves containers, and those are gone.
-      const isRunning = [...this.#children.values()].some(
-        ({ end, start }) => end === undefined && start.log !== undefined,
-      );
+      const isRunning = [...this.#children.values()].some(({ end, start }) => end === undefined && start.keepsSpawner);
       if (this.#connections > 0 || isRunning) return;
       void this.#endAll();
     }, idleMsMax);
@@ -523,6 +533,7 @@ function silent(socket: Socket): Socket {
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const [, , directory = ''] = process.argv;
   const processes = loadProcesses();
+  processes.closeInherited();
   processes.protectMemory();
   process.chdir('/');
   const spawner = new Spawner(directory, processes, systemClock, () => process.exit(0));
