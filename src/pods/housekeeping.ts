@@ -86,7 +86,9 @@ async function endOrphans(
   signal: AbortSignal,
 ): Promise<void> {
   for (const runtimePod of await runtime.list(signal)) {
-    if (known.has(runtimePod.uid)) continue;
+    const { uid } = runtimePod;
+    // One that was refused after a restart of this program has no worker, but its containers may run.
+    if (workers.states.get(uid) !== undefined || (known.has(uid) && isOver(runtimePod))) continue;
     if (isOver(runtimePod)) await attempt(`pod ${nameOf(runtimePod)}`, () => runtime.removePod(runtimePod.uid, signal));
     else workers.update({ kind: 'kill', pod: undefined, runtimePod, graceSeconds: orphanGraceSeconds });
   }

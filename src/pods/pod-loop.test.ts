@@ -235,9 +235,10 @@ test('a pod past its deadline is ended at that moment', async () => {
 
 test('a pod that the node cannot take is refused', async () => {
   const world = new PodWorld();
-  world.refusal = { reason: 'OutOfcpu', message: "Node didn't have enough resource: cpu" };
+  world.admit = () => ({ refusal: { reason: 'OutOfcpu', message: "Node didn't have enough resource: cpu" } });
   world.api.put(pending());
   await world.rest();
+  assert.deepEqual(world.events.lines(), ["Warning OutOfcpu Node didn't have enough resource: cpu"]);
   const { phase, reason, message } = world.api.find('web')?.status ?? {};
   assert.deepEqual(
     [phase, reason, message],
@@ -252,6 +253,84 @@ test('a pod that the node cannot take is refused', async () => {
   await world.rest();
   assert.equal(world.api.find('web'), undefined);
   assert.equal(world.loop.pod(uid), undefined);
+  await world.stop();
+});
+
+test('pods that were refused, or have ended, take no room on the node; one that ends does until it has', async () => {
+  const world = new PodWorld();
+  const full = { refusal: { reason: 'OutOfpods', message: 'full' } };
+  world.admit = (_pod, others) => (others.length < 1 ? {} : full);
+  world.runtime.deaf.add('main');
+  const job = (name: string): Pod => pending({ metadata: { name, uid: name }, restartPolicy: 'Never' });
+  const start = async (name: string): Promise<string> => {
+    world.api.put(job(name));
+    await world.rest();
+    return world.show(name);
+  };
+  for (let round = 0; round < 120; round += 1) {
+    assert.equal(await start(`job-${round}`), 'Running Ready=True main=running');
+    world.runtime.exit(`job-${round}`, 'main', round % 2);
+    await world.rest();
+  }
+  assert.equal(await start('first'), 'Running Ready=True main=running');
+  assert.equal(await start('second'), 'Failed Ready=?');
+  assert.equal(await start('third'), 'Failed Ready=?', 'two refused ones do not make room either');
+  world.api.put(deleted(world.api.find('first') ?? job('first')));
+  await world.rest();
+  assert.equal(await start('fourth'), 'Failed Ready=?', 'the first still runs');
+  await world.clock.advance(30_000);
+  await world.rest();
+  assert.equal(world.api.find('first'), undefined);
+  assert.equal(await start('fifth'), 'Running Ready=True main=running');
+  await world.stop();
+});
+
+test('after a restart a node with less room refuses the youngest pod, and ends its containers', async () => {
+  const world = new PodWorld();
+  const born = (name: string, second: number): Pod =>
+    pending({ metadata: { name, uid: name, creationTimestamp: `2026-01-01T00:00:0${second}Z` } });
+  world.api.put(born('young', 2));
+  world.api.put(born('old', 1));
+  await world.rest();
+  assert.equal(world.show('young'), 'Running Ready=True main=running');
+  world.admit = (_pod, others) => (others.length < 1 ? {} : { refusal: { reason: 'OutOfpods', message: 'full' } });
+  await world.restart();
+  assert.equal(world.show('old'), 'Running Ready=True main=running');
+  assert.equal(world.show('young'), 'Failed Ready=?', 'a container that nobody watches is not told of');
+  assert.equal(world.runtime.show('young'), 'gone');
+  await world.stop();
+});
+
+test('a pod that makes room for a critical one fails as preempted, and keeps its grace', async () => {
+  const world = new PodWorld();
+  world.api.put(pending());
+  await world.rest();
+  world.admit = (_pod, others) => ({ preempted: others });
+  world.api.put(pending({ metadata: { name: 'critical', uid: 'critical' } }));
+  await world.rest();
+  assert.ok(world.runtime.calls.includes('stopContainer main 30000'));
+  const { phase, reason, message } = world.api.find('web')?.status ?? {};
+  assert.deepEqual([phase, reason, message], ['Failed', 'Preempting', 'Preempted in order to admit critical pod']);
+  assert.equal(world.show('critical'), 'Running Ready=True main=running');
+  await world.stop();
+});
+
+test('a pod of an unknown RuntimeClass or handler waits, says why, and starts when there is one', async () => {
+  const world = new PodWorld();
+  world.api.put(pending({ runtimeClassName: 'kata' }));
+  await world.rest();
+  world.runtimeClasses.set('kata', 'kata-qemu');
+  await world.clock.advance(10_000);
+  await world.rest();
+  assert.equal(world.show(), 'Pending Ready=False main=ContainerCreating');
+  assert.deepEqual(world.events.lines(), [
+    'Warning FailedCreatePodSandBox Failed to create pod sandbox: runtimeclass.node.k8s.io "kata" not found',
+    'Warning FailedCreatePodSandBox Failed to create pod sandbox: no runtime for "kata-qemu" is configured',
+  ]);
+  world.runtimeClasses.set('kata', 'fake');
+  await world.clock.advance(10_000);
+  await world.rest();
+  assert.equal(world.show(), 'Running Ready=True main=running');
   await world.stop();
 });
 

@@ -6,6 +6,7 @@ import { setMaxListeners } from 'node:events';
 import { Bell } from '../base/bell.ts';
 import { objectReferences } from '../kube/object-references.ts';
 import type { Pod, PodStatus } from '../kube/objects/pod.ts';
+import { qualityOfService } from '../kube/quality-of-service.ts';
 import type { RuntimePod } from '../runtimes/runtime.ts';
 import { keepHouse } from './housekeeping.ts';
 import { PodManager } from './pod-manager.ts';
@@ -81,6 +82,18 @@ export class PodLoop {
   /** The pods that should be on this node, without mirrors. */
   pods(): readonly Pod[] {
     return this.#pods.pods();
+  }
+
+  /** Those that take room on this node: not the ones that were refused, or that have ended. */
+  activePods(): readonly Pod[] {
+    const { states } = this.#parts.workers;
+    return this.#pods.pods().filter((pod) => {
+      const state = states.stateOf(podUid(pod));
+      if (state === 'terminated' || state === 'finished') return false;
+      const phases = [pod.status?.phase, this.statusOf(podUid(pod))?.phase];
+      // One that ends may still have containers.
+      return state === 'terminating' || !phases.some(isTerminalPhase);
+    });
   }
 
   /** Also one that is no longer wanted but has not finished. */
@@ -208,13 +221,23 @@ export class PodLoop {
   }
 
   #isRefused(pod: Pod): boolean {
+    const { workers, statuses } = this.#parts;
+    const { events, admit } = this.#deps;
+    const uid = podUid(pod);
     const isEnding = pod.metadata.deletionTimestamp !== undefined || isTerminalPhase(pod.status?.phase);
-    const refusal =
-      isEnding || this.#parts.workers.states.isTerminationRequested(podUid(pod)) ? undefined : this.#deps.refuse(pod);
+    if (isEnding || workers.states.isTerminationRequested(uid)) return false;
+    const others = this.activePods().filter((other) => podUid(other) !== uid);
+    const { refusal, preempted = [] } = admit(pod, others);
+    for (const victim of preempted) {
+      const eviction = { reason: 'Preempting', message: 'Preempted in order to admit critical pod' };
+      events.record({ pod: victim, type: 'Warning', ...eviction });
+      workers.update({ kind: 'kill', pod: victim, eviction });
+    }
     if (refusal === undefined) return false;
     const { reason, message } = refusal;
-    this.#deps.events.record({ pod, type: 'Warning', reason, message });
-    this.#parts.statuses.set(pod, { ...pod.status, phase: 'Failed', reason, message: `Pod was rejected: ${message}` });
+    events.record({ pod, type: 'Warning', reason, message });
+    const qosClass = qualityOfService(pod.spec);
+    statuses.set(pod, { qosClass, phase: 'Failed', reason, message: `Pod was rejected: ${message}` });
     return true;
   }
 

@@ -32,6 +32,14 @@ import type { PodStepFailed } from './workers/pod-workers.ts';
 
 export type PodNotice = PodStepFailed | HousekeepingFailed | MirrorFailed | StatusNotice;
 
+/** Whether this node takes a pod. */
+export interface Admission {
+  /** Why it does not. */
+  readonly refusal?: Eviction | undefined;
+  /** Pods that have to end for it. */
+  readonly preempted?: readonly Pod[];
+}
+
 export interface PodLoopDeps {
   /** Each yields complete lists, the first one also when it is empty. */
   readonly sources: Readonly<Partial<Record<PodSource, (signal: AbortSignal) => AsyncIterable<readonly Pod[]>>>>;
@@ -47,8 +55,10 @@ export interface PodLoopDeps {
   /** What a container sees, as the node is now. */
   readonly view: () => ContainerViewDeps;
   readonly node: () => PodNode;
-  /** Why this node cannot take a pod; undefined when it can. */
-  readonly refuse: (pod: Pod) => Eviction | undefined;
+  /** `others` are the active pods of this node. */
+  readonly admit: (pod: Pod, others: readonly Pod[]) => Admission;
+  /** The handler of a RuntimeClass; undefined: there is no such class. */
+  readonly runtimeHandler: (runtimeClass: string, signal: AbortSignal) => Promise<string | undefined>;
   readonly notify: (notice: PodNotice) => void;
 }
 

@@ -1,34 +1,278 @@
-/** Whether this node takes a pod that was bound to it: nobody else may have looked, as for static pods and explicit node names. */
-import { nodeSelectorMatches } from '../../kube/node-affinity.ts';
+/**
+ * Whether this node takes a pod that was bound to it, as the kubelet decides it: a scheduler may have been out of date, and
+ * static pods and explicit node names pass none. Reasons and messages are the kubelet's; a port in use also names its pod.
+ */
+import { selectsNode, tolerates } from '../../kube/node-affinity.ts';
 import type { Node } from '../../kube/objects/node.ts';
 import type { Pod } from '../../kube/objects/pod.ts';
+import { qualityOfService } from '../../kube/quality-of-service.ts';
+import { goQuote } from '../../kube/values/go-quote.ts';
+import type { Quantity } from '../../kube/values/quantity.ts';
+import {
+  containersTogether,
+  isExtendedResource,
+  isHugePages,
+  isPodLevelResource,
+  readQuantity,
+} from '../../kube/values/resource-list.ts';
+import type { ResourceList } from '../../kube/values/resource-list.ts';
+import type { Admission } from '../../pods/pod-parts.ts';
+import { isStaticPod } from '../../pods/sources/pod-annotations.ts';
 import type { Eviction } from '../../pods/workers/pod-steps.ts';
 
 export interface AdmissionSettings {
   readonly podsMax: number;
+  /** Names, or prefixes that end in `*`. */
+  readonly allowedUnsafeSysctls: readonly string[];
 }
 
-/** `others` are the pods that are here besides it. Answers why it cannot stay, in the kubelet's words. */
-export function refusePod(
-  pod: Pod,
-  others: number,
-  node: Node | undefined,
-  { podsMax }: AdmissionSettings,
-): Eviction | undefined {
-  if (others >= podsMax) {
-    const message = `Node didn't have enough resource: pods, requested: 1, used: ${others}, capacity: ${podsMax}`;
-    return { reason: 'OutOfpods', message };
+/** In thousandths of a cpu, bytes, pods, devices. */
+type Amounts = ReadonlyMap<string, bigint>;
+
+/** Priorities of `system-cluster-critical` and above. */
+const criticalPriority = 2_000_000_000;
+
+export class NodeAdmission {
+  readonly #settings: AdmissionSettings;
+  /** Every admission adds up the requests of all pods: each is parsed once. */
+  readonly #requests = new WeakMap<Pod, Amounts>();
+
+  constructor(settings: AdmissionSettings) {
+    this.#settings = settings;
   }
-  const { nodeSelector = {}, affinity } = pod.spec;
-  const { name, labels = {} } = node?.metadata ?? { name: '' };
-  const required = affinity?.nodeAffinity?.requiredDuringSchedulingIgnoredDuringExecution;
-  const isMeant =
-    node === undefined ||
-    (Object.entries(nodeSelector).every(([key, value]) => labels[key] === value) &&
-      (required === undefined || nodeSelectorMatches(required, { name, labels })));
-  if (isMeant) return undefined;
-  return {
-    reason: 'NodeAffinity',
-    message: "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector",
-  };
+
+  /**
+   * `others` are the active pods. `node` is undefined until the cluster has sent it: its labels and taints are not known
+   * then, but what the machine has is.
+   */
+  admit(pod: Pod, others: readonly Pod[], node: Node | undefined, allocatable: ResourceList): Admission {
+    const refused = forbiddenSysctl(pod, this.#settings.allowedUnsafeSysctls) ?? foreignSystem(pod);
+    if (refused !== undefined) return { refusal: refused };
+    const shortages = this.#shortages(pod, others, allocatable);
+    const [unmet] = [affinityProblem(pod, node), portProblem(pod, others), taintProblem(pod, node)].flatMap(
+      (problem) => problem ?? [],
+    );
+    const [shortage] = shortages;
+    if (shortage === undefined || (unmet !== undefined && isCritical(pod))) return { refusal: unmet };
+    if (!isCritical(pod)) return { refusal: shortage.refusal };
+    const lacking = new Map(shortages.map(({ name, missing }) => [name, missing]));
+    const preempted = this.#preempted(pod, others, lacking);
+    if (preempted !== undefined) return { preempted };
+    const left = [...lacking].map(([name, amount]) => `(res: ${name}, q: ${amount}), `).join('');
+    const cause = `no set of running pods found to reclaim resources: [${left}]`;
+    const message = `Unexpected error while attempting to recover from admission failure: preemption: error finding a set of pods to preempt: ${cause}`;
+    return { refusal: { reason: 'UnexpectedAdmissionError', message } };
+  }
+
+  #shortages(pod: Pod, others: readonly Pod[], allocatable: ResourceList): readonly Shortage[] {
+    const capacities = new Map([...amountsOf(quantities(allocatable)), ['pods', BigInt(this.#settings.podsMax)]]);
+    const shortages: Shortage[] = [];
+    for (const [name, requested] of this.#requestsOf(pod)) {
+      // Devices that the node does not know belong to the cluster; what is not known of the machine is not counted.
+      const capacity = capacities.get(name) ?? (isHugePages(name) ? 0n : undefined);
+      if (capacity === undefined || requested === 0n) continue;
+      const used = others.reduce((sum, other) => sum + (this.#requestsOf(other).get(name) ?? 0n), 0n);
+      const missing = requested - (capacity - used);
+      if (missing <= 0n) continue;
+      const message = `Node didn't have enough resource: ${name}, requested: ${requested}, used: ${used}, capacity: ${capacity}`;
+      shortages.push({ name, missing, refusal: { reason: `OutOf${name}`, message } });
+    }
+    return shortages;
+  }
+
+  #requestsOf(pod: Pod): Amounts {
+    const known = this.#requests.get(pod);
+    if (known !== undefined) return known;
+    const requests = podRequests(pod);
+    this.#requests.set(pod, requests);
+    return requests;
+  }
+
+  /**
+   * The pods to end so that a critical pod fits: few ones, and of the lowest class of service that suffices. Undefined:
+   * not even all of them would.
+   */
+  #preempted(pod: Pod, others: readonly Pod[], lacking: Amounts): readonly Pod[] | undefined {
+    const candidates = others.filter((other) => isPreemptable(pod, other));
+    const [low, middle, high] = (['BestEffort', 'Burstable', 'Guaranteed'] as const).map((quality) =>
+      candidates.filter(({ spec }) => qualityOfService(spec) === quality),
+    ) as [Pod[], Pod[], Pod[]];
+    const fromHigh = this.#cover(high, this.#without(lacking, [...low, ...middle]));
+    const fromMiddle = fromHigh && this.#cover(middle, this.#without(lacking, [...low, ...fromHigh]));
+    const fromLow = fromMiddle && this.#cover(low, this.#without(lacking, [...fromMiddle, ...fromHigh]));
+    return fromLow && [...fromLow, ...fromMiddle, ...fromHigh];
+  }
+
+  /** Takes the pod that leaves least to be found, again and again. */
+  #cover(pods: readonly Pod[], lacking: Amounts): readonly Pod[] | undefined {
+    if (lacking.size === 0) return [];
+    const [best] = pods.toSorted((a, b) => this.#distance(a, lacking) - this.#distance(b, lacking));
+    if (best === undefined) return undefined;
+    const rest = this.#cover(
+      pods.filter((one) => one !== best),
+      this.#without(lacking, [best]),
+    );
+    return rest && [best, ...rest];
+  }
+
+  #distance(pod: Pod, lacking: Amounts): number {
+    const left = this.#without(lacking, [pod]);
+    return [...left].reduce((sum, [name, amount]) => sum + (Number(amount) / Number(lacking.get(name))) ** 2, 0);
+  }
+
+  #without(lacking: Amounts, pods: readonly Pod[]): Amounts {
+    const left = [...lacking].map(([name, amount]): [string, bigint] => [
+      name,
+      pods.reduce((rest, pod) => rest - (this.#requestsOf(pod).get(name) ?? 0n), amount),
+    ]);
+    return new Map(left.filter(([, amount]) => amount > 0n));
+  }
+}
+
+interface Shortage {
+  readonly name: string;
+  readonly missing: bigint;
+  readonly refusal: Eviction;
+}
+
+/** In the order in which shortages are reported. */
+function podRequests({ spec }: Pod): Amounts {
+  const requests = new Map(
+    containersTogether(spec.containers, spec.initContainers ?? [], ({ resources }) => resources?.requests),
+  );
+  for (const [name, quantity] of quantities(spec.resources?.requests)) {
+    if (isPodLevelResource(name)) requests.set(name, quantity);
+  }
+  for (const [name, quantity] of quantities(spec.overhead)) {
+    requests.set(name, requests.get(name)?.plus(quantity) ?? quantity);
+  }
+  const amounts = amountsOf(requests);
+  const common = ['cpu', 'memory', 'ephemeral-storage'].map((name): [string, bigint] => [
+    name,
+    amounts.get(name) ?? 0n,
+  ]);
+  const counted = [...amounts].filter(([name]) => isHugePages(name) || isExtendedResource(name));
+  return new Map([['pods', 1n], ...common, ...counted]);
+}
+
+function quantities(list: ResourceList | undefined): ReadonlyMap<string, Quantity> {
+  return new Map(
+    Object.entries(list ?? {}).flatMap(([name, value]) => {
+      const quantity = readQuantity(value);
+      return quantity === undefined ? [] : [[name, quantity] as const];
+    }),
+  );
+}
+
+function amountsOf(list: ReadonlyMap<string, Quantity>): Amounts {
+  return new Map([...list].map(([name, one]) => [name, name === 'cpu' ? one.milliValue() : one.value()]));
+}
+
+function isCritical(pod: Pod): boolean {
+  return isStaticPod(pod) || (pod.spec.priority ?? 0) >= criticalPriority;
+}
+
+function isPreemptable(by: Pod, pod: Pod): boolean {
+  if (!isCritical(pod)) return true;
+  const [higher, lower] = [by.spec.priority, pod.spec.priority];
+  return higher !== undefined && lower !== undefined && higher > lower;
+}
+
+function foreignSystem({ metadata, spec }: Pod): Eviction | undefined {
+  const label = metadata.labels?.['kubernetes.io/os'] ?? 'linux';
+  if (label !== 'linux') {
+    const message = "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label";
+    return { reason: 'PodOSSelectorNodeLabelDoesNotMatch', message };
+  }
+  if ((spec.os?.name ?? 'linux') === 'linux') return undefined;
+  return { reason: 'PodOSNotSupported', message: "Failed to admit pod as the OS field doesn't match node OS" };
+}
+
+function predicateFailed(reason: string, description: string): Eviction {
+  return { reason, message: `Predicate ${reason} failed: ${description}` };
+}
+
+function affinityProblem({ spec }: Pod, node: Node | undefined): Eviction | undefined {
+  if (node === undefined || selectsNode(spec, node.metadata)) return undefined;
+  return predicateFailed('NodeAffinity', "node(s) didn't match Pod's node affinity/selector");
+}
+
+function taintProblem({ metadata, spec }: Pod, node: Node | undefined): Eviction | undefined {
+  const taints = (node?.spec?.taints ?? []).filter(({ effect }) => effect === 'NoExecute');
+  if (isStaticPod({ metadata }) || taints.every((taint) => spec.tolerations?.some((one) => tolerates(one, taint))))
+    return undefined;
+  return predicateFailed('TaintToleration', "node(s) had taints that the pod didn't tolerate");
+}
+
+function portProblem(pod: Pod, others: readonly Pod[]): Eviction | undefined {
+  const wanted = hostPorts(pod);
+  if (wanted.length === 0) return undefined;
+  for (const other of others) {
+    for (const used of hostPorts(other)) {
+      if (!wanted.some((port) => collide(port, used))) continue;
+      const { namespace, name } = other.metadata;
+      const holder = `${used.protocol} port ${used.port} is used by pod ${goQuote(`${namespace}/${name}`)}`;
+      return predicateFailed('NodePorts', `node(s) didn't have free ports for the requested pod ports: ${holder}`);
+    }
+  }
+  return undefined;
+}
+
+interface HostPort {
+  readonly port: number;
+  readonly protocol: string;
+  readonly address: string;
+}
+
+/** Of containers that run as long as the pod does. Defaults made every port of a pod with the host's network a host port. */
+function hostPorts({ spec }: Pod): readonly HostPort[] {
+  const sidecars = (spec.initContainers ?? []).filter(({ restartPolicy }) => restartPolicy === 'Always');
+  return [...sidecars, ...spec.containers].flatMap(({ ports = [] }) =>
+    ports.flatMap(({ hostPort: port = 0, protocol = 'TCP', hostIP: address = '' }) =>
+      port === 0 ? [] : [{ port, protocol, address }],
+    ),
+  );
+}
+
+function collide(a: HostPort, b: HostPort): boolean {
+  const isEverywhere = [a, b].some(({ address }) => address === '' || address === '0.0.0.0');
+  return a.port === b.port && a.protocol === b.protocol && (isEverywhere || a.address === b.address);
+}
+
+/** Those that belong to a namespace of the pod and do not disturb other pods. */
+const safeSysctls = [
+  'kernel.shm_rmid_forced',
+  'net.ipv4.ip_local_port_range',
+  'net.ipv4.tcp_syncookies',
+  'net.ipv4.ping_group_range',
+  'net.ipv4.ip_unprivileged_port_start',
+  'net.ipv4.ip_local_reserved_ports',
+  'net.ipv4.tcp_keepalive_time',
+  'net.ipv4.tcp_fin_timeout',
+  'net.ipv4.tcp_keepalive_intvl',
+  'net.ipv4.tcp_keepalive_probes',
+  'net.ipv4.tcp_rmem',
+  'net.ipv4.tcp_wmem',
+  'net.ipv4.tcp_slow_start_after_idle',
+  'net.ipv4.tcp_notsent_lowat',
+];
+
+function forbiddenSysctl({ spec }: Pod, allowedUnsafe: readonly string[]): Eviction | undefined {
+  for (const { name } of spec.securityContext?.sysctls ?? []) {
+    const sysctl = normalSysctl(name);
+    const isAllowed = [...safeSysctls, ...allowedUnsafe].some((pattern) =>
+      pattern.endsWith('*') ? sysctl.startsWith(pattern.slice(0, -1)) : sysctl === pattern,
+    );
+    const [namespace, isShared] = sysctl.startsWith('net.') ? ['Net', spec.hostNetwork] : ['IPC', spec.hostIPC];
+    if (isAllowed && isShared !== true) continue;
+    const problem = isAllowed ? `not allowed with host ${namespace} enabled` : 'not allowlisted';
+    return { reason: 'SysctlForbidden', message: `forbidden sysctl: ${goQuote(sysctl)} ${problem}` };
+  }
+  return undefined;
+}
+
+/** `kernel/shm_rmid_forced` is another way to write `kernel.shm_rmid_forced`: the first separator says which way it is. */
+function normalSysctl(name: string): string {
+  if (/[./]/.exec(name)?.[0] !== '/') return name;
+  return name.replace(/[./]/g, (separator) => (separator === '/' ? '.' : '/'));
 }
