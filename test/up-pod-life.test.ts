@@ -139,6 +139,21 @@ describe('the life of a pod', { concurrency: 4 }, () => {
     await eventually(() => assert.ok(!existsSync(join(up.directory, 'node/pods', uid))));
   });
 
+  test('a pod that is deleted by force is killed at once: the next one can have its port', withNode, async () => {
+    const { kubectl, up } = machine;
+    const script = 'trap "" TERM; echo ready; while :; do sleep 0.1; done';
+    const ports = [{ containerPort: 80, hostPort: 18_474 }];
+    const stubborn = pod('stubborn', { script, ports }, { terminationGracePeriodSeconds: 3600 });
+    await kubectl.apply(stubborn);
+    await eventually(async () => assert.equal(await kubectl.ok('logs stubborn'), 'ready\n'));
+    const uid = await up.uidOf('stubborn');
+    await kubectl.ok('delete pod stubborn --grace-period=0 --force');
+    await kubectl.apply(stubborn);
+    await kubectl.running('stubborn');
+    await eventually(() => assert.ok(!existsSync(join(up.directory, 'node/pods', uid))));
+    assert.doesNotMatch(up.output(), /status of pod .*stubborn/);
+  });
+
   for (const { kind, port, probe } of [
     { kind: 'exec', port: 18_470, probe: { exec: { command: ['test', '-e', '/tmp/well'] } } },
     { kind: 'httpGet', port: 18_471, probe: { httpGet: { path: '/', port: 18_471 } } },

@@ -87,10 +87,14 @@ async function endOrphans(
 ): Promise<void> {
   for (const runtimePod of await runtime.list(signal)) {
     const { uid } = runtimePod;
-    // One that was refused after a restart of this program has no worker, but its containers may run.
-    if (workers.states.get(uid) !== undefined || (known.has(uid) && isOver(runtimePod))) continue;
-    if (isOver(runtimePod)) await attempt(`pod ${nameOf(runtimePod)}`, () => runtime.removePod(runtimePod.uid, signal));
-    else workers.update({ kind: 'kill', pod: undefined, runtimePod, graceSeconds: orphanGraceSeconds });
+    const state = workers.states.stateOf(uid);
+    const what = `pod ${nameOf(runtimePod)}`;
+    if (isOver(runtimePod)) {
+      if (!known.has(uid)) await attempt(what, () => runtime.removePod(uid, signal));
+    } else if (state === 'finished') await attempt(what, () => runtime.stopPod(uid, signal));
+    // One that was refused after a restart of this program is wanted, but has no worker.
+    else if (state === undefined)
+      workers.update({ kind: 'kill', pod: undefined, runtimePod, graceSeconds: orphanGraceSeconds });
   }
 }
 

@@ -338,7 +338,7 @@ test('a pod that is made again under its name does not wait for the old one, and
   const world = new PodWorld();
   world.api.put(pending());
   await world.rest();
-  world.runtime.deaf.add('main');
+  world.runtime.fail('stopContainer', new RuntimeError('busy'), new RuntimeError('busy'));
   const old = world.api.find('web');
   assert.ok(old);
   world.api.put(deleted(old));

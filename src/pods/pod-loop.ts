@@ -203,8 +203,10 @@ export class PodLoop {
         this.#parts.workers.update({ kind: 'update', pod });
         return;
       case 'remove':
-        // Another source that was not read yet may want it; housekeeping ends it if not.
-        if (this.#config.isComplete()) this.#parts.workers.update({ kind: 'kill', pod });
+        // Another source that was not read yet may want it; housekeeping ends it if not. What an API server has deleted
+        // is killed at once: its successor may want the same port of a network that both share.
+        if (this.#config.isComplete())
+          this.#parts.workers.update({ kind: 'kill', pod, graceSeconds: isStaticPod(pod) ? undefined : 0 });
         return;
       case 'reconcile':
         if ((pod.spec.readinessGates ?? []).length > 0) this.#parts.workers.sync(podUid(pod));
@@ -242,7 +244,10 @@ export class PodLoop {
   }
 
   async #hearRuntime(signal: AbortSignal): Promise<void> {
-    for await (const uid of this.#deps.runtime.changes(signal)) this.#parts.workers.sync(uid);
+    for await (const uid of this.#deps.runtime.changes(signal)) {
+      // Of a pod that is gone: housekeeping ends what started too late.
+      if (!this.#parts.workers.containersChanged(uid)) this.#housework.ring();
+    }
   }
 
   async #keepHouse(signal: AbortSignal): Promise<void> {

@@ -1,4 +1,5 @@
 /** A node without a machine: the pod loop over a runtime, an API server and a manifests folder in memory. */
+import { untilAborted } from '../base/until-aborted.ts';
 import type { Pod } from '../kube/objects/pod.ts';
 import { ChangeFeed } from '../objects/change-feed.ts';
 import type { ContainerViewDeps } from '../pods/container-view.ts';
@@ -128,8 +129,9 @@ export class PodWorld {
             await this.mounting;
             say('mounted', pod);
           },
-          waitForUnmounted: async (pod) => {
-            await this.unmounting;
+          waitForUnmounted: async (pod, signal) => {
+            await Promise.race([this.unmounting, untilAborted(signal)]);
+            signal.throwIfAborted();
             say('unmounted', pod);
           },
         },

@@ -231,8 +231,8 @@ const preemptions: readonly { it: string; pod: Pod; others: readonly Pod[]; ends
   {
     it: 'as many as it takes, and those with guarantees last',
     pod: aPod({ ...critical, containers: [asking({ cpu: '2' })] }),
-    others: [cpu('guaranteed', '1', true), cpu('burstable', '1')],
-    ends: ['burstable', 'guaranteed'],
+    others: [cpu('guaranteed', '1', true), cpu('burstable', '1'), named('idle')],
+    ends: ['guaranteed', 'burstable'],
   },
   {
     it: 'nothing that is critical itself',

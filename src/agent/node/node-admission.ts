@@ -49,9 +49,7 @@ export class NodeAdmission {
     const refused = forbiddenSysctl(pod, this.#settings.allowedUnsafeSysctls) ?? foreignSystem(pod);
     if (refused !== undefined) return { refusal: refused };
     const shortages = this.#shortages(pod, others, allocatable);
-    const [unmet] = [affinityProblem(pod, node), portProblem(pod, others), taintProblem(pod, node)].flatMap(
-      (problem) => problem ?? [],
-    );
+    const unmet = affinityProblem(pod, node) ?? portProblem(pod, others) ?? taintProblem(pod, node);
     const [shortage] = shortages;
     if (shortage === undefined || (unmet !== undefined && isCritical(pod))) return { refusal: unmet };
     if (!isCritical(pod)) return { refusal: shortage.refusal };
@@ -88,44 +86,23 @@ export class NodeAdmission {
     return requests;
   }
 
-  /**
-   * The pods to end so that a critical pod fits: few ones, and of the lowest class of service that suffices. Undefined:
-   * not even all of them would.
-   */
+  /** The pods to end so that a critical pod fits; undefined: not even all of them would do. */
   #preempted(pod: Pod, others: readonly Pod[], lacking: Amounts): readonly Pod[] | undefined {
+    const given = (one: Pod, name: string): bigint => this.#requestsOf(one).get(name) ?? 0n;
+    const suffice = (pods: readonly Pod[]): boolean =>
+      [...lacking].every(([name, amount]) => pods.reduce((sum, one) => sum + given(one, name), 0n) >= amount);
+    const share = (one: Pod): number =>
+      [...lacking].reduce((sum, [name, amount]) => sum + Number(given(one, name)) / Number(amount), 0);
+    const rank = ({ spec }: Pod): number => ['Guaranteed', 'Burstable', 'BestEffort'].indexOf(qualityOfService(spec));
     const candidates = others.filter((other) => isPreemptable(pod, other));
-    const [low, middle, high] = (['BestEffort', 'Burstable', 'Guaranteed'] as const).map((quality) =>
-      candidates.filter(({ spec }) => qualityOfService(spec) === quality),
-    ) as [Pod[], Pod[], Pod[]];
-    const fromHigh = this.#cover(high, this.#without(lacking, [...low, ...middle]));
-    const fromMiddle = fromHigh && this.#cover(middle, this.#without(lacking, [...low, ...fromHigh]));
-    const fromLow = fromMiddle && this.#cover(low, this.#without(lacking, [...fromMiddle, ...fromHigh]));
-    return fromLow && [...fromLow, ...fromMiddle, ...fromHigh];
-  }
-
-  /** Takes the pod that leaves least to be found, again and again. */
-  #cover(pods: readonly Pod[], lacking: Amounts): readonly Pod[] | undefined {
-    if (lacking.size === 0) return [];
-    const [best] = pods.toSorted((a, b) => this.#distance(a, lacking) - this.#distance(b, lacking));
-    if (best === undefined) return undefined;
-    const rest = this.#cover(
-      pods.filter((one) => one !== best),
-      this.#without(lacking, [best]),
-    );
-    return rest && [best, ...rest];
-  }
-
-  #distance(pod: Pod, lacking: Amounts): number {
-    const left = this.#without(lacking, [pod]);
-    return [...left].reduce((sum, [name, amount]) => sum + (Number(amount) / Number(lacking.get(name))) ** 2, 0);
-  }
-
-  #without(lacking: Amounts, pods: readonly Pod[]): Amounts {
-    const left = [...lacking].map(([name, amount]): [string, bigint] => [
-      name,
-      pods.reduce((rest, pod) => rest - (this.#requestsOf(pod).get(name) ?? 0n), amount),
-    ]);
-    return new Map(left.filter(([, amount]) => amount > 0n));
+    if (!suffice(candidates)) return undefined;
+    // The best class of service is spared first, and in each class the pods that would free the least.
+    return candidates
+      .toSorted((a, b) => rank(a) - rank(b) || share(a) - share(b))
+      .reduce((chosen, one) => {
+        const fewer = chosen.filter((other) => other !== one);
+        return suffice(fewer) ? fewer : chosen;
+      }, candidates);
   }
 }
 

@@ -17,6 +17,7 @@ export interface KillRequest {
   readonly reason: KillReason;
   /** Empty: `Stopping container <name>`. */
   readonly message: string;
+  /** Zero: at once, without a hook. */
   readonly graceSeconds?: number | undefined;
 }
 
@@ -42,6 +43,9 @@ export class ContainerKiller {
       pod,
       running.map(({ name }) => name),
     );
+    // One that is being launched has nothing that a grace would help, and must not start while others have theirs.
+    const created = runtimePod.containers.filter(({ state }) => state.kind === 'created');
+    const cancels = created.map(({ id }) => this.#deps.runtime.stopContainer(id, 0, signal));
     const kills = running.map(async (container) => {
       try {
         await this.kill(pod, runtimePod, container, { reason: 'podEnds', message: '', graceSeconds }, signal, order);
@@ -49,7 +53,9 @@ export class ContainerKiller {
         order.ended(container.name);
       }
     });
-    const failures = (await Promise.allSettled(kills)).flatMap((kill) => (kill.status === 'rejected' ? [kill] : []));
+    const failures = (await Promise.allSettled([...cancels, ...kills])).flatMap((kill) =>
+      kill.status === 'rejected' ? [kill] : [],
+    );
     signal.throwIfAborted();
     if (failures.length > 0) {
       const errors = failures.map(({ reason }) => reason as unknown);
@@ -74,7 +80,7 @@ export class ContainerKiller {
     let graceMs = (override ?? killGraceSeconds(pod, spec, reason)) * 1000;
     if (spec !== undefined && graceMs > 0) graceMs -= await this.#preStop(pod, runtimePod, spec, id, graceMs, signal);
     if (order !== undefined && graceMs > 0) graceMs -= await order.wait(name, graceMs, clock, signal);
-    await runtime.stopContainer(id, Math.max(graceMs, graceSecondsMin * 1000), signal);
+    await runtime.stopContainer(id, override === 0 ? 0 : Math.max(graceMs, graceSecondsMin * 1000), signal);
   }
 
   /** Answers how much of the grace it took. A hook that fails or does not end in time changes nothing. */
