@@ -219,6 +219,27 @@ test('a liveness probe that fails restarts the container, a readiness probe take
   await world.stop();
 });
 
+test('a probe that is cut short because its container ends is not reported', async () => {
+  const world = new PodWorld();
+  const answers = [0, 137];
+  world.runtime.execute = async () => {
+    const answer = answers.shift() ?? 0;
+    if (answer === 137) world.runtime.exit(uid, 'main', 1);
+    return answer;
+  };
+  const livenessProbe = { exec: { command: ['check'] }, periodSeconds: 1, failureThreshold: 1 };
+  world.api.put(pending({ containers: [aContainer({ livenessProbe })] }));
+  await world.rest();
+  for (let second = 0; second < 3; second += 1) {
+    await world.clock.advance(1000);
+    await world.rest();
+  }
+  assert.deepEqual(answers, []);
+  assert.equal(world.runtime.show(uid), 'ready: main#1 running, main#0 exited 1');
+  assert.doesNotMatch(world.events.lines().join('\n'), /Unhealthy|Killing/);
+  await world.stop();
+});
+
 test('a pod past its deadline is ended at that moment', async () => {
   const world = new PodWorld();
   world.api.put(pending({ activeDeadlineSeconds: 30 }));

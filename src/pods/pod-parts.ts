@@ -5,6 +5,7 @@ import type { Runtime } from '../runtimes/runtime.ts';
 import type { ContainerFiles } from './container-files.ts';
 import { ContainerKiller } from './containers/container-killer.ts';
 import type { NodeSettings } from './containers/container-request.ts';
+import { hasEnded } from './containers/container-lookup.ts';
 import { ContainerStarter } from './containers/container-starter.ts';
 import { ContainerSync } from './containers/container-sync.ts';
 import { StartErrors } from './containers/start-errors.ts';
@@ -13,6 +14,7 @@ import type { EventSink } from './event-sink.ts';
 import type { HousekeepingFailed } from './housekeeping.ts';
 import type { PodApi } from './pod-api.ts';
 import type { PodManager } from './pod-manager.ts';
+import { podUid } from './pod-names.ts';
 import type { PodNetwork } from './pod-network.ts';
 import { PodSyncer } from './pod-syncer.ts';
 import type { MirrorFailed, PodNode } from './pod-syncer.ts';
@@ -112,6 +114,8 @@ export function assemblePods(
       events,
       results,
       run: (target, ended) => runProbe(target, { runtime, network, clock }, ended),
+      hasEnded: ({ pod, containerId }, problem, ended) =>
+        hasEnded(runtime, { podUid: podUid(pod), containerId }, problem, ended),
       statusOf: (uid) => statuses.get(uid),
       changed: (uid, kind, result) => {
         // That a container lives is no news.

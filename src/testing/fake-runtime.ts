@@ -6,7 +6,7 @@ import { Duplex } from 'node:stream';
 import type { Clock } from '../base/clock.ts';
 import { untilAborted } from '../base/until-aborted.ts';
 import { ChangeFeed } from '../objects/change-feed.ts';
-import { NoSuchContainerError, RuntimeError } from '../runtimes/runtime.ts';
+import { ContainerNotRunningError, NoSuchContainerError, RuntimeError } from '../runtimes/runtime.ts';
 import type {
   ContainerRequest,
   ContainerUsage,
@@ -207,7 +207,8 @@ export class FakeRuntime implements Runtime {
   }
 
   async exec(id: string, { command }: ExecRequest, signal: AbortSignal): Promise<ExecResult> {
-    await this.#answer('exec', () => this.#container(id));
+    const { name, state } = await this.#answer('exec', () => this.#container(id));
+    if (state.kind !== 'running') throw new ContainerNotRunningError(name);
     this.calls.push(`exec ${command.join(' ')}`);
     return { exitCode: await this.execute(id, command, signal) };
   }

@@ -2,7 +2,7 @@
 import { messageOf } from '../../base/errors.ts';
 import type { Pod } from '../../kube/objects/pod.ts';
 import type { Runtime, RuntimeContainer, RuntimePod } from '../../runtimes/runtime.ts';
-import { containerNamed } from './container-lookup.ts';
+import { containerNamed, hasEnded } from './container-lookup.ts';
 import type { AnyContainer } from './container-lookup.ts';
 import { runHook } from './lifecycle-hooks.ts';
 import type { HookDeps } from './lifecycle-hooks.ts';
@@ -10,7 +10,7 @@ import type { KillReason } from './plan-containers.ts';
 import { TerminationOrder } from './termination-order.ts';
 
 export interface KillDeps extends HookDeps {
-  readonly runtime: Pick<Runtime, 'exec' | 'stopContainer' | 'stopPod'>;
+  readonly runtime: Pick<Runtime, 'exec' | 'get' | 'stopContainer' | 'stopPod'>;
 }
 
 export interface KillRequest {
@@ -86,7 +86,7 @@ export class ContainerKiller {
   /** Answers how much of the grace it took. A hook that fails or does not end in time changes nothing. */
   async #preStop(
     pod: Pod,
-    { ips }: RuntimePod,
+    { uid, ips }: RuntimePod,
     container: AnyContainer,
     containerId: string,
     graceMs: number,
@@ -94,14 +94,14 @@ export class ContainerKiller {
   ): Promise<number> {
     const hook = container.lifecycle?.preStop;
     if (hook === undefined) return 0;
-    const { clock, events } = this.#deps;
+    const { clock, events, runtime } = this.#deps;
     const startMs = clock.now();
     const stop = new AbortController();
     const inTime = AbortSignal.any([signal, stop.signal]);
     const timeout = clock.sleep(graceMs, inTime).catch(() => {});
     const running = runHook({ pod, container, containerId, podIp: ips[0] ?? '', hook }, this.#deps, inTime).catch(
-      () => {
-        if (inTime.aborted) return;
+      async (error: unknown) => {
+        if (inTime.aborted || (await hasEnded(runtime, { podUid: uid, containerId }, error, inTime))) return;
         const message = 'PreStopHook failed';
         events.record({ pod, container: container.name, type: 'Warning', reason: 'FailedPreStopHook', message });
       },
