@@ -3,6 +3,7 @@
  * static pods and explicit node names pass none. Reasons and messages are the kubelet's; a port in use also names its pod.
  */
 import { selectsNode, tolerates } from '../../kube/node-affinity.ts';
+import type { Container } from '../../kube/objects/container.ts';
 import type { Node } from '../../kube/objects/node.ts';
 import type { Pod } from '../../kube/objects/pod.ts';
 import { qualityOfService } from '../../kube/quality-of-service.ts';
@@ -63,7 +64,7 @@ export class NodeAdmission {
   }
 
   #shortages(pod: Pod, others: readonly Pod[], allocatable: ResourceList): readonly Shortage[] {
-    const capacities = new Map([...amountsOf(quantities(allocatable)), ['pods', BigInt(this.#settings.podsMax)]]);
+    const capacities = new Map([...amounts(allocatable), ['pods', BigInt(this.#settings.podsMax)]]);
     const shortages: Shortage[] = [];
     for (const [name, requested] of this.#requestsOf(pod)) {
       // Devices that the node does not know belong to the cluster; what is not known of the machine is not counted.
@@ -114,35 +115,29 @@ interface Shortage {
 
 /** In the order in which shortages are reported. */
 function podRequests({ spec }: Pod): Amounts {
-  const requests = new Map(
-    containersTogether(spec.containers, spec.initContainers ?? [], ({ resources }) => resources?.requests),
+  const together = containersTogether(
+    spec.containers,
+    spec.initContainers ?? [],
+    ({ resources }) => resources?.requests,
   );
-  for (const [name, quantity] of quantities(spec.resources?.requests)) {
-    if (isPodLevelResource(name)) requests.set(name, quantity);
-  }
-  for (const [name, quantity] of quantities(spec.overhead)) {
-    requests.set(name, requests.get(name)?.plus(quantity) ?? quantity);
-  }
-  const amounts = amountsOf(requests);
-  const common = ['cpu', 'memory', 'ephemeral-storage'].map((name): [string, bigint] => [
-    name,
-    amounts.get(name) ?? 0n,
-  ]);
-  const counted = [...amounts].filter(([name]) => isHugePages(name) || isExtendedResource(name));
+  const requests = new Map([...together].map(([name, quantity]) => [name, amountOf(name, quantity)]));
+  for (const [name, amount] of amounts(spec.resources?.requests))
+    if (isPodLevelResource(name)) requests.set(name, amount);
+  for (const [name, amount] of amounts(spec.overhead)) requests.set(name, (requests.get(name) ?? 0n) + amount);
+  const common = ['cpu', 'memory', 'ephemeral-storage'].map((name) => [name, requests.get(name) ?? 0n] as const);
+  const counted = [...requests].filter(([name]) => isHugePages(name) || isExtendedResource(name));
   return new Map([['pods', 1n], ...common, ...counted]);
 }
 
-function quantities(list: ResourceList | undefined): ReadonlyMap<string, Quantity> {
-  return new Map(
-    Object.entries(list ?? {}).flatMap(([name, value]) => {
-      const quantity = readQuantity(value);
-      return quantity === undefined ? [] : [[name, quantity] as const];
-    }),
-  );
+function amounts(list: ResourceList = {}): readonly (readonly [string, bigint])[] {
+  return Object.entries(list).flatMap(([name, value]) => {
+    const quantity = readQuantity(value);
+    return quantity === undefined ? [] : [[name, amountOf(name, quantity)] as const];
+  });
 }
 
-function amountsOf(list: ReadonlyMap<string, Quantity>): Amounts {
-  return new Map([...list].map(([name, one]) => [name, name === 'cpu' ? one.milliValue() : one.value()]));
+function amountOf(name: string, quantity: Quantity): bigint {
+  return name === 'cpu' ? quantity.milliValue() : quantity.value();
 }
 
 function isCritical(pod: Pod): boolean {
@@ -188,58 +183,39 @@ function portProblem(pod: Pod, others: readonly Pod[]): Eviction | undefined {
     for (const used of hostPorts(other)) {
       if (!wanted.some((port) => collide(port, used))) continue;
       const { namespace, name } = other.metadata;
-      const holder = `${used.protocol} port ${used.port} is used by pod ${goQuote(`${namespace}/${name}`)}`;
+      const holder = `${used.protocol ?? 'TCP'} port ${used.hostPort} is used by pod ${goQuote(`${namespace}/${name}`)}`;
       return predicateFailed('NodePorts', `node(s) didn't have free ports for the requested pod ports: ${holder}`);
     }
   }
   return undefined;
 }
 
-interface HostPort {
-  readonly port: number;
-  readonly protocol: string;
-  readonly address: string;
-}
+type Port = NonNullable<Container['ports']>[number];
 
 /** Of containers that run as long as the pod does. Defaults made every port of a pod with the host's network a host port. */
-function hostPorts({ spec }: Pod): readonly HostPort[] {
+function hostPorts({ spec }: Pod): readonly Port[] {
   const sidecars = (spec.initContainers ?? []).filter(({ restartPolicy }) => restartPolicy === 'Always');
   return [...sidecars, ...spec.containers].flatMap(({ ports = [] }) =>
-    ports.flatMap(({ hostPort: port = 0, protocol = 'TCP', hostIP: address = '' }) =>
-      port === 0 ? [] : [{ port, protocol, address }],
-    ),
+    ports.filter(({ hostPort = 0 }) => hostPort > 0),
   );
 }
 
-function collide(a: HostPort, b: HostPort): boolean {
-  const isEverywhere = [a, b].some(({ address }) => address === '' || address === '0.0.0.0');
-  return a.port === b.port && a.protocol === b.protocol && (isEverywhere || a.address === b.address);
+function collide(a: Port, b: Port): boolean {
+  const isEverywhere = [a, b].some(({ hostIP = '' }) => hostIP === '' || hostIP === '0.0.0.0');
+  const isSame = a.hostPort === b.hostPort && (a.protocol ?? 'TCP') === (b.protocol ?? 'TCP');
+  return isSame && (isEverywhere || a.hostIP === b.hostIP);
 }
 
 /** Those that belong to a namespace of the pod and do not disturb other pods. */
-const safeSysctls = [
-  'kernel.shm_rmid_forced',
-  'net.ipv4.ip_local_port_range',
-  'net.ipv4.tcp_syncookies',
-  'net.ipv4.ping_group_range',
-  'net.ipv4.ip_unprivileged_port_start',
-  'net.ipv4.ip_local_reserved_ports',
-  'net.ipv4.tcp_keepalive_time',
-  'net.ipv4.tcp_fin_timeout',
-  'net.ipv4.tcp_keepalive_intvl',
-  'net.ipv4.tcp_keepalive_probes',
-  'net.ipv4.tcp_rmem',
-  'net.ipv4.tcp_wmem',
-  'net.ipv4.tcp_slow_start_after_idle',
-  'net.ipv4.tcp_notsent_lowat',
-];
+const safeSysctl =
+  /^(kernel\.shm_rmid_forced|net\.ipv4\.(ping_group_range|ip_(local_port_range|local_reserved_ports|unprivileged_port_start)|tcp_(syncookies|keepalive_(time|intvl|probes)|fin_timeout|rmem|wmem|slow_start_after_idle|notsent_lowat)))$/;
 
 function forbiddenSysctl({ spec }: Pod, allowedUnsafe: readonly string[]): Eviction | undefined {
   for (const { name } of spec.securityContext?.sysctls ?? []) {
     const sysctl = normalSysctl(name);
-    const isAllowed = [...safeSysctls, ...allowedUnsafe].some((pattern) =>
-      pattern.endsWith('*') ? sysctl.startsWith(pattern.slice(0, -1)) : sysctl === pattern,
-    );
+    const isAllowed =
+      safeSysctl.test(sysctl) ||
+      allowedUnsafe.some((one) => (one.endsWith('*') ? sysctl.startsWith(one.slice(0, -1)) : sysctl === one));
     const [namespace, isShared] = sysctl.startsWith('net.') ? ['Net', spec.hostNetwork] : ['IPC', spec.hostIPC];
     if (isAllowed && isShared !== true) continue;
     const problem = isAllowed ? `not allowed with host ${namespace} enabled` : 'not allowlisted';
