@@ -192,6 +192,24 @@ test('after a restart of the program containers are adopted and nothing is told 
   await world.stop();
 });
 
+for (const { restartPolicy, shows } of [
+  { restartPolicy: 'Always', shows: 'Running Ready=True main=running restarts=1' },
+  { restartPolicy: 'OnFailure', shows: 'Running Ready=True main=running restarts=1' },
+  { restartPolicy: 'Never', shows: 'Failed Ready=False main=255 restarts=0' },
+]) {
+  test(`after a reboot of the machine a pod with restartPolicy ${restartPolicy}: ${shows}`, async () => {
+    const world = new PodWorld();
+    world.api.put(pending({ restartPolicy }));
+    await world.rest();
+    await world.stop();
+    world.runtime.reboot();
+    await world.restart();
+    const [container] = world.api.find('web')?.status?.containerStatuses ?? [];
+    assert.equal(`${world.show()} restarts=${container?.restartCount}`, shows);
+    await world.stop();
+  });
+}
+
 test('a liveness probe that fails restarts the container, a readiness probe takes it out of service', async () => {
   const world = new PodWorld();
   let answer = 0;
