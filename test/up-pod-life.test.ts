@@ -5,6 +5,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { after, before, describe, test } from 'node:test';
+import type { Pod } from '../src/kube/objects/pod.ts';
 import { eventually } from './kubectl-program.ts';
 import { containerOf, mountAt, pod } from './manifests.ts';
 import { UpMachine, withNode } from './up-program.ts';
@@ -138,6 +139,21 @@ describe('the life of a pod', { concurrency: 4 }, () => {
     await eventually(() => assert.ok(!existsSync(join(up.directory, 'node/pods', uid))));
   });
 
+  test('a pod that is deleted by force is killed at once: the next one can have its port', withNode, async () => {
+    const { kubectl, up } = machine;
+    const script = 'trap "" TERM; echo ready; while :; do sleep 0.1; done';
+    const ports = [{ containerPort: 80, hostPort: 18_474 }];
+    const stubborn = pod('stubborn', { script, ports }, { terminationGracePeriodSeconds: 3600 });
+    await kubectl.apply(stubborn);
+    await eventually(async () => assert.equal(await kubectl.ok('logs stubborn'), 'ready\n'));
+    const uid = await up.uidOf('stubborn');
+    await kubectl.ok('delete pod stubborn --grace-period=0 --force');
+    await kubectl.apply(stubborn);
+    await kubectl.running('stubborn');
+    await eventually(() => assert.ok(!existsSync(join(up.directory, 'node/pods', uid))));
+    assert.doesNotMatch(up.output(), /status of pod .*stubborn/);
+  });
+
   for (const { kind, port, probe } of [
     { kind: 'exec', port: 18_470, probe: { exec: { command: ['test', '-e', '/tmp/well'] } } },
     { kind: 'httpGet', port: 18_471, probe: { httpGet: { path: '/', port: 18_471 } } },
@@ -167,5 +183,61 @@ describe('the life of a pod', { concurrency: 4 }, () => {
     await kubectl.until('pod/alive', state('restartCount'), '1');
     await kubectl.until('pod/alive', state('ready'), 'true');
     assert.match(await kubectl.ok('events --for pod/alive'), /Killing.*failed liveness probe, will be restarted/);
+  });
+
+  for (const { reason, message, container = {}, spec = {} } of [
+    {
+      reason: 'OutOfcpu',
+      message:
+        /^Pod was rejected: Node didn't have enough resource: cpu, requested: 1000000, used: \d+, capacity: \d+$/,
+      container: { resources: { requests: { cpu: '1000' } } },
+    },
+    {
+      reason: 'NodePorts',
+      message: /free ports for the requested pod ports: TCP port 18473 is used by pod "default\/holds-a-port"$/,
+      container: { ports: [{ containerPort: 80, hostPort: 18_473 }] },
+    },
+    {
+      reason: 'PodOSNotSupported',
+      message: /^Pod was rejected: Failed to admit pod as the OS field doesn't match node OS$/,
+      spec: { os: { name: 'windows' } },
+    },
+    {
+      reason: 'SysctlForbidden',
+      message: /^Pod was rejected: forbidden sysctl: "kernel.shmmax" not allowlisted$/,
+      spec: { securityContext: { sysctls: [{ name: 'kernel.shmmax', value: '1' }] } },
+    },
+  ]) {
+    test(`a pod that the node cannot take fails: ${reason}`, withNode, async () => {
+      const { kubectl } = machine;
+      const name = `refused-${reason.toLowerCase()}`;
+      if (reason === 'NodePorts') {
+        await kubectl.apply(pod('holds-a-port', { ports: [{ containerPort: 18_473 }] }, { hostNetwork: true }));
+        await kubectl.running('holds-a-port');
+      }
+      await kubectl.apply(pod(name, container, spec));
+      await kubectl.until(`pod/${name}`, '{.status.reason}', reason);
+      const { status } = await kubectl.json<Pod>(`get pod ${name}`);
+      assert.equal(status?.phase, 'Failed');
+      assert.match(status.message ?? '', message);
+      await eventually(async () => assert.match(await kubectl.ok(`events --for pod/${name}`), new RegExp(reason)));
+      await kubectl.ok(`delete pod ${name}`);
+    });
+  }
+
+  test('a pod waits for its RuntimeClass, and runs when there is one that this node has', withNode, async () => {
+    const { kubectl } = machine;
+    await kubectl.apply(pod('classy', {}, { runtimeClassName: 'sandboxed' }));
+    const problem =
+      /FailedCreatePodSandBox.*Failed to create pod sandbox: runtimeclass.node.k8s.io "sandboxed" not found/;
+    await eventually(async () => assert.match(await kubectl.ok('events --for pod/classy'), problem));
+    assert.equal(await kubectl.ok('get pod classy -o jsonpath={.status.phase}'), 'Pending');
+    await kubectl.apply({
+      apiVersion: 'node.k8s.io/v1',
+      kind: 'RuntimeClass',
+      metadata: { name: 'sandboxed' },
+      handler: 'process',
+    });
+    await kubectl.running('classy');
   });
 });

@@ -63,6 +63,10 @@ const badValues: readonly { readonly given: AgentConfiguration; readonly says: R
   { given: { syncFrequency: '-1s' }, says: /syncFrequency/ },
   { given: { configMapAndSecretChangeDetectionStrategy: 'watch' }, says: /must be one of Watch, Cache, Get/ },
   { given: { containerLogMaxSize: 'much' }, says: /containerLogMaxSize: "much" must be a quantity/ },
+  {
+    given: { allowedUnsafeSysctls: ['net.*', 'vm.swappiness'] },
+    says: /: "vm.swappiness" is not known to be namespaced$/,
+  },
   { given: { registerWithTaints: [{ effect: 'Never' }] }, says: /registerWithTaints\[0\]\.key.*\n.*effect: "Never"/ },
 ];
 for (const { given, says } of badValues) {

@@ -26,6 +26,7 @@ const agentConfiguration = object({
   registerNode: boolean,
   registerWithTaints: list(object({ key: string, value: string, effect: string })),
   maxPods: integer,
+  allowedUnsafeSysctls: list(string),
   staticPodPath: string,
   fileCheckFrequency: string,
   syncFrequency: string,
@@ -63,6 +64,8 @@ export interface AgentSettings {
   readonly registersNode: boolean;
   readonly taints: readonly Taint[];
   readonly podsMax: number;
+  /** Names, or prefixes that end in `*`, that pods may set beside the safe ones. */
+  readonly allowedUnsafeSysctls: readonly string[];
   /** A folder of pods and their objects beside the API server's; undefined: none. */
   readonly manifestsDirectory: string | undefined;
   readonly fileCheckMs: number;
@@ -128,6 +131,7 @@ export function agentSettings(
     registersNode: given.registerNode ?? true,
     taints: (given.registerWithTaints ?? []).map((taint, index) => check.taint(index, taint)),
     podsMax: check.within('maxPods', given.maxPods ?? 110, 1, 100_000),
+    allowedUnsafeSysctls: (given.allowedUnsafeSysctls ?? []).map((name) => check.sysctl('allowedUnsafeSysctls', name)),
     manifestsDirectory: staticPodPath === '' ? undefined : check.absolute('staticPodPath', staticPodPath),
     fileCheckMs: check.duration('fileCheckFrequency', given.fileCheckFrequency ?? '20s'),
     syncMs: check.duration('syncFrequency', given.syncFrequency ?? '1m0s'),
@@ -191,6 +195,12 @@ class Checks {
     const found = known.find((one) => one === value);
     if (found === undefined) this.#tell(field, value, `must be one of ${known.join(', ')}`);
     return found ?? (value as T);
+  }
+
+  sysctl(field: string, value: string): string {
+    const isNamespaced = /^(kernel\.(sem|shm[\w*]*|msg[\w*]*)|(fs\.mqueue|net)\.[\w.*-]+)$/.test(value);
+    if (!isNamespaced) this.#tell(field, value, 'is not known to be namespaced');
+    return value;
   }
 
   taint(index: number, { key = '', value = '', effect = '' }: Partial<Taint>): Taint {

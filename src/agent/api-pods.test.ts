@@ -59,7 +59,8 @@ async function aWorld(t: TestContext, staticPods: readonly Pod[] = []): Promise<
         hostIPs: ['192.0.2.1'],
         networkProblem: undefined,
       }),
-      refuse: () => undefined,
+      admit: () => ({}),
+      runtimeHandler: () => Promise.resolve(undefined),
       notify: (notice) => notices.push(notice),
       sources: {
         api: (ended) => podLists({ ...reflection, client }, 'here', ended),

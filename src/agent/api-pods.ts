@@ -3,12 +3,14 @@ import type { ApiClient } from '../client/api-client.ts';
 import { AlreadyExistsError, ConflictError, NotFoundError } from '../client/api-errors.ts';
 import { reflect, reflectorDefaults } from '../client/reflector.ts';
 import type { ReflectorDeps } from '../client/reflector.ts';
-import { objectKey, pods, withShape } from '../client/resource-reference.ts';
+import { objectKey, pods, runtimeClasses, withShape } from '../client/resource-reference.ts';
 import { pod as podShape } from '../kube/objects/pod.ts';
 import type { Pod } from '../kube/objects/pod.ts';
+import { runtimeClass } from '../kube/objects/runtime-class.ts';
 import type { PodApi } from '../pods/pod-api.ts';
 
 const podResource = withShape<Pod>(pods, podShape);
+const runtimeClassResource = withShape(runtimeClasses, runtimeClass);
 
 export function apiPods(client: Pick<ApiClient, 'get' | 'patch' | 'delete' | 'create'>): PodApi {
   return {
@@ -31,6 +33,15 @@ export function apiPods(client: Pick<ApiClient, 'get' | 'patch' | 'delete' | 'cr
       }
     },
   };
+}
+
+/** Undefined: there is no such RuntimeClass. */
+export async function runtimeHandler(
+  client: Pick<ApiClient, 'get'>,
+  name: string,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  return (await unlessGone(() => client.get(runtimeClassResource, { name }, signal)))?.handler;
 }
 
 const kindOfPod = { apiVersion: 'v1', kind: 'Pod' };

@@ -1,8 +1,12 @@
 /**
- * Which nodes a NodeSelector means: those on which a pod may run, or from which a PersistentVolume can be reached. Pure.
+ * Which nodes a NodeSelector means: those on which a pod may run, or from which a PersistentVolume can be reached; and which
+ * taints a pod tolerates. Pure.
  */
 import { MountletError } from '../base/errors.ts';
+import type { ObjectMeta } from './objects/metadata.ts';
+import type { Node } from './objects/node.ts';
 import type { NodeSelector, NodeSelectorTerm, PersistentVolume } from './objects/persistent-volume.ts';
+import type { PodSpec } from './objects/pod.ts';
 import type { LabelOperator, Labels } from './values/labels.ts';
 import { LabelSelectorError, requirement, requirementsMatch } from './values/labels.ts';
 
@@ -35,6 +39,28 @@ export function nodeSelectorMatches({ nodeSelectorTerms }: NodeSelector, { name,
       matchFields.every(isValidField) && (name === undefined || matchFields.every((one) => fieldMatches(one, name)))
     );
   });
+}
+
+/** By `nodeSelector` and by required node affinity; both have to hold. */
+export function selectsNode({ nodeSelector = {}, affinity }: PodSpec, { name, labels = {} }: ObjectMeta): boolean {
+  const required = affinity?.nodeAffinity?.requiredDuringSchedulingIgnoredDuringExecution;
+  return (
+    Object.entries(nodeSelector).every(([key, value]) => labels[key] === value) &&
+    (required === undefined || nodeSelectorMatches(required, { name, labels }))
+  );
+}
+
+type Toleration = NonNullable<PodSpec['tolerations']>[number];
+type Taint = NonNullable<NonNullable<Node['spec']>['taints']>[number];
+
+export function tolerates(
+  { key = '', operator = 'Equal', value = '', effect = '' }: Toleration,
+  taint: Pick<Taint, 'key' | 'value' | 'effect'>,
+): boolean {
+  if (effect !== '' && effect !== taint.effect) return false;
+  if (key !== '' && key !== taint.key) return false;
+  if (operator === 'Exists') return true;
+  return key !== '' && value === (taint.value ?? '');
 }
 
 type Expression = NonNullable<NodeSelectorTerm['matchExpressions']>[number];

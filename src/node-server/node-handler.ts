@@ -5,6 +5,7 @@ import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { Clock } from '../base/clock.ts';
+import { ContainerNotRunningError, NoSuchContainerError } from '../runtimes/runtime.ts';
 import type { Runtime } from '../runtimes/runtime.ts';
 import { goQuote } from '../kube/values/go-quote.ts';
 import { chooseLog, logOpenRefusal, logOptions } from './container-logs.ts';
@@ -192,6 +193,10 @@ export class NodeHandler {
     if (id === undefined) throw new RequestRefused(500, `container not found (${goQuote(route.container)})`);
     const command = query.getAll('command');
     if (route.kind === 'exec' && command.length === 0) throw new RequestRefused(400, 'you must specify a command');
+    const refuse = (error: unknown): never => {
+      const hasEnded = error instanceof ContainerNotRunningError || error instanceof NoSuchContainerError;
+      throw hasEnded ? new RequestRefused(500, `container not running (${id})`) : error;
+    };
     return serveRemoteCommand(
       streaming,
       upgrade,
@@ -199,11 +204,11 @@ export class NodeHandler {
       route.kind === 'exec'
         ? {
             failure: 'error executing command in container',
-            run: (streams, over) => runtime.exec(id, { ...streams, command }, over),
+            run: (streams, over) => runtime.exec(id, { ...streams, command }, over).catch(refuse),
           }
         : {
             failure: 'error attaching to container',
-            run: (streams, over) => runtime.attach(id, streams, over).then(() => undefined),
+            run: (streams, over) => runtime.attach(id, streams, over).then(() => undefined, refuse),
           },
       signal,
     );

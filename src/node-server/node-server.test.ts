@@ -276,6 +276,22 @@ for (const { protocol, status } of spdyEnds) {
   });
 }
 
+test('a command in a container that has just ended: the words of the kubelet, and nothing of ours', async () => {
+  await node.addPod('doomed', { main: ['cat'] });
+  for (const [path, doing] of [
+    ['exec/default/doomed/main?command=true&output=1', 'executing command in'],
+    ['attach/default/doomed/main?output=1', 'attaching to'],
+  ] as const) {
+    await node.restart('doomed', 'main', ['cat']);
+    const client = await openSpdy(`/${path}`, 'v4.channel.k8s.io');
+    await node.processes.stop('doomed-main-1');
+    const [error] = ['error', 'stdout'].map((streamType) => client.open({ streamType }));
+    const { message, code } = JSON.parse(await client.text(error ?? 0)) as Record<string, unknown>;
+    const words = `Internal error occurred: error ${doing} container: container not running (doomed-main-1)`;
+    assert.deepEqual([message, code], [words, 500]);
+  }
+});
+
 test('a client that opens too few streams is given up', async () => {
   const client = await openSpdy(`/exec/default/web/main?${streams}`, 'v4.channel.k8s.io');
   client.open({ streamType: 'error' });

@@ -86,9 +86,15 @@ async function endOrphans(
   signal: AbortSignal,
 ): Promise<void> {
   for (const runtimePod of await runtime.list(signal)) {
-    if (known.has(runtimePod.uid)) continue;
-    if (isOver(runtimePod)) await attempt(`pod ${nameOf(runtimePod)}`, () => runtime.removePod(runtimePod.uid, signal));
-    else workers.update({ kind: 'kill', pod: undefined, runtimePod, graceSeconds: orphanGraceSeconds });
+    const { uid } = runtimePod;
+    const state = workers.states.stateOf(uid);
+    const what = `pod ${nameOf(runtimePod)}`;
+    if (isOver(runtimePod)) {
+      if (!known.has(uid)) await attempt(what, () => runtime.removePod(uid, signal));
+    } else if (state === 'finished') await attempt(what, () => runtime.stopPod(uid, signal));
+    // One that was refused after a restart of this program is wanted, but has no worker.
+    else if (state === undefined)
+      workers.update({ kind: 'kill', pod: undefined, runtimePod, graceSeconds: orphanGraceSeconds });
   }
 }
 

@@ -192,6 +192,24 @@ test('after a restart of the program containers are adopted and nothing is told 
   await world.stop();
 });
 
+for (const { restartPolicy, shows } of [
+  { restartPolicy: 'Always', shows: 'Running Ready=True main=running restarts=1' },
+  { restartPolicy: 'OnFailure', shows: 'Running Ready=True main=running restarts=1' },
+  { restartPolicy: 'Never', shows: 'Failed Ready=False main=255 restarts=0' },
+]) {
+  test(`after a reboot of the machine a pod with restartPolicy ${restartPolicy}: ${shows}`, async () => {
+    const world = new PodWorld();
+    world.api.put(pending({ restartPolicy }));
+    await world.rest();
+    await world.stop();
+    world.runtime.reboot();
+    await world.restart();
+    const [container] = world.api.find('web')?.status?.containerStatuses ?? [];
+    assert.equal(`${world.show()} restarts=${container?.restartCount}`, shows);
+    await world.stop();
+  });
+}
+
 test('a liveness probe that fails restarts the container, a readiness probe takes it out of service', async () => {
   const world = new PodWorld();
   let answer = 0;
@@ -219,6 +237,27 @@ test('a liveness probe that fails restarts the container, a readiness probe take
   await world.stop();
 });
 
+test('a probe that is cut short because its container ends is not reported', async () => {
+  const world = new PodWorld();
+  const answers = [0, 137];
+  world.runtime.execute = async () => {
+    const answer = answers.shift() ?? 0;
+    if (answer === 137) world.runtime.exit(uid, 'main', 1);
+    return answer;
+  };
+  const livenessProbe = { exec: { command: ['check'] }, periodSeconds: 1, failureThreshold: 1 };
+  world.api.put(pending({ containers: [aContainer({ livenessProbe })] }));
+  await world.rest();
+  for (let second = 0; second < 3; second += 1) {
+    await world.clock.advance(1000);
+    await world.rest();
+  }
+  assert.deepEqual(answers, []);
+  assert.equal(world.runtime.show(uid), 'ready: main#1 running, main#0 exited 1');
+  assert.doesNotMatch(world.events.lines().join('\n'), /Unhealthy|Killing/);
+  await world.stop();
+});
+
 test('a pod past its deadline is ended at that moment', async () => {
   const world = new PodWorld();
   world.api.put(pending({ activeDeadlineSeconds: 30 }));
@@ -235,9 +274,10 @@ test('a pod past its deadline is ended at that moment', async () => {
 
 test('a pod that the node cannot take is refused', async () => {
   const world = new PodWorld();
-  world.refusal = { reason: 'OutOfcpu', message: "Node didn't have enough resource: cpu" };
+  world.admit = () => ({ refusal: { reason: 'OutOfcpu', message: "Node didn't have enough resource: cpu" } });
   world.api.put(pending());
   await world.rest();
+  assert.deepEqual(world.events.lines(), ["Warning OutOfcpu Node didn't have enough resource: cpu"]);
   const { phase, reason, message } = world.api.find('web')?.status ?? {};
   assert.deepEqual(
     [phase, reason, message],
@@ -255,11 +295,89 @@ test('a pod that the node cannot take is refused', async () => {
   await world.stop();
 });
 
+test('pods that were refused, or have ended, take no room on the node; one that ends does until it has', async () => {
+  const world = new PodWorld();
+  const full = { refusal: { reason: 'OutOfpods', message: 'full' } };
+  world.admit = (_pod, others) => (others.length < 1 ? {} : full);
+  world.runtime.deaf.add('main');
+  const job = (name: string): Pod => pending({ metadata: { name, uid: name }, restartPolicy: 'Never' });
+  const start = async (name: string): Promise<string> => {
+    world.api.put(job(name));
+    await world.rest();
+    return world.show(name);
+  };
+  for (let round = 0; round < 120; round += 1) {
+    assert.equal(await start(`job-${round}`), 'Running Ready=True main=running');
+    world.runtime.exit(`job-${round}`, 'main', round % 2);
+    await world.rest();
+  }
+  assert.equal(await start('first'), 'Running Ready=True main=running');
+  assert.equal(await start('second'), 'Failed Ready=?');
+  assert.equal(await start('third'), 'Failed Ready=?', 'two refused ones do not make room either');
+  world.api.put(deleted(world.api.find('first') ?? job('first')));
+  await world.rest();
+  assert.equal(await start('fourth'), 'Failed Ready=?', 'the first still runs');
+  await world.clock.advance(30_000);
+  await world.rest();
+  assert.equal(world.api.find('first'), undefined);
+  assert.equal(await start('fifth'), 'Running Ready=True main=running');
+  await world.stop();
+});
+
+test('after a restart a node with less room refuses the youngest pod, and ends its containers', async () => {
+  const world = new PodWorld();
+  const born = (name: string, second: number): Pod =>
+    pending({ metadata: { name, uid: name, creationTimestamp: `2026-01-01T00:00:0${second}Z` } });
+  world.api.put(born('young', 2));
+  world.api.put(born('old', 1));
+  await world.rest();
+  assert.equal(world.show('young'), 'Running Ready=True main=running');
+  world.admit = (_pod, others) => (others.length < 1 ? {} : { refusal: { reason: 'OutOfpods', message: 'full' } });
+  await world.restart();
+  assert.equal(world.show('old'), 'Running Ready=True main=running');
+  assert.equal(world.show('young'), 'Failed Ready=?', 'a container that nobody watches is not told of');
+  assert.equal(world.runtime.show('young'), 'gone');
+  await world.stop();
+});
+
+test('a pod that makes room for a critical one fails as preempted, and keeps its grace', async () => {
+  const world = new PodWorld();
+  world.api.put(pending());
+  await world.rest();
+  world.admit = (_pod, others) => ({ preempted: others });
+  world.api.put(pending({ metadata: { name: 'critical', uid: 'critical' } }));
+  await world.rest();
+  assert.ok(world.runtime.calls.includes('stopContainer main 30000'));
+  const { phase, reason, message } = world.api.find('web')?.status ?? {};
+  assert.deepEqual([phase, reason, message], ['Failed', 'Preempting', 'Preempted in order to admit critical pod']);
+  assert.equal(world.show('critical'), 'Running Ready=True main=running');
+  await world.stop();
+});
+
+test('a pod of an unknown RuntimeClass or handler waits, says why, and starts when there is one', async () => {
+  const world = new PodWorld();
+  world.api.put(pending({ runtimeClassName: 'kata' }));
+  await world.rest();
+  world.runtimeClasses.set('kata', 'kata-qemu');
+  await world.clock.advance(10_000);
+  await world.rest();
+  assert.equal(world.show(), 'Pending Ready=False main=ContainerCreating');
+  assert.deepEqual(world.events.lines(), [
+    'Warning FailedCreatePodSandBox Failed to create pod sandbox: runtimeclass.node.k8s.io "kata" not found',
+    'Warning FailedCreatePodSandBox Failed to create pod sandbox: no runtime for "kata-qemu" is configured',
+  ]);
+  world.runtimeClasses.set('kata', 'fake');
+  await world.clock.advance(10_000);
+  await world.rest();
+  assert.equal(world.show(), 'Running Ready=True main=running');
+  await world.stop();
+});
+
 test('a pod that is made again under its name does not wait for the old one, and neither touches the other', async () => {
   const world = new PodWorld();
   world.api.put(pending());
   await world.rest();
-  world.runtime.deaf.add('main');
+  world.runtime.fail('stopContainer', new RuntimeError('busy'), new RuntimeError('busy'));
   const old = world.api.find('web');
   assert.ok(old);
   world.api.put(deleted(old));

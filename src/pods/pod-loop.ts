@@ -6,6 +6,7 @@ import { setMaxListeners } from 'node:events';
 import { Bell } from '../base/bell.ts';
 import { objectReferences } from '../kube/object-references.ts';
 import type { Pod, PodStatus } from '../kube/objects/pod.ts';
+import { qualityOfService } from '../kube/quality-of-service.ts';
 import type { RuntimePod } from '../runtimes/runtime.ts';
 import { keepHouse } from './housekeeping.ts';
 import { PodManager } from './pod-manager.ts';
@@ -81,6 +82,18 @@ export class PodLoop {
   /** The pods that should be on this node, without mirrors. */
   pods(): readonly Pod[] {
     return this.#pods.pods();
+  }
+
+  /** Those that take room on this node: not the ones that were refused, or that have ended. */
+  activePods(): readonly Pod[] {
+    const { states } = this.#parts.workers;
+    return this.#pods.pods().filter((pod) => {
+      const state = states.stateOf(podUid(pod));
+      if (state === 'terminated' || state === 'finished') return false;
+      const phases = [pod.status?.phase, this.statusOf(podUid(pod))?.phase];
+      // One that ends may still have containers.
+      return state === 'terminating' || !phases.some(isTerminalPhase);
+    });
   }
 
   /** Also one that is no longer wanted but has not finished. */
@@ -190,8 +203,10 @@ export class PodLoop {
         this.#parts.workers.update({ kind: 'update', pod });
         return;
       case 'remove':
-        // Another source that was not read yet may want it; housekeeping ends it if not.
-        if (this.#config.isComplete()) this.#parts.workers.update({ kind: 'kill', pod });
+        // Another source that was not read yet may want it; housekeeping ends it if not. What an API server has deleted
+        // is killed at once: its successor may want the same port of a network that both share.
+        if (this.#config.isComplete())
+          this.#parts.workers.update({ kind: 'kill', pod, graceSeconds: isStaticPod(pod) ? undefined : 0 });
         return;
       case 'reconcile':
         if ((pod.spec.readinessGates ?? []).length > 0) this.#parts.workers.sync(podUid(pod));
@@ -208,18 +223,31 @@ export class PodLoop {
   }
 
   #isRefused(pod: Pod): boolean {
+    const { workers, statuses } = this.#parts;
+    const { events, admit } = this.#deps;
+    const uid = podUid(pod);
     const isEnding = pod.metadata.deletionTimestamp !== undefined || isTerminalPhase(pod.status?.phase);
-    const refusal =
-      isEnding || this.#parts.workers.states.isTerminationRequested(podUid(pod)) ? undefined : this.#deps.refuse(pod);
+    if (isEnding || workers.states.isTerminationRequested(uid)) return false;
+    const others = this.activePods().filter((other) => podUid(other) !== uid);
+    const { refusal, preempted = [] } = admit(pod, others);
+    for (const victim of preempted) {
+      const eviction = { reason: 'Preempting', message: 'Preempted in order to admit critical pod' };
+      events.record({ pod: victim, type: 'Warning', ...eviction });
+      workers.update({ kind: 'kill', pod: victim, eviction });
+    }
     if (refusal === undefined) return false;
     const { reason, message } = refusal;
-    this.#deps.events.record({ pod, type: 'Warning', reason, message });
-    this.#parts.statuses.set(pod, { ...pod.status, phase: 'Failed', reason, message: `Pod was rejected: ${message}` });
+    events.record({ pod, type: 'Warning', reason, message });
+    const qosClass = qualityOfService(pod.spec);
+    statuses.set(pod, { qosClass, phase: 'Failed', reason, message: `Pod was rejected: ${message}` });
     return true;
   }
 
   async #hearRuntime(signal: AbortSignal): Promise<void> {
-    for await (const uid of this.#deps.runtime.changes(signal)) this.#parts.workers.sync(uid);
+    for await (const uid of this.#deps.runtime.changes(signal)) {
+      // Of a pod that is gone: housekeeping ends what started too late.
+      if (!this.#parts.workers.containersChanged(uid)) this.#housework.ring();
+    }
   }
 
   async #keepHouse(signal: AbortSignal): Promise<void> {

@@ -52,11 +52,12 @@ export class PodManager {
     return pod !== undefined && isStaticPod(pod) ? pod : undefined;
   }
 
-  /** The pod as the API server had it last: a static pod's mirror, undefined while there is none. */
+  /**
+   * The pod as the API server had it last: a static pod's mirror. Undefined while there is none, and when the pod was deleted:
+   * a node may not even ask for it then.
+   */
   apiPodOf(pod: Pod): Pod | undefined {
-    if (isStaticPod(pod)) return this.mirrorOf(pod);
-    // The one in hand may be older: a status that was written and came back does not make a worker take it up again.
-    return this.get(podUid(pod)) ?? pod;
+    return isStaticPod(pod) ? this.mirrorOf(pod) : this.get(podUid(pod));
   }
 
   orphanMirrors(): readonly Pod[] {

@@ -5,6 +5,7 @@ import type { Runtime } from '../runtimes/runtime.ts';
 import type { ContainerFiles } from './container-files.ts';
 import { ContainerKiller } from './containers/container-killer.ts';
 import type { NodeSettings } from './containers/container-request.ts';
+import { hasEnded } from './containers/container-lookup.ts';
 import { ContainerStarter } from './containers/container-starter.ts';
 import { ContainerSync } from './containers/container-sync.ts';
 import { StartErrors } from './containers/start-errors.ts';
@@ -13,6 +14,7 @@ import type { EventSink } from './event-sink.ts';
 import type { HousekeepingFailed } from './housekeeping.ts';
 import type { PodApi } from './pod-api.ts';
 import type { PodManager } from './pod-manager.ts';
+import { podUid } from './pod-names.ts';
 import type { PodNetwork } from './pod-network.ts';
 import { PodSyncer } from './pod-syncer.ts';
 import type { MirrorFailed, PodNode } from './pod-syncer.ts';
@@ -32,6 +34,14 @@ import type { PodStepFailed } from './workers/pod-workers.ts';
 
 export type PodNotice = PodStepFailed | HousekeepingFailed | MirrorFailed | StatusNotice;
 
+/** Whether this node takes a pod. */
+export interface Admission {
+  /** Why it does not. */
+  readonly refusal?: Eviction | undefined;
+  /** Pods that have to end for it. */
+  readonly preempted?: readonly Pod[];
+}
+
 export interface PodLoopDeps {
   /** Each yields complete lists, the first one also when it is empty. */
   readonly sources: Readonly<Partial<Record<PodSource, (signal: AbortSignal) => AsyncIterable<readonly Pod[]>>>>;
@@ -47,8 +57,10 @@ export interface PodLoopDeps {
   /** What a container sees, as the node is now. */
   readonly view: () => ContainerViewDeps;
   readonly node: () => PodNode;
-  /** Why this node cannot take a pod; undefined when it can. */
-  readonly refuse: (pod: Pod) => Eviction | undefined;
+  /** `others` are the active pods of this node. */
+  readonly admit: (pod: Pod, others: readonly Pod[]) => Admission;
+  /** The handler of a RuntimeClass; undefined: there is no such class. */
+  readonly runtimeHandler: (runtimeClass: string, signal: AbortSignal) => Promise<string | undefined>;
   readonly notify: (notice: PodNotice) => void;
 }
 
@@ -102,6 +114,8 @@ export function assemblePods(
       events,
       results,
       run: (target, ended) => runProbe(target, { runtime, network, clock }, ended),
+      hasEnded: ({ pod, containerId }, problem, ended) =>
+        hasEnded(runtime, { podUid: podUid(pod), containerId }, problem, ended),
       statusOf: (uid) => statuses.get(uid),
       changed: (uid, kind, result) => {
         // That a container lives is no news.

@@ -248,6 +248,14 @@ export class NoSuchContainerError extends MountletError {
   }
 }
 
+/** A command, or a stream, for a container that has ended, or has not started. */
+export class ContainerNotRunningError extends MountletError {
+  readonly reason = 'ContainerNotRunning';
+  constructor(name: string) {
+    super(`container "${name}" is not running`);
+  }
+}
+
 export class CommandStartError extends MountletError {
   readonly reason = 'CommandStartFailed';
 }

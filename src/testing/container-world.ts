@@ -66,6 +66,8 @@ export class ContainerWorld {
   readonly files = new MemoryContainerFiles();
   readonly startErrors = new StartErrors();
   readonly verdicts = new Map<string, boolean>();
+  /** Handlers by the name of their RuntimeClass. */
+  readonly runtimeClasses = new Map<string, string>();
   view: ContainerViewDeps = viewDeps();
   readonly killer: ContainerKiller;
   readonly #sync: ContainerSync;
@@ -88,7 +90,9 @@ export class ContainerWorld {
       settings,
     );
     const probes = { get: (kind: string, id: string) => this.verdicts.get(`${kind} ${id}`) };
-    const deps = { runtime, events, files, probes, starter, startErrors: this.startErrors, killer: this.killer };
+    const { startErrors, killer, runtimeClasses } = this;
+    const runtimeHandler = (name: string): Promise<string | undefined> => Promise.resolve(runtimeClasses.get(name));
+    const deps = { runtime, events, files, probes, starter, startErrors, killer, runtimeHandler };
     this.#sync = new ContainerSync(deps, 'cluster.local');
   }
 

@@ -4,8 +4,9 @@
  */
 import { Duplex } from 'node:stream';
 import type { Clock } from '../base/clock.ts';
+import { untilAborted } from '../base/until-aborted.ts';
 import { ChangeFeed } from '../objects/change-feed.ts';
-import { NoSuchContainerError, RuntimeError } from '../runtimes/runtime.ts';
+import { ContainerNotRunningError, NoSuchContainerError, RuntimeError } from '../runtimes/runtime.ts';
 import type {
   ContainerRequest,
   ContainerUsage,
@@ -40,12 +41,18 @@ export class FakeRuntime implements Runtime {
   images: Set<string> | undefined;
   refusal: string | undefined;
   execute: (id: string, command: readonly string[], signal: AbortSignal) => Promise<number> = () => Promise.resolve(0);
+  /** Between the call of startContainer and the start: a test may let it hang, fail or take its time. */
+  launch: (name: string, signal: AbortSignal) => Promise<void> = () => Promise.resolve();
+  /** As a broken runtime: what was stopped while it was being launched starts nevertheless. */
+  startsLate = false;
   /** Names of containers that do not heed the stop signal. */
   readonly deaf = new Set<string>();
   readonly #clock: Clock;
   readonly #pods = new Map<string, FakePod>();
   readonly #feed = new ChangeFeed<string>();
   readonly #failures = new Map<Method, Error[]>();
+  /** IDs of containers between the call of startContainer and the start. */
+  readonly #launching = new Set<string>();
   #lastId = 0;
 
   constructor(clock: Clock) {
@@ -116,9 +123,12 @@ export class FakeRuntime implements Runtime {
   stopPod(podUid: string): Promise<void> {
     return this.#answer('stopPod', () => {
       const pod = this.#pods.get(podUid);
-      if (pod === undefined || pod.state === 'notReady') return;
-      this.calls.push(`stopPod ${pod.name}`);
-      for (const container of pod.containers) if (container.state.kind === 'running') this.#end(container, 137);
+      if (pod === undefined) return;
+      if (pod.state === 'ready') this.calls.push(`stopPod ${pod.name}`);
+      for (const container of pod.containers) {
+        const { kind } = container.state;
+        if (kind === 'running' || (kind === 'created' && this.#launching.has(container.id))) this.#end(container, 137);
+      }
       this.#put({ ...this.#pod(podUid), state: 'notReady', ips: [] });
     });
   }
@@ -160,20 +170,30 @@ export class FakeRuntime implements Runtime {
     });
   }
 
-  startContainer(id: string): Promise<void> {
-    return this.#answer('startContainer', () => {
+  async startContainer(id: string, signal: AbortSignal): Promise<void> {
+    const { name } = await this.#answer('startContainer', () => this.#container(id));
+    this.#launching.add(id);
+    const start = async (): Promise<void> => {
+      await this.launch(name, signal);
       const container = this.#container(id);
-      const { createdAtMs } = container.state;
+      const { kind, createdAtMs } = container.state;
+      if (kind !== 'created' && !this.startsLate) throw new RuntimeError(`container "${name}" was stopped`);
       this.#set({ ...container, state: { kind: 'running', createdAtMs, startedAtMs: this.#clock.now(), pid: 1 } });
-    });
+    };
+    const starting = start().finally(() => this.#launching.delete(id));
+    // The launch goes on without whoever asked for it.
+    starting.catch(() => {});
+    await Promise.race([starting, untilAborted(signal)]);
+    signal.throwIfAborted();
   }
 
   async stopContainer(id: string, graceMs: number, signal: AbortSignal): Promise<void> {
     await this.#answer('stopContainer', () => undefined);
     const container = this.#container(id);
+    if (this.#launching.has(id) && container.state.kind === 'created') return this.#end(container, 137);
     if (container.state.kind !== 'running') return;
     this.calls.push(`stopContainer ${container.name} ${graceMs}`);
-    if (this.deaf.has(container.name)) await this.#clock.sleep(graceMs, signal);
+    if (this.deaf.has(container.name) && graceMs > 0) await this.#clock.sleep(graceMs, signal);
     this.#end(this.#container(id), this.deaf.has(container.name) ? 137 : 143);
   }
 
@@ -187,7 +207,8 @@ export class FakeRuntime implements Runtime {
   }
 
   async exec(id: string, { command }: ExecRequest, signal: AbortSignal): Promise<ExecResult> {
-    await this.#answer('exec', () => this.#container(id));
+    const { name, state } = await this.#answer('exec', () => this.#container(id));
+    if (state.kind !== 'running') throw new ContainerNotRunningError(name);
     this.calls.push(`exec ${command.join(' ')}`);
     return { exitCode: await this.execute(id, command, signal) };
   }

@@ -12,7 +12,7 @@ import { dirname } from 'node:path';
 import type { Duplex, Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { untilAborted } from '../base/until-aborted.ts';
-import { CommandStartError, NoSuchContainerError } from '../runtimes/runtime.ts';
+import { CommandStartError, ContainerNotRunningError, NoSuchContainerError } from '../runtimes/runtime.ts';
 import type { ExecRequest, ExecResult, ProcessStreams, Runtime } from '../runtimes/runtime.ts';
 import { spawnInTerminal } from './pseudo-terminal.ts';
 
@@ -58,11 +58,13 @@ export class HostProcesses implements Pick<Runtime, 'exec' | 'attach' | 'connect
 
   async exec(id: string, request: ExecRequest, signal: AbortSignal): Promise<ExecResult> {
     this.#container(id);
+    if (!this.isRunning(id)) throw new ContainerNotRunningError(id);
     return request.tty ? this.#execInTerminal(request, signal) : this.#execWithPipes(request, signal);
   }
 
   async attach(id: string, { stdin, stdout, stderr }: ProcessStreams, signal: AbortSignal): Promise<void> {
     const { child, ended, listeners } = this.#container(id);
+    if (!this.isRunning(id)) throw new ContainerNotRunningError(id);
     const listener = { stdout, stderr };
     listeners.add(listener);
     stdin?.on('data', (bytes: Buffer) => child.stdin.write(bytes));

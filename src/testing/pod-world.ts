@@ -1,12 +1,12 @@
 /** A node without a machine: the pod loop over a runtime, an API server and a manifests folder in memory. */
+import { untilAborted } from '../base/until-aborted.ts';
 import type { Pod } from '../kube/objects/pod.ts';
 import { ChangeFeed } from '../objects/change-feed.ts';
 import type { ContainerViewDeps } from '../pods/container-view.ts';
 import { PodLoop } from '../pods/pod-loop.ts';
-import type { PodNotice } from '../pods/pod-parts.ts';
+import type { PodLoopDeps, PodNotice } from '../pods/pod-parts.ts';
 import { podUid } from '../pods/pod-names.ts';
 import type { PodSource } from '../pods/sources/pod-annotations.ts';
-import type { Eviction } from '../pods/workers/pod-steps.ts';
 import { emptyVolumes, silentNetwork, testNodeSettings, viewDeps } from './container-world.ts';
 import { FakeClock } from './fake-clock.ts';
 import { FakeRuntime } from './fake-runtime.ts';
@@ -27,7 +27,9 @@ export class PodWorld {
   readonly api: MemoryPodApi;
   loop: PodLoop;
   view: ContainerViewDeps = viewDeps();
-  refusal: Eviction | undefined;
+  admit: PodLoopDeps['admit'] = () => ({});
+  /** Handlers by the name of their RuntimeClass. */
+  readonly runtimeClasses = new Map<string, string>();
   isNodeKnown = true;
   /** Waiting for volumes ends when this does. */
   mounting: Promise<void> = Promise.resolve();
@@ -103,7 +105,8 @@ export class PodWorld {
         ),
         network: silentNetwork,
         view: () => this.view,
-        refuse: () => this.refusal,
+        admit: (pod, others) => this.admit(pod, others),
+        runtimeHandler: (name) => Promise.resolve(this.runtimeClasses.get(name)),
         notify: (notice) => this.notices.push(notice),
         node: () => ({
           owner: this.isNodeKnown ? { name: 'node-1', uid: 'node-uid' } : undefined,
@@ -126,8 +129,9 @@ export class PodWorld {
             await this.mounting;
             say('mounted', pod);
           },
-          waitForUnmounted: async (pod) => {
-            await this.unmounting;
+          waitForUnmounted: async (pod, signal) => {
+            await Promise.race([this.unmounting, untilAborted(signal)]);
+            signal.throwIfAborted();
             say('unmounted', pod);
           },
         },

@@ -1,34 +1,231 @@
-/** Whether this node takes a pod that was bound to it: nobody else may have looked, as for static pods and explicit node names. */
-import { nodeSelectorMatches } from '../../kube/node-affinity.ts';
+/**
+ * Whether this node takes a pod that was bound to it, as the kubelet decides it: a scheduler may have been out of date, and
+ * static pods and explicit node names pass none. Reasons and messages are the kubelet's; a port in use also names its pod.
+ */
+import { selectsNode, tolerates } from '../../kube/node-affinity.ts';
+import type { Container } from '../../kube/objects/container.ts';
 import type { Node } from '../../kube/objects/node.ts';
 import type { Pod } from '../../kube/objects/pod.ts';
+import { qualityOfService } from '../../kube/quality-of-service.ts';
+import { goQuote } from '../../kube/values/go-quote.ts';
+import type { Quantity } from '../../kube/values/quantity.ts';
+import {
+  containersTogether,
+  isExtendedResource,
+  isHugePages,
+  isPodLevelResource,
+  readQuantity,
+} from '../../kube/values/resource-list.ts';
+import type { ResourceList } from '../../kube/values/resource-list.ts';
+import type { Admission } from '../../pods/pod-parts.ts';
+import { isStaticPod } from '../../pods/sources/pod-annotations.ts';
 import type { Eviction } from '../../pods/workers/pod-steps.ts';
 
 export interface AdmissionSettings {
   readonly podsMax: number;
+  /** Names, or prefixes that end in `*`. */
+  readonly allowedUnsafeSysctls: readonly string[];
 }
 
-/** `others` are the pods that are here besides it. Answers why it cannot stay, in the kubelet's words. */
-export function refusePod(
-  pod: Pod,
-  others: number,
-  node: Node | undefined,
-  { podsMax }: AdmissionSettings,
-): Eviction | undefined {
-  if (others >= podsMax) {
-    const message = `Node didn't have enough resource: pods, requested: 1, used: ${others}, capacity: ${podsMax}`;
-    return { reason: 'OutOfpods', message };
+/** In thousandths of a cpu, bytes, pods, devices. */
+type Amounts = ReadonlyMap<string, bigint>;
+
+/** Priorities of `system-cluster-critical` and above. */
+const criticalPriority = 2_000_000_000;
+
+export class NodeAdmission {
+  readonly #settings: AdmissionSettings;
+  /** Every admission adds up the requests of all pods: each is parsed once. */
+  readonly #requests = new WeakMap<Pod, Amounts>();
+
+  constructor(settings: AdmissionSettings) {
+    this.#settings = settings;
   }
-  const { nodeSelector = {}, affinity } = pod.spec;
-  const { name, labels = {} } = node?.metadata ?? { name: '' };
-  const required = affinity?.nodeAffinity?.requiredDuringSchedulingIgnoredDuringExecution;
-  const isMeant =
-    node === undefined ||
-    (Object.entries(nodeSelector).every(([key, value]) => labels[key] === value) &&
-      (required === undefined || nodeSelectorMatches(required, { name, labels })));
-  if (isMeant) return undefined;
-  return {
-    reason: 'NodeAffinity',
-    message: "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector",
-  };
+
+  /**
+   * `others` are the active pods. `node` is undefined until the cluster has sent it: its labels and taints are not known
+   * then, but what the machine has is.
+   */
+  admit(pod: Pod, others: readonly Pod[], node: Node | undefined, allocatable: ResourceList): Admission {
+    const refused = forbiddenSysctl(pod, this.#settings.allowedUnsafeSysctls) ?? foreignSystem(pod);
+    if (refused !== undefined) return { refusal: refused };
+    const shortages = this.#shortages(pod, others, allocatable);
+    const unmet = affinityProblem(pod, node) ?? portProblem(pod, others) ?? taintProblem(pod, node);
+    const [shortage] = shortages;
+    if (shortage === undefined || (unmet !== undefined && isCritical(pod))) return { refusal: unmet };
+    if (!isCritical(pod)) return { refusal: shortage.refusal };
+    const lacking = new Map(shortages.map(({ name, missing }) => [name, missing]));
+    const preempted = this.#preempted(pod, others, lacking);
+    if (preempted !== undefined) return { preempted };
+    const left = [...lacking].map(([name, amount]) => `(res: ${name}, q: ${amount}), `).join('');
+    const cause = `no set of running pods found to reclaim resources: [${left}]`;
+    const message = `Unexpected error while attempting to recover from admission failure: preemption: error finding a set of pods to preempt: ${cause}`;
+    return { refusal: { reason: 'UnexpectedAdmissionError', message } };
+  }
+
+  #shortages(pod: Pod, others: readonly Pod[], allocatable: ResourceList): readonly Shortage[] {
+    const capacities = new Map([...amounts(allocatable), ['pods', BigInt(this.#settings.podsMax)]]);
+    const shortages: Shortage[] = [];
+    for (const [name, requested] of this.#requestsOf(pod)) {
+      // Devices that the node does not know belong to the cluster; what is not known of the machine is not counted.
+      const capacity = capacities.get(name) ?? (isHugePages(name) ? 0n : undefined);
+      if (capacity === undefined || requested === 0n) continue;
+      const used = others.reduce((sum, other) => sum + (this.#requestsOf(other).get(name) ?? 0n), 0n);
+      const missing = requested - (capacity - used);
+      if (missing <= 0n) continue;
+      const message = `Node didn't have enough resource: ${name}, requested: ${requested}, used: ${used}, capacity: ${capacity}`;
+      shortages.push({ name, missing, refusal: { reason: `OutOf${name}`, message } });
+    }
+    return shortages;
+  }
+
+  #requestsOf(pod: Pod): Amounts {
+    const known = this.#requests.get(pod);
+    if (known !== undefined) return known;
+    const requests = podRequests(pod);
+    this.#requests.set(pod, requests);
+    return requests;
+  }
+
+  /** The pods to end so that a critical pod fits; undefined: not even all of them would do. */
+  #preempted(pod: Pod, others: readonly Pod[], lacking: Amounts): readonly Pod[] | undefined {
+    const given = (one: Pod, name: string): bigint => this.#requestsOf(one).get(name) ?? 0n;
+    const suffice = (pods: readonly Pod[]): boolean =>
+      [...lacking].every(([name, amount]) => pods.reduce((sum, one) => sum + given(one, name), 0n) >= amount);
+    const share = (one: Pod): number =>
+      [...lacking].reduce((sum, [name, amount]) => sum + Number(given(one, name)) / Number(amount), 0);
+    const rank = ({ spec }: Pod): number => ['Guaranteed', 'Burstable', 'BestEffort'].indexOf(qualityOfService(spec));
+    const candidates = others.filter((other) => isPreemptable(pod, other));
+    if (!suffice(candidates)) return undefined;
+    // The best class of service is spared first, and in each class the pods that would free the least.
+    return candidates
+      .toSorted((a, b) => rank(a) - rank(b) || share(a) - share(b))
+      .reduce((chosen, one) => {
+        const fewer = chosen.filter((other) => other !== one);
+        return suffice(fewer) ? fewer : chosen;
+      }, candidates);
+  }
+}
+
+interface Shortage {
+  readonly name: string;
+  readonly missing: bigint;
+  readonly refusal: Eviction;
+}
+
+/** In the order in which shortages are reported. */
+function podRequests({ spec }: Pod): Amounts {
+  const together = containersTogether(
+    spec.containers,
+    spec.initContainers ?? [],
+    ({ resources }) => resources?.requests,
+  );
+  const requests = new Map([...together].map(([name, quantity]) => [name, amountOf(name, quantity)]));
+  for (const [name, amount] of amounts(spec.resources?.requests))
+    if (isPodLevelResource(name)) requests.set(name, amount);
+  for (const [name, amount] of amounts(spec.overhead)) requests.set(name, (requests.get(name) ?? 0n) + amount);
+  const common = ['cpu', 'memory', 'ephemeral-storage'].map((name) => [name, requests.get(name) ?? 0n] as const);
+  const counted = [...requests].filter(([name]) => isHugePages(name) || isExtendedResource(name));
+  return new Map([['pods', 1n], ...common, ...counted]);
+}
+
+function amounts(list: ResourceList = {}): readonly (readonly [string, bigint])[] {
+  return Object.entries(list).flatMap(([name, value]) => {
+    const quantity = readQuantity(value);
+    return quantity === undefined ? [] : [[name, amountOf(name, quantity)] as const];
+  });
+}
+
+function amountOf(name: string, quantity: Quantity): bigint {
+  return name === 'cpu' ? quantity.milliValue() : quantity.value();
+}
+
+function isCritical(pod: Pod): boolean {
+  return isStaticPod(pod) || (pod.spec.priority ?? 0) >= criticalPriority;
+}
+
+function isPreemptable(by: Pod, pod: Pod): boolean {
+  if (!isCritical(pod)) return true;
+  const [higher, lower] = [by.spec.priority, pod.spec.priority];
+  return higher !== undefined && lower !== undefined && higher > lower;
+}
+
+function foreignSystem({ metadata, spec }: Pod): Eviction | undefined {
+  const label = metadata.labels?.['kubernetes.io/os'] ?? 'linux';
+  if (label !== 'linux') {
+    const message = "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label";
+    return { reason: 'PodOSSelectorNodeLabelDoesNotMatch', message };
+  }
+  if ((spec.os?.name ?? 'linux') === 'linux') return undefined;
+  return { reason: 'PodOSNotSupported', message: "Failed to admit pod as the OS field doesn't match node OS" };
+}
+
+function predicateFailed(reason: string, description: string): Eviction {
+  return { reason, message: `Predicate ${reason} failed: ${description}` };
+}
+
+function affinityProblem({ spec }: Pod, node: Node | undefined): Eviction | undefined {
+  if (node === undefined || selectsNode(spec, node.metadata)) return undefined;
+  return predicateFailed('NodeAffinity', "node(s) didn't match Pod's node affinity/selector");
+}
+
+function taintProblem({ metadata, spec }: Pod, node: Node | undefined): Eviction | undefined {
+  const taints = (node?.spec?.taints ?? []).filter(({ effect }) => effect === 'NoExecute');
+  if (isStaticPod({ metadata }) || taints.every((taint) => spec.tolerations?.some((one) => tolerates(one, taint))))
+    return undefined;
+  return predicateFailed('TaintToleration', "node(s) had taints that the pod didn't tolerate");
+}
+
+function portProblem(pod: Pod, others: readonly Pod[]): Eviction | undefined {
+  const wanted = hostPorts(pod);
+  if (wanted.length === 0) return undefined;
+  for (const other of others) {
+    for (const used of hostPorts(other)) {
+      if (!wanted.some((port) => collide(port, used))) continue;
+      const { namespace, name } = other.metadata;
+      const holder = `${used.protocol ?? 'TCP'} port ${used.hostPort} is used by pod ${goQuote(`${namespace}/${name}`)}`;
+      return predicateFailed('NodePorts', `node(s) didn't have free ports for the requested pod ports: ${holder}`);
+    }
+  }
+  return undefined;
+}
+
+type Port = NonNullable<Container['ports']>[number];
+
+/** Of containers that run as long as the pod does. Defaults made every port of a pod with the host's network a host port. */
+function hostPorts({ spec }: Pod): readonly Port[] {
+  const sidecars = (spec.initContainers ?? []).filter(({ restartPolicy }) => restartPolicy === 'Always');
+  return [...sidecars, ...spec.containers].flatMap(({ ports = [] }) =>
+    ports.filter(({ hostPort = 0 }) => hostPort > 0),
+  );
+}
+
+function collide(a: Port, b: Port): boolean {
+  const isEverywhere = [a, b].some(({ hostIP = '' }) => hostIP === '' || hostIP === '0.0.0.0');
+  const isSame = a.hostPort === b.hostPort && (a.protocol ?? 'TCP') === (b.protocol ?? 'TCP');
+  return isSame && (isEverywhere || a.hostIP === b.hostIP);
+}
+
+/** Those that belong to a namespace of the pod and do not disturb other pods. */
+const safeSysctl =
+  /^(kernel\.shm_rmid_forced|net\.ipv4\.(ping_group_range|ip_(local_port_range|local_reserved_ports|unprivileged_port_start)|tcp_(syncookies|keepalive_(time|intvl|probes)|fin_timeout|rmem|wmem|slow_start_after_idle|notsent_lowat)))$/;
+
+function forbiddenSysctl({ spec }: Pod, allowedUnsafe: readonly string[]): Eviction | undefined {
+  for (const { name } of spec.securityContext?.sysctls ?? []) {
+    const sysctl = normalSysctl(name);
+    const isAllowed =
+      safeSysctl.test(sysctl) ||
+      allowedUnsafe.some((one) => (one.endsWith('*') ? sysctl.startsWith(one.slice(0, -1)) : sysctl === one));
+    const [namespace, isShared] = sysctl.startsWith('net.') ? ['Net', spec.hostNetwork] : ['IPC', spec.hostIPC];
+    if (isAllowed && isShared !== true) continue;
+    const problem = isAllowed ? `not allowed with host ${namespace} enabled` : 'not allowlisted';
+    return { reason: 'SysctlForbidden', message: `forbidden sysctl: ${goQuote(sysctl)} ${problem}` };
+  }
+  return undefined;
+}
+
+/** `kernel/shm_rmid_forced` is another way to write `kernel.shm_rmid_forced`: the first separator says which way it is. */
+function normalSysctl(name: string): string {
+  if (/[./]/.exec(name)?.[0] !== '/') return name;
+  return name.replace(/[./]/g, (separator) => (separator === '/' ? '.' : '/'));
 }

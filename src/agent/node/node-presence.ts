@@ -3,14 +3,15 @@ import { randomUUID } from 'node:crypto';
 import type { Clock } from '../../base/clock.ts';
 import type { Node } from '../../kube/objects/node.ts';
 import type { EventSink } from '../../node/event-object.ts';
+import { initialNode } from '../../node/initial-node.ts';
 import { NodeLease } from '../../node/node-lease.ts';
 import { NodeReporter } from '../../node/node-reporter.ts';
+import type { NodeSettings } from '../../node/node-settings.ts';
 import { OwnNode } from '../../node/own-node.ts';
 import type { NodeReader } from '../../volumes/node-reader.ts';
 import type { AgentSettings } from '../agent-settings.ts';
 import { kubernetesVersion } from '../kubernetes-version.ts';
 import { machineFacts } from '../machine-facts.ts';
-import { thisMachine } from '../this-machine.ts';
 import type { NodeClients } from './node-clients.ts';
 import type { NotifyNode } from './node-notices.ts';
 import { runTogether } from './run-together.ts';
@@ -66,8 +67,11 @@ export class NodePresence implements NodeReader {
   known(): Node {
     const current = this.#ownNode?.current();
     if (current !== undefined) return current;
-    const machine = thisMachine(this.name, this.#settings.rootDirectory);
-    return { ...machine, metadata: { ...machine.metadata, uid: this.#uid } };
+    const { rootDirectory, nodeIp } = this.#settings;
+    const machine = machineFacts(rootDirectory, nodeIp);
+    const observed = { nowMs: this.#deps.clock.now(), machine, problems: [], volumesInUse: undefined };
+    const { node } = initialNode(this.#reported(0), observed);
+    return { ...node, metadata: { ...node.metadata, uid: this.#uid } };
   }
 
   async read(signal: AbortSignal): Promise<Node> {
@@ -92,7 +96,7 @@ export class NodePresence implements NodeReader {
 
   /** `port` is that of the node's own server; 0: it has none. */
   async run(port: number, signal: AbortSignal): Promise<void> {
-    const { clients, runtimeVersion } = this.#deps;
+    const { clients } = this.#deps;
     const ownNode = this.#ownNode;
     if (clients === undefined || ownNode === undefined) return;
     const { rootDirectory, nodeIp } = this.#settings;
@@ -104,9 +108,14 @@ export class NodePresence implements NodeReader {
         machine: () => machineFacts(rootDirectory, nodeIp),
         problems: () => [],
       },
-      { ...this.#settings, port, providerId: '', kubeletVersion: kubernetesVersion.gitVersion, runtimeVersion },
+      this.#reported(port),
     );
     const lease = new NodeLease(shared, this.#settings);
     await runTogether([(stop) => ownNode.run(stop), (stop) => reporter.run(stop), (stop) => lease.run(stop)], signal);
+  }
+
+  #reported(port: number): NodeSettings {
+    const { runtimeVersion } = this.#deps;
+    return { ...this.#settings, port, providerId: '', kubeletVersion: kubernetesVersion.gitVersion, runtimeVersion };
   }
 }

@@ -30,13 +30,13 @@ import type { Runtime } from '../../runtimes/runtime.ts';
 import { asPodUid } from '../../volumes/mount-id.ts';
 import type { VolumeManager } from '../../volumes/volume-manager.ts';
 import type { AgentSettings } from '../agent-settings.ts';
-import { apiPods, podLists } from '../api-pods.ts';
+import { apiPods, podLists, runtimeHandler } from '../api-pods.ts';
 import { containerEffects } from '../container-effects.ts';
 import { containerFiles } from '../container-files.ts';
 import { manifestsFolderReader } from '../manifests-folder-reader.ts';
 import { followChanges } from './follow-changes.ts';
 import { mastersOnly, reviewedAccess } from './node-access.ts';
-import { refusePod } from './node-admission.ts';
+import { NodeAdmission } from './node-admission.ts';
 import { connectNode } from './node-clients.ts';
 import { noRecorder, podEvents, recordNotice } from './node-events.ts';
 import { NodeMetrics } from './node-metrics.ts';
@@ -155,6 +155,7 @@ export async function startNode(given: AgentSettings, deps: NodeDeps, signal: Ab
   let isDrained = false;
   const serviceCache = new ObjectCache<Service>(clock);
   const effects = containerEffects(root, mounts, subPaths);
+  const admission = new NodeAdmission(settings);
   const { manifestsDirectory } = settings;
   const folder =
     manifestsDirectory === undefined
@@ -188,7 +189,9 @@ export async function startNode(given: AgentSettings, deps: NodeDeps, signal: Ab
         ...effects,
       }),
       node: () => ({ owner: presence.owner(), hostIPs: presence.hostIps(), networkProblem: undefined }),
-      refuse: (pod) => refusePod(pod, pods.pods().length - 1, presence.current(), settings),
+      admit: (pod, others) =>
+        admission.admit(pod, others, presence.current(), presence.known().status?.allocatable ?? {}),
+      runtimeHandler: async (name, ended) => clients && (await runtimeHandler(clients.general, name, ended)),
       notify,
     },
     {

@@ -1,10 +1,7 @@
 /** Whether a pod may run on a node, and if not, why, in the scheduler's words. Pure. */
-import { nodeSelectorMatches } from '../../kube/node-affinity.ts';
+import { selectsNode, tolerates } from '../../kube/node-affinity.ts';
 import type { Node } from '../../kube/objects/node.ts';
 import type { Pod } from '../../kube/objects/pod.ts';
-
-type Toleration = NonNullable<Pod['spec']['tolerations']>[number];
-type Taint = NonNullable<NonNullable<Node['spec']>['taints']>[number];
 
 /** Undefined: it fits. */
 export function misfit({ spec: pod }: Pod, { metadata, spec: node, status }: Node): string | undefined {
@@ -17,12 +14,7 @@ export function misfit({ spec: pod }: Pod, { metadata, spec: node, status }: Nod
     .filter(({ effect }) => effect === 'NoSchedule' || effect === 'NoExecute')
     .find((one) => !tolerations.some((toleration) => tolerates(toleration, one)));
   if (taint !== undefined) return `node(s) had untolerated taint {${taint.key}: ${taint.value ?? ''}}`;
-  const labels = metadata.labels ?? {};
-  const selected = Object.entries(pod.nodeSelector ?? {}).every(([key, value]) => labels[key] === value);
-  const affinity = pod.affinity?.nodeAffinity?.requiredDuringSchedulingIgnoredDuringExecution;
-  if (!selected || (affinity !== undefined && !nodeSelectorMatches(affinity, { name: metadata.name, labels }))) {
-    return "node(s) didn't match Pod's node affinity/selector";
-  }
+  if (!selectsNode(pod, metadata)) return "node(s) didn't match Pod's node affinity/selector";
   const ready = (status?.conditions ?? []).find(({ type }) => type === 'Ready');
   return ready?.status === 'True' ? undefined : 'node(s) were not ready';
 }
@@ -34,14 +26,4 @@ export function unschedulableMessage(reasons: readonly string[]): string {
   for (const reason of reasons) counts.set(reason, (counts.get(reason) ?? 0) + 1);
   const texts = [...counts].map(([reason, count]) => `${count} ${reason}`).sort();
   return `0/${reasons.length} nodes are available: ${texts.join(', ')}.`;
-}
-
-export function tolerates(
-  { key = '', operator = 'Equal', value = '', effect = '' }: Toleration,
-  taint: Pick<Taint, 'key' | 'value' | 'effect'>,
-): boolean {
-  if (effect !== '' && effect !== taint.effect) return false;
-  if (key !== '' && key !== taint.key) return false;
-  if (operator === 'Exists') return true;
-  return key !== '' && value === (taint.value ?? '');
 }

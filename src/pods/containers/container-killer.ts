@@ -2,7 +2,7 @@
 import { messageOf } from '../../base/errors.ts';
 import type { Pod } from '../../kube/objects/pod.ts';
 import type { Runtime, RuntimeContainer, RuntimePod } from '../../runtimes/runtime.ts';
-import { containerNamed } from './container-lookup.ts';
+import { containerNamed, hasEnded } from './container-lookup.ts';
 import type { AnyContainer } from './container-lookup.ts';
 import { runHook } from './lifecycle-hooks.ts';
 import type { HookDeps } from './lifecycle-hooks.ts';
@@ -10,13 +10,14 @@ import type { KillReason } from './plan-containers.ts';
 import { TerminationOrder } from './termination-order.ts';
 
 export interface KillDeps extends HookDeps {
-  readonly runtime: Pick<Runtime, 'exec' | 'stopContainer' | 'stopPod'>;
+  readonly runtime: Pick<Runtime, 'exec' | 'get' | 'stopContainer' | 'stopPod'>;
 }
 
 export interface KillRequest {
   readonly reason: KillReason;
   /** Empty: `Stopping container <name>`. */
   readonly message: string;
+  /** Zero: at once, without a hook. */
   readonly graceSeconds?: number | undefined;
 }
 
@@ -42,6 +43,9 @@ export class ContainerKiller {
       pod,
       running.map(({ name }) => name),
     );
+    // One that is being launched has nothing that a grace would help, and must not start while others have theirs.
+    const created = runtimePod.containers.filter(({ state }) => state.kind === 'created');
+    const cancels = created.map(({ id }) => this.#deps.runtime.stopContainer(id, 0, signal));
     const kills = running.map(async (container) => {
       try {
         await this.kill(pod, runtimePod, container, { reason: 'podEnds', message: '', graceSeconds }, signal, order);
@@ -49,7 +53,9 @@ export class ContainerKiller {
         order.ended(container.name);
       }
     });
-    const failures = (await Promise.allSettled(kills)).flatMap((kill) => (kill.status === 'rejected' ? [kill] : []));
+    const failures = (await Promise.allSettled([...cancels, ...kills])).flatMap((kill) =>
+      kill.status === 'rejected' ? [kill] : [],
+    );
     signal.throwIfAborted();
     if (failures.length > 0) {
       const errors = failures.map(({ reason }) => reason as unknown);
@@ -74,13 +80,13 @@ export class ContainerKiller {
     let graceMs = (override ?? killGraceSeconds(pod, spec, reason)) * 1000;
     if (spec !== undefined && graceMs > 0) graceMs -= await this.#preStop(pod, runtimePod, spec, id, graceMs, signal);
     if (order !== undefined && graceMs > 0) graceMs -= await order.wait(name, graceMs, clock, signal);
-    await runtime.stopContainer(id, Math.max(graceMs, graceSecondsMin * 1000), signal);
+    await runtime.stopContainer(id, override === 0 ? 0 : Math.max(graceMs, graceSecondsMin * 1000), signal);
   }
 
   /** Answers how much of the grace it took. A hook that fails or does not end in time changes nothing. */
   async #preStop(
     pod: Pod,
-    { ips }: RuntimePod,
+    { uid, ips }: RuntimePod,
     container: AnyContainer,
     containerId: string,
     graceMs: number,
@@ -88,14 +94,14 @@ export class ContainerKiller {
   ): Promise<number> {
     const hook = container.lifecycle?.preStop;
     if (hook === undefined) return 0;
-    const { clock, events } = this.#deps;
+    const { clock, events, runtime } = this.#deps;
     const startMs = clock.now();
     const stop = new AbortController();
     const inTime = AbortSignal.any([signal, stop.signal]);
     const timeout = clock.sleep(graceMs, inTime).catch(() => {});
     const running = runHook({ pod, container, containerId, podIp: ips[0] ?? '', hook }, this.#deps, inTime).catch(
-      () => {
-        if (inTime.aborted) return;
+      async (error: unknown) => {
+        if (inTime.aborted || (await hasEnded(runtime, { podUid: uid, containerId }, error, inTime))) return;
         const message = 'PreStopHook failed';
         events.record({ pod, container: container.name, type: 'Warning', reason: 'FailedPreStopHook', message });
       },

@@ -2,7 +2,8 @@
 import type { Container, EphemeralContainer } from '../../kube/objects/container.ts';
 import { allContainers } from '../../kube/objects/pod.ts';
 import type { Pod } from '../../kube/objects/pod.ts';
-import type { RuntimeContainer, RuntimePod } from '../../runtimes/runtime.ts';
+import { ContainerNotRunningError, NoSuchContainerError } from '../../runtimes/runtime.ts';
+import type { Runtime, RuntimeContainer, RuntimePod } from '../../runtimes/runtime.ts';
 
 export type AnyContainer = Container | EphemeralContainer;
 
@@ -25,4 +26,20 @@ export function newestInSandbox(runtimePod: RuntimePod | undefined, name: string
   const container = newest(runtimePod, name);
   if (runtimePod === undefined || container === undefined) return undefined;
   return container.state.createdAtMs >= runtimePod.createdAtMs ? container : undefined;
+}
+
+/** Whether what a probe or a hook met is only that its container has ended meanwhile: then it has not failed. */
+export async function hasEnded(
+  runtime: Pick<Runtime, 'get'>,
+  { podUid, containerId }: { readonly podUid: string; readonly containerId: string },
+  problem: unknown,
+  signal: AbortSignal,
+): Promise<boolean> {
+  if (problem instanceof ContainerNotRunningError || problem instanceof NoSuchContainerError) return true;
+  try {
+    const runtimePod = await runtime.get(podUid, signal);
+    return runtimePod?.containers.find(({ id }) => id === containerId)?.state.kind !== 'running';
+  } catch {
+    return false; // not known: the problem is reported as it is
+  }
 }

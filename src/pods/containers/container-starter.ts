@@ -9,7 +9,7 @@ import { RetryAtError } from '../workers/retry-at-error.ts';
 import { showDuration } from '../../kube/values/duration.ts';
 import { BackOff } from './back-off.ts';
 import type { ContainerKiller } from './container-killer.ts';
-import { containerNamed, newest } from './container-lookup.ts';
+import { containerNamed, hasEnded, newest } from './container-lookup.ts';
 import type { AnyContainer } from './container-lookup.ts';
 import { buildContainerRequest, takeBack } from './container-request.ts';
 import type { BuiltContainer, ContainerRequestDeps, NodeSettings } from './container-request.ts';
@@ -150,8 +150,9 @@ export class ContainerStarter {
     const podIp = runtimePod?.ips[0] ?? '';
     try {
       await runHook({ pod, container, containerId: id, podIp, hook }, this.#deps, signal);
-    } catch {
+    } catch (error) {
       signal.throwIfAborted();
+      if (await hasEnded(runtime, { podUid: podUid(pod), containerId: id }, error, signal)) return;
       const message = 'PostStartHook failed';
       events.record({ pod, container: container.name, type: 'Warning', reason: 'FailedPostStartHook', message });
       const started = runtimePod?.containers.find((one) => one.id === id);

@@ -338,6 +338,29 @@ test('a postStart hook that fails ends the container and is told without its out
   ]);
 });
 
+test('a hook whose container ends meanwhile has not failed', async () => {
+  const world = new ContainerWorld();
+  const hook = { exec: { command: ['hook'] } };
+  const pod = aPod({
+    containers: [aContainer({ lifecycle: { postStart: hook, preStop: hook } })],
+    terminationGracePeriodSeconds: 30,
+  });
+  world.runtime.execute = () => {
+    world.runtime.exit(uid, 'main', 0);
+    return Promise.resolve(137);
+  };
+  assert.deepEqual(reasons(await world.sync(pod)), []);
+  assert.equal(world.runtime.show(uid), 'ready: main#0 exited 0');
+  world.runtime.execute = () => Promise.resolve(0);
+  await world.sync(pod);
+  const runtimePod = await world.runtime.get(uid);
+  assert.ok(runtimePod);
+  world.runtime.exit(uid, 'main', 0);
+  // What the caller saw is older than that.
+  await world.killer.killPod(pod, runtimePod, undefined, signal);
+  assert.doesNotMatch(world.events.lines().join(), /Hook/);
+});
+
 async function kill(world: ContainerWorld, pod: Pod, graceSeconds?: number): Promise<void> {
   const runtimePod = await world.runtime.get(uid);
   assert.ok(runtimePod);

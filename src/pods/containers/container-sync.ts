@@ -1,6 +1,8 @@
 /** Carries out what plan-containers.ts decided: ends, makes and starts what has to be. Repeats nothing that is done. */
 import { messageOf } from '../../base/errors.ts';
 import type { Pod } from '../../kube/objects/pod.ts';
+import { goQuote } from '../../kube/values/go-quote.ts';
+import { RuntimeError } from '../../runtimes/runtime.ts';
 import type { PodRequest, Runtime, RuntimePod } from '../../runtimes/runtime.ts';
 import type { ContainerFiles } from '../container-files.ts';
 import type { EventSink } from '../event-sink.ts';
@@ -27,6 +29,8 @@ export interface ContainerSyncDeps {
   readonly startErrors: StartErrors;
   readonly killer: ContainerKiller;
   readonly starter: ContainerStarter;
+  /** Undefined: there is no such RuntimeClass. */
+  readonly runtimeHandler: (runtimeClass: string, signal: AbortSignal) => Promise<string | undefined>;
 }
 
 export interface ContainerSyncResult {
@@ -94,6 +98,7 @@ export class ContainerSync {
 
   async #createSandbox(pod: Pod, request: PodRequest, signal: AbortSignal): Promise<RuntimePod> {
     try {
+      await this.#requireHandler(pod.spec.runtimeClassName ?? '', signal);
       return await this.#deps.runtime.runPod(request, signal);
     } catch (error) {
       signal.throwIfAborted();
@@ -101,6 +106,15 @@ export class ContainerSync {
       this.#deps.events.record({ pod, type: 'Warning', reason: 'FailedCreatePodSandBox', message });
       throw error;
     }
+  }
+
+  /** A runtime here has one way to run containers, under its own name; another one may be configured later. */
+  async #requireHandler(runtimeClass: string, signal: AbortSignal): Promise<void> {
+    if (runtimeClass === '') return;
+    const { runtime, runtimeHandler } = this.#deps;
+    const handler = await runtimeHandler(runtimeClass, signal);
+    if (handler === undefined) throw new RuntimeError(`runtimeclass.node.k8s.io ${goQuote(runtimeClass)} not found`);
+    if (handler !== runtime.name) throw new RuntimeError(`no runtime for ${goQuote(handler)} is configured`);
   }
 
   /** As it is after the kills: a container that was ended just now has its end on record. */

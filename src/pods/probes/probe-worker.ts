@@ -17,6 +17,8 @@ import type { ProbeKind, ProbeResults } from './probe-results.ts';
 
 export interface ProbeWorkerDeps {
   readonly run: (target: ProbeTarget, signal: AbortSignal) => Promise<ProbeOutcome>;
+  /** Whether what a probe met is only that its container has ended meanwhile. */
+  readonly hasEnded: (target: ProbeTarget, problem: unknown, signal: AbortSignal) => Promise<boolean>;
   readonly clock: Clock;
   readonly random: () => number;
   readonly events: EventSink;
@@ -120,7 +122,7 @@ export class ProbeWorker {
     this.#equalResults = 0;
   }
 
-  /** Undefined when the probe could not be carried out: that says nothing. */
+  /** Undefined when the probe could not be carried out, or its container ended meanwhile: that says nothing. */
   async #ask(
     { id: containerId, podIp }: { readonly id: string; readonly podIp: string },
     signal: AbortSignal,
@@ -130,11 +132,13 @@ export class ProbeWorker {
     for (let tries = 0; tries < triesMax; tries += 1) {
       try {
         const { result, output } = await this.#deps.run(target, signal);
+        if (result === 'failure' && (await this.#deps.hasEnded(target, undefined, signal))) return undefined;
         if (result === 'failure') this.#tell('Unhealthy', `${titles[this.kind]} probe failed: ${output}`);
         if (result === 'warning') this.#tell('ProbeWarning', `${titles[this.kind]} probe warning: ${output}`);
         return result !== 'failure';
       } catch (error) {
         signal.throwIfAborted();
+        if (await this.#deps.hasEnded(target, error, signal)) return undefined;
         problem = error;
       }
     }

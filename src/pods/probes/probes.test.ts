@@ -101,6 +101,7 @@ test('an exec probe is judged by its exit code, and fails when it takes too long
   const request = { podUid: 'u', name: 'main' };
   await runtime.runPod({ uid: 'u', namespace: 'shop', name: 'web', hostNetwork: false } as never);
   await runtime.createContainer({ ...request, attempt: 0, image: '', labels: {}, logPath: '' } as never);
+  await runtime.startContainer('c1', signal);
   runtime.execute = (_id, [command]) =>
     command === 'slow' ? new Promise(() => {}) : Promise.resolve(command === 'good' ? 0 : 1);
   assert.equal((await ask({ exec: { command: ['good'] } }, clock, runtime)).result, 'success');
@@ -153,6 +154,8 @@ interface World {
   readonly changes: string[];
   readonly asked: string[];
   outcome: ProbeOutcome | Error;
+  /** The container that is probed has ended, and nobody knows it yet. */
+  hasEnded: boolean;
   status: PodStatus;
   readonly stop: () => Promise<void>;
 }
@@ -187,6 +190,7 @@ function aWorld(random = 0): World {
     changes,
     asked,
     outcome: { result: 'success', output: '' },
+    hasEnded: false,
     status: running('c1'),
     stop: async () => {
       abort.abort();
@@ -200,6 +204,7 @@ function aWorld(random = 0): World {
       results,
       random: () => random,
       statusOf: () => world.status,
+      hasEnded: () => Promise.resolve(world.hasEnded),
       changed: (_uid, kind, result) => changes.push(`${kind} ${result}`),
       run: async ({ containerId }) => {
         asked.push(containerId);
@@ -278,6 +283,27 @@ test('a probe waits for its initial delay, and an error says nothing of the cont
   ]);
   await world.stop();
 });
+
+for (const outcome of [
+  new Error("ENOENT: open '/proc/31547/fd/3'"),
+  { result: 'failure', output: 'killed' } as const,
+]) {
+  test(`a probe whose container ends meanwhile has not failed: ${outcome instanceof Error ? 'error' : 'failure'}`, async () => {
+    const world = aWorld();
+    world.manager.add(probed({ livenessProbe: { periodSeconds: 1, failureThreshold: 1 } }));
+    await settle();
+    world.outcome = outcome;
+    world.hasEnded = true;
+    await world.clock.advance(1000);
+    assert.equal(world.asked.length, 2, 'and it is not asked again at once');
+    assert.equal(world.results.get('liveness', 'c1'), true);
+    assert.deepEqual(world.events.lines(), []);
+    world.hasEnded = false;
+    await world.clock.advance(1000);
+    assert.match(world.events.lines().join(), /Unhealthy/);
+    await world.stop();
+  });
+}
 
 test('probes of a node that just started begin at a random moment of their period', async () => {
   const world = aWorld(0.5);

@@ -7,17 +7,17 @@ export interface GracePeriod {
   readonly shortened: boolean;
 }
 
-/** `current` is 0 before there is one. It may only shrink, and never below a second. */
+/**
+ * `current` is undefined before there is one. It only shrinks. Zero is for a pod that was deleted without grace, which is
+ * killed at once; without such a deletion a pod has a second at least.
+ */
 export function effectiveGrace(
-  current: number,
+  current: number | undefined,
   pod: Pod | undefined,
   overrideSeconds: number | undefined,
 ): GracePeriod {
-  let seconds = current;
-  for (const wanted of [pod?.metadata.deletionGracePeriodSeconds, overrideSeconds]) {
-    if (wanted !== undefined && (seconds === 0 || wanted < seconds)) seconds = wanted;
-  }
-  if (seconds === 0) seconds = pod?.spec.terminationGracePeriodSeconds ?? 0;
-  seconds = Math.max(seconds, 1);
-  return { seconds, shortened: current !== 0 && seconds !== current };
+  const wanted = [current, pod?.metadata.deletionGracePeriodSeconds, overrideSeconds].flatMap((one) => one ?? []);
+  const seconds =
+    wanted.length === 0 ? Math.max(pod?.spec.terminationGracePeriodSeconds ?? 0, 1) : Math.max(Math.min(...wanted), 0);
+  return { seconds, shortened: current !== undefined && seconds !== current };
 }

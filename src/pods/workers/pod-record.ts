@@ -34,7 +34,8 @@ export interface PodRecord {
   isRestartRequested: boolean;
   isRuntimeOnly: boolean;
   eviction: Eviction | undefined;
-  graceSeconds: number;
+  /** Undefined until it has to end. */
+  graceSeconds: number | undefined;
   pending: PodWork | undefined;
   active: PodWork | undefined;
   /** What the runtime had of it when its status was made last. */
@@ -59,7 +60,7 @@ export function newRecord(uid: string, fullName: string): PodRecord {
     isRestartRequested: false,
     isRuntimeOnly: false,
     eviction: undefined,
-    graceSeconds: 0,
+    graceSeconds: undefined,
     pending: undefined,
     active: undefined,
     seen: undefined,

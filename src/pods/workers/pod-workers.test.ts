@@ -235,12 +235,14 @@ const graces: readonly {
   { it: 'prefers that of the deletion', spec: 30, deletion: 5, is: '5' },
   { it: 'takes an override before the spec', spec: 30, override: 3, is: '3' },
   { it: 'takes the shorter of deletion and override', deletion: 5, override: 9, is: '5' },
-  { it: 'is never below a second', deletion: 0, spec: 0, is: '1' },
-  { it: 'counts 0 of the deletion as unset, so the spec decides', deletion: 0, spec: 30, is: '30' },
+  { it: 'is a second where the spec gives none', spec: 0, is: '1' },
+  { it: 'is none for a pod that was deleted without', deletion: 0, spec: 30, is: '0' },
+  { it: 'shrinks to nothing', current: 30, deletion: 30, override: 0, is: '0 shortened' },
+  { it: 'stays nothing', current: 0, deletion: 30, is: '0' },
   { it: 'only shrinks', current: 10, deletion: 20, is: '10' },
   { it: 'says when it shrank', current: 10, deletion: 2, is: '2 shortened' },
 ];
-for (const { it, current = 0, deletion, override, spec, is } of graces) {
+for (const { it, current, deletion, override, spec, is } of graces) {
   test(`effectiveGrace ${it}`, () => {
     const metadata = deletion === undefined ? {} : { deletionGracePeriodSeconds: deletion };
     const given = aPod({ metadata, ...(spec === undefined ? {} : { terminationGracePeriodSeconds: spec }) });

@@ -104,6 +104,16 @@ export class PodWorkers {
     record.bell.ring();
   }
 
+  /** A container of this pod started or ended. False: there is no worker that could look at it. */
+  containersChanged(uid: string): boolean {
+    const record = this.states.get(uid);
+    if (record === undefined || record.state === 'finished') return false;
+    this.sync(uid);
+    // Cleaning up waits for what a container that started late may hold.
+    if (record.state === 'terminated') record.cancel?.abort(new Error('A container changed'));
+    return true;
+  }
+
   /**
    * Compares with all pods that are wanted: forgets those that have finished and are not, ends those that run and are not.
    * Answers what is left.
@@ -216,7 +226,7 @@ export class PodWorkers {
     const orphan = work.runtimePod;
     const pod = work.pod && (newest(record.uid) ?? work.pod);
     if (pod === undefined) {
-      if (orphan !== undefined) await steps.terminateOrphan(orphan, record.graceSeconds, signal);
+      if (orphan !== undefined) await steps.terminateOrphan(orphan, record.graceSeconds ?? 0, signal);
       this.#finish(record);
       this.#drop(record);
       return undefined;
@@ -239,13 +249,17 @@ export class PodWorkers {
         return { kind: 'movedOn' };
       }
       case 'terminating': {
-        const { graceSeconds, eviction } = record;
+        const { graceSeconds = 0, eviction } = record;
         await steps.terminate(pod, runtimePod, { graceSeconds, eviction }, signal);
         this.#move(record, 'terminated');
         return { kind: 'movedOn' };
       }
       case 'terminated':
-        await steps.cleanUp(pod, runtimePod, signal);
+        if (runtimePod?.containers.some(({ state }) => state.kind === 'running') === true) {
+          // It started after the pod had ended, and would hold what is to be cleaned up.
+          await steps.terminate(pod, runtimePod, { graceSeconds: 0, eviction: record.eviction }, signal);
+          await steps.cleanUp(pod, await this.#runtimePod(record, pod, signal), signal);
+        } else await steps.cleanUp(pod, runtimePod, signal);
         this.#finish(record);
         return undefined;
       case 'finished':
