@@ -42,6 +42,9 @@ const agentConfiguration = object({
   kubeAPIBurst: integer,
   containerLogMaxSize: string,
   containerLogMaxFiles: integer,
+  hostFiles: string,
+  hostPaths: list(string),
+  containerWritableLayerMax: string,
 });
 export type AgentConfiguration = Of<typeof agentConfiguration>;
 
@@ -82,6 +85,11 @@ export interface AgentSettings {
   readonly requestsBurst: number;
   readonly logBytesMax: number;
   readonly logFilesMax: number;
+  /** What containers of the process runtime see of the machine, and what besides. */
+  readonly hostFiles: 'none' | 'system' | 'all';
+  readonly hostPaths: readonly string[];
+  /** What one container can write to its root, /tmp, /run and /dev/shm together. */
+  readonly writableLayerBytesMax: number;
 }
 
 export class AgentSettingsError extends MountletError {
@@ -151,6 +159,9 @@ export function agentSettings(
     requestsBurst: check.within('kubeAPIBurst', given.kubeAPIBurst ?? 100, 1, 100_000),
     logBytesMax: check.bytes('containerLogMaxSize', given.containerLogMaxSize ?? '10Mi'),
     logFilesMax: check.within('containerLogMaxFiles', given.containerLogMaxFiles ?? 5, 2, 1_000),
+    hostFiles: check.among('hostFiles', given.hostFiles ?? 'system', ['none', 'system', 'all']),
+    hostPaths: (given.hostPaths ?? []).map((path) => check.absolute('hostPaths', path)),
+    writableLayerBytesMax: check.bytes('containerWritableLayerMax', given.containerWritableLayerMax ?? '256Mi'),
   };
   if (problems.length > 0) throw new AgentSettingsError('settings', problems);
   return settings;

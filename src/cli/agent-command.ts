@@ -2,7 +2,7 @@
 import type { Command } from 'commander';
 import { InvalidArgumentError, Option } from 'commander';
 import type { AgentOptions } from './agent.ts';
-import { notEmpty, subPathUpdates } from './arguments.ts';
+import { notEmpty, hostFiles, hostPath, subPathUpdates, writableLayer } from './arguments.ts';
 import type { DoctorOptions } from './doctor.ts';
 
 export function addAgentCommands(program: Command): void {
@@ -47,6 +47,9 @@ export function addAgentCommands(program: Command): void {
     .option('--port <number>', "port of the node's own server (default: 10250)", port)
     .option('--drain', 'end all pods when told to stop')
     .addOption(subPathUpdates)
+    .addOption(hostFiles)
+    .addOption(hostPath)
+    .addOption(writableLayer)
     .addOption(
       new Option('--log-format <format>', 'how to print what happens').choices(['text', 'json']).default('text'),
     )

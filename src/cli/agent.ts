@@ -8,6 +8,7 @@ import { AgentSettingsError, agentSettings, readAgentConfiguration } from '../ag
 import { messageOf } from '../base/errors.ts';
 import type { ClusterAccess } from '../client/cluster-access.ts';
 import { NoClusterError, clusterAccess } from '../client/cluster-access.ts';
+import type { SandboxOptions } from './arguments.ts';
 import type { ClusterOptions } from './cluster-client.ts';
 import { accessDeps } from './cluster-client.ts';
 import { defaultStateDirectory } from './default-directories.ts';
@@ -16,7 +17,7 @@ import { logPrinter, noticePrinter } from './node-log-printer.ts';
 import { telling } from './talk.ts';
 import { untilSignal } from './until-signal.ts';
 
-export interface AgentOptions extends ClusterOptions {
+export interface AgentOptions extends ClusterOptions, SandboxOptions {
   readonly config?: string;
   readonly nodeName?: string;
   readonly rootDir?: string;
@@ -85,6 +86,9 @@ export function settingsOf(
     port: options.port,
     address: options.address,
     subPathUpdates: options.subpathUpdates,
+    hostFiles: options.hostFiles,
+    hostPaths: options.hostPath?.map((path) => resolve(path)),
+    containerWritableLayerMax: options.writableLayer,
   };
   const given = Object.fromEntries(Object.entries(said).filter(([, value]) => value !== undefined));
   return agentSettings({ ...defaults, ...file, ...given }, { nodeName: hostname().toLowerCase(), rootDirectory });

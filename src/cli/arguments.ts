@@ -16,3 +16,25 @@ export const subPathUpdates = new Option(
     if (text !== 'true' && text !== 'false') throw new InvalidArgumentError('Allowed choices are true, false.');
     return text === 'true';
   });
+
+/** What containers see of the machine, for every command that runs some. */
+export const hostFiles = new Option(
+  '--host-files <view>',
+  'what containers see of this machine: system (programs, libraries and what everyone may read in /etc), all, or none (default: system)',
+).choices(['system', 'all', 'none']);
+
+export const hostPath = new Option(
+  '--host-path <dir>',
+  'a directory of this machine that containers see too; can be repeated',
+).argParser((path: string, before: readonly string[] | undefined) => [...(before ?? []), notEmpty(path)]);
+
+export const writableLayer = new Option(
+  '--writable-layer <size>',
+  'how much a container can write outside of its volumes (default: 256Mi)',
+);
+
+export interface SandboxOptions {
+  readonly hostFiles?: string;
+  readonly hostPath?: readonly string[];
+  readonly writableLayer?: string;
+}

@@ -1,7 +1,7 @@
 /** How `mountlet up` is called. What it does is loaded when it is. */
 import type { Command } from 'commander';
 import { Option } from 'commander';
-import { notEmpty, subPathUpdates } from './arguments.ts';
+import { notEmpty, hostFiles, hostPath, subPathUpdates, writableLayer } from './arguments.ts';
 import type { UpOptions } from './up.ts';
 
 export function addUpCommand(program: Command): void {
@@ -25,6 +25,9 @@ export function addUpCommand(program: Command): void {
     .option('--apply <paths...>', 'manifests to apply at the start: files or directories')
     .option('--drain', 'end all pods when told to stop')
     .addOption(subPathUpdates)
+    .addOption(hostFiles)
+    .addOption(hostPath)
+    .addOption(writableLayer)
     .addOption(
       new Option('--log-format <format>', 'how to print what happens').choices(['text', 'json']).default('text'),
     )

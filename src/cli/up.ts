@@ -5,6 +5,7 @@ import { readSources } from '../agent/sources.ts';
 import type { RunningMachine } from '../agent/up.ts';
 import { startUp } from '../agent/up.ts';
 import { messageOf } from '../base/errors.ts';
+import type { SandboxOptions } from './arguments.ts';
 import { settingsOf } from './agent.ts';
 import { defaultStateDirectory } from './default-directories.ts';
 import { parseListen } from './listen-address.ts';
@@ -16,7 +17,7 @@ import { untilSignal } from './until-signal.ts';
 import type { GuideSettings } from './up-guide.ts';
 import { showFirstPod } from './up-guide.ts';
 
-export interface UpOptions {
+export interface UpOptions extends SandboxOptions {
   readonly state?: string;
   readonly listen: string;
   readonly nodeName?: string;

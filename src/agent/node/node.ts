@@ -90,6 +90,9 @@ export async function startNode(given: AgentSettings, deps: NodeDeps, signal: Ab
       hidden: [root, ...deps.hidden],
       logSizeBytesMax: settings.logBytesMax,
       logFilesMax: settings.logFilesMax,
+      hostFiles: settings.hostFiles,
+      hostPaths: settings.hostPaths,
+      writableBytesMax: settings.writableLayerBytesMax,
     },
     clock,
   );

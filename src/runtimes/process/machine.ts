@@ -86,12 +86,27 @@ export function limitations({ kind }: Pick<Powers, 'kind'>): readonly Limitation
     },
     { name: 'images', text: 'Images are not used: a container sees the programs of the machine.' },
     {
-      name: 'files',
-      text: 'A container that runs as root reads what root can read on the machine, apart from hidden directories.',
+      name: 'sockets',
+      text: 'Abstract unix sockets and everything that listens on the loopback address of the machine can be reached by containers.',
     },
-    { name: 'seccomp', text: 'seccomp, AppArmor and SELinux profiles of pods are not applied.' },
+    {
+      name: 'files',
+      text: 'Containers see the programs, the libraries and what everyone may read in /etc (--host-files, --host-path).',
+    },
+    {
+      name: 'writable layer',
+      text: 'What a container writes outside of its volumes is kept in memory, at most 256Mi (--writable-layer), and counts against its memory limit.',
+    },
+    {
+      name: 'profiles',
+      text: 'seccomp profiles of type Localhost, AppArmor profiles and SELinux options are refused.',
+    },
+    {
+      name: 'capabilities',
+      text: 'Capabilities that reach the whole machine (SYS_ADMIN, NET_ADMIN, SYS_MODULE and others) take a privileged container.',
+    },
     { name: 'devices', text: 'Containers cannot make device files; the MKNOD capability has to be asked for by name.' },
-    { name: 'propagation', text: 'Mount propagation Bidirectional and recursively read-only mounts are refused.' },
+    { name: 'propagation', text: 'Mount propagation Bidirectional is refused.' },
     { name: 'sysctls', text: 'Only the sysctls of IPC namespaces can be set for a pod.' },
   ];
   if (kind === 'root') return always;

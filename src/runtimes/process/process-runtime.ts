@@ -7,7 +7,7 @@
  *                                   └────────────────settle──────────▲      last process is gone and its last line is in the log.
  */
 import { randomBytes } from 'node:crypto';
-import { mkdirSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, rmSync } from 'node:fs';
 import { connect } from 'node:net';
 import { constants } from 'node:os';
 import { join } from 'node:path';
@@ -17,6 +17,7 @@ import { onAbort } from '../../base/on-abort.ts';
 import { readFailure, type CompiledProgram } from '../../linux/system-program.ts';
 import {
   CommandStartError,
+  ContainerNotRunningError,
   NoSuchContainerError,
   RuntimeError,
   type ContainerRequest,
@@ -142,6 +143,8 @@ export class ProcessRuntime implements Runtime {
         throw new RuntimeError(`Cannot use the directory "${path}": its path must be free of space, ",", ":" and "\\"`);
       }
     }
+    const missing = hostPaths.find((path) => !existsSync(path));
+    if (missing !== undefined) throw new RuntimeError(`Cannot show "${missing}" to containers: there is no such path`);
     mkdirSync(this.#work, { recursive: true, mode: 0o700 });
     this.#files = new HostFilesView(hostFiles, hostPaths, join(this.#work, filesName));
     this.#pods.load();
@@ -372,10 +375,10 @@ export class ProcessRuntime implements Runtime {
     const record = this.#known(id);
     const pod = this.#pods.get(record.podUid);
     const { main } = record.run ?? {};
-    if (main === undefined || pod === undefined || this.#isOver(id)) throw notRunning(record);
+    if (main === undefined || pod === undefined || this.#isOver(id)) throw new ContainerNotRunningError(record.name);
     if (request.command.length === 0) throw new CommandStartError('Cannot run a command: none is given');
     const own = this.#commands.get(id) ?? ((await this.#spawner.context(id)) as Command | undefined);
-    if (own === undefined) throw notRunning(record);
+    if (own === undefined) throw new ContainerNotRunningError(record.name);
     this.#commands.set(id, own);
     const environment = request.tty ? [{ name: 'TERM', value: 'xterm' }, ...own.environment] : own.environment;
     const command = { ...own, environment, words: request.command };
@@ -391,7 +394,7 @@ export class ProcessRuntime implements Runtime {
     if (this.#isOver(id) || !['execve', 'chdir'].includes(failure?.call ?? '')) {
       const ended =
         this.#spawner.get(id)?.end !== undefined || this.#isOver(id) || processNamed(main.pid) === undefined;
-      if (ended) throw notRunning(record);
+      if (ended) throw new ContainerNotRunningError(record.name);
     }
     throw new CommandStartError(
       failureText(failure, outcome, {
@@ -404,7 +407,7 @@ export class ProcessRuntime implements Runtime {
 
   async attach(id: string, streams: ProcessStreams, signal: AbortSignal): Promise<void> {
     const record = this.#known(id);
-    if (this.#isOver(id)) throw notRunning(record);
+    if (this.#isOver(id)) throw new ContainerNotRunningError(record.name);
     await this.#spawner.attach(id, streams, AbortSignal.any([signal, this.#closing.signal]));
   }
 
@@ -636,8 +639,4 @@ function readReport(program: CompiledProgram, answer: { readonly report: string 
 
 function startError(finishedAtMs: number, message: string): ContainerEnd {
   return { finishedAtMs, exitCode: 128, reason: 'StartError', message };
-}
-
-function notRunning({ name }: ContainerRecord): RuntimeError {
-  return new RuntimeError(`container "${name}" is not running`);
 }
