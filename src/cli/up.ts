@@ -1,6 +1,6 @@
 /** `mountlet up`: API server and node in the foreground, until told to stop. */
-import { spawnSync } from 'node:child_process';
-import { join, resolve } from 'node:path';
+import { accessSync, constants } from 'node:fs';
+import { delimiter, join, resolve } from 'node:path';
 import { readSources } from '../agent/sources.ts';
 import type { RunningMachine } from '../agent/up.ts';
 import { startUp } from '../agent/up.ts';
@@ -98,6 +98,18 @@ function greet({ url, kubeconfig }: RunningMachine, stateDirectory: string): str
 function guideSettings(stateDirectory: string): GuideSettings {
   return {
     volumesOf: (podUid) => join(stateDirectory, 'node', 'pods', podUid, 'volumes'),
-    hasKubectl: spawnSync('kubectl', ['version', '--client'], { stdio: 'ignore' }).status === 0,
+    hasKubectl: (process.env['PATH'] ?? '')
+      .split(delimiter)
+      .some((directory) => isExecutable(join(directory, 'kubectl'))),
   };
+}
+
+/** Looked for and not run: a kubectl may ask the server of $KUBECONFIG, which is this process. */
+function isExecutable(path: string): boolean {
+  try {
+    accessSync(path, constants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
 }
