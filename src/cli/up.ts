@@ -6,7 +6,7 @@ import type { RunningMachine } from '../agent/up.ts';
 import { startUp } from '../agent/up.ts';
 import { messageOf } from '../base/errors.ts';
 import { settingsOf } from './agent.ts';
-import { defaultStateDirectory } from './default-directories.ts';
+import { defaultStateDirectory, secretDirectories } from './default-directories.ts';
 import { parseListen } from './listen-address.ts';
 import type { LogFormat } from './node-log-printer.ts';
 import { logPrinter, noticePrinter } from './node-log-printer.ts';
@@ -52,6 +52,7 @@ export function upCommand(options: UpOptions): Promise<number> {
         runtimeDirectory: process.env['XDG_RUNTIME_DIR'],
         uid: process.geteuid?.() ?? 0,
         drains: options.drain ?? false,
+        hidden: secretDirectories(),
         notify: noticePrinter(print),
         notifyServer(notice) {
           if (notice.kind !== 'RequestServed') {

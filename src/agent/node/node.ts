@@ -2,7 +2,7 @@
  * One running node: every room wired. Settings and a cluster (or none) in, a node out that runs pods, mounts their volumes and
  * keeps them up to date. It speaks to the API server over HTTP alone, also where both are one process.
  */
-import { mkdirSync, realpathSync } from 'node:fs';
+import { existsSync, mkdirSync, realpathSync } from 'node:fs';
 import { join } from 'node:path';
 import { randomUUID } from 'node:crypto';
 import type { Clock } from '../../base/clock.ts';
@@ -12,6 +12,7 @@ import { ObjectCache } from '../../client/object-cache.ts';
 import { reflectorDefaults } from '../../client/reflector.ts';
 import { services, withShape } from '../../client/resource-reference.ts';
 import { systemMounts } from '../../disk/mounts/mounts.ts';
+import { lockDirectory } from '../../disk/paths/directory-lock.ts';
 import { podsDirectory } from '../../kube/node-layout.ts';
 import type { Service } from '../../kube/objects/service.ts';
 import { service } from '../../kube/objects/service.ts';
@@ -34,6 +35,7 @@ import { apiPods, podLists } from '../api-pods.ts';
 import { containerEffects } from '../container-effects.ts';
 import { containerFiles } from '../container-files.ts';
 import { manifestsFolderReader } from '../manifests-folder-reader.ts';
+import { secretPaths } from '../secret-paths.ts';
 import { followChanges } from './follow-changes.ts';
 import { mastersOnly, reviewedAccess } from './node-access.ts';
 import { refusePod } from './node-admission.ts';
@@ -52,10 +54,10 @@ import { NodePresence } from './node-presence.ts';
 
 export interface NodeDeps {
   /** Undefined: pods come from the folder of manifests alone. */
-  readonly cluster: Pick<ClusterAccess, 'endpoint' | 'credentials'> | undefined;
+  readonly cluster: Pick<ClusterAccess, 'endpoint' | 'credentials' | 'secretFiles'> | undefined;
   /** What the node's own server shows, and whom it believes; undefined: it has none. */
   readonly serving: Pick<NodeServerSettings, 'certificatePem' | 'keyPem' | 'clientAuthorityPem'> | undefined;
-  /** Directories of this program that no container may see, beside the root. */
+  /** State directories of this program that no container may see, beside the root. */
   readonly hidden: readonly string[];
   readonly clock: Clock;
   /** When the node ends, so do its containers, and their volumes are unmounted; otherwise the next start adopts them. */
@@ -76,18 +78,36 @@ export interface RunningNode {
   close(): Promise<void>;
 }
 
-/** Runs until the signal aborts. */
+/** Runs until the signal aborts. One node for a root directory: a second one would end the pods of the first as leftovers. */
 export async function startNode(given: AgentSettings, deps: NodeDeps, signal: AbortSignal): Promise<RunningNode> {
-  const { clock, cluster, notify: tell } = deps;
   mkdirSync(podsDirectory(given.rootDirectory), { recursive: true, mode: 0o750 });
   // The mount table has no links in its paths.
   const settings = { ...given, rootDirectory: realpathSync(given.rootDirectory) };
+  const lock = lockDirectory(settings.rootDirectory);
+  try {
+    const node = await assembleNode(settings, deps, signal);
+    return { ...node, close: () => node.close().finally(() => lock.release()) };
+  } catch (error) {
+    lock.release();
+    throw error;
+  }
+}
+
+async function assembleNode(settings: AgentSettings, deps: NodeDeps, signal: AbortSignal): Promise<RunningNode> {
+  const { clock, cluster, notify: tell } = deps;
   const { rootDirectory: root, nodeName } = settings;
   const runtime = await openProcessRuntime(
     {
       ...defaultProcessRuntimeSettings,
       stateDirectory: join(root, 'runtime'),
-      hidden: [root, ...deps.hidden],
+      hidden: secretPaths(
+        {
+          stateDirectories: [root, ...deps.hidden],
+          manifests: settings.manifestsDirectory,
+          clusterFiles: cluster?.secretFiles ?? [],
+        },
+        existsSync,
+      ),
       logSizeBytesMax: settings.logBytesMax,
       logFilesMax: settings.logFilesMax,
     },
