@@ -61,8 +61,9 @@ export function agentCommand(options: AgentOptions): Promise<number> {
       await Promise.race([node.ended, stopped]);
     } finally {
       stop.abort();
-      await node.ended;
+      await Promise.allSettled([node.ended]);
       await node.close();
+      await node.ended;
     }
   });
 }

@@ -4,7 +4,9 @@ import { delimiter, join, resolve } from 'node:path';
 import { readSources } from '../agent/sources.ts';
 import type { RunningMachine } from '../agent/up.ts';
 import { startUp } from '../agent/up.ts';
+import { systemClock } from '../base/clock.ts';
 import { messageOf } from '../base/errors.ts';
+import { runTask } from '../base/run-task.ts';
 import { settingsOf } from './agent.ts';
 import { defaultStateDirectory, secretDirectories } from './default-directories.ts';
 import { parseListen } from './listen-address.ts';
@@ -38,6 +40,7 @@ export function upCommand(options: UpOptions): Promise<number> {
   return telling(async () => {
     const stateDirectory = resolve(options.state ?? defaultStateDirectory());
     const print = logPrinter(options.logFormat);
+    const notify = noticePrinter(print);
     const say = (text: string): void => void (options.logFormat === 'text' && process.stdout.write(text));
     const stop = new AbortController();
     const files = await readSources(options.apply ?? [], () => openStandardInput(stop.signal));
@@ -53,7 +56,7 @@ export function upCommand(options: UpOptions): Promise<number> {
         uid: process.geteuid?.() ?? 0,
         drains: options.drain ?? false,
         hidden: secretDirectories(),
-        notify: noticePrinter(print),
+        notify,
         notifyServer(notice) {
           if (notice.kind !== 'RequestServed') {
             print({ level: 'error', message: `API server: ${notice.kind}: ${messageOf(notice.error)}` });
@@ -71,14 +74,17 @@ export function upCommand(options: UpOptions): Promise<number> {
       for await (const { name, outcome } of files.length > 0 ? machine.apply(files, stop.signal) : []) {
         say(`${name} ${outcome}\n`);
       }
-      const guide = showFirstPod(machine, guideSettings(stateDirectory), say, stop.signal);
+      const show = (ended: AbortSignal): Promise<void> =>
+        showFirstPod(machine, guideSettings(stateDirectory), say, ended);
+      const guide = runTask('the guide', show, { clock: systemClock, notify }, stop.signal);
       await Promise.race([machine.node.ended, stopped]);
       stop.abort();
       await guide;
     } finally {
       stop.abort();
-      await machine.node.ended;
+      await Promise.allSettled([machine.node.ended]);
       await machine.close();
+      await machine.node.ended;
       say(
         options.drain === true
           ? 'stopped; all pods have ended\n'

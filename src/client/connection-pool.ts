@@ -222,12 +222,20 @@ export class ConnectionPool implements Transport {
     try {
       while (this.#connections.size > 0) {
         await this.#clock.sleep(checkEveryMs, this.#stop.signal);
-        for (const connection of this.#connections) connection.check(this.#settings);
+        for (const connection of this.#connections) this.#check(connection);
       }
     } catch (error) {
       if (!this.#stop.signal.aborted) throw error;
     } finally {
       this.#isChecking = false;
+    }
+  }
+
+  #check(connection: Http2Connection): void {
+    try {
+      connection.check(this.#settings);
+    } catch (error) {
+      connection.destroy(error as Error);
     }
   }
 

@@ -89,7 +89,7 @@ export class EventRecorder implements EventSink {
     try {
       while (!late.signal.aborted) {
         const event = this.#queue.shift();
-        if (event !== undefined) await this.#write(this.#correlator.correlate(event), signal, late.signal);
+        if (event !== undefined) await this.#process(event, signal, late.signal);
         else if (signal.aborted) break;
         else await new Promise<void>((resolve) => (this.#wake = resolve));
       }
@@ -99,6 +99,15 @@ export class EventRecorder implements EventSink {
       finished.abort();
       await timer;
       for (const event of this.#queue.splice(0)) notify({ kind: 'EventUnwritten', event, error: late.signal.reason });
+    }
+  }
+
+  /** An event that cannot be dealt with costs the others nothing. */
+  async #process(event: Event, signal: AbortSignal, late: AbortSignal): Promise<void> {
+    try {
+      await this.#write(this.#correlator.correlate(event), signal, late);
+    } catch (error) {
+      this.#deps.notify({ kind: 'EventUnwritten', event, error });
     }
   }
 

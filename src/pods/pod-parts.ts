@@ -1,5 +1,6 @@
 /** The parts of the pod loop and how they are put together: what needs what, and nothing of what they do. */
 import type { Clock } from '../base/clock.ts';
+import type { TaskFailed } from '../base/run-task.ts';
 import type { Pod } from '../kube/objects/pod.ts';
 import type { Runtime } from '../runtimes/runtime.ts';
 import type { ContainerFiles } from './container-files.ts';
@@ -30,7 +31,7 @@ import type { Eviction } from './workers/pod-steps.ts';
 import { PodWorkers } from './workers/pod-workers.ts';
 import type { PodStepFailed } from './workers/pod-workers.ts';
 
-export type PodNotice = PodStepFailed | HousekeepingFailed | MirrorFailed | StatusNotice;
+export type PodNotice = PodStepFailed | HousekeepingFailed | MirrorFailed | StatusNotice | TaskFailed;
 
 export interface PodLoopDeps {
   /** Each yields complete lists, the first one also when it is empty. */
@@ -100,6 +101,7 @@ export function assemblePods(
       clock,
       random,
       events,
+      notify,
       results,
       run: (target, ended) => runProbe(target, { runtime, network, clock }, ended),
       statusOf: (uid) => statuses.get(uid),

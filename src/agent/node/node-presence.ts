@@ -1,6 +1,7 @@
 /** This machine as a node of its cluster: what it tells of itself, and what the cluster has of it. Without a cluster, what it is. */
 import { randomUUID } from 'node:crypto';
 import type { Clock } from '../../base/clock.ts';
+import { runTask } from '../../base/run-task.ts';
 import type { Node } from '../../kube/objects/node.ts';
 import type { EventSink } from '../../node/event-object.ts';
 import { NodeLease } from '../../node/node-lease.ts';
@@ -13,7 +14,6 @@ import { machineFacts } from '../machine-facts.ts';
 import { thisMachine } from '../this-machine.ts';
 import type { NodeClients } from './node-clients.ts';
 import type { NotifyNode } from './node-notices.ts';
-import { runTogether } from './run-together.ts';
 
 export interface NodePresenceDeps {
   readonly clients: NodeClients | undefined;
@@ -107,6 +107,10 @@ export class NodePresence implements NodeReader {
       { ...this.#settings, port, providerId: '', kubeletVersion: kubernetesVersion.gitVersion, runtimeVersion },
     );
     const lease = new NodeLease(shared, this.#settings);
-    await runTogether([(stop) => ownNode.run(stop), (stop) => reporter.run(stop), (stop) => lease.run(stop)], signal);
+    const parts = { 'the Node object': ownNode, 'the status of the node': reporter, 'the lease of the node': lease };
+    const running = Object.entries(parts).map(([task, part]) =>
+      runTask(task, (stop) => part.run(stop), this.#deps, signal),
+    );
+    await Promise.all(running);
   }
 }

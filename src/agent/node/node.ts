@@ -6,6 +6,7 @@ import { existsSync, mkdirSync, realpathSync } from 'node:fs';
 import { join } from 'node:path';
 import { randomUUID } from 'node:crypto';
 import type { Clock } from '../../base/clock.ts';
+import { runTask } from '../../base/run-task.ts';
 import { untilAborted } from '../../base/until-aborted.ts';
 import type { ClusterAccess } from '../../client/cluster-access.ts';
 import { ObjectCache } from '../../client/object-cache.ts';
@@ -246,21 +247,24 @@ async function assembleNode(settings: AgentSettings, deps: NodeDeps, signal: Abo
     [
       async (stop) => {
         await pods.run(stop);
-        if (deps.drains) await drain();
+        // A failure is no reason to end pods: the next start adopts them.
+        if (deps.drains && signal.aborted) await drain();
       },
     ],
     [
       (stop) => objects.run(stop),
       (stop) => manager.run(stop),
       (stop) => presence.run(server?.address.port ?? 0, stop),
-      (stop) => followChanges('ConfigMap', objects.configMaps, [manager, pods], stop),
-      (stop) => followChanges('Secret', objects.secrets, [manager, pods], stop),
+      (stop) => followChanges('ConfigMap', objects.configMaps, [manager, pods], { clock, notify }, stop),
+      (stop) => followChanges('Secret', objects.secrets, [manager, pods], { clock, notify }, stop),
       async (stop) => {
         for await (const podUid of objects.tokens.due(stop)) manager.tokenDue(asPodUid(podUid));
       },
       async (stop) => {
         const target = { ...reflectorDefaults, resource: serviceResource };
-        if (reflection !== undefined) await serviceCache.follow(reflection, target, stop);
+        if (reflection === undefined) return;
+        const follow = (over: AbortSignal): Promise<void> => serviceCache.follow(reflection, target, over);
+        await runTask('the Services', follow, { clock, notify }, stop);
       },
       async (stop) => {
         await untilAborted(stop);

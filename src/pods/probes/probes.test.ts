@@ -198,6 +198,7 @@ function aWorld(random = 0): World {
       clock,
       events,
       results,
+      notify: ({ error }) => assert.fail(String(error)),
       random: () => random,
       statusOf: () => world.status,
       changed: (_uid, kind, result) => changes.push(`${kind} ${result}`),

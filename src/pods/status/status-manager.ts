@@ -126,21 +126,21 @@ export class StatusManager {
   }
 
   async #pass(signal: AbortSignal, isDue: (entry: Entry) => boolean): Promise<void> {
-    const due = [...this.#entries].flatMap(([uid, entry]) => (isDue(entry) ? uid : [])).values();
+    const uids = [...this.#entries.keys()].values();
     const write = async (): Promise<void> => {
-      for (const uid of due) {
+      for (const uid of uids) {
         // The newest when its turn has come: while many wait, what a pod was in between is of no interest.
         const entry = this.#entries.get(uid);
-        if (entry !== undefined && !signal.aborted) await this.#send(entry, signal);
+        if (entry !== undefined && !signal.aborted) await this.#send(entry, isDue, signal);
       }
     };
     await Promise.all(Array.from({ length: writesAtOnceMax }, write));
   }
 
-  async #send(entry: Entry, signal: AbortSignal): Promise<void> {
+  async #send(entry: Entry, isDue: (entry: Entry) => boolean, signal: AbortSignal): Promise<void> {
     const { version } = entry;
     try {
-      if (await this.#write(entry, signal)) entry.sentVersion = version;
+      if (isDue(entry) && (await this.#write(entry, signal))) entry.sentVersion = version;
     } catch (error) {
       if (signal.aborted) return;
       this.#deps.notify({ kind: 'StatusNotSent', pod: describePod(entry.pod), message: messageOf(error) });
