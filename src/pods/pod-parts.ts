@@ -1,5 +1,5 @@
 /** The parts of the pod loop and how they are put together: what needs what, and nothing of what they do. */
-import type { Clock } from '../base/clock.ts';
+import type { Pausing } from '../base/clock.ts';
 import type { TaskFailed } from '../base/run-task.ts';
 import type { Pod } from '../kube/objects/pod.ts';
 import type { Runtime } from '../runtimes/runtime.ts';
@@ -33,11 +33,10 @@ import type { PodStepFailed } from './workers/pod-workers.ts';
 
 export type PodNotice = PodStepFailed | HousekeepingFailed | MirrorFailed | StatusNotice | TaskFailed;
 
-export interface PodLoopDeps {
+export interface PodLoopDeps extends Pausing {
   /** Each yields complete lists, the first one also when it is empty. */
   readonly sources: Readonly<Partial<Record<PodSource, (signal: AbortSignal) => AsyncIterable<readonly Pod[]>>>>;
   readonly runtime: Runtime;
-  readonly clock: Clock;
   readonly random: () => number;
   readonly events: EventSink;
   readonly api: PodApi;
@@ -92,6 +91,7 @@ export function assemblePods(
   const statuses = new StatusManager({
     api,
     clock,
+    pause: deps.pause,
     notify,
     pods,
     couldHaveRunningContainers: (uid) => workers.states.couldHaveRunningContainers(uid),

@@ -330,3 +330,16 @@ test('a volume that cannot be planned holds up no other; a broken invariant ends
   await putReported(podUsing('last', [claimVolume('next')]));
   await rejected;
 });
+
+test('when the API server is back, what failed for lack of it is tried at once', async (t) => {
+  const world = new VolumeWorld(t);
+  await world.start();
+  // After the seventh failure it waits for 32 s.
+  world.plain.script('setUp', ...Array.from({ length: 7 }, () => new Error('no token')));
+  await world.put(podUsing('web', [plainVolume('data')]));
+  await world.advance(35_000);
+  assert.doesNotMatch(world.states()[0] ?? '', /: mounted/);
+  world.manager.retryNow();
+  await world.settle();
+  assert.deepEqual(world.states(), ['web/data: mounted']);
+});

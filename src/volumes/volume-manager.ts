@@ -196,6 +196,13 @@ export class VolumeManager {
     }
   }
 
+  /** The API server is back: what failed for lack of it need not wait. */
+  retryNow(): void {
+    this.#pending.forgiveAll();
+    this.#populator.touchAll();
+    this.#reconciler.touchAll();
+  }
+
   /** A token of the pod is to be replaced. */
   tokenDue(podUid: PodUid): void {
     for (const mount of this.#desired.mountsOf(podUid)) {

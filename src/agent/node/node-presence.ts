@@ -1,6 +1,6 @@
 /** This machine as a node of its cluster: what it tells of itself, and what the cluster has of it. Without a cluster, what it is. */
 import { randomUUID } from 'node:crypto';
-import type { Clock } from '../../base/clock.ts';
+import type { Pausing } from '../../base/clock.ts';
 import { runTask } from '../../base/run-task.ts';
 import type { Node } from '../../kube/objects/node.ts';
 import type { EventSink } from '../../node/event-object.ts';
@@ -15,9 +15,8 @@ import { thisMachine } from '../this-machine.ts';
 import type { NodeClients } from './node-clients.ts';
 import type { NotifyNode } from './node-notices.ts';
 
-export interface NodePresenceDeps {
+export interface NodePresenceDeps extends Pausing {
   readonly clients: NodeClients | undefined;
-  readonly clock: Clock;
   readonly random: () => number;
   readonly events: EventSink;
   readonly notify: NotifyNode;

@@ -116,10 +116,12 @@ async function assembleNode(settings: AgentSettings, deps: NodeDeps, signal: Abo
   );
   const clients = cluster && connectNode(cluster, clock, settings);
   const random = Math.random;
+  // One server for all of them: what waits to try again goes on when it is back.
+  const pause = clients && ((ms: number, over: AbortSignal): Promise<void> => clients.general.pause(ms, over));
   const recorder =
     clients &&
     new EventRecorder(
-      { client: clients.events, clock, random, uuid: randomUUID, notify: (notice) => notify(notice) },
+      { client: clients.events, clock, pause, random, uuid: randomUUID, notify: (notice) => notify(notice) },
       { nodeName, flushMs: 2_000 },
     );
   const metrics = new NodeMetrics({
@@ -132,12 +134,13 @@ async function assembleNode(settings: AgentSettings, deps: NodeDeps, signal: Abo
     metrics.heard(notice);
     tell(notice);
   };
-  const reflection = clients && { client: clients.general, clock, random, notify };
+  const reflection = clients && { client: clients.general, clock, pause, random, notify };
   const mounts = systemMounts();
   const presence = new NodePresence(
     {
       clients,
       clock,
+      pause,
       random,
       events: recorder ?? noRecorder,
       notify,
@@ -150,7 +153,7 @@ async function assembleNode(settings: AgentSettings, deps: NodeDeps, signal: Abo
     settings,
   );
   const objects = new NodeObjects(
-    { client: clients?.general, clock, random, ownNode: () => presence.current(), notify },
+    { client: clients?.general, clock, pause, random, ownNode: () => presence.current(), notify },
     settings,
   );
   const { manager, subPaths } = nodeVolumes(
@@ -173,6 +176,7 @@ async function assembleNode(settings: AgentSettings, deps: NodeDeps, signal: Abo
     },
     settings,
   );
+  clients?.general.onReturn(() => manager.retryNow());
   let isDrained = false;
   const serviceCache = new ObjectCache<Service>(clock);
   const effects = containerEffects(root, mounts, subPaths);
@@ -194,6 +198,7 @@ async function assembleNode(settings: AgentSettings, deps: NodeDeps, signal: Abo
       },
       runtime,
       clock,
+      pause,
       random,
       events: podEvents(recorder ?? noRecorder, tell),
       api: clients === undefined ? noPodApi : apiPods(clients.general),
