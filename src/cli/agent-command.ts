@@ -16,7 +16,7 @@ export function addAgentCommands(program: Command): void {
     )
     .option(
       '--kubeconfig <file>',
-      'which cluster (default: $KUBECONFIG, ~/.kube/config, then the cluster this runs in)',
+      'which cluster (default: $KUBECONFIG, ~/.kube/config, then the cluster this runs in; with --manifests none)',
       notEmpty,
     )
     .addOption(
