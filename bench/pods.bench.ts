@@ -98,7 +98,7 @@ async function bare(index: number): Promise<number> {
 
 async function deleteAll({ client }: BenchMachine, names: readonly string[]): Promise<number> {
   const startedMs = nowMs();
-  await Promise.all(names.map((name) => client.delete(pods, { namespace, name }, signal)));
+  await Promise.all(names.map((name) => client.delete(pods, { namespace, name }, undefined, signal)));
   for (;;) {
     const { items } = await client.list(pods, { namespace }, signal);
     if (items.length === 0) return nowMs() - startedMs - graceSeconds * 1000;

@@ -30,7 +30,7 @@
  * const node = agentSettings({ address: '127.0.0.1', port: 0 }, { nodeName: 'here', rootDirectory: '/srv/app/node' });
  * const machine = await startUp(
  *   { stateDirectory: '/srv/app', host: '127.0.0.1', port: 0, node },
- *   { runtimeDirectory: undefined, uid: 0, drains: true, notify: console.log, notifyServer: () => {} },
+ *   { runtimeDirectory: undefined, uid: 0, drains: true, hidden: [], notify: console.log, notifyServer: () => {} },
  *   stop.signal,
  * );
  * console.log(machine.kubeconfig); // for kubectl; stop.abort(), machine.node.ended and machine.close() end it

@@ -8,7 +8,7 @@ import type { TestContext } from 'node:test';
 import { test } from 'node:test';
 import type { RunningApiServer } from './api-server-program.ts';
 import { AdminClient, startApiServerProgram } from './api-server-program.ts';
-import { mountlet, rootDirectory } from './mountlet-program.ts';
+import { mountlet, rootDirectory, programCommand } from './mountlet-program.ts';
 
 const configMaps = '/api/v1/namespaces/default/configmaps';
 const secrets = '/api/v1/namespaces/default/secrets';
@@ -64,9 +64,11 @@ test('a second server on the same data is refused, and the first goes on', async
   const { server, client } = await start(t, directory);
   const { code, stdout, stderr } = mountlet(['apiserver', '--data', directory, '--listen', '127.0.0.1:0']);
   assert.deepEqual({ code, stdout }, { code: 1, stdout: '' });
+  const command = [...programCommand(false), 'apiserver', '--data', directory, '--listen', '127.0.0.1:0'].join(' ');
   assert.equal(
     stderr,
-    `error: Cannot use "${join(directory, 'store')}": process ${server.process.pid} uses it; end that process, or choose another directory\n`,
+    `error: Cannot use "${join(directory, 'store')}": process ${server.process.pid} (${command}) uses it; ` +
+      'end that process, or choose another directory\n',
   );
   await client.ask('POST', configMaps, configMap('web', 'x'));
 });
@@ -247,7 +249,7 @@ test('rotate-keys gives Secrets a new key, forgets the old one, and is refused w
   const old = readFileSync(keys, 'utf8');
   const refused = mountlet(['apiserver', 'rotate-keys', '--data', directory]);
   assert.equal(refused.code, 1);
-  assert.match(refused.stderr, /^error: Cannot use .*: process \d+ uses it/m);
+  assert.match(refused.stderr, /^error: Cannot use .*: process \d+ \(.* apiserver .*\) uses it/m);
   assert.equal(readFileSync(keys, 'utf8'), old);
   first.client.close();
   assert.equal(await first.server.stop(), 0);

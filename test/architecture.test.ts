@@ -108,6 +108,18 @@ test('only the command line touches process', () => {
   assert.deepEqual(wrong, []);
 });
 
+/** Files that may wait for a child process. Each runs before there is a server to hold up. */
+const waitsForChildren = new Set(['runtimes/process/machine.ts']);
+
+test('no program file waits for a child process: a server would stop meanwhile', () => {
+  const wrong = programFiles
+    .filter((file) => roomOf(file) !== 'testing' && !waitsForChildren.has(file))
+    .filter((file) =>
+      /\b(spawnSync|execSync|execFileSync)\b/.test(withoutComments(readFileSync(join(source, file), 'utf8'))),
+    );
+  assert.deepEqual(wrong, []);
+});
+
 test('no file is named after nothing', () => {
   assert.deepEqual(
     files.filter((file) => /(^|\/)(utils?|helpers?|common|types?|misc)(\.|\/|$)/.test(file)),

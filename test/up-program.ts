@@ -38,7 +38,7 @@ export class UpProgram {
   static async start(directory: string, args: readonly string[], asOrdinaryUser: boolean): Promise<UpProgram> {
     const [file = '', ...before] = programCommand(asOrdinaryUser);
     const given = ['up', '--state', directory, '--listen', '127.0.0.1:0', ...args];
-    const env = { PATH: process.env['PATH'], HOME: '/nonexistent' };
+    const env = { PATH: process.env['PATH'], HOME: '/nonexistent', NODE_OPTIONS: process.env['NODE_OPTIONS'] };
     const child = spawn(file, [...before, ...given], { stdio: ['ignore', 'pipe', 'pipe'], env });
     const exited = new Promise<number | null>((resolve) => child.once('exit', (code) => resolve(code)));
     let output = '';

@@ -7,38 +7,24 @@ import type { AgentSettings } from './agent-settings.ts';
 import type { NodeDeps, RunningNode } from './node/node.ts';
 import { startNode } from './node/node.ts';
 import { agentServing } from './agent-serving.ts';
-import { lockDirectory } from '../disk/paths/directory-lock.ts';
 import { makeDirectories } from '../disk/paths/make-directories.ts';
 
 export class NoPodSourceError extends MountletError {
   readonly reason = 'NoPodSource';
   constructor() {
-    super('Cannot run a node without pods: give --kubeconfig, run inside a cluster, or give --manifests DIR');
+    super('Cannot run a node without pods: give --kubeconfig FILE, --in-cluster or --manifests DIR');
   }
 }
 
-export interface AgentDeps extends Pick<NodeDeps, 'runtimeDirectory' | 'uid' | 'drains' | 'notify'> {
+export interface AgentDeps extends Pick<NodeDeps, 'runtimeDirectory' | 'uid' | 'drains' | 'hidden' | 'notify'> {
   readonly cluster: ClusterAccess | undefined;
 }
 
-/** Runs until the signal aborts. One agent for a root directory. */
+/** Runs until the signal aborts. */
 export async function startAgent(settings: AgentSettings, deps: AgentDeps, signal: AbortSignal): Promise<RunningNode> {
   const { cluster } = deps;
   if (cluster === undefined && settings.manifestsDirectory === undefined) throw new NoPodSourceError();
   makeDirectories(settings.rootDirectory);
-  const lock = lockDirectory(settings.rootDirectory);
-  try {
-    const serving = await agentServing(settings, hostname(), cluster, signal);
-    const node = await startNode(settings, { ...deps, serving, hidden: [], clock: systemClock }, signal);
-    return {
-      ...node,
-      async close() {
-        await node.close();
-        lock.release();
-      },
-    };
-  } catch (error) {
-    lock.release();
-    throw error;
-  }
+  const serving = await agentServing(settings, hostname(), cluster, signal);
+  return await startNode(settings, { ...deps, serving, clock: systemClock }, signal);
 }

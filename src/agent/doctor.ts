@@ -1,8 +1,9 @@
 /** What this machine can do for pods and their volumes, found out by trying, and what follows from it. */
 import { mkdtempSync, rmSync } from 'node:fs';
-import { spawnSync } from 'node:child_process';
+import { execFile } from 'node:child_process';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { messageOf } from '../base/errors.ts';
 import { systemMounts } from '../disk/mounts/mounts.ts';
 import { replaceableMounts } from '../disk/mounts/replaceable-mounts.ts';
@@ -17,8 +18,8 @@ export interface Diagnosis {
   readonly isUsable: boolean;
 }
 
-export function diagnose(): Diagnosis {
-  const findings = [...examineMachine(), ...examineVolumes(), examineKubectl()];
+export async function diagnose(): Promise<Diagnosis> {
+  const findings = [...examineMachine(), ...examineVolumes(), await examineKubectl()];
   return {
     findings,
     limitations: limitations(findPowers()).map(({ text }) => text),
@@ -71,13 +72,19 @@ function tryNoSwap(): string | undefined {
   }
 }
 
-function examineKubectl(): Finding {
-  const { status, stdout } = spawnSync('kubectl', ['version', '--client', '--output=json'], { encoding: 'utf8' });
-  const available = status === 0;
-  const [, version = ''] = /"gitVersion": *"([^"]+)"/.exec(stdout ?? '') ?? [];
+/** A kubectl that has to ask a server for its version must not keep anyone waiting. */
+const kubectlMsMax = 5_000;
+
+async function examineKubectl(): Promise<Finding> {
+  const answer = await promisify(execFile)('kubectl', ['version', '--client', '--output=json'], {
+    timeout: kubectlMsMax,
+    killSignal: 'SIGKILL',
+  }).catch(() => undefined);
+  const [, version = ''] = /"gitVersion": *"([^"]+)"/.exec(answer?.stdout ?? '') ?? [];
   return {
     name: 'kubectl',
-    available,
-    consequence: available ? `Version ${version}.` : 'Use mountlet apply and mountlet get instead, or install it.',
+    available: answer !== undefined,
+    consequence:
+      answer === undefined ? 'Use mountlet apply and mountlet get instead, or install it.' : `Version ${version}.`,
   };
 }

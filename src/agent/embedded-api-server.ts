@@ -43,7 +43,7 @@ export interface EmbeddedApiServerSettings {
   readonly kubeconfig?: string;
 }
 
-export type ReachedServer = Pick<ClusterAccess, 'endpoint' | 'credentials'>;
+export type ReachedServer = Pick<ClusterAccess, 'endpoint' | 'credentials' | 'secretFiles'>;
 
 export interface IssuedNode {
   readonly cluster: ReachedServer;
@@ -161,6 +161,7 @@ export async function startEmbeddedApiServer(
         trust: async () => ({ authorityPem: authority.certificatePem, isInsecure: false }),
       },
       credentials: fixedCredentials({ headers: {}, identity }),
+      secretFiles: [kubeconfig],
     });
     return {
       url: running.url,

@@ -111,7 +111,7 @@ async function* events(folder: string, clock: Clock, signal: AbortSignal): Async
     changed.ring();
     if (event === 'rename' && name === basename(folder)) over.abort();
   });
-  watcher.once('error', () => over.abort());
+  watcher.on('error', () => over.abort());
   watcher.once('close', () => over.abort());
   try {
     // What happened before anybody listened has to be looked for.

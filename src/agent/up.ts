@@ -24,7 +24,7 @@ export interface UpSettings {
   readonly node: AgentSettings;
 }
 
-export interface UpDeps extends Pick<NodeDeps, 'runtimeDirectory' | 'uid' | 'drains' | 'notify'> {
+export interface UpDeps extends Pick<NodeDeps, 'runtimeDirectory' | 'uid' | 'drains' | 'hidden' | 'notify'> {
   readonly notifyServer: Notify;
 }
 
@@ -55,7 +55,12 @@ export async function startUp(settings: UpSettings, deps: UpDeps, signal: AbortS
     const hosts = [...new Set([...addresses.map(({ address }) => address), 'localhost', '127.0.0.1'])];
     const node = await startNode(
       settings.node,
-      { ...deps, ...server.issueNode(nodeName, hosts), hidden: [stateDirectory], clock: systemClock },
+      {
+        ...deps,
+        ...server.issueNode(nodeName, hosts),
+        hidden: [stateDirectory, ...deps.hidden],
+        clock: systemClock,
+      },
       signal,
     );
     const admin = connectApiClient(server.admin, systemClock, apiClientDefaults, poolDefaults);

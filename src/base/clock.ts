@@ -25,3 +25,16 @@ export const systemClock: Clock = {
         });
     }),
 };
+
+/** Waits before something is tried again: for this long, or less when there is a reason to try it now. */
+export type Pause = (ms: number, signal: AbortSignal) => Promise<void>;
+
+export interface Pausing {
+  readonly clock: Clock;
+  /** Absent: it always takes the whole time. */
+  readonly pause?: Pause | undefined;
+}
+
+export function pauseOf({ clock, pause }: Pausing): Pause {
+  return pause ?? ((ms, signal) => clock.sleep(ms, signal));
+}

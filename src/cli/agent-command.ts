@@ -11,13 +11,19 @@ export function addAgentCommands(program: Command): void {
     .summary('run this machine as a node of any Kubernetes cluster, or of none')
     .description(
       'Runs the pods that an API server binds to this node, as sandboxed processes, and keeps their volumes up to date. With ' +
-        '--manifests also those of a folder, and then it needs no API server. Settings have the names of the kubelet where it ' +
+        '--manifests those of a folder, and an API server only if --kubeconfig, --context or --in-cluster asks for it. Settings have the names of the kubelet where it ' +
         'has them; on the command line they go before those of --config.',
     )
     .option(
       '--kubeconfig <file>',
-      'which cluster (default: $KUBECONFIG, ~/.kube/config, then the cluster this runs in)',
+      'which cluster (default: $KUBECONFIG, ~/.kube/config, then the cluster this runs in; with --manifests none)',
       notEmpty,
+    )
+    .addOption(
+      new Option('--in-cluster', 'the cluster that this runs in as a pod, and no kubeconfig').conflicts([
+        'kubeconfig',
+        'context',
+      ]),
     )
     .option('--context <name>', 'which context of the kubeconfig', notEmpty)
     .option('--config <file>', 'settings: apiVersion mountlet.dev/v1alpha1, kind AgentConfiguration', notEmpty)

@@ -7,17 +7,18 @@ import type { AgentConfiguration, AgentSettings } from '../agent/agent-settings.
 import { AgentSettingsError, agentSettings, readAgentConfiguration } from '../agent/agent-settings.ts';
 import { messageOf } from '../base/errors.ts';
 import type { ClusterAccess } from '../client/cluster-access.ts';
-import { NoClusterError, clusterAccess } from '../client/cluster-access.ts';
+import { clusterAccess } from '../client/cluster-access.ts';
 import type { SandboxOptions } from './arguments.ts';
 import type { ClusterOptions } from './cluster-client.ts';
 import { accessDeps } from './cluster-client.ts';
-import { defaultStateDirectory } from './default-directories.ts';
+import { defaultStateDirectory, secretDirectories } from './default-directories.ts';
 import type { LogFormat } from './node-log-printer.ts';
 import { logPrinter, noticePrinter } from './node-log-printer.ts';
-import { telling } from './talk.ts';
+import { tell, telling } from './talk.ts';
 import { untilSignal } from './until-signal.ts';
 
 export interface AgentOptions extends ClusterOptions, SandboxOptions {
+  readonly inCluster?: boolean;
   readonly config?: string;
   readonly nodeName?: string;
   readonly rootDir?: string;
@@ -36,11 +37,11 @@ export interface AgentOptions extends ClusterOptions, SandboxOptions {
 
 export function agentCommand(options: AgentOptions): Promise<number> {
   return telling(async () => {
-    const settings = settingsOf(options, join(defaultStateDirectory(), 'node'));
+    const settings = settingsOf(options, join(defaultStateDirectory(), 'agent'));
     const print = logPrinter(options.logFormat);
     const stop = new AbortController();
     const stopped = untilSignal().then(() => stop.abort());
-    const cluster = await clusterOrNone(options);
+    const cluster = await clusterOrNone(options, settings);
     const node = await startAgent(
       settings,
       {
@@ -48,6 +49,7 @@ export function agentCommand(options: AgentOptions): Promise<number> {
         runtimeDirectory: process.env['XDG_RUNTIME_DIR'],
         uid: process.geteuid?.() ?? 0,
         drains: options.drain ?? false,
+        hidden: secretDirectories(),
         notify: noticePrinter(print),
       },
       stop.signal,
@@ -60,8 +62,9 @@ export function agentCommand(options: AgentOptions): Promise<number> {
       await Promise.race([node.ended, stopped]);
     } finally {
       stop.abort();
-      await node.ended;
+      await Promise.allSettled([node.ended]);
       await node.close();
+      await node.ended;
     }
   });
 }
@@ -102,12 +105,15 @@ function readSettings(path: string): string {
   }
 }
 
-/** With a folder of manifests a node can do without a cluster; a kubeconfig that was named must be there. */
-async function clusterOrNone({ kubeconfig, context, manifests }: AgentOptions): Promise<ClusterAccess | undefined> {
-  try {
-    return await clusterAccess({ kubeconfig, context }, accessDeps());
-  } catch (error) {
-    if (error instanceof NoClusterError && manifests !== undefined) return undefined;
-    throw error;
-  }
+/** A node with a folder of manifests joins a cluster only when asked to: whoever exports KUBECONFIG for kubectl did not. */
+async function clusterOrNone(
+  { kubeconfig, context, inCluster = false }: AgentOptions,
+  { manifestsDirectory }: AgentSettings,
+): Promise<ClusterAccess | undefined> {
+  const isAsked = kubeconfig !== undefined || context !== undefined || inCluster;
+  if (manifestsDirectory === undefined || isAsked)
+    return await clusterAccess({ kubeconfig, context, inCluster }, accessDeps());
+  if (process.env['KUBECONFIG'] !== undefined)
+    tell('note', 'KUBECONFIG is not used beside a folder of manifests: give --kubeconfig to join its cluster');
+  return undefined;
 }

@@ -2,8 +2,18 @@
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 
+const systemDirectory = '/var/lib/mountlet';
+
 export function defaultStateDirectory(): string {
-  if (process.geteuid?.() === 0) return '/var/lib/mountlet';
+  return process.geteuid?.() === 0 ? systemDirectory : userDirectory();
+}
+
+/** Where another command may keep its state or credentials on this machine. */
+export function secretDirectories(): readonly string[] {
+  return [systemDirectory, userDirectory(), join(homedir(), '.kube')];
+}
+
+function userDirectory(): string {
   const data = process.env['XDG_DATA_HOME'];
   return join(data === undefined || data === '' ? join(homedir(), '.local', 'share') : data, 'mountlet');
 }

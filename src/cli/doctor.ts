@@ -12,7 +12,7 @@ export interface DoctorOptions {
 /** Fails where no pod can run, so that scripts can ask. */
 export function doctorCommand({ output }: DoctorOptions): Promise<number> {
   return telling(async () => {
-    const diagnosis = diagnose();
+    const diagnosis = await diagnose();
     const { findings, limitations, isUsable } = diagnosis;
     const done = isUsable ? exitCode.done : exitCode.failed;
     if (output === 'json') {

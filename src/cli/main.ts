@@ -3,6 +3,7 @@ import { Command, CommanderError } from 'commander';
 import { addAgentCommands } from './agent-command.ts';
 import { addApiServerCommand } from './apiserver-command.ts';
 import { exitCode } from './exit-code.ts';
+import { endBecauseOf, handleFailures } from './failures.ts';
 import { addObjectCommands } from './object-commands.ts';
 import { addRenderCommand } from './render-command.ts';
 import { addUpCommand } from './up-command.ts';
@@ -23,16 +24,11 @@ addRenderCommand(program);
 addApiServerCommand(program);
 addObjectCommands(program);
 
-// Whoever reads our output may have read enough (`| head`): that is no failure of ours.
-process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-  if (error.code !== 'EPIPE') throw error;
-  process.exit(exitCode.done);
-});
-
+handleFailures();
 try {
   if (process.argv.length <= 2) program.outputHelp();
   else await program.parseAsync();
 } catch (error) {
-  if (!(error instanceof CommanderError)) throw error;
+  if (!(error instanceof CommanderError)) endBecauseOf(error);
   process.exitCode = error.exitCode === 0 ? exitCode.done : exitCode.wrongUsage;
 }

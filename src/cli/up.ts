@@ -1,13 +1,15 @@
 /** `mountlet up`: API server and node in the foreground, until told to stop. */
-import { spawnSync } from 'node:child_process';
-import { join, resolve } from 'node:path';
+import { accessSync, constants } from 'node:fs';
+import { delimiter, join, resolve } from 'node:path';
 import { readSources } from '../agent/sources.ts';
 import type { RunningMachine } from '../agent/up.ts';
 import { startUp } from '../agent/up.ts';
+import { systemClock } from '../base/clock.ts';
 import { messageOf } from '../base/errors.ts';
+import { runTask } from '../base/run-task.ts';
 import type { SandboxOptions } from './arguments.ts';
 import { settingsOf } from './agent.ts';
-import { defaultStateDirectory } from './default-directories.ts';
+import { defaultStateDirectory, secretDirectories } from './default-directories.ts';
 import { parseListen } from './listen-address.ts';
 import type { LogFormat } from './node-log-printer.ts';
 import { logPrinter, noticePrinter } from './node-log-printer.ts';
@@ -39,6 +41,7 @@ export function upCommand(options: UpOptions): Promise<number> {
   return telling(async () => {
     const stateDirectory = resolve(options.state ?? defaultStateDirectory());
     const print = logPrinter(options.logFormat);
+    const notify = noticePrinter(print);
     const say = (text: string): void => void (options.logFormat === 'text' && process.stdout.write(text));
     const stop = new AbortController();
     const files = await readSources(options.apply ?? [], () => openStandardInput(stop.signal));
@@ -53,7 +56,8 @@ export function upCommand(options: UpOptions): Promise<number> {
         runtimeDirectory: process.env['XDG_RUNTIME_DIR'],
         uid: process.geteuid?.() ?? 0,
         drains: options.drain ?? false,
-        notify: noticePrinter(print),
+        hidden: secretDirectories(),
+        notify,
         notifyServer(notice) {
           if (notice.kind !== 'RequestServed') {
             print({ level: 'error', message: `API server: ${notice.kind}: ${messageOf(notice.error)}` });
@@ -71,14 +75,17 @@ export function upCommand(options: UpOptions): Promise<number> {
       for await (const { name, outcome } of files.length > 0 ? machine.apply(files, stop.signal) : []) {
         say(`${name} ${outcome}\n`);
       }
-      const guide = showFirstPod(machine, guideSettings(stateDirectory), say, stop.signal);
+      const show = (ended: AbortSignal): Promise<void> =>
+        showFirstPod(machine, guideSettings(stateDirectory), say, ended);
+      const guide = runTask('the guide', show, { clock: systemClock, notify }, stop.signal);
       await Promise.race([machine.node.ended, stopped]);
       stop.abort();
       await guide;
     } finally {
       stop.abort();
-      await machine.node.ended;
+      await Promise.allSettled([machine.node.ended]);
       await machine.close();
+      await machine.node.ended;
       say(
         options.drain === true
           ? 'stopped; all pods have ended\n'
@@ -99,6 +106,18 @@ function greet({ url, kubeconfig }: RunningMachine, stateDirectory: string): str
 function guideSettings(stateDirectory: string): GuideSettings {
   return {
     volumesOf: (podUid) => join(stateDirectory, 'node', 'pods', podUid, 'volumes'),
-    hasKubectl: spawnSync('kubectl', ['version', '--client'], { stdio: 'ignore' }).status === 0,
+    hasKubectl: (process.env['PATH'] ?? '')
+      .split(delimiter)
+      .some((directory) => isExecutable(join(directory, 'kubectl'))),
   };
+}
+
+/** Looked for and not run: a kubectl may ask the server of $KUBECONFIG, which is this process. */
+function isExecutable(path: string): boolean {
+  try {
+    accessSync(path, constants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
 }

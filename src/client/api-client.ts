@@ -211,6 +211,16 @@ export class ApiClient {
     }
   }
 
+  /** Waits before a retry: for no longer than this, and not after a server that was away is back. */
+  pause(ms: number, signal: AbortSignal): Promise<void> {
+    return this.#deps.transport.pause(ms, signal);
+  }
+
+  /** Hears each time that a server which was away is back. */
+  onReturn(listener: () => void): void {
+    this.#deps.transport.onReturn(listener);
+  }
+
   /** Ends every request, watch and connection. */
   async close(): Promise<void> {
     await Promise.all([this.#deps.transport.close(), this.#guard.close()]);

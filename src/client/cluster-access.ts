@@ -2,6 +2,7 @@
  * Which API server to talk to, and as whom: from a kubeconfig's context, or from what a pod is given in a cluster. Everything that
  * belongs to this machine (environment, files, programs) is given to it.
  */
+import { resolve } from 'node:path';
 import { MountletError, messageOf } from '../base/errors.ts';
 import type { Credentials } from './credentials.ts';
 import type { Endpoint, Trust } from './dial.ts';
@@ -20,6 +21,8 @@ export interface ClusterAccess {
   readonly credentials: Credentials;
   /** Of objects that name none. */
   readonly namespace: string;
+  /** Absolute: the kubeconfigs, and all keys, certificates and tokens that they name; or the directory of a pod's token. */
+  readonly secretFiles: readonly string[];
 }
 
 export interface AccessSettings {
@@ -27,6 +30,8 @@ export interface AccessSettings {
   readonly kubeconfig: string | undefined;
   /** `--context`. */
   readonly context: string | undefined;
+  /** Only what a pod is given in its cluster, and no kubeconfig. */
+  readonly inCluster?: boolean;
 }
 
 export interface AccessDeps extends UserDeps {
@@ -44,7 +49,7 @@ export class NoClusterError extends MountletError {
 export async function clusterAccess(settings: AccessSettings, deps: AccessDeps): Promise<ClusterAccess> {
   const { env, homeDirectory, readFile } = deps;
   const sources = { explicit: settings.kubeconfig, variable: env['KUBECONFIG'], homeDirectory };
-  const kubeconfig = await loadKubeconfig(sources, readFile);
+  const kubeconfig = settings.inCluster === true ? undefined : await loadKubeconfig(sources, readFile);
   if (kubeconfig !== undefined && (settings.kubeconfig !== undefined || !isEmpty(kubeconfig)))
     return accessOf(kubeconfig, settings.context, deps);
   const inCluster = await inClusterAccess(deps);
@@ -74,7 +79,20 @@ export function accessOf(kubeconfig: Kubeconfig, wanted: string | undefined, dep
     endpoint: endpointOf(cluster, deps),
     credentials: user === undefined ? anonymous : userCredentials(user, execClusterOf(cluster.value), deps),
     namespace: namespace === undefined || namespace === '' ? 'default' : namespace,
+    secretFiles: secretFilesOf(kubeconfig),
   };
+}
+
+/** Of every context, not of the current one alone: whoever reads the file may use them all. */
+function secretFilesOf({ clusters, users, contexts }: Kubeconfig): readonly string[] {
+  const entries = [...clusters.values(), ...users.values(), ...contexts.values()];
+  const named = [...users.values()].flatMap(({ value }) => [
+    value['client-certificate'],
+    value['client-key'],
+    value.tokenFile,
+  ]);
+  const paths = [...entries.map(({ file }) => file), ...named].filter((path) => path !== undefined && path !== '');
+  return [...new Set(paths.map((path) => resolve(path ?? '')))];
 }
 
 function endpointOf({ file, field, value: cluster }: Entry<KubeconfigCluster>, deps: AccessDeps): Endpoint {

@@ -463,3 +463,38 @@ async function muteServer(t: TestContext): Promise<{ readonly url: string; reado
     connected: once(mute, 'connection'),
   };
 }
+
+test('a pause ends when a server that was away is back, which is tried once a second for all who wait', async (t) => {
+  const server = await scriptedApiServer(t);
+  const { client, clock } = server.client();
+  let returns = 0;
+  client.onReturn(() => (returns += 1));
+  const isOver = async (pause: Promise<void>): Promise<boolean> => {
+    let over = false;
+    void pause.then(() => (over = true));
+    await settle(20);
+    return over;
+  };
+  const early = client.pause(10_000, signal);
+  await clock.advance(9_999);
+  assert.equal(await isOver(early), false, 'a server that is there changes nothing');
+  await clock.advance(1);
+  await early;
+
+  await server.stop();
+  await assert.rejects(client.get(configMaps, place, signal), { name: 'ConnectionFailedError' });
+  const stop = new AbortController();
+  const left = assert.rejects(client.pause(60_000, stop.signal), { message: 'enough' });
+  const waiting = [client.pause(60_000, signal), client.pause(60_000, signal)];
+  await clock.advance(5_000);
+  for (const pause of waiting) assert.equal(await isOver(pause), false);
+  stop.abort(new Error('enough'));
+  await left;
+  while (server.connections > 0) await settle();
+  await server.start();
+  await settle(20);
+  await clock.advance(1_000);
+  await Promise.all(waiting);
+  assert.equal(returns, 1);
+  assert.equal(server.connections, 1);
+});

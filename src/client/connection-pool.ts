@@ -7,6 +7,7 @@ import assert from 'node:assert/strict';
 import { setMaxListeners } from 'node:events';
 import type { Socket } from 'node:net';
 import type { Clock } from '../base/clock.ts';
+import { onAbort } from '../base/on-abort.ts';
 import type { TlsIdentity } from './credentials.ts';
 import { isSameIdentity } from './credentials.ts';
 import type { Dialled, Endpoint, Protocol } from './dial.ts';
@@ -43,6 +44,14 @@ export const poolDefaults: PoolSettings = {
 // Dead peers and idle connections are looked for this often; the limits above are that much longer at worst.
 const checkEveryMs = 5_000;
 
+/**
+ * While somebody waits for a server that is away, one connection is tried this often, for all who wait. Nodes that lost it at
+ * the same moment do not ask at the same moment: they began to wait after a first retry, which comes at random.
+ */
+const tryEveryMs = 1_000;
+/** A server that takes longer is reached by the next request, which has `openTimeoutMs`. */
+const tryMsMax = 2_000;
+
 type Connection = Http2Connection | Http1Connections;
 
 export class ConnectionPool implements Transport {
@@ -62,6 +71,11 @@ export class ConnectionPool implements Transport {
   /** The server's limit for one connection; undefined until the first is open. */
   #streamsMax: number | undefined;
   #isChecking = false;
+  /** The last attempt to connect failed. */
+  #isAway = false;
+  #isTrying = false;
+  readonly #paused = new Set<() => void>();
+  readonly #onReturn = new Set<() => void>();
 
   constructor(endpoint: Endpoint, clock: Clock, settings: PoolSettings) {
     this.#endpoint = endpoint;
@@ -85,6 +99,23 @@ export class ConnectionPool implements Transport {
     const sent = this.#waiting.wait(request.isLongLived, (given) => given.send(request, sink, signal), signal);
     this.#openMore();
     await sent;
+  }
+
+  async pause(ms: number, signal: AbortSignal): Promise<void> {
+    signal.throwIfAborted();
+    const nap = new AbortController();
+    const wake = (): void => nap.abort('over');
+    const stopListening = onAbort(signal, wake);
+    this.#paused.add(wake);
+    if (this.#isAway && !this.#isTrying) this.#track(this.#tryToConnect());
+    await this.#clock.sleep(ms, nap.signal).catch(() => {});
+    this.#paused.delete(wake);
+    stopListening();
+    signal.throwIfAborted();
+  }
+
+  onReturn(listener: () => void): void {
+    this.#onReturn.add(listener);
   }
 
   async close(): Promise<void> {
@@ -139,19 +170,21 @@ export class ConnectionPool implements Transport {
     while (this.#opening < allowed && !this.#stop.signal.aborted) this.#track(this.#openOne());
   }
 
-  async #openOne(): Promise<void> {
+  async #openOne(timeoutMs = this.#settings.openTimeoutMs): Promise<void> {
     this.#opening += 1;
     const identity = this.#identity;
     let failure: unknown;
     try {
-      const opened = await this.#open(['h2', 'http/1.1'], identity, this.#stop.signal);
+      const opened = await this.#open(['h2', 'http/1.1'], identity, timeoutMs, this.#stop.signal);
       if (opened instanceof Http2Connection) this.#add(opened, identity);
       else {
         this.#speaksHttp1 = true;
         this.#spare = { socket: opened.socket, identity };
       }
+      this.#reached();
     } catch (error) {
       failure = error;
+      this.#isAway = true;
     }
     this.#opening -= 1;
     // Those that the remaining attempts have no room for are told; the others may still be lucky.
@@ -186,10 +219,12 @@ export class ConnectionPool implements Transport {
     if (spare?.socket.destroyed === false && isSameIdentity(spare.identity, this.#identity)) return spare.socket;
     spare?.socket.destroy();
     try {
-      const opened = await this.#open(['http/1.1'], this.#identity, signal);
+      const opened = await this.#open(['http/1.1'], this.#identity, this.#settings.openTimeoutMs, signal);
       assert.ok(!(opened instanceof Http2Connection), 'a server speaks only what it was offered');
+      this.#reached();
       return opened.socket;
     } catch (error) {
+      this.#isAway = true;
       // Behind the same address there may be a newer server the next time.
       this.#speaksHttp1 = false;
       throw error;
@@ -199,13 +234,13 @@ export class ConnectionPool implements Transport {
   #open(
     protocols: readonly Protocol[],
     identity: TlsIdentity | undefined,
+    timeoutMs: number,
     signal: AbortSignal,
   ): Promise<Http2Connection | Dialled> {
     const { url } = this.#endpoint;
-    const { openTimeoutMs } = this.#settings;
     const late = (): Error =>
-      new ConnectionFailedError(url.origin, new Error(`no answer within ${openTimeoutMs / 1000} s`));
-    return withDeadline(this.#clock, openTimeoutMs, late, signal, async (limited) => {
+      new ConnectionFailedError(url.origin, new Error(`no answer within ${timeoutMs / 1000} s`));
+    return withDeadline(this.#clock, timeoutMs, late, signal, async (limited) => {
       const dialled = await dial(this.#endpoint, identity, protocols, limited);
       if (dialled.protocol === 'http/1.1') return dialled;
       const connection = new Http2Connection(url.origin, dialled.socket, this.#clock, (changed) => {
@@ -217,17 +252,46 @@ export class ConnectionPool implements Transport {
     });
   }
 
+  async #tryToConnect(): Promise<void> {
+    this.#isTrying = true;
+    try {
+      while (this.#isAway && this.#paused.size > 0) {
+        await this.#clock.sleep(tryEveryMs, this.#stop.signal);
+        if (this.#isAway) await this.#openOne(tryMsMax);
+      }
+    } catch (error) {
+      if (!this.#stop.signal.aborted) throw error;
+    } finally {
+      this.#isTrying = false;
+    }
+  }
+
+  #reached(): void {
+    if (!this.#isAway) return;
+    this.#isAway = false;
+    for (const wake of this.#paused) wake();
+    for (const listener of this.#onReturn) listener();
+  }
+
   async #runChecks(): Promise<void> {
     this.#isChecking = true;
     try {
       while (this.#connections.size > 0) {
         await this.#clock.sleep(checkEveryMs, this.#stop.signal);
-        for (const connection of this.#connections) connection.check(this.#settings);
+        for (const connection of this.#connections) this.#check(connection);
       }
     } catch (error) {
       if (!this.#stop.signal.aborted) throw error;
     } finally {
       this.#isChecking = false;
+    }
+  }
+
+  #check(connection: Http2Connection): void {
+    try {
+      connection.check(this.#settings);
+    } catch (error) {
+      connection.destroy(error as Error);
     }
   }
 

@@ -8,21 +8,21 @@ import { RotatingFile } from './rotating-file.ts';
 import type { UserDeps } from './user-credentials.ts';
 import { userCredentials } from './user-credentials.ts';
 
-const directory = '/var/run/secrets/kubernetes.io/serviceaccount';
+export const inClusterDirectory = '/var/run/secrets/kubernetes.io/serviceaccount';
 
 /** Undefined when this is no pod, or one without a token. */
 export async function inClusterAccess(deps: UserDeps): Promise<ClusterAccess | undefined> {
   const { KUBERNETES_SERVICE_HOST: host = '', KUBERNETES_SERVICE_PORT: port = '' } = deps.env;
   if (host === '' || port === '') return undefined;
-  const tokenFile = join(directory, 'token');
+  const tokenFile = join(inClusterDirectory, 'token');
   try {
     await deps.readFile(tokenFile);
   } catch (error) {
     if (errorCode(error) === 'ENOENT') return undefined;
     throw error;
   }
-  const authority = new RotatingFile(join(directory, 'ca.crt'), deps.readFile, deps.clock);
-  const namespace = await deps.readFile(join(directory, 'namespace')).catch(() => '');
+  const authority = new RotatingFile(join(inClusterDirectory, 'ca.crt'), deps.readFile, deps.clock);
+  const namespace = await deps.readFile(join(inClusterDirectory, 'namespace')).catch(() => '');
   const user = { file: tokenFile, field: 'token', value: { tokenFile } };
   const url = new URL(`https://${isIPv6(host) ? `[${host}]` : host}:${port}`);
   return {
@@ -33,5 +33,6 @@ export async function inClusterAccess(deps: UserDeps): Promise<ClusterAccess | u
     },
     credentials: userCredentials(user, undefined, deps),
     namespace: namespace.trim() === '' ? 'default' : namespace.trim(),
+    secretFiles: [inClusterDirectory],
   };
 }

@@ -424,6 +424,27 @@ test('6.11: waits are 0.8 s doubling to 30 s, spread to twice that, and start ag
   assert.deepEqual(waits, [1200, 2400, 4800, 9600, 19200, 38400, 45000, 1200, 2400]);
 });
 
+test('waits start again after a watch that went well for ten seconds, and not after a short one', async (t) => {
+  const s = await scene(t, { random: () => 0.5 });
+  let told = s.told();
+  const waits: number[] = [];
+  for (const watchMs of [100, 100, 100, 10_000, 100]) {
+    (await s.server.next()).answer(200, listOf('7'));
+    await told;
+    told = s.told();
+    const watch = await s.server.next();
+    watch.event('ADDED', versionedConfigMap('web', '8'));
+    await told;
+    told = s.told();
+    await s.clock.advance(watchMs);
+    watch.event('ERROR', aStatus(500, 'InternalError'));
+    const ms = await s.clock.nextSleep();
+    waits.push(ms);
+    await s.clock.advance(ms);
+  }
+  assert.deepEqual(waits, [1200, 2400, 4800, 1200, 2400]);
+});
+
 const stages = ['before it began', 'in a list', 'in a wait', 'in a watch', 'when a watch is opened'] as const;
 for (const stage of stages) {
   test(`6.13, reflector invariant 38: stopping ${stage} ends it`, async (t) => {

@@ -8,7 +8,7 @@
  *
  * Invariant: the version we would resume at never runs ahead of the changes that were handed out.
  */
-import type { Clock } from '../base/clock.ts';
+import type { Pausing } from '../base/clock.ts';
 import type { ApiClient } from './api-client.ts';
 import type { Selection } from './api-queries.ts';
 import { ExpiredError, InternalServerError } from './api-errors.ts';
@@ -69,9 +69,8 @@ export type ReflectorNotice =
   | { readonly kind: 'InitialEventsUnavailable'; readonly what: string; readonly error: unknown }
   | { readonly kind: 'WatchEventSkipped'; readonly what: string; readonly problem: string };
 
-export interface ReflectorDeps {
+export interface ReflectorDeps extends Pausing {
   readonly client: Pick<ApiClient, 'list' | 'watch'>;
-  readonly clock: Clock;
   /** 0 to 1. */
   readonly random: () => number;
   readonly notify: (notice: ReflectorNotice) => void;
@@ -119,7 +118,7 @@ class Reflector<T extends ApiObject> {
     this.#target = target;
     this.#signal = signal;
     this.#what = `*${target.resource.version}.${target.resource.kind}`;
-    this.#delay = new RestartDelay(deps.clock, deps.random);
+    this.#delay = new RestartDelay(deps);
     this.#repetitions = new RepetitionWindow(deps.clock, target.internalErrorWindowMs);
     this.#initialEvents = deps.initialEvents ?? new InitialEventsSupport();
     this.#version = target.notBefore ?? '';
@@ -139,6 +138,7 @@ class Reflector<T extends ApiObject> {
       const { objects, resourceVersion } = streamed ?? (await this.#listAll());
       this.#isUnavailable = false;
       this.#version = resourceVersion;
+      this.#delay.worked();
       this.#deps.contact?.();
       yield { kind: 'replaced', objects, resourceVersion };
       yield* this.#watch(stream);

@@ -1,10 +1,13 @@
-/** How long a reflector waits before it tries again: longer each time, and from the start again when things went well for a while. */
-import type { Clock } from '../base/clock.ts';
+/** How long a reflector waits before it tries again: longer each time, and from the start again after things went well for a while. */
+import type { Clock, Pause, Pausing } from '../base/clock.ts';
+import { pauseOf } from '../base/clock.ts';
 
 // The kubelet's numbers: after a minute of failures, one attempt every 30 to 60 s.
 const firstMs = 800;
 const longestMs = 30_000;
 const resetAfterMs = 120_000;
+/** A server that answers a list and ends the watch at once is not asked in a tight loop. */
+const steadyMs = 10_000;
 
 export class RestartDelay {
   readonly #clock: Clock;
@@ -12,22 +15,32 @@ export class RestartDelay {
   readonly #random: () => number;
   #nextMs = firstMs;
   #resetAt: number;
+  #workedAt: number | undefined;
+  readonly #pause: Pause;
 
-  constructor(clock: Clock, random: () => number) {
+  constructor({ clock, pause, random }: Pausing & { readonly random: () => number }) {
     this.#clock = clock;
+    this.#pause = pauseOf({ clock, pause });
     this.#random = random;
     this.#resetAt = clock.now();
   }
 
   /** `atLeastMs` is what the server asked for. */
   async wait(signal: AbortSignal, atLeastMs = 0): Promise<void> {
-    await this.#clock.sleep(Math.max(this.next(), atLeastMs), signal);
+    await this.#pause(Math.max(this.next(), atLeastMs), signal);
+  }
+
+  /** The server has answered. */
+  worked(): void {
+    this.#workedAt = this.#clock.now();
   }
 
   /** Spread over twice the time, because all nodes lose the server in the same moment. */
   next(): number {
     const now = this.#clock.now();
-    if (now - this.#resetAt > resetAfterMs) {
+    const hasWorked = this.#workedAt !== undefined && now - this.#workedAt >= steadyMs;
+    this.#workedAt = undefined;
+    if (hasWorked || now - this.#resetAt > resetAfterMs) {
       this.#nextMs = firstMs;
       this.#resetAt = now;
     }

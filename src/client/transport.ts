@@ -37,6 +37,10 @@ export interface Transport {
    * when there was no connection. An abort ends either, the latter by `failed` with the signal's reason.
    */
   send(request: HttpRequest, sink: HttpSink, signal: AbortSignal): Promise<void>;
+  /** Waits before something is tried again: for no longer than this, and not after a server that was away is back. */
+  pause(ms: number, signal: AbortSignal): Promise<void>;
+  /** Hears each time that a server which was away is back. */
+  onReturn(listener: () => void): void;
   /** Ends every connection and whatever is open on it. */
   close(): Promise<void>;
 }

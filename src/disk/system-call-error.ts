@@ -1,6 +1,6 @@
 /**
  * A system call that failed, as a typed error: which call, on what, which errno, and what to do about it. Everything in
- * `disk/` that meets an errno (through Node, through koffi, or through mount(8)) ends here.
+ * `disk/` that meets an errno (through Node or through koffi) ends here.
  */
 import { getSystemErrorMap } from 'node:util';
 import { MountletError, errorCode } from '../base/errors.ts';

@@ -70,6 +70,8 @@ export async function startNodeServer(settings: NodeServerSettings, deps: NodeSe
   } catch (error) {
     throw new NodeListenError(settings, error);
   }
+  // Accepting fails when there are no descriptors left, and goes on when there are.
+  server.on('error', (error) => deps.notify({ kind: 'NodeRequestFailed', path: '', error }));
   return {
     address: server.address() as AddressInfo,
     async close() {

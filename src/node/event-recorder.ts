@@ -2,6 +2,8 @@
  * Writes Kubernetes Events. Whoever records one neither waits nor fails: it is put into a queue, and what goes wrong on the way to
  * the server is told as a notice. Which of them become objects is decided by event-correlator.ts.
  */
+import type { Pausing } from '../base/clock.ts';
+import { pauseOf } from '../base/clock.ts';
 import { MountletError } from '../base/errors.ts';
 import { onAbort } from '../base/on-abort.ts';
 import type { ApiClient } from '../client/api-client.ts';
@@ -24,7 +26,7 @@ export type EventNotice =
   /** The server does not want it, or could not be reached for a long time. */
   | { readonly kind: 'EventUnwritten'; readonly event: Event; readonly error: unknown };
 
-export interface EventRecorderDeps extends EventNamesDeps {
+export interface EventRecorderDeps extends EventNamesDeps, Pausing {
   readonly client: Pick<ApiClient, 'create' | 'patch'>;
   readonly notify: (notice: EventNotice) => void;
 }
@@ -89,7 +91,7 @@ export class EventRecorder implements EventSink {
     try {
       while (!late.signal.aborted) {
         const event = this.#queue.shift();
-        if (event !== undefined) await this.#write(this.#correlator.correlate(event), signal, late.signal);
+        if (event !== undefined) await this.#process(event, signal, late.signal);
         else if (signal.aborted) break;
         else await new Promise<void>((resolve) => (this.#wake = resolve));
       }
@@ -102,10 +104,19 @@ export class EventRecorder implements EventSink {
     }
   }
 
+  /** An event that cannot be dealt with costs the others nothing. */
+  async #process(event: Event, signal: AbortSignal, late: AbortSignal): Promise<void> {
+    try {
+      await this.#write(this.#correlator.correlate(event), signal, late);
+    } catch (error) {
+      this.#deps.notify({ kind: 'EventUnwritten', event, error });
+    }
+  }
+
   /** `signal` ends the patience, `late` the attempt itself. */
   async #write(correlated: Correlated, signal: AbortSignal, late: AbortSignal): Promise<void> {
     if (correlated.kind === 'drop') return;
-    const { clock, random, notify } = this.#deps;
+    const { random, notify } = this.#deps;
     for (let tries = 1; ; tries += 1) {
       const isLast = signal.aborted || tries >= triesMax;
       try {
@@ -117,7 +128,7 @@ export class EventRecorder implements EventSink {
           return notify({ kind: 'EventUnwritten', event: correlated.event, error });
       }
       // The first sleep is of chance, for all nodes lost the server at the same time.
-      await clock.sleep(tries === 1 ? retryMs * random() : retryMs, signal).catch(() => {});
+      await pauseOf(this.#deps)(tries === 1 ? retryMs * random() : retryMs, signal).catch(() => {});
     }
   }
 

@@ -2,7 +2,8 @@
  * Renews the lease that says this node is alive: a small object, written every few seconds, where the status would be too much.
  * After some time without renewal the control plane takes the node for lost.
  */
-import type { Clock } from '../base/clock.ts';
+import type { Pausing } from '../base/clock.ts';
+import { pauseOf } from '../base/clock.ts';
 import type { ApiClient } from '../client/api-client.ts';
 import { BadRequestError, ConflictError, NotFoundError } from '../client/api-errors.ts';
 import { leases, withShape } from '../client/resource-reference.ts';
@@ -13,11 +14,10 @@ import type { NodeNotice } from './node-notices.ts';
 import type { OwnNode } from './own-node.ts';
 import { nodeResource } from './own-node.ts';
 
-export interface NodeLeaseDeps {
+export interface NodeLeaseDeps extends Pausing {
   /** Without a rate, and with a patience shorter than the lease. */
   readonly heartbeat: Pick<ApiClient, 'get' | 'create' | 'update'>;
   readonly ownNode: Pick<OwnNode, 'current'>;
-  readonly clock: Clock;
   /** 0 to 1. */
   readonly random: () => number;
   readonly notify: (notice: NodeNotice) => void;
@@ -104,7 +104,7 @@ export class NodeLease {
         signal.throwIfAborted();
         this.#tell(error);
       }
-      await this.#deps.clock.sleep(retryMs, signal);
+      await pauseOf(this.#deps)(retryMs, signal);
     }
   }
 

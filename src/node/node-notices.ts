@@ -1,5 +1,8 @@
 /** What a node's registration, status and lease have to tell besides their result. */
+import type { TaskFailed } from '../base/run-task.ts';
+
 export type NodeNotice =
+  | TaskFailed
   | { readonly kind: 'NodeRegistered'; readonly name: string; readonly isNew: boolean }
   | {
       readonly kind: 'NodeRegistrationFailed';

@@ -5,7 +5,8 @@
  *   register ──▶ look ──▶ rest until the next look is due ──▶ look ──▶ …        a look that finds no change sends nothing
  *                         └── cut short by touch(), and once as soon as a starting node is ready
  */
-import type { Clock } from '../base/clock.ts';
+import type { Pausing } from '../base/clock.ts';
+import { pauseOf } from '../base/clock.ts';
 import { messageOf } from '../base/errors.ts';
 import { onAbort } from '../base/on-abort.ts';
 import type { ApiClient } from '../client/api-client.ts';
@@ -24,7 +25,7 @@ import type { OwnNode } from './own-node.ts';
 import { nodeResource } from './own-node.ts';
 import { registerNode } from './register-node.ts';
 
-export interface NodeReporterDeps {
+export interface NodeReporterDeps extends Pausing {
   readonly client: Pick<ApiClient, 'create' | 'get' | 'patch'>;
   /** For what must get through: without a rate, and with a patience shorter than the time between two looks. */
   readonly heartbeat: Pick<ApiClient, 'get' | 'patch'>;
@@ -37,7 +38,6 @@ export interface NodeReporterDeps {
   readonly volumesInUse: () => readonly string[] | undefined;
   /** Hears which volumes the cluster has been told of. */
   readonly reportedInUse: (names: readonly string[]) => void;
-  readonly clock: Clock;
   /** 0 to 1. */
   readonly random: () => number;
   readonly notify: (notice: NodeNotice) => void;
@@ -81,8 +81,8 @@ export class NodeReporter {
       if (this.#settings.registersNode) await this.#register(signal);
       for (;;) {
         this.#isTouched = false;
-        await this.#look(signal);
-        await this.#rest(startedAt, signal);
+        if (await this.#look(signal)) await this.#rest(startedAt, signal);
+        else await pauseOf(this.#deps)(this.#lookMs(), signal);
       }
     } catch (error) {
       if (!signal.aborted) throw error;
@@ -104,17 +104,20 @@ export class NodeReporter {
     if (isNew) this.#recordChanges(changes);
   }
 
-  /** What is known is changed where it must be; after a failure, what the server has is asked for first. */
-  async #look(signal: AbortSignal): Promise<void> {
+  /** Answers whether it worked. What is known is changed where it must be; after a failure, what the server has is asked for first. */
+  async #look(signal: AbortSignal): Promise<boolean> {
     const { heartbeat, ownNode, notify } = this.#deps;
     const { nodeName: name } = this.#settings;
     for (let tries = 1; ; tries += 1) {
       try {
         const known = tries === 1 ? ownNode.current() : undefined;
-        return await this.#report(known ?? (await heartbeat.get(nodeResource, { name }, signal)), signal);
+        await this.#report(known ?? (await heartbeat.get(nodeResource, { name }, signal)), signal);
+        return true;
       } catch (error) {
         signal.throwIfAborted();
-        if (tries >= triesMax) return notify({ kind: 'NodeStatusFailed', name, error });
+        if (tries < triesMax) continue;
+        notify({ kind: 'NodeStatusFailed', name, error });
+        return false;
       }
     }
   }
@@ -141,10 +144,15 @@ export class NodeReporter {
     reportedInUse(answer.status?.volumesInUse ?? []);
   }
 
+  /** Until the next look. */
+  #lookMs(): number {
+    return this.#settings.nodeStatusUpdateMs * (1 + jitter * this.#deps.random());
+  }
+
   async #rest(startedAt: number, signal: AbortSignal): Promise<void> {
-    const { clock, random, problems } = this.#deps;
+    const { clock, problems } = this.#deps;
     const restedAt = clock.now();
-    const until = restedAt + this.#settings.nodeStatusUpdateMs * (1 + jitter * random());
+    const until = restedAt + this.#lookMs();
     for (let now = restedAt; now < until; now = clock.now()) {
       if (now >= startedAt + startMsMax) this.#isStarting = false;
       if (this.#isTouched) return this.#pause(restedAt + touchMsMin - now, signal, false);

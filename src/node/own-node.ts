@@ -1,5 +1,5 @@
 /** The Node object of this machine as the cluster has it: watched, and newer where this node has just been told of its own write. */
-import type { Clock } from '../base/clock.ts';
+import type { Pausing } from '../base/clock.ts';
 import type { ApiClient } from '../client/api-client.ts';
 import { NotFoundError } from '../client/api-errors.ts';
 import { ObjectCache } from '../client/object-cache.ts';
@@ -10,9 +10,8 @@ import type { Node } from '../kube/objects/node.ts';
 import { node as nodeShape } from '../kube/objects/node.ts';
 import { isOlder } from '../kube/values/resource-version.ts';
 
-export interface OwnNodeDeps {
+export interface OwnNodeDeps extends Pausing {
   readonly client: Pick<ApiClient, 'get' | 'list' | 'watch'>;
-  readonly clock: Clock;
   /** 0 to 1. */
   readonly random: () => number;
   readonly notify: (notice: ReflectorNotice) => void;

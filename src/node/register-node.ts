@@ -1,5 +1,6 @@
 /** Makes this machine a node of the cluster, or takes up the Node that is there from before; again and again until it works. */
-import type { Clock } from '../base/clock.ts';
+import type { Pausing } from '../base/clock.ts';
+import { pauseOf } from '../base/clock.ts';
 import type { ApiClient } from '../client/api-client.ts';
 import { AlreadyExistsError, ForbiddenError } from '../client/api-errors.ts';
 import type { Node } from '../kube/objects/node.ts';
@@ -8,9 +9,8 @@ import type { NodeNotice } from './node-notices.ts';
 import { nodePatch } from './node-patch.ts';
 import { nodeResource } from './own-node.ts';
 
-export interface RegisterDeps {
+export interface RegisterDeps extends Pausing {
   readonly client: Pick<ApiClient, 'create' | 'get' | 'patch'>;
-  readonly clock: Clock;
   readonly notify: (notice: NodeNotice) => void;
 }
 
@@ -34,7 +34,7 @@ export async function registerNode(
       signal.throwIfAborted();
       deps.notify({ kind: 'NodeRegistrationFailed', name, error, retryMs });
     }
-    await deps.clock.sleep(retryMs, signal);
+    await pauseOf(deps)(retryMs, signal);
   }
 }
 

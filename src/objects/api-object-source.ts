@@ -1,5 +1,5 @@
 /** ConfigMaps and Secrets from an API server, as the managers want them: translates requests, events and refusals, and no more. */
-import type { Clock } from '../base/clock.ts';
+import type { Pausing } from '../base/clock.ts';
 import type { ApiClient } from '../client/api-client.ts';
 import { ForbiddenError, NotFoundError } from '../client/api-errors.ts';
 import { InitialEventsSupport } from '../client/initial-events.ts';
@@ -12,9 +12,8 @@ import { InvalidObjectNameError, ObjectNotFoundError, WatchRefusedError, WrongOb
 import type { ObjectId } from './object-id.ts';
 import type { ObjectEvent, ObjectSource, WatchOptions, WatchScope } from './object-source.ts';
 
-export interface ApiObjectSourceDeps {
+export interface ApiObjectSourceDeps extends Pausing {
   readonly client: Pick<ApiClient, 'get' | 'getMetadata' | 'list' | 'watch'>;
-  readonly clock: Clock;
   readonly random: () => number;
   readonly notify: (notice: ReflectorNotice) => void;
 }
@@ -53,14 +52,14 @@ export class ApiObjectSource<T extends ManagedObject> implements ObjectSource<T>
     { notBefore, interrupted, contact }: WatchOptions,
     signal: AbortSignal,
   ): AsyncIterable<ObjectEvent<T>> {
-    const { client, clock, random, notify } = this.#deps;
+    const { notify } = this.#deps;
     const heard = (notice: ReflectorNotice): void => {
       notify(notice);
       if (notice.kind === 'WatchFailed') interrupted(refusalOr(notice.error));
     };
     const fieldSelector = name === undefined ? undefined : `metadata.name=${selectorValue(name)}`;
     const target = { ...reflectorDefaults, resource: this.#resource, namespace, fieldSelector, notBefore };
-    const deps = { client, clock, random, notify: heard, contact, initialEvents: this.#initialEvents };
+    const deps = { ...this.#deps, notify: heard, contact, initialEvents: this.#initialEvents };
     return reflect(deps, { ...target, watchTimeoutSecondsMin }, signal);
   }
 }

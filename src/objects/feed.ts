@@ -2,7 +2,8 @@
  * One watch of the API server and those who listen to it, each for one name. It begins when it is made and ends with stop();
  * in between it survives whatever the server does. Objects nobody listens for are let go of as they come in.
  */
-import type { Clock } from '../base/clock.ts';
+import type { Pausing } from '../base/clock.ts';
+import { pauseOf } from '../base/clock.ts';
 import type { Turnstile } from '../base/turnstile.ts';
 import type { ManagedObject } from './managed-kind.ts';
 import { ObjectNotFoundError } from './object-errors.ts';
@@ -26,9 +27,8 @@ export interface FeedListener<T> {
   resumed(): void;
 }
 
-export interface FeedDeps<T extends ManagedObject> {
+export interface FeedDeps<T extends ManagedObject> extends Pausing {
   readonly source: ObjectSource<T>;
-  readonly clock: Clock;
   /** From 0 up to 1. */
   readonly random: () => number;
   /** How many first answers may be outstanding at once, so that a node full of pods does not fall on the server. */
@@ -221,6 +221,6 @@ export class Feed<T extends ManagedObject> {
     if (signal.aborted) return;
     const baseMs = Math.min(retryDelayMsMin * 2 ** Math.min(attempt, 10), retryDelayMsMax);
     const delayMs = baseMs * (1 + this.#deps.random());
-    await this.#deps.clock.sleep(delayMs, signal).catch(() => {});
+    await pauseOf(this.#deps)(delayMs, signal).catch(() => {});
   }
 }

@@ -1,7 +1,9 @@
 /** Facts that the managers tell, for logs and metrics. No content of any object is in them. */
+import type { TaskFailed } from '../base/run-task.ts';
 import type { ObjectId } from './object-id.ts';
 
 export type ObjectNotice =
+  | TaskFailed
   | {
       readonly kind: 'ObjectWatchStopped';
       readonly resource: string;

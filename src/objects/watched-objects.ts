@@ -6,7 +6,7 @@
  * content, so where its watch was its own (a shared one goes on anyway) we ask now and then whether the name still stands for
  * the same uid, and watch again if not, or if a pod comes that is new to it. The kubelet goes on with the old content.
  */
-import type { Clock } from '../base/clock.ts';
+import type { Pausing } from '../base/clock.ts';
 import { onAbort } from '../base/on-abort.ts';
 import { Turnstile } from '../base/turnstile.ts';
 import type { Pod } from '../kube/objects/pod.ts';
@@ -35,9 +35,8 @@ export interface WatchedObjectsSettings {
   readonly syncFrequencyMs: number;
 }
 
-export interface WatchedObjectsDeps<T extends ManagedObject> {
+export interface WatchedObjectsDeps<T extends ManagedObject> extends Pausing {
   readonly source: ObjectSource<T>;
-  readonly clock: Clock;
   readonly random: () => number;
   readonly notify: NotifyObjects;
 }

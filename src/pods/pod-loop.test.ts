@@ -575,3 +575,72 @@ test('a container that ended says why: its message file, or the end of its log w
   assert.equal(messageOf('other'), 'panic: at the disco');
   await world.stop();
 });
+
+test('a failure while a pod is handed over costs the other pods nothing, and the pod starts all the same', async () => {
+  const world = new PodWorld();
+  const register = world.registered.has.bind(world.registered);
+  let planted = 0;
+  world.registered.has = (podUid) => {
+    if (podUid === uid && (planted += 1) === 1) assert.fail('planted');
+    return register(podUid);
+  };
+  const other = '5f3a7c3e-0000-4000-8000-000000000002';
+  world.list('api', [pending(), pending({ metadata: { name: 'other', uid: other } })]);
+  await world.rest();
+  assert.equal(world.runtime.show(other), 'ready: main#0 running');
+  assert.equal(world.runtime.show(uid), 'ready: main#0 running');
+  assert.deepEqual(
+    world.notices.map((notice) => notice.kind === 'TaskFailed' && [notice.task, String(notice.error)]),
+    [['add of pod web_shop', 'AssertionError [ERR_ASSERTION]: planted']],
+  );
+  await world.stop();
+});
+
+test('a failed assertion in the worker of one pod is retried and stops no other pod', async () => {
+  const world = new PodWorld();
+  const get = world.runtime.get.bind(world.runtime);
+  let isBroken = true;
+  world.runtime.get = async (podUid) => {
+    if (podUid === uid) assert.ok(!isBroken, 'planted');
+    return await get(podUid);
+  };
+  const other = '5f3a7c3e-0000-4000-8000-000000000002';
+  world.list('api', [pending(), pending({ metadata: { name: 'other', uid: other } })]);
+  await world.rest();
+  assert.deepEqual([world.runtime.show(uid), world.runtime.show(other)], ['gone', 'ready: main#0 running']);
+  assert.ok(world.notices.some((notice) => notice.kind === 'PodStepFailed' && notice.message === 'planted'));
+  isBroken = false;
+  await world.clock.advance(15_000);
+  await world.rest();
+  assert.equal(world.runtime.show(uid), 'ready: main#0 running');
+  await world.stop();
+});
+
+test('a loop that fails is begun again, and what it missed is found', async () => {
+  const world = new PodWorld();
+  world.api.put(pending({ restartPolicy: 'Never' }));
+  const changes = world.runtime.changes.bind(world.runtime);
+  let failures = 0;
+  let fail = (): void => {};
+  world.runtime.changes = (signal) => {
+    if (failures > 0) return changes(signal);
+    failures += 1;
+    return (async function* () {
+      await new Promise<void>((resolve) => (fail = resolve));
+      yield* [];
+      assert.fail('planted');
+    })();
+  };
+  await world.restart();
+  await world.rest();
+  world.runtime.exit(uid, 'main', 0);
+  await world.rest();
+  assert.equal(world.show(), 'Running Ready=True main=running', 'nothing told of the end');
+  fail();
+  await world.rest();
+  await world.clock.advance(100);
+  await world.rest();
+  assert.equal(world.show(), 'Succeeded Ready=False main=0');
+  assert.ok(world.notices.some((notice) => notice.kind === 'TaskFailed' && notice.task === 'changes of the runtime'));
+  await world.stop();
+});

@@ -4,13 +4,14 @@
  */
 import { setMaxListeners } from 'node:events';
 import { Bell } from '../base/bell.ts';
+import { runTask } from '../base/run-task.ts';
 import { objectReferences } from '../kube/object-references.ts';
 import type { Pod, PodStatus } from '../kube/objects/pod.ts';
 import { qualityOfService } from '../kube/quality-of-service.ts';
 import type { RuntimePod } from '../runtimes/runtime.ts';
 import { keepHouse } from './housekeeping.ts';
 import { PodManager } from './pod-manager.ts';
-import { podNamespace, podUid } from './pod-names.ts';
+import { podFullName, podNamespace, podUid } from './pod-names.ts';
 import { assemblePods } from './pod-parts.ts';
 import type { PodLoopDeps, PodLoopSettings, PodParts } from './pod-parts.ts';
 import type { PodUpdate } from './sources/merge-pods.ts';
@@ -49,20 +50,21 @@ export class PodLoop {
     const stop = (): void => this.#stop.abort(signal.reason);
     if (signal.aborted) stop();
     signal.addEventListener('abort', stop, { once: true });
+    const owned = (task: string, body: (ended: AbortSignal) => Promise<void>): Promise<void> =>
+      runTask(task, body, this.#deps, stopped);
     const tasks = [
-      ...Object.entries(this.#deps.sources).map(([name, lists]) => this.#follow(name as PodSource, lists(stopped))),
-      this.#hearRuntime(stopped),
-      this.#keepHouse(stopped),
-      this.#parts.statuses.run(stopped),
+      ...Object.entries(this.#deps.sources).map(([name, lists]) =>
+        owned(`the pods of source ${name}`, (ended) => this.#follow(name as PodSource, lists(ended))),
+      ),
+      owned('changes of the runtime', (ended) => this.#hearRuntime(ended)),
+      owned('housekeeping', (ended) => this.#keepHouse(ended)),
+      owned('statuses of pods', (ended) => this.#parts.statuses.run(ended)),
     ];
     try {
       await Promise.all(tasks);
-    } catch (error) {
-      if (!stopped.aborted) throw error;
     } finally {
       stop();
       signal.removeEventListener('abort', stop);
-      await Promise.allSettled(tasks);
       await this.#parts.workers.settled();
       await this.#parts.probes.settled();
     }
@@ -183,9 +185,16 @@ export class PodLoop {
       if (kind === 'remove') this.#pods.remove(pod);
       else this.#pods.put(pod);
       this.#deps.volumes.podChanged(podUid(pod));
-      // A mirror whose status changed shows what we told it.
-      if (isMirrorPod(pod) && kind !== 'reconcile') this.#pokeStaticPod(pod);
-      else if (!isMirrorPod(pod)) this.#handOver(kind, pod);
+      try {
+        // A mirror whose status changed shows what we told it.
+        if (isMirrorPod(pod) && kind !== 'reconcile') this.#pokeStaticPod(pod);
+        else if (!isMirrorPod(pod)) this.#handOver(kind, pod);
+      } catch (error) {
+        // The other pods of the list are not held up. Housekeeping comes back to this one.
+        const task = `${kind} of pod ${podFullName(pod)}`;
+        this.#deps.notify({ kind: 'TaskFailed', task, error, retryMs: housekeepingRetryMs });
+        this.#housework.ring();
+      }
     }
     if (kind === 'remove') this.#housework.ring();
   }
@@ -244,7 +253,10 @@ export class PodLoop {
   }
 
   async #hearRuntime(signal: AbortSignal): Promise<void> {
-    for await (const uid of this.#deps.runtime.changes(signal)) {
+    const changes = this.#deps.runtime.changes(signal);
+    // Begun again after a failure, it has missed some.
+    for (const pod of this.#pods.pods()) this.#parts.workers.sync(podUid(pod));
+    for await (const uid of changes) {
       // Of a pod that is gone: housekeeping ends what started too late.
       if (!this.#parts.workers.containersChanged(uid)) this.#housework.ring();
     }

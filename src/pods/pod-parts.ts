@@ -1,5 +1,6 @@
 /** The parts of the pod loop and how they are put together: what needs what, and nothing of what they do. */
-import type { Clock } from '../base/clock.ts';
+import type { Pausing } from '../base/clock.ts';
+import type { TaskFailed } from '../base/run-task.ts';
 import type { Pod } from '../kube/objects/pod.ts';
 import type { Runtime } from '../runtimes/runtime.ts';
 import type { ContainerFiles } from './container-files.ts';
@@ -32,7 +33,7 @@ import type { Eviction } from './workers/pod-steps.ts';
 import { PodWorkers } from './workers/pod-workers.ts';
 import type { PodStepFailed } from './workers/pod-workers.ts';
 
-export type PodNotice = PodStepFailed | HousekeepingFailed | MirrorFailed | StatusNotice;
+export type PodNotice = PodStepFailed | HousekeepingFailed | MirrorFailed | StatusNotice | TaskFailed;
 
 /** Whether this node takes a pod. */
 export interface Admission {
@@ -42,11 +43,10 @@ export interface Admission {
   readonly preempted?: readonly Pod[];
 }
 
-export interface PodLoopDeps {
+export interface PodLoopDeps extends Pausing {
   /** Each yields complete lists, the first one also when it is empty. */
   readonly sources: Readonly<Partial<Record<PodSource, (signal: AbortSignal) => AsyncIterable<readonly Pod[]>>>>;
   readonly runtime: Runtime;
-  readonly clock: Clock;
   readonly random: () => number;
   readonly events: EventSink;
   readonly api: PodApi;
@@ -103,6 +103,7 @@ export function assemblePods(
   const statuses = new StatusManager({
     api,
     clock,
+    pause: deps.pause,
     notify,
     pods,
     couldHaveRunningContainers: (uid) => workers.states.couldHaveRunningContainers(uid),
@@ -112,6 +113,7 @@ export function assemblePods(
       clock,
       random,
       events,
+      notify,
       results,
       run: (target, ended) => runProbe(target, { runtime, network, clock }, ended),
       hasEnded: ({ pod, containerId }, problem, ended) =>

@@ -240,7 +240,9 @@ test('a Secret is in no notice', async (t) => {
   world.manager.objectChanged({ kind: 'Secret', namespace: 'shop', name: 'tls' });
   await world.settle();
   assert.equal(world.read('a', 'tls', 'k'), 'hunter4');
-  const told = world.notices.map((notice) => JSON.stringify(notice) + ('error' in notice ? notice.error.stack : ''));
+  const told = world.notices.map(
+    (notice) => JSON.stringify(notice) + ('error' in notice && notice.error instanceof Error ? notice.error.stack : ''),
+  );
   assert.doesNotMatch(told.join('\n'), /hunter|aHVudGVy/);
 });
 

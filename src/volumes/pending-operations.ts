@@ -137,6 +137,11 @@ export class PendingOperations {
     for (const entry of this.#entries.get(key.volume) ?? []) if (matches(entry.key, key)) entry.isForgiven = true;
   }
 
+  /** What they all depend on is back. */
+  forgiveAll(): void {
+    for (const entries of this.#entries.values()) for (const entry of entries) entry.isForgiven = true;
+  }
+
   /** The volume is of no interest any more, so neither is how often it failed. */
   forget(volume: string): void {
     const running = this.#entries.get(volume)?.filter(({ isRunning }) => isRunning) ?? [];

@@ -70,7 +70,6 @@ export class Populator {
   readonly #finished = new Set<PodUid>();
   #hasAddedPods = false;
   #completion: Promise<void> | undefined;
-  #fail: (error: unknown) => void = () => {};
 
   constructor(deps: PopulatorDeps) {
     this.#deps = deps;
@@ -119,8 +118,7 @@ export class Populator {
 
   async run(signal: AbortSignal): Promise<void> {
     this.sourcesChanged();
-    const failed = new Promise<never>((_, reject) => (this.#fail = reject));
-    await Promise.race([this.#take(signal), failed]);
+    await this.#take(signal);
     await Promise.all([this.#completion, ...[...this.#work.values()].map(({ done }) => done)]);
   }
 
@@ -162,8 +160,12 @@ export class Populator {
     }
     const work: Work = { again: true, done: Promise.resolve() };
     this.#work.set(podUid, work);
-    // Only a bug gets here; it ends the whole, not one pod in silence.
-    work.done = this.#repeat(podUid, work, signal).catch((error: unknown) => this.#fail(error));
+    work.done = this.#repeat(podUid, work, signal).catch((error: unknown) => {
+      // Only a bug gets here. It costs this pod alone.
+      this.#work.delete(podUid);
+      const retryMs = this.#failed(podUid, false);
+      this.#deps.notify({ kind: 'TaskFailed', task: `volumes of pod ${podUid}`, error, retryMs });
+    });
     return work.done;
   }
 
@@ -210,12 +212,13 @@ export class Populator {
   }
 
   /** A pod that somebody waits for is tried again when they ask again; one that nobody does, after a while. */
-  #failed(podUid: PodUid, wasSeen: boolean): void {
+  #failed(podUid: PodUid, wasSeen: boolean): number {
     this.#unresolved.add(podUid);
-    if (wasSeen) return;
+    if (wasSeen) return 0;
     const retryMs = this.#retryMs.get(podUid) ?? retryMsFirst;
     this.#retryMs.set(podUid, Math.min(retryMsMax, retryMs * 2));
     this.#deps.alarms.after(retryMs, () => this.touch(podUid));
+    return retryMs;
   }
 
   async #addVolumes(pod: Pod, signal: AbortSignal): Promise<boolean> {

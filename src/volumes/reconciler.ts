@@ -3,7 +3,9 @@
  * touched it, and starts what was planned. A doubled or late touch plans nothing wrong, and one that was lost is made good
  * by the next sweep.
  */
+import { AssertionError } from 'node:assert';
 import { setImmediate } from 'node:timers/promises';
+import type { Alarms } from '../base/alarms.ts';
 import { KeyedQueue } from '../base/keyed-queue.ts';
 import type { ActualState, ActualVolume } from './actual-state.ts';
 import type { DesiredState, DesiredVolume } from './desired-state.ts';
@@ -19,6 +21,7 @@ export interface ReconcilerDeps {
   readonly desired: DesiredState;
   readonly actual: ActualState;
   readonly operations: Pick<Operations, 'start' | 'isBusy' | 'forget'>;
+  readonly alarms: Pick<Alarms, 'after'>;
   readonly context: PlanContext;
   readonly nodeName: string;
   readonly notify: NotifyVolumes;
@@ -31,6 +34,9 @@ export interface ReconcilerDeps {
 const startsPerTurn = 4;
 /** Of a sweep so many volumes are queued at a time, so that an update has to wait for no more than these. */
 const sweptAtOnce = 16;
+
+/** Only a bug makes a plan fail, and the same states fail again: what may help is that they change. */
+const retryMs = 10_000;
 
 export class Reconciler {
   readonly #deps: ReconcilerDeps;
@@ -54,7 +60,7 @@ export class Reconciler {
 
   async run(signal: AbortSignal): Promise<void> {
     for await (const volume of this.#queue.take(signal)) {
-      this.plan(volume);
+      this.#attempt(volume);
       if (this.#starts < startsPerTurn) continue;
       this.#starts = 0;
       await setImmediate();
@@ -74,6 +80,17 @@ export class Reconciler {
       this.touch(volume);
       queued += 1;
       if (queued % sweptAtOnce === 0) await this.#queue.drained();
+    }
+  }
+
+  /** A volume that cannot be planned costs the others nothing. A broken invariant concerns them all and ends the process. */
+  #attempt(volume: VolumeName): void {
+    try {
+      this.plan(volume);
+    } catch (error) {
+      if (error instanceof AssertionError) throw error;
+      this.#deps.notify({ kind: 'TaskFailed', task: `volume ${volume}`, error, retryMs });
+      this.#deps.alarms.after(retryMs, () => this.touch(volume));
     }
   }
 

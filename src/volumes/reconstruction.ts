@@ -52,7 +52,7 @@ export interface ReconstructionDeps {
 const podsPerTurn = 32;
 /** The kubelet asks again ten times in a second. A server that does not come back is asked less often. */
 const retryMsFirst = 100;
-const retryMsMax = 5_000;
+const retryMsMax = 1_000;
 
 export class Reconstruction {
   readonly #deps: ReconstructionDeps;

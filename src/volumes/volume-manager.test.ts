@@ -1,6 +1,8 @@
 /** What pod workers wait for and ask. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import type { Node } from '../kube/objects/node.ts';
+import type { Pod } from '../kube/objects/pod.ts';
 import { ScriptedPlugin } from '../testing/scripted-plugin.ts';
 import { VolumeWorld, claimVolume, plainVolume, podUsing } from '../testing/volume-world.ts';
 import { asPodUid, asVolumeName } from './mount-id.ts';
@@ -278,4 +280,66 @@ test('volumes are counted by plugin and state, and failures are told where they 
   assert.equal(a?.retryAt, world.clock.now() + 500);
   assert.equal(b?.lastError, undefined);
   assert.equal(world.manager.queries.isAttached(asVolumeName('example.com/plain/web-a')), true);
+});
+
+test('a bug in the look at one pod costs that pod a retry, and the others nothing', async (t) => {
+  const world = new VolumeWorld(t);
+  await world.start();
+  const find = world.pods.pod.bind(world.pods);
+  let planted = 0;
+  world.pods.pod = (uid) => {
+    if (uid === asPodUid('bad') && (planted += 1) === 1) assert.fail('planted');
+    return find(uid);
+  };
+  await world.put(podUsing('bad', [plainVolume('data')]), podUsing('good', [plainVolume('data')]));
+  assert.deepEqual(world.states(), ['good/data: mounted']);
+  const failed = world.notices.find(({ kind }) => kind === 'TaskFailed');
+  assert.ok(failed?.kind === 'TaskFailed' && failed.task === 'volumes of pod bad');
+  await world.advance(100);
+  assert.deepEqual(world.states(), ['bad/data: mounted', 'good/data: mounted']);
+});
+
+test('a volume that cannot be planned holds up no other; a broken invariant ends the manager', async (t) => {
+  let failure: Error | undefined = new TypeError('planted');
+  const volumesAttached = ['disk', 'next'].map((name) => ({ name: `example.com/disk/${name}`, devicePath: '/dev/x' }));
+  const node: Node = { metadata: { name: 'node-1' }, status: { volumesAttached } };
+  const current = (): Node => {
+    if (failure !== undefined) throw failure;
+    return node;
+  };
+  const world = new VolumeWorld(t, {
+    plugins: [new ScriptedPlugin({ kind: 'attachable' }), new ScriptedPlugin({ requiresRemount: true })],
+    deps: { node: { name: 'node-1', current, read: async () => node } },
+  });
+  for (const name of ['disk', 'next']) world.claims.bind(name);
+  const ended = world.manager.run(new AbortController().signal);
+  const putReported = async (...pods: readonly Pod[]): Promise<void> => {
+    await world.put(...pods);
+    world.manager.markReportedInUse(volumesAttached.map(({ name }) => name));
+    world.manager.nodeChanged();
+    await world.settle();
+  };
+  await putReported(podUsing('bad', [claimVolume('data', 'disk')]), podUsing('good', [plainVolume('data')]));
+  assert.deepEqual(world.states(), ['bad/disk: not-mounted', 'good/data: mounted']);
+  assert.ok(world.notices.some((notice) => notice.kind === 'TaskFailed' && notice.error === failure));
+  failure = undefined;
+  await world.advance(10_000);
+  assert.deepEqual(world.states(), ['bad/disk: mounted', 'good/data: mounted']);
+  failure = new assert.AssertionError({ message: 'broken' });
+  const rejected = assert.rejects(ended, { message: 'broken' });
+  await putReported(podUsing('last', [claimVolume('next')]));
+  await rejected;
+});
+
+test('when the API server is back, what failed for lack of it is tried at once', async (t) => {
+  const world = new VolumeWorld(t);
+  await world.start();
+  // After the seventh failure it waits for 32 s.
+  world.plain.script('setUp', ...Array.from({ length: 7 }, () => new Error('no token')));
+  await world.put(podUsing('web', [plainVolume('data')]));
+  await world.advance(35_000);
+  assert.doesNotMatch(world.states()[0] ?? '', /: mounted/);
+  world.manager.retryNow();
+  await world.settle();
+  assert.deepEqual(world.states(), ['web/data: mounted']);
 });

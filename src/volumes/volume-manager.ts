@@ -11,6 +11,7 @@
 import { Alarms } from '../base/alarms.ts';
 import type { Clock } from '../base/clock.ts';
 import { MountletError } from '../base/errors.ts';
+import { runTask } from '../base/run-task.ts';
 import { volumeDirectory } from '../kube/node-layout.ts';
 import type { Pod } from '../kube/objects/pod.ts';
 import type { VolumePlugin } from '../plugins/plugin.ts';
@@ -105,7 +106,15 @@ export class VolumeManager {
     this.#desired = desired;
     this.#actual = actual;
     this.#pending = pending;
-    this.#reconciler = new Reconciler({ desired, actual, operations, context, nodeName: deps.node.name, notify });
+    this.#reconciler = new Reconciler({
+      desired,
+      actual,
+      operations,
+      context,
+      alarms,
+      nodeName: deps.node.name,
+      notify,
+    });
     this.#populator = new Populator({
       ...deps,
       desired,
@@ -132,11 +141,20 @@ export class VolumeManager {
     signal.addEventListener('abort', abort, { once: true });
     if (signal.aborted) abort();
     const ringing = this.#alarms.run(alarms.signal);
-    const parts = [this.#populator.run(stop.signal), this.#reconciler.run(stop.signal), this.#sweep(stop.signal)];
-    if (this.#reconstruction !== undefined) {
-      parts.push(this.#reconstruction.run(() => this.#mayUnmountMore(), stop.signal));
+    const owned = (task: string, body: (ended: AbortSignal) => Promise<void>): Promise<void> =>
+      runTask(task, body, this.#deps, stop.signal);
+    const parts = [
+      this.#populator.run(stop.signal),
+      this.#reconciler.run(stop.signal),
+      owned('the sweep of volumes', (ended) => this.#sweep(ended)),
+    ];
+    const [reconstruction, orphans] = [this.#reconstruction, this.#orphans];
+    if (reconstruction !== undefined) {
+      parts.push(
+        owned('the status of volumes found', (ended) => reconstruction.run(() => this.#mayUnmountMore(), ended)),
+      );
     }
-    if (this.#orphans !== undefined) parts.push(this.#orphans.run(stop.signal));
+    if (orphans !== undefined) parts.push(owned('directories of pods that are gone', (ended) => orphans.run(ended)));
     try {
       await Promise.race([Promise.all(parts), ringing]);
     } finally {
@@ -176,6 +194,13 @@ export class VolumeManager {
       this.#pending.forgive({ ...id, node: '' });
       this.#desired.refresh(id, { object, resourceVersion, seenAt });
     }
+  }
+
+  /** The API server is back: what failed for lack of it need not wait. */
+  retryNow(): void {
+    this.#pending.forgiveAll();
+    this.#populator.touchAll();
+    this.#reconciler.touchAll();
   }
 
   /** A token of the pod is to be replaced. */

@@ -2,6 +2,7 @@
  * Facts that the volume manager tells, for logs, metrics, history and Kubernetes Events. No content of any volume is in
  * them.
  */
+import type { TaskFailed } from '../base/run-task.ts';
 import type { Pod } from '../kube/objects/pod.ts';
 import type { SeenChange } from './desired-state.ts';
 import type { PodUid, VolumeName } from './mount-id.ts';
@@ -39,6 +40,7 @@ export interface MountFacts {
 }
 
 export type VolumeNotice =
+  | TaskFailed
   /** A Kubernetes Event about a pod, or about an object that is named in full. */
   | {
       readonly kind: 'PodEvent';

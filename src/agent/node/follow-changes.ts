@@ -1,4 +1,6 @@
 /** From "this object changed" to those who show it or have read it. */
+import type { TaskDeps } from '../../base/run-task.ts';
+import { runTask } from '../../base/run-task.ts';
 import type { ManagedObject } from '../../objects/managed-kind.ts';
 import type { ObjectId } from '../../objects/object-id.ts';
 import type { ObjectManager } from '../../objects/object-manager.ts';
@@ -12,6 +14,7 @@ export async function followChanges<T extends ManagedObject>(
   kind: Kind,
   objects: ObjectManager<T>,
   [volumes, pods]: readonly [Pick<VolumeManager, 'objectChanged'>, Pick<PodLoop, 'objectChanged'>],
+  deps: TaskDeps,
   signal: AbortSignal,
 ): Promise<void> {
   const reader = readerOf(objects);
@@ -24,7 +27,8 @@ export async function followChanges<T extends ManagedObject>(
   };
   const telling = new Set<Promise<void>>();
   for await (const id of objects.changes(signal)) {
-    const told = tell(id).finally(() => telling.delete(told));
+    const task = `the change of ${kind} ${id.namespace}/${id.name}`;
+    const told = runTask(task, () => tell(id), deps, signal).finally(() => telling.delete(told));
     telling.add(told);
   }
   await Promise.all(telling);

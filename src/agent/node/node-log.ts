@@ -1,5 +1,5 @@
 /** What a node tells, as lines for people and machines. Pure. What is routine, or is told otherwise, is no line. */
-import { messageOf } from '../../base/errors.ts';
+import { MountletError, messageOf } from '../../base/errors.ts';
 import type { NodeNotice } from './node-notices.ts';
 
 export interface LogLine {
@@ -35,6 +35,10 @@ export function logLine(notice: NodeNotice): LogLine | undefined {
       const because = objects.length === 0 ? '' : ` to ${objects.join(', ')}`;
       const volume = `${pod.namespace}/${pod.name}:${outerNames.join(',')}`;
       return info(`volume ${volume} updated${because} in ${ms(tookMs)}, ${count(files, 'file')}`);
+    }
+    case 'TaskFailed': {
+      const { task, error, retryMs } = notice;
+      return { level: 'error', message: `${task} failed and is tried again in ${ms(retryMs)}: ${traceOf(error)}` };
     }
     case 'PodStepFailed':
       return { level: 'warning', message: `pod ${notice.fullName.replace('_', ' in namespace ')}: ${notice.message}` };
@@ -91,6 +95,15 @@ function levelOf(type: 'Normal' | 'Warning'): LogLine['level'] {
 
 const info = (message: string): LogLine => ({ level: 'info', message });
 const warning = (message: string): LogLine => ({ level: 'warning', message });
+
+/** What was not foreseen is a bug, and a bug is found by its stack. */
+function traceOf(error: unknown): string {
+  return error instanceof MountletError
+    ? error.message
+    : error instanceof Error
+      ? (error.stack ?? error.message)
+      : String(error);
+}
 
 function ms(tookMs: number): string {
   return tookMs < 1_000 ? `${Math.max(1, Math.round(tookMs))} ms` : `${(tookMs / 1_000).toFixed(1)} s`;

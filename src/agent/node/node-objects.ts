@@ -1,5 +1,6 @@
 /** ConfigMaps, Secrets and tokens for the pods of a node: from an API server, from a folder of manifests, or from both. */
-import type { Clock } from '../../base/clock.ts';
+import type { Pausing } from '../../base/clock.ts';
+import { runTask } from '../../base/run-task.ts';
 import type { ApiClient } from '../../client/api-client.ts';
 import type { ReflectorNotice } from '../../client/reflector.ts';
 import { configMapKind, secretKind } from '../../kube/manifests/manifest-kinds.ts';
@@ -18,10 +19,9 @@ import { TokenManager } from '../../objects/token-manager.ts';
 import type { AgentSettings } from '../agent-settings.ts';
 import { FolderObjects } from './folder-objects.ts';
 
-export interface NodeObjectsDeps {
+export interface NodeObjectsDeps extends Pausing {
   /** Undefined: there is no API server. */
   readonly client: ApiClient | undefined;
-  readonly clock: Clock;
   readonly random: () => number;
   readonly ownNode: () => Node | undefined;
   readonly notify: (notice: ObjectNotice | ReflectorNotice) => void;
@@ -31,8 +31,10 @@ export class NodeObjects {
   readonly configMaps: FolderObjects<ConfigMap>;
   readonly secrets: FolderObjects<Secret>;
   readonly tokens: TokenManager;
+  readonly #deps: NodeObjectsDeps;
 
   constructor(deps: NodeObjectsDeps, settings: Pick<AgentSettings, 'strategy' | 'watchScope' | 'syncMs'>) {
+    this.#deps = deps;
     const { client } = deps;
     const managers = client === undefined ? undefined : managersOf({ ...deps, client }, settings);
     this.configMaps = new FolderObjects(managedConfigMaps.singular, managers?.configMaps);
@@ -67,23 +69,23 @@ export class NodeObjects {
   }
 
   async run(signal: AbortSignal): Promise<void> {
-    await Promise.all([this.configMaps.run(signal), this.secrets.run(signal), this.tokens.run(signal)]);
+    const parts = { ConfigMaps: this.configMaps, Secrets: this.secrets, tokens: this.tokens };
+    const running = Object.entries(parts).map(([task, part]) =>
+      runTask(task, (ended) => part.run(ended), this.#deps, signal),
+    );
+    await Promise.all(running);
   }
 }
 
 function managersOf(
-  { client, clock, random, ownNode, notify }: NodeObjectsDeps & { readonly client: ApiClient },
+  deps: NodeObjectsDeps & { readonly client: ApiClient },
   { strategy, watchScope, syncMs }: Pick<AgentSettings, 'strategy' | 'watchScope' | 'syncMs'>,
 ): ObjectManagers {
-  const source = { client, clock, random, notify };
   return objectManagers(
     {
-      clock,
-      random,
-      ownNode,
-      notify,
-      configMaps: new ApiObjectSource(managedConfigMaps.resource, source),
-      secrets: new ApiObjectSource(managedSecrets.resource, source),
+      ...deps,
+      configMaps: new ApiObjectSource(managedConfigMaps.resource, deps),
+      secrets: new ApiObjectSource(managedSecrets.resource, deps),
     },
     { strategy, scope: watchScope, syncFrequencyMs: syncMs },
   );

@@ -1,6 +1,7 @@
 /** This machine as a node of its cluster: what it tells of itself, and what the cluster has of it. Without a cluster, what it is. */
 import { randomUUID } from 'node:crypto';
-import type { Clock } from '../../base/clock.ts';
+import type { Pausing } from '../../base/clock.ts';
+import { runTask } from '../../base/run-task.ts';
 import type { Node } from '../../kube/objects/node.ts';
 import type { EventSink } from '../../node/event-object.ts';
 import { initialNode } from '../../node/initial-node.ts';
@@ -14,11 +15,9 @@ import { kubernetesVersion } from '../kubernetes-version.ts';
 import { machineFacts } from '../machine-facts.ts';
 import type { NodeClients } from './node-clients.ts';
 import type { NotifyNode } from './node-notices.ts';
-import { runTogether } from './run-together.ts';
 
-export interface NodePresenceDeps {
+export interface NodePresenceDeps extends Pausing {
   readonly clients: NodeClients | undefined;
-  readonly clock: Clock;
   readonly random: () => number;
   readonly events: EventSink;
   readonly notify: NotifyNode;
@@ -111,7 +110,11 @@ export class NodePresence implements NodeReader {
       this.#reported(port),
     );
     const lease = new NodeLease(shared, this.#settings);
-    await runTogether([(stop) => ownNode.run(stop), (stop) => reporter.run(stop), (stop) => lease.run(stop)], signal);
+    const parts = { 'the Node object': ownNode, 'the status of the node': reporter, 'the lease of the node': lease };
+    const running = Object.entries(parts).map(([task, part]) =>
+      runTask(task, (stop) => part.run(stop), this.#deps, signal),
+    );
+    await Promise.all(running);
   }
 
   #reported(port: number): NodeSettings {

@@ -2,16 +2,18 @@
  * One running node: every room wired. Settings and a cluster (or none) in, a node out that runs pods, mounts their volumes and
  * keeps them up to date. It speaks to the API server over HTTP alone, also where both are one process.
  */
-import { mkdirSync, realpathSync } from 'node:fs';
+import { existsSync, mkdirSync, realpathSync } from 'node:fs';
 import { join } from 'node:path';
 import { randomUUID } from 'node:crypto';
 import type { Clock } from '../../base/clock.ts';
+import { runTask } from '../../base/run-task.ts';
 import { untilAborted } from '../../base/until-aborted.ts';
 import type { ClusterAccess } from '../../client/cluster-access.ts';
 import { ObjectCache } from '../../client/object-cache.ts';
 import { reflectorDefaults } from '../../client/reflector.ts';
 import { services, withShape } from '../../client/resource-reference.ts';
 import { systemMounts } from '../../disk/mounts/mounts.ts';
+import { lockDirectory } from '../../disk/paths/directory-lock.ts';
 import { podsDirectory } from '../../kube/node-layout.ts';
 import type { Service } from '../../kube/objects/service.ts';
 import { service } from '../../kube/objects/service.ts';
@@ -34,6 +36,7 @@ import { apiPods, podLists, runtimeHandler } from '../api-pods.ts';
 import { containerEffects } from '../container-effects.ts';
 import { containerFiles } from '../container-files.ts';
 import { manifestsFolderReader } from '../manifests-folder-reader.ts';
+import { secretPaths } from '../secret-paths.ts';
 import { followChanges } from './follow-changes.ts';
 import { mastersOnly, reviewedAccess } from './node-access.ts';
 import { NodeAdmission } from './node-admission.ts';
@@ -52,10 +55,10 @@ import { NodePresence } from './node-presence.ts';
 
 export interface NodeDeps {
   /** Undefined: pods come from the folder of manifests alone. */
-  readonly cluster: Pick<ClusterAccess, 'endpoint' | 'credentials'> | undefined;
+  readonly cluster: Pick<ClusterAccess, 'endpoint' | 'credentials' | 'secretFiles'> | undefined;
   /** What the node's own server shows, and whom it believes; undefined: it has none. */
   readonly serving: Pick<NodeServerSettings, 'certificatePem' | 'keyPem' | 'clientAuthorityPem'> | undefined;
-  /** Directories of this program that no container may see, beside the root. */
+  /** State directories of this program that no container may see, beside the root. */
   readonly hidden: readonly string[];
   readonly clock: Clock;
   /** When the node ends, so do its containers, and their volumes are unmounted; otherwise the next start adopts them. */
@@ -76,18 +79,36 @@ export interface RunningNode {
   close(): Promise<void>;
 }
 
-/** Runs until the signal aborts. */
+/** Runs until the signal aborts. One node for a root directory: a second one would end the pods of the first as leftovers. */
 export async function startNode(given: AgentSettings, deps: NodeDeps, signal: AbortSignal): Promise<RunningNode> {
-  const { clock, cluster, notify: tell } = deps;
   mkdirSync(podsDirectory(given.rootDirectory), { recursive: true, mode: 0o750 });
   // The mount table has no links in its paths.
   const settings = { ...given, rootDirectory: realpathSync(given.rootDirectory) };
+  const lock = lockDirectory(settings.rootDirectory);
+  try {
+    const node = await assembleNode(settings, deps, signal);
+    return { ...node, close: () => node.close().finally(() => lock.release()) };
+  } catch (error) {
+    lock.release();
+    throw error;
+  }
+}
+
+async function assembleNode(settings: AgentSettings, deps: NodeDeps, signal: AbortSignal): Promise<RunningNode> {
+  const { clock, cluster, notify: tell } = deps;
   const { rootDirectory: root, nodeName } = settings;
   const runtime = await openProcessRuntime(
     {
       ...defaultProcessRuntimeSettings,
       stateDirectory: join(root, 'runtime'),
-      hidden: [root, ...deps.hidden],
+      hidden: secretPaths(
+        {
+          stateDirectories: [root, ...deps.hidden],
+          manifests: settings.manifestsDirectory,
+          clusterFiles: cluster?.secretFiles ?? [],
+        },
+        existsSync,
+      ),
       logSizeBytesMax: settings.logBytesMax,
       logFilesMax: settings.logFilesMax,
       hostFiles: settings.hostFiles,
@@ -98,10 +119,12 @@ export async function startNode(given: AgentSettings, deps: NodeDeps, signal: Ab
   );
   const clients = cluster && connectNode(cluster, clock, settings);
   const random = Math.random;
+  // One server for all of them: what waits to try again goes on when it is back.
+  const pause = clients && ((ms: number, over: AbortSignal): Promise<void> => clients.general.pause(ms, over));
   const recorder =
     clients &&
     new EventRecorder(
-      { client: clients.events, clock, random, uuid: randomUUID, notify: (notice) => notify(notice) },
+      { client: clients.events, clock, pause, random, uuid: randomUUID, notify: (notice) => notify(notice) },
       { nodeName, flushMs: 2_000 },
     );
   const metrics = new NodeMetrics({
@@ -114,12 +137,13 @@ export async function startNode(given: AgentSettings, deps: NodeDeps, signal: Ab
     metrics.heard(notice);
     tell(notice);
   };
-  const reflection = clients && { client: clients.general, clock, random, notify };
+  const reflection = clients && { client: clients.general, clock, pause, random, notify };
   const mounts = systemMounts();
   const presence = new NodePresence(
     {
       clients,
       clock,
+      pause,
       random,
       events: recorder ?? noRecorder,
       notify,
@@ -132,7 +156,7 @@ export async function startNode(given: AgentSettings, deps: NodeDeps, signal: Ab
     settings,
   );
   const objects = new NodeObjects(
-    { client: clients?.general, clock, random, ownNode: () => presence.current(), notify },
+    { client: clients?.general, clock, pause, random, ownNode: () => presence.current(), notify },
     settings,
   );
   const { manager, subPaths } = nodeVolumes(
@@ -155,6 +179,7 @@ export async function startNode(given: AgentSettings, deps: NodeDeps, signal: Ab
     },
     settings,
   );
+  clients?.general.onReturn(() => manager.retryNow());
   let isDrained = false;
   const serviceCache = new ObjectCache<Service>(clock);
   const effects = containerEffects(root, mounts, subPaths);
@@ -177,6 +202,7 @@ export async function startNode(given: AgentSettings, deps: NodeDeps, signal: Ab
       },
       runtime,
       clock,
+      pause,
       random,
       events: podEvents(recorder ?? noRecorder, tell),
       api: clients === undefined ? noPodApi : apiPods(clients.general),
@@ -232,21 +258,24 @@ export async function startNode(given: AgentSettings, deps: NodeDeps, signal: Ab
     [
       async (stop) => {
         await pods.run(stop);
-        if (deps.drains) await drain();
+        // A failure is no reason to end pods: the next start adopts them.
+        if (deps.drains && signal.aborted) await drain();
       },
     ],
     [
       (stop) => objects.run(stop),
       (stop) => manager.run(stop),
       (stop) => presence.run(server?.address.port ?? 0, stop),
-      (stop) => followChanges('ConfigMap', objects.configMaps, [manager, pods], stop),
-      (stop) => followChanges('Secret', objects.secrets, [manager, pods], stop),
+      (stop) => followChanges('ConfigMap', objects.configMaps, [manager, pods], { clock, notify }, stop),
+      (stop) => followChanges('Secret', objects.secrets, [manager, pods], { clock, notify }, stop),
       async (stop) => {
         for await (const podUid of objects.tokens.due(stop)) manager.tokenDue(asPodUid(podUid));
       },
       async (stop) => {
         const target = { ...reflectorDefaults, resource: serviceResource };
-        if (reflection !== undefined) await serviceCache.follow(reflection, target, stop);
+        if (reflection === undefined) return;
+        const follow = (over: AbortSignal): Promise<void> => serviceCache.follow(reflection, target, over);
+        await runTask('the Services', follow, { clock, notify }, stop);
       },
       async (stop) => {
         await untilAborted(stop);

@@ -22,6 +22,6 @@ function dial(host: string, port: number, signal: AbortSignal): Promise<Duplex> 
       act();
     };
     socket.once('connect', () => settle(() => resolve(socket)));
-    socket.once('error', (error) => settle(() => reject(error)));
+    socket.on('error', (error) => settle(() => reject(error)));
   });
 }

@@ -221,7 +221,7 @@ test('a second process is refused with a message that says who has the store', a
     encoding: 'utf8',
   });
   assert.equal(status, 7);
-  assert.match(stdout, new RegExp(`^Cannot use "${directory}": process ${process.pid} uses it`));
+  assert.match(stdout, new RegExp(`^Cannot use "${directory}": process ${process.pid} \\(.*\\) uses it`));
   await store.close();
   await (await openStore(directory)).close();
 });

@@ -1,6 +1,6 @@
 /**
- * The few mount operations that everything in mounts.ts is made of. There are two ways to do them: system calls
- * (kernel-mounter.ts, 0.05 ms) and the programs mount(8) and umount(8) (program-mounter.ts, 2 ms) where koffi does not load.
+ * The few mount operations that everything in mounts.ts is made of. kernel-mounter.ts does them by system calls, each in
+ * about 0.05 ms: a program such as mount(8) would hold the event loop for as long as a disk or a server holds it.
  */
 import type { MountEntry } from './mount-table.ts';
 

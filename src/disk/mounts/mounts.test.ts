@@ -21,11 +21,15 @@ import { isMountPoint, openPathOnly } from './mount-point.ts';
 import { mountOf, readMountTable, type MountEntry } from './mount-table.ts';
 import { NotTmpfsError, systemMounts, tmpfsOptions } from './mounts.ts';
 import { SystemCallError } from '../system-call-error.ts';
-import { loadSystemCalls, mountFlags, moveFlags, treeFlags, unmountFlags } from './system-calls.ts';
+import {
+  SystemCallsUnavailableError,
+  loadSystemCalls,
+  mountFlags,
+  moveFlags,
+  treeFlags,
+  unmountFlags,
+} from './system-calls.ts';
 
-const withoutKoffi = (): never => {
-  throw new Error('Cannot find the native Koffi module');
-};
 /** As on Linux before 5.2: the calls that make a detached copy of a mount do not exist. */
 const withoutNewCalls = (): ReturnType<typeof loadSystemCalls> => ({
   ...loadSystemCalls(),
@@ -38,7 +42,6 @@ const withoutNewCalls = (): ReturnType<typeof loadSystemCalls> => ({
 const ways = [
   { way: 'by system calls', load: loadSystemCalls },
   { way: 'by the system calls of an old kernel', load: withoutNewCalls },
-  { way: 'by mount(8)', load: withoutKoffi },
 ];
 const skip = needsMounts(systemMounts());
 
@@ -251,6 +254,18 @@ test('whether mounts are available is found out once for each instance', (t) => 
   assert.equal(tried, 1);
 });
 
+test('where koffi does not load, nothing is mounted and the reason is given', (t) => {
+  const directory = directoryForMounts(t);
+  const mounts = systemMounts({
+    temporaryDirectory: directory,
+    loadSystemCalls() {
+      throw new SystemCallsUnavailableError(new Error('no build for this machine'));
+    },
+  });
+  assert.match(mounts.unavailable ?? '', /"koffi" does not load: no build for this machine; reinstall it$/);
+  assert.throws(() => mounts.mountTmpfs(directory), SystemCallsUnavailableError);
+});
+
 test('a question alone does not load native code', (t) => {
   const mounts = systemMounts({ loadSystemCalls: () => assert.fail('loaded') });
   assert.equal(mounts.isMountPoint(directoryForMounts(t)), false);
@@ -263,37 +278,35 @@ test('emptyDir invariant 63: options of a tmpfs are size, then noswap; a size of
   assert.equal(tmpfsOptions(0n, false), '');
 });
 
-for (const { way, load } of ways) {
-  test(`${way}: in a user namespace a tmpfs is mounted without noswap, says so, and is resized`, (t) => {
-    const directory = directoryForMounts(t);
-    const script = `
-      import { readMountTable } from '${new URL('./mount-table.js', import.meta.url).href}';
-      import { systemMounts } from '${new URL('./mounts.js', import.meta.url).href}';
-      const directory = ${JSON.stringify(directory)};
-      const mounts = systemMounts(${load === withoutKoffi ? '{ loadSystemCalls() { throw new Error(); } }' : ''});
-      const mounted = mounts.mountTmpfs(directory, { sizeBytes: 8192n });
-      mounts.resizeTmpfs(directory, 16384n);
-      const { superOptions } = readMountTable().find(({ mountPoint }) => mountPoint === directory);
-      console.log(JSON.stringify({ mounted, sizes: superOptions.filter((option) => option.startsWith('size=')) }));`;
-    const inNamespace = [
-      '--user',
-      '--map-root-user',
-      '--mount',
-      process.execPath,
-      '--input-type=module',
-      '--eval',
-      script,
-    ];
-    if (spawnSync('unshare', ['--user', '--map-root-user', '--mount', 'true']).status !== 0) {
-      return t.skip('needs user namespaces: unshare(1) cannot make one here');
-    }
-    const { stdout, stderr } = spawnSync('unshare', inNamespace, { encoding: 'utf8' });
-    assert.equal(stdout, `${JSON.stringify({ mounted: { noSwap: false }, sizes: ['size=16k'] })}\n`, stderr);
-  });
-}
+test('in a user namespace a tmpfs is mounted without noswap, says so, and is resized', (t) => {
+  const directory = directoryForMounts(t);
+  const script = `
+    import { readMountTable } from '${new URL('./mount-table.js', import.meta.url).href}';
+    import { systemMounts } from '${new URL('./mounts.js', import.meta.url).href}';
+    const directory = ${JSON.stringify(directory)};
+    const mounts = systemMounts();
+    const mounted = mounts.mountTmpfs(directory, { sizeBytes: 8192n });
+    mounts.resizeTmpfs(directory, 16384n);
+    const { superOptions } = readMountTable().find(({ mountPoint }) => mountPoint === directory);
+    console.log(JSON.stringify({ mounted, sizes: superOptions.filter((option) => option.startsWith('size=')) }));`;
+  const inNamespace = [
+    '--user',
+    '--map-root-user',
+    '--mount',
+    process.execPath,
+    '--input-type=module',
+    '--eval',
+    script,
+  ];
+  if (spawnSync('unshare', ['--user', '--map-root-user', '--mount', 'true']).status !== 0) {
+    return t.skip('needs user namespaces: unshare(1) cannot make one here');
+  }
+  const { stdout, stderr } = spawnSync('unshare', inNamespace, { encoding: 'utf8' });
+  assert.equal(stdout, `${JSON.stringify({ mounted: { noSwap: false }, sizes: ['size=16k'] })}\n`, stderr);
+});
 
 test('flags of the source stay when an old kernel makes its bind read-only', { skip }, (t) => {
-  for (const load of [withoutNewCalls, withoutKoffi, loadSystemCalls]) {
+  for (const load of [withoutNewCalls, loadSystemCalls]) {
     const { source, target } = sourceAndTarget(directoryForMounts(t));
     const calls = loadSystemCalls();
     calls.mount({ source: 'tmpfs', target: source, fileSystem: 'tmpfs', flags: 2 | 4 | 8 | 1024, data: 'size=4096' });
@@ -353,7 +366,7 @@ test('a mount whose server is gone tells its errno, in both ways of asking', { s
     assert.equal(mounts.unavailable, undefined); // has it loaded
     assert.throws(() => mounts.isMountPoint(directory), { code: 'ENOTCONN' });
   }
-  systemMounts({ loadSystemCalls: withoutKoffi }).unmount(directory);
+  systemMounts().unmount(directory);
   assert.equal(isMountPoint(directory), false);
 });
 

@@ -11,7 +11,6 @@ import { kernelMounter } from './kernel-mounter.ts';
 import { isMountPoint } from './mount-point.ts';
 import { readMountsBelow, type MountEntry } from './mount-table.ts';
 import type { BindRestriction, Mounter } from './mounter.ts';
-import { programMounter } from './program-mounter.ts';
 import { SystemCallError, systemCallError } from '../system-call-error.ts';
 import { loadSystemCalls, type SystemCalls } from './system-calls.ts';
 
@@ -52,7 +51,7 @@ export interface Mounts {
 }
 
 export interface MountSettings {
-  /** Throws when system calls cannot be made; then mount(8) is used. */
+  /** Throws when system calls cannot be made; then nothing can be mounted. */
   readonly loadSystemCalls?: () => SystemCalls;
   /** Where the one mount is tried that answers `unavailable`. */
   readonly temporaryDirectory?: string;
@@ -67,7 +66,7 @@ export class NotTmpfsError extends MountletError {
   }
 }
 
-/** Mounts of this process, by system calls or, where koffi does not load, by mount(8). Nothing is loaded before it is used. */
+/** Mounts of this process, by system calls. Nothing is loaded before it is used. */
 export function systemMounts(settings: MountSettings = {}): Mounts {
   return new SystemMounts(settings.loadSystemCalls ?? loadSystemCalls, settings.temporaryDirectory ?? tmpdir());
 }
@@ -91,7 +90,7 @@ class SystemMounts implements Mounts {
   }
 
   get #mounter(): Mounter {
-    this.#loaded ??= chooseMounter(this.#load);
+    this.#loaded ??= kernelMounter(this.#load());
     return this.#loaded;
   }
 
@@ -163,8 +162,7 @@ class SystemMounts implements Mounts {
   }
 
   bindFileDescriptor(descriptor: number, target: string, options: BindOptions = {}): void {
-    // By pid and not by `self`: mount(8) is another process.
-    this.bind(`/proc/${process.pid}/fd/${descriptor}`, target, options);
+    this.bind(`/proc/self/fd/${descriptor}`, target, options);
   }
 
   resizeTmpfs(directory: string, sizeBytes: bigint): void {
@@ -193,16 +191,6 @@ function removeIfEmpty(directory: string): void {
   try {
     rmdirSync(directory);
   } catch {}
-}
-
-function chooseMounter(load: () => SystemCalls): Mounter {
-  let calls: SystemCalls;
-  try {
-    calls = load();
-  } catch {
-    return programMounter();
-  }
-  return kernelMounter(calls);
 }
 
 function entriesAt(target: string): MountEntry[] {

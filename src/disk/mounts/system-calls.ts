@@ -9,6 +9,7 @@
 import { createRequire } from 'node:module';
 import { getSystemErrorName } from 'node:util';
 import type * as Koffi from 'koffi'; // the type alone: the module is loaded on demand
+import { MountletError, messageOf } from '../../base/errors.ts';
 import { SystemCallError } from '../system-call-error.ts';
 
 export interface MountCall {
@@ -81,9 +82,16 @@ const lockExclusiveNow = 2 | 4; // LOCK_EX | LOCK_NB
 
 type CText = string | null;
 
-/** Throws when koffi has no build for this machine, or the C library cannot be reached through it. */
+export class SystemCallsUnavailableError extends MountletError {
+  readonly reason = 'SystemCallsUnavailable';
+  constructor(cause: unknown) {
+    super(`Cannot make system calls: the package "koffi" does not load: ${messageOf(cause)}; reinstall it`, { cause });
+  }
+}
+
+/** Throws a SystemCallsUnavailableError when koffi has no build for this machine. */
 export function loadSystemCalls(): SystemCalls {
-  const koffi = createRequire(import.meta.url)('koffi') as typeof Koffi;
+  const koffi = loadKoffi();
   const library = koffi.load(null); // the running program, which has its C library (glibc or musl) loaded already
   const mount: (source: CText, target: string, type: CText, flags: number, data: CText) => number = library.func(
     'mount',
@@ -173,6 +181,14 @@ export function loadSystemCalls(): SystemCalls {
       throw new SystemCallError({ call: 'flock', path, code });
     },
   };
+}
+
+function loadKoffi(): typeof Koffi {
+  try {
+    return createRequire(import.meta.url)('koffi') as typeof Koffi;
+  } catch (error) {
+    throw new SystemCallsUnavailableError(error);
+  }
 }
 
 /** C would stop reading at a NUL and act on another path than the one that was checked. */

@@ -8,73 +8,64 @@ import { temporaryDirectory } from '../../testing/temporary-directory.ts';
 import { DirectoryInUseError, lockDirectory } from './directory-lock.ts';
 import { loadSystemCalls } from '../mounts/system-calls.ts';
 
-const withoutKoffi = (): never => {
-  throw new Error('Cannot find the native Koffi module');
-};
-const ways = [
-  { way: 'by flock(2)', load: loadSystemCalls, other: withoutKoffi },
-  { way: 'by flock(1)', load: withoutKoffi, other: loadSystemCalls },
-];
+test('a locked directory is refused, with the pid and command of its holder, until it is released', (t) => {
+  const directory = temporaryDirectory(t);
+  const lock = lockDirectory(directory);
+  assert.equal(statSync(join(directory, '.lock')).mode & 0o7777, 0o600);
+  assert.equal(readFileSync(join(directory, '.lock'), 'utf8'), `${process.pid}\n`);
+  const command = [process.execPath, ...process.execArgv].join(' ');
+  assert.throws(
+    () => lockDirectory(directory),
+    (thrown) =>
+      thrown instanceof DirectoryInUseError &&
+      thrown.holderPid === process.pid &&
+      thrown.message.startsWith(`Cannot use "${directory}": process ${process.pid} (${command}`) &&
+      thrown.message.endsWith(') uses it; end that process, or choose another directory'),
+  );
+  lock.release();
+  lock.release();
+  assert.deepEqual(readdirSync(directory), []);
+  lockDirectory(directory).release();
+});
 
-for (const { way, load, other } of ways) {
-  test(`${way}: a locked directory is refused, with the pid of its holder, until it is released`, (t) => {
-    const directory = temporaryDirectory(t);
-    const lock = lockDirectory(directory, load);
-    assert.equal(statSync(join(directory, '.lock')).mode & 0o7777, 0o600);
-    assert.equal(readFileSync(join(directory, '.lock'), 'utf8'), `${process.pid}\n`);
-    for (const anyWay of [load, other]) {
-      assert.throws(() => lockDirectory(directory, anyWay), {
-        name: 'DirectoryInUseError',
-        message: `Cannot use "${directory}": process ${process.pid} uses it; end that process, or choose another directory`,
-        directory,
-        holderPid: process.pid,
-      });
-    }
+test('a killed process holds nothing', async (t) => {
+  const directory = temporaryDirectory(t);
+  const script = `
+    import { lockDirectory } from '${new URL('./directory-lock.js', import.meta.url).href}';
+    lockDirectory(${JSON.stringify(directory)});
+    process.stdout.write('locked');
+    setInterval(() => {}, 1e6);`;
+  const holder = spawn(process.execPath, ['--input-type=module', '--eval', script], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  const ended = once(holder, 'exit');
+  try {
+    await once(holder.stdout, 'data');
+    assert.throws(
+      () => lockDirectory(directory),
+      (thrown) => thrown instanceof DirectoryInUseError && thrown.holderPid === holder.pid,
+    );
+  } finally {
+    holder.kill('SIGKILL');
+    await ended;
+  }
+  lockDirectory(directory).release();
+});
+
+test('a program started by the holder does not keep the lock', async (t) => {
+  const directory = temporaryDirectory(t);
+  const lock = lockDirectory(directory);
+  const child = spawn('sleep', ['60'], { stdio: 'ignore' });
+  const ended = once(child, 'exit');
+  try {
+    await once(child, 'spawn');
     lock.release();
-    lock.release();
-    assert.deepEqual(readdirSync(directory), []);
-    lockDirectory(directory, other).release();
-  });
-
-  test(`${way}: a killed process holds nothing`, async (t) => {
-    const directory = temporaryDirectory(t);
-    const script = `
-      import { lockDirectory } from '${new URL('./directory-lock.js', import.meta.url).href}';
-      lockDirectory(${JSON.stringify(directory)});
-      process.stdout.write('locked');
-      setInterval(() => {}, 1e6);`;
-    const holder = spawn(process.execPath, ['--input-type=module', '--eval', script], {
-      stdio: ['ignore', 'pipe', 'inherit'],
-    });
-    const ended = once(holder, 'exit');
-    try {
-      await once(holder.stdout, 'data');
-      assert.throws(
-        () => lockDirectory(directory, load),
-        (thrown) => thrown instanceof DirectoryInUseError && thrown.holderPid === holder.pid,
-      );
-    } finally {
-      holder.kill('SIGKILL');
-      await ended;
-    }
-    lockDirectory(directory, load).release();
-  });
-
-  test(`${way}: a program started by the holder does not keep the lock`, async (t) => {
-    const directory = temporaryDirectory(t);
-    const lock = lockDirectory(directory, load);
-    const child = spawn('sleep', ['60'], { stdio: 'ignore' });
-    const ended = once(child, 'exit');
-    try {
-      await once(child, 'spawn');
-      lock.release();
-      lockDirectory(directory, load).release();
-    } finally {
-      child.kill('SIGKILL');
-      await ended;
-    }
-  });
-}
+    lockDirectory(directory).release();
+  } finally {
+    child.kill('SIGKILL');
+    await ended;
+  }
+});
 
 test('a link in place of the lock file is refused and nothing is written where it points', (t) => {
   const directory = temporaryDirectory(t);

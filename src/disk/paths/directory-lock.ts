@@ -2,7 +2,6 @@
  * One process at a time for a directory. The lock is flock(2) on the file `.lock` in it, so it goes with its process,
  * however that ends: nothing is left to clean up, and no pid has to be guessed to be alive or dead.
  */
-import { spawnSync } from 'node:child_process';
 import {
   closeSync,
   constants,
@@ -10,13 +9,14 @@ import {
   ftruncateSync,
   lstatSync,
   openSync,
+  readFileSync,
   readSync,
   unlinkSync,
   writeSync,
 } from 'node:fs';
 import { join } from 'node:path';
 import { MountletError } from '../../base/errors.ts';
-import { SystemCallError, systemCallError } from '../system-call-error.ts';
+import { systemCallError } from '../system-call-error.ts';
 import { loadSystemCalls, type SystemCalls } from '../mounts/system-calls.ts';
 
 export interface DirectoryLock {
@@ -31,10 +31,23 @@ export class DirectoryInUseError extends MountletError {
   readonly holderPid: number | undefined;
 
   constructor(directory: string, holderPid: number | undefined) {
-    const holder = holderPid === undefined ? 'another process' : `process ${holderPid}`;
+    const holder = holderPid === undefined ? 'another process' : `process ${holderPid}${commandOf(holderPid)}`;
     super(`Cannot use "${directory}": ${holder} uses it; end that process, or choose another directory`);
     this.directory = directory;
     this.holderPid = holderPid;
+  }
+}
+
+// Enough to tell which command of which program it is.
+const commandLengthMax = 200;
+
+/** Of a process that holds the lock and so is alive; empty where it cannot be read. */
+function commandOf(pid: number): string {
+  try {
+    const command = readFileSync(`/proc/${pid}/cmdline`, 'utf8').replaceAll('\0', ' ').trim();
+    return command === '' ? '' : ` (${command.slice(0, commandLengthMax)})`;
+  } catch {
+    return '';
   }
 }
 
@@ -47,7 +60,7 @@ export function lockDirectory(directory: string, load: () => SystemCalls = loadS
   for (let tries = 1; ; tries += 1) {
     let descriptor: number | undefined = openLockFile(path);
     try {
-      if (!lockFile(descriptor, path, load)) throw new DirectoryInUseError(directory, readPid(descriptor));
+      if (!load().lockFile(descriptor, path)) throw new DirectoryInUseError(directory, readPid(descriptor));
       if (isAt(path, descriptor)) {
         writePid(descriptor);
         const held = descriptor;
@@ -92,28 +105,6 @@ function openLockFile(path: string): number {
   } catch (thrown) {
     throw systemCallError(thrown, path);
   }
-}
-
-function lockFile(descriptor: number, path: string, load: () => SystemCalls): boolean {
-  let calls: SystemCalls;
-  try {
-    calls = load();
-  } catch {
-    return lockByProgram(descriptor, path);
-  }
-  return calls.lockFile(descriptor, path);
-}
-
-/** A lock belongs to the open file, which flock(1) shares with us while it runs and which we keep open after it. */
-function lockByProgram(descriptor: number, path: string): boolean {
-  const conflict = 75; // an exit code that flock(1) has no other meaning for
-  const { status, error } = spawnSync('flock', ['-x', '-n', '-E', String(conflict), '3'], {
-    stdio: ['ignore', 'ignore', 'ignore', descriptor],
-    env: { PATH: '/usr/sbin:/usr/bin:/sbin:/bin' },
-  });
-  if (status === 0) return true;
-  if (status === conflict) return false;
-  throw new SystemCallError({ call: 'flock', path, code: 'ENOSYS' }, { cause: error });
 }
 
 /** For people and messages only; nothing is decided by it, and a full disk must be usable for cleaning it. */

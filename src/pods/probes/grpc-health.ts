@@ -40,7 +40,7 @@ export async function checkGrpcHealth(
 
 function check(session: ClientHttp2Session, service: string, authority: string, userAgent: string): Promise<string> {
   return new Promise((resolve, reject) => {
-    session.once('error', reject);
+    session.on('error', reject);
     session.once('close', () => reject(new HandlerError('the connection was closed')));
     const stream = session.request({
       ':method': 'POST',
@@ -60,7 +60,7 @@ function check(session: ClientHttp2Session, service: string, authority: string, 
       size += chunk.length;
       if (size <= answerBytesMax) chunks.push(chunk);
     });
-    stream.once('error', reject);
+    stream.on('error', reject);
     stream.once('end', () => {
       try {
         resolve(readAnswer(status, Buffer.concat(chunks)));

@@ -68,7 +68,7 @@ function secured(plain: Duplex, servername: string): Promise<Duplex> {
   return new Promise((resolve, reject) => {
     const options = /[^\d.:[\]]/.test(servername) ? { servername: servername.replace(/:\d+$/, '') } : {};
     const socket = connectTls({ socket: plain, rejectUnauthorized: false, ...options }, () => resolve(socket));
-    socket.once('error', reject);
+    socket.on('error', reject);
   });
 }
 
@@ -83,7 +83,7 @@ function answerOf(
   const all = { 'user-agent': userAgent, accept: '*/*', host: `${host}:${port}`, connection: 'close', ...given };
   return new Promise((resolve, reject) => {
     const request = startRequest({ createConnection: () => socket, method: 'GET', path, headers: all, signal });
-    request.once('error', reject);
+    request.on('error', reject);
     request.once('response', (response) => {
       readBody(response).then(
         (body) => resolve({ statusCode: response.statusCode ?? 0, location: response.headers.location, body }),

@@ -1,8 +1,9 @@
 /** The probes of all pods: starts and stops their workers, and answers what they found. */
+import { runTask } from '../../base/run-task.ts';
 import type { Probe } from '../../kube/objects/container.ts';
 import type { Pod } from '../../kube/objects/pod.ts';
 import { isSidecar } from '../containers/container-lookup.ts';
-import { podUid } from '../pod-names.ts';
+import { podFullName, podUid } from '../pod-names.ts';
 import type { StatusProbes } from '../status/pod-status.ts';
 import { ProbeWorker } from './probe-worker.ts';
 import type { ProbeWorkerDeps } from './probe-worker.ts';
@@ -39,10 +40,13 @@ export class ProbeManager implements StatusProbes {
         const worker = new ProbeWorker(kind, pod, container, probe, this.#deps);
         workers.set(key, worker);
         this.#workers.set(uid, workers);
-        const running = worker.run(this.#delayMs(probe), this.#signal).finally(() => {
-          this.#running.delete(running);
-          if (workers.get(key) === worker) workers.delete(key);
-        });
+        const probing = (ended: AbortSignal): Promise<void> => worker.run(this.#delayMs(probe), ended);
+        const running = runTask(`${key} probe of pod ${podFullName(pod)}`, probing, this.#deps, this.#signal).finally(
+          () => {
+            this.#running.delete(running);
+            if (workers.get(key) === worker) workers.delete(key);
+          },
+        );
         this.#running.add(running);
       }
     }

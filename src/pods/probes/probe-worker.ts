@@ -5,6 +5,7 @@
 import { Bell } from '../../base/bell.ts';
 import type { Clock } from '../../base/clock.ts';
 import { messageOf } from '../../base/errors.ts';
+import type { TaskFailed } from '../../base/run-task.ts';
 import type { ContainerStatus } from '../../kube/objects/container-status.ts';
 import type { Probe } from '../../kube/objects/container.ts';
 import type { Pod, PodStatus } from '../../kube/objects/pod.ts';
@@ -22,6 +23,7 @@ export interface ProbeWorkerDeps {
   readonly clock: Clock;
   readonly random: () => number;
   readonly events: EventSink;
+  readonly notify: (notice: TaskFailed) => void;
   readonly results: ProbeResults;
   /** As it was told last: a probe looks at the container that users see. */
   readonly statusOf: (podUid: string) => PodStatus | undefined;

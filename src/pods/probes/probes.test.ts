@@ -202,6 +202,7 @@ function aWorld(random = 0): World {
       clock,
       events,
       results,
+      notify: ({ error }) => assert.fail(String(error)),
       random: () => random,
       statusOf: () => world.status,
       hasEnded: () => Promise.resolve(world.hasEnded),

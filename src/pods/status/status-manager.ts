@@ -3,7 +3,8 @@
  * could not be sent, and what somebody changed there, is repaired by a look at all of them from time to time.
  */
 import { Bell } from '../../base/bell.ts';
-import type { Clock } from '../../base/clock.ts';
+import type { Clock, Pausing } from '../../base/clock.ts';
+import { pauseOf } from '../../base/clock.ts';
 import { messageOf } from '../../base/errors.ts';
 import { podStatus as podStatusShape } from '../../kube/objects/pod.ts';
 import type { Pod, PodStatus } from '../../kube/objects/pod.ts';
@@ -16,9 +17,8 @@ import { finalStatus } from './final-status.ts';
 import { mergeStatus, statusPatch } from './merge-status.ts';
 import { illegalTransition, withinBounds, withTimes } from './normal-status.ts';
 
-export interface StatusManagerDeps {
+export interface StatusManagerDeps extends Pausing {
   readonly api: PodApi;
-  readonly clock: Clock;
   readonly pods: {
     /** The pod as the API server knows it: a static pod's mirror. */
     apiPodOf(pod: Pod): Pod | undefined;
@@ -84,9 +84,11 @@ export class StatusManager {
   }
 
   async run(signal: AbortSignal): Promise<void> {
+    const pause = pauseOf(this.#deps);
+    const clock: Clock = { now: () => this.#deps.clock.now(), sleep: (ms, ended = signal) => pause(ms, ended) };
     while (!signal.aborted) {
       await this.#pass(signal, (entry) => entry.version > entry.sentVersion);
-      if (await this.#news.sleep(passPeriodMs, this.#deps.clock, signal)) continue;
+      if (await this.#news.sleep(passPeriodMs, clock, signal)) continue;
       await this.#pass(signal, (entry) => entry.version > entry.sentVersion || this.#hasDrifted(entry));
     }
   }
@@ -126,21 +128,21 @@ export class StatusManager {
   }
 
   async #pass(signal: AbortSignal, isDue: (entry: Entry) => boolean): Promise<void> {
-    const due = [...this.#entries].flatMap(([uid, entry]) => (isDue(entry) ? uid : [])).values();
+    const uids = [...this.#entries.keys()].values();
     const write = async (): Promise<void> => {
-      for (const uid of due) {
+      for (const uid of uids) {
         // The newest when its turn has come: while many wait, what a pod was in between is of no interest.
         const entry = this.#entries.get(uid);
-        if (entry !== undefined && !signal.aborted) await this.#send(entry, signal);
+        if (entry !== undefined && !signal.aborted) await this.#send(entry, isDue, signal);
       }
     };
     await Promise.all(Array.from({ length: writesAtOnceMax }, write));
   }
 
-  async #send(entry: Entry, signal: AbortSignal): Promise<void> {
+  async #send(entry: Entry, isDue: (entry: Entry) => boolean, signal: AbortSignal): Promise<void> {
     const { version } = entry;
     try {
-      if (await this.#write(entry, signal)) entry.sentVersion = version;
+      if (isDue(entry) && (await this.#write(entry, signal))) entry.sentVersion = version;
     } catch (error) {
       if (signal.aborted) return;
       this.#deps.notify({ kind: 'StatusNotSent', pod: describePod(entry.pod), message: messageOf(error) });

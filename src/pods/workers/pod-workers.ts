@@ -4,6 +4,8 @@
  */
 import type { Clock } from '../../base/clock.ts';
 import { messageOf } from '../../base/errors.ts';
+import type { TaskFailed } from '../../base/run-task.ts';
+import { runTask } from '../../base/run-task.ts';
 import type { Pod } from '../../kube/objects/pod.ts';
 import type { RuntimePod } from '../../runtimes/runtime.ts';
 import type { EventSink } from '../event-sink.ts';
@@ -26,7 +28,7 @@ export interface PodWorkersDeps {
   readonly clock: Clock;
   readonly random: () => number;
   readonly events: EventSink;
-  readonly notify: (notice: PodStepFailed) => void;
+  readonly notify: (notice: PodStepFailed | TaskFailed) => void;
   /** A pod passed from one state to the next; undefined: it has finished, and nothing is known of it any more. */
   readonly moved: (uid: string, state: PodState | undefined) => void;
 }
@@ -148,11 +150,16 @@ export class PodWorkers {
   #start(record: PodRecord, pod: Pod | undefined): void {
     if (this.#workers.has(record.uid)) return;
     if (pod !== undefined && isStaticPod(pod)) this.#turns.wait(record.fullName, record.uid);
-    const worker = this.#work(record).finally(() => this.#workers.delete(record.uid));
+    const work = (): Promise<void> => this.#work(record);
+    const worker = runTask(`pod ${record.fullName}`, work, this.#deps, this.#signal).finally(() =>
+      this.#workers.delete(record.uid),
+    );
     this.#workers.set(record.uid, worker);
   }
 
   async #work(record: PodRecord): Promise<void> {
+    // Begun again after a failure: what it was about is not lost.
+    if (record.active !== undefined) record.pending ??= { ...record.active, kind: 'sync' };
     while (record.state !== 'finished') {
       const work = await this.#next(record);
       if (work === undefined) return;

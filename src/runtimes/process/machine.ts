@@ -7,7 +7,6 @@ import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { arch } from 'node:os';
 import type { Clock } from '../../base/clock.ts';
-import { MountletError } from '../../base/errors.ts';
 import { RuntimeError } from '../runtime.ts';
 import { findControlGroups, type ControlGroups } from './control-groups.ts';
 import { isArchitecture } from '../../linux/system-program.ts';
@@ -25,18 +24,6 @@ export interface Finding {
 export interface Limitation {
   readonly name: string;
   readonly text: string;
-}
-
-/** No container can be run by this user on this machine. */
-export class NamespacesRefusedError extends MountletError {
-  readonly reason = 'NamespacesRefused';
-  constructor(detail: string) {
-    super(
-      `Cannot run containers as an ordinary user: this machine permits no user namespaces (${detail}); run as root, or ask its ` +
-        'administrator for user.max_user_namespaces > 0 and, where they exist, kernel.unprivileged_userns_clone=1 and ' +
-        'kernel.apparmor_restrict_unprivileged_userns=0',
-    );
-  }
 }
 
 /** Opens a runtime with what this machine and user have. The caller closes it. */

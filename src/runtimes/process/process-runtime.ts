@@ -13,6 +13,7 @@ import { constants } from 'node:os';
 import { join } from 'node:path';
 import type { Duplex } from 'node:stream';
 import type { Clock } from '../../base/clock.ts';
+import { MountletError, messageOf } from '../../base/errors.ts';
 import { onAbort } from '../../base/on-abort.ts';
 import { readFailure, type CompiledProgram } from '../../linux/system-program.ts';
 import {
@@ -105,6 +106,18 @@ export interface ProcessRuntimeDeps {
   readonly groups: ControlGroups;
 }
 
+/** No container can be run by this user on this machine. */
+export class NamespacesRefusedError extends MountletError {
+  readonly reason = 'NamespacesRefused';
+  constructor(detail: string) {
+    super(
+      `Cannot run containers as an ordinary user: this machine permits no user namespaces (${detail}); run as root, or ask its ` +
+        'administrator for user.max_user_namespaces > 0 and, where they exist, kernel.unprivileged_userns_clone=1 and ' +
+        'kernel.apparmor_restrict_unprivileged_userns=0',
+    );
+  }
+}
+
 export class ProcessRuntime implements Runtime {
   readonly name = 'process';
   readonly version = '1';
@@ -165,8 +178,21 @@ export class ProcessRuntime implements Runtime {
         : this.#containers.get(id) !== undefined || id === this.#filesId;
       if (!isKnown) await this.#endChild(id);
     }
+    if (this.#deps.powers.kind === 'user') await this.#tryNamespaces();
     this.#sweepGroups();
     this.#sweeping = this.#sweep();
+  }
+
+  /** An ordinary user whom the machine permits no namespaces is to know that now, and not from each pod. */
+  async #tryNamespaces(): Promise<void> {
+    const pod = { hostPid: false, hostIpc: false, hostNetwork: false, shareProcessNamespace: false };
+    try {
+      await this.#hold('trial', { purpose: 'pod', pod, hostname: '', sysctls: {} }, 'a trial');
+    } catch (thrown) {
+      await this.close();
+      throw new NamespacesRefusedError(messageOf(thrown));
+    }
+    await this.#endChild('trial');
   }
 
   /** Lets go of everything; containers go on. Without a pod that may have some, the spawner has nothing left to do. */
@@ -326,7 +352,7 @@ export class ProcessRuntime implements Runtime {
       this.#launching.delete(id);
       await this.#settle(
         id,
-        startError(this.#deps.clock.now(), thrown instanceof Error ? thrown.message : String(thrown)),
+        startError(this.#deps.clock.now(), messageOf(thrown)),
       );
       throw thrown;
     }

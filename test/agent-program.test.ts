@@ -1,0 +1,168 @@
+/** `mountlet agent` beside others on its machine: one node for a directory, no cluster unless asked, no secrets in containers. */
+import assert from 'node:assert/strict';
+import type { ChildProcess } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import type { TestContext } from 'node:test';
+import { test } from 'node:test';
+import { mountPointsBelow } from '../src/testing/temporary-directory.ts';
+import { startApiServerProgram } from './api-server-program.ts';
+import { eventually } from './kubectl-program.ts';
+import { endProcessesOf } from './left-behind.ts';
+import { configMap, mountAt, pod, secret } from './manifests.ts';
+import { isRoot, mountlet, programCommand } from './mountlet-program.ts';
+import { UpMachine, withNode } from './up-program.ts';
+
+const asRoot = { skip: isRoot ? false : 'needs root: an ordinary user has no mounts' };
+
+interface Agent {
+  /** The line that it prints when it is ready. */
+  readonly ready: string;
+  readonly stderr: () => string;
+}
+
+interface AgentOptions {
+  readonly env?: Readonly<Record<string, string>>;
+  readonly asOrdinaryUser?: boolean;
+}
+
+/** Directories and agents of one test. When it ends, so do they, in this order: agents, their pods, mounts, files. */
+class AgentMachine {
+  readonly #directories: string[] = [];
+  readonly #processes: ChildProcess[] = [];
+
+  constructor(t: TestContext) {
+    t.after(async () => {
+      for (const child of this.#processes.filter(({ exitCode }) => exitCode === null)) {
+        const exited = once(child, 'exit');
+        child.kill('SIGKILL');
+        await exited;
+      }
+      for (const directory of this.#directories) {
+        endProcessesOf(directory);
+        for (const path of mountPointsBelow(directory)) spawnSync('umount', ['--lazy', path]);
+        rmSync(directory, { recursive: true, force: true });
+      }
+    });
+  }
+
+  directory(under = tmpdir()): string {
+    const directory = realpathSync(mkdtempSync(join(under, 'mountlet-test-')));
+    chmodSync(directory, 0o777); // for the ordinary user
+    this.#directories.push(directory);
+    return directory;
+  }
+
+  own(child: ChildProcess): void {
+    this.#processes.push(child);
+  }
+
+  async start(args: readonly string[], { env = {}, asOrdinaryUser = false }: AgentOptions = {}): Promise<Agent> {
+    const [file = '', ...before] = programCommand(asOrdinaryUser);
+    const given = ['agent', '--node-name', 'here', '--port', '0', '--address', '127.0.0.1', ...args];
+    const child = spawn(file, [...before, ...given], {
+      stdio: ['ignore', 'pipe', 'pipe'],
+      env: { PATH: process.env['PATH'], HOME: '/nonexistent', ...env },
+    });
+    this.own(child);
+    let stderr = '';
+    child.stderr.setEncoding('utf8').on('data', (text: string) => (stderr += text));
+    const [ready] = (await Promise.race([
+      once(createInterface({ input: child.stdout }), 'line'),
+      once(child, 'exit').then(() => assert.fail(`the agent ended before it was ready: ${stderr}`)),
+    ])) as [string];
+    return { ready, stderr: () => stderr };
+  }
+}
+
+test('a directory has one node: a second one of either kind is refused and harms no pod', withNode, async (t) => {
+  const machine = new UpMachine();
+  t.after(() => machine.end());
+  const { process: first } = await machine.start();
+  await machine.kubectl.apply(pod('web'));
+  await machine.kubectl.running('web');
+  const id = 'jsonpath={.status.containerStatuses[0].containerID}';
+  const before = await machine.kubectl.ok(['get', 'pod', 'web', '-o', id]);
+  const manifests = join(machine.directory, 'manifests');
+  mkdirSync(manifests);
+  const root = join(machine.directory, 'state', 'node');
+  const agent = mountlet(['agent', '--root-dir', root, '--manifests', manifests, '--port', '0', '--drain']);
+  assert.equal(agent.code, 1, agent.stderr);
+  assert.match(
+    agent.stderr,
+    new RegExp(`^error: Cannot use "${root}": process ${first.pid} \\(.*mountlet.js up .*uses it`),
+  );
+  const config = join(machine.directory, 'config.yaml');
+  writeFileSync(config, `apiVersion: mountlet.dev/v1alpha1\nkind: AgentConfiguration\nrootDir: ${root}\n`);
+  const state = join(machine.directory, 'other');
+  const up = mountlet(['up', '--state', state, '--listen', '127.0.0.1:0', '--config', config, '--drain']);
+  assert.equal(up.code, 1, up.stderr);
+  assert.match(up.stderr, new RegExp(`process ${first.pid} `));
+  assert.equal(await machine.kubectl.exec('web', 'echo', 'alive'), 'alive\n');
+  assert.equal(await machine.kubectl.ok(['get', 'pod', 'web', '-o', id]), before, 'the same container');
+});
+
+test('by default an agent uses another directory than up, and with manifests it joins no cluster', async (t) => {
+  const { code, stdout } = mountlet(['doctor'], { asOrdinaryUser: true });
+  if (code !== 0) return t.skip(`needs user namespaces for ordinary users:\n${stdout}`);
+  const machine = new AgentMachine(t);
+  const directory = machine.directory();
+  const manifests = join(directory, 'manifests');
+  mkdirSync(manifests);
+  // A kubeconfig whose server nothing listens at: an agent that joined would say so.
+  const kubeconfig = join(directory, 'kubeconfig');
+  const cluster = { name: 'a', cluster: { server: 'https://127.0.0.1:1' } };
+  const context = { name: 'a', context: { cluster: 'a' } };
+  writeFileSync(kubeconfig, JSON.stringify({ 'current-context': 'a', clusters: [cluster], contexts: [context] }));
+  const { ready, stderr } = await machine.start(['--manifests', manifests], {
+    env: { KUBECONFIG: kubeconfig, XDG_DATA_HOME: directory },
+    asOrdinaryUser: true,
+  });
+  const pods = join(directory, 'mountlet', 'agent', 'pods');
+  assert.equal(ready, `node here without an API server is running; volumes are below ${pods}`);
+  assert.match(stderr(), /^note: KUBECONFIG is not used .* give --kubeconfig/);
+  const both = mountlet(['agent', '--in-cluster', '--kubeconfig', kubeconfig]);
+  assert.equal(both.code, 2, both.stderr);
+  const outside = mountlet(['agent', '--in-cluster', '--manifests', manifests], {
+    env: { KUBECONFIG: kubeconfig },
+  });
+  assert.match(outside.stderr, /^error: Cannot tell which API server to use/);
+});
+
+test('a root container sees no manifests, no kubeconfig and no API server beside it', asRoot, async (t) => {
+  // In /opt, which containers see; below /tmp nothing of the machine is there anyway.
+  const machine = new AgentMachine(t);
+  const [directory, state] = [machine.directory('/opt'), machine.directory()];
+  const [manifests, out] = [join(directory, 'manifests'), join(state, 'out')];
+  for (const path of [manifests, out]) mkdirSync(path);
+  writeFileSync(join(directory, 'visible'), 'visible');
+  const server = await startApiServerProgram(join(directory, 'server'));
+  machine.own(server.process);
+  const token = join(directory, 'token');
+  writeFileSync(token, 'hush');
+  const { users, ...rest } = JSON.parse(readFileSync(server.kubeconfig, 'utf8')) as { users: object[] };
+  const named = [...users, { name: 'other', user: { tokenFile: token } }];
+  writeFileSync(server.kubeconfig, JSON.stringify({ ...rest, users: named }));
+  const tried = [
+    join(directory, 'visible'),
+    join(manifests, 'pods.yaml'),
+    token,
+    server.kubeconfig,
+    join(directory, 'server', 'pki', 'authority.json'),
+  ];
+  const script = `for file in ${tried.join(' ')}; do [ -s $file ] && cat $file >/dev/null && echo $file; done >/out/x; mv /out/x /out/seen; exec sleep infinity`;
+  const spy = pod(
+    'spy',
+    { script, volumeMounts: [mountAt('out', '/out')] },
+    { volumes: [{ name: 'out', hostPath: { path: out } }] },
+  );
+  const objects = [configMap('a', { key: 'value' }), secret('login', { password: 'hush' }), spy];
+  writeFileSync(join(manifests, 'pods.yaml'), objects.map((object) => JSON.stringify(object)).join('\n---\n'));
+  const root = join(state, 'state', 'node');
+  await machine.start(['--manifests', manifests, '--root-dir', root, '--kubeconfig', server.kubeconfig]);
+  await eventually(() => assert.equal(readFileSync(join(out, 'seen'), 'utf8'), `${join(directory, 'visible')}\n`));
+});
