@@ -38,8 +38,8 @@ function run(
   const file = join(temporaryDirectory(t), 'program');
   writeFileSync(file, image);
   chmodSync(file, 0o755);
-  const [program = file, ...args] = [...words, file];
-  return spawnSync(program, args, { stdio: ['ignore', 'pipe', 'inherit', 'ignore', 'ignore'] });
+  const [program, ...args] = [...words, file];
+  return spawnSync(program ?? file, args, { stdio: ['ignore', 'pipe', 'inherit', 'ignore', 'ignore'] });
 }
 
 const currentDirectory = -100;

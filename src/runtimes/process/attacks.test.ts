@@ -29,7 +29,7 @@ import { findPowers } from './machine.ts';
 const skip = process.getuid?.() === 0 ? false : 'needs root: ordinary-user.test.ts has what holds for others';
 const hardened = { noNewPrivileges: true, readOnlyRootFilesystem: true, dropCapabilities: ['ALL'] };
 
-async function open(
+async function openSandboxes(
   t: TestContext,
   settings: Parameters<typeof ProcessSandboxes.open>[1] = {},
 ): Promise<{ sandboxes: ProcessSandboxes; pod: string }> {
@@ -54,7 +54,7 @@ for (const uid of [0, 1000]) {
     async (t) => {
       const file = join(process.cwd(), 'package.json');
       for (let count = 0; count < 5; count += 1) leak(t, file);
-      const { sandboxes, pod } = await open(t);
+      const { sandboxes, pod } = await openSandboxes(t);
       leak(t, file);
       const script = 'for fd in /proc/$$/fd/*; do echo "${fd##*/} $(readlink $fd)"; done';
       const owner = { security: security({ uid, ...hardened }) };
@@ -78,7 +78,7 @@ for (const uid of [0, 1000]) {
     `uid ${uid}: all capability sets, seccomp and no_new_privs are the same in the container and in commands`,
     { skip },
     async (t) => {
-      const { sandboxes, pod } = await open(t);
+      const { sandboxes, pod } = await openSandboxes(t);
       const script = 'grep -E "^(Cap|NoNew|Seccomp:|Groups|Uid|Gid)" /proc/self/status';
       const cases: readonly Partial<ContainerSecurity>[] = [
         {},
@@ -115,7 +115,7 @@ for (const uid of [0, 1000]) {
 }
 
 test('a user who is not root can serve a port below 1024 when the pod adds NET_BIND_SERVICE', { skip }, async (t) => {
-  const { sandboxes, pod } = await open(t);
+  const { sandboxes, pod } = await openSandboxes(t);
   const program =
     'use Socket; socket(S, PF_INET, SOCK_STREAM, 0); bind(S, sockaddr_in(943, inet_aton("127.0.0.9"))) ? print "bound\\n" : print "$!\\n"';
   const run = async (given: Partial<ContainerSecurity>): Promise<string> =>
@@ -128,7 +128,7 @@ test(
   'the program is the first process of its container and gets every signal; a terminal is one',
   { skip },
   async (t) => {
-    const { sandboxes, pod } = await open(t);
+    const { sandboxes, pod } = await openSandboxes(t);
     const script = 'trap "echo reloaded" HUP; echo $$; while :; do sleep 0.05; done';
     const id = await sandboxes.start(pod, { command: ['sh', '-c', script] });
     await sandboxes.exec(id, ['kill', '-HUP', '1']);
@@ -203,7 +203,7 @@ for (const uid of [0, 1000]) {
       const powers = findPowers();
       if ((powers.boundingSet & (1n << BigInt(capabilityNames.indexOf(name)))) === 0n)
         return t.skip('this machine does not have it to give');
-      const { sandboxes, pod } = await open(t);
+      const { sandboxes, pod } = await openSandboxes(t);
       const request: Partial<ContainerRequest> = {
         security: security({ uid, dropCapabilities: ['ALL'], addCapabilities: [name] }),
         mounts: [mount(sandboxes.volume('work'), '/work')],
@@ -219,7 +219,7 @@ for (const uid of [0, 1000]) {
   }
 
   test(`uid ${uid} with the usual capabilities gets nowhere`, { skip }, async (t) => {
-    const { sandboxes, pod } = await open(t);
+    const { sandboxes, pod } = await openSandboxes(t);
     const mounts = [mount(sandboxes.volume('work'), '/work')];
     const { output } = await sandboxes.run(pod, attempts(sandboxes.directory), { security: security({ uid }), mounts });
     assert.equal(output, 'over\n');
@@ -236,14 +236,14 @@ const refused: readonly { readonly it: string; readonly given: Partial<Container
 ];
 for (const { it, given, says } of refused) {
   test(`a container that asks for ${it} is refused`, { skip }, async (t) => {
-    const { sandboxes, pod } = await open(t);
+    const { sandboxes, pod } = await openSandboxes(t);
     const request = containerRequest(pod, { security: security(given) });
     assert.match(sandboxes.runtime.unsupported(podRequest(sandboxes.directory), request) ?? '', says);
   });
 }
 
 test('a pod that asks for a user namespace is refused', { skip }, async (t) => {
-  const { sandboxes, pod } = await open(t);
+  const { sandboxes, pod } = await openSandboxes(t);
   const asked = podRequest(sandboxes.directory, { hostUsers: false });
   assert.match(sandboxes.runtime.unsupported(asked, containerRequest(pod)) ?? '', /hostUsers: false/);
 });
@@ -254,16 +254,16 @@ test('of the machine, a container sees the system, everything but what is hidden
   const outside = await ProcessSandboxes.open(t);
   const secret = outside.volume('secret');
   writeFileSync(join(secret, 'key'), 'hush');
-  const seen = async (settings: Parameters<typeof open>[1]): Promise<string> => {
-    const { sandboxes, pod } = await open(t, settings);
+  const seen = async (settings: Parameters<typeof openSandboxes>[1]): Promise<string> => {
+    const { sandboxes, pod } = await openSandboxes(t, settings);
     return (await sandboxes.run(pod, script)).output;
   };
   assert.match(await seen({}), /^\/etc\/passwd\n\/usr\/bin\/env\n\/home:\n\n\/root:\n\n\/srv:\n\n\/var\/lib:\n$/);
   assert.match(await seen({ hostFiles: 'all' }), /\/etc\/shadow\n[^]*\/var\/lib\/dpkg\n/);
-  const { sandboxes, pod } = await open(t, { hostPaths: [secret] });
+  const { sandboxes, pod } = await openSandboxes(t, { hostPaths: [secret] });
   assert.equal((await sandboxes.run(pod, `cat ${secret}/key`)).output, 'hush');
-  await assert.rejects(open(t, { hostPaths: ['/no/such'] }), { message: /there is no such path/ });
-  const none = await open(t, { hostFiles: 'none' });
+  await assert.rejects(openSandboxes(t, { hostPaths: ['/no/such'] }), { message: /there is no such path/ });
+  const none = await openSandboxes(t, { hostFiles: 'none' });
   await assert.rejects(none.sandboxes.run(none.pod, 'true'), { message: /executable file not found.*--host-path/ });
   const shell = await none.sandboxes.run(none.pod, '', {
     command: ['/lib64/ld-linux-x86-64.so.2', '/bin/ls', '/'],
@@ -276,7 +276,7 @@ test(
   'a volume that reaches our own state shows nothing of it, and one inside of it is refused',
   { skip },
   async (t) => {
-    const { sandboxes, pod } = await open(t);
+    const { sandboxes, pod } = await openSandboxes(t);
     const state = join(sandboxes.directory, 'state');
     const look = `ls -A /host${state}; ls /host${sandboxes.directory}`;
     const around = { mounts: [mount('/', '/host')] };
@@ -292,7 +292,7 @@ test(
 );
 
 test('what a container puts in place of its terminals holds up nothing', { skip }, async (t) => {
-  const { sandboxes, pod } = await open(t);
+  const { sandboxes, pod } = await openSandboxes(t);
   const id = await sandboxes.start(pod);
   const { code } = await sandboxes.exec(id, ['sh', '-c', 'rm /dev/ptmx && mkfifo /dev/ptmx']);
   assert.equal(code, 0);
@@ -302,7 +302,7 @@ test('what a container puts in place of its terminals holds up nothing', { skip 
 
 test('a container that prints without end waits for its log, which stays within its bounds', { skip }, async (t) => {
   const limits = { logSizeBytesMax: 256 * 1024, logFilesMax: 3 };
-  const { sandboxes, pod } = await open(t, limits);
+  const { sandboxes, pod } = await openSandboxes(t, limits);
   const id = await sandboxes.start(pod, {
     command: ['sh', '-c', 'yes aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa & yes b >/dev/stderr'],
   });
@@ -324,7 +324,7 @@ test(
   'nothing that a container writes is read: its records are made by the spawner before and after it runs',
   { skip },
   async (t) => {
-    const { sandboxes, pod } = await open(t);
+    const { sandboxes, pod } = await openSandboxes(t);
     const before = readFileSync('/proc/self/stat', 'utf8');
     const { state } = await sandboxes.run(
       pod,
@@ -374,7 +374,7 @@ for (const pods of [{}, { shareProcessNamespace: true }, { hostPid: true }]) {
 }
 
 test('a link that a container puts where a volume is to be mounted leads nowhere', { skip }, async (t) => {
-  const { sandboxes, pod } = await open(t);
+  const { sandboxes, pod } = await openSandboxes(t);
   const shared = sandboxes.volume('shared');
   const config = sandboxes.volume('config');
   writeFileSync(join(config, 'file'), 'mine');

@@ -350,10 +350,7 @@ export class ProcessRuntime implements Runtime {
       }
     } catch (thrown) {
       this.#launching.delete(id);
-      await this.#settle(
-        id,
-        startError(this.#deps.clock.now(), messageOf(thrown)),
-      );
+      await this.#settle(id, startError(this.#deps.clock.now(), messageOf(thrown)));
       throw thrown;
     }
     this.#launching.delete(id);

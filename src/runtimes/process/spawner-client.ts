@@ -112,7 +112,7 @@ export class SpawnerClient {
       const message = messageIn(frame);
       if (answer === undefined) answer = message as StartAnswer;
       else end = message as ExecEnd;
-      return answer.outcome === 'started';
+      return answer.outcome === 'failed' || end !== undefined;
     });
     signal.throwIfAborted();
     if (answer?.outcome === 'failed') return answer;
@@ -121,7 +121,12 @@ export class SpawnerClient {
 
   /** Joins the streams of a child until it ends, the client leaves or the signal aborts. */
   async attach(id: string, streams: ProcessStreams, signal: AbortSignal): Promise<void> {
-    await this.#stream(await this.#send({ ask: 'attach', id }), streams, signal, () => true);
+    await this.#stream(
+      await this.#send({ ask: 'attach', id }),
+      streams,
+      signal,
+      (frame) => 'ended' in (messageIn(frame) as object),
+    );
   }
 
   async #ask(request: SpawnerRequest, image?: Buffer): Promise<unknown> {
@@ -143,12 +148,15 @@ export class SpawnerClient {
     return socket;
   }
 
-  /** Frames to streams and streams to frames. The command's input begins with its first message. */
+  /**
+   * Frames to streams and streams to frames, until `isOver` says so of a message. The input begins with the first one. It is this
+   * side that closes: a message on its way to a side that has closed would cost the frames that are still to be read here.
+   */
   async #stream(
     socket: Socket,
     { stdin, stdout, stderr, tty, resizes }: ProcessStreams,
     signal: AbortSignal,
-    message: (frame: Frame) => boolean,
+    isOver: (frame: Frame) => boolean,
   ): Promise<void> {
     const leave = (): void => void (socket.destroyed || sendMessage(socket, { left: true }));
     const stopListening = onAbort(signal, () => socket.destroy());
@@ -159,7 +167,9 @@ export class SpawnerClient {
       for await (const frame of readFrames(socket)) {
         if (frame.kind === 'stdout' || frame.kind === 'stderr') {
           await write(frame.kind === 'stdout' ? stdout : stderr, frame.bytes);
-        } else if (message(frame) && !fed) {
+        } else if (isOver(frame)) {
+          break;
+        } else if (!fed) {
           fed = true;
           void feed(stdin, socket, tty);
           void followResizes(resizes, socket);

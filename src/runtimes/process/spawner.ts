@@ -44,6 +44,8 @@ const launchMsMax = 30_000;
 const lastOutputMsMax = 5_000;
 const strayKillMs = 20;
 const leftMs = 1_000;
+/** The client closes first, when it has read everything. */
+const farewellMsMax = 10_000;
 const idleMsMax = 2_000;
 const { SIGKILL } = system.signals;
 /** What the engines report for a command that could not be executed. */
@@ -254,19 +256,13 @@ export class Spawner {
   ): Promise<void> {
     const finishedAtMs = this.#clock.now();
     const flowed = Promise.all(flows).then(() => true);
-    const giveUp = new AbortController();
-    const late = this.#clock.sleep(lastOutputMsMax, giveUp.signal).then(
-      () => true,
-      () => true,
-    );
+    const deadlineMs = finishedAtMs + lastOutputMsMax;
     this.#killStrays(child);
-    for (let done = false; !done && child.start.strays !== undefined;) {
-      const pause = this.#clock.sleep(strayKillMs).then(() => false);
-      done = await Promise.race([flowed, late, pause]);
+    for (let done = child.start.strays === undefined; !done && this.#clock.now() < deadlineMs;) {
+      done = await Promise.race([flowed, this.#clock.sleep(strayKillMs).then(() => false)]);
       this.#killStrays(child);
     }
-    await Promise.race([flowed, late]);
-    giveUp.abort();
+    await this.#within(lastOutputMsMax, flowed);
     child.streams.stdin?.destroy();
     for (const { source } of child.streams.outputs) source.destroy();
     await Promise.all(flows);
@@ -366,9 +362,10 @@ export class Spawner {
       return;
     }
     const { pid } = answer;
+    let isOver = false;
     const kill = (): void => {
       this.reap(); // it may have ended while its output was on the way
-      if (!this.#awaited.has(pid)) return;
+      if (isOver || !this.#awaited.has(pid)) return;
       for (const one of processesOfSession(pid)) this.#processes.kill(one.pid, SIGKILL);
       this.#processes.kill(pid, SIGKILL);
     };
@@ -378,19 +375,16 @@ export class Spawner {
       }),
     );
     // A client that has all it wanted may leave before the command has ended by itself, as kubectl cp does.
-    const leave = async (): Promise<void> => {
-      const isGone = (await this.#feed(frames, streams, 'once').catch(() => 'gone')) === 'gone';
-      if (!isGone) await this.#clock.sleep(leftMs);
-      kill();
-    };
-    void leave();
+    const left = (): void => void this.#clock.sleep(leftMs).then(kill);
+    const gone = this.#feed(frames, streams, 'once', left);
+    void gone.then(kill);
     const exitCode = await ended;
+    isOver = true;
     // A daemon that the command left behind may hold its output open: it is not waited for longer than this.
-    const late = new AbortController();
-    await Promise.race([Promise.all(flows), this.#clock.sleep(lastOutputMsMax, late.signal).catch(() => {})]);
-    late.abort();
+    await this.#within(lastOutputMsMax, Promise.all(flows));
     destroy(streams);
     sendMessage(socket, { exitCode });
+    await this.#within(farewellMsMax, gone);
   }
 
   async #attach(socket: Socket, frames: AsyncGenerator<Frame>, id: string): Promise<void> {
@@ -402,39 +396,51 @@ export class Spawner {
     };
     child.listeners.add(listener);
     sendMessage(socket, {});
-    try {
-      const left = this.#feed(frames, child.streams, child.start.stdin).catch(() => {});
-      await Promise.race([child.whenEnded, left]);
-    } finally {
-      child.listeners.delete(listener);
-    }
+    const leaving = new Promise<void>((resolve) => {
+      const gone = this.#feed(frames, child.streams, child.start.stdin, resolve);
+      void gone.then(resolve);
+      void child.whenEnded.then(resolve);
+    });
+    await leaving;
+    child.listeners.delete(listener);
+    sendMessage(socket, { ended: true });
+    await this.#within(farewellMsMax, new Promise((resolve) => socket.once('close', resolve)));
   }
 
-  /** Hands on what a client types; resolves when it leaves. With `keep` the end of its input is not the end of the program's. */
+  /** Hands on what a client types; resolves when it is gone. With `keep` the end of its input is not the end of the program's. */
   async #feed(
     frames: AsyncGenerator<Frame>,
     { stdin, terminal }: Streams,
     mode: ChildStart['stdin'],
-  ): Promise<'gone' | 'left'> {
-    // By hand: leaving a `for await` would close the socket, and what the client is still to get with it.
-    for (;;) {
-      const { value: frame, done } = await frames.next();
-      if (done === true) return 'gone';
-      if (frame.kind === 'stdin') {
-        if (stdin !== undefined && !stdin.destroyed && mode !== 'none' && !stdin.write(frame.bytes))
-          await drained(stdin);
-        continue;
+    left: () => void,
+  ): Promise<void> {
+    try {
+      for await (const frame of frames) {
+        if (frame.kind === 'stdin') {
+          const takes = stdin !== undefined && !stdin.destroyed && mode !== 'none';
+          if (takes && !stdin.write(frame.bytes)) await drained(stdin);
+          continue;
+        }
+        const message = messageIn(frame) as StreamMessage;
+        if ('left' in message) {
+          left();
+        } else if ('resize' in message) {
+          const { columns, rows } = message.resize;
+          if (terminal !== undefined) this.#processes.setTerminalSize(terminal, columns, rows);
+        } else if (mode === 'once' && stdin !== undefined) {
+          if (terminal === undefined) stdin.end();
+          else stdin.write('\x04'); // end of input on a terminal is a key
+        }
       }
-      const message = messageIn(frame) as StreamMessage;
-      if ('left' in message) return 'left';
-      if ('resize' in message) {
-        const { columns, rows } = message.resize;
-        if (terminal !== undefined) this.#processes.setTerminalSize(terminal, columns, rows);
-      } else if (mode === 'once' && stdin !== undefined) {
-        if (terminal === undefined) stdin.end();
-        else stdin.write('\x04'); // end of input on a terminal is a key
-      }
+    } catch {
+      // broken off: it is gone
     }
+  }
+
+  async #within(ms: number, done: Promise<unknown>): Promise<void> {
+    const late = new AbortController();
+    await Promise.race([done, this.#clock.sleep(ms, late.signal).catch(() => {})]);
+    late.abort();
   }
 
   #signal(id: string, signal: number): void {
