@@ -1,7 +1,7 @@
 /** Programs of system calls, compiled and run for real. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { chmodSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { chmodSync, closeSync, existsSync, openSync, readFileSync, writeFileSync } from 'node:fs';
 import { arch } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -38,8 +38,10 @@ function run(
   const file = join(temporaryDirectory(t), 'program');
   writeFileSync(file, image);
   chmodSync(file, 0o755);
+  const nothing = openSync('/dev/null', 'r');
+  t.after(() => closeSync(nothing));
   const [program, ...args] = [...words, file];
-  return spawnSync(program ?? file, args, { stdio: ['ignore', 'pipe', 'inherit', 'ignore', 'ignore'] });
+  return spawnSync(program ?? file, args, { stdio: ['ignore', 'pipe', 'inherit', nothing, nothing] });
 }
 
 const currentDirectory = -100;

@@ -294,6 +294,10 @@ test('a container is asked for with variables, labels, user and message file', a
     noNewPrivileges: true,
     addCapabilities: ['NET_ADMIN'],
     dropCapabilities: ['ALL'],
+    seccomp: 'RuntimeDefault',
+    appArmor: 'RuntimeDefault',
+    procMount: 'Default',
+    seLinux: false,
   });
   assert.deepEqual(request?.resources, {
     memoryBytesMax: 64 * 1024 * 1024,

@@ -56,7 +56,7 @@ for (const uid of [0, 1000]) {
       for (let count = 0; count < 5; count += 1) leak(t, file);
       const { sandboxes, pod } = await openSandboxes(t);
       leak(t, file);
-      const script = 'for fd in /proc/$$/fd/*; do echo "${fd##*/} $(readlink $fd)"; done';
+      const script = `exec perl -e 'for (0..255) { my $l = readlink("/proc/$$/fd/$_"); print "$_ $l\\n" if defined $l }'`;
       const owner = { security: security({ uid, ...hardened }) };
       const main = await sandboxes.run(pod, script, owner);
       const id = await sandboxes.start(pod, { name: 'idle', ...owner });
@@ -261,7 +261,7 @@ test('of the machine, a container sees the system, everything but what is hidden
   assert.match(await seen({}), /^\/etc\/passwd\n\/usr\/bin\/env\n\/home:\n\n\/root:\n\n\/srv:\n\n\/var\/lib:\n$/);
   assert.match(await seen({ hostFiles: 'all' }), /\/etc\/shadow\n[^]*\/var\/lib\/dpkg\n/);
   const { sandboxes, pod } = await openSandboxes(t, { hostPaths: [secret] });
-  assert.equal((await sandboxes.run(pod, `cat ${secret}/key`)).output, 'hush');
+  assert.equal((await sandboxes.run(pod, `cat ${secret}/key`)).output, 'hush\n');
   await assert.rejects(openSandboxes(t, { hostPaths: ['/no/such'] }), { message: /there is no such path/ });
   const none = await openSandboxes(t, { hostFiles: 'none' });
   await assert.rejects(none.sandboxes.run(none.pod, 'true'), { message: /executable file not found.*--host-path/ });
@@ -383,5 +383,5 @@ test('a link that a container puts where a volume is to be mounted leads nowhere
   const { output } = await sandboxes.run(pod, 'cat /shared/a/b/inner/file; cat /etc/inner/file', {
     mounts: [mount(shared, '/shared'), mount(config, '/shared/a/b/inner')],
   });
-  assert.equal(output, 'minemine'); // in the container's own /etc, where the link leads inside of its root
+  assert.equal(output, 'minemine\n'); // in the container's own /etc, where the link leads inside of its root
 });

@@ -47,11 +47,11 @@ export function basePlan(builder: SandboxBuilder, request: SandboxRequest, host:
 
   if (technique === 'overlay') builder.layered('/', view.root, 'skel');
   else boundRoot(builder, request, host);
-  for (const [index, path] of view.directories.entries()) showDirectory(builder, request, host, path, `dirs/${index}`);
-  for (const { mountPoint } of shown) builder.host(mountPoint, mountPoint, 'none', ['bind', 'ro', 'rprivate']);
-
   kernelInterfaces(builder, request, host);
   ownDirectories(builder, request, host);
+  // After those: a directory of the machine may be below its /tmp.
+  for (const [index, path] of view.directories.entries()) showDirectory(builder, request, host, path, `dirs/${index}`);
+  for (const { mountPoint } of shown) builder.host(mountPoint, mountPoint, 'none', ['bind', 'ro', 'rprivate']);
 
   for (const path of hidden) {
     const seen = builder.resolve(path);

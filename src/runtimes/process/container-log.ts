@@ -14,6 +14,8 @@ export interface LogLimits {
   readonly filesMax: number;
 }
 
+const entriesAtOnceMax = 1_000;
+
 export class ContainerLog {
   readonly #path: string;
   readonly #limits: LogLimits;
@@ -43,8 +45,12 @@ export class ContainerLog {
     this.#unfinished.set(stream, Buffer.from(input.subarray(split.used)));
     if (split.entries.length === 0) return;
     const nowMs = this.#clock.now();
-    const entries = logEntries(stream, split, nowMs);
-    await this.#inTurn(() => this.#append(entries, nowMs));
+    // Short lines are many times longer in the log: in parts, so that the file is renamed in time.
+    for (let from = 0; from < split.entries.length; from += entriesAtOnceMax) {
+      const part = { ...split, entries: split.entries.slice(from, from + entriesAtOnceMax) };
+      const entries = logEntries(stream, part, nowMs);
+      await this.#inTurn(() => this.#append(entries, nowMs));
+    }
   }
 
   /** The next line goes to the file that has the name then. */

@@ -138,11 +138,10 @@ export function launchProgram(launch: Launch, powers: Powers): CompiledProgram {
   program.call('unshare', [namespaces.mount], { what: 'make a mount namespace' });
   const [slaveRoot, none] = [program.text('/'), program.text('none')];
   program.call('mount', [none, slaveRoot, 0, mounting.recursive | mounting.slave, 0], { what: 'keep mounts private' });
-  const ownProcesses = !pod.hostPid && !pod.shareProcessNamespace;
   const sharedProc = pod.shareProcessNamespace ? treeOf(program, holderPid, '/proc') : undefined;
   const files = filesPid === undefined ? undefined : treeOf(program, filesPid, `/${filesName}`);
   // Alone in its pid namespace a process can still do everything: there is no other to watch it.
-  if (ownProcesses) beBorn(program, clone.newPid);
+  if (!pod.shareProcessNamespace) beBorn(program, pod.hostPid ? 0 : clone.newPid);
   makeRoot(program, launch, plan, sharedProc, files);
   program.call('chdir', [program.text(`${work}/m`)]);
   const here = program.text('.');

@@ -34,7 +34,13 @@ export function processesOfContainer(groups: readonly string[], mountNamespace: 
   });
 }
 
-export function mountNamespaceOf(pid: number): string | undefined {
+/** Of a process that has one of its own: undefined for one that has this process's, which is nobody's to end. */
+export function ownMountNamespaceOf(pid: number): string | undefined {
+  const namespace = mountNamespaceOf(pid);
+  return namespace === mountNamespaceOf('self') ? undefined : namespace;
+}
+
+function mountNamespaceOf(pid: number | 'self'): string | undefined {
   try {
     return readlinkSync(`/proc/${pid}/ns/mnt`);
   } catch {

@@ -24,7 +24,7 @@ import { failureBytes, resultBytes } from '../../linux/system-program.ts';
 import { ContainerLog } from './container-log.ts';
 import type { StreamName } from './cri-log.ts';
 import { messageIn, readFrames, sendFrame, sendMessage, type Frame } from './frames.ts';
-import { mountNamespaceOf, processesOfContainer, processesOfSession } from './process-table.ts';
+import { ownMountNamespaceOf, processesOfContainer, processesOfSession } from './process-table.ts';
 import {
   exitsName,
   socketName,
@@ -42,6 +42,8 @@ import {
 const launchMsMax = 30_000;
 /** How long output may still come from processes that outlived the first one of their container. */
 const lastOutputMsMax = 5_000;
+/** Of the output of one stream, before its writer has to wait. */
+const waitingBytesMax = 128 * 1024;
 const strayKillMs = 20;
 const leftMs = 1_000;
 /** The client closes first, when it has read everything. */
@@ -227,7 +229,7 @@ export class Spawner {
     }
     const born = (pid: number): void => {
       child.pid = pid;
-      child.mountNamespace = mountNamespaceOf(pid);
+      child.mountNamespace = ownMountNamespaceOf(pid);
       if (child.killed) this.#processes.kill(pid, SIGKILL);
     };
     const { answer, streams, ended } = await this.#launch(image, start.tty, start.stdin !== 'none', born);
@@ -331,7 +333,7 @@ export class Spawner {
           processes.send(ours, 'g');
         }
       }
-      if (!isBorn && report === '') born(pid); // it has the machine's pid namespace
+      if (!isBorn && report === '') born(pid); // a holder without processes of its own
       if (report === '') return { answer: { outcome: 'started', pid, startedAtMs }, streams, ended };
       processes.kill(pid, SIGKILL);
       return { answer: { outcome: 'failed', report, exitCode: await ended }, streams, ended };
@@ -508,13 +510,26 @@ function terminalStreams(master: number): Streams {
   return { outputs: [{ stream: 'stdout', source: stream }], stdin: stream, terminal: master };
 }
 
-/** One chunk at a time: what has not been taken stays in the pipe, and its writer waits. */
-async function pump(source: Duplex, take: (chunk: Buffer, ended: boolean) => Promise<void>): Promise<void> {
-  try {
-    for await (const chunk of source as AsyncIterable<Buffer>) await take(chunk, false);
-  } catch {
-    // broken off: it has ended
-  }
+/**
+ * Takes what comes, in its order. When too much is waiting the rest stays in the pipe, and its writer waits. Not by `for await`,
+ * which drops what it has not handed out yet when a terminal ends with an error, as they all do.
+ */
+async function pump(source: Duplex, take: (chunk: Buffer, isLast: boolean) => Promise<void>): Promise<void> {
+  let waitingBytes = 0;
+  let last: Promise<void> = Promise.resolve();
+  source.on('data', (chunk: Buffer) => {
+    waitingBytes += chunk.length;
+    if (waitingBytes > waitingBytesMax) source.pause();
+    last = last
+      .then(() => take(chunk, false))
+      .catch(() => {})
+      .then(() => {
+        waitingBytes -= chunk.length;
+        if (waitingBytes <= waitingBytesMax) source.resume();
+      });
+  });
+  if (!source.closed) await new Promise((resolve) => source.once('close', resolve));
+  await last;
   await take(Buffer.alloc(0), true).catch(() => {});
 }
 
