@@ -150,8 +150,8 @@ export async function startApiServer(
   });
 
   const answers = new Set<Promise<void>>();
-  const listener = await startHttpListener(settings, (exchange) => {
-    const answer = handler.handle(exchange).finally(() => answers.delete(answer));
+  const listener = await startHttpListener(settings, (exchange, trust) => {
+    const answer = handler.handle(exchange, trust).finally(() => answers.delete(answer));
     answers.add(answer);
   });
   // Not before it listens: a server that cannot would leave it running.
