@@ -86,8 +86,8 @@ export class AdminClient {
       stream.on('response', (got) => (code = Number(got[':status'])));
       stream.on('data', (piece: Buffer) => pieces.push(piece));
       stream.on('error', reject);
-      stream.on('end', () => resolve({ code, text: Buffer.concat(pieces).toString() }));
-      // An answer that was cut off has ended too, but was never complete.
+      // An answer that was cut off has ended too, but was never complete; one that had not begun has no code.
+      stream.on('end', () => void (code !== 0 && resolve({ code, text: Buffer.concat(pieces).toString() })));
       stream.on('close', () => reject(new Error(`the connection was lost (${stream.rstCode})`)));
       if (body !== undefined) stream.end(JSON.stringify(body));
     });

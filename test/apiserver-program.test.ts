@@ -1,14 +1,16 @@
 /** `mountlet apiserver` as an operator meets it: starting, refusing, stopping, being killed, backups, and what is on disk. */
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { cpSync, readFileSync, readdirSync, statSync } from 'node:fs';
+import { cpSync, readFileSync, readdirSync, rmSync, statSync, truncateSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import { test } from 'node:test';
+import { messageOf } from '../src/base/errors.ts';
 import type { RunningApiServer } from './api-server-program.ts';
 import { AdminClient, startApiServerProgram } from './api-server-program.ts';
-import { mountlet, rootDirectory, programCommand } from './mountlet-program.ts';
+import { isRoot, mountlet, programCommand, rootDirectory } from './mountlet-program.ts';
 
 const configMaps = '/api/v1/namespaces/default/configmaps';
 const secrets = '/api/v1/namespaces/default/secrets';
@@ -181,6 +183,107 @@ test('a backup of a running server, restored with its keys, has the same objects
   assert.equal(refused.code, 1);
   assert.match(refused.stderr, /^error: .*it is not empty/);
 });
+
+test('a store that was emptied, or misses a file, is refused with the command to restore a backup, unless nothing is lost', async (t) => {
+  const [directory, elsewhere] = [rootDirectory(t), rootDirectory(t)];
+  const file = join(elsewhere, 'backup');
+  const store = join(directory, 'store');
+  const { server, client } = await start(t, directory);
+  await client.ask('POST', configMaps, configMap('web', 'x'));
+  assert.equal(mountlet(['apiserver', 'backup', file, '--data', directory]).code, 0);
+  await client.ask('POST', configMaps, configMap('later', 'x'));
+  await server.kill();
+  const whole = join(elsewhere, 'whole');
+  cpSync(directory, whole, { recursive: true });
+
+  const losses: (() => void)[] = [
+    () => rmSync(store, { recursive: true }),
+    () => readdirSync(store).forEach((name) => rmSync(join(store, name))),
+    ...readdirSync(store).map((name) => () => rmSync(join(store, name))),
+    ...readdirSync(store).map((name) => () => truncateSync(join(store, name))),
+  ];
+  let refusals = 0;
+  for (const [index, lose] of losses.entries()) {
+    rmSync(directory, { recursive: true });
+    cpSync(whole, directory, { recursive: true });
+    lose();
+    const again = await startApiServerProgram(directory).catch(messageOf);
+    if (typeof again === 'string') {
+      refusals += 1;
+      const says = `error: Cannot open the store in "${store}": .*restore a backup: mountlet apiserver restore FILE --data "${directory}"`;
+      assert.match(again, new RegExp(says));
+      continue;
+    }
+    t.after(() => again.kill());
+    assert.ok(index > 1, 'an emptied store is refused');
+    const reader = await AdminClient.connect(again);
+    assert.equal((await reader.request('GET', `${configMaps}/later`)).code, 200, `loss ${index}`);
+    reader.close();
+    await again.kill();
+  }
+  assert.ok(refusals > 2, 'a loss that matters is refused');
+
+  // What the message says to do, done.
+  rmSync(store, { recursive: true });
+  assert.equal(mountlet(['apiserver', 'restore', file, '--data', directory]).code, 0);
+  const restored = await start(t, directory);
+  assert.equal((await restored.client.request('GET', `${configMaps}/web`)).code, 200);
+  assert.equal((await restored.client.request('GET', `${configMaps}/later`)).code, 404);
+});
+
+test(
+  'on a full disk writes are refused in words and objects can be deleted, also after a restart, until there is room again',
+  { skip: !isRoot && 'needs root: mounts a small tmpfs' },
+  async (t) => {
+    const directory = rootDirectory(t);
+    assert.equal(spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=40m', 'none', directory]).status, 0);
+    let { server, client } = await start(t, directory);
+    const core = '/api/v1/namespaces';
+    await client.ask('POST', core, { metadata: { name: 'shop' } });
+    const large = 'x'.repeat(500_000);
+    for (let i = 0; i < 6; i += 1) await client.ask('POST', `${core}/shop/configmaps`, configMap(`large-${i}`, large));
+    for (let i = 0; i < 6; i += 1) await client.ask('POST', configMaps, configMap(`kept-${i}`, large));
+    const pod = { metadata: { name: 'p' }, spec: { nodeName: 'n', containers: [{ name: 'c', image: 'i' }] } };
+    await client.ask('POST', '/api/v1/namespaces/default/pods', pod);
+    const other = join(directory, 'other');
+    spawnSync('dd', ['if=/dev/zero', `of=${other}`, 'bs=4k']);
+
+    const refusal = async (): Promise<void> => {
+      let answer = { code: 0, text: '' };
+      // It is noticed when room is needed; the log has some.
+      for (let i = 0; answer.code !== 507 && i < 50; i += 1) {
+        answer = await client.request('POST', configMaps, configMap(`more-${i}`, large));
+      }
+      assert.equal(answer.code, 507, answer.text);
+      const { reason, message } = JSON.parse(answer.text) as { reason: string; message: string };
+      assert.equal(reason, 'InsufficientStorage');
+      assert.match(
+        message,
+        /disk .* is full: nothing was changed; free some room on it .*deleting objects still works/,
+      );
+    };
+    await refusal();
+    await client.ask('DELETE', `${configMaps}/kept-0`);
+    // A pod on a node is marked first, and its end is reported by the node.
+    await client.ask('DELETE', '/api/v1/namespaces/default/pods/p');
+    await client.ask('DELETE', '/api/v1/namespaces/default/pods/p?gracePeriodSeconds=0');
+    const gone = await client.watch(`${core}?watch=true&fieldSelector=metadata.name=shop`);
+    await client.ask('DELETE', `${core}/shop`);
+    for await (const piece of gone) if (String(piece).includes('"DELETED"')) break;
+    client.close();
+    await server.kill();
+
+    ({ server, client } = await start(t, directory, new URL(server.url).host));
+    await refusal();
+    await client.ask('DELETE', `${configMaps}/kept-1`);
+    assert.equal((await client.request('GET', `${core}/shop`)).code, 404);
+    assert.equal((await client.request('GET', `${configMaps}/kept-0`)).code, 404);
+    rmSync(other);
+    let code = 507;
+    while (code === 507) ({ code } = await client.request('POST', configMaps, configMap('again', large)));
+    assert.equal(code, 201);
+  },
+);
 
 test('a restored store without its key serves the rest and says which Secrets it cannot read', async (t) => {
   const [directory, elsewhere] = [rootDirectory(t), rootDirectory(t)];

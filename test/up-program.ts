@@ -35,8 +35,13 @@ export class UpProgram {
   }
 
   /** Resolves when it says that it is ready; rejects when it ends before. */
-  static async start(directory: string, args: readonly string[], asOrdinaryUser: boolean): Promise<UpProgram> {
-    const [file = '', ...before] = programCommand(asOrdinaryUser);
+  static async start(
+    directory: string,
+    args: readonly string[],
+    asOrdinaryUser: boolean,
+    under: readonly string[] = [],
+  ): Promise<UpProgram> {
+    const [file = '', ...before] = [...under, ...programCommand(asOrdinaryUser)];
     const given = ['up', '--state', directory, '--listen', '127.0.0.1:0', ...args];
     const env = { PATH: process.env['PATH'], HOME: '/nonexistent', NODE_OPTIONS: process.env['NODE_OPTIONS'] };
     const child = spawn(file, [...before, ...given], { stdio: ['ignore', 'pipe', 'pipe'], env });
@@ -100,6 +105,12 @@ export class UpMachine {
 
   async start(...args: readonly string[]): Promise<UpProgram> {
     this.#up = await UpProgram.start(join(this.directory, 'state'), args, false);
+    return this.#up;
+  }
+
+  /** `under` are the words of a program that runs another, such as prlimit. */
+  async startUnder(under: readonly string[], ...args: readonly string[]): Promise<UpProgram> {
+    this.#up = await UpProgram.start(join(this.directory, 'state'), args, false, under);
     return this.#up;
   }
 

@@ -17,7 +17,7 @@ import { loadSigningKey, makeSigningKeyPem } from '../apiserver/identity/signing
 import type { SigningKey } from '../apiserver/identity/signing-key.ts';
 import type { EncryptionKey } from '../apiserver/store/encryption-key.ts';
 import { ensureEncryptionKeys } from '../apiserver/store/encryption-key.ts';
-import { ensurePrivateFile, replacePrivateFile } from '../disk/paths/private-file.ts';
+import { ensurePrivateFile, readPrivateFile, replacePrivateFile } from '../disk/paths/private-file.ts';
 
 export interface ApiServerIdentity {
   readonly authority: Authority;
@@ -62,7 +62,21 @@ export function issueAdmin(authority: Authority, now: number): KeyPair {
 
 export function writeKubeconfig(file: string, authority: Authority, server: string, credentials: KeyPair): void {
   const authorityPem = authority.certificatePem;
-  replacePrivateFile(file, kubeconfig({ server, authorityPem, cluster: 'mountlet', user: 'admin', credentials }));
+  const text = kubeconfig({ server, authorityPem, cluster: 'mountlet', user: 'admin', credentials });
+  try {
+    replacePrivateFile(file, text);
+  } catch (thrown) {
+    // On a full disk the file of an earlier start serves as well, if it leads to this server.
+    if (clustersOf(readPrivateFile(file)) !== clustersOf(text)) throw thrown;
+  }
+}
+
+function clustersOf(kubeconfigText: string | undefined): string | undefined {
+  try {
+    return JSON.stringify((JSON.parse(kubeconfigText ?? '') as { clusters?: unknown }).clusters);
+  } catch {
+    return undefined;
+  }
 }
 
 /** `hosts` are the addresses and names under which the node's own server is reached. */

@@ -1,5 +1,5 @@
 /** The API server of this machine: its identity and store from a data directory, listening on one address. */
-import { rmdirSync } from 'node:fs';
+import { rmSync, rmdirSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { join } from 'node:path';
 import type { ApiServer } from '../apiserver/api-server.ts';
@@ -70,6 +70,11 @@ function storeDirectory(directory: string): string {
   return join(directory, 'store');
 }
 
+/** Beside the store, which may be lost without it. */
+function storeMarker(directory: string): string {
+  return join(directory, 'store.marker');
+}
+
 /** A consistent copy of all objects, also while a server runs on them. The keys in `pki` are not in it. */
 export function backUpApiServer(directory: string, file: string): Promise<void> {
   return backUpStore(storeDirectory(directory), file);
@@ -80,6 +85,8 @@ export async function restoreApiServer(file: string, directory: string): Promise
   const made = makeDirectories(directory);
   try {
     await restoreBackup(file, storeDirectory(directory));
+    // It knows of the store that was here before.
+    rmSync(storeMarker(directory), { force: true });
   } catch (error) {
     for (const path of made) rmdirSync(path);
     throw error;
@@ -105,6 +112,7 @@ export async function rotateApiServerKeys(directory: string): Promise<number> {
 function openStore(directory: string, keys: readonly EncryptionKey[]): Promise<LmdbStore> {
   return LmdbStore.open({
     directory: storeDirectory(directory),
+    marker: storeMarker(directory),
     keys,
     isSecret: (key) => secretPrefixes.some((prefix) => key.startsWith(prefix)),
     lock: lockDirectory,
@@ -122,10 +130,11 @@ export async function startEmbeddedApiServer(
   const now = systemClock.now();
   const { authority, server, nodeClient, signingKey, encryptionKeys } = apiServerIdentity(directory, host, now);
   const store = await openStore(directory, encryptionKeys);
+  let running: ApiServer | undefined;
   try {
     const { damaged } = store;
     if (damaged.length > 0) notify({ kind: 'StoreDamaged', error: new StoreDamagedError(directory, damaged) });
-    const running = await startApiServer(
+    running = await startApiServer(
       {
         host,
         port,
@@ -154,17 +163,18 @@ export async function startEmbeddedApiServer(
       signal,
     );
     const admin = issueAdmin(authority, now);
-    writeKubeconfig(kubeconfig, authority, running.url, admin);
+    const { url } = running;
+    writeKubeconfig(kubeconfig, authority, url, admin);
     const reach = (identity: KeyPair): ReachedServer => ({
       endpoint: {
-        url: new URL(running.url),
+        url: new URL(url),
         trust: async () => ({ authorityPem: authority.certificatePem, isInsecure: false }),
       },
       credentials: fixedCredentials({ headers: {}, identity }),
       secretFiles: [kubeconfig],
     });
     return {
-      url: running.url,
+      url,
       kubeconfig,
       admin: reach(admin),
       issueNode(nodeName, hosts) {
@@ -179,11 +189,12 @@ export async function startEmbeddedApiServer(
         };
       },
       async close() {
-        await running.close();
+        await running?.close();
         await store.close();
       },
     };
   } catch (error) {
+    await running?.close();
     await store.close();
     throw error;
   }

@@ -11,6 +11,7 @@ import { Warnings } from './http/warnings.ts';
 import type { Authenticator } from './identity/authentication.ts';
 import type { Authorizer } from './identity/authorization.ts';
 import type { User } from './identity/user.ts';
+import { anonymousUser } from './identity/user.ts';
 import { InFlight } from './in-flight.ts';
 import type { ApiMetrics } from './metrics.ts';
 import type { Notify, RequestNotice } from './notices.ts';
@@ -30,7 +31,7 @@ import type { Router } from './rest/router.ts';
 import { isLongRunning, representationOf } from './rest/router.ts';
 import { authenticateRequest, authorizeRequest } from './request-access.ts';
 import { RequestDeadline } from './request-deadline.ts';
-import { StatusError, badRequest } from './status.ts';
+import { StatusError, badRequest, tooManyRequests } from './status.ts';
 import { statusOfFailure } from './status-of-failure.ts';
 
 export interface ApiHandlerDeps {
@@ -66,15 +67,21 @@ export class ApiHandler {
   }
 
   /** Resolves when the answer is complete. Never rejects. */
-  async handle(exchange: Exchange): Promise<void> {
+  async handle(exchange: Exchange, trust: () => boolean): Promise<void> {
     const { clock, random } = this.#deps;
     const auditId = random.uuid();
     const startedAt = clock.now();
-    const served = await this.#serve(exchange, auditId);
-    this.#tell(exchange, auditId, served, clock.now() - startedAt);
+    try {
+      const served = await this.#serve(exchange, trust, auditId);
+      this.#tell(exchange, auditId, served, clock.now() - startedAt);
+    } catch (error) {
+      // A failure of the answer itself. It concerns this request alone.
+      this.#deps.notify({ kind: 'RequestFailed', auditId, error });
+      exchange.fail();
+    }
   }
 
-  async #serve(exchange: Exchange, auditId: string): Promise<Served> {
+  async #serve(exchange: Exchange, trust: () => boolean, auditId: string): Promise<Served> {
     const warnings = new Warnings();
     const target = parseTarget(exchange.target);
     let info: RequestInfo | undefined;
@@ -86,6 +93,8 @@ export class ApiHandler {
         info = requestInfo(exchange.method, target);
         const known = authenticateRequest(this.#deps, exchange);
         user = known.name;
+        if (user !== anonymousUser.name && !trust())
+          throw tooManyRequests('Too many connections, please try again later.', 1);
         representation = this.#representation(exchange, target, info);
         reply = await this.#answer(exchange, target, info, known, representation, warnings);
       }

@@ -150,8 +150,8 @@ export async function startApiServer(
   });
 
   const answers = new Set<Promise<void>>();
-  const listener = await startHttpListener(settings, (exchange) => {
-    const answer = handler.handle(exchange).finally(() => answers.delete(answer));
+  const listener = await startHttpListener(settings, (exchange, trust) => {
+    const answer = handler.handle(exchange, trust).finally(() => answers.delete(answer));
     answers.add(answer);
   });
   // Not before it listens: a server that cannot would leave it running.
@@ -168,9 +168,6 @@ export async function startApiServer(
   const endpoint = { address: settings.advertisedAddress, port: listener.address.port };
   const { authorityPem } = settings;
   const controllers = runControllers({ ...writes, resources, notify, authorityPem, endpoint }, stopping);
-  await controllers.settled;
-  state.isReady = true;
-
   let closed: Promise<void> | undefined;
   const close = (): Promise<void> => (closed ??= shutDown());
   const shutDown = async (): Promise<void> => {
@@ -184,6 +181,13 @@ export async function startApiServer(
     unfollow();
   };
   const onAbort = (): void => void close();
+  try {
+    await controllers.settled;
+  } catch (error) {
+    await close();
+    throw error;
+  }
+  state.isReady = true;
   if (signal.aborted) await close();
   else signal.addEventListener('abort', onAbort, { once: true });
   return { url, address: listener.address, close };

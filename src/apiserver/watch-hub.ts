@@ -112,10 +112,15 @@ export class WatchHub {
     const touched = new Set<Channel>();
     for (const change of this.#channels.size === 0 ? [] : changes) {
       for (const channel of this.#channelsOf(change.key)) {
-        const bytes = this.#printed(change, channel.selection, channel.representation);
-        if (bytes === undefined) continue;
-        channel.events.push({ revision: change.revision, bytes });
-        touched.add(channel);
+        try {
+          const bytes = this.#printed(change, channel.selection, channel.representation);
+          if (bytes === undefined) continue;
+          channel.events.push({ revision: change.revision, bytes });
+          touched.add(channel);
+        } catch (error) {
+          // What this form cannot print concerns who asked for it.
+          for (const watcher of channel.watchers) watcher.end('failed', error);
+        }
       }
     }
     for (const channel of touched) {

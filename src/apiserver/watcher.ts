@@ -13,7 +13,7 @@ export interface WatchSink {
   /** False when it is full: nothing more comes until `resume` is called. What was given is taken in any case. */
   write(bytes: Uint8Array): boolean;
   /** Called once, when the watch ends by itself: the client was too slow, the sink has thrown, or the hub was closed. */
-  end(reason: WatchEnd): void;
+  end(reason: WatchEnd, error?: unknown): void;
 }
 
 export interface WatcherLimits {
@@ -87,10 +87,10 @@ export class Watcher {
     this.#ended(this);
   }
 
-  end(reason: WatchEnd): void {
+  end(reason: WatchEnd, error?: unknown): void {
     if (this.#isOver) return;
     this.stop();
-    this.#sink.end(reason);
+    this.#sink.end(reason, error);
   }
 
   deliver(bytes: Uint8Array, events: number): void {
@@ -108,7 +108,12 @@ export class Watcher {
     clearImmediate(this.#turn);
     let turnBytes = 0;
     while (!this.#isFull && !this.#isOver) {
-      const next = this.#next();
+      let next: Uint8Array | undefined;
+      try {
+        next = this.#next();
+      } catch (error) {
+        return this.end('failed', error);
+      }
       if (next === undefined) return;
       turnBytes += next.length;
       this.#write(next);
@@ -134,8 +139,8 @@ export class Watcher {
   #write(bytes: Uint8Array): void {
     try {
       if (!this.#sink.write(bytes)) this.#isFull = true;
-    } catch {
-      this.end('failed');
+    } catch (error) {
+      this.end('failed', error);
     }
   }
 }

@@ -6,6 +6,7 @@ import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { Clock } from '../base/clock.ts';
 import { ContainerNotRunningError, NoSuchContainerError } from '../runtimes/runtime.ts';
+import type { Connections } from '../base/connections.ts';
 import type { Runtime } from '../runtimes/runtime.ts';
 import { goQuote } from '../kube/values/go-quote.ts';
 import { chooseLog, logOpenRefusal, logOptions } from './container-logs.ts';
@@ -59,9 +60,11 @@ interface Ways {
 export class NodeHandler {
   readonly #limits: StreamLimits;
   readonly #deps: NodeServerDeps;
+  readonly #connections: Connections;
   readonly #stopping: AbortSignal;
 
-  constructor(limits: StreamLimits, deps: NodeServerDeps, stopping: AbortSignal) {
+  constructor(limits: StreamLimits, deps: NodeServerDeps, connections: Connections, stopping: AbortSignal) {
+    this.#connections = connections;
     this.#limits = limits;
     this.#deps = deps;
     this.#stopping = stopping;
@@ -104,7 +107,11 @@ export class NodeHandler {
     const { clock, access, notify } = this.#deps;
     const startedAt = clock.now();
     const gone = new AbortController();
-    connection.once('close', () => gone.abort(new Error('the client has left')));
+    const end = this.#connections.begin(request.socket);
+    connection.once('close', () => {
+      end();
+      gone.abort(new Error('the client has left'));
+    });
     const signal = AbortSignal.any([gone.signal, this.#stopping]);
     const path = pathOf(request);
     const query = new URLSearchParams((request.url ?? '').slice(path.length));
@@ -114,6 +121,7 @@ export class NodeHandler {
       const route = nodeRoute(path);
       if (route?.kind !== 'healthz') {
         user = await identify(access, request, signal);
+        if (!this.#connections.trust(request.socket)) throw new RequestRefused(429, 'Too many connections');
         await permit(
           access,
           user,

@@ -6,6 +6,7 @@ import { once, setMaxListeners } from 'node:events';
 import type { Server } from 'node:https';
 import { createServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
+import { Connections, connectionPlaces } from '../base/connections.ts';
 import { MountletError, messageOf } from '../base/errors.ts';
 import type { NodeServerDeps } from './node-handler.ts';
 import { NodeHandler } from './node-handler.ts';
@@ -35,13 +36,19 @@ export class NodeListenError extends MountletError {
   }
 }
 
+// An eighth of the descriptors of the process; the node needs its own for volumes, containers and logs.
+const descriptorShare = 1 / 8;
+// A command, a port or a log that is followed takes one; far more than a node's pods are asked for.
+const connectionsMax = 1_024;
+
 export async function startNodeServer(settings: NodeServerSettings, deps: NodeServerDeps): Promise<NodeServer> {
   const stop = new AbortController();
   // One for every request under way.
   setMaxListeners(0, stop.signal);
   const sockets = new Set<Socket>();
   const answers = new Set<Promise<void>>();
-  const handler = new NodeHandler(settings.limits, deps, stop.signal);
+  const connections = new Connections(connectionPlaces(descriptorShare, connectionsMax));
+  const handler = new NodeHandler(settings.limits, deps, connections, stop.signal);
   const server: Server = createServer({
     cert: settings.certificatePem,
     key: settings.keyPem,
@@ -60,6 +67,7 @@ export async function startNodeServer(settings: NodeServerSettings, deps: NodeSe
   server.on('secureConnection', (socket) => socket.on('error', () => {}));
   server.on('connection', (socket: Socket) => {
     sockets.add(socket);
+    connections.add(socket);
     socket.on('error', () => {});
     socket.on('close', () => sockets.delete(socket));
   });

@@ -91,20 +91,30 @@ test('node 20.5: a lease that somebody else wrote is read again and renewed; one
   assert.deepEqual(notices, []);
 });
 
-test('node 20.5: a lease from before the restart is taken up', async (t) => {
-  const server = await runningApiServer(t);
-  const admin = server.client();
-  await admin.create(nodeResource, {}, { metadata: { name: 'here' } }, signal);
-  const first = holding(t, server.client({}, nodeIdentity(server, 'here')));
-  await first.clock.nextSleep();
-  await first.stop();
-  const { metadata } = await leaseOf(admin);
-  const second = holding(t, server.client({}, nodeIdentity(server, 'here')), Date.UTC(2026, 0, 2));
-  await second.clock.nextSleep();
-  const taken = await leaseOf(admin);
-  assert.equal(taken.metadata.uid, metadata.uid);
-  assert.equal(taken.spec?.renewTime, '2026-01-02T00:00:00.000000Z');
-});
+for (const { it, startsAt, renewTime } of [
+  { it: '', startsAt: Date.UTC(2026, 0, 2), renewTime: '2026-01-02T00:00:00.000000Z' },
+  {
+    it: ', also when the clock was set back',
+    startsAt: Date.UTC(2025, 11, 31, 19),
+    renewTime: '2025-12-31T19:00:00.000000Z',
+  },
+]) {
+  test(`node 20.5: a lease from before the restart is taken up${it}`, async (t) => {
+    const server = await runningApiServer(t);
+    const admin = server.client();
+    await admin.create(nodeResource, {}, { metadata: { name: 'here' } }, signal);
+    const first = holding(t, server.client({}, nodeIdentity(server, 'here')));
+    await first.clock.nextSleep();
+    await first.stop();
+    const { metadata } = await leaseOf(admin);
+    const second = holding(t, server.client({}, nodeIdentity(server, 'here')), startsAt);
+    await second.clock.nextSleep();
+    const taken = await leaseOf(admin);
+    assert.equal(taken.metadata.uid, metadata.uid);
+    assert.equal(taken.spec?.renewTime, renewTime);
+    assert.deepEqual(second.notices, []);
+  });
+}
 
 test('node 20.5: without its Node there is no lease; it is tried after 200 ms, 400 ms and so on up to 7 s', async (t) => {
   const store = memoryStore();

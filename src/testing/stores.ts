@@ -1,4 +1,5 @@
 /** Stores on real directories for tests, with limits that a test can reach. */
+import { join } from 'node:path';
 import type { LmdbStoreOptions } from '../apiserver/store/lmdb-store.ts';
 import { LmdbStore, storeDefaults } from '../apiserver/store/lmdb-store.ts';
 import type { Journal } from '../apiserver/store/journal.ts';
@@ -9,6 +10,7 @@ import { lockDirectory } from '../disk/paths/directory-lock.ts';
 export function openStore(directory: string, options: Partial<LmdbStoreOptions> = {}): Promise<LmdbStore> {
   return LmdbStore.open({
     directory,
+    marker: join(directory, 'marker'),
     keys: [],
     isSecret: (key) => key.startsWith('/registry/core/secrets/'),
     lock: lockDirectory,

@@ -9,6 +9,7 @@ import type { KubeObject, Resource } from '../resource.ts';
 import { createObject } from '../rest/create-object.ts';
 import { isSameJson } from '../rest/same-json.ts';
 import { updateObject } from '../rest/update-object.ts';
+import { DiskFullError } from '../store/store-errors.ts';
 import type { ControllerDeps } from './controller.ts';
 import { controllerContext, coreResource, followObjects, readObjectAt, unlessRefused } from './controller.ts';
 import { WorkQueue } from './work-queue.ts';
@@ -24,8 +25,18 @@ const namespaceNames = ['default', 'kube-system', 'kube-public', 'kube-node-leas
 const authorityMap = 'kube-root-ca.crt';
 const account = 'default';
 
-/** What must be there before anybody is served. */
+/** What must be there before anybody is served. On a full disk what was there before must do: objects can still be deleted. */
 export async function ensureCompanions(deps: CompanionDeps, signal: AbortSignal): Promise<void> {
+  const isNew = deps.store.revision === 0;
+  try {
+    await ensureAll(deps, signal);
+  } catch (error) {
+    if (isNew || !(error instanceof DiskFullError)) throw error;
+    deps.notify({ kind: 'ControllerFailed', controller, object: 'default', error });
+  }
+}
+
+async function ensureAll(deps: CompanionDeps, signal: AbortSignal): Promise<void> {
   const namespaces = coreResource(deps.resources, 'namespaces');
   for (const name of namespaceNames) {
     await ensure(deps, namespaces, '', { metadata: { name } }, signal);
@@ -53,7 +64,10 @@ export async function runCompanions(deps: CompanionDeps, signal: AbortSignal): P
     ),
   ];
   try {
-    await queue.run((namespace) => ensureInNamespace(deps, namespace, signal), signal);
+    await queue.run(async (namespace) => {
+      await ensureInNamespace(deps, namespace, signal);
+      if (namespace === 'default') await ensureService(deps, signal);
+    }, signal);
   } finally {
     for (const stop of stops) stop();
   }

@@ -16,9 +16,8 @@ export interface RunningControllers {
 
 export function runControllers(deps: CompanionDeps, signal: AbortSignal): RunningControllers {
   const settled = ensureCompanions(deps, signal);
-  const run = async (): Promise<unknown> => {
-    await settled;
-    return Promise.all([
+  const run = (): Promise<unknown> =>
+    Promise.all([
       runCompanions(deps, signal),
       runNamespaceDeletion(deps, signal),
       runGarbageCollector(deps, signal),
@@ -26,6 +25,6 @@ export function runControllers(deps: CompanionDeps, signal: AbortSignal): Runnin
       runScheduler(deps, signal),
       runNodeTtl(deps, signal),
     ]);
-  };
-  return { settled, done: run() };
+  // Whoever waits for `settled` learns of its failure there, and only there.
+  return { settled, done: settled.then(run, () => undefined) };
 }

@@ -25,6 +25,8 @@ export interface Exchange {
   send(code: number, headers: ResponseHeaders, body: string | Buffer): void;
   /** Begins an answer of unknown length; the headers go out at once. */
   openStream(code: number, headers: ResponseHeaders): ResponseStream;
+  /** Breaks off whatever was or was not answered: the client must not wait for more. */
+  fail(): void;
   /** The answer has begun, so that nothing else can be answered. */
   readonly isAnswered: boolean;
   /** Called once, when the answer is complete or cannot be completed any more. The end of the request is no reason. */

@@ -9,6 +9,7 @@ import type { ServerHttp2Session } from 'node:http2';
 import { createServer as createHttp2 } from 'node:http2';
 import type { AddressInfo, Server as NetServer, Socket } from 'node:net';
 import { createServer as createTls } from 'node:tls';
+import { Connections, connectionPlaces } from '../../base/connections.ts';
 import { MountletError, errorCode, messageOf } from '../../base/errors.ts';
 import type { PeerIdentity } from '../identity/authentication.ts';
 import type { Exchange } from './exchange.ts';
@@ -37,6 +38,9 @@ export interface HttpListener {
   close(graceMs: number): Promise<void>;
 }
 
+/** `trust` says that the client has shown who it is. False when the server has no place for it. */
+export type HandleExchange = (exchange: Exchange, trust: () => boolean) => void;
+
 export class ListenError extends MountletError {
   readonly reason = 'CannotListen';
 
@@ -53,6 +57,10 @@ const listenFailures: Readonly<Record<string, string>> = {
   ENOTFOUND: 'no such host is known; give an address, such as 127.0.0.1',
 };
 
+// A quarter of the descriptors of the process; the rest is for the store and for a node in the same process.
+const descriptorShare = 1 / 4;
+// A thousand nodes and as many strangers; more is not what this server is for.
+const connectionsMax = 4_096;
 // Who has not finished by then is not a client.
 const handshakeMs = 32_000;
 // Pooled Go clients keep an idle connection for 90 s; a server that closes it first makes their next request fail.
@@ -65,18 +73,21 @@ const streamsMax = 1000;
 // What a session may hold in memory, in MB; the default of 10 is one large list.
 const sessionMemoryMax = 256;
 
-export async function startHttpListener(
-  settings: ListenerSettings,
-  handle: (exchange: Exchange) => void,
-): Promise<HttpListener> {
+export async function startHttpListener(settings: ListenerSettings, handle: HandleExchange): Promise<HttpListener> {
+  const connections = new Connections(connectionPlaces(descriptorShare, connectionsMax));
+  const serve = (exchange: Exchange, socket: Socket): void => {
+    exchange.onClose(connections.begin(socket));
+    handle(exchange, () => connections.trust(socket));
+  };
   const sockets = new Set<Socket>();
   const sessions = new Set<ServerHttp2Session>();
   const peers = new Peers();
-  const http1 = createHttp1Server(peers, handle);
+  const http1 = createHttp1Server(peers, serve);
   const http2 = createHttp2({ settings: { maxConcurrentStreams: streamsMax }, maxSessionMemory: sessionMemoryMax });
   http2.on('stream', (stream, headers) => {
     const { session } = stream;
-    handle(new Http2Exchange(stream, headers, session && peers.of(session, session.socket)));
+    if (session === undefined) return;
+    serve(new Http2Exchange(stream, headers, peers.of(session, session.socket)), session.socket);
   });
   http2.on('sessionError', () => {});
   http2.on('session', (session) => {
@@ -88,6 +99,7 @@ export async function startHttpListener(
   const server = settings.tls === undefined ? http1 : tlsServer(settings.tls, http1, http2);
   server.on('connection', (socket: Socket) => {
     sockets.add(socket);
+    connections.add(socket);
     socket.on('error', () => {});
     socket.on('close', () => sockets.delete(socket));
   });
@@ -125,7 +137,7 @@ class Peers {
   }
 }
 
-function createHttp1Server(peers: Peers, handle: (exchange: Exchange) => void): Server {
+function createHttp1Server(peers: Peers, serve: (exchange: Exchange, socket: Socket) => void): Server {
   const server = createHttp1({
     keepAliveTimeout: keepAliveMs,
     headersTimeout: headersMs,
@@ -133,7 +145,7 @@ function createHttp1Server(peers: Peers, handle: (exchange: Exchange) => void): 
     maxHeaderSize: headerBytesMax,
   });
   server.on('request', (request, response) => {
-    handle(new Http1Exchange(request, response, peers.of(request.socket, request.socket)));
+    serve(new Http1Exchange(request, response, peers.of(request.socket, request.socket)), request.socket);
   });
   server.on('upgrade', (request, socket, head) => {
     // An upgrade may be refused like any request; for that it needs a response on the bare connection.
@@ -141,7 +153,7 @@ function createHttp1Server(peers: Peers, handle: (exchange: Exchange) => void): 
     response.shouldKeepAlive = false;
     response.assignSocket(socket as Socket);
     response.on('finish', () => (socket as Socket).destroySoon());
-    handle(new Http1Exchange(request, response, peers.of(request.socket, request.socket), head));
+    serve(new Http1Exchange(request, response, peers.of(request.socket, request.socket), head), request.socket);
   });
   server.on('clientError', (_error, socket) => {
     if (socket.writable) socket.end('HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n');

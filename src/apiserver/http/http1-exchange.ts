@@ -80,6 +80,10 @@ export class Http1Exchange implements Exchange {
     };
   }
 
+  fail(): void {
+    this.#response.destroy();
+  }
+
   onClose(listener: () => void): void {
     // The request's own `close` comes as soon as its body has been read.
     if (this.#response.closed) listener();

@@ -78,6 +78,10 @@ export class Http2Exchange implements Exchange {
     };
   }
 
+  fail(): void {
+    this.#stream.close(constants.NGHTTP2_INTERNAL_ERROR);
+  }
+
   onClose(listener: () => void): void {
     if (this.#stream.closed && this.#stream.destroyed) listener();
     else this.#stream.once('close', listener);

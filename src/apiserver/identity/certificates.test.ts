@@ -61,7 +61,7 @@ test('every certificate has its own serial number, positive and of sixteen bytes
 
 test('validity begins a little before now and may end after 2049', () => {
   const certificate = parsed(makeAuthority({ now: Date.UTC(2026, 0, 1), days: 365 * 30 }));
-  assert.equal(Date.parse(certificate.validFrom), Date.UTC(2025, 11, 31, 23, 55));
+  assert.equal(Date.parse(certificate.validFrom), Date.UTC(2025, 11, 31));
   assert.equal(new Date(certificate.validTo).getUTCFullYear(), 2055);
 });
 

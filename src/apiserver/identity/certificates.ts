@@ -42,9 +42,9 @@ const objectIds = {
   clientAuth: '1.3.6.1.5.5.7.3.2',
 };
 
-/** Clocks of clients may be behind; a certificate from "the future" would be refused. */
-const clockSkewMs = 5 * 60_000;
 const dayMs = 86_400_000;
+/** Clocks of clients may be behind, and this machine's may be set back by hours; a certificate from the future is refused. */
+const clockSkewMs = dayMs;
 
 export function makeAuthority({ now, days, name = 'mountlet-ca' }: Validity & { readonly name?: string }): Authority {
   const keys = newKeys();

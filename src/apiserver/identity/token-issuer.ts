@@ -68,6 +68,8 @@ export type TokenVerdict =
 
 /** How far clocks may be apart, and how long a deleted object's tokens live on: the same minute in the API. */
 const leewayMs = 60_000;
+/** A token of this issuer from the future means that its clock was set back; that must not shut out every pod for hours. */
+const setBackMsMax = 24 * 3_600_000;
 
 export class TokenIssuer {
   readonly #deps: TokenIssuerDeps;
@@ -128,9 +130,10 @@ export class TokenIssuer {
 
   #timeProblem({ notBefore, expires, issuedAt }: TokenClaims): string | undefined {
     const now = this.#deps.clock.now();
-    if (notBefore !== undefined && now + leewayMs < notBefore * 1000) return 'service account token is not valid yet';
+    if (notBefore !== undefined && now + setBackMsMax < notBefore * 1000)
+      return 'service account token is not valid yet';
     if (expires !== undefined && now - leewayMs > expires * 1000) return 'service account token has expired';
-    if (issuedAt !== undefined && now + leewayMs < issuedAt * 1000)
+    if (issuedAt !== undefined && now + setBackMsMax < issuedAt * 1000)
       return 'service account token is issued in the future';
     return undefined;
   }

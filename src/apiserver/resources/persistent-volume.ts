@@ -1,4 +1,7 @@
-/** PersistentVolumes and claims. Their finalizers keep them while somebody uses them; who takes those away is not here. */
+/**
+ * PersistentVolumes and claims. Upstream a finalizer protects each while it is in use, and a controller removes it. There is no
+ * such controller here, so the server adds no such finalizer, and does not wait for one that came with a copied manifest.
+ */
 import { defaultPersistentVolume, defaultPersistentVolumeClaim } from '../../kube/defaults/default-objects.ts';
 import { persistentVolume, persistentVolumeClaim } from '../../kube/objects/persistent-volume.ts';
 import type { PersistentVolume, PersistentVolumeClaim } from '../../kube/objects/persistent-volume.ts';
@@ -43,11 +46,11 @@ export const persistentVolumes = resource<PersistentVolume>({
   complete: defaultPersistentVolume,
   validate: (object) => validatePersistentVolume(object),
   validateUpdate: validatePersistentVolumeUpdate,
-  prepareForCreate: (object, now) =>
-    withFinalizer('kubernetes.io/pv-protection', {
-      ...object,
-      status: { phase: 'Pending', lastPhaseTransitionTime: timestamp(now) },
-    }),
+  prepareForCreate: (object, now) => ({
+    ...object,
+    status: { phase: 'Pending', lastPhaseTransitionTime: timestamp(now) },
+  }),
+  deletion: { finalizersWithoutController: ['kubernetes.io/pv-protection'] },
   prepareForUpdate: (object, old) => keepFields(object, old, 'status'),
   columns: [
     nameColumn,
@@ -85,8 +88,8 @@ export const persistentVolumeClaims = resource<PersistentVolumeClaim>({
   complete: defaultPersistentVolumeClaim,
   validate: (object) => validatePersistentVolumeClaim(object),
   validateUpdate: validatePersistentVolumeClaimUpdate,
-  prepareForCreate: (object) =>
-    withFinalizer('kubernetes.io/pvc-protection', { ...object, status: { phase: 'Pending' } }),
+  prepareForCreate: (object) => ({ ...object, status: { phase: 'Pending' } }),
+  deletion: { finalizersWithoutController: ['kubernetes.io/pvc-protection'] },
   prepareForUpdate: (object, old) => keepFields(object, old, 'status'),
   columns: [
     nameColumn,
@@ -107,11 +110,6 @@ export const persistentVolumeClaims = resource<PersistentVolumeClaim>({
   ],
   deleteAnswers: 'object',
 });
-
-function withFinalizer<T extends KubeObject>(finalizer: string, object: T): T {
-  const finalizers = [...new Set([...(object.metadata.finalizers ?? []), finalizer])];
-  return { ...object, metadata: { ...object.metadata, finalizers } };
-}
 
 function withTransitionTime(object: PersistentVolume, old: PersistentVolume, now: number): PersistentVolume {
   const before = old.status?.lastPhaseTransitionTime;

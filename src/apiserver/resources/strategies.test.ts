@@ -202,16 +202,16 @@ test("7.7: an update of a node's status takes metadata along and leaves the spec
   assert.deepEqual(updateOf(nodes, 'status').prepare(given, old, now), { ...given, spec: old.spec });
 });
 
-test('13.10: a new volume and a new claim are Pending and protected', () => {
+test('13.10: a new volume and a new claim are Pending, and no finalizer is added that nothing would remove', () => {
   const volume = persistentVolumes.prepareForCreate(
     decoded(persistentVolume, {
-      metadata: { name: 'v', finalizers: ['kubernetes.io/pv-protection'] },
+      metadata: { name: 'v' },
       spec: {},
       status: { phase: 'Bound' },
     }),
     now,
   );
-  assert.deepEqual(volume.metadata.finalizers, ['kubernetes.io/pv-protection']);
+  assert.equal(volume.metadata.finalizers, undefined);
   assert.deepEqual(volume.status, { phase: 'Pending', lastPhaseTransitionTime: '2026-01-01T00:00:00Z' });
   const claim = persistentVolumeClaims.prepareForCreate(
     decoded(persistentVolumeClaim, {
@@ -221,7 +221,7 @@ test('13.10: a new volume and a new claim are Pending and protected', () => {
     }),
     now,
   );
-  assert.deepEqual(claim.metadata.finalizers, ['a/b', 'kubernetes.io/pvc-protection']);
+  assert.deepEqual(claim.metadata.finalizers, ['a/b']);
   assert.deepEqual(claim.status, { phase: 'Pending' });
 });
 

@@ -53,7 +53,8 @@ function decideDeletion(
   if (context.dryRun) return { kind: 'keep', result: { text: JSON.stringify(object), uid, removed } };
   if (!removed && isSameJson(object, old)) return { kind: 'keep', result: { text: current, uid, removed } };
   const text = storedText(object, revision);
-  return { kind: removed ? 'delete' : 'put', value: text, result: { text, uid, removed } };
+  const result = { text, uid, removed };
+  return removed ? { kind: 'delete', value: text, result } : { kind: 'put', value: text, result, ending: true };
 }
 
 function checkPreconditions(resource: Resource, { metadata }: KubeObject, { preconditions }: DeleteOptions): void {

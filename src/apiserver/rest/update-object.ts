@@ -96,7 +96,8 @@ function writeUpdate({ resource, old, object, current, revision, dryRun }: Finis
   if (dryRun) return { kind: 'keep', result: { text: JSON.stringify(object), ...outcome } };
   const text = storedText(object, revision);
   if (isEnded(resource, object)) return { kind: 'delete', value: text, result: { text, ...outcome, removed: true } };
-  return { kind: 'put', value: text, result: { text, ...outcome } };
+  const ending = object.metadata.deletionTimestamp !== undefined;
+  return { kind: 'put', value: text, result: { text, ...outcome }, ending };
 }
 
 /** The content first: where that differs, as it does in most updates, metadata need not be looked at. */

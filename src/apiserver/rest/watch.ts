@@ -68,6 +68,7 @@ class Watching {
   readonly #selection: Selection;
   readonly #stream: ResponseStream;
   readonly #ended = new AbortController();
+  #failure: unknown;
 
   constructor(
     deps: WatchDeps,
@@ -109,7 +110,8 @@ class Watching {
           this.#deps.sent(countLines(bytes));
           return this.#stream.write(bytes);
         },
-        end: (reason) => {
+        end: (reason, error) => {
+          this.#failure = error;
           // Cut off in the middle, so that the reader does not take it for a complete stream.
           if (reason !== 'closed') this.#stream.destroy();
           end();
@@ -128,6 +130,7 @@ class Watching {
       release();
       stopping.removeEventListener('abort', end);
     }
+    if (this.#failure !== undefined) throw this.#failure;
   }
 
   /** A watch of one object is not woken by the others. */

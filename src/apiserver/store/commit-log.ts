@@ -21,7 +21,7 @@ import {
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { errorCode, messageOf } from '../../base/errors.ts';
-import { decodeRecords, type LogRecord } from './log-record.ts';
+import { decodeRecords, recordHeaderLength, type LogRecord } from './log-record.ts';
 import { CommitError, StoreFormatError } from './store-errors.ts';
 
 export const logFileNames = ['log.0', 'log.1'] as const;
@@ -91,30 +91,21 @@ export class CommitLog {
     [this.#writing, this.#other] = [this.#other, this.#writing];
   }
 
-  /** What it holds stays until it is written over: its records are known by their numbers to be in the tables. */
   emptyOther(): void {
-    const file = this.#other;
-    if (file.length > this.#reservedBytes) ftruncateSync(file.descriptor, this.#reservedBytes);
-    file.length = 0;
+    this.#empty(this.#other);
   }
 
   empty(): void {
-    for (const file of [this.#writing, this.#other]) {
-      ftruncateSync(file.descriptor);
-      file.length = 0;
-    }
+    this.#empty(this.#writing);
+    this.#empty(this.#other);
   }
 
-  /** Gives the empty files their length. Where there is no room for that, they grow as they are written. */
+  /** Gives the files their length. Where there is no room for that, they grow as they are written. */
   reserve(): void {
-    const zeros = Buffer.alloc(this.#reservedBytes);
     for (const { descriptor } of [this.#writing, this.#other]) {
-      try {
-        if (writeSync(descriptor, zeros, 0, zeros.length, 0) === zeros.length) continue;
-      } catch (thrown) {
-        if (errorCode(thrown) !== 'ENOSPC' && errorCode(thrown) !== 'EDQUOT') throw thrown;
-      }
-      ftruncateSync(descriptor);
+      const { size } = fstatSync(descriptor);
+      if (size < this.#reservedBytes && !writeZeros(descriptor, size, this.#reservedBytes))
+        ftruncateSync(descriptor, size);
     }
   }
 
@@ -123,9 +114,17 @@ export class CommitLog {
     closeSync(this.#other.descriptor);
   }
 
+  /** What it holds stays until it is written over: its records are known by their numbers to be in the tables. */
+  #empty(file: LogFile): void {
+    if (file.length > this.#reservedBytes) ftruncateSync(file.descriptor, this.#reservedBytes);
+    file.length = 0;
+  }
+
   #takeBack({ descriptor, length }: LogFile): void {
     try {
-      ftruncateSync(descriptor, length);
+      // The reserved room is kept: on a full disk there is no other. A record without a header is none.
+      const isKept = length < this.#reservedBytes && writeZeros(descriptor, length, length + recordHeaderLength);
+      ftruncateSync(descriptor, isKept ? this.#reservedBytes : length);
       fdatasyncSync(descriptor);
     } catch {
       this.#isUncertain = true;
@@ -157,7 +156,7 @@ export class LogReading {
     if (!isComplete || this.#sequenceBehind > sequence + records.length) {
       throw new StoreFormatError(
         this.#directory,
-        `its log is damaged behind commit ${sequence + records.length}; restore a backup, or remove "${logFileNames.join('" and "')}" to go on without the newest writes`,
+        `its log is damaged behind commit ${sequence + records.length} (remove "${logFileNames.join('" and "')}" to go on without the newest writes)`,
       );
     }
     return records;
@@ -167,6 +166,18 @@ export class LogReading {
     const later = this.#records.filter((record) => record.sequence > sequence);
     const gap = later.findIndex((record, index) => record.sequence !== sequence + 1 + index);
     return gap === -1 ? later : later.slice(0, gap);
+  }
+}
+
+/** So that what is written there later finds room. False when there is none now. */
+function writeZeros(descriptor: number, from: number, to: number): boolean {
+  const zeros = Buffer.alloc(Math.min(to - from, 1024 * 1024));
+  try {
+    for (let at = from; at < to;) at += writeSync(descriptor, zeros, 0, Math.min(zeros.length, to - at), at);
+    return true;
+  } catch (thrown) {
+    if (errorCode(thrown) === 'ENOSPC' || errorCode(thrown) === 'EDQUOT') return false;
+    throw thrown;
   }
 }
 

@@ -27,8 +27,10 @@ export interface JournalCommit {
 }
 
 export interface Journal {
-  /** Resolves when it is on disk. Called again only after the last one has settled. */
+  /** Resolves when it is on disk. Called again only after the last one has settled. Rejects with a DiskFullError for lack of room. */
   commit(commit: JournalCommit): Promise<void>;
+  /** Then only deletions may be committed. Asking looks for room again, for the next who asks. Absent: it never is. */
+  isFull?(): boolean;
   /** Asked after a failed commit: what a restart would find. Throws when even that cannot be read. */
   revisionOnDisk(): number;
   backup(file: string): Promise<void>;

@@ -6,10 +6,13 @@
  *   commit ─▶ log ─▶ answer          open:    tables, then what the log has that they have not ─▶ tables
  *              └─now and then─▶ tables          known by the number of the last commit, which is in the row of state
  */
+import { open, statfs } from 'node:fs/promises';
+import { join } from 'node:path';
 import { CommitLog, LogReading } from './commit-log.ts';
+import { dataEnd } from './data-file.ts';
 import { loadJournal, readState } from './journal-loading.ts';
 import type { Journal, JournalCommit, JournalContent } from './journal.ts';
-import { copyStore, explained, explanation, openTables, writeRecords } from './lmdb-tables.ts';
+import { copyStore, dataFileName, explained, explanation, openTables, writeRecords } from './lmdb-tables.ts';
 import type { Engine, Table } from './lmdb-tables.ts';
 import { decodeRecords, encodeRecord } from './log-record.ts';
 import type { LogRecord, LogRow } from './log-record.ts';
@@ -23,7 +26,8 @@ import {
   stateRowKey,
   storeFormat,
 } from './row-codec.ts';
-import { StoreFormatError } from './store-errors.ts';
+import { DiskFullError, StoreFormatError } from './store-errors.ts';
+import { StoreMarker } from './store-marker.ts';
 import { syncPath } from './sync-path.ts';
 import type { ValueSeal } from './value-seal.ts';
 
@@ -31,6 +35,16 @@ import type { ValueSeal } from './value-seal.ts';
 const logBytesMax = 2 * 1024 * 1024;
 /** Room for the commit that makes it larger than that, unless it is a very large one. */
 const logBytesExtra = 256 * 1024;
+
+/**
+ * Zeros behind the pages in use, so that a full disk leaves room to move both files of the log to the tables. They are part of
+ * the data file: room that was given back would be taken by whatever fills the disk.
+ */
+const reserveBytes = 8 * 1024 * 1024;
+/** With less than this a disk is full. The engine reports a write that went in half as an I/O error. */
+const freeBytesMin = 1024 * 1024;
+
+const noneWritten = { bytesWritten: 0 };
 
 /** Compacted changes are removed with later commits, more of them than come, so that no single commit takes long. */
 const removalsExtra = 256;
@@ -47,18 +61,22 @@ export class LmdbJournal implements Journal {
   #sequence: number;
   /** The oldest change that is still there; it may have been compacted already. */
   #oldestChange: number;
+  readonly #marker: StoreMarker;
+  #isFull = false;
+  #isLooking = false;
 
-  private constructor(directory: string, engine: Engine, log: CommitLog, seal: ValueSeal) {
+  private constructor(directory: string, engine: Engine, log: CommitLog, seal: ValueSeal, marker: StoreMarker) {
     this.#directory = directory;
     this.#engine = engine;
     this.#log = log;
     this.#seal = seal;
+    this.#marker = marker;
     ({ revision: this.#revision, sequence: this.#sequence } = readState(directory, engine.tables));
     this.#oldestChange = oldestOf(engine.tables.changes);
   }
 
   /** The caller has locked the directory: LMDB would let a second process write, which this store would never notice. */
-  static async open(directory: string, seal: ValueSeal): Promise<LmdbJournal> {
+  static async open(directory: string, markerPath: string, seal: ValueSeal): Promise<LmdbJournal> {
     const engine = openTables(directory);
     let log: CommitLog | undefined;
     try {
@@ -69,7 +87,10 @@ export class LmdbJournal implements Journal {
       await writeRecords(engine, new LogReading(directory).allAfter(sequence));
       log.empty();
       log.reserve();
-      return new LmdbJournal(directory, engine, log, seal);
+      const { revision } = readState(directory, engine.tables);
+      const journal = new LmdbJournal(directory, engine, log, seal, StoreMarker.open(markerPath, directory, revision));
+      await journal.#reserve();
+      return journal;
     } catch (thrown) {
       log?.close();
       await engine.root.close();
@@ -81,7 +102,26 @@ export class LmdbJournal implements Journal {
     return explained(this.#directory, () => loadJournal(this.#directory, this.#engine.tables, this.#seal));
   }
 
-  async commit({ revision, compactedRevision, objects, changes }: JournalCommit): Promise<void> {
+  isFull(): boolean {
+    if (this.#isFull && !this.#isLooking) {
+      this.#isLooking = true;
+      this.#moving = this.#moving.then(() => this.#reserve()).finally(() => (this.#isLooking = false));
+    }
+    return this.#isFull;
+  }
+
+  async commit(commit: JournalCommit): Promise<void> {
+    try {
+      await this.#append(commit);
+    } catch (thrown) {
+      if (!(await this.#lacksRoom())) throw thrown;
+      this.#isFull = true;
+      throw new DiskFullError({ cause: thrown });
+    }
+    this.#marker.record(commit.revision);
+  }
+
+  async #append({ revision, compactedRevision, objects, changes }: JournalCommit): Promise<void> {
     if (this.#log.length > logBytesMax) await this.#makeRoom();
     const sequence = this.#sequence + 1;
     const rows: LogRow[] = [];
@@ -124,6 +164,7 @@ export class LmdbJournal implements Journal {
     } finally {
       this.#log.close();
       await this.#engine.root.close();
+      await this.#marker.close();
     }
   }
 
@@ -143,6 +184,7 @@ export class LmdbJournal implements Journal {
     try {
       await writeRecords(this.#engine, decoded(records));
       this.#log.emptyOther();
+      await this.#reserve();
     } catch {
       this.#pending = [...records, ...this.#pending];
     }
@@ -153,6 +195,26 @@ export class LmdbJournal implements Journal {
     await writeRecords(this.#engine, decoded(this.#pending));
     this.#pending = [];
     this.#log.empty();
+    await this.#reserve();
+  }
+
+  /** Never while the engine writes: it may use what is behind the end of the file. */
+  async #reserve(): Promise<void> {
+    const file = await open(join(this.#directory, dataFileName), 'r+');
+    try {
+      const { size } = await file.stat();
+      const missing = Math.max(0, dataEnd(file.fd) + reserveBytes - size);
+      const { bytesWritten } = await file.write(Buffer.alloc(missing), 0, missing, size).catch(() => noneWritten);
+      if (bytesWritten < missing) await file.truncate(size);
+      this.#isFull = bytesWritten < missing || (await this.#lacksRoom());
+    } finally {
+      await file.close();
+    }
+  }
+
+  async #lacksRoom(): Promise<boolean> {
+    const { bavail, bsize } = await statfs(this.#directory);
+    return bavail * bsize < freeBytesMin;
   }
 }
 

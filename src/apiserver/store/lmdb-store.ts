@@ -19,6 +19,8 @@ import { syncPath } from './sync-path.ts';
 
 export interface LmdbStoreOptions extends StoreOptions {
   readonly directory: string;
+  /** A file outside the directory that knows how far the store has come. */
+  readonly marker: string;
   /** The first encrypts, all decrypt; none: everything is in clear. */
   readonly keys: readonly EncryptionKey[];
   readonly isSecret: (key: string) => boolean;
@@ -49,12 +51,12 @@ export class LmdbStore extends VersionedStore {
   }
 
   static async open(options: LmdbStoreOptions): Promise<LmdbStore> {
-    const { directory, keys, isSecret, lock } = options;
+    const { directory, marker, keys, isSecret, lock } = options;
     mkdirSync(directory, { mode: 0o700, recursive: true });
     const held = lock(directory);
     let journal: LmdbJournal | undefined;
     try {
-      journal = await LmdbJournal.open(directory, new ValueSeal(keys, isSecret));
+      journal = await LmdbJournal.open(directory, marker, new ValueSeal(keys, isSecret));
       return new LmdbStore(journal, journal.load(), options, () => held.release());
     } catch (thrown) {
       await journal?.close();

@@ -51,7 +51,9 @@ export async function writeRecords({ root, tables }: Engine, records: readonly L
 export function openTables(directory: string): Engine {
   const binary = { encoding: 'binary', keyEncoding: 'binary' } as const;
   mkdirSync(directory, { mode: 0o700, recursive: true });
-  const wrong = wrongDataFile(join(directory, dataFileName));
+  const file = join(directory, dataFileName);
+  // Another process may write while this one makes a backup: damage is what is found twice.
+  const wrong = wrongDataFile(file) && wrongDataFile(file);
   if (wrong !== undefined) throw new StoreFormatError(directory, wrong);
   return explained(directory, () => {
     const root = open<Buffer, Buffer>(directory, {

@@ -24,13 +24,13 @@ export interface LogRecord {
   readonly rows: readonly LogRow[];
 }
 
-const headerLength = 20;
+export const recordHeaderLength = 20;
 const rowHeaderLength = 8;
 
 export function encodeRecord({ sequence, rows }: LogRecord): Buffer {
   const bodyLength = rows.reduce((sum, { key, row }) => sum + rowHeaderLength + key.length + (row?.length ?? 0), 0);
-  const record = Buffer.allocUnsafe(headerLength + bodyLength);
-  let at = headerLength;
+  const record = Buffer.allocUnsafe(recordHeaderLength + bodyLength);
+  let at = recordHeaderLength;
   for (const { table, key, row } of rows) {
     at = record.writeUInt8(tableNames.indexOf(table), at);
     at = record.writeUInt8(row === undefined ? 0 : 1, at);
@@ -41,8 +41,8 @@ export function encodeRecord({ sequence, rows }: LogRecord): Buffer {
   }
   record.writeDoubleBE(sequence, 4);
   record.writeUInt32BE(bodyLength, 12);
-  record.writeUInt32BE(crc32(record.subarray(headerLength)), 16);
-  record.writeUInt32BE(crc32(record.subarray(4, headerLength)), 0);
+  record.writeUInt32BE(crc32(record.subarray(recordHeaderLength)), 16);
+  record.writeUInt32BE(crc32(record.subarray(4, recordHeaderLength)), 0);
   return record;
 }
 
@@ -58,8 +58,8 @@ export function decodeRecords(bytes: Buffer): DecodedRecords {
   const records: LogRecord[] = [];
   let at = 0;
   while (isHeader(bytes, at)) {
-    const end = at + headerLength + bytes.readUInt32BE(at + 12);
-    const body = bytes.subarray(at + headerLength, end);
+    const end = at + recordHeaderLength + bytes.readUInt32BE(at + 12);
+    const body = bytes.subarray(at + recordHeaderLength, end);
     if (bytes.readUInt32BE(at + 16) !== crc32(body)) break;
     records.push({ sequence: bytes.readDoubleBE(at + 4), rows: decodeRows(body) });
     at = end;
@@ -69,14 +69,15 @@ export function decodeRecords(bytes: Buffer): DecodedRecords {
 
 function isHeader(bytes: Buffer, at: number): boolean {
   return (
-    bytes.length - at >= headerLength && bytes.readUInt32BE(at) === crc32(bytes.subarray(at + 4, at + headerLength))
+    bytes.length - at >= recordHeaderLength &&
+    bytes.readUInt32BE(at) === crc32(bytes.subarray(at + 4, at + recordHeaderLength))
   );
 }
 
 /** Looked for at every byte: where one record is not whole, nobody knows where the next begins. */
 function greatestSequence(bytes: Buffer, from: number): number {
   let greatest = 0;
-  for (let at = from; at + headerLength <= bytes.length; at += 1) {
+  for (let at = from; at + recordHeaderLength <= bytes.length; at += 1) {
     // With these begin whole numbers from 1 on, as doubles; most bytes of a log are none of them.
     const first = bytes[at + 4] ?? 0;
     if (first < 0x3f || first > 0x43) continue;

@@ -1,4 +1,5 @@
 /** What a store refuses or cannot do. Keys are named in the messages, values never. */
+import { dirname } from 'node:path';
 import { MountletError } from '../../base/errors.ts';
 
 /** The change log no longer reaches back that far. A client lists again and goes on from there. */
@@ -47,7 +48,7 @@ export class StoreDamagedError extends MountletError {
     const more = damaged.length > namedMax ? `; and ${damaged.length - namedMax} more` : '';
     super(
       `Cannot read all of "${directory}", the rest is served: ${named.join('; ')}${more}; ` +
-        'stop and give the keys it was encrypted with, or restore a backup',
+        'stop and give the keys it was encrypted with, or restore a backup: mountlet apiserver restore FILE --data DIR',
     );
   }
 }
@@ -60,6 +61,18 @@ export class CommitError extends MountletError {
 
   constructor(why: string, options?: ErrorOptions) {
     super(`Cannot write to the store: ${why}; nothing was changed, check the disk and try again`, options);
+  }
+}
+
+/** Deletions are still taken: they have a reserve. */
+export class DiskFullError extends MountletError {
+  readonly reason = 'DiskFull';
+
+  constructor(options?: ErrorOptions) {
+    super(
+      "the disk of the API server's store is full: nothing was changed; free some room on it and try again (deleting objects still works)",
+      options,
+    );
   }
 }
 
@@ -113,11 +126,25 @@ export class StoreFormatError extends MountletError {
   readonly reason = 'StoreFormat';
 
   constructor(directory: string, why: string, options?: ErrorOptions) {
+    super(`Cannot open the store in "${directory}": ${why}; ${restoreAdvice(directory)}`, options);
+  }
+}
+
+/** The store is sound, but has been further than it is now. */
+export class StoreLostError extends MountletError {
+  readonly reason = 'StoreLost';
+
+  constructor(directory: string, marker: string, revision: number, reached: number) {
+    const what = revision === 0 ? 'it is empty' : `it ends at revision ${revision}`;
     super(
-      `Cannot open the store in "${directory}": ${why}; use the version that wrote it, or restore a backup`,
-      options,
+      `Cannot open the store in "${directory}": ${what}, and has been at revision ${reached}; ${restoreAdvice(directory)}; ` +
+        `or remove "${marker}" to go on without what is missing`,
     );
   }
+}
+
+function restoreAdvice(directory: string): string {
+  return `move it away and restore a backup: mountlet apiserver restore FILE --data "${dirname(directory)}"`;
 }
 
 export class RestoreError extends MountletError {

@@ -46,7 +46,8 @@ export interface ListResult {
 
 /** What to do with one object, decided while nobody else can write. `revision` is the one the write will have. */
 export type Decision<R> =
-  | { readonly kind: 'put'; readonly value: string; readonly result: R }
+  /** `ending`: the object is being deleted, so this is written also when the disk is full. */
+  | { readonly kind: 'put'; readonly value: string; readonly result: R; readonly ending?: boolean }
   | { readonly kind: 'delete'; readonly value: string; readonly result: R }
   /** Nothing is written and no revision is used up; also the way to refuse (a conflict is a result, not an exception). */
   | { readonly kind: 'keep'; readonly result: R };

@@ -11,10 +11,11 @@
  */
 import { ChangeLog, type ChangeLogLimits, type LoggedChange } from './change-log.ts';
 import { CommitQueue, type Waiting } from './commit-queue.ts';
-import type { Journal, JournalContent } from './journal.ts';
+import type { Journal, JournalCommit, JournalContent } from './journal.ts';
 import { ObjectTree } from './object-tree.ts';
 import {
   DamagedValueError,
+  DiskFullError,
   InvalidKeyError,
   StoreBusyError,
   StoreClosedError,
@@ -55,6 +56,8 @@ export class VersionedStore implements Store {
   #newestRevision: number;
   #newestBytes: number;
   #isDeciding = false;
+  /** Changes up to this one are in memory alone. */
+  #forgottenOnDisk = 0;
   #refusal: Error | undefined;
   readonly damaged: readonly DamagedValue[];
 
@@ -129,6 +132,7 @@ export class VersionedStore implements Store {
       previousRevision: current?.revision ?? 0,
       time: this.#options.now(),
     };
+    if (decision.kind === 'put' && decision.ending !== true && this.#isFull()) throw new DiskFullError();
     this.#account(change, current);
     this.#newestRevision = revision;
     this.#undurable.set(key, change);
@@ -214,13 +218,26 @@ export class VersionedStore implements Store {
     const changesAgain = rewritten
       .flatMap(({ revisions }) => revisions)
       .flatMap((revision) => (revision > through ? (this.#log.at(revision) ?? []) : []));
-    await this.#journal.commit({
-      revision: changes.at(-1)?.revision ?? this.#revision,
-      compactedRevision: through,
-      objects,
-      changes: [...changesAgain, ...changes],
-    });
+    const revision = changes.at(-1)?.revision ?? this.#revision;
+    const compactedRevision = Math.max(through, this.#forgottenOnDisk);
+    const commit = { revision, compactedRevision, objects, changes: [...changesAgain, ...changes] };
+    try {
+      await (this.#isFull() ? this.#commitBare(commit) : this.#journal.commit(commit));
+    } catch (thrown) {
+      if (!(thrown instanceof DiskFullError)) throw thrown;
+      await this.#commitBare(commit);
+    }
     this.#publish(changes, through);
+  }
+
+  /** Without room the disk gets the objects alone. The log goes on in memory, and after a restart clients list again. */
+  async #commitBare(commit: JournalCommit): Promise<void> {
+    await this.#journal.commit({ ...commit, compactedRevision: commit.revision, changes: [] });
+    this.#forgottenOnDisk = commit.revision;
+  }
+
+  #isFull(): boolean {
+    return this.#journal.isFull?.() ?? false;
   }
 
   #publish(changes: readonly LoggedChange[], compactedRevision: number): void {

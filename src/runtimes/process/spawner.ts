@@ -523,7 +523,7 @@ async function pump(source: Duplex, take: (chunk: Buffer, isLast: boolean) => Pr
     last = last
       .then(() => take(chunk, false))
       .catch(() => {})
-      .then(() => {
+      .finally(() => {
         waitingBytes -= chunk.length;
         if (waitingBytes <= waitingBytesMax) source.resume();
       });
