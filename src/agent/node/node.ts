@@ -132,7 +132,11 @@ export async function startNode(given: AgentSettings, deps: NodeDeps, signal: Ab
     { client: clients?.general, clock, random, ownNode: () => presence.current(), notify },
     settings,
   );
-  const { manager, subPaths } = nodeVolumes(
+  const {
+    manager,
+    subPaths,
+    run: runVolumes,
+  } = nodeVolumes(
     {
       ...deps,
       client: clients?.general,
@@ -231,7 +235,7 @@ export async function startNode(given: AgentSettings, deps: NodeDeps, signal: Ab
     ],
     [
       (stop) => objects.run(stop),
-      (stop) => manager.run(stop),
+      runVolumes,
       (stop) => presence.run(server?.address.port ?? 0, stop),
       (stop) => followChanges('ConfigMap', objects.configMaps, [manager, pods], stop),
       (stop) => followChanges('Secret', objects.secrets, [manager, pods], stop),
