@@ -56,7 +56,7 @@ export interface ProjectionDeps {
 const replacedMs = 1_000;
 
 /**
- * Called when new content is live and the old one still there: whatever shows the old one turns to the new one now. False
+ * Called when new content is live and old content may still be there: whatever shows that turns to the new one now. False
  * leaves the old one until the next refresh. Must not throw.
  */
 export type BeforeRemoval = (volume: TearDownRequest) => boolean;
@@ -118,9 +118,10 @@ export class ProjectionVolumes {
         ...(beforeRemoval !== undefined && { beforeRemoval: () => beforeRemoval(volume) }),
         keepReplaced: this.#deps.alarms !== undefined,
       };
-      const { changed, hidden, groupsRefused } = this.#writeAt(path, made, payload, options);
+      const { changed, hidden, groupsRefused, isOtherDirectory } = this.#writeAt(path, made, payload, options);
       if (groupsRefused > 0) emptyDirectories.tellGroupRefused(request.directory, request.fsGroup);
-      return { changed: changed || made, files: payload.size, hidden };
+      const remade = (request.isRemount || request.isReconstructed) && (made || isOtherDirectory);
+      return { changed: changed || made, files: payload.size, hidden, ...(remade && { remade }) };
     } catch (error) {
       if (made) this.#takeBack(place, path, error);
       throw error;

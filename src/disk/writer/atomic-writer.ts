@@ -17,6 +17,7 @@
  * sees to that.
  */
 import { lstatSync, renameSync, statSync, symlinkSync, unlinkSync } from 'node:fs';
+import type { Stats } from 'node:fs';
 import { MountletError, errorCode } from '../../base/errors.ts';
 import { makeLinks, regroupLinks, removeStaleLinks } from './first-level-links.ts';
 import type { LinkChanges } from './first-level-links.ts';
@@ -42,9 +43,9 @@ export interface WriteOptions {
    */
   readonly beforePublish?: (name: string) => void;
   /**
-   * Called before a version that is no longer live is removed: whoever still shows it turns to the live one now. False
-   * leaves it to the next write, which asks again and removes it whatever is answered: old versions do not pile up.
-   * Must not throw.
+   * Called when a new version is live, and before leftovers are removed: whoever still shows an earlier version turns to
+   * the live one now. False leaves that to the next write, which asks again and removes it whatever is answered: old
+   * versions do not pile up. Must not throw.
    */
   readonly beforeRemoval?: () => boolean;
   /**
@@ -67,6 +68,8 @@ export interface WriteOutcome {
   readonly leftoversRemoved: number;
   /** What should be removed and could not; the next write tries again. */
   readonly leftBehind: number;
+  /** The directory is another than at the write before: what has that one mounted does not see this write. */
+  readonly isOtherDirectory: boolean;
   /** The version that this write replaced and kept, for `removeReplaced`. */
   readonly replaced: string | undefined;
   /** Entries that did not get the group. Not an error, as in the kubelet: most files are readable without. */
@@ -81,6 +84,8 @@ export class AtomicWriter {
   #refusedGroup: number | undefined;
   /** The newest last. */
   #replaced: ReplacedVersion[] = [];
+  /** The volume's directory itself; its name may come to mean another. */
+  #root: string | undefined;
 
   /** The directory must exist. Only that is checked here, and only "not found" counts: a write will tell the rest. */
   constructor(directory: string, names: NameSource = { now: () => Date.now(), random: randomUint32 }) {
@@ -109,7 +114,15 @@ export class AtomicWriter {
     try {
       const groupRefused = group !== undefined && group === this.#refusedGroup;
       const look = lookAtVolume(this.#directory, tree, { group, groupRefused }, known);
-      const changes = { made: 0, removed: 0, leftovers: 0, leftBehind: 0, groupsRefused: 0, hidden: [] };
+      const changes = {
+        made: 0,
+        removed: 0,
+        leftovers: 0,
+        leftBehind: 0,
+        groupsRefused: 0,
+        hidden: [],
+        isOtherDirectory: this.#isOther(look.root),
+      };
       const job = { tree, group, known, look, changes, beforeRemoval, keepReplaced };
       this.#removeLeftovers(job);
       if (look.rightInodes === undefined) return this.#replace(job, beforePublish);
@@ -132,6 +145,12 @@ export class AtomicWriter {
     // The removal has moved the directory's time, and the listing is still what we know it to be.
     const rootModifiedMs = removed.length === due.length ? markDirectory(this.#directory, this.#names) : undefined;
     this.#known = { ...known, rootModifiedMs };
+  }
+
+  #isOther({ dev, ino }: Stats): boolean {
+    const before = this.#root;
+    this.#root = `${dev} ${ino}`;
+    return before !== undefined && before !== this.#root;
   }
 
   #isListed(known: KnownVolume | undefined): boolean {
@@ -191,9 +210,11 @@ export class AtomicWriter {
     } finally {
       // Also when a link could not be made: the disk may be full, and this frees some of it.
       removeStaleLinks(this.#directory, tree, firstLevel, changes);
+      // Also where no version was live: someone may have deleted it, and containers still have it mounted.
+      const isUnused = beforeRemoval();
       if (live !== undefined) {
         const content = known?.name === live ? known?.tree : undefined;
-        if (!beforeRemoval()) changes.leftBehind += 1;
+        if (!isUnused) changes.leftBehind += 1;
         else if (job.keepReplaced && this.#keepReplaced(live, content)) replaced = live;
         else if (!this.#remove(live, content)) changes.leftBehind += 1;
       }
@@ -205,7 +226,7 @@ export class AtomicWriter {
       name,
       tree: knownTree,
       group,
-      listing: { live: name, firstLevel, leftovers: [] },
+      listing: { live: name, isBlocked: false, firstLevel, leftovers: [] },
       rootModifiedMs: changes.leftBehind === 0 ? markDirectory(this.#directory, this.#names) : undefined,
       inodes: undefined,
     };
@@ -221,7 +242,7 @@ export class AtomicWriter {
       changes.groupsRefused += fillVersion(`${this.#directory}/${name}`, tree, group);
       if (group !== undefined) this.#groupSurroundings(job, group);
       if (beforePublish !== undefined) callBack(beforePublish, name);
-      this.#publish(name);
+      this.#publish(name, job.look.listing.isBlocked);
       return name;
     } catch (error) {
       if (name !== undefined) this.#remove(name, tree);
@@ -254,10 +275,11 @@ export class AtomicWriter {
     }
   }
 
-  #publish(name: string): void {
+  #publish(name: string, isBlocked: boolean): void {
     const temporary = `${this.#directory}/${temporaryLink}`;
     symlinkSync(name, temporary);
     try {
+      if (isBlocked) this.#remove(dataLink);
       renameSync(temporary, `${this.#directory}/${dataLink}`);
     } catch (error) {
       this.#remove(temporaryLink);
@@ -331,6 +353,7 @@ const fullCodes: ReadonlySet<string | undefined> = new Set(['ENOSPC', 'EDQUOT'])
 
 interface Changes extends LinkChanges {
   leftovers: number;
+  readonly isOtherDirectory: boolean;
 }
 
 function outcome(changed: boolean, version: string, changes: Changes, replaced?: string): WriteOutcome {
@@ -338,6 +361,7 @@ function outcome(changed: boolean, version: string, changes: Changes, replaced?:
     changed,
     version,
     replaced,
+    isOtherDirectory: changes.isOtherDirectory,
     hidden: changes.hidden,
     linksMade: changes.made,
     linksRemoved: changes.removed,
