@@ -234,11 +234,11 @@ for (const { it, remade, make } of damages) {
         const [plugin, volume]: [VolumePlugin, Volume] =
           kind === 'configMap'
             ? [
-                configMapPlugin(node.configMaps, node.volumes) as VolumePlugin,
+                configMapPlugin(node.configMaps, node.volumes),
                 { name: 'v', configMap: { name: 'o', defaultMode: 0o644 } },
               ]
             : [
-                secretPlugin(node.secrets, node.volumes) as VolumePlugin,
+                secretPlugin(node.secrets, node.volumes),
                 { name: 'v', secret: { secretName: 'o', defaultMode: 0o644 } },
               ];
         const set = (key: string): void => {

@@ -287,6 +287,23 @@ test('drafts that a crash left go with the attachment', { skip }, async (t) => {
   assert.deepEqual(readdirSync(records), []);
 });
 
+test('what a crash left of an attachment that was never made goes, and what is attached stays', { skip }, async (t) => {
+  const { directory, records, attachments } = world(t);
+  const file = sparseFile(directory, 'disk.img', 1);
+  await attachments.attach('pv-1', file, signal);
+  for (const [name, entry] of [
+    ['pv-2', 'loop.0123456789ab.draft'],
+    ['pv-3', 'formatting'],
+  ] as const) {
+    mkdirSync(join(records, name));
+    writeFileSync(join(records, name, entry), '', { mode: 0o600 });
+  }
+  attachments.removeUnfinished();
+  assert.deepEqual(readdirSync(records).sort(), ['pv-1', 'pv-3']);
+  assert.equal(attachments.find('pv-1')?.path, file);
+  await attachments.detach('pv-1', signal);
+});
+
 test('losetup that fails says why, and nothing is written down', { skip }, async (t) => {
   const system = systemPrograms();
   const programs: Programs = {

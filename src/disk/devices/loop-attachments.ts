@@ -49,6 +49,11 @@ export class LoopAttachments {
     return this.#records.all();
   }
 
+  /** Before anything is attached: a process that was killed may have left the drafts of what it was about to write down. */
+  removeUnfinished(): void {
+    this.#records.removeUnfinished();
+  }
+
   /** What `mountDevice` began with a file, for whoever finishes it. */
   formatMark(name: string): FormatMark {
     return this.#records.formatMark(name);
