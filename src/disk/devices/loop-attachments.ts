@@ -133,7 +133,9 @@ export class LoopAttachments {
     const [first] = present;
     if (first?.path === made) return made;
     // The file was exchanged, or another process made a loop device of it too: whoever came second gives way.
-    await this.#devices.release(made, signal);
+    const findMade = async (): Promise<readonly string[]> =>
+      (await this.#devices.all(signal)).map(({ path: device }) => device).filter((device) => device === made);
+    await this.#devices.releaseAll(findMade, this.#clock, signal);
     if (first === undefined || present.every((one) => one.path !== made)) {
       this.#records.remove(name);
       throw new AttachmentError(`Cannot attach "${path}": another file was put in its place just now; try again`);
