@@ -33,6 +33,7 @@ const fileSystems = [
   { name: 'tmpfs', under: '/dev/shm' },
   { name: 'disk', under: tmpdir() },
 ];
+const asNodesDo = { keepReplaced: true };
 const data = (round: number): Uint8Array => Buffer.alloc(1024, 97 + (round % 26));
 const nameOf = (index: number): string => `file-${index}.conf`;
 
@@ -122,9 +123,9 @@ function measure(base: string, fileSystem: string, files: number, program: strin
       const unchanged = payloadOf(files, 0);
       const times = {
         bare: timed(() => bare(payload)),
-        changed: timed(() => changing.write(payload)),
-        oneChanged: timed(() => changingOne.write(lastChanged)),
-        unchanged: timed(() => same.write(unchanged)),
+        changed: timed(() => changing.write(payload, asNodesDo)),
+        oneChanged: timed(() => changingOne.write(lastChanged, asNodesDo)),
+        unchanged: timed(() => same.write(unchanged, asNodesDo)),
       };
       if (!keep) continue;
       for (const key of ['bare', 'changed', 'oneChanged', 'unchanged'] as const) runs[key].push(times[key]);

@@ -12,3 +12,7 @@ test('a million reads of volumes find complete versions only', { skip: needsMoun
 test('a million reads of volumes and subPaths find complete versions only', { skip: needsExchange() }, (t) =>
   checkVolumeReaders(t, 1_000_000, true),
 );
+
+test('300,000 reads that updates overtake miss nothing', { skip: needsExchange() }, (t) =>
+  checkVolumeReaders(t, 300_000, true, 5),
+);

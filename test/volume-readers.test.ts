@@ -12,3 +12,9 @@ test('a container sees only complete versions in its volumes', { skip: needsMoun
 test('a container sees only complete versions in its volumes and through subPaths', { skip: needsExchange() }, (t) =>
   checkVolumeReaders(t, 20_000, true),
 );
+
+test(
+  'a container that updates overtake finds every file, in volumes and through subPaths',
+  { skip: needsExchange() },
+  (t) => checkVolumeReaders(t, 20_000, true, 5),
+);

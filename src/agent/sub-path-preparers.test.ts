@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdirSync } from 'node:fs';
+import { mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 import { systemMounts } from '../disk/mounts/mounts.ts';
@@ -19,6 +19,7 @@ import type { SubPathPreparer } from '../pods/container-mounts.ts';
 import { MountNamespace } from '../testing/mount-namespace.ts';
 import { needsMounts } from '../testing/mounting.ts';
 import { mountPointsBelow } from '../testing/temporary-directory.ts';
+import { visibleFiles } from '../testing/volume-content.ts';
 import { VolumeNode, podUid, testPod } from '../testing/volume-node.ts';
 import { followingSubPaths } from './sub-path-preparers.ts';
 
@@ -183,3 +184,84 @@ test(
     assert.deepEqual(world.told, ['subPath mounts do not follow updates on this machine: the kernel is too old']);
   },
 );
+
+/** What somebody may do to the directory of a live volume, and whether a container that mounts it can see the repair. */
+const damages: readonly {
+  readonly it: string;
+  readonly remade: boolean;
+  readonly make: (directory: string) => void;
+}[] = [
+  {
+    it: 'a directory with files in place of ..data',
+    remade: false,
+    make(directory) {
+      rmSync(join(directory, '..data'));
+      mkdirSync(join(directory, '..data/deep'), { recursive: true });
+      writeFileSync(join(directory, '..data/deep/file'), '');
+    },
+  },
+  {
+    it: 'a file in place of ..data',
+    remade: false,
+    make(directory) {
+      rmSync(join(directory, '..data'));
+      writeFileSync(join(directory, '..data'), '');
+    },
+  },
+  {
+    it: 'everything in it deleted',
+    remade: false,
+    make: (directory) =>
+      readdirSync(directory).forEach((name) => rmSync(join(directory, name), { recursive: true, force: true })),
+  },
+  {
+    it: 'the directory unmounted or deleted',
+    remade: true,
+    make(directory) {
+      if (mounts.isMountPoint(directory)) mounts.unmount(directory, { lazy: true });
+      else rmSync(directory, { recursive: true });
+    },
+  },
+];
+
+for (const { it, remade, make } of damages) {
+  for (const kind of ['configMap', 'secret'] as const) {
+    for (const next of ['1', '2']) {
+      const when = next === '1' ? 'a sweep' : 'the next update';
+      test(`${it}: ${when} repairs a ${kind}, in the container too unless it is told`, { skip }, async (t) => {
+        const world = followingNode(t);
+        const { node } = world;
+        const [plugin, volume]: [VolumePlugin, Volume] =
+          kind === 'configMap'
+            ? [
+                configMapPlugin(node.configMaps, node.volumes),
+                { name: 'v', configMap: { name: 'o', defaultMode: 0o644 } },
+              ]
+            : [
+                secretPlugin(node.secrets, node.volumes),
+                { name: 'v', secret: { secretName: 'o', defaultMode: 0o644 } },
+              ];
+        const set = (key: string): void => {
+          node.setConfigMap('o', { key });
+          node.setSecret('o', { key });
+        };
+        set('1');
+        await node.setUp(plugin, volume);
+        const whole = { name: 'v', mountPath: '/v' };
+        const container = await start(t, world, await mountsOf(world, plugin, [whole, ...byKey]));
+        const directory = node.directoryOf(plugin, 'v');
+        make(directory);
+        set(next);
+        assert.equal((await node.setUp(plugin, volume, { isRemount: true })).remade ?? false, remade);
+        assert.deepEqual(visibleFiles(directory), { key: next });
+        assert.deepEqual([container.read(1), container.read(2)], [next, next]);
+        if (!remade) assert.equal(container.read(0, 'key'), next);
+        assert.deepEqual(await node.setUp(plugin, volume, { isRemount: true }), {
+          changed: false,
+          files: 1,
+          hidden: [],
+        });
+      });
+    }
+  }
+}

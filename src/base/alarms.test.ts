@@ -91,3 +91,16 @@ test('any set of alarms rings at its times, each once, and never one that was ca
     { numRuns: 50 },
   );
 });
+
+test('whoever ends rings all that are set, each once, and none that was called off', async () => {
+  const clock = new FakeClock();
+  const alarms = new Alarms(clock);
+  const rung: string[] = [];
+  alarms.after(10, () => rung.push('first'));
+  alarms.after(20, () => rung.push('never')).cancel();
+  const last = alarms.after(30, () => rung.push('last'));
+  alarms.ringAll();
+  last.cancel();
+  alarms.ringAll();
+  assert.deepEqual(rung, ['first', 'last']);
+});

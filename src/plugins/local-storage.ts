@@ -155,6 +155,7 @@ export class LocalStorage {
    * the last pod has gone.
    */
   leftBehind(): readonly VolumeSpec[] {
+    this.attachments.removeUnfinished();
     const left = new Map(this.attachments.all().map(({ name }) => [name, this.reconstruct(name, 'Filesystem')]));
     for (const { mountPoint, source } of readMountTable()) {
       if (dirname(mountPoint) !== this.mountsDirectory) continue;

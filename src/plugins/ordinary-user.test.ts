@@ -29,11 +29,14 @@ function userNode(t: TestContext, settings: { under?: string; base?: string } = 
   return node;
 }
 
-/** All bytes below a directory, links not followed: what stays on the disk. */
+/** All bytes below a directory, links not followed (a recursive readdir of Node does follow them): what stays on the disk. */
 function bytesBelow(directory: string): string {
-  return readdirSync(directory, { recursive: true, withFileTypes: true })
-    .filter((entry) => entry.isFile())
-    .map((entry) => readFileSync(join(entry.parentPath, entry.name), 'latin1'))
+  return readdirSync(directory, { withFileTypes: true })
+    .map((entry) => {
+      const path = join(directory, entry.name);
+      if (entry.isDirectory()) return bytesBelow(path);
+      return entry.isFile() ? readFileSync(path, 'latin1') : '';
+    })
     .join('\n');
 }
 

@@ -85,6 +85,8 @@ export interface SetUpOutcome {
   readonly files: number;
   /** First names of projected files that nobody can see, since a mount point or a container's directory has that name. */
   readonly hidden: readonly string[];
+  /** Someone had unmounted or deleted the directory of a live volume: containers that mount it go on seeing what they had. */
+  readonly remade?: boolean;
 }
 
 /** All of it can be recovered from disk, because after a restart nothing else is known. */

@@ -3,11 +3,13 @@ import assert from 'node:assert/strict';
 import { existsSync, lstatSync, mkdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { Alarms } from '../base/alarms.ts';
 import { MountletError } from '../base/errors.ts';
 import { fileSystemOf } from '../disk/mounts/file-system.ts';
 import { systemMounts } from '../disk/mounts/mounts.ts';
 import { podDirectory, podPluginDirectory } from '../kube/node-layout.ts';
 import type { Volume } from '../kube/objects/volume.ts';
+import { FakeClock } from '../testing/fake-clock.ts';
 import { needsMounts } from '../testing/mounting.ts';
 import { mountPointsBelow } from '../testing/temporary-directory.ts';
 import { liveVersion, namesIn, visibleFiles } from '../testing/volume-content.ts';
@@ -503,4 +505,46 @@ test('a volume of another process is taken over as it is', { skip }, async (t) =
   assert.equal(liveVersion(directory), version);
   await after.tearDown(plugin, 'cert');
   assert.deepEqual(mountPointsBelow(before.root), []);
+});
+
+test('what an update replaced stays for a second, and goes at once with its volume', { skip }, async (t) => {
+  const clock = new FakeClock();
+  const alarms = new Alarms(clock);
+  const stop = new AbortController();
+  const ringing = alarms.run(stop.signal);
+  t.after(async () => {
+    stop.abort();
+    await ringing;
+  });
+  const node = new VolumeNode(t, { alarms });
+  for (const { plugin, volume } of everyKind(node).slice(0, 2)) {
+    const directory = node.directoryOf(plugin, volume.name);
+    const versions = (): string[] => namesIn(directory).filter((name) => name.startsWith('..2'));
+    const update = async (text: string): Promise<void> => {
+      node.setConfigMap('web', { a: text });
+      node.setSecret('tls', { a: text });
+      await node.setUp(plugin, volume);
+    };
+    await update('1');
+    const first = liveVersion(directory) ?? '';
+    await update('2');
+    await clock.advance(500);
+    await update('3');
+    await clock.advance(499);
+    assert.equal(readFileSync(join(directory, first, 'a'), 'utf8'), '1');
+    assert.equal(versions().length, 2);
+    await clock.advance(1);
+    assert.equal(existsSync(join(directory, first)), false);
+    assert.equal(versions().length, 1);
+    await clock.advance(500);
+    assert.deepEqual(namesIn(directory), ['..data', '<version>', 'a']);
+    await update('4');
+    await node.tearDown(plugin, volume.name);
+    assert.equal(existsSync(directory), false);
+    await clock.advance(1_000);
+    await node.setUp(plugin, volume);
+    await update('5');
+    alarms.ringAll();
+    assert.deepEqual(namesIn(directory), ['..data', '<version>', 'a']);
+  }
 });

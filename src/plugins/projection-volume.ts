@@ -6,6 +6,7 @@
  * missing changes nothing; the writer replaces content only when all of it is on disk. A set-up that fails takes back
  * the directory if it made it itself, and touches nothing else: containers keep the last good content.
  */
+import type { Alarms } from '../base/alarms.ts';
 import { MountletError, messageOf } from '../base/errors.ts';
 import { AtomicWriter } from '../disk/writer/atomic-writer.ts';
 import type { WriteOptions, WriteOutcome } from '../disk/writer/atomic-writer.ts';
@@ -47,10 +48,15 @@ export interface ProjectionDeps {
   readonly names: { now(): number; random(): number };
   readonly notify: NotifyPlugin;
   readonly beforeRemoval?: BeforeRemoval;
+  /** Rings when a replaced version has stayed long enough. Without it none stays: the process ends too soon. */
+  readonly alarms?: Pick<Alarms, 'after'>;
 }
 
+/** A path walk that followed `..data` before a swap is over by then, also on a machine that is very busy. */
+const replacedMs = 1_000;
+
 /**
- * Called when new content is live and the old one still there: whatever shows the old one turns to the new one now. False
+ * Called when new content is live and old content may still be there: whatever shows that turns to the new one now. False
  * leaves the old one until the next refresh. Must not throw.
  */
 export type BeforeRemoval = (volume: TearDownRequest) => boolean;
@@ -110,10 +116,12 @@ export class ProjectionVolumes {
       const options: WriteOptions = {
         ...(request.fsGroup !== undefined && { group: request.fsGroup }),
         ...(beforeRemoval !== undefined && { beforeRemoval: () => beforeRemoval(volume) }),
+        keepReplaced: this.#deps.alarms !== undefined,
       };
-      const { changed, hidden, groupsRefused } = this.#writeAt(path, made, payload, options);
+      const { changed, hidden, groupsRefused, isOtherDirectory } = this.#writeAt(path, made, payload, options);
       if (groupsRefused > 0) emptyDirectories.tellGroupRefused(request.directory, request.fsGroup);
-      return { changed: changed || made, files: payload.size, hidden };
+      const remade = (request.isRemount || request.isReconstructed) && (made || isOtherDirectory);
+      return { changed: changed || made, files: payload.size, hidden, ...(remade && { remade }) };
     } catch (error) {
       if (made) this.#takeBack(place, path, error);
       throw error;
@@ -122,7 +130,9 @@ export class ProjectionVolumes {
 
   tearDown(request: TearDownRequest): void {
     const place = placeOf(request);
-    this.#forget(this.#deps.emptyDirectories.find(place, 'memory') ?? request.directory);
+    const path = this.#deps.emptyDirectories.find(place, 'memory') ?? request.directory;
+    this.#writers.get(path)?.removeReplaced(); // its alarms find nothing to do
+    this.#forget(path);
     this.#deps.emptyDirectories.tearDown(place);
   }
 
@@ -150,7 +160,10 @@ export class ProjectionVolumes {
     this.#forget(path); // remembered again, it is the youngest
     const writer = known ?? new AtomicWriter(path, this.#deps.names);
     try {
-      return this.#write(writer, payload, options);
+      const outcome = this.#write(writer, payload, options);
+      const { replaced } = outcome;
+      if (replaced !== undefined) this.#deps.alarms?.after(replacedMs, () => writer.removeReplaced(replaced));
+      return outcome;
     } finally {
       this.#remember(path, writer);
     }

@@ -1,4 +1,5 @@
 /** The plugins every node has, wired: the one place that knows how they share their ground. */
+import type { Alarms } from '../base/alarms.ts';
 import { systemClock } from '../base/clock.ts';
 import { systemPrograms } from '../disk/devices/programs.ts';
 import { MemoryDirectories } from '../disk/mounts/memory-directories.ts';
@@ -30,10 +31,12 @@ export interface StandardPluginDeps extends ProjectedSources {
   readonly notify: NotifyPlugin;
   /** Of configMap, secret, downwardAPI and projected volumes. */
   readonly beforeRemoval?: BeforeRemoval;
+  /** Of the same: replaced versions stay for a second, if somebody runs these. */
+  readonly alarms?: Pick<Alarms, 'after'>;
 }
 
 export function standardPlugins(deps: StandardPluginDeps): readonly VolumePlugin[] {
-  const { root, mounts, privateTmpfs, now, random, notify, beforeRemoval, configMaps, secrets, nodes } = deps;
+  const { root, mounts, privateTmpfs, now, random, notify, beforeRemoval, alarms, configMaps, secrets, nodes } = deps;
   const tell = (message: string): void => notify({ kind: 'MemoryElsewhere', message });
   const programs = systemPrograms();
   const memory = new MemoryDirectories({ mounts, privateTmpfs, tell });
@@ -44,6 +47,7 @@ export function standardPlugins(deps: StandardPluginDeps): readonly VolumePlugin
     names: { now, random },
     notify,
     ...(beforeRemoval !== undefined && { beforeRemoval }),
+    ...(alarms !== undefined && { alarms }),
   });
   return [
     configMapPlugin(configMaps, volumes),

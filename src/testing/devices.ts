@@ -2,8 +2,10 @@
 import { execFileSync, spawnSync } from 'node:child_process';
 import {
   accessSync,
+  closeSync,
   constants,
   existsSync,
+  openSync,
   readFileSync,
   readdirSync,
   realpathSync,
@@ -12,6 +14,7 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
+import type { Programs } from '../disk/devices/programs.ts';
 import { systemMounts } from '../disk/mounts/mounts.ts';
 import { directoryForMounts } from './mounting.ts';
 import { mountPointsBelow } from './temporary-directory.ts';
@@ -88,4 +91,22 @@ function backingFile(name: string): string | undefined {
 /** Mount points and loop devices that a test left: for `assert.deepEqual(leftBelow(directory), [])`. */
 export function leftBelow(directory: string): string[] {
   return [...mountPointsBelow(directory), ...loopDevicesBelow(directory)];
+}
+
+const glanceMs = 100;
+
+/**
+ * Programs with an onlooker, as udev, blkid and others are: each loop device is open elsewhere when it is released, and for
+ * a moment longer.
+ */
+export function watchedPrograms(programs: Programs): Programs {
+  return {
+    run(command, signal) {
+      if (command.args.includes('--detach')) {
+        const descriptor = openSync(command.args.at(-1) ?? '', 'r');
+        setTimeout(() => closeSync(descriptor), glanceMs);
+      }
+      return programs.run(command, signal);
+    },
+  };
 }

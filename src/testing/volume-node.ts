@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { randomInt } from 'node:crypto';
 import { existsSync, lstatSync } from 'node:fs';
 import type { TestContext } from 'node:test';
+import type { Alarms } from '../base/alarms.ts';
 import { MemoryDirectories } from '../disk/mounts/memory-directories.ts';
 import { systemMounts } from '../disk/mounts/mounts.ts';
 import type { Mounts } from '../disk/mounts/mounts.ts';
@@ -42,6 +43,8 @@ export interface VolumeNodeSettings {
   readonly privateTmpfs?: () => string | undefined;
   readonly allocatable?: Readonly<Record<string, string | number>>;
   readonly beforeRemoval?: BeforeRemoval;
+  /** With these, replaced versions stay. */
+  readonly alarms?: Pick<Alarms, 'after'>;
 }
 
 /** Objects by `name`; all of them are in the namespace `shop`. */
@@ -98,6 +101,7 @@ export class VolumeNode {
       names,
       notify,
       ...(settings.beforeRemoval !== undefined && { beforeRemoval: settings.beforeRemoval }),
+      ...(settings.alarms !== undefined && { alarms: settings.alarms }),
     });
   }
 

@@ -224,6 +224,25 @@ test('the sweep repairs what somebody broke on disk, and writes nothing where al
   assert.equal(world.read('a', 'web', 'color'), 'red');
 });
 
+test('a volume directory that somebody deleted under a running pod is made again, and its pod is told', async (t) => {
+  const world = new RealWorld(t);
+  world.real.setConfigMap('web', { color: 'red' });
+  await world.start();
+  await world.put(podUsing('a', [config('web')]));
+  assert.deepEqual(world.events(), []);
+  for (const color of ['red', 'blue']) {
+    rmSync(world.directory('a', 'web'), { recursive: true });
+    world.real.setConfigMap('web', { color });
+    if (color === 'red') await world.advance(60_000);
+    else world.changed('web');
+    await world.settle();
+    assert.equal(world.read('a', 'web', 'color'), color);
+  }
+  const told =
+    'VolumeRemade: Volume "web" had been unmounted or deleted on the node and was made again: running containers that mount it keep what they had until they restart';
+  assert.deepEqual(world.events(), [told, told]);
+});
+
 test('a Secret is in no notice', async (t) => {
   const world = new RealWorld(t);
   world.real.setSecret('tls', { key: 'hunter2' });

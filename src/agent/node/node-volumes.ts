@@ -1,5 +1,6 @@
 /** The volumes of a node: plugins over this machine's disk, subPaths that follow, and the manager that drives them. */
 import { randomInt } from 'node:crypto';
+import { Alarms } from '../../base/alarms.ts';
 import type { Clock } from '../../base/clock.ts';
 import type { ApiClient } from '../../client/api-client.ts';
 import { BlockMappings } from '../../disk/devices/block-mappings.ts';
@@ -45,11 +46,14 @@ export interface NodeVolumesDeps {
 export interface NodeVolumes {
   readonly manager: VolumeManager;
   readonly subPaths: SubPathPreparer;
+  /** Runs the manager, and removes what it leaves to be removed later. */
+  readonly run: (signal: AbortSignal) => Promise<void>;
 }
 
 export function nodeVolumes(deps: NodeVolumesDeps, settings: AgentSettings): NodeVolumes {
   const { client, clock, mounts, objects, node, notify, runtimeDirectory, uid } = deps;
   const { rootDirectory: root, subPathUpdates, controllerAttaches, syncMs } = settings;
+  const alarms = new Alarms(clock);
   const live = new LiveSubPaths({ mounts, replaceable: replaceableMounts(mounts), notify });
   const plugins = standardPlugins({
     configMaps: readerOf(objects.configMaps),
@@ -64,6 +68,7 @@ export function nodeVolumes(deps: NodeVolumesDeps, settings: AgentSettings): Nod
     notify,
     // Also with updates switched off: containers that were started before go on following.
     beforeRemoval: ({ podUid, volumeName }) => live.refresh({ podDirectory: podDirectory(root, podUid), volumeName }),
+    alarms,
   });
   const manager = new VolumeManager(
     {
@@ -87,5 +92,16 @@ export function nodeVolumes(deps: NodeVolumesDeps, settings: AgentSettings): Nod
   );
   const tellUnavailable = (message: string): void => notify({ kind: 'SubPathUpdatesUnavailable', message });
   const subPaths = subPathUpdates ? followingSubPaths({ mounts, live, tellUnavailable }) : fixedSubPaths(mounts);
-  return { manager, subPaths };
+  return {
+    manager,
+    subPaths,
+    run: async (signal) => {
+      const ended = new AbortController();
+      try {
+        await Promise.all([manager.run(signal).finally(() => ended.abort()), alarms.run(ended.signal)]);
+      } finally {
+        alarms.ringAll();
+      }
+    },
+  };
 }

@@ -159,7 +159,11 @@ async function assembleNode(settings: AgentSettings, deps: NodeDeps, signal: Abo
     { client: clients?.general, clock, pause, random, ownNode: () => presence.current(), notify },
     settings,
   );
-  const { manager, subPaths } = nodeVolumes(
+  const {
+    manager,
+    subPaths,
+    run: runVolumes,
+  } = nodeVolumes(
     {
       ...deps,
       client: clients?.general,
@@ -264,7 +268,7 @@ async function assembleNode(settings: AgentSettings, deps: NodeDeps, signal: Abo
     ],
     [
       (stop) => objects.run(stop),
-      (stop) => manager.run(stop),
+      runVolumes,
       (stop) => presence.run(server?.address.port ?? 0, stop),
       (stop) => followChanges('ConfigMap', objects.configMaps, [manager, pods], { clock, notify }, stop),
       (stop) => followChanges('Secret', objects.secrets, [manager, pods], { clock, notify }, stop),

@@ -58,6 +58,11 @@ export class AttachmentRecords {
     guard(directory, () => removeIfEmpty(directory));
   }
 
+  /** Of attachments that a crash or a reboot left without a record: drafts, and records of another boot. */
+  removeUnfinished(): void {
+    for (const name of entriesOf(this.#directory)) if (this.find(name) === undefined) this.remove(name);
+  }
+
   formatMark(name: string): FormatMark {
     const mark = join(this.#directoryOf(name), 'formatting');
     const inode = (): string | undefined => this.find(name)?.inode;

@@ -1,7 +1,7 @@
 /** What the kernel tells of a block device: its own name, its numbers, its size. Nothing is written here. */
 import { readFileSync, readlinkSync, realpathSync, statSync } from 'node:fs';
 import { basename } from 'node:path';
-import { MountletError } from '../../base/errors.ts';
+import { MountletError, errorCode } from '../../base/errors.ts';
 import { readMountTable } from '../mounts/mount-table.ts';
 import { systemCallError } from '../system-call-error.ts';
 
@@ -54,8 +54,13 @@ export function deviceNumbers(device: bigint): string {
 
 function numbersAt(path: string): string | undefined {
   return guard(path, () => {
-    const status = statSync(path, { bigint: true, throwIfNoEntry: false });
-    return status?.isBlockDevice() === true ? deviceNumbers(status.rdev) : undefined;
+    try {
+      const status = statSync(path, { bigint: true });
+      return status.isBlockDevice() ? deviceNumbers(status.rdev) : undefined;
+    } catch (thrown) {
+      if (errorCode(thrown) === 'ENOENT') return undefined;
+      throw thrown;
+    }
   });
 }
 

@@ -14,6 +14,7 @@ import {
 import { join } from 'node:path';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
+import { systemClock } from '../../base/clock.ts';
 import {
   directoryForDevices,
   foreignLoopDevice,
@@ -33,6 +34,7 @@ import { growFileSystem } from './file-system-growth.ts';
 import { isInMountTable, runMount, runUnmount } from './mount-command.ts';
 import type { Programs } from './programs.ts';
 import { systemPrograms } from './programs.ts';
+import { SystemDevices } from './system-devices.ts';
 
 const skip = needsDevices('mkfs.ext4', 'fsck', 'resize2fs');
 const { signal } = new AbortController();
@@ -63,7 +65,13 @@ function mount(
   return mountDevice(programs, { device, target, fileSystem: '', options: [], ...more }, signal);
 }
 
-const unmount = ({ target }: Disk): Promise<void> => runUnmount(systemPrograms(), target, signal);
+/** A process that got a mount namespace of its own meanwhile has a copy of the mount, and with it the device, until it ends. */
+async function unmount({ target, device }: Disk): Promise<void> {
+  await runUnmount(systemPrograms(), target, signal);
+  for (let looks = 0; looks < 200 && (await new SystemDevices().isOpen(device.path)); looks += 1) {
+    await systemClock.sleep(50);
+  }
+}
 
 function mkfs(...args: readonly string[]): (file: string) => void {
   return (file) => void execFileSync('mkfs.ext4', ['-q', '-F', ...args, file]);

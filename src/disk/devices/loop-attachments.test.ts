@@ -23,6 +23,7 @@ import {
   loopDevicesBelow,
   needsDevices,
   sparseFile,
+  watchedPrograms,
 } from '../../testing/devices.ts';
 import { blockDeviceAt, deviceSizeBytes } from './block-device.ts';
 import { AttachmentError, LoopAttachments } from './loop-attachments.ts';
@@ -214,25 +215,31 @@ for (const { it, make, says } of hostile) {
   });
 }
 
-test('a file that is exchanged for another while it is attached is let go of again', { skip }, async (t) => {
-  let exchange = (): void => undefined;
-  const system = systemPrograms();
-  const programs: Programs = {
-    run(command, stop) {
-      if (command.args.includes('--find')) exchange();
-      return system.run(command, stop);
-    },
-  };
-  const { directory, attachments } = world(t, programs);
-  const file = sparseFile(directory, 'disk.img', 1);
-  writeFileSync(join(directory, 'precious'), 'x'.repeat(4096));
-  exchange = () => {
-    renameSync(file, join(directory, 'away.img'));
-    symlinkSync(join(directory, 'precious'), file);
-  };
-  await assert.rejects(attachments.attach('pv-1', file, signal), /another file was put in its place just now/);
-  assert.deepEqual([attachments.all(), leftBelow(directory)], [[], []]);
-});
+for (const around of [(programs: Programs) => programs, watchedPrograms]) {
+  const who = around === watchedPrograms ? ', also while others look at it' : '';
+  test(`a file that is exchanged for another while it is attached is let go of again${who}`, { skip }, async (t) => {
+    let exchange = (): void => undefined;
+    const system = systemPrograms();
+    const programs: Programs = {
+      run(command, stop) {
+        if (command.args.includes('--find')) exchange();
+        return system.run(command, stop);
+      },
+    };
+    const { directory, attachments } = world(t, around(programs));
+    const file = sparseFile(directory, 'disk.img', 1);
+    await attachments.attach('pv-0', file, signal);
+    await attachments.detach('pv-0', signal);
+    assert.deepEqual(leftBelow(directory), []);
+    writeFileSync(join(directory, 'precious'), 'x'.repeat(4096));
+    exchange = () => {
+      renameSync(file, join(directory, 'away.img'));
+      symlinkSync(join(directory, 'precious'), file);
+    };
+    await assert.rejects(attachments.attach('pv-1', file, signal), /another file was put in its place just now/);
+    assert.deepEqual([attachments.all(), leftBelow(directory)], [[], []]);
+  });
+}
 
 test(
   'a crash between writing down and attaching leaves something that is released without harm',
@@ -285,6 +292,23 @@ test('drafts that a crash left go with the attachment', { skip }, async (t) => {
   writeFileSync(join(records, 'pv-1', 'loop.0123456789ab.draft'), '{');
   await attachments.detach('pv-1', signal);
   assert.deepEqual(readdirSync(records), []);
+});
+
+test('what a crash left of an attachment that was never made goes, and what is attached stays', { skip }, async (t) => {
+  const { directory, records, attachments } = world(t);
+  const file = sparseFile(directory, 'disk.img', 1);
+  await attachments.attach('pv-1', file, signal);
+  for (const [name, entry] of [
+    ['pv-2', 'loop.0123456789ab.draft'],
+    ['pv-3', 'formatting'],
+  ] as const) {
+    mkdirSync(join(records, name));
+    writeFileSync(join(records, name, entry), '', { mode: 0o600 });
+  }
+  attachments.removeUnfinished();
+  assert.deepEqual(readdirSync(records).sort(), ['pv-1', 'pv-3']);
+  assert.equal(attachments.find('pv-1')?.path, file);
+  await attachments.detach('pv-1', signal);
 });
 
 test('losetup that fails says why, and nothing is written down', { skip }, async (t) => {

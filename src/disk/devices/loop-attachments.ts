@@ -49,6 +49,11 @@ export class LoopAttachments {
     return this.#records.all();
   }
 
+  /** Before anything is attached: a process that was killed may have left the drafts of what it was about to write down. */
+  removeUnfinished(): void {
+    this.#records.removeUnfinished();
+  }
+
   /** What `mountDevice` began with a file, for whoever finishes it. */
   formatMark(name: string): FormatMark {
     return this.#records.formatMark(name);
@@ -128,7 +133,9 @@ export class LoopAttachments {
     const [first] = present;
     if (first?.path === made) return made;
     // The file was exchanged, or another process made a loop device of it too: whoever came second gives way.
-    await this.#devices.release(made, signal);
+    const findMade = async (): Promise<readonly string[]> =>
+      (await this.#devices.all(signal)).map(({ path: device }) => device).filter((device) => device === made);
+    await this.#devices.releaseAll(findMade, this.#clock, signal);
     if (first === undefined || present.every((one) => one.path !== made)) {
       this.#records.remove(name);
       throw new AttachmentError(`Cannot attach "${path}": another file was put in its place just now; try again`);

@@ -40,6 +40,8 @@ export interface ReplaceableMounts {
   replace(descriptor: number, target: string, restrictions?: readonly PlacedRestriction[]): void;
   /** Takes the topmost mount off `target`; who has files of it open keeps them. */
   detach(target: string): void;
+  /** A descriptor of a mount that shows what lies below everything mounted within it; the caller closes it. */
+  openUncovered(mountPoint: string): number;
 }
 
 export interface ReplaceableMountSettings {
@@ -95,6 +97,10 @@ class KernelReplaceableMounts implements ReplaceableMounts {
 
   detach(target: string): void {
     this.#calls.unmount(target, unmountFlags.detach | unmountFlags.noFollow);
+  }
+
+  openUncovered(mountPoint: string): number {
+    return this.#calls.openTree(mountPoint, treeFlags.clone | treeFlags.closeOnExec);
   }
 
   #move(descriptor: number, target: string, restrictions: readonly PlacedRestriction[], flags: number): void {

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import {
   chmodSync,
   chownSync,
@@ -9,7 +10,9 @@ import {
   statSync,
   symlinkSync,
   utimesSync,
+  watch,
   writeFileSync,
+  type FSWatcher,
 } from 'node:fs';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
@@ -40,9 +43,11 @@ class World {
   readonly live: LiveSubPaths;
   readonly #test: TestContext;
   readonly #writer: AtomicWriter;
+  readonly #keepReplaced: boolean;
 
-  constructor(t: TestContext, files: Files, exchange: ReplaceableMounts = replaceable) {
+  constructor(t: TestContext, files: Files, exchange: ReplaceableMounts = replaceable, keepReplaced = false) {
     this.#test = t;
+    this.#keepReplaced = keepReplaced;
     this.directory = directoryForMounts(t);
     this.pod = join(this.directory, 'pod');
     this.volume = join(this.pod, 'volumes', 'config');
@@ -61,7 +66,7 @@ class World {
       Object.entries(files).map(([path, text]) => [path, { data: Buffer.from(text), mode: 0o644 }]),
     );
     const beforeRemoval = (): boolean => this.live.refresh({ podDirectory: this.pod, volumeName: 'config' });
-    this.#writer.write(payload, { beforeRemoval });
+    this.#writer.write(payload, { beforeRemoval, keepReplaced: this.#keepReplaced });
   }
 
   request(subPath: string, more: Partial<LiveSubPathRequest> = {}): LiveSubPathRequest {
@@ -104,6 +109,23 @@ class World {
     return this.notices.map(({ kind }) => kind);
   }
 }
+
+test('an inotify watch hears of every update, whenever it was begun', { skip, timeout: 60_000 }, async (t) => {
+  const files = (text: string): Files => ({ 'a.conf': text, 'd/x': text, empty: '' });
+  const world = new World(t, files('0'), replaceable, true);
+  const subPaths = ['a.conf', 'd', 'empty'];
+  const container = await world.start(subPaths.map((subPath, index) => world.prepare(subPath, { index })));
+  const watchers: FSWatcher[] = [];
+  t.after(() => watchers.forEach((watcher) => watcher.close()));
+  for (const text of ['1', '2', '3']) {
+    // Through the container's own mounts, on the inodes that it sees now.
+    watchers.push(...subPaths.map((_, index) => watch(container.path(index))));
+    const heard = watchers.map((watcher) => once(watcher, 'change'));
+    world.write(files(text));
+    await Promise.all(heard);
+    assert.deepEqual([container.read(0), container.read(1, 'x'), container.read(2)], [text, text, '']);
+  }
+});
 
 test('a file and a directory by subPath follow every update of their volume', { skip }, async (t) => {
   const world = new World(t, { 'a.conf': '0', 'd/x': '0', other: '0' });
@@ -374,6 +396,7 @@ function failingOnce(step: 'place' | 'replace' | 'detach after beneath'): Replac
       replaceable.replace(...args);
     },
     detach: (target) => replaceable.detach(target),
+    openUncovered: (mountPoint) => replaceable.openUncovered(mountPoint),
   };
 }
 

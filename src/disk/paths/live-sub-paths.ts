@@ -5,7 +5,8 @@
  *
  *   prepare   copies the live version to a place on a shared tmpfs: the base, which the runtime binds as a slave
  *   follow    the container has its mounts: from now on the base is covered by a mount of the live version
- *   refresh   `..data` was swapped: exchanges that mount, which the kernel repeats in the container
+ *   refresh   `..data` was swapped: exchanges that mount, which the kernel repeats in the container, and touches what it
+ *             hides: an inotify watch is set on an inode, and hears nothing of mounts
  *
  * Why a copy: what is mounted in a container is mounted on what it bound, so that must stay. A file that is a mount point
  * cannot be deleted here, and deleting it elsewhere would unmount what it carries; a version's own file would be both. Why
@@ -17,21 +18,27 @@
 import {
   chmodSync,
   closeSync,
+  constants,
   existsSync,
   fstatSync,
+  futimesSync,
   lstatSync,
   mkdirSync,
   openSync,
+  readSync,
+  readdirSync,
   realpathSync,
   renameSync,
+  writeSync,
 } from 'node:fs';
-import { basename, join } from 'node:path';
+import { basename, dirname, join, relative } from 'node:path';
 import { MountletError } from '../../base/errors.ts';
 import { openPathOnly } from '../mounts/mount-point.ts';
 import { readMountsBelow } from '../mounts/mount-table.ts';
 import type { Mounts } from '../mounts/mounts.ts';
 import type { PlacedRestriction, ReplaceableMounts } from '../mounts/replaceable-mounts.ts';
 import { SystemCallError, errnoOf, errnoText, systemCallError } from '../system-call-error.ts';
+import { isVersionName } from '../writer/version-directory.ts';
 import { dataLink } from '../writer/volume-listing.ts';
 import { copyTree } from './copy-tree.ts';
 import { LiveSubPathPlace, findPlaces, turned, type FoundPlace, type LiveRecord } from './live-sub-path-place.ts';
@@ -161,11 +168,33 @@ export class LiveSubPaths {
         const changing = turned(one, 'changing');
         const exchange = isCovered ? 'replace' : 'place';
         this.#replaceable[exchange](source.descriptor, place.base, record.restrictions);
+        this.#touchHidden(place, record, source);
         this.#tell('SubPathUpdated', one.owner, 'shows the new content');
         this.#settle(changing);
       } else if (state !== 'followed') this.#settle(one);
     } finally {
       if (source !== undefined) closeSync(source.descriptor);
+    }
+  }
+
+  /**
+   * The copy, which is never deleted, and earlier versions, which are deleted later: someone may be watching each of them.
+   * A failure costs an event and no content.
+   */
+  #touchHidden({ base, directory }: LiveSubPathPlace, { volumeDirectory }: LiveRecord, source: LiveSource): void {
+    try {
+      for (const name of readdirSync(volumeDirectory)) {
+        if (isVersionName(name) && name !== source.version)
+          touchTree(join(volumeDirectory, name, source.pathInVersion));
+      }
+      const ground = this.#replaceable.openUncovered(dirname(directory));
+      try {
+        touchTree(join(`/proc/self/fd/${ground}`, basename(directory), basename(base)));
+      } finally {
+        closeSync(ground);
+      }
+    } catch (thrown) {
+      if (errnoOf(thrown) === undefined) throw thrown;
     }
   }
 
@@ -242,6 +271,7 @@ interface LiveSource {
   readonly descriptor: number;
   /** The name of the live version. */
   readonly version: string;
+  readonly pathInVersion: string;
   readonly isDirectory: boolean;
 }
 
@@ -255,7 +285,8 @@ function openLive(wanted: Pick<LiveRecord, 'volumeDirectory' | 'subPath'>): Live
     const { descriptor, path } = openSubPath(wanted);
     const status = fstatSync(descriptor);
     if (isWithin(version, path) && (status.isFile() || status.isDirectory())) {
-      return { descriptor, version: basename(version), isDirectory: status.isDirectory() };
+      const pathInVersion = relative(version, path);
+      return { descriptor, version: basename(version), pathInVersion, isDirectory: status.isDirectory() };
     }
     closeSync(descriptor);
     return undefined;
@@ -263,6 +294,26 @@ function openLive(wanted: Pick<LiveRecord, 'volumeDirectory' | 'subPath'>): Live
     const isMissing = thrown instanceof UnsafePathError && missingCodes.has(thrown.code);
     if (!isMissing) throw thrown;
     return undefined;
+  }
+}
+
+/**
+ * Makes inotify report a change of every file without changing any: the first byte is written over itself, so that who is
+ * reading the file still reads what it began with.
+ */
+function touchTree(path: string): void {
+  const status = lstatSync(path, { throwIfNoEntry: false });
+  if (status?.isDirectory() === true) {
+    for (const name of readdirSync(path)) touchTree(join(path, name));
+  }
+  if (status?.isFile() !== true) return;
+  const descriptor = openSync(path, constants.O_RDWR | constants.O_NOFOLLOW);
+  try {
+    const first = Buffer.alloc(1);
+    if (readSync(descriptor, first, 0, 1, 0) === 1) writeSync(descriptor, first, 0, 1, 0);
+    else futimesSync(descriptor, status.atime, status.mtime);
+  } finally {
+    closeSync(descriptor);
   }
 }
 

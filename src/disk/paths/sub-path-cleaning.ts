@@ -174,8 +174,9 @@ function entriesOf(directory: string): Dirent[] | undefined {
 
 function statOf(path: string): Stats | undefined {
   try {
-    return statSync(path, { throwIfNoEntry: false });
+    return statSync(path);
   } catch (thrown) {
+    if (errnoOf(thrown) === 'ENOENT') return undefined;
     throw cleaningError(`error stat ${JSON.stringify(path)}`, thrown);
   }
 }

@@ -83,13 +83,17 @@ function createIfMissing(request: SubPathRequest): void {
   }
 }
 
-/** A path that cannot be looked at is not missing: making it would not help. */
+/**
+ * A path that cannot be looked at is not missing: making it would not help. `throwIfNoEntry` does not tell: from Node 22 on
+ * it takes a path through a file for a missing one.
+ */
 function isMissing(path: string): boolean {
   try {
-    return statSync(path, { throwIfNoEntry: false }) === undefined;
+    statSync(path);
+    return false;
   } catch (thrown) {
     if (errnoOf(thrown) === undefined) throw thrown;
-    return false;
+    return errnoOf(thrown) === 'ENOENT';
   }
 }
 

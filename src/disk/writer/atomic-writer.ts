@@ -6,24 +6,28 @@
  *            │ different
  *            ▼
  *   make version ─▶ fill it ─▶ beforePublish ─▶ ..data_tmp ─▶ RENAME over ..data ─▶ links ─▶ beforeRemoval ─▶ remove
- *   └── a failure removes the new version; the old one was ─┘ └── a failure leaves the new version live; ──┘ the old version
- *       live and complete all the time                            the next write does the rest
+ *   └── a failure removes the new version; the old one was ─┘ └── a failure leaves the new version live; ──┘ or keep the
+ *       live and complete all the time                            the next write does the rest               old version
+ *
+ * A reader that has followed `..data` and not yet opened its file finds nothing if the old version is removed right then.
+ * `keepReplaced` leaves that version in place until the caller, who has a clock, calls `removeReplaced`.
  *
  * A crash at any point leaves one complete version live; the next write finds what was left over and removes it. Nothing is
  * synced to the medium: volumes are made again after a reboot. Two writes on one directory must not overlap; whoever calls
  * sees to that.
  */
 import { lstatSync, renameSync, statSync, symlinkSync, unlinkSync } from 'node:fs';
+import type { Stats } from 'node:fs';
 import { MountletError, errorCode } from '../../base/errors.ts';
 import { makeLinks, regroupLinks, removeStaleLinks } from './first-level-links.ts';
 import type { LinkChanges } from './first-level-links.ts';
 import { isSettled, isUnchangedSince, markDirectory, remember } from './known-volume.ts';
-import type { KnownVolume } from './known-volume.ts';
+import type { KnownTree, KnownVolume } from './known-volume.ts';
 import { applyGroupAtOnce, applyGroupToEntry, hasGroupAccess } from '../ownership.ts';
 import { planTree } from './payload.ts';
 import type { Payload, PayloadTree, TreePaths } from './payload.ts';
 import type { VersionInodes } from './version-check.ts';
-import { fillVersion, makeVersion, removeTree, removeVersion } from './version-directory.ts';
+import { bytesBelow, fillVersion, makeVersion, removeTree, removeVersion } from './version-directory.ts';
 import type { NameSource } from './version-directory.ts';
 import { dataLink, temporaryLink } from './volume-listing.ts';
 import { lookAtVolume } from './volume-look.ts';
@@ -39,11 +43,16 @@ export interface WriteOptions {
    */
   readonly beforePublish?: (name: string) => void;
   /**
-   * Called before a version that is no longer live is removed: whoever still shows it turns to the live one now. False
-   * leaves it to the next write, which asks again and removes it whatever is answered: old versions do not pile up.
-   * Must not throw.
+   * Called when a new version is live, and before leftovers are removed: whoever still shows an earlier version turns to
+   * the live one now. False leaves that to the next write, which asks again and removes it whatever is answered: old
+   * versions do not pile up. Must not throw.
    */
   readonly beforeRemoval?: () => boolean;
+  /**
+   * Leaves the replaced version where it is until `removeReplaced`, so that a reader on its way into it arrives. At most
+   * two versions and 2 MiB are kept, the newest of them, and none where the volume has no room for a new version.
+   */
+  readonly keepReplaced?: boolean;
 }
 
 export interface WriteOutcome {
@@ -59,6 +68,10 @@ export interface WriteOutcome {
   readonly leftoversRemoved: number;
   /** What should be removed and could not; the next write tries again. */
   readonly leftBehind: number;
+  /** The directory is another than at the write before: what has that one mounted does not see this write. */
+  readonly isOtherDirectory: boolean;
+  /** The version that this write replaced and kept, for `removeReplaced`. */
+  readonly replaced: string | undefined;
   /** Entries that did not get the group. Not an error, as in the kubelet: most files are readable without. */
   readonly groupsRefused: number;
 }
@@ -69,6 +82,10 @@ export class AtomicWriter {
   #known: KnownVolume | undefined;
   /** Set when the system refused this group: it is not asked for again, or each check would find it missing and rewrite. */
   #refusedGroup: number | undefined;
+  /** The newest last. */
+  #replaced: ReplacedVersion[] = [];
+  /** The volume's directory itself; its name may come to mean another. */
+  #root: string | undefined;
 
   /** The directory must exist. Only that is checked here, and only "not found" counts: a write will tell the rest. */
   constructor(directory: string, names: NameSource = { now: () => Date.now(), random: randomUint32 }) {
@@ -87,21 +104,60 @@ export class AtomicWriter {
   }
 
   /** Makes the volume's content exactly `payload`, all at once. */
-  write(payload: Payload, { group, beforePublish, beforeRemoval = always }: WriteOptions = {}): WriteOutcome {
+  write(
+    payload: Payload,
+    { group, beforePublish, beforeRemoval = always, keepReplaced = false }: WriteOptions = {},
+  ): WriteOutcome {
     const tree = planTree(payload); // throws before anything is touched
     const known = this.#known;
     this.#known = undefined; // a write that fails leaves nothing certain
     try {
       const groupRefused = group !== undefined && group === this.#refusedGroup;
       const look = lookAtVolume(this.#directory, tree, { group, groupRefused }, known);
-      const changes = { made: 0, removed: 0, leftovers: 0, leftBehind: 0, groupsRefused: 0, hidden: [] };
-      const job = { tree, group, known, look, changes, beforeRemoval };
+      const changes = {
+        made: 0,
+        removed: 0,
+        leftovers: 0,
+        leftBehind: 0,
+        groupsRefused: 0,
+        hidden: [],
+        isOtherDirectory: this.#isOther(look.root),
+      };
+      const job = { tree, group, known, look, changes, beforeRemoval, keepReplaced };
       this.#removeLeftovers(job);
       if (look.rightInodes === undefined) return this.#replace(job, beforePublish);
       return this.#keep(job, look.rightInodes);
     } catch (error) {
       if (error instanceof CallbackError) throw error.cause;
       throw error instanceof MountletError ? error : new VolumeWriteError(error);
+    }
+  }
+
+  /** Removes a replaced version that was kept, or all of them. Never throws: the next write finds what is left. */
+  removeReplaced(name?: string): void {
+    const due = this.#replaced.filter((version) => name === undefined || version.name === name);
+    if (due.length === 0) return;
+    this.#replaced = this.#replaced.filter((version) => !due.includes(version));
+    const known = this.#known;
+    const isListed = this.#isListed(known);
+    const removed = due.filter((version) => this.#remove(version.name, version.content));
+    if (known === undefined || !isListed) return;
+    // The removal has moved the directory's time, and the listing is still what we know it to be.
+    const rootModifiedMs = removed.length === due.length ? markDirectory(this.#directory, this.#names) : undefined;
+    this.#known = { ...known, rootModifiedMs };
+  }
+
+  #isOther({ dev, ino }: Stats): boolean {
+    const before = this.#root;
+    this.#root = `${dev} ${ino}`;
+    return before !== undefined && before !== this.#root;
+  }
+
+  #isListed(known: KnownVolume | undefined): boolean {
+    try {
+      return isUnchangedSince(known?.rootModifiedMs, statSync(this.#directory));
+    } catch {
+      return false;
     }
   }
 
@@ -147,23 +203,21 @@ export class AtomicWriter {
   #replace(job: WriteJob, beforePublish: WriteOptions['beforePublish']): WriteOutcome {
     const { tree, group, known, look, changes, beforeRemoval } = job;
     const { live, firstLevel } = look.listing;
-    const name = makeVersion(this.#directory, this.#names);
-    try {
-      changes.groupsRefused += fillVersion(`${this.#directory}/${name}`, tree, group);
-      if (group !== undefined) this.#groupSurroundings(job, group);
-      if (beforePublish !== undefined) callBack(beforePublish, name);
-      this.#publish(name);
-    } catch (error) {
-      this.#remove(name, tree);
-      throw error;
-    }
+    const name = this.#makeLive(job, beforePublish);
+    let replaced: string | undefined;
     try {
       makeLinks(this.#directory, tree, group, firstLevel, changes);
     } finally {
       // Also when a link could not be made: the disk may be full, and this frees some of it.
       removeStaleLinks(this.#directory, tree, firstLevel, changes);
-      const content = known?.name === live ? known?.tree : undefined;
-      if (live !== undefined && !(beforeRemoval() && this.#remove(live, content))) changes.leftBehind += 1;
+      // Also where no version was live: someone may have deleted it, and containers still have it mounted.
+      const isUnused = beforeRemoval();
+      if (live !== undefined) {
+        const content = known?.name === live ? known?.tree : undefined;
+        if (!isUnused) changes.leftBehind += 1;
+        else if (job.keepReplaced && this.#keepReplaced(live, content)) replaced = live;
+        else if (!this.#remove(live, content)) changes.leftBehind += 1;
+      }
     }
     this.#refusedGroup = changes.groupsRefused > 0 ? group : undefined;
 
@@ -172,17 +226,60 @@ export class AtomicWriter {
       name,
       tree: knownTree,
       group,
-      listing: { live: name, firstLevel, leftovers: [] },
+      listing: { live: name, isBlocked: false, firstLevel, leftovers: [] },
       rootModifiedMs: changes.leftBehind === 0 ? markDirectory(this.#directory, this.#names) : undefined,
       inodes: undefined,
     };
-    return outcome(true, name, changes);
+    return outcome(true, name, changes, replaced);
   }
 
-  #publish(name: string): void {
+  /** Returns the name of the new version. */
+  #makeLive(job: WriteJob, beforePublish: WriteOptions['beforePublish']): string {
+    const { tree, group, changes } = job;
+    let name: string | undefined;
+    try {
+      name = makeVersion(this.#directory, this.#names);
+      changes.groupsRefused += fillVersion(`${this.#directory}/${name}`, tree, group);
+      if (group !== undefined) this.#groupSurroundings(job, group);
+      if (beforePublish !== undefined) callBack(beforePublish, name);
+      this.#publish(name, job.look.listing.isBlocked);
+      return name;
+    } catch (error) {
+      if (name !== undefined) this.#remove(name, tree);
+      if (this.#replaced.length === 0 || !fullCodes.has(errorCode(error))) throw error;
+    }
+    this.removeReplaced(); // a new version needs the room more than late readers need the old ones
+    return this.#makeLive(job, beforePublish);
+  }
+
+  /** False: it is too large to be kept. Of those that were kept before, the oldest make room for it. */
+  #keepReplaced(name: string, known: KnownTree | undefined): boolean {
+    const bytes = known?.content.length ?? this.#bytesOf(name);
+    // Without the bytes, which the next version may take over.
+    this.#replaced.push({ name, bytes, content: known && { files: known.files, directories: known.directories } });
+    const isExceeded = (): boolean =>
+      this.#replaced.length > replacedMax || this.#replaced.reduce((sum, one) => sum + one.bytes, 0) > replacedBytesMax;
+    for (let [oldest] = this.#replaced; oldest !== undefined && isExceeded(); [oldest] = this.#replaced) {
+      this.#replaced.shift();
+      if (oldest.name === name) return false;
+      this.#remove(oldest.name, oldest.content);
+    }
+    return true;
+  }
+
+  #bytesOf(name: string): number {
+    try {
+      return bytesBelow(`${this.#directory}/${name}`);
+    } catch {
+      return Infinity; // what cannot be looked at is not kept
+    }
+  }
+
+  #publish(name: string, isBlocked: boolean): void {
     const temporary = `${this.#directory}/${temporaryLink}`;
     symlinkSync(name, temporary);
     try {
+      if (isBlocked) this.#remove(dataLink);
       renameSync(temporary, `${this.#directory}/${dataLink}`);
     } catch (error) {
       this.#remove(temporaryLink);
@@ -209,7 +306,7 @@ export class AtomicWriter {
   }
 
   #removeLeftovers({ look, changes, beforeRemoval }: WriteJob): void {
-    const { leftovers } = look.listing;
+    const leftovers = look.listing.leftovers.filter((name) => !this.#replaced.some((kept) => kept.name === name));
     // One of them may have been live until a crash came between the rename and its removal.
     if (leftovers.some((name) => name !== temporaryLink)) beforeRemoval();
     for (const name of leftovers) {
@@ -240,16 +337,31 @@ interface WriteJob {
   readonly look: VolumeLook;
   readonly changes: Changes;
   readonly beforeRemoval: () => boolean;
+  readonly keepReplaced: boolean;
 }
+
+interface ReplacedVersion {
+  readonly name: string;
+  readonly bytes: number;
+  readonly content: TreePaths | undefined;
+}
+
+/** Enough for a reader that an update overtakes twice; a volume that is replaced all the time must not grow by it. */
+const replacedMax = 2;
+const replacedBytesMax = 2 * 1024 * 1024;
+const fullCodes: ReadonlySet<string | undefined> = new Set(['ENOSPC', 'EDQUOT']);
 
 interface Changes extends LinkChanges {
   leftovers: number;
+  readonly isOtherDirectory: boolean;
 }
 
-function outcome(changed: boolean, version: string, changes: Changes): WriteOutcome {
+function outcome(changed: boolean, version: string, changes: Changes, replaced?: string): WriteOutcome {
   return {
     changed,
     version,
+    replaced,
+    isOtherDirectory: changes.isOtherDirectory,
     hidden: changes.hidden,
     linksMade: changes.made,
     linksRemoved: changes.removed,

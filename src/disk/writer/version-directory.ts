@@ -1,6 +1,6 @@
 /**
  * One version of a volume's content: a directory `..2026_08_20_18_59_46.3049856227` with all files of a payload. A
- * version is complete before anyone can see it, never changed afterwards, and removed when the next one is live. Which
+ * version is complete before anyone can see it, never changed afterwards, and removed once the next one is live. Which
  * version is live is not known here.
  */
 import {
@@ -157,4 +157,14 @@ function removeDirectory(directory: Buffer): void {
   } catch (error) {
     if (lstatSync(directory, { throwIfNoEntry: false }) !== undefined) throw error;
   }
+}
+
+/** The size of all files below a directory. */
+export function bytesBelow(directory: string): number {
+  let bytes = 0;
+  for (const entry of readdirSync(directory, { withFileTypes: true })) {
+    const path = `${directory}/${entry.name}`;
+    bytes += entry.isDirectory() ? bytesBelow(path) : (lstatSync(path, { throwIfNoEntry: false })?.size ?? 0);
+  }
+  return bytes;
 }

@@ -24,21 +24,25 @@ export type FirstLevelEntry =
 export interface VolumeListing {
   /** The version `..data` names, if that is a directory of this volume. */
   readonly live: string | undefined;
+  /** `..data` is something else than a link; a directory has to go before a link can take its place. */
+  readonly isBlocked: boolean;
   readonly firstLevel: Map<string, FirstLevelEntry>;
   /** Names that an interrupted write left. */
   readonly leftovers: readonly string[];
 }
 
-/** Throws the system's error when `..data` is something else than a link. */
 export function listVolume(directory: string): VolumeListing {
   const firstLevel = new Map<string, FirstLevelEntry>();
   const versions = new Set<string>();
   const leftovers: string[] = [];
   let target: string | undefined;
+  let isBlocked = false;
   for (const entry of readdirSync(directory, { withFileTypes: true })) {
     const { name } = entry;
-    if (name === dataLink) target = readlinkSync(`${directory}/${name}`);
-    else if (name === temporaryLink) leftovers.push(name);
+    if (name === dataLink) {
+      if (entry.isSymbolicLink()) target = readlinkSync(`${directory}/${name}`);
+      else isBlocked = true;
+    } else if (name === temporaryLink) leftovers.push(name);
     else if (isVersionName(name)) {
       if (entry.isDirectory()) versions.add(name);
     } else if (!name.startsWith('..')) {
@@ -48,7 +52,7 @@ export function listVolume(directory: string): VolumeListing {
   }
   // A `..data` that somebody turned elsewhere names no version: nothing there is read, compared or removed.
   const live = target !== undefined && versions.delete(target) ? target : undefined;
-  return { live, firstLevel, leftovers: [...leftovers, ...versions] };
+  return { live, isBlocked, firstLevel, leftovers: [...leftovers, ...versions] };
 }
 
 function kindOfLink(name: string, target: string): FirstLevelEntry {

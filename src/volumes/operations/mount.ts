@@ -136,9 +136,14 @@ class FilesystemMount {
     return { volume, podUid, spec, pluginName: plugin.name, gid: this.#action.volume.gid, revision };
   }
 
-  #tell({ changed, files, hidden }: SetUpOutcome, writtenAt: number): void {
+  #tell({ changed, files, hidden, remade = false }: SetUpOutcome, writtenAt: number): void {
     const { notify, now } = this.#deps;
     const { volume, pod, outerNames, plugin, revision, requestedAt, changes } = this.#mount;
+    if (remade) {
+      const named = outerNames.map((name) => goQuote(name)).join(', ');
+      const message = `Volume ${named} had been unmounted or deleted on the node and was made again: running containers that mount it keep what they had until they restart`;
+      notify({ kind: 'PodEvent', type: 'Warning', pod: podRef(pod), reason: 'VolumeRemade', message });
+    }
     const facts: MountFacts = {
       volume,
       pod: podRef(pod),
