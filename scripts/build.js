@@ -19,7 +19,11 @@ for (const folder of ['src', 'test', 'bench']) {
 
 rmSync(join(root, 'dist', 'bin'), { recursive: true, force: true });
 await build({
-  entryPoints: { mountlet: join(root, 'src', 'cli', 'main.ts') },
+  entryPoints: {
+    mountlet: join(root, 'src', 'cli', 'main.ts'),
+    // A thread of its own, found beside the program.
+    'request-worker': join(root, 'src', 'apiserver', 'large', 'request-worker.ts'),
+  },
   outdir: join(root, 'dist', 'bin'),
   bundle: true,
   splitting: true,

@@ -13,6 +13,7 @@ import { StatusError } from '../status.ts';
 import type { Change, Store } from '../store/store.ts';
 
 export interface ControllerDeps extends WriteDeps {
+  readonly store: Store;
   readonly resources: ResourceTable;
   readonly notify: Notify;
 }
