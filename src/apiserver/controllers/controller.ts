@@ -58,7 +58,7 @@ export function controllerUser(name: string): User {
 }
 
 export function controllerContext(name: string, signal: AbortSignal): WriteContext {
-  return { user: controllerUser(name), manager: name, dryRun: false, signal };
+  return { user: controllerUser(name), manager: name, dryRun: false, isController: true, signal };
 }
 
 /** A kind that the server cannot be without. */

@@ -28,7 +28,7 @@ function ask<Kind extends Question['kind']>(question: Question & { readonly kind
   Atomics.wait(flag, 0, 0);
   const message = receiveMessageOnPort(questions)?.message as { readonly answer?: Answers[Kind] };
   if (!('answer' in message)) throw new Error('the store has failed');
-  return message.answer as Answers[Kind];
+  return message.answer;
 }
 
 /** As often as a real server tries to patch an object that others write at the same time. */

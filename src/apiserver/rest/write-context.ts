@@ -26,6 +26,8 @@ export interface WriteContext {
   /** Whose fields the changed ones become. */
   readonly manager: string;
   readonly dryRun: boolean;
+  /** A write of the server's own, made on the main thread. */
+  readonly isController?: boolean;
   readonly signal: AbortSignal;
 }
 
