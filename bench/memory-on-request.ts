@@ -13,6 +13,7 @@ const processorMs = (): number =>
 function longestTurn(): object {
   // Begun by the first question: the timers would spoil the figures of an idle node.
   if (delay.enable()) {
+    lastMs = processorMs();
     setInterval(() => {
       const nowMs = processorMs();
       busyMs = Math.max(busyMs, nowMs - lastMs);

@@ -15,7 +15,13 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { configMaps, pods, withShape } from '../src/client/resource-reference.ts';
 import { pod as podShape, type Pod } from '../src/kube/objects/pod.ts';
-import { type LargeRequest, configMapBody, largeRequests, seenAttacks } from '../src/testing/large-bodies.ts';
+import {
+  type LargeRequest,
+  configMapBody,
+  largeRequests,
+  nodeRequests,
+  seenAttacks,
+} from '../src/testing/large-bodies.ts';
 import { BenchMachine } from './bench-machine.ts';
 import { ContainerFile } from './container-file.ts';
 
@@ -177,6 +183,15 @@ try {
   await measure('nothing', () => sleep(2_000, { code: 0, text: 'for two seconds' }, { signal }));
   for (const one of [...seenAttacks(), ...sizes.flatMap(largeRequests)]) {
     if (one.name.includes(options.only)) await measure(one.name, () => sender.send(one));
+  }
+  // What the node makes of it comes after the answer.
+  const settled = async (one: LargeRequest): ReturnType<Sender['send']> => {
+    const answer = await sender.send(one);
+    await sleep(2_000, undefined, { signal });
+    return answer;
+  };
+  for (const one of nodeRequests('bench')) {
+    if (one.name.includes(options.only)) await measure(one.name, () => settled(one));
   }
   say(
     `longest delay of the event loop ${worst.delayMs.toFixed(0)} ms, busy for ${worst.busyMs.toFixed(0)} ms; ` +

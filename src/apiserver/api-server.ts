@@ -6,7 +6,7 @@ import { setMaxListeners } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import type { Clock } from '../base/clock.ts';
 import { standardAdmission } from './admission/standard-admission.ts';
-import { LargeRequests } from './large/large-requests.ts';
+import { LargeRequests, workerDefaults } from './large/large-requests.ts';
 import { ApiHandler } from './api-handler.ts';
 import { runControllers } from './controllers/controllers.ts';
 import { buildDiscovery } from './discovery.ts';
@@ -98,7 +98,7 @@ export async function startApiServer(
   const authenticator = new Authenticator({ accountTokens: tokens }, settings);
   const authorizer = new Authorizer({ relations: graph }, settings.authorization);
   const admission = standardAdmission({ store, clock, random });
-  const large = new LargeRequests({ store, clock });
+  const large = new LargeRequests({ store, clock }, workerDefaults);
   const writes = { store, clock, random, admission, fields: managedFields };
   const metrics = new ApiMetrics({ watches: () => hub.size, objectCounts: () => countObjects(store, resources) });
   const router = new Router({

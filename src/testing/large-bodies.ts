@@ -57,6 +57,35 @@ const create = (name: string, resource: string, body: object | string, contentTy
 const head = (kind: string, name: string): string =>
   `apiVersion: v1\nkind: ${kind}\nmetadata: {name: ${name}, namespace: default}\n`;
 
+/** What a node gets to do: a pod with many variables, and one whose volumes have a large file and many small ones. */
+export function nodeRequests(nodeName: string): readonly LargeRequest[] {
+  const keys = Object.fromEntries(listOf(8_000, (index) => [`key-${index}`, 'v']));
+  const pod = (name: string, container: object, spec: object = {}): object =>
+    podBody(name, { command: ['sleep', 'infinity'], ...container }, { nodeSelector: {}, nodeName, ...spec });
+  const volumes = ['file', 'files'].map((name) => ({ name, configMap: { name } }));
+  const volumeMounts = volumes.map(({ name }) => ({ name, mountPath: `/${name}` }));
+  const patch = (name: string, place: string, data: object): LargeRequest => ({
+    name,
+    method: 'PATCH',
+    path: `${core}/configmaps/${place}`,
+    contentType: 'application/merge-patch+json',
+    body: JSON.stringify({ data }),
+  });
+  return [
+    create('node, ConfigMap of one file', 'configmaps', configMapBody('file', { file: 'x'.repeat(1_000_000) })),
+    create('node, ConfigMap of many files', 'configmaps', configMapBody('files', keys)),
+    create('node, pod with volumes', 'pods', pod('volumes', { volumeMounts }, { volumes })),
+    create('node, pod with variables', 'pods', pod('variables', { env: variables(10_000) })),
+    create(
+      'node, pod with its ConfigMap as variables',
+      'pods',
+      pod('from', { envFrom: [{ configMapRef: { name: 'files' } }] }),
+    ),
+    patch('node, change of one file', 'file', { file: 'y'.repeat(1_000_000) }),
+    patch('node, change of one of many files', 'files', { 'key-1': 'w' }),
+  ];
+}
+
 /** The six that were seen to hold the process for seconds. */
 export function seenAttacks(): readonly LargeRequest[] {
   const anchors = listOf(300, (index) => `  a${index}: &a${index} v${index}\n`).join('');

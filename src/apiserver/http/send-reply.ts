@@ -31,14 +31,14 @@ export async function sendReply(
 async function sendPieces(exchange: Exchange, code: number, headers: ResponseHeaders, body: Buffer): Promise<void> {
   if (exchange.isAnswered) return;
   const stream = exchange.openStream(code, { ...headers, 'content-length': String(body.length) });
-  let isOpen = true;
+  const closed = new AbortController();
   let goOn = (): void => {};
   stream.onDrain(() => goOn());
   exchange.onClose(() => {
-    isOpen = false;
+    closed.abort();
     goOn();
   });
-  for (let start = 0; start < body.length && isOpen; start += pieceBytes) {
+  for (let start = 0; start < body.length && !closed.signal.aborted; start += pieceBytes) {
     const drained = new Promise<void>((resolve) => (goOn = resolve));
     const hasRoom = stream.write(body.subarray(start, start + pieceBytes));
     await (hasRoom ? nextTurn() : drained);

@@ -29,15 +29,18 @@ const yamlLengthMax = 4 * 1024;
 /** Text that is parsed to select or to print its objects. */
 const listLengthMax = 512 * 1024;
 const listedLengthMax = 4 * 1024 * 1024;
-/** The most expensive request that is within the limits takes about two seconds. */
-const workMsMax = 20_000;
-const heapMiBMax = 256;
+export const workerDefaults = {
+  /** The most expensive request that is within the limits takes about two seconds. */
+  workMsMax: 20_000,
+  heapMiBMax: 256,
+};
 /** With the largest bodies, 48 MiB. */
 const waitingMax = 16;
 const idleMsMax = 10_000;
 
 /** What the worker is given; whatever else it needs it asks for. */
 export interface Job {
+  readonly number: number;
   readonly verb: string;
   readonly info: ResourceRequest;
   readonly query: string;
@@ -77,6 +80,8 @@ export interface Commit {
 }
 
 export interface Outcome {
+  /** Of the job. */
+  readonly number: number;
   readonly reply?: { readonly code: number; readonly contentType: string; readonly body: Uint8Array };
   readonly refusal?: Status;
   /** What was thrown by mistake. */
@@ -90,21 +95,32 @@ export interface WorkerData {
   readonly flag: SharedArrayBuffer;
 }
 
+interface RunningJob {
+  readonly number: number;
+  readonly worker: Worker;
+  resolve(outcome: Outcome): void;
+  /** Also with what the store throws when the worker asks it, whatever the worker makes of that. */
+  reject(error: unknown): void;
+}
+
 export class LargeRequests {
   readonly #store: Store;
   readonly #clock: Pick<Clock, 'now'>;
+  readonly #limits: typeof workerDefaults;
   readonly #one = new Turnstile(1);
   #waiting = 0;
+  #jobs = 0;
   #worker: Worker | undefined;
   #idle: NodeJS.Timeout | undefined;
-  /** The one that the worker is at. */
-  #job: { resolve(outcome: Outcome): void; reject(error: unknown): void } | undefined;
-  /** What the store threw when the worker asked it; the reason of whatever the worker makes of that. */
-  #thrown: unknown;
+  #job: RunningJob | undefined;
 
-  constructor({ store, clock }: { readonly store: Store; readonly clock: Pick<Clock, 'now'> }) {
+  constructor(
+    { store, clock }: { readonly store: Store; readonly clock: Pick<Clock, 'now'> },
+    limits: typeof workerDefaults,
+  ) {
     this.#store = store;
     this.#clock = clock;
+    this.#limits = limits;
   }
 
   /** The answer, if the request is a large one. */
@@ -161,7 +177,6 @@ export class LargeRequests {
     const headers = Object.fromEntries(names.map((name) => [name, exchange.header(name)]));
     const place = { verb, info, query: query.toString(), user, headers, representation };
     const { reply, refusal, failure, warnings } = await this.#send({ ...place, body, nowMs: this.#clock.now() });
-    if (this.#thrown !== undefined) throw this.#thrown;
     if (refusal !== undefined) throw StatusError.from(refusal);
     if (reply === undefined) throw failure ?? new Error('the worker gave no answer');
     for (const text of warnings) request.warn(text);
@@ -169,21 +184,26 @@ export class LargeRequests {
     return { kind: 'raw', code, headers: { 'content-type': contentType }, body: Buffer.from(bytes.buffer) };
   }
 
-  async #send(job: Job): Promise<Outcome> {
+  async #send(job: Omit<Job, 'number'>): Promise<Outcome> {
+    this.#jobs += 1;
+    const number = this.#jobs;
     clearTimeout(this.#idle);
-    this.#thrown = undefined;
     const worker = (this.#worker ??= this.#start());
-    const end = (): void => void worker.terminate();
-    const timer = setTimeout(end, workMsMax);
+    const timer = setTimeout(() => this.#end(worker), this.#limits.workMsMax);
     try {
       return await new Promise<Outcome>((resolve, reject) => {
-        this.#job = { resolve, reject };
-        worker.postMessage(job);
+        this.#job = { number, worker, resolve, reject };
+        worker.postMessage({ ...job, number } satisfies Job);
       });
     } finally {
       clearTimeout(timer);
-      this.#idle = setTimeout(end, idleMsMax).unref();
+      this.#idle = setTimeout(() => this.#end(worker), idleMsMax).unref();
     }
+  }
+
+  #end(worker: Worker): void {
+    if (this.#worker === worker) this.#worker = undefined;
+    void worker.terminate();
   }
 
   #start(): Worker {
@@ -192,19 +212,28 @@ export class LargeRequests {
     const worker = new Worker(new URL('./request-worker.js', import.meta.url), {
       workerData: { questions, flag } satisfies WorkerData,
       transferList: [questions],
-      resourceLimits: { maxOldGenerationSizeMb: heapMiBMax },
+      resourceLimits: { maxOldGenerationSizeMb: this.#limits.heapMiBMax },
     });
-    worker.on('message', (outcome: Outcome) => this.#job?.resolve(outcome));
-    worker.on('error', (error) => this.#job?.reject(failureOf(error)));
+    // One that was ended may still be heard of while another one works.
+    const job = (): RunningJob | undefined => (this.#job?.worker === worker ? this.#job : undefined);
+    worker.on('message', (outcome: Outcome) => {
+      // A job that failed here has its end there, later.
+      if (job()?.number === outcome.number) job()?.resolve(outcome);
+    });
+    worker.on('error', (error) => {
+      const isFull = errorCode(error) === 'ERR_WORKER_OUT_OF_MEMORY';
+      const text = `it takes more than ${this.#limits.heapMiBMax} MiB of memory to work on`;
+      job()?.reject(isFull ? entityTooLarge(text) : error);
+    });
     worker.on('exit', () => {
-      this.#job?.reject(timedOut('request did not complete within the allotted timeout'));
-      if (this.#worker === worker) this.#worker = undefined;
+      job()?.reject(timedOut('request did not complete within the allotted timeout'));
+      this.#end(worker);
     });
     const answer = async (question: Question): Promise<void> => {
       try {
         own.postMessage({ answer: await this.#answer(question) });
       } catch (error) {
-        this.#thrown = error;
+        job()?.reject(error);
         own.postMessage({});
       }
       Atomics.store(new Int32Array(flag), 0, 1);
@@ -252,9 +281,4 @@ export class LargeRequests {
 
 function takesBody(verb: string): boolean {
   return verb === 'create' || verb === 'update' || verb === 'patch';
-}
-
-function failureOf(error: unknown): unknown {
-  if (errorCode(error) !== 'ERR_WORKER_OUT_OF_MEMORY') return error;
-  return entityTooLarge(`it takes more than ${heapMiBMax} MiB of memory to work on`);
 }

@@ -113,14 +113,18 @@ async function run(job: Job): Promise<Outcome> {
   const encoded = encodeReply(reply, { representation, resource: served, query, now: nowMs });
   const code = reply.kind === 'list' ? 200 : reply.code;
   const body = new TextEncoder().encode(store.completed(encoded.body));
-  return { reply: { code, contentType: encoded.contentType, body }, warnings: warnings.texts };
+  return { number: job.number, reply: { code, contentType: encoded.contentType, body }, warnings: warnings.texts };
 }
 
 parentPort?.on('message', (job: Job) => {
   void run(job)
     .catch((error: unknown): Outcome => {
-      if (error instanceof StatusError) return { refusal: error.status, warnings: [] };
-      return { failure: error instanceof Error ? error : new Error('unknown failure'), warnings: [] };
+      if (error instanceof StatusError) return { number: job.number, refusal: error.status, warnings: [] };
+      return {
+        number: job.number,
+        failure: error instanceof Error ? error : new Error('unknown failure'),
+        warnings: [],
+      };
     })
     .then((outcome) =>
       parentPort?.postMessage(outcome, outcome.reply ? [outcome.reply.body.buffer as ArrayBuffer] : []),
