@@ -28,6 +28,13 @@ export interface Memory {
   readonly residentKiB: number;
 }
 
+/** The longest of the event loop since it was last asked for. */
+export interface Turn {
+  readonly delayMs: number;
+  /** The processor time of the main thread, without what others took from it. */
+  readonly busyMs: number;
+}
+
 /** `stop` ends its pods, and leaves nothing behind. */
 export class BenchMachine {
   readonly directory: string;
@@ -80,11 +87,24 @@ export class BenchMachine {
     await endOf(this.#child, this.directory);
   }
 
-  async memory(): Promise<Memory> {
+  memory(): Promise<Memory> {
+    return this.#ask<Memory>('memory');
+  }
+
+  longestTurn(): Promise<Turn> {
+    return this.#ask<Turn>('turn');
+  }
+
+  async #ask<T>(question: string): Promise<T> {
     const answer = once(this.#child, 'message');
-    this.#child.send('memory');
-    const [memory] = (await answer) as [Memory];
-    return memory;
+    this.#child.send(question);
+    const [given] = (await answer) as [T];
+    return given;
+  }
+
+  /** The administrator's. */
+  get kubeconfig(): string {
+    return join(this.directory, 'state', 'kubeconfig');
   }
 
   /** Of all its threads, and how often its main thread went to sleep and woke up again. */

@@ -22,6 +22,8 @@ await build({
   entryPoints: {
     mountlet: join(root, 'src', 'cli', 'main.ts'),
     spawner: join(root, 'src', 'runtimes', 'process', 'spawner.ts'), // a process of its own
+    // A thread of its own, found beside the program.
+    'request-worker': join(root, 'src', 'apiserver', 'large', 'request-worker.ts'),
   },
   outdir: join(root, 'dist', 'bin'),
   bundle: true,

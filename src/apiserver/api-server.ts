@@ -5,10 +5,8 @@
 import { setMaxListeners } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import type { Clock } from '../base/clock.ts';
-import { namespaceLifecycle } from './admission/namespace-lifecycle.ts';
-import { nodeRestrictionAdmission } from './admission/node-restriction-admission.ts';
-import { podDefaultsAdmission } from './admission/pod-defaults-admission.ts';
-import { serviceAccountAdmission } from './admission/service-account-admission.ts';
+import { standardAdmission } from './admission/standard-admission.ts';
+import { LargeRequests, workerDefaults } from './large/large-requests.ts';
 import { ApiHandler } from './api-handler.ts';
 import { runControllers } from './controllers/controllers.ts';
 import { buildDiscovery } from './discovery.ts';
@@ -99,16 +97,13 @@ export async function startApiServer(
   const tokens = new TokenIssuer({ clock, subjects: liveSubjects(objects) }, settings.tokens);
   const authenticator = new Authenticator({ accountTokens: tokens }, settings);
   const authorizer = new Authorizer({ relations: graph }, settings.authorization);
-  const admission = [
-    namespaceLifecycle(store),
-    nodeRestrictionAdmission(store),
-    podDefaultsAdmission,
-    serviceAccountAdmission({ store, clock, random }),
-  ];
+  const admission = standardAdmission({ store, clock, random });
+  const large = new LargeRequests({ store, clock }, workerDefaults);
   const writes = { store, clock, random, admission, fields: managedFields };
   const metrics = new ApiMetrics({ watches: () => hub.size, objectCounts: () => countObjects(store, resources) });
   const router = new Router({
     ...writes,
+    large,
     resources,
     authenticator,
     authorizer,
@@ -178,6 +173,7 @@ export async function startApiServer(
     await listener.close(settings.stopGraceMs);
     await Promise.all([...answers, bookmarks, controllers.done]);
     await open.close();
+    await large.close();
     unfollow();
   };
   const onAbort = (): void => void close();

@@ -26,7 +26,8 @@ function apply(graph: NodeGraph, { type, key, value }: Change): void {
   if (key.startsWith(podPrefix)) {
     const { namespace, name } = placeOfKey(key);
     if (type === 'delete') graph.podDeleted(namespace, name);
-    else graph.podChanged(JSON.parse(value) as Pod);
+    // A pod without a node, which may be a large one, gives nobody any rights.
+    else if (value.includes('"nodeName":"')) graph.podChanged(JSON.parse(value) as Pod);
   } else if (key.startsWith(volumePrefix)) {
     if (type === 'delete') graph.persistentVolumeDeleted(placeOfKey(key).name);
     else graph.persistentVolumeChanged(JSON.parse(value) as PersistentVolume);

@@ -56,6 +56,10 @@ export class StatusError extends MountletError {
     this.headers = seconds > 0 ? { 'retry-after': String(seconds) } : {};
   }
 
+  static from({ code = 500, reason = '', message = '', details, metadata }: Status): StatusError {
+    return new StatusError(code, reason, message, details, metadata.continue);
+  }
+
   get code(): number {
     return this.status.code ?? 500;
   }
@@ -133,8 +137,13 @@ const causeReasons: Readonly<Record<FieldErrorKind, string>> = {
   'Not found': 'FieldValueNotFound',
 };
 
-export function invalid(what: Named, name: string, errors: readonly FieldError[]): StatusError {
+/** More tell nobody anything, and a list with a hundred thousand wrong items has as many. */
+const fieldErrorsMax = 100;
+
+export function invalid(what: Named, name: string, all: readonly FieldError[]): StatusError {
+  const errors = all.slice(0, fieldErrorsMax);
   const texts = [...new Set(errors.map((error) => error.message))];
+  if (all.length > fieldErrorsMax) texts.push(`and ${all.length - fieldErrorsMax} more errors`);
   const list = texts.length === 1 ? texts.join() : `[${texts.join(', ')}]`;
   const causes = errors.map(({ kind, path, message }) => {
     const field = showPath(path);

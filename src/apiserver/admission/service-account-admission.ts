@@ -15,7 +15,7 @@ import { refuse } from './admission.ts';
 import { waitForKey } from './wait-for-key.ts';
 
 interface Deps {
-  readonly store: Store;
+  readonly store: Pick<Store, 'get' | 'subscribe'>;
   readonly clock: Clock;
   readonly random: Random;
 }

@@ -3,7 +3,7 @@ import type { Clock } from '../../base/clock.ts';
 import type { Store } from '../store/store.ts';
 
 export async function waitForKey(
-  { store, clock }: { readonly store: Store; readonly clock: Clock },
+  { store, clock }: { readonly store: Pick<Store, 'get' | 'subscribe'>; readonly clock: Clock },
   key: string,
   waitMs: number,
   signal: AbortSignal,

@@ -13,6 +13,7 @@ import { StatusError } from '../status.ts';
 import type { Change, Store } from '../store/store.ts';
 
 export interface ControllerDeps extends WriteDeps {
+  readonly store: Store;
   readonly resources: ResourceTable;
   readonly notify: Notify;
 }
@@ -57,7 +58,7 @@ export function controllerUser(name: string): User {
 }
 
 export function controllerContext(name: string, signal: AbortSignal): WriteContext {
-  return { user: controllerUser(name), manager: name, dryRun: false, signal };
+  return { user: controllerUser(name), manager: name, dryRun: false, isController: true, signal };
 }
 
 /** A kind that the server cannot be without. */

@@ -24,19 +24,13 @@ export async function runScheduler(deps: ControllerDeps, signal: AbortSignal): P
   const queue = new WorkQueue(controller, deps);
   const pending = new Set<string>();
   const stops = [
-    followObjects(store, objectPrefix(coreResource(resources, 'pods')), ({ key, type, object }) => {
-      const waits = type === 'put' && isPending(object as Pod);
-      // A pod that just learnt why it has to wait need not be told again.
-      if (waits && !pending.has(key)) queue.touch(key);
-      if (waits) pending.add(key);
-      else pending.delete(key);
-    }),
+    followObjects(store, objectPrefix(coreResource(resources, 'pods')), ({ key }) => queue.touch(key)),
     followObjects(store, objectPrefix(coreResource(resources, 'nodes')), () => {
       for (const key of pending) queue.touch(key);
     }),
   ];
   try {
-    await queue.run((key) => schedule(deps, key, signal), signal);
+    await queue.run((key) => schedule(deps, key, pending, signal), signal);
   } finally {
     for (const stop of stops) stop();
   }
@@ -51,10 +45,11 @@ function isPending({ metadata, spec }: Pod): boolean {
   );
 }
 
-async function schedule(deps: ControllerDeps, key: string, signal: AbortSignal): Promise<void> {
+async function schedule(deps: ControllerDeps, key: string, pending: Set<string>, signal: AbortSignal): Promise<void> {
   const { store, resources } = deps;
   const pod = readObjectAt(store, key) as Pod | undefined;
-  if (pod === undefined || !isPending(pod)) return;
+  if (pod === undefined || !isPending(pod)) return void pending.delete(key);
+  pending.add(key);
   const { namespace, name } = placeOfKey(key);
   const nodes = store
     .list({ prefix: objectPrefix(coreResource(resources, 'nodes')) })

@@ -6,6 +6,7 @@
  *                  ▲            │ touched meanwhile, or failed and paused
  *                  └────────────┘
  */
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Clock } from '../../base/clock.ts';
 import type { Notify } from '../notices.ts';
 
@@ -77,6 +78,8 @@ export class WorkQueue {
   async #lookAt(key: string, look: (key: string) => Promise<void>, signal: AbortSignal): Promise<void> {
     const { clock, notify } = this.#deps;
     try {
+      // In a turn of its own: the one that told of a large object has parsed it for several followers already.
+      await nextTurn();
       await look(key);
       this.#failures.delete(key);
     } catch (error) {

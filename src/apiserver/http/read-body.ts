@@ -8,12 +8,17 @@ export class ConnectionLost extends MountletError {
   readonly reason = 'ConnectionLost';
 }
 
-/** Of one request; it is read at most once. */
+/** Of one request. Who reads it again gets the same. */
 export class BodyReader {
+  #read: Promise<Buffer> | undefined;
   #stopped: Error | undefined;
   #fail: ((error: Error) => void) | undefined;
 
   read(source: Readable, declaredLength: string | undefined, bytesMax: number): Promise<Buffer> {
+    return (this.#read ??= this.#readAll(source, declaredLength, bytesMax));
+  }
+
+  #readAll(source: Readable, declaredLength: string | undefined, bytesMax: number): Promise<Buffer> {
     const tooLarge = (): Error => entityTooLarge(`limit is ${bytesMax}`);
     if (Number(declaredLength ?? 0) > bytesMax) return Promise.reject(tooLarge());
     return new Promise((resolve, reject) => {

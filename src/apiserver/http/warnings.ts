@@ -7,9 +7,17 @@ const cutLength = 256;
 
 export class Warnings {
   readonly #texts = new Set<string>();
+  #shownLength = 0;
 
+  /** More than can be shown is not kept: a body of unknown fields has a hundred thousand warnings. */
   add(text: string): void {
+    if (this.#shownLength > totalLengthMax || this.#texts.has(text)) return;
+    this.#shownLength += Math.min(text.length, cutLength);
     this.#texts.add(text);
+  }
+
+  get texts(): readonly string[] {
+    return [...this.#texts];
   }
 
   headers(): Readonly<Record<string, readonly string[]>> {

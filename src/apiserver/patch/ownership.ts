@@ -50,15 +50,18 @@ export function changesBetween(before: JsonObject, after: JsonObject, writer: Wr
 
 /** The fields of an owner whose value was changed by somebody else. */
 export function fieldsTakenFrom({ fields }: Owner, { added, modified }: Comparison): FieldSet {
-  return fields.intersection(modified.union(added));
+  // Walks through the owner's fields alone: there may be many owners, and many changes.
+  return fields.intersection(modified).union(fields.intersection(added));
 }
 
 /** The others lose what was changed and what is gone; who is left with nothing is gone too. */
 export function afterChange(managed: Managed, changes: Comparison, writer: string): Managed {
   const result = new Map<string, Owner>();
   for (const [key, owner] of managed) {
-    const lost = key === writer ? new FieldSet() : fieldsTakenFrom(owner, changes).union(changes.removed);
-    const fields = owner.fields.difference(lost);
+    const isWriter = key === writer;
+    const fields = isWriter
+      ? owner.fields
+      : owner.fields.difference(fieldsTakenFrom(owner, changes)).difference(changes.removed);
     if (!fields.isEmpty) result.set(key, { ...owner, fields });
   }
   return result;

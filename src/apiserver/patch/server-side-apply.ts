@@ -116,7 +116,7 @@ function prune(merged: JsonObject, last: FieldSet, owned: FieldSet, { shape }: W
 }
 
 function ownedByAnybody(managed: Managed): FieldSet {
-  return [...managed.values()].reduce((all, { fields }) => all.union(fields), new FieldSet());
+  return FieldSet.unionOf([...managed.values()].map(({ fields }) => fields));
 }
 
 /** Where nobody was tracked so far, all that is there belongs to whoever wrote it before, under one name. */

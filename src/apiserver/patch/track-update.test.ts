@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import type { TestContext } from 'node:test';
 import fc from 'fast-check';
 import { configMap } from '../../kube/objects/config-map.ts';
 import { pod } from '../../kube/objects/pod.ts';
@@ -184,4 +185,26 @@ test('after any writes each field of the data has an owner, and there is no owne
       );
     }),
   );
+});
+
+/** Steps are counted where all of them pass: every node of a set of fields is put into a Map. */
+function stepsFor(managers: number, t: TestContext): number {
+  const managedFields = Array.from({ length: managers }, (_, index) => ({
+    manager: `m${index}`,
+    operation: 'Update',
+    apiVersion: 'v1',
+    fieldsType: 'FieldsV1',
+    fieldsV1: { 'f:data': { [`f:k${index}`]: {} } },
+  }));
+  const object = { kind: 'ConfigMap', apiVersion: 'v1', metadata: { name: 'web', managedFields }, data: { a: '1' } };
+  const set = t.mock.method(Map.prototype, 'set');
+  trackUpdate({ shape: configMap, manager: 'kubectl', apiVersion: 'v1', nowMs: 0, live: undefined, object });
+  const steps = set.mock.callCount();
+  set.mock.restore();
+  return steps;
+}
+
+test('ten times as many managers take about ten times as many steps', (t) => {
+  const [few, many] = [stepsFor(200, t), stepsFor(2_000, t)];
+  assert.ok(many < 16 * few, `${few} steps became ${many}`);
 });

@@ -87,6 +87,7 @@ function capUpdaters(managed: Managed): Managed {
   let excess = updaters.length - updatersMax;
   const result = new Map(managed);
   const firstOf = new Map<string, string>();
+  const merging = new Map<string, FieldSet[]>();
   for (const [key, owner] of updaters) {
     if (excess <= 0) break;
     const { apiVersion } = owner;
@@ -96,12 +97,20 @@ function capUpdaters(managed: Managed): Managed {
       continue;
     }
     const bucket = { manager: 'ancient-changes', operation: 'Update', apiVersion, subresource: '' } as const;
-    const merged = [...new Set([ownerKey(bucket), first, key])].filter((one) => result.has(one));
-    const fields = merged.reduce((all, one) => all.union(result.get(one)?.fields ?? all), new FieldSet());
+    const bucketKey = ownerKey(bucket);
+    const merged = [...new Set([bucketKey, first, key])].filter((one) => result.has(one));
+    const sets = merging.get(bucketKey) ?? [];
+    for (const one of merged) sets.push(result.get(one)?.fields ?? new FieldSet());
     for (const one of merged) result.delete(one);
-    result.set(ownerKey(bucket), { ...bucket, time: owner.time, fields });
-    firstOf.set(apiVersion, ownerKey(bucket));
+    // United at the end and at once: an object may come with ten thousand managers.
+    merging.set(bucketKey, sets);
+    result.set(bucketKey, { ...bucket, time: owner.time, fields: new FieldSet() });
+    firstOf.set(apiVersion, bucketKey);
     excess -= merged.length - 1;
+  }
+  for (const [key, sets] of merging) {
+    const bucket = result.get(key);
+    if (bucket !== undefined) result.set(key, { ...bucket, fields: FieldSet.unionOf(sets) });
   }
   return result;
 }

@@ -38,6 +38,8 @@ export type Reply =
 export type Handler = (request: ApiRequest) => Promise<Reply> | Reply;
 
 export const bodyBytesMax = 3 * 1024 * 1024;
+/** Of what is no object: options, reviews, bindings. They are read on the main thread. */
+export const optionsBytesMax = 16 * 1024;
 
 export function success(code: number, details?: Status['details']): Reply {
   const base = { kind: 'Status', apiVersion: 'v1', metadata: {}, status: 'Success' } as const;

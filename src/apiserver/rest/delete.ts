@@ -2,7 +2,7 @@
 import { objectPrefix } from '../object-key.ts';
 import { StatusError } from '../status.ts';
 import type { ApiRequest, Handler, Reply } from './api-request.ts';
-import { bodyBytesMax, success } from './api-request.ts';
+import { optionsBytesMax, success } from './api-request.ts';
 import type { DeleteOptions } from '../../kube/objects/delete-options.ts';
 import { deleteOptionsOf, deleteOptionsOfQuery } from './delete-options.ts';
 import type { Deleted } from './delete-object.ts';
@@ -55,7 +55,7 @@ export function deleteCollectionHandler(deps: WriteDeps): Handler {
 }
 
 async function readDeleteOptions({ exchange, query }: ApiRequest): Promise<DeleteOptions> {
-  const bytes = await exchange.readBody(bodyBytesMax);
+  const bytes = await exchange.readBody(optionsBytesMax);
   if (bytes.length === 0) return deleteOptionsOfQuery(query);
   const expected = { apiVersion: 'v1', kind: 'DeleteOptions' };
   try {

@@ -2,12 +2,12 @@
 import type { Clock } from '../../base/clock.ts';
 import { objectKey } from '../object-key.ts';
 import { notFound, resourceName } from '../status.ts';
-import type { Store } from '../store/store.ts';
 import type { Handler } from './api-request.ts';
 import { parseResourceVersion } from './list-options.ts';
 import { waitForRevision } from './wait-for-revision.ts';
+import type { RequestStore } from './write-context.ts';
 
-export function getHandler({ store, clock }: { readonly store: Store; readonly clock: Clock }): Handler {
+export function getHandler({ store, clock }: { readonly store: RequestStore; readonly clock: Clock }): Handler {
   return async (request) => {
     const { info, resource, query } = request;
     const version = parseResourceVersion(query.get('resourceVersion') ?? '');

@@ -18,6 +18,9 @@ export class JsonError extends MountletError {
 // No object of the API is nearly as deep; much deeper ones overflow the stack of whoever prints them.
 const depthMax = 500;
 
+/** As many unknown and doubled fields as the API reports. */
+export const strictProblemsMax = 100;
+
 export function parseJsonBody(text: string): JsonBody {
   const duplicates = new Scanner(text).scan();
   try {
@@ -109,7 +112,7 @@ class Scanner {
       }
     }
     level.step = key;
-    if (level.keys?.has(key)) this.#duplicates.push(this.#path());
+    if (level.keys?.has(key) && this.#duplicates.length < strictProblemsMax) this.#duplicates.push(this.#path());
     level.keys?.add(key);
   }
 

@@ -15,11 +15,12 @@ import type { Selection } from './selection.ts';
 import { selectionOf } from './selection.ts';
 import { waitForRevision } from './wait-for-revision.ts';
 import { parseStored } from './write-context.ts';
+import type { RequestStore } from './write-context.ts';
 
 // With a selector it is not known beforehand how many must be read for a page.
 const chunkSize = 500;
 
-export function listHandler({ store, clock }: { readonly store: Store; readonly clock: Clock }): Handler {
+export function listHandler({ store, clock }: { readonly store: RequestStore; readonly clock: Clock }): Handler {
   return async (request): Promise<Reply> => {
     const { info, resource, served, query } = request;
     const options = listOptions(query, false);
@@ -44,7 +45,7 @@ interface Start {
   readonly token: ContinueToken | undefined;
 }
 
-function startOf(options: ListOptions, store: Store): Start {
+function startOf(options: ListOptions, store: Pick<Store, 'revision'>): Start {
   const { resourceVersion, resourceVersionMatch, limit } = options;
   if (options.continue !== '') {
     const token = decodeContinue(options.continue);
@@ -79,7 +80,13 @@ interface Page {
   readonly metadata: ListMetadata;
 }
 
-function readPage(store: Store, prefix: string, options: ListOptions, selection: Selection, from: Start): Page {
+function readPage(
+  store: Pick<Store, 'list'>,
+  prefix: string,
+  options: ListOptions,
+  selection: Selection,
+  from: Start,
+): Page {
   const limit = options.limit === 0 ? Infinity : options.limit;
   const items: StoredObject[] = [];
   let after = from.token && `${prefix}${from.token.after}`;
@@ -105,7 +112,7 @@ function readPage(store: Store, prefix: string, options: ListOptions, selection:
 }
 
 function readChunk(
-  store: Store,
+  store: Pick<Store, 'list'>,
   prefix: string,
   after: string | undefined,
   atRevision: number | undefined,

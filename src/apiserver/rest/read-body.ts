@@ -1,7 +1,7 @@
 /** A request's body as plain data, whichever of the accepted formats it is in. What the data means is not known here. */
 import { messageOf } from '../../base/errors.ts';
 import { parseYamlDocuments } from '../../kube/manifests/yaml-documents.ts';
-import { StatusError } from '../status.ts';
+import { StatusError, entityTooLarge } from '../status.ts';
 import { decodeProtobuf } from '../wire/decode-protobuf.ts';
 import { UnsupportedMediaTypeError, bodyTypeOf, jsonType, protobufType, yamlType } from '../wire/media-types.ts';
 import { JsonError, parseJsonBody } from './json-body.ts';
@@ -27,6 +27,9 @@ export function parseBody(
   }
 }
 
+/** No larger object is stored. The parser takes a hundred times the memory of its text. */
+const yamlLengthMax = 1.5 * 1024 * 1024;
+
 /** Also what an apply patch is in; JSON is YAML too, but parsed as JSON a hundred times as fast. */
 export function parseYamlBody(text: string): JsonBody {
   if (text.trimStart().startsWith('{')) {
@@ -36,6 +39,7 @@ export function parseYamlBody(text: string): JsonBody {
       if (!(error instanceof JsonError)) throw error;
     }
   }
+  if (text.length > yamlLengthMax) throw entityTooLarge(`limit is ${yamlLengthMax} for YAML; send it as JSON`);
   const [document] = parseYamlDocuments(text);
   const problem = document?.problems[0];
   if (problem !== undefined) throw new JsonError(`yaml: line ${problem.position.line}: ${problem.message}`);

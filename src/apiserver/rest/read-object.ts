@@ -7,7 +7,7 @@ import type { StatusError } from '../status.ts';
 import { badRequest } from '../status.ts';
 import type { ApiRequest } from './api-request.ts';
 import { bodyBytesMax } from './api-request.ts';
-import { JsonError } from './json-body.ts';
+import { JsonError, strictProblemsMax } from './json-body.ts';
 import { parseBody } from './read-body.ts';
 import { isRecord } from '../../kube/values/semantic-equality.ts';
 import type { FieldValidation } from './write-options.ts';
@@ -25,10 +25,11 @@ export async function readObject<T>(
   request: Pick<ApiRequest, 'exchange' | 'warn'>,
   expected: Expected<T>,
   validation: FieldValidation,
+  bytesMax = bodyBytesMax,
 ): Promise<T> {
   const { exchange } = request;
   const contentType = exchange.header('content-type');
-  const bytes = await exchange.readBody(bodyBytesMax);
+  const bytes = await exchange.readBody(bytesMax);
   try {
     const { value, duplicates } = parseBody(bytes, contentType, expected);
     if (!isRecord(value)) throw new JsonError("couldn't get version/kind; json parse error: the data is not an object");
@@ -64,11 +65,11 @@ export function decodeObject<T>(
 
 /** `unknown field "spec.foo"`, `duplicate field "data.a"` */
 export function strictProblems(problems: readonly ShapeProblem[], duplicates: readonly string[]): string[] {
-  const unknown = problems.filter(({ kind }) => kind === 'unknown').map(({ path }) => showPath(path));
+  const unknown = problems.filter(({ kind }) => kind === 'unknown').slice(0, strictProblemsMax);
   return [
-    ...unknown.map((path) => `unknown field ${goQuote(path)}`),
+    ...unknown.map(({ path }) => `unknown field ${goQuote(showPath(path))}`),
     ...duplicates.map((path) => `duplicate field ${goQuote(path)}`),
-  ];
+  ].slice(0, strictProblemsMax);
 }
 
 function checkKind(json: Record<string, unknown>, expected: Expected<unknown>): void {

@@ -21,9 +21,25 @@ import { requestToken } from './subresources/token.ts';
 import { updateHandler } from './update.ts';
 import type { WatchDeps } from './watch.ts';
 import { watch } from './watch.ts';
+import type { LargeRequests } from '../large/large-requests.ts';
+import type { Store } from '../store/store.ts';
+import type { WriteDeps } from './write-context.ts';
 
 export interface RouterDeps extends ReviewDeps, TokenDeps, ConnectDeps, WatchDeps {
+  readonly store: Store;
   readonly resources: ResourceTable;
+  readonly large: LargeRequests;
+}
+
+/** Those that need nothing but a store, and so can run in another thread. */
+export function objectHandlers(deps: WriteDeps): Readonly<Record<string, Handler>> {
+  return {
+    get: getHandler(deps),
+    list: listHandler(deps),
+    create: createHandler(deps),
+    update: updateHandler(deps),
+    patch: patchHandler(deps),
+  };
 }
 
 const connecting = new Set(['log', 'exec', 'attach', 'portforward']);
@@ -36,6 +52,8 @@ export function isLongRunning({ verb, subresource }: Pick<ResourceRequest, 'verb
 export class Router {
   readonly #deps: RouterDeps;
   readonly #verbs: Readonly<Record<string, Handler>>;
+  /** Verbs of requests that may be large. */
+  readonly #large: ReadonlySet<string>;
   readonly #bind: Handler;
   readonly #review: Handler;
 
@@ -44,13 +62,11 @@ export class Router {
     this.#review = reviewHandler(deps);
     const pods = deps.resources.byPlural({ group: '', version: 'v1' }, 'pods');
     this.#bind = pods === undefined ? () => Promise.reject(unknownResource()) : bindingHandler(deps, pods);
+    const handlers = objectHandlers(deps);
+    this.#large = new Set(Object.keys(handlers));
     this.#verbs = {
-      get: getHandler(deps),
-      list: listHandler(deps),
+      ...handlers,
       watch: (request) => watch(deps, request, representationOf(request)),
-      create: createHandler(deps),
-      update: updateHandler(deps),
-      patch: patchHandler(deps),
       delete: deleteHandler(deps),
       deletecollection: deleteCollectionHandler(deps),
     };
@@ -104,10 +120,13 @@ export class Router {
     }
   }
 
-  #run(verb: string, request: ApiRequest): Promise<Reply> | Reply {
+  async #run(verb: string, request: ApiRequest): Promise<Reply> {
     const handler = Object.hasOwn(this.#verbs, verb) ? this.#verbs[verb] : undefined;
     if (handler === undefined) throw methodNotAllowed();
-    return handler(request);
+    const answer = this.#large.has(verb)
+      ? await this.#deps.large.handle(verb, request, representationOf(request))
+      : undefined;
+    return answer ?? handler(request);
   }
 }
 

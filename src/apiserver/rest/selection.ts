@@ -1,6 +1,6 @@
 /** Which objects a list or watch is about: selectors of labels and fields as one question. */
 import type { LabelRequirement } from '../../kube/values/labels.ts';
-import { LabelSelectorError, requirementsMatch } from '../../kube/values/labels.ts';
+import { LabelSelectorError, labelMatcher } from '../../kube/values/labels.ts';
 import { parseLabelSelector } from '../../kube/values/label-selector-parser.ts';
 import type { FieldSelector } from '../field-selector.ts';
 import { FieldSelectorError, matchesFields, parseFieldSelector, requiredName } from '../field-selector.ts';
@@ -15,12 +15,21 @@ export interface Selection {
   matches(object: KubeObject): boolean;
 }
 
+/** A watch keeps it and every event is compared with it. */
+const selectorLengthMax = 32 * 1024;
+
 export function selectionOf(
   served: Resource,
   selectors: { readonly labelSelector: string; readonly fieldSelector: string },
   urlName = '',
 ): Selection {
+  for (const name of ['labelSelector', 'fieldSelector'] as const) {
+    if (selectors[name].length > selectorLengthMax) {
+      throw badRequest(`${name}: Too long: may not be more than ${selectorLengthMax} characters`);
+    }
+  }
   const labels = labelsOf(selectors.labelSelector);
+  const matchesLabels = labelMatcher(labels);
   const fields = fieldsOf(selectors.fieldSelector, served);
   const { viewOf } = served;
   return {
@@ -28,7 +37,7 @@ export function selectionOf(
     name: urlName === '' ? requiredName(fields) : urlName,
     matches: (object) =>
       (urlName === '' || object.metadata.name === urlName) &&
-      requirementsMatch(labels, object.metadata.labels ?? {}) &&
+      matchesLabels(object.metadata.labels ?? {}) &&
       // The fields of a view are those of its own form.
       (fields.length === 0 || matchesFields(fields, served, viewOf === undefined ? object : viewOf.fromStored(object))),
   };

@@ -34,6 +34,8 @@ export interface Update {
   readonly isTracked?: boolean;
 }
 
+const trackedLengthMax = 128 * 1024;
+
 export async function updateObject(deps: WriteDeps, update: Update): Promise<Written> {
   const { resource, namespace, name } = update;
   const key = objectKey(resource, namespace, name);
@@ -71,7 +73,9 @@ function decideUpdate(deps: WriteDeps, update: Update, current: string, revision
     rules === undefined ? validateAs(update.view ?? resource, prepared, old) : rules.validate(prepared, old);
   if (errors.length > 0) throw invalid(kindName(resource), name, errors);
   const manager = { name: context.manager, subresource, nowMs: now };
-  const tracked = update.isTracked ? prepared : deps.fields.track(resource, old, prepared, manager);
+  // The books of a large object take longer to keep than the node may wait for; a controller's few fields stay out of them.
+  const isTracked = update.isTracked || (context.isController && current.length > trackedLengthMax);
+  const tracked = isTracked ? prepared : deps.fields.track(resource, old, prepared, manager);
   return writeUpdate({ resource, old, object: tracked, current, revision, dryRun: context.dryRun });
 }
 

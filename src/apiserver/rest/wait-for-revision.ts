@@ -7,7 +7,7 @@ const waitMs = 3000;
 
 /** Rejects with the API's "Too large resource version". */
 export async function waitForRevision(
-  store: Store,
+  store: Pick<Store, 'revision' | 'subscribe'>,
   revision: number,
   clock: Clock,
   signal: AbortSignal,

@@ -95,7 +95,7 @@ test('YAML locates in the second document and through an alias', () => {
   assert.deepEqual(second?.locate(['other', 'x']), { line: 4, column: 3 });
 });
 
-const broken = [
+const broken: readonly { it: string; yaml: string; at?: string; says?: string }[] = [
   { it: 'a key that stands twice', yaml: 'a: 1\na: 2\n', at: '2:1' },
   { it: 'a key that stands twice in JSON', yaml: '{"a": 1,\n "a": 2}', at: '2:2', says: 'Map keys must be unique' },
   { it: 'a key that stands twice in two spellings', yaml: 'yes: 1\n"true": 2\n', at: '2:1' },
@@ -112,7 +112,11 @@ const broken = [
     at: '2:7',
     says: 'A value must not contain itself',
   },
-  { it: 'nesting without end', yaml: '['.repeat(100_000), says: 'Too deeply nested' },
+  ...['[', '{a: ', '- ', '? ', '[{a: '].map((open) => ({
+    it: `nesting without end, ${open}`,
+    yaml: open.repeat(100_000),
+    says: 'Too deeply nested (more than 500 levels)',
+  })),
   {
     it: '!!binary that is no text',
     yaml: 'a: !!binary /w==\n',
@@ -130,6 +134,13 @@ for (const { it, yaml, at, says } of broken) {
 
 test('YAML lets an anchor that stands twice be used inside the first', () => {
   assert.deepEqual(parseYamlDocuments('a: &a [&a x, *a]')[0]?.value, { a: ['x', 'x'] });
+});
+
+test('YAML refuses more aliases than can be looked up', () => {
+  const aliases = (count: number): string => `a: &a x\nb: [${'*a, '.repeat(count)}]`;
+  const [problem] = parseYamlDocuments(aliases(5_000))[0]?.problems ?? [];
+  assert.equal(problem?.message, 'Too many anchors and aliases (at most 5000)');
+  assert.deepEqual(parseYamlDocuments(aliases(500))[0]?.problems, []);
 });
 
 test('YAML refuses aliases that multiply', () => {

@@ -2,8 +2,8 @@
  * YAML and JSON text as kubectl reads it, with the position of every field. YAML is 1.1 (`yes` is a boolean, 0644 is
  * octal); what a scalar means is in yaml-tags.ts.
  */
-import { LineCounter, isAlias, isMap, isScalar, isSeq, parseAllDocuments, visit } from 'yaml';
-import type { Document, Node as YamlNode } from 'yaml';
+import { Composer, Lexer, LineCounter, Parser, isAlias, isMap, isScalar, isSeq, visit } from 'yaml';
+import type { CST, Document, Node as YamlNode } from 'yaml';
 import type { FieldPath } from '../objects/schema.ts';
 import { kubectlTags } from './yaml-tags.ts';
 
@@ -28,21 +28,46 @@ export interface YamlProblem {
 // How often one anchor may be used, also by way of others. A manifest that grows beyond this is an attack ("billion
 // laughs"); a generated one with a hundred containers of the same environment is not.
 const aliasesMax = 1000;
+// Anchors and aliases together: the parser looks for the anchor of each alias among all that stand before it.
+const namedMax = 5000;
+
+// As deep as JSON is read. The second half of the parser calls itself for each level, and V8 ends the whole process, with no
+// exception to catch, when it has to compile a regular expression at the end of the stack.
+const depthMax = 500;
+
+class TooDeepError extends Error {}
 
 export function parseYamlDocuments(text: string): readonly YamlDocument[] {
   const lines = new LineCounter();
-  // Files that were joined bring the mark of each.
-  const parsed = parseAllDocuments(text.replaceAll(/^\uFEFF/gm, ''), {
+  const parser = new Parser(lines.addNewLine);
+  const composer = new Composer({
     version: '1.1',
     uniqueKeys: false, // looked at below: the parser compares every key of a map with every other
     merge: true,
     prettyErrors: false,
-    lineCounter: lines,
     customTags: kubectlTags,
     logLevel: 'error',
   });
-  const documents = Array.isArray(parsed) ? parsed : [];
-  return documents.map((document) => read(document as Document.Parsed, lines));
+  try {
+    // Files that were joined bring the mark of each.
+    const tokens = shallowTokens(parser, lines, text.replaceAll(/^\uFEFF/gm, ''));
+    return Array.from(composer.compose(tokens), (document) => read(document, lines));
+  } catch (error) {
+    if (!(error instanceof TooDeepError)) throw error;
+    const { line, col: column } = lines.linePos(parser.offset);
+    const position = { line, column };
+    const problems = [{ position, message: `Too deeply nested (more than ${depthMax} levels)` }];
+    return [{ value: undefined, problems, locate: () => position }];
+  }
+}
+
+function* shallowTokens(parser: Parser, lines: LineCounter, text: string): Generator<CST.Token, void> {
+  lines.addNewLine(0);
+  for (const lexeme of new Lexer().lex(text)) {
+    yield* parser.next(lexeme);
+    if (parser.stack.length > depthMax) throw new TooDeepError();
+  }
+  yield* parser.end();
 }
 
 function read(document: Document.Parsed, lines: LineCounter): YamlDocument {
@@ -63,8 +88,7 @@ function read(document: Document.Parsed, lines: LineCounter): YamlDocument {
       if (problems.length === 0) value = document.toJS({ maxAliasCount: aliasesMax });
     } catch (error) {
       const message = error instanceof Error ? error.message : String(error);
-      const node = error instanceof ReferenceError ? aliasOfNothing(document) : undefined;
-      problems.push({ position: position(startOf(node) ?? document.range[0]), message: withoutSource(message) });
+      problems.push({ position: position(document.range[0]), message: withoutSource(message) });
     }
   }
   return { value, problems, locate: (path) => position(offsetOf(document, path)) };
@@ -80,8 +104,6 @@ const quoting: readonly (readonly [pattern: RegExp, instead: string])[] = [
   [/^Invalid escape sequence/, 'Invalid escape sequence (a backslash in double quotes is written twice)'],
   [/^The .* tag has no suffix$/s, 'A tag has no suffix (quote text that begins with an exclamation mark)'],
   [/^Verbatim tags/, 'Verbatim tags are not read (quote text that begins with an exclamation mark)'],
-  // What the parser, which calls itself for every level, passes on when there are too many of them.
-  [/^Maximum call stack size exceeded$/, 'Too deeply nested'],
 ];
 
 interface Unreadable {
@@ -92,10 +114,20 @@ interface Unreadable {
 /** What YAML can say and JSON cannot: keys that are no text or stand twice, and a value that contains itself. */
 function unreadableAsJson(document: Document.Parsed): readonly Unreadable[] {
   const found: Unreadable[] = [];
+  const anchored = new Map<string, YamlNode>();
+  let named = 0;
+  const note = (node: YamlNode & { readonly anchor?: string }): void => {
+    if (node.anchor === undefined) return;
+    anchored.set(node.anchor, node);
+    named += 1;
+  };
   visit(document, {
-    Map(_, { items }) {
+    Scalar: (_, node) => note(node),
+    Seq: (_, node) => note(node),
+    Map(_, map) {
+      note(map);
       const seen = new Set<string>();
-      for (const { key } of items) {
+      for (const { key } of map.items) {
         // A merge key, which may stand twice, has no text but a symbol for its value.
         if (!isScalar(key) || typeof key.value === 'symbol') continue;
         // As text, which is what becomes of `yes` and "true".
@@ -109,24 +141,18 @@ function unreadableAsJson(document: Document.Parsed): readonly Unreadable[] {
       else if (isScalar(key) && key.value === null) found.push({ node: key, message: 'A key must not be empty' });
     },
     Alias(_, alias, ancestors) {
-      const isNamed = ancestors.some((node) => 'anchor' in node && node.anchor === alias.source);
-      // Looked up only then: an anchor may stand twice, and finding the right one takes a walk through the document.
-      if (isNamed && ancestors.includes(alias.resolve(document) as YamlNode))
-        found.push({ node: alias, message: 'A value must not contain itself' });
+      named += 1;
+      // An anchor may stand twice: the last one before the alias counts.
+      const target = anchored.get(alias.source);
+      if (target === undefined) {
+        found.push({ node: alias, message: 'Unresolved alias (the anchor must be set before the alias)' });
+      } else if (ancestors.includes(target)) found.push({ node: alias, message: 'A value must not contain itself' });
+      return named > namedMax ? visit.BREAK : undefined;
     },
   });
-  return found;
-}
-
-function aliasOfNothing(document: Document.Parsed): YamlNode | undefined {
-  let found: YamlNode | undefined;
-  visit(document, {
-    Alias(_, alias) {
-      if (alias.resolve(document) !== undefined) return undefined;
-      found = alias;
-      return visit.BREAK;
-    },
-  });
+  if (named > namedMax) {
+    found.push({ node: document.contents, message: `Too many anchors and aliases (at most ${namedMax})` });
+  }
   return found;
 }
 

@@ -58,19 +58,28 @@ export function requirementsOf(selector: LabelSelector): readonly LabelRequireme
 }
 
 export function requirementsMatch(requirements: readonly LabelRequirement[], labels: Labels): boolean {
-  return requirements.every((one) => requirementMatches(one, labels));
+  return labelMatcher(requirements)(labels);
 }
 
-function requirementMatches({ key, operator, values }: LabelRequirement, labels: Labels): boolean {
+/** For many objects: a selector may have thousands of values, which are not walked through for each of them. */
+export function labelMatcher(requirements: readonly LabelRequirement[]): (labels: Labels) => boolean {
+  const sets = requirements.map((one) => ({ ...one, all: new Set(one.values) }));
+  return (labels) => sets.every((one) => requirementMatches(one, labels));
+}
+
+function requirementMatches(
+  { key, operator, values, all }: LabelRequirement & { readonly all: ReadonlySet<string> },
+  labels: Labels,
+): boolean {
   const value = Object.hasOwn(labels, key) ? labels[key] : undefined;
   switch (operator) {
     case 'in':
     case '=':
     case '==':
-      return value !== undefined && values.includes(value);
+      return value !== undefined && all.has(value);
     case 'notin':
     case '!=':
-      return value === undefined || !values.includes(value);
+      return value === undefined || !all.has(value);
     case 'exists':
       return value !== undefined;
     case '!':

@@ -20,6 +20,9 @@ const milli = -3;
 const int64Max = 2n ** 63n - 1n;
 /** `1e999999999` is short to write and takes a gigabyte to add to one. No real quantity comes near this exponent. */
 const exponentMax = 1000;
+/** The same for one that is written out: arithmetic takes the square of its length. */
+const lengthMax = 1000;
+const tooLong = `quantities must not be longer than ${lengthMax} characters`;
 
 const decimalSuffixes: Readonly<Record<string, number>> = {
   n: -9,
@@ -152,7 +155,7 @@ export function quantityProblem(value: string | number): string | undefined {
 
 function parseText(text: string): Quantity {
   if (text === '') throw new QuantityError(wrongFormat);
-  // Two expressions that cannot backtrack: a megabyte of digits is refused as fast as it is read.
+  if (text.length > lengthMax) throw new QuantityError(tooLong);
   const [head = '', sign, digits = '', fraction = ''] = /^([+-]?)([0-9]*)(?:\.([0-9]*))?/.exec(text) ?? [];
   const suffix = text.slice(head.length);
   if (!/^[eEinumkKMGTP]*[-+]?[0-9]*$/.test(suffix)) throw new QuantityError(wrongFormat);

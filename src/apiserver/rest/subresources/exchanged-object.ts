@@ -3,6 +3,7 @@ import type { KubeObject, Subresource } from '../../resource.ts';
 import { apiVersionOf } from '../../resources.ts';
 import { invalid, methodNotAllowed } from '../../status.ts';
 import type { ApiRequest } from '../api-request.ts';
+import { optionsBytesMax } from '../api-request.ts';
 import { readObject } from '../read-object.ts';
 import { writeOptions } from '../write-options.ts';
 import type { WriteOptions } from '../write-options.ts';
@@ -20,7 +21,7 @@ export async function readExchanged(
   if (kind?.shape === undefined) throw methodNotAllowed();
   const options = writeOptions('CreateOptions', request.query, request.exchange.header('user-agent') ?? '');
   const expected = { apiVersion: apiVersionOf(kind), kind: kind.kind, shape: kind.shape, alsoVersions };
-  const given = await readObject(request, expected, options.fieldValidation);
+  const given = await readObject(request, expected, options.fieldValidation, optionsBytesMax);
   const object = kind.complete?.(given) ?? given;
   const errors = kind.validate?.(object) ?? [];
   if (errors.length > 0) throw invalid({ group: kind.group, name: kind.kind }, request.info.name, errors);
