@@ -14,7 +14,7 @@ import { parseListen } from './listen-address.ts';
 import type { LogFormat } from './node-log-printer.ts';
 import { logPrinter, noticePrinter } from './node-log-printer.ts';
 import { openStandardInput } from './standard-input.ts';
-import { telling } from './talk.ts';
+import { tell, telling } from './talk.ts';
 import { untilSignal } from './until-signal.ts';
 import type { GuideSettings } from './up-guide.ts';
 import { showFirstPod } from './up-guide.ts';
@@ -69,6 +69,12 @@ export function upCommand(options: UpOptions): Promise<number> {
     try {
       if (options.logFormat === 'json') {
         print({ level: 'info', message: `API server is ready at ${machine.url}; kubeconfig ${machine.kubeconfig}` });
+      }
+      if (process.geteuid?.() === 0) {
+        tell(
+          'note',
+          'containers share the network of this machine and its abstract sockets; docs/security.md says what holds them',
+        );
       }
       say(greet(machine, stateDirectory));
       if (files.length === 0) say(`  add pods     kubectl --kubeconfig ${machine.kubeconfig} apply -f app.yaml\n`);

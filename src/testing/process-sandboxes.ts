@@ -7,6 +7,7 @@ import { systemClock } from '../base/clock.ts';
 import { openProcessRuntime } from '../runtimes/process/machine.ts';
 import {
   defaultProcessRuntimeSettings,
+  type PodProblem,
   type ProcessRuntime,
   type ProcessRuntimeSettings,
 } from '../runtimes/process/process-runtime.ts';
@@ -26,11 +27,14 @@ export const soon = (): AbortSignal => AbortSignal.timeout(30_000);
 
 export class ProcessSandboxes {
   readonly directory: string;
+  /** What the runtime has reported of its pods. */
+  readonly problems: PodProblem[];
   runtime: ProcessRuntime;
   #started = 0;
 
-  private constructor(directory: string, runtime: ProcessRuntime) {
+  private constructor(directory: string, runtime: ProcessRuntime, problems: PodProblem[]) {
     this.directory = directory;
+    this.problems = problems;
     this.runtime = runtime;
   }
 
@@ -39,7 +43,8 @@ export class ProcessSandboxes {
     settings: Partial<ProcessRuntimeSettings> = {},
     directory = mkdtempSync(join(tmpdir(), 'mountlet-sandboxes-')),
   ): Promise<ProcessSandboxes> {
-    const sandboxes = new ProcessSandboxes(directory, await openRuntime(directory, settings));
+    const problems: PodProblem[] = [];
+    const sandboxes = new ProcessSandboxes(directory, await openRuntime(directory, settings, problems), problems);
     test.after(async () => {
       for (const { uid } of await sandboxes.runtime.list()) await sandboxes.runtime.removePod(uid, soon());
       await sandboxes.runtime.close();
@@ -51,7 +56,7 @@ export class ProcessSandboxes {
   /** As after a restart of the program; containers go on meanwhile. */
   async reopen(): Promise<void> {
     await this.runtime.close();
-    this.runtime = await openRuntime(this.directory, {});
+    this.runtime = await openRuntime(this.directory, {}, this.problems);
   }
 
   /** A directory outside of the runtime's own, for volumes. */
@@ -122,9 +127,16 @@ export class ProcessSandboxes {
   }
 }
 
-async function openRuntime(directory: string, settings: Partial<ProcessRuntimeSettings>): Promise<ProcessRuntime> {
+async function openRuntime(
+  directory: string,
+  settings: Partial<ProcessRuntimeSettings>,
+  problems: PodProblem[],
+): Promise<ProcessRuntime> {
   const stateDirectory = join(directory, 'state');
-  return await openProcessRuntime({ ...defaultProcessRuntimeSettings, stateDirectory, ...settings }, systemClock);
+  return await openProcessRuntime(
+    { ...defaultProcessRuntimeSettings, stateDirectory, ...settings },
+    { clock: systemClock, report: (problem) => problems.push(problem) },
+  );
 }
 
 export function collector(): { readonly stream: Writable; text(): string } {

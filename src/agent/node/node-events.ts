@@ -30,6 +30,7 @@ export function recordNotice(recorder: Recorder, notice: NodeNotice): void {
       const namespace = object.namespace === '' ? undefined : object.namespace;
       return recorder.record({ object: { apiVersion: 'v1', ...object, namespace }, type, reason, message });
     }
+    case 'ContainerProblem':
     case 'PodWarning': {
       const { podUid: uid, namespace, podName: name, reason, message } = notice;
       return recorder.record({ object: podObject({ uid, namespace, name }), type: 'Warning', reason, message });

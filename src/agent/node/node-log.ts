@@ -12,6 +12,7 @@ export function logLine(notice: NodeNotice): LogLine | undefined {
     case 'PodEvent':
     case 'ObjectEvent':
       return { level: levelOf(notice.type), message: `${nameOf(notice)}: ${notice.reason}: ${notice.message}` };
+    case 'ContainerProblem':
     case 'PodWarning':
       return {
         level: 'warning',

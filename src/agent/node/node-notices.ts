@@ -8,6 +8,7 @@ import type { ObjectNotice } from '../../objects/object-notices.ts';
 import type { PluginNotice } from '../../plugins/plugin.ts';
 import type { PodNotice } from '../../pods/pod-parts.ts';
 import type { FolderNotice } from '../../pods/sources/manifests-folder.ts';
+import type { PodProblem } from '../../runtimes/process/process-runtime.ts';
 import type { VolumeNotice } from '../../volumes/volume-notices.ts';
 
 export type NodeNotice =
@@ -22,6 +23,7 @@ export type NodeNotice =
   | FolderNotice
   | VolumeNotice
   /** Said once: this machine cannot do it, and what happens instead. */
-  | { readonly kind: 'SubPathUpdatesUnavailable'; readonly message: string };
+  | { readonly kind: 'SubPathUpdatesUnavailable'; readonly message: string }
+  | ({ readonly kind: 'ContainerProblem' } & PodProblem);
 
 export type NotifyNode = (notice: NodeNotice) => void;

@@ -115,7 +115,7 @@ async function assembleNode(settings: AgentSettings, deps: NodeDeps, signal: Abo
       hostPaths: settings.hostPaths,
       writableBytesMax: settings.writableLayerBytesMax,
     },
-    clock,
+    { clock, report: (problem) => notify({ kind: 'ContainerProblem', ...problem }) },
   );
   const clients = cluster && connectNode(cluster, clock, settings);
   const random = Math.random;

@@ -325,14 +325,12 @@ test(
   { skip },
   async (t) => {
     const { sandboxes, pod } = await openSandboxes(t);
-    const before = readFileSync('/proc/self/stat', 'utf8');
     const { state } = await sandboxes.run(
       pod,
       'for fd in 3 4 5 6 7 8 9; do echo "namespace mnt:[1]" >&$fd; done 2>/dev/null; truncate -s 1G /proc/1/fd/* 2>/dev/null; exit 3',
       { security: security({ uid: 1000, ...hardened }) },
     );
     assert.equal(state.exitCode, 3);
-    assert.ok(before);
     for (const name of readdirSync(join(sandboxes.directory, 'state'), { recursive: true, withFileTypes: true })) {
       if (name.isFile()) assert.ok(statSync(join(name.parentPath, name.name)).size < 1 << 20, name.name);
     }

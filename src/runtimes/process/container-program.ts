@@ -18,7 +18,8 @@ import { SystemProgram, type Architecture, type CompiledProgram, type Label } fr
 import type { EnvironmentEntry } from '../runtime.ts';
 import type { FileEntry } from './host-files.ts';
 import { capabilityNames } from './linux-capabilities.ts';
-import type { PlannedMount, SandboxPlan } from './sandbox-plan.ts';
+import type { SandboxPlan } from './sandbox-plan.ts';
+import { currentDirectory, filesName, makeRoot, mounting, openFlags, tree, writeTree } from './sandbox-program.ts';
 
 /** Who the processes of a container are. */
 export interface Identity {
@@ -94,29 +95,8 @@ export interface Hold {
 
 const statusSocket = 3;
 const descriptorsGiven = 4;
-const currentDirectory = -100; // AT_FDCWD
 const clone = { parent: 0x8000, newPid: 0x20000000, childSignal: 17 } as const;
 const namespaces = { mount: 0x20000, uts: 0x4000000, ipc: 0x8000000, user: 0x10000000, pid: 0x20000000 } as const;
-const openFlags = {
-  writeOnly: 1,
-  readWrite: 2,
-  create: 0o100,
-  noTerminal: 0o400,
-  closeOnExec: 0o2000000,
-  path: 0o10000000,
-};
-const mounting = {
-  noSetuid: 2,
-  noDevices: 4,
-  noExec: 8,
-  readOnly: 1,
-  recursive: 16384,
-  private: 1 << 18,
-  slave: 1 << 19,
-};
-const tree = { clone: 1, closeOnExec: 0o2000000, emptyPath: 0x1000, recursive: 0x8000 } as const;
-const fromAndToDescriptors = 0x04 | 0x40; // MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH
-const resolveBeneathWithoutLinks = 0x08 | 0x04; // RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS
 const detach = 2;
 const prctl = {
   parentDeathSignal: 1,
@@ -130,7 +110,7 @@ const prctl = {
 const terminal = { unlock: 0x40045431, openPeer: 0x5441, makeControlling: 0x540e } as const;
 
 export function launchProgram(launch: Launch, powers: Powers): CompiledProgram {
-  const { pod, holderPid, filesPid, groups, work, plan, identity, command, tty } = launch;
+  const { pod, holderPid, filesPid, groups, work, identity, command, tty } = launch;
   const program = new SystemProgram(descriptorsGiven);
   protect(program);
   joinGroups(program, groups);
@@ -142,7 +122,7 @@ export function launchProgram(launch: Launch, powers: Powers): CompiledProgram {
   const files = filesPid === undefined ? undefined : treeOf(program, filesPid, `/${filesName}`);
   // Alone in its pid namespace a process can still do everything: there is no other to watch it.
   if (!pod.shareProcessNamespace) beBorn(program, pod.hostPid ? 0 : clone.newPid);
-  makeRoot(program, launch, plan, sharedProc, files);
+  makeRoot(program, launch, sharedProc, files);
   program.call('chdir', [program.text(`${work}/m`)]);
   const here = program.text('.');
   program.call('pivot_root', [here, here], { what: 'move the root' });
@@ -279,140 +259,6 @@ function treeOf(program: SystemProgram, holderPid: number, path: string): number
   return copied;
 }
 
-/** The name of the tree in a holder's root, and in the work directory of a container. */
-export const filesName = 'files';
-
-function writeTree(program: SystemProgram, files: readonly FileEntry[]): void {
-  program.call('umask', [0], { onError: 'ignore' });
-  const at = (path: string): ReturnType<SystemProgram['text']> => program.text(`${filesName}/${path}`);
-  program.call('mkdirat', [currentDirectory, program.text(filesName), 0o755]);
-  for (const entry of files) {
-    const what = `write ${entry.path}`;
-    if (entry.kind === 'directory') program.call('mkdirat', [currentDirectory, at(entry.path), entry.mode], { what });
-    else if (entry.kind === 'link')
-      program.call('symlinkat', [program.text(entry.to), currentDirectory, at(entry.path)], { what });
-    else {
-      const flags = openFlags.writeOnly | openFlags.create | openFlags.closeOnExec;
-      const file = program.open('openat', [currentDirectory, at(entry.path), flags, entry.mode], { what });
-      program.call('write', [file, program.bytes(entry.content), entry.content.length], { what });
-      program.close(file);
-    }
-  }
-}
-
-function makeRoot(
-  program: SystemProgram,
-  launch: Launch,
-  plan: SandboxPlan,
-  sharedProc: number | undefined,
-  files: number | undefined,
-): void {
-  const { work, writableBytesMax } = launch;
-  const bare = mounting.noSetuid | mounting.noDevices;
-  const options = program.text(`size=${writableBytesMax},mode=755`);
-  program.call('mount', [program.text('mountlet'), program.text(work), program.text('tmpfs'), bare, options], {
-    what: 'mount the writable layer',
-  });
-  const inWork = (path: string): ReturnType<SystemProgram['text']> => program.text(`${work}/${path}`);
-  const directories = [
-    ...new Set([
-      'm',
-      filesName,
-      ...plan.directories,
-      ...plan.files.map(parentOf),
-      ...plan.links.map(({ path }) => parentOf(path)),
-    ]),
-  ];
-  for (const path of directories.flatMap(withParents)) {
-    program.call('mkdirat', [currentDirectory, inWork(path), 0o755], { onError: 'ignore' });
-  }
-  for (const { path, mode } of plan.modes) program.call('fchmodat', [currentDirectory, inWork(path), mode]);
-  for (const path of plan.files) {
-    const flags = openFlags.writeOnly | openFlags.create | openFlags.closeOnExec;
-    program.close(program.open('openat', [currentDirectory, inWork(path), flags, 0o644]));
-  }
-  for (const { path, to } of plan.links) program.call('symlinkat', [program.text(to), currentDirectory, inWork(path)]);
-
-  if (files !== undefined) {
-    const [empty, place] = [program.text(''), inWork(filesName)];
-    program.call('move_mount', [files, empty, currentDirectory, place, 0x04], { what: 'show the files' });
-    program.close(files);
-  }
-  const target = `${work}/m`;
-  let root: number | undefined;
-  for (const mount of plan.mounts) {
-    const what = `mount ${JSON.stringify(mount.target)}`;
-    if (mount.type === 'proc' && sharedProc !== undefined) {
-      root = attach(program, sharedProc, mount, root, target, what);
-    } else if (mount.type === 'none') {
-      const depth = mount.options.includes('rbind') ? tree.recursive : 0;
-      const source = program.open(
-        'open_tree',
-        [currentDirectory, program.text(mount.source), tree.clone | tree.closeOnExec | depth],
-        { what: `${what}: ${JSON.stringify(mount.source)}` },
-      );
-      root = attach(program, source, mount, root, target, what);
-    } else {
-      const { flags, data } = classicOptions(mount.options);
-      const place = program.text(mount.target === '/' ? target : `${target}${mount.target}`);
-      const words = [program.text(mount.source), place, program.text(mount.type), flags, program.text(data)];
-      program.call('mount', words, { what });
-    }
-    root ??= program.open('openat', [
-      currentDirectory,
-      program.text(target),
-      openFlags.path | openFlags.closeOnExec,
-      0,
-    ]);
-  }
-}
-
-/**
- * Puts a tree that is mounted nowhere yet at its place. The place is walked to below the new root without following links, so
- * that a container that replaces a directory of a volume by a link gains nothing.
- */
-function attach(
-  program: SystemProgram,
-  source: number,
-  mount: PlannedMount,
-  root: number | undefined,
-  target: string,
-  what: string,
-): number | undefined {
-  const empty = program.text('');
-  const { options } = mount;
-  const has = (option: string): boolean => options.includes(option);
-  const attributes =
-    (has('ro') || has('rro') ? mounting.readOnly : 0) |
-    (has('nosuid') ? mounting.noSetuid : 0) |
-    (has('nodev') ? mounting.noDevices : 0) |
-    (has('noexec') ? mounting.noExec : 0);
-  const propagation = has('rslave') ? mounting.slave : mounting.private;
-  const set = (value: number, sharing: number, depth: number): void => {
-    const change = program.words([value, 0, sharing, 0]);
-    program.call('mount_setattr', [source, empty, tree.emptyPath | depth, change, 32], { what });
-  };
-  if (attributes !== 0) set(attributes, 0, has('rro') ? tree.recursive : 0);
-  set(0, propagation, tree.recursive);
-  const place =
-    root === undefined
-      ? program.open('openat', [currentDirectory, program.text(target), openFlags.path | openFlags.closeOnExec, 0])
-      : program.open(
-          'openat2',
-          [
-            root,
-            program.text(mount.target.slice(1)),
-            program.words([openFlags.path | openFlags.closeOnExec, 0, resolveBeneathWithoutLinks]),
-            24,
-          ],
-          { what },
-        );
-  program.call('move_mount', [source, empty, place, empty, fromAndToDescriptors], { what });
-  program.close(place);
-  program.close(source);
-  return root;
-}
-
 function become(program: SystemProgram, identity: Identity, powers: Powers): void {
   const { uid, gid, groups, noNewPrivileges, capabilities, ambient, seccomp } = identity;
   const numberOf = (name: string): number => capabilityNames.indexOf(name);
@@ -526,26 +372,4 @@ function writeFile(program: SystemProgram, path: string, text: string): void {
   const file = program.open('openat', [currentDirectory, program.text(path), flags, 0], { what });
   program.call('write', [file, program.bytes(bytes), bytes.length], { what });
   program.close(file);
-}
-
-/** For mount(2): the flags it has, and the rest as data. */
-function classicOptions(options: readonly string[]): { flags: number; data: string } {
-  const flagOf: Readonly<Record<string, number>> = {
-    ro: mounting.readOnly,
-    nosuid: mounting.noSetuid,
-    nodev: mounting.noDevices,
-    noexec: mounting.noExec,
-    rw: 0,
-  };
-  const flags = options.reduce((all, option) => all | (flagOf[option] ?? 0), 0);
-  return { flags, data: options.filter((option) => flagOf[option] === undefined).join(',') };
-}
-
-function parentOf(path: string): string {
-  return path.slice(0, Math.max(0, path.lastIndexOf('/')));
-}
-
-function withParents(path: string): string[] {
-  const names = path.split('/').filter(Boolean);
-  return names.map((_, index) => names.slice(0, index + 1).join('/'));
 }

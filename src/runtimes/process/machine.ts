@@ -6,13 +6,12 @@ import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { arch } from 'node:os';
-import type { Clock } from '../../base/clock.ts';
 import { RuntimeError } from '../runtime.ts';
 import { findControlGroups, type ControlGroups } from './control-groups.ts';
 import { isArchitecture } from '../../linux/system-program.ts';
 import type { Powers } from './container-program.ts';
 import { capabilitySetIn } from './linux-capabilities.ts';
-import { ProcessRuntime, type ProcessRuntimeSettings } from './process-runtime.ts';
+import { ProcessRuntime, type ProcessRuntimeDeps, type ProcessRuntimeSettings } from './process-runtime.ts';
 
 export interface Finding {
   readonly name: string;
@@ -27,9 +26,12 @@ export interface Limitation {
 }
 
 /** Opens a runtime with what this machine and user have. The caller closes it. */
-export async function openProcessRuntime(settings: ProcessRuntimeSettings, clock: Clock): Promise<ProcessRuntime> {
+export async function openProcessRuntime(
+  settings: ProcessRuntimeSettings,
+  { clock, report }: Pick<ProcessRuntimeDeps, 'clock' | 'report'>,
+): Promise<ProcessRuntime> {
   const groups = ownControlGroups(settings.stateDirectory);
-  const runtime = new ProcessRuntime(settings, { clock, powers: findPowers(), groups });
+  const runtime = new ProcessRuntime(settings, { clock, report, powers: findPowers(), groups });
   await runtime.open();
   return runtime;
 }

@@ -8,12 +8,13 @@
  */
 import { randomBytes } from 'node:crypto';
 import { existsSync, mkdirSync, rmSync } from 'node:fs';
+import { statfs } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { constants } from 'node:os';
 import { join } from 'node:path';
 import type { Duplex } from 'node:stream';
 import type { Clock } from '../../base/clock.ts';
-import { MountletError, messageOf } from '../../base/errors.ts';
+import { messageOf } from '../../base/errors.ts';
 import { onAbort } from '../../base/on-abort.ts';
 import { readFailure, type CompiledProgram } from '../../linux/system-program.ts';
 import {
@@ -32,15 +33,7 @@ import {
   type RuntimePod,
 } from '../runtime.ts';
 import { Changes } from './changes.ts';
-import {
-  execProgram,
-  filesName,
-  holdProgram,
-  launchProgram,
-  type Command,
-  type Hold,
-  type Powers,
-} from './container-program.ts';
+import { execProgram, launchProgram, type Command, type Powers } from './container-program.ts';
 import { Records, type ContainerEnd, type ContainerRecord, type PodRecord } from './container-records.ts';
 import {
   commandOf,
@@ -60,10 +53,12 @@ import {
   usageOf,
   type ControlGroups,
 } from './control-groups.ts';
-import { HostFilesView, readMounts, type FileEntry, type HostFiles } from './host-files.ts';
+import { Holders } from './holders.ts';
+import { HostFilesView, readMounts, type HostFiles } from './host-files.ts';
 import { killEvery, signalProcess } from './kill.ts';
 import { processNamed, processesOfContainer } from './process-table.ts';
 import { planSandbox } from './sandbox-plan.ts';
+import { filesName } from './sandbox-program.ts';
 import { endSpawner, SpawnerClient } from './spawner-client.ts';
 import { recordedEnds, type ChildFacts, type StartAnswer } from './spawner-protocol.ts';
 import { unsupportedReason } from './unsupported.ts';
@@ -100,22 +95,20 @@ const killAgainMs = 1_000;
 const lostMessage = 'the process that runs containers was killed, and with it the container: its exit code is unknown';
 const { SIGKILL } = constants.signals;
 
-export interface ProcessRuntimeDeps {
-  readonly clock: Clock;
-  readonly powers: Powers;
-  readonly groups: ControlGroups;
+/** Something that the owner of a pod should know. */
+export interface PodProblem {
+  readonly podUid: string;
+  readonly namespace: string;
+  readonly podName: string;
+  readonly reason: string;
+  readonly message: string;
 }
 
-/** No container can be run by this user on this machine. */
-export class NamespacesRefusedError extends MountletError {
-  readonly reason = 'NamespacesRefused';
-  constructor(detail: string) {
-    super(
-      `Cannot run containers as an ordinary user: this machine permits no user namespaces (${detail}); run as root, or ask its ` +
-        'administrator for user.max_user_namespaces > 0 and, where they exist, kernel.unprivileged_userns_clone=1 and ' +
-        'kernel.apparmor_restrict_unprivileged_userns=0',
-    );
-  }
+export interface ProcessRuntimeDeps {
+  readonly clock: Clock;
+  readonly report: (problem: PodProblem) => void;
+  readonly powers: Powers;
+  readonly groups: ControlGroups;
 }
 
 export class ProcessRuntime implements Runtime {
@@ -132,8 +125,10 @@ export class ProcessRuntime implements Runtime {
   readonly #created = new Map<string, ContainerRequest>();
   readonly #commands = new Map<string, Command>();
   readonly #launching = new Set<string>();
+  /** Containers whose writable layer was found full, reported once. */
+  readonly #full = new Set<string>();
   readonly #waiters = new Map<string, Set<() => void>>();
-  #files: HostFilesView | undefined;
+  #made: { readonly files: HostFilesView; readonly holders: Holders } | undefined;
   #sweeping: Promise<void> = Promise.resolve();
 
   constructor(settings: ProcessRuntimeSettings, deps: ProcessRuntimeDeps) {
@@ -159,7 +154,9 @@ export class ProcessRuntime implements Runtime {
     const missing = hostPaths.find((path) => !existsSync(path));
     if (missing !== undefined) throw new RuntimeError(`Cannot show "${missing}" to containers: there is no such path`);
     mkdirSync(this.#work, { recursive: true, mode: 0o700 });
-    this.#files = new HostFilesView(hostFiles, hostPaths, join(this.#work, filesName));
+    const files = new HostFilesView(hostFiles, hostPaths, join(this.#work, filesName));
+    const holders = new Holders(this.#spawner, this.#deps.powers, this.#work, files);
+    this.#made = { files, holders };
     this.#pods.load();
     this.#containers.load();
     await this.#spawner.open();
@@ -173,26 +170,18 @@ export class ProcessRuntime implements Runtime {
       else if (run !== undefined) await this.#loseContainer(id);
     }
     for (const { id } of this.#spawner.all()) {
-      const isKnown = id.startsWith(holderPrefix)
-        ? this.#pods.get(id.slice(holderPrefix.length)) !== undefined
-        : this.#containers.get(id) !== undefined || id === this.#filesId;
-      if (!isKnown) await this.#endChild(id);
+      const pod = holders.podOf(id);
+      const isKnown = pod === undefined ? this.#containers.get(id) !== undefined : this.#pods.get(pod) !== undefined;
+      if (!isKnown && !holders.isFiles(id)) await holders.end(id);
     }
-    if (this.#deps.powers.kind === 'user') await this.#tryNamespaces();
+    if (this.#deps.powers.kind === 'user') {
+      await holders.tryNamespaces().catch(async (thrown: unknown) => {
+        await this.close();
+        throw thrown;
+      });
+    }
     this.#sweepGroups();
     this.#sweeping = this.#sweep();
-  }
-
-  /** An ordinary user whom the machine permits no namespaces is to know that now, and not from each pod. */
-  async #tryNamespaces(): Promise<void> {
-    const pod = { hostPid: false, hostIpc: false, hostNetwork: false, shareProcessNamespace: false };
-    try {
-      await this.#hold('trial', { purpose: 'pod', pod, hostname: '', sysctls: {} }, 'a trial');
-    } catch (thrown) {
-      await this.close();
-      throw new NamespacesRefusedError(messageOf(thrown));
-    }
-    await this.#endChild('trial');
   }
 
   /** Lets go of everything; containers go on. Without a pod that may have some, the spawner has nothing left to do. */
@@ -225,17 +214,11 @@ export class ProcessRuntime implements Runtime {
   async runPod(request: PodRequest, signal: AbortSignal): Promise<RuntimePod> {
     signal.throwIfAborted();
     const known = this.#pods.get(request.uid);
-    if (known?.state === 'ready' && this.#hasHolder(known)) return this.#describe(known);
+    if (known?.state === 'ready' && this.#holders.pidOf(known.uid) !== undefined) return this.#describe(known);
     const { uid, namespace, name, hostname, hostPid, hostIpc, hostNetwork, logDirectory, sysctls } = request;
     const shareProcessNamespace = request.shareProcessNamespace && !hostPid;
     const shared = { hostPid, hostIpc, hostNetwork, shareProcessNamespace };
-    // In a user namespace nothing can be taken from a process outside of it: there each pod has its own copy of the files.
-    const files = this.#deps.powers.kind === 'user' ? this.#files?.entries : undefined;
-    await this.#hold(
-      holderId(uid),
-      { purpose: 'pod', pod: shared, hostname, sysctls, ...(files && { files }) },
-      `pod "${namespace}/${name}"`,
-    );
+    await this.#holders.holdPod(uid, { pod: shared, hostname, sysctls }, `pod "${namespace}/${name}"`);
     const record: PodRecord = {
       uid,
       namespace,
@@ -251,32 +234,17 @@ export class ProcessRuntime implements Runtime {
     try {
       this.#pods.put(uid, record);
     } catch (thrown) {
-      await this.#endChild(holderId(uid));
+      await this.#holders.endPod(uid);
       throw thrown;
     }
     return this.#describe(record);
-  }
-
-  async #hold(id: string, hold: Omit<Hold, 'work'>, what: string): Promise<void> {
-    const program = holdProgram({ ...hold, work: this.#work }, this.#deps.powers);
-    const answer = await this.#spawner.start(id, program, {
-      stdin: 'none',
-      tty: false,
-      keepsSpawner: hold.purpose === 'pod',
-      context: {},
-    });
-    if (answer.outcome === 'started') return;
-    await this.#spawner.forget(id);
-    throw new RuntimeError(
-      `Cannot make the namespaces of ${what}: ${failureText(readReport(program, answer), answer)}`,
-    );
   }
 
   async stopPod(podUid: string, signal: AbortSignal): Promise<void> {
     await Promise.all(this.#of(podUid).map(({ id }) => this.stopContainer(id, 0, signal)));
     const pod = this.#pods.get(podUid);
     if (pod === undefined) return;
-    await this.#endChild(holderId(podUid));
+    await this.#holders.endPod(podUid);
     this.#pods.put(podUid, { ...pod, state: 'notReady' });
   }
 
@@ -469,9 +437,8 @@ export class ProcessRuntime implements Runtime {
   async #launchProgram(record: ContainerRecord, pod: PodRecord, request: ContainerRequest): Promise<CompiledProgram> {
     const { powers } = this.#deps;
     const { id, identity, tty } = record;
-    const files = this.#files;
-    if (files === undefined) throw new RuntimeError('Cannot start a container: the runtime is not open');
-    const [sources, filesPid] = await Promise.all([sourcesOf(request.mounts), this.#filesPid(pod.uid)]);
+    const { files, holders } = this.#open;
+    const [sources, filesPid] = await Promise.all([sourcesOf(request.mounts), holders.filesPid(pod.uid)]);
     const places = { work: this.#work, hidden: this.#hidden, view: files.view };
     const plan = planSandbox(sandboxRequestOf(request, sources, places, powers), files.host());
     for (const point of plan.volumePoints) makeVolumePoint(point);
@@ -480,7 +447,7 @@ export class ProcessRuntime implements Runtime {
     return launchProgram(
       {
         pod,
-        holderPid: this.#spawner.get(holderId(pod.uid))?.pid ?? 0,
+        holderPid: holders.pidOf(pod.uid) ?? 0,
         filesPid,
         groups: makeGroup(this.#deps.groups, id, request.resources),
         work: this.#work,
@@ -505,9 +472,10 @@ export class ProcessRuntime implements Runtime {
 
   /** Brings the record in line with what the spawner reports. */
   #changed({ id, end }: ChildFacts): void {
-    if (id.startsWith(holderPrefix)) {
+    const pod = this.#holders.podOf(id);
+    if (pod !== undefined) {
       // Without its holder a pod has lost what its containers share: it has to be made again.
-      if (end !== undefined) this.#changes.tell(id.slice(holderPrefix.length));
+      if (end !== undefined) this.#changes.tell(pod);
     } else if (end !== undefined && !this.#launching.has(id)) {
       void this.#settle(id, endOf(end, this.#ranOutOfMemory(id)));
     }
@@ -518,6 +486,7 @@ export class ProcessRuntime implements Runtime {
     if (record !== undefined && record.end === undefined) {
       this.#containers.put(id, { ...record, end });
       this.#commands.delete(id);
+      this.#full.delete(id);
       removeGroup(this.#deps.groups, id);
       this.#changes.tell(record.podUid);
       for (const wake of this.#waiters.get(id) ?? []) wake();
@@ -541,46 +510,9 @@ export class ProcessRuntime implements Runtime {
     await this.#settle(id, { finishedAtMs, exitCode: 128 + SIGKILL, reason: 'Error', message: lostMessage });
   }
 
-  #hasHolder({ uid }: PodRecord): boolean {
-    const facts = this.#spawner.get(holderId(uid));
-    return facts?.pid !== undefined && facts.end === undefined;
-  }
-
-  async #endChild(id: string): Promise<void> {
-    await this.#spawner.signal(id, SIGKILL);
-    await this.#spawner.forget(id);
-  }
-
-  /** The process that keeps the files of containers' roots in memory; started again when it is gone. */
-  async #filesPid(podUid: string): Promise<number | undefined> {
-    const files = this.#files?.entries ?? [];
-    if (files.length === 0) return undefined;
-    if (this.#deps.powers.kind === 'user') return this.#spawner.get(holderId(podUid))?.pid;
-    this.#holdingFiles ??= this.#holdFiles(files).finally(() => {
-      this.#holdingFiles = undefined;
-    });
-    return await this.#holdingFiles;
-  }
-
-  async #holdFiles(files: readonly FileEntry[]): Promise<number | undefined> {
-    const known = this.#spawner.get(this.#filesId);
-    if (known?.pid !== undefined && known.end === undefined) return known.pid;
-    const pod = { hostPid: true, hostIpc: true, hostNetwork: true, shareProcessNamespace: false };
-    await this.#hold(
-      this.#filesId,
-      { purpose: 'files', pod, files, hostname: '', sysctls: {} },
-      'the files of containers',
-    );
-    return this.#spawner.get(this.#filesId)?.pid;
-  }
-  #holdingFiles: Promise<number | undefined> | undefined;
-
-  get #filesId(): string {
-    return `files-${this.#files?.name ?? ''}`;
-  }
-
   #describe(pod: PodRecord): RuntimePod {
-    return describePod({ ...pod, state: this.#hasHolder(pod) ? pod.state : 'notReady' }, this.#of(pod.uid));
+    const isHeld = this.#holders.pidOf(pod.uid) !== undefined;
+    return describePod({ ...pod, state: isHeld ? pod.state : 'notReady' }, this.#of(pod.uid));
   }
 
   /** Newest first. */
@@ -628,6 +560,15 @@ export class ProcessRuntime implements Runtime {
     return groupFiles(this.#deps.groups, id);
   }
 
+  get #open(): { readonly files: HostFilesView; readonly holders: Holders } {
+    if (this.#made === undefined) throw new RuntimeError('Cannot run containers: the runtime is not open');
+    return this.#made;
+  }
+
+  get #holders(): Holders {
+    return this.#open.holders;
+  }
+
   get #work(): string {
     return join(this.#settings.stateDirectory, 'work');
   }
@@ -641,6 +582,24 @@ export class ProcessRuntime implements Runtime {
     while (!signal.aborted) {
       await this.#deps.clock.sleep(this.#settings.sweepMs, signal).catch(() => {});
       this.#sweepGroups();
+      await this.#reportFullLayers().catch(() => {}); // containers come and go meanwhile
+    }
+  }
+
+  async #reportFullLayers(): Promise<void> {
+    for (const { id, podUid, name, run } of this.#containers.all()) {
+      const pod = this.#pods.get(podUid);
+      if (this.#isOver(id) || run?.main === undefined || pod === undefined || this.#full.has(id)) continue;
+      const { bavail } = await statfs(`/proc/${run.main.pid}/root/dev/shm`);
+      if (bavail > 0) continue;
+      this.#full.add(id);
+      this.#deps.report({
+        podUid,
+        namespace: pod.namespace,
+        podName: pod.name,
+        reason: 'WritableLayerFull',
+        message: `Container ${name} has used up the ${this.#settings.writableBytesMax} bytes it can write outside of its volumes: mount a volume there, or give the node a larger --writable-layer`,
+      });
     }
   }
 
@@ -648,12 +607,6 @@ export class ProcessRuntime implements Runtime {
   #sweepGroups(): void {
     sweepGroups(this.#deps.groups, (id) => this.#containers.get(id) !== undefined);
   }
-}
-
-const holderPrefix = 'pod-';
-
-function holderId(podUid: string): string {
-  return `${holderPrefix}${podUid}`;
 }
 
 function readReport(program: CompiledProgram, answer: { readonly report: string }): ReturnType<typeof readFailure> {

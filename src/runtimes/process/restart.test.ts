@@ -46,7 +46,7 @@ if (victim === undefined) {
   });
 } else {
   const settings = { ...defaultProcessRuntimeSettings, stateDirectory: join(victim, 'state') };
-  const runtime = await openProcessRuntime(settings, systemClock);
+  const runtime = await openProcessRuntime(settings, { clock: systemClock, report: () => {} });
   await runtime.runPod(podRequest(victim), soon());
   const script =
     'i=0; while [ $i -lt 1000 ]; do i=$((i + 1)); echo $i; [ $i != 500 ] || until [ -e /flag/go ]; do sleep 0.01; done; done; exit 6';

@@ -11,19 +11,16 @@
  * the containers' state: no exit code is lost in silence.
  */
 import { closeSync, constants, mkdirSync, openSync, renameSync, rmSync, writeFileSync } from 'node:fs';
-import { createServer, Socket, type Server } from 'node:net';
+import { createServer, type Server, type Socket } from 'node:net';
 import { constants as system } from 'node:os';
 import { join } from 'node:path';
-import type { Duplex } from 'node:stream';
-import { ReadStream } from 'node:tty';
 import { fileURLToPath } from 'node:url';
 import { systemClock, type Clock } from '../../base/clock.ts';
-import { messageOf } from '../../base/errors.ts';
 import { loadProcesses, type Processes } from '../../linux/processes.ts';
-import { failureBytes, resultBytes } from '../../linux/system-program.ts';
 import { ContainerLog } from './container-log.ts';
 import type { StreamName } from './cri-log.ts';
 import { messageIn, readFrames, sendFrame, sendMessage, type Frame } from './frames.ts';
+import { Launcher, destroy, drained, pump, type Streams } from './launcher.ts';
 import { ownMountNamespaceOf, processesOfContainer, processesOfSession } from './process-table.ts';
 import {
   exitsName,
@@ -38,12 +35,8 @@ import {
   type StreamMessage,
 } from './spawner-protocol.ts';
 
-/** A launch takes milliseconds; one that hangs on a dead file system is given up. */
-const launchMsMax = 30_000;
 /** How long output may still come from processes that outlived the first one of their container. */
 const lastOutputMsMax = 5_000;
-/** Of the output of one stream, before its writer has to wait. */
-const waitingBytesMax = 128 * 1024;
 const strayKillMs = 20;
 const leftMs = 1_000;
 /** The client closes first, when it has read everything. */
@@ -52,19 +45,6 @@ const idleMsMax = 2_000;
 const { SIGKILL } = system.signals;
 /** What the engines report for a command that could not be executed. */
 const startErrorCode = 128;
-
-/** The ends of the streams of one program that are ours. */
-interface Streams {
-  readonly stdin?: Duplex;
-  readonly outputs: readonly { readonly stream: StreamName; readonly source: Duplex }[];
-  readonly terminal?: number;
-}
-
-interface Launched {
-  readonly answer: StartAnswer;
-  readonly streams: Streams;
-  readonly ended: Promise<number>;
-}
 
 type OutputListener = (stream: StreamName, chunk: Buffer) => void;
 
@@ -89,10 +69,7 @@ export class Spawner {
   readonly #clock: Clock;
   readonly #children = new Map<string, Child>();
   readonly #followers = new Set<Socket>();
-  readonly #exits = new Map<number, number>();
-  readonly #awaited = new Map<number, (exitCode: number) => void>();
-  /** While a launch is under way, ends of unknown processes are kept: one may be killed before its birth was reported. */
-  #launching = 0;
+  readonly #launcher: Launcher;
   #server: Server | undefined;
   #connections = 0;
   readonly #idle: () => void;
@@ -102,8 +79,14 @@ export class Spawner {
   constructor(directory: string, processes: Processes, clock: Clock, idle: () => void) {
     this.#directory = directory;
     this.#processes = processes;
+    this.#launcher = new Launcher(processes, clock);
     this.#clock = clock;
     this.#idle = idle;
+  }
+
+  /** To be called after each SIGCHLD. */
+  reap(): void {
+    this.#launcher.reap();
   }
 
   async listen(): Promise<void> {
@@ -133,16 +116,6 @@ export class Spawner {
       closeSync(directory);
     }
     this.#mayEnd();
-  }
-
-  /** Takes the ends of children; to be called after each SIGCHLD. */
-  reap(): void {
-    for (const { pid, exitCode } of this.#processes.reap()) {
-      const awaited = this.#awaited.get(pid);
-      this.#awaited.delete(pid);
-      if (awaited !== undefined) awaited(exitCode);
-      else if (this.#launching > 0) this.#exits.set(pid, exitCode);
-    }
   }
 
   async #serve(socket: Socket): Promise<void> {
@@ -232,7 +205,7 @@ export class Spawner {
       child.mountNamespace = ownMountNamespaceOf(pid);
       if (child.killed) this.#processes.kill(pid, SIGKILL);
     };
-    const { answer, streams, ended } = await this.#launch(image, start.tty, start.stdin !== 'none', born);
+    const { answer, streams, ended } = await this.#launcher.launch(image, start.tty, start.stdin !== 'none', born);
     child.streams = streams;
     const flows = streams.outputs.map(({ stream, source }) =>
       pump(source, async (chunk, isLast) => {
@@ -278,86 +251,8 @@ export class Spawner {
     this.#mayEnd();
   }
 
-  /** Runs a program until it is executed: then it has nothing more to report, and its streams are the container's. */
-  async #launch(image: Buffer, tty: boolean, hasStdin: boolean, born: (pid: number) => void): Promise<Launched> {
-    const processes = this.#processes;
-    const startedAtMs = this.#clock.now();
-    const [ours, theirs] = processes.socketPair();
-    const nothing = openSync('/dev/null', constants.O_RDWR);
-    const given = [nothing, nothing, nothing, theirs];
-    let streams: Streams = { outputs: [] };
-    if (!tty) {
-      const outputs = (['stdout', 'stderr'] as const).map((stream, index) => {
-        const [read, write] = processes.pipe();
-        given[index + 1] = write;
-        return { stream, source: new Socket({ fd: read, readable: true, writable: false }) };
-      });
-      streams = { outputs };
-      if (hasStdin) {
-        const [read, write] = processes.pipe();
-        given[0] = read;
-        streams = { outputs, stdin: silent(new Socket({ fd: write, readable: false, writable: true })) };
-      }
-    }
-    this.#launching += 1;
-    try {
-      processes.setReceiveTimeout(ours, launchMsMax);
-      let pid: number;
-      try {
-        pid = processes.start(image, given);
-      } finally {
-        for (const descriptor of new Set([...given, nothing])) processes.close(descriptor);
-      }
-      let ended = this.#end(pid);
-      let report = '';
-      let isBorn = false;
-      for (;;) {
-        const message = await processes.receive(ours);
-        if (message === undefined) {
-          processes.kill(pid, SIGKILL);
-          throw new Error(`nothing happened for ${launchMsMax / 1000} s: a file system may not answer`);
-        }
-        const { bytes, descriptor } = message;
-        if (bytes.length === 0) break;
-        if (descriptor !== undefined) {
-          if (tty && streams.terminal === undefined) streams = terminalStreams(descriptor);
-          else processes.close(descriptor);
-        } else if (bytes.length === failureBytes) {
-          report = bytes.toString('hex');
-        } else if (bytes.length === resultBytes && !isBorn) {
-          // From now on its child is the one that counts.
-          isBorn = true;
-          pid = Number(bytes.readBigUInt64LE(0));
-          ended = this.#end(pid);
-          born(pid);
-          processes.send(ours, 'g');
-        }
-      }
-      if (!isBorn && report === '') born(pid); // a holder without processes of its own
-      if (report === '') return { answer: { outcome: 'started', pid, startedAtMs }, streams, ended };
-      processes.kill(pid, SIGKILL);
-      return { answer: { outcome: 'failed', report, exitCode: await ended }, streams, ended };
-    } catch (thrown) {
-      return {
-        answer: { outcome: 'failed', report: '', problem: messageOf(thrown), exitCode: 128 },
-        streams,
-        ended: Promise.resolve(128),
-      };
-    } finally {
-      processes.close(ours);
-      this.#launching -= 1;
-      if (this.#launching === 0) this.#exits.clear();
-    }
-  }
-
-  async #end(pid: number): Promise<number> {
-    const early = this.#exits.get(pid);
-    this.#exits.delete(pid);
-    return early ?? (await new Promise((resolve) => this.#awaited.set(pid, resolve)));
-  }
-
   async #exec(socket: Socket, frames: AsyncGenerator<Frame>, tty: boolean, image: Buffer): Promise<void> {
-    const { answer, streams, ended } = await this.#launch(image, tty, true, () => {});
+    const { answer, streams, ended } = await this.#launcher.launch(image, tty, true, () => {});
     sendMessage(socket, answer);
     if (answer.outcome === 'failed') {
       destroy(streams);
@@ -366,8 +261,8 @@ export class Spawner {
     const { pid } = answer;
     let isOver = false;
     const kill = (): void => {
-      this.reap(); // it may have ended while its output was on the way
-      if (isOver || !this.#awaited.has(pid)) return;
+      this.#launcher.reap(); // it may have ended while its output was on the way
+      if (isOver || !this.#launcher.isAwaited(pid)) return;
       for (const one of processesOfSession(pid)) this.#processes.kill(one.pid, SIGKILL);
       this.#processes.kill(pid, SIGKILL);
     };
@@ -502,53 +397,6 @@ export class Spawner {
 
 function factsOf({ id, pid, startedAtMs, end }: Child): ChildFacts {
   return { id, startedAtMs, ...(pid === undefined ? {} : { pid }), ...(end === undefined ? {} : { end }) };
-}
-
-function terminalStreams(master: number): Streams {
-  const stream = new ReadStream(master);
-  stream.on('error', () => {}); // EIO: the last process that had it as a terminal is gone
-  return { outputs: [{ stream: 'stdout', source: stream }], stdin: stream, terminal: master };
-}
-
-/**
- * Takes what comes, in its order. When too much is waiting the rest stays in the pipe, and its writer waits. Not by `for await`,
- * which drops what it has not handed out yet when a terminal ends with an error, as they all do.
- */
-async function pump(source: Duplex, take: (chunk: Buffer, isLast: boolean) => Promise<void>): Promise<void> {
-  let waitingBytes = 0;
-  let last: Promise<void> = Promise.resolve();
-  source.on('data', (chunk: Buffer) => {
-    waitingBytes += chunk.length;
-    if (waitingBytes > waitingBytesMax) source.pause();
-    last = last
-      .then(() => take(chunk, false))
-      .catch(() => {})
-      .finally(() => {
-        waitingBytes -= chunk.length;
-        if (waitingBytes <= waitingBytesMax) source.resume();
-      });
-  });
-  if (!source.closed) await new Promise((resolve) => source.once('close', resolve));
-  await last;
-  await take(Buffer.alloc(0), true).catch(() => {});
-}
-
-async function drained(stream: Duplex): Promise<void> {
-  if (stream.destroyed) return;
-  await new Promise<void>((resolve) => {
-    stream.once('drain', resolve);
-    stream.once('close', resolve);
-  });
-}
-
-function destroy({ stdin, outputs }: Streams): void {
-  stdin?.destroy();
-  for (const { source } of outputs) source.destroy();
-}
-
-/** A pipe whose reader is gone is no failure of ours. */
-function silent(socket: Socket): Socket {
-  return socket.on('error', () => {});
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {

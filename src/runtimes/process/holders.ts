@@ -1,0 +1,121 @@
+/**
+ * Processes that only hold something for containers: the namespaces that the containers of a pod share, and, in memory, the files
+ * that their roots are made of. In a user namespace nothing can be taken from a process outside of it, so an ordinary
+ * user's pods each have a copy of the files of their own.
+ */
+import { constants } from 'node:os';
+import { MountletError, messageOf } from '../../base/errors.ts';
+import { readFailure } from '../../linux/system-program.ts';
+import { RuntimeError } from '../runtime.ts';
+import { holdProgram, type Hold, type PodNamespaces, type Powers } from './container-program.ts';
+import { failureText } from './container-translation.ts';
+import type { HostFilesView } from './host-files.ts';
+import type { SpawnerClient } from './spawner-client.ts';
+
+/** No container can be run by this user on this machine. */
+export class NamespacesRefusedError extends MountletError {
+  readonly reason = 'NamespacesRefused';
+  constructor(detail: string) {
+    super(
+      `Cannot run containers as an ordinary user: this machine permits no user namespaces (${detail}); run as root, or ask its ` +
+        'administrator for user.max_user_namespaces > 0 and, where they exist, kernel.unprivileged_userns_clone=1 and ' +
+        'kernel.apparmor_restrict_unprivileged_userns=0',
+    );
+  }
+}
+
+const podPrefix = 'pod-';
+const filesPrefix = 'files-';
+const { SIGKILL } = constants.signals;
+
+export class Holders {
+  readonly #spawner: SpawnerClient;
+  readonly #powers: Powers;
+  readonly #work: string;
+  readonly #files: HostFilesView;
+  #holdingFiles: Promise<number | undefined> | undefined;
+
+  constructor(spawner: SpawnerClient, powers: Powers, work: string, files: HostFilesView) {
+    this.#spawner = spawner;
+    this.#powers = powers;
+    this.#work = work;
+    this.#files = files;
+  }
+
+  /** The pod that a child of the spawner holds; undefined for one that holds none. */
+  podOf(id: string): string | undefined {
+    return id.startsWith(podPrefix) ? id.slice(podPrefix.length) : undefined;
+  }
+
+  isFiles(id: string): boolean {
+    return id === this.#filesId;
+  }
+
+  /** The process that holds a pod's namespaces, as long as it lives. */
+  pidOf(podUid: string): number | undefined {
+    return this.#alive(`${podPrefix}${podUid}`);
+  }
+
+  async holdPod(uid: string, hold: Pick<Hold, 'pod' | 'hostname' | 'sysctls'>, what: string): Promise<void> {
+    const files = this.#powers.kind === 'user' ? { files: this.#files.entries } : {};
+    await this.#hold(`${podPrefix}${uid}`, { purpose: 'pod', ...hold, ...files }, what);
+  }
+
+  async endPod(uid: string): Promise<void> {
+    await this.end(`${podPrefix}${uid}`);
+  }
+
+  async end(id: string): Promise<void> {
+    await this.#spawner.signal(id, SIGKILL);
+    await this.#spawner.forget(id);
+  }
+
+  /** The process that keeps the files for a pod's containers; undefined where they are the machine's own. */
+  async filesPid(podUid: string): Promise<number | undefined> {
+    if (this.#files.entries.length === 0) return undefined;
+    if (this.#powers.kind === 'user') return this.pidOf(podUid);
+    this.#holdingFiles ??= this.#holdFiles().finally(() => {
+      this.#holdingFiles = undefined;
+    });
+    return await this.#holdingFiles;
+  }
+
+  /** An ordinary user whom the machine permits no namespaces is to know that at the start, and not from each pod. */
+  async tryNamespaces(): Promise<void> {
+    const pod = { hostPid: false, hostIpc: false, hostNetwork: false, shareProcessNamespace: false };
+    try {
+      await this.#hold('trial', { purpose: 'pod', pod, hostname: '', sysctls: {} }, 'a trial');
+    } catch (thrown) {
+      throw new NamespacesRefusedError(messageOf(thrown));
+    }
+    await this.end('trial');
+  }
+
+  async #holdFiles(): Promise<number | undefined> {
+    const known = this.#alive(this.#filesId);
+    if (known !== undefined) return known;
+    const pod: PodNamespaces = { hostPid: true, hostIpc: true, hostNetwork: true, shareProcessNamespace: false };
+    const hold = { purpose: 'files', pod, files: this.#files.entries, hostname: '', sysctls: {} } as const;
+    await this.#hold(this.#filesId, hold, 'the files of containers');
+    return this.#alive(this.#filesId);
+  }
+
+  async #hold(id: string, hold: Omit<Hold, 'work'>, what: string): Promise<void> {
+    const program = holdProgram({ ...hold, work: this.#work }, this.#powers);
+    const keepsSpawner = hold.purpose === 'pod';
+    const answer = await this.#spawner.start(id, program, { stdin: 'none', tty: false, keepsSpawner, context: {} });
+    if (answer.outcome === 'started') return;
+    await this.#spawner.forget(id);
+    const failure = readFailure(Buffer.from(answer.report, 'hex'), program.steps);
+    throw new RuntimeError(`Cannot make the namespaces of ${what}: ${failureText(failure, answer)}`);
+  }
+
+  #alive(id: string): number | undefined {
+    const facts = this.#spawner.get(id);
+    return facts?.end === undefined ? facts?.pid : undefined;
+  }
+
+  get #filesId(): string {
+    return `${filesPrefix}${this.#files.name}`;
+  }
+}
