@@ -70,16 +70,16 @@ export function upCommand(options: UpOptions): Promise<number> {
       if (options.logFormat === 'json') {
         print({ level: 'info', message: `API server is ready at ${machine.url}; kubeconfig ${machine.kubeconfig}` });
       }
+      say(greet(machine, stateDirectory));
+      if (files.length === 0) say(`  add pods     kubectl --kubeconfig ${machine.kubeconfig} apply -f app.yaml\n`);
+      for await (const { name, outcome } of files.length > 0 ? machine.apply(files, stop.signal) : []) {
+        say(`${name} ${outcome}\n`);
+      }
       if (process.geteuid?.() === 0) {
         tell(
           'note',
           'containers share the network of this machine and its abstract sockets; docs/security.md says what holds them',
         );
-      }
-      say(greet(machine, stateDirectory));
-      if (files.length === 0) say(`  add pods     kubectl --kubeconfig ${machine.kubeconfig} apply -f app.yaml\n`);
-      for await (const { name, outcome } of files.length > 0 ? machine.apply(files, stop.signal) : []) {
-        say(`${name} ${outcome}\n`);
       }
       const show = (ended: AbortSignal): Promise<void> =>
         showFirstPod(machine, guideSettings(stateDirectory), say, ended);

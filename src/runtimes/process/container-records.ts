@@ -44,8 +44,6 @@ export interface ContainerRun {
   readonly startedAtMs: number;
   /** Its first process; absent while it is being launched. */
   readonly main?: ProcessName;
-  /** Noted before the program ran, which may have others by now. */
-  readonly mountNamespace?: string;
 }
 
 export interface ContainerEnd {

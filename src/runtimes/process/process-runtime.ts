@@ -330,7 +330,7 @@ export class ProcessRuntime implements Runtime {
       signal.throwIfAborted();
       throw new RuntimeError(wasKilled ? `Cannot start container "${name}": it was stopped` : (failure ?? ''));
     }
-    this.#running(id, answer.pid, answer.startedAtMs, answer.mountNamespace);
+    this.#running(id, answer.pid, answer.startedAtMs);
     if (facts?.end !== undefined) this.#changed(facts);
   }
 
@@ -461,11 +461,11 @@ export class ProcessRuntime implements Runtime {
     );
   }
 
-  #running(id: string, pid: number, startedAtMs: number, mountNamespace?: string): void {
+  #running(id: string, pid: number, startedAtMs: number): void {
     const record = this.#containers.get(id);
     if (record === undefined || record.end !== undefined || record.run?.main?.pid === pid) return;
     const main = processNamed(pid);
-    const run = { startedAtMs, ...(main && { main }), ...(mountNamespace !== undefined && { mountNamespace }) };
+    const run = { startedAtMs, ...(main && { main }) };
     this.#containers.put(id, { ...record, run: { ...record.run, ...run } });
     this.#changes.tell(record.podUid);
   }
@@ -503,9 +503,9 @@ export class ProcessRuntime implements Runtime {
   }
 
   async #loseContainer(id: string): Promise<void> {
-    const { main, mountNamespace } = this.#containers.get(id)?.run ?? {};
+    const { main } = this.#containers.get(id)?.run ?? {};
     if (main !== undefined) signalProcess(main, 'SIGKILL');
-    killEvery(() => processesOfContainer(this.#groupFiles(id), mountNamespace));
+    killEvery(() => processesOfContainer(this.#groupFiles(id), undefined));
     const finishedAtMs = this.#deps.clock.now();
     await this.#settle(id, { finishedAtMs, exitCode: 128 + SIGKILL, reason: 'Error', message: lostMessage });
   }

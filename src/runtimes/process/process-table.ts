@@ -1,5 +1,5 @@
 /** Questions to /proc about processes. A process is named by its id and its start time: ids are used again. */
-import { readFileSync, readdirSync, readlinkSync } from 'node:fs';
+import { closeSync, openSync, readFileSync, readdirSync, readlinkSync } from 'node:fs';
 
 export interface ProcessName {
   readonly pid: number;
@@ -25,19 +25,37 @@ export function processesOfSession(session: number): ProcessName[] {
   return allProcesses().filter((facts) => facts.session === session && facts.state !== 'Z');
 }
 
-/** What a container started, wherever it hides: everything in its control groups and in its mount namespace (`mnt:[4026532]`). */
-export function processesOfContainer(groups: readonly string[], mountNamespace: string | undefined): ProcessName[] {
+/**
+ * What a container started, wherever it hides: everything in its control groups and in its mount namespace. The number of a
+ * namespace is used again as soon as it is gone: it means something only while somebody holds the namespace.
+ */
+export function processesOfContainer(groups: readonly string[], namespace: HeldNamespace | undefined): ProcessName[] {
   const grouped = new Set(groups.flatMap((path) => numbersIn(path)));
   return allProcesses().filter(({ pid, state }) => {
     if (state === 'Z') return false;
-    return grouped.has(pid) || (mountNamespace !== undefined && mountNamespaceOf(pid) === mountNamespace);
+    return grouped.has(pid) || (namespace !== undefined && mountNamespaceOf(pid) === namespace.name);
   });
 }
 
-/** Of a process that has one of its own: undefined for one that has this process's, which is nobody's to end. */
-export function ownMountNamespaceOf(pid: number): string | undefined {
-  const namespace = mountNamespaceOf(pid);
-  return namespace === mountNamespaceOf('self') ? undefined : namespace;
+export interface HeldNamespace {
+  /** `mnt:[4026532]`. */
+  readonly name: string;
+  /** Keeps it, and what is mounted in it, until it is closed. */
+  readonly descriptor: number;
+}
+
+/** The mount namespace of a process that has one of its own: this process's is no container's. */
+export function holdMountNamespace(pid: number): HeldNamespace | undefined {
+  let descriptor: number | undefined;
+  try {
+    descriptor = openSync(`/proc/${pid}/ns/mnt`, 'r');
+    const name = readlinkSync(`/proc/self/fd/${descriptor}`);
+    if (name !== mountNamespaceOf('self')) return { name, descriptor };
+  } catch {
+    // it has ended
+  }
+  if (descriptor !== undefined) closeSync(descriptor);
+  return undefined;
 }
 
 function mountNamespaceOf(pid: number | 'self'): string | undefined {

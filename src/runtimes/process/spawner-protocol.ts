@@ -49,7 +49,6 @@ export type StartAnswer =
       readonly outcome: 'started';
       readonly pid: number;
       readonly startedAtMs: number;
-      readonly mountNamespace?: string;
     }
   /** `report`: the bytes that the program sent, in hexadecimal. `problem`: why there was no program to send any. */
   | { readonly outcome: 'failed'; readonly report: string; readonly problem?: string; readonly exitCode: number };

@@ -21,7 +21,7 @@ import { ContainerLog } from './container-log.ts';
 import type { StreamName } from './cri-log.ts';
 import { messageIn, readFrames, sendFrame, sendMessage, type Frame } from './frames.ts';
 import { Launcher, destroy, drained, pump, type Streams } from './launcher.ts';
-import { ownMountNamespaceOf, processesOfContainer, processesOfSession } from './process-table.ts';
+import { holdMountNamespace, processesOfContainer, processesOfSession, type HeldNamespace } from './process-table.ts';
 import {
   exitsName,
   socketName,
@@ -55,7 +55,8 @@ interface Child {
   readonly startedAtMs: number;
   streams: Streams;
   pid: number | undefined;
-  mountNamespace: string | undefined;
+  /** Held while strays may have to be found by it. */
+  namespace: HeldNamespace | undefined;
   /** What it is to be killed with as soon as it can be. */
   killed: boolean;
   end: ChildEndRecord | undefined;
@@ -187,7 +188,7 @@ export class Spawner {
       startedAtMs,
       streams: { outputs: [] },
       pid: undefined,
-      mountNamespace: undefined,
+      namespace: undefined,
       killed: false,
       end: undefined,
       whenEnded,
@@ -202,7 +203,7 @@ export class Spawner {
     }
     const born = (pid: number): void => {
       child.pid = pid;
-      child.mountNamespace = ownMountNamespaceOf(pid);
+      if (start.strays !== undefined) child.namespace = holdMountNamespace(pid);
       if (child.killed) this.#processes.kill(pid, SIGKILL);
     };
     const { answer, streams, ended } = await this.#launcher.launch(image, start.tty, start.stdin !== 'none', born);
@@ -220,7 +221,7 @@ export class Spawner {
     }
     void ended.then((exitCode) => this.#finish(child, exitCode, flows, log));
     this.#announce(child);
-    return { ...answer, ...(child.mountNamespace === undefined ? {} : { mountNamespace: child.mountNamespace }) };
+    return answer;
   }
 
   async #finish(
@@ -243,6 +244,8 @@ export class Spawner {
     await Promise.all(flows);
     await log?.close().catch(() => {});
     this.#logs.delete(child.id);
+    if (child.namespace !== undefined) closeSync(child.namespace.descriptor);
+    child.namespace = undefined;
     child.end = { exitCode, finishedAtMs };
     const isKept = child.start.log !== undefined && this.#children.get(child.id) === child;
     if (isKept) this.#record(child.id, child.end);
@@ -349,9 +352,9 @@ export class Spawner {
     if (signal === SIGKILL) this.#killStrays(child);
   }
 
-  #killStrays({ start, pid, mountNamespace }: Child): void {
+  #killStrays({ start, pid, namespace }: Child): void {
     if (start.strays === undefined) return;
-    for (const stray of processesOfContainer(start.strays.groups, mountNamespace)) {
+    for (const stray of processesOfContainer(start.strays.groups, namespace)) {
       if (stray.pid !== pid) this.#processes.kill(stray.pid, SIGKILL);
     }
   }
