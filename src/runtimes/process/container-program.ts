@@ -65,7 +65,7 @@ export interface Launch {
   readonly holderPid: number;
   /** The process that keeps the files of the container's root; undefined where they are the machine's own. */
   readonly filesPid: number | undefined;
-  /** `cgroup.procs` files to join. */
+  /** Files of control groups to join. */
   readonly groups: readonly string[];
   /** An empty directory: the container's tmpfs gets mounted there, in its own mount namespace. */
   readonly work: string;

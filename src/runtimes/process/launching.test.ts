@@ -145,7 +145,7 @@ test('control groups of version 1 are below the own group of each controller', (
   const joined = makeGroup(groups, 'id', { memoryBytesMax: 1000, cpuMilliMax: 250, cpuMilliRequested: 100 });
   assert.deepEqual(
     joined.toSorted(),
-    ['cpu,cpuacct', 'memory/me', 'pids'].map((name) => `${top}/${name}/ours/id/cgroup.procs`),
+    ['cpu,cpuacct', 'memory/me', 'pids'].map((name) => `${top}/${name}/ours/id/tasks`),
   );
   const value = (path: string): string => readFileSync(join(top, path), 'utf8');
   assert.equal(value('memory/me/ours/id/memory.limit_in_bytes'), '1000');

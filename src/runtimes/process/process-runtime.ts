@@ -45,7 +45,8 @@ import {
   sourcesOf,
 } from './container-translation.ts';
 import {
-  groupFiles,
+  joiningFiles,
+  listingFiles,
   makeGroup,
   ranOutOfMemory,
   removeGroup,
@@ -305,7 +306,9 @@ export class ProcessRuntime implements Runtime {
         stdin: record.stdin,
         tty: record.tty,
         keepsSpawner: true,
-        ...(pod.hostPid || pod.shareProcessNamespace ? { strays: { groups: this.#groupFiles(id) } } : {}),
+        ...(pod.hostPid || pod.shareProcessNamespace
+          ? { strays: { groups: listingFiles(this.#deps.groups, id) } }
+          : {}),
         context: this.#commands.get(id),
       });
       stop();
@@ -373,7 +376,7 @@ export class ProcessRuntime implements Runtime {
     this.#commands.set(id, own);
     const environment = request.tty ? [{ name: 'TERM', value: 'xterm' }, ...own.environment] : own.environment;
     const command = { ...own, environment, words: request.command };
-    const groups = this.#groupFiles(id);
+    const groups = joiningFiles(this.#deps.groups, id);
     const program = execProgram(
       { pod, pid: main.pid, groups, identity: record.identity, command, tty: request.tty },
       this.#deps.powers,
@@ -505,7 +508,7 @@ export class ProcessRuntime implements Runtime {
   async #loseContainer(id: string): Promise<void> {
     const { main } = this.#containers.get(id)?.run ?? {};
     if (main !== undefined) signalProcess(main, 'SIGKILL');
-    killEvery(() => processesOfContainer(this.#groupFiles(id), undefined));
+    killEvery(() => processesOfContainer(listingFiles(this.#deps.groups, id), undefined));
     const finishedAtMs = this.#deps.clock.now();
     await this.#settle(id, { finishedAtMs, exitCode: 128 + SIGKILL, reason: 'Error', message: lostMessage });
   }
@@ -554,10 +557,6 @@ export class ProcessRuntime implements Runtime {
 
   #ranOutOfMemory(id: string): boolean {
     return ranOutOfMemory(this.#deps.groups, id);
-  }
-
-  #groupFiles(id: string): string[] {
-    return groupFiles(this.#deps.groups, id);
   }
 
   get #open(): { readonly files: HostFilesView; readonly holders: Holders } {
