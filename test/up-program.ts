@@ -5,7 +5,7 @@ import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { chmodSync, mkdtempSync, realpathSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { mountPointsBelow } from '../src/testing/temporary-directory.ts';
 import { eventually, hasKubectl, Kubectl } from './kubectl-program.ts';
@@ -42,7 +42,17 @@ export class UpProgram {
     under: readonly string[] = [],
   ): Promise<UpProgram> {
     const [file = '', ...before] = [...under, ...programCommand(asOrdinaryUser)];
-    const given = ['up', '--state', directory, '--listen', '127.0.0.1:0', ...args];
+    // Pods of the tests run scripts with this Node, wherever it is.
+    const given = [
+      'up',
+      '--state',
+      directory,
+      '--listen',
+      '127.0.0.1:0',
+      '--host-path',
+      dirname(process.execPath),
+      ...args,
+    ];
     const env = { PATH: process.env['PATH'], HOME: '/nonexistent', NODE_OPTIONS: process.env['NODE_OPTIONS'] };
     const child = spawn(file, [...before, ...given], { stdio: ['ignore', 'pipe', 'pipe'], env });
     const exited = new Promise<number | null>((resolve) => child.once('exit', (code) => resolve(code)));

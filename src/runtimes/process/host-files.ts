@@ -60,7 +60,9 @@ export class HostFilesView {
     this.#root = hostFiles === 'all' ? '/' : root;
     this.entries = hostFiles === 'all' ? [] : makeEntries(hostFiles);
     const shown = hostFiles === 'system' ? programDirectories.filter((path) => look(path)?.kind === 'directory') : [];
-    this.#directories = [...new Set([...shown, ...added])];
+    // What is below a directory that is shown is there already.
+    const more = added.filter((path) => hostFiles !== 'all' && !shown.some((directory) => isBelow(directory, path)));
+    this.#directories = [...new Set([...shown, ...more])];
     this.#looks = new Map(
       this.entries.map((entry) => [
         entry.path,
