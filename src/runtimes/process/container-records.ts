@@ -78,6 +78,11 @@ export class Records<T> {
     return [...this.#byName.values()];
   }
 
+  /** In memory only: what an earlier program left is known again from the spawner, or was nothing yet. */
+  note(name: string, record: T): void {
+    this.#byName.set(name, record);
+  }
+
   put(name: string, record: T): void {
     if (!/^[A-Za-z0-9][A-Za-z0-9._-]*$/.test(name))
       throw new RuntimeError(`Cannot keep "${name}": not a name for a file`);

@@ -262,7 +262,7 @@ export class ProcessRuntime implements Runtime {
     const pod = this.#pods.get(podUid);
     if (pod?.state !== 'ready') throw new RuntimeError(`Cannot create container "${name}": its pod is not running`);
     const id = randomBytes(32).toString('hex');
-    this.#containers.put(id, {
+    this.#containers.note(id, {
       id,
       podUid,
       name,
@@ -292,7 +292,7 @@ export class ProcessRuntime implements Runtime {
     }
     this.#created.delete(id);
     this.#launching.add(id);
-    this.#containers.put(id, { ...record, run: { startedAtMs: this.#deps.clock.now() } });
+    this.#containers.note(id, { ...record, run: { startedAtMs: this.#deps.clock.now() } });
     let failure: string | undefined;
     let answer: StartAnswer | undefined;
     try {
