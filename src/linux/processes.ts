@@ -17,6 +17,8 @@ export interface Processes {
   /** Children that have ended since the last call. */
   reap(): ChildEnd[];
   kill(pid: number, signal: number): boolean;
+  /** A descriptor that means this child whatever its number is used for later. */
+  openChild(pid: number): number;
   /** `[read, write]`, neither of which any program inherits. */
   pipe(): [number, number];
   /** Two ends that keep messages apart and can pass descriptors. */
@@ -60,6 +62,7 @@ const [unixSockets, sequencedPackets, socketLevel, receiveTimeout] = [1, 5, 1, 2
 const setWindowSize = 0x5414; // TIOCSWINSZ
 const [getDescriptorFlags, duplicateAbove] = [1, 1030]; // F_GETFD, F_DUPFD_CLOEXEC
 const noHang = 1;
+const pidfdOpen = 434; // the same on every architecture; always close-on-exec
 const setDumpable = 4;
 /** posix_spawn: SETSIGDEF | SETSIGMASK. */
 const spawnFlags = 0x04 | 0x08;
@@ -84,6 +87,7 @@ export function loadProcesses(): Processes {
     attributesMask: bind('posix_spawnattr_setsigmask', 'int', ['void *', 'void *']),
     wait4: bind('wait4', 'int', ['int', '_Out_ int *', 'int', 'void *']),
     kill: bind('kill', 'int', ['int', 'int']),
+    syscall: bind('syscall', 'long', ['long', 'long', 'long']),
     pipe2: bind('pipe2', 'int', ['_Out_ int *', 'int']),
     socketpair: bind('socketpair', 'int', ['int', 'int', 'int', '_Out_ int *']),
     setsockopt: bind('setsockopt', 'int', ['int', 'int', 'int', 'void *', 'uint']),
@@ -159,6 +163,7 @@ export function loadProcesses(): Processes {
       }
     },
     kill: (pid, signal) => Number(calls.kill(pid, signal)) === 0,
+    openChild: (pid) => check('pidfd_open', Number(calls.syscall(pidfdOpen, pid, 0))),
     pipe: () => pair('pipe2', (ends) => Number(calls.pipe2(ends, closeOnExec))),
     socketPair: () =>
       pair('socketpair', (ends) => Number(calls.socketpair(unixSockets, sequencedPackets | closeOnExec, 0, ends))),

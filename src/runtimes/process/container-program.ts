@@ -9,7 +9,8 @@
  * appears in a pid namespace that is already in use has the container's root, user and privileges by then, an address space of
  * its own and nothing open but 0 to 2 and the status socket, on which it can report its own failure and nothing else.
  *
- * Descriptors: 0, 1 and 2 are the container's, 3 is the status socket. Reported there: first the id of the process that will
+ * Descriptors: 0, 1 and 2 are the container's, 3 is the status socket, 4 and 5 are processes to join (pidfds, since a number may
+ * mean another process by now): for launch the pod's holder and the holder of files, for exec the container. Reported on 3: first the id of the process that will
  * run the program (8 bytes), then, if a step fails, which one and why (16 bytes). That process goes on when it is told to,
  * and ends when the other side is closed, so that no program runs that nobody knows of.
  */
@@ -62,9 +63,8 @@ export interface Command {
 
 export interface Launch {
   readonly pod: PodNamespaces;
-  readonly holderPid: number;
-  /** The process that keeps the files of the container's root; undefined where they are the machine's own. */
-  readonly filesPid: number | undefined;
+  /** Whether its root is made of files that a holder keeps; otherwise they are the machine's own. */
+  readonly hasFiles: boolean;
   /** Files of control groups to join. */
   readonly groups: readonly string[];
   /** An empty directory: the container's tmpfs gets mounted there, in its own mount namespace. */
@@ -76,10 +76,7 @@ export interface Launch {
   readonly tty: boolean;
 }
 
-export interface Exec extends Pick<Launch, 'pod' | 'groups' | 'identity' | 'command' | 'tty'> {
-  /** A process of the container. */
-  readonly pid: number;
-}
+export type Exec = Pick<Launch, 'pod' | 'groups' | 'identity' | 'command' | 'tty'>;
 
 export interface Hold {
   /** For its name among the processes of the machine. */
@@ -94,7 +91,8 @@ export interface Hold {
 }
 
 const statusSocket = 3;
-const descriptorsGiven = 4;
+const firstJoined = 4;
+const secondJoined = 5;
 const clone = { parent: 0x8000, newPid: 0x20000000, childSignal: 17 } as const;
 const namespaces = { mount: 0x20000, uts: 0x4000000, ipc: 0x8000000, user: 0x10000000, pid: 0x20000000 } as const;
 const detach = 2;
@@ -110,16 +108,17 @@ const prctl = {
 const terminal = { unlock: 0x40045431, openPeer: 0x5441, makeControlling: 0x540e } as const;
 
 export function launchProgram(launch: Launch, powers: Powers): CompiledProgram {
-  const { pod, holderPid, filesPid, groups, work, identity, command, tty } = launch;
-  const program = new SystemProgram(descriptorsGiven);
+  const { pod, hasFiles, groups, work, identity, command, tty } = launch;
+  const program = new SystemProgram(hasFiles ? 6 : 5);
   protect(program);
   joinGroups(program, groups);
-  joinHolder(program, pod, holderPid, powers);
+  joinHolder(program, pod, powers);
   program.call('unshare', [namespaces.mount], { what: 'make a mount namespace' });
   const [slaveRoot, none] = [program.text('/'), program.text('none')];
   program.call('mount', [none, slaveRoot, 0, mounting.recursive | mounting.slave, 0], { what: 'keep mounts private' });
-  const sharedProc = pod.shareProcessNamespace ? treeOf(program, holderPid, '/proc') : undefined;
-  const files = filesPid === undefined ? undefined : treeOf(program, filesPid, `/${filesName}`);
+  const sharedProc = pod.shareProcessNamespace ? treeOf(program, firstJoined, '/proc') : undefined;
+  const files = hasFiles ? treeOf(program, secondJoined, `/${filesName}`) : undefined;
+  for (const joined of hasFiles ? [firstJoined, secondJoined] : [firstJoined]) program.close(joined);
   // Alone in its pid namespace a process can still do everything: there is no other to watch it.
   if (!pod.shareProcessNamespace) beBorn(program, pod.hostPid ? 0 : clone.newPid);
   makeRoot(program, launch, sharedProc, files);
@@ -134,8 +133,8 @@ export function launchProgram(launch: Launch, powers: Powers): CompiledProgram {
   return program.compile(powers.architecture, statusSocket);
 }
 
-export function execProgram({ pod, pid, groups, identity, command, tty }: Exec, powers: Powers): CompiledProgram {
-  const program = new SystemProgram(descriptorsGiven);
+export function execProgram({ pod, groups, identity, command, tty }: Exec, powers: Powers): CompiledProgram {
+  const program = new SystemProgram(5);
   protect(program);
   joinGroups(program, groups);
   const flags =
@@ -144,7 +143,8 @@ export function execProgram({ pod, pid, groups, identity, command, tty }: Exec, 
     (pod.hostIpc ? 0 : namespaces.ipc) |
     (pod.hostNetwork ? 0 : namespaces.uts) |
     (powers.kind === 'user' ? namespaces.user : 0);
-  joinProcess(program, pid, flags, 'enter the container');
+  program.call('setns', [firstJoined, flags], { what: 'enter the container' });
+  program.close(firstJoined);
   become(program, identity, powers);
   if (!pod.hostPid) beBorn(program, 0);
   execute(program, identity, command, tty);
@@ -152,7 +152,7 @@ export function execProgram({ pod, pid, groups, identity, command, tty }: Exec, 
 }
 
 export function holdProgram({ purpose, pod, files, work, hostname, sysctls }: Hold, powers: Powers): CompiledProgram {
-  const program = new SystemProgram(descriptorsGiven);
+  const program = new SystemProgram(4);
   if (powers.kind === 'user') {
     program.call('unshare', [namespaces.user], { what: 'make a user namespace' });
     writeFile(program, '/proc/self/setgroups', 'deny');
@@ -216,19 +216,13 @@ function joinGroups(program: SystemProgram, groups: readonly string[]): void {
   for (const path of groups) writeFile(program, path, '0');
 }
 
-function joinHolder(program: SystemProgram, pod: PodNamespaces, holderPid: number, { kind }: Powers): void {
+function joinHolder(program: SystemProgram, pod: PodNamespaces, { kind }: Powers): void {
   const flags =
     (kind === 'user' ? namespaces.user : 0) |
     (pod.hostIpc ? 0 : namespaces.ipc) |
     (pod.hostNetwork ? 0 : namespaces.uts) |
     (pod.shareProcessNamespace ? namespaces.pid : 0);
-  if (flags !== 0) joinProcess(program, holderPid, flags, "enter the pod's namespaces");
-}
-
-function joinProcess(program: SystemProgram, pid: number, flags: number, what: string): void {
-  const handle = program.open('pidfd_open', [pid, 0], { what });
-  program.call('setns', [handle, flags], { what });
-  program.close(handle);
+  if (flags !== 0) program.call('setns', [firstJoined, flags], { what: "enter the pod's namespaces" });
 }
 
 /** Goes on as a child that the spawner has too, in the pid namespace that was joined or a new one; the parent reports and ends. */
@@ -247,10 +241,10 @@ function beBorn(program: SystemProgram, flags: number): void {
 }
 
 /** A copy of what a holder has mounted: the pod's /proc, which only a process of its pid namespace can mount, or files. */
-function treeOf(program: SystemProgram, holderPid: number, path: string): number {
+function treeOf(program: SystemProgram, holder: number, path: string): number {
   const flags = openFlags.closeOnExec;
   const own = program.open('openat', [currentDirectory, program.text('/proc/self/ns/mnt'), flags, 0]);
-  joinProcess(program, holderPid, namespaces.mount, "enter the pod's namespaces");
+  program.call('setns', [holder, namespaces.mount], { what: "enter the pod's namespaces" });
   const copied = program.open('open_tree', [currentDirectory, program.text(path), tree.clone | tree.closeOnExec], {
     what: `take ${path} of the pod`,
   });

@@ -33,7 +33,7 @@ export class Holders {
   readonly #powers: Powers;
   readonly #work: string;
   readonly #files: HostFilesView;
-  #holdingFiles: Promise<number | undefined> | undefined;
+  #holdingFiles: Promise<void> | undefined;
 
   constructor(spawner: SpawnerClient, powers: Powers, work: string, files: HostFilesView) {
     this.#spawner = spawner;
@@ -51,9 +51,21 @@ export class Holders {
     return id === this.#filesId;
   }
 
-  /** The process that holds a pod's namespaces, as long as it lives. */
-  pidOf(podUid: string): number | undefined {
-    return this.#alive(`${podPrefix}${podUid}`);
+  /** Whether what a pod's containers share is there. */
+  holds(podUid: string): boolean {
+    return this.#isAlive(`${podPrefix}${podUid}`);
+  }
+
+  /** What a container of the pod joins: the pod's holder, and the one that keeps the files of its root, if there is one. */
+  async joinedBy(podUid: string): Promise<readonly string[]> {
+    const pod = `${podPrefix}${podUid}`;
+    if (this.#files.entries.length === 0) return [pod];
+    if (this.#powers.kind === 'user') return [pod, pod];
+    this.#holdingFiles ??= this.#holdFiles().finally(() => {
+      this.#holdingFiles = undefined;
+    });
+    await this.#holdingFiles;
+    return [pod, this.#filesId];
   }
 
   async holdPod(uid: string, hold: Pick<Hold, 'pod' | 'hostname' | 'sysctls'>, what: string): Promise<void> {
@@ -70,16 +82,6 @@ export class Holders {
     await this.#spawner.forget(id);
   }
 
-  /** The process that keeps the files for a pod's containers; undefined where they are the machine's own. */
-  async filesPid(podUid: string): Promise<number | undefined> {
-    if (this.#files.entries.length === 0) return undefined;
-    if (this.#powers.kind === 'user') return this.pidOf(podUid);
-    this.#holdingFiles ??= this.#holdFiles().finally(() => {
-      this.#holdingFiles = undefined;
-    });
-    return await this.#holdingFiles;
-  }
-
   /** An ordinary user whom the machine permits no namespaces is to know that at the start, and not from each pod. */
   async tryNamespaces(): Promise<void> {
     const pod = { hostPid: false, hostIpc: false, hostNetwork: false, shareProcessNamespace: false };
@@ -91,28 +93,32 @@ export class Holders {
     await this.end('trial');
   }
 
-  async #holdFiles(): Promise<number | undefined> {
-    const known = this.#alive(this.#filesId);
-    if (known !== undefined) return known;
+  async #holdFiles(): Promise<void> {
+    if (this.#isAlive(this.#filesId)) return;
     const pod: PodNamespaces = { hostPid: true, hostIpc: true, hostNetwork: true, shareProcessNamespace: false };
     const hold = { purpose: 'files', pod, files: this.#files.entries, hostname: '', sysctls: {} } as const;
     await this.#hold(this.#filesId, hold, 'the files of containers');
-    return this.#alive(this.#filesId);
   }
 
   async #hold(id: string, hold: Omit<Hold, 'work'>, what: string): Promise<void> {
     const program = holdProgram({ ...hold, work: this.#work }, this.#powers);
     const keepsSpawner = hold.purpose === 'pod';
-    const answer = await this.#spawner.start(id, program, { stdin: 'none', tty: false, keepsSpawner, context: {} });
+    const answer = await this.#spawner.start(id, program, {
+      stdin: 'none',
+      tty: false,
+      joins: [],
+      keepsSpawner,
+      context: {},
+    });
     if (answer.outcome === 'started') return;
     await this.#spawner.forget(id);
     const failure = readFailure(Buffer.from(answer.report, 'hex'), program.steps);
     throw new RuntimeError(`Cannot make the namespaces of ${what}: ${failureText(failure, answer)}`);
   }
 
-  #alive(id: string): number | undefined {
+  #isAlive(id: string): boolean {
     const facts = this.#spawner.get(id);
-    return facts?.end === undefined ? facts?.pid : undefined;
+    return facts?.pid !== undefined && facts.end === undefined;
   }
 
   get #filesId(): string {

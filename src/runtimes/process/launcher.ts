@@ -27,6 +27,14 @@ export interface Streams {
   readonly terminal?: number;
 }
 
+export interface Launch {
+  readonly image: Buffer;
+  readonly tty: boolean;
+  readonly hasStdin: boolean;
+  /** Further descriptors for the program; they stay open here. */
+  readonly joined: readonly number[];
+}
+
 export interface Launched {
   readonly answer: StartAnswer;
   readonly streams: Streams;
@@ -62,7 +70,7 @@ export class Launcher {
   }
 
   /** Runs a program until it is executed: then it has nothing more to report, and its streams are the container's. */
-  async launch(image: Buffer, tty: boolean, hasStdin: boolean, born: (pid: number) => void): Promise<Launched> {
+  async launch({ image, tty, hasStdin, joined }: Launch, born: (pid: number) => void): Promise<Launched> {
     const processes = this.#processes;
     const startedAtMs = this.#clock.now();
     const [ours, theirs] = processes.socketPair();
@@ -87,7 +95,7 @@ export class Launcher {
       processes.setReceiveTimeout(ours, launchMsMax);
       let pid: number;
       try {
-        pid = processes.start(image, given);
+        pid = processes.start(image, [...given, ...joined]);
       } finally {
         for (const descriptor of new Set([...given, nothing])) processes.close(descriptor);
       }

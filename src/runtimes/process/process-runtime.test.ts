@@ -131,7 +131,8 @@ test('volumes are where the pod wants them, on paths that the machine has and ha
     },
   );
   assert.equal(state.exitCode, 0, output);
-  assert.match(output, /^(maxmemory 2mb\n){5}/);
+  // Errors come by a way of their own, so that their place among the lines is not sure.
+  assert.match(output.replace(/^(sh|ls): .*\n/gm, ''), /^(maxmemory 2mb\n){5}/);
   assert.equal(readFileSync(join(data, 'new'), 'utf8'), 'mine\n');
   assert.deepEqual(readdirSync(data).toSorted(), ['nested', 'new']);
   assert.ok(!existsSync('/etc/config') && !existsSync('/mnt/a b\n"$(touch ') && !existsSync('/pwned'));

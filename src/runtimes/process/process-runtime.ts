@@ -57,7 +57,7 @@ import {
 import { Holders } from './holders.ts';
 import { HostFilesView, readMounts, type HostFiles } from './host-files.ts';
 import { killEvery, signalProcess } from './kill.ts';
-import { processNamed, processesOfContainer } from './process-table.ts';
+import { isAlive, processNamed, processesOfContainer } from './process-table.ts';
 import { planSandbox } from './sandbox-plan.ts';
 import { filesName } from './sandbox-program.ts';
 import { endSpawner, SpawnerClient } from './spawner-client.ts';
@@ -215,7 +215,7 @@ export class ProcessRuntime implements Runtime {
   async runPod(request: PodRequest, signal: AbortSignal): Promise<RuntimePod> {
     signal.throwIfAborted();
     const known = this.#pods.get(request.uid);
-    if (known?.state === 'ready' && this.#holders.pidOf(known.uid) !== undefined) return this.#describe(known);
+    if (known?.state === 'ready' && this.#holders.holds(known.uid)) return this.#describe(known);
     const { uid, namespace, name, hostname, hostPid, hostIpc, hostNetwork, logDirectory, sysctls } = request;
     const shareProcessNamespace = request.shareProcessNamespace && !hostPid;
     const shared = { hostPid, hostIpc, hostNetwork, shareProcessNamespace };
@@ -296,7 +296,7 @@ export class ProcessRuntime implements Runtime {
     let failure: string | undefined;
     let answer: StartAnswer | undefined;
     try {
-      const program = await this.#launchProgram(record, pod, request);
+      const { program, joins } = await this.#launchProgram(record, pod, request);
       const stop = onAbort(signal, () => void this.#spawner.signal(id, SIGKILL).catch(() => {}));
       answer = await this.#spawner.start(id, program, {
         log: {
@@ -305,6 +305,7 @@ export class ProcessRuntime implements Runtime {
         },
         stdin: record.stdin,
         tty: record.tty,
+        joins,
         keepsSpawner: true,
         ...(pod.hostPid || pod.shareProcessNamespace
           ? { strays: { groups: listingFiles(this.#deps.groups, id) } }
@@ -378,18 +379,16 @@ export class ProcessRuntime implements Runtime {
     const command = { ...own, environment, words: request.command };
     const groups = joiningFiles(this.#deps.groups, id);
     const program = execProgram(
-      { pod, pid: main.pid, groups, identity: record.identity, command, tty: request.tty },
+      { pod, groups, identity: record.identity, command, tty: request.tty },
       this.#deps.powers,
     );
-    const outcome = await this.#spawner.exec(program, request, signal);
+    const outcome = await this.#spawner.exec(id, program, request, signal);
     if (!('outcome' in outcome)) return outcome;
-    // The container ended under our hands: its namespaces, groups or root are gone.
+    // The container may have ended under our hands: then its namespaces, groups or root are gone.
     const failure = readReport(program, outcome);
-    if (this.#isOver(id) || !['execve', 'chdir'].includes(failure?.call ?? '')) {
-      const ended =
-        this.#spawner.get(id)?.end !== undefined || this.#isOver(id) || processNamed(main.pid) === undefined;
-      if (ended) throw new ContainerNotRunningError(record.name);
-    }
+    const isOwn = failure !== undefined && ['execve', 'chdir'].includes(failure.call);
+    if (failure === undefined || this.#isOver(id) || (!isOwn && !isAlive(main)))
+      throw new ContainerNotRunningError(record.name);
     throw new CommandStartError(
       failureText(failure, outcome, {
         program: request.command[0] ?? '',
@@ -437,21 +436,24 @@ export class ProcessRuntime implements Runtime {
     return await this.imageStatus(image);
   }
 
-  async #launchProgram(record: ContainerRecord, pod: PodRecord, request: ContainerRequest): Promise<CompiledProgram> {
+  async #launchProgram(
+    record: ContainerRecord,
+    pod: PodRecord,
+    request: ContainerRequest,
+  ): Promise<{ readonly program: CompiledProgram; readonly joins: readonly string[] }> {
     const { powers } = this.#deps;
     const { id, identity, tty } = record;
     const { files, holders } = this.#open;
-    const [sources, filesPid] = await Promise.all([sourcesOf(request.mounts), holders.filesPid(pod.uid)]);
+    const [sources, joins] = await Promise.all([sourcesOf(request.mounts), holders.joinedBy(pod.uid)]);
     const places = { work: this.#work, hidden: this.#hidden, view: files.view };
     const plan = planSandbox(sandboxRequestOf(request, sources, places, powers), files.host());
     for (const point of plan.volumePoints) makeVolumePoint(point);
     const command = commandOf(request, pod, identity.uid);
     this.#commands.set(id, command);
-    return launchProgram(
+    const program = launchProgram(
       {
         pod,
-        holderPid: holders.pidOf(pod.uid) ?? 0,
-        filesPid,
+        hasFiles: joins.length > 1,
         groups: makeGroup(this.#deps.groups, id, request.resources),
         work: this.#work,
         writableBytesMax: this.#settings.writableBytesMax,
@@ -462,6 +464,7 @@ export class ProcessRuntime implements Runtime {
       },
       powers,
     );
+    return { program, joins };
   }
 
   #running(id: string, pid: number, startedAtMs: number): void {
@@ -514,7 +517,7 @@ export class ProcessRuntime implements Runtime {
   }
 
   #describe(pod: PodRecord): RuntimePod {
-    const isHeld = this.#holders.pidOf(pod.uid) !== undefined;
+    const isHeld = this.#holders.holds(pod.uid);
     return describePod({ ...pod, state: isHeld ? pod.state : 'notReady' }, this.#of(pod.uid));
   }
 

@@ -101,11 +101,12 @@ export class SpawnerClient {
 
   /** Resolves with how it could not be started, or with its exit code. */
   async exec(
+    id: string,
     { image }: CompiledProgram,
     streams: ProcessStreams,
     signal: AbortSignal,
   ): Promise<Extract<StartAnswer, { outcome: 'failed' }> | ExecEnd> {
-    const socket = await this.#send({ ask: 'exec', tty: streams.tty }, image);
+    const socket = await this.#send({ ask: 'exec', id, tty: streams.tty }, image);
     let answer: StartAnswer | undefined;
     let end: ExecEnd | undefined;
     await this.#stream(socket, streams, signal, (frame) => {

@@ -20,7 +20,7 @@ export type SpawnerRequest =
   /** Answered with a StartAnswer. */
   | { readonly ask: 'start'; readonly id: string; readonly start: ChildStart }
   /** Answered with a StartAnswer, then output, then an ExecEnd. Ended with the connection. */
-  | { readonly ask: 'exec'; readonly tty: boolean }
+  | { readonly ask: 'exec'; readonly id: string; readonly tty: boolean }
   | { readonly ask: 'attach'; readonly id: string }
   | { readonly ask: 'signal'; readonly id: string; readonly signal: number }
   | { readonly ask: 'reopenLog'; readonly id: string }
@@ -36,6 +36,8 @@ export interface ChildStart {
   readonly log?: { readonly path: string; readonly limits: LogLimits };
   readonly stdin: 'none' | 'keep' | 'once';
   readonly tty: boolean;
+  /** Children whose namespaces it joins: the program gets a pidfd of each, after the status socket. */
+  readonly joins: readonly string[];
   /** Its processes do not end with the first one: these groups and its mount namespace say which ones have to be killed. */
   readonly strays?: { readonly groups: readonly string[] };
   /** Whether the spawner stays for it when the node is gone. */

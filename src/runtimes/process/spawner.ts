@@ -43,6 +43,7 @@ const leftMs = 1_000;
 const farewellMsMax = 10_000;
 const idleMsMax = 2_000;
 const { SIGKILL } = system.signals;
+const goneProblem = 'what it belongs to has ended';
 /** What the engines report for a command that could not be executed. */
 const startErrorCode = 128;
 
@@ -55,6 +56,8 @@ interface Child {
   readonly startedAtMs: number;
   streams: Streams;
   pid: number | undefined;
+  /** Means its first process, even if the number is used again. */
+  handle: number | undefined;
   /** Held while strays may have to be found by it. */
   namespace: HeldNamespace | undefined;
   /** What it is to be killed with as soon as it can be. */
@@ -144,7 +147,7 @@ export class Spawner {
       case 'exec': {
         const image = await next();
         if (image === undefined) return;
-        await this.#exec(socket, frames, request.tty, image.bytes);
+        await this.#exec(socket, frames, request, image.bytes);
         break;
       }
       case 'attach':
@@ -188,6 +191,7 @@ export class Spawner {
       startedAtMs,
       streams: { outputs: [] },
       pid: undefined,
+      handle: undefined,
       namespace: undefined,
       killed: false,
       end: undefined,
@@ -203,10 +207,14 @@ export class Spawner {
     }
     const born = (pid: number): void => {
       child.pid = pid;
+      child.handle = this.#processes.openChild(pid);
       if (start.strays !== undefined) child.namespace = holdMountNamespace(pid);
       if (child.killed) this.#processes.kill(pid, SIGKILL);
     };
-    const { answer, streams, ended } = await this.#launcher.launch(image, start.tty, start.stdin !== 'none', born);
+    const joined = this.#handlesOf(start.joins);
+    if (joined === undefined) return await this.#refuse(child, log);
+    const launch = { image, tty: start.tty, hasStdin: start.stdin !== 'none', joined };
+    const { answer, streams, ended } = await this.#launcher.launch(launch, born);
     child.streams = streams;
     const flows = streams.outputs.map(({ stream, source }) =>
       pump(source, async (chunk, isLast) => {
@@ -222,6 +230,20 @@ export class Spawner {
     void ended.then((exitCode) => this.#finish(child, exitCode, flows, log));
     this.#announce(child);
     return answer;
+  }
+
+  /** What it would join is gone. */
+  async #refuse(child: Child, log: ContainerLog | undefined): Promise<StartAnswer> {
+    await this.#finish(child, startErrorCode, [], log);
+    return { outcome: 'failed', report: '', problem: goneProblem, exitCode: startErrorCode };
+  }
+
+  #handlesOf(ids: readonly string[]): number[] | undefined {
+    const handles = ids.flatMap((id) => {
+      const child = this.#children.get(id);
+      return child?.handle === undefined || child.end !== undefined ? [] : [child.handle];
+    });
+    return handles.length === ids.length ? handles : undefined;
   }
 
   async #finish(
@@ -244,8 +266,11 @@ export class Spawner {
     await Promise.all(flows);
     await log?.close().catch(() => {});
     this.#logs.delete(child.id);
-    if (child.namespace !== undefined) closeSync(child.namespace.descriptor);
+    for (const descriptor of [child.namespace?.descriptor, child.handle]) {
+      if (descriptor !== undefined) this.#processes.close(descriptor);
+    }
     child.namespace = undefined;
+    child.handle = undefined;
     child.end = { exitCode, finishedAtMs };
     const isKept = child.start.log !== undefined && this.#children.get(child.id) === child;
     if (isKept) this.#record(child.id, child.end);
@@ -254,8 +279,19 @@ export class Spawner {
     this.#mayEnd();
   }
 
-  async #exec(socket: Socket, frames: AsyncGenerator<Frame>, tty: boolean, image: Buffer): Promise<void> {
-    const { answer, streams, ended } = await this.#launcher.launch(image, tty, true, () => {});
+  async #exec(
+    socket: Socket,
+    frames: AsyncGenerator<Frame>,
+    { id, tty }: { readonly id: string; readonly tty: boolean },
+    image: Buffer,
+  ): Promise<void> {
+    const joined = this.#handlesOf([id]);
+    if (joined === undefined) {
+      sendMessage(socket, { outcome: 'failed', report: '', problem: goneProblem, exitCode: startErrorCode });
+      return;
+    }
+    const launch = { image, tty, hasStdin: true, joined };
+    const { answer, streams, ended } = await this.#launcher.launch(launch, () => {});
     sendMessage(socket, answer);
     if (answer.outcome === 'failed') {
       destroy(streams);
