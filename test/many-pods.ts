@@ -2,29 +2,43 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import type { TestContext } from 'node:test';
+import type { V1Pod } from '@kubernetes/client-node';
+import { CoreV1Api, KubeConfig } from '@kubernetes/client-node';
 import { eventually } from './kubectl-program.ts';
-import { configMap, mountAt, pod } from './manifests.ts';
+import type { ContainerPart } from './manifests.ts';
+import { configMap, mountAt, pod, secret } from './manifests.ts';
 import { UpMachine } from './up-program.ts';
 
-export async function startAndStopPods(count: number, test: { after(act: () => Promise<void>): void }): Promise<void> {
+type Test = Pick<TestContext, 'after' | 'diagnostic'>;
+
+function podWithVolumes(name: string, container: ContainerPart = {}, spec: object = {}): object {
+  return pod(
+    name,
+    {
+      volumeMounts: [mountAt('config', '/etc/config'), mountAt('login', '/etc/login'), mountAt('work', '/work')],
+      ...container,
+    },
+    {
+      volumes: [
+        { name: 'config', configMap: { name: 'config' } },
+        { name: 'login', secret: { secretName: 'login' } },
+        { name: 'work', emptyDir: {} },
+      ],
+      ...spec,
+    },
+  );
+}
+
+export async function startAndStopPods(count: number, test: Test): Promise<void> {
   const machine = new UpMachine();
   test.after(() => machine.end());
   const { kubectl, directory } = await machine.start();
   const names = Array.from({ length: count }, (_, index) => `pod-${index}`);
   await kubectl.apply(
     configMap('config', { key: 'one' }),
-    ...names.map((name) =>
-      pod(
-        name,
-        { volumeMounts: [mountAt('config', '/etc/config'), mountAt('work', '/work')] },
-        {
-          volumes: [
-            { name: 'config', configMap: { name: 'config' } },
-            { name: 'work', emptyDir: {} },
-          ],
-        },
-      ),
-    ),
+    secret('login', { password: 'hush' }),
+    ...names.map((name) => podWithVolumes(name)),
   );
   await kubectl.ok('wait pod --all --for=condition=Ready --timeout=600s');
   await kubectl.apply(configMap('config', { key: 'two' }));
@@ -36,4 +50,43 @@ export async function startAndStopPods(count: number, test: { after(act: () => P
   }
   await kubectl.ok('delete pods --all');
   await machine.up.assertNothingLeft();
+}
+
+const aliveMax = 50;
+const startMsMax = 300;
+const graceSeconds = 1;
+/** How long after its grace a pod may take to be gone with all that it had. */
+const goneMsMax = 10_000;
+
+/** Every pod is deleted at another moment of its start; every second one does not end when it is asked to. */
+export async function deletePodsWhileTheyStart(count: number, test: Test): Promise<void> {
+  const machine = new UpMachine();
+  test.after(() => machine.end());
+  const { kubectl, directory } = await machine.start();
+  await kubectl.apply(configMap('config', { key: 'one' }), secret('login', { password: 'hush' }));
+  const config = new KubeConfig();
+  config.loadFromFile(join(directory, 'kubeconfig'));
+  const api = config.makeApiClient(CoreV1Api);
+  const namespace = 'default';
+
+  const startAndDelete = async (index: number): Promise<void> => {
+    const script = `${index % 2 === 0 ? "trap '' TERM; " : ''}while :; do sleep 1; done`;
+    const body = podWithVolumes(`pod-${index}`, { script }, { terminationGracePeriodSeconds: graceSeconds }) as V1Pod;
+    await api.createNamespacedPod({ namespace, body });
+    await new Promise((resolve) => setTimeout(resolve, Math.random() * startMsMax));
+    await api.deleteNamespacedPod({ namespace, name: `pod-${index}` });
+  };
+  let slowestMs = 0;
+  for (let first = 0; first < count; first += aliveMax) {
+    const indexes = Array.from({ length: Math.min(aliveMax, count - first) }, (_, index) => first + index);
+    await Promise.all(indexes.map(startAndDelete));
+    const deletedAtMs = performance.now();
+    await eventually(async () => assert.equal((await api.listNamespacedPod({ namespace })).items.length, 0));
+    await machine.up.assertNothingLeft();
+    slowestMs = Math.max(slowestMs, performance.now() - deletedAtMs);
+  }
+  test.diagnostic(
+    `${count} pods; all of the slowest ${aliveMax} were gone ${Math.round(slowestMs)} ms after the last delete`,
+  );
+  assert.ok(slowestMs < graceSeconds * 1000 + goneMsMax, `gone after ${slowestMs} ms`);
 }

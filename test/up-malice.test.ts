@@ -1,5 +1,6 @@
 /** A container that means harm, under `mountlet up`: what it can reach is what its pod was given. */
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
@@ -130,6 +131,62 @@ describe('malice', { concurrency: 3 }, () => {
     assert.ok(daemons.length > 0, 'they are there');
     await kubectl.ok('delete pod daemons --now');
     await eventually(() => assert.ok(!up.left().processes.some((line) => line.includes('987654'))));
+  });
+
+  test('a Secret as the name of a program that cannot be started is repeated nowhere', withNode, async () => {
+    const { kubectl, up } = machine;
+    const values = { word: 'xyzzy-plugh-word', path: '/xyzzy-plugh/path' };
+    const env = (key: string): object[] => [
+      { name: 'PASSWORD', valueFrom: { secretKeyRef: { name: 'magic', key } } },
+      { name: 'COPY', value: '$(PASSWORD)' },
+    ];
+    const hook = { exec: { command: ['$(PASSWORD)'] } };
+    const commands = Object.keys(values).flatMap((key) => [
+      pod(`command-${key}`, { command: ['$(PASSWORD)'], env: env(key) }),
+      pod(`copy-${key}`, { command: ['$(COPY)', '$(PASSWORD)'], env: env(key) }),
+      pod(`args-${key}`, { args: ['$(PASSWORD)'], env: env(key) }),
+    ]);
+    await kubectl.apply(
+      secret('magic', values),
+      ...commands,
+      pod('post-start', { env: env('word'), lifecycle: { postStart: hook } }),
+      pod('pre-stop', { env: env('word'), lifecycle: { preStop: hook } }, { terminationGracePeriodSeconds: 5 }),
+      pod('probe', { env: env('word'), readinessProbe: { ...hook, periodSeconds: 1 } }),
+      pod('probe-copy', { env: env('path'), livenessProbe: { exec: { command: ['$(COPY)'] }, periodSeconds: 1 } }),
+    );
+    await kubectl.running('pre-stop', 'probe');
+    assert.equal(await kubectl.exec('probe', 'printenv', 'COPY'), `${values.word}\n`);
+    await kubectl.ok('delete pod pre-stop');
+
+    const happens = async (name: string, what: RegExp): Promise<void> =>
+      await eventually(async () => assert.match(await kubectl.ok(`events --for pod/${name}`), what));
+    for (const key of Object.keys(values)) {
+      await happens(`command-${key}`, /Failed.*"\$\(PASSWORD\)"/);
+      await happens(`copy-${key}`, /Failed.*"\$\(COPY\)"/);
+      await happens(`args-${key}`, /Failed.*"\$\(PASSWORD\)"/);
+    }
+    await happens('post-start', /FailedPostStartHook/);
+    await happens('pre-stop', /FailedPreStopHook/);
+    await happens('probe', /Unhealthy.*Readiness/);
+    await happens('probe-copy', /Unhealthy.*Liveness/);
+
+    const said = await Promise.all([
+      kubectl.ok('get pods,events -o json'),
+      kubectl.ok('describe pods'),
+      kubectl.ok('get --raw /metrics'),
+    ]);
+    const found = (text: string): string[] =>
+      spawnSync('grep', ['-rlaF', '-D', 'skip', '-e', text, '-e', Buffer.from(text).toString('base64'), up.directory], {
+        encoding: 'utf8',
+      })
+        .stdout.split('\n')
+        .filter(Boolean);
+    // Where a Secret is meant to be it is found: the volume of a pod, in memory.
+    assert.ok(found('hush').some((path) => path.includes('/volumes/kubernetes.io~secret/login/')));
+    for (const value of Object.values(values)) {
+      assert.deepEqual(found(value), [], `${value} is on the disk`);
+      for (const text of [...said, up.output()]) assert.ok(!text.includes(value), `${value} was repeated: ${text}`);
+    }
   });
 
   test('a container that kills all it sees ends itself alone, and is started again', withNode, async () => {

@@ -115,9 +115,9 @@ export function loadProcesses(): Processes {
   calls.attributesDefault(attributes, everySignal);
   calls.attributesMask(attributes, noSignal);
   calls.attributesFlags(attributes, spawnFlags);
-  const ownName = Buffer.from('mountlet-launch\0');
-  const argumentsOfProgram = Buffer.alloc(16);
-  argumentsOfProgram.writeBigUInt64LE(koffi.address(ownName), 0);
+  // Memory that only an address refers to is collected: what an address points to is in the same buffer.
+  const argumentsOfProgram = Buffer.concat([Buffer.alloc(16), Buffer.from('mountlet-launch\0')]);
+  argumentsOfProgram.writeBigUInt64LE(koffi.address(argumentsOfProgram) + 16n, 0);
   const noEnvironment = Buffer.alloc(8);
 
   return {
@@ -162,33 +162,33 @@ export function loadProcesses(): Processes {
         ends.push({ pid, exitCode: signal === 0 ? (word >> 8) & 0xff : 128 + signal });
       }
     },
-    kill: (pid, signal) => Number(calls.kill(pid, signal)) === 0,
+    kill: (pid, signal) => pid > 0 && Number(calls.kill(pid, signal)) === 0, // 0 is our own process group
     openChild: (pid) => check('pidfd_open', Number(calls.syscall(pidfdOpen, pid, 0))),
     pipe: () => pair('pipe2', (ends) => Number(calls.pipe2(ends, closeOnExec))),
     socketPair: () =>
       pair('socketpair', (ends) => Number(calls.socketpair(unixSockets, sequencedPackets | closeOnExec, 0, ends))),
     async receive(socket) {
-      const bytes = Buffer.alloc(messageBytesMax);
-      const control = Buffer.alloc(24); // one control message with one descriptor
-      const vector = Buffer.alloc(16);
-      vector.writeBigUInt64LE(koffi.address(bytes), 0);
-      vector.writeBigUInt64LE(BigInt(bytes.length), 8);
-      const header = Buffer.alloc(56);
-      header.writeBigUInt64LE(koffi.address(vector), 16);
-      header.writeBigUInt64LE(1n, 24);
-      header.writeBigUInt64LE(koffi.address(control), 32);
-      header.writeBigUInt64LE(BigInt(control.length), 40);
+      // One buffer, as above: a header, its vector of one part, one control message with one descriptor, the message.
+      const memory = Buffer.alloc(56 + 16 + 24 + messageBytesMax);
+      const [vector, control, bytes] = [56, 72, 96];
+      const address = koffi.address(memory);
+      memory.writeBigUInt64LE(address + BigInt(vector), 16);
+      memory.writeBigUInt64LE(1n, 24);
+      memory.writeBigUInt64LE(address + BigInt(control), 32);
+      memory.writeBigUInt64LE(BigInt(bytes - control), 40);
+      memory.writeBigUInt64LE(address + BigInt(bytes), vector);
+      memory.writeBigUInt64LE(BigInt(messageBytesMax), vector + 8);
       const length = await new Promise<number>((resolve, reject) => {
-        calls.recvmsg.async(socket, header, 0x40000000, (error: Error | null, result: number | bigint) => {
+        calls.recvmsg.async(socket, memory, 0x40000000, (error: Error | null, result: number | bigint) => {
           if (error === null) resolve(Number(result)); // MSG_CMSG_CLOEXEC
           else reject(error);
         });
       });
       if (length < 0) return undefined;
-      const hasDescriptor = header.readBigUInt64LE(40) >= 20n && control.readInt32LE(12) === 1; // SCM_RIGHTS
+      const hasDescriptor = memory.readBigUInt64LE(40) >= 20n && memory.readInt32LE(control + 12) === 1; // SCM_RIGHTS
       return {
-        bytes: bytes.subarray(0, length),
-        descriptor: hasDescriptor ? control.readInt32LE(16) : undefined,
+        bytes: memory.subarray(bytes, bytes + length),
+        descriptor: hasDescriptor ? memory.readInt32LE(control + 16) : undefined,
       };
     },
     send(socket, text) {
