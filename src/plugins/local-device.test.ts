@@ -55,7 +55,7 @@ class DeviceNode extends VolumeNode {
   readonly plugin: Local;
 
   constructor(t: TestContext, settings: { root?: string; storage?: string; programs?: Programs } = {}) {
-    super(t, settings.root === undefined ? {} : { root: settings.root });
+    super(t, { root: settings.root ?? directoryForDevices(t) });
     this.storage = settings.storage ?? directoryForDevices(t);
     const { mounts, root, notices } = this;
     const { programs = systemPrograms() } = settings;

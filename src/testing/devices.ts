@@ -5,6 +5,7 @@ import {
   closeSync,
   constants,
   existsSync,
+  mkdirSync,
   openSync,
   readFileSync,
   readdirSync,
@@ -14,7 +15,9 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
+import { systemClock } from '../base/clock.ts';
 import type { Programs } from '../disk/devices/programs.ts';
+import { SystemDevices } from '../disk/devices/system-devices.ts';
 import { systemMounts } from '../disk/mounts/mounts.ts';
 import { directoryForMounts } from './mounting.ts';
 import { mountPointsBelow } from './temporary-directory.ts';
@@ -44,9 +47,17 @@ function isInstalled(program: string): boolean {
   return ['/usr/sbin', '/usr/bin', '/sbin', '/bin'].some((directory) => existsSync(join(directory, program)));
 }
 
-/** A directory that goes with the test, after the mounts in it and the loop devices of its files. */
+/**
+ * A directory that goes with the test, after the mounts in it and the loop devices of its files. It is on a shared mount: what
+ * is unmounted here is unmounted in the mount namespaces that other processes, also of other tests, have got meanwhile. Their
+ * copies would keep a device in use.
+ */
 export function directoryForDevices(test: Pick<TestContext, 'after'>): string {
-  const directory = realpathSync(directoryForMounts(test));
+  const ground = realpathSync(directoryForMounts(test));
+  spawnSync('mount', ['--bind', ground, ground]);
+  spawnSync('mount', ['--make-shared', ground]);
+  const directory = join(ground, 'devices');
+  mkdirSync(directory);
   // One that is mounted still goes with its mount.
   test.after(() => {
     for (const device of loopDevicesBelow(directory)) spawnSync('losetup', ['--detach', device]);
@@ -109,4 +120,10 @@ export function watchedPrograms(programs: Programs): Programs {
       return programs.run(command, signal);
     },
   };
+}
+
+/** A process that is just getting a mount namespace of its own has a copy of a mount, and with it its device, for a moment. */
+export async function untilFree(device: string): Promise<void> {
+  for (let looks = 0; looks < 200 && (await new SystemDevices().isOpen(device)); looks += 1)
+    await systemClock.sleep(50);
 }

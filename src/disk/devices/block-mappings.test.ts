@@ -25,8 +25,10 @@ import {
   loopDevicesBelow,
   needsDevices,
   sparseFile,
+  untilFree,
   watchedPrograms,
 } from '../../testing/devices.ts';
+import { MountNamespace } from '../../testing/mount-namespace.ts';
 import { unavailableMounts } from '../../testing/mounting.ts';
 import { mountPointsBelow } from '../../testing/temporary-directory.ts';
 import { systemMounts } from '../mounts/mounts.ts';
@@ -297,7 +299,10 @@ test('a device is in use while a file system of it is mounted', { skip: needsDev
   mkdirSync(target);
   execFileSync('mount', [world.device, target]);
   assert.equal(await devices.isOpen(world.device), true);
+  // Its copy of the mount goes with ours.
+  await MountNamespace.start(t, { directory: world.directory, hostPaths: [] });
   mounts.unmount(target);
+  await untilFree(world.device);
   assert.equal(await devices.isOpen(world.device), false);
 });
 

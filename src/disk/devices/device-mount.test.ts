@@ -14,7 +14,6 @@ import {
 import { join } from 'node:path';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
-import { systemClock } from '../../base/clock.ts';
 import {
   directoryForDevices,
   foreignLoopDevice,
@@ -23,6 +22,7 @@ import {
   needsDevices,
   needsFileSystem,
   sparseFile,
+  untilFree,
 } from '../../testing/devices.ts';
 import { mountOf, readMountTable } from '../mounts/mount-table.ts';
 import type { BlockDevice } from './block-device.ts';
@@ -34,7 +34,6 @@ import { growFileSystem } from './file-system-growth.ts';
 import { isInMountTable, runMount, runUnmount } from './mount-command.ts';
 import type { Programs } from './programs.ts';
 import { systemPrograms } from './programs.ts';
-import { SystemDevices } from './system-devices.ts';
 
 const skip = needsDevices('mkfs.ext4', 'fsck', 'resize2fs');
 const { signal } = new AbortController();
@@ -65,12 +64,9 @@ function mount(
   return mountDevice(programs, { device, target, fileSystem: '', options: [], ...more }, signal);
 }
 
-/** A process that got a mount namespace of its own meanwhile has a copy of the mount, and with it the device, until it ends. */
 async function unmount({ target, device }: Disk): Promise<void> {
   await runUnmount(systemPrograms(), target, signal);
-  for (let looks = 0; looks < 200 && (await new SystemDevices().isOpen(device.path)); looks += 1) {
-    await systemClock.sleep(50);
-  }
+  await untilFree(device.path);
 }
 
 function mkfs(...args: readonly string[]): (file: string) => void {

@@ -205,8 +205,10 @@ export class AtomicWriter {
     const { live, firstLevel } = look.listing;
     const name = this.#makeLive(job, beforePublish);
     let replaced: string | undefined;
+    let keepReplaced = false;
     try {
       makeLinks(this.#directory, tree, group, firstLevel, changes);
+      keepReplaced = job.keepReplaced;
     } finally {
       // Also when a link could not be made: the disk may be full, and this frees some of it.
       removeStaleLinks(this.#directory, tree, firstLevel, changes);
@@ -215,7 +217,7 @@ export class AtomicWriter {
       if (live !== undefined) {
         const content = known?.name === live ? known?.tree : undefined;
         if (!isUnused) changes.leftBehind += 1;
-        else if (job.keepReplaced && this.#keepReplaced(live, content)) replaced = live;
+        else if (keepReplaced && this.#keepReplaced(live, content, changes)) replaced = live;
         else if (!this.#remove(live, content)) changes.leftBehind += 1;
       }
     }
@@ -253,7 +255,7 @@ export class AtomicWriter {
   }
 
   /** False: it is too large to be kept. Of those that were kept before, the oldest make room for it. */
-  #keepReplaced(name: string, known: KnownTree | undefined): boolean {
+  #keepReplaced(name: string, known: KnownTree | undefined, changes: Changes): boolean {
     const bytes = known?.content.length ?? this.#bytesOf(name);
     // Without the bytes, which the next version may take over.
     this.#replaced.push({ name, bytes, content: known && { files: known.files, directories: known.directories } });
@@ -262,7 +264,7 @@ export class AtomicWriter {
     for (let [oldest] = this.#replaced; oldest !== undefined && isExceeded(); [oldest] = this.#replaced) {
       this.#replaced.shift();
       if (oldest.name === name) return false;
-      this.#remove(oldest.name, oldest.content);
+      if (!this.#remove(oldest.name, oldest.content)) changes.leftBehind += 1;
     }
     return true;
   }
