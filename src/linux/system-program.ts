@@ -229,10 +229,10 @@ export class SystemProgram {
     this.call('write', [statusSocket, dataAddress + failureOffset, failureBytes], { onError: 'ignore' });
     this.call('exit', [127]);
     const dataOffset = stepsOffset + this.#steps.length * stepBytes;
-    const addressOf = (argument: Argument): bigint =>
-      typeof argument === 'object' ? BigInt(dataAddress + dataOffset + argument.offset) : BigInt(argument);
+    const valueOf = (argument: Argument): number | bigint =>
+      typeof argument === 'object' ? dataAddress + dataOffset + argument.offset : argument;
     for (const { target, words } of this.#addressed) {
-      words.forEach((word, index) => target.writeBigUInt64LE(BigInt.asUintN(64, addressOf(word)), index * 8));
+      words.forEach((word, index) => writeWord(target, valueOf(word), index * 8));
     }
     const data = Buffer.alloc(dataOffset + this.#dataBytes);
     const stepAddress = (index: number): number => dataAddress + stepsOffset + index * stepBytes;
@@ -245,7 +245,7 @@ export class SystemProgram {
         stepAddress((onError === 'ignore' ? next : onError.step) ?? next),
       );
       words.forEach((word, place) => {
-        data.writeBigUInt64LE(BigInt.asUintN(64, addressOf(word)), stepsOffset + index * stepBytes + place * 8);
+        writeWord(data, valueOf(word), stepsOffset + index * stepBytes + place * 8);
       });
     });
     data.set(Buffer.concat(this.#data), dataOffset);
@@ -254,6 +254,16 @@ export class SystemProgram {
       steps: this.#steps.map(({ call, what = call }) => ({ call, what })),
     };
   }
+}
+
+/** A word of 64 bits. Most are small numbers, which need no BigInt: there are thousands in a program. */
+function writeWord(target: Buffer, value: number | bigint, offset: number): void {
+  if (typeof value === 'bigint') {
+    target.writeBigUInt64LE(BigInt.asUintN(64, value), offset);
+    return;
+  }
+  target.writeUInt32LE(value >>> 0, offset);
+  target.writeInt32LE(Math.floor(value / 2 ** 32), offset + 4);
 }
 
 /** What a failure report says; undefined for bytes that are none. */

@@ -56,6 +56,7 @@ export interface ContainerEnd {
 export class Records<T> {
   readonly #directory: string;
   readonly #byName = new Map<string, T>();
+  readonly #onDisk = new Set<string>();
 
   constructor(directory: string) {
     this.#directory = directory;
@@ -66,7 +67,10 @@ export class Records<T> {
     for (const name of readdirSync(this.#directory)) {
       const record = name.endsWith('.json') ? this.#read(name) : undefined;
       if (record === undefined) rmSync(join(this.#directory, name), { force: true }); // a write that was cut short
-      else this.#byName.set(name.slice(0, -'.json'.length), record);
+      else {
+        this.#byName.set(name.slice(0, -'.json'.length), record);
+        this.#onDisk.add(name.slice(0, -'.json'.length));
+      }
     }
   }
 
@@ -87,14 +91,17 @@ export class Records<T> {
     if (!/^[A-Za-z0-9][A-Za-z0-9._-]*$/.test(name))
       throw new RuntimeError(`Cannot keep "${name}": not a name for a file`);
     const path = join(this.#directory, `${name}.json`);
-    writeFileSync(`${path}.new`, JSON.stringify(record), { mode: 0o600 });
-    renameSync(`${path}.new`, path);
+    // The first one replaces nothing, so that it needs no rename.
+    const target = this.#onDisk.has(name) ? `${path}.new` : path;
+    writeFileSync(target, JSON.stringify(record), { mode: 0o600 });
+    if (target !== path) renameSync(target, path);
+    this.#onDisk.add(name);
     this.#byName.set(name, record);
   }
 
   delete(name: string): void {
     this.#byName.delete(name);
-    rmSync(join(this.#directory, `${name}.json`), { force: true });
+    if (this.#onDisk.delete(name)) rmSync(join(this.#directory, `${name}.json`), { force: true });
   }
 
   /** What a crash of the machine tore is of no use: the processes it told of are gone too. */

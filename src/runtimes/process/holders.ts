@@ -3,7 +3,6 @@
  * that their roots are made of. In a user namespace nothing can be taken from a process outside of it, so an ordinary
  * user's pods each have a copy of the files of their own.
  */
-import { constants } from 'node:os';
 import { MountletError, messageOf } from '../../base/errors.ts';
 import { readFailure } from '../../linux/system-program.ts';
 import { RuntimeError } from '../runtime.ts';
@@ -26,7 +25,6 @@ export class NamespacesRefusedError extends MountletError {
 
 const podPrefix = 'pod-';
 const filesPrefix = 'files-';
-const { SIGKILL } = constants.signals;
 
 export class Holders {
   readonly #spawner: SpawnerClient;
@@ -78,7 +76,6 @@ export class Holders {
   }
 
   async end(id: string): Promise<void> {
-    await this.#spawner.signal(id, SIGKILL);
     await this.#spawner.forget(id);
   }
 

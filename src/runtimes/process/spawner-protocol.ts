@@ -26,7 +26,7 @@ export type SpawnerRequest =
   | { readonly ask: 'reopenLog'; readonly id: string }
   /** Answered with what was given at the start; undefined for one that is unknown. */
   | { readonly ask: 'context'; readonly id: string }
-  /** Of one that has ended. */
+  /** One that has not ended is killed. */
   | { readonly ask: 'forget'; readonly id: string }
   /** Ends the spawner and everything it runs. */
   | { readonly ask: 'end' };

@@ -165,8 +165,9 @@ export class Spawner {
         sendMessage(socket, { context: this.#children.get(request.id)?.start.context });
         break;
       case 'forget':
-        this.#children.delete(request.id);
+        this.#signal(request.id, SIGKILL);
         rmSync(this.#exitPath(request.id), { force: true });
+        this.#children.delete(request.id);
         sendMessage(socket, {});
         break;
       case 'end':
@@ -203,8 +204,9 @@ export class Spawner {
     if (start.log !== undefined) {
       log = new ContainerLog(start.log.path, start.log.limits, this.#clock);
       this.#logs.set(id, log);
-      await log.open().catch(() => {}); // a full disk: the container runs, and its output is counted as lost
     }
+    // A full disk: the container runs, and its output is counted as lost.
+    const opened = log?.open().catch(() => {});
     const born = (pid: number): void => {
       child.pid = pid;
       child.handle = this.#processes.openChild(pid);
@@ -215,6 +217,7 @@ export class Spawner {
     if (joined === undefined) return await this.#refuse(child, log);
     const launch = { image, tty: start.tty, hasStdin: start.stdin !== 'none', joined };
     const { answer, streams, ended } = await this.#launcher.launch(launch, born);
+    await opened;
     child.streams = streams;
     const flows = streams.outputs.map(({ stream, source }) =>
       pump(source, async (chunk, isLast) => {
