@@ -110,7 +110,7 @@ export function makeGroup(groups: ControlGroups, id: string, limits: ResourceLim
 
 /**
  * Where a process of one thread joins a container. Not `cgroup.procs` where there is another file: a thread that moves itself
- * need not wait until every processor has been through the kernel, which takes 5 to 20 ms.
+ * need not wait until every processor has been through the kernel, which took 9 to 20 ms.
  */
 export function joiningFiles(groups: ControlGroups, id: string): string[] {
   return filesOf(groups, id, groups.version === 1 ? 'tasks' : 'cgroup.procs');
