@@ -93,8 +93,6 @@ export const defaultProcessRuntimeSettings = {
 
 /** A container that was killed and is still there may have been stuck in the kernel, or have forked: it is killed again. */
 const killAgainMs = 1_000;
-/** A killed process is gone soon, unless it is stuck in the kernel. */
-const dyingMsMax = 5_000;
 const lostMessage = 'the process that runs containers was killed, and with it the container: its exit code is unknown';
 const { SIGKILL } = constants.signals;
 
@@ -513,8 +511,6 @@ export class ProcessRuntime implements Runtime {
   async #loseContainer(id: string): Promise<void> {
     const { main } = this.#containers.get(id)?.run ?? {};
     if (main !== undefined) signalProcess(main, 'SIGKILL');
-    const deadlineMs = this.#deps.clock.now() + dyingMsMax;
-    while (main !== undefined && isAlive(main) && this.#deps.clock.now() < deadlineMs) await this.#deps.clock.sleep(5);
     killEvery(() => processesOfContainer(listingFiles(this.#deps.groups, id), undefined));
     const finishedAtMs = this.#deps.clock.now();
     await this.#settle(id, { finishedAtMs, exitCode: 128 + SIGKILL, reason: 'Error', message: lostMessage });
