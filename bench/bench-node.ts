@@ -12,7 +12,7 @@ import { PluginRegistry } from '../src/plugins/registry.ts';
 import { standardPlugins } from '../src/plugins/standard-plugins.ts';
 import { FakePods } from '../src/testing/volume-world.ts';
 import { podUidOf } from '../src/volumes/mount-id.ts';
-import { VolumeManager, sweepMsDefault } from '../src/volumes/volume-manager.ts';
+import { VolumeManager } from '../src/volumes/volume-manager.ts';
 import type { VolumeManagerDeps } from '../src/volumes/volume-manager.ts';
 
 export const files = ['a.conf', 'b.conf', 'c.conf'];
@@ -44,7 +44,7 @@ export class BenchNode {
   #mountsAwaited = { count: 0, arrived: (): void => {} };
   #refreshed: () => void = () => {};
 
-  constructor({ root, mounts, sweepMs = sweepMsDefault, deps }: BenchNodeSettings) {
+  constructor({ root, mounts, sweepMs = 60_000, deps }: BenchNodeSettings) {
     this.#root = root;
     const node = { metadata: { name: 'node' }, status: { allocatable: { memory: '8Gi' } } };
     const plugins = standardPlugins({

@@ -16,7 +16,8 @@ import { quantile } from './measuring.ts';
 const namespace = 'default';
 const single = 50;
 const crowd = 100;
-const graceSeconds = 1;
+/** The least that containers get, as of the kubelet, whatever their pod says. */
+const graceSeconds = 2;
 const pollMs = 2;
 const limitMs = 240_000;
 

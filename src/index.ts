@@ -97,7 +97,7 @@ export { agentSettings, readAgentConfiguration } from './agent/agent-settings.ts
 export type { AgentConfiguration, AgentSettings } from './agent/agent-settings.ts';
 export { startNode } from './agent/node/node.ts';
 export type { NodeDeps, RunningNode } from './agent/node/node.ts';
-export { logLine } from './agent/node/node-log.ts';
-export type { NodeNotice } from './agent/node/node-notices.ts';
+export { logLine } from './agent/node/notices.ts';
+export type { NodeNotice } from './agent/node/notices.ts';
 export { startUp } from './agent/up.ts';
 export type { RunningMachine, UpDeps, UpSettings } from './agent/up.ts';

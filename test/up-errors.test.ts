@@ -1,7 +1,7 @@
 /** What `mountlet up` and `mountlet doctor` say when something is wrong with the machine, its settings or its manifests. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { chmodSync, mkdirSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import type { AddressInfo } from 'node:net';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
@@ -19,12 +19,13 @@ const up = (directory: string, ...args: readonly string[]): readonly string[] =>
   ...args,
 ];
 
-function assertFails(args: readonly string[], says: RegExp): void {
+function assertFails(args: readonly string[], says: RegExp): string {
   const { code, stdout, stderr } = mountlet(args);
   assert.equal(code, 1, `${stdout}${stderr}`);
   assert.match(stderr, says);
   assert.match(stderr, /^error: /, 'in words, not as a stack trace');
   assert.doesNotMatch(stderr, /\n {4}at /);
+  return stderr;
 }
 
 test('a port in use is named', async (t) => {
@@ -62,13 +63,27 @@ test('files that are wrong are named with the place in them', (t) => {
   assertFails(up(directory, '--apply', file('c.yaml', broken)), /c\.yaml.*nam/s);
 });
 
+test('a key file that is damaged is named, and nothing of it is shown', (t) => {
+  const directory = temporaryDirectory(t);
+  const keys = join(directory, 'state', 'api', 'pki');
+  mkdirSync(keys, { recursive: true });
+  for (const name of ['authority.json', 'tokens.key', 'encryption.keys']) {
+    for (const content of ['', '{"keyPem":"precious', '{"keyPem":"precious","certificatePem":"x"}']) {
+      writeFileSync(join(keys, name), content, { mode: 0o600 });
+      const said = assertFails(up(directory), new RegExp(name.replace('.', '\\.')));
+      assert.doesNotMatch(said, /precious/);
+    }
+    rmSync(join(keys, name));
+  }
+});
+
 test('a state directory that nobody may write to is named', (t) => {
+  if (!isRoot) return t.skip('needs root: who else could make a directory that this user may not write to');
   const directory = rootDirectory(t);
   const state = join(directory, 'state');
   mkdirSync(state);
   chmodSync(state, 0o755);
   const { code, stderr } = mountlet(up(directory), { asOrdinaryUser: true });
-  if (!isRoot) return t.skip('needs root: who else could make a directory that this user may not write to');
   assert.equal(code, 1, stderr);
   assert.match(stderr, /^error: .*state.*(permission denied|EACCES)/im);
 });

@@ -23,8 +23,9 @@ describe('the life of a pod', { concurrency: 4 }, () => {
     withNode,
     async () => {
       const { kubectl } = machine;
-      const script =
-        'echo one; echo two; echo three; echo aside >&2; until [ -e /tmp/go ]; do sleep 0.1; done; echo last; exit 3';
+      // The command that makes the file would be killed by an end that comes at once.
+      const end = 'until [ -e /tmp/go ]; do sleep 0.1; done; sleep 0.5; echo last; exit 3';
+      const script = `echo one; echo two; echo three; echo aside >&2; ${end}`;
       await kubectl.apply(pod('talks', { script }, { restartPolicy: 'OnFailure' }));
       await kubectl.running('talks');
       await eventually(async () => assert.match(await kubectl.ok('logs talks'), /^aside$/m));

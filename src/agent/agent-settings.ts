@@ -11,7 +11,7 @@ import { dnsSubdomainProblems } from '../kube/values/names.ts';
 import { parseDurationMs } from '../kube/values/duration.ts';
 import { Quantity, quantityProblem } from '../kube/values/quantity.ts';
 
-export const agentConfigurationKind = { apiVersion: 'mountlet.dev/v1alpha1', kind: 'AgentConfiguration' } as const;
+const agentConfigurationKind = { apiVersion: 'mountlet.dev/v1alpha1', kind: 'AgentConfiguration' } as const;
 
 /** The file of `--config`. */
 const agentConfiguration = object({
@@ -48,7 +48,7 @@ const agentConfiguration = object({
 });
 export type AgentConfiguration = Of<typeof agentConfiguration>;
 
-export interface Taint {
+interface Taint {
   readonly key: string;
   readonly value: string;
   readonly effect: string;

@@ -9,14 +9,14 @@ import { startNode } from './node/node.ts';
 import { agentServing } from './agent-serving.ts';
 import { makeDirectories } from '../disk/paths/make-directories.ts';
 
-export class NoPodSourceError extends MountletError {
+class NoPodSourceError extends MountletError {
   readonly reason = 'NoPodSource';
   constructor() {
     super('Cannot run a node without pods: give --kubeconfig FILE, --in-cluster or --manifests DIR');
   }
 }
 
-export interface AgentDeps extends Pick<NodeDeps, 'runtimeDirectory' | 'uid' | 'drains' | 'hidden' | 'notify'> {
+interface AgentDeps extends Pick<NodeDeps, 'runtimeDirectory' | 'uid' | 'drains' | 'hidden' | 'notify'> {
   readonly cluster: ClusterAccess | undefined;
 }
 

@@ -19,7 +19,7 @@ import type { EncryptionKey } from '../apiserver/store/encryption-key.ts';
 import { ensureEncryptionKeys } from '../apiserver/store/encryption-key.ts';
 import { ensurePrivateFile, readPrivateFile, replacePrivateFile } from '../disk/paths/private-file.ts';
 
-export interface ApiServerIdentity {
+interface ApiServerIdentity {
   readonly authority: Authority;
   readonly server: KeyPair;
   /** Shown to the servers of nodes. */
@@ -35,14 +35,19 @@ const leafDays = 365;
 export function apiServerIdentity(directory: string, host: string, now: number): ApiServerIdentity {
   const keys = join(directory, 'pki');
   mkdirSync(keys, { recursive: true, mode: 0o700 });
-  const authority = JSON.parse(
-    ensurePrivateFile(join(keys, 'authority.json'), () => JSON.stringify(makeAuthority({ now, days: authorityDays }))),
-  ) as Authority;
+  const { authority, server } = ensurePrivateFile(
+    join(keys, 'authority.json'),
+    () => JSON.stringify(makeAuthority({ now, days: authorityDays })),
+    (text) => {
+      const read = JSON.parse(text) as Authority;
+      return { authority: read, server: issueServerCertificate(read, { hosts: hostsFor(host), now, days: leafDays }) };
+    },
+  );
   return {
     authority,
-    server: issueServerCertificate(authority, { hosts: hostsFor(host), now, days: leafDays }),
+    server,
     nodeClient: issueNodeClientCertificate(authority, { now, days: leafDays }),
-    signingKey: loadSigningKey(ensurePrivateFile(join(keys, 'tokens.key'), makeSigningKeyPem)),
+    signingKey: ensurePrivateFile(join(keys, 'tokens.key'), makeSigningKeyPem, loadSigningKey),
     encryptionKeys: ensureEncryptionKeys(encryptionKeysFile(directory)),
   };
 }

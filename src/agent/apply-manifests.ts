@@ -17,7 +17,7 @@ export interface AppliedObject {
   readonly outcome: 'created' | 'configured' | 'unchanged';
 }
 
-export class ManifestUnusableError extends MountletError {
+class ManifestUnusableError extends MountletError {
   readonly reason = 'ManifestUnusable';
 }
 

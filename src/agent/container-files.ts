@@ -9,7 +9,7 @@ import { containerDirectory, podDirectory } from '../kube/node-layout.ts';
 import type { ContainerFiles } from '../pods/container-files.ts';
 import { podNamespace, podUid } from '../pods/pod-names.ts';
 
-export interface ContainerFilesSettings {
+interface ContainerFilesSettings {
   /** The node's root directory. */
   readonly root: string;
   readonly logRoot: string;

@@ -10,7 +10,7 @@ import { replaceableMounts } from '../disk/mounts/replaceable-mounts.ts';
 import type { Finding } from '../runtimes/process/machine.ts';
 import { examineMachine, findPowers, limitations } from '../runtimes/process/machine.ts';
 
-export interface Diagnosis {
+interface Diagnosis {
   readonly findings: readonly Finding[];
   /** What no machine can do with this runtime and this user. */
   readonly limitations: readonly string[];

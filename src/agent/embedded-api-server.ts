@@ -31,9 +31,10 @@ import {
   issueNode,
   writeKubeconfig,
 } from './api-server-identity.ts';
+import { InProcessTransport } from './in-process-transport.ts';
 import { kubernetesVersion } from './kubernetes-version.ts';
 
-export interface EmbeddedApiServerSettings {
+interface EmbeddedApiServerSettings {
   /** Absolute. */
   readonly directory: string;
   readonly host: string;
@@ -43,9 +44,9 @@ export interface EmbeddedApiServerSettings {
   readonly kubeconfig?: string;
 }
 
-export type ReachedServer = Pick<ClusterAccess, 'endpoint' | 'credentials' | 'secretFiles'>;
+type ReachedServer = Pick<ClusterAccess, 'endpoint' | 'credentials' | 'secretFiles' | 'transport'>;
 
-export interface IssuedNode {
+interface IssuedNode {
   readonly cluster: ReachedServer;
   readonly serving: { readonly certificatePem: string; readonly keyPem: string; readonly clientAuthorityPem: string };
 }
@@ -163,7 +164,7 @@ export async function startEmbeddedApiServer(
       signal,
     );
     const admin = issueAdmin(authority, now);
-    const { url } = running;
+    const { url, serve } = running;
     writeKubeconfig(kubeconfig, authority, url, admin);
     const reach = (identity: KeyPair): ReachedServer => ({
       endpoint: {
@@ -179,8 +180,9 @@ export async function startEmbeddedApiServer(
       admin: reach(admin),
       issueNode(nodeName, hosts) {
         const { client, serving } = issueNode(authority, nodeName, hosts, now);
+        const peer = { verified: true, subject: { CN: `system:node:${nodeName}`, O: 'system:nodes' } };
         return {
-          cluster: reach(client),
+          cluster: { ...reach(client), transport: () => new InProcessTransport(serve, peer, systemClock) },
           serving: {
             certificatePem: serving.certificatePem,
             keyPem: serving.keyPem,

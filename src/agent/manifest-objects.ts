@@ -16,7 +16,7 @@ import type { PersistentVolume, PersistentVolumeClaim } from '../kube/objects/pe
 import type { ProjectedSources } from '../plugins/projected-payload.ts';
 import { sampleTokens } from './sample-tokens.ts';
 
-export type ManifestObjects = ProjectedSources & { readonly claims: ClaimReader };
+type ManifestObjects = ProjectedSources & { readonly claims: ClaimReader };
 
 // As the API server defaults it; only a pod that was never defaulted leaves it open.
 const tokenSecondsDefault = 3600;

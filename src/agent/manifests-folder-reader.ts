@@ -10,14 +10,14 @@ import type { Clock } from '../base/clock.ts';
 import { errorCode, MountletError } from '../base/errors.ts';
 import type { FolderReader } from '../pods/sources/folder-reader.ts';
 
-export class FileTooLargeError extends MountletError {
+class FileTooLargeError extends MountletError {
   readonly reason = 'FileTooLarge';
   constructor(bytesMax: number) {
     super(`the file is larger than ${bytesMax} bytes`);
   }
 }
 
-export class NotAFileError extends MountletError {
+class NotAFileError extends MountletError {
   readonly reason = 'NotAFile';
   constructor() {
     super('it is no regular file');

@@ -29,7 +29,7 @@ export interface RenderNode {
 /** What a user should know besides the result: told once for each topic, which is the note itself if none is given. */
 export type Tell = (note: string, topic?: string) => void;
 
-export interface RenderNodeSettings {
+interface RenderNodeSettings {
   readonly root: string;
   readonly nodeName: string;
   readonly runtimeDirectory: string | undefined;

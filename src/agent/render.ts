@@ -43,11 +43,11 @@ export interface RenderResult {
   readonly owners: OwnerNames;
 }
 
-export class NoSuchPodError extends MountletError {
+class NoSuchPodError extends MountletError {
   readonly reason = 'NoSuchPod';
 }
 
-export class SameUidError extends MountletError {
+class SameUidError extends MountletError {
   readonly reason = 'SameUid';
 }
 

@@ -5,7 +5,7 @@
 import { generateKeyPairSync, randomUUID, sign } from 'node:crypto';
 import type { Clock } from '../base/clock.ts';
 
-export interface TokenWish {
+interface TokenWish {
   readonly namespace: string;
   readonly serviceAccount: string;
   readonly audience?: string | undefined;

@@ -2,7 +2,7 @@
 import { dirname, join, resolve } from 'node:path';
 import { inClusterDirectory } from '../client/in-cluster.ts';
 
-export interface SecretSources {
+interface SecretSources {
   /** Directories that commands of this program keep keys, tokens and Secrets in. */
   readonly stateDirectories: readonly string[];
   /** A folder, or a single file, with Secrets in clear. */

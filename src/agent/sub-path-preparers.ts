@@ -9,7 +9,7 @@ export function fixedSubPaths(mounts: Mounts): SubPathPreparer {
   return { prepare: async (request) => ({ hostPath: prepareSubPath(request, mounts) }) };
 }
 
-export interface FollowingSubPathsDeps {
+interface FollowingSubPathsDeps {
   readonly mounts: Mounts;
   readonly live: LiveSubPaths;
   /** Told once, when the first subPath that could follow does not, because of this machine. */

@@ -1,4 +1,4 @@
-/** A cluster of one machine: the API server and a node in one process, the node a client of the server like any other. */
+/** A cluster of one machine: the API server and a node in one process, the node a client like any other, but without a network between them. */
 import { join } from 'node:path';
 import { systemClock } from '../base/clock.ts';
 import { apiClientDefaults } from '../client/api-client.ts';

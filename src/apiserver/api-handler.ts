@@ -34,7 +34,7 @@ import { RequestDeadline } from './request-deadline.ts';
 import { StatusError, badRequest, tooManyRequests } from './status.ts';
 import { statusOfFailure } from './status-of-failure.ts';
 
-export interface ApiHandlerDeps {
+interface ApiHandlerDeps {
   readonly clock: Clock;
   readonly random: Random;
   readonly notify: Notify;

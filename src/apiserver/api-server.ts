@@ -10,6 +10,7 @@ import { LargeRequests, workerDefaults } from './large/large-requests.ts';
 import { ApiHandler } from './api-handler.ts';
 import { runControllers } from './controllers/controllers.ts';
 import { buildDiscovery } from './discovery.ts';
+import type { Exchange } from './http/exchange.ts';
 import type { TlsSettings } from './http/http-listener.ts';
 import { startHttpListener } from './http/http-listener.ts';
 import type { StaticToken } from './identity/authentication.ts';
@@ -72,6 +73,8 @@ export interface ApiServerDeps {
 export interface ApiServer {
   readonly url: string;
   readonly address: AddressInfo;
+  /** For clients in the same process, whose identity needs no proof. */
+  readonly serve: (exchange: Exchange) => void;
   /** Ends watches cleanly, finishes what was begun, and stops the controllers. The store stays open. */
   close(): Promise<void>;
 }
@@ -145,10 +148,11 @@ export async function startApiServer(
   });
 
   const answers = new Set<Promise<void>>();
-  const listener = await startHttpListener(settings, (exchange, trust) => {
+  const serve = (exchange: Exchange, trust: () => boolean): void => {
     const answer = handler.handle(exchange, trust).finally(() => answers.delete(answer));
     answers.add(answer);
-  });
+  };
+  const listener = await startHttpListener(settings, serve);
   // Not before it listens: a server that cannot would leave it running.
   const bookmarks = hub.runBookmarks(clock, bookmarkEveryMs, stopping);
   const url = urlOf(settings, listener.address);
@@ -186,7 +190,7 @@ export async function startApiServer(
   state.isReady = true;
   if (signal.aborted) await close();
   else signal.addEventListener('abort', onAbort, { once: true });
-  return { url, address: listener.address, close };
+  return { url, address: listener.address, serve: (exchange) => serve(exchange, () => true), close };
 }
 
 function urlOf({ host, tls }: ApiServerSettings, { port }: AddressInfo): string {

@@ -264,6 +264,19 @@ test('a pod without a node waits, says why, and goes to the first that fits', as
   assert.equal(json.items[0].type, 'Warning');
 });
 
+test('a pod that was deleted and made again under the same name gets a node again', async (t) => {
+  const { client, post, until } = await world(t);
+  const pods = `${core}/default/pods`;
+  await post('/api/v1/nodes', readyNode('a'));
+  for (let time = 0; time < 3; time += 1) {
+    const { json } = await post(pods, pod('p'));
+    const { uid } = json.metadata;
+    const { object } = await until(pods, (event) => event.object.metadata.uid === uid && event.object.spec.nodeName);
+    assert.equal(object.spec.nodeName, 'a');
+    await client.send(`${pods}/p?gracePeriodSeconds=0`, { method: 'DELETE' });
+  }
+});
+
 test('16.3: a node is told not to keep what it has read', async (t) => {
   const { post, until } = await world(t);
   await post('/api/v1/nodes', readyNode('a'));

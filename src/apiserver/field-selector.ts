@@ -7,7 +7,7 @@ import { compareByteOrder } from '../kube/values/byte-order.ts';
 import { goQuote } from '../kube/values/go-quote.ts';
 import type { KubeObject, Resource } from './resource.ts';
 
-export interface FieldTerm {
+interface FieldTerm {
   readonly field: string;
   readonly operator: '=' | '!=';
   readonly value: string;

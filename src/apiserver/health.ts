@@ -6,7 +6,7 @@ export interface HealthCheck {
   isHealthy(): boolean;
 }
 
-export interface HealthReport {
+interface HealthReport {
   readonly code: 200 | 500;
   readonly body: string;
 }

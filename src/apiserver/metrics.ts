@@ -4,7 +4,7 @@ import type { RequestNotice } from './notices.ts';
 
 const requestLabels = ['verb', 'group', 'version', 'resource', 'subresource', 'scope'] as const;
 
-export interface MetricSources {
+interface MetricSources {
   /** How many objects of which resource there are. */
   objectCounts(): Iterable<readonly [resource: string, count: number]>;
   watches(): number;

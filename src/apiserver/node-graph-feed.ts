@@ -4,6 +4,7 @@ import type { Pod } from '../kube/objects/pod.ts';
 import { NodeGraph } from './identity/node-graph.ts';
 import { objectPrefix, placeOfKey } from './object-key.ts';
 import type { Change, ListResult, Store } from './store/store.ts';
+import { parseStored } from './stored-value.ts';
 
 const podPrefix = objectPrefix({ group: '', plural: 'pods', namespaced: true });
 const volumePrefix = objectPrefix({ group: '', plural: 'persistentvolumes', namespaced: false });
@@ -15,9 +16,9 @@ export function followNodeGraph(store: Store): { readonly graph: NodeGraph; read
   });
   // A pod that cannot be read gives its node no rights.
   const read = (prefix: string): ListResult => store.list({ prefix, leavesOutDamaged: true });
-  for (const { value } of read(podPrefix).items) graph.podChanged(JSON.parse(value) as Pod);
+  for (const { value } of read(podPrefix).items) graph.podChanged(parseStored(value) as Pod);
   for (const { value } of read(volumePrefix).items) {
-    graph.persistentVolumeChanged(JSON.parse(value) as PersistentVolume);
+    graph.persistentVolumeChanged(parseStored(value) as PersistentVolume);
   }
   return { graph, unfollow };
 }
@@ -27,9 +28,9 @@ function apply(graph: NodeGraph, { type, key, value }: Change): void {
     const { namespace, name } = placeOfKey(key);
     if (type === 'delete') graph.podDeleted(namespace, name);
     // A pod without a node, which may be a large one, gives nobody any rights.
-    else if (value.includes('"nodeName":"')) graph.podChanged(JSON.parse(value) as Pod);
+    else if (value.includes('"nodeName":"')) graph.podChanged(parseStored(value) as Pod);
   } else if (key.startsWith(volumePrefix)) {
     if (type === 'delete') graph.persistentVolumeDeleted(placeOfKey(key).name);
-    else graph.persistentVolumeChanged(JSON.parse(value) as PersistentVolume);
+    else graph.persistentVolumeChanged(parseStored(value) as PersistentVolume);
   }
 }

@@ -3,7 +3,7 @@ import type { Resource } from './resource.ts';
 
 type Kind = Pick<Resource, 'group' | 'plural' | 'namespaced'>;
 
-export interface ObjectPlace {
+interface ObjectPlace {
   readonly group: string;
   readonly plural: string;
   readonly namespace: string;

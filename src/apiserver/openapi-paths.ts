@@ -78,7 +78,7 @@ const onObject: readonly Operation[] = [
 ];
 
 /** What the operations of a path refer to by name. */
-export interface SchemaNames {
+interface SchemaNames {
   readonly object: string;
   readonly list: string;
   readonly deleteOptions: string;

@@ -13,7 +13,7 @@ import type { Json } from './openapi-schema.ts';
 import type { ExchangedKind, Resource } from './resource.ts';
 import type { GroupVersion, ResourceTable } from './resources.ts';
 
-export interface OpenApiDocument {
+interface OpenApiDocument {
   readonly json: string;
   readonly hash: string;
 }

@@ -30,7 +30,7 @@ export interface VersionInfo {
   readonly platform: string;
 }
 
-export interface PathExchange {
+interface PathExchange {
   readonly exchange: Exchange;
   readonly info: PathRequest;
   readonly query: URLSearchParams;

@@ -11,7 +11,7 @@ import type { ResourceTable } from './resources.ts';
 import { fieldsOf } from './rest/selection.ts';
 import { StatusError, forbidden, unauthorized } from './status.ts';
 
-export interface AccessDeps {
+interface AccessDeps {
   readonly authenticator: Pick<Authenticator, 'authenticate'>;
   readonly authorizer: Pick<Authorizer, 'authorize'>;
   readonly resources: ResourceTable;

@@ -61,7 +61,7 @@ export interface Subresource<T = KubeObject> {
 }
 
 /** How deletion goes for a kind where it takes more than the absence of finalizers. */
-export interface DeletionRules<T = KubeObject> {
+interface DeletionRules<T = KubeObject> {
   /** How long the object may take to end; 0 means now. `requested` is what the client asked for. */
   graceSeconds?(object: T, requested: number | undefined): number;
   /** Still needed, whatever its metadata says. */
@@ -75,7 +75,7 @@ export interface DeletionRules<T = KubeObject> {
 }
 
 /** The same objects as another resource's, in another form: kept under the other's keys, shown and selected in this form. */
-export interface View<T = KubeObject> {
+interface View<T = KubeObject> {
   readonly resource: Resource;
   toStored(object: T): KubeObject;
   fromStored(stored: KubeObject): T;

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { aConfigMap, aPod } from '../testing/builders.ts';
 import { configMaps } from './resources/config-map.ts';
 import { pods } from './resources/pod.ts';
-import { partialObjectMetadata, partialObjectMetadataList, tableOf } from './table.ts';
+import { partialObjectMetadata, tableOf } from './table.ts';
 
 const now = Date.parse('2026-01-01T00:00:10Z');
 const options = { version: 'v1', includeObject: 'Metadata', withColumns: true, now } as const;
@@ -70,13 +70,7 @@ test('12.3: a row of an ended pod says so', () => {
   assert.equal(conditions('Running'), undefined);
 });
 
-test('2.1: metadata alone, of one object and of a list', () => {
+test('2.1: metadata alone, of one object', () => {
   const partial = { kind: 'PartialObjectMetadata', apiVersion: 'meta.k8s.io/v1', metadata: web.metadata };
   assert.deepEqual(partialObjectMetadata(web, 'v1'), partial);
-  assert.deepEqual(partialObjectMetadataList([web], { resourceVersion: '7' }, 'v1'), {
-    kind: 'PartialObjectMetadataList',
-    apiVersion: 'meta.k8s.io/v1',
-    metadata: { resourceVersion: '7' },
-    items: [partial],
-  });
 });

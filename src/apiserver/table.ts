@@ -8,7 +8,7 @@ import type { KubeObject, Resource, RowCondition } from './resource.ts';
 /** What a row carries besides its cells. */
 export type IncludeObject = 'None' | 'Metadata' | 'Object';
 
-export interface ColumnDefinition {
+interface ColumnDefinition {
   readonly name: string;
   readonly type: string;
   readonly format: string;
@@ -16,13 +16,13 @@ export interface ColumnDefinition {
   readonly priority: number;
 }
 
-export interface TableRow {
+interface TableRow {
   readonly cells: readonly (string | number | boolean)[];
   readonly conditions?: readonly RowCondition[];
   readonly object?: KubeObject;
 }
 
-export interface Table {
+interface Table {
   readonly kind: 'Table';
   readonly apiVersion: string;
   readonly metadata: ListMeta;
@@ -30,7 +30,7 @@ export interface Table {
   readonly rows: readonly TableRow[];
 }
 
-export interface TableOptions {
+interface TableOptions {
   /** `v1` or `v1beta1` of meta.k8s.io, as the client asked. */
   readonly version: string;
   readonly includeObject: IncludeObject;
@@ -55,33 +55,13 @@ export function tableOf(
   };
 }
 
-export interface PartialObjectMetadata extends KubeObject {
+interface PartialObjectMetadata extends KubeObject {
   readonly kind: 'PartialObjectMetadata';
   readonly apiVersion: string;
 }
 
 export function partialObjectMetadata({ metadata }: KubeObject, version: string): PartialObjectMetadata {
   return { kind: 'PartialObjectMetadata', apiVersion: `meta.k8s.io/${version}`, metadata };
-}
-
-export interface PartialObjectMetadataList {
-  readonly kind: 'PartialObjectMetadataList';
-  readonly apiVersion: string;
-  readonly metadata: ListMeta;
-  readonly items: readonly PartialObjectMetadata[];
-}
-
-export function partialObjectMetadataList(
-  objects: readonly KubeObject[],
-  metadata: ListMeta,
-  version: string,
-): PartialObjectMetadataList {
-  return {
-    kind: 'PartialObjectMetadataList',
-    apiVersion: `meta.k8s.io/${version}`,
-    metadata,
-    items: objects.map((object) => partialObjectMetadata(object, version)),
-  };
 }
 
 function definitionOf({

@@ -4,8 +4,9 @@
  */
 import type { KubeObject } from './resource.ts';
 import type { Change } from './store/store.ts';
+import { parseStored } from './stored-value.ts';
 
-export type WatchEventType = 'ADDED' | 'MODIFIED' | 'DELETED';
+type WatchEventType = 'ADDED' | 'MODIFIED' | 'DELETED';
 
 /**
  * What a change is to a watcher, or undefined when it is none of its business. Watchers with the same function object share
@@ -32,14 +33,14 @@ export class WatchedChange {
   /** After the change; undefined when it was deleted. */
   get current(): KubeObject | undefined {
     if (this.change.type === 'delete') return undefined;
-    this.#current ??= parsed(this.change.value);
+    this.#current ??= parseStored(this.change.value);
     return this.#current;
   }
 
   /** Before the change; undefined when it did not exist. */
   get previous(): KubeObject | undefined {
     if (this.change.previous === undefined) return undefined;
-    this.#previous ??= parsed(this.change.previous);
+    this.#previous ??= parseStored(this.change.previous);
     return this.#previous;
   }
 
@@ -89,9 +90,4 @@ export function jsonEvents({
 function objectText(type: WatchEventType, { change, previous }: WatchedChange): string {
   if (type !== 'DELETED' || change.type === 'delete' || previous === undefined) return change.value;
   return JSON.stringify({ ...previous, metadata: { ...previous.metadata, resourceVersion: String(change.revision) } });
-}
-
-/** The server alone writes values, and it writes objects. */
-function parsed(value: string): KubeObject {
-  return JSON.parse(value) as KubeObject;
 }

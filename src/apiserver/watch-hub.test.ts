@@ -103,6 +103,26 @@ test('api-server 9.2: entering a selection is ADDED, leaving it DELETED with the
   );
 });
 
+test('a large object that changes several times is parsed once for each change, and not again as the one before', async () => {
+  const store = memoryStore();
+  const hub = new WatchHub(store, watcherDefaults);
+  const seen: { readonly current: unknown; readonly previous: unknown }[] = [];
+  const selection: Selection = (watched) => {
+    seen.push({ current: watched.current, previous: watched.previous });
+    return everything(watched);
+  };
+  hub.watch(request({ selection }), new TestSink());
+  for (const text of ['1', '2', '3']) {
+    await put(store, `${maps}a/x`, text.repeat(100_000));
+    await put(store, `${maps}a/small`, text);
+  }
+  const large = seen.filter((_, index) => index % 2 === 0);
+  assert.deepEqual([large[0]?.previous, large.length], [undefined, 3]);
+  // The very same object.
+  for (const [index, { current }] of large.slice(0, 2).entries()) assert.equal(large[index + 1]?.previous, current);
+  assert.deepEqual(seen[3]?.previous, seen[1]?.current);
+});
+
 test('a watch of one object hears of that object alone, also when others begin with its name', async () => {
   const store = memoryStore();
   const hub = new WatchHub(store, watcherDefaults);

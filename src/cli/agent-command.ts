@@ -2,6 +2,7 @@
 import type { Command } from 'commander';
 import { InvalidArgumentError, Option } from 'commander';
 import type { AgentOptions } from './agent.ts';
+import { logLevels } from './node-log-printer.ts';
 import { notEmpty, hostFiles, hostPath, subPathUpdates, writableLayer } from './arguments.ts';
 import type { DoctorOptions } from './doctor.ts';
 
@@ -59,6 +60,7 @@ export function addAgentCommands(program: Command): void {
     .addOption(
       new Option('--log-format <format>', 'how to print what happens').choices(['text', 'json']).default('text'),
     )
+    .addOption(new Option('--log-level <level>', 'the least that is printed').choices(logLevels).default('info'))
     .exitOverride()
     .action(async (options: AgentOptions) => {
       const { agentCommand } = await import('./agent.ts');

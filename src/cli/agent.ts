@@ -13,6 +13,7 @@ import type { ClusterOptions } from './cluster-client.ts';
 import { accessDeps } from './cluster-client.ts';
 import { defaultStateDirectory, secretDirectories } from './default-directories.ts';
 import type { LogFormat } from './node-log-printer.ts';
+import type { LogLevel } from '../agent/node/notices.ts';
 import { logPrinter, noticePrinter } from './node-log-printer.ts';
 import { tell, telling } from './talk.ts';
 import { untilSignal } from './until-signal.ts';
@@ -33,12 +34,13 @@ export interface AgentOptions extends ClusterOptions, SandboxOptions {
   readonly drain?: boolean;
   readonly subpathUpdates?: boolean;
   readonly logFormat: LogFormat;
+  readonly logLevel: LogLevel;
 }
 
 export function agentCommand(options: AgentOptions): Promise<number> {
   return telling(async () => {
     const settings = settingsOf(options, join(defaultStateDirectory(), 'agent'));
-    const print = logPrinter(options.logFormat);
+    const print = logPrinter(options.logFormat, options.logLevel);
     const stop = new AbortController();
     const stopped = untilSignal().then(() => stop.abort());
     const cluster = await clusterOrNone(options, settings);

@@ -18,7 +18,7 @@ export interface ClusterOptions {
   readonly context?: string;
 }
 
-export interface ClusterClient {
+interface ClusterClient {
   readonly client: ApiClient;
   /** Of the context, for objects that name none. */
   readonly namespace: string;

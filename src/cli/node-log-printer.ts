@@ -1,20 +1,29 @@
 /** Lines about a running node: short ones for people, or one JSON object each. To standard error: standard output is data. */
-import type { LogLine } from '../agent/node/node-log.ts';
-import { logLine } from '../agent/node/node-log.ts';
-import type { NotifyNode } from '../agent/node/node-notices.ts';
+import type { LogLevel, LogLine, NotifyNode } from '../agent/node/notices.ts';
+import { logLine } from '../agent/node/notices.ts';
 import { colorsFor } from './talk.ts';
 import { showText } from './show-text.ts';
 
 export type LogFormat = 'text' | 'json';
 
-export function logPrinter(format: LogFormat): (line: LogLine) => void {
+export const logLevels = ['debug', 'info', 'warning', 'error'] as const satisfies readonly LogLevel[];
+
+/** Lines below the level are left out. */
+export function logPrinter(format: LogFormat, least: LogLevel): (line: LogLine) => void {
   const colors = colorsFor(process.stderr);
-  const marks = { info: '', warning: `${colors.yellow('warning:')} `, error: `${colors.red('error:')} ` };
-  return ({ level, message }) => {
+  const marks = {
+    debug: `${colors.dim('debug:')} `,
+    info: '',
+    warning: `${colors.yellow('warning:')} `,
+    error: `${colors.red('error:')} `,
+  };
+  return (line) => {
+    const { level, message } = line;
+    if (logLevels.indexOf(level) < logLevels.indexOf(least)) return;
     const time = new Date();
     const text =
       format === 'json'
-        ? JSON.stringify({ time: time.toISOString(), level, message })
+        ? JSON.stringify({ time: time.toISOString(), ...line })
         : `${colors.dim(clockText(time))} ${marks[level]}${showText(message)}`;
     process.stderr.write(`${text}\n`);
   };

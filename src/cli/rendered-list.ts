@@ -4,7 +4,7 @@ import type { RenderedContainer, RenderedMount, RenderedPod, RenderedVolume } fr
 import { tagsOfBothReadings } from '../kube/manifests/yaml-tags.ts';
 
 /** Stands where a value that came from a Secret would. */
-export const hidden = '***';
+const hidden = '***';
 
 export interface SecretsShown {
   readonly showSecrets: boolean;

@@ -5,7 +5,7 @@ import { shownMount, shownValue } from './rendered-list.ts';
 import type { SecretsShown } from './rendered-list.ts';
 import { showText } from './show-text.ts';
 
-export interface TreeStyle extends SecretsShown {
+interface TreeStyle extends SecretsShown {
   readonly colors: Colors;
   /** The name of a user or group id, for people; the number itself where there is none. */
   readonly userName: (uid: number) => string;

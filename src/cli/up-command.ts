@@ -2,6 +2,7 @@
 import type { Command } from 'commander';
 import { Option } from 'commander';
 import { notEmpty, hostFiles, hostPath, subPathUpdates, writableLayer } from './arguments.ts';
+import { logLevels } from './node-log-printer.ts';
 import type { UpOptions } from './up.ts';
 
 export function addUpCommand(program: Command): void {
@@ -31,6 +32,7 @@ export function addUpCommand(program: Command): void {
     .addOption(
       new Option('--log-format <format>', 'how to print what happens').choices(['text', 'json']).default('text'),
     )
+    .addOption(new Option('--log-level <level>', 'the least that is printed').choices(logLevels).default('info'))
     .addHelpText(
       'after',
       '\nExample:\n  mountlet up --apply examples/hello.yaml\n  kubectl --kubeconfig /var/lib/mountlet/kubeconfig get pods',

@@ -12,6 +12,7 @@ import { settingsOf } from './agent.ts';
 import { defaultStateDirectory, secretDirectories } from './default-directories.ts';
 import { parseListen } from './listen-address.ts';
 import type { LogFormat } from './node-log-printer.ts';
+import type { LogLevel } from '../agent/node/notices.ts';
 import { logPrinter, noticePrinter } from './node-log-printer.ts';
 import { openStandardInput } from './standard-input.ts';
 import { tell, telling } from './talk.ts';
@@ -29,6 +30,7 @@ export interface UpOptions extends SandboxOptions {
   readonly drain?: boolean;
   readonly subpathUpdates?: boolean;
   readonly logFormat: LogFormat;
+  readonly logLevel: LogLevel;
 }
 
 /**
@@ -40,7 +42,7 @@ const nodeDefaults = { address: '127.0.0.1', port: 0, nodeIP: '127.0.0.1', kubeA
 export function upCommand(options: UpOptions): Promise<number> {
   return telling(async () => {
     const stateDirectory = resolve(options.state ?? defaultStateDirectory());
-    const print = logPrinter(options.logFormat);
+    const print = logPrinter(options.logFormat, options.logLevel);
     const notify = noticePrinter(print);
     const say = (text: string): void => void (options.logFormat === 'text' && process.stdout.write(text));
     const stop = new AbortController();
@@ -60,7 +62,12 @@ export function upCommand(options: UpOptions): Promise<number> {
         notify,
         notifyServer(notice) {
           if (notice.kind !== 'RequestServed') {
-            print({ level: 'error', message: `API server: ${notice.kind}: ${messageOf(notice.error)}` });
+            print({
+              level: 'error',
+              kind: notice.kind,
+              message: `API server: ${notice.kind}: ${messageOf(notice.error)}`,
+              error: messageOf(notice.error),
+            });
           }
         },
       },
@@ -68,7 +75,11 @@ export function upCommand(options: UpOptions): Promise<number> {
     );
     try {
       if (options.logFormat === 'json') {
-        print({ level: 'info', message: `API server is ready at ${machine.url}; kubeconfig ${machine.kubeconfig}` });
+        print({
+          level: 'info',
+          kind: 'ServerReady',
+          message: `API server is ready at ${machine.url}; kubeconfig ${machine.kubeconfig}`,
+        });
       }
       say(greet(machine, stateDirectory));
       if (files.length === 0) say(`  add pods     kubectl --kubeconfig ${machine.kubeconfig} apply -f app.yaml\n`);

@@ -57,7 +57,7 @@ export const apiClientDefaults: ApiClientSettings = {
   guard: guardDefaults,
 };
 
-export interface ApiClientDeps {
+interface ApiClientDeps {
   readonly transport: Transport;
   readonly credentials: Credentials;
   readonly clock: Clock;

@@ -5,6 +5,7 @@
 import { resolve } from 'node:path';
 import { MountletError, messageOf } from '../base/errors.ts';
 import type { Credentials } from './credentials.ts';
+import type { Transport } from './transport.ts';
 import type { Endpoint, Trust } from './dial.ts';
 import { environmentProxy } from './environment-proxy.ts';
 import { inClusterAccess } from './in-cluster.ts';
@@ -23,9 +24,11 @@ export interface ClusterAccess {
   readonly namespace: string;
   /** Absolute: the kubeconfigs, and all keys, certificates and tokens that they name; or the directory of a pod's token. */
   readonly secretFiles: readonly string[];
+  /** How to reach a server that is not on a network; absent: connections to the endpoint. */
+  readonly transport?: () => Transport;
 }
 
-export interface AccessSettings {
+interface AccessSettings {
   /** `--kubeconfig`. */
   readonly kubeconfig: string | undefined;
   /** `--context`. */
@@ -62,7 +65,7 @@ function isEmpty({ clusters, users, contexts, currentContext }: Kubeconfig): boo
   return clusters.size + users.size + contexts.size === 0 && currentContext === '';
 }
 
-export function accessOf(kubeconfig: Kubeconfig, wanted: string | undefined, deps: AccessDeps): ClusterAccess {
+function accessOf(kubeconfig: Kubeconfig, wanted: string | undefined, deps: AccessDeps): ClusterAccess {
   const name = wanted ?? kubeconfig.currentContext;
   const [anyFile = ''] = [...kubeconfig.contexts.values(), ...kubeconfig.clusters.values()].map(({ file }) => file);
   if (name === '') throw new KubeconfigError(anyFile, 'current-context', 'is not set: set it or give --context');

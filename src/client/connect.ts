@@ -8,10 +8,11 @@ import { ConnectionPool } from './connection-pool.ts';
 
 /** Connects when the first request asks for it. To be closed by the caller. */
 export function connectApiClient(
-  { endpoint, credentials }: Pick<ClusterAccess, 'endpoint' | 'credentials'>,
+  { endpoint, credentials, transport }: Pick<ClusterAccess, 'endpoint' | 'credentials' | 'transport'>,
   clock: Clock,
   settings: ApiClientSettings,
   pool: PoolSettings,
 ): ApiClient {
-  return new ApiClient({ transport: new ConnectionPool(endpoint, clock, pool), credentials, clock }, settings);
+  const connected = transport?.() ?? new ConnectionPool(endpoint, clock, pool);
+  return new ApiClient({ transport: connected, credentials, clock }, settings);
 }

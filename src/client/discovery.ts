@@ -9,7 +9,7 @@ export interface DiscoveredResource extends ResourceReference {
   readonly shortNames: readonly string[];
 }
 
-export class UnknownKindError extends MountletError {
+class UnknownKindError extends MountletError {
   readonly reason = 'UnknownKind';
 }
 

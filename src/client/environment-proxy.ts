@@ -5,7 +5,7 @@
 import { BlockList, isIP } from 'node:net';
 import { MountletError } from '../base/errors.ts';
 
-export class InvalidProxyError extends MountletError {
+class InvalidProxyError extends MountletError {
   readonly reason = 'InvalidProxy';
   constructor(variable: string) {
     super(

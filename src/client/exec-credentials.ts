@@ -41,7 +41,7 @@ export interface ExecResult {
   readonly identity?: TlsIdentity | undefined;
 }
 
-export class ExecCredentialError extends MountletError {
+class ExecCredentialError extends MountletError {
   readonly reason = 'ExecCredentialFailed';
   constructor(command: string, problem: string, hint = '', options?: ErrorOptions) {
     super(`Cannot get credentials from "${command}": ${problem}${hint === '' ? '' : `\n\n${hint}`}`, options);

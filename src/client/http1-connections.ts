@@ -10,7 +10,7 @@ import { isSameIdentity } from './credentials.ts';
 import { ConnectionFailedError, ConnectionLostError, TooManyConnectionsError } from './transport-errors.ts';
 import type { HttpRequest, HttpSink } from './transport.ts';
 
-export interface Http1Settings {
+interface Http1Settings {
   readonly origin: string;
   /** Requests above this wait for one another; watches above it are refused. */
   readonly shortConnectionsMax: number;

@@ -180,7 +180,7 @@ export class Http2Connection {
   }
 }
 
-export interface CheckSettings {
+interface CheckSettings {
   readonly pingAfterMs: number;
   readonly pingTimeoutMs: number;
   readonly idleMsMax: number;

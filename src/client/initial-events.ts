@@ -16,7 +16,7 @@ export class InitialEventsSupport {
   isMissing = false;
 }
 
-export interface InitialEventsDeps<T> {
+interface InitialEventsDeps<T> {
   readonly clock: Clock;
   /** For messages. */
   readonly what: string;

@@ -50,7 +50,7 @@ const user = object({
 export interface KubeconfigUser extends Of<typeof user> {}
 
 const context = object({ cluster: string, user: string, namespace: string });
-export interface KubeconfigContext extends Of<typeof context> {}
+interface KubeconfigContext extends Of<typeof context> {}
 
 const kubeconfig = object({
   apiVersion: string,

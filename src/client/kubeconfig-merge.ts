@@ -4,7 +4,7 @@ import { errorCode, messageOf } from '../base/errors.ts';
 import type { Entry, Kubeconfig } from './kubeconfig-file.ts';
 import { KubeconfigError, parseKubeconfig } from './kubeconfig-file.ts';
 
-export interface KubeconfigSources {
+interface KubeconfigSources {
   /** `--kubeconfig`: this one and no other. */
   readonly explicit: string | undefined;
   /** The value of KUBECONFIG. */
@@ -38,7 +38,7 @@ export async function loadKubeconfig(
   return files.length === 0 ? undefined : mergeKubeconfigs(files);
 }
 
-export function mergeKubeconfigs(files: readonly Kubeconfig[]): Kubeconfig {
+function mergeKubeconfigs(files: readonly Kubeconfig[]): Kubeconfig {
   return {
     currentContext: files.find(({ currentContext }) => currentContext !== '')?.currentContext ?? '',
     clusters: firstOfEach(files.map(({ clusters }) => clusters)),

@@ -17,7 +17,7 @@ export interface ObjectChange<T> {
   readonly previous: T | undefined;
 }
 
-export type ObjectListener<T> = (change: ObjectChange<T>) => void;
+type ObjectListener<T> = (change: ObjectChange<T>) => void;
 
 export class ObjectCache<T extends ApiObject> {
   readonly #clock: Clock;

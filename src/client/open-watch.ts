@@ -6,7 +6,7 @@ import type { WatchGuard, WatchTimes } from './watch-guard.ts';
 import type { WatchLimits } from './watch-stream.ts';
 import { WatchStream } from './watch-stream.ts';
 
-export interface OpenWatchDeps {
+interface OpenWatchDeps {
   readonly transport: Transport;
   readonly guard: WatchGuard;
   readonly limits: WatchLimits;

@@ -3,7 +3,7 @@ import type { ListPage } from './api-answer.ts';
 import { ExpiredError } from './api-errors.ts';
 import { AnswerUnreadableError } from './transport-errors.ts';
 
-export interface PageQuery {
+interface PageQuery {
   readonly resourceVersion: string;
   readonly limit: number;
   readonly continue: string;

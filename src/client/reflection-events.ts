@@ -6,7 +6,7 @@ import type { ApiObject, ResourceReference } from './resource-reference.ts';
 import { apiVersionOf } from './resource-reference.ts';
 import type { WatchEvent } from './watch-stream.ts';
 
-export type ObjectEvent<T> =
+type ObjectEvent<T> =
   | { readonly kind: 'added' | 'modified' | 'deleted'; readonly object: T; readonly resourceVersion: string }
   /** Nothing changed up to this version. */
   | { readonly kind: 'bookmark'; readonly resourceVersion: string; readonly endsInitialEvents: boolean }

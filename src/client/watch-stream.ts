@@ -19,7 +19,7 @@ export interface WatchEvent {
   readonly object: JsonObject;
 }
 
-export class WatchBrokenError extends MountletError {
+class WatchBrokenError extends MountletError {
   readonly reason = 'WatchBroken';
   constructor(what: string, problem: string) {
     super(`Cannot read on in "${what}": ${problem}`);

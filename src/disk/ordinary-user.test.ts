@@ -5,6 +5,7 @@ import { chmodSync, lstatSync, mkdirSync, readFileSync, statSync, writeFileSync 
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { Turns } from '../base/turns.ts';
 import { temporaryDirectory } from '../testing/temporary-directory.ts';
 import { namesIn, visibleFiles } from '../testing/volume-content.ts';
 import { AtomicWriter } from './writer/atomic-writer.ts';
@@ -107,7 +108,7 @@ if (process.getuid?.() === 0) {
     const volume = temporaryDirectory(t);
     writeFileSync(join(volume, 'a'), '');
     chmodSync(join(volume, 'a'), 0o600);
-    const outcome = await applyGroup(volume, { group: foreignGroup, readOnly: false });
+    const outcome = await applyGroup(new Turns(() => 0), volume, { group: foreignGroup, readOnly: false });
     assert.deepEqual(outcome, { skipped: false, processed: 2, refused: 2 });
     assert.equal(statSync(join(volume, 'a')).mode & 0o777, 0o660);
   });

@@ -2,10 +2,12 @@ import assert from 'node:assert/strict';
 import { chmodSync, lchownSync, lstatSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { Turns } from '../base/turns.ts';
 import { temporaryDirectory } from '../testing/temporary-directory.ts';
 import { applyGroup } from './ownership.ts';
 
 const group = 4242;
+const turns = new Turns(() => 0);
 const needsRoot = process.getuid?.() === 0 ? undefined : 'needs root: only root may give files to any group';
 
 /** `0640 4242` */
@@ -38,7 +40,7 @@ for (const { it, kind, readOnly, from, to } of results) {
   test(`applyGroup gives ${it} the group and adds bits: ${from.toString(8)} becomes ${to}`, async (t) => {
     if (needsRoot !== undefined) return t.skip(needsRoot);
     const path = makeWith(from, join(temporaryDirectory(t), 'entry'), kind);
-    assert.deepEqual(await applyGroup(path, { group, readOnly }), { skipped: false, processed: 1, refused: 0 });
+    assert.deepEqual(await applyGroup(turns, path, { group, readOnly }), { skipped: false, processed: 1, refused: 0 });
     assert.equal(access(path), `${to} ${group}`);
   });
 }
@@ -53,7 +55,7 @@ test('applyGroup (invariant 68) gives links the group and leaves what they lead 
   symlinkSync(outside, join(volume, 'd', 'link'));
   symlinkSync('/', join(volume, 'root'));
   symlinkSync('nowhere', join(volume, 'dangling'));
-  const { processed, refused } = await applyGroup(volume, { group, readOnly: false });
+  const { processed, refused } = await applyGroup(turns, volume, { group, readOnly: false });
   assert.deepEqual({ processed, refused }, { processed: 7, refused: 0 });
   for (const name of ['d/link', 'root', 'dangling', 'd/e/f', 'd', '.'])
     assert.equal(lstatSync(join(volume, name)).gid, group);
@@ -77,9 +79,9 @@ for (const { it, readOnly, gid, mode, skipped } of roots) {
     const child = makeWith(0o600, join(volume, 'child'), 'file');
     lchownSync(volume, 0, gid);
     chmodSync(volume, mode);
-    assert.equal((await applyGroup(volume, { group, readOnly, policy: 'OnRootMismatch' })).skipped, skipped);
+    assert.equal((await applyGroup(turns, volume, { group, readOnly, policy: 'OnRootMismatch' })).skipped, skipped);
     assert.equal(lstatSync(child).gid, skipped ? 0 : group);
-    await applyGroup(volume, { group, readOnly, policy: 'Always' });
+    await applyGroup(turns, volume, { group, readOnly, policy: 'Always' });
     assert.equal(lstatSync(child).gid, group);
   });
 }
@@ -88,11 +90,11 @@ test('applyGroup OnRootMismatch does the change for a root that is no directory'
   if (needsRoot !== undefined) return t.skip(needsRoot);
   const file = makeWith(0o660, join(temporaryDirectory(t), 'file'), 'file');
   lchownSync(file, 0, group);
-  assert.equal((await applyGroup(file, { group, readOnly: false, policy: 'OnRootMismatch' })).skipped, false);
+  assert.equal((await applyGroup(turns, file, { group, readOnly: false, policy: 'OnRootMismatch' })).skipped, false);
 });
 
 test('applyGroup fails when the tree cannot be walked', async (t) => {
-  await assert.rejects(applyGroup(join(temporaryDirectory(t), 'missing'), { group, readOnly: true }), {
+  await assert.rejects(applyGroup(turns, join(temporaryDirectory(t), 'missing'), { group, readOnly: true }), {
     code: 'ENOENT',
   });
 });
@@ -110,7 +112,7 @@ test('applyGroup (invariant 70) reports after 30 s and then every 60 s', async (
   };
   const { gid } = lstatSync(volume);
   // The clock moves 15 s with each look at it, so the walk seems to take three minutes.
-  await applyGroup(volume, { group: gid, readOnly: false }, { now: () => (now += 15_000) - 15_000, progress });
+  await applyGroup(turns, volume, { group: gid, readOnly: false }, { now: () => (now += 15_000) - 15_000, progress });
   assert.deepEqual(reports, [30_000, 90_000, 150_000]);
 });
 
@@ -120,5 +122,5 @@ test('applyGroup stops when its signal aborts', async (t) => {
   const aborter = new AbortController();
   aborter.abort(new Error('enough'));
   const { gid } = lstatSync(volume);
-  await assert.rejects(applyGroup(volume, { group: gid, readOnly: false }, undefined, aborter.signal), /enough/);
+  await assert.rejects(applyGroup(turns, volume, { group: gid, readOnly: false }, undefined, aborter.signal), /enough/);
 });

@@ -9,10 +9,11 @@
  */
 import { chmodSync, chownSync, closeSync, constants, fstatSync, openSync, readdirSync, statSync } from 'node:fs';
 import type { Stats } from 'node:fs';
-import { setImmediate } from 'node:timers/promises';
+import { atOnce } from '../base/turns.ts';
+import type { Steps, Turns } from '../base/turns.ts';
 import { openPathOnly } from './mounts/mount-point.ts';
 
-export type VolumeAccess = 'read-only' | 'read-write';
+type VolumeAccess = 'read-only' | 'read-write';
 
 /** On a directory: what is made in it inherits its group. */
 export const setgid = 0o2000;
@@ -27,14 +28,14 @@ export function directoryBits(access: VolumeAccess): number {
   return fileBits(access) | 0o110 | setgid;
 }
 
-export interface GroupChange {
+interface GroupChange {
   readonly group: number;
   readonly readOnly: boolean;
   /** `OnRootMismatch` trusts a root directory that is right already and leaves its children as they are. */
   readonly policy?: 'OnRootMismatch' | 'Always';
 }
 
-export interface GroupOutcome {
+interface GroupOutcome {
   /** The policy found nothing to do. */
   readonly skipped: boolean;
   /** Entries visited. */
@@ -43,7 +44,7 @@ export interface GroupOutcome {
   readonly refused: number;
 }
 
-export interface GroupProgress {
+interface GroupProgress {
   readonly processed: number;
   readonly path: string;
   readonly elapsedMs: number;
@@ -57,12 +58,13 @@ export interface GroupReporting {
 
 const firstReportMs = 30_000;
 const nextReportMs = 60_000;
-/** Entries between two turns of the event loop: about a millisecond of system calls. */
-const entriesPerTurn = 128;
+/** About a millisecond of system calls. */
+const entriesPerStep = 128;
 const keepOwner = -1;
 
 /** Throws only when the tree cannot be walked, or when `signal` aborts. */
 export async function applyGroup(
+  turns: Turns,
   directory: string,
   change: GroupChange,
   reporting?: GroupReporting,
@@ -71,13 +73,16 @@ export async function applyGroup(
   if (change.policy === 'OnRootMismatch' && isRootRight(directory, change)) {
     return { skipped: true, processed: 0, refused: 0 };
   }
+  return turns.run(regrouping(directory, change, reporting), signal);
+}
+
+function* regrouping(directory: string, change: GroupChange, reporting?: GroupReporting): Steps<GroupOutcome> {
   const startedMs = reporting?.now() ?? 0;
   let reportAtMs = startedMs + firstReportMs;
   const tally = { processed: 0, refused: 0 };
   for (const path of regroup(directory, directory, change, tally)) {
-    if (tally.processed % entriesPerTurn !== 0) continue;
-    await setImmediate();
-    signal?.throwIfAborted();
+    if (tally.processed % entriesPerStep !== 0) continue;
+    yield;
     const nowMs = reporting?.now() ?? 0;
     if (reporting === undefined || nowMs < reportAtMs) continue;
     reporting.progress({ processed: tally.processed, path, elapsedMs: nowMs - startedMs });
@@ -88,10 +93,7 @@ export async function applyGroup(
 
 /** The same in one go, for trees known to be small. Returns how many changes were refused. */
 export function applyGroupAtOnce(directory: string, change: GroupChange): number {
-  const tally = { processed: 0, refused: 0 };
-  const walk = regroup(directory, directory, change, tally);
-  while (walk.next().done !== true);
-  return tally.refused;
+  return atOnce(regrouping(directory, change)).refused;
 }
 
 /** Any doubt means no: doing the change once more is harmless. */

@@ -5,7 +5,7 @@ import { MountletError } from '../base/errors.ts';
 import { systemCallError } from './system-call-error.ts';
 
 /** Never made by us: whoever put it there could turn what we write, or delete, to another place. */
-export class NotADirectoryError extends MountletError {
+class NotADirectoryError extends MountletError {
   readonly reason = 'NotADirectory';
   constructor(path: string, isLink: boolean) {
     const found = isLink ? 'a symbolic link' : 'a file';
@@ -50,7 +50,7 @@ export function makePodDirectories(podDirectory: string): void {
   }
 }
 
-export interface MadeDirectory {
+interface MadeDirectory {
   readonly made: boolean;
 }
 

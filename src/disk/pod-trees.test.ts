@@ -98,7 +98,7 @@ test('no name is a way out of the directory of pods', (t) => {
     assert.equal(trees.has(bad), false);
     assert.throws(() => trees.volumePaths(bad), PodTreeError);
     assert.throws(() => trees.removePod(bad), PodTreeError);
-    assert.throws(() => trees.removeEntry('a', bad), PodTreeError);
+    assert.throws(() => trees.removeEntry('a', bad, new Set()), PodTreeError);
   }
 });
 
@@ -107,7 +107,10 @@ test('only empty directories of volumes are removed, all that can be, and the fi
   make(pods, 'a/volumes/p/empty/deep/deeper', 'a/volumes/p/full/deep', 'a/volumes/q/empty');
   writeFileSync(join(pods, 'a/volumes/p/full/deep/data'), 'precious');
   symlinkSync('/etc', join(pods, 'a/volumes/p/link'));
-  assert.throws(() => new PodTrees(pods).removeEmptyVolumes('a'), { name: 'PodTreeError', message: 'not a directory' });
+  assert.throws(() => new PodTrees(pods).removeEmptyVolumes('a', new Set()), {
+    name: 'PodTreeError',
+    message: 'not a directory',
+  });
   assert.deepEqual(
     ['p/empty', 'q', 'p/full/deep/data', 'p/link'].map((path) => existsSync(join(pods, 'a/volumes', path))),
     [false, false, true, true],
@@ -117,7 +120,7 @@ test('only empty directories of volumes are removed, all that can be, and the fi
 test('directories that are empty but nested beyond measure are left', (t) => {
   const pods = temporaryDirectory(t);
   make(pods, `a/volumes/${'d/'.repeat(200)}`);
-  assert.throws(() => new PodTrees(pods).removeEmptyVolumes('a'), /it is too deep$/);
+  assert.throws(() => new PodTrees(pods).removeEmptyVolumes('a', new Set()), /it is too deep$/);
 });
 
 test('a mount below the volumes is not entered, and nothing in it is removed', { skip }, (t) => {
@@ -129,8 +132,8 @@ test('a mount below the volumes is not entered, and nothing in it is removed', {
   }
   const trees = new PodTrees(pods);
   const isMounted = (path: string) => ({ message: `cannot delete directory ${join(pods, path)}: it is a mount point` });
-  assert.throws(() => trees.removeEmptyVolumes('a'), isMounted('a/volumes/p/v'));
-  assert.throws(() => trees.removeEntry('a', 'containers'), isMounted('a/containers/app'));
+  assert.throws(() => trees.removeEmptyVolumes('a', trees.mountPoints('a')), isMounted('a/volumes/p/v'));
+  assert.throws(() => trees.removeEntry('a', 'containers', trees.mountPoints('a')), isMounted('a/containers/app'));
   assert.deepEqual([...trees.mountPoints('a')].sort(), [join(pods, 'a/containers/app'), join(pods, 'a/volumes/p/v')]);
   assert.ok(existsSync(join(pods, 'a/volumes/p/v/empty')));
   assert.ok(existsSync(join(pods, 'a/containers/app/empty')));

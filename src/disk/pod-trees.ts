@@ -8,29 +8,30 @@
 import { closeSync, lstatSync, readdirSync, rmdirSync, unlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { readMountsBelow } from './mounts/mount-table.ts';
+import { isWithin } from './paths/path-within.ts';
 import { openDirectory, removeEmptyTree } from './paths/remove-empty-tree.ts';
 import { MountPointBelowError, removeTree } from './paths/remove-tree.ts';
 import { PodTreeError, attempt, mountPointError } from './pod-tree-error.ts';
 import { SystemCallError, errnoOf, errnoText } from './system-call-error.ts';
 
-export interface SkippedEntry {
+interface SkippedEntry {
   readonly path: string;
   readonly why: string;
 }
 
-export interface PodListing {
+interface PodListing {
   readonly names: readonly string[];
   readonly skipped: readonly SkippedEntry[];
 }
 
-export interface VolumeEntry {
+interface VolumeEntry {
   /** As it is on disk: `kubernetes.io~configmap`. */
   readonly pluginDirectory: string;
   readonly name: string;
   readonly path: string;
 }
 
-export interface PodTree {
+interface PodTree {
   readonly podUid: string;
   /** Below `volumes`. */
   readonly volumes: readonly VolumeEntry[];
@@ -39,7 +40,7 @@ export interface PodTree {
   readonly skipped: readonly SkippedEntry[];
 }
 
-export interface SubPathEntry {
+interface SubPathEntry {
   readonly volumeName: string;
   readonly path: string;
 }
@@ -63,8 +64,8 @@ export class PodTrees {
     return { names: names.filter((name) => keep(isDirectory(name), this.#podsDirectory, name, skipped)), skipped };
   }
 
-  has(podUid: string): boolean {
-    return isPlainName(podUid) && kindOf(this.#pathOf(podUid)) === 'directory';
+  has(podUid: string, ...below: readonly string[]): boolean {
+    return isPlainName(podUid) && kindOf(this.#pathOf(podUid, ...below)) === 'directory';
   }
 
   /** All that is there, pod by pod. Whatever cannot be read is skipped: the rest must be found. */
@@ -124,10 +125,10 @@ export class PodTrees {
   }
 
   /** Every empty directory that can be removed goes, also when another cannot; then the first problem is thrown. */
-  removeEmptyVolumes(podUid: string): void {
+  removeEmptyVolumes(podUid: string, mounted: ReadonlySet<string>): void {
     const directory = this.#pathOf(podUid);
     const problem = inside(directory, [], (pod) =>
-      removeEmptyTree(pod, 'volumes', join(directory, 'volumes'), mountPointsBelow(directory)),
+      removeEmptyTree(pod, 'volumes', join(directory, 'volumes'), mounted),
     );
     if (problem !== undefined) throw problem;
   }
@@ -137,9 +138,11 @@ export class PodTrees {
   }
 
   /** Recursively, and never across a mount. */
-  removeEntry(podUid: string, name: string): void {
+  removeEntry(podUid: string, name: string, mounted: ReadonlySet<string>): void {
     try {
-      removeTree(this.#pathOf(podUid, name));
+      const path = this.#pathOf(podUid, name);
+      const below = [...mounted].filter((mountPoint) => isWithin(path, mountPoint));
+      removeTree(path, () => below.map((mountPoint) => ({ mountPoint })));
     } catch (thrown) {
       if (thrown instanceof MountPointBelowError) throw mountPointError(thrown.mountPoint);
       if (!(thrown instanceof SystemCallError)) throw thrown;

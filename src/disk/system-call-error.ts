@@ -5,7 +5,7 @@
 import { getSystemErrorMap } from 'node:util';
 import { MountletError, errorCode } from '../base/errors.ts';
 
-export interface FailedCall {
+interface FailedCall {
   /** The name of the system call: `mount`, `umount2`, `openat`. */
   readonly call: string;
   readonly path: string;

@@ -22,7 +22,7 @@ export interface ClaimStatusPatch {
 }
 
 /** Merged with the claim's conditions by type. */
-export interface ClaimConditionPatch {
+interface ClaimConditionPatch {
   readonly type: string;
   readonly $patch?: 'delete';
   readonly status?: string;

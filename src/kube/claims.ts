@@ -38,7 +38,7 @@ export function claimNameOf(pod: Pod, { name, persistentVolumeClaim, ephemeral }
   return persistentVolumeClaim?.claimName ?? (ephemeral === undefined ? undefined : `${pod.metadata.name}-${name}`);
 }
 
-export interface BoundClaim {
+interface BoundClaim {
   readonly claim: PersistentVolumeClaim;
   /** Of the PersistentVolume to read next. */
   readonly volumeName: string;

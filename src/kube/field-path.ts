@@ -19,19 +19,19 @@ export interface FieldSource {
   };
 }
 
-export interface EnvironmentFieldSource extends FieldSource {
+interface EnvironmentFieldSource extends FieldSource {
   readonly spec: { readonly nodeName?: string; readonly serviceAccountName?: string };
 }
 
 /** What only the node knows about a pod. */
-export interface PodAddresses {
+interface PodAddresses {
   readonly podIps: readonly string[];
   /** The node's own addresses, the primary one first. */
   readonly hostIps: readonly string[];
   readonly nodeFamily: IpFamily;
 }
 
-export interface FieldReference {
+interface FieldReference {
   readonly apiVersion: string;
   readonly fieldPath: string;
 }
@@ -41,7 +41,7 @@ export class FieldPathError extends MountletError {
   readonly reason = 'InvalidFieldPath';
 }
 
-export interface Subscripted {
+interface Subscripted {
   readonly path: string;
   readonly subscript: string;
 }

@@ -4,7 +4,7 @@ export interface HostAlias {
   readonly hostnames?: readonly string[];
 }
 
-export interface PodHosts {
+interface PodHosts {
   readonly podIps: readonly string[];
   readonly hostName: string;
   /** Empty for a pod without a subdomain. */

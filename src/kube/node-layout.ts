@@ -66,18 +66,6 @@ export function subPathsDirectory(root: string, podUid: string): string {
   return posix.join(podDirectory(root, podUid), 'volume-subpaths');
 }
 
-/** `index` is the position among the container's mounts. */
-export function subPathTarget(
-  root: string,
-  podUid: string,
-  volumeName: string,
-  containerName: string,
-  index: number,
-): string {
-  const container = segment('a container name', containerName);
-  return posix.join(subPathsDirectory(root, podUid), volumeSegment(volumeName), container, String(index));
-}
-
 export function deviceDirectory(root: string, podUid: string, pluginName: string, volumeName: string): string {
   const devices = posix.join(podDirectory(root, podUid), 'volumeDevices');
   return posix.join(devices, pluginSegment(pluginName), volumeSegment(volumeName));

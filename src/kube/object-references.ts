@@ -53,14 +53,14 @@ function namesOf(names: readonly Name[]): ReadonlySet<string> {
 function configMapsOfContainer({ envFrom = [], env = [] }: Container | EphemeralContainer): readonly Name[] {
   return [
     ...envFrom.map(({ configMapRef }) => configMapRef?.name),
-    ...env.map(({ valueFrom }) => valueFrom?.configMapKeyRef?.name),
+    ...env.filter(({ valueFrom }) => valueFrom).map(({ valueFrom }) => valueFrom?.configMapKeyRef?.name),
   ];
 }
 
 function secretsOfContainer({ envFrom = [], env = [] }: Container | EphemeralContainer): readonly Name[] {
   return [
     ...envFrom.map(({ secretRef }) => secretRef?.name),
-    ...env.map(({ valueFrom }) => valueFrom?.secretKeyRef?.name),
+    ...env.filter(({ valueFrom }) => valueFrom).map(({ valueFrom }) => valueFrom?.secretKeyRef?.name),
   ];
 }
 

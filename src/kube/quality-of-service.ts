@@ -5,7 +5,7 @@
 import { Quantity } from './values/quantity.ts';
 import type { ResourceList, Resources } from './resource-field.ts';
 
-export type QualityOfService = 'Guaranteed' | 'Burstable' | 'BestEffort';
+type QualityOfService = 'Guaranteed' | 'Burstable' | 'BestEffort';
 
 export interface ContainerResources {
   readonly resources?: Resources;

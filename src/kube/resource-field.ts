@@ -12,7 +12,7 @@ export interface Resources {
   readonly requests?: ResourceList;
 }
 
-export interface ResourceContainer {
+interface ResourceContainer {
   readonly name: string;
   readonly resources?: Resources;
 }
@@ -23,7 +23,7 @@ export interface ResourcePod {
   readonly resources?: Resources;
 }
 
-export interface ResourceReference {
+interface ResourceReference {
   readonly containerName?: string;
   readonly resource: string;
   readonly divisor?: string | number;
@@ -70,14 +70,14 @@ export function resourceFieldValue(resources: Resources, { resource, divisor = 0
 }
 
 /** Containers come before init containers of the same name; ephemeral containers have no resources. */
-export function containerOf(pod: ResourcePod, name: string): ResourceContainer {
+function containerOf(pod: ResourcePod, name: string): ResourceContainer {
   const container = [...pod.containers, ...(pod.initContainers ?? [])].find((one) => one.name === name);
   if (container === undefined) throw new ResourceFieldError(`container ${name} not found`);
   return container;
 }
 
 /** Limits that are absent or zero become what the node has. Requests and huge pages are never made up. */
-export function withDefaultLimits(resources: Resources = {}, allocatable: ResourceList): Resources {
+function withDefaultLimits(resources: Resources = {}, allocatable: ResourceList): Resources {
   const limits: Record<string, string | number> = { ...resources.limits };
   for (const name of ['cpu', 'memory', 'ephemeral-storage']) {
     const limit = quantityOf(limits, name);

@@ -5,7 +5,7 @@
 import { MountletError } from '../base/errors.ts';
 
 /** A pod is known by its UID alone: two pods of one name may follow each other. */
-export type UniquePodName = string;
+type UniquePodName = string;
 
 export class UniqueNameError extends MountletError {
   readonly reason = 'InvalidUniqueName';
@@ -30,7 +30,7 @@ export function uniqueVolumeName(pluginName: string, storageName: string): strin
   return `${pluginName}/${storageName}`;
 }
 
-export interface UniqueVolumeParts {
+interface UniqueVolumeParts {
   readonly pluginName: string;
   readonly volumeName: string;
 }

@@ -2,7 +2,7 @@
 import { allContainers } from './objects/pod.ts';
 import type { Pod } from './objects/pod.ts';
 
-export interface UsedVolumes {
+interface UsedVolumes {
   /** Volumes some container wants as a file system. */
   readonly mounted: ReadonlySet<string>;
   /** Volumes some container wants as a raw block device. */

@@ -23,7 +23,7 @@ export interface Processes {
   pipe(): [number, number];
   /** Two ends that keep messages apart and can pass descriptors. */
   socketPair(): [number, number];
-  /** Waits for a message off the main thread. An empty one means that the other side is closed, none that the time is over. */
+  /** Waits for a message off the main thread. An empty one means that the other side is closed, none that the time is over or a signal came. */
   receive(socket: number): Promise<Message | undefined>;
   send(socket: number, text: string): void;
   /** How long `receive` waits for a message. */
@@ -34,6 +34,11 @@ export interface Processes {
   closeInherited(): void;
   /** No other process of this user can inspect this one or take its descriptors. */
   protectMemory(): void;
+  /**
+   * Ends this process at once. `process.exit` waits for the threads that compile, and such a thread may be waiting for the main
+   * one to collect garbage: then the process stays for ever (nodejs/node#54918).
+   */
+  exit(code: number): void;
 }
 
 export interface ChildEnd {
@@ -42,12 +47,12 @@ export interface ChildEnd {
   readonly exitCode: number;
 }
 
-export interface Message {
+interface Message {
   readonly bytes: Buffer;
   readonly descriptor: number | undefined;
 }
 
-export class ProcessCallError extends Error {
+class ProcessCallError extends Error {
   readonly code: string;
   constructor(call: string, errno: number) {
     const code = getSystemErrorName(-errno);
@@ -94,6 +99,7 @@ export function loadProcesses(): Processes {
     recvmsg: bind('recvmsg', 'long', ['int', 'void *', 'int']),
     ioctl: bind('ioctl', 'int', ['int', 'ulong', 'void *']),
     close: bind('close', 'int', ['int']),
+    exitNow: bind('_exit', 'void', ['int']),
     prctl: bind('prctl', 'int', ['int', 'ulong', 'ulong', 'ulong', 'ulong']),
     fcntl: bind('fcntl', 'int', ['int', 'int', 'int']),
   };
@@ -215,5 +221,6 @@ export function loadProcesses(): Processes {
       }
     },
     protectMemory: () => void calls.prctl(setDumpable, 0, 0, 0, 0),
+    exit: (code) => void calls.exitNow(code),
   };
 }

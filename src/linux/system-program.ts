@@ -63,10 +63,10 @@ const callNumbers = {
   mount_setattr: [442, 442],
 } as const satisfies Record<string, readonly [number, number]>;
 
-export type CallName = keyof typeof callNumbers;
+type CallName = keyof typeof callNumbers;
 
 /** Bytes in the program's data; as an argument it stands for their address. */
-export interface Datum {
+interface Datum {
   readonly offset: number;
 }
 
@@ -75,9 +75,9 @@ export interface Label {
   step: number | undefined;
 }
 
-export type Argument = number | bigint | Datum;
+type Argument = number | bigint | Datum;
 
-export interface StepOptions {
+interface StepOptions {
   /** For the message when it fails, as a user would say it: `mount "/etc/config"`. */
   readonly what?: string;
   /** Where to go on after an error; `'ignore'` is the next step. */
@@ -93,9 +93,12 @@ export interface StepFailure {
   readonly errno: number;
 }
 
-interface Step extends StepOptions {
+interface Step {
   readonly call: CallName;
   readonly arguments: readonly Argument[];
+  readonly what: string;
+  readonly onError: Label | 'ignore';
+  readonly onPositive: Label | undefined;
 }
 
 export interface CompiledProgram {
@@ -114,9 +117,15 @@ const stepBytes = 72;
 export const resultBytes = 8;
 export const failureBytes = 16;
 
+/** The first word of each line. */
+function assembled(listing: string): Buffer {
+  const lines = listing.trim().split('\n');
+  return Buffer.from(lines.map((line) => line.trim().split(' ')[0]).join(''), 'hex');
+}
+
 /** The loop. RESULT, FAILURE and the steps stand at the offsets above; rbx and x19 point at the current step. */
-const code: Readonly<Record<Architecture, string>> = {
-  x64: `
+const code: Readonly<Record<Architecture, Buffer>> = {
+  x64: assembled(`
     bb20006000        start:  mov ebx, steps
     488b03            next:   mov rax, [rbx]
     488b7b08                  mov rdi, [rbx+8]
@@ -137,8 +146,8 @@ const code: Readonly<Record<Architecture, string>> = {
     488b5b40                  mov rbx, [rbx+64]
     ebb8                      jmp next
     4883c348          zero:   add rbx, 72
-    ebb2                      jmp next`,
-  arm64: `
+    ebb2                      jmp next`),
+  arm64: assembled(`
     130480d2          start:  movz x19, #0x20
     130ca0f2                  movk x19, #0x60, lsl #16
     140ca0d2                  movz x20, #0x60, lsl #16
@@ -156,14 +165,14 @@ const code: Readonly<Record<Architecture, string>> = {
     732240f9                  ldr x19, [x19, #64]
     f4ffff17                  b next
     73220191          zero:   add x19, x19, #72
-    f2ffff17                  b next`,
+    f2ffff17                  b next`),
 };
 
 export class SystemProgram {
   readonly #steps: Step[] = [];
-  readonly #data: Buffer[] = [];
   readonly #failed: Label = { step: undefined };
   readonly #descriptors: Set<number>;
+  #data: Buffer = Buffer.alloc(16 * 1024);
   #dataBytes = 0;
 
   /** The program starts with this many descriptors, and with itself as one more, which it closes. */
@@ -172,8 +181,12 @@ export class SystemProgram {
     this.close(given);
   }
 
-  call(call: CallName, args: readonly Argument[], options: StepOptions = {}): void {
-    this.#steps.push({ ...options, call, arguments: args });
+  call(
+    call: CallName,
+    args: readonly Argument[],
+    { what = call, onError = this.#failed, onPositive }: StepOptions = {},
+  ): void {
+    this.#steps.push({ call, arguments: args, what, onError, onPositive });
   }
 
   /** A call that answers with a new descriptor, which is returned. Such a call must not be one whose errors are ignored. */
@@ -191,28 +204,42 @@ export class SystemProgram {
   }
 
   bytes(bytes: Uint8Array): Datum {
-    const offset = this.#dataBytes;
-    const padded = Buffer.alloc(Math.ceil(bytes.length / 8) * 8);
-    padded.set(bytes);
-    this.#data.push(padded);
-    this.#dataBytes += padded.length;
-    return { offset };
+    const datum = this.#room(bytes.length);
+    this.#data.set(bytes, datum.offset);
+    return datum;
   }
 
   text(text: string): Datum {
-    return this.bytes(Buffer.from(`${text}\0`));
+    const datum = this.#room(Buffer.byteLength(text) + 1);
+    this.#data.write(text, datum.offset);
+    return datum;
   }
 
   /** Words of 64 bits; those that are data stand for their address. */
   words(words: readonly Argument[]): Datum {
-    const bytes = Buffer.alloc(words.length * 8);
-    const datum = this.bytes(bytes);
-    const target = this.#data[this.#data.length - 1] ?? bytes;
+    const datum = this.#room(words.length * 8);
     // Addresses are known only when all steps are: they are filled in by `compile`.
-    this.#addressed.push({ target, words });
+    this.#addressed.push({ offset: datum.offset, words });
     return datum;
   }
-  readonly #addressed: { readonly target: Buffer; readonly words: readonly Argument[] }[] = [];
+  readonly #addressed: { readonly offset: number; readonly words: readonly Argument[] }[] = [];
+
+  /** Zeros, at a multiple of 8. */
+  #room(bytes: number): Datum {
+    const offset = this.#dataBytes;
+    this.#dataBytes += Math.ceil(bytes / 8) * 8;
+    if (this.#dataBytes > this.#data.length) {
+      const larger = Buffer.alloc(2 * this.#dataBytes);
+      larger.set(this.#data);
+      this.#data = larger;
+    }
+    return { offset };
+  }
+
+  /** Where a step goes on after an error, unless it says otherwise. */
+  get failure(): Label {
+    return this.#failed;
+  }
 
   /** Places the label here. */
   mark(label: Label): void {
@@ -229,29 +256,25 @@ export class SystemProgram {
     this.call('write', [statusSocket, dataAddress + failureOffset, failureBytes], { onError: 'ignore' });
     this.call('exit', [127]);
     const dataOffset = stepsOffset + this.#steps.length * stepBytes;
-    const valueOf = (argument: Argument): number | bigint =>
-      typeof argument === 'object' ? dataAddress + dataOffset + argument.offset : argument;
-    for (const { target, words } of this.#addressed) {
-      words.forEach((word, index) => writeWord(target, valueOf(word), index * 8));
-    }
     const data = Buffer.alloc(dataOffset + this.#dataBytes);
+    data.set(this.#data.subarray(0, this.#dataBytes), dataOffset);
+    const write = (argument: Argument, offset: number): void => {
+      writeWord(data, typeof argument === 'object' ? dataAddress + dataOffset + argument.offset : argument, offset);
+    };
+    for (const { offset, words } of this.#addressed) {
+      words.forEach((word, index) => write(word, dataOffset + offset + index * 8));
+    }
     const stepAddress = (index: number): number => dataAddress + stepsOffset + index * stepBytes;
-    this.#steps.forEach(({ call, arguments: args, onError = this.#failed, onPositive }, index) => {
-      const next = index + 1;
-      const words: Argument[] = [callNumbers[call][architecture === 'x64' ? 0 : 1], ...args];
-      while (words.length < 7) words.push(0);
-      words.push(
-        stepAddress(onPositive?.step ?? next),
-        stepAddress((onError === 'ignore' ? next : onError.step) ?? next),
-      );
-      words.forEach((word, place) => {
-        writeWord(data, valueOf(word), stepsOffset + index * stepBytes + place * 8);
-      });
+    this.#steps.forEach(({ call, arguments: args, onError, onPositive }, index) => {
+      const [next, at] = [index + 1, stepsOffset + index * stepBytes];
+      write(callNumbers[call][architecture === 'x64' ? 0 : 1], at);
+      args.forEach((argument, place) => write(argument, at + 8 + place * 8));
+      write(stepAddress(onPositive?.step ?? next), at + 56);
+      write(stepAddress((onError === 'ignore' ? next : onError.step) ?? next), at + 64);
     });
-    data.set(Buffer.concat(this.#data), dataOffset);
     return {
       image: executable(architecture, data),
-      steps: this.#steps.map(({ call, what = call }) => ({ call, what })),
+      steps: this.#steps.map(({ call, what }) => ({ call, what })),
     };
   }
 }
@@ -263,7 +286,7 @@ function writeWord(target: Buffer, value: number | bigint, offset: number): void
     return;
   }
   target.writeUInt32LE(value >>> 0, offset);
-  target.writeInt32LE(Math.floor(value / 2 ** 32), offset + 4);
+  if (value < 0 || value >= 2 ** 32) target.writeInt32LE(Math.floor(value / 2 ** 32), offset + 4);
 }
 
 /** What a failure report says; undefined for bytes that are none. */
@@ -276,14 +299,7 @@ export function readFailure(report: Buffer, steps: CompiledProgram['steps']): St
 
 /** An ELF file of two segments: the loop, which can be executed, and the data, which can be written. */
 function executable(architecture: Architecture, data: Buffer): Buffer {
-  const instructions = Buffer.from(
-    code[architecture]
-      .trim()
-      .split('\n')
-      .map((line) => line.trim().split(' ')[0])
-      .join(''),
-    'hex',
-  );
+  const instructions = code[architecture];
   const headerBytes = 64;
   const segmentBytes = 56;
   const codeOffset = headerBytes + 3 * segmentBytes;

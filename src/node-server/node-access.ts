@@ -10,7 +10,7 @@ export interface NodeUser {
   readonly extra: Readonly<Record<string, readonly string[]>>;
 }
 
-export interface NodeAction {
+interface NodeAction {
   readonly verb: string;
   /** Of the resource `nodes`, whose object is this node. */
   readonly subresource: string;

@@ -29,7 +29,7 @@ export interface NodeServer {
   close(): Promise<void>;
 }
 
-export class NodeListenError extends MountletError {
+class NodeListenError extends MountletError {
   readonly reason = 'CannotListen';
   constructor({ host, port }: NodeServerSettings, cause: unknown) {
     super(`Cannot listen on ${host}:${port} for requests to this node: ${messageOf(cause)}`, { cause });

@@ -16,13 +16,13 @@ import type { Upgrade } from './streams/spdy-upgrade.ts';
 import { agreeOnSpdy, upgradeToSpdy } from './streams/spdy-upgrade.ts';
 import { agreeOnWebSocket, isWebSocket, offeredProtocols, upgradeToWebSocket } from './streams/web-socket-upgrade.ts';
 
-export interface ForwardedPod {
+interface ForwardedPod {
   readonly name: string;
   readonly uid: string;
   connect(port: number, signal: AbortSignal): Promise<Duplex>;
 }
 
-export interface PortForwardDeps {
+interface PortForwardDeps {
   readonly clock: Clock;
   readonly limits: StreamLimits;
 }

@@ -12,14 +12,14 @@ import { agreeOnSpdy, upgradeToSpdy } from './streams/spdy-upgrade.ts';
 import { webSocketCommandStreams } from './streams/web-socket-command-streams.ts';
 import { agreeOnWebSocket, isWebSocket, upgradeToWebSocket } from './streams/web-socket-upgrade.ts';
 
-export interface RemoteCommand {
+interface RemoteCommand {
   /** `error executing command in container`: begins the message when it cannot be run. */
   readonly failure: string;
   /** Answers nothing for a command that was only joined. */
   run(streams: ProcessStreams, signal: AbortSignal): Promise<ExecResult | undefined>;
 }
 
-export interface RemoteCommandDeps {
+interface RemoteCommandDeps {
   readonly clock: Clock;
   readonly limits: StreamLimits;
 }

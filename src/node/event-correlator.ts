@@ -17,9 +17,9 @@ export type Correlated =
   | { readonly kind: 'patch'; readonly event: Event; readonly patch: EventPatch }
   | { readonly kind: 'drop' };
 
-export type EventPatch = Pick<Event, 'count' | 'lastTimestamp' | 'message'>;
+type EventPatch = Pick<Event, 'count' | 'lastTimestamp' | 'message'>;
 
-export interface CorrelatorDeps {
+interface CorrelatorDeps {
   readonly clock: Clock;
   readonly names: Pick<EventNames, 'next'>;
 }

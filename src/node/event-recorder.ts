@@ -26,12 +26,12 @@ export type EventNotice =
   /** The server does not want it, or could not be reached for a long time. */
   | { readonly kind: 'EventUnwritten'; readonly event: Event; readonly error: unknown };
 
-export interface EventRecorderDeps extends EventNamesDeps, Pausing {
+interface EventRecorderDeps extends EventNamesDeps, Pausing {
   readonly client: Pick<ApiClient, 'create' | 'patch'>;
   readonly notify: (notice: EventNotice) => void;
 }
 
-export interface EventRecorderSettings {
+interface EventRecorderSettings {
   readonly nodeName: string;
   /** How long the end of the node may be held up by events that are not yet written. */
   readonly flushMs: number;
@@ -44,7 +44,7 @@ const queuedMax = 1_000;
 const triesMax = 12;
 const retryMs = 10_000;
 
-export class EventsOverdueError extends MountletError {
+class EventsOverdueError extends MountletError {
   readonly reason = 'EventsOverdue';
   constructor(flushMs: number) {
     super(`Could not write all events within ${flushMs / 1000} s of the node's end`);

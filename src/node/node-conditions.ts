@@ -3,7 +3,7 @@ import type { Node } from '../kube/objects/node.ts';
 
 export type NodeCondition = NonNullable<NonNullable<Node['status']>['conditions']>[number];
 
-export interface NodeConditions {
+interface NodeConditions {
   readonly conditions: readonly NodeCondition[];
   /** Reasons of the Events that tell what changed. */
   readonly changes: readonly string[];

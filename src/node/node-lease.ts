@@ -14,7 +14,7 @@ import type { NodeNotice } from './node-notices.ts';
 import type { OwnNode } from './own-node.ts';
 import { nodeResource } from './own-node.ts';
 
-export interface NodeLeaseDeps extends Pausing {
+interface NodeLeaseDeps extends Pausing {
   /** Without a rate, and with a patience shorter than the lease. */
   readonly heartbeat: Pick<ApiClient, 'get' | 'create' | 'update'>;
   readonly ownNode: Pick<OwnNode, 'current'>;
@@ -23,7 +23,7 @@ export interface NodeLeaseDeps extends Pausing {
   readonly notify: (notice: NodeNotice) => void;
 }
 
-export interface NodeLeaseSettings {
+interface NodeLeaseSettings {
   readonly nodeName: string;
   readonly leaseSeconds: number;
 }
@@ -102,7 +102,8 @@ export class NodeLease {
         return await this.#find(signal);
       } catch (error) {
         signal.throwIfAborted();
-        this.#tell(error);
+        // The node may be about to be registered.
+        if (!(error instanceof NotFoundError) || retryMs > retryMsMin) this.#tell(error);
       }
       await pauseOf(this.#deps)(retryMs, signal);
     }

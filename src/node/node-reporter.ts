@@ -25,7 +25,7 @@ import type { OwnNode } from './own-node.ts';
 import { nodeResource } from './own-node.ts';
 import { registerNode } from './register-node.ts';
 
-export interface NodeReporterDeps extends Pausing {
+interface NodeReporterDeps extends Pausing {
   readonly client: Pick<ApiClient, 'create' | 'get' | 'patch'>;
   /** For what must get through: without a rate, and with a patience shorter than the time between two looks. */
   readonly heartbeat: Pick<ApiClient, 'get' | 'patch'>;

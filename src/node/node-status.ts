@@ -23,7 +23,7 @@ export interface Observed {
   readonly volumesInUse: readonly string[] | undefined;
 }
 
-export interface ObservedStatus {
+interface ObservedStatus {
   readonly status: NodeStatus;
   /** Reasons of the Events that tell what changed. */
   readonly changes: readonly string[];

@@ -10,7 +10,7 @@ import type { Node } from '../kube/objects/node.ts';
 import { node as nodeShape } from '../kube/objects/node.ts';
 import { isOlder } from '../kube/values/resource-version.ts';
 
-export interface OwnNodeDeps extends Pausing {
+interface OwnNodeDeps extends Pausing {
   readonly client: Pick<ApiClient, 'get' | 'list' | 'watch'>;
   /** 0 to 1. */
   readonly random: () => number;

@@ -9,7 +9,7 @@ import type { NodeNotice } from './node-notices.ts';
 import { nodePatch } from './node-patch.ts';
 import { nodeResource } from './own-node.ts';
 
-export interface RegisterDeps extends Pausing {
+interface RegisterDeps extends Pausing {
   readonly client: Pick<ApiClient, 'create' | 'get' | 'patch'>;
   readonly notify: (notice: NodeNotice) => void;
 }

@@ -12,7 +12,7 @@ import { InvalidObjectNameError, ObjectNotFoundError, WatchRefusedError, WrongOb
 import type { ObjectId } from './object-id.ts';
 import type { ObjectEvent, ObjectSource, WatchOptions, WatchScope } from './object-source.ts';
 
-export interface ApiObjectSourceDeps extends Pausing {
+interface ApiObjectSourceDeps extends Pausing {
   readonly client: Pick<ApiClient, 'get' | 'getMetadata' | 'list' | 'watch'>;
   readonly random: () => number;
   readonly notify: (notice: ReflectorNotice) => void;

@@ -35,7 +35,7 @@ export interface FeedDeps<T extends ManagedObject> extends Pausing {
   readonly starts: Turnstile;
 }
 
-export interface FeedOwner {
+interface FeedOwner {
   /** After the listeners were told of the first list. */
   listed?(): void;
   /** Answers whether the listeners should hear of it. */

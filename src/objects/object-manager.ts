@@ -24,7 +24,7 @@ export interface ObjectManager<T> {
   run(signal: AbortSignal): Promise<void>;
 }
 
-export interface ObjectReader<T> {
+interface ObjectReader<T> {
   get(namespace: string, name: string, signal: AbortSignal): Promise<T | undefined>;
 }
 

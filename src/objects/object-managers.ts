@@ -12,12 +12,12 @@ import type { TtlObjectsDeps } from './ttl-objects.ts';
 import { WatchedObjects } from './watched-objects.ts';
 import type { WatchedObjectsDeps, WatchedObjectsSettings } from './watched-objects.ts';
 
-export interface ObjectManagersSettings extends WatchedObjectsSettings {
+interface ObjectManagersSettings extends WatchedObjectsSettings {
   /** As the kubelet's configMapAndSecretChangeDetectionStrategy: `Get`, `Cache` or `Watch`. */
   readonly strategy: string;
 }
 
-export interface ObjectManagersDeps
+interface ObjectManagersDeps
   extends Omit<TtlObjectsDeps<ManagedObject>, 'source'>, Omit<WatchedObjectsDeps<ManagedObject>, 'source'> {
   readonly configMaps: ObjectSource<ConfigMap>;
   readonly secrets: ObjectSource<Secret>;

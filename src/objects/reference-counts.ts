@@ -8,7 +8,7 @@ import type { Pod } from '../kube/objects/pod.ts';
 import type { ObjectId } from './object-id.ts';
 
 /** What becomes of an object: a volume shows it all the time, anything else reads it now and then. */
-export type ObjectUse = 'shown' | 'read';
+type ObjectUse = 'shown' | 'read';
 
 export interface Reference extends ObjectId {
   readonly podUid: string;

@@ -25,7 +25,7 @@ export interface TokenRequester {
   ): Promise<TokenRequest>;
 }
 
-export interface TokenManagerDeps {
+interface TokenManagerDeps {
   /** Undefined: there is no API server. */
   readonly requester: TokenRequester | undefined;
   readonly clock: Clock;

@@ -21,7 +21,7 @@ interface Known<T> {
 }
 
 /** Watched; left alone because nobody reads it; left alone because it cannot change. */
-export type WatchState = 'on' | 'idle' | 'immutable';
+type WatchState = 'on' | 'idle' | 'immutable';
 
 export class WatchedObject<T extends ManagedObject> implements FeedListener<T> {
   readonly id: ObjectId;

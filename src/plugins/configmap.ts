@@ -29,7 +29,7 @@ export function configMapPlugin(
       };
       return volumes.setUp(request, 'disk', collect, signal);
     },
-    tearDown: async (request) => volumes.tearDown(request),
+    tearDown: (request) => volumes.tearDown(request),
     reconstruct: (name) => inlineSpec({ name, configMap: { name: '' } }),
   };
 }

@@ -12,7 +12,7 @@ import { nodeAllocatable } from './node-allocatable.ts';
 import type { NodeReader } from './object-readers.ts';
 import { DefaultModeMissingError, combineErrors } from './payload-errors.ts';
 
-export interface DownwardApiProjection {
+interface DownwardApiProjection {
   readonly pod: Pod;
   readonly items: readonly DownwardApiFile[];
   readonly defaultMode: number | undefined;

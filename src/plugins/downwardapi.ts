@@ -22,7 +22,7 @@ export function downwardApiPlugin(
       const projection = { pod: request.pod, items, defaultMode, defaultUser };
       return volumes.setUp(request, 'memory', () => collectDownwardApi(nodes, projection, signal), signal);
     },
-    tearDown: async (request) => volumes.tearDown(request),
+    tearDown: (request) => volumes.tearDown(request),
     reconstruct: (name) => inlineSpec({ name, downwardAPI: {} }),
   };
 }

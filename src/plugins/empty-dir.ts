@@ -9,7 +9,7 @@ import { allocatableMemory } from './node-allocatable.ts';
 import type { NodeReader } from './object-readers.ts';
 import type { ResizeRequest, VolumePlugin } from './plugin.ts';
 
-export interface EmptyDirDeps {
+interface EmptyDirDeps {
   readonly nodes: NodeReader;
   readonly emptyDirectories: EmptyDirectories;
   readonly mounts: Mounts;
@@ -38,9 +38,8 @@ export function emptyDirPlugin(deps: EmptyDirDeps): VolumePlugin<EmptyDirVolumeS
       );
       return { changed: made, files: 0, hidden: [] };
     },
-    async tearDown({ podUid, directory, volumeName }) {
-      emptyDirectories.tearDown({ podUid, directory, markerName: volumeName });
-    },
+    tearDown: ({ podUid, directory, volumeName }) =>
+      emptyDirectories.tearDown({ podUid, directory, markerName: volumeName }),
     // Which medium it has is not known and need not be: tear-down looks at the directory.
     reconstruct: (name) => inlineSpec({ name, emptyDir: {} }),
     resize: { resize: async (request) => resize(deps, request) },

@@ -5,6 +5,7 @@
 import { lstatSync, realpathSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { MountletError, messageOf } from '../base/errors.ts';
+import type { Turns } from '../base/turns.ts';
 import { fileSystemOf } from '../disk/mounts/file-system.ts';
 import { hugePageSizeBytes } from '../disk/mounts/huge-pages.ts';
 import type { MemoryDirectories } from '../disk/mounts/memory-directories.ts';
@@ -13,7 +14,7 @@ import type { Mounts } from '../disk/mounts/mounts.ts';
 import { applyGroup } from '../disk/ownership.ts';
 import { makeDirectoryWithMode, makePodDirectories } from '../disk/pod-directories.ts';
 import { clearReady, isMarkedReady, markReady } from '../disk/ready-marker.ts';
-import { removeTree } from '../disk/paths/remove-tree.ts';
+import { removal, removeTree } from '../disk/paths/remove-tree.ts';
 import { podDirectory, readyMarker } from '../kube/node-layout.ts';
 import { Quantity } from '../kube/values/quantity.ts';
 import { MediumError } from './empty-directory-medium.ts';
@@ -28,32 +29,34 @@ export interface EmptyDirectoryPlace {
   readonly markerName: string;
 }
 
-export interface EmptyDirectoryRequest extends EmptyDirectoryPlace {
+interface EmptyDirectoryRequest extends EmptyDirectoryPlace {
   readonly medium: Medium;
   /** Left out: everybody may do everything. Memory has the mode of its mount instead, as with the kubelet. */
   readonly mode?: number | undefined;
   readonly fsGroup?: number | undefined;
 }
 
-export interface EmptyDirectory {
+interface EmptyDirectory {
   /** Where the content is: the directory itself, or what it links to. */
   readonly path: string;
   /** False: it was there and ready, and was not touched. */
   readonly made: boolean;
 }
 
-export class ReadyMarkerError extends MountletError {
+class ReadyMarkerError extends MountletError {
   readonly reason = 'ReadyMarkerLeft';
   constructor(directory: string, options: { readonly cause: unknown }) {
     super(`failed to remove ready dir [${directory}]: ${messageOf(options.cause)}`, options);
   }
 }
 
-export interface EmptyDirectoryDeps {
+interface EmptyDirectoryDeps {
   /** The node's root directory. */
   readonly root: string;
   readonly mounts: Mounts;
   readonly memory: MemoryDirectories;
+  /** A container may have left any number of files. */
+  readonly turns: Turns;
   readonly notify: NotifyPlugin;
 }
 
@@ -93,22 +96,22 @@ export class EmptyDirectories {
   }
 
   /** Unmounts before it deletes, and never deletes what is mounted. What is there decides, not what was asked for. */
-  tearDown(place: EmptyDirectoryPlace): void {
+  async tearDown(place: EmptyDirectoryPlace): Promise<void> {
     const marker = this.#markerOf(place);
     try {
       clearReady(marker);
     } catch (cause) {
       throw new ReadyMarkerError(dirname(marker), { cause });
     }
-    const { mounts, memory } = this.#deps;
+    const { mounts, memory, turns } = this.#deps;
     const entry = lstatSync(place.directory, { throwIfNoEntry: false });
     if (entry === undefined) return;
-    if (entry.isSymbolicLink()) return memory.removeLink(place.directory);
+    if (entry.isSymbolicLink()) return turns.run(memory.removingLink(place.directory));
     // Mounted twice over, one unmount would show the other mount and not the directory.
     for (let layers = 0; layers < layersMax && this.#isInMemory(place.directory); layers += 1) {
       mounts.unmount(place.directory);
     }
-    removeTree(place.directory);
+    await turns.run(removal(place.directory));
   }
 
   isMounted(directory: string): boolean {
@@ -130,7 +133,7 @@ export class EmptyDirectories {
   }
 
   async #giveToGroup(path: string, group: number, signal: AbortSignal): Promise<void> {
-    const { refused } = await applyGroup(path, { group, readOnly: false }, undefined, signal);
+    const { refused } = await applyGroup(this.#deps.turns, path, { group, readOnly: false }, undefined, signal);
     if (refused > 0) this.tellGroupRefused(path, group);
   }
 

@@ -11,7 +11,7 @@ export interface KeyProjection {
   readonly optional?: boolean | undefined;
 }
 
-export interface KeyedContent {
+interface KeyedContent {
   /** Every key with its bytes, in order; a later one of the same name wins. */
   all(): Iterable<readonly [key: string, data: Buffer]>;
   find(key: string): Buffer | undefined;

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 import { systemClock } from '../base/clock.ts';
+import { Turns } from '../base/turns.ts';
 import { blockDeviceAt, deviceSizeBytes } from '../disk/devices/block-device.ts';
 import { extSizeBytes } from '../disk/devices/disk-format.ts';
 import type { Programs } from '../disk/devices/programs.ts';
@@ -59,7 +60,8 @@ class DeviceNode extends VolumeNode {
     this.storage = settings.storage ?? directoryForDevices(t);
     const { mounts, root, notices } = this;
     const { programs = systemPrograms() } = settings;
-    const plugin = localPlugin({ mounts, root, programs, clock: systemClock, notify: (one) => notices.push(one) });
+    const notify = (one: (typeof notices)[number]): number => notices.push(one);
+    const plugin = localPlugin({ mounts, root, programs, clock: systemClock, turns: new Turns(() => 0), notify });
     this.plugin = plugin as Local;
   }
 

@@ -1,6 +1,7 @@
 /** The part of a local volume that each pod has: a bind mount of its storage, and the group of what is in it. */
 import { lstatSync, realpathSync, rmdirSync, statSync } from 'node:fs';
 import { relative } from 'node:path';
+import type { Turns } from '../base/turns.ts';
 import { isInMountTable } from '../disk/devices/mount-command.ts';
 import { readMountTable, referencesOf } from '../disk/mounts/mount-table.ts';
 import { bindRestrictions } from '../disk/mounts/mounter.ts';
@@ -18,12 +19,13 @@ import { DeviceNotMountedError, LocalVolumeError } from './local-errors.ts';
 import { requireNoBacksteps } from './local-storage.ts';
 import type { NotifyPlugin, SetUpOutcome, SetUpRequest } from './plugin.ts';
 
-export interface LocalSetUpDeps {
+interface LocalSetUpDeps {
   readonly mounts: Mounts;
   readonly notify: NotifyPlugin;
   /** The node's root directory. */
   readonly root: string;
   readonly now: () => number;
+  readonly turns: Turns;
 }
 
 type Request = SetUpRequest<LocalVolumeSource>;
@@ -52,7 +54,7 @@ export async function setUpLocal(
   if (fsGroup !== undefined && !spec.readOnly && references.length === 0) {
     const change = { group: fsGroup, readOnly: false, policy: fsGroupChangePolicy ?? 'Always' };
     try {
-      await applyGroup(directory, change, reporting(deps, request), signal);
+      await applyGroup(deps.turns, directory, change, reporting(deps, request), signal);
     } catch (error) {
       tearDownLocal(mounts, directory); // what is mounted counts as done, and the rest would never get its group
       throw error;

@@ -29,7 +29,7 @@ import { failureClassOf } from './plugin.ts';
 
 export const localPluginName = 'kubernetes.io/local-volume';
 
-export interface LocalStorageDeps {
+interface LocalStorageDeps {
   /** The node's root directory. */
   readonly root: string;
   readonly programs: Programs;
@@ -37,7 +37,7 @@ export interface LocalStorageDeps {
   readonly notify: NotifyPlugin;
 }
 
-export type LocalKind = 'Directory' | 'BlockDevice' | 'File';
+type LocalKind = 'Directory' | 'BlockDevice' | 'File';
 
 export class LocalStorage {
   /** Where devices are mounted for the whole node. */

@@ -3,6 +3,7 @@ import { chownSync, existsSync, mkdirSync, readFileSync, readdirSync, statSync, 
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { systemClock } from '../base/clock.ts';
+import { Turns } from '../base/turns.ts';
 import { systemPrograms } from '../disk/devices/programs.ts';
 import { mountOf, readMountTable } from '../disk/mounts/mount-table.ts';
 import { systemMounts } from '../disk/mounts/mounts.ts';
@@ -28,7 +29,9 @@ function local(path: string, more: Partial<PersistentVolume['spec']> = {}, readO
 function pluginOf(node: VolumeNode, now = (): number => 0): ReturnType<typeof localPlugin> {
   const { mounts, root, notices } = node;
   const clock = { ...systemClock, now };
-  return localPlugin({ mounts, root, notify: (notice) => notices.push(notice), programs: systemPrograms(), clock });
+  const turns = new Turns(() => 0);
+  const programs = systemPrograms();
+  return localPlugin({ mounts, root, notify: (notice) => notices.push(notice), programs, clock, turns });
 }
 
 test('a directory is bind mounted for the pod, and tear-down leaves its content', { skip }, async (t) => {

@@ -4,6 +4,7 @@
  * is attached as a loop device first and is a block device from then on.
  */
 import type { Clock } from '../base/clock.ts';
+import type { Turns } from '../base/turns.ts';
 import type { Programs } from '../disk/devices/programs.ts';
 import { readMountTable, referencesOf } from '../disk/mounts/mount-table.ts';
 import type { Mounts } from '../disk/mounts/mounts.ts';
@@ -15,17 +16,18 @@ import { setUpLocal, tearDownLocal } from './local-set-up.ts';
 import { LocalStorage, kindAt, localPluginName } from './local-storage.ts';
 import type { NotifyPlugin, VolumePlugin } from './plugin.ts';
 
-export interface LocalDeps {
+interface LocalDeps {
   readonly mounts: Mounts;
   readonly programs: Programs;
   readonly notify: NotifyPlugin;
   /** The node's root directory: absolute, and without symbolic links. */
   readonly root: string;
   readonly clock: Clock;
+  readonly turns: Turns;
 }
 
 export function localPlugin(deps: LocalDeps): VolumePlugin<LocalVolumeSource> {
-  const { mounts, notify, root, clock } = deps;
+  const { mounts, notify, root, clock, turns } = deps;
   const storage = new LocalStorage(deps);
   return {
     name: localPluginName,
@@ -36,7 +38,7 @@ export function localPlugin(deps: LocalDeps): VolumePlugin<LocalVolumeSource> {
     requireUsable: ({ path }) => void kindAt(path),
     async setUp(request, signal) {
       const nodePath = storage.nodePathOf(request.source, request.spec);
-      return setUpLocal({ mounts, notify, root, now: () => clock.now() }, request, nodePath, signal);
+      return setUpLocal({ mounts, notify, root, turns, now: () => clock.now() }, request, nodePath, signal);
     },
     async tearDown({ directory }) {
       tearDownLocal(mounts, directory);

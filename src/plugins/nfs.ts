@@ -15,14 +15,14 @@ import { parseIpAddress } from '../kube/values/ip-address.ts';
 import { failureClassOf } from './plugin.ts';
 import type { SetUpRequest, VolumePlugin } from './plugin.ts';
 
-export interface NfsDeps {
+interface NfsDeps {
   readonly mounts: Mounts;
   readonly programs: Programs;
   /** The node's root directory: absolute, and without symbolic links. */
   readonly root: string;
 }
 
-export class NfsVolumeError extends MountletError {
+class NfsVolumeError extends MountletError {
   readonly reason = 'NfsVolumeUnusable';
 }
 

@@ -4,7 +4,7 @@ import { Quantity } from '../kube/values/quantity.ts';
 import type { ResourceList } from '../kube/resource-field.ts';
 import type { NodeReader } from './object-readers.ts';
 
-export class NodeUnavailableError extends MountletError {
+class NodeUnavailableError extends MountletError {
   readonly reason = 'NodeUnavailable';
   constructor(problem: string, options?: ErrorOptions) {
     super(`error retrieving node: ${problem}`, options);

@@ -52,7 +52,7 @@ export interface PodCertificateRequest {
   readonly sourceIndex: number;
 }
 
-export interface PodCertificate {
+interface PodCertificate {
   /** PEM. */
   readonly privateKey: Uint8Array;
   /** PEM, leaf first. */

@@ -18,7 +18,7 @@ export class KeyMissingError extends PayloadError {
 }
 
 /** Several sources of one volume failed. */
-export class CombinedError extends PayloadError {
+class CombinedError extends PayloadError {
   readonly errors: readonly Error[];
   constructor(message: string, errors: readonly Error[]) {
     super(message, { cause: errors[0] });

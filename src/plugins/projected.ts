@@ -20,7 +20,7 @@ export function projectedPlugin(
     setUp: (request, signal) =>
       volumes.setUp(request, 'memory', () => collectProjected(sources, request, signal), signal),
     async tearDown(request) {
-      volumes.tearDown(request);
+      await volumes.tearDown(request);
       // Only once the files are gone: a failed tear-down leaves a volume that is still read.
       sources.tokens?.forgetPod(request.podUid);
     },

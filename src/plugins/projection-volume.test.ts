@@ -1,8 +1,19 @@
 /** The four projection kinds on real directories and, where the process may mount, on real tmpfs mounts. */
 import assert from 'node:assert/strict';
-import { existsSync, lstatSync, mkdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  readFileSync,
+  readdirSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import type { TestContext } from 'node:test';
 import { Alarms } from '../base/alarms.ts';
 import { MountletError } from '../base/errors.ts';
 import { fileSystemOf } from '../disk/mounts/file-system.ts';
@@ -547,4 +558,82 @@ test('what an update replaced stays for a second, and goes at once with its volu
     alarms.ringAll();
     assert.deepEqual(namesIn(directory), ['..data', '<version>', 'a']);
   }
+});
+
+/** A node on whose clock time passes with each look and not otherwise, so that a large volume takes hundreds of turns. */
+function busyNode(t: TestContext, alarms?: Pick<Alarms, 'after'>): VolumeNode {
+  let nowMs = Date.now();
+  return new VolumeNode(t, { under: '/dev/shm', now: () => (nowMs += 0.05), ...(alarms !== undefined && { alarms }) });
+}
+const manyKeys = (value: string, count = 8_000): Record<string, string> =>
+  Object.fromEntries(Array.from({ length: count }, (_, index) => [`key-${index}`, value]));
+const largeVolume: Volume = { name: 'large', configMap: { name: 'large', defaultMode: 0o644 } };
+const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+test('while a volume of 8,000 keys is written, updated and removed, updates of another one land in between', async (t) => {
+  const node = busyNode(t);
+  const plugin = configMapPlugin(node.configMaps, node.volumes);
+  const [large, small] = [largeVolume, configVolume()].map(({ name }) => node.directoryOf(plugin, name));
+  const steps = [
+    { it: 'written', act: () => node.setUp(plugin, largeVolume), before: undefined, after: '1' },
+    { it: 'updated', act: () => node.setUp(plugin, largeVolume), before: '1', after: '2' },
+    { it: 'removed', act: () => node.tearDown(plugin, largeVolume.name), before: '2', after: undefined },
+  ];
+  const liveIn = (directory: string, key: string): string | undefined =>
+    existsSync(join(directory, '..data', key)) ? readFileSync(join(directory, '..data', key), 'utf8') : undefined;
+  for (const { it, act, before, after } of steps) {
+    node.setConfigMap('large', manyKeys(after ?? ''));
+    const done = new AbortController();
+    const running = act().finally(() => done.abort());
+    const seen = new Set<string | undefined>();
+    let updates = 0;
+    for (; !done.signal.aborted; updates += 1) {
+      node.setConfigMap('web', { a: String(updates) });
+      await node.setUp(plugin, configVolume());
+      assert.equal(readFileSync(join(small ?? '', 'a'), 'utf8'), String(updates));
+      const live = ['key-0', 'key-4000', 'key-7999'].map((key) => liveIn(large ?? '', key));
+      for (const value of live) seen.add(value);
+      // All of one version, as long as the volume is wanted.
+      if (after !== undefined) assert.equal(new Set(live).size, 1);
+      await nextTurn();
+    }
+    await running;
+    assert.ok(updates > 20, `${updates} updates while it was ${it}`);
+    assert.ok(seen.has(before), `nothing was seen of ${before} while it was ${it}`);
+    assert.equal(liveIn(large ?? '', 'key-7999'), after);
+  }
+  assert.equal(existsSync(large ?? ''), false);
+});
+
+test('what was aborted, torn down or due in the middle of a long write leaves nothing behind', async (t) => {
+  const clock = new FakeClock();
+  const alarms = new Alarms(clock);
+  const node = busyNode(t, alarms);
+  const plugin = configMapPlugin(node.configMaps, node.volumes);
+  const directory = node.directoryOf(plugin, largeVolume.name);
+  const update = (value: string, signal?: AbortSignal): Promise<unknown> => {
+    node.setConfigMap('large', manyKeys(value, 1_000));
+    return node.setUp(plugin, largeVolume, {}, signal);
+  };
+  const versions = (): number => readdirSync(directory).filter((name) => name.startsWith('..2')).length;
+  await update('1');
+  const aborter = new AbortController();
+  const aborted = update('2', aborter.signal);
+  await nextTurn();
+  aborter.abort();
+  await aborted;
+  assert.equal(versions(), 2);
+  const third = update('3');
+  await nextTurn();
+  alarms.ringAll(); // the first version is due, and waits for the write
+  await third;
+  await update('3'); // waits for the removal
+  assert.equal(versions(), 2);
+  assert.equal(Object.keys(visibleFiles(directory)).length, 1_000);
+  const last = update('4');
+  await nextTurn();
+  await node.tearDown(plugin, largeVolume.name);
+  await last;
+  assert.equal(existsSync(directory), false);
+  alarms.ringAll();
 });

@@ -8,6 +8,7 @@
  */
 import type { Alarms } from '../base/alarms.ts';
 import { MountletError, messageOf } from '../base/errors.ts';
+import type { Turns } from '../base/turns.ts';
 import { AtomicWriter } from '../disk/writer/atomic-writer.ts';
 import type { WriteOptions, WriteOutcome } from '../disk/writer/atomic-writer.ts';
 import { makeNestedMountPoints, nestedMountPoints } from '../disk/writer/nested-mount-points.ts';
@@ -39,13 +40,15 @@ export const projectionAttributes: VolumeAttributes = {
 };
 
 /** Only ConfigMaps may be written to a disk, which keeps what is written to it. */
-export type ProjectionStorage = 'disk' | 'memory';
+type ProjectionStorage = 'disk' | 'memory';
 
-export interface ProjectionDeps {
+interface ProjectionDeps {
   readonly emptyDirectories: EmptyDirectories;
   readonly nodes: NodeReader;
   /** For the names of the writer's directories: the time, and an unsigned 32-bit number. */
   readonly names: { now(): number; random(): number };
+  /** A volume of thousands of files is written between other things. */
+  readonly turns: Turns;
   readonly notify: NotifyPlugin;
   readonly beforeRemoval?: BeforeRemoval;
   /** Rings when a replaced version has stayed long enough. Without it none stays: the process ends too soon. */
@@ -83,6 +86,8 @@ export class ProjectionVolumes {
   readonly #deps: ProjectionDeps;
   /** The one used longest ago comes first. */
   readonly #writers = new Map<string, AtomicWriter>();
+  /** The job that is under way at a path. Operations exclude each other, but not the removal of a replaced version. */
+  readonly #jobs = new Map<string, Promise<unknown>>();
   #rememberedBytes = 0;
   #mayGiveAway = true;
 
@@ -118,22 +123,27 @@ export class ProjectionVolumes {
         ...(beforeRemoval !== undefined && { beforeRemoval: () => beforeRemoval(volume) }),
         keepReplaced: this.#deps.alarms !== undefined,
       };
-      const { changed, hidden, groupsRefused, isOtherDirectory } = this.#writeAt(path, made, payload, options);
+      const { changed, hidden, groupsRefused, isOtherDirectory } = await this.#alone(path, () =>
+        this.#writeAt(path, made, payload, options),
+      );
       if (groupsRefused > 0) emptyDirectories.tellGroupRefused(request.directory, request.fsGroup);
       const remade = (request.isRemount || request.isReconstructed) && (made || isOtherDirectory);
       return { changed: changed || made, files: payload.size, hidden, ...(remade && { remade }) };
     } catch (error) {
-      if (made) this.#takeBack(place, path, error);
+      if (made) await this.#takeBack(place, path, error);
       throw error;
     }
   }
 
-  tearDown(request: TearDownRequest): void {
+  async tearDown(request: TearDownRequest): Promise<void> {
     const place = placeOf(request);
     const path = this.#deps.emptyDirectories.find(place, 'memory') ?? request.directory;
-    this.#writers.get(path)?.removeReplaced(); // its alarms find nothing to do
-    this.#forget(path);
-    this.#deps.emptyDirectories.tearDown(place);
+    await this.#alone(path, async () => {
+      const writer = this.#writers.get(path);
+      if (writer !== undefined) await this.#deps.turns.run(writer.removingReplaced()); // its alarms find nothing to do
+      this.#forget(path);
+      await this.#deps.emptyDirectories.tearDown(place);
+    });
   }
 
   async #mediumFor(pod: Pod, storage: ProjectionStorage, signal: AbortSignal): Promise<Medium> {
@@ -142,10 +152,11 @@ export class ProjectionVolumes {
   }
 
   /** Whoever may not give a file to another user keeps it, and hears of it once. Its mode lets nobody else in. */
-  #write(writer: AtomicWriter, payload: Payload, options: WriteOptions): WriteOutcome {
-    if (!this.#mayGiveAway) return writer.write(withoutOwners(payload), options);
+  async #write(writer: AtomicWriter, payload: Payload, options: WriteOptions): Promise<WriteOutcome> {
+    const { turns } = this.#deps;
+    if (!this.#mayGiveAway) return turns.run(writer.writing(withoutOwners(payload), options));
     try {
-      return writer.write(payload, options);
+      return await turns.run(writer.writing(payload, options));
     } catch (error) {
       if (!(error instanceof OwnerRefusedError)) throw error;
       this.#mayGiveAway = false;
@@ -155,17 +166,34 @@ export class ProjectionVolumes {
     }
   }
 
-  #writeAt(path: string, made: boolean, payload: Payload, options: WriteOptions): WriteOutcome {
+  /** Once begun it goes on to its end, whatever is aborted: half of it is worth nothing, and the rest is short. */
+  async #writeAt(path: string, made: boolean, payload: Payload, options: WriteOptions): Promise<WriteOutcome> {
     const known = made ? undefined : this.#writers.get(path);
     this.#forget(path); // remembered again, it is the youngest
     const writer = known ?? new AtomicWriter(path, this.#deps.names);
+    const remove = (version: string): Promise<void> =>
+      this.#alone(path, () => this.#deps.turns.run(writer.removingReplaced(version)));
     try {
-      const outcome = this.#write(writer, payload, options);
+      const outcome = await this.#write(writer, payload, options);
       const { replaced } = outcome;
-      if (replaced !== undefined) this.#deps.alarms?.after(replacedMs, () => writer.removeReplaced(replaced));
+      if (replaced !== undefined) this.#deps.alarms?.after(replacedMs, () => void remove(replaced));
       return outcome;
     } finally {
       this.#remember(path, writer);
+    }
+  }
+
+  async #alone<Result>(path: string, job: () => Promise<Result>): Promise<Result> {
+    for (let other = this.#jobs.get(path); other !== undefined; other = this.#jobs.get(path)) await other;
+    const running = job();
+    this.#jobs.set(
+      path,
+      running.catch(() => {}),
+    );
+    try {
+      return await running;
+    } finally {
+      this.#jobs.delete(path);
     }
   }
 
@@ -183,10 +211,10 @@ export class ProjectionVolumes {
     this.#writers.delete(path);
   }
 
-  #takeBack(place: EmptyDirectoryPlace, path: string, problem: unknown): void {
+  async #takeBack(place: EmptyDirectoryPlace, path: string, problem: unknown): Promise<void> {
     this.#forget(path);
     try {
-      this.#deps.emptyDirectories.tearDown(place);
+      await this.#deps.emptyDirectories.tearDown(place);
     } catch (cleanUp) {
       throw new LeftoverError(problem, cleanUp);
     }

@@ -4,7 +4,7 @@ import { qualifiedNameProblems } from '../kube/values/names.ts';
 import type { VolumeSpec } from '../kube/objects/volume-spec.ts';
 import type { VolumePlugin } from './plugin.ts';
 
-export class InvalidPluginError extends MountletError {
+class InvalidPluginError extends MountletError {
   readonly reason = 'InvalidPlugin';
 }
 

@@ -26,7 +26,7 @@ export function secretPlugin(secrets: SecretReader, volumes: ProjectionVolumes):
       };
       return volumes.setUp(request, 'memory', collect, signal);
     },
-    tearDown: async (request) => volumes.tearDown(request),
+    tearDown: (request) => volumes.tearDown(request),
     // The kubelet's guess. It is good enough to tear the volume down, for which no Secret is read.
     reconstruct: (name) => inlineSpec({ name, secret: { secretName: name } }),
   };

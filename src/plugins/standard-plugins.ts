@@ -1,6 +1,7 @@
 /** The plugins every node has, wired: the one place that knows how they share their ground. */
 import type { Alarms } from '../base/alarms.ts';
 import { systemClock } from '../base/clock.ts';
+import { Turns } from '../base/turns.ts';
 import { systemPrograms } from '../disk/devices/programs.ts';
 import { MemoryDirectories } from '../disk/mounts/memory-directories.ts';
 import type { Mounts } from '../disk/mounts/mounts.ts';
@@ -39,12 +40,14 @@ export function standardPlugins(deps: StandardPluginDeps): readonly VolumePlugin
   const { root, mounts, privateTmpfs, now, random, notify, beforeRemoval, alarms, configMaps, secrets, nodes } = deps;
   const tell = (message: string): void => notify({ kind: 'MemoryElsewhere', message });
   const programs = systemPrograms();
+  const turns = new Turns(now);
   const memory = new MemoryDirectories({ mounts, privateTmpfs, tell });
-  const emptyDirectories = new EmptyDirectories({ root, mounts, memory, notify });
+  const emptyDirectories = new EmptyDirectories({ root, mounts, memory, turns, notify });
   const volumes = new ProjectionVolumes({
     emptyDirectories,
     nodes,
     names: { now, random },
+    turns,
     notify,
     ...(beforeRemoval !== undefined && { beforeRemoval }),
     ...(alarms !== undefined && { alarms }),
@@ -56,7 +59,7 @@ export function standardPlugins(deps: StandardPluginDeps): readonly VolumePlugin
     projectedPlugin(deps, volumes),
     emptyDirPlugin({ nodes, emptyDirectories, mounts }),
     hostPathPlugin(),
-    localPlugin({ root, mounts, programs, notify, clock: { ...systemClock, now } }),
+    localPlugin({ root, mounts, programs, notify, turns, clock: { ...systemClock, now } }),
     nfsPlugin({ root, mounts, programs }),
     imagePlugin(),
   ];

@@ -1,9 +1,9 @@
 /** The command line of a container: `$(NAME)` replaced with the final environment, unknown names left as they are. */
 import type { Container, EphemeralContainer } from '../kube/objects/container.ts';
-import { ExpansionBudget, expandVariables } from './variables.ts';
+import { ExpansionBudget, expandVariables, lookUpIn } from './variables.ts';
 import type { Defect, Variable } from './variables.ts';
 
-export interface Argument {
+interface Argument {
   readonly value: string;
   /** Bytes of a Secret went into it: print `written` instead. */
   readonly secret: boolean;
@@ -23,10 +23,10 @@ export function expandCommand(
   { name: containerName, command = [], args = [] }: Container | EphemeralContainer,
   environment: readonly Variable[],
 ): CommandLine {
-  const variables = new Map(environment.map((variable) => [variable.name, variable]));
+  const lookUp = lookUpIn(environment);
   const budget = new ExpansionBudget(containerName);
   const expandArgument = (written: string): Argument => {
-    const { sources: _sources, ...expanded } = expandVariables(written, (name) => variables.get(name), budget);
+    const { sources: _sources, ...expanded } = expandVariables(written, lookUp, budget);
     return { ...expanded, written };
   };
   return { command: command.map(expandArgument), args: args.map(expandArgument) };

@@ -15,8 +15,8 @@ import type { FilesystemVolume, MountedVolumes } from './mounted-volumes.ts';
 import { resolveSubPath } from './sub-path.ts';
 import type { ResolvedSubPath } from './sub-path.ts';
 import { canFollow, wantsSubPathUpdates } from './sub-path-updates.ts';
-import { ExpansionBudget } from './variables.ts';
-import type { Variable } from './variables.ts';
+import { ExpansionBudget, lookUpIn } from './variables.ts';
+import type { LookUp, Variable } from './variables.ts';
 
 /** Takes back what building one mount has made. */
 export type CleanUp = () => Promise<void>;
@@ -62,7 +62,7 @@ export interface SubPathPreparer {
   started?(container: StartedContainer): void;
 }
 
-export interface StartedContainer {
+interface StartedContainer {
   readonly podDirectory: string;
   readonly containerName: string;
 }
@@ -101,12 +101,12 @@ export async function buildMounts(
   signal: AbortSignal,
 ): Promise<ContainerMounts> {
   const cleanUps: CleanUp[] = [];
-  const variables = new Map(request.environment.map((variable) => [variable.name, variable]));
+  const lookUp = lookUpIn(request.environment);
   const budget = new ExpansionBudget(request.container.name);
   const mounts: ContainerMount[] = [];
   try {
     for (const [index, mount] of (request.container.volumeMounts ?? []).entries()) {
-      mounts.push(await buildMount(mount, index, request, { ...deps, variables, budget, cleanUps }, signal));
+      mounts.push(await buildMount(mount, index, request, { ...deps, lookUp, budget, cleanUps }, signal));
     }
     if (wantsManagedHostsFile(request)) mounts.push(await buildHostsMount(request, deps.hostsFiles, signal));
   } catch (thrown) {
@@ -117,7 +117,7 @@ export async function buildMounts(
 }
 
 interface MountContext extends MountsDeps {
-  readonly variables: ReadonlyMap<string, Variable>;
+  readonly lookUp: LookUp;
   readonly budget: ExpansionBudget;
   readonly cleanUps: CleanUp[];
 }
@@ -137,7 +137,7 @@ async function buildMount(
       `cannot find volume ${goQuote(name)} to mount into container ${goQuote(request.container.name)}`,
     );
   }
-  const subPath = resolveSubPath(mount, context.variables, context.budget);
+  const subPath = resolveSubPath(mount, context.lookUp, context.budget);
   const { hostPath, follows = false } =
     volume.kind === 'image' ? {} : await hostPathOf(volume, mount, subPath, index, request, context, signal);
   const propagation = propagationOf(mount);

@@ -13,7 +13,7 @@ import type { EnvironmentDeps } from './environment.ts';
 import { podHostname } from './pod-hostname.ts';
 import type { Variable } from './variables.ts';
 
-export interface ContainerViewRequest extends Omit<MountsRequest, 'environment' | 'hostname'> {
+interface ContainerViewRequest extends Omit<MountsRequest, 'environment' | 'hostname'> {
   /** Ends the names of pods with a subdomain: `cluster.local`. */
   readonly clusterDomain: string;
 }

@@ -16,13 +16,13 @@ export interface ObjectReaders {
   readonly secrets: ObjectReader<Secret> | undefined;
 }
 
-export interface OptionalReference {
+interface OptionalReference {
   readonly name: string;
   readonly optional?: boolean;
 }
 
 /** An object's entries as variables; those of a Secret are secret. */
-export interface VariablesOfObject {
+interface VariablesOfObject {
   readonly keys: readonly string[];
   get(key: string): Omit<Variable, 'name'> | undefined;
 }

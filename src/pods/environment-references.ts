@@ -15,7 +15,7 @@ import type { MountedVolumes } from './mounted-volumes.ts';
 import { ExpansionBudget } from './variables.ts';
 import type { Variable } from './variables.ts';
 
-export interface EnvFile {
+interface EnvFile {
   readonly directory: string;
   /** Relative to the directory, as the pod gives it. */
   readonly path: string;
@@ -31,7 +31,7 @@ export interface EnvFileReader {
   read(file: EnvFile, signal: AbortSignal): Promise<{ readonly path: string; readonly content: Uint8Array }>;
 }
 
-export interface ReferenceContext {
+interface ReferenceContext {
   readonly pod: Pod;
   readonly container: Container | EphemeralContainer;
   readonly podIPs: readonly string[];

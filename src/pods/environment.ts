@@ -26,9 +26,9 @@ import type { EnvFileReader } from './environment-references.ts';
 import type { MountedVolumes } from './mounted-volumes.ts';
 import { isStaticPod } from './sources/pod-annotations.ts';
 import { ExpansionBudget, expandVariables } from './variables.ts';
-import type { LookUp, Variable } from './variables.ts';
+import type { LookUp, Variable, VariableSource } from './variables.ts';
 
-export interface EnvironmentRequest {
+interface EnvironmentRequest {
   readonly pod: Pod;
   readonly container: Container | EphemeralContainer;
   /** As the runtime reported them; empty before the pod has its sandbox. */
@@ -60,10 +60,11 @@ export async function resolveEnvironment(
       variables.set(variable.name, variable);
     }
   }
+  const lookUp: LookUp = (name) => variables.get(name) ?? fromServices.get(name);
   for (const entry of container.env ?? []) {
     const variable = isReference(entry)
       ? await resolveReference(entry, { ...request, ...deps, objects }, signal)
-      : expandValue(entry, (name) => variables.get(name) ?? fromServices.get(name), budget);
+      : expandValue(entry, lookUp, budget);
     if (variable !== undefined) variables.set(entry.name, { ...variable, name: entry.name });
   }
   for (const [name, variable] of fromServices) {
@@ -135,6 +136,7 @@ function expandValue(
   lookUp: LookUp,
   budget: ExpansionBudget,
 ): Omit<Variable, 'name'> {
-  const { sources, ...expanded } = expandVariables(written, lookUp, budget);
-  return { ...expanded, source: { kind: 'value', expands: sources } };
+  const { value, secret, defect, sources } = expandVariables(written, lookUp, budget);
+  const source: VariableSource = { kind: 'value', expands: sources };
+  return defect === undefined ? { value, secret, source } : { value, secret, source, defect };
 }

@@ -14,7 +14,7 @@ import type { StatusManager } from './status/status-manager.ts';
 import { isOver, isTerminalPhase } from './workers/pod-record.ts';
 import type { PodWorkers, PodWorkerState } from './workers/pod-workers.ts';
 
-export interface HousekeepingDeps {
+interface HousekeepingDeps {
   readonly runtime: Runtime;
   readonly api: PodApi;
   readonly pods: PodManager;

@@ -57,7 +57,7 @@ export function pullCredentials({ secrets }: ImagePullSecrets, image: string): r
   );
 }
 
-export interface PullSecretsEvent {
+interface PullSecretsEvent {
   readonly type: 'Warning';
   readonly reason: 'FailedToRetrieveImagePullSecret';
   readonly message: string;

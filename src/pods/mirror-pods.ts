@@ -11,7 +11,7 @@ export interface MirrorOwner {
   readonly uid: string;
 }
 
-export class MirrorPodError extends MountletError {
+class MirrorPodError extends MountletError {
   readonly reason = 'FailedCreateMirrorPod';
 }
 

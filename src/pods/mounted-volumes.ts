@@ -20,7 +20,7 @@ export interface FilesystemVolume {
   readonly replaced?: boolean;
 }
 
-export interface BlockVolume {
+interface BlockVolume {
   readonly kind: 'block';
   /** The link to the device in the pod's device directory; undefined while there is none. */
   readonly link: string | undefined;
@@ -28,7 +28,7 @@ export interface BlockVolume {
 }
 
 /** Mounted by the container runtime, from the image. */
-export interface ImageVolume {
+interface ImageVolume {
   readonly kind: 'image';
   readonly reference: string;
 }

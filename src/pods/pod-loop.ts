@@ -158,7 +158,7 @@ export class PodLoop {
   #moved(uid: string, state: PodState | undefined): void {
     this.#deps.volumes.podChanged(uid);
     // Nothing of it runs any more, so a terminal phase need not be withheld.
-    if (state === 'terminated') this.#parts.statuses.resend(uid);
+    if (state === 'terminated' || state === 'finished') this.#parts.statuses.resend(uid);
     if (state === 'finished') this.#housework.ring();
   }
 
@@ -285,7 +285,11 @@ export class PodLoop {
       // Who is forgotten has no worker any more that would hold on to its directories.
       for (const uid of before) if (states.stateOf(uid) === undefined) this.#deps.volumes.podChanged(uid);
       // From the first time on, a UID that is not known is known to be nobody's: its volumes and directories may go.
-      if (isFirst) this.#deps.volumes.sourcesChanged();
+      // Nor can it have containers, for which the end of a pod that was refused would be withheld.
+      if (isFirst) {
+        this.#deps.volumes.sourcesChanged();
+        for (const pod of this.#pods.pods()) this.#parts.statuses.resend(podUid(pod));
+      }
       isFirst = false;
       delayMs = isDone ? housekeepingPeriodMs : housekeepingRetryMs;
     }

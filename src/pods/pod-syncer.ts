@@ -40,7 +40,7 @@ export interface PodNode {
   readonly networkProblem: string | undefined;
 }
 
-export interface PodSyncerDeps {
+interface PodSyncerDeps {
   readonly runtime: Runtime;
   readonly clock: Clock;
   readonly events: EventSink;
@@ -70,7 +70,7 @@ export interface MirrorFailed {
   readonly message: string;
 }
 
-export class PodSyncError extends MountletError {
+class PodSyncError extends MountletError {
   readonly reason = 'FailedSync';
 }
 

@@ -3,7 +3,7 @@ import type { VolumeMount } from '../kube/objects/container.ts';
 import { MissingVariablesError } from '../kube/expansion.ts';
 import { ContainerConfigError } from './container-config-error.ts';
 import { expandPathVariables } from './variables.ts';
-import type { ExpansionBudget, Variable } from './variables.ts';
+import type { ExpansionBudget, LookUp } from './variables.ts';
 
 export interface ResolvedSubPath {
   /** Relative to the volume, without `..`; undefined for the volume itself. */
@@ -12,14 +12,10 @@ export interface ResolvedSubPath {
   readonly secret: boolean;
 }
 
-export function resolveSubPath(
-  mount: VolumeMount,
-  variables: ReadonlyMap<string, Variable>,
-  budget: ExpansionBudget,
-): ResolvedSubPath {
+export function resolveSubPath(mount: VolumeMount, lookUp: LookUp, budget: ExpansionBudget): ResolvedSubPath {
   const { subPath = '', subPathExpr = '' } = mount;
   const { value, secret } =
-    subPathExpr === '' ? { value: subPath, secret: false } : expandExpression(subPathExpr, variables, budget);
+    subPathExpr === '' ? { value: subPath, secret: false } : expandExpression(subPathExpr, lookUp, budget);
   // The API server refuses both as well, but what a variable expands to it could not know.
   const shown = secret ? subPathExpr : value;
   if (value.startsWith('/')) throw new ContainerConfigError(`error SubPath \`${shown}\` must not be an absolute path`);
@@ -32,11 +28,11 @@ export function resolveSubPath(
 /** Unlike in a command, a variable that is missing or empty is an error: it would mount more than was meant. */
 function expandExpression(
   expression: string,
-  variables: ReadonlyMap<string, Variable>,
+  lookUp: LookUp,
   budget: ExpansionBudget,
 ): { readonly value: string; readonly secret: boolean } {
   try {
-    return expandPathVariables(expression, (name) => variables.get(name), budget);
+    return expandPathVariables(expression, lookUp, budget);
   } catch (cause) {
     if (cause instanceof MissingVariablesError) throw new ContainerConfigError(cause.message);
     throw cause;

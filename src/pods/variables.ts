@@ -33,7 +33,7 @@ export interface Variable {
 /** What makes a runtime refuse a text: a NUL would end it too early, and only UTF-8 can be told to a runtime. */
 export type Defect = 'NulByte' | 'NotUtf8';
 
-export interface Expanded {
+interface Expanded {
   readonly value: string;
   readonly secret: boolean;
   readonly defect?: Defect;
@@ -43,6 +43,12 @@ export interface Expanded {
 
 /** Asked for a variable by name; undefined where there is none. */
 export type LookUp = (name: string) => Variable | undefined;
+
+/** Indexed at the first question, which most command lines never ask. */
+export function lookUpIn(environment: readonly Variable[]): LookUp {
+  let byName: ReadonlyMap<string, Variable> | undefined;
+  return (name) => (byName ??= new Map(environment.map((variable) => [variable.name, variable]))).get(name);
+}
 
 /**
  * Replaces every reference to a variable that `lookUp` knows, and leaves the others as they are written. A reference
@@ -63,8 +69,12 @@ function remembering(
   budget: ExpansionBudget,
   expansion: (text: string, variables: Variables) => string,
 ): Expanded {
-  const used = new Set<Variable>();
   budget.spend(text.length);
+  if (!text.includes('$')) {
+    const defect = text.includes('\0') ? ({ defect: 'NulByte' } as const) : undefined;
+    return { value: text, secret: false, ...defect, sources: [] };
+  }
+  const used = new Set<Variable>();
   const value = expansion(text, {
     has: (name) => lookUp(name) !== undefined,
     get(name) {

@@ -50,9 +50,14 @@ export interface Runtime {
   reopenLog(id: string, signal: AbortSignal): Promise<void>;
   usage(podUid: string, signal: AbortSignal): Promise<readonly ContainerUsage[]>;
 
-  /** For runtimes without images every image is present. */
-  imageStatus(image: string, signal: AbortSignal): Promise<ImageStatus | undefined>;
-  pullImage(image: string, credentials: readonly PullCredential[], signal: AbortSignal): Promise<ImageStatus>;
+  /** Absent where containers are made without images: then none is looked for or pulled. */
+  readonly images: RuntimeImages | undefined;
+}
+
+export interface RuntimeImages {
+  /** Undefined for one that is not on this machine. */
+  status(image: string, signal: AbortSignal): Promise<ImageStatus | undefined>;
+  pull(image: string, credentials: readonly PullCredential[], signal: AbortSignal): Promise<ImageStatus>;
 }
 
 export interface RuntimePod {
@@ -159,7 +164,7 @@ export interface RuntimeMount {
   readonly imageSubPath?: string;
 }
 
-export interface RuntimeDevice {
+interface RuntimeDevice {
   readonly hostPath: string;
   readonly containerPath: string;
   readonly permissions: 'r' | 'mrw';

@@ -53,15 +53,16 @@ function isInstalled(program: string): boolean {
  * copies would keep a device in use.
  */
 export function directoryForDevices(test: Pick<TestContext, 'after'>): string {
-  const ground = realpathSync(directoryForMounts(test));
-  spawnSync('mount', ['--bind', ground, ground]);
-  spawnSync('mount', ['--make-shared', ground]);
-  const directory = join(ground, 'devices');
-  mkdirSync(directory);
-  // One that is mounted still goes with its mount.
+  let directory = '';
+  // Before the mounts go, and with them the names that tell whose they are. One that is mounted still goes with its mount.
   test.after(() => {
     for (const device of loopDevicesBelow(directory)) spawnSync('losetup', ['--detach', device]);
   });
+  const ground = realpathSync(directoryForMounts(test));
+  spawnSync('mount', ['--bind', ground, ground]);
+  spawnSync('mount', ['--make-shared', ground]);
+  directory = join(ground, 'devices');
+  mkdirSync(directory);
   return directory;
 }
 

@@ -12,14 +12,17 @@ import type {
   ContainerUsage,
   ExecRequest,
   ExecResult,
-  ImageStatus,
   PodRequest,
   Runtime,
   RuntimeContainer,
+  RuntimeImages,
   RuntimePod,
 } from '../runtimes/runtime.ts';
 
-type Method = Exclude<keyof Runtime, 'name' | 'version' | 'unsupported' | 'changes'>;
+type Method =
+  | Exclude<keyof Runtime, 'name' | 'version' | 'unsupported' | 'changes' | 'images'>
+  | 'imageStatus'
+  | 'pullImage';
 
 interface FakeContainer extends RuntimeContainer {
   readonly podUid: string;
@@ -38,7 +41,7 @@ export class FakeRuntime implements Runtime {
   /** The requests of all containers ever made, by ID. */
   readonly requests = new Map<string, ContainerRequest>();
   /** Undefined: every image is present. */
-  images: Set<string> | undefined;
+  presentImages: Set<string> | undefined;
   refusal: string | undefined;
   execute: (id: string, command: readonly string[], signal: AbortSignal) => Promise<number> = () => Promise.resolve(0);
   /** Between the call of startContainer and the start: a test may let it hang, fail or take its time. */
@@ -229,19 +232,20 @@ export class FakeRuntime implements Runtime {
     return this.#answer('usage', () => []);
   }
 
-  imageStatus(image: string): Promise<ImageStatus | undefined> {
-    return this.#answer('imageStatus', () =>
-      this.images === undefined || this.images.has(image) ? { id: `sha256:${image}`, sizeBytes: 0 } : undefined,
-    );
-  }
-
-  pullImage(image: string): Promise<ImageStatus> {
-    return this.#answer('pullImage', () => {
-      this.calls.push(`pullImage ${image}`);
-      this.images?.add(image);
-      return { id: `sha256:${image}`, sizeBytes: 42 };
-    });
-  }
+  /** A test may take it away: then it is a runtime without images. */
+  images: RuntimeImages | undefined = {
+    status: (image) =>
+      this.#answer('imageStatus', () => {
+        const isPresent = this.presentImages === undefined || this.presentImages.has(image);
+        return isPresent ? { id: `sha256:${image}`, sizeBytes: 0 } : undefined;
+      }),
+    pull: (image) =>
+      this.#answer('pullImage', () => {
+        this.calls.push(`pullImage ${image}`);
+        this.presentImages?.add(image);
+        return { id: `sha256:${image}`, sizeBytes: 42 };
+      }),
+  };
 
   async #answer<T>(method: Method, act: () => T): Promise<T> {
     await Promise.resolve();

@@ -46,9 +46,12 @@ export class ProcessSandboxes {
     const problems: PodProblem[] = [];
     const sandboxes = new ProcessSandboxes(directory, await openRuntime(directory, settings, problems), problems);
     test.after(async () => {
-      for (const { uid } of await sandboxes.runtime.list()) await sandboxes.runtime.removePod(uid, soon());
-      await sandboxes.runtime.close();
-      rmSync(directory, { recursive: true, force: true });
+      try {
+        for (const { uid } of await sandboxes.runtime.list()) await sandboxes.runtime.removePod(uid, soon());
+      } finally {
+        await sandboxes.runtime.close(); // open, it would keep the program of the test from ending
+        rmSync(directory, { recursive: true, force: true });
+      }
     });
     return sandboxes;
   }

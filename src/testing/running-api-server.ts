@@ -1,5 +1,5 @@
 /** The real API server in this process, over TLS and without a disk, for tests of whatever talks to one. */
-import { startApiServer } from '../apiserver/api-server.ts';
+import { startApiServer, type ApiServer } from '../apiserver/api-server.ts';
 import type { Authority, KeyPair } from '../apiserver/identity/certificates.ts';
 import { issueClientCertificate, issueServerCertificate, makeAuthority } from '../apiserver/identity/certificates.ts';
 import { loadSigningKey, makeSigningKeyPem } from '../apiserver/identity/signing-key.ts';
@@ -14,7 +14,7 @@ import { ConnectionPool, poolDefaults } from '../client/connection-pool.ts';
 import { fixedCredentials } from '../client/credentials.ts';
 import { memoryStore } from './stores.ts';
 
-export interface RunningApiServer {
+export interface RunningApiServer extends Pick<ApiServer, 'serve'> {
   readonly url: string;
   readonly authorityPem: string;
   /** A certificate of system:masters. */
@@ -69,6 +69,7 @@ export async function runningApiServer(
   });
   return {
     url: server.url,
+    serve: server.serve,
     authorityPem,
     admin,
     authority,

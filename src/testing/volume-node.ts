@@ -4,6 +4,7 @@ import { randomInt } from 'node:crypto';
 import { existsSync, lstatSync } from 'node:fs';
 import type { TestContext } from 'node:test';
 import type { Alarms } from '../base/alarms.ts';
+import { Turns } from '../base/turns.ts';
 import { MemoryDirectories } from '../disk/mounts/memory-directories.ts';
 import { systemMounts } from '../disk/mounts/mounts.ts';
 import type { Mounts } from '../disk/mounts/mounts.ts';
@@ -43,6 +44,7 @@ export interface VolumeNodeSettings {
   readonly privateTmpfs?: () => string | undefined;
   readonly allocatable?: Readonly<Record<string, string | number>>;
   readonly beforeRemoval?: BeforeRemoval;
+  readonly now?: () => number;
   /** With these, replaced versions stay. */
   readonly alarms?: Pick<Alarms, 'after'>;
 }
@@ -93,12 +95,14 @@ export class VolumeNode {
       privateTmpfs,
       tell: (message) => notify({ kind: 'MemoryElsewhere', message }),
     });
-    this.emptyDirectories = new EmptyDirectories({ root: this.root, mounts, memory, notify });
-    const names = { now: () => Date.now(), random: () => randomInt(2 ** 32) };
+    const names = { now: settings.now ?? (() => Date.now()), random: () => randomInt(2 ** 32) };
+    const turns = new Turns(names.now);
+    this.emptyDirectories = new EmptyDirectories({ root: this.root, mounts, memory, turns, notify });
     this.volumes = new ProjectionVolumes({
       emptyDirectories: this.emptyDirectories,
       nodes: this.nodes,
       names,
+      turns,
       notify,
       ...(settings.beforeRemoval !== undefined && { beforeRemoval: settings.beforeRemoval }),
       ...(settings.alarms !== undefined && { alarms: settings.alarms }),

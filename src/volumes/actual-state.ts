@@ -63,14 +63,14 @@ export interface ActualMount extends MountRecord {
   readonly state: 'mounted' | 'uncertain';
 }
 
-export interface Attached {
+interface Attached {
   /** Undefined: the name that the plugin gives the storage. */
   readonly volume?: VolumeName | undefined;
   readonly spec: VolumeSpec;
   readonly devicePath: string;
 }
 
-export class VolumeStateError extends MountletError {
+class VolumeStateError extends MountletError {
   readonly reason = 'VolumeState';
 }
 

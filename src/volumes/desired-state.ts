@@ -61,14 +61,14 @@ export interface SeenChange {
   readonly seenAt: number;
 }
 
-export interface WantedVolume {
+interface WantedVolume {
   readonly pod: Pod;
   readonly spec: VolumeSpec;
   readonly outerName: string;
   readonly gid: string;
 }
 
-export interface DesiredStateDeps {
+interface DesiredStateDeps {
   readonly plugins: Plugins;
   readonly now: () => number;
   /** Hears of every mount that may need work, so that a change costs what it touches and no more. */

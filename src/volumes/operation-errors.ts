@@ -20,7 +20,7 @@ export class AlreadyExecutingError extends MountletError {
   }
 }
 
-export interface FailedBefore {
+interface FailedBefore {
   readonly failedAt: number;
   readonly delayMs: number;
   readonly lastError: string;

@@ -14,7 +14,7 @@ import type { PodSource, PodStates } from './pod-source.ts';
 import type { PodsOnDisk } from './pods-on-disk.ts';
 import type { NotifyVolumes } from './volume-notices.ts';
 
-export interface OrphanedPodsDeps {
+interface OrphanedPodsDeps {
   readonly disk: PodsOnDisk;
   readonly subPaths: SubPathCleaner;
   readonly pods: PodSource;
@@ -55,7 +55,8 @@ export class OrphanedPods {
     if (actual.possiblyMountedOf(podUid).length > 0) return true;
     try {
       const paths = disk.volumePaths(podUid);
-      const mounted = disk.mountPoints(podUid);
+      // The table of a machine with many mounts takes long to read, so it is read only if there is something to look for.
+      const mounted = paths.length === 0 ? new Set<string>() : disk.mountPoints(podUid);
       return paths.some((path) => mounted.has(path));
     } catch (error) {
       const why = mountletMessage(error);
@@ -131,9 +132,10 @@ export class OrphanedPods {
     await this.#unmountSubPaths(podUid, problems.volumes, signal);
     // While that went on the pod may have come, and with it its volumes.
     if (!this.#isOrphan(podUid) || this.podVolumesExist(podUid)) return false;
-    this.#removeVolumes(podUid, problems.volumes);
+    const mounted = disk.mountPoints(podUid);
+    this.#removeVolumes(podUid, mounted, problems.volumes);
     if (problems.volumes.length + problems.removal.length > before) return false;
-    const isGone = this.#removeRest(podUid, problems.removal);
+    const isGone = this.#removeRest(podUid, mounted, problems.removal);
     if (isGone) notify({ kind: 'OrphanedPodRemoved', podUid, path: disk.pathOf(podUid) });
     return isGone;
   }
@@ -142,6 +144,7 @@ export class OrphanedPods {
   async #unmountSubPaths(podUid: PodUid, errors: string[], signal: AbortSignal): Promise<void> {
     const { disk, subPaths } = this.#deps;
     const top = `${disk.pathOf(podUid, 'volume-subpaths')}/`;
+    if (!disk.has(podUid, 'volume-subpaths')) return;
     const mounted = [...disk.mountPoints(podUid)].filter((path) => path.startsWith(top));
     for (const volumeName of new Set(mounted.map((path) => path.slice(top.length).split('/')[0] ?? ''))) {
       try {
@@ -154,7 +157,7 @@ export class OrphanedPods {
   }
 
   /** With rmdir alone, so that nothing is lost that was in use a moment ago. */
-  #removeVolumes(podUid: PodUid, errors: string[]): void {
+  #removeVolumes(podUid: PodUid, mounted: ReadonlySet<string>, errors: string[]): void {
     const { disk } = this.#deps;
     const failed = (what: string, act: () => void): boolean => {
       const problem = problemOf(act);
@@ -173,10 +176,10 @@ export class OrphanedPods {
     for (const { path } of subPaths) {
       failed(`failed to remove subpath at path ${path}`, () => disk.removeSubPath(path));
     }
-    failed('error occurred when trying to remove the volumes dir', () => disk.removeEmptyVolumes(podUid));
+    failed('error occurred when trying to remove the volumes dir', () => disk.removeEmptyVolumes(podUid, mounted));
   }
 
-  #removeRest(podUid: PodUid, errors: string[]): boolean {
+  #removeRest(podUid: PodUid, mounted: ReadonlySet<string>, errors: string[]): boolean {
     const { disk, notify } = this.#deps;
     let entries: readonly string[] = [];
     const unread = problemOf(() => (entries = disk.entries(podUid)));
@@ -192,7 +195,7 @@ export class OrphanedPods {
         isClean = false;
         continue;
       }
-      const problem = problemOf(() => disk.removeEntry(podUid, name));
+      const problem = problemOf(() => disk.removeEntry(podUid, name, mounted));
       if (problem === undefined) continue;
       isClean = false;
       const path = goQuote(disk.pathOf(podUid, name));

@@ -41,13 +41,13 @@ export interface OperationEnd {
   readonly isClosing: boolean;
 }
 
-export interface OperationFailure {
+interface OperationFailure {
   readonly error: Error;
   readonly failedAt: number;
   readonly delayMs: number;
 }
 
-export interface PendingOperationsDeps {
+interface PendingOperationsDeps {
   readonly clock: Clock;
   readonly alarms: Alarms;
   /** The volume may be worked on again: an operation ended, or the time after a failure is over. */

@@ -59,7 +59,7 @@ export function planDevice(
   return { kind: byNode ? 'detach' : 'drop', volume: present };
 }
 
-export function unmountOf(mounted: ActualMount): UnmountAction {
+function unmountOf(mounted: ActualMount): UnmountAction {
   const { volume, podUid, spec, pluginName, gid } = mounted;
   const kind = modeOf(spec) === 'Block' ? 'unmap' : 'unmount';
   return { kind, volume, podUid, pluginName, volumeName: specName(spec), gid, spec };

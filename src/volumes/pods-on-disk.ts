@@ -29,8 +29,8 @@ export interface PodOnDisk {
 export interface PodsOnDisk {
   /** Throws when the directory of all pods cannot be read. */
   pods(): { readonly names: readonly string[]; readonly skipped: readonly SkippedEntry[] };
-  /** False also for a name that no directory can have. */
-  has(podUid: string): boolean;
+  /** A directory of it, or the pod's own. False also for a name that no directory can have. */
+  has(podUid: string, ...below: readonly string[]): boolean;
   /** By name only: what is mounted there may hang. Throws as `pods` does; whatever else cannot be read is skipped. */
   scan(): Iterable<PodOnDisk>;
   /** Where volumes of the pod are, or would be, mounted. */
@@ -43,11 +43,11 @@ export interface PodsOnDisk {
   /** A file, or an empty directory. */
   removeSubPath(path: string): void;
   /** The directory `volumes` as far as it has empty directories and nothing else in it. */
-  removeEmptyVolumes(podUid: string): void;
+  removeEmptyVolumes(podUid: string, mounted: ReadonlySet<string>): void;
   /** What is directly in the pod's directory. */
   entries(podUid: string): readonly string[];
   /** Recursively, and never across a mount. */
-  removeEntry(podUid: string, name: string): void;
+  removeEntry(podUid: string, name: string, mounted: ReadonlySet<string>): void;
   /** Only when it is empty. */
   removePod(podUid: string): void;
   pathOf(podUid: string, name?: string): string;

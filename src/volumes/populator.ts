@@ -31,7 +31,7 @@ import { podRef } from './volume-notices.ts';
 import type { NotifyVolumes } from './volume-notices.ts';
 import { storageBytes } from './volume-sizes.ts';
 
-export interface PopulatorDeps {
+interface PopulatorDeps {
   readonly pods: PodSource;
   readonly states: PodStates;
   readonly claims: ClaimSource;

@@ -17,7 +17,7 @@ import type { PlanContext } from './plan.ts';
 import type { VolumeAction } from './volume-actions.ts';
 import type { NotifyVolumes } from './volume-notices.ts';
 
-export interface ReconcilerDeps {
+interface ReconcilerDeps {
   readonly desired: DesiredState;
   readonly actual: ActualState;
   readonly operations: Pick<Operations, 'start' | 'isBusy' | 'forget'>;

@@ -24,7 +24,7 @@ export interface ReconstructedVolume extends FoundVolume, VolumeIdentity {
   readonly spec: VolumeSpec;
 }
 
-export class ReconstructionError extends MountletError {
+class ReconstructionError extends MountletError {
   readonly reason = 'ReconstructionFailed';
 }
 

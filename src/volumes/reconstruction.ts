@@ -34,7 +34,7 @@ import { canAttach, identify } from './volume-identity.ts';
 import type { Plugins } from './volume-identity.ts';
 import type { NotifyVolumes } from './volume-notices.ts';
 
-export interface ReconstructionDeps {
+interface ReconstructionDeps {
   readonly disk: Pick<PodsOnDisk, 'scan'>;
   readonly plugins: Plugins & { all(): Iterable<VolumePlugin> };
   readonly node: NodeReader;

@@ -6,7 +6,7 @@ import type { ActualVolume } from './actual-state.ts';
 import type { DesiredMount, DesiredVolume } from './desired-state.ts';
 import type { MountId } from './mount-id.ts';
 
-export interface DesiredAction {
+interface DesiredAction {
   readonly volume: DesiredVolume;
   readonly mount: DesiredMount;
 }
@@ -56,7 +56,7 @@ export interface DetachAction {
 }
 
 /** Nothing of the volume is left on the node; it needs no operation. */
-export interface DropAction {
+interface DropAction {
   readonly kind: 'drop';
   readonly volume: ActualVolume;
 }

@@ -30,7 +30,7 @@ export interface VolumeIdentity extends PluginMatch {
   readonly isDeviceMountable: boolean;
 }
 
-export class VolumeIdentityError extends MountletError {
+class VolumeIdentityError extends MountletError {
   readonly reason = 'VolumeNotIdentified';
 }
 

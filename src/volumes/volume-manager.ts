@@ -66,10 +66,7 @@ export interface VolumeManagerSettings {
   readonly sweepMs: number;
 }
 
-/** As often as the kubelet syncs its pods. */
-export const sweepMsDefault = 60_000;
-
-export class ResizeError extends MountletError {
+class ResizeError extends MountletError {
   readonly reason = 'ResizeRefused';
 }
 

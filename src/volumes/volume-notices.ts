@@ -8,7 +8,7 @@ import type { SeenChange } from './desired-state.ts';
 import type { PodUid, VolumeName } from './mount-id.ts';
 import type { OrphanNotice, ReconstructionNotice } from './reconstruction-notices.ts';
 
-export interface PodRef {
+interface PodRef {
   readonly uid: PodUid;
   readonly namespace: string;
   readonly name: string;
@@ -90,6 +90,8 @@ export type VolumeNotice =
       readonly message: string;
       readonly retryAt: number;
       readonly error: Error;
+      /** Whether it is an Event of a pod too, which says the same. */
+      readonly hasEvent: boolean;
     }
   /** Its storage has grown and the volume has not, which is no failure: it is put off, or not done at all. */
   | { readonly kind: 'VolumeNotGrown'; readonly volume: VolumeName; readonly pod: PodRef; readonly message: string }

@@ -9,7 +9,7 @@ import { mountedVolume } from './mounted-volume.ts';
 import type { MountedVolume, VolumeCount, VolumeStatus } from './mounted-volume.ts';
 import type { PendingOperations } from './pending-operations.ts';
 
-export interface VolumeQueriesDeps {
+interface VolumeQueriesDeps {
   /** The node's root directory. */
   readonly root: string;
   readonly desired: DesiredState;

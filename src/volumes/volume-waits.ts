@@ -19,7 +19,7 @@ import {
 } from './wait-errors.ts';
 import type { VolumeLists } from './wait-errors.ts';
 
-export interface VolumeWaitsDeps {
+interface VolumeWaitsDeps {
   readonly desired: DesiredState;
   readonly actual: ActualState;
   readonly populator: { reprocess(podUid: PodUid): void };

@@ -21,7 +21,7 @@ import type { Admission } from '../../pods/pod-parts.ts';
 import { isStaticPod } from '../../pods/sources/pod-annotations.ts';
 import type { Eviction } from '../../pods/workers/pod-steps.ts';
 
-export interface AdmissionSettings {
+interface AdmissionSettings {
   readonly podsMax: number;
   /** Names, or prefixes that end in `*`. */
   readonly allowedUnsafeSysctls: readonly string[];

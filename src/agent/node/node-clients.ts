@@ -16,7 +16,7 @@ export interface NodeClients {
 }
 
 export function connectNode(
-  cluster: Pick<ClusterAccess, 'endpoint' | 'credentials'>,
+  cluster: Pick<ClusterAccess, 'endpoint' | 'credentials' | 'transport'>,
   clock: Clock,
   settings: AgentSettings,
 ): NodeClients {

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { asPodUid } from '../../volumes/mount-id.ts';
 import { NodeMetrics } from './node-metrics.ts';
 
 const none = { volumes: () => [], runningPods: () => 0 };
@@ -23,9 +22,8 @@ test('volume manager invariant 75: one desired and one mounted volume give exact
 
 test('a volume that was found and not understood is counted twice, and a cleaned one under its own odd name', async () => {
   const metrics = new NodeMetrics(none);
-  const found = { podUid: asPodUid('u1'), plugin: 'x/y', volumeName: 'v' };
-  metrics.heard({ kind: 'VolumeReconstructed', ...found, path: '/p', volume: undefined, problem: 'no plugin' });
-  metrics.heard({ kind: 'FailedVolumeCleaned', ...found, problem: 'busy' });
+  metrics.reconstructed('no plugin');
+  metrics.failedVolumeCleaned('busy');
   const { text } = await metrics.text();
   for (const name of [
     'reconstruct_volume_operations_total 1',
@@ -39,8 +37,8 @@ test('a volume that was found and not understood is counted twice, and a cleaned
 
 test('operations are measured in the seconds of the kubelet', async () => {
   const metrics = new NodeMetrics(none);
-  const operation = { operation: 'volume_mount', volume: 'v', plugin: 'kubernetes.io/secret' };
-  metrics.heard({ kind: 'OperationEnded', ...operation, status: 'success', tookMs: 200 });
+  const operation = { operation: 'volume_mount', plugin: 'kubernetes.io/secret' };
+  metrics.operationEnded({ ...operation, status: 'success', tookMs: 200 });
   const { text } = await metrics.text();
   const labels = 'volume_plugin="kubernetes.io/secret",operation_name="volume_mount",status="success",migrated="false"';
   assert.ok(text.includes(`storage_operation_duration_seconds_bucket{le="0.1",${labels}} 0`));

@@ -1,14 +1,20 @@
 /** The node's figures: under the kubelet's names where it has them, so that dashboards for kubelets work. */
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { VolumeCount } from '../../volumes/mounted-volume.ts';
-import type { NodeNotice } from './node-notices.ts';
 
 /** The kubelet's, for everything about storage. */
 const storageSeconds = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600];
 /** Ours are about milliseconds. */
 const updateSeconds = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5, 60];
 
-export interface NodeMetricSources {
+interface EndedOperation {
+  readonly plugin: string;
+  readonly operation: string;
+  readonly status: 'success' | 'fail-unknown';
+  readonly tookMs: number;
+}
+
+interface NodeMetricSources {
   volumes(): readonly VolumeCount[];
   runningPods(): number;
 }
@@ -76,35 +82,40 @@ export class NodeMetrics {
     for (const [name, help] of counters) this.#counters.set(name, new Counter({ name, help, registers }));
   }
 
-  heard(notice: NodeNotice): void {
-    switch (notice.kind) {
-      case 'OperationEnded': {
-        const { plugin, operation, status, tookMs } = notice;
-        const labels = { volume_plugin: plugin, operation_name: operation, status, migrated: 'false' };
-        return this.#operations.observe(labels, tookMs / 1_000);
-      }
-      case 'VolumeMounted': {
-        const labels = { plugin_name: notice.plugin, operation_name: 'overall_volume_mount' };
-        return this.#mounts.observe(labels, notice.tookMs / 1_000);
-      }
-      case 'VolumeRefreshed':
-        return this.#updates.observe({ plugin_name: notice.plugin }, notice.tookMs / 1_000);
-      case 'VolumeReconstructed':
-        return this.#count('reconstruct_volume_operations', notice.problem);
-      case 'FailedVolumeCleaned':
-        return this.#count('force_cleaned_failed_volume_operation', notice.problem);
-      case 'OrphansSwept':
-        this.#orphans.set(notice.candidates);
-        return this.#orphanErrors.set(notice.withProblems);
-      default:
-    }
+  operationEnded({ plugin, operation, status, tookMs }: EndedOperation): void {
+    const labels = { volume_plugin: plugin, operation_name: operation, status, migrated: 'false' };
+    this.#operations.observe(labels, tookMs / 1_000);
+  }
+
+  mounted(plugin: string, tookMs: number): void {
+    this.#mounts.observe({ plugin_name: plugin, operation_name: 'overall_volume_mount' }, tookMs / 1_000);
+  }
+
+  updated(plugin: string, tookMs: number): void {
+    this.#updates.observe({ plugin_name: plugin }, tookMs / 1_000);
+  }
+
+  reconstructed(problem: string | undefined): void {
+    this.#count('reconstruct_volume_operations', problem);
+  }
+
+  failedVolumeCleaned(problem: string | undefined): void {
+    this.#count('force_cleaned_failed_volume_operation', problem);
+  }
+
+  orphansSwept(candidates: number, withProblems: number): void {
+    this.#orphans.set(candidates);
+    this.#orphanErrors.set(withProblems);
   }
 
   async text(): Promise<{ readonly contentType: string; readonly text: string }> {
     return { contentType: this.#registry.contentType, text: await this.#registry.metrics() };
   }
 
-  #count(what: 'reconstruct_volume_operations' | 'force_cleaned_failed_volume_operation', problem?: string): void {
+  #count(
+    what: 'reconstruct_volume_operations' | 'force_cleaned_failed_volume_operation',
+    problem: string | undefined,
+  ): void {
     // The kubelet writes the one in the plural and its errors in the singular.
     const plural = what.endsWith('s') ? what : `${what}s`;
     this.#counters.get(`${plural}_total`)?.inc();

@@ -19,7 +19,7 @@ import { TokenManager } from '../../objects/token-manager.ts';
 import type { AgentSettings } from '../agent-settings.ts';
 import { FolderObjects } from './folder-objects.ts';
 
-export interface NodeObjectsDeps extends Pausing {
+interface NodeObjectsDeps extends Pausing {
   /** Undefined: there is no API server. */
   readonly client: ApiClient | undefined;
   readonly random: () => number;

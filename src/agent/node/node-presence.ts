@@ -14,9 +14,9 @@ import type { AgentSettings } from '../agent-settings.ts';
 import { kubernetesVersion } from '../kubernetes-version.ts';
 import { machineFacts } from '../machine-facts.ts';
 import type { NodeClients } from './node-clients.ts';
-import type { NotifyNode } from './node-notices.ts';
+import type { NotifyNode } from './notices.ts';
 
-export interface NodePresenceDeps extends Pausing {
+interface NodePresenceDeps extends Pausing {
   readonly clients: NodeClients | undefined;
   readonly random: () => number;
   readonly events: EventSink;

@@ -27,10 +27,10 @@ import { apiClaimWriter } from '../api-claim-writer.ts';
 import { fixedSubPaths, followingSubPaths } from '../sub-path-preparers.ts';
 import { clusterClaims, clusterTrust, noClaims } from './cluster-storage.ts';
 import type { NodeObjects } from './node-objects.ts';
-import type { NotifyNode } from './node-notices.ts';
+import type { NotifyNode } from './notices.ts';
 import { subPathCleaner } from './pod-volumes.ts';
 
-export interface NodeVolumesDeps {
+interface NodeVolumesDeps {
   readonly client: ApiClient | undefined;
   readonly clock: Clock;
   readonly mounts: Mounts;
@@ -43,7 +43,7 @@ export interface NodeVolumesDeps {
   readonly notify: NotifyNode;
 }
 
-export interface NodeVolumes {
+interface NodeVolumes {
   readonly manager: VolumeManager;
   readonly subPaths: SubPathPreparer;
   /** Runs the manager, and removes what it leaves to be removed later. */

@@ -41,9 +41,9 @@ import { followChanges } from './follow-changes.ts';
 import { mastersOnly, reviewedAccess } from './node-access.ts';
 import { NodeAdmission } from './node-admission.ts';
 import { connectNode } from './node-clients.ts';
-import { noRecorder, podEvents, recordNotice } from './node-events.ts';
+import { noRecorder, podEvents } from './node-events.ts';
 import { NodeMetrics } from './node-metrics.ts';
-import type { NodeNotice, NotifyNode } from './node-notices.ts';
+import { recordNotice, type NodeNotice, type NotifyNode } from './notices.ts';
 import { NodeObjects } from './node-objects.ts';
 import { nodeVolumes } from './node-volumes.ts';
 import { podNetwork } from './pod-network.ts';
@@ -55,7 +55,7 @@ import { NodePresence } from './node-presence.ts';
 
 export interface NodeDeps {
   /** Undefined: pods come from the folder of manifests alone. */
-  readonly cluster: Pick<ClusterAccess, 'endpoint' | 'credentials' | 'secretFiles'> | undefined;
+  readonly cluster: Pick<ClusterAccess, 'endpoint' | 'credentials' | 'secretFiles' | 'transport'> | undefined;
   /** What the node's own server shows, and whom it believes; undefined: it has none. */
   readonly serving: Pick<NodeServerSettings, 'certificatePem' | 'keyPem' | 'clientAuthorityPem'> | undefined;
   /** State directories of this program that no container may see, beside the root. */
@@ -133,8 +133,7 @@ async function assembleNode(settings: AgentSettings, deps: NodeDeps, signal: Abo
       pods.pods().filter(({ metadata }) => pods.statusOf(metadata.uid ?? '')?.phase === 'Running').length,
   });
   const notify = (notice: NodeNotice): void => {
-    recordNotice(recorder ?? noRecorder, notice);
-    metrics.heard(notice);
+    recordNotice(notice, recorder ?? noRecorder, metrics);
     tell(notice);
   };
   const reflection = clients && { client: clients.general, clock, pause, random, notify };

@@ -8,7 +8,7 @@ import type { Notify } from '../notices.ts';
 import type { KubeObject, Resource } from '../resource.ts';
 import type { ResourceTable } from '../resources.ts';
 import type { WriteContext, WriteDeps } from '../rest/write-context.ts';
-import { parseStored } from '../rest/write-context.ts';
+import { parseStored } from '../stored-value.ts';
 import { StatusError } from '../status.ts';
 import type { Change, Store } from '../store/store.ts';
 
@@ -18,7 +18,7 @@ export interface ControllerDeps extends WriteDeps {
   readonly notify: Notify;
 }
 
-export interface Sighting {
+interface Sighting {
   readonly key: string;
   readonly type: Change['type'];
   /** Of a deletion, the last content. */

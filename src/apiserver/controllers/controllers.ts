@@ -7,7 +7,7 @@ import { runNamespaceDeletion } from './namespace-deletion.ts';
 import { runNodeTtl } from './node-ttl.ts';
 import { runScheduler } from './scheduler.ts';
 
-export interface RunningControllers {
+interface RunningControllers {
   /** The objects that every cluster has are there. */
   readonly settled: Promise<void>;
   /** All have stopped. */

@@ -7,7 +7,7 @@ import { objectKey, placeOfKey } from '../object-key.ts';
 import type { KubeObject, Resource } from '../resource.ts';
 import { deleteObject } from '../rest/delete-object.ts';
 import { updateObject } from '../rest/update-object.ts';
-import { parseStored } from '../rest/write-context.ts';
+import { parseStored } from '../stored-value.ts';
 import type { Change } from '../store/store.ts';
 import type { ControllerDeps } from './controller.ts';
 import { controllerContext, readObjectAt, storedResources, unlessRefused } from './controller.ts';

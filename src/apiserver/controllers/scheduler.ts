@@ -2,6 +2,7 @@
  * Gives pods without a node one: the first, by name, that is ready and that the pod may run on. Where there is none the pod says
  * why, and is looked at again when a node changes. It counts no resources: on one machine or a handful that is the user's call.
  */
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Node } from '../../kube/objects/node.ts';
 import type { Pod } from '../../kube/objects/pod.ts';
 import { objectPrefix, placeOfKey } from '../object-key.ts';
@@ -10,7 +11,7 @@ import { createObject } from '../rest/create-object.ts';
 import { bindPod } from '../rest/subresources/binding.ts';
 import { updateObject } from '../rest/update-object.ts';
 import { rulesOf } from '../rest/update.ts';
-import { parseStored } from '../rest/write-context.ts';
+import { parseStored } from '../stored-value.ts';
 import { microTimestamp, timestamp } from '../../kube/values/timestamp.ts';
 import type { ControllerDeps } from './controller.ts';
 import { controllerContext, coreResource, followObjects, readObjectAt, unlessRefused } from './controller.ts';
@@ -22,18 +23,29 @@ const controller = 'default-scheduler';
 export async function runScheduler(deps: ControllerDeps, signal: AbortSignal): Promise<void> {
   const { store, resources } = deps;
   const queue = new WorkQueue(controller, deps);
-  const pending = new Set<string>();
+  const known = { pending: new Set<string>(), bound: new Set<string>() };
   const stops = [
-    followObjects(store, objectPrefix(coreResource(resources, 'pods')), ({ key }) => queue.touch(key)),
+    followObjects(store, objectPrefix(coreResource(resources, 'pods')), ({ key, type }) => {
+      if (type === 'delete') known.bound.delete(key);
+      // Its node reports its state again and again, and a large pod takes long to read.
+      if (!known.bound.has(key)) queue.touch(key);
+    }),
     followObjects(store, objectPrefix(coreResource(resources, 'nodes')), () => {
-      for (const key of pending) queue.touch(key);
+      for (const key of known.pending) queue.touch(key);
     }),
   ];
   try {
-    await queue.run((key) => schedule(deps, key, pending, signal), signal);
+    await queue.run((key) => schedule(deps, key, known, signal), signal);
   } finally {
     for (const stop of stops) stop();
   }
+}
+
+/** Keys of pods. */
+interface KnownPods {
+  readonly pending: Set<string>;
+  /** These have a node, which they keep until they are deleted. */
+  readonly bound: Set<string>;
 }
 
 function isPending({ metadata, spec }: Pod): boolean {
@@ -45,9 +57,15 @@ function isPending({ metadata, spec }: Pod): boolean {
   );
 }
 
-async function schedule(deps: ControllerDeps, key: string, pending: Set<string>, signal: AbortSignal): Promise<void> {
+async function schedule(
+  deps: ControllerDeps,
+  key: string,
+  { pending, bound }: KnownPods,
+  signal: AbortSignal,
+): Promise<void> {
   const { store, resources } = deps;
   const pod = readObjectAt(store, key) as Pod | undefined;
+  if ((pod?.spec.nodeName ?? '') !== '') bound.add(key);
   if (pod === undefined || !isPending(pod)) return void pending.delete(key);
   pending.add(key);
   const { namespace, name } = placeOfKey(key);
@@ -58,6 +76,7 @@ async function schedule(deps: ControllerDeps, key: string, pending: Set<string>,
   const node = nodes[reasons.indexOf(undefined)];
   if (node === undefined) {
     const message = unschedulableMessage(reasons.filter((reason) => reason !== undefined));
+    await nextTurn(); // the update of a large pod takes milliseconds, and gets a turn for itself
     return tellUnschedulable(deps, pod, message, signal);
   }
   const target = { apiVersion: 'v1', kind: 'Node', name: node.metadata.name };

@@ -17,7 +17,7 @@ import { peerOf } from './exchange.ts';
 import { Http1Exchange } from './http1-exchange.ts';
 import { Http2Exchange } from './http2-exchange.ts';
 
-export interface ListenerSettings {
+interface ListenerSettings {
   readonly host: string;
   /** 0 takes any free one. */
   readonly port: number;
@@ -32,16 +32,16 @@ export interface TlsSettings {
   readonly clientCa: string | undefined;
 }
 
-export interface HttpListener {
+interface HttpListener {
   readonly address: AddressInfo;
   /** Takes no more connections, lets open answers finish and then closes; after `graceMs` it closes regardless. */
   close(graceMs: number): Promise<void>;
 }
 
 /** `trust` says that the client has shown who it is. False when the server has no place for it. */
-export type HandleExchange = (exchange: Exchange, trust: () => boolean) => void;
+type HandleExchange = (exchange: Exchange, trust: () => boolean) => void;
 
-export class ListenError extends MountletError {
+class ListenError extends MountletError {
   readonly reason = 'CannotListen';
 
   constructor({ host, port }: ListenerSettings, thrown: unknown) {

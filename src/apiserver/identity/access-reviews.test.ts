@@ -1,12 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import {
-  reviewAccess,
-  reviewedUser,
-  validateAccessReview,
-  validateLocalAccessReview,
-  validateSelfAccessReview,
-} from './access-reviews.ts';
+import { reviewAccess, reviewedUser } from './access-reviews.ts';
 import type { RequestAttributes } from './request-attributes.ts';
 import type { User } from './user.ts';
 
@@ -73,23 +67,4 @@ test('a review about somebody else takes them as described', () => {
     groups: ['dev'],
     extra: { a: ['b'] },
   });
-});
-
-test('a review must ask one thing, about somebody, and a local one about its namespace', () => {
-  const resource = { resourceAttributes: { namespace: 'shop', verb: 'get', resource: 'pods' } };
-  const path = { nonResourceAttributes: { path: '/', verb: 'get' } };
-  const details = (errors: ReturnType<typeof validateAccessReview>): string[] =>
-    errors.map(({ message }) => message.slice(message.lastIndexOf(': ') + 2));
-  const one = 'exactly one of nonResourceAttributes or resourceAttributes must be specified';
-  assert.deepEqual(details(validateSelfAccessReview({})), [one]);
-  assert.deepEqual(details(validateSelfAccessReview({ ...resource, ...path })), [one]);
-  assert.deepEqual(details(validateSelfAccessReview(resource)), []);
-  assert.deepEqual(details(validateAccessReview(resource)), ['at least one of user or group must be specified']);
-  assert.deepEqual(details(validateAccessReview({ ...resource, groups: ['dev'] })), []);
-  assert.deepEqual(details(validateLocalAccessReview({ ...resource, user: 'ann' }, 'other')), [
-    'must match metadata.namespace',
-  ]);
-  assert.deepEqual(details(validateLocalAccessReview({ ...path, user: 'ann' }, 'shop')), [
-    'disallowed on this kind of request',
-  ]);
 });

@@ -2,8 +2,6 @@
  * Answers to those who ask about permissions instead of trying: SubjectAccessReview and its relatives. The decision is
  * that of the same function which guards every request.
  */
-import { invalidField } from '../../kube/validation/field-errors.ts';
-import type { FieldError } from '../../kube/validation/field-errors.ts';
 import { list, map, object, string } from '../../kube/objects/schema.ts';
 import type { Of } from '../../kube/objects/schema.ts';
 import type { Authorizer } from './authorization.ts';
@@ -27,19 +25,19 @@ const reviewedRequest = {
   }),
   nonResourceAttributes: object({ path: string, verb: string }),
 };
-export const selfAccessReviewSpec = object(reviewedRequest);
-export interface SelfAccessReviewSpec extends Of<typeof selfAccessReviewSpec> {}
+const selfAccessReviewSpec = object(reviewedRequest);
+interface SelfAccessReviewSpec extends Of<typeof selfAccessReviewSpec> {}
 
-export const accessReviewSpec = object({
+const accessReviewSpec = object({
   ...reviewedRequest,
   user: string,
   groups: list(string),
   extra: map(list(string)),
   uid: string,
 });
-export interface AccessReviewSpec extends Of<typeof accessReviewSpec> {}
+interface AccessReviewSpec extends Of<typeof accessReviewSpec> {}
 
-export interface AccessReviewStatus {
+interface AccessReviewStatus {
   readonly allowed: boolean;
   readonly reason?: string;
 }
@@ -56,38 +54,6 @@ export function reviewAccess(
 /** The user whom a SubjectAccessReview asks about, taken at its word: groups are not added. */
 export function reviewedUser({ user = '', groups = [], uid = '', extra = {} }: AccessReviewSpec): User {
   return { name: user, uid, groups, extra };
-}
-
-export function validateSelfAccessReview({
-  resourceAttributes,
-  nonResourceAttributes,
-}: SelfAccessReviewSpec): readonly FieldError[] {
-  if ((resourceAttributes === undefined) !== (nonResourceAttributes === undefined)) return [];
-  const text = 'exactly one of nonResourceAttributes or resourceAttributes must be specified';
-  return [invalidField(['spec'], nonResourceAttributes ?? null, text)];
-}
-
-export function validateAccessReview(spec: AccessReviewSpec): readonly FieldError[] {
-  const { user = '', groups = [] } = spec;
-  const errors = validateSelfAccessReview(spec);
-  if (user !== '' || groups.length > 0) return errors;
-  return [...errors, invalidField(['spec', 'user'], user, 'at least one of user or group must be specified')];
-}
-
-/** A LocalSubjectAccessReview asks about the namespace that it is posted to, and about nothing outside of namespaces. */
-export function validateLocalAccessReview(spec: AccessReviewSpec, namespace: string): readonly FieldError[] {
-  const { resourceAttributes, nonResourceAttributes } = spec;
-  const asked = resourceAttributes?.namespace ?? '';
-  const errors = [...validateAccessReview(spec)];
-  if (resourceAttributes !== undefined && asked !== namespace) {
-    errors.push(invalidField(['spec', 'resourceAttributes', 'namespace'], asked, 'must match metadata.namespace'));
-  }
-  if (nonResourceAttributes !== undefined) {
-    errors.push(
-      invalidField(['spec', 'nonResourceAttributes'], nonResourceAttributes, 'disallowed on this kind of request'),
-    );
-  }
-  return errors;
 }
 
 function reviewedAttributes({ resourceAttributes, nonResourceAttributes }: SelfAccessReviewSpec): RequestAttributes {

@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Authenticator } from './authentication.ts';
 import type { Credentials } from './authentication.ts';
-import { parseStaticTokens, StaticTokenError } from './static-tokens.ts';
 import type { TokenVerdict } from './token-issuer.ts';
 
 const account = { name: 'system:serviceaccount:shop:robot', uid: 'a1', groups: ['system:serviceaccounts'], extra: {} };
@@ -13,7 +12,10 @@ const verdicts: Record<string, TokenVerdict> = {
 
 function authenticator(allowsAnonymous: boolean): Authenticator {
   const accountTokens = { verify: (token: string): TokenVerdict => verdicts[token] ?? { kind: 'foreign' } };
-  const staticTokens = parseStaticTokens('s3cret,ann,u1,"dev,ops"\nother,bob,u2\n');
+  const staticTokens = [
+    { token: 's3cret', user: { name: 'ann', uid: 'u1', groups: ['dev', 'ops'] } },
+    { token: 'other', user: { name: 'bob', uid: 'u2', groups: [] } },
+  ];
   return new Authenticator({ accountTokens }, { staticTokens, allowsAnonymous });
 }
 
@@ -111,16 +113,3 @@ for (const { it, credentials, user, fails, anonymous = true } of cases) {
     else assert.equal(`${result.user.name} [${result.user.groups.join(',')}]`, user);
   });
 }
-
-test('15.1: the file of static tokens', () => {
-  assert.deepEqual(parseStaticTokens('t,u,id,"a,b"\r\n\nx,y,\n'), [
-    { token: 't', user: { name: 'u', uid: 'id', groups: ['a', 'b'] } },
-    { token: 'x', user: { name: 'y', uid: '', groups: [] } },
-  ]);
-  for (const bad of ['token', 'token,user', ',user,id', 'token,,id', 'token,user,id,"a', 'to"ken,user,id']) {
-    assert.throws(
-      () => parseStaticTokens(bad),
-      (error) => error instanceof StaticTokenError && !error.message.includes('to"ken'),
-    );
-  }
-});

@@ -27,16 +27,16 @@ export interface StaticToken {
   readonly user: Omit<User, 'extra'>;
 }
 
-export interface AuthenticatorDeps {
+interface AuthenticatorDeps {
   readonly accountTokens: { verify(token: string, audiences?: readonly string[]): TokenVerdict };
 }
 
-export interface AuthenticatorSettings {
+interface AuthenticatorSettings {
   readonly staticTokens: readonly StaticToken[];
   readonly allowsAnonymous: boolean;
 }
 
-export type Authentication =
+type Authentication =
   | { readonly kind: 'authenticated'; readonly user: User; readonly audiences: readonly string[] }
   /** 401. The message is for logs and TokenReviews. */
   | { readonly kind: 'unauthenticated'; readonly message: string };

@@ -19,7 +19,7 @@ export interface AuthorizerSettings {
 }
 
 /** What a SelfSubjectRulesReview answers. */
-export interface RulesReview {
+interface RulesReview {
   readonly resourceRules: readonly ResourceRule[];
   readonly nonResourceRules: readonly PathRule[];
   readonly incomplete: boolean;

@@ -6,6 +6,7 @@ import { writeFileSync } from 'node:fs';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { peerOf } from '../http/exchange.ts';
 import { connect, createServer } from 'node:tls';
 import type { TLSSocket } from 'node:tls';
 import fc from 'fast-check';
@@ -14,7 +15,6 @@ import { CertificateHostError, issueClientCertificate, issueServerCertificate, m
 import type { PeerIdentity } from './authentication.ts';
 import type { KeyPair } from './certificates.ts';
 import { children, der } from './der.ts';
-import { peerIdentityOf } from './peer-identity.ts';
 
 const validity = { now: Date.now(), days: 365 };
 const authority = makeAuthority(validity);
@@ -80,7 +80,8 @@ async function handshake(client: Partial<KeyPair>): Promise<PeerIdentity | undef
       [TLSSocket],
       unknown,
     ];
-    return peerIdentityOf(seen);
+    const peer = peerOf(seen);
+    return peer && { ...peer, subject: { ...peer.subject } };
   } finally {
     socket.destroy();
     server.close();

@@ -58,7 +58,7 @@ export function makeAuthority({ now, days, name = 'mountlet-ca' }: Validity & { 
   return issue({ now, days, keys, subject, issuer: subject, signer: keys.privateKey, extensions });
 }
 
-export interface ServerNames {
+interface ServerNames {
   /** Names and addresses under which clients reach the server. */
   readonly hosts: readonly string[];
   /** Whose certificate it is; clients look at the hosts alone. */

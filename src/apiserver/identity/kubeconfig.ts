@@ -1,7 +1,7 @@
 /** The text of a kubeconfig file: how to reach this server, and as whom. Writing it somewhere is the caller's business. */
 import type { KeyPair } from './certificates.ts';
 
-export interface KubeconfigSettings {
+interface KubeconfigSettings {
   /** The URL must be https: kubectl sends no credentials at all over plain http. */
   readonly server: string;
   readonly authorityPem: string;

@@ -2,7 +2,7 @@
 import { goQuote } from '../../kube/values/go-quote.ts';
 import type { Pod } from '../../kube/objects/pod.ts';
 import type { Admission, Restriction, RestrictionLookup } from './node-restriction.ts';
-import type { TokenRequestSpec } from './token-requests.ts';
+import type { TokenRequest } from '../../kube/objects/token-request.ts';
 
 /** `admission.object` is the TokenRequest, `admission.namespace` that of the account and the pod. */
 export function restrictNodeToken(
@@ -11,7 +11,7 @@ export function restrictNodeToken(
   { namespace, object }: Pick<Admission, 'namespace' | 'object'>,
   lookup: Pick<RestrictionLookup, 'pod'>,
 ): Restriction | undefined {
-  const { audiences = [], boundObjectRef: bound } = (object as { readonly spec?: TokenRequestSpec }).spec ?? {};
+  const { audiences = [], boundObjectRef: bound } = (object as Partial<TokenRequest>).spec ?? {};
   const { name = '', uid = '' } = bound ?? {};
   if (bound?.apiVersion !== 'v1' || bound.kind !== 'Pod' || name === '') {
     return forbidden('node requested token not bound to a pod');

@@ -42,7 +42,7 @@ export function claimNames({ metadata, spec }: Pod): readonly string[] {
   );
 }
 
-export interface SecretName {
+interface SecretName {
   readonly namespace: string;
   readonly name: string;
 }

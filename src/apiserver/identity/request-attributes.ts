@@ -18,7 +18,7 @@ export interface ResourceAttributes {
   readonly fieldEquals: Readonly<Record<string, string>>;
 }
 
-export interface PathAttributes {
+interface PathAttributes {
   readonly kind: 'path';
   readonly verb: string;
   readonly path: string;

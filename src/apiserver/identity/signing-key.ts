@@ -63,7 +63,7 @@ function keyInput(key: KeyObject): { key: KeyObject; dsaEncoding: 'ieee-p1363' }
   return { key, dsaEncoding: 'ieee-p1363' };
 }
 
-export interface ParsedToken {
+interface ParsedToken {
   readonly algorithm: string;
   /** Empty when the header has none. */
   readonly keyId: string;

@@ -25,7 +25,7 @@ export interface TokenSubjects {
   node(name: string): LiveObject | undefined;
 }
 
-export interface TokenIssuerDeps {
+interface TokenIssuerDeps {
   readonly clock: Pick<Clock, 'now'>;
   readonly subjects: TokenSubjects;
 }

@@ -66,9 +66,9 @@ export interface Answers {
 }
 
 /** Why a list cannot be had at the revision it was asked for. */
-export type Gone = Pick<CompactedError | FutureRevisionError, 'reason' | 'revision'>;
+type Gone = Pick<CompactedError | FutureRevisionError, 'reason' | 'revision'>;
 
-export interface Commit {
+interface Commit {
   readonly kind: 'commit';
   readonly key: string;
   readonly type: 'put' | 'delete';

@@ -22,12 +22,12 @@ import { internalError, notFound } from '../status.ts';
 import { nodeRefusal } from './node-refusal.ts';
 import { nodeAddress, nodePath } from './node-target.ts';
 
-export interface NodeProxyDeps {
+interface NodeProxyDeps {
   readonly clock: Clock;
   readonly nodes: { node(name: string): Node | undefined };
 }
 
-export interface NodeProxySettings {
+interface NodeProxySettings {
   /** Signs the certificates of nodes. */
   readonly authorityPem: string;
   /** Shown to nodes. */

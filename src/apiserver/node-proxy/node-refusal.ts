@@ -17,7 +17,7 @@ const reasons: Readonly<Record<number, string>> = {
 // Enough for any message; the rest of a long page is not read.
 const textBytesMax = 2048;
 
-export class NodeRefusal extends StatusError {
+class NodeRefusal extends StatusError {
   override readonly headers: Readonly<Record<string, string>>;
 
   constructor(code: number, message: string, headers: Readonly<Record<string, string>>) {

@@ -4,7 +4,7 @@ import { isYes, podLogQuery } from '../../kube/pod-log-options.ts';
 import type { NodeRequest } from '../rest/subresources/connect.ts';
 import { internalError } from '../status.ts';
 
-export interface NodeAddress {
+interface NodeAddress {
   readonly host: string;
   readonly port: number;
 }

@@ -6,7 +6,7 @@ import type { Json, JsonObject } from './json-value.ts';
 import { PatchError } from './patch-error.ts';
 import { appliedProblem } from './validate-applied.ts';
 
-export interface Expected {
+interface Expected {
   readonly apiVersion: string;
   readonly kind: string;
   readonly shape: Shape<unknown>;

@@ -7,7 +7,7 @@ import { ownerKey } from './managed-fields.ts';
 import { pathText } from './path-element.ts';
 
 /** The fields of one other owner that would be changed. */
-export interface Conflict {
+interface Conflict {
   readonly manager: string;
   readonly operation: Operation;
   readonly apiVersion: string;
@@ -18,7 +18,7 @@ export interface Conflict {
 }
 
 /** As it stands in `details.causes` of the Status. */
-export interface ConflictCause {
+interface ConflictCause {
   readonly reason: 'FieldManagerConflict';
   readonly message: string;
   readonly field: string;

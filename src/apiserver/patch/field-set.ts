@@ -18,7 +18,7 @@ interface Node {
 }
 
 /** What a set looks like at one step. */
-export interface Step {
+interface Step {
   readonly element: PathElement;
   readonly isMember: boolean;
   readonly below: FieldSet;

@@ -16,7 +16,7 @@ export type JsonFields = Record<string, Json>;
  * Kubernetes objects nest about twenty levels deep and Go's JSON reader gives up at 10,000. This limit keeps the recursive
  * functions here, and those that read and print the result, far from the end of the stack.
  */
-export const depthMax = 1000;
+const depthMax = 1000;
 
 export function isObject(value: Json | undefined): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value);

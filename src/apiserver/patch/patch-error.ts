@@ -1,7 +1,7 @@
 /** A patch that was refused. The request's handler makes a Status of it; the message is the one the API server uses. */
 import { MountletError } from '../../base/errors.ts';
 
-export type PatchErrorKind =
+type PatchErrorKind =
   /** The patch itself makes no sense: 400. */
   | 'malformed'
   /** The patch cannot be applied to this object: 422. */

@@ -39,7 +39,7 @@ export interface Apply extends Writer {
   readonly force: boolean;
 }
 
-export interface Applied {
+interface Applied {
   readonly kind: 'applied';
   /** With its new managed fields. Nulls that were applied are still in it: decoding makes them what they mean. */
   readonly object: JsonObject;

@@ -9,7 +9,7 @@ import type { Json, JsonList, JsonObject } from './json-value.ts';
 import { PatchError, cannotApply } from './patch-error.ts';
 import { markerOf, withoutDirectives } from './strategic-directives.ts';
 
-export type ListRule =
+type ListRule =
   | { readonly kind: 'replace' }
   | { readonly kind: 'set' }
   | { readonly kind: 'keyed'; readonly key: string };
@@ -22,7 +22,7 @@ export function listRule(shape: Shape<unknown> | undefined): ListRule {
 }
 
 /** Merges what two items with the same key say. */
-export type MergeItem = (original: JsonObject, patch: JsonObject) => JsonObject;
+type MergeItem = (original: JsonObject, patch: JsonObject) => JsonObject;
 
 export function mergeLists(original: JsonList, patch: JsonList, rule: ListRule, mergeItem: MergeItem): JsonList {
   if (rule.kind !== 'keyed') {

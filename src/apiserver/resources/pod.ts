@@ -17,7 +17,7 @@ import { resource } from '../resource.ts';
 import type { ExchangedKind } from '../resource.ts';
 import { podColumns, podRowConditions } from './pod-columns.ts';
 
-export const bindingKind: ExchangedKind<Binding> = {
+const bindingKind: ExchangedKind<Binding> = {
   group: '',
   version: 'v1',
   kind: 'Binding',

@@ -12,7 +12,8 @@ import type { Decision } from '../store/store.ts';
 import { timestamp } from '../../kube/values/timestamp.ts';
 import { pathSegmentErrors } from './path-segment.ts';
 import type { WriteContext, WriteDeps, Written } from './write-context.ts';
-import { decideAndWrite, parseStored, storedText } from './write-context.ts';
+import { decideAndWrite } from './write-context.ts';
+import { parseStored, storedText } from '../stored-value.ts';
 
 export interface Creation {
   readonly resource: Resource;

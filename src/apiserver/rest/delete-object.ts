@@ -8,9 +8,10 @@ import type { DeleteOptions } from '../../kube/objects/delete-options.ts';
 import { planDeletion } from './plan-deletion.ts';
 import { isSameJson } from './same-json.ts';
 import type { WriteContext, WriteDeps } from './write-context.ts';
-import { decideAndWrite, parseStored, storedText } from './write-context.ts';
+import { decideAndWrite } from './write-context.ts';
+import { parseStored, storedText } from '../stored-value.ts';
 
-export interface Deletion {
+interface Deletion {
   readonly resource: Resource;
   readonly namespace: string;
   readonly name: string;

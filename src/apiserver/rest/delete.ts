@@ -13,7 +13,7 @@ import { parseBody } from './read-body.ts';
 import { selectionOf } from './selection.ts';
 import { badRequest } from '../status.ts';
 import type { WriteDeps } from './write-context.ts';
-import { parseStored } from './write-context.ts';
+import { parseStored } from '../stored-value.ts';
 
 export function deleteHandler(deps: WriteDeps): Handler {
   return async (request) => {

@@ -5,7 +5,7 @@ import type { Writer } from '../patch/ownership.ts';
 import { trackUpdate } from '../patch/track-update.ts';
 import { apiVersionOf } from '../resources.ts';
 
-export interface Manager {
+interface Manager {
   readonly name: string;
   readonly subresource: string;
   readonly nowMs: number;

@@ -14,7 +14,7 @@ import { listOptions } from './list-options.ts';
 import type { Selection } from './selection.ts';
 import { selectionOf } from './selection.ts';
 import { waitForRevision } from './wait-for-revision.ts';
-import { parseStored } from './write-context.ts';
+import { parseStored } from '../stored-value.ts';
 import type { RequestStore } from './write-context.ts';
 
 // With a selector it is not known beforehand how many must be read for a page.

@@ -10,7 +10,7 @@ import type { KubeObject, Resource } from '../resource.ts';
 import type { DeleteOptions } from '../../kube/objects/delete-options.ts';
 import { timestamp } from '../../kube/values/timestamp.ts';
 
-export type DeletionPlan =
+type DeletionPlan =
   | { readonly kind: 'remove'; readonly object: KubeObject }
   | { readonly kind: 'mark'; readonly object: KubeObject }
   /** Its end is on the way already, and sooner than this request asks for. */

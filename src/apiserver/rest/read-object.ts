@@ -13,7 +13,7 @@ import { isRecord } from '../../kube/values/semantic-equality.ts';
 import type { FieldValidation } from './write-options.ts';
 
 /** What the body is expected to be. */
-export interface Expected<T> {
+interface Expected<T> {
   readonly apiVersion: string;
   readonly kind: string;
   readonly shape: Shape<T>;
@@ -42,7 +42,7 @@ export async function readObject<T>(
   }
 }
 
-export function decodeObject<T>(
+function decodeObject<T>(
   json: Record<string, unknown>,
   duplicates: readonly string[],
   expected: Expected<T>,

@@ -11,7 +11,7 @@ import { invalidField } from '../../kube/validation/field-errors.ts';
 import { invalid } from '../status.ts';
 import type { ListMetadata, Reply } from './api-request.ts';
 import type { Representation } from './negotiate.ts';
-import { parseStored } from './write-context.ts';
+import { parseStored } from '../stored-value.ts';
 
 export interface Encoding {
   readonly representation: Representation;
@@ -21,7 +21,7 @@ export interface Encoding {
   readonly now: number;
 }
 
-export interface Encoded {
+interface Encoded {
   readonly contentType: string;
   readonly body: string;
 }

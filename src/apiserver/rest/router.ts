@@ -25,7 +25,7 @@ import type { LargeRequests } from '../large/large-requests.ts';
 import type { Store } from '../store/store.ts';
 import type { WriteDeps } from './write-context.ts';
 
-export interface RouterDeps extends ReviewDeps, TokenDeps, ConnectDeps, WatchDeps {
+interface RouterDeps extends ReviewDeps, TokenDeps, ConnectDeps, WatchDeps {
   readonly store: Store;
   readonly resources: ResourceTable;
   readonly large: LargeRequests;

@@ -7,6 +7,7 @@ import type { ServiceAccount } from '../../kube/objects/service-account.ts';
 import type { LiveObject, TokenSubjects } from '../identity/token-issuer.ts';
 import { objectKey } from '../object-key.ts';
 import type { Store } from '../store/store.ts';
+import { parseStored } from '../stored-value.ts';
 
 const core = { group: '' };
 const pods = { ...core, plural: 'pods', namespaced: true };
@@ -39,7 +40,7 @@ export class StoredObjects {
 
   #read(key: string): unknown {
     const stored = this.#store.get(key);
-    return stored === undefined ? undefined : JSON.parse(stored.value);
+    return stored === undefined ? undefined : parseStored(stored.value);
   }
 }
 

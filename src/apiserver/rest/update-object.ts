@@ -14,9 +14,10 @@ import { decideCreation, prepareAdmission } from './create-object.ts';
 import { isEnded } from './plan-deletion.ts';
 import { isSameJson } from './same-json.ts';
 import type { WriteContext, WriteDeps, Written } from './write-context.ts';
-import { decideAndWrite, parseStored, storedText } from './write-context.ts';
+import { decideAndWrite } from './write-context.ts';
+import { parseStored, storedText } from '../stored-value.ts';
 
-export interface Update {
+interface Update {
   readonly resource: Resource;
   /** The view it came through, whose rules it must keep; absent: the resource itself. */
   readonly view?: Resource;

@@ -22,7 +22,7 @@ import { selectionOf } from './selection.ts';
 import { waitForRevision } from './wait-for-revision.ts';
 import type { WatchForm, WatchForms } from './watch-forms.ts';
 import { eventLine } from './watch-forms.ts';
-import { parseStored } from './write-context.ts';
+import { parseStored } from '../stored-value.ts';
 
 export interface WatchDeps {
   readonly store: Store;

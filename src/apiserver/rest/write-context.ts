@@ -3,7 +3,7 @@ import type { Clock } from '../../base/clock.ts';
 import type { User } from '../identity/user.ts';
 import type { AdmissionStep } from '../admission/admission.ts';
 import type { Random } from '../random.ts';
-import type { KubeObject } from '../resource.ts';
+import { parseStored } from '../stored-value.ts';
 import { entityTooLarge } from '../status.ts';
 import type { Decision, Store } from '../store/store.ts';
 import type { ApiRequest } from './api-request.ts';
@@ -61,17 +61,8 @@ export interface Written {
   readonly removed: boolean;
 }
 
-/** What the store keeps is what clients get. */
-export function parseStored(value: string): KubeObject {
-  return JSON.parse(value) as KubeObject;
-}
-
-export function storedText(object: KubeObject, revision: number): string {
-  return JSON.stringify({ ...object, metadata: { ...object.metadata, resourceVersion: String(revision) } });
-}
-
 /** What etcd takes of a real server, so that what is written here can go there. */
-export const objectBytesMax = 1.5 * 1024 * 1024;
+const objectBytesMax = 1.5 * 1024 * 1024;
 
 /** An object that was larger already may get smaller. */
 function checkSize(value: string, before = ''): void {

@@ -55,7 +55,7 @@ export function dryRunErrors(given: readonly string[]): FieldError[] {
 }
 
 /** `kubectl/v1.32.0 (linux/amd64)` is kubectl. */
-export function managerFromUserAgent(userAgent: string): string {
+function managerFromUserAgent(userAgent: string): string {
   const name = userAgent
     .split('/', 1)
     .join('')

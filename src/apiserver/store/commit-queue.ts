@@ -12,7 +12,7 @@ export interface Waiting {
   readonly again?: { readonly keys: readonly string[]; readonly revisions: readonly number[] };
 }
 
-export interface CommitQueueDeps {
+interface CommitQueueDeps {
   /** Resolves when the group is on disk and published. */
   commit(group: readonly Waiting[]): Promise<void>;
   /** A commit has failed: undoes all that is not on disk, and answers why, for all who wait. */

@@ -9,7 +9,7 @@
 import { crc32 } from './checksum.ts';
 
 export const tableNames = ['objects', 'changes', 'state'] as const;
-export type TableName = (typeof tableNames)[number];
+type TableName = (typeof tableNames)[number];
 
 /** Undefined: the row goes. */
 export interface LogRow {
@@ -46,7 +46,7 @@ export function encodeRecord({ sequence, rows }: LogRecord): Buffer {
   return record;
 }
 
-export interface DecodedRecords {
+interface DecodedRecords {
   /** Up to the first that is not whole. */
   readonly records: readonly LogRecord[];
   /** The greatest number of a record that follows behind that one; 0 for none. Greater than all of them: that one was lost. */

@@ -24,7 +24,7 @@ export interface StoreState {
   readonly sequence: number;
 }
 
-export interface ObjectRow {
+interface ObjectRow {
   readonly object: StoredObject;
   readonly isStale: boolean;
 }
@@ -42,7 +42,7 @@ export interface ChangeRow {
   readonly isStale: boolean;
 }
 
-export interface Damage {
+interface Damage {
   readonly damage: string;
 }
 

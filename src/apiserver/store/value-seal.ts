@@ -12,13 +12,13 @@ import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';
 import type { EncryptionKey } from './encryption-key.ts';
 
 /** Where a value stands; bound to it by encryption. */
-export interface ValuePlace {
+interface ValuePlace {
   readonly part: 'object' | 'previous' | 'deleted';
   readonly key: string;
   readonly revision: number;
 }
 
-export type OpenedValue =
+type OpenedValue =
   | { readonly value: string; readonly isStale: boolean }
   /** It cannot be read, and why. */
   | { readonly damage: string };

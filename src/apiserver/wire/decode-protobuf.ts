@@ -10,7 +10,7 @@ import { MalformedProtobufError, ProtobufReader, wireTypes } from './protobuf-re
 import { decodeScalar, isZero, zeroOf } from './protobuf-scalars.ts';
 import type { Json } from './protobuf-scalars.ts';
 
-export interface DecodedProtobuf {
+interface DecodedProtobuf {
   readonly apiVersion: string;
   readonly kind: string;
   readonly object: { readonly [key: string]: Json };

@@ -7,9 +7,9 @@ export const protobufType = 'application/vnd.kubernetes.protobuf';
 
 /** What a real server offers, which is what the text of a refusal names. We accept protobuf and never answer with it. */
 const offeredTypes = [jsonType, yamlType, protobufType];
-export type BodyType = typeof jsonType | typeof yamlType | typeof protobufType;
+type BodyType = typeof jsonType | typeof yamlType | typeof protobufType;
 
-export const patchTypes = {
+const patchTypes = {
   json: 'application/json-patch+json',
   merge: 'application/merge-patch+json',
   strategic: 'application/strategic-merge-patch+json',

@@ -11,7 +11,7 @@ export class MalformedProtobufError extends MountletError {
 /** The three low bits of a tag: how the value that follows is written. */
 export const wireTypes = { varint: 0, fixed64: 1, bytes: 2, groupStart: 3, groupEnd: 4, fixed32: 5 } as const;
 
-export interface Tag {
+interface Tag {
   readonly field: number;
   readonly wireType: number;
 }

@@ -21,7 +21,7 @@ export interface Attachment extends FileIdentity {
   readonly isOurs: boolean;
 }
 
-export class AttachmentRecordError extends MountletError {
+class AttachmentRecordError extends MountletError {
   readonly reason = 'AttachmentUnreadable';
 }
 

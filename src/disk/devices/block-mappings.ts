@@ -30,7 +30,7 @@ import type { BlockDevice } from './block-device.ts';
 import { LoopDevices } from './loop-devices.ts';
 import type { Programs } from './programs.ts';
 
-export interface MappedDevice {
+interface MappedDevice {
   /** The directory that has a bind mount for each pod. Absolute. */
   readonly mapPath: string;
   /** Names the bind mount: one path segment. */
@@ -43,7 +43,7 @@ export interface NewMapping extends MappedDevice {
   readonly devicePath: string;
 }
 
-export interface BlockMappingDeps {
+interface BlockMappingDeps {
   readonly mounts: Mounts;
   readonly programs: Programs;
   readonly clock: Clock;

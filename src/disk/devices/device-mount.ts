@@ -37,7 +37,7 @@ export interface DeviceMountOutcome {
   readonly repaired?: string | undefined;
 }
 
-export type DeviceMountProblem =
+type DeviceMountProblem =
   | 'FilesystemMismatch'
   | 'HasFilesystemErrors'
   | 'UnformattedReadOnly'
@@ -47,7 +47,7 @@ export type DeviceMountProblem =
   | 'MountFailed';
 
 /** The kubelet's kinds of failure, and its texts. */
-export class DeviceMountError extends MountletError {
+class DeviceMountError extends MountletError {
   readonly reason: DeviceMountProblem;
   constructor(reason: DeviceMountProblem, message: string, options?: ErrorOptions) {
     super(message, options);

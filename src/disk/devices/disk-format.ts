@@ -11,7 +11,7 @@ import type { Programs } from './programs.ts';
 /** The kubelet's word for a device with a partition table, which is never formatted. */
 export const partitioned = 'unknown data, probably partitions';
 
-export class DiskFormatError extends MountletError {
+class DiskFormatError extends MountletError {
   readonly reason = 'GetDiskFormatFailed';
 }
 

@@ -7,7 +7,7 @@ import { exitText, spoken } from './programs.ts';
 import type { Programs } from './programs.ts';
 
 /** The kubelet's text. */
-export class GrowthError extends MountletError {
+class GrowthError extends MountletError {
   readonly reason = 'FileSystemResizeFailed';
 }
 

@@ -20,7 +20,7 @@ export class AttachmentError extends MountletError {
   readonly reason = 'AttachmentFailed';
 }
 
-export interface LoopAttachmentDeps {
+interface LoopAttachmentDeps {
   /** Where they are written down: below the node's root. */
   readonly directory: string;
   readonly programs: Programs;

@@ -10,7 +10,7 @@ import { systemCallError } from '../system-call-error.ts';
 import { ProgramTimeoutError, exitText, spoken } from './programs.ts';
 import type { ProgramOutput, Programs } from './programs.ts';
 
-export interface MountRequest {
+interface MountRequest {
   readonly source: string;
   readonly target: string;
   readonly fileSystem: string;

@@ -8,7 +8,7 @@ import { constants } from 'node:os';
 import { kill } from 'node:process';
 import { MountletError, errorCode } from '../../base/errors.ts';
 
-export interface Command {
+interface Command {
   readonly program: string;
   readonly args: readonly string[];
   readonly timeoutMs: number;
@@ -36,7 +36,7 @@ export class ProgramMissingError extends MountletError {
   }
 }
 
-export class ProgramArgumentError extends MountletError {
+class ProgramArgumentError extends MountletError {
   readonly reason = 'ProgramArgumentInvalid';
   constructor(program: string) {
     super(`Cannot run "${program}": one of its arguments has a NUL in it, which no name can have`);
@@ -55,7 +55,7 @@ export class ProgramTimeoutError extends MountletError {
   }
 }
 
-export interface ProgramSettings {
+interface ProgramSettings {
   /** Directories, in order. The system's own programs whatever PATH says: this runs as root. */
   readonly searchPath?: string;
 }

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { MountletError, errorCode } from '../../base/errors.ts';
 import { systemCallError } from '../system-call-error.ts';
 
-export type FileSystemKind = 'tmpfs' | 'hugetlbfs' | 'other';
+type FileSystemKind = 'tmpfs' | 'hugetlbfs' | 'other';
 
 const kinds: ReadonlyMap<bigint, FileSystemKind> = new Map([
   [0x01021994n, 'tmpfs'],
@@ -21,7 +21,7 @@ export function fileSystemOf(path: string): FileSystemKind {
   }
 }
 
-export interface PrivateTmpfsSettings {
+interface PrivateTmpfsSettings {
   /** `XDG_RUNTIME_DIR`, if it is set. */
   readonly runtimeDirectory?: string;
   readonly uid: number;

@@ -15,6 +15,7 @@ import type { TestContext } from 'node:test';
 import { directoryForMounts, needsMounts, unavailableMounts } from '../../testing/mounting.ts';
 import { temporaryDirectory } from '../../testing/temporary-directory.ts';
 import { fileSystemOf } from './file-system.ts';
+import { atOnce } from '../../base/turns.ts';
 import { MemoryDirectories, MemoryUnavailableError } from './memory-directories.ts';
 import { systemMounts } from './mounts.ts';
 
@@ -100,7 +101,7 @@ test('without mounts, a directory on a disk becomes a link to a private tmpfs', 
   // Another process, whose private tmpfs is elsewhere, finds and removes both ends.
   const later = without('not root', temporaryDirectory(t, shared)).memory;
   assert.equal(later.find(volume), path);
-  later.removeLink(volume);
+  atOnce(later.removingLink(volume));
   assert.ok(!existsSync(path));
   assert.equal(lstatSync(volume, { throwIfNoEntry: false }), undefined);
   assert.ok(existsSync(base));
@@ -121,7 +122,7 @@ test(
     if (fileSystemOf(dirname(dirname(volume))) === 'tmpfs') return t.skip('needs a temporary directory on a disk');
     const { memory } = without('not root', base);
     const { path } = memory.make(volume, options);
-    memory.removeLink(volume);
+    atOnce(memory.removingLink(volume));
     symlinkSync(path, volume);
     assert.equal(memory.find(volume), undefined);
     assert.deepEqual(memory.make(volume, options), { path, made: true });
@@ -141,7 +142,7 @@ test(
     mkdirSync(dirname(volume));
     symlinkSync(foreign, volume);
     assert.equal(memory.find(volume), undefined);
-    memory.removeLink(volume);
+    atOnce(memory.removingLink(volume));
     assert.equal(readFileSync(join(foreign, 'precious'), 'utf8'), 'x');
   },
 );

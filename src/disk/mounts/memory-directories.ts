@@ -14,27 +14,28 @@ import { createHash } from 'node:crypto';
 import { chmodSync, lstatSync, mkdirSync, readlinkSync, rmdirSync, symlinkSync, unlinkSync } from 'node:fs';
 import { basename, dirname, isAbsolute, join, resolve } from 'node:path';
 import { MountletError, errorCode } from '../../base/errors.ts';
+import type { Steps } from '../../base/turns.ts';
 import { fileSystemOf } from './file-system.ts';
 import type { Mounts } from './mounts.ts';
 import { makeDirectoryWithMode } from '../pod-directories.ts';
-import { removeTree } from '../paths/remove-tree.ts';
+import { removal, removeTree } from '../paths/remove-tree.ts';
 import { systemCallError } from '../system-call-error.ts';
 
-export interface MemoryDirectory {
+interface MemoryDirectory {
   /** Where the content is: the directory, or what it links to. */
   readonly path: string;
   /** False: it was there. */
   readonly made: boolean;
 }
 
-export interface MemoryDirectoryOptions {
+interface MemoryDirectoryOptions {
   /** Of the directory below the mount, which the mount hides: a tmpfs has a mode of its own, 01777. */
   readonly mode: number;
   /** 0: no limit but the kernel's. Without a mount of its own a directory has no limit at all. */
   readonly sizeBytes: bigint;
 }
 
-export interface MemoryDirectoryDeps {
+interface MemoryDirectoryDeps {
   readonly mounts: Mounts;
   /** A directory on a tmpfs that nobody else can enter, or undefined; asked only where nothing can be mounted. */
   readonly privateTmpfs: () => string | undefined;
@@ -92,10 +93,10 @@ export class MemoryDirectories {
   }
 
   /** Removes the link and what it leads to; a link that is not ours leads to something that is not ours to delete. */
-  removeLink(directory: string): void {
+  *removingLink(directory: string): Steps<void> {
     try {
       const target = this.#targetOf(directory);
-      if (target !== undefined) removeTree(target);
+      if (target !== undefined) yield* removal(target);
       unlinkSync(directory);
     } catch (thrown) {
       throw systemCallError(thrown, directory);

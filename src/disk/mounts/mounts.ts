@@ -14,17 +14,17 @@ import type { BindRestriction, Mounter } from './mounter.ts';
 import { SystemCallError, systemCallError } from '../system-call-error.ts';
 import { loadSystemCalls, type SystemCalls } from './system-calls.ts';
 
-export interface TmpfsOptions {
+interface TmpfsOptions {
   /** 0 or absent: no limit but the kernel's (half of the memory). */
   readonly sizeBytes?: bigint;
 }
 
-export interface TmpfsMount {
+interface TmpfsMount {
   /** False where the kernel cannot keep this tmpfs out of swap (before Linux 6.4, or in a user namespace). */
   readonly noSwap: boolean;
 }
 
-export interface BindOptions {
+interface BindOptions {
   readonly readOnly?: boolean;
   /** What is mounted below the source comes along (and is read-only too, if asked for). */
   readonly recursive?: boolean;
@@ -50,7 +50,7 @@ export interface Mounts {
   isMountPoint(path: string): boolean;
 }
 
-export interface MountSettings {
+interface MountSettings {
   /** Throws when system calls cannot be made; then nothing can be mounted. */
   readonly loadSystemCalls?: () => SystemCalls;
   /** Where the one mount is tried that answers `unavailable`. */

@@ -44,7 +44,7 @@ export interface ReplaceableMounts {
   openUncovered(mountPoint: string): number;
 }
 
-export interface ReplaceableMountSettings {
+interface ReplaceableMountSettings {
   /** Throws when system calls cannot be made. */
   readonly loadSystemCalls?: () => SystemCalls;
   /** Where the exchange is tried that answers `unavailable`. */

@@ -12,7 +12,7 @@ import type * as Koffi from 'koffi'; // the type alone: the module is loaded on 
 import { MountletError, messageOf } from '../../base/errors.ts';
 import { SystemCallError } from '../system-call-error.ts';
 
-export interface MountCall {
+interface MountCall {
   readonly source?: string;
   readonly target: string;
   readonly fileSystem?: string;
@@ -20,7 +20,7 @@ export interface MountCall {
   readonly data?: string;
 }
 
-export interface MountAttributeChange {
+interface MountAttributeChange {
   /** Of `mountAttributes`. */
   readonly set: bigint;
   /** One of `propagations`. */

@@ -12,12 +12,12 @@ interface EntryFacts {
   readonly uid: number;
   readonly gid: number;
 }
-export interface FileEntry extends EntryFacts {
+interface FileEntry extends EntryFacts {
   readonly kind: 'file';
   readonly sizeBytes: number;
   readonly sha256: string;
 }
-export interface LinkEntry extends EntryFacts {
+interface LinkEntry extends EntryFacts {
   readonly kind: 'link';
   readonly target: string;
 }
@@ -26,7 +26,7 @@ export interface DirectoryEntry extends EntryFacts {
   readonly entries: readonly Entry[];
 }
 /** A device, socket or fifo: named, never opened. */
-export interface OtherEntry extends EntryFacts {
+interface OtherEntry extends EntryFacts {
   readonly kind: 'other';
 }
 export type Entry = FileEntry | LinkEntry | DirectoryEntry | OtherEntry;

@@ -19,7 +19,7 @@ import { MountletError } from '../../base/errors.ts';
 import { systemCallError } from '../system-call-error.ts';
 import { loadSystemCalls, type SystemCalls } from '../mounts/system-calls.ts';
 
-export interface DirectoryLock {
+interface DirectoryLock {
   /** Removes the lock file. Can be called again without harm. */
   release(): void;
 }

@@ -4,7 +4,7 @@ import { dirname } from 'node:path';
 import { MountletError } from '../../base/errors.ts';
 import { errnoOf, errnoText } from '../system-call-error.ts';
 
-export type HostKind = 'Directory' | 'File' | 'Socket' | 'CharDevice' | 'BlockDevice';
+type HostKind = 'Directory' | 'File' | 'Socket' | 'CharDevice' | 'BlockDevice';
 
 /** Its message is exactly the kubelet's, which users search for. */
 export class HostPathError extends MountletError {

@@ -21,8 +21,8 @@ import { liveSubPathsDirectory, requireName, type SubPathOwner } from './sub-pat
  * `changing` survives only a crash: the old mount may then stand on the new one. The state is the end of a file's name,
  * so every arrow is one rename.
  */
-export const liveStates = ['prepared', 'followed', 'changing', 'lost'] as const;
-export type LiveState = (typeof liveStates)[number];
+const liveStates = ['prepared', 'followed', 'changing', 'lost'] as const;
+type LiveState = (typeof liveStates)[number];
 
 export interface LiveRecord {
   readonly volumeDirectory: string;

@@ -59,7 +59,7 @@ export interface SubPathNotice extends SubPathOwner {
   readonly message: string;
 }
 
-export interface LiveSubPathsDeps {
+interface LiveSubPathsDeps {
   readonly mounts: Mounts;
   readonly replaceable: ReplaceableMounts;
   readonly notify: (notice: SubPathNotice) => void;

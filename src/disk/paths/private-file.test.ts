@@ -9,11 +9,11 @@ test('a private file is made once, for its owner alone, and read afterwards', (t
   const path = join(temporaryDirectory(t), 'key');
   assert.equal(readPrivateFile(path), undefined);
   assert.equal(
-    ensurePrivateFile(path, () => 'first'),
+    ensurePrivateFile(path, () => 'first', String),
     'first',
   );
   assert.equal(
-    ensurePrivateFile(path, () => 'second'),
+    ensurePrivateFile(path, () => 'second', String),
     'first',
   );
   assert.equal(statSync(path).mode & 0o7777, 0o600);
@@ -41,7 +41,7 @@ test('a file that others can read, and a link, are refused', (t) => {
   const path = join(directory, 'key');
   writeFileSync(path, 'known');
   chmodSync(path, 0o644);
-  assert.throws(() => ensurePrivateFile(path, () => 'x'), ExposedFileError);
+  assert.throws(() => ensurePrivateFile(path, () => 'x', String), ExposedFileError);
   symlinkSync(path, join(directory, 'link'));
   assert.throws(() => readPrivateFile(join(directory, 'link')), /link/);
   assert.throws(() => readPrivateFile(directory), ExposedFileError);

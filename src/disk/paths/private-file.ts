@@ -27,13 +27,34 @@ export class ExposedFileError extends MountletError {
   }
 }
 
-/** What is in the file; if there is none, `make` decides, and it is there afterwards. */
-export function ensurePrivateFile(path: string, make: () => string): string {
+class DamagedFileError extends MountletError {
+  readonly reason = 'DamagedFile';
+  constructor(path: string) {
+    // Without the cause, which may quote a key.
+    super(
+      `Cannot use "${path}": it is damaged; put a copy of it back, or remove it, and a new one will be made: whoever relies on the ` +
+        'old one has to be given new credentials',
+    );
+  }
+}
+
+/** What `read` makes of the file; if there is none, `make` decides what is in it, and it is there afterwards. */
+export function ensurePrivateFile<Content>(
+  path: string,
+  make: () => string,
+  read: (content: string) => Content,
+): Content {
   const found = readPrivateFile(path);
-  if (found !== undefined) return found;
-  const content = make();
-  replacePrivateFile(path, content);
-  return content;
+  if (found === undefined) {
+    const made = make();
+    replacePrivateFile(path, made);
+    return read(made);
+  }
+  try {
+    return read(found);
+  } catch {
+    throw new DamagedFileError(path);
+  }
 }
 
 /** Undefined when there is no such file. One that others can read, or that is a link, is refused: its key may be known. */

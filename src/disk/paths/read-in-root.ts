@@ -13,7 +13,7 @@ export class UnreadableFileError extends MountletError {
   readonly reason = 'UnreadableFile';
 }
 
-export interface FileInRoot {
+interface FileInRoot {
   /** Where it was found, all links resolved. */
   readonly path: string;
   readonly content: Uint8Array;

@@ -22,6 +22,8 @@ import {
 } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { MountletError, errorCode } from '../../base/errors.ts';
+import { atOnce } from '../../base/turns.ts';
+import type { Steps } from '../../base/turns.ts';
 import { mountIdOf, openPathOnly } from '../mounts/mount-point.ts';
 import { readMountsBelow, type MountEntry } from '../mounts/mount-table.ts';
 import { systemCallError } from '../system-call-error.ts';
@@ -36,6 +38,8 @@ export class MountPointBelowError extends MountletError {
   }
 }
 
+type MountsBelow = (path: string) => readonly Pick<MountEntry, 'mountPoint'>[];
+
 /**
  * Refuses with a MountPointBelowError, before anything is deleted, if something is mounted at or below `directory`.
  * A missing directory is fine; a link or a file in its place is deleted itself.
@@ -43,10 +47,12 @@ export class MountPointBelowError extends MountletError {
  * Reading the mount table takes 3 µs for each mount of the machine. Who removes many trees at once may read it once and
  * hand in the question; a directory mounted since is still found and left alone, only not before the first deletion.
  */
-export function removeTree(
-  directory: string,
-  mountsBelow: (path: string) => readonly MountEntry[] = readMountsBelow,
-): void {
+export function removeTree(directory: string, mountsBelow?: MountsBelow): void {
+  atOnce(removal(directory, mountsBelow));
+}
+
+/** The same as a job in steps. */
+export function* removal(directory: string, mountsBelow: MountsBelow = readMountsBelow): Steps<void> {
   try {
     const parentPath = unlessMissing(() => realpathSync(dirname(directory)));
     if (parentPath === undefined) return;
@@ -54,7 +60,7 @@ export function removeTree(
     if (mounted !== undefined) throw new MountPointBelowError(directory, mounted.mountPoint);
     const parent = openSync(parentPath, openPathOnly | constants.O_DIRECTORY | constants.O_NOFOLLOW);
     try {
-      new Removal(directory, mountIdOf(parent)).run(parent, Buffer.from(basename(directory)));
+      yield* new Removal(directory, mountIdOf(parent)).run(parent, Buffer.from(basename(directory)));
     } finally {
       closeSync(parent);
     }
@@ -77,13 +83,13 @@ class Removal {
     this.#mountId = mountId;
   }
 
-  run(parent: number, name: Buffer): void {
+  *run(parent: number, name: Buffer): Steps<void> {
     const top = this.#open(parent, name);
     if (top === undefined) return unlessMissing(() => unlinkSync(within(parent, name)));
     try {
-      this.#empty(top, top, 1);
+      yield* this.#empty(top, top, 1);
       for (let next = this.#movedUp.pop(); next !== undefined; next = this.#movedUp.pop()) {
-        this.#remove(top, next, top, 1);
+        yield* this.#remove(top, next, top, 1);
       }
     } finally {
       closeSync(top);
@@ -91,23 +97,24 @@ class Removal {
     unlessMissing(() => rmdirSync(within(parent, name)));
   }
 
-  #empty(directory: number, top: number, depth: number): void {
+  *#empty(directory: number, top: number, depth: number): Steps<void> {
     const path = `/proc/self/fd/${directory}`;
     const entries = unlessMissing(() => readdirSync(path, { withFileTypes: true, encoding: 'buffer' }));
     for (const entry of entries ?? []) {
       // Some file systems do not tell the kind; opening it does.
       const known = entry.isFile() || entry.isSymbolicLink() || entry.isFIFO() || entry.isSocket();
       if (known) unlessMissing(() => unlinkSync(within(directory, entry.name)));
-      else this.#remove(directory, entry.name, top, depth);
+      else yield* this.#remove(directory, entry.name, top, depth);
+      yield;
     }
   }
 
-  #remove(parent: number, name: Buffer, top: number, depth: number): void {
+  *#remove(parent: number, name: Buffer, top: number, depth: number): Steps<void> {
     if (depth >= depthMax) return this.#moveUp(parent, name, top);
     const directory = this.#open(parent, name);
     if (directory === undefined) return unlessMissing(() => unlinkSync(within(parent, name)));
     try {
-      this.#empty(directory, top, depth + 1);
+      yield* this.#empty(directory, top, depth + 1);
     } finally {
       closeSync(directory);
     }

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { MountletError } from '../../base/errors.ts';
 import { errnoOf, errnoText } from '../system-call-error.ts';
 
-export interface SourceFile {
+interface SourceFile {
   readonly name: string;
   readonly text: string;
 }

@@ -114,7 +114,7 @@ function withOpenSubPath(request: SubPathRequest, use: (descriptor: number, path
   }
 }
 
-export interface OpenSubPath {
+interface OpenSubPath {
   /** O_PATH; the caller closes it. */
   readonly descriptor: number;
   /** Both without links. */

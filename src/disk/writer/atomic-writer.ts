@@ -13,12 +13,17 @@
  * `keepReplaced` leaves that version in place until the caller, who has a clock, calls `removeReplaced`.
  *
  * A crash at any point leaves one complete version live; the next write finds what was left over and removes it. Nothing is
- * synced to the medium: volumes are made again after a reboot. Two writes on one directory must not overlap; whoever calls
- * sees to that.
+ * synced to the medium: volumes are made again after a reboot.
+ *
+ * Every walk over all files yields after each of them, so that a large volume can be written in turns (`writing`), between
+ * which others work. Two jobs on one directory must not overlap; the caller sees to that.
  */
+import assert from 'node:assert';
 import { lstatSync, renameSync, statSync, symlinkSync, unlinkSync } from 'node:fs';
 import type { Stats } from 'node:fs';
 import { MountletError, errorCode } from '../../base/errors.ts';
+import { atOnce } from '../../base/turns.ts';
+import type { Steps } from '../../base/turns.ts';
 import { makeLinks, regroupLinks, removeStaleLinks } from './first-level-links.ts';
 import type { LinkChanges } from './first-level-links.ts';
 import { isSettled, isUnchangedSince, markDirectory, remember } from './known-volume.ts';
@@ -84,6 +89,7 @@ export class AtomicWriter {
   #refusedGroup: number | undefined;
   /** The newest last. */
   #replaced: ReplacedVersion[] = [];
+  #isBusy = false;
   /** The volume's directory itself; its name may come to mean another. */
   #root: string | undefined;
 
@@ -104,16 +110,22 @@ export class AtomicWriter {
   }
 
   /** Makes the volume's content exactly `payload`, all at once. */
-  write(
+  write(payload: Payload, options: WriteOptions = {}): WriteOutcome {
+    return atOnce(this.writing(payload, options));
+  }
+
+  /** The same as a job in steps; `payload` must not change before its end. */
+  *writing(
     payload: Payload,
     { group, beforePublish, beforeRemoval = always, keepReplaced = false }: WriteOptions = {},
-  ): WriteOutcome {
+  ): Steps<WriteOutcome> {
     const tree = planTree(payload); // throws before anything is touched
     const known = this.#known;
+    this.#begin();
     this.#known = undefined; // a write that fails leaves nothing certain
     try {
       const groupRefused = group !== undefined && group === this.#refusedGroup;
-      const look = lookAtVolume(this.#directory, tree, { group, groupRefused }, known);
+      const look = yield* lookAtVolume(this.#directory, tree, { group, groupRefused }, known);
       const changes = {
         made: 0,
         removed: 0,
@@ -124,27 +136,49 @@ export class AtomicWriter {
         isOtherDirectory: this.#isOther(look.root),
       };
       const job = { tree, group, known, look, changes, beforeRemoval, keepReplaced };
-      this.#removeLeftovers(job);
-      if (look.rightInodes === undefined) return this.#replace(job, beforePublish);
-      return this.#keep(job, look.rightInodes);
+      yield* this.#removeLeftovers(job);
+      if (look.rightInodes === undefined) return yield* this.#replace(job, beforePublish);
+      return yield* this.#keep(job, look.rightInodes);
     } catch (error) {
       if (error instanceof CallbackError) throw error.cause;
       throw error instanceof MountletError ? error : new VolumeWriteError(error);
+    } finally {
+      this.#isBusy = false;
     }
   }
 
   /** Removes a replaced version that was kept, or all of them. Never throws: the next write finds what is left. */
   removeReplaced(name?: string): void {
+    atOnce(this.removingReplaced(name));
+  }
+
+  *removingReplaced(name?: string): Steps<void> {
+    this.#begin();
+    try {
+      yield* this.#removeReplaced(name);
+    } finally {
+      this.#isBusy = false;
+    }
+  }
+
+  #begin(): void {
+    assert(!this.#isBusy, `two jobs at once on the volume "${this.#directory}"`);
+    this.#isBusy = true;
+  }
+
+  *#removeReplaced(name?: string): Steps<void> {
     const due = this.#replaced.filter((version) => name === undefined || version.name === name);
     if (due.length === 0) return;
     this.#replaced = this.#replaced.filter((version) => !due.includes(version));
     const known = this.#known;
     const isListed = this.#isListed(known);
-    const removed = due.filter((version) => this.#remove(version.name, version.content));
+    let removed = 0;
+    for (const version of due) if (yield* this.#remove(version.name, version.content)) removed += 1;
     if (known === undefined || !isListed) return;
-    // The removal has moved the directory's time, and the listing is still what we know it to be.
-    const rootModifiedMs = removed.length === due.length ? markDirectory(this.#directory, this.#names) : undefined;
-    this.#known = { ...known, rootModifiedMs };
+    // The removal has moved the directory's time, and the listing is what we know it to be, unless someone changed it at
+    // the same time: without inodes the next check looks.
+    const rootModifiedMs = removed === due.length ? markDirectory(this.#directory, this.#names) : undefined;
+    this.#known = { ...known, rootModifiedMs, inodes: undefined };
   }
 
   #isOther({ dev, ino }: Stats): boolean {
@@ -162,16 +196,16 @@ export class AtomicWriter {
   }
 
   /** The live version is right: repairs what stands around it, which usually is nothing. */
-  #keep(job: WriteJob, inodes: VersionInodes): WriteOutcome {
+  *#keep(job: WriteJob, inodes: VersionInodes): Steps<WriteOutcome> {
     const { tree, group, known, look, changes } = job;
     const { live: name = '', firstLevel } = look.listing;
     if (group !== undefined && group !== this.#refusedGroup) {
       this.#groupRoot(job, group);
-      if (!look.remembered) changes.groupsRefused += regroupLinks(this.#directory, tree, group, firstLevel);
+      if (!look.remembered) changes.groupsRefused += yield* regroupLinks(this.#directory, tree, group, firstLevel);
       if (changes.groupsRefused > 0) this.#refusedGroup = group;
     }
-    makeLinks(this.#directory, tree, group, firstLevel, changes);
-    removeStaleLinks(this.#directory, tree, firstLevel, changes);
+    yield* makeLinks(this.#directory, tree, group, firstLevel, changes);
+    yield* removeStaleLinks(this.#directory, tree, firstLevel, changes);
 
     const wasRead = inodes !== known?.inodes;
     this.#known = look.remembered && !wasRead ? known : this.#rememberLook(job, inodes, wasRead ? undefined : known);
@@ -200,25 +234,25 @@ export class AtomicWriter {
     };
   }
 
-  #replace(job: WriteJob, beforePublish: WriteOptions['beforePublish']): WriteOutcome {
+  *#replace(job: WriteJob, beforePublish: WriteOptions['beforePublish']): Steps<WriteOutcome> {
     const { tree, group, known, look, changes, beforeRemoval } = job;
     const { live, firstLevel } = look.listing;
-    const name = this.#makeLive(job, beforePublish);
+    const name = yield* this.#makeLive(job, beforePublish);
     let replaced: string | undefined;
     let keepReplaced = false;
     try {
-      makeLinks(this.#directory, tree, group, firstLevel, changes);
+      yield* makeLinks(this.#directory, tree, group, firstLevel, changes);
       keepReplaced = job.keepReplaced;
     } finally {
       // Also when a link could not be made: the disk may be full, and this frees some of it.
-      removeStaleLinks(this.#directory, tree, firstLevel, changes);
+      yield* removeStaleLinks(this.#directory, tree, firstLevel, changes);
       // Also where no version was live: someone may have deleted it, and containers still have it mounted.
       const isUnused = beforeRemoval();
       if (live !== undefined) {
         const content = known?.name === live ? known?.tree : undefined;
         if (!isUnused) changes.leftBehind += 1;
-        else if (keepReplaced && this.#keepReplaced(live, content, changes)) replaced = live;
-        else if (!this.#remove(live, content)) changes.leftBehind += 1;
+        else if (keepReplaced && (yield* this.#keepReplaced(live, content, changes))) replaced = live;
+        else if (!(yield* this.#remove(live, content))) changes.leftBehind += 1;
       }
     }
     this.#refusedGroup = changes.groupsRefused > 0 ? group : undefined;
@@ -236,27 +270,27 @@ export class AtomicWriter {
   }
 
   /** Returns the name of the new version. */
-  #makeLive(job: WriteJob, beforePublish: WriteOptions['beforePublish']): string {
+  *#makeLive(job: WriteJob, beforePublish: WriteOptions['beforePublish']): Steps<string> {
     const { tree, group, changes } = job;
     let name: string | undefined;
     try {
       name = makeVersion(this.#directory, this.#names);
-      changes.groupsRefused += fillVersion(`${this.#directory}/${name}`, tree, group);
-      if (group !== undefined) this.#groupSurroundings(job, group);
+      changes.groupsRefused += yield* fillVersion(`${this.#directory}/${name}`, tree, group);
+      if (group !== undefined) yield* this.#groupSurroundings(job, group);
       if (beforePublish !== undefined) callBack(beforePublish, name);
-      this.#publish(name, job.look.listing.isBlocked);
+      yield* this.#publish(name, job.look.listing.isBlocked);
       return name;
     } catch (error) {
-      if (name !== undefined) this.#remove(name, tree);
+      if (name !== undefined) yield* this.#remove(name, tree);
       if (this.#replaced.length === 0 || !fullCodes.has(errorCode(error))) throw error;
     }
-    this.removeReplaced(); // a new version needs the room more than late readers need the old ones
-    return this.#makeLive(job, beforePublish);
+    yield* this.#removeReplaced(); // a new version needs the room more than late readers need the old ones
+    return yield* this.#makeLive(job, beforePublish);
   }
 
   /** False: it is too large to be kept. Of those that were kept before, the oldest make room for it. */
-  #keepReplaced(name: string, known: KnownTree | undefined, changes: Changes): boolean {
-    const bytes = known?.content.length ?? this.#bytesOf(name);
+  *#keepReplaced(name: string, known: KnownTree | undefined, changes: Changes): Steps<boolean> {
+    const bytes = known?.content.length ?? (yield* this.#bytesOf(name));
     // Without the bytes, which the next version may take over.
     this.#replaced.push({ name, bytes, content: known && { files: known.files, directories: known.directories } });
     const isExceeded = (): boolean =>
@@ -264,33 +298,33 @@ export class AtomicWriter {
     for (let [oldest] = this.#replaced; oldest !== undefined && isExceeded(); [oldest] = this.#replaced) {
       this.#replaced.shift();
       if (oldest.name === name) return false;
-      if (!this.#remove(oldest.name, oldest.content)) changes.leftBehind += 1;
+      if (!(yield* this.#remove(oldest.name, oldest.content))) changes.leftBehind += 1;
     }
     return true;
   }
 
-  #bytesOf(name: string): number {
+  *#bytesOf(name: string): Steps<number> {
     try {
-      return bytesBelow(`${this.#directory}/${name}`);
+      return yield* bytesBelow(`${this.#directory}/${name}`);
     } catch {
       return Infinity; // what cannot be looked at is not kept
     }
   }
 
-  #publish(name: string, isBlocked: boolean): void {
+  *#publish(name: string, isBlocked: boolean): Steps<void> {
     const temporary = `${this.#directory}/${temporaryLink}`;
     symlinkSync(name, temporary);
     try {
-      if (isBlocked) this.#remove(dataLink);
+      if (isBlocked) yield* this.#remove(dataLink);
       renameSync(temporary, `${this.#directory}/${dataLink}`);
     } catch (error) {
-      this.#remove(temporaryLink);
+      yield* this.#remove(temporaryLink);
       throw error;
     }
   }
 
   /** Not only the new version: the volume's directory, mount points and subPath directories in it, and links that stand already. */
-  #groupSurroundings(job: WriteJob, group: number): void {
+  *#groupSurroundings(job: WriteJob, group: number): Steps<void> {
     const { tree, known, look, changes } = job;
     const { firstLevel } = look.listing;
     this.#groupRoot(job, group);
@@ -299,7 +333,7 @@ export class AtomicWriter {
       changes.groupsRefused += applyGroupAtOnce(`${this.#directory}/${name}`, { group, readOnly: true });
     }
     if (!look.remembered || known?.group !== group)
-      changes.groupsRefused += regroupLinks(this.#directory, tree, group, firstLevel);
+      changes.groupsRefused += yield* regroupLinks(this.#directory, tree, group, firstLevel);
   }
 
   #groupRoot({ look: { root }, changes }: WriteJob, group: number): void {
@@ -307,22 +341,22 @@ export class AtomicWriter {
     if (!hasGroupAccess(root, change)) changes.groupsRefused += applyGroupToEntry(this.#directory, root, change);
   }
 
-  #removeLeftovers({ look, changes, beforeRemoval }: WriteJob): void {
+  *#removeLeftovers({ look, changes, beforeRemoval }: WriteJob): Steps<void> {
     const leftovers = look.listing.leftovers.filter((name) => !this.#replaced.some((kept) => kept.name === name));
     // One of them may have been live until a crash came between the rename and its removal.
     if (leftovers.some((name) => name !== temporaryLink)) beforeRemoval();
     for (const name of leftovers) {
-      if (this.#remove(name)) changes.leftovers += 1;
+      if (yield* this.#remove(name)) changes.leftovers += 1;
       else changes.leftBehind += 1;
     }
   }
 
   /** Removes one of the writer's own names; never throws, since what cannot go now is found by the next write. */
-  #remove(name: string, content?: TreePaths): boolean {
+  *#remove(name: string, content?: TreePaths): Steps<boolean> {
     const path = `${this.#directory}/${name}`;
     try {
-      if (content !== undefined) removeVersion(path, content);
-      else if (name !== temporaryLink || lstatSync(path).isDirectory()) removeTree(path);
+      if (content !== undefined) yield* removeVersion(path, content);
+      else if (name !== temporaryLink || lstatSync(path).isDirectory()) yield* removeTree(path);
       else unlinkSync(path);
       return true;
     } catch {

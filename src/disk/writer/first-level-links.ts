@@ -1,6 +1,7 @@
 /** Keeps the names users see, `a.conf -> ..data/a.conf`, in step with a payload. Content is not its business. */
 import { lchownSync, lstatSync, renameSync, symlinkSync, unlinkSync } from 'node:fs';
 import { errorCode } from '../../base/errors.ts';
+import type { Steps } from '../../base/turns.ts';
 import type { PayloadTree } from './payload.ts';
 import { OwnerRefusedError } from './volume-write-error.ts';
 import { dataLink, temporaryLink } from './volume-listing.ts';
@@ -17,13 +18,13 @@ export interface LinkChanges {
 }
 
 /** Makes what is missing and replaces what leads elsewhere. `firstLevel` is brought up to date. */
-export function makeLinks(
+export function* makeLinks(
   directory: string,
   { links }: PayloadTree,
   group: number | undefined,
   firstLevel: Map<string, FirstLevelEntry>,
   changes: LinkChanges,
-): void {
+): Steps<void> {
   for (const [name, uid] of links) {
     const present = firstLevel.get(name);
     if (present === 'link') continue;
@@ -34,6 +35,7 @@ export function makeLinks(
     changes.groupsRefused += makeLink(directory, name, uid, group, present !== undefined);
     firstLevel.set(name, 'link');
     changes.made += 1;
+    yield;
   }
 }
 
@@ -59,12 +61,12 @@ function makeLink(
 }
 
 /** Removes our links whose names the payload no longer has. Failures are counted: the content is right without them. */
-export function removeStaleLinks(
+export function* removeStaleLinks(
   directory: string,
   { links }: PayloadTree,
   firstLevel: Map<string, FirstLevelEntry>,
   changes: LinkChanges,
-): void {
+): Steps<void> {
   for (const [name, present] of firstLevel) {
     if (links.has(name) || present === 'occupied' || present === 'foreign') continue;
     try {
@@ -74,21 +76,23 @@ export function removeStaleLinks(
     } catch {
       changes.leftBehind += 1;
     }
+    yield;
   }
 }
 
 /** Gives the links that stand already to the group. Returns how many were refused. */
-export function regroupLinks(
+export function* regroupLinks(
   directory: string,
   { links }: PayloadTree,
   group: number,
   firstLevel: ReadonlyMap<string, FirstLevelEntry>,
-): number {
+): Steps<number> {
   let refused = 0;
   for (const name of links.keys()) {
     if (firstLevel.get(name) !== 'link') continue;
     const path = `${directory}/${name}`;
     if (lstatSync(path).gid !== group) refused += own(path, undefined, group);
+    yield;
   }
   return refused;
 }

@@ -13,7 +13,7 @@ export interface MountPlace {
   readonly volumeName: string;
 }
 
-export class InvalidMountPointError extends MountletError {
+class InvalidMountPointError extends MountletError {
   readonly reason = 'InvalidMountPoint';
 
   constructor(mountPath: string) {
@@ -21,7 +21,7 @@ export class InvalidMountPointError extends MountletError {
   }
 }
 
-export class NestedMountPointError extends MountletError {
+class NestedMountPointError extends MountletError {
   readonly reason = 'NestedMountPointFailed';
 
   constructor(problem: string, options?: ErrorOptions) {

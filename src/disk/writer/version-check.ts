@@ -5,10 +5,11 @@
 import { closeSync, constants, fstatSync, lstatSync, readSync, readdirSync } from 'node:fs';
 import type { Stats } from 'node:fs';
 import { errorCode } from '../../base/errors.ts';
+import type { Steps } from '../../base/turns.ts';
 import { openToRead } from '../paths/open-to-read.ts';
 import { setgid } from '../ownership.ts';
 import type { PayloadFile, PayloadTree, TreePaths } from './payload.ts';
-import { modeOfDirectory, modeOfFile } from './version-directory.ts';
+import { filesPerStep, modeOfDirectory, modeOfFile } from './version-directory.ts';
 
 export interface WantedOwnership {
   readonly group: number | undefined;
@@ -23,12 +24,12 @@ export type VersionInodes = readonly Stats[];
  * Reads the version; its inodes when it is as wanted, undefined when anything differs. `ours` says that we wrote this very tree
  * into it: then a file that its own owner may not read (mode 0200, and we are not root) is believed by its attributes.
  */
-export function readVersion(
+export function* readVersion(
   version: string,
   tree: PayloadTree,
   owned: WantedOwnership,
   ours: boolean,
-): VersionInodes | undefined {
+): Steps<VersionInodes | undefined> {
   const { files, directories } = tree;
   const inodes: Stats[] = [];
   let entries = 0;
@@ -37,6 +38,7 @@ export function readVersion(
     if (inode === undefined || !isDirectoryRight(inode, owned)) return undefined;
     inodes.push(inode);
     entries += readdirSync(path).length;
+    yield;
   }
   // All that is wanted is looked for by name, so an equal number means that there is nothing else.
   if (entries !== files.size + directories.length) return undefined;
@@ -44,25 +46,32 @@ export function readVersion(
     const inode = readFile(`${version}/${path}`, file, owned, ours);
     if (inode === undefined) return undefined;
     inodes.push(inode);
+    yield;
   }
   return inodes;
 }
 
 /** Whether a version that was read before still has the very inodes it had then. `tree` is the one it was read for. */
-export function isUntouched(version: string, { files, directories }: TreePaths, inodes: VersionInodes): boolean {
+export function* isUntouched(
+  version: string,
+  { files, directories }: TreePaths,
+  inodes: VersionInodes,
+): Steps<boolean> {
   if (!isSameInode(inodes[0], lstatSync(version, { throwIfNoEntry: false }))) return false;
   let index = 1;
   for (const directory of directories) {
     if (!isSameInode(inodes[index++], lstatSync(`${version}/${directory}`, { throwIfNoEntry: false }))) return false;
+    yield;
   }
   for (const path of files.keys()) {
     if (!isSameInode(inodes[index++], lstatSync(`${version}/${path}`, { throwIfNoEntry: false }))) return false;
+    if (index % filesPerStep === 0) yield;
   }
   return true;
 }
 
 /** Every change of content or attributes moves the change time, which no program can set. */
-export function isSameInode(before: Stats | undefined, now: Stats | undefined): boolean {
+function isSameInode(before: Stats | undefined, now: Stats | undefined): boolean {
   return (
     before !== undefined &&
     now !== undefined &&

@@ -19,6 +19,7 @@ import {
   writeSync,
 } from 'node:fs';
 import { errorCode } from '../../base/errors.ts';
+import type { Steps } from '../../base/turns.ts';
 import { directoryBits, fileBits } from '../ownership.ts';
 import type { PayloadFile, PayloadTree, TreePaths } from './payload.ts';
 import { OwnerRefusedError, VolumeWriteError } from './volume-write-error.ts';
@@ -26,6 +27,8 @@ import { OwnerRefusedError, VolumeWriteError } from './volume-write-error.ts';
 const directoryMode = 0o755;
 const nameAttemptsMax = 10_000; // the kubelet's; one is nearly always enough
 const keepOwner = -1;
+/** A yield costs half a microsecond, too much for each file; creating a file can cost a millisecond, so not many more. */
+export const filesPerStep = 4;
 
 /** A name the writer could have made; only such names are ever taken for its leftovers. */
 export function isVersionName(name: string): boolean {
@@ -70,14 +73,23 @@ export function modeOfFile({ mode }: PayloadFile, group: number | undefined): nu
  * Fills an empty version directory. With a group, everything gets it here, before anyone can see the version; where the
  * system refuses the group that is counted and not an error, as in the kubelet. Returns how often it was refused.
  */
-export function fillVersion(version: string, { files, directories }: PayloadTree, group: number | undefined): number {
+export function* fillVersion(
+  version: string,
+  { files, directories }: PayloadTree,
+  group: number | undefined,
+): Steps<number> {
   const mode = modeOfDirectory(group);
   let refused = 0;
+  let done = 0;
   for (const directory of directories) {
     mkdirSync(`${version}/${directory}`, 0o700);
     refused += finishDirectory(`${version}/${directory}`, mode, group);
+    yield;
   }
-  for (const [path, file] of files) refused += writeFile(`${version}/${path}`, file, group);
+  for (const [path, file] of files) {
+    refused += writeFile(`${version}/${path}`, file, group);
+    if (++done % filesPerStep === 0) yield;
+  }
   // Last: until here the version is 0700 and its half is nobody else's to read.
   return refused + finishDirectory(version, mode, group);
 }
@@ -130,28 +142,36 @@ function giveTo(descriptor: number, path: string, uid: number): void {
 }
 
 /** Removes a version whose content is known: no listing is needed unless somebody else put something into it. */
-export function removeVersion(version: string, { files, directories }: TreePaths): void {
+export function* removeVersion(version: string, { files, directories }: TreePaths): Steps<void> {
+  let done = 0;
   try {
-    for (const path of files.keys()) unlinkSync(`${version}/${path}`);
-    for (const directory of directories.toReversed()) rmdirSync(`${version}/${directory}`);
+    for (const path of files.keys()) {
+      unlinkSync(`${version}/${path}`);
+      if (++done % filesPerStep === 0) yield;
+    }
+    for (const directory of directories.toReversed()) {
+      rmdirSync(`${version}/${directory}`);
+      yield;
+    }
     rmdirSync(version);
   } catch {
-    removeTree(version);
+    yield* removeTree(version);
   }
 }
 
 /** Removes a directory and all below it. Links are removed and never followed; nothing there is nothing to do. */
-export function removeTree(directory: string): void {
-  removeDirectory(Buffer.from(directory));
+export function removeTree(directory: string): Steps<void> {
+  return removeDirectory(Buffer.from(directory));
 }
 
 // Paths are bytes: somebody else's file name need not be UTF-8.
-function removeDirectory(directory: Buffer): void {
+function* removeDirectory(directory: Buffer): Steps<void> {
   try {
     for (const entry of readdirSync(directory, { withFileTypes: true, encoding: 'buffer' })) {
       const path = Buffer.concat([directory, Buffer.from('/'), entry.name]);
-      if (entry.isDirectory()) removeDirectory(path);
+      if (entry.isDirectory()) yield* removeDirectory(path);
       else unlinkSync(path);
+      yield;
     }
     rmdirSync(directory);
   } catch (error) {
@@ -160,11 +180,12 @@ function removeDirectory(directory: Buffer): void {
 }
 
 /** The size of all files below a directory. */
-export function bytesBelow(directory: string): number {
+export function* bytesBelow(directory: string): Steps<number> {
   let bytes = 0;
   for (const entry of readdirSync(directory, { withFileTypes: true })) {
     const path = `${directory}/${entry.name}`;
-    bytes += entry.isDirectory() ? bytesBelow(path) : (lstatSync(path, { throwIfNoEntry: false })?.size ?? 0);
+    bytes += entry.isDirectory() ? yield* bytesBelow(path) : (lstatSync(path, { throwIfNoEntry: false })?.size ?? 0);
+    yield;
   }
   return bytes;
 }

@@ -6,6 +6,7 @@
  * Everything else belongs to somebody: mount points, directories made for a subPath, links a user made.
  */
 import { readdirSync, readlinkSync } from 'node:fs';
+import type { Steps } from '../../base/turns.ts';
 import { isVersionName } from './version-directory.ts';
 
 export const dataLink = '..data';
@@ -31,7 +32,7 @@ export interface VolumeListing {
   readonly leftovers: readonly string[];
 }
 
-export function listVolume(directory: string): VolumeListing {
+export function* listVolume(directory: string): Steps<VolumeListing> {
   const firstLevel = new Map<string, FirstLevelEntry>();
   const versions = new Set<string>();
   const leftovers: string[] = [];
@@ -48,6 +49,7 @@ export function listVolume(directory: string): VolumeListing {
     } else if (!name.startsWith('..')) {
       const kind = entry.isSymbolicLink() ? kindOfLink(name, readlinkSync(`${directory}/${name}`)) : 'occupied';
       firstLevel.set(name, kind);
+      yield;
     }
   }
   // A `..data` that somebody turned elsewhere names no version: nothing there is read, compared or removed.

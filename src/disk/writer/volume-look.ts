@@ -1,6 +1,7 @@
 /** The look before a write: what stands in the volume, and whether it is what the payload asks for already. It changes nothing. */
 import { statSync } from 'node:fs';
 import type { Stats } from 'node:fs';
+import type { Steps } from '../../base/turns.ts';
 import { isSamePayload, isUnchangedSince } from './known-volume.ts';
 import type { KnownVolume } from './known-volume.ts';
 import type { PayloadTree } from './payload.ts';
@@ -19,34 +20,35 @@ export interface VolumeLook {
   readonly rightInodes: VersionInodes | undefined;
 }
 
-export function lookAtVolume(
+export function* lookAtVolume(
   directory: string,
   tree: PayloadTree,
   owned: WantedOwnership,
   known: KnownVolume | undefined,
-): VolumeLook {
+): Steps<VolumeLook> {
   const root = statSync(directory);
   const same = known !== undefined && known.group === owned.group && isSamePayload(known.tree, tree.files);
   // After a write of our own the listing is what we made of it, which is good enough to replace it again. Before we
   // answer "unchanged", we have looked once.
   const remembered = isUnchangedSince(known?.rootModifiedMs, root) && (!same || known?.inodes !== undefined);
-  const listing = remembered && known !== undefined ? known.listing : listVolume(directory);
-  return { root, listing, remembered, rightInodes: inodesIfRight(directory, listing.live, tree, owned, known, same) };
+  const listing = remembered && known !== undefined ? known.listing : yield* listVolume(directory);
+  const rightInodes = yield* inodesIfRight(directory, listing.live, tree, owned, known, same);
+  return { root, listing, remembered, rightInodes };
 }
 
-function inodesIfRight(
+function* inodesIfRight(
   directory: string,
   live: string | undefined,
   tree: PayloadTree,
   owned: WantedOwnership,
   known: KnownVolume | undefined,
   same: boolean,
-): VersionInodes | undefined {
+): Steps<VersionInodes | undefined> {
   if (live === undefined) return undefined;
   const version = `${directory}/${live}`;
   if (known?.name === live) {
     if (!same) return undefined;
-    if (known.inodes !== undefined && isUntouched(version, known.tree, known.inodes)) return known.inodes;
+    if (known.inodes !== undefined && (yield* isUntouched(version, known.tree, known.inodes))) return known.inodes;
   }
-  return readVersion(version, tree, owned, known?.name === live);
+  return yield* readVersion(version, tree, owned, known?.name === live);
 }

@@ -28,7 +28,7 @@ export function defaultPodTemplate(template: PodTemplate): PodTemplate {
   return { ...template, spec: defaultPodSpec(template.spec) };
 }
 
-export function defaultPodSpec(spec: PodSpec): PodSpec {
+function defaultPodSpec(spec: PodSpec): PodSpec {
   const serviceAccountName = spec.serviceAccountName || spec.serviceAccount || '';
   const { volumes, initContainers, ephemeralContainers, overhead, resources } = spec;
   return {

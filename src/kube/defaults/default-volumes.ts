@@ -4,7 +4,7 @@ import { defaultPullPolicy } from './default-pull-policy.ts';
 import type { DownwardApiFile, FieldReference, Volume, VolumeProjection } from '../objects/volume.ts';
 
 /** Readable by everyone, writable by the owner. */
-export const defaultFileMode = 0o644;
+const defaultFileMode = 0o644;
 const tokenLifetimeSeconds = 3600;
 
 type SourceDefaults = { readonly [K in keyof Volume]?: (source: NonNullable<Volume[K]>) => Volume[K] };

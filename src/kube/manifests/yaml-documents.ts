@@ -12,7 +12,7 @@ export interface Position {
   readonly column: number;
 }
 
-export interface YamlDocument {
+interface YamlDocument {
   /** The document as plain data; undefined when it is empty or could not be read. */
   readonly value: unknown;
   readonly problems: readonly YamlProblem[];
@@ -20,7 +20,7 @@ export interface YamlDocument {
   locate(path: FieldPath): Position;
 }
 
-export interface YamlProblem {
+interface YamlProblem {
   readonly position: Position;
   readonly message: string;
 }

@@ -16,7 +16,6 @@ export const containerState = object({
     containerID: string,
   }),
 });
-export interface ContainerState extends Of<typeof containerState> {}
 
 export const containerStatus = object({
   name: required(string),

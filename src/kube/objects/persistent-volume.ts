@@ -17,7 +17,7 @@ export interface NodeSelector extends Of<typeof nodeSelector> {}
 
 const secretReference = atomic(object({ name: string, namespace: string }));
 
-export const localVolumeSource = object({ path: required(string), fsType: string });
+const localVolumeSource = object({ path: required(string), fsType: string });
 export interface LocalVolumeSource extends Of<typeof localVolumeSource> {}
 
 export const persistentVolume = object({

@@ -31,7 +31,6 @@ export const podSecurityContext = object({
   fsGroupChangePolicy: string,
   seLinuxChangePolicy: string,
 });
-export interface PodSecurityContext extends Of<typeof podSecurityContext> {}
 
 const podAffinityTerm = object({
   labelSelector,

@@ -35,7 +35,7 @@ export interface Shape<T> {
   readonly absentMeans?: T;
   readonly required?: boolean;
 }
-export type Fields = Readonly<Record<string, Shape<unknown>>>;
+type Fields = Readonly<Record<string, Shape<unknown>>>;
 export interface RequiredShape<T> extends Shape<T> {
   readonly required: true;
 }
@@ -112,7 +112,7 @@ export interface ShapeProblem {
   readonly message: string;
 }
 
-export interface Decoded<T> {
+interface Decoded<T> {
   readonly value: T;
   readonly problems: readonly ShapeProblem[];
 }

@@ -3,7 +3,7 @@ import { objectFields } from './metadata.ts';
 import { boolean, list, map, object, required, string } from './schema.ts';
 import type { Of } from './schema.ts';
 
-export const userInfo = object({ username: string, uid: string, groups: list(string), extra: map(list(string)) });
+const userInfo = object({ username: string, uid: string, groups: list(string), extra: map(list(string)) });
 export interface UserInfo extends Of<typeof userInfo> {}
 
 export const tokenReview = object({

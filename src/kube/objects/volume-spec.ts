@@ -6,7 +6,7 @@ import { MountletError } from '../../base/errors.ts';
 import type { PersistentVolume } from './persistent-volume.ts';
 import type { Volume } from './volume.ts';
 
-export interface InlineVolumeSpec {
+interface InlineVolumeSpec {
   readonly volume: Volume;
   readonly persistentVolume?: undefined;
   readonly readOnly: boolean;
@@ -36,7 +36,7 @@ export function specName(spec: VolumeSpec): string {
 
 export type VolumeMode = 'Filesystem' | 'Block';
 
-export class UnknownVolumeModeError extends MountletError {
+class UnknownVolumeModeError extends MountletError {
   readonly reason = 'UnknownVolumeMode';
   constructor(name: string) {
     super(`cannot get volumeMode for volume: ${name}`);

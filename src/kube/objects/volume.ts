@@ -71,7 +71,7 @@ export const clusterTrustBundleProjection = object({
 });
 export interface ClusterTrustBundleProjection extends Of<typeof clusterTrustBundleProjection> {}
 
-export const podCertificateProjection = object({
+const podCertificateProjection = object({
   signerName: string,
   keyType: string,
   maxExpirationSeconds: integer,
@@ -117,7 +117,7 @@ export const csiVolumeSource = object({
   nodePublishSecretRef: localObjectReference,
 });
 
-export const volumeSources = {
+const volumeSources = {
   configMap: configMapVolumeSource,
   secret: secretVolumeSource,
   downwardAPI: downwardApiVolumeSource,

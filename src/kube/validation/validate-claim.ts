@@ -20,8 +20,8 @@ import {
 } from './validate-metadata.ts';
 import { positiveQuantityErrors, quantityErrors } from './validate-numbers.ts';
 
-export const accessModes = ['ReadOnlyMany', 'ReadWriteMany', 'ReadWriteOnce', 'ReadWriteOncePod'];
-export const volumeModes = ['Block', 'Filesystem'];
+const accessModes = ['ReadOnlyMany', 'ReadWriteMany', 'ReadWriteOnce', 'ReadWriteOncePod'];
+const volumeModes = ['Block', 'Filesystem'];
 
 export function validatePersistentVolumeClaim(claim: PersistentVolumeClaim, path: FieldPath = []): FieldError[] {
   return [
@@ -124,7 +124,7 @@ function templateMetadataErrors(metadata: ObjectMeta, path: FieldPath): FieldErr
   ];
 }
 
-export function claimSpecErrors(spec: ClaimSpec, path: FieldPath): FieldError[] {
+function claimSpecErrors(spec: ClaimSpec, path: FieldPath): FieldError[] {
   const { accessModes: modes = [], storageClassName = '', volumeMode, volumeAttributesClassName = '' } = spec;
   return [
     ...(modes.length === 0 ? [requiredField([...path, 'accessModes'], 'at least 1 access mode is required')] : []),

@@ -25,7 +25,7 @@ import { securityContextErrors } from './validate-security-context.ts';
 import type { Volume } from '../objects/volume.ts';
 
 /** What the rules of a container need to know of its pod. */
-export interface ContainerContext {
+interface ContainerContext {
   readonly spec: PodSpec;
   /** The pod's volumes that have no error themselves. */
   readonly volumes: ReadonlyMap<string, Volume>;

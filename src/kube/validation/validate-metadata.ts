@@ -12,9 +12,9 @@ import { dnsLabelProblems, qualifiedNameProblems } from '../values/names.ts';
 import type { FieldPath } from '../objects/schema.ts';
 
 /** What is wrong with a name, one message for each thing. */
-export type NameRule = (name: string) => readonly string[];
+type NameRule = (name: string) => readonly string[];
 
-export interface MetadataRules {
+interface MetadataRules {
   readonly name: NameRule;
   readonly scope: 'namespace' | 'cluster';
 }

@@ -73,13 +73,13 @@ export function validatePodTemplate(template: PodTemplate, path: FieldPath): Fie
   return [...errors, forbiddenField(here, 'ephemeral containers not allowed in pod template')];
 }
 
-export interface PodSpecContext {
+interface PodSpecContext {
   /** Of the pod; a template does not know what its pods will be called. */
   readonly metadata?: ObjectMeta;
   readonly isPod: boolean;
 }
 
-export function validatePodSpec(spec: PodSpec, { metadata, isPod }: PodSpecContext, path: FieldPath): FieldError[] {
+function validatePodSpec(spec: PodSpec, { metadata, isPod }: PodSpecContext, path: FieldPath): FieldError[] {
   const volumes = validateVolumes(spec.volumes ?? [], metadata?.name ?? '', [...path, 'volumes']);
   const claims = spec.resourceClaims ?? [];
   const claimNames = new Set(claims.map(({ name }) => name).filter((name) => name !== ''));

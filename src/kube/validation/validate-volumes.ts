@@ -112,7 +112,7 @@ const rules: SourceRules = {
   ],
 };
 
-export interface ValidatedVolumes {
+interface ValidatedVolumes {
   readonly errors: readonly FieldError[];
   /** The volumes without errors, by name: only these may be mounted. */
   readonly valid: ReadonlyMap<string, Volume>;

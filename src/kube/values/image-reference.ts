@@ -2,7 +2,7 @@
 import { MountletError } from '../../base/errors.ts';
 import { goQuote } from './go-quote.ts';
 
-export interface ImageReference {
+interface ImageReference {
   /** Registry and path, `docker.io/library/nginx`. */
   readonly repository: string;
   /** `latest` where neither a tag nor a digest was given, empty where only a digest was. */

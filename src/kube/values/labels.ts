@@ -16,7 +16,7 @@ export interface LabelSelector {
   readonly matchExpressions?: readonly LabelExpression[];
 }
 
-export interface LabelExpression {
+interface LabelExpression {
   readonly key: string;
   readonly operator: string;
   readonly values?: readonly string[];

@@ -4,7 +4,7 @@ import type { SpdyHeaders } from './header-blocks.ts';
 import { Window } from './window.ts';
 
 /** What a stream asks of its connection. */
-export interface StreamSink {
+interface StreamSink {
   sendData(streamId: number, bytes: Uint8Array, isLast: boolean, done: (error?: Error | null) => void): void;
   /** The stream is over; `isClean` when both ends had said that they are done. */
   closed(streamId: number, isClean: boolean): void;

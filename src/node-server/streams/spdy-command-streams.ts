@@ -10,7 +10,7 @@ import type { RemoteProtocol } from './protocols.ts';
 import type { RemoteStreams, StreamChoice, StreamLimits } from './remote-streams.ts';
 import { TerminalSizes } from './terminal-sizes.ts';
 
-export class StreamsMissing extends MountletError {
+class StreamsMissing extends MountletError {
   readonly reason = 'StreamsMissing';
 }
 

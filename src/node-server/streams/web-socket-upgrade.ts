@@ -9,7 +9,7 @@ import type { Upgrade } from './spdy-upgrade.ts';
 // Clients send what they read at once, some tens of KiB; one message is held in memory as a whole.
 const messageBytesMax = 4 * 1024 * 1024;
 
-export class WebSocketFailed extends MountletError {
+class WebSocketFailed extends MountletError {
   readonly reason = 'WebSocketFailed';
 }
 

@@ -9,11 +9,11 @@ import type { HookDeps } from './lifecycle-hooks.ts';
 import type { KillReason } from './plan-containers.ts';
 import { TerminationOrder } from './termination-order.ts';
 
-export interface KillDeps extends HookDeps {
+interface KillDeps extends HookDeps {
   readonly runtime: Pick<Runtime, 'exec' | 'get' | 'stopContainer' | 'stopPod'>;
 }
 
-export interface KillRequest {
+interface KillRequest {
   readonly reason: KillReason;
   /** Empty: `Stopping container <name>`. */
   readonly message: string;
@@ -114,7 +114,7 @@ export class ContainerKiller {
 }
 
 /** The grace of the deletion, else that of the probe that failed, else that of the pod. */
-export function killGraceSeconds(pod: Pod, container: AnyContainer | undefined, reason: KillReason): number {
+function killGraceSeconds(pod: Pod, container: AnyContainer | undefined, reason: KillReason): number {
   const { deletionGracePeriodSeconds } = pod.metadata;
   if (deletionGracePeriodSeconds !== undefined) return deletionGracePeriodSeconds;
   const ofPod = pod.spec.terminationGracePeriodSeconds;

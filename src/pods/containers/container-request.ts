@@ -49,7 +49,7 @@ export interface BuiltContainer {
   readonly cleanUps: readonly CleanUp[];
 }
 
-export interface ContainerInput {
+interface ContainerInput {
   readonly pod: Pod;
   readonly container: AnyContainer;
   readonly attempt: number;
@@ -140,12 +140,13 @@ const defects: Readonly<Record<Defect, string>> = {
 
 /** Said here and without the text itself: what refuses it further on may quote it, and it may be a secret. */
 function defectOf({ environment, command, args }: ContainerView): string | undefined {
-  const texts = [
-    ...environment.map(({ name, defect }) => ({ what: `variable ${goQuote(name)}`, defect })),
-    ...[...command, ...args].map(({ defect }, index) => ({ what: `argument ${index}`, defect })),
-  ];
-  const found = texts.find(({ defect }) => defect !== undefined);
-  return found?.defect === undefined ? undefined : `${found.what} ${defects[found.defect]}`;
+  for (const { name, defect } of environment) {
+    if (defect !== undefined) return `variable ${goQuote(name)} ${defects[defect]}`;
+  }
+  for (const [index, { defect }] of [...command, ...args].entries()) {
+    if (defect !== undefined) return `argument ${index} ${defects[defect]}`;
+  }
+  return undefined;
 }
 
 /** One that fails leaves the others to be tried: the volumes' own tear-down repeats it. */

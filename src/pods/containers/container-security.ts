@@ -5,7 +5,7 @@ import { ContainerConfigError } from '../container-config-error.ts';
 import { describePod } from '../pod-names.ts';
 import type { AnyContainer } from './container-lookup.ts';
 
-export interface SecurityRequest {
+interface SecurityRequest {
   readonly pod: Pod;
   readonly container: AnyContainer;
   readonly image: Pick<ImageStatus, 'uid' | 'username'>;

@@ -18,14 +18,14 @@ import { ImagePuller } from './image-puller.ts';
 import { runHook } from './lifecycle-hooks.ts';
 import type { HookDeps } from './lifecycle-hooks.ts';
 
-export interface ContainerStarterDeps extends ContainerRequestDeps, HookDeps {
+interface ContainerStarterDeps extends ContainerRequestDeps, HookDeps {
   readonly runtime: Runtime;
   readonly killer: ContainerKiller;
   /** The addresses of pods that have the host's network. */
   readonly hostIPs: () => readonly string[];
 }
 
-export interface StartRequest {
+interface StartRequest {
   readonly pod: Pod;
   readonly container: AnyContainer;
   /** As it was before this start; the newest container of this name decides about the back-off. */

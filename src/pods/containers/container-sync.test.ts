@@ -163,14 +163,14 @@ const failures: readonly {
   {
     it: 'an image that may not be pulled',
     container: { imagePullPolicy: 'Never' },
-    arrange: (world) => (world.runtime.images = new Set()),
+    arrange: (world) => (world.runtime.presentImages = new Set()),
     fails: 'ErrImageNeverPull: Container image "registry.example/web:1" is not present with pull policy of Never',
     event: 'Warning Failed main: Error: ErrImageNeverPull',
   },
   {
     it: 'an image that cannot be pulled',
     arrange: (world) => {
-      world.runtime.images = new Set();
+      world.runtime.presentImages = new Set();
       world.runtime.fail('pullImage', new RuntimeError('manifest unknown'));
     },
     fails: 'ErrImagePull: manifest unknown',
@@ -198,7 +198,7 @@ for (const { it, container = {}, pod = {}, arrange, fails, event } of failures) 
 
 test('a failed pull waits 10 s, then 20 s, and tells why', async () => {
   const world = new ContainerWorld();
-  world.runtime.images = new Set();
+  world.runtime.presentImages = new Set();
   world.runtime.fail('pullImage', new RuntimeError('unknown'), new RuntimeError('unknown'));
   assert.ok((await world.sync(aPod())).pullFailed);
   const second = await world.sync(aPod());
@@ -224,6 +224,18 @@ test('a failed pull waits 10 s, then 20 s, and tells why', async () => {
         'Normal Pulled main: Successfully pulled image "registry.example/web:1" in 0s (0s including waiting). Image size: 42 bytes.',
       ),
   );
+});
+
+test('a runtime without images pulls none and tells of none, whatever the policy', async () => {
+  for (const imagePullPolicy of ['Always', 'IfNotPresent', 'Never']) {
+    const world = new ContainerWorld();
+    world.runtime.images = undefined;
+    await world.sync(aPod({ containers: [aContainer({ imagePullPolicy })] }));
+    assert.deepEqual(world.events.lines(), [
+      'Normal Created main: Created container: main',
+      'Normal Started main: Started container main',
+    ]);
+  }
 });
 
 test('a sandbox that cannot be made is an event and an error', async () => {

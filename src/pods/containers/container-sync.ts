@@ -21,7 +21,7 @@ import { planContainers } from './plan-containers.ts';
 import type { ContainerPlan, ProbeVerdicts } from './plan-containers.ts';
 import type { StartErrors } from './start-errors.ts';
 
-export interface ContainerSyncDeps {
+interface ContainerSyncDeps {
   readonly runtime: Runtime;
   readonly events: EventSink;
   readonly files: ContainerFiles;

@@ -4,7 +4,7 @@ import { messageOf } from '../../base/errors.ts';
 import type { Pod } from '../../kube/objects/pod.ts';
 import { parseImageReference } from '../../kube/values/image-reference.ts';
 import { goQuote } from '../../kube/values/go-quote.ts';
-import type { ImageStatus, PullCredential, Runtime } from '../../runtimes/runtime.ts';
+import type { ImageStatus, PullCredential, Runtime, RuntimeImages } from '../../runtimes/runtime.ts';
 import type { EventSink } from '../event-sink.ts';
 import { pullCredentials } from '../image-pull-secrets.ts';
 import type { ImagePullSecrets } from '../image-pull-secrets.ts';
@@ -15,8 +15,8 @@ import { BackOff } from './back-off.ts';
 import type { AnyContainer } from './container-lookup.ts';
 import { ContainerStartError } from './container-start-error.ts';
 
-export interface ImagePullerDeps {
-  readonly runtime: Pick<Runtime, 'imageStatus' | 'pullImage'>;
+interface ImagePullerDeps {
+  readonly runtime: Pick<Runtime, 'images'>;
   readonly events: EventSink;
   readonly clock: Clock;
 }
@@ -43,11 +43,13 @@ export class ImagePuller {
   ): Promise<ImageStatus> {
     const { image = '', imagePullPolicy = 'IfNotPresent', name } = container;
     const { events, runtime } = this.#deps;
+    const { images } = runtime;
     const tell = (type: 'Normal' | 'Warning', reason: string, message: string): void =>
       events.record({ pod, container: name, type, reason, message });
     checkReference(image, (message) => tell('Warning', 'InspectFailed', message));
+    if (images === undefined) return { id: image, sizeBytes: 0 };
     if (imagePullPolicy !== 'Always') {
-      const present = await runtime.imageStatus(image, signal).catch((error: unknown) => {
+      const present = await images.status(image, signal).catch((error: unknown) => {
         signal.throwIfAborted();
         const message = `Failed to inspect image ${goQuote(image)}: ${messageOf(error)}`;
         tell('Warning', 'InspectFailed', message);
@@ -63,7 +65,7 @@ export class ImagePuller {
         throw new ContainerStartError('ErrImageNeverPull', message);
       }
     }
-    return await this.#pull(`${podUid(pod)}_${image}`, image, secrets, tell, signal);
+    return await this.#pull(images, `${podUid(pod)}_${image}`, image, secrets, tell, signal);
   }
 
   collectGarbage(): void {
@@ -72,13 +74,14 @@ export class ImagePuller {
   }
 
   async #pull(
+    images: RuntimeImages,
     key: string,
     image: string,
     secrets: ImagePullSecrets,
     tell: (type: 'Normal' | 'Warning', reason: string, message: string) => void,
     signal: AbortSignal,
   ): Promise<ImageStatus> {
-    const { runtime, clock } = this.#deps;
+    const { clock } = this.#deps;
     const failure = this.#failures.get(key);
     const waitUntilMs = failure && this.#backOff.until(key, failure.atMs);
     if (failure !== undefined && waitUntilMs !== undefined) {
@@ -90,7 +93,7 @@ export class ImagePuller {
     tell('Normal', 'Pulling', `Pulling image ${goQuote(image)}`);
     const startMs = clock.now();
     try {
-      const status = await runtime.pullImage(image, credentialsFor(secrets, image), signal);
+      const status = await images.pull(image, credentialsFor(secrets, image), signal);
       const took = showDuration(clock.now() - startMs);
       tell(
         'Normal',

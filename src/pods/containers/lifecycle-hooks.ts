@@ -22,7 +22,7 @@ export interface HookDeps {
   readonly events: EventSink;
 }
 
-export interface HookRequest {
+interface HookRequest {
   readonly pod: Pod;
   readonly container: AnyContainer;
   readonly containerId: string;

@@ -11,7 +11,7 @@ import { restartsAfter, restartsOnFailure, shouldStart } from './container-resta
 
 export type KillReason = 'livenessProbe' | 'startupProbe' | 'changed' | 'postStartHook' | 'podEnds';
 
-export interface ContainerKill {
+interface ContainerKill {
   readonly id: string;
   readonly name: string;
   readonly message: string;

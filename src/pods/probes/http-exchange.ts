@@ -18,7 +18,7 @@ export interface HttpExchange extends PodAddress {
   readonly headers: readonly { readonly name: string; readonly value: string }[];
 }
 
-export interface HttpAnswer {
+interface HttpAnswer {
   readonly statusCode: number;
   readonly location: string | undefined;
   /** Not more than 10 KiB of it. */

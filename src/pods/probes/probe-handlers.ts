@@ -30,7 +30,7 @@ export interface ProbeTarget {
   readonly probe: Probe;
 }
 
-export interface ProbeHandlerDeps {
+interface ProbeHandlerDeps {
   readonly runtime: Pick<Runtime, 'exec'>;
   readonly network: PodNetwork;
   readonly clock: Clock;

@@ -9,13 +9,13 @@ import type { FolderReader } from './folder-reader.ts';
 import { ManifestsFolder } from './manifests-folder.ts';
 import type { FolderContent, FolderNotice } from './manifests-folder.ts';
 
-export interface FolderSourceDeps {
+interface FolderSourceDeps {
   readonly reader: FolderReader;
   readonly clock: Clock;
   readonly notify: (notice: FolderNotice) => void;
 }
 
-export interface FolderSourceSettings {
+interface FolderSourceSettings {
   readonly nodeName: string;
   /** `fileCheckFrequency`: 20 s. */
   readonly rereadPeriodMs: number;

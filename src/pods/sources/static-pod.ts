@@ -4,7 +4,7 @@ import { canonicalJson } from './canonical-json.ts';
 import { fnvHash } from './fnv-hash.ts';
 import { hashAnnotation, withAnnotations } from './pod-annotations.ts';
 
-export interface StaticPodOrigin {
+interface StaticPodOrigin {
   readonly nodeName: string;
   /** The file, as it is named in messages. */
   readonly file: string;

@@ -19,7 +19,7 @@ export interface ContainersInput {
   readonly terminationMessages: ReadonlyMap<string, string>;
 }
 
-export type ContainerKind = 'init' | 'regular' | 'ephemeral';
+type ContainerKind = 'init' | 'regular' | 'ephemeral';
 
 export const unknownExit = { exitCode: 137, reason: 'ContainerStatusUnknown' };
 

@@ -17,7 +17,7 @@ export const ownedConditions: readonly string[] = [
   'mountlet.dev/EnvironmentCurrent',
 ];
 
-export interface ConditionsInput {
+interface ConditionsInput {
   readonly pod: Pod;
   readonly runtimePod: RuntimePod | undefined;
   readonly statuses: readonly ContainerStatus[];

@@ -7,7 +7,7 @@ import { isStaticPod } from '../sources/pod-annotations.ts';
 
 export type PodPhase = 'Pending' | 'Running' | 'Succeeded' | 'Failed';
 
-export interface PhaseInput {
+interface PhaseInput {
   readonly pod: Pod;
   readonly statuses: readonly ContainerStatus[];
   /** Its containers are not started again, whatever the restart policy. */

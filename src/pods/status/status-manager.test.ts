@@ -67,9 +67,10 @@ test('of pods that wait for their turn the newest status is sent, and none in be
   const api = new MemoryPodApi();
   let open = (): void => {};
   const opened = new Promise<void>((resolve) => (open = resolve));
-  const slowGet: MemoryPodApi['get'] = (namespace, name) => opened.then(() => api.find(name, namespace));
+  const patch = api.patchStatus.bind(api);
+  const slowPatch: MemoryPodApi['patchStatus'] = (...request) => opened.then(() => patch(...request));
   const manager = new StatusManager({
-    api: Object.assign(api, { get: slowGet }),
+    api: Object.assign(api, { patchStatus: slowPatch }),
     clock: new FakeClock(),
     pods: { apiPodOf: (pod) => pod },
     couldHaveRunningContainers: () => false,
@@ -89,6 +90,37 @@ test('of pods that wait for their turn the newest status is sent, and none in be
   await settle();
   assert.deepEqual(api.calls.toSorted(), names.map((name) => `patch ${name}`).toSorted());
   assert.equal(api.find('pod-19')?.status?.phase, 'Running');
+  abort.abort();
+  await done;
+});
+
+test('a status is compared with the last one written, though the watch has not brought it yet', async () => {
+  const api = new MemoryPodApi();
+  const version = (resourceVersion: string): Pod => aPod({ metadata: { resourceVersion } });
+  const patchStatus = api.patchStatus.bind(api);
+  const manager = new StatusManager({
+    api: Object.assign(api, {
+      get: () => assert.fail('nothing is asked for'),
+      patchStatus: async (...request: Parameters<MemoryPodApi['patchStatus']>) => {
+        const written = await patchStatus(...request);
+        return written && { ...written, metadata: { ...written.metadata, resourceVersion: '6' } };
+      },
+    }),
+    clock: new FakeClock(),
+    pods: { apiPodOf: () => version('5') },
+    couldHaveRunningContainers: () => true,
+    notify: () => {},
+  });
+  const abort = new AbortController();
+  const done = manager.run(abort.signal);
+  api.put(version('5'));
+  manager.set(version('5'), ready('False'));
+  await settle();
+  manager.set(version('5'), ready('True'));
+  await settle();
+  const [first, second] = api.patches as PodStatus[];
+  assert.equal(first?.phase, 'Running');
+  assert.deepEqual(Object.keys(second ?? {}), ['conditions'], 'the phase was told before');
   abort.abort();
   await done;
 });

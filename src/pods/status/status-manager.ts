@@ -17,7 +17,7 @@ import { finalStatus } from './final-status.ts';
 import { mergeStatus, statusPatch } from './merge-status.ts';
 import { illegalTransition, withinBounds, withTimes } from './normal-status.ts';
 
-export interface StatusManagerDeps extends Pausing {
+interface StatusManagerDeps extends Pausing {
   readonly api: PodApi;
   readonly pods: {
     /** The pod as the API server knows it: a static pod's mirror. */
@@ -42,12 +42,14 @@ interface Entry {
 
 /** As the kubelet's: often enough that a lost write is not noticed, rarely enough to cost nothing. */
 const passPeriodMs = 10_000;
-/** Each write takes two requests; more at once would only queue up at the server. */
+/** More at once would only queue up at the server. */
 const writesAtOnceMax = 8;
 
 export class StatusManager {
   readonly #deps: StatusManagerDeps;
   readonly #entries = new Map<string, Entry>();
+  /** What the API server answered to the last write. */
+  readonly #written = new Map<string, Pod>();
   /** Rings when there is something to tell. */
   readonly #news = new Bell();
 
@@ -81,6 +83,7 @@ export class StatusManager {
   /** Forgets the pods that are not among these. */
   retain(uids: ReadonlySet<string>): void {
     for (const uid of this.#entries.keys()) if (!uids.has(uid)) this.#entries.delete(uid);
+    for (const uid of this.#written.keys()) if (!uids.has(uid)) this.#written.delete(uid);
   }
 
   async run(signal: AbortSignal): Promise<void> {
@@ -155,22 +158,30 @@ export class StatusManager {
     const target = pods.apiPodOf(pod);
     if (target === undefined) return false;
     const [namespace, name, uid] = [podNamespace(target), target.metadata.name, podUid(target)];
-    const current = await api.get(namespace, name, signal);
-    if (current === undefined) return false;
-    if (podUid(current) !== uid) {
-      // Another pod has taken the name: this one's status is nobody's any more.
-      this.#entries.delete(podUid(pod));
-      return false;
-    }
+    // The watch may not have brought the last write yet. Whatever else it has missed is found by a look at everything.
+    const current = newest(target, this.#written.get(podUid(pod)));
     const merged = mergeStatus(current.status ?? {}, status, couldHaveRunningContainers(podUid(pod)));
     const patch = statusPatch(current.status ?? {}, merged);
     const written =
       patch === undefined
         ? current
         : await api.patchStatus(namespace, name, { metadata: { uid }, status: patch }, signal);
-    if (written !== undefined && isFinished && isDeletable(written)) await api.delete(namespace, name, uid, signal);
+    if (written === undefined) {
+      // Where another pod has taken the name, this one's status is of no use any more.
+      const other = await api.get(namespace, name, signal);
+      if (other !== undefined && podUid(other) !== uid) this.#entries.delete(podUid(pod));
+      return false;
+    }
+    this.#written.set(podUid(pod), written);
+    if (isFinished && isDeletable(written)) await api.delete(namespace, name, uid, signal);
     return true;
   }
+}
+
+function newest(watched: Pod, written: Pod | undefined): Pod {
+  const versionOf = ({ metadata }: Pod): number => Number(metadata.resourceVersion);
+  const isSame = written !== undefined && podUid(written) === podUid(watched);
+  return isSame && versionOf(written) > versionOf(watched) ? written : watched;
 }
 
 function isDeletable(pod: Pod): boolean {

@@ -1,7 +1,7 @@
 /** How long a pod that has to go may take for it. */
 import type { Pod } from '../../kube/objects/pod.ts';
 
-export interface GracePeriod {
+interface GracePeriod {
   readonly seconds: number;
   /** Somebody is in a hurry now: whoever waits for the old grace is to stop waiting. */
   readonly shortened: boolean;

@@ -20,7 +20,7 @@ import { jittered, requeueDelayMs } from './requeue-delay.ts';
 import type { RequeueSettings, StepOutcome } from './requeue-delay.ts';
 import { StaticPodTurns } from './static-pod-turns.ts';
 
-export interface PodWorkersDeps {
+interface PodWorkersDeps {
   readonly steps: PodSteps;
   readonly runtime: { get(podUid: string, signal: AbortSignal): Promise<RuntimePod | undefined> };
   /** The pod as its source has it now; undefined when no source has it any more. */

@@ -6,7 +6,7 @@ import { isBelow, resolveInRoot } from './root-path.ts';
 import type { HostView, SandboxBuilder, SandboxRequest } from './sandbox-plan.ts';
 
 /** What a container's /dev is made of: bound from the host, because making devices takes a privilege. */
-export const deviceFiles: readonly string[] = ['null', 'zero', 'full', 'random', 'urandom', 'tty'];
+const deviceFiles: readonly string[] = ['null', 'zero', 'full', 'random', 'urandom', 'tty'];
 
 /** Kernel interfaces that tell about, or change, the whole machine. The lists are those of the container engines. */
 const maskedFiles = ['/proc/kcore', '/proc/keys', '/proc/latency_stats', '/proc/timer_list', '/proc/sched_debug'];

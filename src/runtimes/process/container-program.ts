@@ -61,7 +61,7 @@ export interface Command {
   readonly environment: readonly EnvironmentEntry[];
 }
 
-export interface Launch {
+interface Launch {
   readonly pod: PodNamespaces;
   /** Whether its root is made of files that a holder keeps; otherwise they are the machine's own. */
   readonly hasFiles: boolean;
@@ -76,7 +76,7 @@ export interface Launch {
   readonly tty: boolean;
 }
 
-export type Exec = Pick<Launch, 'pod' | 'groups' | 'identity' | 'command' | 'tty'>;
+type Exec = Pick<Launch, 'pod' | 'groups' | 'identity' | 'command' | 'tty'>;
 
 export interface Hold {
   /** For its name among the processes of the machine. */
@@ -332,6 +332,9 @@ function execute(program: SystemProgram, identity: Identity, command: Command, t
 /** A spawner that was killed cannot learn how its children end: they end with it. */
 function endWithSpawner(program: SystemProgram): void {
   program.call('prctl', [prctl.parentDeathSignal, 9]);
+  // One that was killed before left a closed socket.
+  const sockets = program.words([statusSocket]);
+  program.call('ppoll', [sockets, 1, program.words([0, 0]), 0, 8], { onPositive: program.failure });
 }
 
 /** Where execvp(3) would look. */

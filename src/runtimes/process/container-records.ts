@@ -40,7 +40,7 @@ export interface ContainerRecord {
   readonly end?: ContainerEnd;
 }
 
-export interface ContainerRun {
+interface ContainerRun {
   readonly startedAtMs: number;
   /** Its first process; absent while it is being launched. */
   readonly main?: ProcessName;
@@ -93,10 +93,26 @@ export class Records<T> {
     const path = join(this.#directory, `${name}.json`);
     // The first one replaces nothing, so that it needs no rename.
     const target = this.#onDisk.has(name) ? `${path}.new` : path;
-    writeFileSync(target, JSON.stringify(record), { mode: 0o600 });
+    try {
+      writeFileSync(target, JSON.stringify(record), { mode: 0o600 });
+    } catch (thrown) {
+      rmSync(target, { force: true }); // cut short
+      throw thrown;
+    }
     if (target !== path) renameSync(target, path);
     this.#onDisk.add(name);
     this.#byName.set(name, record);
+  }
+
+  /** A full disk ends neither containers nor the node: what cannot be written is kept in memory, and the answer is false. */
+  keep(name: string, record: T): boolean {
+    try {
+      this.put(name, record);
+      return true;
+    } catch {
+      this.note(name, record);
+      return false;
+    }
   }
 
   delete(name: string): void {

@@ -44,28 +44,31 @@ export function identityOf(security: ContainerSecurity, powers: Powers): Identit
 
 /** What stands at the sources of the mounts, asked without holding up anything else. */
 export async function sourcesOf(mounts: readonly RuntimeMount[]): Promise<ReadonlyMap<string, VolumeMount['kind']>> {
-  const kinds = await Promise.all(mounts.map(async ({ hostPath }) => [hostPath, await kindOf(hostPath)] as const));
-  return new Map(kinds);
+  const kinds = new Map<string, VolumeMount['kind']>();
+  const looks = mounts.map(async ({ hostPath }) => kinds.set(hostPath, await kindOf(hostPath)));
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => {
+      const path = mounts.find(({ hostPath }) => !kinds.has(hostPath))?.hostPath;
+      reject(new RuntimeError(`Cannot mount "${path}": its file system does not answer`));
+    }, sourceMsMax);
+  });
+  try {
+    await Promise.race([Promise.all(looks), late]);
+    return kinds;
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
 async function kindOf(path: string): Promise<VolumeMount['kind']> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(
-      () => reject(new RuntimeError(`Cannot mount "${path}": its file system does not answer`)),
-      sourceMsMax,
-    );
-  });
   try {
-    return (await Promise.race([stat(path), late])).isDirectory() ? 'directory' : 'file';
+    return (await stat(path)).isDirectory() ? 'directory' : 'file';
   } catch (thrown) {
     const code = errorCode(thrown);
-    if (code === undefined) throw thrown;
     throw new RuntimeError(`Cannot mount "${path}": ${code === 'ENOENT' ? 'no such file or directory' : code}`, {
       cause: thrown,
     });
-  } finally {
-    clearTimeout(timer);
   }
 }
 
@@ -125,7 +128,7 @@ export function endOf({ exitCode, finishedAtMs }: ChildEndRecord, outOfMemory: b
   return { finishedAtMs, exitCode, reason, message: '' };
 }
 
-export interface ProgramNames {
+interface ProgramNames {
   /** As the pod has it: a variable in it may stand for a secret. */
   readonly program: string;
   readonly workingDirectory: string;

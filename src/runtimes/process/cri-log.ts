@@ -9,7 +9,7 @@ export const partBytesMax = 16 * 1024;
 
 const newline = 0x0a;
 
-export interface SplitLines {
+interface SplitLines {
   /** Entries without their line ends, ready to be written. */
   readonly entries: readonly { readonly line: Buffer; readonly tag: 'F' | 'P' }[];
   /** How many bytes of the input they account for; what is left is the beginning of a line. */

@@ -2,7 +2,7 @@
 import type { Duplex } from 'node:stream';
 
 const kinds = ['message', 'image', 'stdin', 'stdout', 'stderr'] as const;
-export type FrameKind = (typeof kinds)[number];
+type FrameKind = (typeof kinds)[number];
 
 export interface Frame {
   readonly kind: FrameKind;

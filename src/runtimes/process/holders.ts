@@ -12,7 +12,7 @@ import type { HostFilesView } from './host-files.ts';
 import type { SpawnerClient } from './spawner-client.ts';
 
 /** No container can be run by this user on this machine. */
-export class NamespacesRefusedError extends MountletError {
+class NamespacesRefusedError extends MountletError {
   readonly reason = 'NamespacesRefused';
   constructor(detail: string) {
     super(

@@ -44,6 +44,8 @@ const emptyDirectories: Readonly<Record<string, number>> = {
   'var/tmp': 0o1777,
 };
 /** A file of configuration is not larger, nor are all of them: what is kept in memory has a bound. */
+/** The table of a machine with many pods takes long to read; what a container sees of it rarely changes. */
+const mountsMs = 1_000;
 const fileBytesMax = 2 * 1024 * 1024;
 const totalBytesMax = 12 * 1024 * 1024;
 
@@ -54,6 +56,7 @@ export class HostFilesView {
   readonly #directories: readonly string[];
   readonly #root: string;
   readonly #looks: ReadonlyMap<string, PathLook>;
+  #mounts: { readonly atMs: number; readonly known: readonly HostMount[] } = { atMs: -Infinity, known: [] };
 
   /** `root`: where the tree stands while a container is made. */
   constructor(hostFiles: HostFiles, added: readonly string[], root: string) {
@@ -79,8 +82,9 @@ export class HostFilesView {
     return { root: this.#root, directories: this.#directories };
   }
 
-  /** The machine as it is now, with the tree at its place. */
-  host(): HostView {
+  /** The machine as it is now, with the tree at its place. Its mounts may have been read a moment ago, for another container. */
+  host(nowMs: number): HostView {
+    if (Math.abs(nowMs - this.#mounts.atMs) >= mountsMs) this.#mounts = { atMs: nowMs, known: readMounts() };
     const inTree = (path: string): string | undefined =>
       this.#root !== '/' && isBelow(this.#root, path) ? path.slice(this.#root.length + 1) : undefined;
     return {
@@ -94,7 +98,7 @@ export class HostFilesView {
         if (own === undefined) return readdirSync(directory).sort();
         return [...this.#looks.keys()].filter((path) => !path.includes('/')).sort();
       },
-      mounts: readMounts(),
+      mounts: this.#mounts.known,
     };
   }
 }

@@ -27,7 +27,7 @@ export interface Streams {
   readonly terminal?: number;
 }
 
-export interface Launch {
+interface Launch {
   readonly image: Buffer;
   readonly tty: boolean;
   readonly hasStdin: boolean;
@@ -35,7 +35,7 @@ export interface Launch {
   readonly joined: readonly number[];
 }
 
-export interface Launched {
+interface Launched {
   readonly answer: StartAnswer;
   readonly streams: Streams;
   readonly ended: Promise<number>;
@@ -73,6 +73,7 @@ export class Launcher {
   async launch({ image, tty, hasStdin, joined }: Launch, born: (pid: number) => void): Promise<Launched> {
     const processes = this.#processes;
     const startedAtMs = this.#clock.now();
+    const deadlineMs = startedAtMs + launchMsMax;
     const [ours, theirs] = processes.socketPair();
     const nothing = openSync('/dev/null', constants.O_RDWR);
     const given = [nothing, nothing, nothing, theirs];
@@ -104,6 +105,7 @@ export class Launcher {
       let isBorn = false;
       for (;;) {
         const message = await processes.receive(ours);
+        if (message === undefined && this.#clock.now() < deadlineMs) continue; // a signal ended the wait
         if (message === undefined) {
           processes.kill(pid, SIGKILL);
           throw new Error(`nothing happened for ${launchMsMax / 1000} s: a file system may not answer`);
@@ -190,7 +192,7 @@ export function destroy({ stdin, outputs }: Streams): void {
   for (const { source } of outputs) source.destroy();
 }
 
-/** A pipe whose reader is gone is no failure of ours. */
+/** Ignores the error of a pipe whose reader has ended. */
 function silent(socket: Socket): Socket {
   return socket.on('error', () => {});
 }

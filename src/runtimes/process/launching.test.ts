@@ -1,8 +1,13 @@
 /** The pure parts around a launch: identities, capabilities, control groups, how it ends. */
 import assert from 'node:assert/strict';
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, mkdirSync, openSync, readFileSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { setImmediate } from 'node:timers/promises';
+import { loadProcesses, type ChildEnd } from '../../linux/processes.ts';
 import { security } from '../../testing/process-sandboxes.ts';
 import { temporaryDirectory } from '../../testing/temporary-directory.ts';
 import { Changes } from './changes.ts';
@@ -16,9 +21,10 @@ import {
   sweepGroups,
   usageOf,
 } from './control-groups.ts';
-import type { Powers } from './container-program.ts';
+import { execProgram, type Powers } from './container-program.ts';
 import { capabilitiesOf, capabilityNames, capabilitySetIn } from './linux-capabilities.ts';
-import { examineMachine, limitations } from './machine.ts';
+import { examineMachine, findPowers, limitations } from './machine.ts';
+import { isAlive, processNamed, signalProcess } from './process-table.ts';
 
 const all = (1n << BigInt(capabilityNames.length)) - 1n;
 const root: Powers = { uid: 0, gid: 0, kind: 'root', boundingSet: all, permitted: all, architecture: 'x64' };
@@ -182,6 +188,46 @@ test('without control groups there are no limits, and no failure', () => {
   assert.equal(findControlGroups('', '', 'ours'), noControlGroups);
   assert.deepEqual(makeGroup(noControlGroups, 'id', { memoryBytesMax: 1 }), []);
   assert.equal(usageOf(noControlGroups, 'id'), undefined);
+});
+
+test('a process whose first thread has ended runs on, and is killed', async () => {
+  const koffi = createRequire(import.meta.url).resolve('koffi');
+  const exitThread = process.arch === 'x64' ? 60 : 93;
+  const script = `require(${JSON.stringify(koffi)}).load(null).func('long syscall(long, long)')(${exitThread}, 0)`;
+  const child = spawn(process.execPath, ['-e', script], { stdio: 'ignore' });
+  const pid = child.pid ?? 0;
+  while (!readFileSync(`/proc/${pid}/status`, 'utf8').includes('State:\tZ')) await setImmediate();
+  const name = processNamed(pid);
+  assert.ok(name !== undefined);
+  signalProcess(name, 'SIGKILL');
+  assert.deepEqual(await once(child, 'exit'), [null, 'SIGKILL']);
+  assert.equal(isAlive(name), false);
+});
+
+const isRoot = process.getuid?.() === 0;
+test('a command is not executed after its spawner has gone', { skip: isRoot ? false : 'needs root' }, async () => {
+  const processes = loadProcesses();
+  const pod = { hostPid: true, hostIpc: true, hostNetwork: true, shareProcessNamespace: false };
+  const command = { words: ['/bin/true'], workingDirectory: '/', environment: [] };
+  const powers = findPowers();
+  const identity = identityOf(security(), powers);
+  const { image } = execProgram({ pod, groups: [], identity, command, tty: false }, powers);
+  const exitCodes: number[] = [];
+  for (const isGone of [false, true]) {
+    const nothing = openSync('/dev/null', 'r+');
+    const [ours, theirs] = processes.socketPair();
+    if (isGone) processes.close(ours);
+    const joined = processes.openChild(process.pid);
+    const pid = processes.start(image, [nothing, nothing, nothing, theirs, joined]);
+    let end: ChildEnd | undefined;
+    while (end?.pid !== pid) {
+      end = processes.reap()[0];
+      await setImmediate();
+    }
+    exitCodes.push(end.exitCode);
+    for (const descriptor of [nothing, theirs, joined, ...(isGone ? [] : [ours])]) processes.close(descriptor);
+  }
+  assert.deepEqual(exitCodes, [0, 127]);
 });
 
 test('records are found again; what a crash tore is not', (t) => {

@@ -20,7 +20,7 @@ export interface Finding {
   readonly consequence: string;
 }
 
-export interface Limitation {
+interface Limitation {
   readonly name: string;
   readonly text: string;
 }

@@ -1,10 +1,23 @@
 /** Real sandboxes as root: what a container is, sees, prints and how it ends. As an ordinary user: ordinary-user.test.ts. */
 import assert from 'node:assert/strict';
-import { existsSync, mkdirSync, readFileSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  readdirSync,
+  rmSync,
+  rmdirSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { test, type TestContext } from 'node:test';
+import { setImmediate as tick } from 'node:timers/promises';
 import {
   ProcessSandboxes,
   collector,
@@ -17,6 +30,8 @@ import {
 import { processNamed } from './process-table.ts';
 
 const skip = process.getuid?.() === 0 ? false : 'needs root: ordinary-user.test.ts has what holds for others';
+/** Seconds of sleep that no other program of this machine asks for: its processes are found by them. */
+const nap = `${7_000_000 + process.pid}`;
 
 async function open(t: TestContext): Promise<{ sandboxes: ProcessSandboxes; pod: string }> {
   const sandboxes = await ProcessSandboxes.open(t);
@@ -95,11 +110,8 @@ test('secret values are in no file of the runtime and in no command line of its 
   for (const file of files) {
     assert.ok(!readFileSync(join(file.parentPath, file.name)).includes(secret), `${file.parentPath}/${file.name}`);
   }
-  const lines = readdirSync('/proc')
-    .filter((name) => /^\d+$/.test(name))
-    .map((pid) => read(`/proc/${pid}/cmdline`).replaceAll('\0', ' '));
   assert.deepEqual(
-    lines.filter((line) => line.includes(secret) && !line.includes('-argument')),
+    commandLines().filter((line) => line.includes(secret) && !line.includes('-argument')),
     [],
   );
   assert.equal((await sandboxes.exec(id, ['sh', '-c', 'echo "$PASSWORD"'])).output, `${secret}\n`);
@@ -260,15 +272,14 @@ test(
   { skip },
   async (t) => {
     const { sandboxes, pod } = await open(t);
-    const script =
-      "trap '' TERM; setsid sh -c 'sleep 7654321 & setsid sleep 7654321' & echo up; while :; do sleep 7654321; done";
+    const script = `trap '' TERM; setsid sh -c 'sleep ${nap} & setsid sleep ${nap}' & echo up; while :; do sleep ${nap}; done`;
     const id = await sandboxes.start(pod, { command: ['sh', '-c', script] });
     await sandboxes.exec(id, ['sh', '-c', 'until [ "$(pgrep -c -x sleep)" -ge 3 ]; do :; done']);
     await sandboxes.runtime.stopContainer(id, 50, soon());
     const { exitCode, reason } = await sandboxes.ended(pod, id);
     assert.deepEqual({ exitCode, reason }, { exitCode: 137, reason: 'Error' });
     assert.deepEqual(
-      commandLines().filter((line) => line.includes('7654321')),
+      commandLines().filter((line) => line.includes(nap)),
       [],
     );
   },
@@ -331,15 +342,15 @@ test('exec: a client that leaves takes its command with it', { skip }, async (t)
   const id = await sandboxes.start(pod);
   const leaving = new AbortController();
   const output = collector();
-  const command = ['sh', '-c', 'sleep 7654322 & echo up; wait'];
+  const command = ['sh', '-c', `sleep ${nap} & echo up; wait`];
   const running = sandboxes.runtime.exec(id, { command, tty: false, stdout: output.stream }, leaving.signal);
   const failed = assert.rejects(running, { name: 'AbortError' });
-  await sandboxes.exec(id, ['sh', '-c', 'until pgrep -f "[s]leep 7654322"; do :; done']);
+  await sandboxes.exec(id, ['sh', '-c', `until pgrep -f "[s]leep ${nap}"; do :; done`]);
   leaving.abort();
   await failed;
-  await sandboxes.exec(id, ['sh', '-c', 'while pgrep -f "[s]leep 7654322"; do :; done']);
+  await sandboxes.exec(id, ['sh', '-c', `while pgrep -f "[s]leep ${nap}"; do :; done`]);
   assert.deepEqual(
-    commandLines().filter((line) => line.includes('7654322')),
+    commandLines().filter((line) => line.includes(nap)),
     [],
   );
 });
@@ -396,43 +407,138 @@ test('containers and their output outlive the runtime and are found again', { sk
 });
 
 test(
-  'a spawner that was killed is said to have taken its containers with it, and the next one starts at once',
+  'a spawner that was killed is said to have taken its containers with it, once nothing is left of them',
   { skip },
   async (t) => {
     const { sandboxes, pod } = await open(t);
     const shared = await sandboxes.pod({ uid: 'shared', shareProcessNamespace: true });
-    const running = [
-      { uid: pod, id: await sandboxes.start(pod) },
-      {
-        uid: shared,
-        id: await sandboxes.start(shared, { command: ['sh', '-c', 'setsid sleep 1000 & exec sleep 1000'] }),
-      },
-    ];
-    const pids = (await sandboxes.runtime.list()).flatMap(({ containers }) =>
-      containers.map(({ state }) => (state.kind === 'running' ? state.pid : 0)),
+    const host = await sandboxes.pod({ uid: 'host', hostPid: true });
+    // A process with much memory takes a while to end.
+    const script = `x=$(head -c 50000000 /dev/zero | tr '\\0' x); setsid sleep ${nap} & sleep ${nap} & echo up; wait`;
+    const running = await Promise.all(
+      [pod, shared, host].map(async (uid) => ({
+        uid,
+        id: await sandboxes.start(uid, { command: ['sh', '-c', script] }),
+      })),
     );
-    process.kill(await spawnerPid(sandboxes), 'SIGKILL');
-    for (const { uid, id } of running) {
-      const { exitCode, reason, message } = await sandboxes.ended(uid, id);
-      assert.deepEqual({ exitCode, reason }, { exitCode: 137, reason: 'Error' });
-      assert.match(message, /exit code is unknown/);
+    for (const { uid, id } of running) while (!(await sandboxes.output(uid, id)).includes('up')) await tick();
+    const hasGroups = (await sandboxes.runtime.usage(pod)).length > 0; // nothing else finds daemons among those of the machine
+    const pids = new Map<string, number[]>();
+    for (const { uid } of running) {
+      const state = (await sandboxes.runtime.get(uid))?.containers[0]?.state;
+      const main = state?.kind === 'running' ? state.pid : 0;
+      const root = read(`/proc/${main}/mountinfo`);
+      const all = pidsOf((pid) => read(`/proc/${pid}/mountinfo`) === root);
+      assert.equal(all.length, 3);
+      pids.set(uid, uid === host && !hasGroups ? [main] : all);
     }
-    // Killed, they are gone a moment later.
-    for (const pid of pids)
-      while (processNamed(pid) !== undefined) await new Promise((resolve) => setTimeout(resolve, 5));
+    process.kill(await spawnerPid(sandboxes), 'SIGKILL');
+    // Whether the runtime has noticed by now or not.
+    const first = running[0]?.id ?? '';
+    const streams = { tty: false, stdout: new PassThrough() };
+    for (const asked of [
+      sandboxes.runtime.exec(first, { ...streams, command: ['true'] }, soon()),
+      sandboxes.runtime.attach(first, streams, soon()),
+    ]) {
+      const outcome = await asked.then(
+        () => 'ended',
+        (error: Error) => error.message,
+      );
+      assert.match(outcome, /^(ended|container "main" is not running)$/);
+    }
+    await Promise.all(
+      running.map(async ({ uid, id }) => {
+        const { exitCode, reason, message } = await sandboxes.ended(uid, id);
+        assert.deepEqual(
+          pids.get(uid)?.filter((pid) => processNamed(pid) !== undefined),
+          [],
+        );
+        assert.deepEqual({ exitCode, reason }, { exitCode: 137, reason: 'Error' });
+        assert.match(message, /exit code is unknown/);
+      }),
+    );
     assert.equal((await sandboxes.runtime.get(pod))?.state, 'notReady');
     await sandboxes.pod();
     assert.equal((await sandboxes.run(pod, 'echo again')).output, 'again\n');
   },
 );
 
+test('a spawner that is killed at any moment of a launch leaves nothing', { skip }, async (t) => {
+  const { sandboxes } = await open(t);
+  for (let round = 0; round < 10; round += 1) {
+    const uids = await Promise.all(
+      [{}, { shareProcessNamespace: true }, { hostPid: true }].map((pod, index) =>
+        sandboxes.pod({ uid: `${round}-${index}`, ...pod }),
+      ),
+    );
+    const spawner = await spawnerPid(sandboxes);
+    const started = uids.map((uid) =>
+      sandboxes.start(uid, { command: ['sh', '-c', `setsid sleep ${nap} & sleep ${nap}`] }).catch(() => {}),
+    );
+    await new Promise((resolve) => setTimeout(resolve, round));
+    process.kill(spawner, 'SIGKILL');
+    await Promise.all(started);
+    for (const uid of uids) {
+      while ((await sandboxes.runtime.get(uid))?.state === 'ready') await tick(); // its end is noticed
+      for (const { id } of (await sandboxes.runtime.get(uid))?.containers ?? []) await sandboxes.ended(uid, id);
+    }
+    assert.deepEqual(
+      commandLines().filter((line) => line.includes(nap)),
+      [],
+    );
+  }
+});
+
+test('a signal that reaches a thread of the spawner fails no launch', { skip }, async (t) => {
+  const { sandboxes, pod } = await open(t);
+  const spawner = await spawnerPid(sandboxes);
+  const launched = Promise.all(Array.from({ length: 20 }, () => sandboxes.run(pod, 'echo up')));
+  const over = new AbortController();
+  void launched.finally(() => over.abort()).catch(() => {});
+  while (!over.signal.aborted) {
+    for (const thread of readdirSync(`/proc/${spawner}/task`)) {
+      // To the thread itself where it takes signals: Linux prefers the one that is named.
+      if (Number(thread) !== spawner) process.kill(Number(thread), 'SIGCHLD');
+    }
+    await tick();
+  }
+  assert.deepEqual(new Set((await launched).map(({ output }) => output)), new Set(['up\n']));
+});
+
 async function spawnerPid({ directory }: ProcessSandboxes): Promise<number> {
   const name = join(directory, 'state');
-  const line = readdirSync('/proc').find(
-    (pid) => /^\d+$/.test(pid) && read(`/proc/${pid}/cmdline`).includes(`\0${name}\0`),
-  );
-  return Number(line);
+  return pidsOf((pid) => read(`/proc/${pid}/cmdline`).includes(`\0${name}\0`))[0] ?? 0;
 }
+
+test(
+  'on a full disk containers start, end and are removed, and exit codes are known after a restart',
+  { skip },
+  async (t) => {
+    const disk = mkdtempSync(join(tmpdir(), 'mountlet-disk-'));
+    assert.equal(spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=8m', 'none', disk]).status, 0);
+    const sandboxes = await ProcessSandboxes.open(t, {}, join(disk, 'node'));
+    t.after(() => {
+      spawnSync('umount', [disk]);
+      rmdirSync(disk);
+    });
+    const pod = await sandboxes.pod();
+    const before = await sandboxes.start(pod, {
+      command: ['sh', '-c', 'until [ -e /tmp/over ]; do sleep 0.01; done; exit 7'],
+    });
+    const rest = join(disk, 'rest');
+    assert.notEqual(spawnSync('dd', ['if=/dev/zero', `of=${rest}`]).status, 0);
+    await sandboxes.exec(before, ['touch', '/tmp/over']);
+    assert.equal((await sandboxes.ended(pod, before)).exitCode, 7);
+    const during = await sandboxes.start(pod, { command: ['sh', '-c', 'exit 8'] });
+    assert.equal((await sandboxes.ended(pod, during)).exitCode, 8);
+    rmSync(rest);
+    await sandboxes.reopen();
+    assert.equal((await sandboxes.ended(pod, before)).exitCode, 7);
+    spawnSync('dd', ['if=/dev/zero', `of=${rest}`]);
+    await sandboxes.runtime.removePod(pod, soon());
+    for (const name of ['containers', 'pods']) assert.deepEqual(readdirSync(join(disk, 'node', 'state', name)), []);
+  },
+);
 
 test('a container that uses up its memory is told so', { skip }, async (t) => {
   const { sandboxes, pod } = await open(t);
@@ -457,17 +563,17 @@ test('containers of a pod share a host name and IPC, and processes when asked to
   assert.equal(first.output, second.output);
 
   const shared = await sandboxes.pod({ uid: 'shared', shareProcessNamespace: true });
-  const sleeper = await sandboxes.start(shared, { command: ['sleep', '7654323'] });
+  const sleeper = await sandboxes.start(shared, { command: ['sleep', nap] });
   const seen = await sandboxes.run(
     shared,
-    'pgrep -f "[7]654323" >/dev/null && echo seen; setsid sleep 7654324 & exit 6',
+    `pgrep -x -f "sleep ${nap}" >/dev/null && echo seen; setsid sleep ${nap}.5 & exit 6`,
     { name: 'other' },
   );
   assert.deepEqual([seen.output, seen.state.exitCode], ['seen\n', 6]);
-  assert.match((await sandboxes.exec(sleeper, ['pgrep', '-f', '7654323'])).output, /^\d+\n/);
+  assert.match((await sandboxes.exec(sleeper, ['pgrep', '-f', nap])).output, /^\d+\n/);
   await sandboxes.runtime.stopPod(shared, soon());
   assert.deepEqual(
-    commandLines().filter((line) => /765432[34]/.test(line)),
+    commandLines().filter((line) => line.includes(nap)),
     [],
   );
 });
@@ -582,9 +688,11 @@ test('what the runtime cannot do is refused in words', { skip }, async (t) => {
 });
 
 function commandLines(): string[] {
-  return readdirSync('/proc')
-    .filter((name) => /^\d+$/.test(name))
-    .map((pid) => read(`/proc/${pid}/cmdline`).replaceAll('\0', ' '));
+  return pidsOf(() => true).map((pid) => read(`/proc/${pid}/cmdline`).replaceAll('\0', ' '));
+}
+
+function pidsOf(isOne: (pid: number) => boolean): number[] {
+  return readdirSync('/proc').flatMap((name) => (/^\d+$/.test(name) && isOne(Number(name)) ? Number(name) : []));
 }
 
 function read(path: string): string {

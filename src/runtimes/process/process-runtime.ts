@@ -26,7 +26,6 @@ import {
   type ContainerUsage,
   type ExecRequest,
   type ExecResult,
-  type ImageStatus,
   type PodRequest,
   type ProcessStreams,
   type Runtime,
@@ -56,11 +55,10 @@ import {
 } from './control-groups.ts';
 import { Holders } from './holders.ts';
 import { HostFilesView, readMounts, type HostFiles } from './host-files.ts';
-import { killEvery, signalProcess } from './kill.ts';
-import { isAlive, processNamed, processesOfContainer } from './process-table.ts';
+import { isAlive, processNamed, processesOfContainer, signalProcess } from './process-table.ts';
 import { planSandbox } from './sandbox-plan.ts';
 import { filesName } from './sandbox-program.ts';
-import { endSpawner, SpawnerClient } from './spawner-client.ts';
+import { endSpawner, SpawnerClient, SpawnerGoneError } from './spawner-client.ts';
 import { recordedEnds, type ChildFacts, type StartAnswer } from './spawner-protocol.ts';
 import { unsupportedReason } from './unsupported.ts';
 import { makeVolumePoint } from './volume-points.ts';
@@ -115,6 +113,7 @@ export interface ProcessRuntimeDeps {
 export class ProcessRuntime implements Runtime {
   readonly name = 'process';
   readonly version = '1';
+  readonly images = undefined;
   readonly #settings: ProcessRuntimeSettings;
   readonly #deps: ProcessRuntimeDeps;
   readonly #pods: Records<PodRecord>;
@@ -131,6 +130,7 @@ export class ProcessRuntime implements Runtime {
   readonly #waiters = new Map<string, Set<() => void>>();
   #made: { readonly files: HostFilesView; readonly holders: Holders } | undefined;
   #sweeping: Promise<void> = Promise.resolve();
+  #losing: Promise<unknown> = Promise.resolve();
 
   constructor(settings: ProcessRuntimeSettings, deps: ProcessRuntimeDeps) {
     this.#settings = settings;
@@ -168,7 +168,7 @@ export class ProcessRuntime implements Runtime {
       const ended = facts?.end ?? ends.get(id);
       if (ended !== undefined) await this.#settle(id, endOf(ended, this.#ranOutOfMemory(id)));
       else if (facts?.pid !== undefined) this.#running(id, facts.pid, facts.startedAtMs);
-      else if (run !== undefined) await this.#loseContainer(id);
+      else if (run !== undefined) this.#lose([id]);
     }
     for (const { id } of this.#spawner.all()) {
       const pod = holders.podOf(id);
@@ -190,8 +190,9 @@ export class ProcessRuntime implements Runtime {
     this.#closing.abort();
     this.#changes.close();
     this.#spawner.close();
-    if (this.#pods.all().every(({ state }) => state === 'notReady')) await endSpawner(this.#settings.stateDirectory);
-    await this.#sweeping;
+    if (this.#pods.all().every(({ state }) => state === 'notReady'))
+      await endSpawner(this.#settings.stateDirectory).catch(() => {}); // one that hangs is found again
+    await Promise.all([this.#sweeping, this.#losing]);
     this.#sweepGroups();
   }
 
@@ -246,7 +247,7 @@ export class ProcessRuntime implements Runtime {
     const pod = this.#pods.get(podUid);
     if (pod === undefined) return;
     await this.#holders.endPod(podUid);
-    this.#pods.put(podUid, { ...pod, state: 'notReady' });
+    this.#pods.keep(podUid, { ...pod, state: 'notReady' }); // without its holder it is not ready anyway
   }
 
   async removePod(podUid: string, signal: AbortSignal): Promise<void> {
@@ -322,6 +323,7 @@ export class ProcessRuntime implements Runtime {
       }
     } catch (thrown) {
       this.#launching.delete(id);
+      await this.#killLeft(id);
       await this.#settle(id, startError(this.#deps.clock.now(), messageOf(thrown)));
       throw thrown;
     }
@@ -372,7 +374,8 @@ export class ProcessRuntime implements Runtime {
     const { main } = record.run ?? {};
     if (main === undefined || pod === undefined || this.#isOver(id)) throw new ContainerNotRunningError(record.name);
     if (request.command.length === 0) throw new CommandStartError('Cannot run a command: none is given');
-    const own = this.#commands.get(id) ?? ((await this.#spawner.context(id)) as Command | undefined);
+    const known = this.#commands.get(id) ?? (await this.#spawner.context(id).catch(asNotRunning(record.name)));
+    const own = known as Command | undefined;
     if (own === undefined) throw new ContainerNotRunningError(record.name);
     this.#commands.set(id, own);
     const environment = request.tty ? [{ name: 'TERM', value: 'xterm' }, ...own.environment] : own.environment;
@@ -382,7 +385,7 @@ export class ProcessRuntime implements Runtime {
       { pod, groups, identity: record.identity, command, tty: request.tty },
       this.#deps.powers,
     );
-    const outcome = await this.#spawner.exec(id, program, request, signal);
+    const outcome = await this.#spawner.exec(id, program, request, signal).catch(asNotRunning(record.name));
     if (!('outcome' in outcome)) return outcome;
     // The container may have ended under our hands: then its namespaces, groups or root are gone.
     const failure = readReport(program, outcome);
@@ -401,7 +404,9 @@ export class ProcessRuntime implements Runtime {
   async attach(id: string, streams: ProcessStreams, signal: AbortSignal): Promise<void> {
     const record = this.#known(id);
     if (this.#isOver(id)) throw new ContainerNotRunningError(record.name);
-    await this.#spawner.attach(id, streams, AbortSignal.any([signal, this.#closing.signal]));
+    await this.#spawner
+      .attach(id, streams, AbortSignal.any([signal, this.#closing.signal]))
+      .catch(asNotRunning(record.name));
   }
 
   /** All pods have the network of the machine. */
@@ -428,14 +433,6 @@ export class ProcessRuntime implements Runtime {
     });
   }
 
-  async imageStatus(image: string): Promise<ImageStatus> {
-    return { id: image, sizeBytes: 0 };
-  }
-
-  async pullImage(image: string): Promise<ImageStatus> {
-    return await this.imageStatus(image);
-  }
-
   async #launchProgram(
     record: ContainerRecord,
     pod: PodRecord,
@@ -446,7 +443,7 @@ export class ProcessRuntime implements Runtime {
     const { files, holders } = this.#open;
     const [sources, joins] = await Promise.all([sourcesOf(request.mounts), holders.joinedBy(pod.uid)]);
     const places = { work: this.#work, hidden: this.#hidden, view: files.view };
-    const plan = planSandbox(sandboxRequestOf(request, sources, places, powers), files.host());
+    const plan = planSandbox(sandboxRequestOf(request, sources, places, powers), files.host(this.#deps.clock.now()));
     for (const point of plan.volumePoints) makeVolumePoint(point);
     const command = commandOf(request, pod, identity.uid);
     this.#commands.set(id, command);
@@ -472,7 +469,7 @@ export class ProcessRuntime implements Runtime {
     if (record === undefined || record.end !== undefined || record.run?.main?.pid === pid) return;
     const main = processNamed(pid);
     const run = { startedAtMs, ...(main && { main }) };
-    this.#containers.put(id, { ...record, run: { ...record.run, ...run } });
+    this.#containers.keep(id, { ...record, run: { ...record.run, ...run } });
     this.#changes.tell(record.podUid);
   }
 
@@ -489,31 +486,46 @@ export class ProcessRuntime implements Runtime {
 
   async #settle(id: string, end: ContainerEnd): Promise<void> {
     const record = this.#containers.get(id);
+    let isKept = true;
     if (record !== undefined && record.end === undefined) {
-      this.#containers.put(id, { ...record, end });
+      isKept = this.#containers.keep(id, { ...record, end });
       this.#commands.delete(id);
       this.#full.delete(id);
       removeGroup(this.#deps.groups, id);
       this.#changes.tell(record.podUid);
       for (const wake of this.#waiters.get(id) ?? []) wake();
     }
-    await this.#spawner.forget(id).catch(() => {}); // known again at the next start
+    if (isKept) await this.#spawner.forget(id).catch(() => {}); // else the next start learns it from the spawner again
   }
 
   /** The spawner was killed: its containers have lost their output and the one that would learn their exit codes. */
   #lost(): void {
-    for (const { id, run, end } of this.#containers.all()) {
-      if (run !== undefined && end === undefined && !this.#launching.has(id)) void this.#loseContainer(id);
-    }
+    const running = this.#containers.all().filter(({ run, end }) => run !== undefined && end === undefined);
+    this.#lose(running.flatMap(({ id }) => (this.#launching.has(id) ? [] : id)));
     for (const { uid } of this.#pods.all()) this.#changes.tell(uid);
   }
 
+  #lose(ids: readonly string[]): void {
+    this.#losing = Promise.all([this.#losing, ...ids.map((id) => this.#loseContainer(id))]);
+  }
+
   async #loseContainer(id: string): Promise<void> {
-    const { main } = this.#containers.get(id)?.run ?? {};
-    if (main !== undefined) signalProcess(main, 'SIGKILL');
-    killEvery(() => processesOfContainer(listingFiles(this.#deps.groups, id), undefined));
+    await this.#killLeft(id);
+    if (this.#closing.signal.aborted) return; // the next start looks again
     const finishedAtMs = this.#deps.clock.now();
     await this.#settle(id, { finishedAtMs, exitCode: 128 + SIGKILL, reason: 'Error', message: lostMessage });
+  }
+
+  /** In place of a spawner: kills the container's processes, again and again, until none is left or this runtime is closed. */
+  async #killLeft(id: string): Promise<void> {
+    for (let pauseMs = 1; !this.#closing.signal.aborted; pauseMs = Math.min(2 * pauseMs, killAgainMs)) {
+      const { main } = this.#containers.get(id)?.run ?? {};
+      const left = processesOfContainer(listingFiles(this.#deps.groups, id), undefined);
+      if (main !== undefined && isAlive(main)) left.push(main);
+      if (left.length === 0) return;
+      for (const name of left) signalProcess(name, 'SIGKILL');
+      await this.#deps.clock.sleep(pauseMs, this.#closing.signal).catch(() => {});
+    }
   }
 
   #describe(pod: PodRecord): RuntimePod {
@@ -609,6 +621,13 @@ export class ProcessRuntime implements Runtime {
   #sweepGroups(): void {
     sweepGroups(this.#deps.groups, (id) => this.#containers.get(id) !== undefined);
   }
+}
+
+/** For what is asked of a container that has just gone with the spawner. */
+function asNotRunning(containerName: string): (thrown: unknown) => never {
+  return (thrown) => {
+    throw thrown instanceof SpawnerGoneError ? new ContainerNotRunningError(containerName) : thrown;
+  };
 }
 
 function readReport(program: CompiledProgram, answer: { readonly report: string }): ReturnType<typeof readFailure> {

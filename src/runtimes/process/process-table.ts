@@ -1,5 +1,7 @@
-/** Questions to /proc about processes. A process is named by its id and its start time: ids are used again. */
+/** Questions to /proc about processes, and signals to them. A process is named by its id and its start time: ids are used again. */
 import { closeSync, openSync, readFileSync, readdirSync, readlinkSync } from 'node:fs';
+import { kill } from 'node:process';
+import { errorCode } from '../../base/errors.ts';
 
 export interface ProcessName {
   readonly pid: number;
@@ -9,12 +11,13 @@ export interface ProcessName {
 
 interface ProcessFacts extends ProcessName {
   readonly session: number;
-  readonly state: string;
+  /** Only its parent has still to learn of its end. A process whose first thread alone has ended is a zombie too, and runs on. */
+  readonly isOver: boolean;
 }
 
 export function processNamed(pid: number): ProcessName | undefined {
   const facts = factsOf(pid);
-  return facts === undefined || facts.state === 'Z' ? undefined : { pid, startTicks: facts.startTicks };
+  return facts === undefined || facts.isOver ? undefined : { pid, startTicks: facts.startTicks };
 }
 
 export function isAlive({ pid, startTicks }: ProcessName): boolean {
@@ -22,7 +25,17 @@ export function isAlive({ pid, startTicks }: ProcessName): boolean {
 }
 
 export function processesOfSession(session: number): ProcessName[] {
-  return allProcesses().filter((facts) => facts.session === session && facts.state !== 'Z');
+  return allProcesses().filter((facts) => facts.session === session && !facts.isOver);
+}
+
+/** A process that is gone, or whose id has another by now, needs no signal. */
+export function signalProcess(name: ProcessName, signal: NodeJS.Signals): void {
+  if (!isAlive(name)) return;
+  try {
+    kill(name.pid, signal);
+  } catch (thrown) {
+    if (errorCode(thrown) !== 'ESRCH') throw thrown;
+  }
 }
 
 /**
@@ -31,8 +44,9 @@ export function processesOfSession(session: number): ProcessName[] {
  */
 export function processesOfContainer(groups: readonly string[], namespace: HeldNamespace | undefined): ProcessName[] {
   const grouped = new Set(groups.flatMap((path) => numbersIn(path)));
-  return allProcesses().filter(({ pid, state }) => {
-    if (state === 'Z') return false;
+  const candidates = namespace === undefined ? [...grouped].flatMap((pid) => factsOf(pid) ?? []) : allProcesses();
+  return candidates.filter(({ pid, isOver }) => {
+    if (isOver) return false;
     return grouped.has(pid) || (namespace !== undefined && mountNamespaceOf(pid) === namespace.name);
   });
 }
@@ -44,7 +58,7 @@ export interface HeldNamespace {
   readonly descriptor: number;
 }
 
-/** The mount namespace of a process that has one of its own: this process's is no container's. */
+/** Undefined for a process that shares our own mount namespace, which does not belong to a container. */
 export function holdMountNamespace(pid: number): HeldNamespace | undefined {
   let descriptor: number | undefined;
   try {
@@ -89,7 +103,7 @@ function factsOf(pid: number): ProcessFacts | undefined {
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
   return {
     pid,
-    state: fields[0] ?? '',
+    isOver: fields[0] === 'Z' && Number(fields[17]) <= 1,
     session: Number(fields[3]),
     startTicks: Number(fields[19]),
   };

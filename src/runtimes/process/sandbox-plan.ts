@@ -54,7 +54,7 @@ export interface VolumeMount {
   readonly followsHost: boolean;
 }
 
-export interface DeviceMount {
+interface DeviceMount {
   readonly source: string;
   readonly target: string;
   readonly readOnly: boolean;

@@ -64,16 +64,14 @@ export function makeRoot(
   });
   const inWork = (path: string): ReturnType<SystemProgram['text']> => program.text(`${work}/${path}`);
   const directories = [
-    ...new Set([
-      'm',
-      filesName,
-      ...plan.directories,
-      ...plan.files.map(parentOf),
-      ...plan.links.map(({ path }) => parentOf(path)),
-    ]),
+    'm',
+    filesName,
+    ...plan.directories,
+    ...plan.files.map(parentOf),
+    ...plan.links.map(({ path }) => parentOf(path)),
   ];
-  for (const path of directories.flatMap(withParents)) {
-    program.call('mkdirat', [currentDirectory, inWork(path), 0o755], { onError: 'ignore' });
+  for (const path of new Set(directories.flatMap(withParents))) {
+    program.call('mkdirat', [currentDirectory, inWork(path), 0o755]);
   }
   for (const { path, mode } of plan.modes) program.call('fchmodat', [currentDirectory, inWork(path), mode]);
   for (const path of plan.files) {

@@ -15,15 +15,17 @@ import { messageIn, readFrames, sendFrame, sendMessage, type Frame } from './fra
 import {
   socketName,
   spawnerProtocol,
+  type CallAnswer,
   type ChildFacts,
   type ChildStart,
   type ExecEnd,
+  type SpawnerCall,
   type SpawnerRequest,
   type SpawnerState,
   type StartAnswer,
 } from './spawner-protocol.ts';
 
-export interface SpawnerFollower {
+interface SpawnerFollower {
   /** Something started or ended. */
   changed(facts: ChildFacts): void;
   /** The spawner is gone, and with it whatever it knew of its children. */
@@ -31,13 +33,26 @@ export interface SpawnerFollower {
 }
 
 const startMsMax = 10_000;
+const endMsMax = 10_000;
 /** Launches and log writes each hold a thread while they wait for a disk. */
 const spawnerThreads = '32';
+
+/** The process that runs containers has ended, and they with it. */
+export class SpawnerGoneError extends RuntimeError {
+  constructor(options?: ErrorOptions) {
+    super('Cannot reach the process that runs containers: it ended', options);
+  }
+}
 
 export class SpawnerClient {
   readonly #directory: string;
   readonly #follower: SpawnerFollower;
   readonly #children = new Map<string, ChildFacts>();
+  readonly #unanswered = new Map<
+    number,
+    { readonly resolve: (answer: unknown) => void; readonly reject: (reason: Error) => void }
+  >();
+  #calls = 0;
   #following: Socket | undefined;
   #opening: Promise<void> | undefined;
   #closed = false;
@@ -74,7 +89,7 @@ export class SpawnerClient {
   async start(id: string, { image }: CompiledProgram, start: ChildStart): Promise<StartAnswer> {
     await this.open(); // before the child is noted: opening begins with what the spawner knows
     this.#children.set(id, { id, startedAtMs: 0 });
-    const answer = (await this.#ask({ ask: 'start', id, start }, image)) as StartAnswer;
+    const answer = (await this.#call({ call: 'start', id, start }, image)) as StartAnswer;
     const known = this.#children.get(id);
     if (answer.outcome === 'started' && known !== undefined) {
       this.#children.set(id, { ...known, pid: answer.pid, startedAtMs: answer.startedAtMs });
@@ -83,20 +98,20 @@ export class SpawnerClient {
   }
 
   async signal(id: string, signal: number): Promise<void> {
-    await this.#ask({ ask: 'signal', id, signal });
+    await this.#call({ call: 'signal', id, signal });
   }
 
   async context(id: string): Promise<unknown> {
-    return ((await this.#ask({ ask: 'context', id })) as { context?: unknown }).context;
+    return await this.#call({ call: 'context', id });
   }
 
   async reopenLog(id: string): Promise<void> {
-    await this.#ask({ ask: 'reopenLog', id });
+    await this.#call({ call: 'reopenLog', id });
   }
 
   async forget(id: string): Promise<void> {
     this.#children.delete(id);
-    await this.#ask({ ask: 'forget', id });
+    await this.#call({ call: 'forget', id });
   }
 
   /** Resolves with how it could not be started, or with its exit code. */
@@ -130,20 +145,36 @@ export class SpawnerClient {
     );
   }
 
-  async #ask(request: SpawnerRequest, image?: Buffer): Promise<unknown> {
-    const socket = await this.#send(request, image);
-    try {
-      for await (const frame of readFrames(socket)) return messageIn(frame);
-    } finally {
-      socket.destroy();
-    }
-    throw new RuntimeError('Cannot reach the process that runs containers: it ended');
+  async #call(call: SpawnerCall, image?: Buffer): Promise<unknown> {
+    const socket = await this.#reached();
+    this.#calls += 1;
+    const number = this.#calls;
+    return await new Promise((resolve, reject) => {
+      this.#unanswered.set(number, { resolve, reject });
+      sendMessage(socket, { ...call, number });
+      if (image !== undefined) sendFrame(socket, 'image', image);
+    });
+  }
+
+  #answered({ number, answer, problem }: CallAnswer): void {
+    const call = this.#unanswered.get(number);
+    this.#unanswered.delete(number);
+    if (problem === undefined) call?.resolve(answer);
+    else call?.reject(new RuntimeError(problem));
+  }
+
+  async #reached(): Promise<Socket> {
+    if (this.#closed) throw new RuntimeError('Cannot run containers: the runtime is closed');
+    await this.open();
+    if (this.#following === undefined) throw new SpawnerGoneError();
+    return this.#following;
   }
 
   async #send(request: SpawnerRequest, image?: Buffer): Promise<Socket> {
-    if (this.#closed) throw new RuntimeError('Cannot run containers: the runtime is closed');
-    await this.open();
-    const socket = await connectSpawner(this.#directory);
+    await this.#reached();
+    const socket = await connectSpawner(this.#directory).catch((thrown: unknown) => {
+      throw isAbsent(thrown) ? new SpawnerGoneError({ cause: thrown }) : thrown;
+    });
     sendMessage(socket, request);
     if (image !== undefined) sendFrame(socket, 'image', image);
     return socket;
@@ -191,14 +222,14 @@ export class SpawnerClient {
     try {
       socket = await connectSpawner(this.#directory);
     } catch (thrown) {
-      if (!['ENOENT', 'ECONNREFUSED'].includes(errorCode(thrown) ?? '')) throw thrown;
+      if (!isAbsent(thrown)) throw thrown;
       await this.#startSpawner();
       socket = await connectSpawner(this.#directory);
     }
     sendMessage(socket, { ask: 'follow' } satisfies SpawnerRequest);
     const frames = readFrames(socket);
     const { value: first } = (await frames.next()) as { value?: Frame };
-    if (first === undefined) throw new RuntimeError('Cannot reach the process that runs containers: it ended');
+    if (first === undefined) throw new SpawnerGoneError();
     const { protocol, children } = messageIn(first) as SpawnerState;
     if (protocol !== spawnerProtocol) {
       // Of another version: its containers are ended, and restarted by a spawner of this one.
@@ -215,7 +246,11 @@ export class SpawnerClient {
   async #follow(frames: AsyncGenerator<Frame>, socket: Socket): Promise<void> {
     try {
       for await (const frame of frames) {
-        const facts = messageIn(frame) as ChildFacts;
+        const facts = messageIn(frame) as ChildFacts | CallAnswer;
+        if ('number' in facts) {
+          this.#answered(facts);
+          continue;
+        }
         if (!this.#children.has(facts.id)) continue; // forgotten meanwhile
         this.#children.set(facts.id, facts);
         this.#follower.changed(facts);
@@ -226,6 +261,8 @@ export class SpawnerClient {
     socket.destroy();
     this.#following = undefined;
     this.#children.clear();
+    for (const { reject } of this.#unanswered.values()) reject(new SpawnerGoneError());
+    this.#unanswered.clear();
     if (!this.#closed) this.#follower.lost();
   }
 
@@ -259,7 +296,7 @@ export class SpawnerClient {
   }
 }
 
-/** Ends everything that a spawner runs, and then itself. Where there is none, there is nothing to end. */
+/** Ends everything that a spawner runs, and then itself. Where there is none, there is nothing to end. Rejects when it takes too long. */
 export async function endSpawner(directory: string): Promise<void> {
   let socket: Socket;
   try {
@@ -269,7 +306,17 @@ export async function endSpawner(directory: string): Promise<void> {
   }
   sendMessage(socket, { ask: 'end' } satisfies SpawnerRequest);
   socket.resume();
-  await once(socket, 'close');
+  try {
+    await once(socket, 'close', { signal: AbortSignal.timeout(endMsMax) });
+  } catch (thrown) {
+    socket.destroy();
+    throw new RuntimeError('The process that runs containers does not end', { cause: thrown });
+  }
+}
+
+/** Nothing listens there, or what did has just ended. */
+function isAbsent(thrown: unknown): boolean {
+  return ['ENOENT', 'ECONNREFUSED', 'ECONNRESET'].includes(errorCode(thrown) ?? '');
 }
 
 async function connectSpawner(path: string): Promise<Socket> {

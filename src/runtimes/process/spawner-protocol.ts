@@ -1,6 +1,7 @@
 /**
- * What a node asks of its spawner: one request on each connection. `start` and `exec` are followed by an image, `exec` and `attach`
- * by frames of the streams in both directions. A program is known by an ID that the node chooses.
+ * What a node asks of its spawner. One connection follows what happens and carries numbered calls; `exec` and `attach` have one
+ * each, for the frames of their streams in both directions. `start` and `exec` are followed by an image. A program is known by an ID
+ * that the node chooses.
  */
 import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
@@ -12,24 +13,34 @@ export const socketName = 'spawner.sock';
 export const exitsName = 'exits';
 
 /** Another number is another protocol: such a spawner is replaced, and what it runs is ended. */
-export const spawnerProtocol = 1;
+export const spawnerProtocol = 2;
 
+/** The first message of a connection. */
 export type SpawnerRequest =
-  /** Answered with a SpawnerState, and then with a ChildChange whenever something started or ended. */
+  /** Answered with a SpawnerState, then with ChildFacts whenever something started or ended, and with CallAnswers to SpawnerCalls. */
   | { readonly ask: 'follow' }
-  /** Answered with a StartAnswer. */
-  | { readonly ask: 'start'; readonly id: string; readonly start: ChildStart }
   /** Answered with a StartAnswer, then output, then an ExecEnd. Ended with the connection. */
   | { readonly ask: 'exec'; readonly id: string; readonly tty: boolean }
   | { readonly ask: 'attach'; readonly id: string }
-  | { readonly ask: 'signal'; readonly id: string; readonly signal: number }
-  | { readonly ask: 'reopenLog'; readonly id: string }
-  /** Answered with what was given at the start; undefined for one that is unknown. */
-  | { readonly ask: 'context'; readonly id: string }
-  /** One that has not ended is killed. */
-  | { readonly ask: 'forget'; readonly id: string }
   /** Ends the spawner and everything it runs. */
   | { readonly ask: 'end' };
+
+export type SpawnerCall =
+  /** Answered with a StartAnswer. */
+  | { readonly call: 'start'; readonly id: string; readonly start: ChildStart }
+  | { readonly call: 'signal'; readonly id: string; readonly signal: number }
+  | { readonly call: 'reopenLog'; readonly id: string }
+  /** Answered with what was given at the start; undefined for one that is unknown. */
+  | { readonly call: 'context'; readonly id: string }
+  /** One that has not ended is killed. */
+  | { readonly call: 'forget'; readonly id: string };
+
+/** Answers the call with this number; `problem` says why it failed. */
+export interface CallAnswer {
+  readonly number: number;
+  readonly answer?: unknown;
+  readonly problem?: string;
+}
 
 export interface ChildStart {
   /** Absent for what prints nothing. */

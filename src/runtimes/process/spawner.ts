@@ -16,6 +16,7 @@ import { constants as system } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { systemClock, type Clock } from '../../base/clock.ts';
+import { messageOf } from '../../base/errors.ts';
 import { loadProcesses, type Processes } from '../../linux/processes.ts';
 import { ContainerLog } from './container-log.ts';
 import type { StreamName } from './cri-log.ts';
@@ -26,9 +27,11 @@ import {
   exitsName,
   socketName,
   spawnerProtocol,
+  type CallAnswer,
   type ChildEndRecord,
   type ChildFacts,
   type ChildStart,
+  type SpawnerCall,
   type SpawnerRequest,
   type SpawnerState,
   type StartAnswer,
@@ -67,7 +70,7 @@ interface Child {
   readonly markEnded: () => void;
 }
 
-export class Spawner {
+class Spawner {
   readonly #directory: string;
   readonly #processes: Processes;
   readonly #clock: Clock;
@@ -135,15 +138,13 @@ export class Spawner {
       case 'follow':
         this.#followers.add(socket);
         sendMessage(socket, this.#state());
-        while ((await next()) !== undefined);
+        for (let frame = await next(); frame !== undefined; frame = await next()) {
+          const call = messageIn(frame) as SpawnerCall & { readonly number: number };
+          const image = call.call === 'start' ? (await next())?.bytes : undefined;
+          void this.#answer(call, image).then((answer) => sendMessage(socket, { number: call.number, ...answer }));
+        }
         this.#followers.delete(socket);
         return;
-      case 'start': {
-        const image = await next();
-        if (image === undefined) return;
-        sendMessage(socket, await this.#start(request.id, request.start, image.bytes));
-        break;
-      }
       case 'exec': {
         const image = await next();
         if (image === undefined) return;
@@ -153,28 +154,35 @@ export class Spawner {
       case 'attach':
         await this.#attach(socket, frames, request.id);
         break;
-      case 'signal':
-        this.#signal(request.id, request.signal);
-        sendMessage(socket, {});
-        break;
-      case 'reopenLog':
-        await this.#logs.get(request.id)?.reopen();
-        sendMessage(socket, {});
-        break;
-      case 'context':
-        sendMessage(socket, { context: this.#children.get(request.id)?.start.context });
-        break;
-      case 'forget':
-        this.#signal(request.id, SIGKILL);
-        rmSync(this.#exitPath(request.id), { force: true });
-        this.#children.delete(request.id);
-        sendMessage(socket, {});
-        break;
       case 'end':
         await this.#endAll();
         break;
     }
     socket.end();
+  }
+
+  async #answer(call: SpawnerCall, image: Buffer = Buffer.alloc(0)): Promise<Omit<CallAnswer, 'number'>> {
+    try {
+      switch (call.call) {
+        case 'start':
+          return { answer: await this.#start(call.id, call.start, image) };
+        case 'signal':
+          this.#signal(call.id, call.signal);
+          return {};
+        case 'reopenLog':
+          await this.#logs.get(call.id)?.reopen();
+          return {};
+        case 'context':
+          return { answer: this.#children.get(call.id)?.start.context };
+        case 'forget':
+          this.#signal(call.id, SIGKILL);
+          rmSync(this.#exitPath(call.id), { force: true });
+          this.#children.delete(call.id);
+          return {};
+      }
+    } catch (thrown) {
+      return { problem: messageOf(thrown) };
+    }
   }
 
   readonly #logs = new Map<string, ContainerLog>();
@@ -447,7 +455,7 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
   processes.closeInherited();
   processes.protectMemory();
   process.chdir('/');
-  const spawner = new Spawner(directory, processes, systemClock, () => process.exit(0));
+  const spawner = new Spawner(directory, processes, systemClock, () => processes.exit(0));
   process.on('SIGCHLD', () => spawner.reap());
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGPIPE'] as const) process.on(signal, () => {});
   await spawner.listen();

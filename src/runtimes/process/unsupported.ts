@@ -71,7 +71,7 @@ function refusedSecurity(pod: PodRequest, security: ContainerSecurity, powers: P
 }
 
 /** Those that an IPC namespace does not have for itself. */
-export function foreignSysctls(sysctls: PodRequest['sysctls']): string[] {
+function foreignSysctls(sysctls: PodRequest['sysctls']): string[] {
   return Object.keys(sysctls).filter((name) => !/^(kernel\.(shm|msg)\w*|kernel\.sem|fs\.mqueue\.\w+)$/.test(name));
 }
 

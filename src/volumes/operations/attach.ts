@@ -70,7 +70,7 @@ export function detachedMessage(
 }
 
 /** Storage that several nodes may have at once is attached by each on its own. */
-export function allowsMultiAttach({ volume, persistentVolume }: VolumeSpec): boolean {
+function allowsMultiAttach({ volume, persistentVolume }: VolumeSpec): boolean {
   if (persistentVolume === undefined) return volume.azureDisk === undefined && volume.cinder === undefined;
   const modes = persistentVolume.spec.accessModes ?? [];
   return modes.length === 0 || modes.some((mode) => mode === 'ReadWriteMany' || mode === 'ReadOnlyMany');

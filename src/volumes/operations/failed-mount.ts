@@ -25,7 +25,7 @@ export function recordFailedMount(
   if (state === 'uncertain' && failure === 'final' && !actual.isReconstructed(record)) actual.unmounted(record);
 }
 
-export interface FailedDevice {
+interface FailedDevice {
   readonly volume: VolumeName;
   readonly devicePath: string;
   readonly deviceMountPath: string;

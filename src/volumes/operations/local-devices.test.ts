@@ -16,6 +16,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 import { systemClock } from '../../base/clock.ts';
+import { Turns } from '../../base/turns.ts';
 import { blockDeviceAt, deviceSizeBytes } from '../../disk/devices/block-device.ts';
 import { BlockMappings } from '../../disk/devices/block-mappings.ts';
 import { systemPrograms } from '../../disk/devices/programs.ts';
@@ -47,6 +48,7 @@ import { NodeExpander } from './node-expander.ts';
 const { signal } = new AbortController();
 const diskName = asVolumeName('kubernetes.io/local-volume/disk');
 const mebibyte = 1024n * 1024n;
+const attemptsMax = 8;
 
 class DeviceWorld extends VolumeWorld {
   readonly root: string;
@@ -64,7 +66,7 @@ class DeviceWorld extends VolumeWorld {
     let told = (_notice: VolumeNotice): void => {};
     super(t, {
       root,
-      plugins: [localPlugin({ mounts, programs, clock, root, notify: () => {} })],
+      plugins: [localPlugin({ mounts, programs, clock, root, turns: new Turns(() => 0), notify: () => {} })],
       deps: {
         claims,
         notify: (notice) => told(notice),
@@ -128,8 +130,18 @@ class DeviceWorld extends VolumeWorld {
     for (const uid of uids) await this.manager.waitForReleased(asPodUid(uid), signal);
   }
 
+  /**
+   * A program that is started elsewhere in a mount namespace of its own has a copy of every mount for a moment, and with it the
+   * device: then it is unmounted at a later attempt, for which the manager's clock has to go on.
+   */
   async untilGone(): Promise<void> {
-    await this.until(() => !this.manager.queries.isAttached(diskName));
+    const isGone = (): boolean => !this.manager.queries.isAttached(diskName);
+    const busy = (): number => this.failures().filter((failure) => failure.includes('the device is in use')).length;
+    for (let attempts = 1; attempts < attemptsMax && !isGone(); attempts += 1) {
+      await this.until(() => isGone() || busy() >= attempts);
+      if (!isGone()) await this.advance(1000 * 2 ** attempts);
+    }
+    await this.until(isGone);
   }
 
   failures(): readonly string[] {

@@ -11,7 +11,7 @@ import { OperationError } from './operation-error.ts';
 import type { OperationKind, OperationTable } from './operation-kind.ts';
 
 /** This node has no operation for what is wanted of it. */
-export class OperationMissingError extends MountletError {
+class OperationMissingError extends MountletError {
   readonly reason = 'OperationMissing';
   constructor(kind: string, volume: string) {
     super(`Cannot ${kind} volume "${volume}": this node has no operation for that`);
@@ -67,6 +67,7 @@ export function tellEnd({ operation, tookMs, failure, isClosing }: OperationEnd,
   const { error, failedAt, delayMs } = failure;
   const message = noRetriesMessage(key, { failedAt, delayMs, lastError: messageOf(error) });
   const podUid = key.podUid === '' && 'mount' in action ? podUidOf(action.mount.pod) : key.podUid;
+  const pods = error instanceof OperationPanicError ? [] : (kind.failureEvent?.podsOf(action) ?? []);
   notify({
     kind: 'OperationFailed',
     operation: name,
@@ -75,11 +76,12 @@ export function tellEnd({ operation, tookMs, failure, isClosing }: OperationEnd,
     message,
     retryAt: failedAt + delayMs,
     error,
+    hasEvent: pods.length > 0,
   });
-  if (kind.failureEvent === undefined || error instanceof OperationPanicError) return;
+  if (kind.failureEvent === undefined) return;
   const text = error instanceof OperationError ? error.simple : messageOf(error);
   const reason = (error instanceof OperationError ? error.eventReason : undefined) ?? kind.failureEvent.reason;
-  for (const pod of kind.failureEvent.podsOf(action)) {
+  for (const pod of pods) {
     notify({ kind: 'PodEvent', type: 'Warning', pod: podRef(pod), reason, message: text });
   }
 }

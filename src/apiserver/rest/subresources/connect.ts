@@ -59,7 +59,7 @@ function checkedLogOptions(pod: string, query: URLSearchParams): PodLogOptions {
   return options;
 }
 
-export function chooseContainer({ metadata, spec }: Pod, asked: string): string {
+function chooseContainer({ metadata, spec }: Pod, asked: string): string {
   const names = [spec.initContainers, spec.containers, spec.ephemeralContainers].flatMap((list) =>
     (list ?? []).map(({ name }) => name),
   );

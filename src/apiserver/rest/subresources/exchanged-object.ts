@@ -8,7 +8,7 @@ import { readObject } from '../read-object.ts';
 import { writeOptions } from '../write-options.ts';
 import type { WriteOptions } from '../write-options.ts';
 
-export interface Exchanged {
+interface Exchanged {
   readonly object: KubeObject;
   readonly options: WriteOptions;
 }

@@ -13,7 +13,7 @@ import { StoredObjects } from '../stored-objects.ts';
 import type { WriteDeps } from '../write-context.ts';
 import { readExchanged } from './exchanged-object.ts';
 
-export interface TokenSigner {
+interface TokenSigner {
   readonly audiences: readonly string[];
   issue(order: TokenOrder): IssuedToken;
 }

@@ -2,8 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { asPodUid } from '../../volumes/mount-id.ts';
 import type { VolumeName } from '../../volumes/mount-id.ts';
-import { logLine } from './node-log.ts';
-import type { NodeNotice } from './node-notices.ts';
+import { logLine, type NodeNotice } from './notices.ts';
 
 const pod = { uid: asPodUid('u1'), namespace: 'shop', name: 'web' };
 const facts = {
@@ -25,6 +24,16 @@ const trace = {
   visibleAt: 2,
 };
 
+const failed = {
+  kind: 'OperationFailed',
+  operation: 'volume_unmount',
+  volume: 'v',
+  podUid: 'u1',
+  message: 'no retries until then',
+  retryAt: 1_000,
+  error: new Error('device busy'),
+} as const;
+
 const cases: readonly { readonly notice: NodeNotice; readonly line: string | undefined }[] = [
   {
     notice: { kind: 'VolumeMounted', tookMs: 3.4, ...facts },
@@ -44,13 +53,26 @@ const cases: readonly { readonly notice: NodeNotice; readonly line: string | und
   },
   {
     notice: { kind: 'WatchFailed', what: 'watch pods', error: new Error('gone'), isExpected: true },
-    line: undefined,
+    line: 'debug: watch pods: gone',
   },
   {
     notice: { kind: 'WatchFailed', what: 'watch pods', error: new Error('no'), isExpected: false },
     line: 'warning: watch pods: no',
   },
   { notice: { kind: 'DesiredStateComplete' }, line: undefined },
+  {
+    notice: { ...failed, hasEvent: false },
+    line: 'warning: volume_unmount of volume v: device busy; tried again at 1970-01-01T00:00:01.000Z',
+  },
+  { notice: { ...failed, hasEvent: true }, line: undefined },
+  {
+    notice: { kind: 'OrphanedPodErrors', message: 'many', first: 'cannot remove a', count: 3 },
+    line: 'warning: cannot remove a (and 2 more like it)',
+  },
+  {
+    notice: { kind: 'NodeStatusUnread', message: 'away', retryAt: 1 },
+    line: 'warning: nothing is unmounted until the Node object can be read: away',
+  },
 ];
 for (const { notice, line } of cases) {
   test(`the notice ${notice.kind} is ${line === undefined ? 'no line' : `"${line}"`}`, () => {
@@ -58,3 +80,17 @@ for (const { notice, line } of cases) {
     assert.equal(shown && `${shown.level}: ${shown.message}`, line);
   });
 }
+
+test('a line has what machines filter on', () => {
+  assert.deepEqual(logLine({ kind: 'VolumeRefreshed', tookMs: 1, trace, ...facts }), {
+    level: 'info',
+    kind: 'VolumeRefreshed',
+    message: 'volume shop/web:config updated to ConfigMap web at version 31 in 1 ms, 1 file',
+    pod: 'shop/web',
+    volume: facts.volume,
+    object: 'ConfigMap web',
+    version: '31',
+  });
+  const { pod: podUid, volume, error } = logLine({ ...failed, hasEvent: false }) ?? {};
+  assert.deepEqual({ podUid, volume, error }, { podUid: 'u1', volume: 'v', error: 'device busy' });
+});
