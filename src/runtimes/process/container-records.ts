@@ -21,6 +21,8 @@ export interface PodRecord {
   readonly logDirectory: string;
   readonly createdAtMs: number;
   readonly state: 'ready' | 'notReady';
+  /** Holds what its containers share; the first process of their pid namespace if they share that. */
+  readonly holder?: ProcessName;
 }
 
 export interface ContainerRecord {

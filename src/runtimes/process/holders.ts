@@ -9,6 +9,7 @@ import { RuntimeError } from '../runtime.ts';
 import { holdProgram, type Hold, type PodNamespaces, type Powers } from './container-program.ts';
 import { failureText } from './container-translation.ts';
 import type { HostFilesView } from './host-files.ts';
+import { processNamed, type ProcessName } from './process-table.ts';
 import type { SpawnerClient } from './spawner-client.ts';
 
 /** No container can be run by this user on this machine. */
@@ -66,9 +67,14 @@ export class Holders {
     return [pod, this.#filesId];
   }
 
-  async holdPod(uid: string, hold: Pick<Hold, 'pod' | 'hostname' | 'sysctls'>, what: string): Promise<void> {
+  /** Undefined for a holder that has ended since. */
+  async holdPod(
+    uid: string,
+    hold: Pick<Hold, 'pod' | 'hostname' | 'sysctls'>,
+    what: string,
+  ): Promise<ProcessName | undefined> {
     const files = this.#powers.kind === 'user' ? { files: this.#files.entries } : {};
-    await this.#hold(`${podPrefix}${uid}`, { purpose: 'pod', ...hold, ...files }, what);
+    return await this.#hold(`${podPrefix}${uid}`, { purpose: 'pod', ...hold, ...files }, what);
   }
 
   async endPod(uid: string): Promise<void> {
@@ -97,7 +103,7 @@ export class Holders {
     await this.#hold(this.#filesId, hold, 'the files of containers');
   }
 
-  async #hold(id: string, hold: Omit<Hold, 'work'>, what: string): Promise<void> {
+  async #hold(id: string, hold: Omit<Hold, 'work'>, what: string): Promise<ProcessName | undefined> {
     const program = holdProgram({ ...hold, work: this.#work }, this.#powers);
     const keepsSpawner = hold.purpose === 'pod';
     const answer = await this.#spawner.start(id, program, {
@@ -107,7 +113,7 @@ export class Holders {
       keepsSpawner,
       context: {},
     });
-    if (answer.outcome === 'started') return;
+    if (answer.outcome === 'started') return processNamed(answer.pid);
     await this.#spawner.forget(id);
     const failure = readFailure(Buffer.from(answer.report, 'hex'), program.steps);
     throw new RuntimeError(`Cannot make the namespaces of ${what}: ${failureText(failure, answer)}`);

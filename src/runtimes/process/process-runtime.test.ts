@@ -436,15 +436,13 @@ test(
     // Whether the runtime has noticed by now or not.
     const first = running[0]?.id ?? '';
     const streams = { tty: false, stdout: new PassThrough() };
-    for (const asked of [
+    const outcomes = await Promise.allSettled([
       sandboxes.runtime.exec(first, { ...streams, command: ['true'] }, soon()),
       sandboxes.runtime.attach(first, streams, soon()),
-    ]) {
-      const outcome = await asked.then(
-        () => 'ended',
-        (error: Error) => error.message,
-      );
-      assert.match(outcome, /^(ended|container "main" is not running)$/);
+    ]);
+    for (const outcome of outcomes) {
+      const text = outcome.status === 'rejected' ? (outcome.reason as Error).message : 'ended';
+      assert.match(text, /^(ended|container "main" is not running)$/);
     }
     await Promise.all(
       running.map(async ({ uid, id }) => {

@@ -55,7 +55,7 @@ import {
 } from './control-groups.ts';
 import { Holders } from './holders.ts';
 import { HostFilesView, readMounts, type HostFiles } from './host-files.ts';
-import { isAlive, processNamed, processesOfContainer, signalProcess } from './process-table.ts';
+import { isAlive, processNamed, processesOfContainer, signalProcess, type ProcessName } from './process-table.ts';
 import { planSandbox } from './sandbox-plan.ts';
 import { filesName } from './sandbox-program.ts';
 import { endSpawner, SpawnerClient, SpawnerGoneError } from './spawner-client.ts';
@@ -220,7 +220,7 @@ export class ProcessRuntime implements Runtime {
     const { uid, namespace, name, hostname, hostPid, hostIpc, hostNetwork, logDirectory, sysctls } = request;
     const shareProcessNamespace = request.shareProcessNamespace && !hostPid;
     const shared = { hostPid, hostIpc, hostNetwork, shareProcessNamespace };
-    await this.#holders.holdPod(uid, { pod: shared, hostname, sysctls }, `pod "${namespace}/${name}"`);
+    const holder = await this.#holders.holdPod(uid, { pod: shared, hostname, sysctls }, `pod "${namespace}/${name}"`);
     const record: PodRecord = {
       uid,
       namespace,
@@ -232,6 +232,7 @@ export class ProcessRuntime implements Runtime {
       // A pod that lost what its containers shared begins again.
       createdAtMs: this.#deps.clock.now(),
       state: 'ready',
+      ...(holder && { holder }),
     };
     try {
       this.#pods.put(uid, record);
@@ -516,12 +517,20 @@ export class ProcessRuntime implements Runtime {
     await this.#settle(id, { finishedAtMs, exitCode: 128 + SIGKILL, reason: 'Error', message: lostMessage });
   }
 
-  /** In place of a spawner: kills the container's processes, again and again, until none is left or this runtime is closed. */
+  /**
+   * In place of a spawner: kills the container's processes, again and again, until none is left or this runtime is closed.
+   * A control group no longer lists a process that has begun to end. The first process of a pid namespace is gone only after
+   * all others in it: of the container, its main process or the holder of its pod.
+   */
   async #killLeft(id: string): Promise<void> {
+    const pod = this.#pods.get(this.#containers.get(id)?.podUid ?? '');
+    const holder = pod === undefined || this.#holders.holds(pod.uid) ? undefined : pod.holder;
+    const seen = new Map<number, ProcessName>();
     for (let pauseMs = 1; !this.#closing.signal.aborted; pauseMs = Math.min(2 * pauseMs, killAgainMs)) {
       const { main } = this.#containers.get(id)?.run ?? {};
-      const left = processesOfContainer(listingFiles(this.#deps.groups, id), undefined);
-      if (main !== undefined && isAlive(main)) left.push(main);
+      const listed = processesOfContainer(listingFiles(this.#deps.groups, id), undefined);
+      for (const name of [...listed, main, holder]) if (name !== undefined) seen.set(name.pid, name);
+      const left = [...seen.values()].filter(isAlive);
       if (left.length === 0) return;
       for (const name of left) signalProcess(name, 'SIGKILL');
       await this.#deps.clock.sleep(pauseMs, this.#closing.signal).catch(() => {});
