@@ -12,12 +12,12 @@ import type { PodApi } from '../pods/pod-api.ts';
 const podResource = withShape<Pod>(pods, podShape);
 const runtimeClassResource = withShape(runtimeClasses, runtimeClass);
 
-export function apiPods(client: Pick<ApiClient, 'get' | 'patch' | 'delete' | 'create'>): PodApi {
+export function apiPods(client: Pick<ApiClient, 'get' | 'patchForMetadata' | 'delete' | 'create'>): PodApi {
   return {
     get: (namespace, name, signal) => unlessGone(() => client.get(podResource, { namespace, name }, signal)),
     patchStatus: (namespace, name, patch, signal) =>
       unlessGone(() =>
-        client.patch(podResource, { namespace, name, subresource: 'status', type: 'strategic' }, patch, signal),
+        client.patchForMetadata(pods, { namespace, name, subresource: 'status', type: 'strategic' }, patch, signal),
       ),
     async delete(namespace, name, uid, signal) {
       const options = { apiVersion: 'v1', kind: 'DeleteOptions', gracePeriodSeconds: 0, preconditions: { uid } };

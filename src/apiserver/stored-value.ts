@@ -12,12 +12,18 @@ export function parseStored(value: string): KubeObject {
   if (value.length < largeLength) return JSON.parse(value) as KubeObject;
   const known = remembered.find((one) => one.value === value);
   if (known !== undefined) return known.object;
-  const object = JSON.parse(value) as KubeObject;
-  remembered.push({ value, object });
-  if (remembered.length > rememberedMax) remembered.shift();
-  return object;
+  return remember(value, JSON.parse(value) as KubeObject);
 }
 
 export function storedText(object: KubeObject, revision: number): string {
-  return JSON.stringify({ ...object, metadata: { ...object.metadata, resourceVersion: String(revision) } });
+  const stored = { ...object, metadata: { ...object.metadata, resourceVersion: String(revision) } };
+  const value = JSON.stringify(stored);
+  if (value.length >= largeLength) remember(value, stored);
+  return value;
+}
+
+function remember(value: string, object: KubeObject): KubeObject {
+  remembered.push({ value, object });
+  if (remembered.length > rememberedMax) remembered.shift();
+  return object;
 }

@@ -9,6 +9,11 @@ const turnMs = 3;
 /** More than a small volume takes: it is written in one turn also where the disk is slow, and a hundred of them do not queue. */
 const stepsMin = 5;
 
+/** Lets everything else go on between two pieces of work that may each be long. */
+export function nextTurn(): Promise<void> {
+  return new Promise((resolve) => void setImmediate(resolve));
+}
+
 /** Runs a job from beginning to end. */
 export function atOnce<Result>(job: Steps<Result>): Result {
   let step = job.next();

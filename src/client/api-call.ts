@@ -9,7 +9,7 @@ export const jsonType = 'application/json';
 // A server that cannot do this answers with the whole object.
 export const metadataType = `${jsonType};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,${jsonType}`;
 
-export const patchTypes: Readonly<Record<PatchOptions['type'], string>> = {
+const patchTypes: Readonly<Record<PatchOptions['type'], string>> = {
   merge: 'application/merge-patch+json',
   strategic: 'application/strategic-merge-patch+json',
   json: 'application/json-patch+json',
@@ -31,6 +31,12 @@ export interface Call {
 
 export function getCall(resource: ResourceReference, place: ObjectPlace & GetOptions): Call {
   return { ...callOf('get', resource, place), method: 'GET', query: { resourceVersion: place.resourceVersion } };
+}
+
+export function patchCall(resource: ResourceReference, place: ObjectPlace & PatchOptions, patch: unknown): Call {
+  const query = { ...writeQuery(place), force: place.force };
+  const about = callOf('patch', resource, place);
+  return { ...about, method: 'PATCH', query, body: patch, contentType: patchTypes[place.type] };
 }
 
 export function callOf(verb: string, resource: ResourceReference, place: ObjectPlace): Pick<Call, 'what' | 'path'> {

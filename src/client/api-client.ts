@@ -6,7 +6,7 @@ import type { Clock } from '../base/clock.ts';
 import type { ListPage } from './api-answer.ts';
 import { parseAnswer, readError, readList, readObject } from './api-answer.ts';
 import type { Call } from './api-call.ts';
-import { callOf, getCall, jsonType, metadataType, patchTypes, requestOf, writeQuery } from './api-call.ts';
+import { callOf, getCall, jsonType, metadataType, patchCall, requestOf, writeQuery } from './api-call.ts';
 import type { GetOptions, ListQuery, PatchOptions, Selection, WatchQuery, WriteOptions } from './api-queries.ts';
 import { ServiceUnavailableError, TooManyRequestsError, UnauthorizedError } from './api-errors.ts';
 import type { Credentials } from './credentials.ts';
@@ -91,12 +91,11 @@ export class ApiClient {
 
   /** Only who and which the object is: its content does not travel. */
   async getMetadata(
-    { group, version, plural, kind, isNamespaced }: ResourceReference,
+    resource: ResourceReference,
     place: ObjectPlace & GetOptions,
     signal: AbortSignal,
   ): Promise<ApiObject> {
-    const resource = { group, version, plural, kind, isNamespaced };
-    return this.#objectOf(resource, { ...getCall(resource, place), accept: metadataType }, signal);
+    return this.#objectOf(withoutShape(resource), { ...getCall(resource, place), accept: metadataType }, signal);
   }
 
   /** One page. `list({}, …)` without a limit is everything. */
@@ -147,10 +146,17 @@ export class ApiClient {
     patch: unknown,
     signal: AbortSignal,
   ): Promise<T> {
-    const query = { ...writeQuery(place), force: place.force };
-    const about = callOf('patch', resource, place);
-    const call = { ...about, method: 'PATCH', query, body: patch, contentType: patchTypes[place.type] };
-    return this.#objectOf(resource, call, signal);
+    return this.#objectOf(resource, patchCall(resource, place, patch), signal);
+  }
+
+  /** As `patch`, for what was written anyway: only the metadata comes back. */
+  async patchForMetadata(
+    resource: ResourceReference,
+    place: ObjectPlace & PatchOptions,
+    patch: unknown,
+    signal: AbortSignal,
+  ): Promise<ApiObject> {
+    return this.#objectOf(withoutShape(resource), { ...patchCall(resource, place, patch), accept: metadataType }, signal);
   }
 
   /** Resolves to the object that was deleted, or to the Status that says so: some kinds answer with the one, some with the other. */
@@ -271,6 +277,10 @@ export class ApiClient {
       throw readError(head, body, call.what);
     });
   }
+}
+
+function withoutShape({ group, version, plural, kind, isNamespaced }: ResourceReference): ResourceReference {
+  return { group, version, plural, kind, isNamespaced };
 }
 
 function isUnprocessed(error: unknown): boolean {

@@ -74,6 +74,8 @@ interface Reader {
 }
 
 const newline = 0x0a;
+/** An event of this size was long work to parse, and is long work for its reader: everything else goes on in between. */
+const largeBytes = 64 * 1024;
 
 export class WatchStream implements AsyncIterableIterator<WatchEvent, undefined> {
   readonly #what: string;
@@ -188,7 +190,9 @@ export class WatchStream implements AsyncIterableIterator<WatchEvent, undefined>
     const reader = this.#reader;
     if (reader !== undefined) {
       this.#reader = undefined;
-      return reader.resolve({ done: false, value: queued.event });
+      const deliver = (): void => reader.resolve({ done: false, value: queued.event });
+      if (queued.bytes < largeBytes) return deliver();
+      return void setImmediate(deliver);
     }
     const waiting = this.#queue.length - this.#fetched;
     const { eventsMax, queuedBytesMax } = this.#limits;

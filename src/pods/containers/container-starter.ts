@@ -1,5 +1,6 @@
 /** Starts one container: its back-off, its image, its configuration, itself, and the hook after its start. */
 import { messageOf } from '../../base/errors.ts';
+import { nextTurn } from '../../base/turns.ts';
 import type { Pod } from '../../kube/objects/pod.ts';
 import type { ImageStatus, PodRequest, Runtime, RuntimePod } from '../../runtimes/runtime.ts';
 import { ContainerConfigError } from '../container-config-error.ts';
@@ -62,6 +63,7 @@ export class ContainerStarter {
     const { pod, container } = request;
     const { runtime } = this.#deps;
     let id: string;
+    await nextTurn(); // ten thousand variables are long work here, and for the runtime again
     try {
       id = await runtime.createContainer(built.request, signal);
     } catch (error) {

@@ -49,7 +49,7 @@ export class StatusManager {
   readonly #deps: StatusManagerDeps;
   readonly #entries = new Map<string, Entry>();
   /** What the API server answered to the last write. */
-  readonly #written = new Map<string, Pod>();
+  readonly #written = new Map<string, WrittenPod>();
   /** Rings when there is something to tell. */
   readonly #news = new Bell();
 
@@ -162,28 +162,32 @@ export class StatusManager {
     const current = newest(target, this.#written.get(podUid(pod)));
     const merged = mergeStatus(current.status ?? {}, status, couldHaveRunningContainers(podUid(pod)));
     const patch = statusPatch(current.status ?? {}, merged);
-    const written =
+    const answer =
       patch === undefined
         ? current
         : await api.patchStatus(namespace, name, { metadata: { uid }, status: patch }, signal);
-    if (written === undefined) {
+    if (answer === undefined) {
       // Where another pod has taken the name, this one's status is of no use any more.
       const other = await api.get(namespace, name, signal);
       if (other !== undefined && podUid(other) !== uid) this.#entries.delete(podUid(pod));
       return false;
     }
+    // What others wrote meanwhile comes with the watch.
+    const written = { metadata: answer.metadata, status: merged };
     this.#written.set(podUid(pod), written);
     if (isFinished && isDeletable(written)) await api.delete(namespace, name, uid, signal);
     return true;
   }
 }
 
-function newest(watched: Pod, written: Pod | undefined): Pod {
-  const versionOf = ({ metadata }: Pod): number => Number(metadata.resourceVersion);
+type WrittenPod = Pick<Pod, 'metadata' | 'status'>;
+
+function newest(watched: Pod, written: WrittenPod | undefined): WrittenPod {
+  const versionOf = ({ metadata }: WrittenPod): number => Number(metadata.resourceVersion);
   const isSame = written !== undefined && podUid(written) === podUid(watched);
   return isSame && versionOf(written) > versionOf(watched) ? written : watched;
 }
 
-function isDeletable(pod: Pod): boolean {
+function isDeletable(pod: WrittenPod): boolean {
   return pod.metadata.deletionTimestamp !== undefined && !isMirrorPod(pod) && isTerminalPhase(pod.status?.phase);
 }
