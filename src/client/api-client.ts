@@ -156,7 +156,11 @@ export class ApiClient {
     patch: unknown,
     signal: AbortSignal,
   ): Promise<ApiObject> {
-    return this.#objectOf(withoutShape(resource), { ...patchCall(resource, place, patch), accept: metadataType }, signal);
+    return this.#objectOf(
+      withoutShape(resource),
+      { ...patchCall(resource, place, patch), accept: metadataType },
+      signal,
+    );
   }
 
   /** Resolves to the object that was deleted, or to the Status that says so: some kinds answer with the one, some with the other. */
