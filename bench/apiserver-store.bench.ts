@@ -6,15 +6,15 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { encryptionKey } from '../src/apiserver/store/encryption-key.ts';
 import type { Store } from '../src/apiserver/store/store.ts';
 import { jsonEvents } from '../src/apiserver/watch-event.ts';
 import { WatchHub } from '../src/apiserver/watch-hub.ts';
 import { watcherDefaults } from '../src/apiserver/watcher.ts';
-import { encryptionKey } from '../src/apiserver/store/encryption-key.ts';
-import { memoryStore, openStore, put } from '../src/testing/stores.ts';
-import { measureDurableWrites, type Contestant } from './durable-writes.ts';
-import { median, timedMs, type Write } from './measuring.ts';
-import { etcdPut, startEtcd, type Etcd } from './etcd.ts';
+import { memoryStore, openStore, put } from '../src/testing/servers/stores.ts';
+import { type Contestant, measureDurableWrites } from './durable-writes.ts';
+import { type Etcd, etcdPut, startEtcd } from './etcd.ts';
+import { type Write, median, timedMs } from './measuring.ts';
 
 const text = 'x'.repeat(1_000);
 const prefix = '/registry/core/configmaps/shop/';

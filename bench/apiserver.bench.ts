@@ -8,12 +8,11 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Store } from '../src/apiserver/store/store.ts';
-import { openStore, put } from '../src/testing/stores.ts';
-import type { RunningApiServer } from '../test/api-server-program.ts';
-import { AdminClient, startApiServerProgram } from '../test/api-server-program.ts';
-import { etcdPut, startEtcd, type Etcd } from './etcd.ts';
-import { measureDurableWrites, type Contestant } from './durable-writes.ts';
-import { median, quantile, timedMs, type Write } from './measuring.ts';
+import { openStore, put } from '../src/testing/servers/stores.ts';
+import { AdminClient, type RunningApiServer, startApiServerProgram } from '../test/api-server-program.ts';
+import { type Contestant, measureDurableWrites } from './durable-writes.ts';
+import { type Etcd, etcdPut, startEtcd } from './etcd.ts';
+import { type Write, median, quantile, timedMs } from './measuring.ts';
 
 const objects = 10_000;
 const watchers = 1_000;

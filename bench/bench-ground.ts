@@ -2,7 +2,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Mounts } from '../src/disk/mounts/mounts.ts';
-import { mountPointsBelow } from '../src/testing/temporary-directory.ts';
+import { mountPointsBelow } from '../src/testing/machine/temporary-directory.ts';
 
 export class BenchGround {
   readonly #mounts: Mounts;

@@ -1,5 +1,5 @@
 /** A `mountlet up` that is measured: the real program in a process of its own, and a client of its API server. */
-import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, mkdtempSync, openSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -7,14 +7,14 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { systemClock } from '../src/base/clock.ts';
+import { accessDeps } from '../src/cli/cluster-client.ts';
 import { type ApiClient, apiClientDefaults } from '../src/client/api-client.ts';
 import { clusterAccess } from '../src/client/cluster-access.ts';
 import { connectApiClient } from '../src/client/connect.ts';
 import { poolDefaults } from '../src/client/connection-pool.ts';
-import { accessDeps } from '../src/cli/cluster-client.ts';
 import type { ContainerRecord, PodRecord } from '../src/runtimes/process/container-records.ts';
 import { endSpawner } from '../src/runtimes/process/spawner-client.ts';
-import { mountPointsBelow } from '../src/testing/temporary-directory.ts';
+import { mountPointsBelow } from '../src/testing/machine/temporary-directory.ts';
 import { program } from '../test/mountlet-program.ts';
 
 const preload = fileURLToPath(new URL('memory-on-request.js', import.meta.url));

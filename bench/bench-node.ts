@@ -10,10 +10,9 @@ import type { Pod } from '../src/kube/objects/pod.ts';
 import type { Secret } from '../src/kube/objects/secret.ts';
 import { PluginRegistry } from '../src/plugins/registry.ts';
 import { standardPlugins } from '../src/plugins/standard-plugins.ts';
-import { FakePods } from '../src/testing/volume-world.ts';
+import { FakePods } from '../src/testing/worlds/volume-world.ts';
 import { podUidOf } from '../src/volumes/mount-id.ts';
-import { VolumeManager } from '../src/volumes/volume-manager.ts';
-import type { VolumeManagerDeps } from '../src/volumes/volume-manager.ts';
+import { VolumeManager, type VolumeManagerDeps } from '../src/volumes/volume-manager.ts';
 
 export const files = ['a.conf', 'b.conf', 'c.conf'];
 const fileBytes = 1_024;

@@ -1,6 +1,6 @@
 /**
  * What one request can do to everything else: `mountlet up` with one pod, whose ConfigMap is updated all the time. Beside
- * that come, one after the other, the requests of testing/large-bodies.ts. For each: the answer, the longest delay of the
+ * that come, one after the other, the requests of testing/servers/large-bodies.ts. For each: the answer, the longest delay of the
  * event loop of the process, how much of that its main thread worked (the rest is other programs on the same processors),
  * and the longest update of the volume meanwhile, from the request to new bytes on disk.
  *
@@ -14,14 +14,14 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { configMaps, pods, withShape } from '../src/client/resource-reference.ts';
-import { pod as podShape, type Pod } from '../src/kube/objects/pod.ts';
+import { type Pod, pod as podShape } from '../src/kube/objects/pod.ts';
 import {
   type LargeRequest,
   configMapBody,
   largeRequests,
   nodeRequests,
   seenAttacks,
-} from '../src/testing/large-bodies.ts';
+} from '../src/testing/servers/large-bodies.ts';
 import { BenchMachine } from './bench-machine.ts';
 import { ContainerFile } from './container-file.ts';
 

@@ -5,7 +5,7 @@
  */
 import { systemMounts } from '../src/disk/mounts/mounts.ts';
 import type { Pod } from '../src/kube/objects/pod.ts';
-import { podUsing } from '../src/testing/volume-world.ts';
+import { podUsing } from '../src/testing/worlds/volume-world.ts';
 import { BenchGround } from './bench-ground.ts';
 import { BenchNode } from './bench-node.ts';
 

@@ -6,7 +6,7 @@
  *
  * `npm run bench -- volumes [updates|fan-out|starts|idle]…`: all of them, or some.
  */
-import { fork, type ChildProcess } from 'node:child_process';
+import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { chmodSync, existsSync, mkdirSync } from 'node:fs';
 import { cpus, loadavg, tmpdir } from 'node:os';
@@ -19,7 +19,7 @@ import { AtomicWriter } from '../src/disk/writer/atomic-writer.ts';
 import type { Payload } from '../src/disk/writer/payload.ts';
 import { podsDirectory, volumeDirectory } from '../src/kube/node-layout.ts';
 import type { Pod } from '../src/kube/objects/pod.ts';
-import { podUsing } from '../src/testing/volume-world.ts';
+import { podUsing } from '../src/testing/worlds/volume-world.ts';
 import { BenchGround } from './bench-ground.ts';
 import { BenchNode, contentOf, files } from './bench-node.ts';
 import { median, quantile, timedMs } from './measuring.ts';

@@ -5,7 +5,7 @@
  * that package is installed; there is one informer for each object, because a node may not watch more. It watches 5,000 only
  * in `npm run bench -- watch all`, because that alone takes a minute and a half.
  */
-import { fork, spawn, type ChildProcess } from 'node:child_process';
+import { type ChildProcess, fork, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, readFileSync, readdirSync, readlinkSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -21,7 +21,7 @@ import { configMaps, namespaces } from '../src/client/resource-reference.ts';
 import { ApiObjectSource } from '../src/objects/api-object-source.ts';
 import { managedConfigMaps } from '../src/objects/managed-kind.ts';
 import { WatchedObjects } from '../src/objects/watched-objects.ts';
-import { aPod } from '../src/testing/builders.ts';
+import { aPod } from '../src/testing/fakes/builders.ts';
 
 const objectsMax = 5_000;
 const perNamespace = 100;

@@ -1,7 +1,7 @@
 /** Kills and fails an atomic write at every single system call of it. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { temporaryDirectory } from '../src/testing/temporary-directory.ts';
+import { temporaryDirectory } from '../src/testing/machine/temporary-directory.ts';
 import { checkFault, inPairs } from './fixtures/fault-checks.ts';
 import { callPoints, changingCalls, scenarios, whyNoStrace } from './fixtures/traced-write.ts';
 

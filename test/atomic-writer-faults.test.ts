@@ -1,10 +1,9 @@
 /** Kills and fails an atomic write at each kind of call it makes. The long test does it at every single call. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { temporaryDirectory } from '../src/testing/temporary-directory.ts';
+import { temporaryDirectory } from '../src/testing/machine/temporary-directory.ts';
 import { checkFault, inPairs } from './fixtures/fault-checks.ts';
-import { callPoints, changingCalls, scenarios, whyNoStrace } from './fixtures/traced-write.ts';
-import type { CallPoint } from './fixtures/traced-write.ts';
+import { type CallPoint, callPoints, changingCalls, scenarios, whyNoStrace } from './fixtures/traced-write.ts';
 
 const noStrace = whyNoStrace();
 

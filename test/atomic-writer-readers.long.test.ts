@@ -9,8 +9,7 @@ import { fileURLToPath } from 'node:url';
 import { Alarms } from '../src/base/alarms.ts';
 import { systemClock } from '../src/base/clock.ts';
 import { configMapPlugin } from '../src/plugins/configmap.ts';
-import { namesIn } from '../src/testing/volume-content.ts';
-import { VolumeNode } from '../src/testing/volume-node.ts';
+import { VolumeNode, namesIn } from '../src/testing/worlds/volume-node.ts';
 
 const opener = join(dirname(fileURLToPath(import.meta.url)), 'fixtures', 'volume-opener.js');
 

@@ -8,7 +8,7 @@ import { test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { AtomicWriter } from '../src/disk/writer/atomic-writer.ts';
-import { temporaryDirectory } from '../src/testing/temporary-directory.ts';
+import { temporaryDirectory } from '../src/testing/machine/temporary-directory.ts';
 
 const reader = join(dirname(fileURLToPath(import.meta.url)), 'fixtures', 'volume-reader.js');
 const updates = 300;

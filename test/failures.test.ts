@@ -1,7 +1,6 @@
 /** Servers go on whatever becomes of their output; a bug ends them with its stack, and harms no pod. */
 import assert from 'node:assert/strict';
-import type { StdioOptions } from 'node:child_process';
-import { spawn, spawnSync } from 'node:child_process';
+import { type StdioOptions, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import {
   closeSync,
@@ -16,11 +15,10 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { TestContext } from 'node:test';
-import { test } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
-import { mountPointsBelow } from '../src/testing/temporary-directory.ts';
-import { eventually, Kubectl } from './kubectl-program.ts';
+import { mountPointsBelow } from '../src/testing/machine/temporary-directory.ts';
+import { Kubectl, eventually } from './kubectl-program.ts';
 import { endProcessesOf } from './left-behind.ts';
 import { configMap, mountAt, pod } from './manifests.ts';
 import { mountlet, program } from './mountlet-program.ts';

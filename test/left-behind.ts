@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { existsSync, readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { mountPointsBelow } from '../src/testing/temporary-directory.ts';
+import { mountPointsBelow } from '../src/testing/machine/temporary-directory.ts';
 
 export interface LeftBehind {
   readonly processes: readonly string[];

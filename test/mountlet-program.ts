@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { mountPointsBelow } from '../src/testing/temporary-directory.ts';
+import { mountPointsBelow } from '../src/testing/machine/temporary-directory.ts';
 
 const project = fileURLToPath(new URL('../../', import.meta.url));
 export const program = join(project, 'bin', 'mountlet.js');

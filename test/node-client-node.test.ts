@@ -2,16 +2,13 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
-import type { AddressInfo } from 'node:net';
-import { createServer } from 'node:net';
+import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { after, before, test } from 'node:test';
-import { Attach, Exec, KubeConfig, Log, PortForward } from '@kubernetes/client-node';
-import type { V1Status } from '@kubernetes/client-node';
-import type { RunningNode } from '../src/testing/running-node.ts';
-import { runningNode } from '../src/testing/running-node.ts';
+import { Attach, Exec, KubeConfig, Log, PortForward, type V1Status } from '@kubernetes/client-node';
+import { type RunningNode, runningNode } from '../src/testing/servers/running-node.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'mountlet-test-'));
 const cleanUps: (() => Promise<void>)[] = [];

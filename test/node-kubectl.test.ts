@@ -1,7 +1,6 @@
 /** Real kubectl through the embedded API server to the server of a node: commands, files, logs, ports, over both transports. */
 import assert from 'node:assert/strict';
-import type { ChildProcess } from 'node:child_process';
-import { spawn, spawnSync } from 'node:child_process';
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { appendFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -12,8 +11,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { after, before, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { RunningNode } from '../src/testing/running-node.ts';
-import { rotateLog, runningNode } from '../src/testing/running-node.ts';
+import { type RunningNode, rotateLog, runningNode } from '../src/testing/servers/running-node.ts';
 
 const hasKubectl = spawnSync('kubectl', ['version', '--client']).status === 0;
 const options = { skip: hasKubectl ? false : 'needs kubectl on the PATH' };

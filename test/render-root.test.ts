@@ -15,9 +15,8 @@ import {
 import { dirname, join } from 'node:path';
 import { test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
-import { temporaryDirectory } from '../src/testing/temporary-directory.ts';
-import { isRoot, mountlet, program, rootDirectory } from './mountlet-program.ts';
-import type { Ran } from './mountlet-program.ts';
+import { temporaryDirectory } from '../src/testing/machine/temporary-directory.ts';
+import { type Ran, isRoot, mountlet, program, rootDirectory } from './mountlet-program.ts';
 
 const configMap = (value: string): string => `
 apiVersion: v1

@@ -2,11 +2,10 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { chmodSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
-import type { AddressInfo } from 'node:net';
-import { createServer } from 'node:net';
+import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { temporaryDirectory } from '../src/testing/temporary-directory.ts';
+import { temporaryDirectory } from '../src/testing/machine/temporary-directory.ts';
 import { isRoot, mountlet, rootDirectory } from './mountlet-program.ts';
 import { UpMachine } from './up-program.ts';
 

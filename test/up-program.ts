@@ -1,16 +1,14 @@
 /** Runs `mountlet up` in a process of its own, with kubectl to talk to it, and knows what it must not leave behind. */
 import assert from 'node:assert/strict';
-import type { ChildProcess } from 'node:child_process';
-import { spawn, spawnSync } from 'node:child_process';
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { chmodSync, mkdtempSync, realpathSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { mountPointsBelow } from '../src/testing/temporary-directory.ts';
-import { eventually, hasKubectl, Kubectl } from './kubectl-program.ts';
-import type { LeftBehind } from './left-behind.ts';
-import { assertNothingLeft, endProcessesOf, leftBehind } from './left-behind.ts';
+import { mountPointsBelow } from '../src/testing/machine/temporary-directory.ts';
+import { Kubectl, eventually, hasKubectl } from './kubectl-program.ts';
+import { type LeftBehind, assertNothingLeft, endProcessesOf, leftBehind } from './left-behind.ts';
 import { isRoot, programCommand } from './mountlet-program.ts';
 
 /** For tests that need pods with all that a node of root gives them, and kubectl. */

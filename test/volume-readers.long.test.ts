@@ -1,7 +1,7 @@
 /** A million reads of volumes under random updates, through the volume manager and the real plugins. */
 import { test } from 'node:test';
 import { systemMounts } from '../src/disk/mounts/mounts.ts';
-import { needsMounts } from '../src/testing/mounting.ts';
+import { needsMounts } from '../src/testing/machine/temporary-directory.ts';
 import { needsExchange } from './fixtures/followed-volume.ts';
 import { checkVolumeReaders } from './fixtures/volume-readers.ts';
 

@@ -1,7 +1,7 @@
 /** Volumes of a whole node under random updates, seen from a container that never stops reading. A million times: the long test. */
 import { test } from 'node:test';
 import { systemMounts } from '../src/disk/mounts/mounts.ts';
-import { needsMounts } from '../src/testing/mounting.ts';
+import { needsMounts } from '../src/testing/machine/temporary-directory.ts';
 import { needsExchange } from './fixtures/followed-volume.ts';
 import { checkVolumeReaders } from './fixtures/volume-readers.ts';
 

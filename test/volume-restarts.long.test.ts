@@ -1,7 +1,7 @@
 /** Many random lives of a node that is stopped and killed; the short test has a few. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { needsFileSystem } from '../src/testing/devices.ts';
+import { needsFileSystem } from '../src/testing/machine/devices.ts';
 import { checkRandomRestarts } from './fixtures/random-restarts.ts';
 import { RestartLives } from './fixtures/restart-checks.ts';
 import { whyNoStrace } from './fixtures/traced-write.ts';

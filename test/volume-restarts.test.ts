@@ -8,14 +8,11 @@ import { createInterface } from 'node:readline';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { podsDirectory, volumeDirectory } from '../src/kube/node-layout.ts';
-import { needsFileSystem } from '../src/testing/devices.ts';
-import { canActAs } from '../src/testing/mounting.ts';
-import { temporaryDirectory } from '../src/testing/temporary-directory.ts';
+import { needsFileSystem } from '../src/testing/machine/devices.ts';
+import { canActAs, temporaryDirectory } from '../src/testing/machine/temporary-directory.ts';
 import { checkRandomRestarts } from './fixtures/random-restarts.ts';
-import { RestartLives } from './fixtures/restart-checks.ts';
-import type { Life } from './fixtures/restart-checks.ts';
-import { contentOf, volumeNames } from './fixtures/restart-node.ts';
-import type { Truth } from './fixtures/restart-node.ts';
+import { type Life, RestartLives } from './fixtures/restart-checks.ts';
+import { type Truth, contentOf, volumeNames } from './fixtures/restart-node.ts';
 
 const skip = needsFileSystem('ext4');
 const timeout = 60_000;

@@ -1,14 +1,12 @@
 /** Against the real API server, as the node that the claim's pod runs on. */
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
-import type { TestContext } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { issueClientCertificate } from '../apiserver/identity/certificates.ts';
 import type { ApiClient } from '../client/api-client.ts';
 import { persistentVolumeClaims, pods, withShape } from '../client/resource-reference.ts';
 import { failed, finished, inProgress, infeasible, storageOf } from '../kube/claim-resize.ts';
-import { persistentVolumeClaim } from '../kube/objects/persistent-volume.ts';
-import type { PersistentVolumeClaim } from '../kube/objects/persistent-volume.ts';
-import { runningApiServer } from '../testing/running-api-server.ts';
+import { type PersistentVolumeClaim, persistentVolumeClaim } from '../kube/objects/persistent-volume.ts';
+import { runningApiServer } from '../testing/servers/running-api-server.ts';
 import type { ClaimWriter } from '../volumes/operations/claim-writer.ts';
 import { apiClaimWriter } from './api-claim-writer.ts';
 

@@ -1,21 +1,19 @@
 /** The pod loop against the real API server, as a node that may do only what nodes may; containers are in memory. */
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
-import type { TestContext } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { issueClientCertificate } from '../apiserver/identity/certificates.ts';
 import { systemClock } from '../base/clock.ts';
 import type { ApiClient } from '../client/api-client.ts';
 import { namespaces, nodes, pods } from '../client/resource-reference.ts';
+import { defaultPod } from '../kube/defaults/default-pod.ts';
 import type { Pod } from '../kube/objects/pod.ts';
 import { PodLoop } from '../pods/pod-loop.ts';
 import type { PodNotice } from '../pods/pod-parts.ts';
 import { asStaticPod } from '../pods/sources/static-pod.ts';
-import { emptyVolumes, silentNetwork, testNodeSettings, viewDeps } from '../testing/container-world.ts';
-import { FakeRuntime } from '../testing/fake-runtime.ts';
-import { MemoryContainerFiles } from '../testing/memory-container-files.ts';
-import { RecordedEvents } from '../testing/recorded-events.ts';
-import { runningApiServer } from '../testing/running-api-server.ts';
-import { defaultPod } from '../kube/defaults/default-pod.ts';
+import { FakeRuntime } from '../testing/fakes/fake-runtime.ts';
+import { MemoryContainerFiles, RecordedEvents } from '../testing/fakes/memory-pod-api.ts';
+import { runningApiServer } from '../testing/servers/running-api-server.ts';
+import { emptyVolumes, silentNetwork, testNodeSettings, viewDeps } from '../testing/worlds/container-world.ts';
 import { apiPods, podLists } from './api-pods.ts';
 
 const { signal } = new AbortController();

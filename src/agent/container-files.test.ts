@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { aPod } from '../testing/builders.ts';
-import { temporaryDirectory } from '../testing/temporary-directory.ts';
+import { aPod } from '../testing/fakes/builders.ts';
+import { temporaryDirectory } from '../testing/machine/temporary-directory.ts';
 import { containerFiles } from './container-files.ts';
 
 const { signal } = new AbortController();

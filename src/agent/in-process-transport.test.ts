@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { test, type TestContext } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import type { Exchange, ResponseStream } from '../apiserver/http/exchange.ts';
 import { systemClock } from '../base/clock.ts';
 import { ApiClient, apiClientDefaults } from '../client/api-client.ts';
@@ -8,7 +8,7 @@ import { anonymous } from '../client/credentials.ts';
 import { configMaps, pods, secrets } from '../client/resource-reference.ts';
 import { ClientClosedError } from '../client/transport-errors.ts';
 import type { HttpRequest, HttpSink } from '../client/transport.ts';
-import { runningApiServer, type RunningApiServer } from '../testing/running-api-server.ts';
+import { type RunningApiServer, runningApiServer } from '../testing/servers/running-api-server.ts';
 import { InProcessTransport } from './in-process-transport.ts';
 
 const signal = new AbortController().signal;

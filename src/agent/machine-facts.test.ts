@@ -3,7 +3,7 @@ import { isIP } from 'node:net';
 import { release } from 'node:os';
 import { test } from 'node:test';
 import { readQuantity } from '../kube/values/resource-list.ts';
-import { temporaryDirectory } from '../testing/temporary-directory.ts';
+import { temporaryDirectory } from '../testing/machine/temporary-directory.ts';
 import { defaultInterface, machineFacts, osImageOf } from './machine-facts.ts';
 
 test('the facts of this machine are all there', (t) => {

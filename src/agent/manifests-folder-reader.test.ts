@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import { systemClock } from '../base/clock.ts';
 import { folderContents } from '../pods/sources/folder-source.ts';
 import type { FolderContent } from '../pods/sources/manifests-folder.ts';
-import { temporaryDirectory } from '../testing/temporary-directory.ts';
+import { temporaryDirectory } from '../testing/machine/temporary-directory.ts';
 import { manifestsFolderReader } from './manifests-folder-reader.ts';
 
 const { signal } = new AbortController();

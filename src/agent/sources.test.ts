@@ -3,7 +3,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { SourceFileError } from '../disk/paths/source-files.ts';
-import { temporaryDirectory } from '../testing/temporary-directory.ts';
+import { temporaryDirectory } from '../testing/machine/temporary-directory.ts';
 import { readSources } from './sources.ts';
 
 async function* pieces(...all: readonly Uint8Array[]): AsyncGenerator<Uint8Array> {

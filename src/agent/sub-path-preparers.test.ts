@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { test, type TestContext } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { systemMounts } from '../disk/mounts/mounts.ts';
 import { replaceableMounts } from '../disk/mounts/replaceable-mounts.ts';
 import { LiveSubPaths } from '../disk/paths/live-sub-paths.ts';
@@ -13,14 +13,11 @@ import { configMapPlugin } from '../plugins/configmap.ts';
 import { downwardApiPlugin } from '../plugins/downwardapi.ts';
 import type { VolumePlugin } from '../plugins/plugin.ts';
 import { secretPlugin } from '../plugins/secret.ts';
-import { buildMounts } from '../pods/container-mounts.ts';
 import type { ContainerMount } from '../pods/container-mount.ts';
-import type { SubPathPreparer } from '../pods/container-mounts.ts';
-import { MountNamespace } from '../testing/mount-namespace.ts';
-import { needsMounts } from '../testing/mounting.ts';
-import { mountPointsBelow } from '../testing/temporary-directory.ts';
-import { visibleFiles } from '../testing/volume-content.ts';
-import { VolumeNode, podUid, testPod } from '../testing/volume-node.ts';
+import { type SubPathPreparer, buildMounts } from '../pods/container-mounts.ts';
+import { MountNamespace } from '../testing/machine/mount-namespace.ts';
+import { mountPointsBelow, needsMounts } from '../testing/machine/temporary-directory.ts';
+import { VolumeNode, podUid, testPod, visibleFiles } from '../testing/worlds/volume-node.ts';
 import { followingSubPaths } from './sub-path-preparers.ts';
 
 const mounts = systemMounts();

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { isIP } from 'node:net';
 import { test } from 'node:test';
-import { Quantity } from '../kube/values/quantity.ts';
 import { validateNode } from '../kube/validation/validate-node.ts';
-import { temporaryDirectory } from '../testing/temporary-directory.ts';
+import { Quantity } from '../kube/values/quantity.ts';
+import { temporaryDirectory } from '../testing/machine/temporary-directory.ts';
 import { thisMachine } from './this-machine.ts';
 
 test('this machine is a valid Node with an address and something to give', (t) => {

@@ -1,10 +1,16 @@
 /** Who may do what, over real HTTP: checklist items 11 and 12. */
 import assert from 'node:assert/strict';
 import { connect } from 'node:http2';
-import type { TestContext } from 'node:test';
-import { test } from 'node:test';
-import type { TestApiServer, TestClient, TestJson, TestResponse } from '../testing/test-api-server.ts';
-import { http1Client, http2Client, startTestApiServer } from '../testing/test-api-server.ts';
+import { type TestContext, test } from 'node:test';
+import {
+  type TestApiServer,
+  type TestClient,
+  type TestJson,
+  type TestResponse,
+  http1Client,
+  http2Client,
+  startTestApiServer,
+} from '../testing/servers/test-api-server.ts';
 import { issueClientCertificate, makeAuthority } from './identity/certificates.ts';
 
 const core = '/api/v1/namespaces/default';

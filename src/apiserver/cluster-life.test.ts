@@ -1,11 +1,16 @@
 /** What happens by itself: companions, namespaces that end, owners, scheduling, expiry. Checklist items 5 and 10. */
 import assert from 'node:assert/strict';
-import type { TestContext } from 'node:test';
-import { test } from 'node:test';
-import { FakeClock } from '../testing/fake-clock.ts';
-import { MemoryStore } from '../testing/memory-store.ts';
-import type { TestApiServer, TestClient, TestJson, TestResponse } from '../testing/test-api-server.ts';
-import { http2Client, startTestApiServer } from '../testing/test-api-server.ts';
+import { type TestContext, test } from 'node:test';
+import { FakeClock } from '../testing/fakes/fake-clock.ts';
+import { MemoryStore } from '../testing/servers/stores.ts';
+import {
+  type TestApiServer,
+  type TestClient,
+  type TestJson,
+  type TestResponse,
+  http2Client,
+  startTestApiServer,
+} from '../testing/servers/test-api-server.ts';
 
 interface World {
   readonly server: TestApiServer;

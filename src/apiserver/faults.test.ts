@@ -2,14 +2,19 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect as connectHttp2 } from 'node:http2';
-import type { Socket } from 'node:net';
-import { connect } from 'node:net';
+import { type Socket, connect } from 'node:net';
 import { after, before, describe, test } from 'node:test';
-import type { TLSSocket } from 'node:tls';
-import { connect as connectTls } from 'node:tls';
-import type { TestApiServer, TestClient, TestWatch } from '../testing/test-api-server.ts';
-import { adminToken, http1Client, http2Client, startTestApiServer } from '../testing/test-api-server.ts';
-import { memoryStore } from '../testing/stores.ts';
+import { type TLSSocket, connect as connectTls } from 'node:tls';
+import { memoryStore } from '../testing/servers/stores.ts';
+import {
+  type TestApiServer,
+  type TestClient,
+  type TestWatch,
+  adminToken,
+  http1Client,
+  http2Client,
+  startTestApiServer,
+} from '../testing/servers/test-api-server.ts';
 import type { KubeObject, Resource } from './resource.ts';
 import { resources } from './resources.ts';
 

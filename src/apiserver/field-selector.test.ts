@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
+import { decoded } from '../testing/fakes/builders.ts';
 import { FieldSelectorError, matchesFields, parseFieldSelector, requiredName } from './field-selector.ts';
-import { decoded } from '../testing/decoded.ts';
 import type { Resource } from './resource.ts';
 import { ResourceTable, resources } from './resources.ts';
 

@@ -3,8 +3,14 @@ import assert from 'node:assert/strict';
 import { connect } from 'node:net';
 import { after, before, test } from 'node:test';
 import fc from 'fast-check';
-import type { TestApiServer, TestClient } from '../testing/test-api-server.ts';
-import { http1Client, http2Client, impatientClock, startTestApiServer } from '../testing/test-api-server.ts';
+import {
+  type TestApiServer,
+  type TestClient,
+  http1Client,
+  http2Client,
+  impatientClock,
+  startTestApiServer,
+} from '../testing/servers/test-api-server.ts';
 
 let server: TestApiServer;
 let client: TestClient;

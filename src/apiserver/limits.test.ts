@@ -1,12 +1,9 @@
 /** What the server does when a client takes too long, asks too much at once, or wants to leave HTTP. */
 import assert from 'node:assert/strict';
-import type { TestContext } from 'node:test';
-import { test } from 'node:test';
-import type { TLSSocket } from 'node:tls';
-import { connect } from 'node:tls';
-import { FakeClock } from '../testing/fake-clock.ts';
-import type { TestApiServer } from '../testing/test-api-server.ts';
-import { adminToken, http2Client, startTestApiServer } from '../testing/test-api-server.ts';
+import { type TestContext, test } from 'node:test';
+import { type TLSSocket, connect } from 'node:tls';
+import { FakeClock } from '../testing/fakes/fake-clock.ts';
+import { type TestApiServer, adminToken, http2Client, startTestApiServer } from '../testing/servers/test-api-server.ts';
 import { InFlight } from './in-flight.ts';
 import { StatusError } from './status.ts';
 

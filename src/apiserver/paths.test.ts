@@ -1,8 +1,13 @@
 /** Everything that is not a resource, over real HTTP: checklist item 1. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import type { TestApiServer, TestClient, TestJson } from '../testing/test-api-server.ts';
-import { http2Client, startTestApiServer } from '../testing/test-api-server.ts';
+import {
+  type TestApiServer,
+  type TestClient,
+  type TestJson,
+  http2Client,
+  startTestApiServer,
+} from '../testing/servers/test-api-server.ts';
 
 let server: TestApiServer;
 let client: TestClient;

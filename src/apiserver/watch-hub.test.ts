@@ -1,14 +1,14 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { FakeClock } from '../testing/fake-clock.ts';
-import { memoryStore, openStore, put, remove } from '../testing/stores.ts';
-import { temporaryDirectory } from '../testing/temporary-directory.ts';
+import { FakeClock } from '../testing/fakes/fake-clock.ts';
+import { temporaryDirectory } from '../testing/machine/temporary-directory.ts';
+import { memoryStore, openStore, put, remove } from '../testing/servers/stores.ts';
 import { storeDefaults } from './store/lmdb-store.ts';
 import { CompactedError } from './store/store-errors.ts';
-import { everything, jsonEvents, selecting, type Representation, type Selection } from './watch-event.ts';
+import { type Representation, type Selection, everything, jsonEvents, selecting } from './watch-event.ts';
 import { WatchHub, type WatchRequest } from './watch-hub.ts';
-import { watcherDefaults, type WatchEnd, type WatchSink } from './watcher.ts';
+import { type WatchEnd, type WatchSink, watcherDefaults } from './watcher.ts';
 
 const maps = '/registry/core/configmaps/';
 const json = jsonEvents({ apiVersion: 'v1', kind: 'ConfigMap' });

@@ -1,20 +1,21 @@
 /** Watches over real HTTP: the reference's checklist, items 4 and 7. */
 import assert from 'node:assert/strict';
+import { type TestContext, test } from 'node:test';
 import { connect } from 'node:tls';
-import type { TestContext } from 'node:test';
-import { test } from 'node:test';
-import { FakeClock } from '../testing/fake-clock.ts';
-import { MemoryStore } from '../testing/memory-store.ts';
-import { openStore } from '../testing/stores.ts';
-import { temporaryDirectory } from '../testing/temporary-directory.ts';
-import type { TestApiServer, TestClient, TestJson, TestWatch } from '../testing/test-api-server.ts';
+import { FakeClock } from '../testing/fakes/fake-clock.ts';
+import { temporaryDirectory } from '../testing/machine/temporary-directory.ts';
+import { MemoryStore, openStore } from '../testing/servers/stores.ts';
 import {
+  type TestApiServer,
+  type TestClient,
+  type TestJson,
+  type TestWatch,
   adminToken,
   http1Client,
   http2Client,
   impatientClock,
   startTestApiServer,
-} from '../testing/test-api-server.ts';
+} from '../testing/servers/test-api-server.ts';
 
 const maps = '/api/v1/namespaces/default/configmaps';
 const merge = { 'content-type': 'application/merge-patch+json' };

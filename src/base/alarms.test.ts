@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { FakeClock } from '../testing/fake-clock.ts';
-import { settle } from '../testing/settle.ts';
+import { FakeClock, settle } from '../testing/fakes/fake-clock.ts';
 import { Alarms } from './alarms.ts';
 
 function start(context: { after(act: () => Promise<void>): void }): {

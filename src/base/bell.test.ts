@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { FakeClock } from '../testing/fake-clock.ts';
-import { settle } from '../testing/settle.ts';
+import { FakeClock, settle } from '../testing/fakes/fake-clock.ts';
 import { Bell } from './bell.ts';
 
 const { signal } = new AbortController();

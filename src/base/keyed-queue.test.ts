@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { settle } from '../testing/settle.ts';
+import { settle } from '../testing/fakes/fake-clock.ts';
 import { KeyedQueue } from './keyed-queue.ts';
 
 async function collect(queue: KeyedQueue<string>, signal: AbortSignal, taken: string[]): Promise<void> {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { getEventListeners } from 'node:events';
 import { test } from 'node:test';
-import { warningsOf } from '../testing/warnings.ts';
+import { warningsOf } from '../testing/fakes/fake-clock.ts';
 import { systemClock } from './clock.ts';
 import { Turnstile } from './turnstile.ts';
 import { untilAborted } from './until-aborted.ts';

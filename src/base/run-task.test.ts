@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { FakeClock } from '../testing/fake-clock.ts';
+import { FakeClock } from '../testing/fakes/fake-clock.ts';
 import { runTask } from './run-task.ts';
 
 test('a task that fails is reported and run again, later each time, and at once again after it ran well', async () => {

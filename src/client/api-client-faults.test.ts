@@ -2,9 +2,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { configMap } from '../kube/objects/config-map.ts';
-import { ObservedClock } from '../testing/observed-clock.ts';
-import { bookmark, listOf, scriptedApiServer, versionedConfigMap } from '../testing/scripted-api-server.ts';
-import { settle } from '../testing/settle.ts';
+import { ObservedClock, settle } from '../testing/fakes/fake-clock.ts';
+import { bookmark, listOf, scriptedApiServer, versionedConfigMap } from '../testing/servers/scripted-api-server.ts';
 import type { Credentials } from './credentials.ts';
 import { configMaps, withShape } from './resource-reference.ts';
 

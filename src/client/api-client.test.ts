@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { configMap } from '../kube/objects/config-map.ts';
-import { runningApiServer } from '../testing/running-api-server.ts';
+import { runningApiServer } from '../testing/servers/running-api-server.ts';
 import { AlreadyExistsError, ConflictError, InvalidError, NotFoundError } from './api-errors.ts';
 import { configMaps, leases, namespaces, nodes, serviceAccounts, withShape } from './resource-reference.ts';
 

@@ -1,14 +1,16 @@
 /** How requests are put on connections, and what happens to them when connections go. */
 import assert from 'node:assert/strict';
-import { createServer } from 'node:http';
-import { connect } from 'node:net';
-import type { AddressInfo, Socket } from 'node:net';
 import { once } from 'node:events';
-import type { TestContext } from 'node:test';
-import { test } from 'node:test';
-import type { ScriptedApiServer } from '../testing/scripted-api-server.ts';
-import { listOf, scriptedApiServer, versionedConfigMap } from '../testing/scripted-api-server.ts';
-import { settle } from '../testing/settle.ts';
+import { createServer } from 'node:http';
+import { type AddressInfo, type Socket, connect } from 'node:net';
+import { type TestContext, test } from 'node:test';
+import { settle } from '../testing/fakes/fake-clock.ts';
+import {
+  type ScriptedApiServer,
+  listOf,
+  scriptedApiServer,
+  versionedConfigMap,
+} from '../testing/servers/scripted-api-server.ts';
 import type { ApiClient } from './api-client.ts';
 import type { Credentials } from './credentials.ts';
 import { dial } from './dial.ts';

@@ -1,10 +1,8 @@
 /** From kubeconfig files to an endpoint and credentials. Files are in memory: nothing here depends on this machine. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { FakeClock } from '../testing/fake-clock.ts';
-import { settle } from '../testing/settle.ts';
-import type { AccessDeps } from './cluster-access.ts';
-import { clusterAccess } from './cluster-access.ts';
+import { FakeClock, settle } from '../testing/fakes/fake-clock.ts';
+import { type AccessDeps, clusterAccess } from './cluster-access.ts';
 import type { Command, CommandResult } from './exec-credentials.ts';
 
 const signal = new AbortController().signal;

@@ -1,13 +1,10 @@
 import assert from 'node:assert/strict';
-import type { TestContext } from 'node:test';
-import { test } from 'node:test';
-import { configMap } from '../kube/objects/config-map.ts';
-import type { ConfigMap } from '../kube/objects/config-map.ts';
-import { ObservedClock } from '../testing/observed-clock.ts';
-import { runningApiServer } from '../testing/running-api-server.ts';
-import { bookmark, scriptedApiServer, versionedConfigMap } from '../testing/scripted-api-server.ts';
-import { ObjectCache } from './object-cache.ts';
-import type { ObjectChange } from './object-cache.ts';
+import { type TestContext, test } from 'node:test';
+import { type ConfigMap, configMap } from '../kube/objects/config-map.ts';
+import { ObservedClock } from '../testing/fakes/fake-clock.ts';
+import { runningApiServer } from '../testing/servers/running-api-server.ts';
+import { bookmark, scriptedApiServer, versionedConfigMap } from '../testing/servers/scripted-api-server.ts';
+import { ObjectCache, type ObjectChange } from './object-cache.ts';
 import { reflectorDefaults } from './reflector.ts';
 import { configMaps, withShape } from './resource-reference.ts';
 

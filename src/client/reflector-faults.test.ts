@@ -1,16 +1,18 @@
 /** The reflector through accidents: whatever happens to the stream, what was told is in the end what the server has. */
 import assert from 'node:assert/strict';
-import type { TestContext } from 'node:test';
-import { test } from 'node:test';
-import { ObservedClock } from '../testing/observed-clock.ts';
-import { runningApiServer } from '../testing/running-api-server.ts';
-import type { ScriptedApiServer } from '../testing/scripted-api-server.ts';
-import { aStatus, listOf, scriptedApiServer, versionedConfigMap } from '../testing/scripted-api-server.ts';
+import { type TestContext, test } from 'node:test';
+import { ObservedClock } from '../testing/fakes/fake-clock.ts';
+import { runningApiServer } from '../testing/servers/running-api-server.ts';
+import {
+  type ScriptedApiServer,
+  aStatus,
+  listOf,
+  scriptedApiServer,
+  versionedConfigMap,
+} from '../testing/servers/scripted-api-server.ts';
 import { ObjectCache } from './object-cache.ts';
-import { reflectorDefaults } from './reflector.ts';
-import type { ReflectorNotice } from './reflector.ts';
-import type { ApiObject } from './resource-reference.ts';
-import { configMaps } from './resource-reference.ts';
+import { type ReflectorNotice, reflectorDefaults } from './reflector.ts';
+import { type ApiObject, configMaps } from './resource-reference.ts';
 
 interface Scene {
   readonly server: ScriptedApiServer;

@@ -1,16 +1,25 @@
 /** Every rule of the reflector, over real connections to a server that follows a script. Time is fake: a sleep is seen and skipped. */
 import assert from 'node:assert/strict';
-import type { TestContext } from 'node:test';
-import { test } from 'node:test';
-import type { FakeClock } from '../testing/fake-clock.ts';
-import { ObservedClock } from '../testing/observed-clock.ts';
-import type { ScriptedApiServer, ScriptedRequest } from '../testing/scripted-api-server.ts';
-import { aStatus, bookmark, listOf, scriptedApiServer, versionedConfigMap } from '../testing/scripted-api-server.ts';
-import type { Reflection, ReflectorNotice, ReflectorSettings } from './reflector.ts';
-import { reflect, reflectorDefaults } from './reflector.ts';
-import type { ApiObject } from './resource-reference.ts';
-import { configMaps } from './resource-reference.ts';
+import { type TestContext, test } from 'node:test';
+import { type FakeClock, ObservedClock } from '../testing/fakes/fake-clock.ts';
+import {
+  type ScriptedApiServer,
+  type ScriptedRequest,
+  aStatus,
+  bookmark,
+  listOf,
+  scriptedApiServer,
+  versionedConfigMap,
+} from '../testing/servers/scripted-api-server.ts';
 import { ListFailedError, VeryShortWatchError } from './reflector-errors.ts';
+import {
+  type Reflection,
+  type ReflectorNotice,
+  type ReflectorSettings,
+  reflect,
+  reflectorDefaults,
+} from './reflector.ts';
+import { type ApiObject, configMaps } from './resource-reference.ts';
 
 interface Scene {
   readonly server: ScriptedApiServer;

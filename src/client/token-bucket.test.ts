@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { FakeClock } from '../testing/fake-clock.ts';
-import { ObservedClock } from '../testing/observed-clock.ts';
+import { FakeClock, ObservedClock } from '../testing/fakes/fake-clock.ts';
 import { TokenBucket } from './token-bucket.ts';
 
 const { signal } = new AbortController();

@@ -6,11 +6,11 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { Turns } from '../base/turns.ts';
-import { temporaryDirectory } from '../testing/temporary-directory.ts';
-import { namesIn, visibleFiles } from '../testing/volume-content.ts';
-import { AtomicWriter } from './writer/atomic-writer.ts';
-import { listDirectory } from './paths/directory-listing.ts';
+import { temporaryDirectory } from '../testing/machine/temporary-directory.ts';
+import { namesIn, visibleFiles } from '../testing/worlds/volume-node.ts';
 import { applyGroup } from './ownership.ts';
+import { listDirectory } from './paths/directory-listing.ts';
+import { AtomicWriter } from './writer/atomic-writer.ts';
 import type { Payload } from './writer/payload.ts';
 
 const self = fileURLToPath(import.meta.url);

@@ -3,7 +3,7 @@ import { chmodSync, lchownSync, lstatSync, mkdirSync, symlinkSync, writeFileSync
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { Turns } from '../base/turns.ts';
-import { temporaryDirectory } from '../testing/temporary-directory.ts';
+import { temporaryDirectory } from '../testing/machine/temporary-directory.ts';
 import { applyGroup } from './ownership.ts';
 
 const group = 4242;

@@ -4,8 +4,7 @@ import { closeSync, existsSync, mkdirSync, openSync, symlinkSync, writeFileSync 
 import { dirname, join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { directoryForMounts, needsMounts } from '../testing/mounting.ts';
-import { temporaryDirectory } from '../testing/temporary-directory.ts';
+import { directoryForMounts, needsMounts, temporaryDirectory } from '../testing/machine/temporary-directory.ts';
 import { systemMounts } from './mounts/mounts.ts';
 import { PodTreeError } from './pod-tree-error.ts';
 import { PodTrees } from './pod-trees.ts';

@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Volume } from './objects/volume.ts';
-import { aContainer, aPod } from '../testing/builders.ts';
-import type { PodParts } from '../testing/builders.ts';
+import { type PodParts, aContainer, aPod } from '../testing/fakes/builders.ts';
 import { objectReferences, projectedReferences } from './object-references.ts';
+import type { Volume } from './objects/volume.ts';
 
 interface Case {
   readonly it: string;

@@ -5,14 +5,14 @@ import { chmodSync, closeSync, existsSync, openSync, readFileSync, writeFileSync
 import { arch } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { temporaryDirectory } from '../testing/temporary-directory.ts';
+import { temporaryDirectory } from '../testing/machine/temporary-directory.ts';
 import {
+  type Architecture,
+  type CompiledProgram,
   SystemProgram,
   failureBytes,
   isArchitecture,
   readFailure,
-  type Architecture,
-  type CompiledProgram,
 } from './system-program.ts';
 
 const emulator = '/usr/bin/qemu-aarch64-static';

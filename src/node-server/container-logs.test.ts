@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { ContainerStatus } from '../kube/objects/container-status.ts';
-import { aPod } from '../testing/builders.ts';
+import { aPod } from '../testing/fakes/builders.ts';
 import { loggedContainer } from './container-logs.ts';
 
 const terminated = (containerID: string): { terminated: { exitCode: number; containerID: string } } => ({

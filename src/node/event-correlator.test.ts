@@ -2,11 +2,10 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import type { Event } from '../kube/objects/event.ts';
-import { FakeClock } from '../testing/fake-clock.ts';
-import type { Correlated } from './event-correlator.ts';
-import { EventCorrelator } from './event-correlator.ts';
+import { aPod } from '../testing/fakes/builders.ts';
+import { FakeClock } from '../testing/fakes/fake-clock.ts';
+import { type Correlated, EventCorrelator } from './event-correlator.ts';
 import { EventNames } from './event-names.ts';
-import { aPod } from '../testing/builders.ts';
 import { nodeEventObject, podEventObject, referenceOf } from './event-object.ts';
 
 function setUp(): { clock: FakeClock; correlator: EventCorrelator; say: (parts?: Partial<Event>) => Correlated } {

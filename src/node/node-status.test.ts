@@ -1,18 +1,16 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { applyStrategicMergePatch } from '../apiserver/patch/strategic-merge-patch.ts';
 import type { JsonObject } from '../apiserver/patch/json-value.ts';
-import type { Node } from '../kube/objects/node.ts';
-import { node as nodeShape } from '../kube/objects/node.ts';
+import { applyStrategicMergePatch } from '../apiserver/patch/strategic-merge-patch.ts';
+import { type Node, node as nodeShape } from '../kube/objects/node.ts';
 import { validateNode } from '../kube/validation/validate-node.ts';
 import { means } from '../kube/values/semantic-equality.ts';
-import { nodeSettings, smallMachine } from '../testing/node-settings.ts';
+import { nodeSettings, smallMachine } from '../testing/fakes/builders.ts';
 import { initialNode, reconciledNode } from './initial-node.ts';
 import { nodeConditions } from './node-conditions.ts';
 import { nodePatch } from './node-patch.ts';
-import type { NodeStatus, Observed } from './node-status.ts';
-import { hasChanged, observedStatus } from './node-status.ts';
+import { type NodeStatus, type Observed, hasChanged, observedStatus } from './node-status.ts';
 
 const observed: Observed = {
   nowMs: Date.UTC(2026, 0, 1),

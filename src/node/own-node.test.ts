@@ -1,12 +1,10 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
-import type { TestContext } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { systemClock } from '../base/clock.ts';
 import type { ApiClient } from '../client/api-client.ts';
 import type { Node } from '../kube/objects/node.ts';
 import { ttlMsOfNode } from '../objects/node-ttl.ts';
-import { nodeIdentity } from '../testing/node-identity.ts';
-import { runningApiServer } from '../testing/running-api-server.ts';
+import { nodeIdentity, runningApiServer } from '../testing/servers/running-api-server.ts';
 import { OwnNode, nodeResource } from './own-node.ts';
 
 const { signal } = new AbortController();

@@ -1,26 +1,22 @@
 /** The managers against the real API server, over TLS and HTTP/2, on the real clock. */
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
-import type { TestContext } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { issueClientCertificate } from '../apiserver/identity/certificates.ts';
 import { systemClock } from '../base/clock.ts';
 import type { ApiClient } from '../client/api-client.ts';
-import { reflect, reflectorDefaults } from '../client/reflector.ts';
-import type { ReflectorNotice } from '../client/reflector.ts';
+import { type ReflectorNotice, reflect, reflectorDefaults } from '../client/reflector.ts';
 import { configMaps, namespaces, nodes, pods, secrets, serviceAccounts } from '../client/resource-reference.ts';
 import type { ConfigMap } from '../kube/objects/config-map.ts';
 import type { Pod } from '../kube/objects/pod.ts';
-import { aPod } from '../testing/builders.ts';
-import { runningApiServer } from '../testing/running-api-server.ts';
-import type { RunningApiServer } from '../testing/running-api-server.ts';
-import { memoryStore } from '../testing/stores.ts';
+import { aPod } from '../testing/fakes/builders.ts';
+import { type RunningApiServer, runningApiServer } from '../testing/servers/running-api-server.ts';
+import { memoryStore } from '../testing/servers/stores.ts';
 import { ApiObjectSource } from './api-object-source.ts';
 import { ApiTokenRequester } from './api-token-requester.ts';
 import { managedConfigMaps, managedSecrets } from './managed-kind.ts';
 import type { ObjectId } from './object-id.ts';
 import { readerOf } from './object-manager.ts';
-import { objectManagers } from './object-managers.ts';
-import type { ObjectManagers } from './object-managers.ts';
+import { type ObjectManagers, objectManagers } from './object-managers.ts';
 import { TokenManager } from './token-manager.ts';
 import type { WatchScopeSetting } from './watched-objects.ts';
 

@@ -2,11 +2,10 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { ConfigMap } from '../kube/objects/config-map.ts';
 import type { Secret } from '../kube/objects/secret.ts';
-import { aPod } from '../testing/builders.ts';
-import { FakeClock } from '../testing/fake-clock.ts';
-import { ScriptedObjectSource } from '../testing/scripted-object-source.ts';
-import { objectManagers } from './object-managers.ts';
-import type { ObjectManagers } from './object-managers.ts';
+import { aPod } from '../testing/fakes/builders.ts';
+import { FakeClock } from '../testing/fakes/fake-clock.ts';
+import { ScriptedObjectSource } from '../testing/fakes/scripted-object-source.ts';
+import { type ObjectManagers, objectManagers } from './object-managers.ts';
 
 function world(strategy: string) {
   const configMaps = new ScriptedObjectSource<ConfigMap>('configmaps');

@@ -2,9 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import type { Pod } from '../kube/objects/pod.ts';
-import { aContainer, aPod } from '../testing/builders.ts';
-import { ReferenceCounts } from './reference-counts.ts';
-import type { Reference } from './reference-counts.ts';
+import { aContainer, aPod } from '../testing/fakes/builders.ts';
+import { type Reference, ReferenceCounts } from './reference-counts.ts';
 
 /** Holds references as a store would, and says in `log` what it was told: `+shop/a`, `-shop/a`. */
 function holder(): { counts: ReferenceCounts; log: string[]; held: Map<string, number> } {

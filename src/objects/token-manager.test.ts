@@ -1,14 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { TokenRequest } from '../kube/objects/token-request.ts';
-import { FakeClock } from '../testing/fake-clock.ts';
-import { settle } from '../testing/settle.ts';
+import { FakeClock, settle } from '../testing/fakes/fake-clock.ts';
 import type { ObjectNotice } from './object-notices.ts';
 import { TokenRequestsUnsupportedError } from './token-errors.ts';
-import { TokenManager } from './token-manager.ts';
-import type { TokenRequester } from './token-manager.ts';
-import { tokenRequestKey } from './token-request-key.ts';
-import type { ServiceAccountTokenRequest } from './token-request-key.ts';
+import { TokenManager, type TokenRequester } from './token-manager.ts';
+import { type ServiceAccountTokenRequest, tokenRequestKey } from './token-request-key.ts';
 
 const secondMs = 1_000;
 const minuteMs = 60_000;

@@ -1,16 +1,13 @@
 /** Watches of whole namespaces, the way there and back, and servers that do not heed what they are asked. */
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
-import type { TestContext } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import type { ConfigMap } from '../kube/objects/config-map.ts';
 import type { Pod } from '../kube/objects/pod.ts';
-import { aPod } from '../testing/builders.ts';
-import { FakeClock } from '../testing/fake-clock.ts';
-import { ScriptedObjectSource } from '../testing/scripted-object-source.ts';
-import { settle } from '../testing/settle.ts';
+import { aPod } from '../testing/fakes/builders.ts';
+import { FakeClock, settle } from '../testing/fakes/fake-clock.ts';
+import { ScriptedObjectSource } from '../testing/fakes/scripted-object-source.ts';
 import { managedConfigMaps } from './managed-kind.ts';
-import { WatchedObjects } from './watched-objects.ts';
-import type { WatchScopeSetting } from './watched-objects.ts';
+import { type WatchScopeSetting, WatchedObjects } from './watched-objects.ts';
 
 const minuteMs = 60_000;
 const named = (name: string, namespace = 'shop') => ({ namespace, name });

@@ -1,22 +1,18 @@
 import assert from 'node:assert/strict';
 import { getEventListeners } from 'node:events';
-import { test } from 'node:test';
-import type { TestContext } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { untilAborted } from '../base/until-aborted.ts';
 import type { ConfigMap } from '../kube/objects/config-map.ts';
 import type { Pod } from '../kube/objects/pod.ts';
-import { aContainer, aPod } from '../testing/builders.ts';
-import { FakeClock } from '../testing/fake-clock.ts';
-import { ScriptedObjectSource } from '../testing/scripted-object-source.ts';
-import { settle } from '../testing/settle.ts';
-import { warningsOf } from '../testing/warnings.ts';
+import { aContainer, aPod } from '../testing/fakes/builders.ts';
+import { FakeClock, settle, warningsOf } from '../testing/fakes/fake-clock.ts';
+import { ScriptedObjectSource } from '../testing/fakes/scripted-object-source.ts';
 import { managedConfigMaps } from './managed-kind.ts';
 import { ObjectNotFoundError, ObjectNotSyncedError } from './object-errors.ts';
 import { readerOf } from './object-manager.ts';
-import type { ObjectSource } from './object-source.ts';
 import type { ObjectNotice } from './object-notices.ts';
-import { WatchedObjects } from './watched-objects.ts';
-import type { WatchScopeSetting } from './watched-objects.ts';
+import type { ObjectSource } from './object-source.ts';
+import { type WatchScopeSetting, WatchedObjects } from './watched-objects.ts';
 
 const a = { namespace: 'shop', name: 'a' };
 const secondMs = 1_000;

@@ -6,9 +6,8 @@ import { mountOf, readMountTable } from '../disk/mounts/mount-table.ts';
 import { systemMounts } from '../disk/mounts/mounts.ts';
 import { readyMarker } from '../kube/node-layout.ts';
 import type { Volume } from '../kube/objects/volume.ts';
-import { needsMounts, unavailableMounts } from '../testing/mounting.ts';
-import { mountPointsBelow } from '../testing/temporary-directory.ts';
-import { VolumeNode, modeOf, podUid, testPod } from '../testing/volume-node.ts';
+import { mountPointsBelow, needsMounts, unavailableMounts } from '../testing/machine/temporary-directory.ts';
+import { VolumeNode, modeOf, podUid, testPod } from '../testing/worlds/volume-node.ts';
 import { emptyDirPlugin } from './empty-dir.ts';
 
 const skip = needsMounts(systemMounts());

@@ -3,8 +3,8 @@ import { existsSync, mkdirSync, readdirSync, statSync, writeFileSync } from 'nod
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { inlineSpec, persistentSpec } from '../kube/objects/volume-spec.ts';
-import { temporaryDirectory } from '../testing/temporary-directory.ts';
-import { VolumeNode } from '../testing/volume-node.ts';
+import { temporaryDirectory } from '../testing/machine/temporary-directory.ts';
+import { VolumeNode } from '../testing/worlds/volume-node.ts';
 import { hostPathPlugin } from './host-path.ts';
 
 const plugin = hostPathPlugin();

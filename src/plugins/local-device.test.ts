@@ -3,19 +3,16 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync, readdirSync, statSync, symlinkSync, unlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { test } from 'node:test';
-import type { TestContext } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { systemClock } from '../base/clock.ts';
 import { Turns } from '../base/turns.ts';
 import { blockDeviceAt, deviceSizeBytes } from '../disk/devices/block-device.ts';
 import { extSizeBytes } from '../disk/devices/disk-format.ts';
-import type { Programs } from '../disk/devices/programs.ts';
-import { ProgramTimeoutError, systemPrograms } from '../disk/devices/programs.ts';
+import { ProgramTimeoutError, type Programs, systemPrograms } from '../disk/devices/programs.ts';
 import { mountOf, readMountTable } from '../disk/mounts/mount-table.ts';
 import { volumeDirectory } from '../kube/node-layout.ts';
 import type { LocalVolumeSource, PersistentVolume } from '../kube/objects/persistent-volume.ts';
-import { persistentSpec } from '../kube/objects/volume-spec.ts';
-import type { PersistentVolumeSpec } from '../kube/objects/volume-spec.ts';
+import { type PersistentVolumeSpec, persistentSpec } from '../kube/objects/volume-spec.ts';
 import {
   directoryForDevices,
   foreignLoopDevice,
@@ -24,13 +21,20 @@ import {
   loopDevicesBelow,
   needsDevices,
   sparseFile,
-} from '../testing/devices.ts';
-import { mountPointsBelow } from '../testing/temporary-directory.ts';
-import { VolumeNode, modeOf, testPod } from '../testing/volume-node.ts';
+} from '../testing/machine/devices.ts';
+import { mountPointsBelow } from '../testing/machine/temporary-directory.ts';
+import { VolumeNode, modeOf, testPod } from '../testing/worlds/volume-node.ts';
 import { DeviceNotMountedError, LocalDeviceError } from './local-errors.ts';
 import { localPlugin } from './local.ts';
-import type { Attach, BlockMapping, DeviceMount, Expand, SetUpRequest, VolumePlugin } from './plugin.ts';
-import { failureClassOf } from './plugin.ts';
+import {
+  type Attach,
+  type BlockMapping,
+  type DeviceMount,
+  type Expand,
+  type SetUpRequest,
+  type VolumePlugin,
+  failureClassOf,
+} from './plugin.ts';
 
 const skip = needsDevices('mkfs.ext4', 'fsck', 'resize2fs');
 const { signal } = new AbortController();

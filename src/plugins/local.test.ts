@@ -9,11 +9,14 @@ import { mountOf, readMountTable } from '../disk/mounts/mount-table.ts';
 import { systemMounts } from '../disk/mounts/mounts.ts';
 import { volumeDirectory } from '../kube/node-layout.ts';
 import type { PersistentVolume } from '../kube/objects/persistent-volume.ts';
-import { persistentSpec } from '../kube/objects/volume-spec.ts';
-import type { PersistentVolumeSpec } from '../kube/objects/volume-spec.ts';
-import { needsMounts, unavailableMounts } from '../testing/mounting.ts';
-import { mountPointsBelow, temporaryDirectory } from '../testing/temporary-directory.ts';
-import { VolumeNode, modeOf, podUid, testPod } from '../testing/volume-node.ts';
+import { type PersistentVolumeSpec, persistentSpec } from '../kube/objects/volume-spec.ts';
+import {
+  mountPointsBelow,
+  needsMounts,
+  temporaryDirectory,
+  unavailableMounts,
+} from '../testing/machine/temporary-directory.ts';
+import { VolumeNode, modeOf, podUid, testPod } from '../testing/worlds/volume-node.ts';
 import { localPlugin } from './local.ts';
 import type { VolumePlugin } from './plugin.ts';
 

@@ -5,18 +5,19 @@
 import assert from 'node:assert/strict';
 import { chmodSync, existsSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { test } from 'node:test';
-import type { TestContext } from 'node:test';
-import type { Programs } from '../disk/devices/programs.ts';
-import { ProgramTimeoutError, systemPrograms } from '../disk/devices/programs.ts';
+import { type TestContext, test } from 'node:test';
+import { ProgramTimeoutError, type Programs, systemPrograms } from '../disk/devices/programs.ts';
 import { systemMounts } from '../disk/mounts/mounts.ts';
 import type { PersistentVolume } from '../kube/objects/persistent-volume.ts';
-import { inlineSpec, persistentSpec } from '../kube/objects/volume-spec.ts';
-import type { VolumeSpec } from '../kube/objects/volume-spec.ts';
+import { type VolumeSpec, inlineSpec, persistentSpec } from '../kube/objects/volume-spec.ts';
 import type { NfsVolumeSource } from '../kube/objects/volume.ts';
-import { needsMounts, unavailableMounts } from '../testing/mounting.ts';
-import { mountPointsBelow, temporaryDirectory } from '../testing/temporary-directory.ts';
-import { VolumeNode, modeOf } from '../testing/volume-node.ts';
+import {
+  mountPointsBelow,
+  needsMounts,
+  temporaryDirectory,
+  unavailableMounts,
+} from '../testing/machine/temporary-directory.ts';
+import { VolumeNode, modeOf } from '../testing/worlds/volume-node.ts';
 import { nfsPlugin } from './nfs.ts';
 import { failureClassOf } from './plugin.ts';
 

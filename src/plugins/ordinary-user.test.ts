@@ -2,14 +2,11 @@
 import assert from 'node:assert/strict';
 import { existsSync, lstatSync, readFileSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { test } from 'node:test';
-import type { TestContext } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { fileSystemOf } from '../disk/mounts/file-system.ts';
 import type { Volume } from '../kube/objects/volume.ts';
-import { unavailableMounts } from '../testing/mounting.ts';
-import { temporaryDirectory } from '../testing/temporary-directory.ts';
-import { visibleFiles } from '../testing/volume-content.ts';
-import { VolumeNode, base64 } from '../testing/volume-node.ts';
+import { temporaryDirectory, unavailableMounts } from '../testing/machine/temporary-directory.ts';
+import { VolumeNode, base64, visibleFiles } from '../testing/worlds/volume-node.ts';
 import { configMapPlugin } from './configmap.ts';
 import { emptyDirPlugin } from './empty-dir.ts';
 import { secretPlugin } from './secret.ts';

@@ -2,12 +2,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { systemMounts } from '../disk/mounts/mounts.ts';
-import { inlineSpec, persistentSpec } from '../kube/objects/volume-spec.ts';
-import type { VolumeSpec } from '../kube/objects/volume-spec.ts';
-import { VolumeNode } from '../testing/volume-node.ts';
+import { type VolumeSpec, inlineSpec, persistentSpec } from '../kube/objects/volume-spec.ts';
+import { VolumeNode } from '../testing/worlds/volume-node.ts';
 import { imagePlugin } from './image.ts';
-import type { VolumePlugin } from './plugin.ts';
-import { failureClassOf } from './plugin.ts';
+import { type VolumePlugin, failureClassOf } from './plugin.ts';
 import { projectedPlugin } from './projected.ts';
 import { PluginRegistry } from './registry.ts';
 import { standardPlugins } from './standard-plugins.ts';

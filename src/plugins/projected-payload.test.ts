@@ -2,12 +2,11 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { MountletError } from '../base/errors.ts';
 import type { ClusterTrustBundle } from '../kube/objects/cluster-trust-bundle.ts';
-import { commonRunAsUser } from '../kube/run-as-user.ts';
 import type { ProjectedVolumeSource, VolumeProjection } from '../kube/objects/volume.ts';
-import { base64, testPod } from '../testing/volume-node.ts';
+import { commonRunAsUser } from '../kube/run-as-user.ts';
+import { base64, testPod } from '../testing/worlds/volume-node.ts';
 import type { PodCertificateRequest, PodTokenRequest } from './object-readers.ts';
-import { collectProjected } from './projected-payload.ts';
-import type { ProjectedSources, ProjectedVolume } from './projected-payload.ts';
+import { type ProjectedSources, type ProjectedVolume, collectProjected } from './projected-payload.ts';
 
 const { signal } = new AbortController();
 

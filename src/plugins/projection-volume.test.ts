@@ -12,25 +12,29 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import { test } from 'node:test';
-import type { TestContext } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { Alarms } from '../base/alarms.ts';
 import { MountletError } from '../base/errors.ts';
 import { fileSystemOf } from '../disk/mounts/file-system.ts';
 import { systemMounts } from '../disk/mounts/mounts.ts';
 import { podDirectory, podPluginDirectory } from '../kube/node-layout.ts';
 import type { Volume } from '../kube/objects/volume.ts';
-import { FakeClock } from '../testing/fake-clock.ts';
-import { needsMounts } from '../testing/mounting.ts';
-import { mountPointsBelow } from '../testing/temporary-directory.ts';
-import { liveVersion, namesIn, visibleFiles } from '../testing/volume-content.ts';
-import { VolumeNode, modeOf, podUid, testPod } from '../testing/volume-node.ts';
+import { FakeClock } from '../testing/fakes/fake-clock.ts';
+import { mountPointsBelow, needsMounts } from '../testing/machine/temporary-directory.ts';
+import {
+  VolumeNode,
+  liveVersion,
+  modeOf,
+  namesIn,
+  podUid,
+  testPod,
+  visibleFiles,
+} from '../testing/worlds/volume-node.ts';
 import { configMapPlugin } from './configmap.ts';
 import { downwardApiPlugin } from './downwardapi.ts';
+import { type VolumePlugin, failureClassOf } from './plugin.ts';
 import { projectedPlugin } from './projected.ts';
 import { LeftoverError } from './projection-volume.ts';
-import { failureClassOf } from './plugin.ts';
-import type { VolumePlugin } from './plugin.ts';
 import { secretPlugin } from './secret.ts';
 
 const skip = needsMounts(systemMounts());

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { aContainer } from '../testing/builders.ts';
+import { aContainer } from '../testing/fakes/builders.ts';
 import { expandCommand } from './command.ts';
 import type { Variable } from './variables.ts';
 

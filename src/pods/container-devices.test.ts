@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { aContainer } from '../testing/builders.ts';
+import { aContainer } from '../testing/fakes/builders.ts';
 import { buildDevices } from './container-devices.ts';
 import type { MountedVolume } from './mounted-volumes.ts';
 

@@ -4,12 +4,17 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { MountletError } from '../base/errors.ts';
 import type { VolumeMount } from '../kube/objects/container.ts';
-import { aContainer, aPod } from '../testing/builders.ts';
-import type { PodParts } from '../testing/builders.ts';
-import { temporaryDirectory } from '../testing/temporary-directory.ts';
+import { type PodParts, aContainer, aPod } from '../testing/fakes/builders.ts';
+import { temporaryDirectory } from '../testing/machine/temporary-directory.ts';
 import type { ContainerMount } from './container-mount.ts';
-import { ContainerMountsError, buildMounts } from './container-mounts.ts';
-import type { MountsRequest, PreparedSubPath, SubPathPreparer, SubPathRequest } from './container-mounts.ts';
+import {
+  ContainerMountsError,
+  type MountsRequest,
+  type PreparedSubPath,
+  type SubPathPreparer,
+  type SubPathRequest,
+  buildMounts,
+} from './container-mounts.ts';
 import type { MountedVolume } from './mounted-volumes.ts';
 import type { Variable } from './variables.ts';
 

@@ -4,10 +4,9 @@ import { test } from 'node:test';
 import * as fc from 'fast-check';
 import { MountletError } from '../base/errors.ts';
 import type { Container } from '../kube/objects/container.ts';
-import { aConfigMap, aContainer, aNode, aPod, aSecret, objectReader } from '../testing/builders.ts';
-import { plainFiles, resolveIn, showVariables } from '../testing/environment-world.ts';
-import { viewContainer } from './container-view.ts';
-import type { ContainerView } from './container-view.ts';
+import { aConfigMap, aContainer, aNode, aPod, aSecret, objectReader } from '../testing/fakes/builders.ts';
+import { plainFiles, resolveIn, showVariables } from '../testing/worlds/container-world.ts';
+import { type ContainerView, viewContainer } from './container-view.ts';
 
 test('a variable is secret while a Secret is in it, and no longer when another value replaces it', async () => {
   const variables = await resolveIn(

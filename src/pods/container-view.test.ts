@@ -1,11 +1,17 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { aConfigMap, aContainer, aNode, aPod, aSecret, objectReader } from '../testing/builders.ts';
-import type { PodParts } from '../testing/builders.ts';
-import { plainFiles } from '../testing/environment-world.ts';
 import type { Container } from '../kube/objects/container.ts';
-import { viewContainer } from './container-view.ts';
-import type { ContainerView } from './container-view.ts';
+import {
+  type PodParts,
+  aConfigMap,
+  aContainer,
+  aNode,
+  aPod,
+  aSecret,
+  objectReader,
+} from '../testing/fakes/builders.ts';
+import { plainFiles } from '../testing/worlds/container-world.ts';
+import { type ContainerView, viewContainer } from './container-view.ts';
 
 function view(container: Partial<Container>, pod: PodParts = {}): Promise<ContainerView> {
   const own = aContainer(container);

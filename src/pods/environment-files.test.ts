@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { readFile, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { resolveIn, showVariables } from '../testing/environment-world.ts';
-import { temporaryDirectory } from '../testing/temporary-directory.ts';
+import { temporaryDirectory } from '../testing/machine/temporary-directory.ts';
+import { resolveIn, showVariables } from '../testing/worlds/container-world.ts';
 import type { MountedVolume } from './mounted-volumes.ts';
 
 const envFile = `# settings\n  USER='ann'\nPASSWORD='two\nlines' # why\nEMPTY=''\nBLANK= 'x'\n`;

@@ -1,11 +1,15 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Container } from '../kube/objects/container.ts';
-import { aConfigMap, aContainer, aNode, aPod, aSecret, aService, objectReader } from '../testing/builders.ts';
-import { noVolumes, plainFiles, resolveIn, showVariables } from '../testing/environment-world.ts';
-import type { EnvironmentWorld } from '../testing/environment-world.ts';
-import { resolveEnvironment } from './environment.ts';
-import type { EnvironmentDeps } from './environment.ts';
+import { aConfigMap, aContainer, aNode, aPod, aSecret, aService, objectReader } from '../testing/fakes/builders.ts';
+import {
+  type EnvironmentWorld,
+  noVolumes,
+  plainFiles,
+  resolveIn,
+  showVariables,
+} from '../testing/worlds/container-world.ts';
+import { type EnvironmentDeps, resolveEnvironment } from './environment.ts';
 
 const { signal } = new AbortController();
 

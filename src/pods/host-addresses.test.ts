@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { aNode } from '../testing/builders.ts';
+import { aNode } from '../testing/fakes/builders.ts';
 import { hostAddresses } from './host-addresses.ts';
 
 const cases: readonly { readonly it: string; readonly has: readonly string[]; readonly gives: readonly string[] }[] = [

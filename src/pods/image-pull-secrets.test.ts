@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Secret } from '../kube/objects/secret.ts';
-import { aPod, aSecret, objectReader } from '../testing/builders.ts';
+import { aPod, aSecret, objectReader } from '../testing/fakes/builders.ts';
 import { collectPullSecrets, missingPullSecretsEvent, pullCredentials } from './image-pull-secrets.ts';
 
 const { signal } = new AbortController();

@@ -3,9 +3,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Pod } from '../kube/objects/pod.ts';
 import { RuntimeError } from '../runtimes/runtime.ts';
-import { aContainer, aPod } from '../testing/builders.ts';
-import { PodWorld } from '../testing/pod-world.ts';
-import { settle } from '../testing/settle.ts';
+import { aContainer, aPod } from '../testing/fakes/builders.ts';
+import { settle } from '../testing/fakes/fake-clock.ts';
+import { PodWorld } from '../testing/worlds/pod-world.ts';
 
 const uid = '5f3a7c3e-0000-4000-8000-000000000001';
 const containers = [aContainer({ name: 'first' }), aContainer({ name: 'second' })];

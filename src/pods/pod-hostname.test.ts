@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { aPod } from '../testing/builders.ts';
-import type { PodParts } from '../testing/builders.ts';
+import { type PodParts, aPod } from '../testing/fakes/builders.ts';
 import { podHostname } from './pod-hostname.ts';
 
 const long = `${'a'.repeat(62)}-b`;

@@ -2,10 +2,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Pod } from '../kube/objects/pod.ts';
 import { RuntimeError } from '../runtimes/runtime.ts';
-import { aConfigMap, aContainer, aPod } from '../testing/builders.ts';
-import type { PodParts } from '../testing/builders.ts';
-import { viewDeps } from '../testing/container-world.ts';
-import { PodWorld } from '../testing/pod-world.ts';
+import { type PodParts, aConfigMap, aContainer, aPod } from '../testing/fakes/builders.ts';
+import { viewDeps } from '../testing/worlds/container-world.ts';
+import { PodWorld } from '../testing/worlds/pod-world.ts';
 
 const uid = '5f3a7c3e-0000-4000-8000-000000000001';
 const pending = (parts: PodParts = {}): Pod =>

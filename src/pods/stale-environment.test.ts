@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { RuntimePod } from '../runtimes/runtime.ts';
-import { aPod } from '../testing/builders.ts';
-import { RecordedEvents } from '../testing/recorded-events.ts';
+import { aPod } from '../testing/fakes/builders.ts';
+import { RecordedEvents } from '../testing/fakes/memory-pod-api.ts';
 import { readEnvironmentObjects } from './containers/container-labels.ts';
 import { StaleEnvironment } from './stale-environment.ts';
 

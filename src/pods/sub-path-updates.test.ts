@@ -1,10 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Container, VolumeMount } from '../kube/objects/container.ts';
-import { aContainer, aPod } from '../testing/builders.ts';
-import { buildMounts } from './container-mounts.ts';
-import type { SubPathPreparer, SubPathRequest } from './container-mounts.ts';
+import { aContainer, aPod } from '../testing/fakes/builders.ts';
 import type { ContainerMount } from './container-mount.ts';
+import { type SubPathPreparer, type SubPathRequest, buildMounts } from './container-mounts.ts';
 import { canFollow, subPathUpdatesAnnotation } from './sub-path-updates.ts';
 
 interface Asked {

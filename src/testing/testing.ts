@@ -1,4 +1,13 @@
-/** The door for tests of others: `import { FakeClock, aPod } from 'mountlet/testing'`. */
-export { FakeClock } from './fake-clock.ts';
-export { temporaryDirectory } from './temporary-directory.ts';
-export * from './builders.ts';
+/** The door for other people's tests: `import { FakeClock, aPod } from 'mountlet/testing'`. */
+export {
+  aConfigMap,
+  aContainer,
+  aNode,
+  aPod,
+  aSecret,
+  aService,
+  objectReader,
+  type PodParts,
+} from './fakes/builders.ts';
+export { FakeClock } from './fakes/fake-clock.ts';
+export { temporaryDirectory } from './machine/temporary-directory.ts';

@@ -2,11 +2,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { inlineSpec } from '../kube/objects/volume-spec.ts';
 import { PluginRegistry } from '../plugins/registry.ts';
-import { ScriptedPlugin, storageSpec } from '../testing/scripted-plugin.ts';
-import { ActualState } from './actual-state.ts';
-import type { MountRecord } from './actual-state.ts';
-import { asPodUid, asVolumeName } from './mount-id.ts';
-import type { MountId, VolumeName } from './mount-id.ts';
+import { ScriptedPlugin, storageSpec } from '../testing/fakes/scripted-plugin.ts';
+import { ActualState, type MountRecord } from './actual-state.ts';
+import { type MountId, type VolumeName, asPodUid, asVolumeName } from './mount-id.ts';
 
 const disk = storageSpec('disk');
 const volume = asVolumeName('example.com/disk/disk');

@@ -1,16 +1,14 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Pod } from '../kube/objects/pod.ts';
-import { inlineSpec } from '../kube/objects/volume-spec.ts';
-import type { VolumeSpec } from '../kube/objects/volume-spec.ts';
+import { type VolumeSpec, inlineSpec } from '../kube/objects/volume-spec.ts';
 import type { Volume } from '../kube/objects/volume.ts';
 import { PluginRegistry } from '../plugins/registry.ts';
-import { aContainer, aPod } from '../testing/builders.ts';
-import { FakeClock } from '../testing/fake-clock.ts';
-import { ScriptedPlugin, storageSpec } from '../testing/scripted-plugin.ts';
+import { aContainer, aPod } from '../testing/fakes/builders.ts';
+import { FakeClock } from '../testing/fakes/fake-clock.ts';
+import { ScriptedPlugin, storageSpec } from '../testing/fakes/scripted-plugin.ts';
 import { DesiredState } from './desired-state.ts';
-import { asPodUid, asVolumeName, podUidOf } from './mount-id.ts';
-import type { MountId, VolumeName } from './mount-id.ts';
+import { type MountId, type VolumeName, asPodUid, asVolumeName, podUidOf } from './mount-id.ts';
 
 const configMaps = new ScriptedPlugin({ name: 'kubernetes.io/configmap', requiresRemount: true });
 Object.assign(configMaps, { sourceOf: ({ volume }: VolumeSpec) => volume?.configMap ?? volume?.projected });

@@ -2,17 +2,16 @@
 import assert from 'node:assert/strict';
 import { existsSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { test } from 'node:test';
-import type { TestContext } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import type { Volume } from '../kube/objects/volume.ts';
 import { configMapPlugin } from '../plugins/configmap.ts';
 import { downwardApiPlugin } from '../plugins/downwardapi.ts';
 import { emptyDirPlugin } from '../plugins/empty-dir.ts';
 import { projectedPlugin } from '../plugins/projected.ts';
 import { secretPlugin } from '../plugins/secret.ts';
-import { settle } from '../testing/settle.ts';
-import { VolumeNode } from '../testing/volume-node.ts';
-import { VolumeWorld, podUsing } from '../testing/volume-world.ts';
+import { settle } from '../testing/fakes/fake-clock.ts';
+import { VolumeNode } from '../testing/worlds/volume-node.ts';
+import { VolumeWorld, podUsing } from '../testing/worlds/volume-world.ts';
 import { asPodUid } from './mount-id.ts';
 import type { VolumeNotice } from './volume-notices.ts';
 

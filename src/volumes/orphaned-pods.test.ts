@@ -2,19 +2,16 @@
 import assert from 'node:assert/strict';
 import { existsSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { test } from 'node:test';
-import type { TestContext } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { systemMounts } from '../disk/mounts/mounts.ts';
 import { cleanSubPaths } from '../disk/paths/sub-path-cleaning.ts';
 import { PodTrees } from '../disk/pod-trees.ts';
-import { aPod } from '../testing/builders.ts';
-import { directoryForMounts, needsMounts } from '../testing/mounting.ts';
-import { settle } from '../testing/settle.ts';
-import { mountPointsBelow } from '../testing/temporary-directory.ts';
+import { aPod } from '../testing/fakes/builders.ts';
+import { settle } from '../testing/fakes/fake-clock.ts';
+import { directoryForMounts, mountPointsBelow, needsMounts } from '../testing/machine/temporary-directory.ts';
 import type { ActualMount } from './actual-state.ts';
 import { asPodUid } from './mount-id.ts';
-import { OrphanedPods } from './orphaned-pods.ts';
-import type { OrphanSweep } from './orphaned-pods.ts';
+import { type OrphanSweep, OrphanedPods } from './orphaned-pods.ts';
 import type { VolumeNotice } from './volume-notices.ts';
 
 const mounts = systemMounts();

@@ -1,13 +1,9 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
-import type { TestContext } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { Alarms } from '../base/alarms.ts';
-import { FakeClock } from '../testing/fake-clock.ts';
-import { settle } from '../testing/settle.ts';
-import { AlreadyExecutingError, BackOffError, noRetriesMessage } from './operation-errors.ts';
-import type { OperationKey } from './operation-errors.ts';
-import { PendingOperations } from './pending-operations.ts';
-import type { OperationEnd } from './pending-operations.ts';
+import { FakeClock, settle } from '../testing/fakes/fake-clock.ts';
+import { AlreadyExecutingError, BackOffError, type OperationKey, noRetriesMessage } from './operation-errors.ts';
+import { type OperationEnd, PendingOperations } from './pending-operations.ts';
 
 const volume = 'example.com/disk/one';
 const whole: OperationKey = { volume, podUid: '', node: '' };

@@ -3,9 +3,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Pod } from '../kube/objects/pod.ts';
 import type { Volume } from '../kube/objects/volume.ts';
-import { aContainer, aPod } from '../testing/builders.ts';
-import { ScriptedPlugin } from '../testing/scripted-plugin.ts';
-import { VolumeWorld, claimVolume, plainVolume, podUsing } from '../testing/volume-world.ts';
+import { aContainer, aPod } from '../testing/fakes/builders.ts';
+import { ScriptedPlugin } from '../testing/fakes/scripted-plugin.ts';
+import { VolumeWorld, claimVolume, plainVolume, podUsing } from '../testing/worlds/volume-world.ts';
 import { asPodUid, asVolumeName } from './mount-id.ts';
 
 const wanted = (world: VolumeWorld): readonly string[] =>

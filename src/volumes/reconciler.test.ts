@@ -3,10 +3,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Node } from '../kube/objects/node.ts';
 import { FilesystemMismatchError } from '../plugins/plugin.ts';
-import { FakePodsOnDisk } from '../testing/fake-pods-on-disk.ts';
-import { ScriptedError, ScriptedPlugin } from '../testing/scripted-plugin.ts';
-import type { PluginStep } from '../testing/scripted-plugin.ts';
-import { VolumeWorld, claimVolume, plainVolume, podUsing } from '../testing/volume-world.ts';
+import { type PluginStep, ScriptedError, ScriptedPlugin } from '../testing/fakes/scripted-plugin.ts';
+import { FakePodsOnDisk, VolumeWorld, claimVolume, plainVolume, podUsing } from '../testing/worlds/volume-world.ts';
 import { asPodUid, asVolumeName } from './mount-id.ts';
 
 const diskName = asVolumeName('example.com/disk/disk');

@@ -1,15 +1,20 @@
 /** What a node makes of what an earlier process left: with plugins that touch nothing and directories of the test's own. */
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
-import type { TestContext } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { untilAborted } from '../base/until-aborted.ts';
-import type { Node } from '../kube/objects/node.ts';
 import { volumeDirectory } from '../kube/node-layout.ts';
-import { FakePodsOnDisk, PodTreeProblem } from '../testing/fake-pods-on-disk.ts';
-import { ScriptedError, ScriptedPlugin, storageSpec } from '../testing/scripted-plugin.ts';
-import { VolumeWorld, claimVolume, plainVolume, podUsing } from '../testing/volume-world.ts';
-import type { VolumeWorldSettings } from '../testing/volume-world.ts';
+import type { Node } from '../kube/objects/node.ts';
 import { PluginRegistry } from '../plugins/registry.ts';
+import { ScriptedError, ScriptedPlugin, storageSpec } from '../testing/fakes/scripted-plugin.ts';
+import {
+  FakePodsOnDisk,
+  PodTreeProblem,
+  VolumeWorld,
+  type VolumeWorldSettings,
+  claimVolume,
+  plainVolume,
+  podUsing,
+} from '../testing/worlds/volume-world.ts';
 import { ActualState } from './actual-state.ts';
 import { asPodUid, asVolumeName } from './mount-id.ts';
 import type { NodeReader } from './node-reader.ts';

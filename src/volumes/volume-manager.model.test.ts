@@ -9,10 +9,9 @@ import fc from 'fast-check';
 import type { VolumeSpec } from '../kube/objects/volume-spec.ts';
 import type { Volume } from '../kube/objects/volume.ts';
 import type { SetUpOutcome, SetUpRequest, TearDownRequest } from '../plugins/plugin.ts';
-import { ScriptedError, ScriptedPlugin } from '../testing/scripted-plugin.ts';
-import type { PluginStep } from '../testing/scripted-plugin.ts';
-import { settle } from '../testing/settle.ts';
-import { VolumeWorld, claimVolume, podUsing } from '../testing/volume-world.ts';
+import { settle } from '../testing/fakes/fake-clock.ts';
+import { type PluginStep, ScriptedError, ScriptedPlugin } from '../testing/fakes/scripted-plugin.ts';
+import { VolumeWorld, claimVolume, podUsing } from '../testing/worlds/volume-world.ts';
 import { asPodUid } from './mount-id.ts';
 
 const uids = ['p0', 'p1', 'p2', 'p3'] as const;

@@ -3,10 +3,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Node } from '../kube/objects/node.ts';
 import type { Pod } from '../kube/objects/pod.ts';
-import { ScriptedPlugin } from '../testing/scripted-plugin.ts';
-import { VolumeWorld, claimVolume, plainVolume, podUsing } from '../testing/volume-world.ts';
-import { asPodUid, asVolumeName } from './mount-id.ts';
-import type { PodUid } from './mount-id.ts';
+import { ScriptedPlugin } from '../testing/fakes/scripted-plugin.ts';
+import { VolumeWorld, claimVolume, plainVolume, podUsing } from '../testing/worlds/volume-world.ts';
+import { type PodUid, asPodUid, asVolumeName } from './mount-id.ts';
 import {
   AttachLimitError,
   PodsStillMountedError,

@@ -3,8 +3,7 @@ import { test } from 'node:test';
 import type { Container } from '../../kube/objects/container.ts';
 import type { Node } from '../../kube/objects/node.ts';
 import type { Pod } from '../../kube/objects/pod.ts';
-import { aContainer, aPod } from '../../testing/builders.ts';
-import type { PodParts } from '../../testing/builders.ts';
+import { type PodParts, aContainer, aPod } from '../../testing/fakes/builders.ts';
 import { NodeAdmission } from './node-admission.ts';
 
 const node: Node = { metadata: { name: 'here', labels: { disk: 'ssd' } } };

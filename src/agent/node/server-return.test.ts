@@ -1,18 +1,16 @@
 /** An API server that was away for a minute: everything of a node that talks to it is back within two seconds of its return. */
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import type { TestContext } from 'node:test';
-import { test } from 'node:test';
-import { configMaps, leases, nodes, events as eventResource, pods } from '../../client/resource-reference.ts';
+import { type TestContext, test } from 'node:test';
 import { fixedCredentials } from '../../client/credentials.ts';
+import { configMaps, events as eventResource, leases, nodes, pods } from '../../client/resource-reference.ts';
 import type { Pod } from '../../kube/objects/pod.ts';
 import { EventRecorder } from '../../node/event-recorder.ts';
 import { StatusManager } from '../../pods/status/status-manager.ts';
-import { aPod } from '../../testing/builders.ts';
-import { FakeClock } from '../../testing/fake-clock.ts';
-import { runningApiServer } from '../../testing/running-api-server.ts';
-import { settle } from '../../testing/settle.ts';
-import { memoryStore } from '../../testing/stores.ts';
+import { aPod } from '../../testing/fakes/builders.ts';
+import { FakeClock, settle } from '../../testing/fakes/fake-clock.ts';
+import { runningApiServer } from '../../testing/servers/running-api-server.ts';
+import { memoryStore } from '../../testing/servers/stores.ts';
 import { agentSettings } from '../agent-settings.ts';
 import { apiPods, podLists } from '../api-pods.ts';
 import { connectNode } from './node-clients.ts';

@@ -6,14 +6,18 @@ import { writeFileSync } from 'node:fs';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { peerOf } from '../http/exchange.ts';
-import { connect, createServer } from 'node:tls';
-import type { TLSSocket } from 'node:tls';
+import { type TLSSocket, connect, createServer } from 'node:tls';
 import fc from 'fast-check';
-import { temporaryDirectory } from '../../testing/temporary-directory.ts';
-import { CertificateHostError, issueClientCertificate, issueServerCertificate, makeAuthority } from './certificates.ts';
+import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
+import { peerOf } from '../http/exchange.ts';
 import type { PeerIdentity } from './authentication.ts';
-import type { KeyPair } from './certificates.ts';
+import {
+  CertificateHostError,
+  type KeyPair,
+  issueClientCertificate,
+  issueServerCertificate,
+  makeAuthority,
+} from './certificates.ts';
 import { children, der } from './der.ts';
 
 const validity = { now: Date.now(), days: 365 };

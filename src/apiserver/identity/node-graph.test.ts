@@ -3,10 +3,8 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import type { PersistentVolume } from '../../kube/objects/persistent-volume.ts';
 import type { Pod } from '../../kube/objects/pod.ts';
-import { aContainer, aPod } from '../../testing/builders.ts';
-import type { PodParts } from '../../testing/builders.ts';
-import { NodeGraph } from './node-graph.ts';
-import type { RelatedKind } from './node-graph.ts';
+import { type PodParts, aContainer, aPod } from '../../testing/fakes/builders.ts';
+import { NodeGraph, type RelatedKind } from './node-graph.ts';
 
 function graphOf(...pods: readonly PodParts[]): NodeGraph {
   const graph = new NodeGraph();

@@ -2,10 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Node } from '../../kube/objects/node.ts';
 import type { Pod } from '../../kube/objects/pod.ts';
-import { aPod } from '../../testing/builders.ts';
-import type { PodParts } from '../../testing/builders.ts';
-import { nodeRestriction } from './node-restriction.ts';
-import type { Admission } from './node-restriction.ts';
+import { type PodParts, aPod } from '../../testing/fakes/builders.ts';
+import { type Admission, nodeRestriction } from './node-restriction.ts';
 import type { User } from './user.ts';
 
 const n1: User = { name: 'system:node:n1', uid: '', groups: ['system:nodes'], extra: {} };

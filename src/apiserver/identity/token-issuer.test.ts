@@ -2,17 +2,16 @@ import assert from 'node:assert/strict';
 import { createPublicKey, generateKeyPairSync, verify } from 'node:crypto';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { FakeClock } from '../../testing/fake-clock.ts';
+import { FakeClock } from '../../testing/fakes/fake-clock.ts';
 import { jsonWebKeySet, openIdConfiguration } from './openid-documents.ts';
 import {
+  UnsupportedKeyError,
   loadSigningKey,
   loadVerificationKey,
   makeSigningKeyPem,
   signToken,
-  UnsupportedKeyError,
 } from './signing-key.ts';
-import { TokenIssuer } from './token-issuer.ts';
-import type { LiveObject, TokenOrder, TokenVerdict } from './token-issuer.ts';
+import { type LiveObject, TokenIssuer, type TokenOrder, type TokenVerdict } from './token-issuer.ts';
 
 const keyPem = makeSigningKeyPem();
 const issuerUrl = 'https://kubernetes.default.svc';

@@ -2,11 +2,16 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import fc from 'fast-check';
-import type { LargeRequest } from '../../testing/large-bodies.ts';
-import { configMapBody, largeRequests, seenAttacks } from '../../testing/large-bodies.ts';
-import { MemoryStore } from '../../testing/memory-store.ts';
-import type { TestApiServer, TestClient, TestJson, TestResponse } from '../../testing/test-api-server.ts';
-import { http1Client, startTestApiServer } from '../../testing/test-api-server.ts';
+import { type LargeRequest, configMapBody, largeRequests, seenAttacks } from '../../testing/servers/large-bodies.ts';
+import { MemoryStore } from '../../testing/servers/stores.ts';
+import {
+  type TestApiServer,
+  type TestClient,
+  type TestJson,
+  type TestResponse,
+  http1Client,
+  startTestApiServer,
+} from '../../testing/servers/test-api-server.ts';
 import type { Exchange } from '../http/exchange.ts';
 import { requestInfo } from '../request-info.ts';
 import { configMaps } from '../resources/config-map.ts';

@@ -5,15 +5,18 @@ import type { IncomingMessage } from 'node:http';
 import { createServer, request as httpsRequest } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import type { Duplex } from 'node:stream';
-import type { TestContext } from 'node:test';
-import { test } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import type { TLSSocket } from 'node:tls';
 import { systemClock } from '../../base/clock.ts';
-import { memoryStore } from '../../testing/stores.ts';
-import type { TestApiServer } from '../../testing/test-api-server.ts';
-import { adminToken, http1Client, http2Client, startTestApiServer } from '../../testing/test-api-server.ts';
-import type { Authority } from '../identity/certificates.ts';
-import { makeAuthority } from '../identity/certificates.ts';
+import { memoryStore } from '../../testing/servers/stores.ts';
+import {
+  type TestApiServer,
+  adminToken,
+  http1Client,
+  http2Client,
+  startTestApiServer,
+} from '../../testing/servers/test-api-server.ts';
+import { type Authority, makeAuthority } from '../identity/certificates.ts';
 import { issueNodeClientCertificate, issueNodeServingCertificate } from '../identity/node-certificates.ts';
 import { StoredObjects } from '../rest/stored-objects.ts';
 import { NodeProxy } from './node-proxy.ts';

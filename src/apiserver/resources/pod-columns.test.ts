@@ -1,10 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { aContainer, aPod } from '../../testing/builders.ts';
-import { decoded } from '../../testing/decoded.ts';
 import type { ObjectMeta } from '../../kube/objects/metadata.ts';
-import type { Pod, PodSpec } from '../../kube/objects/pod.ts';
-import { podStatus } from '../../kube/objects/pod.ts';
+import { type Pod, type PodSpec, podStatus } from '../../kube/objects/pod.ts';
+import { aContainer, aPod, decoded } from '../../testing/fakes/builders.ts';
 import { podColumns } from './pod-columns.ts';
 
 const now = Date.parse('2026-01-01T01:00:00Z');

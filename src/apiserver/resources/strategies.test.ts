@@ -1,12 +1,11 @@
 /** What the server itself decides of an object when it is made, changed or deleted. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { aContainer, aPod } from '../../testing/builders.ts';
-import { decoded } from '../../testing/decoded.ts';
 import { namespace } from '../../kube/objects/namespace.ts';
 import { node } from '../../kube/objects/node.ts';
 import { persistentVolume, persistentVolumeClaim } from '../../kube/objects/persistent-volume.ts';
 import { service } from '../../kube/objects/service.ts';
+import { aContainer, aPod, decoded } from '../../testing/fakes/builders.ts';
 import type { Subresource } from '../resource.ts';
 import { csiDrivers, csiNodes, volumeAttachments } from './csi.ts';
 import { namespaces } from './namespace.ts';

@@ -3,8 +3,8 @@ import { spawnSync } from 'node:child_process';
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { openStore, put, remove, valueOf } from '../../testing/stores.ts';
-import { temporaryDirectory } from '../../testing/temporary-directory.ts';
+import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
+import { openStore, put, remove, valueOf } from '../../testing/servers/stores.ts';
 import { DiskFullError } from './store-errors.ts';
 
 // The disk fills while the log grows, or while what is in the log is being moved to the tables.

@@ -3,10 +3,10 @@ import { spawnSync } from 'node:child_process';
 import { chmodSync, mkdirSync, readFileSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { FakeClock } from '../../testing/fake-clock.ts';
-import { openStore, put, remove, valueOf } from '../../testing/stores.ts';
-import { temporaryDirectory } from '../../testing/temporary-directory.ts';
 import { DirectoryInUseError } from '../../disk/paths/directory-lock.ts';
+import { FakeClock } from '../../testing/fakes/fake-clock.ts';
+import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
+import { openStore, put, remove, valueOf } from '../../testing/servers/stores.ts';
 import { restoreBackup, storeDefaults } from './lmdb-store.ts';
 import {
   CompactedError,
@@ -215,7 +215,7 @@ test('a second process is refused with a message that says who has the store', a
   const store = await openStore(directory);
   await assert.rejects(openStore(directory), DirectoryInUseError);
   const program = `
-    import { openStore } from ${JSON.stringify(new URL('../../testing/stores.js', import.meta.url).href)};
+    import { openStore } from ${JSON.stringify(new URL('../../testing/servers/stores.js', import.meta.url).href)};
     await openStore(process.argv[1]).catch((error) => { console.log(error.message); process.exit(7); });`;
   const { status, stdout } = spawnSync(process.execPath, ['--input-type=module', '-e', program, directory], {
     encoding: 'utf8',

@@ -4,8 +4,8 @@ import { spawnSync } from 'node:child_process';
 import { cpSync, readFileSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { openStore, put, remove, valueOf } from '../../testing/stores.ts';
-import { temporaryDirectory } from '../../testing/temporary-directory.ts';
+import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
+import { openStore, put, remove, valueOf } from '../../testing/servers/stores.ts';
 
 const trials = 40;
 const objects = 300;
@@ -105,7 +105,7 @@ test('random damage of a store ends in a sentence that names the command to rest
     cpSync(seed % 2 === 0 ? image : whole, directory, { recursive: true });
     damages.set(directory, damage(directory, randomOf(seed)));
   }
-  const stores = new URL('../../testing/stores.js', import.meta.url).href;
+  const stores = new URL('../../testing/servers/stores.js', import.meta.url).href;
   const ran = spawnSync(process.execPath, ['--input-type=module', '-e', child, stores, ...damages.keys()], {
     encoding: 'utf8',
     maxBuffer: 1024 ** 3,

@@ -7,8 +7,8 @@ import { spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { openStore, put } from '../../testing/stores.ts';
-import { temporaryDirectory } from '../../testing/temporary-directory.ts';
+import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
+import { openStore, put } from '../../testing/servers/stores.ts';
 import { encryptionKey } from './encryption-key.ts';
 import { storeDefaults } from './lmdb-store.ts';
 

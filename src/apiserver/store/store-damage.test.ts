@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { readFileSync, statSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { test, type TestContext } from 'node:test';
-import { openStore, put, remove, valueOf } from '../../testing/stores.ts';
-import { temporaryDirectory } from '../../testing/temporary-directory.ts';
+import { type TestContext, test } from 'node:test';
+import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
+import { openStore, put, remove, valueOf } from '../../testing/servers/stores.ts';
 import { DamagedValueError, StoreFormatError } from './store-errors.ts';
 
 const maps = '/registry/core/configmaps/a/';

@@ -2,13 +2,13 @@
 import assert from 'node:assert/strict';
 import { appendFileSync, cpSync, mkdirSync, readFileSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { test, type TestContext } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { lockDirectory } from '../../disk/paths/directory-lock.ts';
-import { openStore, put, remove } from '../../testing/stores.ts';
-import { temporaryDirectory } from '../../testing/temporary-directory.ts';
+import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
+import { openStore, put, remove } from '../../testing/servers/stores.ts';
 import { logFileNames } from './commit-log.ts';
-import { decodeRecords, encodeRecord } from './log-record.ts';
 import { backUpStore, restoreBackup } from './lmdb-store.ts';
+import { decodeRecords, encodeRecord } from './log-record.ts';
 import { StoreFormatError } from './store-errors.ts';
 import type { Store } from './store.ts';
 

@@ -5,11 +5,10 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { compareByteOrder } from '../../kube/values/byte-order.ts';
-import { openStore, put, remove, valueOf } from '../../testing/stores.ts';
-import { temporaryDirectory } from '../../testing/temporary-directory.ts';
+import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
+import { openStore, put, remove, valueOf } from '../../testing/servers/stores.ts';
 import { encryptionKey } from './encryption-key.ts';
-import type { LmdbStore } from './lmdb-store.ts';
-import { storeDefaults } from './lmdb-store.ts';
+import { type LmdbStore, storeDefaults } from './lmdb-store.ts';
 import { CompactedError } from './store-errors.ts';
 import type { Change, ListRequest, ListResult, StoredObject } from './store.ts';
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { put, valueOf } from '../../testing/stores.ts';
+import { put, valueOf } from '../../testing/servers/stores.ts';
 import type { Journal, JournalCommit } from './journal.ts';
 import { storeDefaults } from './lmdb-store.ts';
 import { CommitError, StoreBusyError, StoreStoppedError } from './store-errors.ts';

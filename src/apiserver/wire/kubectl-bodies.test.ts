@@ -6,12 +6,11 @@ import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import { test } from 'node:test';
-import type { TestContext } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { promisify } from 'node:util';
+import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
 import { issueServerCertificate, makeAuthority } from '../identity/certificates.ts';
 import { kubeconfig } from '../identity/kubeconfig.ts';
-import { temporaryDirectory } from '../../testing/temporary-directory.ts';
 import { decodeProtobuf } from './decode-protobuf.ts';
 import { bodyTypeOf, negotiateAnswer, objectConversions, protobufType } from './media-types.ts';
 

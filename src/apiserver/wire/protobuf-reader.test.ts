@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { delimited, numeric, varint } from '../../testing/protobuf-writer.ts';
+import { delimited, numeric, varint } from '../../testing/servers/protobuf-writer.ts';
 import { MalformedProtobufError, ProtobufReader, wireTypes } from './protobuf-reader.ts';
 
 function readAll(bytes: Uint8Array): void {

@@ -15,8 +15,7 @@ import {
   writeSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import { test } from 'node:test';
-import type { TestContext } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { systemClock } from '../../base/clock.ts';
 import {
   directoryForDevices,
@@ -27,15 +26,13 @@ import {
   sparseFile,
   untilFree,
   watchedPrograms,
-} from '../../testing/devices.ts';
-import { MountNamespace } from '../../testing/mount-namespace.ts';
-import { unavailableMounts } from '../../testing/mounting.ts';
-import { mountPointsBelow } from '../../testing/temporary-directory.ts';
+} from '../../testing/machine/devices.ts';
+import { MountNamespace } from '../../testing/machine/mount-namespace.ts';
+import { mountPointsBelow, unavailableMounts } from '../../testing/machine/temporary-directory.ts';
 import { systemMounts } from '../mounts/mounts.ts';
 import { MountPointBelowError } from '../paths/remove-tree.ts';
 import { blockDeviceAt } from './block-device.ts';
-import { BlockMappingError, BlockMappings } from './block-mappings.ts';
-import type { NewMapping } from './block-mappings.ts';
+import { BlockMappingError, BlockMappings, type NewMapping } from './block-mappings.ts';
 import { LoopDevices } from './loop-devices.ts';
 import { systemPrograms } from './programs.ts';
 import { SystemDevices } from './system-devices.ts';

@@ -12,8 +12,7 @@ import {
   writeSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import { test } from 'node:test';
-import type { TestContext } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import {
   directoryForDevices,
   foreignLoopDevice,
@@ -23,17 +22,21 @@ import {
   needsFileSystem,
   sparseFile,
   untilFree,
-} from '../../testing/devices.ts';
+} from '../../testing/machine/devices.ts';
 import { mountOf, readMountTable } from '../mounts/mount-table.ts';
-import type { BlockDevice } from './block-device.ts';
-import { NotABlockDeviceError, blockDeviceAt, deviceNumbers, deviceSizeBytes, mountPointsOf } from './block-device.ts';
-import type { DeviceMountOutcome, DeviceMountSettings, FormatMark } from './device-mount.ts';
-import { mountDevice } from './device-mount.ts';
+import {
+  type BlockDevice,
+  NotABlockDeviceError,
+  blockDeviceAt,
+  deviceNumbers,
+  deviceSizeBytes,
+  mountPointsOf,
+} from './block-device.ts';
+import { type DeviceMountOutcome, type DeviceMountSettings, type FormatMark, mountDevice } from './device-mount.ts';
 import { diskFormatOf, extSizeBytes, isBlank, partitioned } from './disk-format.ts';
 import { growFileSystem } from './file-system-growth.ts';
 import { isInMountTable, runMount, runUnmount } from './mount-command.ts';
-import type { Programs } from './programs.ts';
-import { systemPrograms } from './programs.ts';
+import { type Programs, systemPrograms } from './programs.ts';
 
 const skip = needsDevices('mkfs.ext4', 'fsck', 'resize2fs');
 const { signal } = new AbortController();

@@ -12,8 +12,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import { test } from 'node:test';
-import type { TestContext } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { systemClock } from '../../base/clock.ts';
 import {
   directoryForDevices,
@@ -24,11 +23,10 @@ import {
   needsDevices,
   sparseFile,
   watchedPrograms,
-} from '../../testing/devices.ts';
+} from '../../testing/machine/devices.ts';
 import { blockDeviceAt, deviceSizeBytes } from './block-device.ts';
 import { AttachmentError, LoopAttachments } from './loop-attachments.ts';
-import { systemPrograms } from './programs.ts';
-import type { Programs } from './programs.ts';
+import { type Programs, systemPrograms } from './programs.ts';
 
 const skip = needsDevices();
 const { signal } = new AbortController();

@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict';
 import { chmodSync, chownSync, lstatSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { test, type TestContext } from 'node:test';
-import { canActAs } from '../../testing/mounting.ts';
-import { temporaryDirectory } from '../../testing/temporary-directory.ts';
+import { type TestContext, test } from 'node:test';
+import { canActAs, temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
 import { UnsafeDirectoryError, fileSystemOf, privateTmpfsDirectory } from './file-system.ts';
 
 const uid = process.getuid?.() ?? 0;

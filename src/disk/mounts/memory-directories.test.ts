@@ -10,12 +10,15 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { test } from 'node:test';
-import type { TestContext } from 'node:test';
-import { directoryForMounts, needsMounts, unavailableMounts } from '../../testing/mounting.ts';
-import { temporaryDirectory } from '../../testing/temporary-directory.ts';
-import { fileSystemOf } from './file-system.ts';
+import { type TestContext, test } from 'node:test';
 import { atOnce } from '../../base/turns.ts';
+import {
+  directoryForMounts,
+  needsMounts,
+  temporaryDirectory,
+  unavailableMounts,
+} from '../../testing/machine/temporary-directory.ts';
+import { fileSystemOf } from './file-system.ts';
 import { MemoryDirectories, MemoryUnavailableError } from './memory-directories.ts';
 import { systemMounts } from './mounts.ts';
 

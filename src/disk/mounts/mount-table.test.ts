@@ -3,7 +3,7 @@ import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
-import { directoryForMounts, needsMounts } from '../../testing/mounting.ts';
+import { directoryForMounts, needsMounts } from '../../testing/machine/temporary-directory.ts';
 import {
   MountTableError,
   escape,

@@ -16,11 +16,11 @@ import {
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { errorCode } from '../../base/errors.ts';
-import { directoryForMounts, needsMounts } from '../../testing/mounting.ts';
-import { isMountPoint, openPathOnly } from './mount-point.ts';
-import { mountOf, readMountTable, type MountEntry } from './mount-table.ts';
-import { NotTmpfsError, systemMounts, tmpfsOptions } from './mounts.ts';
+import { directoryForMounts, needsMounts } from '../../testing/machine/temporary-directory.ts';
 import { SystemCallError } from '../system-call-error.ts';
+import { isMountPoint, openPathOnly } from './mount-point.ts';
+import { type MountEntry, mountOf, readMountTable } from './mount-table.ts';
+import { NotTmpfsError, systemMounts, tmpfsOptions } from './mounts.ts';
 import {
   SystemCallsUnavailableError,
   loadSystemCalls,

@@ -2,14 +2,19 @@ import assert from 'node:assert/strict';
 import { closeSync, mkdirSync, openSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { directoryForMounts, needsMounts, unavailableMounts } from '../../testing/mounting.ts';
-import { mountPointsBelow, temporaryDirectory } from '../../testing/temporary-directory.ts';
+import {
+  directoryForMounts,
+  mountPointsBelow,
+  needsMounts,
+  temporaryDirectory,
+  unavailableMounts,
+} from '../../testing/machine/temporary-directory.ts';
 import { SystemCallError } from '../system-call-error.ts';
 import { openPathOnly } from './mount-point.ts';
 import { readMountTable } from './mount-table.ts';
 import { systemMounts } from './mounts.ts';
 import { replaceableMounts } from './replaceable-mounts.ts';
-import { loadSystemCalls, moveFlags, type SystemCalls } from './system-calls.ts';
+import { type SystemCalls, loadSystemCalls, moveFlags } from './system-calls.ts';
 
 const mounts = systemMounts();
 const { unavailable } = replaceableMounts(mounts);

@@ -12,7 +12,7 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { temporaryDirectory } from '../../testing/temporary-directory.ts';
+import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
 import { copyTree } from './copy-tree.ts';
 
 test('a tree is copied with bytes, modes and times, whatever the umask', (t) => {

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readFileSync, readdirSync, statSync, unlinkSync, symlinkSync, writeFileSync } from 'node:fs';
+import { readFileSync, readdirSync, statSync, symlinkSync, unlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { temporaryDirectory } from '../../testing/temporary-directory.ts';
-import { DirectoryInUseError, lockDirectory } from './directory-lock.ts';
+import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
 import { loadSystemCalls } from '../mounts/system-calls.ts';
+import { DirectoryInUseError, lockDirectory } from './directory-lock.ts';
 
 test('a locked directory is refused, with the pid and command of its holder, until it is released', (t) => {
   const directory = temporaryDirectory(t);

@@ -3,8 +3,8 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, lstatSync, mkdirSync, readdirSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
-import { before, test, type TestContext } from 'node:test';
-import { temporaryDirectory } from '../../testing/temporary-directory.ts';
+import { type TestContext, before, test } from 'node:test';
+import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
 import { HostPathError, checkHostPath, hostKindOf } from './host-kind.ts';
 
 async function hostOf(t: Pick<TestContext, 'after'>): Promise<string> {

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import {
+  type FSWatcher,
   chmodSync,
   chownSync,
   existsSync,
@@ -12,19 +13,17 @@ import {
   utimesSync,
   watch,
   writeFileSync,
-  type FSWatcher,
 } from 'node:fs';
 import { join } from 'node:path';
-import { test, type TestContext } from 'node:test';
-import { MountNamespace } from '../../testing/mount-namespace.ts';
-import { directoryForMounts, unavailableMounts } from '../../testing/mounting.ts';
-import { mountPointsBelow } from '../../testing/temporary-directory.ts';
+import { type TestContext, test } from 'node:test';
+import { MountNamespace } from '../../testing/machine/mount-namespace.ts';
+import { directoryForMounts, mountPointsBelow, unavailableMounts } from '../../testing/machine/temporary-directory.ts';
 import { readMountsBelow } from '../mounts/mount-table.ts';
 import { systemMounts } from '../mounts/mounts.ts';
-import { replaceableMounts, type ReplaceableMounts } from '../mounts/replaceable-mounts.ts';
+import { type ReplaceableMounts, replaceableMounts } from '../mounts/replaceable-mounts.ts';
 import { SystemCallError } from '../system-call-error.ts';
 import { AtomicWriter } from '../writer/atomic-writer.ts';
-import { LiveSubPaths, type LiveSubPathRequest, type SubPathNotice } from './live-sub-paths.ts';
+import { type LiveSubPathRequest, LiveSubPaths, type SubPathNotice } from './live-sub-paths.ts';
 import { cleanSubPaths } from './sub-path-cleaning.ts';
 import { prepareSubPath } from './sub-path.ts';
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { chmodSync, readFileSync, readdirSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { temporaryDirectory } from '../../testing/temporary-directory.ts';
+import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
 import { ExposedFileError, ensurePrivateFile, readPrivateFile, replacePrivateFile } from './private-file.ts';
 
 test('a private file is made once, for its owner alone, and read afterwards', (t) => {

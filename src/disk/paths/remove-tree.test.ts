@@ -5,8 +5,12 @@ import { chmodSync, existsSync, mkdirSync, readdirSync, renameSync, symlinkSync,
 import { join } from 'node:path';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
-import { canActAs, directoryForMounts, needsMounts } from '../../testing/mounting.ts';
-import { temporaryDirectory } from '../../testing/temporary-directory.ts';
+import {
+  canActAs,
+  directoryForMounts,
+  needsMounts,
+  temporaryDirectory,
+} from '../../testing/machine/temporary-directory.ts';
 import { systemMounts } from '../mounts/mounts.ts';
 import { MountPointBelowError, removeTree } from './remove-tree.ts';
 

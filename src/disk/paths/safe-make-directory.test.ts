@@ -4,7 +4,7 @@ import { chmodSync, existsSync, mkdirSync, readdirSync, statSync, symlinkSync, w
 import { join } from 'node:path';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
-import { temporaryDirectory } from '../../testing/temporary-directory.ts';
+import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
 import { safeMakeDirectory } from './safe-make-directory.ts';
 import { UnsafePathError } from './safe-open.ts';
 

@@ -5,7 +5,7 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
-import { temporaryDirectory } from '../../testing/temporary-directory.ts';
+import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
 import { UnsafePathError, safeOpen } from './safe-open.ts';
 
 function volume(t: Parameters<typeof temporaryDirectory>[0]): { base: string; outside: string } {

@@ -2,8 +2,12 @@ import assert from 'node:assert/strict';
 import { mkdirSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { directoryForMounts, needsMounts, unavailableMounts } from '../../testing/mounting.ts';
-import { temporaryDirectory } from '../../testing/temporary-directory.ts';
+import {
+  directoryForMounts,
+  needsMounts,
+  temporaryDirectory,
+  unavailableMounts,
+} from '../../testing/machine/temporary-directory.ts';
 import { systemMounts } from '../mounts/mounts.ts';
 import { SubPathCleaningError, cleanSubPaths, removeEmptyDirectories } from './sub-path-cleaning.ts';
 

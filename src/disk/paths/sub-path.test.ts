@@ -16,12 +16,12 @@ import {
 } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
-import { test, type TestContext } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { MountletError, messageOf } from '../../base/errors.ts';
-import { directoryForMounts, needsMounts, unavailableMounts } from '../../testing/mounting.ts';
-import { systemMounts, type Mounts } from '../mounts/mounts.ts';
-import { SubPathError, prepareSubPath, resolveSubPath, type SubPathRequest } from './sub-path.ts';
+import { directoryForMounts, needsMounts, unavailableMounts } from '../../testing/machine/temporary-directory.ts';
+import { type Mounts, systemMounts } from '../mounts/mounts.ts';
 import { SystemCallError } from '../system-call-error.ts';
+import { SubPathError, type SubPathRequest, prepareSubPath, resolveSubPath } from './sub-path.ts';
 
 const mounts = systemMounts();
 const skip = needsMounts(mounts);

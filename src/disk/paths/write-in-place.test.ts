@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { lstatSync, mkdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { temporaryDirectory } from '../../testing/temporary-directory.ts';
+import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
 import { writeInPlace } from './write-in-place.ts';
 
 test('writeInPlace keeps the inode, drops longer content and sets the mode', (t) => {

@@ -3,8 +3,8 @@ import { spawnSync } from 'node:child_process';
 import { mkdirSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { temporaryDirectory } from '../../testing/temporary-directory.ts';
-import { liveVersion, visibleFiles } from '../../testing/volume-content.ts';
+import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
+import { liveVersion, visibleFiles } from '../../testing/worlds/volume-node.ts';
 import { AtomicWriter, type WriteOutcome } from './atomic-writer.ts';
 
 function versionsIn(volume: string): string[] {

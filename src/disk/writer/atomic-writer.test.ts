@@ -16,11 +16,10 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { test } from 'node:test';
-import type { TestContext } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import * as fc from 'fast-check';
-import { temporaryDirectory } from '../../testing/temporary-directory.ts';
-import { liveVersion, namesIn, visibleFiles } from '../../testing/volume-content.ts';
+import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
+import { liveVersion, namesIn, visibleFiles } from '../../testing/worlds/volume-node.ts';
 import { AtomicWriter } from './atomic-writer.ts';
 import type { Payload } from './payload.ts';
 import { VolumeWriteError } from './volume-write-error.ts';

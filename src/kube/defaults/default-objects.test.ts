@@ -1,16 +1,16 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { decoded } from '../../testing/decoded.ts';
+import { decoded } from '../../testing/fakes/builders.ts';
+import { node } from '../objects/node.ts';
+import { persistentVolume, persistentVolumeClaim } from '../objects/persistent-volume.ts';
+import type { Of, Shape } from '../objects/schema.ts';
+import { service } from '../objects/service.ts';
 import {
   defaultNode,
   defaultPersistentVolume,
   defaultPersistentVolumeClaim,
   defaultService,
 } from './default-objects.ts';
-import { node } from '../objects/node.ts';
-import { persistentVolume, persistentVolumeClaim } from '../objects/persistent-volume.ts';
-import type { Of, Shape } from '../objects/schema.ts';
-import { service } from '../objects/service.ts';
 
 const metadata = { name: 'a' };
 

@@ -1,11 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
-import { decoded, messagesOf } from '../../testing/decoded.ts';
-import { defaultPod, defaultPodTemplate } from './default-pod.ts';
-import { pod, podTemplate } from '../objects/pod.ts';
-import type { Pod } from '../objects/pod.ts';
+import { decoded, messagesOf } from '../../testing/fakes/builders.ts';
+import { type Pod, pod, podTemplate } from '../objects/pod.ts';
 import { validatePod } from '../validation/validate-pod.ts';
+import { defaultPod, defaultPodTemplate } from './default-pod.ts';
 
 const metadata = { name: 'web', namespace: 'shop' };
 

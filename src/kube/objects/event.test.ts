@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { decoded } from '../../testing/fakes/builders.ts';
 import { event, eventOfView, eventView, viewOfEvent } from './event.ts';
-import { decoded } from '../../testing/decoded.ts';
 
 const stored = decoded(event, {
   apiVersion: 'v1',

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { decoded, messagesOf } from '../../testing/decoded.ts';
+import { decoded, messagesOf } from '../../testing/fakes/builders.ts';
 import { clusterTrustBundle } from '../objects/cluster-trust-bundle.ts';
 import { validateClusterTrustBundle } from './validate-cluster-trust-bundle.ts';
 

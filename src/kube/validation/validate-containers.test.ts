@@ -1,10 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { decoded, messagesOf } from '../../testing/decoded.ts';
+import { decoded, messagesOf } from '../../testing/fakes/builders.ts';
 import { defaultPod } from '../defaults/default-pod.ts';
-import { placeOf } from './field-errors.ts';
-import type { FieldError } from './field-errors.ts';
 import { pod } from '../objects/pod.ts';
+import { type FieldError, placeOf } from './field-errors.ts';
 import { validatePod } from './validate-pod.ts';
 
 const label =

@@ -1,20 +1,21 @@
 /** The rules of the small kinds, each by its exact messages, on creation and on update. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { decoded, messagesOf } from '../../testing/decoded.ts';
+import { decoded, messagesOf } from '../../testing/fakes/builders.ts';
 import { selfSubjectAccessReview, subjectAccessReview } from '../objects/access-review.ts';
 import { binding } from '../objects/binding.ts';
 import { csiDriver, defaultCsiDriver } from '../objects/csi-driver.ts';
 import { csiNode } from '../objects/csi-node.ts';
 import { defaultEndpoints, endpoints } from '../objects/endpoints.ts';
 import { event } from '../objects/event.ts';
-import type { FieldError } from './field-errors.ts';
 import { lease } from '../objects/lease.ts';
 import { namespace } from '../objects/namespace.ts';
 import { runtimeClass } from '../objects/runtime-class.ts';
 import type { Shape } from '../objects/schema.ts';
 import { defaultStorageClass, storageClass } from '../objects/storage-class.ts';
 import { defaultTokenRequest, tokenRequest } from '../objects/token-request.ts';
+import { volumeAttachment } from '../objects/volume-attachment.ts';
+import type { FieldError } from './field-errors.ts';
 import {
   validateLocalSubjectAccessReview,
   validateSelfSubjectAccessReview,
@@ -35,7 +36,6 @@ import { validateRuntimeClass, validateRuntimeClassUpdate } from './validate-run
 import { validateStorageClass, validateStorageClassUpdate } from './validate-storage-class.ts';
 import { validateTokenRequest } from './validate-token-request.ts';
 import { validateVolumeAttachment, validateVolumeAttachmentUpdate } from './validate-volume-attachment.ts';
-import { volumeAttachment } from '../objects/volume-attachment.ts';
 
 interface Case {
   readonly it: string;

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { decoded, messagesOf } from '../../testing/decoded.ts';
+import { decoded, messagesOf } from '../../testing/fakes/builders.ts';
 import { defaultNode } from '../defaults/default-objects.ts';
-import { placeOf } from './field-errors.ts';
 import { node } from '../objects/node.ts';
+import { placeOf } from './field-errors.ts';
 import { validateNode } from './validate-node.ts';
 
 test('validateNode holds taints and resources to their rules', () => {

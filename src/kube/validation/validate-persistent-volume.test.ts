@@ -1,10 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { decoded, messagesOf } from '../../testing/decoded.ts';
+import { decoded, messagesOf } from '../../testing/fakes/builders.ts';
 import { defaultPersistentVolume, defaultPersistentVolumeClaim } from '../defaults/default-objects.ts';
-import { placeOf } from './field-errors.ts';
-import type { FieldError } from './field-errors.ts';
 import { persistentVolume, persistentVolumeClaim } from '../objects/persistent-volume.ts';
+import { type FieldError, placeOf } from './field-errors.ts';
 import { validatePersistentVolumeClaim } from './validate-claim.ts';
 import { validatePersistentVolume } from './validate-persistent-volume.ts';
 

@@ -1,9 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { aContainer, aPod } from '../../testing/builders.ts';
-import { decoded, messagesOf } from '../../testing/decoded.ts';
-import type { PodSpec } from '../objects/pod.ts';
-import { podStatus } from '../objects/pod.ts';
+import { aContainer, aPod, decoded, messagesOf } from '../../testing/fakes/builders.ts';
+import { type PodSpec, podStatus } from '../objects/pod.ts';
 import { validatePodStatusUpdate } from './validate-pod-status.ts';
 
 const ended = (exitCode: number): object => ({ state: { terminated: { exitCode } } });

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { aContainer, aPod } from '../../testing/builders.ts';
-import { messagesOf } from '../../testing/decoded.ts';
+import { aContainer, aPod, messagesOf } from '../../testing/fakes/builders.ts';
 import { defaultPod } from '../defaults/default-pod.ts';
 import type { Pod } from '../objects/pod.ts';
 import { validateEphemeralContainersUpdate, validatePodUpdate } from './validate-pod-update.ts';

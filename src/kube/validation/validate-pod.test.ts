@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { decoded, messagesOf } from '../../testing/decoded.ts';
+import { decoded, messagesOf } from '../../testing/fakes/builders.ts';
 import { defaultPod, defaultPodTemplate } from '../defaults/default-pod.ts';
-import { placeOf } from './field-errors.ts';
 import { pod, podTemplate } from '../objects/pod.ts';
+import { placeOf } from './field-errors.ts';
 import { validatePod, validatePodTemplate } from './validate-pod.ts';
 
 const label =

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { decoded, messagesOf } from '../../testing/decoded.ts';
+import { decoded, messagesOf } from '../../testing/fakes/builders.ts';
 import { serviceAccount } from '../objects/service-account.ts';
 import { validateServiceAccount } from './validate-service-account.ts';
 

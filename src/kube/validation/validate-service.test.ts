@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { decoded, messagesOf } from '../../testing/decoded.ts';
+import { decoded, messagesOf } from '../../testing/fakes/builders.ts';
 import { defaultService } from '../defaults/default-objects.ts';
 import { service } from '../objects/service.ts';
 import { validateService } from './validate-service.ts';

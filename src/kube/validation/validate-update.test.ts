@@ -1,14 +1,18 @@
 /** What an update may change, for the kinds whose rules for creation are tested elsewhere. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { decoded, messagesOf } from '../../testing/decoded.ts';
+import { decoded, messagesOf } from '../../testing/fakes/builders.ts';
 import { defaultPersistentVolume, defaultPersistentVolumeClaim, defaultService } from '../defaults/default-objects.ts';
-import type { FieldError } from './field-errors.ts';
 import { node } from '../objects/node.ts';
-import { persistentVolume, persistentVolumeClaim } from '../objects/persistent-volume.ts';
-import type { PersistentVolume, PersistentVolumeClaim } from '../objects/persistent-volume.ts';
+import {
+  type PersistentVolume,
+  type PersistentVolumeClaim,
+  persistentVolume,
+  persistentVolumeClaim,
+} from '../objects/persistent-volume.ts';
 import { serviceAccount } from '../objects/service-account.ts';
 import { service } from '../objects/service.ts';
+import type { FieldError } from './field-errors.ts';
 import { validatePersistentVolumeClaimUpdate } from './validate-claim.ts';
 import { validateNodeUpdate } from './validate-node.ts';
 import { validatePersistentVolumeUpdate } from './validate-persistent-volume.ts';

@@ -1,12 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { decoded, messagesOf } from '../../testing/decoded.ts';
+import { decoded, messagesOf } from '../../testing/fakes/builders.ts';
 import { defaultVolume } from '../defaults/default-volumes.ts';
-import { placeOf } from './field-errors.ts';
-import type { FieldError } from './field-errors.ts';
 import { list } from '../objects/schema.ts';
-import { validateVolumes } from './validate-volumes.ts';
 import { volume } from '../objects/volume.ts';
+import { type FieldError, placeOf } from './field-errors.ts';
+import { validateVolumes } from './validate-volumes.ts';
 
 const label =
   "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";

@@ -1,12 +1,10 @@
 import assert from 'node:assert/strict';
-import { Duplex } from 'node:stream';
-import type { TestContext } from 'node:test';
-import { test } from 'node:test';
 import { once } from 'node:events';
-import { createServer, connect } from 'node:net';
-import type { AddressInfo, Socket } from 'node:net';
-import { SpdyClient } from '../../testing/spdy-client.ts';
-import { settle } from '../../testing/settle.ts';
+import { type AddressInfo, type Socket, connect, createServer } from 'node:net';
+import { Duplex } from 'node:stream';
+import { type TestContext, test } from 'node:test';
+import { settle } from '../../testing/fakes/fake-clock.ts';
+import { SpdyClient } from '../../testing/servers/spdy-client.ts';
 import { pingFrame, resetFrame } from './frames.ts';
 import { SpdyConnection } from './spdy-connection.ts';
 import type { SpdyStream } from './spdy-stream.ts';

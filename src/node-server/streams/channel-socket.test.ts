@@ -2,10 +2,9 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import type { TestContext } from 'node:test';
-import { test } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { WebSocket, WebSocketServer } from 'ws';
-import { settle } from '../../testing/settle.ts';
+import { settle } from '../../testing/fakes/fake-clock.ts';
 import { ChannelSocket } from './channel-socket.ts';
 
 interface Ends {

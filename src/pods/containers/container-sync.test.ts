@@ -3,10 +3,10 @@ import { test } from 'node:test';
 import { messageOf } from '../../base/errors.ts';
 import type { Container } from '../../kube/objects/container.ts';
 import type { Pod } from '../../kube/objects/pod.ts';
-import { aConfigMap, aContainer, aPod, aSecret } from '../../testing/builders.ts';
-import { ContainerWorld, testNodeSettings, viewDeps } from '../../testing/container-world.ts';
-import { settle } from '../../testing/settle.ts';
 import { RuntimeError } from '../../runtimes/runtime.ts';
+import { aConfigMap, aContainer, aPod, aSecret } from '../../testing/fakes/builders.ts';
+import { settle } from '../../testing/fakes/fake-clock.ts';
+import { ContainerWorld, testNodeSettings, viewDeps } from '../../testing/worlds/container-world.ts';
 
 const uid = '5f3a7c3e-0000-4000-8000-000000000001';
 const who = `web_shop(${uid})`;

@@ -1,16 +1,13 @@
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
-import { connect } from 'node:net';
-import type { AddressInfo } from 'node:net';
-import { test } from 'node:test';
-import type { TestContext } from 'node:test';
+import { type AddressInfo, connect } from 'node:net';
+import { type TestContext, test } from 'node:test';
 import { systemClock } from '../../base/clock.ts';
-import { aContainer, aPod } from '../../testing/builders.ts';
-import { FakeRuntime } from '../../testing/fake-runtime.ts';
-import { RecordedEvents } from '../../testing/recorded-events.ts';
+import { aContainer, aPod } from '../../testing/fakes/builders.ts';
+import { FakeRuntime } from '../../testing/fakes/fake-runtime.ts';
+import { RecordedEvents } from '../../testing/fakes/memory-pod-api.ts';
 import type { PodNetwork } from '../pod-network.ts';
-import { runHook } from './lifecycle-hooks.ts';
-import type { Hook } from './lifecycle-hooks.ts';
+import { type Hook, runHook } from './lifecycle-hooks.ts';
 
 const network: PodNetwork = {
   connect: ({ port }) =>

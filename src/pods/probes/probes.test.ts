@@ -1,21 +1,17 @@
 import assert from 'node:assert/strict';
 import { createServer as createHttpServer } from 'node:http';
 import { createServer as createHttp2Server } from 'node:http2';
-import { connect, createServer } from 'node:net';
-import type { AddressInfo, Server } from 'node:net';
-import { test } from 'node:test';
-import type { TestContext } from 'node:test';
+import { type AddressInfo, type Server, connect, createServer } from 'node:net';
+import { type TestContext, test } from 'node:test';
 import { systemClock } from '../../base/clock.ts';
 import type { Probe } from '../../kube/objects/container.ts';
 import type { PodStatus } from '../../kube/objects/pod.ts';
-import { aContainer, aPod } from '../../testing/builders.ts';
-import { FakeClock } from '../../testing/fake-clock.ts';
-import { FakeRuntime } from '../../testing/fake-runtime.ts';
-import { RecordedEvents } from '../../testing/recorded-events.ts';
-import { settle } from '../../testing/settle.ts';
+import { aContainer, aPod } from '../../testing/fakes/builders.ts';
+import { FakeClock, settle } from '../../testing/fakes/fake-clock.ts';
+import { FakeRuntime } from '../../testing/fakes/fake-runtime.ts';
+import { RecordedEvents } from '../../testing/fakes/memory-pod-api.ts';
 import type { PodNetwork } from '../pod-network.ts';
-import { runProbe } from './probe-handlers.ts';
-import type { ProbeOutcome } from './probe-handlers.ts';
+import { type ProbeOutcome, runProbe } from './probe-handlers.ts';
 import { ProbeManager } from './probe-manager.ts';
 import { ProbeResults } from './probe-results.ts';
 

@@ -1,14 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { configMapKind, secretKind } from '../../kube/manifests/manifest-kinds.ts';
-import { aPod } from '../../testing/builders.ts';
-import { FakeClock } from '../../testing/fake-clock.ts';
-import { settle } from '../../testing/settle.ts';
-import { MemoryFolder } from '../../testing/memory-folder.ts';
+import { aPod } from '../../testing/fakes/builders.ts';
+import { FakeClock, settle } from '../../testing/fakes/fake-clock.ts';
+import { MemoryFolder } from '../../testing/fakes/memory-pod-api.ts';
 import { folderContents } from './folder-source.ts';
-import { ManifestsFolder } from './manifests-folder.ts';
+import { type FolderContent, type FolderNotice, ManifestsFolder } from './manifests-folder.ts';
 import { asStaticPod } from './static-pod.ts';
-import type { FolderContent, FolderNotice } from './manifests-folder.ts';
 
 const { signal } = new AbortController();
 

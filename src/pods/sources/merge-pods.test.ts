@@ -2,10 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import type { Pod } from '../../kube/objects/pod.ts';
-import { aContainer, aPod } from '../../testing/builders.ts';
-import type { PodParts } from '../../testing/builders.ts';
-import { mergePods } from './merge-pods.ts';
-import type { KnownPod, MergedPods } from './merge-pods.ts';
+import { type PodParts, aContainer, aPod } from '../../testing/fakes/builders.ts';
+import { type KnownPod, type MergedPods, mergePods } from './merge-pods.ts';
 
 function pod(uid: string, parts: PodParts = {}): Pod {
   return aPod({ ...parts, metadata: { uid, name: `pod-${uid}`, ...parts.metadata } });

@@ -3,10 +3,8 @@ import { test } from 'node:test';
 import type { ContainerStatus } from '../../kube/objects/container-status.ts';
 import type { Pod, PodStatus } from '../../kube/objects/pod.ts';
 import type { ContainerState, RuntimePod } from '../../runtimes/runtime.ts';
-import { aContainer, aPod } from '../../testing/builders.ts';
-import type { PodParts } from '../../testing/builders.ts';
-import { activeDeadline, podStatus } from './pod-status.ts';
-import type { PodStatusInput } from './pod-status.ts';
+import { type PodParts, aContainer, aPod } from '../../testing/fakes/builders.ts';
+import { type PodStatusInput, activeDeadline, podStatus } from './pod-status.ts';
 
 const startMs = Date.UTC(2026, 0, 1);
 

@@ -1,14 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Pod, PodStatus } from '../../kube/objects/pod.ts';
-import { aContainer, aPod } from '../../testing/builders.ts';
-import { FakeClock } from '../../testing/fake-clock.ts';
-import { MemoryPodApi } from '../../testing/memory-pod-api.ts';
-import { settle } from '../../testing/settle.ts';
+import { aContainer, aPod } from '../../testing/fakes/builders.ts';
+import { FakeClock, settle } from '../../testing/fakes/fake-clock.ts';
+import { MemoryPodApi } from '../../testing/fakes/memory-pod-api.ts';
 import { finalStatus } from './final-status.ts';
 import { mergeStatus, statusPatch } from './merge-status.ts';
-import { StatusManager } from './status-manager.ts';
-import type { StatusNotice } from './status-manager.ts';
+import { StatusManager, type StatusNotice } from './status-manager.ts';
 
 interface World {
   readonly api: MemoryPodApi;

@@ -3,10 +3,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import type { Pod } from '../../kube/objects/pod.ts';
-import { aPod } from '../../testing/builders.ts';
-import { FakeClock } from '../../testing/fake-clock.ts';
-import { RecordedEvents } from '../../testing/recorded-events.ts';
-import { settle } from '../../testing/settle.ts';
+import { aPod } from '../../testing/fakes/builders.ts';
+import { FakeClock, settle } from '../../testing/fakes/fake-clock.ts';
+import { RecordedEvents } from '../../testing/fakes/memory-pod-api.ts';
 import { PodWorkers } from './pod-workers.ts';
 
 const uids = ['a', 'b', 'c'] as const;

@@ -2,14 +2,12 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Pod } from '../../kube/objects/pod.ts';
 import type { RuntimePod } from '../../runtimes/runtime.ts';
-import { aPod } from '../../testing/builders.ts';
-import { FakeClock } from '../../testing/fake-clock.ts';
-import { RecordedEvents } from '../../testing/recorded-events.ts';
-import { settle } from '../../testing/settle.ts';
+import { aPod } from '../../testing/fakes/builders.ts';
+import { FakeClock, settle } from '../../testing/fakes/fake-clock.ts';
+import { RecordedEvents } from '../../testing/fakes/memory-pod-api.ts';
 import { effectiveGrace } from './grace-period.ts';
 import { PodWorkers } from './pod-workers.ts';
-import { requeueDelayMs } from './requeue-delay.ts';
-import type { StepOutcome } from './requeue-delay.ts';
+import { type StepOutcome, requeueDelayMs } from './requeue-delay.ts';
 import { RetryAtError } from './retry-at-error.ts';
 
 interface World {

@@ -12,7 +12,7 @@ import {
 } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
-import { test, type TestContext } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import type * as Koffi from 'koffi';
 import {
   ProcessSandboxes,
@@ -21,7 +21,7 @@ import {
   podRequest,
   security,
   soon,
-} from '../../testing/process-sandboxes.ts';
+} from '../../testing/machine/process-sandboxes.ts';
 import type { ContainerRequest, ContainerSecurity } from '../runtime.ts';
 import { capabilityNames } from './linux-capabilities.ts';
 import { findPowers } from './machine.ts';

@@ -7,10 +7,11 @@ import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
-import { loadProcesses, type ChildEnd } from '../../linux/processes.ts';
-import { security } from '../../testing/process-sandboxes.ts';
-import { temporaryDirectory } from '../../testing/temporary-directory.ts';
+import { type ChildEnd, loadProcesses } from '../../linux/processes.ts';
+import { security } from '../../testing/machine/process-sandboxes.ts';
+import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
 import { Changes } from './changes.ts';
+import { type Powers, execProgram } from './container-program.ts';
 import { Records } from './container-records.ts';
 import { endOf, failureText, identityOf } from './container-translation.ts';
 import {
@@ -21,7 +22,6 @@ import {
   sweepGroups,
   usageOf,
 } from './control-groups.ts';
-import { execProgram, type Powers } from './container-program.ts';
 import { capabilitiesOf, capabilityNames, capabilitySetIn } from './linux-capabilities.ts';
 import { examineMachine, findPowers, limitations } from './machine.ts';
 import { isAlive, processNamed, signalProcess } from './process-table.ts';

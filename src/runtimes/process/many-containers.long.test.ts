@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { existsSync, readFileSync, readdirSync } from 'node:fs';
 import { test } from 'node:test';
-import { ProcessSandboxes, soon } from '../../testing/process-sandboxes.ts';
+import { ProcessSandboxes, soon } from '../../testing/machine/process-sandboxes.ts';
 
 const skip = process.getuid?.() === 0 ? false : 'needs root to look at all processes and mounts';
 const podCount = 100;

@@ -12,7 +12,7 @@ import {
   podRequest,
   security,
   soon,
-} from '../../testing/process-sandboxes.ts';
+} from '../../testing/machine/process-sandboxes.ts';
 
 const self = fileURLToPath(import.meta.url);
 const nobody = 65534;

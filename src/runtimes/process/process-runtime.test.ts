@@ -16,7 +16,7 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
-import { test, type TestContext } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { setImmediate as tick } from 'node:timers/promises';
 import {
   ProcessSandboxes,
@@ -26,7 +26,7 @@ import {
   podRequest,
   security,
   soon,
-} from '../../testing/process-sandboxes.ts';
+} from '../../testing/machine/process-sandboxes.ts';
 import { processNamed } from './process-table.ts';
 
 const skip = process.getuid?.() === 0 ? false : 'needs root: ordinary-user.test.ts has what holds for others';

@@ -8,7 +8,13 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { systemClock } from '../../base/clock.ts';
-import { ProcessSandboxes, containerRequest, mount, podRequest, soon } from '../../testing/process-sandboxes.ts';
+import {
+  ProcessSandboxes,
+  containerRequest,
+  mount,
+  podRequest,
+  soon,
+} from '../../testing/machine/process-sandboxes.ts';
 import { openProcessRuntime } from './machine.ts';
 import { defaultProcessRuntimeSettings } from './process-runtime.ts';
 

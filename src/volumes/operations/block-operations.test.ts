@@ -1,13 +1,11 @@
 /** Raw block devices through the whole manager, with a plugin and a machine that do as they are told. */
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
-import type { TestContext } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import fc from 'fast-check';
 import type { PersistentVolume } from '../../kube/objects/persistent-volume.ts';
-import { ScriptedBlockMapper } from '../../testing/scripted-block-mapper.ts';
-import { ScriptedError, ScriptedPlugin } from '../../testing/scripted-plugin.ts';
-import type { ScriptedPluginSettings } from '../../testing/scripted-plugin.ts';
-import { VolumeWorld, claimVolume, podUsing, podWithDevices } from '../../testing/volume-world.ts';
+import { ScriptedBlockMapper } from '../../testing/fakes/scripted-block-mapper.ts';
+import { ScriptedError, ScriptedPlugin, type ScriptedPluginSettings } from '../../testing/fakes/scripted-plugin.ts';
+import { VolumeWorld, claimVolume, podUsing, podWithDevices } from '../../testing/worlds/volume-world.ts';
 import { asPodUid, asVolumeName } from '../mount-id.ts';
 import { blockOperations } from './block-operations.ts';
 

@@ -1,14 +1,19 @@
 /** Volumes that grow, through the whole manager, with a plugin that does as it is told. */
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
-import type { TestContext } from 'node:test';
-import type { Pod } from '../../kube/objects/pod.ts';
+import { type TestContext, test } from 'node:test';
 import type { PersistentVolumeClaim } from '../../kube/objects/persistent-volume.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
 import { ExpansionRefusedError } from '../../plugins/plugin.ts';
-import { ScriptedBlockMapper } from '../../testing/scripted-block-mapper.ts';
-import { ScriptedClaimWriter } from '../../testing/scripted-claim-writer.ts';
-import { ScriptedPlugin } from '../../testing/scripted-plugin.ts';
-import { FakeClaims, VolumeWorld, claimVolume, podUsing, podWithDevices } from '../../testing/volume-world.ts';
+import { ScriptedBlockMapper } from '../../testing/fakes/scripted-block-mapper.ts';
+import { ScriptedPlugin } from '../../testing/fakes/scripted-plugin.ts';
+import {
+  FakeClaims,
+  ScriptedClaimWriter,
+  VolumeWorld,
+  claimVolume,
+  podUsing,
+  podWithDevices,
+} from '../../testing/worlds/volume-world.ts';
 import { blockOperations } from './block-operations.ts';
 import { expansionOperations } from './expand.ts';
 import { NodeExpander } from './node-expander.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { PluginRegistry } from '../../plugins/registry.ts';
-import { ScriptedError, ScriptedPlugin, storageSpec } from '../../testing/scripted-plugin.ts';
+import { ScriptedError, ScriptedPlugin, storageSpec } from '../../testing/fakes/scripted-plugin.ts';
 import { ActualState } from '../actual-state.ts';
 import { asPodUid, asVolumeName } from '../mount-id.ts';
 import { recordFailedDevice, recordFailedMount } from './failed-mount.ts';

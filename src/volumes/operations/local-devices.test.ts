@@ -13,8 +13,7 @@ import {
   writeSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import { test } from 'node:test';
-import type { TestContext } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { systemClock } from '../../base/clock.ts';
 import { Turns } from '../../base/turns.ts';
 import { blockDeviceAt, deviceSizeBytes } from '../../disk/devices/block-device.ts';
@@ -35,9 +34,15 @@ import {
   needsDevices,
   needsFileSystem,
   sparseFile,
-} from '../../testing/devices.ts';
-import { ScriptedClaimWriter } from '../../testing/scripted-claim-writer.ts';
-import { FakeClaims, VolumeWorld, claimVolume, podUsing, podWithDevices } from '../../testing/volume-world.ts';
+} from '../../testing/machine/devices.ts';
+import {
+  FakeClaims,
+  ScriptedClaimWriter,
+  VolumeWorld,
+  claimVolume,
+  podUsing,
+  podWithDevices,
+} from '../../testing/worlds/volume-world.ts';
 import { asPodUid, asVolumeName } from '../mount-id.ts';
 import type { VolumeNotice } from '../volume-notices.ts';
 import type { BlockMapper } from './block-mapper.ts';

@@ -3,15 +3,13 @@ import { test } from 'node:test';
 import type { PersistentVolumeClaim } from '../../kube/objects/persistent-volume.ts';
 import { ExpansionRefusedError } from '../../plugins/plugin.ts';
 import { PluginRegistry } from '../../plugins/registry.ts';
-import { ScriptedClaimWriter } from '../../testing/scripted-claim-writer.ts';
-import { ScriptedError, ScriptedPlugin, storageSpec } from '../../testing/scripted-plugin.ts';
-import { podUsing } from '../../testing/volume-world.ts';
+import { ScriptedError, ScriptedPlugin, storageSpec } from '../../testing/fakes/scripted-plugin.ts';
+import { ScriptedClaimWriter, podUsing } from '../../testing/worlds/volume-world.ts';
 import { ActualState } from '../actual-state.ts';
 import type { DesiredMount } from '../desired-state.ts';
 import { asPodUid, asVolumeName } from '../mount-id.ts';
 import type { VolumeNotice } from '../volume-notices.ts';
-import type { Expanded } from './node-expander.ts';
-import { NodeExpander } from './node-expander.ts';
+import { type Expanded, NodeExpander } from './node-expander.ts';
 
 const { signal } = new AbortController();
 const volume = asVolumeName('example.com/disk/disk');

@@ -1,0 +1,33 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { managedConfigMaps } from '../../objects/managed-kind.ts';
+import { readerOf } from '../../objects/object-manager.ts';
+import { aConfigMap, aPod } from './builders.ts';
+import { FakeObjectManager } from './scripted-object-source.ts';
+
+test('FakeObjectManager answers what it was given, in the words of a real one, and tells of changes', async () => {
+  const manager = new FakeObjectManager(managedConfigMaps);
+  const stop = new AbortController();
+  const { signal } = stop;
+  const running = manager.run(signal);
+  const changes = manager.changes(signal)[Symbol.asyncIterator]();
+  await assert.rejects(manager.get('shop', 'a', signal), { message: 'configmap "a" not found' });
+  const object = aConfigMap({ name: 'a' });
+  manager.put(object);
+  assert.deepEqual(await changes.next(), { done: false, value: { namespace: 'shop', name: 'a' } });
+  assert.equal(await manager.get('shop', 'a', signal), object);
+  assert.equal(await readerOf(manager).get('bank', 'a', signal), undefined);
+  assert.equal(manager.ageOf('shop', 'a'), 0);
+  manager.fail(new Error('away'));
+  await assert.rejects(readerOf(manager).get('shop', 'a', signal), /away/);
+  manager.fail(undefined);
+  manager.remove({ namespace: 'shop', name: 'a' });
+  assert.equal(manager.ageOf('shop', 'a'), undefined);
+  manager.registerPod(aPod());
+  manager.registerPod(aPod());
+  assert.equal(manager.registered.length, 1);
+  manager.unregisterPod(aPod());
+  assert.deepEqual(manager.registered, []);
+  stop.abort();
+  await running;
+});

@@ -1,0 +1,158 @@
+/** The surroundings in which a test has containers started and ended: a runtime in memory and a clock that stands still. */
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { ConfigMap } from '../../kube/objects/config-map.ts';
+import type { Container } from '../../kube/objects/container.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
+import type { Secret } from '../../kube/objects/secret.ts';
+import type { ContainerViewDeps } from '../../pods/container-view.ts';
+import { ContainerKiller } from '../../pods/containers/container-killer.ts';
+import type { NodeSettings } from '../../pods/containers/container-request.ts';
+import { ContainerStarter } from '../../pods/containers/container-starter.ts';
+import { ContainerSync, type ContainerSyncResult } from '../../pods/containers/container-sync.ts';
+import { StartErrors } from '../../pods/containers/start-errors.ts';
+import { type EnvironmentDeps, resolveEnvironment } from '../../pods/environment.ts';
+import type { MountedVolumes } from '../../pods/mounted-volumes.ts';
+import { podUid } from '../../pods/pod-names.ts';
+import type { PodNetwork } from '../../pods/pod-network.ts';
+import type { PodVolumes } from '../../pods/pod-volumes.ts';
+import type { Variable } from '../../pods/variables.ts';
+import { type PodParts, aContainer, aNode, aPod, objectReader } from '../fakes/builders.ts';
+import { FakeClock } from '../fakes/fake-clock.ts';
+import { FakeRuntime } from '../fakes/fake-runtime.ts';
+import { MemoryContainerFiles, RecordedEvents } from '../fakes/memory-pod-api.ts';
+
+export const testNodeSettings: NodeSettings = {
+  clusterDomain: 'cluster.local',
+  runtimeSupportsRecursiveReadOnly: true,
+  defaultUid: 1000,
+};
+
+export const emptyVolumes: PodVolumes = {
+  waitForMounted: () => Promise.resolve(),
+  waitForUnmounted: () => Promise.resolve(),
+  mountedVolumesOf: () => noVolumes,
+  groupsOf: () => [],
+  podVolumesExist: () => false,
+  podChanged: () => {},
+  sourcesChanged: () => {},
+};
+
+export const silentNetwork: PodNetwork = {
+  connect: () => Promise.reject(new Error('connect ECONNREFUSED')),
+};
+
+export function viewDeps({
+  configMaps = [],
+  secrets = [],
+}: { readonly configMaps?: readonly ConfigMap[]; readonly secrets?: readonly Secret[] } = {}): ContainerViewDeps {
+  return {
+    configMaps: objectReader(...configMaps),
+    secrets: objectReader(...secrets),
+    services: [],
+    node: aNode({ addresses: [{ type: 'InternalIP', address: '192.0.2.1' }] }),
+    envFiles: plainFiles,
+    subPaths: {
+      prepare: ({ volumeDirectory, subPath }) => Promise.resolve({ hostPath: `${volumeDirectory}/${subPath}` }),
+    },
+    hostsFiles: {
+      readNode: () => Promise.resolve('127.0.0.1 localhost\n'),
+      write: (pod) => Promise.resolve(`/root/pods/${podUid(pod)}/etc-hosts`),
+    },
+  };
+}
+
+export class ContainerWorld {
+  readonly clock = new FakeClock();
+  readonly runtime = new FakeRuntime(this.clock);
+  readonly events = new RecordedEvents();
+  readonly files = new MemoryContainerFiles();
+  readonly startErrors = new StartErrors();
+  readonly verdicts = new Map<string, boolean>();
+  /** Handlers by the name of their RuntimeClass. */
+  readonly runtimeClasses = new Map<string, string>();
+  view: ContainerViewDeps = viewDeps();
+  readonly killer: ContainerKiller;
+  readonly #sync: ContainerSync;
+
+  constructor({ network = silentNetwork, settings = testNodeSettings, volumes = emptyVolumes } = {}) {
+    const { clock, runtime, events, files } = this;
+    this.killer = new ContainerKiller({ clock, runtime, events, network });
+    const starter = new ContainerStarter(
+      {
+        clock,
+        runtime,
+        events,
+        network,
+        files,
+        volumes,
+        view: () => this.view,
+        killer: this.killer,
+        hostIPs: () => ['192.0.2.1'],
+      },
+      settings,
+    );
+    const probes = { get: (kind: string, id: string) => this.verdicts.get(`${kind} ${id}`) };
+    const { startErrors, killer, runtimeClasses } = this;
+    const runtimeHandler = (name: string): Promise<string | undefined> => Promise.resolve(runtimeClasses.get(name));
+    const deps = { runtime, events, files, probes, starter, startErrors, killer, runtimeHandler };
+    this.#sync = new ContainerSync(deps, 'cluster.local');
+  }
+
+  async sync(pod: Pod, signal: AbortSignal = new AbortController().signal): Promise<ContainerSyncResult> {
+    const secrets = { secrets: [], missing: [] };
+    return await this.#sync.sync(pod, await this.runtime.get(podUid(pod)), secrets, signal);
+  }
+
+  /** Until nothing is left to do at this moment. */
+  async syncAll(pod: Pod): Promise<void> {
+    for (let before = ''; before !== this.runtime.show(podUid(pod));) {
+      before = this.runtime.show(podUid(pod));
+      await this.sync(pod);
+    }
+  }
+}
+
+/** A node's surroundings in which a test resolves the environment of one container. */
+export interface EnvironmentWorld extends Partial<Omit<EnvironmentDeps, 'configMaps' | 'secrets'>> {
+  readonly configMaps?: readonly ConfigMap[];
+  readonly secrets?: readonly Secret[];
+  readonly pod?: PodParts;
+  readonly podIPs?: readonly string[];
+  readonly volumes?: MountedVolumes;
+}
+
+export const noVolumes: MountedVolumes = { get: () => undefined };
+export const plainFiles: EnvironmentDeps['envFiles'] = {
+  async read({ directory, path }) {
+    const file = join(directory, path);
+    return { path: file, content: await readFile(file) };
+  },
+};
+
+export function resolveIn(
+  container: Partial<Container>,
+  { configMaps = [], secrets = [], pod = {}, podIPs = [], volumes = noVolumes, ...deps }: EnvironmentWorld = {},
+): Promise<readonly Variable[]> {
+  const own = aContainer(container);
+  return resolveEnvironment(
+    { pod: aPod({ containers: [own], ...pod }), container: own, podIPs, volumes },
+    {
+      configMaps: objectReader(...configMaps),
+      secrets: objectReader(...secrets),
+      services: [],
+      node: aNode({
+        addresses: [{ type: 'InternalIP', address: '192.0.2.1' }],
+        allocatable: { cpu: '4', memory: '8Gi', 'ephemeral-storage': '100Gi' },
+      }),
+      envFiles: plainFiles,
+      ...deps,
+    },
+    new AbortController().signal,
+  );
+}
+
+/** Name and value of each, with a remark at those that are secret. */
+export function showVariables(variables: readonly Variable[]): Record<string, string> {
+  return Object.fromEntries(variables.map(({ name, value, secret }) => [name, secret ? `${value} (secret)` : value]));
+}
