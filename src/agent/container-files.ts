@@ -2,10 +2,10 @@
 import { closeSync, constants, fstatSync, mkdirSync, openSync, readSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { errorCode } from '../base/errors.ts';
-import { makePodDirectories, requirePodDirectories } from '../disk/pod-directories.ts';
 import { writeInPlace } from '../disk/paths/write-in-place.ts';
-import { systemCallError } from '../disk/system-call-error.ts';
+import { makePodDirectories, requirePodDirectories } from '../disk/pod-directories.ts';
 import { containerDirectory, podDirectory } from '../kube/node-layout.ts';
+import { systemCallError } from '../linux/system-call-error.ts';
 import type { ContainerFiles } from '../pods/container-files.ts';
 import { podNamespace, podUid } from '../pods/pod-names.ts';
 

@@ -1,4 +1,5 @@
 /** What becomes of failures that nothing else handles, for all commands. */
+import { exitNow } from '../linux/processes.ts';
 import { exitCode } from './exit-code.ts';
 
 /** For every command, before anything else. A server also calls `ignoreOutputErrors`. */
@@ -7,7 +8,7 @@ export function handleFailures(): void {
   process.on('uncaughtException', endBecauseOf);
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
     // Whoever reads our output may have read enough (`| head`): that is no failure of ours.
-    if (error.code === 'EPIPE') process.exit(exitCode.done);
+    if (error.code === 'EPIPE') exitNow(exitCode.done);
     endBecauseOf(error);
   });
   // There is nowhere left to report this.
@@ -19,7 +20,7 @@ export function endBecauseOf(error: unknown): never {
   process.stderr.write(
     `error: unexpected failure\n${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`,
   );
-  process.exit(exitCode.failed);
+  exitNow(exitCode.failed);
 }
 
 /** Others depend on a server: it goes on when the terminal is gone or the disk behind its output is full. */

@@ -2,7 +2,7 @@
 import { chmodSync, lstatSync, mkdirSync, readdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { MountletError } from '../base/errors.ts';
-import { systemCallError } from './system-call-error.ts';
+import { systemCallError } from '../linux/system-call-error.ts';
 
 /** Never made by us: whoever put it there could turn what we write, or delete, to another place. */
 class NotADirectoryError extends MountletError {

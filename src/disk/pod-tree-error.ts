@@ -1,6 +1,6 @@
 /** What goes wrong in the directories of pods, in the words that the kubelet's messages end with. */
 import { MountletError } from '../base/errors.ts';
-import { errnoOf } from './system-call-error.ts';
+import { errnoOf } from '../linux/system-call-error.ts';
 
 /** The message is what the kernel said, in the words of Go where a path belongs to it. */
 export class PodTreeError extends MountletError {

@@ -7,12 +7,12 @@
  */
 import { closeSync, lstatSync, readdirSync, rmdirSync, unlinkSync } from 'node:fs';
 import { join } from 'node:path';
+import { SystemCallError, errnoOf, errnoText } from '../linux/system-call-error.ts';
 import { readMountsBelow } from './mounts/mount-table.ts';
 import { isWithin } from './paths/path-within.ts';
 import { openDirectory, removeEmptyTree } from './paths/remove-empty-tree.ts';
 import { MountPointBelowError, removeTree } from './paths/remove-tree.ts';
 import { PodTreeError, attempt, mountPointError } from './pod-tree-error.ts';
-import { SystemCallError, errnoOf, errnoText } from './system-call-error.ts';
 
 interface SkippedEntry {
   readonly path: string;

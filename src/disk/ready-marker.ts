@@ -5,7 +5,7 @@
  */
 import { mkdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { systemCallError } from './system-call-error.ts';
+import { systemCallError } from '../linux/system-call-error.ts';
 
 /** `marker` is the file, in a directory of its own: `<pod>/plugins/kubernetes.io~empty-dir/<volume>/ready`. */
 export function isMarkedReady(marker: string): boolean {

@@ -8,8 +8,8 @@
 import { mkdirSync, readFileSync, readdirSync, rmSync, rmdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { MountletError, errorCode, messageOf } from '../../base/errors.ts';
+import { systemCallError } from '../../linux/system-call-error.ts';
 import { readPrivateFile, replacePrivateFile } from '../paths/private-file.ts';
-import { systemCallError } from '../system-call-error.ts';
 import type { FormatMark } from './device-mount.ts';
 import type { FileIdentity } from './loop-devices.ts';
 

@@ -2,8 +2,8 @@
 import { readFileSync, readlinkSync, realpathSync, statSync } from 'node:fs';
 import { basename } from 'node:path';
 import { MountletError, errorCode } from '../../base/errors.ts';
+import { systemCallError } from '../../linux/system-call-error.ts';
 import { readMountTable } from '../mounts/mount-table.ts';
-import { systemCallError } from '../system-call-error.ts';
 
 export interface BlockDevice {
   /** The name the kernel gave it where there is one, so that nobody can put another device in its place. */

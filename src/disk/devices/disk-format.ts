@@ -2,11 +2,9 @@
 import { constants } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { MountletError } from '../../base/errors.ts';
-import { systemCallError } from '../system-call-error.ts';
-import { deviceSizeBytes } from './block-device.ts';
-import type { BlockDevice } from './block-device.ts';
-import { exitText, spoken } from './programs.ts';
-import type { Programs } from './programs.ts';
+import { systemCallError } from '../../linux/system-call-error.ts';
+import { type BlockDevice, deviceSizeBytes } from './block-device.ts';
+import { type Programs, exitText, spoken } from './programs.ts';
 
 /** The kubelet's word for a device with a partition table, which is never formatted. */
 export const partitioned = 'unknown data, probably partitions';

@@ -6,14 +6,12 @@ import { closeSync, constants, fstatSync, openSync } from 'node:fs';
 import type { Clock } from '../../base/clock.ts';
 import { MountletError } from '../../base/errors.ts';
 import { Turnstile } from '../../base/turnstile.ts';
+import { systemCallError } from '../../linux/system-call-error.ts';
 import { safeOpen } from '../paths/safe-open.ts';
-import { systemCallError } from '../system-call-error.ts';
-import { AttachmentRecords } from './attachment-records.ts';
-import type { Attachment } from './attachment-records.ts';
+import { type Attachment, AttachmentRecords } from './attachment-records.ts';
 import { blockDeviceAt, deviceNumbers, deviceSizeBytes } from './block-device.ts';
 import type { FormatMark } from './device-mount.ts';
-import { LoopDeviceError, LoopDevices } from './loop-devices.ts';
-import type { FileIdentity, LoopDevice } from './loop-devices.ts';
+import { type FileIdentity, type LoopDevice, LoopDeviceError, LoopDevices } from './loop-devices.ts';
 import type { Programs } from './programs.ts';
 
 export class AttachmentError extends MountletError {

@@ -5,10 +5,9 @@
  */
 import { lstatSync, rmdirSync } from 'node:fs';
 import { MountletError } from '../../base/errors.ts';
+import { systemCallError } from '../../linux/system-call-error.ts';
 import { readMountTable } from '../mounts/mount-table.ts';
-import { systemCallError } from '../system-call-error.ts';
-import { ProgramTimeoutError, exitText, spoken } from './programs.ts';
-import type { ProgramOutput, Programs } from './programs.ts';
+import { type ProgramOutput, ProgramTimeoutError, type Programs, exitText, spoken } from './programs.ts';
 
 interface MountRequest {
   readonly source: string;

@@ -2,7 +2,7 @@
 import { constants } from 'node:fs';
 import { open, stat } from 'node:fs/promises';
 import { errorCode } from '../../base/errors.ts';
-import { systemCallError } from '../system-call-error.ts';
+import { systemCallError } from '../../linux/system-call-error.ts';
 
 export class SystemDevices {
   /** False for a path that is missing or is no device. */

@@ -1,8 +1,8 @@
 /** Which kind of file system a path is on, and where an ordinary user has memory-backed storage of his own. */
-import { lstatSync, mkdirSync, statfsSync, type Stats } from 'node:fs';
+import { type Stats, lstatSync, mkdirSync, statfsSync } from 'node:fs';
 import { join } from 'node:path';
 import { MountletError, errorCode } from '../../base/errors.ts';
-import { systemCallError } from '../system-call-error.ts';
+import { systemCallError } from '../../linux/system-call-error.ts';
 
 type FileSystemKind = 'tmpfs' | 'hugetlbfs' | 'other';
 

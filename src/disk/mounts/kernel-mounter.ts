@@ -1,10 +1,10 @@
 /** Mounts by system calls. */
 import { closeSync } from 'node:fs';
 import { errorCode } from '../../base/errors.ts';
+import { type SystemCalls, mountAttributes, mountFlags, treeFlags, unmountFlags } from '../../linux/system-calls.ts';
 import { isMountPoint } from './mount-point.ts';
 import type { MountEntry } from './mount-table.ts';
 import type { Mounter, NewMount } from './mounter.ts';
-import { mountAttributes, mountFlags, treeFlags, unmountFlags, type SystemCalls } from './system-calls.ts';
 
 export function kernelMounter(calls: SystemCalls): Mounter {
   return {

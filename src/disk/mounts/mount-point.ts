@@ -4,7 +4,7 @@
  */
 import { closeSync, constants, fstatSync, lstatSync, openSync, readFileSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { SystemCallError, systemCallError } from '../system-call-error.ts';
+import { SystemCallError, systemCallError } from '../../linux/system-call-error.ts';
 
 /** A descriptor that names a file without opening it: needs no permission on it, and never waits for a fifo. */
 export const openPathOnly = 0o10000000; // O_PATH, which Node has no name for; the same on x64 and arm64

@@ -5,8 +5,8 @@
 import { readFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { MountletError } from '../../base/errors.ts';
+import { systemCallError } from '../../linux/system-call-error.ts';
 import { isWithin } from '../paths/path-within.ts';
-import { systemCallError } from '../system-call-error.ts';
 
 export interface MountEntry {
   readonly id: number;

@@ -7,12 +7,12 @@ import { mkdtempSync, realpathSync, rmdirSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { isAbsolute, join } from 'node:path';
 import { MountletError, messageOf } from '../../base/errors.ts';
+import { SystemCallError, systemCallError } from '../../linux/system-call-error.ts';
+import { type SystemCalls, loadSystemCalls } from '../../linux/system-calls.ts';
 import { kernelMounter } from './kernel-mounter.ts';
 import { isMountPoint } from './mount-point.ts';
-import { readMountsBelow, type MountEntry } from './mount-table.ts';
+import { type MountEntry, readMountsBelow } from './mount-table.ts';
 import type { BindRestriction, Mounter } from './mounter.ts';
-import { SystemCallError, systemCallError } from '../system-call-error.ts';
-import { loadSystemCalls, type SystemCalls } from './system-calls.ts';
 
 interface TmpfsOptions {
   /** 0 or absent: no limit but the kernel's (half of the memory). */
@@ -51,7 +51,7 @@ export interface Mounts {
 }
 
 interface MountSettings {
-  /** Throws when system calls cannot be made; then nothing can be mounted. */
+  /** Replaced by tests of older kernels. */
   readonly loadSystemCalls?: () => SystemCalls;
   /** Where the one mount is tried that answers `unavailable`. */
   readonly temporaryDirectory?: string;
@@ -101,11 +101,12 @@ class SystemMounts implements Mounts {
 
   /** Asking for capabilities would not do: a security module or a system call filter may refuse root as well. */
   #probe(): string | undefined {
+    const mounter = this.#mounter;
     let directory: string | undefined;
     try {
       directory = mkdtempSync(join(this.#temporaryDirectory, 'mountlet-probe-'));
-      this.#mounter.mount({ source: 'tmpfs', target: directory, fileSystem: 'tmpfs', options: 'size=4096' });
-      this.#mounter.unmount(directory, true);
+      mounter.mount({ source: 'tmpfs', target: directory, fileSystem: 'tmpfs', options: 'size=4096' });
+      mounter.unmount(directory, true);
       return undefined;
     } catch (thrown) {
       // Where it was tried is of no interest: the directory is gone.

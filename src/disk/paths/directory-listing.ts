@@ -2,8 +2,8 @@
 import { createHash } from 'node:crypto';
 import { closeSync, fstatSync, lstatSync, readSync, readdirSync, readlinkSync } from 'node:fs';
 import { join } from 'node:path';
+import { systemCallError } from '../../linux/system-call-error.ts';
 import { openToRead } from './open-to-read.ts';
-import { systemCallError } from '../system-call-error.ts';
 
 interface EntryFacts {
   readonly name: string;

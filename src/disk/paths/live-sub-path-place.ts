@@ -10,9 +10,9 @@
  */
 import { lstatSync, readFileSync, readdirSync, renameSync, unlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import { errnoOf } from '../../linux/system-call-error.ts';
 import type { PlacedRestriction } from '../mounts/replaceable-mounts.ts';
-import { errnoOf } from '../system-call-error.ts';
-import { liveSubPathsDirectory, requireName, type SubPathOwner } from './sub-path-cleaning.ts';
+import { type SubPathOwner, liveSubPathsDirectory, requireName } from './sub-path-cleaning.ts';
 
 /**
  *   prepared ──follow──▶ followed ──change──▶ changing ──changed──▶ followed

@@ -16,12 +16,12 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
+import { SystemCallError } from '../../linux/system-call-error.ts';
 import { MountNamespace } from '../../testing/machine/mount-namespace.ts';
 import { directoryForMounts, mountPointsBelow, unavailableMounts } from '../../testing/machine/temporary-directory.ts';
 import { readMountsBelow } from '../mounts/mount-table.ts';
 import { systemMounts } from '../mounts/mounts.ts';
 import { type ReplaceableMounts, replaceableMounts } from '../mounts/replaceable-mounts.ts';
-import { SystemCallError } from '../system-call-error.ts';
 import { AtomicWriter } from '../writer/atomic-writer.ts';
 import { type LiveSubPathRequest, LiveSubPaths, type SubPathNotice } from './live-sub-paths.ts';
 import { cleanSubPaths } from './sub-path-cleaning.ts';

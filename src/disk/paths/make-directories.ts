@@ -2,7 +2,7 @@
 import { mkdirSync, rmdirSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { errorCode } from '../../base/errors.ts';
-import { SystemCallError, systemCallError } from '../system-call-error.ts';
+import { SystemCallError, systemCallError } from '../../linux/system-call-error.ts';
 
 /**
  * Makes a directory and the parents it lacks; answers those it made, the deepest first. When it fails, it has made none.

@@ -16,7 +16,7 @@ import {
 } from 'node:fs';
 import { dirname } from 'node:path';
 import { MountletError, errorCode } from '../../base/errors.ts';
-import { systemCallError } from '../system-call-error.ts';
+import { systemCallError } from '../../linux/system-call-error.ts';
 
 const privateMode = 0o600;
 

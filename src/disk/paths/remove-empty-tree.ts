@@ -4,9 +4,9 @@
  */
 import { closeSync, constants, openSync, readdirSync, rmdirSync } from 'node:fs';
 import { join } from 'node:path';
+import { errnoOf, errnoText } from '../../linux/system-call-error.ts';
 import { mountIdOf } from '../mounts/mount-point.ts';
 import { PodTreeError, attempt, mountPointError } from '../pod-tree-error.ts';
-import { errnoOf, errnoText } from '../system-call-error.ts';
 
 /** Deeper than any volume that only has empty directories in it; bounds the files that are open at once. */
 const depthMax = 64;

@@ -2,12 +2,12 @@
  * Makes a directory below another that a container may write to, so that nothing is ever made outside: the container may
  * replace any part of the way by a link while we are at it.
  */
-import { closeSync, constants, fchmodSync, mkdirSync, openSync, readlinkSync, statSync, type Stats } from 'node:fs';
+import { type Stats, closeSync, constants, fchmodSync, mkdirSync, openSync, readlinkSync, statSync } from 'node:fs';
 import { join } from 'node:path';
+import { errnoOf } from '../../linux/system-call-error.ts';
 import { openPathOnly } from '../mounts/mount-point.ts';
 import { isWithin } from './path-within.ts';
 import { UnsafePathError, elementOf, elementsOf, resolveLinks, safeOpen, textOf } from './safe-open.ts';
-import { errnoOf } from '../system-call-error.ts';
 
 /**
  * Makes `below` (relative) in `base` with all missing levels, each with exactly `mode`, setuid, setgid and sticky bits

@@ -9,9 +9,9 @@
 import { closeSync, constants, fstatSync, lstatSync, openSync, realpathSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { MountletError } from '../../base/errors.ts';
+import { errnoOf, errnoText } from '../../linux/system-call-error.ts';
 import { openPathOnly } from '../mounts/mount-point.ts';
 import { isWithin } from './path-within.ts';
-import { errnoOf, errnoText } from '../system-call-error.ts';
 
 /** A path that leads out of its volume, or that cannot be followed safely. The messages are the kubelet's. */
 export class UnsafePathError extends MountletError {

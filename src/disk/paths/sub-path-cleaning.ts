@@ -1,11 +1,11 @@
 /** Takes away the binds that sub-path.ts made, when a volume or its pod goes. */
-import { lstatSync, readdirSync, rmdirSync, statSync, unlinkSync, type Dirent, type Stats } from 'node:fs';
+import { type Dirent, type Stats, lstatSync, readdirSync, rmdirSync, statSync, unlinkSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { MountletError } from '../../base/errors.ts';
+import { errnoOf } from '../../linux/system-call-error.ts';
 import type { Mounts } from '../mounts/mounts.ts';
 import { isWithin } from './path-within.ts';
 import { UnsafePathError, textOf } from './safe-open.ts';
-import { errnoOf } from '../system-call-error.ts';
 
 const directoryName = 'volume-subpaths';
 

@@ -18,9 +18,9 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { MountletError, messageOf } from '../../base/errors.ts';
+import { SystemCallError } from '../../linux/system-call-error.ts';
 import { directoryForMounts, needsMounts, unavailableMounts } from '../../testing/machine/temporary-directory.ts';
 import { type Mounts, systemMounts } from '../mounts/mounts.ts';
-import { SystemCallError } from '../system-call-error.ts';
 import { SubPathError, type SubPathRequest, prepareSubPath, resolveSubPath } from './sub-path.ts';
 
 const mounts = systemMounts();

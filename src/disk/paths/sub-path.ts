@@ -8,12 +8,12 @@
 import { closeSync, fstatSync, lstatSync, mkdirSync, rmdirSync, statSync, unlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { MountletError } from '../../base/errors.ts';
+import { errnoOf, systemCallError } from '../../linux/system-call-error.ts';
 import type { Mounts } from '../mounts/mounts.ts';
 import { isWithin } from './path-within.ts';
 import { safeMakeDirectory } from './safe-make-directory.ts';
 import { UnsafePathError, resolveLinks, safeOpen, textOf } from './safe-open.ts';
 import { cleanSubPath, isBrokenMount, subPathDirectory } from './sub-path-cleaning.ts';
-import { errnoOf, systemCallError } from '../system-call-error.ts';
 
 export interface SubPathRequest {
   readonly podDirectory: string;

@@ -9,7 +9,7 @@ import {
   unlinkSync,
   writeFileSync,
 } from 'node:fs';
-import { systemCallError } from '../system-call-error.ts';
+import { systemCallError } from '../../linux/system-call-error.ts';
 
 /** Has exactly this mode afterwards, whatever the umask. Anything but a file in its place is removed, never followed. */
 export function writeInPlace(path: string, content: string, mode: number): void {

@@ -1,6 +1,6 @@
 /** What a failing system call becomes when it leaves this room: the text is the one a kubelet prints for the same failure. */
 import { MountletError, errorCode, messageOf } from '../../base/errors.ts';
-import { errnoOf, errnoText } from '../system-call-error.ts';
+import { errnoOf, errnoText } from '../../linux/system-call-error.ts';
 
 export class VolumeWriteError extends MountletError {
   readonly reason = 'VolumeWriteFailed';

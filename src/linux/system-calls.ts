@@ -1,16 +1,15 @@
 /**
  * The system calls that Node does not offer, bound with koffi: mounts, the mount flag of statx, file locks. One function
- * for each call and nothing more; what they are used for is decided by the callers.
+ * for each call and nothing more; callers decide what they are for. Calls that start and follow processes are in
+ * processes.ts.
  *
- * koffi holds native code and takes some 10 ms to load, so it is loaded by the first `loadSystemCalls()` and not by the
- * import of this file. Where the C library may lack a wrapper the call goes through syscall(2), with numbers that are
- * the same on every architecture (all calls since Linux 5.0 have such numbers).
+ * Where the C library may lack a wrapper the call goes through syscall(2), with numbers that are the same on every
+ * architecture (all calls since Linux 5.0 have such numbers).
  */
 import { createRequire } from 'node:module';
 import { getSystemErrorName } from 'node:util';
 import type * as Koffi from 'koffi'; // the type alone: the module is loaded on demand
-import { MountletError, messageOf } from '../../base/errors.ts';
-import { SystemCallError } from '../system-call-error.ts';
+import { SystemCallError } from './system-call-error.ts';
 
 interface MountCall {
   readonly source?: string;
@@ -73,23 +72,20 @@ export const moveFlags = { fromEmptyPath: 4, beneath: 0x200 } as const;
 export const mountAttributes = { readOnly: 1n, noSetuid: 2n, noDevices: 4n, noExec: 8n } as const;
 
 const callNumbers = { openTree: 428, moveMount: 429, setMountAttributes: 442 } as const;
-const currentDirectory = -100; // AT_FDCWD: the paths given here are absolute, so it is never looked at
+const currentDirectory = -100; // AT_FDCWD: unused, since all paths given here are absolute
 const noFollow = 0x100; // AT_SYMLINK_NOFOLLOW
 const noAutomount = 0x800; // AT_NO_AUTOMOUNT
-const basicStatus = 0x7ff; // STATX_BASIC_STATS: asked for less, a broken file system is not asked and tells no error
+const basicStatus = 0x7ff; // STATX_BASIC_STATS: asked for less, the kernel does not ask a broken file system and reports no error
 const attributeMountRoot = 0x2000n; // STATX_ATTR_MOUNT_ROOT
 const lockExclusiveNow = 2 | 4; // LOCK_EX | LOCK_NB
 
 type CText = string | null;
 
-export class SystemCallsUnavailableError extends MountletError {
-  readonly reason = 'SystemCallsUnavailable';
-  constructor(cause: unknown) {
-    super(`Cannot make system calls: the package "koffi" does not load: ${messageOf(cause)}; reinstall it`, { cause });
-  }
+/** koffi holds native code and takes about 10 ms to load: the first caller loads it, not the import of this file. */
+export function loadKoffi(): typeof Koffi {
+  return createRequire(import.meta.url)('koffi') as typeof Koffi;
 }
 
-/** Throws a SystemCallsUnavailableError when koffi has no build for this machine. */
 export function loadSystemCalls(): SystemCalls {
   const koffi = loadKoffi();
   const library = koffi.load(null); // the running program, which has its C library (glibc or musl) loaded already
@@ -181,14 +177,6 @@ export function loadSystemCalls(): SystemCalls {
       throw new SystemCallError({ call: 'flock', path, code });
     },
   };
-}
-
-function loadKoffi(): typeof Koffi {
-  try {
-    return createRequire(import.meta.url)('koffi') as typeof Koffi;
-  } catch (error) {
-    throw new SystemCallsUnavailableError(error);
-  }
 }
 
 /** C would stop reading at a NUL and act on another path than the one that was checked. */
