@@ -80,9 +80,9 @@ export type { Secret } from './kube/objects/secret.ts';
 export type { Service } from './kube/objects/service.ts';
 export type { Volume } from './kube/objects/volume.ts';
 
-export { render } from './agent/render.ts';
-export type { RenderResult, RenderSettings } from './agent/render.ts';
-export { readSources } from './agent/sources.ts';
+export { render } from './agent/render/render.ts';
+export type { RenderResult, RenderSettings } from './agent/render/render.ts';
+export { readSources } from './agent/machine/manifests-folder-reader.ts';
 export type {
   PodFailure,
   RenderedContainer,
@@ -91,13 +91,13 @@ export type {
   RenderedPod,
   RenderedVariable,
   RenderedVolume,
-} from './agent/rendered-pod.ts';
+} from './agent/render/rendered-pod.ts';
 
-export { agentSettings, readAgentConfiguration } from './agent/agent-settings.ts';
-export type { AgentConfiguration, AgentSettings } from './agent/agent-settings.ts';
+export { agentSettings, readAgentConfiguration } from './agent/node/agent-settings.ts';
+export type { AgentConfiguration, AgentSettings } from './agent/node/agent-settings.ts';
 export { startNode } from './agent/node/node.ts';
 export type { NodeDeps, RunningNode } from './agent/node/node.ts';
 export { logLine } from './agent/node/notices.ts';
 export type { NodeNotice } from './agent/node/notices.ts';
-export { startUp } from './agent/up.ts';
-export type { RunningMachine, UpDeps, UpSettings } from './agent/up.ts';
+export { startUp } from './agent/embedded/up.ts';
+export type { RunningMachine, UpDeps, UpSettings } from './agent/embedded/up.ts';

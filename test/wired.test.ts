@@ -95,7 +95,7 @@ test('an export that nothing uses is found, also when a test imports it', () => 
 
 /** Fields of the configuration that become no setting, and settings that are read nowhere. */
 function unreadSettings(all: Sources): string[] {
-  const file = 'src/agent/agent-settings.ts';
+  const file = 'src/agent/node/agent-settings.ts';
   const text = all.get(file) ?? '';
   const fieldsOf = (start: string, pattern: RegExp): string[] => {
     const from = text.indexOf(start);
@@ -120,7 +120,7 @@ test('every setting is read', () => {
 });
 
 test('a setting that is read nowhere is found', () => {
-  const file = 'src/agent/agent-settings.ts';
+  const file = 'src/agent/node/agent-settings.ts';
   const text = sources.get(file) ?? '';
   const planted = text.replace(
     'export interface AgentSettings {',

@@ -2,19 +2,21 @@
 import { readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { join, resolve } from 'node:path';
-import { startAgent } from '../agent/agent.ts';
-import type { AgentConfiguration, AgentSettings } from '../agent/agent-settings.ts';
-import { AgentSettingsError, agentSettings, readAgentConfiguration } from '../agent/agent-settings.ts';
-import { messageOf } from '../base/errors.ts';
-import type { ClusterAccess } from '../client/cluster-access.ts';
-import { clusterAccess } from '../client/cluster-access.ts';
-import type { SandboxOptions } from './arguments.ts';
-import type { ClusterOptions } from './cluster-client.ts';
-import { accessDeps } from './cluster-client.ts';
-import { defaultStateDirectory, secretDirectories } from './default-directories.ts';
-import type { LogFormat } from './node-log-printer.ts';
+import {
+  type AgentConfiguration,
+  type AgentSettings,
+  AgentSettingsError,
+  agentSettings,
+  readAgentConfiguration,
+} from '../agent/node/agent-settings.ts';
+import { startAgent } from '../agent/node/agent.ts';
 import type { LogLevel } from '../agent/node/notices.ts';
-import { logPrinter, noticePrinter } from './node-log-printer.ts';
+import { messageOf } from '../base/errors.ts';
+import { type ClusterAccess, clusterAccess } from '../client/cluster-access.ts';
+import type { SandboxOptions } from './arguments.ts';
+import { type ClusterOptions, accessDeps } from './cluster-client.ts';
+import { defaultStateDirectory, secretDirectories } from './default-directories.ts';
+import { type LogFormat, logPrinter, noticePrinter } from './node-log-printer.ts';
 import { tell, telling } from './talk.ts';
 import { untilSignal } from './until-signal.ts';
 

@@ -1,9 +1,8 @@
 /** `mountlet apply`: manifests to the API server, for machines without kubectl. */
-import { applyManifests } from '../agent/apply-manifests.ts';
-import { readSources } from '../agent/sources.ts';
+import { applyManifests } from '../agent/embedded/apply-manifests.ts';
+import { readSources } from '../agent/machine/manifests-folder-reader.ts';
 import { DiscoveredResources } from '../client/discovery.ts';
-import type { ClusterOptions } from './cluster-client.ts';
-import { clusterClient } from './cluster-client.ts';
+import { type ClusterOptions, clusterClient } from './cluster-client.ts';
 import { openStandardInput } from './standard-input.ts';
 import { telling } from './talk.ts';
 

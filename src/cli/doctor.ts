@@ -1,5 +1,5 @@
 /** `mountlet doctor`: what this machine can and cannot do, and what that means. */
-import { diagnose } from '../agent/doctor.ts';
+import { diagnose } from '../agent/machine/doctor.ts';
 import { exitCode } from './exit-code.ts';
 import { showJson } from './rendered-list.ts';
 import { showText } from './show-text.ts';

@@ -2,9 +2,9 @@
  * One running node: every room wired. Settings and a cluster (or none) in, a node out that runs pods, mounts their volumes and
  * keeps them up to date. It speaks to the API server over HTTP alone, also where both are one process.
  */
+import { randomUUID } from 'node:crypto';
 import { existsSync, mkdirSync, realpathSync } from 'node:fs';
 import { join } from 'node:path';
-import { randomUUID } from 'node:crypto';
 import type { Clock } from '../../base/clock.ts';
 import { runTask } from '../../base/run-task.ts';
 import { untilAborted } from '../../base/until-aborted.ts';
@@ -15,43 +15,34 @@ import { services, withShape } from '../../client/resource-reference.ts';
 import { systemMounts } from '../../disk/mounts/mounts.ts';
 import { lockDirectory } from '../../disk/paths/directory-lock.ts';
 import { podsDirectory } from '../../kube/node-layout.ts';
-import type { Service } from '../../kube/objects/service.ts';
-import { service } from '../../kube/objects/service.ts';
-import { EventRecorder } from '../../node/event-recorder.ts';
-import type { NodeServer, NodeServerSettings } from '../../node-server/node-server.ts';
-import { startNodeServer } from '../../node-server/node-server.ts';
-import { streamLimits } from '../../node-server/streams/remote-streams.ts';
-import { readerOf } from '../../objects/object-manager.ts';
 import type { Pod } from '../../kube/objects/pod.ts';
+import { type Service, service } from '../../kube/objects/service.ts';
+import { type NodeServer, type NodeServerSettings, startNodeServer } from '../../node-server/node-server.ts';
+import { streamLimits } from '../../node-server/streams/remote-streams.ts';
+import { EventRecorder } from '../../node/event-recorder.ts';
+import { readerOf } from '../../objects/object-manager.ts';
 import { PodLoop } from '../../pods/pod-loop.ts';
-import type { FolderContent } from '../../pods/sources/manifests-folder.ts';
 import { folderContents } from '../../pods/sources/folder-source.ts';
+import type { FolderContent } from '../../pods/sources/manifests-folder.ts';
 import { openProcessRuntime } from '../../runtimes/process/machine.ts';
 import { defaultProcessRuntimeSettings } from '../../runtimes/process/process-runtime.ts';
 import type { Runtime } from '../../runtimes/runtime.ts';
 import { asPodUid } from '../../volumes/mount-id.ts';
 import type { VolumeManager } from '../../volumes/volume-manager.ts';
-import type { AgentSettings } from '../agent-settings.ts';
-import { apiPods, podLists, runtimeHandler } from '../api-pods.ts';
-import { containerEffects } from '../container-effects.ts';
-import { containerFiles } from '../container-files.ts';
-import { manifestsFolderReader } from '../manifests-folder-reader.ts';
-import { secretPaths } from '../secret-paths.ts';
-import { followChanges } from './follow-changes.ts';
-import { mastersOnly, reviewedAccess } from './node-access.ts';
+import { containerEffects, containerFiles, logTail } from '../machine/container-files.ts';
+import { manifestsFolderReader } from '../machine/manifests-folder-reader.ts';
+import { secretPaths } from '../machine/secret-paths.ts';
+import type { AgentSettings } from './agent-settings.ts';
 import { NodeAdmission } from './node-admission.ts';
-import { connectNode } from './node-clients.ts';
 import { noRecorder, podEvents } from './node-events.ts';
 import { NodeMetrics } from './node-metrics.ts';
-import { recordNotice, type NodeNotice, type NotifyNode } from './notices.ts';
-import { NodeObjects } from './node-objects.ts';
-import { nodeVolumes } from './node-volumes.ts';
-import { podNetwork } from './pod-network.ts';
-import { podVolumes } from './pod-volumes.ts';
+import { NodeObjects, followChanges } from './node-objects.ts';
+import { apiPods, podLists, podNetwork, runtimeHandler } from './node-pods.ts';
+import { NodePresence, connectNode } from './node-presence.ts';
+import { mastersOnly, reviewedAccess, serverPods } from './node-serving.ts';
+import { nodeVolumes, podVolumes } from './node-volumes.ts';
+import { type NodeNotice, type NotifyNode, recordNotice } from './notices.ts';
 import { inOrder } from './run-together.ts';
-import { serverPods } from './server-pods.ts';
-import { logTail } from './tail-log.ts';
-import { NodePresence } from './node-presence.ts';
 
 export interface NodeDeps {
   /** Undefined: pods come from the folder of manifests alone. */

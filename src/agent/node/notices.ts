@@ -37,7 +37,7 @@ export type NotifyNode = (notice: NodeNotice) => void;
 export type LogLevel = 'debug' | 'info' | 'warning' | 'error';
 
 /** What machines filter on; the message has the same in words. */
-export interface LogFields {
+interface LogFields {
   /** `namespace/name`, or a UID where the name is unknown. */
   readonly pod?: string;
   readonly volume?: string;

@@ -11,11 +11,10 @@ import { aPod } from '../../testing/fakes/builders.ts';
 import { FakeClock, settle } from '../../testing/fakes/fake-clock.ts';
 import { runningApiServer } from '../../testing/servers/running-api-server.ts';
 import { memoryStore } from '../../testing/servers/stores.ts';
-import { agentSettings } from '../agent-settings.ts';
-import { apiPods, podLists } from '../api-pods.ts';
-import { connectNode } from './node-clients.ts';
+import { agentSettings } from './agent-settings.ts';
 import { NodeObjects } from './node-objects.ts';
-import { NodePresence } from './node-presence.ts';
+import { apiPods, podLists } from './node-pods.ts';
+import { NodePresence, connectNode } from './node-presence.ts';
 
 const { signal } = new AbortController();
 const settings = agentSettings({}, { nodeName: 'here', rootDirectory: '/tmp' });
