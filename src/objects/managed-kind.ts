@@ -3,7 +3,7 @@ import { configMaps, secrets, withShape } from '../client/resource-reference.ts'
 import type { ResourceReference } from '../client/resource-reference.ts';
 import type { ConfigMap } from '../kube/objects/config-map.ts';
 import type { ObjectMeta } from '../kube/objects/metadata.ts';
-import type { ObjectReferences } from '../kube/object-references.ts';
+import type { ReferencedKind } from '../kube/pod-references.ts';
 import { boolean, bytes, map, object, required, string } from '../kube/objects/schema.ts';
 import type { Secret } from '../kube/objects/secret.ts';
 
@@ -17,7 +17,7 @@ export interface ManagedKind<T extends ManagedObject> {
   readonly singular: string;
   /** With the shape of what is kept of an object. */
   readonly resource: ResourceReference<T>;
-  readonly references: keyof ObjectReferences;
+  readonly kind: ReferencedKind;
 }
 
 /**
@@ -34,11 +34,11 @@ const keptFields = {
 export const managedConfigMaps: ManagedKind<ConfigMap> = {
   singular: 'configmap',
   resource: withShape(configMaps, object({ ...keptFields, data: map(string), binaryData: map(bytes) })),
-  references: 'configMaps',
+  kind: 'ConfigMap',
 };
 
 export const managedSecrets: ManagedKind<Secret> = {
   singular: 'secret',
   resource: withShape(secrets, object({ ...keptFields, data: map(bytes), type: string })),
-  references: 'secrets',
+  kind: 'Secret',
 };

@@ -67,7 +67,7 @@ export class TtlObjects<T extends ManagedObject> implements ObjectManager<T>, Re
 
   constructor(kind: ManagedKind<T>, deps: TtlObjectsDeps<T>) {
     this.#deps = deps;
-    this.#references = new ReferenceCounts(kind.references, this);
+    this.#references = new ReferenceCounts(kind.kind, this);
   }
 
   registerPod(pod: Pod): void {

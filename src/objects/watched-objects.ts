@@ -67,7 +67,7 @@ export class WatchedObjects<T extends ManagedObject> implements ObjectManager<T>
     this.#kind = kind;
     this.#deps = deps;
     this.#idleMs = Math.max(idleSyncs * settings.syncFrequencyMs, idleMsMin);
-    this.#references = new ReferenceCounts(kind.references, this);
+    this.#references = new ReferenceCounts(kind.kind, this);
     this.#feeds = feedsFor(settings.scope, { ...deps, starts: new Turnstile(startsMax) });
   }
 

@@ -6,7 +6,6 @@
  * of the result is that of first definition. The kubelet's has none; ours is the same on every run, so that two
  * renderings of a pod can be compared.
  */
-import { compareByteOrder } from '../kube/values/byte-order.ts';
 import type {
   Container,
   EnvironmentSource,
@@ -16,17 +15,14 @@ import type {
 import type { Node } from '../kube/objects/node.ts';
 import type { Pod } from '../kube/objects/pod.ts';
 import type { Service } from '../kube/objects/service.ts';
-import { serviceVariablesOf } from '../kube/service-variables.ts';
-import type { VariableService } from '../kube/service-variables.ts';
+import { isStaticPod } from '../kube/pod-origin.ts';
+import { type VariableService, serviceVariablesOf } from '../kube/service-variables.ts';
+import { compareByteOrder } from '../kube/values/byte-order.ts';
 import { EnvironmentError } from './environment-error.ts';
-import { EnvironmentObjects } from './environment-objects.ts';
-import type { ObjectReaders } from './environment-objects.ts';
-import { resolveReference } from './environment-references.ts';
-import type { EnvFileReader } from './environment-references.ts';
+import { EnvironmentObjects, type ObjectReaders } from './environment-objects.ts';
+import { type EnvFileReader, resolveReference } from './environment-references.ts';
 import type { MountedVolumes } from './mounted-volumes.ts';
-import { isStaticPod } from './sources/pod-annotations.ts';
-import { ExpansionBudget, expandVariables } from './variables.ts';
-import type { LookUp, Variable, VariableSource } from './variables.ts';
+import { ExpansionBudget, type LookUp, type Variable, type VariableSource, expandVariables } from './variables.ts';
 
 interface EnvironmentRequest {
   readonly pod: Pod;

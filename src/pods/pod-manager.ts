@@ -3,8 +3,8 @@
  * never what runs.
  */
 import type { Pod } from '../kube/objects/pod.ts';
+import { isMirrorPod, isStaticPod } from '../kube/pod-origin.ts';
 import { podFullName, podUid } from './pod-names.ts';
-import { isMirrorPod, isStaticPod } from './sources/pod-annotations.ts';
 
 export class PodManager {
   readonly #pods = new Map<string, Pod>();

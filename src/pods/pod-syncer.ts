@@ -3,9 +3,10 @@
  * then the end of containers; then what the pod leaves behind. Every step may be repeated.
  */
 import type { Clock } from '../base/clock.ts';
-import { messageOf, MountletError } from '../base/errors.ts';
+import { MountletError, messageOf } from '../base/errors.ts';
 import { environmentCondition } from '../kube/environment-condition.ts';
 import type { Pod, PodStatus } from '../kube/objects/pod.ts';
+import { isStaticPod } from '../kube/pod-origin.ts';
 import type { Runtime, RuntimePod } from '../runtimes/runtime.ts';
 import type { ContainerFiles } from './container-files.ts';
 import type { ContainerKiller } from './containers/container-killer.ts';
@@ -13,17 +14,13 @@ import type { ContainerSync } from './containers/container-sync.ts';
 import type { StartErrors } from './containers/start-errors.ts';
 import type { ObjectReaders } from './environment-objects.ts';
 import type { EventSink } from './event-sink.ts';
-import { collectPullSecrets, missingPullSecretsEvent } from './image-pull-secrets.ts';
-import type { ImagePullSecrets } from './image-pull-secrets.ts';
-import { reconcileMirror } from './mirror-pods.ts';
-import type { MirrorOwner } from './mirror-pods.ts';
+import { type ImagePullSecrets, collectPullSecrets, missingPullSecretsEvent } from './image-pull-secrets.ts';
+import { type MirrorOwner, reconcileMirror } from './mirror-pods.ts';
 import type { PodApi } from './pod-api.ts';
 import type { PodManager } from './pod-manager.ts';
 import { podNamespace, podUid } from './pod-names.ts';
 import type { ObjectRegistration, PodVolumes } from './pod-volumes.ts';
 import type { ProbeManager } from './probes/probe-manager.ts';
-import { isStaticPod } from './sources/pod-annotations.ts';
-
 import type { StaleEnvironment } from './stale-environment.ts';
 import { activeDeadline, podStatus } from './status/pod-status.ts';
 import type { StatusManager } from './status/status-manager.ts';

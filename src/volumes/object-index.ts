@@ -2,7 +2,7 @@
  * Who shows which object: from a ConfigMap or Secret to the mounts whose files come from it. A change of one object costs
  * as much as it has mounts, however many others the node has.
  */
-import { shownReferences } from '../kube/object-references.ts';
+import { shownReferences } from '../kube/pod-references.ts';
 import type { Volume } from '../kube/objects/volume.ts';
 import type { MountId, PodUid, VolumeName } from './mount-id.ts';
 
@@ -49,13 +49,10 @@ export class ObjectIndex {
 const anyTrustBundle = 'ClusterTrustBundle';
 
 function keysOf(volume: Volume, namespace: string): readonly string[] {
-  const { configMaps, secrets } = shownReferences(volume);
-  const keys = [
-    ...[...configMaps].map((name) => keyOf('ConfigMap', namespace, name)),
-    ...[...secrets].map((name) => keyOf('Secret', namespace, name)),
-  ];
-  const showsBundles = volume.projected?.sources?.some(({ clusterTrustBundle }) => clusterTrustBundle !== undefined);
-  return showsBundles === true ? [...keys, anyTrustBundle] : keys;
+  return [...shownReferences(volume)].flatMap(({ kind, name }) => {
+    if (kind === 'ClusterTrustBundle') return [anyTrustBundle];
+    return (kind === 'ConfigMap' || kind === 'Secret') && name !== '' ? [keyOf(kind, namespace, name)] : [];
+  });
 }
 
 function keyOf(kind: string, namespace: string, name: string): string {

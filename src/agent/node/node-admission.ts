@@ -6,19 +6,19 @@ import { selectsNode, tolerates } from '../../kube/node-affinity.ts';
 import type { Container } from '../../kube/objects/container.ts';
 import type { Node } from '../../kube/objects/node.ts';
 import type { Pod } from '../../kube/objects/pod.ts';
+import { isStaticPod } from '../../kube/pod-origin.ts';
 import { qualityOfService } from '../../kube/quality-of-service.ts';
 import { goQuote } from '../../kube/values/go-quote.ts';
 import type { Quantity } from '../../kube/values/quantity.ts';
 import {
+  type ResourceList,
   containersTogether,
   isExtendedResource,
   isHugePages,
   isPodLevelResource,
   readQuantity,
 } from '../../kube/values/resource-list.ts';
-import type { ResourceList } from '../../kube/values/resource-list.ts';
 import type { Admission } from '../../pods/pod-parts.ts';
-import { isStaticPod } from '../../pods/sources/pod-annotations.ts';
 import type { Eviction } from '../../pods/workers/pod-steps.ts';
 
 interface AdmissionSettings {

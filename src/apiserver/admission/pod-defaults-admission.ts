@@ -1,6 +1,6 @@
 /** What admission adds to every new pod besides its account: its priority, and how long it stays on a node that fails. */
 import type { Pod, PodSpec } from '../../kube/objects/pod.ts';
-import { isMirrorPod } from '../identity/pod-references.ts';
+import { isMirrorPod } from '../../kube/pod-origin.ts';
 import type { AdmissionStep } from './admission.ts';
 
 type Toleration = NonNullable<PodSpec['tolerations']>[number];

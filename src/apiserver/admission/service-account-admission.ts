@@ -5,7 +5,8 @@
 import type { Clock } from '../../base/clock.ts';
 import type { Pod, PodSpec } from '../../kube/objects/pod.ts';
 import type { ServiceAccount } from '../../kube/objects/service-account.ts';
-import { isMirrorPod, secretNames } from '../identity/pod-references.ts';
+import { isMirrorPod } from '../../kube/pod-origin.ts';
+import { namesOf, referencesOf } from '../../kube/pod-references.ts';
 import { objectKey } from '../object-key.ts';
 import type { Random } from '../random.ts';
 import { StoredObjects } from '../rest/stored-objects.ts';
@@ -69,14 +70,13 @@ function accountOf({ spec }: Pod): string {
 
 /** A mirror pod is what a node runs anyway; it must not be a way to objects of the API. */
 function refuseMirror(request: AdmissionRequest, pod: Pod): void {
-  if ((pod.spec.serviceAccountName ?? '') !== '') {
-    throw refuse(request, 'a mirror pod may not reference service accounts');
+  const references = referencesOf(pod);
+  const mayNot = (what: string): Error => refuse(request, `a mirror pod may not ${what}`);
+  if (namesOf(references, 'ServiceAccount').size > 0) throw mayNot('reference service accounts');
+  if (namesOf(references, 'Secret').size > 0) throw mayNot('reference secrets');
+  if (references.some(({ kind, via }) => kind === 'ServiceAccount' && via === 'projected')) {
+    throw mayNot('use ServiceAccountToken volume projections');
   }
-  if (secretNames(pod).length > 0) throw refuse(request, 'a mirror pod may not reference secrets');
-  const projectsToken = (pod.spec.volumes ?? []).some(({ projected }) =>
-    (projected?.sources ?? []).some(({ serviceAccountToken }) => serviceAccountToken !== undefined),
-  );
-  if (projectsToken) throw refuse(request, 'a mirror pod may not use ServiceAccountToken volume projections');
 }
 
 function withAccount(spec: PodSpec, name: string, account: ServiceAccount): PodSpec {

@@ -7,9 +7,10 @@ import { goQuote } from '../../kube/values/go-quote.ts';
 import type { Node } from '../../kube/objects/node.ts';
 import type { PersistentVolumeClaim } from '../../kube/objects/persistent-volume.ts';
 import type { Pod } from '../../kube/objects/pod.ts';
+import { isMirrorPod, mirrorAnnotation } from '../../kube/pod-origin.ts';
+import { namesOf, referencesOf, referenceWords } from '../../kube/pod-references.ts';
 import { forbiddenLabels } from './node-labels.ts';
 import { restrictNodeToken } from './node-token-restriction.ts';
-import { apiObjectReference, isMirrorPod, mirrorAnnotation } from './pod-references.ts';
 import { sameContent } from './same-content.ts';
 import { nodeNameOf } from './user.ts';
 import type { User } from './user.ts';
@@ -140,10 +141,23 @@ function restrictMirrorPod(node: string, pod: Pod, lookup: RestrictionLookup): R
   if (live === undefined) return { kind: 'notFound', resource: 'nodes', name: node };
   const uid = live.metadata.uid ?? '';
   if (owner.uid !== uid) return forbidden(`node ${node} UID mismatch: expected ${owner.uid} got ${uid}`);
-  const reference = apiObjectReference(pod);
+  const reference = forbiddenReference(pod);
   return reference === undefined
     ? undefined
     : forbidden(`node ${quoted} can not create pods that reference ${reference}`);
+}
+
+/**
+ * What a mirror pod refers to although a node must not create pods that give it access to anything. An API server reports objects
+ * that are named before those that a volume only has room for.
+ */
+function forbiddenReference(pod: Pod): string | undefined {
+  const references = referencesOf(pod);
+  for (const kind of ['ServiceAccount', 'Secret', 'ConfigMap'] as const) {
+    if (namesOf(references, kind).size > 0) return referenceWords({ kind, via: 'environment' });
+  }
+  const [first] = references;
+  return first && referenceWords(first);
 }
 
 function restrictPodStatus(node: string, pod: Pod, old: Pod): Restriction | undefined {

@@ -7,8 +7,8 @@ import { descendingPathProblems } from '../values/names.ts';
 import { allContainers } from '../objects/pod.ts';
 import type { PodSpec } from '../objects/pod.ts';
 import type { FieldPath } from '../objects/schema.ts';
+import { mirrorAnnotation as mirror } from '../pod-origin.ts';
 
-const mirror = 'kubernetes.io/config.mirror';
 const deletionCost = 'controller.kubernetes.io/pod-deletion-cost';
 const seccompOfPod = 'seccomp.security.alpha.kubernetes.io/pod';
 const seccompOfContainer = 'container.seccomp.security.alpha.kubernetes.io/';

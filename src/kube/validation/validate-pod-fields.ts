@@ -7,6 +7,7 @@ import type { ObjectMeta } from '../objects/metadata.ts';
 import { dnsLabelProblems, dnsSubdomainProblems, qualifiedNameProblems } from '../values/names.ts';
 import type { PodSpec } from '../objects/pod.ts';
 import type { FieldPath } from '../objects/schema.ts';
+import { isMirrorPod } from '../pod-origin.ts';
 
 /** In the order in which the API server lists them. */
 const choices = {
@@ -45,7 +46,7 @@ export function gateErrors({ readinessGates = [], schedulingGates = [] }: PodSpe
 type Claims = NonNullable<PodSpec['resourceClaims']>;
 
 export function resourceClaimErrors(claims: Claims, metadata: ObjectMeta | undefined, path: FieldPath): FieldError[] {
-  const isMirror = Object.hasOwn(metadata?.annotations ?? {}, 'kubernetes.io/config.mirror');
+  const isMirror = metadata !== undefined && isMirrorPod({ metadata });
   const names = new Set<string>();
   return claims.flatMap((claim, index) => {
     const here = [...path, index];

@@ -11,6 +11,7 @@ import { goQuote } from '../values/go-quote.ts';
 import { podSpec, toleration } from '../objects/pod.ts';
 import type { Pod, PodSpec } from '../objects/pod.ts';
 import type { FieldPath } from '../objects/schema.ts';
+import { isMirrorPod, mirrorAnnotation } from '../pod-origin.ts';
 import { means } from '../values/semantic-equality.ts';
 import { imageSpaceErrors } from './validate-containers.ts';
 import { validateObjectMetaUpdate } from './validate-metadata.ts';
@@ -18,7 +19,6 @@ import { validatePodMetadataAndSpec } from './validate-pod.ts';
 import { tolerationErrors } from './validate-scheduling.ts';
 
 const appArmorPrefix = 'container.apparmor.security.beta.kubernetes.io/';
-const mirrorAnnotation = 'kubernetes.io/config.mirror';
 const deadlineSecondsMax = 2 ** 31 - 1;
 
 const changeable = [
@@ -58,7 +58,7 @@ export function validatePodUpdate(pod: Pod, old: Pod, path: FieldPath = []): Fie
 }
 
 export function validateEphemeralContainersUpdate(pod: Pod, old: Pod): FieldError[] {
-  if (Object.hasOwn(old.metadata.annotations ?? {}, mirrorAnnotation)) {
+  if (isMirrorPod(old)) {
     return [forbiddenField([''], 'static pods do not support ephemeral containers')];
   }
   const path = ['spec', 'ephemeralContainers'];

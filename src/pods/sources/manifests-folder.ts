@@ -130,7 +130,7 @@ function readStatic(
     complete: (pod) => defaultPod(asStaticPod(pod, { nodeName, file: `${path}/${name}` })),
     validate: (pod) => [
       ...podKind.validate(pod),
-      ...refusedReferences(pod.spec).map((problem) => forbiddenField(['spec'], problem)),
+      ...refusedReferences(pod).map((problem) => forbiddenField(['spec'], problem)),
     ],
   };
   return readManifests([{ name, text }], 'default', kind);

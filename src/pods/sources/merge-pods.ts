@@ -3,12 +3,16 @@
  * time. Status and bookkeeping of the API server do not count as a change of a pod.
  */
 import { isDeepStrictEqual } from 'node:util';
-import { podSpec, podStatus } from '../../kube/objects/pod.ts';
-import type { Pod } from '../../kube/objects/pod.ts';
+import { type Pod, podSpec, podStatus } from '../../kube/objects/pod.ts';
+import {
+  type PodSource,
+  firstSeenAnnotation,
+  localAnnotations,
+  sourceAnnotation,
+  withAnnotations,
+} from '../../kube/pod-origin.ts';
 import { means } from '../../kube/values/semantic-equality.ts';
 import { podFullName, podUid } from '../pod-names.ts';
-import { firstSeenAnnotation, localAnnotations, sourceAnnotation, withAnnotations } from './pod-annotations.ts';
-import type { PodSource } from './pod-annotations.ts';
 
 export interface PodUpdate {
   readonly kind: 'remove' | 'add' | 'update' | 'delete' | 'reconcile';

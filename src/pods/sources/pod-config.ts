@@ -4,11 +4,10 @@
  */
 import type { Clock } from '../../base/clock.ts';
 import type { Pod } from '../../kube/objects/pod.ts';
+import type { PodSource } from '../../kube/pod-origin.ts';
 import type { EventSink } from '../event-sink.ts';
 import { describePod } from '../pod-names.ts';
-import { mergePods } from './merge-pods.ts';
-import type { KnownPod, PodUpdate } from './merge-pods.ts';
-import type { PodSource } from './pod-annotations.ts';
+import { type KnownPod, type PodUpdate, mergePods } from './merge-pods.ts';
 
 export class PodConfig {
   readonly #sources: readonly PodSource[];

@@ -3,19 +3,17 @@
  * could not be sent, and what somebody changed there, is repaired by a look at all of them from time to time.
  */
 import { Bell } from '../../base/bell.ts';
-import type { Clock, Pausing } from '../../base/clock.ts';
-import { pauseOf } from '../../base/clock.ts';
+import { type Clock, type Pausing, pauseOf } from '../../base/clock.ts';
 import { messageOf } from '../../base/errors.ts';
-import { podStatus as podStatusShape } from '../../kube/objects/pod.ts';
-import type { Pod, PodStatus } from '../../kube/objects/pod.ts';
+import { type Pod, type PodStatus, podStatus as podStatusShape } from '../../kube/objects/pod.ts';
+import { isMirrorPod } from '../../kube/pod-origin.ts';
 import { means } from '../../kube/values/semantic-equality.ts';
 import type { PodApi } from '../pod-api.ts';
 import { describePod, podNamespace, podUid } from '../pod-names.ts';
-import { isMirrorPod } from '../sources/pod-annotations.ts';
 import { isTerminalPhase } from '../workers/pod-record.ts';
 import { finalStatus } from './final-status.ts';
 import { mergeStatus, statusPatch } from './merge-status.ts';
-import { illegalTransition, withinBounds, withTimes } from './normal-status.ts';
+import { illegalTransition, withTimes, withinBounds } from './normal-status.ts';
 
 interface StatusManagerDeps extends Pausing {
   readonly api: PodApi;

@@ -4,20 +4,17 @@
  */
 import type { Clock } from '../../base/clock.ts';
 import { messageOf } from '../../base/errors.ts';
-import type { TaskFailed } from '../../base/run-task.ts';
-import { runTask } from '../../base/run-task.ts';
+import { type TaskFailed, runTask } from '../../base/run-task.ts';
 import type { Pod } from '../../kube/objects/pod.ts';
+import { isStaticPod } from '../../kube/pod-origin.ts';
 import type { RuntimePod } from '../../runtimes/runtime.ts';
 import type { EventSink } from '../event-sink.ts';
 import { podFullName, podUid } from '../pod-names.ts';
-import { isStaticPod } from '../sources/pod-annotations.ts';
 import { effectiveGrace } from './grace-period.ts';
-import { isOver, isTerminalPhase, newRecord } from './pod-record.ts';
-import type { PodRecord, PodState, PodWork } from './pod-record.ts';
+import { type PodRecord, type PodState, type PodWork, isOver, isTerminalPhase, newRecord } from './pod-record.ts';
 import { PodStates } from './pod-states.ts';
 import type { PodSteps } from './pod-steps.ts';
-import { jittered, requeueDelayMs } from './requeue-delay.ts';
-import type { RequeueSettings, StepOutcome } from './requeue-delay.ts';
+import { type RequeueSettings, type StepOutcome, jittered, requeueDelayMs } from './requeue-delay.ts';
 import { StaticPodTurns } from './static-pod-turns.ts';
 
 interface PodWorkersDeps {

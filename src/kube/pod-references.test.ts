@@ -1,8 +1,23 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type PodParts, aContainer, aPod } from '../testing/fakes/builders.ts';
-import { objectReferences, projectedReferences } from './object-references.ts';
+import type { Pod } from './objects/pod.ts';
 import type { Volume } from './objects/volume.ts';
+import { namesOf, referencesOf, withoutReferences } from './pod-references.ts';
+
+function objectReferences(
+  pod: Pod,
+  references = referencesOf(pod),
+): Record<'configMaps' | 'secrets', ReadonlySet<string>> {
+  return { configMaps: namesOf(references, 'ConfigMap'), secrets: namesOf(references, 'Secret') };
+}
+
+function projectedReferences(pod: Pod): ReturnType<typeof objectReferences> {
+  return objectReferences(
+    pod,
+    referencesOf(pod).filter(({ use }) => use === 'shown'),
+  );
+}
 
 interface Case {
   readonly it: string;
@@ -75,7 +90,7 @@ const cases: readonly Case[] = [
 ];
 
 for (const { it, pod, configMaps = [], secrets = [] } of cases) {
-  test(`objectReferences finds the names ${it}`, () => {
+  test(`referencesOf finds the names ${it}`, () => {
     const found = objectReferences(aPod(pod));
     assert.deepEqual([...found.configMaps], configMaps);
     assert.deepEqual([...found.secrets], secrets);
@@ -95,12 +110,12 @@ const carried: readonly Volume[] = [
 ];
 for (const volume of carried) {
   const kind = Object.keys(volume)[1] ?? '';
-  test(`objectReferences finds the secret of a ${kind} volume (4.2)`, () => {
+  test(`referencesOf finds the secret of a ${kind} volume (4.2)`, () => {
     assert.deepEqual([...objectReferences(aPod({ volumes: [volume] })).secrets], ['x']);
   });
 }
 
-test('objectReferences survives sources of any form', () => {
+test('referencesOf survives sources of any form', () => {
   const volumes = [null, 7, 'text', [], {}, { secretRef: null }, { secretRef: { name: 7 } }].map((rbd, index) => ({
     name: `v${index}`,
     rbd,
@@ -109,7 +124,7 @@ test('objectReferences survives sources of any form', () => {
   assert.deepEqual([...objectReferences(aPod({ volumes })).secrets], []);
 });
 
-test('projectedReferences are what volumes show, not what containers, pulls and drivers read', () => {
+test('referencesOf marks what volumes show, not what containers, pulls and drivers read', () => {
   const { configMaps, secrets } = projectedReferences(
     aPod({
       containers: [everySource],
@@ -125,4 +140,58 @@ test('projectedReferences are what volumes show, not what containers, pulls and 
   );
   assert.deepEqual([...configMaps], ['cm', 'cm-2']);
   assert.deepEqual([...secrets], ['secret', 'secret-2']);
+});
+
+test('referencesOf lists each object with the field that refers to it', () => {
+  const pod = aPod({
+    serviceAccountName: 'runner',
+    containers: [everySource, { ...everySource, name: 'again' }],
+    volumes: [
+      { name: 'a', csi: { driver: 'd', nodePublishSecretRef: { name: 'driver' } } },
+      { name: 'b', ephemeral: {} },
+      { name: 'c', persistentVolumeClaim: { claimName: 'data' } },
+      { name: 'd', glusterfs: { endpoints: 'gluster' } },
+      {
+        name: 'e',
+        projected: { sources: [{ serviceAccountToken: { path: 't' } }, { clusterTrustBundle: { path: 'ca' } }] },
+      },
+    ],
+  });
+  assert.deepEqual(
+    referencesOf(pod).map(({ kind, name, via, use }) => [kind, name, via, use].join(' ')),
+    [
+      'ServiceAccount runner serviceAccountName read',
+      'ConfigMap from-cm environment read',
+      'Secret from-secret environment read',
+      'ConfigMap key-cm environment read',
+      'Secret key-secret environment read',
+      'CSIDriver d csi read',
+      'Secret driver csi read',
+      'PersistentVolumeClaim web-b ephemeral read',
+      'PersistentVolumeClaim data persistentVolumeClaim read',
+      'Endpoints gluster glusterfs read',
+      'ServiceAccount  projected shown',
+      'ClusterTrustBundle  projected shown',
+    ],
+  );
+});
+
+test('withoutReferences leaves a pod that refers to nothing', () => {
+  const pod = aPod({
+    serviceAccountName: 'runner',
+    imagePullSecrets: [{ name: 'pull' }],
+    containers: [
+      {
+        ...everySource,
+        volumeMounts: [
+          { name: 'a', mountPath: '/a' },
+          { name: 'z', mountPath: '/z' },
+        ],
+      },
+    ],
+    volumes: [...carried.map((volume, index) => ({ ...volume, name: `v${index}` })), { name: 'z', emptyDir: {} }],
+  });
+  const { spec, ...rest } = withoutReferences(pod);
+  assert.deepEqual(referencesOf({ ...rest, spec }), []);
+  assert.deepEqual(spec.volumes, [{ name: 'z', emptyDir: {} }]);
 });

@@ -1,15 +1,15 @@
-/** The annotations by which a node knows where a pod came from. None of them is ever written back to an API server's pod. */
-import type { Pod } from '../../kube/objects/pod.ts';
+/** The annotations that say where a pod came from. A node keeps them to itself: it never writes them to a pod of the API server. */
+import type { Pod } from './objects/pod.ts';
 
 export type PodSource = 'file' | 'api';
 
 export const sourceAnnotation = 'kubernetes.io/config.source';
 export const firstSeenAnnotation = 'kubernetes.io/config.seen';
 export const mirrorAnnotation = 'kubernetes.io/config.mirror';
-/** Set on static pods alone; unlike the others it counts when pods are compared. */
+/** Set only on static pods; unlike the others it counts when pods are compared. */
 export const hashAnnotation = 'kubernetes.io/config.hash';
 
-/** A copy that a node keeps of its own accord: it is carried over when the pod is updated. */
+/** What a node adds to its own copy of a pod, carried over when the pod is updated. */
 export const localAnnotations: readonly string[] = [sourceAnnotation, firstSeenAnnotation, mirrorAnnotation];
 
 export function annotationOf({ metadata }: Pick<Pod, 'metadata'>, name: string): string | undefined {
@@ -22,7 +22,7 @@ export function isStaticPod(pod: Pick<Pod, 'metadata'>): boolean {
   return source !== undefined && source !== 'api';
 }
 
-/** A pod of an API server that only shows a static one. */
+/** A pod of an API server that only shows a static one, which its node runs from a file. */
 export function isMirrorPod(pod: Pick<Pod, 'metadata'>): boolean {
   return annotationOf(pod, mirrorAnnotation) !== undefined;
 }
