@@ -8,11 +8,10 @@ import { volumeDirectory } from '../src/kube/node-layout.ts';
 import type { ConfigMap } from '../src/kube/objects/config-map.ts';
 import type { Pod } from '../src/kube/objects/pod.ts';
 import type { Secret } from '../src/kube/objects/secret.ts';
-import { PluginRegistry } from '../src/plugins/registry.ts';
-import { standardPlugins } from '../src/plugins/standard-plugins.ts';
+import { PluginRegistry, standardPlugins } from '../src/plugins/registry.ts';
 import { FakePods } from '../src/testing/worlds/volume-world.ts';
-import { podUidOf } from '../src/volumes/mount-id.ts';
 import { VolumeManager, type VolumeManagerDeps } from '../src/volumes/volume-manager.ts';
+import { podUidOf } from '../src/volumes/volume-name.ts';
 
 export const files = ['a.conf', 'b.conf', 'c.conf'];
 const fileBytes = 1_024;

@@ -24,7 +24,7 @@ import {
 } from '../testing/machine/devices.ts';
 import { mountPointsBelow } from '../testing/machine/temporary-directory.ts';
 import { VolumeNode, modeOf, testPod } from '../testing/worlds/volume-node.ts';
-import { DeviceNotMountedError, LocalDeviceError } from './local-errors.ts';
+import { DeviceNotMountedError, LocalDeviceError } from './local-storage.ts';
 import { localPlugin } from './local.ts';
 import {
   type Attach,

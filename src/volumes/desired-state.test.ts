@@ -8,7 +8,7 @@ import { aContainer, aPod } from '../testing/fakes/builders.ts';
 import { FakeClock } from '../testing/fakes/fake-clock.ts';
 import { ScriptedPlugin, storageSpec } from '../testing/fakes/scripted-plugin.ts';
 import { DesiredState } from './desired-state.ts';
-import { type MountId, type VolumeName, asPodUid, asVolumeName, podUidOf } from './mount-id.ts';
+import { type MountId, type VolumeName, asPodUid, asVolumeName, podUidOf } from './volume-name.ts';
 
 const configMaps = new ScriptedPlugin({ name: 'kubernetes.io/configmap', requiresRemount: true });
 Object.assign(configMaps, { sourceOf: ({ volume }: VolumeSpec) => volume?.configMap ?? volume?.projected });

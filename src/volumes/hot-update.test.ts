@@ -12,8 +12,8 @@ import { secretPlugin } from '../plugins/secret.ts';
 import { settle } from '../testing/fakes/fake-clock.ts';
 import { VolumeNode } from '../testing/worlds/volume-node.ts';
 import { VolumeWorld, podUsing } from '../testing/worlds/volume-world.ts';
-import { asPodUid } from './mount-id.ts';
-import type { VolumeNotice } from './volume-notices.ts';
+import type { VolumeNotice } from './notices.ts';
+import { asPodUid } from './volume-name.ts';
 
 class RealWorld extends VolumeWorld {
   readonly real: VolumeNode;

@@ -7,9 +7,8 @@ import { ScriptedPlugin, storageSpec } from '../testing/fakes/scripted-plugin.ts
 import { podUsing } from '../testing/worlds/volume-world.ts';
 import { ActualState, type Attachable, type DeviceState } from './actual-state.ts';
 import { DesiredState } from './desired-state.ts';
-import { asPodUid } from './mount-id.ts';
-import { type PlanContext, planDevice, planMount } from './plan.ts';
-import type { VolumeAction } from './volume-actions.ts';
+import { type PlanContext, type VolumeAction, planDevice, planMount } from './plan.ts';
+import { asPodUid } from './volume-name.ts';
 
 const pod = podUsing('web', []);
 const podUid = asPodUid('web');

@@ -6,7 +6,7 @@ import type { Volume } from '../kube/objects/volume.ts';
 import { aContainer, aPod } from '../testing/fakes/builders.ts';
 import { ScriptedPlugin } from '../testing/fakes/scripted-plugin.ts';
 import { VolumeWorld, claimVolume, plainVolume, podUsing } from '../testing/worlds/volume-world.ts';
-import { asPodUid, asVolumeName } from './mount-id.ts';
+import { asPodUid, asVolumeName } from './volume-name.ts';
 
 const wanted = (world: VolumeWorld): readonly string[] =>
   world.manager.queries

@@ -16,11 +16,11 @@ import {
   podUsing,
 } from '../testing/worlds/volume-world.ts';
 import { ActualState } from './actual-state.ts';
-import { asPodUid, asVolumeName } from './mount-id.ts';
-import type { NodeReader } from './node-reader.ts';
+import type { VolumeNotice } from './notices.ts';
+import type { NodeReader } from './operation.ts';
+import type { VolumeAction } from './plan.ts';
 import { Reconstruction } from './reconstruction.ts';
-import type { VolumeAction } from './volume-actions.ts';
-import type { VolumeNotice } from './volume-notices.ts';
+import { asPodUid, asVolumeName } from './volume-name.ts';
 
 const signal = new AbortController().signal;
 const [plainName, diskName] = ['example.com/plain', 'example.com/disk'];

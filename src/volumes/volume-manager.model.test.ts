@@ -12,7 +12,7 @@ import type { SetUpOutcome, SetUpRequest, TearDownRequest } from '../plugins/plu
 import { settle } from '../testing/fakes/fake-clock.ts';
 import { type PluginStep, ScriptedError, ScriptedPlugin } from '../testing/fakes/scripted-plugin.ts';
 import { VolumeWorld, claimVolume, podUsing } from '../testing/worlds/volume-world.ts';
-import { asPodUid } from './mount-id.ts';
+import { asPodUid } from './volume-name.ts';
 
 const uids = ['p0', 'p1', 'p2', 'p3'] as const;
 const objects = ['red', 'blue'] as const;

@@ -5,14 +5,14 @@ import type { Node } from '../kube/objects/node.ts';
 import type { Pod } from '../kube/objects/pod.ts';
 import { ScriptedPlugin } from '../testing/fakes/scripted-plugin.ts';
 import { VolumeWorld, claimVolume, plainVolume, podUsing } from '../testing/worlds/volume-world.ts';
-import { type PodUid, asPodUid, asVolumeName } from './mount-id.ts';
+import { type PodUid, asPodUid, asVolumeName } from './volume-name.ts';
 import {
   AttachLimitError,
   PodsStillMountedError,
   VolumesNotMountedError,
   isDeadlineExceeded,
   isInterrupted,
-} from './wait-errors.ts';
+} from './waits.ts';
 
 const never = (): AbortSignal => new AbortController().signal;
 

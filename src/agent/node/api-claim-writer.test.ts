@@ -7,7 +7,7 @@ import { persistentVolumeClaims, pods, withShape } from '../../client/resource-r
 import { failed, finished, inProgress, infeasible, storageOf } from '../../kube/claim-resize.ts';
 import { type PersistentVolumeClaim, persistentVolumeClaim } from '../../kube/objects/persistent-volume.ts';
 import { runningApiServer } from '../../testing/servers/running-api-server.ts';
-import type { ClaimWriter } from '../../volumes/operations/claim-writer.ts';
+import type { ClaimWriter } from '../../volumes/expand.ts';
 import { apiClaimWriter } from './node-volumes.ts';
 
 const { signal } = new AbortController();

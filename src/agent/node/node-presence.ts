@@ -14,7 +14,7 @@ import { NodeLease } from '../../node/node-lease.ts';
 import { NodeReporter } from '../../node/node-reporter.ts';
 import type { NodeSettings } from '../../node/node-settings.ts';
 import { OwnNode } from '../../node/own-node.ts';
-import type { NodeReader } from '../../volumes/node-reader.ts';
+import type { NodeReader } from '../../volumes/operation.ts';
 import { kubernetesVersion, machineFacts } from '../machine/machine-facts.ts';
 import type { AgentSettings } from './agent-settings.ts';
 import type { NotifyNode } from './notices.ts';

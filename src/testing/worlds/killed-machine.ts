@@ -8,7 +8,7 @@ import fc from 'fast-check';
 import type { VolumeSpec } from '../../kube/objects/volume-spec.ts';
 import type { Volume } from '../../kube/objects/volume.ts';
 import type { Attach, DeviceMount, SetUpOutcome, SetUpRequest, TearDownRequest } from '../../plugins/plugin.ts';
-import { asPodUid } from '../../volumes/mount-id.ts';
+import { asPodUid } from '../../volumes/volume-name.ts';
 import { settle } from '../fakes/fake-clock.ts';
 import { type PluginStep, ScriptedError, ScriptedPlugin } from '../fakes/scripted-plugin.ts';
 import { FakePodsOnDisk, VolumeWorld, claimVolume, podUsing } from './volume-world.ts';

@@ -14,10 +14,11 @@ import type { Pod } from '../../kube/objects/pod.ts';
 import type { Secret } from '../../kube/objects/secret.ts';
 import { type VolumeSpec, inlineSpec, specName } from '../../kube/objects/volume-spec.ts';
 import type { Volume } from '../../kube/objects/volume.ts';
-import { EmptyDirectories } from '../../plugins/empty-directories.ts';
-import type { ConfigMapReader, NodeReader, SecretReader } from '../../plugins/object-readers.ts';
+import type { ConfigMapReader } from '../../plugins/configmap.ts';
+import { EmptyDirectories, type NodeReader } from '../../plugins/empty-dir.ts';
 import type { PluginNotice, SetUpOutcome, SetUpRequest, VolumePlugin } from '../../plugins/plugin.ts';
-import { type BeforeRemoval, ProjectionVolumes } from '../../plugins/projection-volume.ts';
+import { type BeforeRemoval, ProjectionVolumes } from '../../plugins/projection.ts';
+import type { SecretReader } from '../../plugins/secret.ts';
 import { directoryForMounts } from '../machine/temporary-directory.ts';
 
 export const podUid = '5a6f0e3c-9d1b-4c57-8c55-0f3f2b1f6a01';
