@@ -8,9 +8,8 @@ import {
   startEmbeddedApiServer,
 } from '../agent/embedded/embedded-api-server.ts';
 import { messageOf } from '../base/errors.ts';
-import { parseListen } from './listen-address.ts';
-import { tell, telling } from './talk.ts';
-import { untilSignal } from './until-signal.ts';
+import { parseListen } from './options.ts';
+import { tell, telling, untilSignal } from './terminal.ts';
 
 export interface ApiServerOptions {
   readonly data: string;

@@ -2,7 +2,7 @@
 import type { Colors } from 'picocolors/types.js';
 import type { Entry, RenderedContainer, RenderedPod, RenderedVolume } from '../agent/render/rendered-pod.ts';
 import { type SecretsShown, shownMount, shownValue } from './rendered-list.ts';
-import { showText } from './show-text.ts';
+import { showText } from './terminal.ts';
 
 interface TreeStyle extends SecretsShown {
   readonly colors: Colors;

@@ -8,13 +8,9 @@ import { systemClock } from '../base/clock.ts';
 import { messageOf } from '../base/errors.ts';
 import { runTask } from '../base/run-task.ts';
 import { settingsOf } from './agent.ts';
-import type { SandboxOptions } from './arguments.ts';
-import { defaultStateDirectory, secretDirectories } from './default-directories.ts';
-import { parseListen } from './listen-address.ts';
-import { type LogFormat, logPrinter, noticePrinter } from './node-log-printer.ts';
-import { openStandardInput } from './standard-input.ts';
-import { tell, telling } from './talk.ts';
-import { untilSignal } from './until-signal.ts';
+import { type LogFormat, logPrinter, noticePrinter } from './log-printer.ts';
+import { type SandboxOptions, defaultStateDirectory, parseListen, secretDirectories } from './options.ts';
+import { openStandardInput, tell, telling, untilSignal } from './terminal.ts';
 import { type GuideSettings, showFirstPod } from './up-guide.ts';
 
 export interface UpOptions extends SandboxOptions {

@@ -7,8 +7,7 @@ import { aPod } from '../testing/fakes/builders.ts';
 import { ObservedClock, settle } from '../testing/fakes/fake-clock.ts';
 import { type RunningApiServer, nodeIdentity, runningApiServer } from '../testing/servers/running-api-server.ts';
 import { memoryStore } from '../testing/servers/stores.ts';
-import { type NewEvent, nodeEventObject, podEventObject } from './event-object.ts';
-import { type EventNotice, EventRecorder } from './event-recorder.ts';
+import { type EventNotice, EventRecorder, type NewEvent, nodeEventObject, podEventObject } from './event-recorder.ts';
 
 const { signal } = new AbortController();
 const resource = withShape(eventResource, eventShape);

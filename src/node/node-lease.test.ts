@@ -7,8 +7,7 @@ import { ObservedClock } from '../testing/fakes/fake-clock.ts';
 import { nodeIdentity, runningApiServer } from '../testing/servers/running-api-server.ts';
 import { memoryStore } from '../testing/servers/stores.ts';
 import { NodeLease } from './node-lease.ts';
-import type { NodeNotice } from './node-notices.ts';
-import { nodeResource } from './own-node.ts';
+import { type NodeNotice, nodeResource } from './own-node.ts';
 
 const { signal } = new AbortController();
 const resource = withShape(leases, leaseShape);

@@ -7,12 +7,10 @@ import { nodeSettings, smallMachine } from '../testing/fakes/builders.ts';
 import { ObservedClock } from '../testing/fakes/fake-clock.ts';
 import { nodeIdentity, runningApiServer } from '../testing/servers/running-api-server.ts';
 import { memoryStore } from '../testing/servers/stores.ts';
-import type { NewEvent } from './event-object.ts';
-import type { MachineFacts } from './machine-facts.ts';
-import type { NodeNotice } from './node-notices.ts';
+import type { NewEvent } from './event-recorder.ts';
 import { NodeReporter } from './node-reporter.ts';
-import type { NodeSettings } from './node-settings.ts';
-import { OwnNode, nodeResource } from './own-node.ts';
+import type { MachineFacts, NodeSettings } from './node-status.ts';
+import { type NodeNotice, OwnNode, nodeResource } from './own-node.ts';
 
 const { signal } = new AbortController();
 

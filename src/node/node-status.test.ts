@@ -7,10 +7,8 @@ import { type Node, node as nodeShape } from '../kube/objects/node.ts';
 import { validateNode } from '../kube/validation/validate-node.ts';
 import { means } from '../kube/values/semantic-equality.ts';
 import { nodeSettings, smallMachine } from '../testing/fakes/builders.ts';
-import { initialNode, reconciledNode } from './initial-node.ts';
-import { nodeConditions } from './node-conditions.ts';
-import { nodePatch } from './node-patch.ts';
-import { type NodeStatus, type Observed, hasChanged, observedStatus } from './node-status.ts';
+import { type NodeStatus, type Observed, hasChanged, nodeConditions, observedStatus } from './node-status.ts';
+import { initialNode, nodePatch, reconciledNode } from './registration.ts';
 
 const observed: Observed = {
   nowMs: Date.UTC(2026, 0, 1),

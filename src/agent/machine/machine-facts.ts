@@ -12,7 +12,7 @@ import {
 import type { VersionInfo } from '../../apiserver/path-handler.ts';
 import type { Node } from '../../kube/objects/node.ts';
 import { Quantity } from '../../kube/values/quantity.ts';
-import type { MachineFacts } from '../../node/machine-facts.ts';
+import type { MachineFacts } from '../../node/node-status.ts';
 
 const names: Readonly<Record<string, string>> = { x64: 'amd64', ia32: '386' };
 const littleEndianNames: Readonly<Record<string, string>> = { ppc64: 'ppc64le', mips: 'mipsle' };

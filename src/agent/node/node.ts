@@ -18,7 +18,7 @@ import { podsDirectory } from '../../kube/node-layout.ts';
 import type { Pod } from '../../kube/objects/pod.ts';
 import { type Service, service } from '../../kube/objects/service.ts';
 import { type NodeServer, type NodeServerSettings, startNodeServer } from '../../node-server/node-server.ts';
-import { streamLimits } from '../../node-server/streams/remote-streams.ts';
+import { streamLimits } from '../../node-server/streams/protocols.ts';
 import { EventRecorder } from '../../node/event-recorder.ts';
 import { readerOf } from '../../objects/object-manager.ts';
 import { PodLoop } from '../../pods/pod-loop.ts';

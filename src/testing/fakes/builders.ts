@@ -12,8 +12,7 @@ import { type Shape, decode } from '../../kube/objects/schema.ts';
 import type { Secret } from '../../kube/objects/secret.ts';
 import type { Service } from '../../kube/objects/service.ts';
 import type { FieldError } from '../../kube/validation/field-errors.ts';
-import type { MachineFacts } from '../../node/machine-facts.ts';
-import type { NodeSettings } from '../../node/node-settings.ts';
+import type { MachineFacts, NodeSettings } from '../../node/node-status.ts';
 
 export type PodParts = Partial<PodSpec> & {
   readonly metadata?: Partial<ObjectMeta>;

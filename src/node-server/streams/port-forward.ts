@@ -3,18 +3,28 @@ import { setMaxListeners } from 'node:events';
 import type { Duplex, Readable, Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { createWebSocketStream } from 'ws';
-import type { Clock } from '../base/clock.ts';
-import { messageOf } from '../base/errors.ts';
-import { RequestRefused } from './request-refused.ts';
-import { SpdyConnection } from './spdy/spdy-connection.ts';
-import type { SpdyStream } from './spdy/spdy-stream.ts';
-import { ChannelSocket } from './streams/channel-socket.ts';
-import { spdyPortProtocol, tunnelledPortProtocol, webSocketPortProtocols } from './streams/protocols.ts';
-import type { StreamLimits } from './streams/remote-streams.ts';
-import { flushed } from './streams/spdy-command-streams.ts';
-import type { Upgrade } from './streams/spdy-upgrade.ts';
-import { agreeOnSpdy, upgradeToSpdy } from './streams/spdy-upgrade.ts';
-import { agreeOnWebSocket, isWebSocket, offeredProtocols, upgradeToWebSocket } from './streams/web-socket-upgrade.ts';
+import type { Clock } from '../../base/clock.ts';
+import { messageOf } from '../../base/errors.ts';
+import { SpdyConnection } from '../spdy/spdy-connection.ts';
+import type { SpdyStream } from '../spdy/spdy-stream.ts';
+import { ChannelSocket } from './channel-socket.ts';
+import {
+  RequestRefused,
+  type StreamLimits,
+  spdyPortProtocol,
+  tunnelledPortProtocol,
+  webSocketPortProtocols,
+} from './protocols.ts';
+import { flushed } from './remote-command.ts';
+import {
+  type Upgrade,
+  agreeOnSpdy,
+  agreeOnWebSocket,
+  isWebSocket,
+  offeredProtocols,
+  upgradeToSpdy,
+  upgradeToWebSocket,
+} from './upgrades.ts';
 
 interface ForwardedPod {
   readonly name: string;

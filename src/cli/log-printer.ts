@@ -1,8 +1,6 @@
 /** Lines about a running node: short ones for people, or one JSON object each. To standard error: standard output is data. */
-import type { LogLevel, LogLine, NotifyNode } from '../agent/node/notices.ts';
-import { logLine } from '../agent/node/notices.ts';
-import { colorsFor } from './talk.ts';
-import { showText } from './show-text.ts';
+import { type LogLevel, type LogLine, type NotifyNode, logLine } from '../agent/node/notices.ts';
+import { colorsFor, showText } from './terminal.ts';
 
 export type LogFormat = 'text' | 'json';
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { nodeRoute, subresourcesOf } from './node-routes.ts';
+import { nodeRoute, subresourcesOf } from './node-access.ts';
 
 const cases: readonly { readonly path: string; readonly is: object | undefined }[] = [
   { path: '/healthz', is: { kind: 'healthz' } },

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { TerminalSizes } from './terminal-sizes.ts';
+import { TerminalSizes } from './remote-command.ts';
 
 async function all(sizes: TerminalSizes): Promise<unknown[]> {
   const seen: unknown[] = [];

@@ -1,15 +1,12 @@
 /** Reads a container's log: from where the reader asks, as far as it asks, and on as long as the container writes. */
-import type { FileHandle } from 'node:fs/promises';
-import { open, stat } from 'node:fs/promises';
-import type { Clock } from '../../base/clock.ts';
-import { errorCode } from '../../base/errors.ts';
-import type { PodLogOptions } from '../../kube/pod-log-options.ts';
-import { instantOf } from '../../kube/values/instant.ts';
-import { LineSplitter } from './line-splitter.ts';
-import { LogChanges } from './log-changes.ts';
-import type { LogRecord } from './log-line.ts';
-import { fixedTime, isBefore, parseLogLine } from './log-line.ts';
-import { tailStart } from './tail-start.ts';
+import { type FSWatcher, watch } from 'node:fs';
+import { type FileHandle, open, stat } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import type { Clock } from '../base/clock.ts';
+import { errorCode } from '../base/errors.ts';
+import type { PodLogOptions } from '../kube/pod-log-options.ts';
+import { instantOf } from '../kube/values/instant.ts';
+import { LineSplitter, type LogRecord, fixedTime, isBefore, parseLogLine, tailStart } from './log-lines.ts';
 
 export interface LogSource {
   readonly path: string;
@@ -155,4 +152,52 @@ const lineEnd = Buffer.from('\n');
 function sinceOf({ sinceSeconds, sinceTime }: PodLogOptions, now: number): bigint | undefined {
   if (sinceTime !== undefined) return instantOf(sinceTime);
   return sinceSeconds === undefined ? undefined : BigInt(now - sinceSeconds * 1000) * 1_000_000n;
+}
+
+/** Wakes whoever follows a log when its file may have changed. */
+// Also without a sign: some file systems give none, and a container may end without a last word.
+const checkEveryMs = 1000;
+
+class LogChanges {
+  readonly #clock: Clock;
+  readonly #watcher: FSWatcher | undefined;
+  #hasChanged = true;
+  #wake: () => void = () => {};
+
+  /** The directory is watched, not the file: that is how a new file of the same name is seen. */
+  constructor(path: string, clock: Clock) {
+    this.#clock = clock;
+    this.#watcher = watchOrUndefined(dirname(path), () => {
+      this.#hasChanged = true;
+      this.#wake();
+    });
+  }
+
+  /** Resolves at once when something changed since the last call. */
+  async next(signal: AbortSignal): Promise<void> {
+    if (!this.#hasChanged) {
+      const awake = new AbortController();
+      const tired = this.#clock.sleep(checkEveryMs, AbortSignal.any([signal, awake.signal])).catch(() => {});
+      await Promise.race([tired, new Promise<void>((resolve) => (this.#wake = resolve))]);
+      awake.abort();
+      await tired;
+    }
+    this.#hasChanged = false;
+    signal.throwIfAborted();
+  }
+
+  close(): void {
+    this.#watcher?.close();
+  }
+}
+
+/** A machine may have no watches left; then the clock alone wakes. */
+function watchOrUndefined(directory: string, changed: () => void): FSWatcher | undefined {
+  try {
+    const watcher = watch(directory, changed);
+    watcher.on('error', () => watcher.close());
+    return watcher;
+  } catch {
+    return undefined;
+  }
 }

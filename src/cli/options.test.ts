@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { ListenAddressError, parseListen } from './listen-address.ts';
+import { ListenAddressError, parseListen } from './options.ts';
 
 const good = [
   { text: '127.0.0.1:6443', is: { host: '127.0.0.1', port: 6443 } },

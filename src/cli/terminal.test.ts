@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { wantsColor } from './color.ts';
+import { wantsColor } from './terminal.ts';
 
 const cases = [
   { it: 'a terminal', env: { TERM: 'xterm' }, terminal: true, colors: true },

@@ -5,13 +5,11 @@ import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import fc from 'fast-check';
-import type { PodLogOptions } from '../../kube/pod-log-options.ts';
-import { FakeClock } from '../../testing/fakes/fake-clock.ts';
-import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
-import { LineSplitter } from './line-splitter.ts';
-import { fixedTime, parseLogLine } from './log-line.ts';
+import type { PodLogOptions } from '../kube/pod-log-options.ts';
+import { FakeClock } from '../testing/fakes/fake-clock.ts';
+import { temporaryDirectory } from '../testing/machine/temporary-directory.ts';
+import { LineSplitter, fixedTime, parseLogLine, tailStart } from './log-lines.ts';
 import { openLog, readLog } from './read-log.ts';
-import { tailStart } from './tail-start.ts';
 
 const time = '2026-08-20T18:59:46.304985622Z';
 
