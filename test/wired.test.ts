@@ -65,7 +65,6 @@ function unusedExports(sources: Sources): string[] {
 
 /** What only tests use and another issue will connect or remove. Nothing is added here. */
 const unconnected = new Set([
-  'src/apiserver/identity/signing-key.ts loadVerificationKey', // retired keys of tokens have no setting
   'src/apiserver/wire/protobuf-messages.ts protobufKinds', // the kinds that the decoder's tests go through
   'src/kube/defaults/default-pod.ts defaultPodTemplate', // of PodTemplate, which is not served
   'src/kube/validation/validate-pod.ts validatePodTemplate',

@@ -13,11 +13,12 @@ import {
   type Authority,
   type KeyPair,
   issueClientCertificate,
+  issueNodeClientCertificate,
+  issueNodeServingCertificate,
   issueServerCertificate,
+  kubeconfig,
   makeAuthority,
 } from '../../apiserver/identity/certificates.ts';
-import { kubeconfig } from '../../apiserver/identity/kubeconfig.ts';
-import { issueNodeClientCertificate, issueNodeServingCertificate } from '../../apiserver/identity/node-certificates.ts';
 import { type SigningKey, loadSigningKey, makeSigningKeyPem } from '../../apiserver/identity/signing-key.ts';
 import { type EncryptionKey, ensureEncryptionKeys } from '../../apiserver/store/encryption-key.ts';
 import { ensurePrivateFile, readPrivateFile, replacePrivateFile } from '../../disk/paths/private-file.ts';

@@ -2,14 +2,13 @@
 import { rmSync, rmdirSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { join } from 'node:path';
-import { type ApiServer, startApiServer } from '../../apiserver/api-server.ts';
 import type { KeyPair } from '../../apiserver/identity/certificates.ts';
-import { NodeProxy } from '../../apiserver/node-proxy/node-proxy.ts';
-import type { Notify } from '../../apiserver/notices.ts';
-import { objectPrefix } from '../../apiserver/object-key.ts';
-import { systemRandom } from '../../apiserver/random.ts';
-import { resources } from '../../apiserver/resources.ts';
-import { StoredObjects } from '../../apiserver/rest/stored-objects.ts';
+import type { Notify } from '../../apiserver/model/notices.ts';
+import { systemRandom } from '../../apiserver/model/random.ts';
+import { StoredObjects, objectPrefix } from '../../apiserver/model/stored-objects.ts';
+import { resources } from '../../apiserver/resources/resources.ts';
+import { type ApiServer, startApiServer } from '../../apiserver/serving/api-server.ts';
+import { NodeProxy } from '../../apiserver/serving/node-proxy.ts';
 import {
   type EncryptionKey,
   keepNewestEncryptionKey,
@@ -145,7 +144,7 @@ export async function startEmbeddedApiServer(
         staticTokens: [],
         allowsAnonymous: true,
         authorization: { mode: 'node', roles: [] },
-        tokens: { issuer, audiences: [issuer], key: signingKey, retiredKeys: [] },
+        tokens: { issuer, audiences: [issuer], key: signingKey },
         stopGraceMs,
       },
       {

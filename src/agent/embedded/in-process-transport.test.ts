@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import type { Exchange, ResponseStream } from '../../apiserver/http/exchange.ts';
+import type { Exchange, ResponseStream } from '../../apiserver/rest/api-request.ts';
 import { systemClock } from '../../base/clock.ts';
 import { ApiClient, apiClientDefaults } from '../../client/api-client.ts';
 import { AlreadyExistsError, ForbiddenError, NotFoundError } from '../../client/api-errors.ts';

@@ -2,10 +2,10 @@
  * From a node to the API server of the same process, without sockets, TLS and HTTP: a request becomes an exchange of the server, and
  * what the server answers goes to the client in the next turn of the event loop, so that neither runs inside of the other.
  */
-import type { Exchange, ResponseHeaders, ResponseStream } from '../../apiserver/http/exchange.ts';
-import { ConnectionLost } from '../../apiserver/http/read-body.ts';
 import type { PeerIdentity } from '../../apiserver/identity/authentication.ts';
-import { entityTooLarge } from '../../apiserver/status.ts';
+import { entityTooLarge } from '../../apiserver/model/status.ts';
+import type { Exchange, ResponseHeaders, ResponseStream } from '../../apiserver/rest/api-request.ts';
+import { ConnectionLost } from '../../apiserver/serving/http-exchange.ts';
 import type { Clock } from '../../base/clock.ts';
 import { onAbort } from '../../base/on-abort.ts';
 import { Turns } from '../../base/turns.ts';

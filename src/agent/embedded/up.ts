@@ -1,6 +1,6 @@
 /** A cluster of one machine: the API server and a node in one process, the node a client like any other, but without a network between them. */
 import { join } from 'node:path';
-import type { Notify } from '../../apiserver/notices.ts';
+import type { Notify } from '../../apiserver/model/notices.ts';
 import { systemClock } from '../../base/clock.ts';
 import { apiClientDefaults } from '../../client/api-client.ts';
 import { connectApiClient } from '../../client/connect.ts';

@@ -9,7 +9,7 @@ import {
   release,
   totalmem,
 } from 'node:os';
-import type { VersionInfo } from '../../apiserver/path-handler.ts';
+import type { VersionInfo } from '../../apiserver/serving/path-handler.ts';
 import type { Node } from '../../kube/objects/node.ts';
 import { Quantity } from '../../kube/values/quantity.ts';
 import type { MachineFacts } from '../../node/node-status.ts';

@@ -7,13 +7,11 @@ import type { Pod, PodSpec } from '../../kube/objects/pod.ts';
 import type { ServiceAccount } from '../../kube/objects/service-account.ts';
 import { isMirrorPod } from '../../kube/pod-origin.ts';
 import { namesOf, referencesOf } from '../../kube/pod-references.ts';
-import { objectKey } from '../object-key.ts';
-import type { Random } from '../random.ts';
-import { StoredObjects } from '../rest/stored-objects.ts';
+import type { Random } from '../model/random.ts';
+import { StoredObjects, objectKey } from '../model/stored-objects.ts';
 import type { Store } from '../store/store.ts';
-import type { AdmissionRequest, AdmissionStep } from './admission.ts';
-import { refuse } from './admission.ts';
-import { waitForKey } from './wait-for-key.ts';
+import { waitForKey } from '../watch/store-waits.ts';
+import { type AdmissionRequest, type AdmissionStep, refuse } from './admission.ts';
 
 interface Deps {
   readonly store: Pick<Store, 'get' | 'subscribe'>;

@@ -4,14 +4,19 @@
  */
 import type { ConfigMap } from '../../kube/objects/config-map.ts';
 import type { Service } from '../../kube/objects/service.ts';
-import { objectKey, objectPrefix, placeOfKey } from '../object-key.ts';
-import type { KubeObject, Resource } from '../resource.ts';
-import { createObject } from '../rest/create-object.ts';
-import { isSameJson } from '../rest/same-json.ts';
-import { updateObject } from '../rest/update-object.ts';
+import type { KubeObject, Resource } from '../model/resource.ts';
+import { objectKey, objectPrefix, placeOfKey } from '../model/stored-objects.ts';
+import { createObject } from '../rest/create.ts';
+import { isSameJson, updateObject } from '../rest/update.ts';
 import { DiskFullError } from '../store/store-errors.ts';
-import type { ControllerDeps } from './controller.ts';
-import { controllerContext, coreResource, followObjects, readObjectAt, unlessRefused } from './controller.ts';
+import {
+  type ControllerDeps,
+  controllerContext,
+  coreResource,
+  followObjects,
+  readObjectAt,
+  unlessRefused,
+} from './controller.ts';
 import { WorkQueue } from './work-queue.ts';
 
 export interface CompanionDeps extends ControllerDeps {

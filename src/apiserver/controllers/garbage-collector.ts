@@ -3,14 +3,12 @@
  * those that block it, `orphan` lets them live without their owner.
  */
 import type { ObjectMeta, OwnerReference } from '../../kube/objects/metadata.ts';
-import { objectKey, placeOfKey } from '../object-key.ts';
-import type { KubeObject, Resource } from '../resource.ts';
-import { deleteObject } from '../rest/delete-object.ts';
-import { updateObject } from '../rest/update-object.ts';
-import { parseStored } from '../stored-value.ts';
+import type { KubeObject, Resource } from '../model/resource.ts';
+import { objectKey, parseStored, placeOfKey } from '../model/stored-objects.ts';
+import { deleteObject } from '../rest/delete.ts';
+import { updateObject } from '../rest/update.ts';
 import type { Change } from '../store/store.ts';
-import type { ControllerDeps } from './controller.ts';
-import { controllerContext, readObjectAt, storedResources, unlessRefused } from './controller.ts';
+import { type ControllerDeps, controllerContext, readObjectAt, storedResources, unlessRefused } from './controller.ts';
 import { OwnerIndex } from './owner-index.ts';
 import { WorkQueue } from './work-queue.ts';
 

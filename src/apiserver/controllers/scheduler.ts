@@ -5,16 +5,20 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Node } from '../../kube/objects/node.ts';
 import type { Pod } from '../../kube/objects/pod.ts';
-import { objectPrefix, placeOfKey } from '../object-key.ts';
-import type { KubeObject } from '../resource.ts';
-import { createObject } from '../rest/create-object.ts';
-import { bindPod } from '../rest/subresources/binding.ts';
-import { updateObject } from '../rest/update-object.ts';
-import { rulesOf } from '../rest/update.ts';
-import { parseStored } from '../stored-value.ts';
 import { microTimestamp, timestamp } from '../../kube/values/timestamp.ts';
-import type { ControllerDeps } from './controller.ts';
-import { controllerContext, coreResource, followObjects, readObjectAt, unlessRefused } from './controller.ts';
+import type { KubeObject } from '../model/resource.ts';
+import { objectPrefix, parseStored, placeOfKey } from '../model/stored-objects.ts';
+import { bindPod } from '../rest/binding.ts';
+import { createObject } from '../rest/create.ts';
+import { rulesOf, updateObject } from '../rest/update.ts';
+import {
+  type ControllerDeps,
+  controllerContext,
+  coreResource,
+  followObjects,
+  readObjectAt,
+  unlessRefused,
+} from './controller.ts';
 import { misfit, unschedulableMessage } from './node-fit.ts';
 import { WorkQueue } from './work-queue.ts';
 

@@ -7,7 +7,7 @@ import {
   resourceRequirements,
   volumeMount,
 } from '../../kube/objects/container.ts';
-import type { Definition } from '../definition.ts';
+import type { Definition } from './definition.ts';
 import { shapeAt } from './shape-at.ts';
 
 const core = 'io.k8s.api.core.v1';

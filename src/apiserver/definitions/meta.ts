@@ -7,7 +7,7 @@ import {
   ownerReference,
 } from '../../kube/objects/metadata.ts';
 import { listMeta, status } from '../../kube/objects/status.ts';
-import type { Definition } from '../definition.ts';
+import type { Definition } from './definition.ts';
 
 const meta = 'io.k8s.apimachinery.pkg.apis.meta.v1';
 const core = 'io.k8s.api.core.v1';

@@ -1,5 +1,5 @@
 import { node } from '../../kube/objects/node.ts';
-import type { Definition } from '../definition.ts';
+import type { Definition } from './definition.ts';
 import { shapeAt } from './shape-at.ts';
 
 const core = 'io.k8s.api.core.v1';

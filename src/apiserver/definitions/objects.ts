@@ -11,7 +11,7 @@ import { runtimeClass } from '../../kube/objects/runtime-class.ts';
 import { secret } from '../../kube/objects/secret.ts';
 import { serviceAccount } from '../../kube/objects/service-account.ts';
 import { service } from '../../kube/objects/service.ts';
-import type { Definition } from '../definition.ts';
+import type { Definition } from './definition.ts';
 import { shapeAt } from './shape-at.ts';
 
 const metadata = 'Name, labels and the rest that every object has.';

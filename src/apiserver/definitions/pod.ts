@@ -1,5 +1,5 @@
 import { pod, podSecurityContext, podSpec, podStatus, toleration } from '../../kube/objects/pod.ts';
-import type { Definition } from '../definition.ts';
+import type { Definition } from './definition.ts';
 
 const core = 'io.k8s.api.core.v1';
 

@@ -7,7 +7,7 @@ import { binding } from '../../kube/objects/binding.ts';
 import { eviction } from '../../kube/objects/eviction.ts';
 import { tokenRequest } from '../../kube/objects/token-request.ts';
 import { selfSubjectReview, tokenReview } from '../../kube/objects/token-review.ts';
-import type { Definition } from '../definition.ts';
+import type { Definition } from './definition.ts';
 
 const metadata = 'Name, labels and the rest that every object has.';
 const spec = 'The question.';

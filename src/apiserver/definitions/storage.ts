@@ -3,7 +3,7 @@ import { csiNode } from '../../kube/objects/csi-node.ts';
 import { claimTemplate, persistentVolume, persistentVolumeClaim } from '../../kube/objects/persistent-volume.ts';
 import { storageClass } from '../../kube/objects/storage-class.ts';
 import { volumeAttachment } from '../../kube/objects/volume-attachment.ts';
-import type { Definition } from '../definition.ts';
+import type { Definition } from './definition.ts';
 import { shapeAt } from './shape-at.ts';
 
 const core = 'io.k8s.api.core.v1';

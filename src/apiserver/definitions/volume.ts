@@ -16,7 +16,7 @@ import {
   volume,
   volumeProjection,
 } from '../../kube/objects/volume.ts';
-import type { Definition } from '../definition.ts';
+import type { Definition } from './definition.ts';
 import { shapeAt } from './shape-at.ts';
 
 const core = 'io.k8s.api.core.v1';

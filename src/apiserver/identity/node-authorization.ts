@@ -4,9 +4,8 @@
  */
 import { goQuote } from '../../kube/values/go-quote.ts';
 import type { NodeRelations, RelatedKind } from './node-graph.ts';
-import type { RequestAttributes, ResourceAttributes } from './request-attributes.ts';
-import { resourceRuleAllows } from './roles.ts';
-import type { ResourceRule } from './roles.ts';
+import { type ResourceRule, resourceRuleAllows } from './roles.ts';
+import type { RequestAttributes, ResourceAttributes } from './user.ts';
 
 export interface Decision {
   readonly allowed: boolean;

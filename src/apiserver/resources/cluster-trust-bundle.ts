@@ -1,12 +1,11 @@
 /** ClusterTrustBundles, of the version that is stored and of the one that nodes before it ask for. */
-import { clusterTrustBundle } from '../../kube/objects/cluster-trust-bundle.ts';
-import type { ClusterTrustBundle } from '../../kube/objects/cluster-trust-bundle.ts';
+import { type ClusterTrustBundle, clusterTrustBundle } from '../../kube/objects/cluster-trust-bundle.ts';
 import {
   validateClusterTrustBundle,
   validateClusterTrustBundleUpdate,
 } from '../../kube/validation/validate-cluster-trust-bundle.ts';
-import { nameColumn, orNone, text } from '../columns.ts';
-import { resource } from '../resource.ts';
+import { nameColumn, orNone, text } from '../model/columns.ts';
+import { resource } from '../model/resource.ts';
 
 export const clusterTrustBundles = resource<ClusterTrustBundle>({
   group: 'certificates.k8s.io',

@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { decode } from '../../kube/objects/schema.ts';
-import type { Resource } from '../resource.ts';
-import { apiVersionOf, resources } from '../resources.ts';
+import { type Resource, apiVersionOf } from '../model/resource.ts';
+import { resources } from './resources.ts';
 
 const now = Date.parse('2026-01-01T01:00:00Z');
 const metadata = { name: 'x', namespace: 'shop', creationTimestamp: '2026-01-01T00:15:00Z' };

@@ -1,8 +1,7 @@
-import { configMap } from '../../kube/objects/config-map.ts';
-import type { ConfigMap } from '../../kube/objects/config-map.ts';
+import { type ConfigMap, configMap } from '../../kube/objects/config-map.ts';
 import { validateConfigMap, validateConfigMapUpdate } from '../../kube/validation/validate-config-map.ts';
-import { ageColumn, nameColumn } from '../columns.ts';
-import { resource } from '../resource.ts';
+import { ageColumn, nameColumn } from '../model/columns.ts';
+import { resource } from '../model/resource.ts';
 
 export const configMaps = resource<ConfigMap>({
   version: 'v1',

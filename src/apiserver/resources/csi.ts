@@ -1,9 +1,7 @@
 /** CSINodes, CSIDrivers and VolumeAttachments: what a kubelet and CSI drivers tell each other through the API. */
-import { csiDriver, defaultCsiDriver } from '../../kube/objects/csi-driver.ts';
-import type { CsiDriver } from '../../kube/objects/csi-driver.ts';
-import { csiNode } from '../../kube/objects/csi-node.ts';
-import type { CsiNode } from '../../kube/objects/csi-node.ts';
-import { means } from '../../kube/values/semantic-equality.ts';
+import { type CsiDriver, csiDriver, defaultCsiDriver } from '../../kube/objects/csi-driver.ts';
+import { type CsiNode, csiNode } from '../../kube/objects/csi-node.ts';
+import { type VolumeAttachment, volumeAttachment } from '../../kube/objects/volume-attachment.ts';
 import {
   validateCsiDriver,
   validateCsiDriverUpdate,
@@ -14,11 +12,9 @@ import {
   validateVolumeAttachment,
   validateVolumeAttachmentUpdate,
 } from '../../kube/validation/validate-volume-attachment.ts';
-import { volumeAttachment } from '../../kube/objects/volume-attachment.ts';
-import type { VolumeAttachment } from '../../kube/objects/volume-attachment.ts';
-import { ageColumn, nameColumn, text, yesNo } from '../columns.ts';
-import { keepFields } from '../keep-fields.ts';
-import { resource } from '../resource.ts';
+import { means } from '../../kube/values/semantic-equality.ts';
+import { ageColumn, nameColumn, text, yesNo } from '../model/columns.ts';
+import { keepFields, resource } from '../model/resource.ts';
 import { plainStatus } from './plain-status.ts';
 
 export const csiNodes = resource<CsiNode>({

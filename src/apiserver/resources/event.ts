@@ -1,11 +1,8 @@
 /** Events of core/v1, as they are stored, and the events.k8s.io/v1 view of them. */
-import { event, eventOfView, eventView, viewOfEvent } from '../../kube/objects/event.ts';
-import type { Event, EventView } from '../../kube/objects/event.ts';
+import { type Event, type EventView, event, eventOfView, eventView, viewOfEvent } from '../../kube/objects/event.ts';
 import { validateEvent, validateNewEvent, validateNewEventUpdate } from '../../kube/validation/validate-event.ts';
-import { ageSince } from '../age.ts';
-import { nameColumn, text, wide } from '../columns.ts';
-import { resource } from '../resource.ts';
-import type { Column, FieldReader } from '../resource.ts';
+import { ageSince, nameColumn, text, wide } from '../model/columns.ts';
+import { type Column, type FieldReader, resource } from '../model/resource.ts';
 
 const hourMs = 60 * 60 * 1000;
 

@@ -1,8 +1,7 @@
-import { lease } from '../../kube/objects/lease.ts';
-import type { Lease } from '../../kube/objects/lease.ts';
+import { type Lease, lease } from '../../kube/objects/lease.ts';
 import { validateLease, validateLeaseUpdate } from '../../kube/validation/validate-lease.ts';
-import { ageColumn, nameColumn, text } from '../columns.ts';
-import { resource } from '../resource.ts';
+import { ageColumn, nameColumn, text } from '../model/columns.ts';
+import { resource } from '../model/resource.ts';
 
 export const leases = resource<Lease>({
   group: 'coordination.k8s.io',

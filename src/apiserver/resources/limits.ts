@@ -2,14 +2,11 @@
  * LimitRanges, ResourceQuotas and PodDisruptionBudgets: nothing enforces them here, so none can be made; clients that list
  * them find none. That the group of the budgets exists tells `kubectl drain` that it can evict pods.
  */
-import { limitRange } from '../../kube/objects/limit-range.ts';
-import type { LimitRange } from '../../kube/objects/limit-range.ts';
-import { podDisruptionBudget } from '../../kube/objects/pod-disruption-budget.ts';
-import type { PodDisruptionBudget } from '../../kube/objects/pod-disruption-budget.ts';
-import { resourceQuota } from '../../kube/objects/resource-quota.ts';
-import type { ResourceQuota } from '../../kube/objects/resource-quota.ts';
-import { ageColumn, nameColumn, text } from '../columns.ts';
-import { resource } from '../resource.ts';
+import { type LimitRange, limitRange } from '../../kube/objects/limit-range.ts';
+import { type PodDisruptionBudget, podDisruptionBudget } from '../../kube/objects/pod-disruption-budget.ts';
+import { type ResourceQuota, resourceQuota } from '../../kube/objects/resource-quota.ts';
+import { ageColumn, nameColumn, text } from '../model/columns.ts';
+import { resource } from '../model/resource.ts';
 
 export const limitRanges = resource<LimitRange>({
   version: 'v1',

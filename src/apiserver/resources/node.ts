@@ -1,11 +1,9 @@
-import { compareByteOrder } from '../../kube/values/byte-order.ts';
 import { defaultNode } from '../../kube/defaults/default-objects.ts';
-import { node } from '../../kube/objects/node.ts';
-import type { Node } from '../../kube/objects/node.ts';
+import { type Node, node } from '../../kube/objects/node.ts';
 import { validateNode, validateNodeUpdate } from '../../kube/validation/validate-node.ts';
-import { ageColumn, nameColumn, orNone, text, wide } from '../columns.ts';
-import { keepFields } from '../keep-fields.ts';
-import { resource } from '../resource.ts';
+import { compareByteOrder } from '../../kube/values/byte-order.ts';
+import { ageColumn, nameColumn, orNone, text, wide } from '../model/columns.ts';
+import { keepFields, resource } from '../model/resource.ts';
 
 const rolePrefix = 'node-role.kubernetes.io/';
 const roleLabel = 'kubernetes.io/role';

@@ -3,25 +3,27 @@
  * such controller here, so the server adds no such finalizer, and does not wait for one that came with a copied manifest.
  */
 import { defaultPersistentVolume, defaultPersistentVolumeClaim } from '../../kube/defaults/default-objects.ts';
-import { persistentVolume, persistentVolumeClaim } from '../../kube/objects/persistent-volume.ts';
-import type { PersistentVolume, PersistentVolumeClaim } from '../../kube/objects/persistent-volume.ts';
-import { Quantity } from '../../kube/values/quantity.ts';
-import { readQuantity } from '../../kube/values/resource-list.ts';
+import {
+  type PersistentVolume,
+  type PersistentVolumeClaim,
+  persistentVolume,
+  persistentVolumeClaim,
+} from '../../kube/objects/persistent-volume.ts';
 import {
   validatePersistentVolumeClaim,
   validatePersistentVolumeClaimUpdate,
 } from '../../kube/validation/validate-claim.ts';
+import { validateObjectMetaUpdate } from '../../kube/validation/validate-metadata.ts';
 import {
   validatePersistentVolume,
   validatePersistentVolumeUpdate,
 } from '../../kube/validation/validate-persistent-volume.ts';
-import { ageColumn, nameColumn, orUnset, text, wide } from '../columns.ts';
-import { keepFields } from '../keep-fields.ts';
-import { resource } from '../resource.ts';
-import type { KubeObject } from '../resource.ts';
+import { Quantity } from '../../kube/values/quantity.ts';
+import { readQuantity } from '../../kube/values/resource-list.ts';
 import { timestamp } from '../../kube/values/timestamp.ts';
+import { ageColumn, nameColumn, orUnset, text, wide } from '../model/columns.ts';
+import { type KubeObject, keepFields, resource } from '../model/resource.ts';
 import { plainStatus } from './plain-status.ts';
-import { validateObjectMetaUpdate } from '../../kube/validation/validate-metadata.ts';
 
 const classAnnotation = 'volume.beta.kubernetes.io/storage-class';
 

@@ -5,9 +5,8 @@
 import { environmentCondition } from '../../kube/environment-condition.ts';
 import type { ContainerStatus } from '../../kube/objects/container-status.ts';
 import type { Pod } from '../../kube/objects/pod.ts';
-import { ageSince } from '../age.ts';
-import { ageColumn, nameColumn, orNone, text, wide } from '../columns.ts';
-import type { Column, RowCondition } from '../resource.ts';
+import { ageColumn, ageSince, nameColumn, orNone, text, wide } from '../model/columns.ts';
+import type { Column, RowCondition } from '../model/resource.ts';
 
 export const podColumns: readonly Column<Pod>[] = [
   nameColumn,

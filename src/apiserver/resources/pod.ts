@@ -1,20 +1,15 @@
 /** Pods: what an update may touch, how they end, and what each of their subresources exchanges. Their table is in `pod-columns.ts`. */
-import { binding } from '../../kube/objects/binding.ts';
-import type { Binding } from '../../kube/objects/binding.ts';
 import { defaultPod } from '../../kube/defaults/default-pod.ts';
-import { eviction } from '../../kube/objects/eviction.ts';
-import type { Eviction } from '../../kube/objects/eviction.ts';
-import { pod, podSpec } from '../../kube/objects/pod.ts';
-import type { Pod, PodStatus } from '../../kube/objects/pod.ts';
+import { type Binding, binding } from '../../kube/objects/binding.ts';
+import { type Eviction, eviction } from '../../kube/objects/eviction.ts';
+import { type Pod, type PodStatus, pod, podSpec } from '../../kube/objects/pod.ts';
 import { qualityOfService } from '../../kube/quality-of-service.ts';
-import { means } from '../../kube/values/semantic-equality.ts';
 import { validateBinding } from '../../kube/validation/validate-binding.ts';
 import { validatePodStatusUpdate } from '../../kube/validation/validate-pod-status.ts';
 import { validateEphemeralContainersUpdate, validatePodUpdate } from '../../kube/validation/validate-pod-update.ts';
 import { validatePod } from '../../kube/validation/validate-pod.ts';
-import { keepFields } from '../keep-fields.ts';
-import { resource } from '../resource.ts';
-import type { ExchangedKind } from '../resource.ts';
+import { means } from '../../kube/values/semantic-equality.ts';
+import { type ExchangedKind, keepFields, resource } from '../model/resource.ts';
 import { podColumns, podRowConditions } from './pod-columns.ts';
 
 const bindingKind: ExchangedKind<Binding> = {

@@ -1,28 +1,28 @@
 /** Questions that the API answers: who somebody is, and what they may do. Nothing of them is kept. Bindings are orders of that sort. */
 import {
+  type SelfSubjectAccessReview,
+  type SelfSubjectRulesReview,
+  type SubjectAccessReview,
   localSubjectAccessReview,
   selfSubjectAccessReview,
   selfSubjectRulesReview,
   subjectAccessReview,
 } from '../../kube/objects/access-review.ts';
-import type {
-  SelfSubjectAccessReview,
-  SelfSubjectRulesReview,
-  SubjectAccessReview,
-} from '../../kube/objects/access-review.ts';
-import { binding } from '../../kube/objects/binding.ts';
-import type { Binding } from '../../kube/objects/binding.ts';
-import { selfSubjectReview, tokenReview } from '../../kube/objects/token-review.ts';
-import type { SelfSubjectReview, TokenReview } from '../../kube/objects/token-review.ts';
+import { type Binding, binding } from '../../kube/objects/binding.ts';
+import {
+  type SelfSubjectReview,
+  type TokenReview,
+  selfSubjectReview,
+  tokenReview,
+} from '../../kube/objects/token-review.ts';
 import {
   validateLocalSubjectAccessReview,
   validateSelfSubjectAccessReview,
   validateSubjectAccessReview,
 } from '../../kube/validation/validate-access-review.ts';
 import { validateBinding } from '../../kube/validation/validate-binding.ts';
-import { ageColumn, nameColumn } from '../columns.ts';
-import { resource } from '../resource.ts';
-import type { KubeObject, Resource, ResourceParts } from '../resource.ts';
+import { ageColumn, nameColumn } from '../model/columns.ts';
+import { type KubeObject, type Resource, type ResourceParts, resource } from '../model/resource.ts';
 
 type ReviewParts<T extends KubeObject> = Pick<Resource<T>, 'kind' | 'shape'> & Partial<ResourceParts<T>>;
 

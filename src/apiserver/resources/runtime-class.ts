@@ -1,8 +1,7 @@
-import { runtimeClass } from '../../kube/objects/runtime-class.ts';
-import type { RuntimeClass } from '../../kube/objects/runtime-class.ts';
+import { type RuntimeClass, runtimeClass } from '../../kube/objects/runtime-class.ts';
 import { validateRuntimeClass, validateRuntimeClassUpdate } from '../../kube/validation/validate-runtime-class.ts';
-import { ageColumn, nameColumn, text } from '../columns.ts';
-import { resource } from '../resource.ts';
+import { ageColumn, nameColumn, text } from '../model/columns.ts';
+import { resource } from '../model/resource.ts';
 
 export const runtimeClasses = resource<RuntimeClass>({
   group: 'node.k8s.io',

@@ -1,9 +1,8 @@
 import { defaultSecret } from '../../kube/defaults/default-objects.ts';
-import { secret } from '../../kube/objects/secret.ts';
-import type { Secret } from '../../kube/objects/secret.ts';
+import { type Secret, secret } from '../../kube/objects/secret.ts';
 import { validateSecret, validateSecretUpdate } from '../../kube/validation/validate-secret.ts';
-import { ageColumn, nameColumn, text } from '../columns.ts';
-import { resource } from '../resource.ts';
+import { ageColumn, nameColumn, text } from '../model/columns.ts';
+import { resource } from '../model/resource.ts';
 
 export const secrets = resource<Secret>({
   version: 'v1',

@@ -1,15 +1,12 @@
-import { serviceAccount } from '../../kube/objects/service-account.ts';
-import type { ServiceAccount } from '../../kube/objects/service-account.ts';
-import { defaultTokenRequest, tokenRequest } from '../../kube/objects/token-request.ts';
-import type { TokenRequest } from '../../kube/objects/token-request.ts';
+import { type ServiceAccount, serviceAccount } from '../../kube/objects/service-account.ts';
+import { type TokenRequest, defaultTokenRequest, tokenRequest } from '../../kube/objects/token-request.ts';
 import {
   validateServiceAccount,
   validateServiceAccountUpdate,
 } from '../../kube/validation/validate-service-account.ts';
 import { validateTokenRequest } from '../../kube/validation/validate-token-request.ts';
-import { ageColumn, nameColumn } from '../columns.ts';
-import { resource } from '../resource.ts';
-import type { ExchangedKind } from '../resource.ts';
+import { ageColumn, nameColumn } from '../model/columns.ts';
+import { type ExchangedKind, resource } from '../model/resource.ts';
 
 const tokenRequestKind: ExchangedKind<TokenRequest> = {
   group: 'authentication.k8s.io',

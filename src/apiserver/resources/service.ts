@@ -1,15 +1,12 @@
 /** Services and Endpoints: kept for those who read them. No address is handed out here; a service has the one it was given. */
 import { defaultService } from '../../kube/defaults/default-objects.ts';
-import { defaultEndpoints, endpoints } from '../../kube/objects/endpoints.ts';
-import type { Endpoints } from '../../kube/objects/endpoints.ts';
-import { compareByteOrder } from '../../kube/values/byte-order.ts';
-import { service } from '../../kube/objects/service.ts';
-import type { Service } from '../../kube/objects/service.ts';
+import { type Endpoints, defaultEndpoints, endpoints } from '../../kube/objects/endpoints.ts';
+import { type Service, service } from '../../kube/objects/service.ts';
 import { validateEndpoints, validateEndpointsUpdate } from '../../kube/validation/validate-endpoints.ts';
 import { validateService, validateServiceUpdate } from '../../kube/validation/validate-service.ts';
-import { ageColumn, nameColumn, orNone, text, wide } from '../columns.ts';
-import { keepFields } from '../keep-fields.ts';
-import { resource } from '../resource.ts';
+import { compareByteOrder } from '../../kube/values/byte-order.ts';
+import { ageColumn, nameColumn, orNone, text, wide } from '../model/columns.ts';
+import { keepFields, resource } from '../model/resource.ts';
 import { plainStatus } from './plain-status.ts';
 
 const endpointsShown = 3;

@@ -1,8 +1,7 @@
-import { defaultStorageClass, storageClass } from '../../kube/objects/storage-class.ts';
-import type { StorageClass } from '../../kube/objects/storage-class.ts';
+import { type StorageClass, defaultStorageClass, storageClass } from '../../kube/objects/storage-class.ts';
 import { validateStorageClass, validateStorageClassUpdate } from '../../kube/validation/validate-storage-class.ts';
-import { ageColumn, nameColumn, text, yesNo } from '../columns.ts';
-import { resource } from '../resource.ts';
+import { ageColumn, nameColumn, text, yesNo } from '../model/columns.ts';
+import { resource } from '../model/resource.ts';
 
 const defaultAnnotation = 'storageclass.kubernetes.io/is-default-class';
 

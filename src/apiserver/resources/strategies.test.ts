@@ -6,7 +6,7 @@ import { node } from '../../kube/objects/node.ts';
 import { persistentVolume, persistentVolumeClaim } from '../../kube/objects/persistent-volume.ts';
 import { service } from '../../kube/objects/service.ts';
 import { aContainer, aPod, decoded } from '../../testing/fakes/builders.ts';
-import type { Subresource } from '../resource.ts';
+import type { Subresource } from '../model/resource.ts';
 import { csiDrivers, csiNodes, volumeAttachments } from './csi.ts';
 import { namespaces } from './namespace.ts';
 import { nodes } from './node.ts';

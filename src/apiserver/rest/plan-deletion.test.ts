@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Pod } from '../../kube/objects/pod.ts';
 import type { ObjectMeta } from '../../kube/objects/metadata.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
+import type { Resource } from '../model/resource.ts';
 import { configMaps } from '../resources/config-map.ts';
 import { namespaces } from '../resources/namespace.ts';
 import { pods } from '../resources/pod.ts';
-import type { Resource } from '../resource.ts';
 import { planDeletion } from './plan-deletion.ts';
 
 const now = Date.parse('2026-01-01T00:01:00Z');

@@ -1,16 +1,12 @@
 /** The object in a request's body, decoded by its shape; what does not fit becomes an error or a warning, as the client wishes. */
+import { type Shape, type ShapeProblem, decode } from '../../kube/objects/schema.ts';
 import { showPath } from '../../kube/validation/field-errors.ts';
 import { goQuote } from '../../kube/values/go-quote.ts';
-import type { Shape, ShapeProblem } from '../../kube/objects/schema.ts';
-import { decode } from '../../kube/objects/schema.ts';
-import type { StatusError } from '../status.ts';
-import { badRequest } from '../status.ts';
-import type { ApiRequest } from './api-request.ts';
-import { bodyBytesMax } from './api-request.ts';
-import { JsonError, strictProblemsMax } from './json-body.ts';
-import { parseBody } from './read-body.ts';
 import { isRecord } from '../../kube/values/semantic-equality.ts';
-import type { FieldValidation } from './write-options.ts';
+import { type StatusError, badRequest } from '../model/status.ts';
+import { type ApiRequest, bodyBytesMax } from './api-request.ts';
+import { JsonError, parseBody, strictProblemsMax } from './request-body.ts';
+import type { FieldValidation } from './write-context.ts';
 
 /** What the body is expected to be. */
 interface Expected<T> {

@@ -1,11 +1,14 @@
 /** An API server and the server of a node in this process, with containers that are plain processes: for kubectl and its like. */
 import { renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { makeAuthority } from '../../apiserver/identity/certificates.ts';
-import { kubeconfig } from '../../apiserver/identity/kubeconfig.ts';
-import { issueNodeClientCertificate, issueNodeServingCertificate } from '../../apiserver/identity/node-certificates.ts';
-import { NodeProxy } from '../../apiserver/node-proxy/node-proxy.ts';
-import { StoredObjects } from '../../apiserver/rest/stored-objects.ts';
+import {
+  issueNodeClientCertificate,
+  issueNodeServingCertificate,
+  kubeconfig,
+  makeAuthority,
+} from '../../apiserver/identity/certificates.ts';
+import { StoredObjects } from '../../apiserver/model/stored-objects.ts';
+import { NodeProxy } from '../../apiserver/serving/node-proxy.ts';
 import { systemClock } from '../../base/clock.ts';
 import { nodes, pods } from '../../client/resource-reference.ts';
 import type { Pod } from '../../kube/objects/pod.ts';
