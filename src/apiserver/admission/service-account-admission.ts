@@ -10,7 +10,7 @@ import { namesOf, referencesOf } from '../../kube/pod-references.ts';
 import type { Random } from '../model/random.ts';
 import { StoredObjects, objectKey } from '../model/stored-objects.ts';
 import type { Store } from '../store/store.ts';
-import { waitForKey } from '../watch/store-waits.ts';
+import { waitUntil } from '../watch/store-waits.ts';
 import { type AdmissionRequest, type AdmissionStep, refuse } from './admission.ts';
 
 interface Deps {
@@ -35,7 +35,9 @@ export function serviceAccountAdmission(deps: Deps): AdmissionStep {
       if (pod === undefined || isMirrorPod(pod) || accountOf(pod) !== 'default') return;
       const { namespace } = request;
       if (deps.store.get(objectKey(namespaces, '', namespace)) === undefined) return;
-      await waitForKey(deps, objectKey(serviceAccounts, namespace, 'default'), defaultAccountWaitMs, ended.signal);
+      const key = objectKey(serviceAccounts, namespace, 'default');
+      const isThere = (): boolean => deps.store.get(key) !== undefined;
+      if (!isThere()) await waitUntil(deps.store, isThere, defaultAccountWaitMs, deps.clock, ended.signal);
     },
     admit(request) {
       const pod = newPod(request);

@@ -12,7 +12,7 @@ import {
   type AnswerForm,
   type Conversion,
   NotAcceptableError,
-  isPretty,
+  isPretty as asksForPretty,
   negotiateAnswer,
   objectConversions,
   yamlType,
@@ -146,7 +146,7 @@ export function negotiate({ accept, userAgent, pretty }: Hints): Representation 
     format: form.type === yamlType ? 'yaml' : 'json',
     as: conversion === undefined ? 'object' : conversion.kind === 'Table' ? 'table' : 'metadata',
     version: conversion?.version ?? 'v1',
-    isPretty: form.pretty || isPretty(pretty, userAgent),
+    isPretty: form.pretty || asksForPretty(pretty, userAgent),
   };
 }
 

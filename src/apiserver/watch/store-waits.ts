@@ -1,9 +1,10 @@
-/** Waits until the store has reached a revision that a client has heard of, for a short while. */
+/** Waits for the store: until it has reached a revision that a client knows of, or until an object is there. */
 import type { Clock } from '../../base/clock.ts';
+import { onAbort } from '../../base/on-abort.ts';
 import { versionTooLarge } from '../model/status.ts';
 import type { Store } from '../store/store.ts';
 
-const waitMs = 3000;
+const revisionWaitMs = 3000;
 
 /** Rejects with the API's "Too large resource version". */
 export async function waitForRevision(
@@ -12,41 +13,26 @@ export async function waitForRevision(
   clock: Clock,
   signal: AbortSignal,
 ): Promise<void> {
-  if (store.revision >= revision) return;
-  const done = new AbortController();
-  const stop = store.subscribe(() => {
-    if (store.revision >= revision) done.abort();
-  });
-  const onAbort = (): void => done.abort();
-  signal.addEventListener('abort', onAbort, { once: true });
-  try {
-    await clock.sleep(waitMs, done.signal).catch(() => {});
-  } finally {
-    stop();
-    signal.removeEventListener('abort', onAbort);
-  }
+  await waitUntil(store, () => store.revision >= revision, revisionWaitMs, clock, signal);
   signal.throwIfAborted();
   if (store.revision < revision) throw versionTooLarge(BigInt(revision), store.revision);
 }
 
-/** Waits for an object to appear, for a while. */
-export async function waitForKey(
-  { store, clock }: { readonly store: Pick<Store, 'get' | 'subscribe'>; readonly clock: Clock },
-  key: string,
+/** Returns when `isReached`, when the time is up, and when the signal aborts: the caller looks what it was. */
+export async function waitUntil(
+  store: Pick<Store, 'subscribe'>,
+  isReached: () => boolean,
   waitMs: number,
+  clock: Clock,
   signal: AbortSignal,
 ): Promise<void> {
-  if (store.get(key) !== undefined) return;
+  if (isReached()) return;
   const done = new AbortController();
-  const finish = (): void => done.abort();
-  const stop = store.subscribe((changes) => {
-    if (changes.some((change) => change.key === key)) finish();
+  const unsubscribe = store.subscribe(() => {
+    if (isReached()) done.abort();
   });
-  signal.addEventListener('abort', finish, { once: true });
-  try {
-    await clock.sleep(waitMs, done.signal).catch(() => {});
-  } finally {
-    stop();
-    signal.removeEventListener('abort', finish);
-  }
+  const forget = onAbort(signal, () => done.abort());
+  await clock.sleep(waitMs, done.signal).catch(() => {});
+  forget();
+  unsubscribe();
 }
