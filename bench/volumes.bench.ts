@@ -14,7 +14,7 @@ import { dirname, join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { systemMounts } from '../src/disk/mounts/mounts.ts';
-import { PodTrees } from '../src/disk/pod-trees.ts';
+import { PodTrees } from '../src/disk/pods/pod-trees.ts';
 import { AtomicWriter } from '../src/disk/writer/atomic-writer.ts';
 import type { Payload } from '../src/disk/writer/payload.ts';
 import { podsDirectory, volumeDirectory } from '../src/kube/node-layout.ts';

@@ -52,7 +52,7 @@ export { AtomicWriter } from './disk/writer/atomic-writer.ts';
 export type { WriteOptions, WriteOutcome } from './disk/writer/atomic-writer.ts';
 export { InvalidPayloadPathError } from './disk/writer/payload.ts';
 export type { Payload, PayloadFile } from './disk/writer/payload.ts';
-export { OwnerRefusedError, VolumeWriteError } from './disk/writer/volume-write-error.ts';
+export { OwnerRefusedError, VolumeWriteError } from './disk/writer/version.ts';
 export { systemMounts } from './disk/mounts/mounts.ts';
 export type { Mounts } from './disk/mounts/mounts.ts';
 

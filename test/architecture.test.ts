@@ -36,7 +36,7 @@ const rooms: Readonly<Record<string, Room>> = {
   },
   runtimes: {
     // Reading the mount table and walking into a directory that a container writes to is done once, and there.
-    may: ['base', 'kube', 'linux', 'disk/mounts/mount-table', 'disk/paths/safe-make-directory', 'disk/paths/safe-open'],
+    may: ['base', 'kube', 'linux', 'disk/mounts/mount-table', 'disk/paths/safe-open'],
     because: 'a runtime is told what to run and where its mounts are',
   },
   pods: {

@@ -3,15 +3,19 @@ import { lstatSync, realpathSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { MountletError, messageOf } from '../base/errors.ts';
 import type { Turns } from '../base/turns.ts';
-import { fileSystemOf } from '../disk/mounts/file-system.ts';
-import { hugePageSizeBytes } from '../disk/mounts/huge-pages.ts';
-import type { MemoryDirectories } from '../disk/mounts/memory-directories.ts';
+import { fileSystemOf, hugePageSizeBytes } from '../disk/mounts/file-system.ts';
 import { mountOf, readMountTable } from '../disk/mounts/mount-table.ts';
 import type { Mounts } from '../disk/mounts/mounts.ts';
-import { applyGroup } from '../disk/ownership.ts';
+import {
+  clearReady,
+  isMarkedReady,
+  makeDirectoryWithMode,
+  makePodDirectories,
+  markReady,
+} from '../disk/paths/directories.ts';
+import { applyGroup } from '../disk/paths/ownership.ts';
 import { removal, removeTree } from '../disk/paths/remove-tree.ts';
-import { makeDirectoryWithMode, makePodDirectories } from '../disk/pod-directories.ts';
-import { clearReady, isMarkedReady, markReady } from '../disk/ready-marker.ts';
+import type { MemoryDirectories } from '../disk/pods/memory-directories.ts';
 import { podDirectory, readyMarker } from '../kube/node-layout.ts';
 import type { Node } from '../kube/objects/node.ts';
 import type { Pod } from '../kube/objects/pod.ts';

@@ -7,7 +7,7 @@ import { type TestContext, test } from 'node:test';
 import { systemClock } from '../base/clock.ts';
 import { Turns } from '../base/turns.ts';
 import { blockDeviceAt, deviceSizeBytes } from '../disk/devices/block-device.ts';
-import { extSizeBytes } from '../disk/devices/disk-format.ts';
+import { extSizeBytes } from '../disk/devices/device-mount.ts';
 import { ProgramTimeoutError, type Programs, systemPrograms } from '../disk/devices/programs.ts';
 import { mountOf, readMountTable } from '../disk/mounts/mount-table.ts';
 import { volumeDirectory } from '../kube/node-layout.ts';

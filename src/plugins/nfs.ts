@@ -3,17 +3,14 @@
  * any time, so nothing here looks into the directory: the mount table tells what is mounted.
  */
 import { MountletError } from '../base/errors.ts';
-import { isInMountTable, removeEmptyDirectory, runMount, runUnmount } from '../disk/devices/mount-command.ts';
-import type { Programs } from '../disk/devices/programs.ts';
+import { type Programs, isInMountTable, removeEmptyDirectory, runMount, runUnmount } from '../disk/devices/programs.ts';
 import type { Mounts } from '../disk/mounts/mounts.ts';
-import { makeDirectoryWithMode, makePodDirectories } from '../disk/pod-directories.ts';
+import { makeDirectoryWithMode, makePodDirectories } from '../disk/paths/directories.ts';
 import { podDirectory } from '../kube/node-layout.ts';
-import { inlineSpec, mountOptionsOf } from '../kube/objects/volume-spec.ts';
-import type { VolumeSpec } from '../kube/objects/volume-spec.ts';
+import { type VolumeSpec, inlineSpec, mountOptionsOf } from '../kube/objects/volume-spec.ts';
 import type { NfsVolumeSource } from '../kube/objects/volume.ts';
 import { parseIpAddress } from '../kube/values/ip-address.ts';
-import { failureClassOf } from './plugin.ts';
-import type { SetUpRequest, VolumePlugin } from './plugin.ts';
+import { type SetUpRequest, type VolumePlugin, failureClassOf } from './plugin.ts';
 
 interface NfsDeps {
   readonly mounts: Mounts;

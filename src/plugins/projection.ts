@@ -12,7 +12,7 @@ import type { Turns } from '../base/turns.ts';
 import { AtomicWriter, type WriteOptions, type WriteOutcome } from '../disk/writer/atomic-writer.ts';
 import { type MountPlace, makeNestedMountPoints, nestedMountPoints } from '../disk/writer/nested-mount-points.ts';
 import type { Payload, PayloadFile } from '../disk/writer/payload.ts';
-import { OwnerRefusedError } from '../disk/writer/volume-write-error.ts';
+import { OwnerRefusedError } from '../disk/writer/version.ts';
 import { wrappedVolumeName } from '../kube/node-layout.ts';
 import { type Pod, allContainers } from '../kube/objects/pod.ts';
 import type { KeyToPath } from '../kube/objects/volume.ts';

@@ -4,8 +4,8 @@ import { existsSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from 
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { systemMounts } from '../disk/mounts/mounts.ts';
-import { cleanSubPaths } from '../disk/paths/sub-path-cleaning.ts';
-import { PodTrees } from '../disk/pod-trees.ts';
+import { PodTrees } from '../disk/pods/pod-trees.ts';
+import { cleanSubPaths } from '../disk/pods/sub-paths.ts';
 import { aPod } from '../testing/fakes/builders.ts';
 import { settle } from '../testing/fakes/fake-clock.ts';
 import { directoryForMounts, mountPointsBelow, needsMounts } from '../testing/machine/temporary-directory.ts';

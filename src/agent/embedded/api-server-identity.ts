@@ -21,7 +21,7 @@ import {
 } from '../../apiserver/identity/certificates.ts';
 import { type SigningKey, loadSigningKey, makeSigningKeyPem } from '../../apiserver/identity/signing-key.ts';
 import { type EncryptionKey, ensureEncryptionKeys } from '../../apiserver/store/encryption-key.ts';
-import { ensurePrivateFile, readPrivateFile, replacePrivateFile } from '../../disk/paths/private-file.ts';
+import { ensurePrivateFile, readPrivateFile, replacePrivateFile } from '../../disk/paths/node-files.ts';
 
 interface ApiServerIdentity {
   readonly authority: Authority;

@@ -20,8 +20,8 @@ import { StoreDamagedError } from '../../apiserver/store/store-errors.ts';
 import { systemClock } from '../../base/clock.ts';
 import type { ClusterAccess } from '../../client/cluster-access.ts';
 import { fixedCredentials } from '../../client/credentials.ts';
+import { makeDirectories } from '../../disk/paths/directories.ts';
 import { lockDirectory } from '../../disk/paths/directory-lock.ts';
-import { makeDirectories } from '../../disk/paths/make-directories.ts';
 import { kubernetesVersion } from '../machine/machine-facts.ts';
 import {
   apiServerIdentity,

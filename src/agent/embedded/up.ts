@@ -6,7 +6,7 @@ import { apiClientDefaults } from '../../client/api-client.ts';
 import { connectApiClient } from '../../client/connect.ts';
 import { poolDefaults } from '../../client/connection-pool.ts';
 import { DiscoveredResources } from '../../client/discovery.ts';
-import { makeDirectories } from '../../disk/paths/make-directories.ts';
+import { makeDirectories } from '../../disk/paths/directories.ts';
 import type { ManifestFile } from '../../kube/manifests/manifests.ts';
 import { thisMachine } from '../machine/machine-facts.ts';
 import type { AgentSettings } from '../node/agent-settings.ts';

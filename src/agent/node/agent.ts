@@ -3,7 +3,7 @@ import { hostname } from 'node:os';
 import { systemClock } from '../../base/clock.ts';
 import { MountletError } from '../../base/errors.ts';
 import type { ClusterAccess } from '../../client/cluster-access.ts';
-import { makeDirectories } from '../../disk/paths/make-directories.ts';
+import { makeDirectories } from '../../disk/paths/directories.ts';
 import type { AgentSettings } from './agent-settings.ts';
 import { agentServing } from './node-serving.ts';
 import { type NodeDeps, type RunningNode, startNode } from './node.ts';

@@ -5,7 +5,7 @@ import { issueServerCertificate, makeAuthority } from '../../apiserver/identity/
 import type { ApiClient } from '../../client/api-client.ts';
 import type { ClusterAccess } from '../../client/cluster-access.ts';
 import type { ResourceReference } from '../../client/resource-reference.ts';
-import { ensurePrivateFile } from '../../disk/paths/private-file.ts';
+import { ensurePrivateFile } from '../../disk/paths/node-files.ts';
 import { type SubjectAccessReview, subjectAccessReview } from '../../kube/objects/access-review.ts';
 import type { Pod } from '../../kube/objects/pod.ts';
 import { tokenReview } from '../../kube/objects/token-review.ts';

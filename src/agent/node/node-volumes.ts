@@ -11,15 +11,15 @@ import {
   persistentVolumes,
   withShape,
 } from '../../client/resource-reference.ts';
+import { SystemDevices } from '../../disk/devices/block-device.ts';
 import { BlockMappings } from '../../disk/devices/block-mappings.ts';
 import { systemPrograms } from '../../disk/devices/programs.ts';
-import { SystemDevices } from '../../disk/devices/system-devices.ts';
 import { privateTmpfsDirectory } from '../../disk/mounts/file-system.ts';
 import type { Mounts } from '../../disk/mounts/mounts.ts';
 import { replaceableMounts } from '../../disk/mounts/replaceable-mounts.ts';
-import { LiveSubPaths } from '../../disk/paths/live-sub-paths.ts';
-import { cleanSubPaths } from '../../disk/paths/sub-path-cleaning.ts';
-import { PodTrees } from '../../disk/pod-trees.ts';
+import { LiveSubPaths } from '../../disk/pods/live-sub-paths.ts';
+import { PodTrees } from '../../disk/pods/pod-trees.ts';
+import { cleanSubPaths } from '../../disk/pods/sub-paths.ts';
 import { podDirectory, podsDirectory } from '../../kube/node-layout.ts';
 import { clusterTrustBundle } from '../../kube/objects/cluster-trust-bundle.ts';
 import { persistentVolume, persistentVolumeClaim } from '../../kube/objects/persistent-volume.ts';

@@ -4,7 +4,7 @@
  */
 import { MountletError, messageOf } from '../../base/errors.ts';
 import type { ReflectorNotice } from '../../client/reflector.ts';
-import type { SubPathNotice } from '../../disk/paths/live-sub-paths.ts';
+import type { SubPathNotice } from '../../disk/pods/live-sub-paths.ts';
 import type { NodeServerNotice } from '../../node-server/node-handler.ts';
 import type { EventObject, EventSink, NewEvent, EventNotice } from '../../node/event-recorder.ts';
 import type { NodeNotice as ReportNotice } from '../../node/own-node.ts';

@@ -19,8 +19,7 @@ import { errorCode } from '../../base/errors.ts';
 import { SystemCallError } from '../../linux/system-call-error.ts';
 import { loadSystemCalls, mountFlags, moveFlags, treeFlags, unmountFlags } from '../../linux/system-calls.ts';
 import { directoryForMounts, needsMounts } from '../../testing/machine/temporary-directory.ts';
-import { isMountPoint, openPathOnly } from './mount-point.ts';
-import { type MountEntry, mountOf, readMountTable } from './mount-table.ts';
+import { type MountEntry, isMountPoint, mountOf, openPathOnly, readMountTable } from './mount-table.ts';
 import { NotTmpfsError, systemMounts, tmpfsOptions } from './mounts.ts';
 
 /** As on Linux before 5.2: the calls that make a detached copy of a mount do not exist. */

@@ -11,8 +11,7 @@ import {
   temporaryDirectory,
   unavailableMounts,
 } from '../../testing/machine/temporary-directory.ts';
-import { openPathOnly } from './mount-point.ts';
-import { readMountTable } from './mount-table.ts';
+import { openPathOnly, readMountTable } from './mount-table.ts';
 import { systemMounts } from './mounts.ts';
 import { replaceableMounts } from './replaceable-mounts.ts';
 

@@ -22,7 +22,7 @@ import {
   treeFlags,
   unmountFlags,
 } from '../../linux/system-calls.ts';
-import { openPathOnly } from './mount-point.ts';
+import { openPathOnly } from './mount-table.ts';
 import type { Mounts } from './mounts.ts';
 
 /** What a mount may take away from what its file system allows. */

@@ -24,8 +24,7 @@ import { basename, dirname, join } from 'node:path';
 import { MountletError, errorCode } from '../../base/errors.ts';
 import { type Steps, atOnce } from '../../base/turns.ts';
 import { systemCallError } from '../../linux/system-call-error.ts';
-import { mountIdOf, openPathOnly } from '../mounts/mount-point.ts';
-import { type MountEntry, readMountsBelow } from '../mounts/mount-table.ts';
+import { type MountEntry, mountIdOf, openPathOnly, readMountsBelow } from '../mounts/mount-table.ts';
 
 export class MountPointBelowError extends MountletError {
   readonly reason = 'MountPointBelow';

@@ -3,7 +3,7 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
-import { isMountPoint } from '../../disk/mounts/mount-point.ts';
+import { isMountPoint } from '../../disk/mounts/mount-table.ts';
 import type { Mounts } from '../../disk/mounts/mounts.ts';
 import { SystemCallError } from '../../linux/system-call-error.ts';
 

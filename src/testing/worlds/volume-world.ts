@@ -258,7 +258,7 @@ export class ScriptedClaimWriter implements ClaimWriter {
   }
 }
 
-/** Directories of pods that exist only in a test. The real ones are in disk/pod-trees.ts and have tests of their own. */
+/** Directories of pods that exist only in a test. The real ones are in disk/pods/pod-trees.ts and have tests of their own. */
 interface FakePod {
   readonly volumes: VolumeOnDisk[];
   readonly devices: VolumeOnDisk[];

@@ -34,19 +34,30 @@ import {
 import { basename, dirname, join, relative } from 'node:path';
 import { MountletError } from '../../base/errors.ts';
 import { SystemCallError, errnoOf, errnoText, systemCallError } from '../../linux/system-call-error.ts';
-import { openPathOnly } from '../mounts/mount-point.ts';
-import { readMountsBelow } from '../mounts/mount-table.ts';
+import { isWithin, openPathOnly, readMountsBelow } from '../mounts/mount-table.ts';
 import type { Mounts } from '../mounts/mounts.ts';
 import type { PlacedRestriction, ReplaceableMounts } from '../mounts/replaceable-mounts.ts';
-import { isVersionName } from '../writer/version-directory.ts';
-import { dataLink } from '../writer/volume-listing.ts';
-import { copyTree } from './copy-tree.ts';
-import { type FoundPlace, type LiveRecord, LiveSubPathPlace, findPlaces, turned } from './live-sub-path-place.ts';
-import { isWithin } from './path-within.ts';
-import { removeTree } from './remove-tree.ts';
-import { UnsafePathError, resolveLinks } from './safe-open.ts';
-import { type SubPathOwner, liveSubPathsDirectory, unmountAll, volumesWithSubPaths } from './sub-path-cleaning.ts';
-import { SubPathError, type SubPathRequest, openSubPath } from './sub-path.ts';
+import { removeTree } from '../paths/remove-tree.ts';
+import { UnsafePathError, resolveLinks } from '../paths/safe-open.ts';
+import { dataLink } from '../writer/inspection.ts';
+import { isVersionName } from '../writer/version.ts';
+import {
+  type FoundPlace,
+  type LiveRecord,
+  LiveSubPathPlace,
+  copyTree,
+  findPlaces,
+  turned,
+} from './live-sub-path-place.ts';
+import {
+  SubPathError,
+  type SubPathOwner,
+  type SubPathRequest,
+  liveSubPathsDirectory,
+  openSubPath,
+  unmountAll,
+  volumesWithSubPaths,
+} from './sub-paths.ts';
 
 export interface LiveSubPathRequest extends SubPathRequest {
   /** What the runtime restricts its own mount by; what comes to lie on that would allow it again. */

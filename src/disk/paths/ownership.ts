@@ -7,11 +7,19 @@
  * once without following links (O_PATH) and then read and changed through that descriptor. A file swapped for a link to
  * something outside is thus never changed through the link.
  */
-import { chmodSync, chownSync, closeSync, constants, fstatSync, openSync, readdirSync, statSync } from 'node:fs';
-import type { Stats } from 'node:fs';
-import { atOnce } from '../base/turns.ts';
-import type { Steps, Turns } from '../base/turns.ts';
-import { openPathOnly } from './mounts/mount-point.ts';
+import {
+  type Stats,
+  chmodSync,
+  chownSync,
+  closeSync,
+  constants,
+  fstatSync,
+  openSync,
+  readdirSync,
+  statSync,
+} from 'node:fs';
+import { type Steps, type Turns, atOnce } from '../../base/turns.ts';
+import { openPathOnly } from '../mounts/mount-table.ts';
 
 type VolumeAccess = 'read-only' | 'read-write';
 

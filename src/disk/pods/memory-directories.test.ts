@@ -18,9 +18,9 @@ import {
   temporaryDirectory,
   unavailableMounts,
 } from '../../testing/machine/temporary-directory.ts';
-import { fileSystemOf } from './file-system.ts';
+import { fileSystemOf } from '../mounts/file-system.ts';
+import { systemMounts } from '../mounts/mounts.ts';
 import { MemoryDirectories, MemoryUnavailableError } from './memory-directories.ts';
-import { systemMounts } from './mounts.ts';
 
 const shared = '/dev/shm';
 const hasTmpfs = existsSync(shared) && fileSystemOf(shared) === 'tmpfs';

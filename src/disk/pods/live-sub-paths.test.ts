@@ -24,8 +24,7 @@ import { systemMounts } from '../mounts/mounts.ts';
 import { type ReplaceableMounts, replaceableMounts } from '../mounts/replaceable-mounts.ts';
 import { AtomicWriter } from '../writer/atomic-writer.ts';
 import { type LiveSubPathRequest, LiveSubPaths, type SubPathNotice } from './live-sub-paths.ts';
-import { cleanSubPaths } from './sub-path-cleaning.ts';
-import { prepareSubPath } from './sub-path.ts';
+import { cleanSubPaths, prepareSubPath } from './sub-paths.ts';
 
 const mounts = systemMounts();
 const replaceable = replaceableMounts(mounts);

@@ -16,10 +16,10 @@ import { basename, dirname, isAbsolute, join, resolve } from 'node:path';
 import { MountletError, errorCode } from '../../base/errors.ts';
 import type { Steps } from '../../base/turns.ts';
 import { systemCallError } from '../../linux/system-call-error.ts';
+import { fileSystemOf } from '../mounts/file-system.ts';
+import type { Mounts } from '../mounts/mounts.ts';
+import { makeDirectoryWithMode } from '../paths/directories.ts';
 import { removal, removeTree } from '../paths/remove-tree.ts';
-import { makeDirectoryWithMode } from '../pod-directories.ts';
-import { fileSystemOf } from './file-system.ts';
-import type { Mounts } from './mounts.ts';
 
 interface MemoryDirectory {
   /** Where the content is: the directory, or what it links to. */

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { lstatSync, mkdirSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { test } from 'node:test';
-import { temporaryDirectory } from '../testing/machine/temporary-directory.ts';
-import { makeDirectoryWithMode, makePodDirectories, requirePodDirectories } from './pod-directories.ts';
+import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
+import { makeDirectoryWithMode, makePodDirectories, requirePodDirectories } from './directories.ts';
 
 const levels = [
   'pods',

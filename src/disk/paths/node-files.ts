@@ -6,12 +6,16 @@ import { randomBytes } from 'node:crypto';
 import {
   closeSync,
   constants,
+  fchmodSync,
   fstatSync,
   fsyncSync,
+  ftruncateSync,
+  lstatSync,
   openSync,
   readFileSync,
   renameSync,
   unlinkSync,
+  writeFileSync,
   writeSync,
 } from 'node:fs';
 import { dirname } from 'node:path';
@@ -109,5 +113,23 @@ function removeIfThere(path: string): void {
     unlinkSync(path);
   } catch {
     // It was renamed, or never made.
+  }
+}
+
+/** A single file that is written over, not replaced: containers that have it mounted see the new content. */
+/** Has exactly this mode afterwards, whatever the umask. Anything but a file in its place is removed, never followed. */
+export function writeInPlace(path: string, content: string, mode: number): void {
+  try {
+    if (lstatSync(path, { throwIfNoEntry: false })?.isFile() === false) unlinkSync(path);
+    const descriptor = openSync(path, constants.O_WRONLY | constants.O_CREAT | constants.O_NOFOLLOW, 0o600);
+    try {
+      ftruncateSync(descriptor);
+      writeFileSync(descriptor, content);
+      fchmodSync(descriptor, mode);
+    } finally {
+      closeSync(descriptor);
+    }
+  } catch (thrown) {
+    throw systemCallError(thrown, path);
   }
 }

@@ -9,7 +9,7 @@ import {
   unavailableMounts,
 } from '../../testing/machine/temporary-directory.ts';
 import { systemMounts } from '../mounts/mounts.ts';
-import { SubPathCleaningError, cleanSubPaths, removeEmptyDirectories } from './sub-path-cleaning.ts';
+import { SubPathCleaningError, cleanSubPaths, removeEmptyDirectories } from './sub-paths.ts';
 
 const mounts = systemMounts();
 const skip = needsMounts(mounts);

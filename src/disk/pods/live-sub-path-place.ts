@@ -8,11 +8,29 @@
  *     <index>.copy        the last content of a directory that is gone from the volume
  *     <index>.draft       of an interrupted `prepare`
  */
-import { lstatSync, readFileSync, readdirSync, renameSync, unlinkSync, writeFileSync } from 'node:fs';
+import {
+  type Stats,
+  chmodSync,
+  chownSync,
+  closeSync,
+  fchmodSync,
+  fchownSync,
+  futimesSync,
+  lstatSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  readdirSync,
+  renameSync,
+  statSync,
+  unlinkSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
 import { dirname, join } from 'node:path';
 import { errnoOf } from '../../linux/system-call-error.ts';
 import type { PlacedRestriction } from '../mounts/replaceable-mounts.ts';
-import { type SubPathOwner, liveSubPathsDirectory, requireName } from './sub-path-cleaning.ts';
+import { type SubPathOwner, liveSubPathsDirectory, requireName } from './sub-paths.ts';
 
 /**
  *   prepared ──follow──▶ followed ──change──▶ changing ──changed──▶ followed
@@ -122,4 +140,35 @@ const recordName = new RegExp(`^(\\d+)\\.(${liveStates.join('|')})$`);
 /** Asked at every update of every volume, and mostly in vain: an error that is thrown takes ten times as long as a look. */
 function namesIn(directory: string): string[] {
   return lstatSync(directory, { throwIfNoEntry: false }) === undefined ? [] : readdirSync(directory);
+}
+
+/**
+ * An exact copy of files that this program wrote itself: bytes, modes, owners and times. Not for trees that others can
+ * change: it goes by paths, and reads every file whole.
+ */
+/** `source` may be `/proc/self/fd/<descriptor>`; `target` must not exist. Throws the system's error. */
+export function copyTree(source: string, target: string): void {
+  const status = statSync(source);
+  if (!status.isDirectory()) return copyFile(source, status, target);
+  mkdirSync(target, { mode: 0o700 }); // closed until it has its owner
+  for (const entry of readdirSync(source, { withFileTypes: true })) {
+    const [from, to] = [join(source, entry.name), join(target, entry.name)];
+    // A version of a volume has nothing else, and a device or a fifo could not be read.
+    if (entry.isDirectory() || entry.isFile()) copyTree(from, to);
+  }
+  chownSync(target, status.uid, status.gid);
+  chmodSync(target, status.mode & 0o7777);
+  utimesSync(target, status.atime, status.mtime);
+}
+
+function copyFile(source: string, { uid, gid, mode, atime, mtime }: Stats, target: string): void {
+  const descriptor = openSync(target, 'wx', 0o600);
+  try {
+    writeFileSync(descriptor, readFileSync(source));
+    fchownSync(descriptor, uid, gid);
+    fchmodSync(descriptor, mode & 0o7777);
+    futimesSync(descriptor, atime, mtime);
+  } finally {
+    closeSync(descriptor);
+  }
 }

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { chmodSync, lchownSync, lstatSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { Turns } from '../base/turns.ts';
-import { temporaryDirectory } from '../testing/machine/temporary-directory.ts';
+import { Turns } from '../../base/turns.ts';
+import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
 import { applyGroup } from './ownership.ts';
 
 const group = 4242;

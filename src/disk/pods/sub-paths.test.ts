@@ -21,7 +21,7 @@ import { MountletError, messageOf } from '../../base/errors.ts';
 import { SystemCallError } from '../../linux/system-call-error.ts';
 import { directoryForMounts, needsMounts, unavailableMounts } from '../../testing/machine/temporary-directory.ts';
 import { type Mounts, systemMounts } from '../mounts/mounts.ts';
-import { SubPathError, type SubPathRequest, prepareSubPath, resolveSubPath } from './sub-path.ts';
+import { SubPathError, type SubPathRequest, prepareSubPath, resolveSubPath } from './sub-paths.ts';
 
 const mounts = systemMounts();
 const skip = needsMounts(mounts);

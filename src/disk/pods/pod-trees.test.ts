@@ -4,10 +4,9 @@ import { closeSync, existsSync, mkdirSync, openSync, symlinkSync, writeFileSync 
 import { dirname, join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { directoryForMounts, needsMounts, temporaryDirectory } from '../testing/machine/temporary-directory.ts';
-import { systemMounts } from './mounts/mounts.ts';
-import { PodTreeError } from './pod-tree-error.ts';
-import { PodTrees } from './pod-trees.ts';
+import { directoryForMounts, needsMounts, temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
+import { systemMounts } from '../mounts/mounts.ts';
+import { PodTreeError, PodTrees } from './pod-trees.ts';
 
 const mounts = systemMounts();
 const skip = needsMounts(mounts);
@@ -150,7 +149,7 @@ test('a mount that hangs stops neither a scan nor the question what is mounted',
     const mounted = spawnSync('mount', args, { stdio: ['ignore', 'ignore', 'pipe', device] });
     if (mounted.status !== 0) return t.skip(`needs to mount fuse: ${mounted.stderr.toString()}`);
     // In a process that can be killed: should it wait after all, this one must not.
-    const program = join(dirname(fileURLToPath(import.meta.url)), '../../test/fixtures/scan-pods.js');
+    const program = join(dirname(fileURLToPath(import.meta.url)), '../../../test/fixtures/scan-pods.js');
     const scan = spawnSync(process.execPath, [program, pods], { timeout: 20_000, killSignal: 'SIGKILL' });
     assert.equal(scan.signal, null, 'the scan hangs');
     assert.deepEqual(JSON.parse(scan.stdout.toString()), {

@@ -5,13 +5,13 @@ import { chmodSync, lstatSync, mkdirSync, readFileSync, statSync, writeFileSync 
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { Turns } from '../base/turns.ts';
-import { temporaryDirectory } from '../testing/machine/temporary-directory.ts';
-import { namesIn, visibleFiles } from '../testing/worlds/volume-node.ts';
-import { applyGroup } from './ownership.ts';
-import { listDirectory } from './paths/directory-listing.ts';
-import { AtomicWriter } from './writer/atomic-writer.ts';
-import type { Payload } from './writer/payload.ts';
+import { Turns } from '../../base/turns.ts';
+import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
+import { namesIn, visibleFiles } from '../../testing/worlds/volume-node.ts';
+import { listDirectory } from '../paths/directory-listing.ts';
+import { applyGroup } from '../paths/ownership.ts';
+import { AtomicWriter } from './atomic-writer.ts';
+import type { Payload } from './payload.ts';
 
 const self = fileURLToPath(import.meta.url);
 const nobody = 65534;

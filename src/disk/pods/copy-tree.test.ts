@@ -13,7 +13,7 @@ import {
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
-import { copyTree } from './copy-tree.ts';
+import { copyTree } from './live-sub-path-place.ts';
 
 test('a tree is copied with bytes, modes and times, whatever the umask', (t) => {
   const directory = temporaryDirectory(t);

@@ -5,14 +5,12 @@
  * Nothing that is mounted is looked at: a server that is gone must stop neither a start nor a sweep, so the mount table
  * answers what a mount point is. Every directory is opened from the one above it, and no link is followed on the way.
  */
-import { closeSync, lstatSync, readdirSync, rmdirSync, unlinkSync } from 'node:fs';
+import { closeSync, constants, lstatSync, openSync, readdirSync, rmdirSync, unlinkSync } from 'node:fs';
 import { join } from 'node:path';
-import { SystemCallError, errnoOf, errnoText } from '../linux/system-call-error.ts';
-import { readMountsBelow } from './mounts/mount-table.ts';
-import { isWithin } from './paths/path-within.ts';
-import { openDirectory, removeEmptyTree } from './paths/remove-empty-tree.ts';
-import { MountPointBelowError, removeTree } from './paths/remove-tree.ts';
-import { PodTreeError, attempt, mountPointError } from './pod-tree-error.ts';
+import { MountletError } from '../../base/errors.ts';
+import { SystemCallError, errnoOf, errnoText } from '../../linux/system-call-error.ts';
+import { isWithin, mountIdOf, readMountsBelow } from '../mounts/mount-table.ts';
+import { MountPointBelowError, removeTree } from '../paths/remove-tree.ts';
 
 interface SkippedEntry {
   readonly path: string;
@@ -275,4 +273,95 @@ function inside<Result>(directory: string, names: readonly string[], use: (descr
 
 function mountPointsBelow(directory: string): ReadonlySet<string> {
   return new Set(readMountsBelow(directory).map(({ mountPoint }) => mountPoint));
+}
+
+/** What goes wrong in the directories of pods, in the words that the kubelet's messages end with. */
+/** The message is what the kernel said, in the words of Go where a path belongs to it. */
+export class PodTreeError extends MountletError {
+  readonly reason = 'PodDirectory';
+}
+
+/** What is mounted is in use, and never deleted. */
+function mountPointError(path: string): PodTreeError {
+  return new PodTreeError(`cannot delete directory ${path}: it is a mount point`);
+}
+
+/** Turns a failed system call into an error with these words. */
+function attempt<Result>(act: () => Result, inWords: (code: string) => string): Result {
+  try {
+    return act();
+  } catch (thrown) {
+    const code = errnoOf(thrown);
+    if (thrown instanceof PodTreeError || code === undefined) throw thrown;
+    throw new PodTreeError(inWords(code), { cause: thrown });
+  }
+}
+
+/**
+ * Removes directories, and only directories, from the bottom up. Where a file is, or something is mounted, the directories
+ * around it stay.
+ */
+/** Deeper than any volume that only has empty directories in it; bounds the files that are open at once. */
+const depthMax = 64;
+
+/** What `name` is in the open directory `parent`. The first problem; undefined when all of it is gone. */
+function removeEmptyTree(
+  parent: number,
+  name: string,
+  path: string,
+  mountPoints: ReadonlySet<string>,
+): PodTreeError | undefined {
+  return new EmptyRemoval(mountPoints).remove(parent, Buffer.from(name), path, 0);
+}
+
+/** Never what a link leads to. */
+function openDirectory(path: string | Buffer): number {
+  return openSync(path, constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW);
+}
+
+class EmptyRemoval {
+  readonly #mountPoints: ReadonlySet<string>;
+
+  constructor(mountPoints: ReadonlySet<string>) {
+    this.#mountPoints = mountPoints;
+  }
+
+  /** The first problem; undefined when all of it is gone. */
+  remove(parent: number, name: Buffer, path: string, depth: number): PodTreeError | undefined {
+    const target = Buffer.concat([Buffer.from(`/proc/self/fd/${parent}/`), name]);
+    const left = problemOf(() => rmdirSync(target));
+    if (left === undefined || errnoOf(left.cause) === 'ENOENT') return undefined;
+    if (this.#mountPoints.has(path)) return mountPointError(path);
+    if (errnoOf(left.cause) !== 'ENOTEMPTY' && errnoOf(left.cause) !== 'EEXIST') return left;
+    if (depth >= depthMax) return new PodTreeError(`cannot delete directory ${path}: it is too deep`);
+    const first = problemOf(() => this.#removeBelow(parent, target, path, depth));
+    const still = problemOf(() => rmdirSync(target));
+    return still === undefined ? undefined : (first ?? still);
+  }
+
+  #removeBelow(parent: number, target: Buffer, path: string, depth: number): void {
+    const directory = openDirectory(target);
+    try {
+      // Mounted since the table was read.
+      if (mountIdOf(directory) !== mountIdOf(parent)) throw mountPointError(path);
+      let first: PodTreeError | undefined;
+      for (const name of readdirSync(`/proc/self/fd/${directory}`, { encoding: 'buffer' })) {
+        const problem = this.remove(directory, name, join(path, name.toString()), depth + 1);
+        first ??= problem;
+      }
+      if (first !== undefined) throw first;
+    } finally {
+      closeSync(directory);
+    }
+  }
+}
+
+function problemOf(act: () => void): PodTreeError | undefined {
+  try {
+    attempt(act, errnoText);
+    return undefined;
+  } catch (thrown) {
+    if (thrown instanceof PodTreeError) return thrown;
+    throw thrown;
+  }
 }
