@@ -152,7 +152,6 @@ async function buildMount(
     readOnly: (mount.readOnly ?? false) || volume.kind === 'image' || volume.readOnly,
     recursiveReadOnly: isRecursivelyReadOnly(mount, request.runtimeSupportsRecursiveReadOnly),
     propagation: follows ? 'HostToContainer' : propagation,
-    selinuxRelabel: volume.kind === 'filesystem' && volume.managed && volume.supportsSelinuxRelabel,
     bindMountOptions: mount.bindMountOptions ?? [],
   };
 }

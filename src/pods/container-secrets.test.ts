@@ -104,8 +104,6 @@ function viewWithDisk(
           hostPath: '/pods/u/volumes/data',
           specName: 'data',
           readOnly: false,
-          managed: true,
-          supportsSelinuxRelabel: true,
         }),
       },
     },

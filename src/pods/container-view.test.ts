@@ -31,8 +31,6 @@ function view(container: Partial<Container>, pod: PodParts = {}): Promise<Contai
                 hostPath: '/pods/u/volumes/data',
                 specName: 'data',
                 readOnly: false,
-                managed: true,
-                supportsSelinuxRelabel: true,
               }
             : undefined,
       },

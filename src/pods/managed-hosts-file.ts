@@ -50,7 +50,6 @@ export async function buildHostsMount(
     readOnly: false,
     recursiveReadOnly: false,
     propagation: 'None',
-    selinuxRelabel: true,
     bindMountOptions: [],
   };
 }

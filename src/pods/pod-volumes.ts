@@ -10,6 +10,8 @@ export interface PodVolumes {
   waitForMounted(pod: Pod, signal: AbortSignal): Promise<void>;
   /** Resolves when nothing of the pod's volumes is mounted any more. */
   waitForUnmounted(pod: Pod, signal: AbortSignal): Promise<void>;
+  /** Resolves when nothing of the pod's volumes may be mounted either. */
+  waitForReleased(podUid: string, signal: AbortSignal): Promise<void>;
   mountedVolumesOf(pod: Pod): MountedVolumes;
   /** Groups that own volumes of the pod, so that its containers can read them. */
   groupsOf(pod: Pod): readonly number[];

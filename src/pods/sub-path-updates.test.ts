@@ -30,7 +30,7 @@ async function ask({ annotation, replaced = true, mount = {}, others = [] }: Ask
   });
   const pod = aPod({ containers: [container] });
   const annotations = annotation === undefined ? {} : { [subPathUpdatesAnnotation]: annotation };
-  const volume = { managed: true, readOnly: true, supportsSelinuxRelabel: true, replaced, specName: 'config' };
+  const volume = { readOnly: true, replaced, specName: 'config' };
   const { mounts } = await buildMounts(
     {
       pod: { ...pod, metadata: { ...pod.metadata, annotations } },

@@ -60,8 +60,6 @@ async function mountsOf(
           hostPath: node.directoryOf(plugin, name),
           specName: name,
           readOnly: true,
-          managed: true,
-          supportsSelinuxRelabel: true,
           replaced: true,
         }),
       },

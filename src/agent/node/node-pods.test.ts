@@ -55,7 +55,6 @@ async function aWorld(t: TestContext, staticPods: readonly Pod[] = []): Promise<
       node: () => ({
         owner: { name: 'here', uid: node.metadata.uid ?? '' },
         hostIPs: ['192.0.2.1'],
-        networkProblem: undefined,
       }),
       admit: () => ({}),
       runtimeHandler: () => Promise.resolve(undefined),

@@ -125,6 +125,7 @@ export function podVolumes(manager: VolumeManager): PodVolumes {
     waitForUnmounted: (pod, signal) => manager.waitForUnmounted(pod, signal),
     mountedVolumesOf: (pod) => containerVolumes(manager, pod),
     groupsOf: (pod) => manager.queries.extraSupplementalGroups(pod),
+    waitForReleased: (podUid, signal) => manager.waitForReleased(asPodUid(podUid), signal),
     podVolumesExist: (podUid) => manager.podVolumesExist(asPodUid(podUid)),
     podChanged: (podUid) => manager.podChanged(asPodUid(podUid)),
     sourcesChanged: () => manager.sourcesChanged(),
@@ -153,8 +154,6 @@ function containerVolume(volume: MountedVolume): ContainerVolume {
     hostPath: path,
     specName,
     readOnly: readOnly || attributes.readOnly,
-    managed: attributes.managed,
-    supportsSelinuxRelabel: attributes.selinuxRelabel,
     ...(attributes.replaced !== undefined && { replaced: attributes.replaced }),
   };
 }

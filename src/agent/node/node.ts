@@ -211,7 +211,7 @@ async function assembleNode(settings: AgentSettings, deps: NodeDeps, signal: Abo
         node: presence.known(),
         ...effects,
       }),
-      node: () => ({ owner: presence.owner(), hostIPs: presence.hostIps(), networkProblem: undefined }),
+      node: () => ({ owner: presence.owner(), hostIPs: presence.hostIps() }),
       admit: (pod, others) =>
         admission.admit(pod, others, presence.current(), presence.known().status?.allocatable ?? {}),
       runtimeHandler: async (name, ended) => clients && (await runtimeHandler(clients.general, name, ended)),

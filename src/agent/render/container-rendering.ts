@@ -100,8 +100,14 @@ function renderMount(mount: ContainerMount): RenderedMount {
 
 function mountedVolume({ spec, plugin, source, path }: PreparedVolume): MountedVolume {
   if (path === undefined) return { kind: 'image', reference: spec.volume?.image?.reference ?? '' };
-  const { selinuxRelabel: supportsSelinuxRelabel, ...attributes } = plugin.attributes(source, spec);
-  return { kind: 'filesystem', hostPath: path, specName: specName(spec), supportsSelinuxRelabel, ...attributes };
+  const { readOnly, replaced } = plugin.attributes(source, spec);
+  return {
+    kind: 'filesystem',
+    hostPath: path,
+    specName: specName(spec),
+    readOnly,
+    ...(replaced !== undefined && { replaced }),
+  };
 }
 
 /** The credentials that a pod's pull secrets hold and the images they would be tried for; never a password. */

@@ -33,6 +33,7 @@ export const emptyVolumes: PodVolumes = {
   waitForUnmounted: () => Promise.resolve(),
   mountedVolumesOf: () => noVolumes,
   groupsOf: () => [],
+  waitForReleased: async () => {},
   podVolumesExist: () => false,
   podChanged: () => {},
   sourcesChanged: () => {},

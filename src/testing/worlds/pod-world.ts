@@ -108,7 +108,6 @@ export class PodWorld {
         node: () => ({
           owner: this.isNodeKnown ? { name: 'node-1', uid: 'node-uid' } : undefined,
           hostIPs: ['192.0.2.1'],
-          networkProblem: undefined,
         }),
         registrations: {
           registerPod: (pod) => {
