@@ -1,11 +1,10 @@
 /** The two kinds of objects that pods read, and what the managers must know of each. Everything else is the same for both. */
-import { configMaps, secrets, withShape } from '../client/resource-reference.ts';
-import type { ResourceReference } from '../client/resource-reference.ts';
-import type { ConfigMap } from '../kube/objects/config-map.ts';
-import type { ObjectMeta } from '../kube/objects/metadata.ts';
-import type { ReferencedKind } from '../kube/pod-references.ts';
-import { boolean, bytes, map, object, required, string } from '../kube/objects/schema.ts';
-import type { Secret } from '../kube/objects/secret.ts';
+import { type ResourceReference, configMaps, secrets, withShape } from '../client/resource-reference.ts';
+import type { ConfigMap } from '../kube/kinds/config-map.ts';
+import type { Secret } from '../kube/kinds/secret.ts';
+import type { ObjectReferences } from '../kube/object-references.ts';
+import type { ObjectMeta } from '../kube/schema/meta.ts';
+import { boolean, bytes, map, object, required, string } from '../kube/schema/schema.ts';
 
 export interface ManagedObject {
   readonly metadata: ObjectMeta;
@@ -17,7 +16,7 @@ export interface ManagedKind<T extends ManagedObject> {
   readonly singular: string;
   /** With the shape of what is kept of an object. */
   readonly resource: ResourceReference<T>;
-  readonly kind: ReferencedKind;
+  readonly references: keyof ObjectReferences;
 }
 
 /**
@@ -34,11 +33,11 @@ const keptFields = {
 export const managedConfigMaps: ManagedKind<ConfigMap> = {
   singular: 'configmap',
   resource: withShape(configMaps, object({ ...keptFields, data: map(string), binaryData: map(bytes) })),
-  kind: 'ConfigMap',
+  references: 'configMaps',
 };
 
 export const managedSecrets: ManagedKind<Secret> = {
   singular: 'secret',
   resource: withShape(secrets, object({ ...keptFields, data: map(bytes), type: string })),
-  kind: 'Secret',
+  references: 'secrets',
 };

@@ -2,14 +2,16 @@
  * Which objects the registered pods name, as references to a store that keeps what is referenced. A pod is updated by adding
  * before releasing, so an object that it names before and after, or shares with another pod, is never let go of in between.
  */
-import { referencesOf } from '../kube/pod-references.ts';
-import type { PodReference, ReferencedKind } from '../kube/pod-references.ts';
-import type { Pod } from '../kube/objects/pod.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
+import { type ObjectReferences, objectReferences, projectedReferences } from '../kube/object-references.ts';
 import type { ObjectId } from './object-id.ts';
+
+/** What becomes of an object: a volume shows it all the time, anything else reads it now and then. */
+type ObjectUse = 'shown' | 'read';
 
 export interface Reference extends ObjectId {
   readonly podUid: string;
-  readonly use: PodReference['use'];
+  readonly use: ObjectUse;
 }
 
 /** Neither call waits for anything. */
@@ -20,11 +22,11 @@ export interface ReferenceHolder {
 }
 
 export class ReferenceCounts {
-  readonly #kind: ReferencedKind;
+  readonly #kind: keyof ObjectReferences;
   readonly #holder: ReferenceHolder;
   readonly #pods = new Map<string, ReadonlyMap<string, Reference>>();
 
-  constructor(kind: ReferencedKind, holder: ReferenceHolder) {
+  constructor(kind: keyof ObjectReferences, holder: ReferenceHolder) {
     this.#kind = kind;
     this.#holder = holder;
   }
@@ -47,12 +49,11 @@ export class ReferenceCounts {
 
   #referencesOf(pod: Pod): ReadonlyMap<string, Reference> {
     const { namespace = '', uid = '' } = pod.metadata;
-    const named = referencesOf(pod).filter(({ kind, name }) => kind === this.#kind && name !== '');
-    const shown = new Set(named.filter(({ use }) => use === 'shown').map(({ name }) => name));
+    const shown = projectedReferences(pod)[this.#kind];
     return new Map(
-      named.map(({ name }) => {
+      [...objectReferences(pod)[this.#kind]].map((name) => {
         const use = shown.has(name) ? 'shown' : 'read';
-        // The use is part of the key: if it changes, the reference is taken again.
+        // The use is part of the key: should it change, the reference is taken anew.
         return [`${use}/${name}`, { namespace, name, podUid: uid, use }];
       }),
     );

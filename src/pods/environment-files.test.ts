@@ -119,5 +119,7 @@ function filesystem(hostPath: string): MountedVolume {
     hostPath,
     specName: 'v',
     readOnly: false,
+    managed: true,
+    supportsSelinuxRelabel: true,
   };
 }

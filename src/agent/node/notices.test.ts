@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type VolumeName, asPodUid } from '../../volumes/volume-name.ts';
-import { type NodeNotice, logLine } from './notices.ts';
+import { asPodUid } from '../../volumes/mount-id.ts';
+import type { VolumeName } from '../../volumes/mount-id.ts';
+import { logLine, type NodeNotice } from './notices.ts';
 
 const pod = { uid: asPodUid('u1'), namespace: 'shop', name: 'web' };
 const facts = {

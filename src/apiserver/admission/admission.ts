@@ -3,8 +3,10 @@
  * run while nobody else can write, so what they read is what will be true.
  */
 import type { User } from '../identity/user.ts';
-import type { KubeObject, Resource } from '../model/resource.ts';
-import { type Named, type StatusCause, type StatusError, forbidden, resourceName } from '../model/status.ts';
+import type { KubeObject, Resource } from '../resource.ts';
+import type { Named, StatusError } from '../status.ts';
+import { forbidden, resourceName } from '../status.ts';
+import type { StatusCause } from '../status.ts';
 
 export interface AdmissionRequest {
   readonly operation: 'CREATE' | 'UPDATE' | 'DELETE';

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Authenticator, type Credentials } from './authentication.ts';
-import type { TokenVerdict } from './service-account-tokens.ts';
+import { Authenticator } from './authentication.ts';
+import type { Credentials } from './authentication.ts';
+import type { TokenVerdict } from './token-issuer.ts';
 
 const account = { name: 'system:serviceaccount:shop:robot', uid: 'a1', groups: ['system:serviceaccounts'], extra: {} };
 const verdicts: Record<string, TokenVerdict> = {

@@ -1,17 +1,14 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { configMap } from '../../kube/objects/config-map.ts';
-import { pod } from '../../kube/objects/pod.ts';
+import { configMapShape } from '../../kube/kinds/config-map.ts';
+import { podShape } from '../../kube/kinds/pod/pod.ts';
 import type { FieldSet } from './field-set.ts';
-import { isList, isObject, objectIn } from './json-value.ts';
-import type { Json, JsonObject } from './json-value.ts';
-import { managedFieldsOf, readManaged, withManagedFields } from './managed-fields.ts';
-import type { Owner } from './managed-fields.ts';
+import { type Json, type JsonObject, isList, isObject, objectIn } from './json-value.ts';
+import { type Owner, managedFieldsOf, readManaged, withManagedFields } from './managed-fields.ts';
 import { PatchError } from './patch-error.ts';
 import { pathText } from './path-element.ts';
-import { apply } from './server-side-apply.ts';
-import type { Apply } from './server-side-apply.ts';
+import { type Apply, apply } from './server-side-apply.ts';
 import { trackUpdate } from './track-update.ts';
 
 const start = Date.parse('2026-08-01T10:00:00.900Z');
@@ -24,7 +21,7 @@ const cm = (data: JsonObject, metadata: JsonObject = {}): JsonObject => ({
 const podWith = (spec: JsonObject): JsonObject => ({ apiVersion: 'v1', kind: 'Pod', metadata: { name: 'web' }, spec });
 
 type Options = Partial<Omit<Apply, 'applied' | 'live'>>;
-const defaults = { apiVersion: 'v1', kind: 'ConfigMap', force: false, nowMs: start, shape: configMap };
+const defaults = { apiVersion: 'v1', kind: 'ConfigMap', force: false, nowMs: start, shape: configMapShape };
 
 function request(live: JsonObject | undefined, configuration: Json, options: Options = {}): Apply {
   return { ...defaults, manager: 'm', ...options, live, applied: configuration };
@@ -138,7 +135,7 @@ test('apply words several conflicts as the API server does', () => {
 });
 
 test('apply shows items by their keys in conflicts', () => {
-  const options = { shape: pod, kind: 'Pod' };
+  const options = { shape: podShape, kind: 'Pod' };
   const live = applied(undefined, podWith({ containers: [{ name: 'a"b', image: 'x' }] }), {
     ...options,
     manager: 'other',
@@ -175,7 +172,7 @@ test('apply of nothing gives everything up', () => {
 });
 
 test('apply merges keyed lists in the order of the applier', () => {
-  const options = { shape: pod, kind: 'Pod' };
+  const options = { shape: podShape, kind: 'Pod' };
   const containers = (...names: string[]): JsonObject =>
     podWith({ containers: names.map((name) => ({ name, image: 'i' })) });
   const live = applied(undefined, containers('a', 'b', 'c'), { ...options, manager: 'other' });
@@ -188,7 +185,7 @@ test('apply merges keyed lists in the order of the applier', () => {
 });
 
 test('apply tells ports apart by number and protocol', () => {
-  const options = { shape: pod, kind: 'Pod' };
+  const options = { shape: podShape, kind: 'Pod' };
   const ports = (...items: JsonObject[]): JsonObject => podWith({ containers: [{ name: 'dns', ports: items }] });
   const live = applied(undefined, ports({ containerPort: 53, protocol: 'UDP' }), { ...options, manager: 'other' });
   const object = applied(live, ports({ containerPort: 53, name: 'tcp' }), options);
@@ -211,7 +208,7 @@ test('apply unites sets and takes its own items out again', () => {
 });
 
 test('apply owns atomic lists and maps as a whole', () => {
-  const options = { shape: pod, kind: 'Pod' };
+  const options = { shape: podShape, kind: 'Pod' };
   const live = applied(undefined, podWith({ tolerations: [{ key: 'a' }], nodeSelector: { a: 'b' } }), {
     ...options,
     manager: 'other',
@@ -227,7 +224,7 @@ test('apply owns atomic lists and maps as a whole', () => {
 });
 
 test('apply removes an item it brought although an updater changed a field in it', () => {
-  const options = { shape: pod, kind: 'Pod' };
+  const options = { shape: podShape, kind: 'Pod' };
   const first = applied(undefined, podWith({ containers: [{ name: 'a' }, { name: 'b', image: 'x' }] }), options);
   const edited = updated(first, podWith({ containers: [{ name: 'a' }, { name: 'b', image: 'y' }] }), options);
   assert.deepEqual(objectIn(applied(edited, podWith({ containers: [{ name: 'a' }] }), options), 'spec')['containers'], [
@@ -255,13 +252,13 @@ test('null in a configuration is owned like a value', () => {
 });
 
 test('fields that an endpoint never writes are not owned through it', () => {
-  const options = { shape: pod, kind: 'Pod', ignoredFields: [['status']] };
+  const options = { shape: podShape, kind: 'Pod', ignoredFields: [['status']] };
   const object = applied(undefined, { ...podWith({ nodeName: 'n' }), status: { phase: 'Running' } }, options);
   assert.deepEqual(owners(object), ['m Apply: .spec.nodeName']);
 });
 
 test('an applier through a subresource is somebody else', () => {
-  const options = { shape: pod, kind: 'Pod' };
+  const options = { shape: podShape, kind: 'Pod' };
   const live = applied(undefined, podWith({ nodeName: 'n' }), options);
   const object = applied(live, { ...podWith({}), status: { phase: 'Running' } }, { ...options, subresource: 'status' });
   assert.deepEqual(owners(object), ['m Apply: .spec.nodeName', 'm Apply/status: .spec .status.phase']);
@@ -392,7 +389,7 @@ test('apply by one manager is idempotent: the same object, the same owners, the 
 });
 
 test('apply of keyed lists is idempotent, whatever the orders, and the applier’s order holds', () => {
-  const options = { shape: pod, kind: 'Pod', force: true };
+  const options = { shape: podShape, kind: 'Pod', force: true };
   const anyNames = fc.uniqueArray(fc.constantFrom<string[]>('a', 'b', 'c', 'd', 'e'));
   const containers = (names: readonly string[], image: string): JsonObject =>
     podWith({ containers: names.map((name) => ({ name, image })) });

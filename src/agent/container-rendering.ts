@@ -1,0 +1,89 @@
+/** What the containers of a pod see, given its volumes: variables, mounts, and the credentials its images are pulled with. */
+import type { Container, EphemeralContainer } from '../kube/kinds/pod/container.ts';
+import { specName } from '../kube/references/volume-spec.ts';
+import { podDirectory } from '../kube/values/node-layout.ts';
+import { ContainerConfigError } from '../pods/container-config-error.ts';
+import type { ContainerMount } from '../pods/container-mount.ts';
+import { viewContainer } from '../pods/container-view.ts';
+import type { MountedVolume, MountedVolumes } from '../pods/mounted-volumes.ts';
+import { PodStartError } from './pod-start-error.ts';
+import type { PreparedVolume } from './pod-volumes.ts';
+import type { RenderNode } from './render-node.ts';
+import type { RenderedContainer, RenderedMount, RenderedPod } from './rendered-pod.ts';
+
+type Containers = Pick<RenderedPod, 'initContainers' | 'containers' | 'ephemeralContainers'>;
+type AnyContainer = Container | EphemeralContainer;
+
+/** Tells of every container that could not start, not only of the first. */
+export async function renderContainers(
+  node: RenderNode,
+  volumes: readonly PreparedVolume[],
+  signal: AbortSignal,
+): Promise<Containers> {
+  const { spec } = node.pod;
+  const mounted = new Map(volumes.map((volume) => [volume.name, mountedVolume(volume)]));
+  const messages: string[] = [];
+  const render = async (containers: readonly AnyContainer[] = []): Promise<readonly RenderedContainer[]> => {
+    const rendered: RenderedContainer[] = [];
+    for (const container of containers) {
+      try {
+        rendered.push(await renderContainer(node, container, mounted, signal));
+      } catch (error) {
+        if (!(error instanceof ContainerConfigError)) throw error;
+        messages.push(`container "${container.name}": ${error.reason}: ${error.message}`);
+      }
+    }
+    return rendered;
+  };
+  const initContainers = await render(spec.initContainers);
+  const containers = await render(spec.containers);
+  const ephemeralContainers = await render(spec.ephemeralContainers);
+  if (messages.length > 0) throw new PodStartError(messages);
+  return { initContainers, containers, ephemeralContainers };
+}
+
+async function renderContainer(
+  { pod, root, view }: RenderNode,
+  container: AnyContainer,
+  volumes: MountedVolumes,
+  signal: AbortSignal,
+): Promise<RenderedContainer> {
+  const { podIP, podIPs = podIP === undefined ? [] : [{ ip: podIP }] } = pod.status ?? {};
+  const { environment, mounts } = await viewContainer(
+    {
+      pod,
+      container,
+      volumes,
+      podDirectory: podDirectory(root, pod.metadata.uid ?? ''),
+      podIPs: podIPs.map(({ ip }) => ip),
+      runtimeSupportsRecursiveReadOnly: true,
+      clusterDomain: 'cluster.local',
+    },
+    view,
+    signal,
+  );
+  return {
+    name: container.name,
+    env: environment.map(({ name, value, secret }) => ({ name, value, secret })),
+    mounts: mounts.map(renderMount),
+  };
+}
+
+function renderMount(mount: ContainerMount): RenderedMount {
+  const { mountPath, hostPath = '', readOnly, subPath, secretSubPath, image, propagation, recursiveReadOnly } = mount;
+  return {
+    mountPath,
+    hostPath: image ?? hostPath,
+    readOnly,
+    ...(subPath !== undefined && { subPath }),
+    ...(propagation !== 'None' && { mountPropagation: propagation }),
+    ...(recursiveReadOnly && { recursiveReadOnly }),
+    secretSubPath,
+  };
+}
+
+function mountedVolume({ spec, plugin, source, path }: PreparedVolume): MountedVolume {
+  if (path === undefined) return { kind: 'image', reference: spec.volume?.image?.reference ?? '' };
+  const { selinuxRelabel: supportsSelinuxRelabel, ...attributes } = plugin.attributes(source, spec);
+  return { kind: 'filesystem', hostPath: path, specName: specName(spec), supportsSelinuxRelabel, ...attributes };
+}

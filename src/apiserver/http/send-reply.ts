@@ -1,0 +1,54 @@
+/** Sends a complete answer, compressed where that is worth it, and a large one in pieces. */
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { promisify } from 'node:util';
+import { gzip as gzipWithCallback } from 'node:zlib';
+import type { Exchange, ResponseHeaders } from './exchange.ts';
+
+const gzip = promisify(gzipWithCallback);
+
+// Below this the time to compress is longer than the time saved, on any network a server and its clients share.
+const gzipBytesMin = 128 * 1024;
+// Encrypted in about a millisecond.
+const pieceBytes = 1024 * 1024;
+
+export async function sendReply(
+  exchange: Exchange,
+  code: number,
+  headers: ResponseHeaders,
+  body: string | Buffer,
+): Promise<void> {
+  const isLarge = body.length > gzipBytesMin;
+  if (!isLarge || !acceptsGzip(exchange.header('accept-encoding'))) {
+    if (body.length <= pieceBytes || exchange.method === 'HEAD') return exchange.send(code, headers, body);
+    return sendPieces(exchange, code, headers, typeof body === 'string' ? Buffer.from(body) : body);
+  }
+  const packed = await gzip(body, { level: 1 });
+  const vary = [headers['vary'] ?? [], 'Accept-Encoding'].flat().join(', ');
+  exchange.send(code, { ...headers, 'content-encoding': 'gzip', vary }, packed);
+}
+
+/** Each in a turn of the event loop of its own, so that a list of everything does not hold up others. */
+async function sendPieces(exchange: Exchange, code: number, headers: ResponseHeaders, body: Buffer): Promise<void> {
+  if (exchange.isAnswered) return;
+  const stream = exchange.openStream(code, { ...headers, 'content-length': String(body.length) });
+  const closed = new AbortController();
+  let goOn = (): void => {};
+  stream.onDrain(() => goOn());
+  exchange.onClose(() => {
+    closed.abort();
+    goOn();
+  });
+  for (let start = 0; start < body.length && !closed.signal.aborted; start += pieceBytes) {
+    const drained = new Promise<void>((resolve) => (goOn = resolve));
+    const hasRoom = stream.write(body.subarray(start, start + pieceBytes));
+    await (hasRoom ? nextTurn() : drained);
+  }
+  stream.end();
+}
+
+function acceptsGzip(header: string | undefined): boolean {
+  return (header ?? '').split(',').some((part) => {
+    const [name = '', ...parameters] = part.split(';').map((text) => text.trim().toLowerCase());
+    return name === 'gzip' && !parameters.some((text) => /^q=0(\.0*)?$/.test(text));
+  });
+}

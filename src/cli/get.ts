@@ -1,0 +1,105 @@
+/** `mountlet get`: what an API server has, as the server itself puts it into a table, or as JSON, YAML or names. */
+import { DiscoveredResources } from '../client/discovery.ts';
+import type { DiscoveredResource } from '../client/discovery.ts';
+import { collectionPath, objectPath } from '../client/resource-reference.ts';
+import type { ApiClient } from '../client/api-client.ts';
+import type { ClusterOptions } from './cluster-client.ts';
+import { clusterClient } from './cluster-client.ts';
+import { showTable } from './plain-table.ts';
+import { showJson, showYaml } from './rendered-list.ts';
+import { telling } from './talk.ts';
+
+export interface GetOptions extends ClusterOptions {
+  readonly namespace?: string;
+  readonly allNamespaces?: boolean;
+  readonly selector?: string;
+  readonly output?: 'wide' | 'json' | 'yaml' | 'name';
+}
+
+interface Table {
+  readonly columnDefinitions: readonly { readonly name: string; readonly priority: number }[];
+  readonly rows: readonly {
+    readonly cells: readonly (string | number | boolean | null)[];
+    readonly object: ListedObject;
+  }[];
+}
+
+interface ListedObject {
+  readonly metadata: { readonly name: string; readonly namespace?: string };
+}
+
+const tableType = 'application/json;as=Table;v=v1;g=meta.k8s.io,application/json';
+
+export function getCommand(type: string, names: readonly string[], options: GetOptions): Promise<number> {
+  return telling(async () => {
+    const { signal } = new AbortController();
+    const { client, namespace: ofContext } = await clusterClient(options);
+    try {
+      const resource = (await DiscoveredResources.ask(client, signal)).named(type);
+      const namespace = options.allNamespaces === true ? undefined : (options.namespace ?? ofContext);
+      const paths =
+        names.length === 0
+          ? [collectionPath(resource, { namespace })]
+          : names.map((name) => objectPath(resource, { name, namespace }));
+      switch (options.output) {
+        case 'json':
+        case 'yaml':
+          return await printObjects(client, paths, options, signal);
+        case 'wide':
+        case 'name':
+        case undefined:
+          return await printTable(client, resource, paths, options, signal);
+      }
+    } finally {
+      await client.close();
+    }
+  });
+}
+
+async function printObjects(
+  client: ApiClient,
+  paths: readonly string[],
+  { output, selector }: GetOptions,
+  signal: AbortSignal,
+): Promise<void> {
+  const answers = await Promise.all(paths.map((path) => client.read(path, { labelSelector: selector }, signal)));
+  const [only] = answers;
+  const shown =
+    answers.length === 1 && only !== undefined
+      ? only
+      : { apiVersion: 'v1', kind: 'List', metadata: {}, items: answers };
+  process.stdout.write(output === 'json' ? `${showJson(shown)}\n` : showYaml(shown));
+}
+
+async function printTable(
+  client: ApiClient,
+  resource: DiscoveredResource,
+  paths: readonly string[],
+  { output, selector, allNamespaces }: GetOptions,
+  signal: AbortSignal,
+): Promise<void> {
+  const query = { accept: tableType, labelSelector: selector };
+  const tables = (await Promise.all(paths.map((path) => client.read(path, query, signal)))) as unknown as Table[];
+  const rows = tables.flatMap((table) => table.rows);
+  if (output === 'name') {
+    for (const { object } of rows) process.stdout.write(`${resource.singular}/${object.metadata.name}\n`);
+    return;
+  }
+  if (rows.length === 0) {
+    const where = allNamespaces === true || !resource.isNamespaced ? '' : ' in this namespace';
+    process.stderr.write(`No ${resource.plural} found${where}.\n`);
+    return;
+  }
+  const columns = (tables[0]?.columnDefinitions ?? []).map(({ name, priority }, index) => ({ name, priority, index }));
+  const shown = columns.filter(({ priority }) => priority === 0 || output === 'wide');
+  const withNamespace = allNamespaces === true && resource.isNamespaced;
+  process.stdout.write(
+    showTable([
+      [...(withNamespace ? ['NAMESPACE'] : []), ...shown.map(({ name }) => name.toUpperCase())],
+      ...rows.map(({ cells, object }) => [
+        ...(withNamespace ? [object.metadata.namespace ?? ''] : []),
+        ...shown.map(({ index }) => String(cells[index] ?? '')),
+      ]),
+    ]),
+  );
+}

@@ -1,0 +1,193 @@
+/**
+ * Directories that begin empty: emptyDir volumes, and the ground that projection volumes stand on. On disk, in memory or
+ * on huge pages; with a ready marker, so that a repeated set-up leaves a container's files as they are.
+ */
+import { lstatSync, realpathSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { MountletError, messageOf } from '../base/errors.ts';
+import type { Turns } from '../base/turns.ts';
+import { fileSystemOf } from '../disk/mounts/file-system.ts';
+import { hugePageSizeBytes } from '../disk/mounts/huge-pages.ts';
+import type { MemoryDirectories } from '../disk/mounts/memory-directories.ts';
+import { mountOf, readMountTable } from '../disk/mounts/mount-table.ts';
+import type { Mounts } from '../disk/mounts/mounts.ts';
+import { applyGroup } from '../disk/ownership.ts';
+import { removal, removeTree } from '../disk/paths/remove-tree.ts';
+import { makeDirectoryWithMode, makePodDirectories } from '../disk/pod-directories.ts';
+import { clearReady, isMarkedReady, markReady } from '../disk/ready-marker.ts';
+import { podDirectory, readyMarker } from '../kube/values/node-layout.ts';
+import { Quantity } from '../kube/values/quantity.ts';
+import { type Medium, MediumError } from './empty-directory-medium.ts';
+import type { NotifyPlugin } from './plugin.ts';
+
+/** All that tear-down needs to know. */
+export interface EmptyDirectoryPlace {
+  readonly podUid: string;
+  readonly directory: string;
+  /** The volume's name, or `wrapped_<volume>` below a projection volume. */
+  readonly markerName: string;
+}
+
+interface EmptyDirectoryRequest extends EmptyDirectoryPlace {
+  readonly medium: Medium;
+  /** Left out: everybody may do everything. Memory has the mode of its mount instead, as with the kubelet. */
+  readonly mode?: number | undefined;
+  readonly fsGroup?: number | undefined;
+}
+
+interface EmptyDirectory {
+  /** Where the content is: the directory itself, or what it links to. */
+  readonly path: string;
+  /** False: it was there and ready, and was not touched. */
+  readonly made: boolean;
+}
+
+class ReadyMarkerError extends MountletError {
+  readonly reason = 'ReadyMarkerLeft';
+  constructor(directory: string, options: { readonly cause: unknown }) {
+    super(`failed to remove ready dir [${directory}]: ${messageOf(options.cause)}`, options);
+  }
+}
+
+interface EmptyDirectoryDeps {
+  /** The node's root directory. */
+  readonly root: string;
+  readonly mounts: Mounts;
+  readonly memory: MemoryDirectories;
+  /** A container may have left any number of files. */
+  readonly turns: Turns;
+  readonly notify: NotifyPlugin;
+}
+
+const openToAll = 0o777;
+/** More than any mistake of ours could pile up; a table that grows faster is not ours to fight. */
+const layersMax = 16;
+
+export class EmptyDirectories {
+  readonly #deps: EmptyDirectoryDeps;
+  #toldGroupRefused = false;
+
+  constructor(deps: EmptyDirectoryDeps) {
+    this.#deps = deps;
+  }
+
+  /**
+   * Where the content of a volume that was set up is; undefined when it must be set up (again). Whoever knows that it was set
+   * up completely need not have that looked up: the marker is for those who come later.
+   */
+  find(place: EmptyDirectoryPlace, kind: 'disk' | 'memory', isKnownReady = false): string | undefined {
+    if (!isKnownReady && !isMarkedReady(this.#markerOf(place))) return undefined;
+    if (kind === 'memory') return this.#deps.memory.find(place.directory);
+    return isDirectory(place.directory) ? place.directory : undefined;
+  }
+
+  async setUp(request: EmptyDirectoryRequest, signal: AbortSignal): Promise<EmptyDirectory> {
+    const { medium, fsGroup } = request;
+    // Huge pages are looked at each time: their page size may differ from the one that is asked for.
+    const ready = medium.kind === 'hugePages' ? undefined : this.find(request, medium.kind);
+    if (ready !== undefined) return { path: ready, made: false };
+
+    makePodDirectories(podDirectory(this.#deps.root, request.podUid));
+    const directory = this.#make(request);
+    if (fsGroup !== undefined) await this.#giveToGroup(directory.path, fsGroup, signal);
+    markReadyIfPossible(this.#markerOf(request));
+    return directory;
+  }
+
+  /** Unmounts before it deletes, and never deletes what is mounted. What is there decides, not what was asked for. */
+  async tearDown(place: EmptyDirectoryPlace): Promise<void> {
+    const marker = this.#markerOf(place);
+    try {
+      clearReady(marker);
+    } catch (cause) {
+      throw new ReadyMarkerError(dirname(marker), { cause });
+    }
+    const { mounts, memory, turns } = this.#deps;
+    const entry = lstatSync(place.directory, { throwIfNoEntry: false });
+    if (entry === undefined) return;
+    if (entry.isSymbolicLink()) return turns.run(memory.removingLink(place.directory));
+    // Mounted twice over, one unmount would show the other mount and not the directory.
+    for (let layers = 0; layers < layersMax && this.#isInMemory(place.directory); layers += 1) {
+      mounts.unmount(place.directory);
+    }
+    await turns.run(removal(place.directory));
+  }
+
+  isMounted(directory: string): boolean {
+    return isDirectory(directory) && this.#deps.mounts.isMountPoint(directory);
+  }
+
+  /** Once for the node: whoever may not change groups may not change any. */
+  tellGroupRefused(directory: string, group: number | undefined): void {
+    if (this.#toldGroupRefused || group === undefined) return;
+    this.#toldGroupRefused = true;
+    this.#deps.notify({
+      kind: 'GroupImpossible',
+      message: `cannot give "${directory}" to group ${group}: not permitted; fsGroup has no effect unless mountlet runs as root`,
+    });
+  }
+
+  #isInMemory(directory: string): boolean {
+    return this.isMounted(directory) && fileSystemOf(directory) !== 'other';
+  }
+
+  async #giveToGroup(path: string, group: number, signal: AbortSignal): Promise<void> {
+    const { refused } = await applyGroup(this.#deps.turns, path, { group, readOnly: false }, undefined, signal);
+    if (refused > 0) this.tellGroupRefused(path, group);
+  }
+
+  #markerOf({ podUid, markerName }: EmptyDirectoryPlace): string {
+    return readyMarker(this.#deps.root, podUid, markerName);
+  }
+
+  #make(request: EmptyDirectoryRequest): EmptyDirectory {
+    const { directory, medium, mode = openToAll } = request;
+    switch (medium.kind) {
+      case 'disk':
+        return { path: directory, ...makeDirectoryWithMode(directory, mode) };
+      case 'memory':
+        return this.#deps.memory.make(directory, { mode, sizeBytes: medium.sizeBytes });
+      case 'hugePages':
+        return this.#makeHugePages(request, medium.pageSize, medium.anySize);
+    }
+  }
+
+  #makeHugePages(request: EmptyDirectoryRequest, pageSize: string, anySize: boolean): EmptyDirectory {
+    const { mounts } = this.#deps;
+    const { directory, podUid, mode = openToAll } = request;
+    if (this.isMounted(directory) && fileSystemOf(directory) === 'hugetlbfs') {
+      const mounted = pageSizeAt(directory);
+      if (anySize || mounted.equals(Quantity.parse(pageSize))) return { path: directory, made: false };
+      throw new MediumError(
+        `pod ${podUid}: mounted dir ${directory} pagesize '${mounted.toString()}' and requested medium size '${pageSize}' differ`,
+      );
+    }
+    if (mounts.unavailable !== undefined) throw new MediumError(`huge pages must be mounted: ${mounts.unavailable}`);
+    const { made } = makeDirectoryWithMode(directory, mode);
+    try {
+      mounts.mountHugetlbfs(directory, { pageSize });
+    } catch (error) {
+      if (made) removeTree(directory);
+      throw error;
+    }
+    return { path: directory, made: true };
+  }
+}
+
+/** Without the marker the next set-up makes the directory again, which does no harm; a full disk must not stop a Secret. */
+function markReadyIfPossible(marker: string): void {
+  try {
+    markReady(marker);
+  } catch (error) {
+    if (!(error instanceof MountletError)) throw error;
+  }
+}
+
+function isDirectory(path: string): boolean {
+  return lstatSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
+}
+
+function pageSizeAt(directory: string): Quantity {
+  const entry = mountOf(readMountTable(), realpathSync(directory));
+  return new Quantity((entry && hugePageSizeBytes(entry)) ?? 0n, 0, 'BinarySI');
+}

@@ -1,0 +1,233 @@
+/**
+ * What the four projection kinds (configMap, secret, downwardAPI, projected) have in common: files made from objects,
+ * in a directory of their own, replaced all at once. What the files are is the kinds' business.
+ *
+ * The order protects what is live. All content is fetched and built before the disk is touched, so an object that is
+ * missing changes nothing; the writer replaces content only when all of it is on disk. A set-up that fails takes back
+ * the directory if it made it itself, and touches nothing else: containers keep the last good content.
+ */
+import type { Alarms } from '../base/alarms.ts';
+import { MountletError, messageOf } from '../base/errors.ts';
+import type { Turns } from '../base/turns.ts';
+import { AtomicWriter, type WriteOptions, type WriteOutcome } from '../disk/writer/atomic-writer.ts';
+import { type MountPlace, makeNestedMountPoints, nestedMountPoints } from '../disk/writer/nested-mount-points.ts';
+import type { Payload } from '../disk/writer/payload.ts';
+import { OwnerRefusedError } from '../disk/writer/volume-write-error.ts';
+import { allContainers } from '../kube/kinds/pod/pod-spec.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
+import { wrappedVolumeName } from '../kube/values/node-layout.ts';
+import type { EmptyDirectories, EmptyDirectoryPlace } from './empty-directories.ts';
+import { type Medium, mediumOf } from './empty-directory-medium.ts';
+import { allocatableMemory } from './node-allocatable.ts';
+import type { NodeReader } from './object-readers.ts';
+import type {
+  FailureClass,
+  NotifyPlugin,
+  SetUpOutcome,
+  SetUpRequest,
+  TearDownRequest,
+  VolumeAttributes,
+} from './plugin.ts';
+
+export const projectionAttributes: VolumeAttributes = {
+  readOnly: true,
+  managed: true,
+  selinuxRelabel: true,
+  replaced: true,
+};
+
+/** Only ConfigMaps may be written to a disk, which keeps what is written to it. */
+type ProjectionStorage = 'disk' | 'memory';
+
+interface ProjectionDeps {
+  readonly emptyDirectories: EmptyDirectories;
+  readonly nodes: NodeReader;
+  /** For the names of the writer's directories: the time, and an unsigned 32-bit number. */
+  readonly names: { now(): number; random(): number };
+  /** A volume of thousands of files is written between other things. */
+  readonly turns: Turns;
+  readonly notify: NotifyPlugin;
+  readonly beforeRemoval?: BeforeRemoval;
+  /** Rings when a replaced version has stayed long enough. Without it none stays: the process ends too soon. */
+  readonly alarms?: Pick<Alarms, 'after'>;
+}
+
+/** A path walk that followed `..data` before a swap is over by then, also on a machine that is very busy. */
+const replacedMs = 1_000;
+
+/**
+ * Called when new content is live and old content may still be there: whatever shows that turns to the new one now. False
+ * leaves the old one until the next refresh. Must not throw.
+ */
+export type BeforeRemoval = (volume: TearDownRequest) => boolean;
+
+/** A first set-up failed and could not take back what it had made: somebody has to tear the volume down. */
+export class LeftoverError extends MountletError {
+  readonly reason = 'VolumeLeftBehind';
+  readonly failureClass: FailureClass = 'uncertain';
+  constructor(problem: unknown, cleanUp: unknown) {
+    const text = `${messageOf(problem)} (and what was made until then could not be removed: ${messageOf(cleanUp)})`;
+    super(text, { cause: problem });
+  }
+}
+
+/**
+ * A writer that remembers its volume checks an unchanged one cheaply and need not list one that it replaces. This many are
+ * more than the volumes of a crowded node, and their bytes no more than such a node can spare; past either, the one used
+ * longest ago is forgotten, which costs it one comparison with the disk.
+ */
+const writersMax = 16_384;
+const rememberedBytesMax = 256 * 1024 * 1024;
+
+export class ProjectionVolumes {
+  readonly #deps: ProjectionDeps;
+  /** The one used longest ago comes first. */
+  readonly #writers = new Map<string, AtomicWriter>();
+  /** The job that is under way at a path. Operations exclude each other, but not the removal of a replaced version. */
+  readonly #jobs = new Map<string, Promise<unknown>>();
+  #rememberedBytes = 0;
+  #mayGiveAway = true;
+
+  constructor(deps: ProjectionDeps) {
+    this.#deps = deps;
+  }
+
+  async setUp(
+    request: SetUpRequest,
+    storage: ProjectionStorage,
+    collect: (signal: AbortSignal) => Promise<Payload>,
+    signal: AbortSignal,
+  ): Promise<SetUpOutcome> {
+    const { volumeName, directory } = request;
+    const volume = { podUid: request.pod.metadata.uid ?? '', volumeName, directory };
+    const place = placeOf(volume);
+    const { emptyDirectories, beforeRemoval } = this.#deps;
+    // A refresh finds its ground. For a first set-up the node is asked how large a tmpfs may be, before any object is.
+    const ground =
+      emptyDirectories.find(place, storage, this.#writers.has(directory)) ??
+      (await this.#mediumFor(request.pod, storage, signal));
+    const payload = await collect(signal);
+    signal.throwIfAborted();
+
+    const { path, made } =
+      typeof ground === 'string'
+        ? { path: ground, made: false }
+        : await emptyDirectories.setUp({ ...place, medium: ground, fsGroup: request.fsGroup }, signal);
+    try {
+      makeNestedMountPoints(path, nestedMountPoints(request.volumeName, mountPlacesOf(request.pod)));
+      const options: WriteOptions = {
+        ...(request.fsGroup !== undefined && { group: request.fsGroup }),
+        ...(beforeRemoval !== undefined && { beforeRemoval: () => beforeRemoval(volume) }),
+        keepReplaced: this.#deps.alarms !== undefined,
+      };
+      const { changed, hidden, groupsRefused, isOtherDirectory } = await this.#alone(path, () =>
+        this.#writeAt(path, made, payload, options),
+      );
+      if (groupsRefused > 0) emptyDirectories.tellGroupRefused(request.directory, request.fsGroup);
+      const remade = (request.isRemount || request.isReconstructed) && (made || isOtherDirectory);
+      return { changed: changed || made, files: payload.size, hidden, ...(remade && { remade }) };
+    } catch (error) {
+      if (made) await this.#takeBack(place, path, error);
+      throw error;
+    }
+  }
+
+  async tearDown(request: TearDownRequest): Promise<void> {
+    const place = placeOf(request);
+    const path = this.#deps.emptyDirectories.find(place, 'memory') ?? request.directory;
+    await this.#alone(path, async () => {
+      const writer = this.#writers.get(path);
+      if (writer !== undefined) await this.#deps.turns.run(writer.removingReplaced()); // its alarms find nothing to do
+      this.#forget(path);
+      await this.#deps.emptyDirectories.tearDown(place);
+    });
+  }
+
+  async #mediumFor(pod: Pod, storage: ProjectionStorage, signal: AbortSignal): Promise<Medium> {
+    if (storage === 'disk') return { kind: 'disk' };
+    return mediumOf({ medium: 'Memory' }, pod, await allocatableMemory(this.#deps.nodes, signal));
+  }
+
+  /** Whoever may not give a file to another user keeps it, and hears of it once. Its mode lets nobody else in. */
+  async #write(writer: AtomicWriter, payload: Payload, options: WriteOptions): Promise<WriteOutcome> {
+    const { turns } = this.#deps;
+    if (!this.#mayGiveAway) return turns.run(writer.writing(withoutOwners(payload), options));
+    try {
+      return await turns.run(writer.writing(payload, options));
+    } catch (error) {
+      if (!(error instanceof OwnerRefusedError)) throw error;
+      this.#mayGiveAway = false;
+      const message = `cannot give "${error.path}" to user ${error.uid}: not permitted; files keep the user that runs mountlet as their owner unless that is root`;
+      this.#deps.notify({ kind: 'OwnerImpossible', message });
+      return this.#write(writer, payload, options);
+    }
+  }
+
+  /** Once begun it goes on to its end, whatever is aborted: half of it is worth nothing, and the rest is short. */
+  async #writeAt(path: string, made: boolean, payload: Payload, options: WriteOptions): Promise<WriteOutcome> {
+    const known = made ? undefined : this.#writers.get(path);
+    this.#forget(path); // remembered again, it is the youngest
+    const writer = known ?? new AtomicWriter(path, this.#deps.names);
+    const remove = (version: string): Promise<void> =>
+      this.#alone(path, () => this.#deps.turns.run(writer.removingReplaced(version)));
+    try {
+      const outcome = await this.#write(writer, payload, options);
+      const { replaced } = outcome;
+      if (replaced !== undefined) this.#deps.alarms?.after(replacedMs, () => void remove(replaced));
+      return outcome;
+    } finally {
+      this.#remember(path, writer);
+    }
+  }
+
+  async #alone<Result>(path: string, job: () => Promise<Result>): Promise<Result> {
+    for (let other = this.#jobs.get(path); other !== undefined; other = this.#jobs.get(path)) await other;
+    const running = job();
+    this.#jobs.set(
+      path,
+      running.catch(() => {}),
+    );
+    try {
+      return await running;
+    } finally {
+      this.#jobs.delete(path);
+    }
+  }
+
+  #remember(path: string, writer: AtomicWriter): void {
+    this.#writers.set(path, writer);
+    this.#rememberedBytes += writer.rememberedBytes;
+    for (const oldest of this.#writers.keys()) {
+      if (this.#writers.size <= writersMax && this.#rememberedBytes <= rememberedBytesMax) return;
+      this.#forget(oldest);
+    }
+  }
+
+  #forget(path: string): void {
+    this.#rememberedBytes -= this.#writers.get(path)?.rememberedBytes ?? 0;
+    this.#writers.delete(path);
+  }
+
+  async #takeBack(place: EmptyDirectoryPlace, path: string, problem: unknown): Promise<void> {
+    this.#forget(path);
+    try {
+      await this.#deps.emptyDirectories.tearDown(place);
+    } catch (cleanUp) {
+      throw new LeftoverError(problem, cleanUp);
+    }
+  }
+}
+
+function withoutOwners(payload: Payload): Payload {
+  return new Map([...payload].map(([path, { data, mode }]) => [path, { data, mode }]));
+}
+
+function placeOf({ podUid, directory, volumeName }: TearDownRequest): EmptyDirectoryPlace {
+  return { podUid, directory, markerName: wrappedVolumeName(volumeName) };
+}
+
+function mountPlacesOf({ spec }: Pod): MountPlace[][] {
+  return allContainers(spec).map(({ volumeMounts = [] }) =>
+    volumeMounts.map(({ name, mountPath }) => ({ volumeName: name, mountPath })),
+  );
+}
