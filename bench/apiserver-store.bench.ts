@@ -8,9 +8,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { encryptionKey } from '../src/apiserver/store/encryption-key.ts';
 import type { Store } from '../src/apiserver/store/store.ts';
-import { jsonEvents } from '../src/apiserver/watch-event.ts';
-import { WatchHub } from '../src/apiserver/watch-hub.ts';
-import { watcherDefaults } from '../src/apiserver/watcher.ts';
+import { jsonEvents } from '../src/apiserver/watch/watch-event.ts';
+import { WatchHub } from '../src/apiserver/watch/watch-hub.ts';
+import { watcherDefaults } from '../src/apiserver/watch/watcher.ts';
 import { memoryStore, openStore, put } from '../src/testing/servers/stores.ts';
 import { type Contestant, measureDurableWrites } from './durable-writes.ts';
 import { type Etcd, etcdPut, startEtcd } from './etcd.ts';
@@ -65,13 +65,13 @@ async function measureReads(): Promise<void> {
 
 /** In memory, as the disk's time would drown what is measured; writing to sockets is not in it. */
 async function measureWatchers(): Promise<void> {
-  const representation = jsonEvents({ apiVersion: 'v1', kind: 'ConfigMap' });
+  const form = jsonEvents({ apiVersion: 'v1', kind: 'ConfigMap' });
   const sink = { write: () => true, end: () => undefined };
   const times: number[] = [];
   for (const watchers of [0, 1_000]) {
     const store = memoryStore();
     const hub = new WatchHub(store, watcherDefaults);
-    for (let i = 0; i < watchers; i += 1) hub.watch({ prefix, after: 0, representation, wantsBookmarks: false }, sink);
+    for (let i = 0; i < watchers; i += 1) hub.watch({ prefix, after: 0, form, wantsBookmarks: false }, sink);
     const each: number[] = [];
     for (let round = 0; round < 2_000; round += 1) each.push(await timedMs(() => put(store, `${prefix}x`, text)));
     times.push(median(each));

@@ -23,7 +23,7 @@ await build({
     mountlet: join(root, 'src', 'cli', 'main.ts'),
     spawner: join(root, 'src', 'runtimes', 'process', 'spawner.ts'), // a process of its own
     // A thread of its own, found beside the program.
-    'request-worker': join(root, 'src', 'apiserver', 'large', 'request-worker.ts'),
+    'request-worker': join(root, 'src', 'apiserver', 'serving', 'request-worker.ts'),
   },
   outdir: join(root, 'dist', 'bin'),
   bundle: true,

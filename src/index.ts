@@ -52,12 +52,12 @@ export { AtomicWriter } from './disk/writer/atomic-writer.ts';
 export type { WriteOptions, WriteOutcome } from './disk/writer/atomic-writer.ts';
 export { InvalidPayloadPathError } from './disk/writer/payload.ts';
 export type { Payload, PayloadFile } from './disk/writer/payload.ts';
-export { OwnerRefusedError, VolumeWriteError } from './disk/writer/volume-write-error.ts';
+export { OwnerRefusedError, VolumeWriteError } from './disk/writer/version.ts';
 export { systemMounts } from './disk/mounts/mounts.ts';
 export type { Mounts } from './disk/mounts/mounts.ts';
 
 export { Quantity } from './kube/values/quantity.ts';
-export { expand } from './kube/references/environment.ts';
+export { expand } from './kube/expansion.ts';
 export { ManifestError, Manifests, readManifests } from './kube/manifests/manifests.ts';
 export type { ManifestFile, ManifestProblem } from './kube/manifests/manifests.ts';
 export {
@@ -72,17 +72,17 @@ export {
   trustBundleKind,
 } from './kube/manifests/manifest-kinds.ts';
 export type { ObjectKind } from './kube/manifests/manifest-kinds.ts';
-export type { ConfigMap } from './kube/kinds/config-map.ts';
-export type { Container } from './kube/kinds/pod/container.ts';
-export type { Node } from './kube/kinds/node.ts';
-export type { Pod } from './kube/kinds/pod/pod.ts';
-export type { Secret } from './kube/kinds/secret.ts';
-export type { Service } from './kube/kinds/service.ts';
-export type { Volume } from './kube/kinds/pod/volume.ts';
+export type { ConfigMap } from './kube/objects/config-map.ts';
+export type { Container } from './kube/objects/container.ts';
+export type { Node } from './kube/objects/node.ts';
+export type { Pod } from './kube/objects/pod.ts';
+export type { Secret } from './kube/objects/secret.ts';
+export type { Service } from './kube/objects/service.ts';
+export type { Volume } from './kube/objects/volume.ts';
 
-export { render } from './agent/render.ts';
-export type { RenderResult, RenderSettings } from './agent/render.ts';
-export { readSources } from './agent/sources.ts';
+export { render } from './agent/render/render.ts';
+export type { RenderResult, RenderSettings } from './agent/render/render.ts';
+export { readSources } from './agent/machine/manifests-folder-reader.ts';
 export type {
   PodFailure,
   RenderedContainer,
@@ -91,13 +91,13 @@ export type {
   RenderedPod,
   RenderedVariable,
   RenderedVolume,
-} from './agent/rendered-pod.ts';
+} from './agent/render/rendered-pod.ts';
 
-export { agentSettings, readAgentConfiguration } from './agent/agent-settings.ts';
-export type { AgentConfiguration, AgentSettings } from './agent/agent-settings.ts';
+export { agentSettings, readAgentConfiguration } from './agent/node/agent-settings.ts';
+export type { AgentConfiguration, AgentSettings } from './agent/node/agent-settings.ts';
 export { startNode } from './agent/node/node.ts';
 export type { NodeDeps, RunningNode } from './agent/node/node.ts';
 export { logLine } from './agent/node/notices.ts';
 export type { NodeNotice } from './agent/node/notices.ts';
-export { startUp } from './agent/up.ts';
-export type { RunningMachine, UpDeps, UpSettings } from './agent/up.ts';
+export { startUp } from './agent/embedded/up.ts';
+export type { RunningMachine, UpDeps, UpSettings } from './agent/embedded/up.ts';

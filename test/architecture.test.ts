@@ -22,17 +22,21 @@ const rooms: Readonly<Record<string, Room>> = {
     may: ['base'],
     because: 'linux has system calls that Node does not offer, and knows nothing of what they are for',
   },
-  disk: { may: ['base'], because: 'disk has all file effects and knows no Kubernetes object' },
+  disk: { may: ['base', 'linux'], because: 'disk has all file effects and knows no Kubernetes object' },
   client: { may: ['base', 'kube'], because: 'the client knows an API server only through HTTP' },
   objects: { may: ['base', 'kube', 'client'], because: 'object managers know no volume' },
-  plugins: { may: ['base', 'kube', 'disk'], because: 'a plugin gets its objects through the interface it declares' },
+  // `linux/system-call-error` has the words for a failed system call, once for all rooms that make some.
+  plugins: {
+    may: ['base', 'kube', 'disk', 'linux/system-call-error'],
+    because: 'a plugin gets its objects through the interface it declares',
+  },
   volumes: {
     may: ['base', 'kube', 'plugins/plugin'],
     because: 'the volume manager knows plugins only by their contract',
   },
   runtimes: {
     // Reading the mount table and walking into a directory that a container writes to is done once, and there.
-    may: ['base', 'kube', 'linux', 'disk/mounts/mount-table', 'disk/paths/safe-make-directory', 'disk/paths/safe-open'],
+    may: ['base', 'kube', 'linux', 'disk/mounts/mount-table', 'disk/paths/safe-open'],
     because: 'a runtime is told what to run and where its mounts are',
   },
   pods: {
@@ -50,7 +54,11 @@ const rooms: Readonly<Record<string, Room>> = {
   apiserver: { may: ['base', 'kube'], because: 'the server must not know the node: any node may talk to it' },
   dashboard: { may: ['base', 'kube'], because: 'the dashboard is a reader of a feed' },
   agent: { may: everyRoom, because: 'agent is the composition root and starts everything but the command line' },
-  cli: { may: ['agent', 'client', 'kube', 'base'], because: 'the command line only asks the agent and prints' },
+  // `linux/processes` ends a process that `process.exit` may leave hanging.
+  cli: {
+    may: ['agent', 'client', 'kube', 'base', 'linux/processes'],
+    because: 'the command line only asks the agent and prints',
+  },
   testing: { may: everyRoom, because: 'testing serves tests and never the program' },
 };
 
@@ -117,6 +125,13 @@ test('no program file waits for a child process: a server would stop meanwhile',
     .filter((file) =>
       /\b(spawnSync|execSync|execFileSync)\b/.test(withoutComments(readFileSync(join(source, file), 'utf8'))),
     );
+  assert.deepEqual(wrong, []);
+});
+
+test('only linux/ imports koffi: native calls are bound in one room', () => {
+  const wrong = files
+    .filter((file) => roomOf(file) !== 'linux' && !file.endsWith('.test.ts'))
+    .filter((file) => /(from |import\(|require\(|\)\()'koffi'/.test(readFileSync(join(source, file), 'utf8')));
   assert.deepEqual(wrong, []);
 });
 

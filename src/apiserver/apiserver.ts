@@ -1,9 +1,9 @@
 /** The door for programs that bring an API server along, tests above all: `import { startApiServer } from 'mountlet/apiserver'`. */
-export { startApiServer } from './api-server.ts';
-export type { ApiServer, ApiServerDeps, ApiServerSettings } from './api-server.ts';
-export type { ApiNotice } from './notices.ts';
-export { systemRandom } from './random.ts';
-export type { KubeObject, Resource } from './resource.ts';
-export { resources } from './resources.ts';
+export { startApiServer } from './serving/api-server.ts';
+export type { ApiServer, ApiServerDeps, ApiServerSettings } from './serving/api-server.ts';
+export type { ApiNotice } from './model/notices.ts';
+export { systemRandom } from './model/random.ts';
+export type { KubeObject, Resource } from './model/resource.ts';
+export { resources } from './resources/resources.ts';
 export { LmdbStore, backUpStore, restoreBackup, storeDefaults } from './store/lmdb-store.ts';
 export type { Change, Store, StoredObject } from './store/store.ts';

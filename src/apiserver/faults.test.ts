@@ -15,8 +15,8 @@ import {
   http2Client,
   startTestApiServer,
 } from '../testing/servers/test-api-server.ts';
-import type { KubeObject, Resource } from './resource.ts';
-import { resources } from './resources.ts';
+import type { KubeObject, Resource } from './model/resource.ts';
+import { resources } from './resources/resources.ts';
 
 const path = '/api/v1/namespaces/default/configmaps';
 const table = { accept: 'application/json;as=Table;v=v1;g=meta.k8s.io' };

@@ -4,8 +4,8 @@ import { type TestContext, test } from 'node:test';
 import { type TLSSocket, connect } from 'node:tls';
 import { FakeClock } from '../testing/fakes/fake-clock.ts';
 import { type TestApiServer, adminToken, http2Client, startTestApiServer } from '../testing/servers/test-api-server.ts';
-import { InFlight } from './in-flight.ts';
-import { StatusError } from './status.ts';
+import { StatusError } from './model/status.ts';
+import { InFlight } from './serving/metrics.ts';
 
 async function rawConnection(t: TestContext, server: TestApiServer): Promise<TLSSocket> {
   const socket = connect({ port: server.address.port, host: '127.0.0.1', ca: server.authority.certificatePem });

@@ -2,21 +2,23 @@
 import { readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { join, resolve } from 'node:path';
-import { startAgent } from '../agent/agent.ts';
-import type { AgentConfiguration, AgentSettings } from '../agent/agent-settings.ts';
-import { AgentSettingsError, agentSettings, readAgentConfiguration } from '../agent/agent-settings.ts';
-import { messageOf } from '../base/errors.ts';
-import type { ClusterAccess } from '../client/cluster-access.ts';
-import { clusterAccess } from '../client/cluster-access.ts';
-import type { SandboxOptions } from './arguments.ts';
-import type { ClusterOptions } from './cluster-client.ts';
-import { accessDeps } from './cluster-client.ts';
-import { defaultStateDirectory, secretDirectories } from './default-directories.ts';
-import type { LogFormat } from './node-log-printer.ts';
+import { diagnose } from '../agent/machine/doctor.ts';
+import {
+  type AgentConfiguration,
+  type AgentSettings,
+  AgentSettingsError,
+  agentSettings,
+  readAgentConfiguration,
+} from '../agent/node/agent-settings.ts';
+import { startAgent } from '../agent/node/agent.ts';
 import type { LogLevel } from '../agent/node/notices.ts';
-import { logPrinter, noticePrinter } from './node-log-printer.ts';
-import { tell, telling } from './talk.ts';
-import { untilSignal } from './until-signal.ts';
+import { messageOf } from '../base/errors.ts';
+import { type ClusterAccess, clusterAccess } from '../client/cluster-access.ts';
+import { type ClusterOptions, accessDeps } from './cluster-client.ts';
+import { type LogFormat, logPrinter, noticePrinter } from './log-printer.ts';
+import { type SandboxOptions, defaultStateDirectory, secretDirectories } from './options.ts';
+import { showJson } from './rendered-list.ts';
+import { colorsFor, exitCode, showText, tell, telling, untilSignal } from './terminal.ts';
 
 export interface AgentOptions extends ClusterOptions, SandboxOptions {
   readonly inCluster?: boolean;
@@ -118,4 +120,31 @@ async function clusterOrNone(
   if (process.env['KUBECONFIG'] !== undefined)
     tell('note', 'KUBECONFIG is not used beside a folder of manifests: give --kubeconfig to join its cluster');
   return undefined;
+}
+
+/** `mountlet doctor`: what this machine can and cannot do, and what that means. */
+export interface DoctorOptions {
+  readonly output?: 'json';
+}
+
+/** Fails where no pod can run, so that scripts can ask. */
+export function doctorCommand({ output }: DoctorOptions): Promise<number> {
+  return telling(async () => {
+    const diagnosis = await diagnose();
+    const { findings, limitations, isUsable } = diagnosis;
+    const done = isUsable ? exitCode.done : exitCode.failed;
+    if (output === 'json') {
+      process.stdout.write(`${showJson(diagnosis)}\n`);
+      return done;
+    }
+    const colors = colorsFor(process.stdout);
+    const width = Math.max(...findings.map(({ name }) => name.length));
+    for (const { name, available, consequence } of findings) {
+      const mark = available ? colors.green('yes') : colors.yellow('no ');
+      process.stdout.write(`${mark}  ${name.padEnd(width)}  ${showText(consequence)}\n`);
+    }
+    process.stdout.write('\nWhat pods do not have here:\n');
+    for (const text of limitations) process.stdout.write(`  - ${text}\n`);
+    return done;
+  });
 }

@@ -1,16 +1,15 @@
 /** `mountlet apiserver`: runs the API server alone until it is told to stop; or copies and restores its data. */
 import { resolve } from 'node:path';
-import type { EmbeddedApiServer } from '../agent/embedded-api-server.ts';
 import {
+  type EmbeddedApiServer,
   backUpApiServer,
   restoreApiServer,
   rotateApiServerKeys,
   startEmbeddedApiServer,
-} from '../agent/embedded-api-server.ts';
+} from '../agent/embedded/embedded-api-server.ts';
 import { messageOf } from '../base/errors.ts';
-import { parseListen } from './listen-address.ts';
-import { tell, telling } from './talk.ts';
-import { untilSignal } from './until-signal.ts';
+import { parseListen } from './options.ts';
+import { tell, telling, untilSignal } from './terminal.ts';
 
 export interface ApiServerOptions {
   readonly data: string;

@@ -4,14 +4,12 @@ import { readFile } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { systemClock } from '../base/clock.ts';
-import type { ApiClient } from '../client/api-client.ts';
-import { apiClientDefaults } from '../client/api-client.ts';
-import type { AccessDeps, ClusterAccess } from '../client/cluster-access.ts';
-import { NoClusterError, clusterAccess } from '../client/cluster-access.ts';
+import { type ApiClient, apiClientDefaults } from '../client/api-client.ts';
+import { type AccessDeps, type ClusterAccess, NoClusterError, clusterAccess } from '../client/cluster-access.ts';
 import { connectApiClient } from '../client/connect.ts';
 import { poolDefaults } from '../client/connection-pool.ts';
 import { runCommand } from '../client/run-command.ts';
-import { defaultStateDirectory } from './default-directories.ts';
+import { defaultStateDirectory } from './options.ts';
 
 export interface ClusterOptions {
   readonly kubeconfig?: string;

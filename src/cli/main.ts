@@ -1,17 +1,18 @@
 /** The program: arguments in, exit code out. Each command loads what it needs when it is called, so that help is instant. */
+import { createRequire } from 'node:module';
 import { Command, CommanderError } from 'commander';
-import { addAgentCommands } from './agent-command.ts';
-import { addApiServerCommand } from './apiserver-command.ts';
-import { exitCode } from './exit-code.ts';
-import { endBecauseOf, handleFailures } from './failures.ts';
-import { addObjectCommands } from './object-commands.ts';
-import { addRenderCommand } from './render-command.ts';
-import { addUpCommand } from './up-command.ts';
-import { version } from './version.ts';
+import {
+  addAgentCommands,
+  addApiServerCommand,
+  addObjectCommands,
+  addRenderCommand,
+  addUpCommand,
+} from './commands.ts';
+import { endBecauseOf, exitCode, handleFailures } from './terminal.ts';
 
 const program = new Command('mountlet')
   .description('Kubernetes configuration on disk, as the kubelet would put it there')
-  .version(version, '-V, --version', 'print the version')
+  .version(packageVersion(), '-V, --version', 'print the version')
   .helpOption('-h, --help', 'print this help')
   .helpCommand('help [command]', 'print the help of a command')
   .showSuggestionAfterError()
@@ -31,4 +32,18 @@ try {
 } catch (error) {
   if (!(error instanceof CommanderError)) endBecauseOf(error);
   process.exitCode = error.exitCode === 0 ? exitCode.done : exitCode.wrongUsage;
+}
+
+/** Read from the package, two directories above both the bundle and the compiled file. */
+function packageVersion(): string {
+  const require = createRequire(import.meta.url);
+  for (const path of ['../../package.json', '../../../package.json']) {
+    try {
+      const found = require(path) as { name?: string; version?: string };
+      if (found.name === 'mountlet' && found.version !== undefined) return found.version;
+    } catch {
+      // The other place, then.
+    }
+  }
+  return 'unknown';
 }

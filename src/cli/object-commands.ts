@@ -1,40 +1,126 @@
-/** How `mountlet apply` and `mountlet get` are called. What they do is loaded when they are. */
-import type { Command } from 'commander';
-import { Option } from 'commander';
-import type { ApplyOptions } from './apply.ts';
-import { notEmpty } from './arguments.ts';
-import type { GetOptions } from './get.ts';
+/** `mountlet get`: what an API server has, as the server itself puts it into a table, or as JSON, YAML or names. */
+import { applyManifests } from '../agent/embedded/apply-manifests.ts';
+import { readSources } from '../agent/machine/manifests-folder-reader.ts';
+import type { ApiClient } from '../client/api-client.ts';
+import { type DiscoveredResource, DiscoveredResources } from '../client/discovery.ts';
+import { collectionPath, objectPath } from '../client/resource-reference.ts';
+import { type ClusterOptions, clusterClient } from './cluster-client.ts';
+import { showJson, showYaml } from './rendered-list.ts';
+import { openStandardInput, showTable, telling } from './terminal.ts';
 
-export function addObjectCommands(program: Command): void {
-  withCluster(program.command('apply'))
-    .summary('create or update the objects of these manifests on an API server')
-    .description('Server-side apply, as `kubectl apply --server-side --force-conflicts`, for machines without kubectl.')
-    .requiredOption('-f, --filename <paths...>', 'manifests: files, directories of them, or - for standard input')
-    .action(async (options: ApplyOptions) => {
-      const { applyCommand } = await import('./apply.ts');
-      process.exitCode = await applyCommand(options);
-    });
-
-  withCluster(program.command('get <type> [names...]'))
-    .summary('print objects of an API server: pods, configmaps, cm, nodes ...')
-    .option('-A, --all-namespaces', 'of all namespaces')
-    .option('-l, --selector <labels>', 'only those with these labels: app=web,tier!=test')
-    .addOption(new Option('-o, --output <format>', 'how to print').choices(['wide', 'json', 'yaml', 'name']))
-    .addHelpText('after', '\nExamples:\n  mountlet get pods\n  mountlet get cm web -o yaml')
-    .action(async (type: string, names: string[], options: GetOptions) => {
-      const { getCommand } = await import('./get.ts');
-      process.exitCode = await getCommand(type, names, options);
-    });
+export interface GetOptions extends ClusterOptions {
+  readonly namespace?: string;
+  readonly allNamespaces?: boolean;
+  readonly selector?: string;
+  readonly output?: 'wide' | 'json' | 'yaml' | 'name';
 }
 
-function withCluster(command: Command): Command {
-  return command
-    .option('-n, --namespace <name>', "namespace of objects that name none (default: the kubeconfig's)", notEmpty)
-    .option(
-      '--kubeconfig <file>',
-      'which cluster (default: $KUBECONFIG, ~/.kube/config, then mountlet up on this machine)',
-      notEmpty,
-    )
-    .option('--context <name>', 'which context of the kubeconfig', notEmpty)
-    .exitOverride();
+interface Table {
+  readonly columnDefinitions: readonly { readonly name: string; readonly priority: number }[];
+  readonly rows: readonly {
+    readonly cells: readonly (string | number | boolean | null)[];
+    readonly object: ListedObject;
+  }[];
+}
+
+interface ListedObject {
+  readonly metadata: { readonly name: string; readonly namespace?: string };
+}
+
+const tableType = 'application/json;as=Table;v=v1;g=meta.k8s.io,application/json';
+
+export function getCommand(type: string, names: readonly string[], options: GetOptions): Promise<number> {
+  return telling(async () => {
+    const { signal } = new AbortController();
+    const { client, namespace: ofContext } = await clusterClient(options);
+    try {
+      const resource = (await DiscoveredResources.ask(client, signal)).named(type);
+      const namespace = options.allNamespaces === true ? undefined : (options.namespace ?? ofContext);
+      const paths =
+        names.length === 0
+          ? [collectionPath(resource, { namespace })]
+          : names.map((name) => objectPath(resource, { name, namespace }));
+      switch (options.output) {
+        case 'json':
+        case 'yaml':
+          return await printObjects(client, paths, options, signal);
+        case 'wide':
+        case 'name':
+        case undefined:
+          return await printTable(client, resource, paths, options, signal);
+      }
+    } finally {
+      await client.close();
+    }
+  });
+}
+
+async function printObjects(
+  client: ApiClient,
+  paths: readonly string[],
+  { output, selector }: GetOptions,
+  signal: AbortSignal,
+): Promise<void> {
+  const answers = await Promise.all(paths.map((path) => client.read(path, { labelSelector: selector }, signal)));
+  const [only] = answers;
+  const shown =
+    answers.length === 1 && only !== undefined
+      ? only
+      : { apiVersion: 'v1', kind: 'List', metadata: {}, items: answers };
+  process.stdout.write(output === 'json' ? `${showJson(shown)}\n` : showYaml(shown));
+}
+
+async function printTable(
+  client: ApiClient,
+  resource: DiscoveredResource,
+  paths: readonly string[],
+  { output, selector, allNamespaces }: GetOptions,
+  signal: AbortSignal,
+): Promise<void> {
+  const query = { accept: tableType, labelSelector: selector };
+  const tables = (await Promise.all(paths.map((path) => client.read(path, query, signal)))) as unknown as Table[];
+  const rows = tables.flatMap((table) => table.rows);
+  if (output === 'name') {
+    for (const { object } of rows) process.stdout.write(`${resource.singular}/${object.metadata.name}\n`);
+    return;
+  }
+  if (rows.length === 0) {
+    const where = allNamespaces === true || !resource.isNamespaced ? '' : ' in this namespace';
+    process.stderr.write(`No ${resource.plural} found${where}.\n`);
+    return;
+  }
+  const columns = (tables[0]?.columnDefinitions ?? []).map(({ name, priority }, index) => ({ name, priority, index }));
+  const shown = columns.filter(({ priority }) => priority === 0 || output === 'wide');
+  const withNamespace = allNamespaces === true && resource.isNamespaced;
+  process.stdout.write(
+    showTable([
+      [...(withNamespace ? ['NAMESPACE'] : []), ...shown.map(({ name }) => name.toUpperCase())],
+      ...rows.map(({ cells, object }) => [
+        ...(withNamespace ? [object.metadata.namespace ?? ''] : []),
+        ...shown.map(({ index }) => String(cells[index] ?? '')),
+      ]),
+    ]),
+  );
+}
+
+/** `mountlet apply`: manifests to the API server, for machines without kubectl. */
+export interface ApplyOptions extends ClusterOptions {
+  readonly filename: readonly string[];
+  readonly namespace?: string;
+}
+
+export function applyCommand(options: ApplyOptions): Promise<number> {
+  return telling(async () => {
+    const { signal } = new AbortController();
+    const files = await readSources(options.filename, () => openStandardInput(signal));
+    const { client, namespace } = await clusterClient(options);
+    try {
+      const kinds = await DiscoveredResources.ask(client, signal);
+      for await (const applied of applyManifests(files, options.namespace ?? namespace, client, kinds, signal)) {
+        process.stdout.write(`${applied.name} ${applied.outcome}\n`);
+      }
+    } finally {
+      await client.close();
+    }
+  });
 }

@@ -1,16 +1,13 @@
 /** `mountlet render`: options in, the rendering printed, an exit code out. */
 import { hostname } from 'node:os';
 import { join, resolve } from 'node:path';
-import type { RenderResult } from '../agent/render.ts';
-import { render } from '../agent/render.ts';
-import { readSources } from '../agent/sources.ts';
+import { readSources } from '../agent/machine/manifests-folder-reader.ts';
+import { type RenderResult, render } from '../agent/render/render.ts';
 import { MountletError } from '../base/errors.ts';
-import { defaultStateDirectory } from './default-directories.ts';
-import { exitCode } from './exit-code.ts';
+import { defaultStateDirectory } from './options.ts';
 import { renderedList, showJson, showYaml } from './rendered-list.ts';
 import { renderedTree } from './rendered-tree.ts';
-import { openStandardInput } from './standard-input.ts';
-import { colorsFor, tell } from './talk.ts';
+import { colorsFor, exitCode, openStandardInput, tell } from './terminal.ts';
 
 export interface RenderOptions {
   readonly filename: readonly string[];

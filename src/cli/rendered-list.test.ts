@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { RenderedPod } from '../agent/rendered-pod.ts';
 import { parse } from 'yaml';
+import type { RenderedPod } from '../agent/render/rendered-pod.ts';
 import { parseYamlDocuments } from '../kube/manifests/yaml-documents.ts';
 import { renderedList, showJson, showMode, showYaml } from './rendered-list.ts';
 

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { createColors } from 'picocolors';
-import type { RenderedPod } from '../agent/rendered-pod.ts';
+import type { RenderedPod } from '../agent/render/rendered-pod.ts';
 import { renderedTree, showPermissions, showSize } from './rendered-tree.ts';
-import { showText } from './show-text.ts';
+import { showText } from './terminal.ts';
 
 const modes = [
   [0o644, 'rw-r--r--'],

@@ -1,9 +1,8 @@
 /** Rendered pods as a tree for people: `-o tree`. */
 import type { Colors } from 'picocolors/types.js';
-import type { Entry, RenderedContainer, RenderedPod, RenderedVolume } from '../agent/rendered-pod.ts';
-import { shownMount, shownValue } from './rendered-list.ts';
-import type { SecretsShown } from './rendered-list.ts';
-import { showText } from './show-text.ts';
+import type { Entry, RenderedContainer, RenderedPod, RenderedVolume } from '../agent/render/rendered-pod.ts';
+import { type SecretsShown, shownMount, shownValue } from './rendered-list.ts';
+import { showText } from './terminal.ts';
 
 interface TreeStyle extends SecretsShown {
   readonly colors: Colors;

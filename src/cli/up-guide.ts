@@ -1,9 +1,9 @@
 /** What a newcomer wants to see and to try: the volumes of the first pod that runs, and the next lines to type. */
 import { lstatSync, readdirSync, readlinkSync } from 'node:fs';
 import { join } from 'node:path';
-import type { RunningMachine } from '../agent/up.ts';
-import type { Pod } from '../kube/kinds/pod/pod.ts';
-import { showText } from './show-text.ts';
+import type { RunningMachine } from '../agent/embedded/up.ts';
+import type { Pod } from '../kube/objects/pod.ts';
+import { showText } from './terminal.ts';
 
 export interface GuideSettings {
   readonly volumesOf: (podUid: string) => string;

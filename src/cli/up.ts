@@ -1,24 +1,17 @@
 /** `mountlet up`: API server and node in the foreground, until told to stop. */
 import { accessSync, constants } from 'node:fs';
 import { delimiter, join, resolve } from 'node:path';
-import { readSources } from '../agent/sources.ts';
-import type { RunningMachine } from '../agent/up.ts';
-import { startUp } from '../agent/up.ts';
+import { type RunningMachine, startUp } from '../agent/embedded/up.ts';
+import { readSources } from '../agent/machine/manifests-folder-reader.ts';
+import type { LogLevel } from '../agent/node/notices.ts';
 import { systemClock } from '../base/clock.ts';
 import { messageOf } from '../base/errors.ts';
 import { runTask } from '../base/run-task.ts';
-import type { SandboxOptions } from './arguments.ts';
 import { settingsOf } from './agent.ts';
-import { defaultStateDirectory, secretDirectories } from './default-directories.ts';
-import { parseListen } from './listen-address.ts';
-import type { LogFormat } from './node-log-printer.ts';
-import type { LogLevel } from '../agent/node/notices.ts';
-import { logPrinter, noticePrinter } from './node-log-printer.ts';
-import { openStandardInput } from './standard-input.ts';
-import { tell, telling } from './talk.ts';
-import { untilSignal } from './until-signal.ts';
-import type { GuideSettings } from './up-guide.ts';
-import { showFirstPod } from './up-guide.ts';
+import { type LogFormat, logPrinter, noticePrinter } from './log-printer.ts';
+import { type SandboxOptions, defaultStateDirectory, parseListen, secretDirectories } from './options.ts';
+import { openStandardInput, tell, telling, untilSignal } from './terminal.ts';
+import { type GuideSettings, showFirstPod } from './up-guide.ts';
 
 export interface UpOptions extends SandboxOptions {
   readonly state?: string;

@@ -4,9 +4,8 @@
  * of every child, so nothing else in that process may start children.
  */
 import { readdirSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { getSystemErrorName } from 'node:util';
-import type * as Koffi from 'koffi'; // the type alone: the module is loaded on demand
+import { loadKoffi } from './system-calls.ts';
 
 export interface Processes {
   /**
@@ -34,11 +33,6 @@ export interface Processes {
   closeInherited(): void;
   /** No other process of this user can inspect this one or take its descriptors. */
   protectMemory(): void;
-  /**
-   * Ends this process at once. `process.exit` waits for the threads that compile, and such a thread may be waiting for the main
-   * one to collect garbage: then the process stays for ever (nodejs/node#54918).
-   */
-  exit(code: number): void;
 }
 
 export interface ChildEnd {
@@ -50,15 +44,6 @@ export interface ChildEnd {
 interface Message {
   readonly bytes: Buffer;
   readonly descriptor: number | undefined;
-}
-
-class ProcessCallError extends Error {
-  readonly code: string;
-  constructor(call: string, errno: number) {
-    const code = getSystemErrorName(-errno);
-    super(`${call}: ${code}`);
-    this.code = code;
-  }
 }
 
 const closeOnExec = 0o2000000; // O_CLOEXEC, SOCK_CLOEXEC and MFD_CLOEXEC differ
@@ -73,8 +58,21 @@ const setDumpable = 4;
 const spawnFlags = 0x04 | 0x08;
 const messageBytesMax = 64;
 
+/**
+ * Ends this process at once. `process.exit` waits for the threads that compile, and such a thread may be waiting for the main
+ * one to collect garbage: then the process never ends (nodejs/node#54918).
+ */
+export function exitNow(code: number): never {
+  loadKoffi().load(null).func('_exit', 'void', ['int'])(code);
+  throw new Error('_exit returned');
+}
+
+function callError(call: string, errno: number): Error {
+  return new Error(`${call}: ${getSystemErrorName(-errno)}`);
+}
+
 export function loadProcesses(): Processes {
-  const koffi = createRequire(import.meta.url)('koffi') as typeof Koffi;
+  const koffi = loadKoffi();
   const library = koffi.load(null);
   const bind = (name: string, result: string, parameters: string[]): ReturnType<typeof library.func> =>
     library.func(name, result, parameters);
@@ -99,12 +97,11 @@ export function loadProcesses(): Processes {
     recvmsg: bind('recvmsg', 'long', ['int', 'void *', 'int']),
     ioctl: bind('ioctl', 'int', ['int', 'ulong', 'void *']),
     close: bind('close', 'int', ['int']),
-    exitNow: bind('_exit', 'void', ['int']),
     prctl: bind('prctl', 'int', ['int', 'ulong', 'ulong', 'ulong', 'ulong']),
     fcntl: bind('fcntl', 'int', ['int', 'int', 'int']),
   };
   const check = (name: string, result: number): number => {
-    if (result < 0) throw new ProcessCallError(name, koffi.errno());
+    if (result < 0) throw callError(name, koffi.errno());
     return result;
   };
   const pair = (name: string, call: (ends: number[]) => number): [number, number] => {
@@ -150,7 +147,7 @@ export function loadProcesses(): Processes {
           calls.posix_spawn(pid, `/proc/self/fd/${own}`, actions, attributes, argumentsOfProgram, noEnvironment),
         );
         calls.actionsDestroy(actions);
-        if (errno !== 0) throw new ProcessCallError('posix_spawn', errno);
+        if (errno !== 0) throw callError('posix_spawn', errno);
         return pid[0] ?? -1;
       } finally {
         close(file);
@@ -221,6 +218,5 @@ export function loadProcesses(): Processes {
       }
     },
     protectMemory: () => void calls.prctl(setDumpable, 0, 0, 0, 0),
-    exit: (code) => void calls.exitNow(code),
   };
 }

@@ -1,14 +1,30 @@
-/** Which log a reader gets, or the words in which a node says that there is none. */
+/** What the node's server asks of whoever knows its pods. */
 import { errorCode } from '../base/errors.ts';
-import { type PodLogOptions, parsePodLogOptions, podLogOptionErrors } from '../kube/kinds/pod/pod-requests.ts';
-import { allContainers } from '../kube/kinds/pod/pod-spec.ts';
-import type { ContainerStatus } from '../kube/kinds/pod/pod-status.ts';
-import type { Pod } from '../kube/kinds/pod/pod.ts';
-import { goQuote } from '../kube/values/go-text.ts';
-import type { LogSource } from './logs/read-log.ts';
-import type { NodePod } from './node-pods.ts';
-import { RequestRefused } from './request-refused.ts';
+import type { ContainerStatus } from '../kube/objects/container-status.ts';
+import { type Pod, allContainers } from '../kube/objects/pod.ts';
+import { type PodLogOptions, parsePodLogOptions, podLogOptionErrors } from '../kube/pod-log-options.ts';
+import { goQuote } from '../kube/values/go-quote.ts';
+import type { LogSource } from './read-log.ts';
+import { RequestRefused } from './streams/protocols.ts';
 
+export interface NodePods {
+  /** By name, with its newest status. */
+  find(namespace: string, name: string): NodePod | undefined;
+  /** All pods that should run here. */
+  list(): readonly Pod[];
+  /** All that the runtime has, whoever wants them. */
+  running(signal: AbortSignal): Promise<readonly Pod[]>;
+}
+
+export interface NodePod {
+  readonly pod: Pod;
+  /** The ID under which the runtime knows a container that runs now. */
+  runningContainer(name: string): string | undefined;
+  /** The log of the container's present or last run. */
+  log(containerId: string): LogSource | undefined;
+}
+
+/** Which log a reader gets, or the words in which a node says that there is none. */
 export function logOptions(query: URLSearchParams): PodLogOptions {
   const tail = query.get('tail') ?? '';
   const asked = new URLSearchParams(query);

@@ -5,18 +5,24 @@ import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { Clock } from '../base/clock.ts';
 import type { Connections } from '../base/connections.ts';
-import { goQuote } from '../kube/values/go-text.ts';
+import { goQuote } from '../kube/values/go-quote.ts';
 import { ContainerNotRunningError, NoSuchContainerError, type Runtime } from '../runtimes/runtime.ts';
-import { chooseLog, logOpenRefusal, logOptions } from './container-logs.ts';
-import { openLog, readLog } from './logs/read-log.ts';
-import { type NodeAccess, type NodeUser, identify, permit } from './node-access.ts';
-import type { NodePod, NodePods } from './node-pods.ts';
-import { type NodeRoute, type RoutedPod, nodeRoute, subresourcesOf } from './node-routes.ts';
-import { servePortForward } from './port-forward.ts';
-import { serveRemoteCommand, streamChoice } from './remote-command.ts';
-import { RequestRefused } from './request-refused.ts';
-import type { StreamLimits } from './streams/remote-streams.ts';
-import type { Upgrade } from './streams/spdy-upgrade.ts';
+import { type NodePod, type NodePods, chooseLog, logOpenRefusal, logOptions } from './container-logs.ts';
+import {
+  type NodeAccess,
+  type NodeRoute,
+  type NodeUser,
+  type RoutedPod,
+  identify,
+  nodeRoute,
+  permit,
+  subresourcesOf,
+} from './node-access.ts';
+import { openLog, readLog } from './read-log.ts';
+import { servePortForward } from './streams/port-forward.ts';
+import { RequestRefused, type StreamLimits } from './streams/protocols.ts';
+import { serveRemoteCommand, streamChoice } from './streams/remote-command.ts';
+import type { Upgrade } from './streams/upgrades.ts';
 
 export interface NodeServerDeps {
   readonly pods: NodePods;

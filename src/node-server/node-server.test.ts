@@ -14,7 +14,7 @@ import { type KeyPair, issueClientCertificate, makeAuthority } from '../apiserve
 import { type RunningNode, goodToken, runningNode } from '../testing/servers/running-node.ts';
 import { SpdyClient } from '../testing/servers/spdy-client.ts';
 import { startNodeServer } from './node-server.ts';
-import { streamLimits } from './streams/remote-streams.ts';
+import { streamLimits } from './streams/protocols.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'mountlet-test-'));
 const cleanUps: (() => Promise<void>)[] = [];

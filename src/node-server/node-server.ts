@@ -3,14 +3,12 @@
  * kubelet does, over TLS and HTTP/1.1. It decides nothing about pods and runs nothing itself.
  */
 import { once, setMaxListeners } from 'node:events';
-import type { Server } from 'node:https';
-import { createServer } from 'node:https';
+import { type Server, createServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
 import { Connections, connectionPlaces } from '../base/connections.ts';
 import { MountletError, messageOf } from '../base/errors.ts';
-import type { NodeServerDeps } from './node-handler.ts';
-import { NodeHandler } from './node-handler.ts';
-import type { StreamLimits } from './streams/remote-streams.ts';
+import { NodeHandler, type NodeServerDeps } from './node-handler.ts';
+import type { StreamLimits } from './streams/protocols.ts';
 
 export interface NodeServerSettings {
   readonly host: string;

@@ -1,12 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import type { Event } from '../kube/kinds/event.ts';
+import type { Event } from '../kube/objects/event.ts';
 import { aPod } from '../testing/fakes/builders.ts';
 import { FakeClock } from '../testing/fakes/fake-clock.ts';
-import { type Correlated, EventCorrelator } from './event-correlator.ts';
-import { EventNames } from './event-names.ts';
-import { nodeEventObject, podEventObject, referenceOf } from './event-object.ts';
+import { type Correlated, EventCorrelator, EventNames } from './event-correlator.ts';
+import { nodeEventObject, podEventObject, referenceOf } from './event-recorder.ts';
 
 function setUp(): { clock: FakeClock; correlator: EventCorrelator; say: (parts?: Partial<Event>) => Correlated } {
   const clock = new FakeClock();

@@ -7,9 +7,9 @@
 import type { Clock } from '../base/clock.ts';
 import { RecentMap } from '../base/recent-map.ts';
 import { TokenBucket } from '../client/token-bucket.ts';
-import type { Event } from '../kube/kinds/event.ts';
-import { timestamp } from '../kube/values/times.ts';
-import type { EventNames } from './event-names.ts';
+import type { Event } from '../kube/objects/event.ts';
+import { dnsSubdomainProblems } from '../kube/values/names.ts';
+import { timestamp } from '../kube/values/timestamp.ts';
 
 export type Correlated =
   | { readonly kind: 'create'; readonly event: Event }
@@ -116,4 +116,41 @@ export class EventCorrelator {
 function keyOf({ source, involvedObject, type }: Event, ...more: readonly (string | undefined)[]): string {
   const { kind, namespace, name, uid, apiVersion } = involvedObject;
   return JSON.stringify([source?.component, source?.host, kind, namespace, name, uid, apiVersion, type, ...more]);
+}
+
+/** Names of Kubernetes Events: that of the object and a moment, which no other event of it has. */
+export interface EventNamesDeps {
+  readonly clock: Clock;
+  /** 0 to 1. */
+  readonly random: () => number;
+  readonly uuid: () => string;
+}
+
+const nanosecondsPerMs = 1_000_000;
+
+export class EventNames {
+  readonly #deps: EventNamesDeps;
+  #last = 0n;
+
+  constructor(deps: EventNamesDeps) {
+    this.#deps = deps;
+  }
+
+  /** `web.18a3f…`: nanoseconds in hexadecimal. A UUID where an object's name is none that an event could have. */
+  next(objectName: string): string {
+    const name = `${objectName}.${this.#nanoseconds().toString(16)}`;
+    return dnsSubdomainProblems(name).length === 0 ? name : this.#deps.uuid();
+  }
+
+  /**
+   * Our clock counts milliseconds, in which much may happen. What it does not know is chance, so that another who writes events
+   * about the same object finds another name; and it never repeats, for the second of two equal names would be lost.
+   */
+  #nanoseconds(): bigint {
+    const { clock, random } = this.#deps;
+    const now =
+      BigInt(Math.floor(clock.now())) * BigInt(nanosecondsPerMs) + BigInt(Math.floor(random() * nanosecondsPerMs));
+    this.#last = now > this.#last ? now : this.#last + 1n;
+    return this.#last;
+  }
 }

@@ -2,13 +2,12 @@ import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import type { ApiClient } from '../client/api-client.ts';
 import { events as eventResource, namespaces, withShape } from '../client/resource-reference.ts';
-import { type Event, eventShape } from '../kube/kinds/event.ts';
+import { type Event, event as eventShape } from '../kube/objects/event.ts';
 import { aPod } from '../testing/fakes/builders.ts';
 import { ObservedClock, settle } from '../testing/fakes/fake-clock.ts';
 import { type RunningApiServer, nodeIdentity, runningApiServer } from '../testing/servers/running-api-server.ts';
 import { memoryStore } from '../testing/servers/stores.ts';
-import { type NewEvent, nodeEventObject, podEventObject } from './event-object.ts';
-import { type EventNotice, EventRecorder } from './event-recorder.ts';
+import { type EventNotice, EventRecorder, type NewEvent, nodeEventObject, podEventObject } from './event-recorder.ts';
 
 const { signal } = new AbortController();
 const resource = withShape(eventResource, eventShape);

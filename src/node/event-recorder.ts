@@ -9,11 +9,11 @@ import type { ApiClient } from '../client/api-client.ts';
 import { AlreadyExistsError, ApiError, NotFoundError } from '../client/api-errors.ts';
 import { InvalidPlaceError, events as eventResource, withShape } from '../client/resource-reference.ts';
 import { ClientClosedError } from '../client/transport-errors.ts';
-import { type Event, eventShape } from '../kube/kinds/event.ts';
-import { timestamp } from '../kube/values/times.ts';
-import { type Correlated, EventCorrelator } from './event-correlator.ts';
-import { EventNames, type EventNamesDeps } from './event-names.ts';
-import { type EventSink, type NewEvent, referenceOf } from './event-object.ts';
+import { type Event, event as eventShape } from '../kube/objects/event.ts';
+import type { ObjectReference } from '../kube/objects/metadata.ts';
+import type { Pod } from '../kube/objects/pod.ts';
+import { timestamp } from '../kube/values/timestamp.ts';
+import { type Correlated, EventCorrelator, EventNames, type EventNamesDeps } from './event-correlator.ts';
 
 export type EventNotice =
   /** Nobody will see it: the queue is full, or the recorder has ended. */
@@ -168,4 +168,73 @@ export class EventRecorder implements EventSink {
 /** The server said no, or would never be asked: the same again ends the same. */
 function isFinal(error: unknown): boolean {
   return error instanceof ApiError || error instanceof InvalidPlaceError || error instanceof ClientClosedError;
+}
+
+/** What a Kubernetes Event is about: an object, or a container within a pod. */
+export interface EventObject {
+  readonly apiVersion: string;
+  readonly kind: string;
+  /** Absent for cluster-wide objects. */
+  readonly namespace?: string | undefined;
+  readonly name: string;
+  readonly uid?: string | undefined;
+  readonly resourceVersion?: string | undefined;
+  /** The part of the object: `spec.containers{web}`. */
+  readonly fieldPath?: string | undefined;
+}
+
+/** What a node's own code asks to be recorded. Who says so, and when, the recorder adds. */
+export interface NewEvent {
+  readonly object: EventObject;
+  readonly type: 'Normal' | 'Warning';
+  /** One word in UpperCamelCase, on which people filter. */
+  readonly reason: string;
+  /** Holds no value of a Secret. */
+  readonly message: string;
+}
+
+/** All that anyone needs of a recorder. */
+export interface EventSink {
+  record(event: NewEvent): void;
+}
+
+/** The pod, or the container of this name in it. */
+export function podEventObject({ metadata, spec }: Pod, container?: string): EventObject {
+  const { namespace, name, uid, resourceVersion } = metadata;
+  return {
+    apiVersion: 'v1',
+    kind: 'Pod',
+    namespace,
+    name,
+    uid,
+    resourceVersion,
+    ...(container !== undefined && { fieldPath: containerPath(spec, container) }),
+  };
+}
+
+const containerLists = ['containers', 'initContainers', 'ephemeralContainers'] as const;
+
+function containerPath(spec: Pod['spec'], container: string): string {
+  const list = containerLists.find((field) => spec[field]?.some(({ name }) => name === container));
+  return list === undefined ? `implicitly required container ${container}` : `spec.${list}{${container}}`;
+}
+
+/**
+ * Until the cluster has said which UID the node has, its name stands for it: that is where `kubectl describe node` looks too.
+ */
+export function nodeEventObject(name: string, uid: string | undefined): EventObject {
+  return { apiVersion: 'v1', kind: 'Node', name, uid: uid ?? name };
+}
+
+export function referenceOf(object: EventObject): ObjectReference {
+  const { apiVersion, kind, namespace, name, uid, resourceVersion, fieldPath } = object;
+  return {
+    apiVersion,
+    kind,
+    name,
+    ...(namespace !== undefined && { namespace }),
+    ...(uid !== undefined && { uid }),
+    ...(resourceVersion !== undefined && { resourceVersion }),
+    ...(fieldPath !== undefined && { fieldPath }),
+  };
 }

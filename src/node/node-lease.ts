@@ -3,13 +3,12 @@
  * After some time without renewal the control plane takes the node for lost.
  */
 import { type Pausing, pauseOf } from '../base/clock.ts';
-import type { ApiClient } from '../client/api-client.ts';
+import type { ApiClient, ApiClientSettings } from '../client/api-client.ts';
 import { BadRequestError, ConflictError, NotFoundError } from '../client/api-errors.ts';
 import { leases, withShape } from '../client/resource-reference.ts';
-import { type Lease, leaseShape } from '../kube/kinds/lease.ts';
-import { microTimestamp } from '../kube/values/times.ts';
-import type { NodeNotice } from './node-notices.ts';
-import { type OwnNode, nodeResource } from './own-node.ts';
+import { type Lease, lease as leaseShape } from '../kube/objects/lease.ts';
+import { microTimestamp } from '../kube/values/timestamp.ts';
+import { type NodeNotice, type OwnNode, nodeResource } from './own-node.ts';
 
 interface NodeLeaseDeps extends Pausing {
   /** Without a rate, and with a patience shorter than the lease. */
@@ -149,4 +148,19 @@ export class NodeLease {
   #tell(error: unknown): void {
     this.#deps.notify({ kind: 'NodeLeaseFailed', name: this.#settings.nodeName, error });
   }
+}
+
+/** A heartbeat that is late by a whole period is worth less than the next one. */
+export function heartbeatClientSettings(
+  general: ApiClientSettings,
+  { nodeStatusUpdateMs, leaseSeconds }: { readonly nodeStatusUpdateMs: number; readonly leaseSeconds: number },
+): ApiClientSettings {
+  const patienceMs = Math.min(nodeStatusUpdateMs, leaseSeconds * 1_000);
+  return {
+    ...general,
+    rate: { perSecond: Infinity, burst: 1 },
+    requestTimeoutMs: Math.min(general.requestTimeoutMs, patienceMs),
+    retriesMax: 1,
+    retryAfterMsMax: Math.min(general.retryAfterMsMax, patienceMs / 2),
+  };
 }

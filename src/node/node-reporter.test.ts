@@ -2,17 +2,15 @@ import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import type { ApiClient } from '../client/api-client.ts';
 import type { ApiObject, ResourceReference } from '../client/resource-reference.ts';
-import type { Node } from '../kube/kinds/node.ts';
+import type { Node } from '../kube/objects/node.ts';
 import { nodeSettings, smallMachine } from '../testing/fakes/builders.ts';
 import { ObservedClock } from '../testing/fakes/fake-clock.ts';
 import { nodeIdentity, runningApiServer } from '../testing/servers/running-api-server.ts';
 import { memoryStore } from '../testing/servers/stores.ts';
-import type { NewEvent } from './event-object.ts';
-import type { MachineFacts } from './machine-facts.ts';
-import type { NodeNotice } from './node-notices.ts';
+import type { NewEvent } from './event-recorder.ts';
 import { NodeReporter } from './node-reporter.ts';
-import type { NodeSettings } from './node-settings.ts';
-import { OwnNode, nodeResource } from './own-node.ts';
+import type { MachineFacts, NodeSettings } from './node-status.ts';
+import { type NodeNotice, OwnNode, nodeResource } from './own-node.ts';
 
 const { signal } = new AbortController();
 

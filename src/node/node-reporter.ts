@@ -9,17 +9,18 @@ import { type Pausing, pauseOf } from '../base/clock.ts';
 import { messageOf } from '../base/errors.ts';
 import { onAbort } from '../base/on-abort.ts';
 import type { ApiClient } from '../client/api-client.ts';
-import type { Node } from '../kube/kinds/node.ts';
-import { type EventSink, nodeEventObject } from './event-object.ts';
-import { initialNode, machineLabels } from './initial-node.ts';
-import type { MachineFacts } from './machine-facts.ts';
-import { isReadyNode } from './node-conditions.ts';
-import type { NodeNotice } from './node-notices.ts';
-import { nodePatch } from './node-patch.ts';
-import type { NodeSettings } from './node-settings.ts';
-import { type Observed, hasChanged, observedStatus } from './node-status.ts';
-import { type OwnNode, nodeResource } from './own-node.ts';
-import { registerNode } from './register-node.ts';
+import type { Node } from '../kube/objects/node.ts';
+import { type EventSink, nodeEventObject } from './event-recorder.ts';
+import {
+  type MachineFacts,
+  type NodeSettings,
+  type Observed,
+  hasChanged,
+  isReadyNode,
+  observedStatus,
+} from './node-status.ts';
+import { type NodeNotice, type OwnNode, nodeResource } from './own-node.ts';
+import { initialNode, machineLabels, nodePatch, registerNode } from './registration.ts';
 
 interface NodeReporterDeps extends Pausing {
   readonly client: Pick<ApiClient, 'create' | 'get' | 'patch'>;

@@ -3,13 +3,12 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import type { JsonObject } from '../apiserver/patch/json-value.ts';
 import { applyStrategicMergePatch } from '../apiserver/patch/strategic-merge-patch.ts';
-import { type Node, nodeShape, validateNode } from '../kube/kinds/node.ts';
-import { means } from '../kube/schema/equality.ts';
+import { type Node, node as nodeShape } from '../kube/objects/node.ts';
+import { validateNode } from '../kube/validation/validate-node.ts';
+import { means } from '../kube/values/semantic-equality.ts';
 import { nodeSettings, smallMachine } from '../testing/fakes/builders.ts';
-import { initialNode, reconciledNode } from './initial-node.ts';
-import { nodeConditions } from './node-conditions.ts';
-import { nodePatch } from './node-patch.ts';
-import { type NodeStatus, type Observed, hasChanged, observedStatus } from './node-status.ts';
+import { type NodeStatus, type Observed, hasChanged, nodeConditions, observedStatus } from './node-status.ts';
+import { initialNode, nodePatch, reconciledNode } from './registration.ts';
 
 const observed: Observed = {
   nowMs: Date.UTC(2026, 0, 1),

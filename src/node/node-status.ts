@@ -1,13 +1,50 @@
-/** The status of a node, from the one it had and what is known of it now. What others put there stays. Pure. */
-import { type Node, nodeShape } from '../kube/kinds/node.ts';
-import { means } from '../kube/schema/equality.ts';
+import { type Node, node as nodeShape } from '../kube/objects/node.ts';
 import { Quantity } from '../kube/values/quantity.ts';
 import { type ResourceList, isExtendedResource, isHugePages, readQuantity } from '../kube/values/resource-list.ts';
-import { timestamp } from '../kube/values/times.ts';
-import type { MachineFacts } from './machine-facts.ts';
-import { nodeConditions } from './node-conditions.ts';
-import type { NodeSettings } from './node-settings.ts';
+import { means } from '../kube/values/semantic-equality.ts';
+import { timestamp } from '../kube/values/timestamp.ts';
 
+/** What an operator decides about how this machine appears in the cluster. */
+export interface NodeSettings {
+  /** Also its hostname, as far as the cluster is concerned. */
+  readonly nodeName: string;
+  readonly nodeLabels: Readonly<Record<string, string>>;
+  /** Only when it registers: later they belong to the cluster. */
+  readonly taints: readonly { readonly key: string; readonly value: string; readonly effect: string }[];
+  readonly podsMax: number;
+  /** Where the node's own server really listens; 0: it has none. */
+  readonly port: number;
+  /** A controller of the cluster attaches volumes, and not the node. */
+  readonly controllerAttaches: boolean;
+  /** How a cloud calls this machine; empty: there is none. */
+  readonly providerId: string;
+  /** `v1.33.0+mountlet`: clients adapt to it. */
+  readonly kubeletVersion: string;
+  /** `process://0.1.0`. */
+  readonly runtimeVersion: string;
+  readonly registersNode: boolean;
+  readonly nodeStatusUpdateMs: number;
+  readonly nodeStatusReportMs: number;
+}
+
+/** The machine under a node, as data: found out by whoever knows the system, told by the node's status. */
+export interface MachineFacts {
+  /** What there is of `cpu`, `memory` and `ephemeral-storage`, and of huge pages where there are any. */
+  readonly capacity: Readonly<Record<string, string>>;
+  /** The first is the one that pods see. */
+  readonly internalAddresses: readonly string[];
+  readonly machineId: string;
+  readonly systemUuid: string;
+  /** Another one after each boot. */
+  readonly bootId: string;
+  readonly kernelVersion: string;
+  readonly osImage: string;
+  /** As Go names them: `linux`, `amd64`. */
+  readonly operatingSystem: string;
+  readonly architecture: string;
+}
+
+/** The status of a node, from the one it had and what is known of it now. What others put there stays. Pure. */
 export type NodeStatus = NonNullable<Node['status']>;
 
 /** What a node knows of itself at one moment. */
@@ -97,4 +134,76 @@ function withoutHeartbeats({ metadata: { labels = {} }, status = {} }: Node): No
     .map(({ lastHeartbeatTime: _time, ...condition }) => condition)
     .toSorted((a, b) => (a.type < b.type ? -1 : 1));
   return { metadata: { name: '', labels }, status: { ...status, conditions } };
+}
+
+/** The conditions of a node, from those it had and what is wrong with it now. Ready comes last, as old control planes expect. */
+export type NodeCondition = NonNullable<NonNullable<Node['status']>['conditions']>[number];
+
+interface NodeConditions {
+  readonly conditions: readonly NodeCondition[];
+  /** Reasons of the Events that tell what changed. */
+  readonly changes: readonly string[];
+}
+
+/** Nothing is evicted here, so a node is never under pressure; schedulers still want to be told. */
+const pressures = [
+  {
+    type: 'MemoryPressure',
+    reason: 'KubeletHasSufficientMemory',
+    message: 'kubelet has sufficient memory available',
+    change: 'NodeHasSufficientMemory',
+  },
+  {
+    type: 'DiskPressure',
+    reason: 'KubeletHasNoDiskPressure',
+    message: 'kubelet has no disk pressure',
+    change: 'NodeHasNoDiskPressure',
+  },
+  {
+    type: 'PIDPressure',
+    reason: 'KubeletHasSufficientPID',
+    message: 'kubelet has sufficient PID available',
+    change: 'NodeHasSufficientPID',
+  },
+] as const;
+
+/** Conditions of others stay as they are and where they are. */
+export function nodeConditions(
+  before: readonly NodeCondition[],
+  problems: readonly string[],
+  time: string,
+): NodeConditions {
+  const conditions = [...before];
+  const changes: string[] = [];
+  const put = (next: Omit<NodeCondition, 'lastHeartbeatTime' | 'lastTransitionTime'>): NodeCondition | undefined => {
+    const index = conditions.findIndex(({ type }) => type === next.type);
+    const old = conditions[index];
+    const since = old?.status === next.status ? old.lastTransitionTime : undefined;
+    const condition = { ...next, lastHeartbeatTime: time, lastTransitionTime: since ?? time };
+    if (old === undefined) conditions.push(condition);
+    else conditions[index] = condition;
+    return old;
+  };
+  for (const { type, reason, message, change } of pressures) {
+    if (put({ type, status: 'False', reason, message })?.status !== 'False') changes.push(change);
+  }
+  const isReady = problems.length === 0;
+  const status = isReady ? 'True' : 'False';
+  const [reason, message] = isReady
+    ? ['KubeletReady', 'kubelet is posting ready status']
+    : ['KubeletNotReady', aggregated(problems)];
+  const old = put({ type: 'Ready', status, reason, message });
+  // A node that is new was never anything else.
+  if (old !== undefined && old.status !== status) changes.push(isReady ? 'NodeReady' : 'NodeNotReady');
+  return { conditions, changes };
+}
+
+export function isReadyNode({ status }: Node): boolean {
+  return status?.conditions?.find(({ type }) => type === 'Ready')?.status === 'True';
+}
+
+/** As Go joins errors: one as it is, more of them in brackets, none twice. */
+function aggregated(problems: readonly string[]): string {
+  const different = [...new Set(problems)];
+  return different.length === 1 ? different.join('') : `[${different.join(', ')}]`;
 }

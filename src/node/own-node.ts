@@ -1,12 +1,13 @@
 /** The Node object of this machine as the cluster has it: watched, and newer where this node has just been told of its own write. */
 import type { Pausing } from '../base/clock.ts';
+import type { TaskFailed } from '../base/run-task.ts';
 import type { ApiClient } from '../client/api-client.ts';
 import { NotFoundError } from '../client/api-errors.ts';
 import { ObjectCache } from '../client/object-cache.ts';
 import { type ReflectorNotice, reflectorDefaults } from '../client/reflector.ts';
 import { nodes, withShape } from '../client/resource-reference.ts';
-import { type Node, nodeShape } from '../kube/kinds/node.ts';
-import { isOlder } from '../kube/schema/meta.ts';
+import { type Node, node as nodeShape } from '../kube/objects/node.ts';
+import { isOlder } from '../kube/values/resource-version.ts';
 
 interface OwnNodeDeps extends Pausing {
   readonly client: Pick<ApiClient, 'get' | 'list' | 'watch'>;
@@ -74,3 +75,18 @@ export class OwnNode {
     if (gone?.metadata.uid === this.#seen?.metadata.uid) this.#seen = undefined;
   }
 }
+
+/** What a node's registration, status and lease have to tell besides their result. */
+export type NodeNotice =
+  | TaskFailed
+  | { readonly kind: 'NodeRegistered'; readonly name: string; readonly isNew: boolean }
+  | {
+      readonly kind: 'NodeRegistrationFailed';
+      readonly name: string;
+      readonly error: unknown;
+      readonly retryMs: number;
+    }
+  | { readonly kind: 'MachineUnreadable'; readonly error: unknown }
+  /** All tries of one round failed; the next round comes in its time. */
+  | { readonly kind: 'NodeStatusFailed'; readonly name: string; readonly error: unknown }
+  | { readonly kind: 'NodeLeaseFailed'; readonly name: string; readonly error: unknown };

@@ -2,11 +2,12 @@
 import type { ApiClient } from '../client/api-client.ts';
 import { NotFoundError } from '../client/api-errors.ts';
 import { serviceAccounts, withShape } from '../client/resource-reference.ts';
-import { type TokenRequest, tokenRequestShape } from '../kube/kinds/service-account.ts';
+import { tokenRequest } from '../kube/objects/token-request.ts';
+import type { TokenRequest } from '../kube/objects/token-request.ts';
 import { TokenRequestsUnsupportedError } from './token-errors.ts';
 import type { TokenRequester } from './token-manager.ts';
 
-const tokens = withShape(serviceAccounts, tokenRequestShape);
+const tokens = withShape(serviceAccounts, tokenRequest);
 
 export class ApiTokenRequester implements TokenRequester {
   readonly #client: Pick<ApiClient, 'create' | 'read'>;

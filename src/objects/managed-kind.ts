@@ -1,10 +1,11 @@
 /** The two kinds of objects that pods read, and what the managers must know of each. Everything else is the same for both. */
-import { type ResourceReference, configMaps, secrets, withShape } from '../client/resource-reference.ts';
-import type { ConfigMap } from '../kube/kinds/config-map.ts';
-import type { Secret } from '../kube/kinds/secret.ts';
-import type { ObjectReferences } from '../kube/object-references.ts';
-import type { ObjectMeta } from '../kube/schema/meta.ts';
-import { boolean, bytes, map, object, required, string } from '../kube/schema/schema.ts';
+import { configMaps, secrets, withShape } from '../client/resource-reference.ts';
+import type { ResourceReference } from '../client/resource-reference.ts';
+import type { ConfigMap } from '../kube/objects/config-map.ts';
+import type { ObjectMeta } from '../kube/objects/metadata.ts';
+import type { ReferencedKind } from '../kube/pod-references.ts';
+import { boolean, bytes, map, object, required, string } from '../kube/objects/schema.ts';
+import type { Secret } from '../kube/objects/secret.ts';
 
 export interface ManagedObject {
   readonly metadata: ObjectMeta;
@@ -16,7 +17,7 @@ export interface ManagedKind<T extends ManagedObject> {
   readonly singular: string;
   /** With the shape of what is kept of an object. */
   readonly resource: ResourceReference<T>;
-  readonly references: keyof ObjectReferences;
+  readonly kind: ReferencedKind;
 }
 
 /**
@@ -33,11 +34,11 @@ const keptFields = {
 export const managedConfigMaps: ManagedKind<ConfigMap> = {
   singular: 'configmap',
   resource: withShape(configMaps, object({ ...keptFields, data: map(string), binaryData: map(bytes) })),
-  references: 'configMaps',
+  kind: 'ConfigMap',
 };
 
 export const managedSecrets: ManagedKind<Secret> = {
   singular: 'secret',
   resource: withShape(secrets, object({ ...keptFields, data: map(bytes), type: string })),
-  references: 'secrets',
+  kind: 'Secret',
 };

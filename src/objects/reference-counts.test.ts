@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import type { Pod } from '../kube/kinds/pod/pod.ts';
+import type { Pod } from '../kube/objects/pod.ts';
 import { aContainer, aPod } from '../testing/fakes/builders.ts';
 import { type Reference, ReferenceCounts } from './reference-counts.ts';
 
@@ -17,7 +17,7 @@ function holder(): { counts: ReferenceCounts; log: string[]; held: Map<string, n
     if (count === 0) held.delete(key);
     else held.set(key, count);
   };
-  const counts = new ReferenceCounts('secrets', {
+  const counts = new ReferenceCounts('Secret', {
     addReference: (reference) => change('+', reference),
     releaseReference: (reference) => change('-', reference),
   });
@@ -89,7 +89,7 @@ for (const { it, steps, log } of cases) {
 
 test('objects invariant 16: references from pull secrets, env, envFrom and volumes all count, and volumes show theirs', () => {
   const uses: string[] = [];
-  const counts = new ReferenceCounts('secrets', {
+  const counts = new ReferenceCounts('Secret', {
     addReference: ({ name, use }) => uses.push(`${name} ${use}`),
     releaseReference: () => {},
   });

@@ -2,16 +2,14 @@
  * Which objects the registered pods name, as references to a store that keeps what is referenced. A pod is updated by adding
  * before releasing, so an object that it names before and after, or shares with another pod, is never let go of in between.
  */
-import type { Pod } from '../kube/kinds/pod/pod.ts';
-import { type ObjectReferences, objectReferences, projectedReferences } from '../kube/object-references.ts';
+import { referencesOf } from '../kube/pod-references.ts';
+import type { PodReference, ReferencedKind } from '../kube/pod-references.ts';
+import type { Pod } from '../kube/objects/pod.ts';
 import type { ObjectId } from './object-id.ts';
-
-/** What becomes of an object: a volume shows it all the time, anything else reads it now and then. */
-type ObjectUse = 'shown' | 'read';
 
 export interface Reference extends ObjectId {
   readonly podUid: string;
-  readonly use: ObjectUse;
+  readonly use: PodReference['use'];
 }
 
 /** Neither call waits for anything. */
@@ -22,11 +20,11 @@ export interface ReferenceHolder {
 }
 
 export class ReferenceCounts {
-  readonly #kind: keyof ObjectReferences;
+  readonly #kind: ReferencedKind;
   readonly #holder: ReferenceHolder;
   readonly #pods = new Map<string, ReadonlyMap<string, Reference>>();
 
-  constructor(kind: keyof ObjectReferences, holder: ReferenceHolder) {
+  constructor(kind: ReferencedKind, holder: ReferenceHolder) {
     this.#kind = kind;
     this.#holder = holder;
   }
@@ -49,11 +47,12 @@ export class ReferenceCounts {
 
   #referencesOf(pod: Pod): ReadonlyMap<string, Reference> {
     const { namespace = '', uid = '' } = pod.metadata;
-    const shown = projectedReferences(pod)[this.#kind];
+    const named = referencesOf(pod).filter(({ kind, name }) => kind === this.#kind && name !== '');
+    const shown = new Set(named.filter(({ use }) => use === 'shown').map(({ name }) => name));
     return new Map(
-      [...objectReferences(pod)[this.#kind]].map((name) => {
+      named.map(({ name }) => {
         const use = shown.has(name) ? 'shown' : 'read';
-        // The use is part of the key: should it change, the reference is taken anew.
+        // The use is part of the key: if it changes, the reference is taken again.
         return [`${use}/${name}`, { namespace, name, podUid: uid, use }];
       }),
     );

@@ -6,11 +6,12 @@
 import type { Clock } from '../base/clock.ts';
 import { onAbort } from '../base/on-abort.ts';
 import { Turnstile } from '../base/turnstile.ts';
-import type { TokenRequest } from '../kube/kinds/service-account.ts';
+import type { TokenRequest } from '../kube/objects/token-request.ts';
 import { ChangeFeed } from './change-feed.ts';
 import type { NotifyObjects } from './object-notices.ts';
 import { StandaloneTokenError, TokenAnswerError, TokenExpiredError, TokenFetchError } from './token-errors.ts';
-import { type ServiceAccountTokenRequest, tokenRequestKey } from './token-request-key.ts';
+import { tokenRequestKey } from './token-request-key.ts';
+import type { ServiceAccountTokenRequest } from './token-request-key.ts';
 
 export interface TokenRequester {
   /**

@@ -7,17 +7,19 @@
 import type { Clock } from '../base/clock.ts';
 import { Turnstile } from '../base/turnstile.ts';
 import { untilAborted } from '../base/until-aborted.ts';
-import type { Node } from '../kube/kinds/node.ts';
-import type { Pod } from '../kube/kinds/pod/pod.ts';
-import { isOlder } from '../kube/schema/meta.ts';
+import type { Node } from '../kube/objects/node.ts';
+import type { Pod } from '../kube/objects/pod.ts';
 import { ChangeFeed } from './change-feed.ts';
 import type { ManagedKind, ManagedObject } from './managed-kind.ts';
 import { ttlMsOfNode } from './node-ttl.ts';
 import { ObjectNotFoundError, ObjectNotRegisteredError } from './object-errors.ts';
-import { type ObjectId, type ObjectKey, objectKey } from './object-id.ts';
+import { objectKey } from './object-id.ts';
+import type { ObjectId, ObjectKey } from './object-id.ts';
 import type { ObjectManager } from './object-manager.ts';
 import type { ObjectSource } from './object-source.ts';
-import { type Reference, ReferenceCounts, type ReferenceHolder } from './reference-counts.ts';
+import { ReferenceCounts } from './reference-counts.ts';
+import type { Reference, ReferenceHolder } from './reference-counts.ts';
+import { isOlder } from '../kube/values/resource-version.ts';
 
 const ttlMsDefault = 60_000;
 
@@ -65,7 +67,7 @@ export class TtlObjects<T extends ManagedObject> implements ObjectManager<T>, Re
 
   constructor(kind: ManagedKind<T>, deps: TtlObjectsDeps<T>) {
     this.#deps = deps;
-    this.#references = new ReferenceCounts(kind.references, this);
+    this.#references = new ReferenceCounts(kind.kind, this);
   }
 
   registerPod(pod: Pod): void {

@@ -9,17 +9,20 @@
 import type { Pausing } from '../base/clock.ts';
 import { onAbort } from '../base/on-abort.ts';
 import { Turnstile } from '../base/turnstile.ts';
-import type { Pod } from '../kube/kinds/pod/pod.ts';
+import type { Pod } from '../kube/objects/pod.ts';
 import { ChangeFeed } from './change-feed.ts';
 import type { FeedDeps } from './feed.ts';
-import { type Feeds, NamespaceFeeds, OwnFeeds } from './feeds.ts';
+import { NamespaceFeeds, OwnFeeds } from './feeds.ts';
+import type { Feeds } from './feeds.ts';
 import type { ManagedKind, ManagedObject } from './managed-kind.ts';
 import { ObjectNotFoundError, ObjectNotRegisteredError, ObjectNotSyncedError } from './object-errors.ts';
-import { type ObjectId, type ObjectKey, objectKey } from './object-id.ts';
+import { objectKey } from './object-id.ts';
+import type { ObjectId, ObjectKey } from './object-id.ts';
 import type { ObjectManager } from './object-manager.ts';
 import type { NotifyObjects } from './object-notices.ts';
 import type { ObjectSource } from './object-source.ts';
-import { type Reference, ReferenceCounts, type ReferenceHolder } from './reference-counts.ts';
+import { ReferenceCounts } from './reference-counts.ts';
+import type { Reference, ReferenceHolder } from './reference-counts.ts';
 import { SharedFeeds } from './shared-feeds.ts';
 import { WatchedObject } from './watched-object.ts';
 
@@ -64,7 +67,7 @@ export class WatchedObjects<T extends ManagedObject> implements ObjectManager<T>
     this.#kind = kind;
     this.#deps = deps;
     this.#idleMs = Math.max(idleSyncs * settings.syncFrequencyMs, idleMsMin);
-    this.#references = new ReferenceCounts(kind.references, this);
+    this.#references = new ReferenceCounts(kind.kind, this);
     this.#feeds = feedsFor(settings.scope, { ...deps, starts: new Turnstile(startsMax) });
   }
 

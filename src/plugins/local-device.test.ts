@@ -7,12 +7,12 @@ import { type TestContext, test } from 'node:test';
 import { systemClock } from '../base/clock.ts';
 import { Turns } from '../base/turns.ts';
 import { blockDeviceAt, deviceSizeBytes } from '../disk/devices/block-device.ts';
-import { extSizeBytes } from '../disk/devices/disk-format.ts';
+import { extSizeBytes } from '../disk/devices/device-mount.ts';
 import { ProgramTimeoutError, type Programs, systemPrograms } from '../disk/devices/programs.ts';
 import { mountOf, readMountTable } from '../disk/mounts/mount-table.ts';
-import type { LocalVolumeSource, PersistentVolume } from '../kube/kinds/storage/persistent-volume.ts';
-import { type PersistentVolumeSpec, persistentSpec } from '../kube/references/volume-spec.ts';
-import { volumeDirectory } from '../kube/values/node-layout.ts';
+import { volumeDirectory } from '../kube/node-layout.ts';
+import type { LocalVolumeSource, PersistentVolume } from '../kube/objects/persistent-volume.ts';
+import { type PersistentVolumeSpec, persistentSpec } from '../kube/objects/volume-spec.ts';
 import {
   directoryForDevices,
   foreignLoopDevice,
@@ -24,7 +24,7 @@ import {
 } from '../testing/machine/devices.ts';
 import { mountPointsBelow } from '../testing/machine/temporary-directory.ts';
 import { VolumeNode, modeOf, testPod } from '../testing/worlds/volume-node.ts';
-import { DeviceNotMountedError, LocalDeviceError } from './local-errors.ts';
+import { DeviceNotMountedError, LocalDeviceError } from './local-storage.ts';
 import { localPlugin } from './local.ts';
 import {
   type Attach,

@@ -1,24 +1,22 @@
 /**
  * What stands behind a local volume: a directory, a block device, or a file that becomes one through a loop device. Attaching,
- * formatting, mounting on the node and growing are here; the part of each pod is in local-set-up.ts.
+ * formatting, mounting on the node and growing are here; the part of each pod is in local.ts.
  *
  *   plugins/kubernetes.io/local-volume/mounts/<volume>     the device, mounted for the whole node
  *   plugins/kubernetes.io/local-volume/attached/<volume>   which file has a loop device, for whoever comes after a crash
  */
 import { basename, dirname, join } from 'node:path';
 import type { Clock } from '../base/clock.ts';
-import { MountletError } from '../base/errors.ts';
+import { MountletError, messageOf } from '../base/errors.ts';
 import { blockDeviceAt } from '../disk/devices/block-device.ts';
-import { mountDevice } from '../disk/devices/device-mount.ts';
-import { growFileSystem } from '../disk/devices/file-system-growth.ts';
+import { growFileSystem, mountDevice } from '../disk/devices/device-mount.ts';
 import { LoopAttachments } from '../disk/devices/loop-attachments.ts';
-import { isInMountTable, removeEmptyDirectory, runUnmount } from '../disk/devices/mount-command.ts';
-import type { Programs } from '../disk/devices/programs.ts';
-import { readMountTable } from '../disk/mounts/mount-table.ts';
+import { type Programs, isInMountTable, removeEmptyDirectory, runUnmount } from '../disk/devices/programs.ts';
+import { isWithin, readMountTable } from '../disk/mounts/mount-table.ts';
+import { makeDirectoryWithMode } from '../disk/paths/directories.ts';
 import { hostKindOf } from '../disk/paths/host-kind.ts';
-import { isWithin } from '../disk/paths/path-within.ts';
-import { makeDirectoryWithMode } from '../disk/pod-directories.ts';
-import type { LocalVolumeSource } from '../kube/kinds/storage/persistent-volume.ts';
+import { globalMountDirectory, pluginDirectory } from '../kube/node-layout.ts';
+import type { LocalVolumeSource } from '../kube/objects/persistent-volume.ts';
 import {
   type VolumeMode,
   type VolumeSpec,
@@ -26,11 +24,9 @@ import {
   persistentSpec,
   specName,
   volumeModeOf,
-} from '../kube/references/volume-spec.ts';
-import { globalMountDirectory, pluginDirectory } from '../kube/values/node-layout.ts';
+} from '../kube/objects/volume-spec.ts';
 import { Quantity } from '../kube/values/quantity.ts';
-import { LocalDeviceError, LocalVolumeError } from './local-errors.ts';
-import { type NotifyPlugin, failureClassOf } from './plugin.ts';
+import { type FailureClass, type NotifyPlugin, failureClassOf } from './plugin.ts';
 
 export const localPluginName = 'kubernetes.io/local-volume';
 
@@ -192,4 +188,34 @@ export function requireNoBacksteps(path: string): void {
 function capacityOf({ persistentVolume }: VolumeSpec): bigint {
   const storage = persistentVolume?.spec.capacity?.['storage'];
   return storage === undefined ? 0n : Quantity.parse(storage).value();
+}
+
+/** Why a local volume cannot be used. Where the kubelet has words for it, the message is exactly those. */
+export class LocalVolumeError extends MountletError {
+  readonly reason = 'LocalVolumeUnusable';
+}
+
+/** Only a node that goes through attaching and device mounting has it: a single set-up, as in `render`, does not. */
+export class DeviceNotMountedError extends MountletError {
+  readonly reason = 'DeviceNotMounted';
+  constructor(volumeName: string, path: string) {
+    super(
+      `Cannot set up local volume "${volumeName}": "${path}" is a device or the file of one, and is not mounted on this node; ` +
+        'the agent formats and mounts devices, `mountlet render` does not',
+    );
+  }
+}
+
+/** Tells what the failure behind it tells: its reason, and whether anything may still be going on. */
+export class LocalDeviceError extends MountletError {
+  readonly reason: string;
+  readonly failureClass: FailureClass;
+  constructor(device: string, directory: string, fileSystem: string, cause: MountletError) {
+    super(
+      `local: failed to mount device ${device} at ${directory} (fstype: ${fileSystem}), error ${messageOf(cause)}`,
+      { cause },
+    );
+    this.reason = cause.reason;
+    this.failureClass = failureClassOf(cause);
+  }
 }

@@ -3,18 +3,28 @@
  * when there is nothing on it, mounted once on the node, then bound for each pod. A regular file, which the kubelet refuses,
  * is attached as a loop device first and is a block device from then on.
  */
+import { lstatSync, realpathSync, rmdirSync, statSync } from 'node:fs';
+import { relative } from 'node:path';
 import type { Clock } from '../base/clock.ts';
 import type { Turns } from '../base/turns.ts';
-import type { Programs } from '../disk/devices/programs.ts';
-import { readMountTable, referencesOf } from '../disk/mounts/mount-table.ts';
-import type { Mounts } from '../disk/mounts/mounts.ts';
-import { isWithin } from '../disk/paths/path-within.ts';
-import type { LocalVolumeSource } from '../kube/kinds/storage/persistent-volume.ts';
-import { specName } from '../kube/references/volume-spec.ts';
-import { globalMapDirectory } from '../kube/values/node-layout.ts';
-import { setUpLocal, tearDownLocal } from './local-set-up.ts';
-import { LocalStorage, kindAt, localPluginName } from './local-storage.ts';
-import type { NotifyPlugin, VolumePlugin } from './plugin.ts';
+import { type Programs, isInMountTable } from '../disk/devices/programs.ts';
+import { isWithin, readMountTable, referencesOf } from '../disk/mounts/mount-table.ts';
+import { type BindRestriction, type Mounts, bindRestrictions } from '../disk/mounts/mounts.ts';
+import { makeDirectoryWithMode, makePodDirectories } from '../disk/paths/directories.ts';
+import { type GroupReporting, applyGroup } from '../disk/paths/ownership.ts';
+import { globalMapDirectory, podDirectory, podsDirectory } from '../kube/node-layout.ts';
+import type { LocalVolumeSource } from '../kube/objects/persistent-volume.ts';
+import { mountOptionsOf, specName } from '../kube/objects/volume-spec.ts';
+import { systemCallError } from '../linux/system-call-error.ts';
+import {
+  DeviceNotMountedError,
+  LocalStorage,
+  LocalVolumeError,
+  kindAt,
+  localPluginName,
+  requireNoBacksteps,
+} from './local-storage.ts';
+import type { NotifyPlugin, SetUpOutcome, SetUpRequest, VolumePlugin } from './plugin.ts';
 
 interface LocalDeps {
   readonly mounts: Mounts;
@@ -82,4 +92,156 @@ function deviceBehind(directory: string, mountsDirectory: string): string | unde
   const table = readMountTable();
   const onNode = referencesOf(table, directory).find((reference) => isWithin(mountsDirectory, reference));
   return table.find(({ mountPoint }) => mountPoint === onNode)?.source;
+}
+
+interface LocalSetUpDeps {
+  readonly mounts: Mounts;
+  readonly notify: NotifyPlugin;
+  /** The node's root directory. */
+  readonly root: string;
+  readonly now: () => number;
+  readonly turns: Turns;
+}
+
+type Request = SetUpRequest<LocalVolumeSource>;
+
+/** No pause between looking for other mounts of the source and making this one: the first pod's group stays. */
+async function setUpLocal(
+  deps: LocalSetUpDeps,
+  request: Request,
+  /** What is bound: the volume's directory, or where its device is mounted on the node. */
+  nodePath: string,
+  signal: AbortSignal,
+): Promise<SetUpOutcome> {
+  const { mounts } = deps;
+  const { directory, spec, source, volumeName, fsGroup, fsGroupChangePolicy } = request;
+  const isDevice = nodePath !== source.path;
+  requireNoBacksteps(source.path);
+  if (isMounted(mounts, directory)) return unchanged;
+  if (mounts.unavailable !== undefined) {
+    throw new LocalVolumeError(`Cannot mount local volume "${volumeName}": ${mounts.unavailable}`);
+  }
+  if (isDevice && !isInMountTable(nodePath)) throw new DeviceNotMountedError(volumeName, source.path);
+
+  const references = referencesOf(readMountTable(), realPath(nodePath));
+  if (fsGroup !== undefined) warnOfOtherGroup(deps, request, nodePath, fsGroup, references);
+  bind(deps, request, nodePath, isDevice ? usableOptions : requireUsableOptions);
+  if (fsGroup !== undefined && !spec.readOnly && references.length === 0) {
+    const change = { group: fsGroup, readOnly: false, policy: fsGroupChangePolicy ?? 'Always' };
+    try {
+      await applyGroup(deps.turns, directory, change, reporting(deps, request), signal);
+    } catch (error) {
+      tearDownLocal(mounts, directory); // what is mounted counts as done, and the rest would never get its group
+      throw error;
+    }
+  }
+  return { changed: true, files: 0, hidden: [] };
+}
+
+const unchanged: SetUpOutcome = { changed: false, files: 0, hidden: [] };
+
+function bind(
+  { mounts, root }: LocalSetUpDeps,
+  { pod, directory, spec }: Request,
+  nodePath: string,
+  choose: (wanted: readonly string[]) => readonly BindRestriction[],
+): void {
+  const wanted = mountOptionsOf(spec);
+  const readOnly = spec.readOnly || wanted.includes('ro');
+  const options = choose(wanted.filter((option) => !impliedOptions.has(option)));
+  makePodDirectories(podDirectory(root, pod.metadata.uid ?? ''));
+  makeDirectoryWithMode(directory, 0o750);
+  try {
+    mounts.bind(realPath(nodePath), directory, { readOnly, options });
+  } catch (error) {
+    tearDownLocal(mounts, directory); // a bind whose options were refused must not stay without them
+    throw error;
+  }
+}
+
+/** Said by how the mount is made, or the default anyway. */
+const impliedOptions: ReadonlySet<string> = new Set(['bind', 'ro', 'rw', 'defaults']);
+
+/** An option that would have no effect is refused: it was meant to protect something. */
+function requireUsableOptions(wanted: readonly string[]): readonly BindRestriction[] {
+  const unknown = wanted.find((option) => bindRestrictions.every((usable) => usable !== option));
+  if (unknown === undefined) return usableOptions(wanted);
+  const all = bindRestrictions.join(', ');
+  throw new LocalVolumeError(`Cannot mount a directory with option "${unknown}": the options it can have are ${all}`);
+}
+
+/** Of a device: it was mounted on the node with all its options. */
+function usableOptions(wanted: readonly string[]): readonly BindRestriction[] {
+  return bindRestrictions.filter((usable) => wanted.includes(usable));
+}
+
+/** Other pods have the storage under another group: it is mounted all the same, and they may lose access. */
+function warnOfOtherGroup(
+  { notify, root }: LocalSetUpDeps,
+  { pod, volumeName }: Request,
+  nodePath: string,
+  fsGroup: number,
+  references: readonly string[],
+): void {
+  const pods = podsDirectory(root);
+  if (!references.some((reference) => reference !== pods && isWithin(pods, reference))) return;
+  const { gid } = statSync(nodePath);
+  if (gid === fsGroup) return;
+  notify({
+    kind: 'PodWarning',
+    podUid: pod.metadata.uid ?? '',
+    namespace: pod.metadata.namespace ?? '',
+    podName: pod.metadata.name,
+    reason: 'AlreadyMountedVolume',
+    message: `The requested fsGroup is ${fsGroup}, but the volume ${volumeName} has GID ${gid}. The volume may not be shareable.`,
+  });
+}
+
+/** The kubelet's two texts for an ownership change that takes long: advice first, then how far it got. */
+function reporting({ notify, now, root }: LocalSetUpDeps, { pod, directory }: Request): GroupReporting {
+  const shown = relative(podsDirectory(root), directory);
+  const advice =
+    'is taking longer than expected, consider using OnRootMismatch - https://kubernetes.io/docs/tasks/configure-pod-container/security-context/#configure-volume-permission-and-ownership-change-policy-for-pods';
+  let reports = 0;
+  return {
+    now,
+    progress({ processed }) {
+      reports += 1;
+      const text = reports === 1 ? ` ${advice}` : `, processed ${processed} files.`;
+      notify({
+        kind: 'PodWarning',
+        podUid: pod.metadata.uid ?? '',
+        namespace: pod.metadata.namespace ?? '',
+        podName: pod.metadata.name,
+        reason: 'VolumePermissionChangeInProgress',
+        message: `Setting volume ownership for ${shown}${text}`,
+      });
+    },
+  };
+}
+
+/** Only an empty directory is removed: whatever else is there is somebody's storage. */
+function tearDownLocal(mounts: Mounts, directory: string): void {
+  try {
+    // Mounted twice over, one unmount would show the other mount and not the directory.
+    for (let layers = 0; layers < layersMax && isMounted(mounts, directory); layers += 1) mounts.unmount(directory);
+    if (lstatSync(directory, { throwIfNoEntry: false }) !== undefined) rmdirSync(directory);
+  } catch (thrown) {
+    throw systemCallError(thrown, directory);
+  }
+}
+
+/** More than any mistake of ours could pile up; a table that grows faster is not ours to fight. */
+const layersMax = 16;
+
+function isMounted(mounts: Mounts, directory: string): boolean {
+  return lstatSync(directory, { throwIfNoEntry: false }) !== undefined && mounts.isMountPoint(directory);
+}
+
+function realPath(path: string): string {
+  try {
+    return realpathSync(path);
+  } catch (thrown) {
+    throw systemCallError(thrown, path);
+  }
 }

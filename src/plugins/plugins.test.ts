@@ -2,13 +2,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { systemMounts } from '../disk/mounts/mounts.ts';
-import { type VolumeSpec, inlineSpec, persistentSpec } from '../kube/references/volume-spec.ts';
+import { type VolumeSpec, inlineSpec, persistentSpec } from '../kube/objects/volume-spec.ts';
 import { VolumeNode } from '../testing/worlds/volume-node.ts';
 import { imagePlugin } from './image.ts';
 import { type VolumePlugin, failureClassOf } from './plugin.ts';
 import { projectedPlugin } from './projected.ts';
-import { PluginRegistry } from './registry.ts';
-import { standardPlugins } from './standard-plugins.ts';
+import { PluginRegistry, standardPlugins } from './registry.ts';
 
 function allPlugins({ configMaps, secrets, nodes, root, mounts }: VolumeNode): readonly VolumePlugin[] {
   const chance = { now: () => 0, random: () => 0 };

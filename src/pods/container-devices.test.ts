@@ -13,8 +13,6 @@ const mounted: Readonly<Record<string, MountedVolume>> = {
     hostPath: '/f',
     specName: 'files',
     readOnly: false,
-    managed: true,
-    supportsSelinuxRelabel: true,
   },
 };
 const devicesOf = (...volumeDevices: readonly { readonly name: string; readonly devicePath: string }[]) =>

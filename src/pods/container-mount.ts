@@ -16,7 +16,5 @@ export interface ContainerMount {
   readonly recursiveReadOnly: boolean;
   /** `HostToContainer` also for a subPath that follows its volume: what is mounted there later is its new content. */
   readonly propagation: MountPropagation;
-  /** Asks the runtime to label the content for this pod; without effect where SELinux is off. */
-  readonly selinuxRelabel: boolean;
   readonly bindMountOptions: readonly string[];
 }

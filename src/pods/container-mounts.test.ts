@@ -3,7 +3,7 @@ import { mkdir, realpath, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { MountletError } from '../base/errors.ts';
-import type { VolumeMount } from '../kube/kinds/pod/container.ts';
+import type { VolumeMount } from '../kube/objects/container.ts';
 import { type PodParts, aContainer, aPod } from '../testing/fakes/builders.ts';
 import { temporaryDirectory } from '../testing/machine/temporary-directory.ts';
 import type { ContainerMount } from './container-mount.ts';
@@ -21,9 +21,9 @@ import type { Variable } from './variables.ts';
 const { signal } = new AbortController();
 const uid = aPod().metadata.uid ?? '';
 
-const projected = { managed: true, readOnly: true, supportsSelinuxRelabel: true } as const;
-const scratch = { managed: true, readOnly: false, supportsSelinuxRelabel: true } as const;
-const host = { managed: false, readOnly: false, supportsSelinuxRelabel: false } as const;
+const projected = { readOnly: true } as const;
+const scratch = { readOnly: false } as const;
+const host = { readOnly: false } as const;
 const volumes: Readonly<Record<string, MountedVolume>> = {
   config: { kind: 'filesystem', hostPath: '/pods/u/volumes/config', specName: 'config', ...projected },
   scratch: { kind: 'filesystem', hostPath: '/pods/u/volumes/scratch', specName: 'scratch', ...scratch },
@@ -120,7 +120,6 @@ const plain: Omit<ContainerMount, 'name' | 'mountPath' | 'hostPath'> = {
   readOnly: false,
   recursiveReadOnly: false,
   propagation: 'None',
-  selinuxRelabel: false,
   bindMountOptions: [],
 };
 
@@ -132,7 +131,7 @@ const good: readonly {
   {
     it: 'of an emptyDir is writable and relabelled (3, 8)',
     mount: { name: 'scratch', mountPath: '/tmp' },
-    expected: { hostPath: '/pods/u/volumes/scratch', selinuxRelabel: true },
+    expected: { hostPath: '/pods/u/volumes/scratch' },
   },
   {
     it: 'of a hostPath follows the spec and is left unlabelled (3, 8)',
@@ -142,7 +141,7 @@ const good: readonly {
   {
     it: 'invariant 59: of a configMap is read-only even with readOnly false',
     mount: { name: 'config', mountPath: '/c', readOnly: false },
-    expected: { hostPath: '/pods/u/volumes/config', readOnly: true, selinuxRelabel: true },
+    expected: { hostPath: '/pods/u/volumes/config', readOnly: true },
   },
   {
     it: 'of an image has no host path and is read-only (5)',
@@ -197,7 +196,7 @@ const good: readonly {
   {
     it: 'with a subPath is pinned below the name of its persistent volume (5.3)',
     mount: { name: 'claim', mountPath: '/d', subPath: 'a/..b' },
-    expected: { hostPath: '/pods/u/volume-subpaths/pv-7/main/0', subPath: 'a/..b', selinuxRelabel: true },
+    expected: { hostPath: '/pods/u/volume-subpaths/pv-7/main/0', subPath: 'a/..b' },
   },
   {
     it: 'with a subPathExpr is expanded (5.2)',
@@ -409,7 +408,6 @@ const hostsMount: ContainerMount = {
   name: 'k8s-managed-etc-hosts',
   mountPath: '/etc/hosts',
   hostPath: '/pods/u/etc-hosts',
-  selinuxRelabel: true,
 };
 
 test('a pod with an address gets a managed hosts file after its volumes (5.5)', async () => {

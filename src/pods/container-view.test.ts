@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Container } from '../kube/kinds/pod/container.ts';
+import type { Container } from '../kube/objects/container.ts';
 import {
   type PodParts,
   aConfigMap,
@@ -31,8 +31,6 @@ function view(container: Partial<Container>, pod: PodParts = {}): Promise<Contai
                 hostPath: '/pods/u/volumes/data',
                 specName: 'data',
                 readOnly: false,
-                managed: true,
-                supportsSelinuxRelabel: true,
               }
             : undefined,
       },

@@ -119,7 +119,5 @@ function filesystem(hostPath: string): MountedVolume {
     hostPath,
     specName: 'v',
     readOnly: false,
-    managed: true,
-    supportsSelinuxRelabel: true,
   };
 }

@@ -3,7 +3,7 @@
  * mirrors. Directories of pods that are gone are the volume manager's to remove. It only runs when every source was read: before that anything may be wanted.
  */
 import { messageOf } from '../base/errors.ts';
-import type { Pod } from '../kube/kinds/pod/pod.ts';
+import type { Pod } from '../kube/objects/pod.ts';
 import type { Runtime, RuntimePod } from '../runtimes/runtime.ts';
 import { deleteMirror } from './mirror-pods.ts';
 import type { PodApi } from './pod-api.ts';
@@ -12,7 +12,7 @@ import { podFullName, podUid } from './pod-names.ts';
 import type { ProbeManager } from './probes/probe-manager.ts';
 import type { StatusManager } from './status/status-manager.ts';
 import { isOver, isTerminalPhase } from './workers/pod-record.ts';
-import type { PodWorkerState, PodWorkers } from './workers/pod-workers.ts';
+import type { PodWorkers, PodWorkerState } from './workers/pod-workers.ts';
 
 interface HousekeepingDeps {
   readonly runtime: Runtime;

@@ -1,10 +1,10 @@
 /** Mirror pods: how an API server comes to show the static pods of a node. Deleting one never stops the static pod. */
 import { MountletError } from '../base/errors.ts';
-import type { Pod } from '../kube/kinds/pod/pod.ts';
+import type { Pod } from '../kube/objects/pod.ts';
+import { annotationOf, hashAnnotation, mirrorAnnotation, withAnnotations } from '../kube/pod-origin.ts';
 import type { PodApi } from './pod-api.ts';
 import { podNamespace, podUid } from './pod-names.ts';
-import { annotationOf, hashAnnotation, mirrorAnnotation, withAnnotations } from './sources/pod-annotations.ts';
-import { withoutReferences } from './without-references.ts';
+import { withoutReferences } from '../kube/pod-references.ts';
 
 export interface MirrorOwner {
   readonly name: string;

@@ -13,9 +13,6 @@ export interface FilesystemVolume {
   readonly specName: string;
   /** What the volume itself says; a mount may be read-only besides. */
   readonly readOnly: boolean;
-  /** The node owns the content and may change its ownership and labels. */
-  readonly managed: boolean;
-  readonly supportsSelinuxRelabel: boolean;
   /** The node alone writes the content and replaces it as a whole: a subPath of it can follow. */
   readonly replaced?: boolean;
 }

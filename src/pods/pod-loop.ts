@@ -5,17 +5,16 @@
 import { setMaxListeners } from 'node:events';
 import { Bell } from '../base/bell.ts';
 import { runTask } from '../base/run-task.ts';
-import type { PodStatus } from '../kube/kinds/pod/pod-status.ts';
-import type { Pod } from '../kube/kinds/pod/pod.ts';
-import { objectReferences } from '../kube/object-references.ts';
-import { qualityOfService } from '../kube/references/pod-resources.ts';
+import { namesOf, referencesOf } from '../kube/pod-references.ts';
+import type { Pod, PodStatus } from '../kube/objects/pod.ts';
+import { type PodSource, isMirrorPod, isStaticPod } from '../kube/pod-origin.ts';
+import { qualityOfService } from '../kube/quality-of-service.ts';
 import type { RuntimePod } from '../runtimes/runtime.ts';
 import { keepHouse } from './housekeeping.ts';
 import { PodManager } from './pod-manager.ts';
 import { podFullName, podNamespace, podUid } from './pod-names.ts';
 import { type PodLoopDeps, type PodLoopSettings, type PodParts, assemblePods } from './pod-parts.ts';
 import type { PodUpdate } from './sources/merge-pods.ts';
-import { type PodSource, isMirrorPod, isStaticPod } from './sources/pod-annotations.ts';
 import { PodConfig } from './sources/pod-config.ts';
 import type { EnvironmentKind } from './stale-environment.ts';
 import { type PodState, isTerminalPhase } from './workers/pod-record.ts';
@@ -143,8 +142,7 @@ export class PodLoop {
     for (const uid of environment.objectChanged(kind, namespace, name, resourceVersion)) workers.sync(uid);
     for (const pod of this.#pods.pods()) {
       if (podNamespace(pod) !== namespace || !this.#waitsForObject(pod)) continue;
-      const { configMaps, secrets } = objectReferences(pod);
-      if ((kind === 'Secret' ? secrets : configMaps).has(name)) workers.sync(podUid(pod));
+      if (namesOf(referencesOf(pod), kind).has(name)) workers.sync(podUid(pod));
     }
   }
 

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Pod } from '../kube/kinds/pod/pod.ts';
+import type { Pod } from '../kube/objects/pod.ts';
+import { withAnnotations } from '../kube/pod-origin.ts';
 import { aContainer, aPod } from '../testing/fakes/builders.ts';
 import { isMirrorOf, mirrorPodOf, reconcileMirror } from './mirror-pods.ts';
 import type { PodApi } from './pod-api.ts';
 import { PodManager } from './pod-manager.ts';
-import { withAnnotations } from './sources/pod-annotations.ts';
 
 const { signal } = new AbortController();
 const node = { name: 'node-1', uid: 'node-uid' };

@@ -2,9 +2,9 @@
  * The pods that should be on this node, by UID and by full name, and the mirrors of static ones. It says what is wanted and
  * never what runs.
  */
-import type { Pod } from '../kube/kinds/pod/pod.ts';
+import type { Pod } from '../kube/objects/pod.ts';
+import { isMirrorPod, isStaticPod } from '../kube/pod-origin.ts';
 import { podFullName, podUid } from './pod-names.ts';
-import { isMirrorPod, isStaticPod } from './sources/pod-annotations.ts';
 
 export class PodManager {
   readonly #pods = new Map<string, Pod>();

@@ -1,5 +1,5 @@
 /** How a pod is called: in keys, and in the texts that users see. */
-import type { Pod } from '../kube/kinds/pod/pod.ts';
+import type { Pod } from '../kube/objects/pod.ts';
 
 export function podUid({ metadata }: Pick<Pod, 'metadata'>): string {
   return metadata.uid ?? '';

@@ -1,7 +1,8 @@
 /** The parts of the pod loop and how they are put together: what needs what, and nothing of what they do. */
 import type { Pausing } from '../base/clock.ts';
 import type { TaskFailed } from '../base/run-task.ts';
-import type { Pod } from '../kube/kinds/pod/pod.ts';
+import type { Pod } from '../kube/objects/pod.ts';
+import type { PodSource } from '../kube/pod-origin.ts';
 import type { Runtime } from '../runtimes/runtime.ts';
 import type { ContainerFiles } from './container-files.ts';
 import type { ContainerViewDeps } from './container-view.ts';
@@ -22,7 +23,6 @@ import type { ObjectRegistration, PodVolumes } from './pod-volumes.ts';
 import { runProbe } from './probes/probe-handlers.ts';
 import { ProbeManager } from './probes/probe-manager.ts';
 import { ProbeResults } from './probes/probe-results.ts';
-import type { PodSource } from './sources/pod-annotations.ts';
 import { StaleEnvironment } from './stale-environment.ts';
 import { StatusManager, type StatusNotice } from './status/status-manager.ts';
 import { TerminationMessages } from './status/termination-messages.ts';

@@ -4,9 +4,9 @@
  */
 import type { Clock } from '../base/clock.ts';
 import { MountletError, messageOf } from '../base/errors.ts';
-import type { PodStatus } from '../kube/kinds/pod/pod-status.ts';
-import type { Pod } from '../kube/kinds/pod/pod.ts';
-import { environmentCondition } from '../kube/references/environment.ts';
+import { environmentCondition } from '../kube/environment-condition.ts';
+import type { Pod, PodStatus } from '../kube/objects/pod.ts';
+import { isStaticPod } from '../kube/pod-origin.ts';
 import type { Runtime, RuntimePod } from '../runtimes/runtime.ts';
 import type { ContainerFiles } from './container-files.ts';
 import type { ContainerKiller } from './containers/container-killer.ts';
@@ -21,11 +21,11 @@ import type { PodManager } from './pod-manager.ts';
 import { podNamespace, podUid } from './pod-names.ts';
 import type { ObjectRegistration, PodVolumes } from './pod-volumes.ts';
 import type { ProbeManager } from './probes/probe-manager.ts';
-import { isStaticPod } from './sources/pod-annotations.ts';
 import type { StaleEnvironment } from './stale-environment.ts';
 import { activeDeadline, podStatus } from './status/pod-status.ts';
 import type { StatusManager } from './status/status-manager.ts';
 import type { TerminationMessages } from './status/termination-messages.ts';
+import { isDeadlineExceeded } from '../volumes/waits.ts';
 import { isTerminalPhase } from './workers/pod-record.ts';
 import type { Eviction, PodSteps, SyncResult } from './workers/pod-steps.ts';
 
@@ -34,8 +34,6 @@ export interface PodNode {
   /** Undefined until the API server knows the node. */
   readonly owner: MirrorOwner | undefined;
   readonly hostIPs: readonly string[];
-  /** Why pods cannot have a network yet; undefined when they can. */
-  readonly networkProblem: string | undefined;
 }
 
 interface PodSyncerDeps {
@@ -137,11 +135,13 @@ export class PodSyncer implements PodSteps {
   }
 
   async cleanUp(pod: Pod, runtimePod: RuntimePod | undefined, signal: AbortSignal): Promise<void> {
-    const { volumes, registrations, statuses, clock, environment, messages } = this.#deps;
+    const { volumes, registrations, statuses, environment, messages } = this.#deps;
     const uid = podUid(pod);
     await this.#tellStatus(pod, runtimePod, signal, { isTerminating: true });
     await volumes.waitForUnmounted(pod, signal);
-    while (volumes.podVolumesExist(uid)) await clock.sleep(directoryPollMs, signal);
+    await volumes.waitForReleased(uid, signal);
+    // Something is mounted that the volume manager does not know of. The step is retried.
+    if (volumes.podVolumesExist(uid)) throw new PodSyncError('volumes of the pod are still mounted');
     registrations.unregisterPod(pod);
     environment.forgetPod(uid);
     messages.forgetPod(uid);
@@ -150,14 +150,8 @@ export class PodSyncer implements PodSteps {
 
   /** Everything that has to be there before the first container. */
   async #prepare(pod: Pod, signal: AbortSignal): Promise<void> {
-    const { events, files, volumes, registrations, node, isTerminationRequested } = this.#deps;
+    const { events, files, volumes, registrations, isTerminationRequested } = this.#deps;
     const warn = (reason: string, message: string): void => events.record({ pod, type: 'Warning', reason, message });
-    const { networkProblem } = node();
-    if (networkProblem !== undefined && pod.spec.hostNetwork !== true) {
-      const message = `network is not ready: ${networkProblem}`;
-      warn('NetworkNotReady', message);
-      throw new PodSyncError(message);
-    }
     // A pod that ends must not be registered again after it was released.
     if (!isTerminationRequested(podUid(pod))) registrations.registerPod(pod);
     if (isStaticPod(pod)) await this.#mirror(pod, signal);
@@ -172,9 +166,8 @@ export class PodSyncer implements PodSteps {
       await volumes.waitForMounted(pod, signal);
     } catch (error) {
       signal.throwIfAborted();
-      // A volume that takes long tells of itself.
-      const isTimeout = messageOf(error).endsWith('context deadline exceeded');
-      if (!isTimeout) warn('FailedMount', `Unable to attach or mount volumes: ${messageOf(error)}`);
+      // Why a volume takes long is in the Events of its own operations.
+      if (!isDeadlineExceeded(error)) warn('FailedMount', `Unable to attach or mount volumes: ${messageOf(error)}`);
       throw error;
     }
   }
@@ -254,6 +247,3 @@ export class PodSyncer implements PodSteps {
     return isTerminalPhase(status.phase);
   }
 }
-
-/** Directories go right after the last unmount; what takes longer is something else that uses them. */
-const directoryPollMs = 100;

@@ -1,5 +1,5 @@
 /** All that pod workers need of the volume manager. */
-import type { Pod } from '../kube/kinds/pod/pod.ts';
+import type { Pod } from '../kube/objects/pod.ts';
 import type { MountedVolumes } from './mounted-volumes.ts';
 
 export interface PodVolumes {
@@ -10,6 +10,8 @@ export interface PodVolumes {
   waitForMounted(pod: Pod, signal: AbortSignal): Promise<void>;
   /** Resolves when nothing of the pod's volumes is mounted any more. */
   waitForUnmounted(pod: Pod, signal: AbortSignal): Promise<void>;
+  /** Resolves when nothing of the pod's volumes may be mounted either. */
+  waitForReleased(podUid: string, signal: AbortSignal): Promise<void>;
   mountedVolumesOf(pod: Pod): MountedVolumes;
   /** Groups that own volumes of the pod, so that its containers can read them. */
   groupsOf(pod: Pod): readonly number[];

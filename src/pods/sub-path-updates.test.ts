@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Container, VolumeMount } from '../kube/kinds/pod/container.ts';
+import type { Container, VolumeMount } from '../kube/objects/container.ts';
 import { aContainer, aPod } from '../testing/fakes/builders.ts';
 import type { ContainerMount } from './container-mount.ts';
 import { type SubPathPreparer, type SubPathRequest, buildMounts } from './container-mounts.ts';
@@ -30,7 +30,7 @@ async function ask({ annotation, replaced = true, mount = {}, others = [] }: Ask
   });
   const pod = aPod({ containers: [container] });
   const annotations = annotation === undefined ? {} : { [subPathUpdatesAnnotation]: annotation };
-  const volume = { managed: true, readOnly: true, supportsSelinuxRelabel: true, replaced, specName: 'config' };
+  const volume = { readOnly: true, replaced, specName: 'config' };
   const { mounts } = await buildMounts(
     {
       pod: { ...pod, metadata: { ...pod.metadata, annotations } },

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { inlineSpec } from '../kube/references/volume-spec.ts';
+import { inlineSpec } from '../kube/objects/volume-spec.ts';
 import { PluginRegistry } from '../plugins/registry.ts';
 import { ScriptedPlugin, storageSpec } from '../testing/fakes/scripted-plugin.ts';
 import { ActualState, type MountRecord } from './actual-state.ts';
-import { type MountId, type VolumeName, asPodUid, asVolumeName } from './mount-id.ts';
+import { type MountId, type VolumeName, asPodUid, asVolumeName } from './volume-name.ts';
 
 const disk = storageSpec('disk');
 const volume = asVolumeName('example.com/disk/disk');

@@ -21,10 +21,17 @@
  * for whoever wants to use it.
  */
 import { MountletError } from '../base/errors.ts';
-import { type VolumeSpec, specName } from '../kube/references/volume-spec.ts';
-import { goQuote } from '../kube/values/go-text.ts';
-import type { MountId, PodUid, VolumeName } from './mount-id.ts';
-import { type Plugins, canAttach, matchOf, sharedName } from './volume-identity.ts';
+import { type VolumeSpec, specName } from '../kube/objects/volume-spec.ts';
+import { goQuote } from '../kube/values/go-quote.ts';
+import {
+  type MountId,
+  type Plugins,
+  type PodUid,
+  type VolumeName,
+  canAttach,
+  matchOf,
+  sharedName,
+} from './volume-name.ts';
 
 export type Attachable = 'yes' | 'no' | 'uncertain';
 export type DeviceState = 'not-mounted' | 'uncertain' | 'mounted';

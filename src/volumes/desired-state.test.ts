@@ -1,14 +1,14 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Pod } from '../kube/kinds/pod/pod.ts';
-import type { Volume } from '../kube/kinds/pod/volume.ts';
-import { type VolumeSpec, inlineSpec } from '../kube/references/volume-spec.ts';
+import type { Pod } from '../kube/objects/pod.ts';
+import { type VolumeSpec, inlineSpec } from '../kube/objects/volume-spec.ts';
+import type { Volume } from '../kube/objects/volume.ts';
 import { PluginRegistry } from '../plugins/registry.ts';
 import { aContainer, aPod } from '../testing/fakes/builders.ts';
 import { FakeClock } from '../testing/fakes/fake-clock.ts';
 import { ScriptedPlugin, storageSpec } from '../testing/fakes/scripted-plugin.ts';
 import { DesiredState } from './desired-state.ts';
-import { type MountId, type VolumeName, asPodUid, asVolumeName, podUidOf } from './mount-id.ts';
+import { type MountId, type VolumeName, asPodUid, asVolumeName, podUidOf } from './volume-name.ts';
 
 const configMaps = new ScriptedPlugin({ name: 'kubernetes.io/configmap', requiresRemount: true });
 Object.assign(configMaps, { sourceOf: ({ volume }: VolumeSpec) => volume?.configMap ?? volume?.projected });

@@ -13,13 +13,21 @@
  * SELinux labels do not exist here: every volume counts as having the empty one.
  */
 import { isDeepStrictEqual } from 'node:util';
-import { allContainers } from '../kube/kinds/pod/pod-spec.ts';
-import type { Pod } from '../kube/kinds/pod/pod.ts';
-import { type VolumeSpec, inlineSpec, specName } from '../kube/references/volume-spec.ts';
-import { type MountId, type PodUid, type VolumeName, podUidOf } from './mount-id.ts';
-import { ObjectIndex, type ObjectRef } from './object-index.ts';
-import { type PluginMatch, type Plugins, identify } from './volume-identity.ts';
-import { sizeLimitBytes, storageBytes } from './volume-sizes.ts';
+import { type Pod, allContainers } from '../kube/objects/pod.ts';
+import { type VolumeSpec, inlineSpec, specName } from '../kube/objects/volume-spec.ts';
+import type { Volume } from '../kube/objects/volume.ts';
+import { shownReferences } from '../kube/pod-references.ts';
+import { podLimits } from '../kube/quality-of-service.ts';
+import { Quantity } from '../kube/values/quantity.ts';
+import {
+  type MountId,
+  type PluginMatch,
+  type Plugins,
+  type PodUid,
+  type VolumeName,
+  identify,
+  podUidOf,
+} from './volume-name.ts';
 
 export interface DesiredVolume {
   readonly volume: VolumeName;
@@ -316,4 +324,81 @@ function shownPartsOf({ metadata: { labels, annotations }, spec }: Pod): unknown
     'resources' in container ? container.resources : undefined,
   );
   return [labels ?? {}, annotations ?? {}, resources];
+}
+
+/**
+ * Who shows which object: from a ConfigMap or Secret to the mounts whose files come from it. A change of one object costs
+ * as much as it has mounts, however many others the node has.
+ */
+export interface ObjectRef {
+  readonly kind: 'ConfigMap' | 'Secret' | 'ClusterTrustBundle';
+  /** Empty for kinds that have none. */
+  readonly namespace: string;
+  readonly name: string;
+}
+
+class ObjectIndex {
+  readonly #mounts = new Map<string, Map<VolumeName, Set<PodUid>>>();
+
+  add(volume: Volume, namespace: string, { volume: name, podUid }: MountId): void {
+    for (const key of keysOf(volume, namespace)) {
+      const users = this.#mounts.get(key) ?? new Map<VolumeName, Set<PodUid>>();
+      this.#mounts.set(key, users.set(name, (users.get(name) ?? new Set()).add(podUid)));
+    }
+  }
+
+  /** With the very volume that was added, so that nothing of it stays behind. */
+  remove(volume: Volume, namespace: string, { volume: name, podUid }: MountId): void {
+    for (const key of keysOf(volume, namespace)) {
+      const users = this.#mounts.get(key);
+      const pods = users?.get(name);
+      pods?.delete(podUid);
+      if (pods?.size === 0) users?.delete(name);
+      if (users?.size === 0) this.#mounts.delete(key);
+    }
+  }
+
+  /** A list of its own: whoever goes through it may change what is wanted. */
+  showing({ kind, namespace, name }: ObjectRef): readonly MountId[] {
+    const users = this.#mounts.get(kind === 'ClusterTrustBundle' ? anyTrustBundle : keyOf(kind, namespace, name));
+    return [...(users ?? [])].flatMap(([volume, pods]) => [...pods].map((podUid) => ({ volume, podUid })));
+  }
+
+  get size(): number {
+    return this.#mounts.size;
+  }
+}
+
+/** Bundles are chosen by name or by signer and labels: a change of any is a reason to look at every volume that has some. */
+const anyTrustBundle = 'ClusterTrustBundle';
+
+function keysOf(volume: Volume, namespace: string): readonly string[] {
+  return [...shownReferences(volume)].flatMap(({ kind, name }) => {
+    if (kind === 'ClusterTrustBundle') return [anyTrustBundle];
+    return (kind === 'ConfigMap' || kind === 'Secret') && name !== '' ? [keyOf(kind, namespace, name)] : [];
+  });
+}
+
+function keyOf(kind: string, namespace: string, name: string): string {
+  return `${kind}/${namespace}/${name}`;
+}
+
+/**
+ * How much a volume on the node's own disk may hold: what its pod may write at all, or less where the volume says so.
+ * Undefined for volumes that take no space of the node's disk; 0 where nobody sets a limit.
+ */
+function sizeLimitBytes(pod: Pod, { volume }: VolumeSpec): bigint | undefined {
+  const emptyDir = volume?.emptyDir;
+  const onDisk = emptyDir !== undefined && (emptyDir.medium ?? '') === '';
+  if (!onDisk && volume?.configMap === undefined && volume?.gitRepo === undefined) return undefined;
+  const ofPod = podLimits(pod.spec).get('ephemeral-storage')?.value() ?? 0n;
+  const { sizeLimit } = emptyDir ?? {};
+  const ofVolume = sizeLimit === undefined ? 0n : Quantity.parse(sizeLimit).value();
+  return ofVolume > 0n && (ofPod === 0n || ofVolume < ofPod) ? ofVolume : ofPod;
+}
+
+/** What a PersistentVolume or the status of a claim says it can hold; 0 where it says nothing. */
+export function storageBytes(capacity: Readonly<Record<string, string | number>> | undefined): bigint {
+  const storage = capacity?.['storage'];
+  return storage === undefined ? 0n : Quantity.parse(storage).value();
 }

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { existsSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
-import type { Volume } from '../kube/kinds/pod/volume.ts';
+import type { Volume } from '../kube/objects/volume.ts';
 import { configMapPlugin } from '../plugins/configmap.ts';
 import { downwardApiPlugin } from '../plugins/downwardapi.ts';
 import { emptyDirPlugin } from '../plugins/empty-dir.ts';
@@ -12,8 +12,8 @@ import { secretPlugin } from '../plugins/secret.ts';
 import { settle } from '../testing/fakes/fake-clock.ts';
 import { VolumeNode } from '../testing/worlds/volume-node.ts';
 import { VolumeWorld, podUsing } from '../testing/worlds/volume-world.ts';
-import { asPodUid } from './mount-id.ts';
-import type { VolumeNotice } from './volume-notices.ts';
+import type { VolumeNotice } from './notices.ts';
+import { asPodUid } from './volume-name.ts';
 
 class RealWorld extends VolumeWorld {
   readonly real: VolumeNode;

@@ -1,15 +1,14 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { type VolumeSpec, inlineSpec } from '../kube/references/volume-spec.ts';
+import { type VolumeSpec, inlineSpec } from '../kube/objects/volume-spec.ts';
 import { PluginRegistry } from '../plugins/registry.ts';
 import { ScriptedPlugin, storageSpec } from '../testing/fakes/scripted-plugin.ts';
 import { podUsing } from '../testing/worlds/volume-world.ts';
 import { ActualState, type Attachable, type DeviceState } from './actual-state.ts';
 import { DesiredState } from './desired-state.ts';
-import { asPodUid } from './mount-id.ts';
-import { type PlanContext, planDevice, planMount } from './plan.ts';
-import type { VolumeAction } from './volume-actions.ts';
+import { type PlanContext, type VolumeAction, planDevice, planMount } from './plan.ts';
+import { asPodUid } from './volume-name.ts';
 
 const pod = podUsing('web', []);
 const podUid = asPodUid('web');

@@ -2,12 +2,10 @@
  * Decides, from what is wanted and what is, the next step for one mount or one volume. Pure. A step is taken at a time: when
  * it is over the volume is planned again, so a shared volume goes away in three steps, mounts, device, attachment.
  */
-import { specName } from '../kube/references/volume-spec.ts';
+import { type VolumeMode, type VolumeSpec, specName, volumeModeOf } from '../kube/objects/volume-spec.ts';
 import type { ActualMount, ActualVolume } from './actual-state.ts';
 import type { DesiredMount, DesiredVolume } from './desired-state.ts';
-import type { PodUid, VolumeName } from './mount-id.ts';
-import { type UnmountAction, type VolumeAction, modeOf } from './volume-actions.ts';
-import type { Plugins } from './volume-identity.ts';
+import type { MountId, Plugins, PodUid, VolumeName } from './volume-name.ts';
 
 export interface PlanContext {
   /** Every pod source was read, and the node's status was applied to all that a restart found on disk. */
@@ -90,4 +88,82 @@ function needsExpansion(wanted: DesiredVolume, { plugin, spec }: DesiredMount, p
   if (present.refusesExpansionInUse || present.isExpansionPostponed) return false;
   if (plugin.expand === undefined || spec.readOnly) return false;
   return present.sizeBytes > 0n && wanted.sizeBytes > present.sizeBytes;
+}
+
+/** What can be done with a volume: the plans say it, the operations do it. */
+interface DesiredAction {
+  readonly volume: DesiredVolume;
+  readonly mount: DesiredMount;
+}
+
+/** The controller attached it, or nothing needs to be: the volume is listed as attached. */
+export interface VerifyAction extends DesiredAction {
+  readonly kind: 'verify';
+}
+
+export interface AttachAction extends DesiredAction {
+  readonly kind: 'attach';
+}
+
+/** `map` is the same for a raw block device. */
+export interface MountAction extends DesiredAction {
+  readonly kind: 'mount' | 'map';
+  /** It is mounted already and its content is brought up to date. */
+  readonly isRemount: boolean;
+}
+
+/** The file system of a volume that is in use follows its storage, which has grown. */
+export interface ExpandAction extends DesiredAction {
+  readonly kind: 'expand';
+  readonly sizeBytesNow: bigint;
+  readonly sizeBytesWanted: bigint;
+}
+
+/** Only what can be recovered from disk: after a restart nothing else is known. */
+export interface UnmountAction extends MountId {
+  readonly kind: 'unmount' | 'unmap';
+  readonly pluginName: string;
+  /** The name of the volume's directory. */
+  readonly volumeName: string;
+  readonly gid: string;
+  /** Undefined where not even a guess could be made of what lay on disk. */
+  readonly spec: VolumeSpec | undefined;
+}
+
+export interface UnmountDeviceAction {
+  readonly kind: 'unmountDevice' | 'unmapDevice';
+  readonly volume: ActualVolume;
+}
+
+export interface DetachAction {
+  readonly kind: 'detach';
+  readonly volume: ActualVolume;
+}
+
+/** Nothing of the volume is left on the node; it needs no operation. */
+interface DropAction {
+  readonly kind: 'drop';
+  readonly volume: ActualVolume;
+}
+
+export type VolumeAction =
+  | VerifyAction
+  | AttachAction
+  | MountAction
+  | ExpandAction
+  | UnmountAction
+  | UnmountDeviceAction
+  | DetachAction
+  | DropAction;
+
+/** Everything but what is done in no time. */
+export type OperationAction = Exclude<VolumeAction, DropAction>;
+
+/** A volume whose mode nobody can tell is unmounted as a file system, which harms no device. */
+export function modeOf(spec: VolumeSpec | undefined): VolumeMode {
+  try {
+    return spec === undefined ? 'Filesystem' : volumeModeOf(spec);
+  } catch {
+    return 'Filesystem';
+  }
 }

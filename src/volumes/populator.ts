@@ -16,17 +16,16 @@ import type { Alarms } from '../base/alarms.ts';
 import { messageOf } from '../base/errors.ts';
 import { KeyedQueue } from '../base/keyed-queue.ts';
 import { Turnstile } from '../base/turnstile.ts';
-import type { Pod } from '../kube/kinds/pod/pod.ts';
-import type { Volume } from '../kube/kinds/pod/volume.ts';
+import { ClaimError, type VolumeUse, boundClaim, claimNameOf, processingFailed, specOfClaim } from '../kube/claims.ts';
+import type { PersistentVolume, PersistentVolumeClaim } from '../kube/objects/persistent-volume.ts';
+import type { Pod } from '../kube/objects/pod.ts';
+import { type VolumeSpec, inlineSpec } from '../kube/objects/volume-spec.ts';
+import type { Volume } from '../kube/objects/volume.ts';
 import { usedVolumes } from '../kube/used-volumes.ts';
 import type { ActualState } from './actual-state.ts';
-import { type ClaimSource, type ResolvedVolume, resolveClaim, resolveInline } from './claim-source.ts';
-import type { DesiredMount, DesiredState } from './desired-state.ts';
-import { type PodUid, type VolumeName, podUidOf } from './mount-id.ts';
-import type { PodSource, PodStates } from './pod-source.ts';
-import { canAttach } from './volume-identity.ts';
-import { type NotifyVolumes, podRef } from './volume-notices.ts';
-import { storageBytes } from './volume-sizes.ts';
+import { type DesiredMount, type DesiredState, storageBytes } from './desired-state.ts';
+import { type NotifyVolumes, podRef } from './notices.ts';
+import { type PodUid, type VolumeName, canAttach, podUidOf } from './volume-name.ts';
 
 interface PopulatorDeps {
   readonly pods: PodSource;
@@ -294,3 +293,66 @@ export class Populator {
 
 /** Stands in the queue for "look whether all sources are ready". No pod has an empty UID. */
 const nobody = '' as PodUid;
+
+/** Which pods there are and how far they have got: what the populator asks of the pod workers. */
+export interface PodSource {
+  pods(): Iterable<Pod>;
+  pod(uid: PodUid): Pod | undefined;
+  /** Every source of pods was read in full at least once. Never goes back. */
+  areSourcesReady(): boolean;
+}
+
+export interface PodStates {
+  /** No container of the pod can start any more. Of a pod that is not known: true once pods have been synced. */
+  shouldContainersBeTerminating(uid: PodUid): boolean;
+  /** No container of the pod runs any more. Of a pod that is not known: true once pods have been synced. */
+  shouldRuntimeBeRemoved(uid: PodUid): boolean;
+}
+
+/**
+ * Where claims and PersistentVolumes are read, each time anew: a claim that was bound a moment ago counts as bound. The rules
+ * about what was read are in kube/claims.ts.
+ */
+/** Both must give up by themselves: until every pod was looked at once, nothing on the node is unmounted. */
+export interface ClaimSource {
+  /** Undefined when there is none; rejects when that cannot be told. */
+  claim(namespace: string, name: string, signal: AbortSignal): Promise<PersistentVolumeClaim | undefined>;
+  persistentVolume(name: string, signal: AbortSignal): Promise<PersistentVolume | undefined>;
+}
+
+interface ResolvedVolume {
+  readonly spec: VolumeSpec;
+  /** The group that the PersistentVolume gives the pods that use it, or the empty string. */
+  readonly gid: string;
+  readonly claim?: PersistentVolumeClaim;
+}
+
+/** A volume that is written out in the pod, which needs no reading; undefined for one behind a claim. */
+function resolveInline(pod: Pod, volume: Volume): ResolvedVolume | undefined {
+  return claimNameOf(pod, volume) === undefined ? { spec: inlineSpec(volume), gid: '' } : undefined;
+}
+
+async function resolveClaim(
+  pod: Pod,
+  volume: Volume,
+  use: VolumeUse,
+  source: ClaimSource,
+  signal: AbortSignal,
+): Promise<ResolvedVolume> {
+  const { namespace = '' } = pod.metadata;
+  const read = async <T>(what: string, reading: Promise<T>): Promise<T> => {
+    try {
+      return await reading;
+    } catch (cause) {
+      signal.throwIfAborted();
+      const why = `failed to fetch ${what} from API server: ${messageOf(cause)}`;
+      throw new ClaimError(processingFailed(pod, volume, why), { cause });
+    }
+  };
+  const claimName = claimNameOf(pod, volume) ?? '';
+  const bound = boundClaim(pod, volume, await read('PVC', source.claim(namespace, claimName, signal)));
+  const found = await read(`PV ${bound.volumeName}`, source.persistentVolume(bound.volumeName, signal));
+  const spec = specOfClaim(pod, volume, use, bound, found);
+  const gid = spec.persistentVolume.metadata.annotations?.['pv.beta.kubernetes.io/gid'] ?? '';
+  return { spec, gid, claim: bound.claim };
+}

@@ -8,14 +8,12 @@ import { setImmediate } from 'node:timers/promises';
 import type { Alarms } from '../base/alarms.ts';
 import { KeyedQueue } from '../base/keyed-queue.ts';
 import type { ActualState, ActualVolume } from './actual-state.ts';
+import { detachedMessage } from './attach.ts';
 import type { DesiredState, DesiredVolume } from './desired-state.ts';
-import type { PodUid, VolumeName } from './mount-id.ts';
-import { detachedMessage } from './operations/attach.ts';
-import type { Operations } from './operations/operations.ts';
-import { planDevice, planMount } from './plan.ts';
-import type { PlanContext } from './plan.ts';
-import type { VolumeAction } from './volume-actions.ts';
-import type { NotifyVolumes } from './volume-notices.ts';
+import type { NotifyVolumes } from './notices.ts';
+import type { Operations } from './operations.ts';
+import { type PlanContext, type VolumeAction, planDevice, planMount } from './plan.ts';
+import type { PodUid, VolumeName } from './volume-name.ts';
 
 interface ReconcilerDeps {
   readonly desired: DesiredState;

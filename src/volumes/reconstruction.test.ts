@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { untilAborted } from '../base/until-aborted.ts';
-import type { Node } from '../kube/kinds/node.ts';
-import { volumeDirectory } from '../kube/values/node-layout.ts';
+import { volumeDirectory } from '../kube/node-layout.ts';
+import type { Node } from '../kube/objects/node.ts';
 import { PluginRegistry } from '../plugins/registry.ts';
 import { ScriptedError, ScriptedPlugin, storageSpec } from '../testing/fakes/scripted-plugin.ts';
 import {
@@ -16,11 +16,11 @@ import {
   podUsing,
 } from '../testing/worlds/volume-world.ts';
 import { ActualState } from './actual-state.ts';
-import { asPodUid, asVolumeName } from './mount-id.ts';
-import type { NodeReader } from './node-reader.ts';
+import type { VolumeNotice } from './notices.ts';
+import type { NodeReader } from './operation.ts';
+import type { VolumeAction } from './plan.ts';
 import { Reconstruction } from './reconstruction.ts';
-import type { VolumeAction } from './volume-actions.ts';
-import type { VolumeNotice } from './volume-notices.ts';
+import { asPodUid, asVolumeName } from './volume-name.ts';
 
 const signal = new AbortController().signal;
 const [plainName, diskName] = ['example.com/plain', 'example.com/disk'];

@@ -16,25 +16,28 @@
 import { setImmediate } from 'node:timers/promises';
 import type { Clock } from '../base/clock.ts';
 import { MountletError, messageOf } from '../base/errors.ts';
-import type { Node } from '../kube/kinds/node.ts';
-import { type VolumeSpec, volumeModeOf } from '../kube/references/volume-spec.ts';
+import type { Node } from '../kube/objects/node.ts';
+import { type VolumeMode, type VolumeSpec, volumeModeOf } from '../kube/objects/volume-spec.ts';
+import { unescapePluginName } from '../kube/unique-names.ts';
+import { goQuote } from '../kube/values/go-quote.ts';
 import type { VolumePlugin } from '../plugins/plugin.ts';
 import type { ActualState } from './actual-state.ts';
 import type { DesiredState } from './desired-state.ts';
-import { type VolumeName, asPodUid, asVolumeName } from './mount-id.ts';
-import type { NodeReader } from './node-reader.ts';
-import type { Operations } from './operations/operations.ts';
-import type { PodsOnDisk } from './pods-on-disk.ts';
+import type { NotifyVolumes } from './notices.ts';
+import type { NodeReader } from './operation.ts';
+import type { Operations } from './operations.ts';
+import type { PodsOnDisk, VolumeOnDisk } from './orphans.ts';
 import type { Populator } from './populator.ts';
 import {
-  type FoundVolume,
-  type ReconstructedVolume,
-  devicePlaceOf,
-  foundVolume,
-  reconstructVolume,
-} from './reconstruct-volume.ts';
-import { type Plugins, canAttach, identify } from './volume-identity.ts';
-import type { NotifyVolumes } from './volume-notices.ts';
+  type Plugins,
+  type PodUid,
+  type VolumeIdentity,
+  type VolumeName,
+  asPodUid,
+  asVolumeName,
+  canAttach,
+  identify,
+} from './volume-name.ts';
 
 interface ReconstructionDeps {
   readonly disk: Pick<PodsOnDisk, 'scan'>;
@@ -262,4 +265,59 @@ export class Reconstruction {
     const problem = refusal && `volumeHandler.UnmountVolumeHandler for UnmountVolume failed: ${messageOf(refusal)}`;
     notify({ kind: 'FailedVolumeCleaned', podUid, plugin: pluginName, volumeName, problem });
   }
+}
+
+/** What one directory on disk says about the volume it belongs to. Reads nothing: only names and the mount table speak. */
+interface FoundVolume {
+  readonly podUid: PodUid;
+  readonly pluginName: string;
+  /** The name of its directory, which is the name of its spec. */
+  readonly volumeName: string;
+  readonly path: string;
+  readonly mode: VolumeMode;
+}
+
+/** Its spec is a guess: good enough to unmount the volume, never to mount it. */
+interface ReconstructedVolume extends FoundVolume, VolumeIdentity {
+  readonly spec: VolumeSpec;
+}
+
+class ReconstructionError extends MountletError {
+  readonly reason = 'ReconstructionFailed';
+}
+
+function foundVolume(podUid: string, { pluginDirectory, name, path }: VolumeOnDisk, mode: VolumeMode): FoundVolume {
+  return { podUid: asPodUid(podUid), pluginName: unescapePluginName(pluginDirectory), volumeName: name, path, mode };
+}
+
+/** Throws a ReconstructionError; whatever the plugin throws is one too, since one bad directory must not stop a start. */
+function reconstructVolume(plugins: Plugins, found: FoundVolume): ReconstructedVolume {
+  try {
+    const plugin = plugins.findByName(found.pluginName);
+    const spec = specOf(plugin, found);
+    if (spec === undefined) {
+      throw new ReconstructionError(`failed to reconstruct volume for plugin ${whatOf(found)}: got nil`);
+    }
+    return { ...found, ...identify(plugins, found.podUid, spec), spec };
+  } catch (thrown) {
+    if (thrown instanceof ReconstructionError) throw thrown;
+    throw new ReconstructionError(messageOf(thrown), { cause: thrown });
+  }
+}
+
+function specOf(plugin: VolumePlugin, found: FoundVolume): VolumeSpec | undefined {
+  const { podUid, volumeName, path, mode } = found;
+  if (mode === 'Filesystem') return plugin.reconstruct(volumeName, path);
+  if (plugin.block === undefined) throw new ReconstructionError(`could not find block volume plugin ${whatOf(found)}`);
+  return plugin.block.reconstruct(podUid, volumeName, path);
+}
+
+function whatOf({ pluginName, volumeName, podUid }: FoundVolume): string {
+  return `${goQuote(pluginName)} (spec.Name: ${goQuote(volumeName)}) pod ${goQuote(podUid)} (UID: ${goQuote(podUid)})`;
+}
+
+/** Where the volume's device is mounted on the node, or mapped; undefined for kinds that have none. */
+function devicePlaceOf({ plugin, source, spec, mode }: ReconstructedVolume): string | undefined {
+  if (mode === 'Block') return plugin.block?.globalMapPathOf(source, spec);
+  return plugin.deviceMount?.pathOf(source, spec);
 }

@@ -6,13 +6,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import type { Volume } from '../kube/kinds/pod/volume.ts';
-import type { VolumeSpec } from '../kube/references/volume-spec.ts';
+import type { VolumeSpec } from '../kube/objects/volume-spec.ts';
+import type { Volume } from '../kube/objects/volume.ts';
 import type { SetUpOutcome, SetUpRequest, TearDownRequest } from '../plugins/plugin.ts';
 import { settle } from '../testing/fakes/fake-clock.ts';
 import { type PluginStep, ScriptedError, ScriptedPlugin } from '../testing/fakes/scripted-plugin.ts';
 import { VolumeWorld, claimVolume, podUsing } from '../testing/worlds/volume-world.ts';
-import { asPodUid } from './mount-id.ts';
+import { asPodUid } from './volume-name.ts';
 
 const uids = ['p0', 'p1', 'p2', 'p3'] as const;
 const objects = ['red', 'blue'] as const;

@@ -12,30 +12,25 @@ import { Alarms } from '../base/alarms.ts';
 import type { Clock } from '../base/clock.ts';
 import { MountletError } from '../base/errors.ts';
 import { runTask } from '../base/run-task.ts';
-import type { Pod } from '../kube/kinds/pod/pod.ts';
-import { volumeDirectory } from '../kube/values/node-layout.ts';
+import { volumeDirectory } from '../kube/node-layout.ts';
+import type { Pod } from '../kube/objects/pod.ts';
 import type { VolumePlugin } from '../plugins/plugin.ts';
 import { ActualState } from './actual-state.ts';
-import type { ClaimSource } from './claim-source.ts';
-import { DesiredState } from './desired-state.ts';
-import { type MountId, type PodUid, type VolumeName, podUidOf } from './mount-id.ts';
-import type { NodeReader } from './node-reader.ts';
-import type { ObjectRef } from './object-index.ts';
-import { filesystemOperations } from './operations/filesystem-operations.ts';
-import type { DeviceProbe, OperationDeps, OperationTable, SubPathCleaner } from './operations/operation-kind.ts';
-import { Operations, tellEnd } from './operations/operations.ts';
-import { type OrphanSweep, OrphanedPods } from './orphaned-pods.ts';
-import { PendingOperations } from './pending-operations.ts';
+import { attachVolume, detachVolume, verifyAttached } from './attach.ts';
+import { DesiredState, type ObjectRef } from './desired-state.ts';
+import { mountVolume } from './mount.ts';
+import type { NotifyVolumes } from './notices.ts';
+import type { DeviceProbe, NodeReader, OperationDeps, OperationTable, SubPathCleaner } from './operation.ts';
+import { Operations, PendingOperations, tellEnd } from './operations.ts';
+import { type OrphanSweep, OrphanedPods, type PodsOnDisk } from './orphans.ts';
 import type { PlanContext } from './plan.ts';
-import type { PodSource, PodStates } from './pod-source.ts';
-import type { PodsOnDisk } from './pods-on-disk.ts';
-import { Populator } from './populator.ts';
+import { type ClaimSource, type PodSource, type PodStates, Populator } from './populator.ts';
+import { VolumeQueries } from './queries.ts';
 import { Reconciler } from './reconciler.ts';
 import { Reconstruction } from './reconstruction.ts';
-import type { Plugins } from './volume-identity.ts';
-import type { NotifyVolumes } from './volume-notices.ts';
-import { VolumeQueries } from './volume-queries.ts';
-import { VolumeWaits } from './volume-waits.ts';
+import { unmountDevice, unmountVolume } from './unmount.ts';
+import { type MountId, type Plugins, type PodUid, type VolumeName, podUidOf } from './volume-name.ts';
+import { VolumeWaits } from './waits.ts';
 
 export interface VolumeManagerDeps {
   readonly plugins: Plugins & { all(): Iterable<VolumePlugin> };
@@ -350,4 +345,16 @@ export class VolumeManager {
     this.#waits.check(podUid);
     this.#reconstruction?.cleanFailed();
   }
+}
+
+/** The operations that every node has. Those of raw block devices and of growing volumes are added beside them. */
+function filesystemOperations(deps: OperationDeps): OperationTable {
+  return {
+    verify: verifyAttached(deps),
+    attach: attachVolume(deps),
+    mount: mountVolume(deps),
+    unmount: unmountVolume(deps),
+    unmountDevice: unmountDevice(deps),
+    detach: detachVolume(deps),
+  };
 }

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { ConfigMap } from '../../kube/kinds/config-map.ts';
+import type { ConfigMap } from '../../kube/objects/config-map.ts';
 import type { ObjectId } from '../../objects/object-id.ts';
-import { FolderObjects } from './folder-objects.ts';
+import { FolderObjects } from './node-objects.ts';
 
 const configMap = (name: string, resourceVersion: string): ConfigMap => ({
   metadata: { name, namespace: 'shop', resourceVersion },

@@ -1,8 +1,7 @@
 /** Kubernetes Events out of what the parts of a node tell. */
-import type { EventSink as Recorder } from '../../node/event-object.ts';
-import { podEventObject } from '../../node/event-object.ts';
+import { type EventSink as Recorder, podEventObject } from '../../node/event-recorder.ts';
 import type { EventSink } from '../../pods/event-sink.ts';
-import { podRef } from '../../volumes/volume-notices.ts';
+import { podRef } from '../../volumes/notices.ts';
 import type { NotifyNode } from './notices.ts';
 
 /** On a node without an API server nobody could read them. */

@@ -1,6 +1,6 @@
 /** The node's figures: under the kubelet's names where it has them, so that dashboards for kubelets work. */
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
-import type { VolumeCount } from '../../volumes/mounted-volume.ts';
+import type { VolumeCount } from '../../volumes/queries.ts';
 
 /** The kubelet's, for everything about storage. */
 const storageSeconds = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600];

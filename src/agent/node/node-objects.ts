@@ -1,22 +1,27 @@
 /** ConfigMaps, Secrets and tokens for the pods of a node: from an API server, from a folder of manifests, or from both. */
 import type { Pausing } from '../../base/clock.ts';
-import { runTask } from '../../base/run-task.ts';
+import { type TaskDeps, runTask } from '../../base/run-task.ts';
 import type { ApiClient } from '../../client/api-client.ts';
 import type { ReflectorNotice } from '../../client/reflector.ts';
-import type { ConfigMap } from '../../kube/kinds/config-map.ts';
-import type { Node } from '../../kube/kinds/node.ts';
-import type { Pod } from '../../kube/kinds/pod/pod.ts';
-import type { Secret } from '../../kube/kinds/secret.ts';
 import { configMapKind, secretKind } from '../../kube/manifests/manifest-kinds.ts';
 import type { Manifests } from '../../kube/manifests/manifests.ts';
+import type { ConfigMap } from '../../kube/objects/config-map.ts';
+import type { Node } from '../../kube/objects/node.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
+import type { Secret } from '../../kube/objects/secret.ts';
 import { ApiObjectSource } from '../../objects/api-object-source.ts';
 import { ApiTokenRequester } from '../../objects/api-token-requester.ts';
-import { managedConfigMaps, managedSecrets } from '../../objects/managed-kind.ts';
+import { ChangeFeed } from '../../objects/change-feed.ts';
+import { type ManagedObject, managedConfigMaps, managedSecrets } from '../../objects/managed-kind.ts';
+import { ObjectNotFoundError } from '../../objects/object-errors.ts';
+import type { ObjectId } from '../../objects/object-id.ts';
+import { type ObjectManager, readerOf } from '../../objects/object-manager.ts';
 import { type ObjectManagers, objectManagers } from '../../objects/object-managers.ts';
 import type { ObjectNotice } from '../../objects/object-notices.ts';
 import { TokenManager } from '../../objects/token-manager.ts';
-import type { AgentSettings } from '../agent-settings.ts';
-import { FolderObjects } from './folder-objects.ts';
+import type { PodLoop } from '../../pods/pod-loop.ts';
+import type { VolumeManager } from '../../volumes/volume-manager.ts';
+import type { AgentSettings } from './agent-settings.ts';
 
 interface NodeObjectsDeps extends Pausing {
   /** Undefined: there is no API server. */
@@ -88,4 +93,111 @@ function managersOf(
     },
     { strategy, scope: watchScope, syncFrequencyMs: syncMs },
   );
+}
+
+/**
+ * Objects from the folder of manifests before those of the API server: what lies beside a static pod is meant for it. Where
+ * the folder says nothing, the API server is asked, if there is one.
+ */
+/** `singular` is the kind in messages: `configmap`. */
+export class FolderObjects<T extends ManagedObject> implements ObjectManager<T> {
+  readonly #singular: string;
+  readonly #base: ObjectManager<T> | undefined;
+  readonly #changes = new ChangeFeed<ObjectId>();
+  #objects: ReadonlyMap<string, T> = new Map();
+
+  constructor(singular: string, base: ObjectManager<T> | undefined) {
+    this.#singular = singular;
+    this.#base = base;
+  }
+
+  /** What the folder has besides: for as long as pods of before may still need what is no longer there. */
+  add(objects: readonly T[]): void {
+    const added = new Set(objects.map((object) => keyOf(idOf(object))));
+    this.replace([...[...this.#objects.values()].filter((object) => !added.has(keyOf(idOf(object)))), ...objects]);
+  }
+
+  /** What the folder has now. */
+  replace(objects: readonly T[]): void {
+    const before = this.#objects;
+    this.#objects = new Map(objects.map((object) => [keyOf(idOf(object)), object]));
+    for (const [key, object] of [...before, ...this.#objects]) {
+      if (versionOf(before.get(key)) !== versionOf(this.#objects.get(key))) this.#changes.publish(key, idOf(object));
+    }
+  }
+
+  async get(namespace: string, name: string, signal: AbortSignal): Promise<T> {
+    const own = this.#objects.get(keyOf({ namespace, name }));
+    if (own !== undefined) return own;
+    if (this.#base === undefined) throw new ObjectNotFoundError(`${this.#singular} "${name}" not found`);
+    return await this.#base.get(namespace, name, signal);
+  }
+
+  registerPod(...[pod]: Parameters<ObjectManager<T>['registerPod']>): void {
+    this.#base?.registerPod(pod);
+  }
+
+  unregisterPod(...[pod]: Parameters<ObjectManager<T>['unregisterPod']>): void {
+    this.#base?.unregisterPod(pod);
+  }
+
+  async *changes(signal: AbortSignal): AsyncIterable<ObjectId> {
+    const merged = new ChangeFeed<ObjectId>();
+    const forward = async (feed: AsyncIterable<ObjectId>): Promise<void> => {
+      for await (const id of feed) merged.publish(keyOf(id), id);
+    };
+    const heard = merged.changes(signal);
+    const forwarding = [this.#changes.changes(signal), this.#base?.changes(signal) ?? []].map((feed) =>
+      forward(feed as AsyncIterable<ObjectId>),
+    );
+    yield* heard;
+    await Promise.all(forwarding);
+  }
+
+  ageOf(namespace: string, name: string): number | undefined {
+    return this.#objects.has(keyOf({ namespace, name })) ? 0 : this.#base?.ageOf(namespace, name);
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    await this.#base?.run(signal);
+  }
+}
+
+function idOf({ metadata: { namespace = '', name } }: ManagedObject): ObjectId {
+  return { namespace, name };
+}
+
+function keyOf({ namespace, name }: ObjectId): string {
+  return `${namespace}/${name}`;
+}
+
+function versionOf(object: ManagedObject | undefined): string | undefined {
+  return object?.metadata.resourceVersion;
+}
+
+/** From "this object changed" to those who show it or have read it. */
+type Kind = 'ConfigMap' | 'Secret';
+
+export async function followChanges<T extends ManagedObject>(
+  kind: Kind,
+  objects: ObjectManager<T>,
+  [volumes, pods]: readonly [Pick<VolumeManager, 'objectChanged'>, Pick<PodLoop, 'objectChanged'>],
+  deps: TaskDeps,
+  signal: AbortSignal,
+): Promise<void> {
+  const reader = readerOf(objects);
+  const tell = async ({ namespace, name }: ObjectId): Promise<void> => {
+    // From memory. Where it cannot be had, whoever shows it finds out by itself and says so.
+    const object = await reader.get(namespace, name, signal).catch(() => 'unknown' as const);
+    const version = object === 'unknown' ? undefined : object?.metadata.resourceVersion;
+    volumes.objectChanged({ kind, namespace, name }, version);
+    if (object !== 'unknown') pods.objectChanged(kind, namespace, name, version);
+  };
+  const telling = new Set<Promise<void>>();
+  for await (const id of objects.changes(signal)) {
+    const task = `the change of ${kind} ${id.namespace}/${id.name}`;
+    const told = runTask(task, () => tell(id), deps, signal).finally(() => telling.delete(told));
+    telling.add(told);
+  }
+  await Promise.all(telling);
 }

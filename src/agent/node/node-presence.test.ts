@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { FakeClock } from '../../testing/fakes/fake-clock.ts';
 import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
-import { agentSettings } from '../agent-settings.ts';
+import { agentSettings } from './agent-settings.ts';
 import { noRecorder } from './node-events.ts';
 import { NodePresence } from './node-presence.ts';
 

@@ -1,19 +1,21 @@
 /** This machine as a node of its cluster: what it tells of itself, and what the cluster has of it. Without a cluster, what it is. */
 import { randomUUID } from 'node:crypto';
-import type { Pausing } from '../../base/clock.ts';
+import type { Clock, Pausing } from '../../base/clock.ts';
 import { runTask } from '../../base/run-task.ts';
-import type { Node } from '../../kube/kinds/node.ts';
-import type { EventSink } from '../../node/event-object.ts';
-import { initialNode } from '../../node/initial-node.ts';
-import { NodeLease } from '../../node/node-lease.ts';
+import { type ApiClient, type ApiClientSettings, apiClientDefaults } from '../../client/api-client.ts';
+import type { ClusterAccess } from '../../client/cluster-access.ts';
+import { connectApiClient } from '../../client/connect.ts';
+import { poolDefaults } from '../../client/connection-pool.ts';
+import type { Node } from '../../kube/objects/node.ts';
+import type { EventSink } from '../../node/event-recorder.ts';
+import { NodeLease, heartbeatClientSettings } from '../../node/node-lease.ts';
 import { NodeReporter } from '../../node/node-reporter.ts';
-import type { NodeSettings } from '../../node/node-settings.ts';
+import type { NodeSettings } from '../../node/node-status.ts';
 import { OwnNode } from '../../node/own-node.ts';
-import type { NodeReader } from '../../volumes/node-reader.ts';
-import type { AgentSettings } from '../agent-settings.ts';
-import { kubernetesVersion } from '../kubernetes-version.ts';
-import { machineFacts } from '../machine-facts.ts';
-import type { NodeClients } from './node-clients.ts';
+import type { NodeReader } from '../../volumes/operation.ts';
+import { initialNode } from '../../node/registration.ts';
+import { kubernetesVersion, machineFacts } from '../machine/machine-facts.ts';
+import type { AgentSettings } from './agent-settings.ts';
 import type { NotifyNode } from './notices.ts';
 
 interface NodePresenceDeps extends Pausing {
@@ -121,4 +123,32 @@ export class NodePresence implements NodeReader {
     const { runtimeVersion } = this.#deps;
     return { ...this.#settings, port, providerId: '', kubeletVersion: kubernetesVersion.gitVersion, runtimeVersion };
   }
+}
+
+/** A node's connections to its API server. As the kubelet has them: what pods need, events, and heartbeats that wait for neither. */
+interface NodeClients {
+  readonly general: ApiClient;
+  readonly events: ApiClient;
+  readonly heartbeat: ApiClient;
+  close(): Promise<void>;
+}
+
+export function connectNode(
+  cluster: Pick<ClusterAccess, 'endpoint' | 'credentials' | 'transport'>,
+  clock: Clock,
+  settings: AgentSettings,
+): NodeClients {
+  const connect = (client: ApiClientSettings): ApiClient => connectApiClient(cluster, clock, client, poolDefaults);
+  const rate = { perSecond: settings.requestsPerSecond, burst: settings.requestsBurst };
+  const shared = { ...apiClientDefaults, userAgent: 'mountlet-agent', rate };
+  const [general, events] = [connect(shared), connect(shared)];
+  const heartbeat = connect(heartbeatClientSettings(shared, settings));
+  return {
+    general,
+    events,
+    heartbeat,
+    async close() {
+      await Promise.all([general.close(), events.close(), heartbeat.close()]);
+    },
+  };
 }

@@ -1,34 +1,46 @@
 /** The volumes of a node: plugins over this machine's disk, subPaths that follow, and the manager that drives them. */
 import { randomInt } from 'node:crypto';
+import { readlinkSync } from 'node:fs';
 import { Alarms } from '../../base/alarms.ts';
 import type { Clock } from '../../base/clock.ts';
 import type { ApiClient } from '../../client/api-client.ts';
+import { NotFoundError } from '../../client/api-errors.ts';
+import {
+  clusterTrustBundles,
+  persistentVolumeClaims,
+  persistentVolumes,
+  withShape,
+} from '../../client/resource-reference.ts';
+import { SystemDevices } from '../../disk/devices/block-device.ts';
 import { BlockMappings } from '../../disk/devices/block-mappings.ts';
 import { systemPrograms } from '../../disk/devices/programs.ts';
-import { SystemDevices } from '../../disk/devices/system-devices.ts';
 import { privateTmpfsDirectory } from '../../disk/mounts/file-system.ts';
 import type { Mounts } from '../../disk/mounts/mounts.ts';
 import { replaceableMounts } from '../../disk/mounts/replaceable-mounts.ts';
-import { LiveSubPaths } from '../../disk/paths/live-sub-paths.ts';
-import { PodTrees } from '../../disk/pod-trees.ts';
-import { podDirectory, podsDirectory } from '../../kube/values/node-layout.ts';
+import { LiveSubPaths } from '../../disk/pods/live-sub-paths.ts';
+import { PodTrees } from '../../disk/pods/pod-trees.ts';
+import { cleanSubPaths } from '../../disk/pods/sub-paths.ts';
+import { podDirectory, podsDirectory } from '../../kube/node-layout.ts';
+import { clusterTrustBundle } from '../../kube/objects/cluster-trust-bundle.ts';
+import { persistentVolume, persistentVolumeClaim } from '../../kube/objects/persistent-volume.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
 import { readerOf } from '../../objects/object-manager.ts';
-import { PluginRegistry } from '../../plugins/registry.ts';
-import { standardPlugins } from '../../plugins/standard-plugins.ts';
+import { PluginRegistry, standardPlugins } from '../../plugins/registry.ts';
+import type { TrustBundleReader } from '../../plugins/trust-bundle.ts';
 import type { SubPathPreparer } from '../../pods/container-mounts.ts';
-import type { NodeReader } from '../../volumes/node-reader.ts';
-import { blockOperations } from '../../volumes/operations/block-operations.ts';
-import { expansionOperations } from '../../volumes/operations/expand.ts';
-import { NodeExpander } from '../../volumes/operations/node-expander.ts';
-import type { PodSource, PodStates } from '../../volumes/pod-source.ts';
+import type { MountedVolume as ContainerVolume, MountedVolumes } from '../../pods/mounted-volumes.ts';
+import type { PodVolumes } from '../../pods/pod-volumes.ts';
+import { blockOperations } from '../../volumes/block.ts';
+import { type ClaimWriter, NodeExpander, expansionOperations } from '../../volumes/expand.ts';
+import type { NodeReader, SubPathCleaner } from '../../volumes/operation.ts';
+import type { ClaimSource, PodSource, PodStates } from '../../volumes/populator.ts';
+import type { MountedVolume } from '../../volumes/queries.ts';
 import { VolumeManager } from '../../volumes/volume-manager.ts';
-import type { AgentSettings } from '../agent-settings.ts';
-import { apiClaimWriter } from '../api-claim-writer.ts';
-import { fixedSubPaths, followingSubPaths } from '../sub-path-preparers.ts';
-import { clusterClaims, clusterTrust, noClaims } from './cluster-storage.ts';
+import { asPodUid } from '../../volumes/volume-name.ts';
+import { fixedSubPaths, followingSubPaths } from '../machine/container-files.ts';
+import type { AgentSettings } from './agent-settings.ts';
 import type { NodeObjects } from './node-objects.ts';
 import type { NotifyNode } from './notices.ts';
-import { subPathCleaner } from './pod-volumes.ts';
 
 interface NodeVolumesDeps {
   readonly client: ApiClient | undefined;
@@ -103,5 +115,107 @@ export function nodeVolumes(deps: NodeVolumesDeps, settings: AgentSettings): Nod
         alarms.ringAll();
       }
     },
+  };
+}
+
+/** The volume manager as pod workers want it, and the effects on this machine that it asks for. */
+export function podVolumes(manager: VolumeManager): PodVolumes {
+  return {
+    waitForMounted: (pod, signal) => manager.waitForMounted(pod, signal),
+    waitForUnmounted: (pod, signal) => manager.waitForUnmounted(pod, signal),
+    mountedVolumesOf: (pod) => containerVolumes(manager, pod),
+    groupsOf: (pod) => manager.queries.extraSupplementalGroups(pod),
+    waitForReleased: (podUid, signal) => manager.waitForReleased(asPodUid(podUid), signal),
+    podVolumesExist: (podUid) => manager.podVolumesExist(asPodUid(podUid)),
+    podChanged: (podUid) => manager.podChanged(asPodUid(podUid)),
+    sourcesChanged: () => manager.sourcesChanged(),
+  };
+}
+
+function containerVolumes(manager: VolumeManager, { metadata: { uid = '' } }: Pod): MountedVolumes {
+  const volumes = manager.queries.mountedVolumesOf(asPodUid(uid));
+  return {
+    get(name) {
+      const volume = volumes.get(name);
+      return volume === undefined ? undefined : containerVolume(volume);
+    },
+  };
+}
+
+function containerVolume(volume: MountedVolume): ContainerVolume {
+  const { plugin, source, spec, specName, mode, path, link, readOnly } = volume;
+  if (mode === 'Block') {
+    return { kind: 'block', link: link !== undefined && isLink(link) ? link : undefined, readOnly };
+  }
+  if (path === undefined) return { kind: 'image', reference: spec.volume?.image?.reference ?? '' };
+  const attributes = plugin.attributes(source, spec);
+  return {
+    kind: 'filesystem',
+    hostPath: path,
+    specName,
+    readOnly: readOnly || attributes.readOnly,
+    ...(attributes.replaced !== undefined && { replaced: attributes.replaced }),
+  };
+}
+
+function isLink(path: string): boolean {
+  try {
+    readlinkSync(path);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function subPathCleaner(root: string, mounts: Mounts): SubPathCleaner {
+  return {
+    async clean(podUid, volumeName) {
+      cleanSubPaths(podDirectory(root, podUid), volumeName, mounts);
+    },
+  };
+}
+
+/** Claims, PersistentVolumes and trust bundles at an API server: one request each, never from memory. */
+const claimResource = withShape(persistentVolumeClaims, persistentVolumeClaim);
+const volumeResource = withShape(persistentVolumes, persistentVolume);
+const bundleResource = withShape(clusterTrustBundles, clusterTrustBundle);
+
+function clusterClaims(client: ApiClient): ClaimSource {
+  return {
+    claim: (namespace, name, signal) => unlessMissing(client.get(claimResource, { namespace, name }, signal)),
+    persistentVolume: (name, signal) => unlessMissing(client.get(volumeResource, { name }, signal)),
+  };
+}
+
+/** A node without an API server has none. */
+const noClaims: ClaimSource = { claim: async () => undefined, persistentVolume: async () => undefined };
+
+function clusterTrust(client: ApiClient): TrustBundleReader {
+  return {
+    get: (name, signal) => unlessMissing(client.get(bundleResource, { name }, signal)),
+    async list(signerName, signal) {
+      const fieldSelector = `spec.signerName=${signerName}`;
+      const { items } = await client.list(bundleResource, { fieldSelector }, signal);
+      return items;
+    },
+  };
+}
+
+async function unlessMissing<T>(answer: Promise<T>): Promise<T | undefined> {
+  try {
+    return await answer;
+  } catch (error) {
+    if (error instanceof NotFoundError) return undefined;
+    throw error;
+  }
+}
+
+/** Tells the API server what became of growing a claim's volume. */
+const claims = withShape(persistentVolumeClaims, persistentVolumeClaim);
+
+export function apiClaimWriter(client: Pick<ApiClient, 'patch'>): ClaimWriter {
+  return {
+    patchStatus: (namespace, name, patch, signal) =>
+      client.patch(claims, { namespace, name, subresource: 'status', type: 'strategic' }, patch, signal),
   };
 }

@@ -14,11 +14,11 @@ import { reflectorDefaults } from '../../client/reflector.ts';
 import { services, withShape } from '../../client/resource-reference.ts';
 import { systemMounts } from '../../disk/mounts/mounts.ts';
 import { lockDirectory } from '../../disk/paths/directory-lock.ts';
-import type { Pod } from '../../kube/kinds/pod/pod.ts';
-import { type Service, serviceShape } from '../../kube/kinds/service.ts';
-import { podsDirectory } from '../../kube/values/node-layout.ts';
+import { podsDirectory } from '../../kube/node-layout.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
+import { type Service, service } from '../../kube/objects/service.ts';
 import { type NodeServer, type NodeServerSettings, startNodeServer } from '../../node-server/node-server.ts';
-import { streamLimits } from '../../node-server/streams/remote-streams.ts';
+import { streamLimits } from '../../node-server/streams/protocols.ts';
 import { EventRecorder } from '../../node/event-recorder.ts';
 import { readerOf } from '../../objects/object-manager.ts';
 import { PodLoop } from '../../pods/pod-loop.ts';
@@ -27,29 +27,22 @@ import type { FolderContent } from '../../pods/sources/manifests-folder.ts';
 import { openProcessRuntime } from '../../runtimes/process/machine.ts';
 import { defaultProcessRuntimeSettings } from '../../runtimes/process/process-runtime.ts';
 import type { Runtime } from '../../runtimes/runtime.ts';
-import { asPodUid } from '../../volumes/mount-id.ts';
 import type { VolumeManager } from '../../volumes/volume-manager.ts';
-import type { AgentSettings } from '../agent-settings.ts';
-import { apiPods, podLists, runtimeHandler } from '../api-pods.ts';
-import { containerEffects } from '../container-effects.ts';
-import { containerFiles } from '../container-files.ts';
-import { manifestsFolderReader } from '../manifests-folder-reader.ts';
-import { secretPaths } from '../secret-paths.ts';
-import { followChanges } from './follow-changes.ts';
-import { mastersOnly, reviewedAccess } from './node-access.ts';
+import { asPodUid } from '../../volumes/volume-name.ts';
+import { containerEffects, containerFiles, logTail } from '../machine/container-files.ts';
+import { manifestsFolderReader } from '../machine/manifests-folder-reader.ts';
+import { secretPaths } from '../machine/secret-paths.ts';
+import type { AgentSettings } from './agent-settings.ts';
 import { NodeAdmission } from './node-admission.ts';
-import { connectNode } from './node-clients.ts';
 import { noRecorder, podEvents } from './node-events.ts';
 import { NodeMetrics } from './node-metrics.ts';
-import { NodeObjects } from './node-objects.ts';
-import { NodePresence } from './node-presence.ts';
-import { nodeVolumes } from './node-volumes.ts';
+import { NodeObjects, followChanges } from './node-objects.ts';
+import { apiPods, podLists, podNetwork, runtimeHandler } from './node-pods.ts';
+import { NodePresence, connectNode } from './node-presence.ts';
+import { mastersOnly, reviewedAccess, serverPods } from './node-serving.ts';
+import { nodeVolumes, podVolumes } from './node-volumes.ts';
 import { type NodeNotice, type NotifyNode, recordNotice } from './notices.ts';
-import { podNetwork } from './pod-network.ts';
-import { podVolumes } from './pod-volumes.ts';
 import { inOrder } from './run-together.ts';
-import { serverPods } from './server-pods.ts';
-import { logTail } from './tail-log.ts';
 
 export interface NodeDeps {
   /** Undefined: pods come from the folder of manifests alone. */
@@ -218,7 +211,7 @@ async function assembleNode(settings: AgentSettings, deps: NodeDeps, signal: Abo
         node: presence.known(),
         ...effects,
       }),
-      node: () => ({ owner: presence.owner(), hostIPs: presence.hostIps(), networkProblem: undefined }),
+      node: () => ({ owner: presence.owner(), hostIPs: presence.hostIps() }),
       admit: (pod, others) =>
         admission.admit(pod, others, presence.current(), presence.known().status?.allocatable ?? {}),
       runtimeHandler: async (name, ended) => clients && (await runtimeHandler(clients.general, name, ended)),
@@ -302,7 +295,7 @@ async function assembleNode(settings: AgentSettings, deps: NodeDeps, signal: Abo
 /** Longer than any grace a pod should need; whoever presses Ctrl-C twice does not wait for it. */
 const drainMsMax = 60_000;
 
-const serviceResource = withShape(services, serviceShape);
+const serviceResource = withShape(services, service);
 
 /** The folder's objects are known before the pods that use them, and go after those are known to go. */
 async function* folderPods(

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { asPodUid } from '../../volumes/mount-id.ts';
-import type { VolumeName } from '../../volumes/mount-id.ts';
-import { logLine, type NodeNotice } from './notices.ts';
+import { type VolumeName, asPodUid } from '../../volumes/volume-name.ts';
+import { type NodeNotice, logLine } from './notices.ts';
 
 const pod = { uid: asPodUid('u1'), namespace: 'shop', name: 'web' };
 const facts = {

@@ -4,17 +4,16 @@
  */
 import { MountletError, messageOf } from '../../base/errors.ts';
 import type { ReflectorNotice } from '../../client/reflector.ts';
-import type { SubPathNotice } from '../../disk/paths/live-sub-paths.ts';
-import type { EventObject, EventSink, NewEvent } from '../../node/event-object.ts';
-import type { EventNotice } from '../../node/event-recorder.ts';
-import type { NodeNotice as ReportNotice } from '../../node/node-notices.ts';
+import type { SubPathNotice } from '../../disk/pods/live-sub-paths.ts';
 import type { NodeServerNotice } from '../../node-server/node-handler.ts';
+import type { EventObject, EventSink, NewEvent, EventNotice } from '../../node/event-recorder.ts';
+import type { NodeNotice as ReportNotice } from '../../node/own-node.ts';
 import type { ObjectNotice } from '../../objects/object-notices.ts';
 import type { PluginNotice } from '../../plugins/plugin.ts';
 import type { PodNotice } from '../../pods/pod-parts.ts';
 import type { FolderNotice } from '../../pods/sources/manifests-folder.ts';
 import type { PodProblem } from '../../runtimes/process/process-runtime.ts';
-import type { VolumeNotice } from '../../volumes/volume-notices.ts';
+import type { VolumeNotice } from '../../volumes/notices.ts';
 import type { NodeMetrics } from './node-metrics.ts';
 
 export type NodeNotice =
@@ -37,7 +36,7 @@ export type NotifyNode = (notice: NodeNotice) => void;
 export type LogLevel = 'debug' | 'info' | 'warning' | 'error';
 
 /** What machines filter on; the message has the same in words. */
-export interface LogFields {
+interface LogFields {
   /** `namespace/name`, or a UID where the name is unknown. */
   readonly pod?: string;
   readonly volume?: string;

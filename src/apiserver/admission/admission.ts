@@ -3,10 +3,8 @@
  * run while nobody else can write, so what they read is what will be true.
  */
 import type { User } from '../identity/user.ts';
-import type { KubeObject, Resource } from '../resource.ts';
-import type { Named, StatusError } from '../status.ts';
-import { forbidden, resourceName } from '../status.ts';
-import type { StatusCause } from '../status.ts';
+import type { KubeObject, Resource } from '../model/resource.ts';
+import { type Named, type StatusCause, type StatusError, forbidden, resourceName } from '../model/status.ts';
 
 export interface AdmissionRequest {
   readonly operation: 'CREATE' | 'UPDATE' | 'DELETE';

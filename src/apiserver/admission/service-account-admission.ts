@@ -3,16 +3,15 @@
  * and the namespace, mounted where client libraries look for them.
  */
 import type { Clock } from '../../base/clock.ts';
-import type { PodSpec } from '../../kube/kinds/pod/pod-spec.ts';
-import type { Pod } from '../../kube/kinds/pod/pod.ts';
-import type { ServiceAccount } from '../../kube/kinds/service-account.ts';
-import { isMirrorPod, secretNames } from '../identity/pod-references.ts';
-import { objectKey } from '../object-key.ts';
-import type { Random } from '../random.ts';
-import { StoredObjects } from '../rest/stored-objects.ts';
+import type { Pod, PodSpec } from '../../kube/objects/pod.ts';
+import type { ServiceAccount } from '../../kube/objects/service-account.ts';
+import { isMirrorPod } from '../../kube/pod-origin.ts';
+import { namesOf, referencesOf } from '../../kube/pod-references.ts';
+import type { Random } from '../model/random.ts';
+import { StoredObjects, objectKey } from '../model/stored-objects.ts';
 import type { Store } from '../store/store.ts';
+import { waitUntil } from '../watch/store-waits.ts';
 import { type AdmissionRequest, type AdmissionStep, refuse } from './admission.ts';
-import { waitForKey } from './wait-for-key.ts';
 
 interface Deps {
   readonly store: Pick<Store, 'get' | 'subscribe'>;
@@ -36,7 +35,9 @@ export function serviceAccountAdmission(deps: Deps): AdmissionStep {
       if (pod === undefined || isMirrorPod(pod) || accountOf(pod) !== 'default') return;
       const { namespace } = request;
       if (deps.store.get(objectKey(namespaces, '', namespace)) === undefined) return;
-      await waitForKey(deps, objectKey(serviceAccounts, namespace, 'default'), defaultAccountWaitMs, ended.signal);
+      const key = objectKey(serviceAccounts, namespace, 'default');
+      const isThere = (): boolean => deps.store.get(key) !== undefined;
+      if (!isThere()) await waitUntil(deps.store, isThere, defaultAccountWaitMs, deps.clock, ended.signal);
     },
     admit(request) {
       const pod = newPod(request);
@@ -69,14 +70,13 @@ function accountOf({ spec }: Pod): string {
 
 /** A mirror pod is what a node runs anyway; it must not be a way to objects of the API. */
 function refuseMirror(request: AdmissionRequest, pod: Pod): void {
-  if ((pod.spec.serviceAccountName ?? '') !== '') {
-    throw refuse(request, 'a mirror pod may not reference service accounts');
+  const references = referencesOf(pod);
+  const mayNot = (what: string): Error => refuse(request, `a mirror pod may not ${what}`);
+  if (namesOf(references, 'ServiceAccount').size > 0) throw mayNot('reference service accounts');
+  if (namesOf(references, 'Secret').size > 0) throw mayNot('reference secrets');
+  if (references.some(({ kind, via }) => kind === 'ServiceAccount' && via === 'projected')) {
+    throw mayNot('use ServiceAccountToken volume projections');
   }
-  if (secretNames(pod).length > 0) throw refuse(request, 'a mirror pod may not reference secrets');
-  const projectsToken = (pod.spec.volumes ?? []).some(({ projected }) =>
-    (projected?.sources ?? []).some(({ serviceAccountToken }) => serviceAccountToken !== undefined),
-  );
-  if (projectsToken) throw refuse(request, 'a mirror pod may not use ServiceAccountToken volume projections');
 }
 
 function withAccount(spec: PodSpec, name: string, account: ServiceAccount): PodSpec {

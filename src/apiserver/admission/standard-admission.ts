@@ -1,9 +1,13 @@
 /** The steps that every write goes through, in their order. */
-import { namespaceLifecycle } from './namespace-lifecycle.ts';
-import { nodeRestrictionAdmission } from './node-restriction-admission.ts';
-import { podDefaultsAdmission } from './pod-defaults-admission.ts';
+import type { Namespace } from '../../kube/objects/namespace.ts';
+import type { Pod, PodSpec } from '../../kube/objects/pod.ts';
+import { isMirrorPod } from '../../kube/pod-origin.ts';
+import { notFound } from '../model/status.ts';
+import { objectKey } from '../model/stored-objects.ts';
+import type { Store } from '../store/store.ts';
+import { type AdmissionStep, refuse } from './admission.ts';
+import { nodeRestrictionAdmission } from './node-restriction.ts';
 import { serviceAccountAdmission } from './service-account-admission.ts';
-import type { AdmissionStep } from './admission.ts';
 
 export function standardAdmission(deps: Parameters<typeof serviceAccountAdmission>[0]): readonly AdmissionStep[] {
   const { store } = deps;
@@ -13,4 +17,48 @@ export function standardAdmission(deps: Parameters<typeof serviceAccountAdmissio
     podDefaultsAdmission,
     serviceAccountAdmission(deps),
   ];
+}
+
+/** Nothing is created in a namespace that does not exist or is about to end. */
+const namespaces = { group: '', plural: 'namespaces', namespaced: false };
+
+function namespaceLifecycle(store: Pick<Store, 'get'>): AdmissionStep {
+  return {
+    admit(request) {
+      const { operation, resource, namespace, subresource } = request;
+      // What is asked of an object that exists (a token, an eviction) makes nothing new.
+      if (operation !== 'CREATE' || !resource.namespaced || subresource !== '') return undefined;
+      const stored = store.get(objectKey(namespaces, '', namespace));
+      if (stored === undefined) throw notFound({ group: '', name: 'namespaces' }, namespace);
+      const { metadata, status } = JSON.parse(stored.value) as Namespace;
+      if (metadata.deletionTimestamp === undefined && status?.phase !== 'Terminating') return undefined;
+      const text = `unable to create new content in namespace ${namespace} because it is being terminated`;
+      const message = `namespace ${namespace} is being terminated`;
+      throw refuse(request, text, [{ reason: 'NamespaceTerminating', message, field: 'metadata.namespace' }]);
+    },
+  };
+}
+
+/** What admission adds to every new pod besides its account: its priority, and how long it stays on a node that fails. */
+type Toleration = NonNullable<PodSpec['tolerations']>[number];
+
+const stayOnFailedNodeSeconds = 300;
+const failures = ['node.kubernetes.io/not-ready', 'node.kubernetes.io/unreachable'];
+
+const podDefaultsAdmission: AdmissionStep = {
+  admit({ operation, resource, subresource, object }) {
+    const isPod = resource.plural === 'pods' && resource.group === '' && subresource === '';
+    if (operation !== 'CREATE' || !isPod) return undefined;
+    const pod = object as Pod;
+    if (isMirrorPod(pod)) return undefined;
+    const { tolerations = [], priority = 0, preemptionPolicy = 'PreemptLowerPriority' } = pod.spec;
+    const missing = failures
+      .filter((key) => !tolerations.some((toleration) => tolerates(toleration, key)))
+      .map((key) => ({ key, operator: 'Exists', effect: 'NoExecute', tolerationSeconds: stayOnFailedNodeSeconds }));
+    return { ...pod, spec: { ...pod.spec, priority, preemptionPolicy, tolerations: [...tolerations, ...missing] } };
+  },
+};
+
+function tolerates({ key = '', effect = '' }: Toleration, failure: string): boolean {
+  return (key === failure || key === '') && (effect === 'NoExecute' || effect === '');
 }

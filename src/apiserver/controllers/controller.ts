@@ -2,14 +2,12 @@
  * What all controllers share: they look at what is, not at what happened, and put right what is not as it should be. A change
  * only tells them which keys to look at again, so a doubled or missed one does no harm, and after a restart they look at all.
  */
-import type { User } from '../identity/user.ts';
-import { wellKnownGroups } from '../identity/user.ts';
-import type { Notify } from '../notices.ts';
-import type { KubeObject, Resource } from '../resource.ts';
-import type { ResourceTable } from '../resources.ts';
+import { type User, wellKnownGroups } from '../identity/user.ts';
+import type { Notify } from '../model/notices.ts';
+import type { KubeObject, Resource, ResourceTable } from '../model/resource.ts';
+import { StatusError } from '../model/status.ts';
+import { parseStored } from '../model/stored-objects.ts';
 import type { WriteContext, WriteDeps } from '../rest/write-context.ts';
-import { parseStored } from '../stored-value.ts';
-import { StatusError } from '../status.ts';
 import type { Change, Store } from '../store/store.ts';
 
 export interface ControllerDeps extends WriteDeps {

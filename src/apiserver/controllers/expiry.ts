@@ -1,10 +1,9 @@
 /** Removes objects of kinds that are not kept for ever (events), after their time without an update. */
-import { objectPrefix, placeOfKey } from '../object-key.ts';
-import type { KubeObject, Resource } from '../resource.ts';
-import { deleteObject } from '../rest/delete-object.ts';
-import { StatusError } from '../status.ts';
-import type { ControllerDeps } from './controller.ts';
-import { controllerUser, followObjects, readObjectAt, storedResources } from './controller.ts';
+import type { KubeObject, Resource } from '../model/resource.ts';
+import { StatusError } from '../model/status.ts';
+import { objectPrefix, placeOfKey } from '../model/stored-objects.ts';
+import { deleteObject } from '../rest/delete.ts';
+import { type ControllerDeps, controllerUser, followObjects, readObjectAt, storedResources } from './controller.ts';
 
 const controller = 'expiry';
 // Timers of Node overflow beyond 24 days.

@@ -2,13 +2,12 @@
  * Deletes objects whose owners are all gone, and carries out what a deletion wants of dependents: `foregroundDeletion` waits for
  * those that block it, `orphan` lets them live without their owner.
  */
-import type { ObjectMeta, OwnerReference } from '../../kube/schema/meta.ts';
-import { objectKey, placeOfKey } from '../object-key.ts';
-import type { KubeObject, Resource } from '../resource.ts';
-import { deleteObject } from '../rest/delete-object.ts';
-import { updateObject } from '../rest/update-object.ts';
+import type { ObjectMeta, OwnerReference } from '../../kube/objects/metadata.ts';
+import type { KubeObject, Resource } from '../model/resource.ts';
+import { objectKey, parseStored, placeOfKey } from '../model/stored-objects.ts';
+import { deleteObject } from '../rest/delete.ts';
+import { updateObject } from '../rest/update.ts';
 import type { Change } from '../store/store.ts';
-import { parseStored } from '../stored-value.ts';
 import { type ControllerDeps, controllerContext, readObjectAt, storedResources, unlessRefused } from './controller.ts';
 import { OwnerIndex } from './owner-index.ts';
 import { WorkQueue } from './work-queue.ts';

@@ -1,10 +1,9 @@
 /** Empties namespaces that are to end, and lets them go when nothing is left in them. */
-import type { Namespace } from '../../kube/kinds/namespace.ts';
-import { objectKey, objectPrefix, placeOfKey } from '../object-key.ts';
-import type { KubeObject, Resource } from '../resource.ts';
-import { deleteObject } from '../rest/delete-object.ts';
-import { updateObject } from '../rest/update-object.ts';
-import { rulesOf } from '../rest/update.ts';
+import type { Namespace } from '../../kube/objects/namespace.ts';
+import type { KubeObject, Resource } from '../model/resource.ts';
+import { objectKey, objectPrefix, placeOfKey } from '../model/stored-objects.ts';
+import { deleteObject } from '../rest/delete.ts';
+import { rulesOf, updateObject } from '../rest/update.ts';
 import {
   type ControllerDeps,
   controllerContext,

@@ -1,9 +1,15 @@
 /** Tells nodes by an annotation how long they may trust what they have read; in a cluster this small not at all. */
-import { objectKey, objectPrefix, placeOfKey } from '../object-key.ts';
-import type { KubeObject } from '../resource.ts';
-import { updateObject } from '../rest/update-object.ts';
-import type { ControllerDeps } from './controller.ts';
-import { controllerContext, coreResource, followObjects, readObjectAt, unlessRefused } from './controller.ts';
+import type { KubeObject } from '../model/resource.ts';
+import { objectKey, objectPrefix, placeOfKey } from '../model/stored-objects.ts';
+import { updateObject } from '../rest/update.ts';
+import {
+  type ControllerDeps,
+  controllerContext,
+  coreResource,
+  followObjects,
+  readObjectAt,
+  unlessRefused,
+} from './controller.ts';
 import { WorkQueue } from './work-queue.ts';
 
 const controller = 'ttl-controller';

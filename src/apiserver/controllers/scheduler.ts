@@ -3,16 +3,14 @@
  * why, and is looked at again when a node changes. It counts no resources: on one machine or a handful that is the user's call.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { Node } from '../../kube/kinds/node.ts';
-import type { Pod } from '../../kube/kinds/pod/pod.ts';
-import { microTimestamp, timestamp } from '../../kube/values/times.ts';
-import { objectPrefix, placeOfKey } from '../object-key.ts';
-import type { KubeObject } from '../resource.ts';
-import { createObject } from '../rest/create-object.ts';
-import { bindPod } from '../rest/subresources/binding.ts';
-import { updateObject } from '../rest/update-object.ts';
-import { rulesOf } from '../rest/update.ts';
-import { parseStored } from '../stored-value.ts';
+import type { Node } from '../../kube/objects/node.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
+import { microTimestamp, timestamp } from '../../kube/values/timestamp.ts';
+import type { KubeObject } from '../model/resource.ts';
+import { objectPrefix, parseStored, placeOfKey } from '../model/stored-objects.ts';
+import { bindPod } from '../rest/binding.ts';
+import { createObject } from '../rest/create.ts';
+import { rulesOf, updateObject } from '../rest/update.ts';
 import {
   type ControllerDeps,
   controllerContext,

@@ -8,7 +8,7 @@
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Clock } from '../../base/clock.ts';
-import type { Notify } from '../notices.ts';
+import type { Notify } from '../model/notices.ts';
 
 interface QueueDeps {
   readonly clock: Clock;

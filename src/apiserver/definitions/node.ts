@@ -1,12 +1,12 @@
-import { nodeShape } from '../../kube/kinds/node.ts';
-import type { Definition } from '../definition.ts';
+import { node } from '../../kube/objects/node.ts';
+import type { Definition } from './definition.ts';
 import { shapeAt } from './shape-at.ts';
 
 const core = 'io.k8s.api.core.v1';
 
 export const nodeDefinitions: readonly Definition[] = [
   {
-    shape: nodeShape,
+    shape: node,
     text: 'A machine that runs pods.',
     fields: {
       metadata: 'Name, labels and the rest that every object has.',
@@ -15,7 +15,7 @@ export const nodeDefinitions: readonly Definition[] = [
     },
   },
   {
-    shape: shapeAt(nodeShape, 'spec'),
+    shape: shapeAt(node, 'spec'),
     name: `${core}.NodeSpec`,
     text: 'What others decide about a node.',
     fields: {
@@ -29,7 +29,7 @@ export const nodeDefinitions: readonly Definition[] = [
     },
   },
   {
-    shape: shapeAt(nodeShape, 'status'),
+    shape: shapeAt(node, 'status'),
     name: `${core}.NodeStatus`,
     text: 'What a node says of itself.',
     fields: {

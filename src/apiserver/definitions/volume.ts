@@ -6,16 +6,17 @@ import {
   downwardApiVolumeSource,
   emptyDirVolumeSource,
   fieldReference,
+  hostPathVolumeSource,
   keyToPath,
+  nfsVolumeSource,
   projectedVolumeSource,
   resourceFieldReference,
   secretVolumeSource,
   serviceAccountTokenProjection,
-  volumeShape,
+  volume,
   volumeProjection,
-} from '../../kube/kinds/pod/volume.ts';
-import { hostPathVolumeSource, nfsVolumeSource } from '../../kube/kinds/storage/volume-sources.ts';
-import type { Definition } from '../definition.ts';
+} from '../../kube/objects/volume.ts';
+import type { Definition } from './definition.ts';
 import { shapeAt } from './shape-at.ts';
 
 const core = 'io.k8s.api.core.v1';
@@ -24,7 +25,7 @@ const user = 'The owner of files that do not set their own, as a user id.';
 
 export const volumeDefinitions: readonly Definition[] = [
   {
-    shape: volumeShape,
+    shape: volume,
     name: `${core}.Volume`,
     text: 'A directory, or a device, that containers of the pod can mount. Exactly one source says what is in it.',
     fields: {

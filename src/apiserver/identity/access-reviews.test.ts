@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { reviewAccess, reviewedUser } from './access-reviews.ts';
-import type { RequestAttributes } from './request-attributes.ts';
-import type { User } from './user.ts';
+import { reviewAccess, reviewedUser } from './authorization.ts';
+import type { RequestAttributes, User } from './user.ts';
 
 const me: User = { name: 'me', uid: '', groups: [], extra: {} };
 

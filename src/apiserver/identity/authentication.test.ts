@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Authenticator } from './authentication.ts';
-import type { Credentials } from './authentication.ts';
-import type { TokenVerdict } from './token-issuer.ts';
+import { Authenticator, type Credentials } from './authentication.ts';
+import type { TokenVerdict } from './service-account-tokens.ts';
 
 const account = { name: 'system:serviceaccount:shop:robot', uid: 'a1', groups: ['system:serviceaccounts'], extra: {} };
 const verdicts: Record<string, TokenVerdict> = {

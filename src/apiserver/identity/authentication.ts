@@ -3,9 +3,8 @@
  * What they may do is decided in `authorization.ts`.
  */
 import { createHash, timingSafeEqual } from 'node:crypto';
-import type { TokenVerdict } from './token-issuer.ts';
-import { anonymousUser, wellKnownGroups } from './user.ts';
-import type { User } from './user.ts';
+import type { TokenVerdict } from './service-account-tokens.ts';
+import { type User, anonymousUser, wellKnownGroups } from './user.ts';
 
 /** What the TLS layer knows of a client that showed a certificate. */
 export interface PeerIdentity {

@@ -2,10 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Authorizer } from './authorization.ts';
 import type { NodeRelations } from './node-graph.ts';
-import { forbiddenMessage } from './request-attributes.ts';
-import type { RequestAttributes, ResourceAttributes } from './request-attributes.ts';
 import type { Role } from './roles.ts';
-import type { User } from './user.ts';
+import { type RequestAttributes, type ResourceAttributes, type User, forbiddenMessage } from './user.ts';
 
 const user = (name: string, ...groups: string[]): User => ({
   name,

@@ -9,16 +9,17 @@ import { test } from 'node:test';
 import { type TLSSocket, connect, createServer } from 'node:tls';
 import fc from 'fast-check';
 import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
-import { peerOf } from '../http/exchange.ts';
+import { peerOf } from '../rest/api-request.ts';
 import type { PeerIdentity } from './authentication.ts';
 import {
   CertificateHostError,
   type KeyPair,
+  children,
+  der,
   issueClientCertificate,
   issueServerCertificate,
   makeAuthority,
 } from './certificates.ts';
-import { children, der } from './der.ts';
 
 const validity = { now: Date.now(), days: 365 };
 const authority = makeAuthority(validity);

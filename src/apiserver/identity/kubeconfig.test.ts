@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { parseYamlDocuments } from '../../kube/manifests/yaml-documents.ts';
-import { kubeconfig } from './kubeconfig.ts';
+import { kubeconfig } from './certificates.ts';
 
 const base = { server: 'https://127.0.0.1:6443', authorityPem: 'CA', cluster: 'mountlet', user: 'admin' };
 

@@ -6,9 +6,12 @@
  * Secrets. Here the one who writes a pod also tells the graph, before anybody can know of the write: there is no gap.
  * Access ends when the pod object is gone, not when the pod has finished.
  */
-import type { Pod } from '../../kube/kinds/pod/pod.ts';
-import type { PersistentVolume } from '../../kube/kinds/storage/persistent-volume.ts';
-import { claimNames, configMapNames, isMirrorPod, persistentVolumeSecrets, secretNames } from './pod-references.ts';
+import type { PersistentVolume } from '../../kube/objects/persistent-volume.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
+import { isMirrorPod } from '../../kube/pod-origin.ts';
+import { type ReferencedKind, referencesOf } from '../../kube/pod-references.ts';
+import { objectPrefix, parseStored, placeOfKey } from '../model/stored-objects.ts';
+import type { Change, ListResult, Store } from '../store/store.ts';
 
 export type RelatedKind = 'secret' | 'configMap' | 'serviceAccount' | 'claim' | 'persistentVolume' | 'pod';
 
@@ -39,7 +42,7 @@ export class NodeGraph implements NodeRelations {
     const node = pod.spec.nodeName ?? '';
     if (node === '') return;
     // A node creates mirror pods by itself. If they counted, it could give itself access to whatever it likes.
-    const references = isMirrorPod(pod) ? [] : referencesOf(pod);
+    const references = isMirrorPod(pod) ? [] : keysOf(pod);
     this.#pods.set(keyOf('pod', namespace, name), { node, references });
     for (const reference of references) this.#count(reference, node, 1);
   }
@@ -102,19 +105,90 @@ export class NodeGraph implements NodeRelations {
   }
 }
 
+/** What a pod's node may read because of it; the other references need no permission or cannot be given one. */
+const relatedKinds: Partial<Record<ReferencedKind, RelatedKind>> = {
+  Secret: 'secret',
+  ConfigMap: 'configMap',
+  PersistentVolumeClaim: 'claim',
+  ServiceAccount: 'serviceAccount',
+};
+
 /** The account counts whether or not a token is mounted, and optional references count like others. */
-function referencesOf(pod: Pod): readonly string[] {
+function keysOf(pod: Pod): readonly string[] {
   const { namespace = '' } = pod.metadata;
-  const account = pod.spec.serviceAccountName ?? '';
-  return [
-    ...secretNames(pod).map((name) => keyOf('secret', namespace, name)),
-    ...configMapNames(pod).map((name) => keyOf('configMap', namespace, name)),
-    ...claimNames(pod).map((name) => keyOf('claim', namespace, name)),
-    ...(account === '' ? [] : [keyOf('serviceAccount', namespace, account)]),
-  ];
+  const keys = referencesOf(pod).flatMap(({ kind, name }) => {
+    const related = relatedKinds[kind];
+    return related === undefined || name === '' ? [] : [keyOf(related, namespace, name)];
+  });
+  return [...new Set(keys)];
 }
 
 /** No name contains a slash. */
 function keyOf(kind: RelatedKind, namespace: string, name: string): string {
   return `${kind}/${namespace}/${name}`;
+}
+
+interface SecretName {
+  readonly namespace: string;
+  readonly name: string;
+}
+
+/** Secrets that the node needs to mount it. Those that only the controller of a CSI driver uses are none of its business. */
+function persistentVolumeSecrets({ spec }: PersistentVolume): readonly SecretName[] {
+  const claimNamespace = spec.claimRef?.namespace ?? '';
+  const { azureFile, csi } = spec;
+  const references = [spec.cephfs, spec.flexVolume, spec.rbd, spec.scaleIO, spec.iscsi].map((source) =>
+    referenceIn(source, claimNamespace),
+  );
+  const strictReferences = [spec.cinder, spec.storageos].map((source) => referenceIn(source, ''));
+  const azure = {
+    namespace: textIn(azureFile, 'secretNamespace') || claimNamespace,
+    name: textIn(azureFile, 'secretName'),
+  };
+  const csiSecrets = [csi?.nodePublishSecretRef, csi?.nodeStageSecretRef, csi?.nodeExpandSecretRef].map(
+    ({ namespace = '', name = '' } = {}) => ({ namespace, name }),
+  );
+  return [...references, ...strictReferences, azure, ...csiSecrets].filter(({ name }) => name !== '');
+}
+
+/** Sources that no plugin of ours reads have no shape, so what they hold may be anything. */
+function textIn(source: unknown, key: string): string {
+  const value = typeof source === 'object' && source !== null ? (source as Record<string, unknown>)[key] : undefined;
+  return typeof value === 'string' ? value : '';
+}
+
+function referenceIn(source: unknown, defaultNamespace: string): SecretName {
+  const reference =
+    typeof source === 'object' && source !== null && 'secretRef' in source ? source.secretRef : undefined;
+  return { namespace: textIn(reference, 'namespace') || defaultNamespace, name: textIn(reference, 'name') };
+}
+
+/** Keeps the graph of what nodes may read up to date with the store. */
+const podPrefix = objectPrefix({ group: '', plural: 'pods', namespaced: true });
+const volumePrefix = objectPrefix({ group: '', plural: 'persistentvolumes', namespaced: false });
+
+export function followNodeGraph(store: Store): { readonly graph: NodeGraph; readonly unfollow: () => void } {
+  const graph = new NodeGraph();
+  const unfollow = store.subscribe((changes) => {
+    for (const change of changes) apply(graph, change);
+  });
+  // A pod that cannot be read gives its node no rights.
+  const read = (prefix: string): ListResult => store.list({ prefix, leavesOutDamaged: true });
+  for (const { value } of read(podPrefix).items) graph.podChanged(parseStored(value) as Pod);
+  for (const { value } of read(volumePrefix).items) {
+    graph.persistentVolumeChanged(parseStored(value) as PersistentVolume);
+  }
+  return { graph, unfollow };
+}
+
+function apply(graph: NodeGraph, { type, key, value }: Change): void {
+  if (key.startsWith(podPrefix)) {
+    const { namespace, name } = placeOfKey(key);
+    if (type === 'delete') graph.podDeleted(namespace, name);
+    // A pod without a node, which may be a large one, gives nobody any rights.
+    else if (value.includes('"nodeName":"')) graph.podChanged(parseStored(value) as Pod);
+  } else if (key.startsWith(volumePrefix)) {
+    if (type === 'delete') graph.persistentVolumeDeleted(placeOfKey(key).name);
+    else graph.persistentVolumeChanged(parseStored(value) as PersistentVolume);
+  }
 }

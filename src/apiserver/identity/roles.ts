@@ -1,7 +1,5 @@
 /** Roles: what somebody may do, as lists. Those that every API server has, and those that settings add. */
-import type { RequestAttributes } from './request-attributes.ts';
-import { wellKnownGroups } from './user.ts';
-import type { User } from './user.ts';
+import { type RequestAttributes, type User, wellKnownGroups } from './user.ts';
 
 /** `*` stands for all; `pods/log` is a subresource, and `*\/status` that of any resource. */
 export interface ResourceRule {

@@ -31,11 +31,6 @@ export function loadSigningKey(pem: string): SigningKey {
   return { ...verificationKey(createPublicKey(privateKey)), privateKey };
 }
 
-/** From a public key, or from a private one that no longer signs. */
-export function loadVerificationKey(pem: string): VerificationKey {
-  return verificationKey(createPublicKey(pem));
-}
-
 function verificationKey(publicKey: KeyObject): VerificationKey {
   const spki = publicKey.export({ type: 'spki', format: 'der' });
   return { id: createHash('sha256').update(spki).digest('base64url'), algorithm: algorithmOf(publicKey), publicKey };

@@ -1,7 +1,8 @@
 /** Reads the body of a server-side apply: a configuration that is refused as a whole if anything in it does not fit. */
-import type { Shape } from '../../kube/schema/schema.ts';
+import type { Shape } from '../../kube/objects/schema.ts';
 import { goKind } from './go-value.ts';
-import { type Json, type JsonObject, checkDepth, fieldOf, isObject, objectIn } from './json-value.ts';
+import { checkDepth, fieldOf, isObject, objectIn } from './json-value.ts';
+import type { Json, JsonObject } from './json-value.ts';
 import { PatchError } from './patch-error.ts';
 import { appliedProblem } from './validate-applied.ts';
 

@@ -1,7 +1,9 @@
 /** What the applier of a configuration is told when it would change fields that belong to others. */
-import { compareByteOrder, goQuote } from '../../kube/values/go-text.ts';
+import { compareByteOrder } from '../../kube/values/byte-order.ts';
+import { goQuote } from '../../kube/values/go-quote.ts';
 import type { FieldSet } from './field-set.ts';
-import { type Operation, type Owner, ownerKey } from './managed-fields.ts';
+import type { Operation, Owner } from './managed-fields.ts';
+import { ownerKey } from './managed-fields.ts';
 import { pathText } from './path-element.ts';
 
 /** The fields of one other owner that would be changed. */

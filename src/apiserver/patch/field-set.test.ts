@@ -1,15 +1,16 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { configMapShape } from '../../kube/kinds/config-map.ts';
-import { podShape } from '../../kube/kinds/pod/pod.ts';
-import { serviceShape } from '../../kube/kinds/service.ts';
-import type { Shape } from '../../kube/schema/schema.ts';
+import { configMap } from '../../kube/objects/config-map.ts';
+import { pod } from '../../kube/objects/pod.ts';
+import type { Shape } from '../../kube/objects/schema.ts';
+import { service } from '../../kube/objects/service.ts';
 import { compareObjects } from './compare-objects.ts';
 import { extractFieldSet } from './extract-field-set.ts';
 import { FieldSet } from './field-set.ts';
 import type { Json, JsonObject } from './json-value.ts';
-import { type PathElement, fieldElement, keyElement, pathText, valueElement } from './path-element.ts';
+import { fieldElement, keyElement, pathText, valueElement } from './path-element.ts';
+import type { PathElement } from './path-element.ts';
 
 const texts = (set: FieldSet): string[] => [...set.paths()].map(pathText);
 const parse = (text: string): Json => JSON.parse(text) as Json;
@@ -124,31 +125,31 @@ test('field sets obey the laws of sets', () => {
 const extractions: readonly { it: string; shape: Shape<unknown>; object: JsonObject; fields: readonly string[] }[] = [
   {
     it: 'each key of a map',
-    shape: configMapShape,
+    shape: configMap,
     object: { data: { b: '1', a: '2' }, immutable: true },
     fields: ['.immutable', '.data.a', '.data.b'],
   },
   {
     it: 'an empty map and a null',
-    shape: configMapShape,
+    shape: configMap,
     object: { data: {}, immutable: null },
     fields: ['.data', '.immutable'],
   },
   {
     it: 'the items of a set',
-    shape: configMapShape,
+    shape: configMap,
     object: { metadata: { finalizers: ['y', 'x'] } },
     fields: ['.metadata.finalizers[="x"]', '.metadata.finalizers[="y"]'],
   },
   {
     it: 'atomic items as wholes',
-    shape: configMapShape,
+    shape: configMap,
     object: { metadata: { ownerReferences: [{ uid: 'u', name: 'n' }] } },
     fields: ['.metadata.ownerReferences[uid="u"]'],
   },
   {
     it: 'items and their fields',
-    shape: podShape,
+    shape: pod,
     object: { spec: { containers: [{ name: 'a', image: 'i', ports: [{ containerPort: 80 }] }] } },
     fields: [
       '.spec.containers[name="a"]',
@@ -160,7 +161,7 @@ const extractions: readonly { it: string; shape: Shape<unknown>; object: JsonObj
   },
   {
     it: 'atomic lists, maps and objects as leaves',
-    shape: podShape,
+    shape: pod,
     object: {
       spec: {
         tolerations: [{}],
@@ -179,19 +180,19 @@ const extractions: readonly { it: string; shape: Shape<unknown>; object: JsonObj
   },
   {
     it: 'a free map and each of its fields',
-    shape: podShape,
+    shape: pod,
     object: { status: { extendedResourceClaimStatus: { a: { b: [1] } } } },
     fields: ['.status.extendedResourceClaimStatus.a', '.status.extendedResourceClaimStatus.a.b'],
   },
   {
     it: 'doubles as one',
-    shape: podShape,
+    shape: pod,
     object: { spec: { containers: [{ name: 'a', image: 'i' }, { name: 'a' }] } },
     fields: ['.spec.containers[name="a"]'],
   },
   {
     it: 'ports of a service by port and protocol',
-    shape: serviceShape,
+    shape: service,
     object: { spec: { selector: { a: 'b' }, ports: [{ port: 53, protocol: 'UDP' }, { port: 53 }] } },
     fields: [
       '.spec.selector',
@@ -292,7 +293,7 @@ const differences: readonly Difference[] = [
 ];
 for (const { it, before, after, added = [], modified = [], removed = [] } of differences) {
   test(`comparing ${it}`, () => {
-    const result = compareObjects(before, after, podShape);
+    const result = compareObjects(before, after, pod);
     assert.deepEqual([texts(result.added), texts(result.modified), texts(result.removed)], [added, modified, removed]);
   });
 }

@@ -1,6 +1,7 @@
 /** A JSON value as Go prints it with `%v`, because the API server's messages about patches carry values in this form. */
-import { compareByteOrder } from '../../kube/values/go-text.ts';
-import { type Json, isList, isObject } from './json-value.ts';
+import { compareByteOrder } from '../../kube/values/byte-order.ts';
+import { isList, isObject } from './json-value.ts';
+import type { Json } from './json-value.ts';
 
 export function goValue(value: Json | undefined): string {
   if (value === undefined || value === null) return '<nil>';

@@ -2,9 +2,11 @@
  * How server-side apply sees a value: as a leaf that is set and owned as a whole, as fields, or as items with an identity. It
  * follows from the shape; where the shape says nothing (`any`), from the value.
  */
-import type { Shape } from '../../kube/schema/schema.ts';
-import { type Json, fieldOf, isObject } from './json-value.ts';
-import { type PathElement, elementText, keyElement, valueElement } from './path-element.ts';
+import type { Shape } from '../../kube/objects/schema.ts';
+import { fieldOf, isObject } from './json-value.ts';
+import type { Json } from './json-value.ts';
+import { elementText, keyElement, valueElement } from './path-element.ts';
+import type { PathElement } from './path-element.ts';
 
 export type TypeShape = Shape<unknown> | undefined;
 

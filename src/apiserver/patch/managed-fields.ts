@@ -3,19 +3,11 @@
  * for each API version. This file reads and writes the list; how ownership changes is in `track-update.ts` and
  * `server-side-apply.ts`.
  */
-import { compareByteOrder, goJson } from '../../kube/values/go-text.ts';
+import { compareByteOrder } from '../../kube/values/byte-order.ts';
+import { goJson } from '../../kube/values/go-json.ts';
 import { FieldSet } from './field-set.ts';
-import {
-  type Json,
-  type JsonList,
-  type JsonObject,
-  checkDepth,
-  fieldOf,
-  isList,
-  isObject,
-  objectIn,
-  withField,
-} from './json-value.ts';
+import { checkDepth, fieldOf, isList, isObject, objectIn, withField } from './json-value.ts';
+import type { Json, JsonList, JsonObject } from './json-value.ts';
 import { PatchError } from './patch-error.ts';
 
 export type Operation = 'Apply' | 'Update';

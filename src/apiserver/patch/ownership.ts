@@ -1,6 +1,7 @@
 /** What a change of an object does to those who own its fields. Shared by updates and server-side apply. */
-import type { Shape } from '../../kube/schema/schema.ts';
-import { type Comparison, compareObjects } from './compare-objects.ts';
+import type { Shape } from '../../kube/objects/schema.ts';
+import { compareObjects } from './compare-objects.ts';
+import type { Comparison } from './compare-objects.ts';
 import { FieldSet } from './field-set.ts';
 import type { JsonObject } from './json-value.ts';
 import type { Managed, Owner } from './managed-fields.ts';

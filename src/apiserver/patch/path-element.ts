@@ -7,8 +7,11 @@
  *   v:"example.com/hold"  the item of a set
  *   i:0                   the item at this position; read, never written
  */
-import { compareByteOrder, goJson, goQuote } from '../../kube/values/go-text.ts';
-import { type Json, isList, isObject } from './json-value.ts';
+import { compareByteOrder } from '../../kube/values/byte-order.ts';
+import { goJson } from '../../kube/values/go-json.ts';
+import { goQuote } from '../../kube/values/go-quote.ts';
+import { isList, isObject } from './json-value.ts';
+import type { Json } from './json-value.ts';
 
 export type PathElement = string & { readonly __brand: 'PathElement' };
 

@@ -1,14 +1,17 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { configMapShape } from '../../kube/kinds/config-map.ts';
-import { podShape } from '../../kube/kinds/pod/pod.ts';
+import { configMap } from '../../kube/objects/config-map.ts';
+import { pod } from '../../kube/objects/pod.ts';
 import type { FieldSet } from './field-set.ts';
-import { type Json, type JsonObject, isList, isObject, objectIn } from './json-value.ts';
-import { type Owner, managedFieldsOf, readManaged, withManagedFields } from './managed-fields.ts';
+import { isList, isObject, objectIn } from './json-value.ts';
+import type { Json, JsonObject } from './json-value.ts';
+import { managedFieldsOf, readManaged, withManagedFields } from './managed-fields.ts';
+import type { Owner } from './managed-fields.ts';
 import { PatchError } from './patch-error.ts';
 import { pathText } from './path-element.ts';
-import { type Apply, apply } from './server-side-apply.ts';
+import { apply } from './server-side-apply.ts';
+import type { Apply } from './server-side-apply.ts';
 import { trackUpdate } from './track-update.ts';
 
 const start = Date.parse('2026-08-01T10:00:00.900Z');
@@ -21,7 +24,7 @@ const cm = (data: JsonObject, metadata: JsonObject = {}): JsonObject => ({
 const podWith = (spec: JsonObject): JsonObject => ({ apiVersion: 'v1', kind: 'Pod', metadata: { name: 'web' }, spec });
 
 type Options = Partial<Omit<Apply, 'applied' | 'live'>>;
-const defaults = { apiVersion: 'v1', kind: 'ConfigMap', force: false, nowMs: start, shape: configMapShape };
+const defaults = { apiVersion: 'v1', kind: 'ConfigMap', force: false, nowMs: start, shape: configMap };
 
 function request(live: JsonObject | undefined, configuration: Json, options: Options = {}): Apply {
   return { ...defaults, manager: 'm', ...options, live, applied: configuration };
@@ -135,7 +138,7 @@ test('apply words several conflicts as the API server does', () => {
 });
 
 test('apply shows items by their keys in conflicts', () => {
-  const options = { shape: podShape, kind: 'Pod' };
+  const options = { shape: pod, kind: 'Pod' };
   const live = applied(undefined, podWith({ containers: [{ name: 'a"b', image: 'x' }] }), {
     ...options,
     manager: 'other',
@@ -172,7 +175,7 @@ test('apply of nothing gives everything up', () => {
 });
 
 test('apply merges keyed lists in the order of the applier', () => {
-  const options = { shape: podShape, kind: 'Pod' };
+  const options = { shape: pod, kind: 'Pod' };
   const containers = (...names: string[]): JsonObject =>
     podWith({ containers: names.map((name) => ({ name, image: 'i' })) });
   const live = applied(undefined, containers('a', 'b', 'c'), { ...options, manager: 'other' });
@@ -185,7 +188,7 @@ test('apply merges keyed lists in the order of the applier', () => {
 });
 
 test('apply tells ports apart by number and protocol', () => {
-  const options = { shape: podShape, kind: 'Pod' };
+  const options = { shape: pod, kind: 'Pod' };
   const ports = (...items: JsonObject[]): JsonObject => podWith({ containers: [{ name: 'dns', ports: items }] });
   const live = applied(undefined, ports({ containerPort: 53, protocol: 'UDP' }), { ...options, manager: 'other' });
   const object = applied(live, ports({ containerPort: 53, name: 'tcp' }), options);
@@ -208,7 +211,7 @@ test('apply unites sets and takes its own items out again', () => {
 });
 
 test('apply owns atomic lists and maps as a whole', () => {
-  const options = { shape: podShape, kind: 'Pod' };
+  const options = { shape: pod, kind: 'Pod' };
   const live = applied(undefined, podWith({ tolerations: [{ key: 'a' }], nodeSelector: { a: 'b' } }), {
     ...options,
     manager: 'other',
@@ -224,7 +227,7 @@ test('apply owns atomic lists and maps as a whole', () => {
 });
 
 test('apply removes an item it brought although an updater changed a field in it', () => {
-  const options = { shape: podShape, kind: 'Pod' };
+  const options = { shape: pod, kind: 'Pod' };
   const first = applied(undefined, podWith({ containers: [{ name: 'a' }, { name: 'b', image: 'x' }] }), options);
   const edited = updated(first, podWith({ containers: [{ name: 'a' }, { name: 'b', image: 'y' }] }), options);
   assert.deepEqual(objectIn(applied(edited, podWith({ containers: [{ name: 'a' }] }), options), 'spec')['containers'], [
@@ -252,13 +255,13 @@ test('null in a configuration is owned like a value', () => {
 });
 
 test('fields that an endpoint never writes are not owned through it', () => {
-  const options = { shape: podShape, kind: 'Pod', ignoredFields: [['status']] };
+  const options = { shape: pod, kind: 'Pod', ignoredFields: [['status']] };
   const object = applied(undefined, { ...podWith({ nodeName: 'n' }), status: { phase: 'Running' } }, options);
   assert.deepEqual(owners(object), ['m Apply: .spec.nodeName']);
 });
 
 test('an applier through a subresource is somebody else', () => {
-  const options = { shape: podShape, kind: 'Pod' };
+  const options = { shape: pod, kind: 'Pod' };
   const live = applied(undefined, podWith({ nodeName: 'n' }), options);
   const object = applied(live, { ...podWith({}), status: { phase: 'Running' } }, { ...options, subresource: 'status' });
   assert.deepEqual(owners(object), ['m Apply: .spec.nodeName', 'm Apply/status: .spec .status.phase']);
@@ -389,7 +392,7 @@ test('apply by one manager is idempotent: the same object, the same owners, the 
 });
 
 test('apply of keyed lists is idempotent, whatever the orders, and the applier’s order holds', () => {
-  const options = { shape: podShape, kind: 'Pod', force: true };
+  const options = { shape: pod, kind: 'Pod', force: true };
   const anyNames = fc.uniqueArray(fc.constantFrom<string[]>('a', 'b', 'c', 'd', 'e'));
   const containers = (names: readonly string[], image: string): JsonObject =>
     podWith({ containers: names.map((name) => ({ name, image })) });

@@ -2,9 +2,10 @@
  * How a strategic merge patch merges two lists: by a merge key, as a set of primitives, or not at all. The merged list keeps the
  * order of the patch for what the patch names; what only the server has stays where it was relative to its old neighbours.
  */
-import type { Shape } from '../../kube/schema/schema.ts';
+import type { Shape } from '../../kube/objects/schema.ts';
 import { goValue } from './go-value.ts';
-import { type Json, type JsonList, type JsonObject, fieldOf, isList, isObject } from './json-value.ts';
+import { fieldOf, isList, isObject } from './json-value.ts';
+import type { Json, JsonList, JsonObject } from './json-value.ts';
 import { PatchError, cannotApply } from './patch-error.ts';
 import { markerOf, withoutDirectives } from './strategic-directives.ts';
 

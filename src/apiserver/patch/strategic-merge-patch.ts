@@ -7,19 +7,10 @@
  *   $setElementOrder/ports: [...]            order of the merged list; the patch's own items must come in the same order
  *   $deleteFromPrimitiveList/finalizers: []  take these values out of a list of primitives
  */
-import type { Shape } from '../../kube/schema/schema.ts';
+import type { Shape } from '../../kube/objects/schema.ts';
 import { goKind, goValue } from './go-value.ts';
-import {
-  type Json,
-  type JsonFields,
-  type JsonObject,
-  checkDepth,
-  copyFields,
-  fieldOf,
-  isList,
-  isObject,
-  setField,
-} from './json-value.ts';
+import { checkDepth, copyFields, fieldOf, isList, isObject, setField } from './json-value.ts';
+import type { Json, JsonFields, JsonObject } from './json-value.ts';
 import { PatchError } from './patch-error.ts';
 import {
   isDirective,

@@ -1,13 +1,17 @@
 import assert from 'node:assert/strict';
-import { type TestContext, test } from 'node:test';
+import { test } from 'node:test';
+import type { TestContext } from 'node:test';
 import fc from 'fast-check';
-import { configMapShape } from '../../kube/kinds/config-map.ts';
-import { podShape } from '../../kube/kinds/pod/pod.ts';
+import { configMap } from '../../kube/objects/config-map.ts';
+import { pod } from '../../kube/objects/pod.ts';
 import type { FieldSet } from './field-set.ts';
-import { type Json, type JsonObject, isList, isObject } from './json-value.ts';
-import { type Owner, managedFieldsOf, readManaged, withManagedFields } from './managed-fields.ts';
+import { isList, isObject } from './json-value.ts';
+import type { Json, JsonObject } from './json-value.ts';
+import { managedFieldsOf, readManaged, withManagedFields } from './managed-fields.ts';
+import type { Owner } from './managed-fields.ts';
 import { pathText } from './path-element.ts';
-import { type Update, trackUpdate } from './track-update.ts';
+import { trackUpdate } from './track-update.ts';
+import type { Update } from './track-update.ts';
 
 const start = Date.parse('2026-08-01T10:00:00Z');
 const cm = (data: JsonObject, metadata: JsonObject = {}): JsonObject => ({
@@ -16,7 +20,7 @@ const cm = (data: JsonObject, metadata: JsonObject = {}): JsonObject => ({
 });
 
 function track(live: JsonObject | undefined, object: JsonObject, options: Partial<Update> = {}): JsonObject {
-  return trackUpdate({ shape: configMapShape, apiVersion: 'v1', manager: 'm', nowMs: start, ...options, live, object });
+  return trackUpdate({ shape: configMap, apiVersion: 'v1', manager: 'm', nowMs: start, ...options, live, object });
 }
 function entriesOf(object: JsonObject): JsonObject[] {
   const entries = managedFieldsOf(object);
@@ -154,11 +158,11 @@ test('more than ten updaters are put together, the oldest first, and no field lo
 });
 
 test('items that cannot be told apart do not stop a write', () => {
-  const live = track(undefined, { metadata: { name: 'web' }, spec: { nodeName: 'n' } }, { shape: podShape });
+  const live = track(undefined, { metadata: { name: 'web' }, spec: { nodeName: 'n' } }, { shape: pod });
   const object = track(
     live,
     { metadata: { name: 'web' }, spec: { nodeName: 'n' }, status: { conditions: [null] } },
-    { shape: podShape },
+    { shape: pod },
   );
   assert.deepEqual(managedFieldsOf(object), managedFieldsOf(live));
 });
@@ -194,7 +198,7 @@ function stepsFor(managers: number, t: TestContext): number {
   }));
   const object = { kind: 'ConfigMap', apiVersion: 'v1', metadata: { name: 'web', managedFields }, data: { a: '1' } };
   const set = t.mock.method(Map.prototype, 'set');
-  trackUpdate({ shape: configMapShape, manager: 'kubectl', apiVersion: 'v1', nowMs: 0, live: undefined, object });
+  trackUpdate({ shape: configMap, manager: 'kubectl', apiVersion: 'v1', nowMs: 0, live: undefined, object });
   const steps = set.mock.callCount();
   set.mock.restore();
   return steps;

@@ -2,11 +2,14 @@
  * Whether an applied configuration fits the shape. Server-side apply is stricter than other writes: an unknown field is an error,
  * and so is an item that cannot be told from another. Values are never shown: they may be a Secret's.
  */
-import type { Shape } from '../../kube/schema/schema.ts';
+import type { Shape } from '../../kube/objects/schema.ts';
 import { goKind } from './go-value.ts';
-import { type Json, type JsonList, type JsonObject, isList, isObject } from './json-value.ts';
-import { ItemIdentityError, type TypeShape, isNamed, layoutOf, shapeOfField } from './layout.ts';
-import { type PathElement, elementText, fieldElement } from './path-element.ts';
+import { isList, isObject } from './json-value.ts';
+import type { Json, JsonList, JsonObject } from './json-value.ts';
+import { ItemIdentityError, isNamed, layoutOf, shapeOfField } from './layout.ts';
+import type { TypeShape } from './layout.ts';
+import { elementText, fieldElement } from './path-element.ts';
+import type { PathElement } from './path-element.ts';
 
 /** One text with all problems, as the API server words it; undefined where there are none. */
 export function appliedProblem(object: Json, shape: TypeShape): string | undefined {

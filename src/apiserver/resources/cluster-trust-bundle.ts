@@ -1,12 +1,11 @@
 /** ClusterTrustBundles, of the version that is stored and of the one that nodes before it ask for. */
+import { type ClusterTrustBundle, clusterTrustBundle } from '../../kube/objects/cluster-trust-bundle.ts';
 import {
-  type ClusterTrustBundle,
-  clusterTrustBundleShape,
   validateClusterTrustBundle,
   validateClusterTrustBundleUpdate,
-} from '../../kube/kinds/cluster-trust-bundle.ts';
-import { nameColumn, orNone, text } from '../columns.ts';
-import { resource } from '../resource.ts';
+} from '../../kube/validation/validate-cluster-trust-bundle.ts';
+import { nameColumn, orNone, text } from '../model/columns.ts';
+import { resource } from '../model/resource.ts';
 
 export const clusterTrustBundles = resource<ClusterTrustBundle>({
   group: 'certificates.k8s.io',
@@ -15,7 +14,7 @@ export const clusterTrustBundles = resource<ClusterTrustBundle>({
   singular: 'clustertrustbundle',
   kind: 'ClusterTrustBundle',
   namespaced: false,
-  shape: clusterTrustBundleShape,
+  shape: clusterTrustBundle,
   validate: (object) => validateClusterTrustBundle(object),
   validateUpdate: validateClusterTrustBundleUpdate,
   fields: { 'spec.signerName': ({ spec }) => spec.signerName ?? '' },

@@ -1,9 +1,9 @@
 /** 12.2: every column of every kind but pods, whose words have a test of their own. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { decode } from '../../kube/schema/schema.ts';
-import type { Resource } from '../resource.ts';
-import { apiVersionOf, resources } from '../resources.ts';
+import { decode } from '../../kube/objects/schema.ts';
+import { type Resource, apiVersionOf } from '../model/resource.ts';
+import { resources } from './resources.ts';
 
 const now = Date.parse('2026-01-01T01:00:00Z');
 const metadata = { name: 'x', namespace: 'shop', creationTimestamp: '2026-01-01T00:15:00Z' };

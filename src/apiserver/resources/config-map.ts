@@ -1,11 +1,7 @@
-import {
-  type ConfigMap,
-  configMapShape,
-  validateConfigMap,
-  validateConfigMapUpdate,
-} from '../../kube/kinds/config-map.ts';
-import { ageColumn, nameColumn } from '../columns.ts';
-import { resource } from '../resource.ts';
+import { type ConfigMap, configMap } from '../../kube/objects/config-map.ts';
+import { validateConfigMap, validateConfigMapUpdate } from '../../kube/validation/validate-config-map.ts';
+import { ageColumn, nameColumn } from '../model/columns.ts';
+import { resource } from '../model/resource.ts';
 
 export const configMaps = resource<ConfigMap>({
   version: 'v1',
@@ -14,7 +10,7 @@ export const configMaps = resource<ConfigMap>({
   kind: 'ConfigMap',
   shortNames: ['cm'],
   namespaced: true,
-  shape: configMapShape,
+  shape: configMap,
   validate: (object) => validateConfigMap(object),
   validateUpdate: (object, old) => validateConfigMapUpdate(object, old),
   columns: [

@@ -1,25 +1,20 @@
 /** CSINodes, CSIDrivers and VolumeAttachments: what a kubelet and CSI drivers tell each other through the API. */
+import { type CsiDriver, csiDriver, defaultCsiDriver } from '../../kube/objects/csi-driver.ts';
+import { type CsiNode, csiNode } from '../../kube/objects/csi-node.ts';
+import { type VolumeAttachment, volumeAttachment } from '../../kube/objects/volume-attachment.ts';
 import {
-  type CsiDriver,
-  type CsiNode,
-  csiDriverShape,
-  csiNodeShape,
-  defaultCsiDriver,
   validateCsiDriver,
   validateCsiDriverUpdate,
   validateCsiNode,
   validateCsiNodeUpdate,
-} from '../../kube/kinds/storage/csi.ts';
+} from '../../kube/validation/validate-csi.ts';
 import {
-  type VolumeAttachment,
   validateVolumeAttachment,
   validateVolumeAttachmentUpdate,
-  volumeAttachmentShape,
-} from '../../kube/kinds/storage/volume-attachment.ts';
-import { means } from '../../kube/schema/equality.ts';
-import { ageColumn, nameColumn, text, yesNo } from '../columns.ts';
-import { keepFields } from '../keep-fields.ts';
-import { resource } from '../resource.ts';
+} from '../../kube/validation/validate-volume-attachment.ts';
+import { means } from '../../kube/values/semantic-equality.ts';
+import { ageColumn, nameColumn, text, yesNo } from '../model/columns.ts';
+import { keepFields, resource } from '../model/resource.ts';
 import { plainStatus } from './plain-status.ts';
 
 export const csiNodes = resource<CsiNode>({
@@ -30,7 +25,7 @@ export const csiNodes = resource<CsiNode>({
   kind: 'CSINode',
   namespaced: false,
   subresources: [plainStatus()],
-  shape: csiNodeShape,
+  shape: csiNode,
   validate: validateCsiNode,
   validateUpdate: validateCsiNodeUpdate,
   prepareForCreate: (object) => {
@@ -60,7 +55,7 @@ export const csiDrivers = resource<CsiDriver>({
   singular: 'csidriver',
   kind: 'CSIDriver',
   namespaced: false,
-  shape: csiDriverShape,
+  shape: csiDriver,
   complete: defaultCsiDriver,
   validate: validateCsiDriver,
   validateUpdate: validateCsiDriverUpdate,
@@ -114,7 +109,7 @@ export const volumeAttachments = resource<VolumeAttachment>({
       },
     },
   ],
-  shape: volumeAttachmentShape,
+  shape: volumeAttachment,
   validate: validateVolumeAttachment,
   validateUpdate: validateVolumeAttachmentUpdate,
   prepareForCreate: (object) => ({ ...object, status: { attached: false } }),
@@ -132,7 +127,7 @@ export const volumeAttachments = resource<VolumeAttachment>({
 });
 
 function withGeneration(object: CsiDriver, old: CsiDriver): CsiDriver {
-  const shape = csiDriverShape.fields?.['spec'];
+  const shape = csiDriver.fields?.['spec'];
   const before = old.metadata.generation ?? 0;
   const isSame = shape !== undefined && means<unknown>(shape, object.spec, old.spec);
   if (isSame && before === 0) return object;

@@ -1,18 +1,8 @@
 /** Events of core/v1, as they are stored, and the events.k8s.io/v1 view of them. */
-import {
-  type Event,
-  type EventView,
-  eventShape,
-  eventOfView,
-  eventViewShape,
-  validateEvent,
-  validateNewEvent,
-  validateNewEventUpdate,
-  viewOfEvent,
-} from '../../kube/kinds/event.ts';
-import { ageSince } from '../age.ts';
-import { nameColumn, text, wide } from '../columns.ts';
-import { type Column, type FieldReader, resource } from '../resource.ts';
+import { type Event, type EventView, event, eventOfView, eventView, viewOfEvent } from '../../kube/objects/event.ts';
+import { validateEvent, validateNewEvent, validateNewEventUpdate } from '../../kube/validation/validate-event.ts';
+import { ageSince, nameColumn, text, wide } from '../model/columns.ts';
+import { type Column, type FieldReader, resource } from '../model/resource.ts';
 
 const hourMs = 60 * 60 * 1000;
 
@@ -61,7 +51,7 @@ const shared = {
 
 export const events = resource<Event>({
   ...shared,
-  shape: eventShape,
+  shape: event,
   validate: validateEvent,
   validateUpdate: (object) => validateEvent(object),
   fields: {
@@ -82,7 +72,7 @@ function ofStored(read: FieldReader<Event>): FieldReader<EventView> {
 export const eventViews = resource<EventView>({
   ...shared,
   group: 'events.k8s.io',
-  shape: eventViewShape,
+  shape: eventView,
   validate: (object) => validateNewEvent(eventOfView(object)),
   validateUpdate: (object, old) => validateNewEventUpdate(eventOfView(object), eventOfView(old)),
   viewOf: {

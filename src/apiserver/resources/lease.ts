@@ -1,6 +1,7 @@
-import { type Lease, leaseShape, validateLease, validateLeaseUpdate } from '../../kube/kinds/lease.ts';
-import { ageColumn, nameColumn, text } from '../columns.ts';
-import { resource } from '../resource.ts';
+import { type Lease, lease } from '../../kube/objects/lease.ts';
+import { validateLease, validateLeaseUpdate } from '../../kube/validation/validate-lease.ts';
+import { ageColumn, nameColumn, text } from '../model/columns.ts';
+import { resource } from '../model/resource.ts';
 
 export const leases = resource<Lease>({
   group: 'coordination.k8s.io',
@@ -9,7 +10,7 @@ export const leases = resource<Lease>({
   singular: 'lease',
   kind: 'Lease',
   namespaced: true,
-  shape: leaseShape,
+  shape: lease,
   validate: validateLease,
   validateUpdate: validateLeaseUpdate,
   columns: [nameColumn, text('Holder', 'Who holds it now.', ({ spec }) => spec?.holderIdentity ?? ''), ageColumn],

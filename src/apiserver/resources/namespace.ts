@@ -2,17 +2,15 @@
  * Namespaces. Deleting one only begins its end: the phase says so, and it stays until its own finalizer is taken away through
  * `finalize`, by whoever has removed everything in it.
  */
+import { type Namespace, namespace } from '../../kube/objects/namespace.ts';
 import {
-  type Namespace,
-  namespaceShape,
   validateNamespace,
   validateNamespaceFinalizeUpdate,
   validateNamespaceStatusUpdate,
   validateNamespaceUpdate,
-} from '../../kube/kinds/namespace.ts';
-import { ageColumn, nameColumn, text } from '../columns.ts';
-import { keepFields } from '../keep-fields.ts';
-import { resource } from '../resource.ts';
+} from '../../kube/validation/validate-namespace.ts';
+import { ageColumn, nameColumn, text } from '../model/columns.ts';
+import { keepFields, resource } from '../model/resource.ts';
 
 const nameLabel = 'kubernetes.io/metadata.name';
 const ownFinalizer = 'kubernetes';
@@ -45,7 +43,7 @@ export const namespaces = resource<Namespace>({
       },
     },
   ],
-  shape: namespaceShape,
+  shape: namespace,
   validate: validateNamespace,
   validateUpdate: validateNamespaceUpdate,
   prepareForCreate: (object) =>

@@ -1,8 +1,9 @@
-import { type Node, defaultNode, nodeShape, validateNode, validateNodeUpdate } from '../../kube/kinds/node.ts';
-import { compareByteOrder } from '../../kube/values/go-text.ts';
-import { ageColumn, nameColumn, orNone, text, wide } from '../columns.ts';
-import { keepFields } from '../keep-fields.ts';
-import { resource } from '../resource.ts';
+import { defaultNode } from '../../kube/defaults/default-objects.ts';
+import { type Node, node } from '../../kube/objects/node.ts';
+import { validateNode, validateNodeUpdate } from '../../kube/validation/validate-node.ts';
+import { compareByteOrder } from '../../kube/values/byte-order.ts';
+import { ageColumn, nameColumn, orNone, text, wide } from '../model/columns.ts';
+import { keepFields, resource } from '../model/resource.ts';
 
 const rolePrefix = 'node-role.kubernetes.io/';
 const roleLabel = 'kubernetes.io/role';
@@ -25,7 +26,7 @@ export const nodes = resource<Node>({
       },
     },
   ],
-  shape: nodeShape,
+  shape: node,
   complete: defaultNode,
   validate: (object) => validateNode(object),
   validateUpdate: (object, old) => [...validateNode(object), ...validateNodeUpdate(object, old)],

@@ -2,27 +2,27 @@
  * PersistentVolumes and claims. Upstream a finalizer protects each while it is in use, and a controller removes it. There is no
  * such controller here, so the server adds no such finalizer, and does not wait for one that came with a copied manifest.
  */
-import {
-  type PersistentVolumeClaim,
-  defaultPersistentVolumeClaim,
-  persistentVolumeClaimShape,
-  validatePersistentVolumeClaim,
-  validatePersistentVolumeClaimUpdate,
-} from '../../kube/kinds/storage/persistent-volume-claim.ts';
+import { defaultPersistentVolume, defaultPersistentVolumeClaim } from '../../kube/defaults/default-objects.ts';
 import {
   type PersistentVolume,
-  defaultPersistentVolume,
-  persistentVolumeShape,
+  type PersistentVolumeClaim,
+  persistentVolume,
+  persistentVolumeClaim,
+} from '../../kube/objects/persistent-volume.ts';
+import {
+  validatePersistentVolumeClaim,
+  validatePersistentVolumeClaimUpdate,
+} from '../../kube/validation/validate-claim.ts';
+import { validateObjectMetaUpdate } from '../../kube/validation/validate-metadata.ts';
+import {
   validatePersistentVolume,
   validatePersistentVolumeUpdate,
-} from '../../kube/kinds/storage/persistent-volume.ts';
-import { validateObjectMetaUpdate } from '../../kube/schema/metadata-validation.ts';
+} from '../../kube/validation/validate-persistent-volume.ts';
 import { Quantity } from '../../kube/values/quantity.ts';
 import { readQuantity } from '../../kube/values/resource-list.ts';
-import { timestamp } from '../../kube/values/times.ts';
-import { ageColumn, nameColumn, orUnset, text, wide } from '../columns.ts';
-import { keepFields } from '../keep-fields.ts';
-import { type KubeObject, resource } from '../resource.ts';
+import { timestamp } from '../../kube/values/timestamp.ts';
+import { ageColumn, nameColumn, orUnset, text, wide } from '../model/columns.ts';
+import { type KubeObject, keepFields, resource } from '../model/resource.ts';
 import { plainStatus } from './plain-status.ts';
 
 const classAnnotation = 'volume.beta.kubernetes.io/storage-class';
@@ -44,7 +44,7 @@ export const persistentVolumes = resource<PersistentVolume>({
       },
     },
   ],
-  shape: persistentVolumeShape,
+  shape: persistentVolume,
   complete: defaultPersistentVolume,
   validate: (object) => validatePersistentVolume(object),
   validateUpdate: validatePersistentVolumeUpdate,
@@ -86,7 +86,7 @@ export const persistentVolumeClaims = resource<PersistentVolumeClaim>({
   shortNames: ['pvc'],
   namespaced: true,
   subresources: [plainStatus()],
-  shape: persistentVolumeClaimShape,
+  shape: persistentVolumeClaim,
   complete: defaultPersistentVolumeClaim,
   validate: (object) => validatePersistentVolumeClaim(object),
   validateUpdate: validatePersistentVolumeClaimUpdate,

@@ -1,23 +1,28 @@
 /** Questions that the API answers: who somebody is, and what they may do. Nothing of them is kept. Bindings are orders of that sort. */
-import { type Binding, bindingShape, validateBinding } from '../../kube/kinds/pod/pod-requests.ts';
 import {
   type SelfSubjectAccessReview,
-  type SelfSubjectReview,
   type SelfSubjectRulesReview,
   type SubjectAccessReview,
+  localSubjectAccessReview,
+  selfSubjectAccessReview,
+  selfSubjectRulesReview,
+  subjectAccessReview,
+} from '../../kube/objects/access-review.ts';
+import { type Binding, binding } from '../../kube/objects/binding.ts';
+import {
+  type SelfSubjectReview,
   type TokenReview,
-  localSubjectAccessReviewShape,
-  selfSubjectAccessReviewShape,
-  selfSubjectReviewShape,
-  selfSubjectRulesReviewShape,
-  subjectAccessReviewShape,
-  tokenReviewShape,
+  selfSubjectReview,
+  tokenReview,
+} from '../../kube/objects/token-review.ts';
+import {
   validateLocalSubjectAccessReview,
   validateSelfSubjectAccessReview,
   validateSubjectAccessReview,
-} from '../../kube/kinds/reviews.ts';
-import { ageColumn, nameColumn } from '../columns.ts';
-import { type KubeObject, type Resource, type ResourceParts, resource } from '../resource.ts';
+} from '../../kube/validation/validate-access-review.ts';
+import { validateBinding } from '../../kube/validation/validate-binding.ts';
+import { ageColumn, nameColumn } from '../model/columns.ts';
+import { type KubeObject, type Resource, type ResourceParts, resource } from '../model/resource.ts';
 
 type ReviewParts<T extends KubeObject> = Pick<Resource<T>, 'kind' | 'shape'> & Partial<ResourceParts<T>>;
 
@@ -40,18 +45,18 @@ function review<T extends KubeObject>(parts: ReviewParts<T>): Resource<T> {
 const authentication = { group: 'authentication.k8s.io' };
 const authorization = { group: 'authorization.k8s.io' };
 
-export const tokenReviews = review<TokenReview>({ ...authentication, kind: 'TokenReview', shape: tokenReviewShape });
+export const tokenReviews = review<TokenReview>({ ...authentication, kind: 'TokenReview', shape: tokenReview });
 
 export const selfSubjectReviews = review<SelfSubjectReview>({
   ...authentication,
   kind: 'SelfSubjectReview',
-  shape: selfSubjectReviewShape,
+  shape: selfSubjectReview,
 });
 
 export const subjectAccessReviews = review<SubjectAccessReview>({
   ...authorization,
   kind: 'SubjectAccessReview',
-  shape: subjectAccessReviewShape,
+  shape: subjectAccessReview,
   validate: validateSubjectAccessReview,
 });
 
@@ -59,26 +64,26 @@ export const localSubjectAccessReviews = review<SubjectAccessReview>({
   ...authorization,
   kind: 'LocalSubjectAccessReview',
   namespaced: true,
-  shape: localSubjectAccessReviewShape,
+  shape: localSubjectAccessReview,
   validate: validateLocalSubjectAccessReview,
 });
 
 export const selfSubjectAccessReviews = review<SelfSubjectAccessReview>({
   ...authorization,
   kind: 'SelfSubjectAccessReview',
-  shape: selfSubjectAccessReviewShape,
+  shape: selfSubjectAccessReview,
   validate: validateSelfSubjectAccessReview,
 });
 
 export const selfSubjectRulesReviews = review<SelfSubjectRulesReview>({
   ...authorization,
   kind: 'SelfSubjectRulesReview',
-  shape: selfSubjectRulesReviewShape,
+  shape: selfSubjectRulesReview,
 });
 
 export const bindings = review<Binding>({
   kind: 'Binding',
   namespaced: true,
-  shape: bindingShape,
+  shape: binding,
   validate: validateBinding,
 });

@@ -1,11 +1,7 @@
-import {
-  type RuntimeClass,
-  runtimeClassShape,
-  validateRuntimeClass,
-  validateRuntimeClassUpdate,
-} from '../../kube/kinds/runtime-class.ts';
-import { ageColumn, nameColumn, text } from '../columns.ts';
-import { resource } from '../resource.ts';
+import { type RuntimeClass, runtimeClass } from '../../kube/objects/runtime-class.ts';
+import { validateRuntimeClass, validateRuntimeClassUpdate } from '../../kube/validation/validate-runtime-class.ts';
+import { ageColumn, nameColumn, text } from '../model/columns.ts';
+import { resource } from '../model/resource.ts';
 
 export const runtimeClasses = resource<RuntimeClass>({
   group: 'node.k8s.io',
@@ -14,7 +10,7 @@ export const runtimeClasses = resource<RuntimeClass>({
   singular: 'runtimeclass',
   kind: 'RuntimeClass',
   namespaced: false,
-  shape: runtimeClassShape,
+  shape: runtimeClass,
   validate: validateRuntimeClass,
   validateUpdate: validateRuntimeClassUpdate,
   columns: [nameColumn, text('Handler', 'What the node calls it.', ({ handler }) => handler), ageColumn],

@@ -1,12 +1,8 @@
-import {
-  type Secret,
-  defaultSecret,
-  secretShape,
-  validateSecret,
-  validateSecretUpdate,
-} from '../../kube/kinds/secret.ts';
-import { ageColumn, nameColumn, text } from '../columns.ts';
-import { resource } from '../resource.ts';
+import { defaultSecret } from '../../kube/defaults/default-objects.ts';
+import { type Secret, secret } from '../../kube/objects/secret.ts';
+import { validateSecret, validateSecretUpdate } from '../../kube/validation/validate-secret.ts';
+import { ageColumn, nameColumn, text } from '../model/columns.ts';
+import { resource } from '../model/resource.ts';
 
 export const secrets = resource<Secret>({
   version: 'v1',
@@ -14,7 +10,7 @@ export const secrets = resource<Secret>({
   singular: 'secret',
   kind: 'Secret',
   namespaced: true,
-  shape: secretShape,
+  shape: secret,
   complete: defaultSecret,
   validate: (object) => validateSecret(object),
   validateUpdate: (object, old) => validateSecretUpdate(object, old),

@@ -1,21 +1,18 @@
+import { type ServiceAccount, serviceAccount } from '../../kube/objects/service-account.ts';
+import { type TokenRequest, defaultTokenRequest, tokenRequest } from '../../kube/objects/token-request.ts';
 import {
-  type ServiceAccount,
-  type TokenRequest,
-  defaultTokenRequest,
-  serviceAccountShape,
-  tokenRequestShape,
   validateServiceAccount,
   validateServiceAccountUpdate,
-  validateTokenRequest,
-} from '../../kube/kinds/service-account.ts';
-import { ageColumn, nameColumn } from '../columns.ts';
-import { type ExchangedKind, resource } from '../resource.ts';
+} from '../../kube/validation/validate-service-account.ts';
+import { validateTokenRequest } from '../../kube/validation/validate-token-request.ts';
+import { ageColumn, nameColumn } from '../model/columns.ts';
+import { type ExchangedKind, resource } from '../model/resource.ts';
 
 const tokenRequestKind: ExchangedKind<TokenRequest> = {
   group: 'authentication.k8s.io',
   version: 'v1',
   kind: 'TokenRequest',
-  shape: tokenRequestShape,
+  shape: tokenRequest,
   complete: defaultTokenRequest,
   validate: validateTokenRequest,
 };
@@ -28,7 +25,7 @@ export const serviceAccounts = resource<ServiceAccount>({
   shortNames: ['sa'],
   namespaced: true,
   subresources: [{ name: 'token', kind: tokenRequestKind, verbs: ['create'] }],
-  shape: serviceAccountShape,
+  shape: serviceAccount,
   validate: (object) => validateServiceAccount(object),
   validateUpdate: validateServiceAccountUpdate,
   columns: [nameColumn, ageColumn],

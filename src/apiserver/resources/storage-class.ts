@@ -1,12 +1,7 @@
-import {
-  type StorageClass,
-  defaultStorageClass,
-  storageClassShape,
-  validateStorageClass,
-  validateStorageClassUpdate,
-} from '../../kube/kinds/storage/storage-class.ts';
-import { ageColumn, nameColumn, text, yesNo } from '../columns.ts';
-import { resource } from '../resource.ts';
+import { type StorageClass, defaultStorageClass, storageClass } from '../../kube/objects/storage-class.ts';
+import { validateStorageClass, validateStorageClassUpdate } from '../../kube/validation/validate-storage-class.ts';
+import { ageColumn, nameColumn, text, yesNo } from '../model/columns.ts';
+import { resource } from '../model/resource.ts';
 
 const defaultAnnotation = 'storageclass.kubernetes.io/is-default-class';
 
@@ -18,7 +13,7 @@ export const storageClasses = resource<StorageClass>({
   kind: 'StorageClass',
   shortNames: ['sc'],
   namespaced: false,
-  shape: storageClassShape,
+  shape: storageClass,
   complete: defaultStorageClass,
   validate: validateStorageClass,
   validateUpdate: validateStorageClassUpdate,

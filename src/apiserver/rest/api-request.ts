@@ -1,9 +1,11 @@
 /** One request for a resource, as handlers get it: parsed, authenticated and authorised. And what they may answer. */
+import type { Duplex } from 'node:stream';
+import type { TLSSocket } from 'node:tls';
+import type { PeerIdentity } from '../identity/authentication.ts';
 import type { User } from '../identity/user.ts';
-import type { Exchange, ResponseHeaders } from '../http/exchange.ts';
-import type { ResourceRequest } from '../request-info.ts';
-import type { Resource } from '../resource.ts';
-import type { Status } from '../status.ts';
+import type { Resource } from '../model/resource.ts';
+import type { Status } from '../model/status.ts';
+import type { ResourceRequest } from './request-info.ts';
 
 export interface ApiRequest {
   readonly exchange: Exchange;
@@ -44,4 +46,60 @@ export const optionsBytesMax = 16 * 1024;
 export function success(code: number, details?: Status['details']): Reply {
   const base = { kind: 'Status', apiVersion: 'v1', metadata: {}, status: 'Success' } as const;
   return { kind: 'status', code, status: details === undefined ? { ...base, code } : { ...base, details } };
+}
+
+/**
+ * One request and its answer, over whichever version of HTTP it came. Handlers know only this: they read a body once, and
+ * answer once, either in full or as a stream.
+ */
+export type ResponseHeaders = Readonly<Record<string, string | readonly string[]>>;
+
+export interface Exchange {
+  readonly method: string;
+  /** Path and query as they came. */
+  readonly target: string;
+  readonly protocol: 'HTTP/1.1' | 'HTTP/2';
+  readonly remoteAddress: string;
+  /** Of a client that showed a certificate. */
+  readonly peer: PeerIdentity | undefined;
+  header(name: string): string | undefined;
+  /** Rejects with a StatusError when it is longer, with a ConnectionLost when the client goes away, or as `stopReading` says. */
+  readBody(bytesMax: number): Promise<Buffer>;
+  /** Nobody waits any longer for the rest of the body. Does nothing once it has been read. */
+  stopReading(reason: Error): void;
+  /** Answers in full. Does nothing when the client is gone. */
+  send(code: number, headers: ResponseHeaders, body: string | Buffer): void;
+  /** Begins an answer of unknown length; the headers go out at once. */
+  openStream(code: number, headers: ResponseHeaders): ResponseStream;
+  /** Breaks off whatever was or was not answered: the client must not wait for more. */
+  fail(): void;
+  /** The answer has begun, so that nothing else can be answered. */
+  readonly isAnswered: boolean;
+  /** Called once, when the answer is complete or cannot be completed any more. The end of the request is no reason. */
+  onClose(listener: () => void): void;
+  /** Of a request to leave HTTP: the bare connection and what was already read of it. */
+  readonly upgrade: { readonly socket: Duplex; readonly head: Buffer } | undefined;
+}
+
+export interface ResponseStream {
+  /** False when the reader does not keep up; what was given is taken all the same. */
+  write(bytes: Uint8Array): boolean;
+  /** Called whenever a reader that did not keep up has done so. */
+  onDrain(listener: () => void): void;
+  end(): void;
+  /** Breaks the connection (HTTP/1.1) or the stream (HTTP/2): the reader must not believe it has seen a clean end. */
+  destroy(): void;
+}
+
+export function peerOf(socket: unknown): PeerIdentity | undefined {
+  const tls = socket as Partial<TLSSocket> | undefined;
+  const certificate = tls?.getPeerCertificate?.();
+  if (certificate === undefined || Object.keys(certificate).length === 0) return undefined;
+  const keyUsages = certificate.ext_key_usage;
+  return { verified: tls?.authorized === true, subject: certificate.subject, ...(keyUsages && { keyUsages }) };
+}
+
+/** HTTP headers are bytes; Node takes each character for one byte. */
+export function headerText(text: string): string {
+  return Buffer.from(text, 'utf8').toString('latin1');
 }

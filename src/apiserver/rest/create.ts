@@ -1,14 +1,31 @@
 /** POST to a collection. */
-import { apiVersionOf } from '../resources.ts';
-import type { KubeObject } from '../resource.ts';
-import { badRequest } from '../status.ts';
+import { type FieldError, invalidField } from '../../kube/validation/field-errors.ts';
+import { timestamp } from '../../kube/values/timestamp.ts';
+import { type AdmissionRequest, admitAll } from '../admission/admission.ts';
+import { generatedName } from '../model/random.ts';
+import { type KubeObject, type Resource, apiVersionOf } from '../model/resource.ts';
+import {
+  type StatusError,
+  alreadyExists,
+  badRequest,
+  invalid,
+  kindName,
+  namesExhausted,
+  resourceName,
+} from '../model/status.ts';
+import { objectKey, parseStored, storedText } from '../model/stored-objects.ts';
+import type { Decision } from '../store/store.ts';
 import type { ApiRequest, Handler } from './api-request.ts';
-import { createObject } from './create-object.ts';
 import { readObject } from './read-object.ts';
-import type { WriteDeps } from './write-context.ts';
-import { RequestContext } from './write-context.ts';
-import type { FieldValidation } from './write-options.ts';
-import { writeOptions } from './write-options.ts';
+import {
+  type FieldValidation,
+  RequestContext,
+  type WriteContext,
+  type WriteDeps,
+  type Written,
+  decideAndWrite,
+  writeOptions,
+} from './write-context.ts';
 
 export function createHandler(deps: WriteDeps): Handler {
   return async (request) => {
@@ -38,4 +55,122 @@ export function checkNamespace({ resource, info }: Pick<ApiRequest, 'resource' |
   if (resource.namespaced && namespace !== '' && namespace !== info.namespace) {
     throw badRequest('the namespace of the provided object does not match the namespace sent on the request');
   }
+}
+
+/** Brings a new object into the store: names it, admits, prepares and checks it. Who may do so was decided before. */
+export interface Creation {
+  readonly resource: Resource;
+  /** The view it came through, whose rules it must keep; absent: the resource itself. */
+  readonly view?: Resource;
+  readonly namespace: string;
+  readonly object: KubeObject;
+  readonly context: WriteContext;
+  /** It brings its own books of `managedFields` (apply). */
+  readonly isTracked?: boolean;
+}
+
+// As many as the API tries: with five random characters a collision is rare, eight in a row mean a full namespace.
+const nameTriesMax = 8;
+
+export async function createObject(deps: WriteDeps, creation: Creation): Promise<Written> {
+  await prepareAdmission(deps, creation);
+  const { name, generateName = '' } = creation.object.metadata;
+  if (name !== '' || generateName === '') return createNamed(deps, creation, name);
+  for (let tries = 1; ; tries += 1) {
+    const candidate = generatedName(generateName, deps.random);
+    try {
+      return await createNamed(deps, creation, candidate);
+    } catch (error) {
+      if ((error as StatusError).reason !== 'AlreadyExists') throw error;
+      if (tries === nameTriesMax) throw namesExhausted(resourceName(creation.resource), candidate);
+    }
+  }
+}
+
+function createNamed(deps: WriteDeps, creation: Creation, name: string): Promise<Written> {
+  const key = objectKey(creation.resource, creation.namespace, name);
+  return decideAndWrite(deps.store, key, (current, revision) =>
+    decideCreation(deps, creation, name, current, revision),
+  );
+}
+
+export async function prepareAdmission(deps: WriteDeps, creation: Creation): Promise<void> {
+  const request = admissionRequest(creation);
+  for (const step of deps.admission) await step.prepare?.(request, creation.context);
+}
+
+/** Also for an update that may create. Nothing is looked up that could have changed since. */
+export function decideCreation(
+  deps: WriteDeps,
+  creation: Creation,
+  name: string,
+  current: string | undefined,
+  revision: number,
+): Decision<Written> {
+  const { resource, context } = creation;
+  if ((creation.object.metadata.resourceVersion ?? '') !== '') {
+    throw badRequest('resourceVersion should not be set on objects to be created');
+  }
+  const admitted = admitAll(deps.admission, admissionRequest(creation)) ?? creation.object;
+  const now = deps.clock.now();
+  const prepared = resource.complete(resource.prepareForCreate(withIdentity(deps, creation, admitted, name), now));
+  const errors = validateAs(creation.view ?? resource, prepared);
+  const all = errors.length === 0 ? pathSegmentErrors(prepared.metadata.name) : errors;
+  if (all.length > 0) throw invalid(kindName(resource), prepared.metadata.name, all);
+  if (current !== undefined) {
+    throw alreadyExists(resourceName(resource), name, parseStored(current).metadata.deletionTimestamp !== undefined);
+  }
+  const manager = { name: context.manager, subresource: '', nowMs: now };
+  const tracked = creation.isTracked ? prepared : deps.fields.track(resource, undefined, prepared, manager);
+  const outcome = { created: true, removed: false };
+  if (context.dryRun) return { kind: 'keep', result: { text: JSON.stringify(tracked), ...outcome } };
+  const text = storedText(tracked, revision);
+  return { kind: 'put', value: text, result: { text, ...outcome } };
+}
+
+function validateAs(resource: Resource, object: KubeObject): readonly FieldError[] {
+  return resource.validate(resource.viewOf?.fromStored(object) ?? object);
+}
+
+function admissionRequest({ resource, namespace, object, context }: Creation): AdmissionRequest {
+  const { name } = object.metadata;
+  const { user } = context;
+  return { operation: 'CREATE', user, resource, subresource: '', namespace, name, object, old: undefined };
+}
+
+/** What only the server says of an object. */
+function withIdentity(
+  deps: WriteDeps,
+  { resource, namespace }: Creation,
+  object: KubeObject,
+  name: string,
+): KubeObject {
+  const {
+    uid: _uid,
+    namespace: _namespace,
+    creationTimestamp: _created,
+    deletionTimestamp: _deleted,
+    deletionGracePeriodSeconds: _grace,
+    selfLink: _link,
+    generation: _generation,
+    resourceVersion: _version,
+    ...rest
+  } = object.metadata;
+  const metadata = {
+    ...rest,
+    name,
+    ...(resource.namespaced && { namespace }),
+    uid: deps.random.uuid(),
+    creationTimestamp: timestamp(deps.clock.now()),
+  };
+  const { kind: _kind, apiVersion: _apiVersion, metadata: _metadata, ...content } = object;
+  return { kind: resource.kind, apiVersion: apiVersionOf(resource), metadata, ...content };
+}
+
+/** What a name must be for an object to have an address, whatever its kind allows besides. */
+function pathSegmentErrors(name: string): FieldError[] {
+  const errors: string[] = [];
+  if (name === '.' || name === '..') errors.push(`may not be '${name}'`);
+  for (const part of ['/', '%']) if (name.includes(part)) errors.push(`may not contain '${part}'`);
+  return errors.map((text) => invalidField(['metadata', 'name'], name, text));
 }

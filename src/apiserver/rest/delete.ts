@@ -1,16 +1,28 @@
 /** DELETE of one object or of a collection. */
-import type { DeleteOptions } from '../../kube/schema/meta.ts';
-import { objectPrefix } from '../object-key.ts';
-import { StatusError, badRequest } from '../status.ts';
-import { parseStored } from '../stored-value.ts';
+import { type DeleteOptions, deleteOptions } from '../../kube/objects/delete-options.ts';
+import { decode } from '../../kube/objects/schema.ts';
+import { type FieldError, invalidField, unsupportedField } from '../../kube/validation/field-errors.ts';
+import { admitAll } from '../admission/admission.ts';
+import type { KubeObject, Resource } from '../model/resource.ts';
+import { selectionOf } from '../model/selection.ts';
+import {
+  StatusError,
+  badRequest,
+  conflict,
+  forbidden,
+  invalid,
+  kindName,
+  notFound,
+  resourceName,
+} from '../model/status.ts';
+import { objectKey, objectPrefix, parseStored, storedText } from '../model/stored-objects.ts';
+import type { Decision } from '../store/store.ts';
 import { type ApiRequest, type Handler, type Reply, optionsBytesMax, success } from './api-request.ts';
-import { type Deleted, deleteObject } from './delete-object.ts';
-import { deleteOptionsOf, deleteOptionsOfQuery } from './delete-options.ts';
-import { JsonError } from './json-body.ts';
 import { listOptions } from './list-options.ts';
-import { parseBody } from './read-body.ts';
-import { selectionOf } from './selection.ts';
-import type { WriteDeps } from './write-context.ts';
+import { planDeletion } from './plan-deletion.ts';
+import { JsonError, parseBody } from './request-body.ts';
+import { isSameJson } from './update.ts';
+import { type WriteContext, type WriteDeps, decideAndWrite, dryRunErrors } from './write-context.ts';
 
 export function deleteHandler(deps: WriteDeps): Handler {
   return async (request) => {
@@ -74,4 +86,111 @@ function answer({ resource, info }: ApiRequest, options: DeleteOptions, { text, 
   }
   const { group } = resource;
   return success(200, { name: info.name, ...(group !== '' && { group }), kind: resource.plural, uid });
+}
+
+/** How something is to be deleted: from the request's body, or from its query where it has none. */
+const policies = ['Foreground', 'Background', 'Orphan'];
+
+function deleteOptionsOf(json: unknown): DeleteOptions {
+  const { value, problems } = decode(deleteOptions, json);
+  const wrong = problems.find(({ kind }) => kind === 'type');
+  if (wrong !== undefined) {
+    throw badRequest(
+      `DeleteOptions in version "v1" cannot be handled as a DeleteOptions: ${wrong.path.join('.')}: ${wrong.message}`,
+    );
+  }
+  return checked(value);
+}
+
+function deleteOptionsOfQuery(query: URLSearchParams): DeleteOptions {
+  const seconds = query.get('gracePeriodSeconds');
+  const orphan = query.get('orphanDependents');
+  const policy = query.get('propagationPolicy');
+  if (seconds !== null && !/^-?\d{1,15}$/.test(seconds))
+    throw badRequest(`invalid gracePeriodSeconds: not a whole number`);
+  return checked({
+    ...(seconds !== null && { gracePeriodSeconds: Number(seconds) }),
+    ...(orphan !== null && { orphanDependents: orphan !== 'false' && orphan !== '0' }),
+    ...(policy !== null && { propagationPolicy: policy }),
+    ...(query.has('dryRun') && { dryRun: query.getAll('dryRun') }),
+  });
+}
+
+function checked(options: DeleteOptions): DeleteOptions {
+  const errors: FieldError[] = [];
+  const { propagationPolicy, orphanDependents, dryRun = [] } = options;
+  if (propagationPolicy !== undefined && orphanDependents !== undefined) {
+    const text = 'orphanDependents and deletionPropagation cannot be both set';
+    errors.push(invalidField(['propagationPolicy'], propagationPolicy, text));
+  }
+  if (propagationPolicy !== undefined && !policies.includes(propagationPolicy)) {
+    errors.push(unsupportedField(['propagationPolicy'], propagationPolicy, [...policies, 'nil']));
+  }
+  errors.push(...dryRunErrors(dryRun));
+  if (errors.length > 0) throw invalid({ group: 'meta.k8s.io', name: 'DeleteOptions' }, '', errors);
+  return options;
+}
+
+/** Deletes one object, or marks it so that it ends when nothing holds it any more. */
+interface Deletion {
+  readonly resource: Resource;
+  readonly namespace: string;
+  readonly name: string;
+  readonly options: DeleteOptions;
+  readonly context: Pick<WriteContext, 'user' | 'dryRun'>;
+  /** Changes that belong to the same step, made only if the object is not removed at once. */
+  alongside?(object: KubeObject): KubeObject;
+}
+
+interface Deleted {
+  readonly text: string;
+  readonly uid: string;
+  readonly removed: boolean;
+}
+
+export function deleteObject(deps: WriteDeps, deletion: Deletion): Promise<Deleted> {
+  const key = objectKey(deletion.resource, deletion.namespace, deletion.name);
+  return decideAndWrite(deps.store, key, (current, revision) => decideDeletion(deps, deletion, current, revision));
+}
+
+function decideDeletion(
+  deps: WriteDeps,
+  deletion: Deletion,
+  current: string | undefined,
+  revision: number,
+): Decision<Deleted> {
+  const { resource, namespace, name, options, context } = deletion;
+  if (current === undefined) throw notFound(resourceName(resource), name);
+  const old = parseStored(current);
+  checkPreconditions(resource, old, options);
+  const refusal = resource.deletion?.refusal?.(old);
+  if (refusal !== undefined) throw forbidden(resourceName(resource), name, refusal);
+  const request = { operation: 'DELETE', user: context.user, resource, subresource: '', namespace, name } as const;
+  admitAll(deps.admission, { ...request, object: undefined, old });
+  const plan = planDeletion(resource, old, options, deps.clock.now());
+  const uid = old.metadata.uid ?? '';
+  if (plan.kind === 'leave') return { kind: 'keep', result: { text: current, uid, removed: false } };
+  const object = plan.kind === 'mark' ? (deletion.alongside?.(plan.object) ?? plan.object) : plan.object;
+  const removed = plan.kind === 'remove';
+  if (context.dryRun) return { kind: 'keep', result: { text: JSON.stringify(object), uid, removed } };
+  if (!removed && isSameJson(object, old)) return { kind: 'keep', result: { text: current, uid, removed } };
+  const text = storedText(object, revision);
+  const result = { text, uid, removed };
+  return removed ? { kind: 'delete', value: text, result } : { kind: 'put', value: text, result, ending: true };
+}
+
+function checkPreconditions(resource: Resource, { metadata }: KubeObject, { preconditions }: DeleteOptions): void {
+  const { uid, resourceVersion } = preconditions ?? {};
+  // Here, of all places, the API names the kind.
+  const refuse = (text: string): Error => conflict(kindName(resource), metadata.name, text);
+  if (uid !== undefined && uid !== metadata.uid) {
+    throw refuse(
+      `the UID in the precondition (${uid}) does not match the UID in record (${metadata.uid}). The object might have been deleted and then recreated`,
+    );
+  }
+  if (resourceVersion !== undefined && resourceVersion !== metadata.resourceVersion) {
+    throw refuse(
+      `the ResourceVersion in the precondition (${resourceVersion}) does not match the ResourceVersion in record (${metadata.resourceVersion}). The object might have been modified`,
+    );
+  }
 }

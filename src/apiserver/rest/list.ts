@@ -1,22 +1,38 @@
-/** GET of a collection: one snapshot, in pages if the client wishes, filtered by selectors. */
+/** GET of one object, and of its status, which is the object again. */
 import type { Clock } from '../../base/clock.ts';
-import { objectKey, objectPrefix } from '../object-key.ts';
-import type { Resource } from '../resource.ts';
-import { badRequest, expired } from '../status.ts';
+import type { Resource } from '../model/resource.ts';
+import { type Selection, selectionOf } from '../model/selection.ts';
+import { badRequest, expired, notFound, resourceName } from '../model/status.ts';
+import { objectKey, objectPrefix, parseStored } from '../model/stored-objects.ts';
 import { CompactedError, FutureRevisionError } from '../store/store-errors.ts';
 import type { ListResult, Store, StoredObject } from '../store/store.ts';
-import type { ListMetadata, Reply } from './api-request.ts';
-import type { Handler } from './api-request.ts';
-import type { ContinueToken } from './continue-token.ts';
-import { decodeContinue, encodeContinue } from './continue-token.ts';
-import type { ListOptions } from './list-options.ts';
-import { listOptions } from './list-options.ts';
-import type { Selection } from './selection.ts';
-import { selectionOf } from './selection.ts';
-import { waitForRevision } from './wait-for-revision.ts';
-import { parseStored } from '../stored-value.ts';
+import { waitForRevision } from '../watch/store-waits.ts';
+import type { Handler, ListMetadata, Reply } from './api-request.ts';
+import {
+  type ContinueToken,
+  type ListOptions,
+  decodeContinue,
+  encodeContinue,
+  listOptions,
+  parseResourceVersion,
+} from './list-options.ts';
 import type { RequestStore } from './write-context.ts';
 
+export function getHandler({ store, clock }: { readonly store: RequestStore; readonly clock: Clock }): Handler {
+  return async (request) => {
+    const { info, resource, query } = request;
+    const version = parseResourceVersion(query.get('resourceVersion') ?? '');
+    if (version !== undefined && version > store.revision) {
+      // The signal is asked for only here: it has its price, and most reads never wait.
+      await waitForRevision(store, version, clock, request.signal);
+    }
+    const stored = store.get(objectKey(resource, info.namespace, info.name));
+    if (stored === undefined) throw notFound(resourceName(resource), info.name);
+    return { kind: 'object', code: 200, text: stored.value };
+  };
+}
+
+/** GET of a collection: one snapshot, in pages if the client wishes, filtered by selectors. */
 // With a selector it is not known beforehand how many must be read for a page.
 const chunkSize = 500;
 

@@ -1,13 +1,12 @@
 /** The object in a request's body, decoded by its shape; what does not fit becomes an error or a warning, as the client wishes. */
-import { isRecord } from '../../kube/schema/equality.ts';
-import { showPath } from '../../kube/schema/field-errors.ts';
-import { type Shape, type ShapeProblem, decode } from '../../kube/schema/schema.ts';
-import { goQuote } from '../../kube/values/go-text.ts';
-import { type StatusError, badRequest } from '../status.ts';
+import { type Shape, type ShapeProblem, decode } from '../../kube/objects/schema.ts';
+import { showPath } from '../../kube/validation/field-errors.ts';
+import { goQuote } from '../../kube/values/go-quote.ts';
+import { isRecord } from '../../kube/values/semantic-equality.ts';
+import { type StatusError, badRequest } from '../model/status.ts';
 import { type ApiRequest, bodyBytesMax } from './api-request.ts';
-import { JsonError, strictProblemsMax } from './json-body.ts';
-import { parseBody } from './read-body.ts';
-import type { FieldValidation } from './write-options.ts';
+import { JsonError, parseBody, strictProblemsMax } from './request-body.ts';
+import type { FieldValidation } from './write-context.ts';
 
 /** What the body is expected to be. */
 interface Expected<T> {

@@ -3,14 +3,21 @@
  * YAML or for lines.
  */
 import { stringify } from 'yaml';
-import { invalidField } from '../../kube/schema/field-errors.ts';
-import type { KubeObject, Resource } from '../resource.ts';
-import { apiVersionOf } from '../resources.ts';
-import { invalid } from '../status.ts';
-import { parseStored } from '../stored-value.ts';
-import { type IncludeObject, partialObjectMetadata, tableOf } from '../table.ts';
+import { invalidField } from '../../kube/validation/field-errors.ts';
+import { type IncludeObject, partialObjectMetadata, tableOf } from '../documents/table.ts';
+import { type KubeObject, type Resource, apiVersionOf } from '../model/resource.ts';
+import { StatusError, invalid } from '../model/status.ts';
+import { parseStored } from '../model/stored-objects.ts';
+import {
+  type AnswerForm,
+  type Conversion,
+  NotAcceptableError,
+  isPretty as asksForPretty,
+  negotiateAnswer,
+  objectConversions,
+  yamlType,
+} from '../wire/media-types.ts';
 import type { ListMetadata, Reply } from './api-request.ts';
-import type { Representation } from './negotiate.ts';
 
 export interface Encoding {
   readonly representation: Representation;
@@ -113,4 +120,41 @@ export function tableOptions(query: URLSearchParams): TableChoice {
     throw invalid({ group: 'meta.k8s.io', name: 'TableOptions' }, '', [invalidField(['includeObject'], include, text)]);
   }
   return { includeObject: include, withColumns: query.get('noHeaders') !== 'true' };
+}
+
+/** Which form of an answer a client asked for, by its Accept header and its other hints. */
+export interface Representation {
+  readonly format: 'json' | 'yaml';
+  readonly as: 'object' | 'table' | 'metadata';
+  /** Of the group meta.k8s.io, for tables and metadata. */
+  readonly version: string;
+  readonly isPretty: boolean;
+}
+
+export const plainJson: Representation = { format: 'json', as: 'object', version: 'v1', isPretty: false };
+
+interface Hints {
+  readonly accept: string | undefined;
+  readonly userAgent: string | undefined;
+  readonly pretty: string | null;
+}
+
+export function negotiate({ accept, userAgent, pretty }: Hints): Representation {
+  const form = acceptedForm(accept, objectConversions);
+  const { conversion } = form;
+  return {
+    format: form.type === yamlType ? 'yaml' : 'json',
+    as: conversion === undefined ? 'object' : conversion.kind === 'Table' ? 'table' : 'metadata',
+    version: conversion?.version ?? 'v1',
+    isPretty: form.pretty || asksForPretty(pretty, userAgent),
+  };
+}
+
+export function acceptedForm(accept: string | undefined, conversions: readonly Conversion[]): AnswerForm {
+  try {
+    return negotiateAnswer(accept, conversions);
+  } catch (error) {
+    if (error instanceof NotAcceptableError) throw new StatusError(406, error.reason, error.message);
+    throw error;
+  }
 }

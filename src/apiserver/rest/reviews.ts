@@ -3,21 +3,17 @@ import type {
   SelfSubjectAccessReview,
   SelfSubjectRulesReview,
   SubjectAccessReview,
-  TokenReview,
-  UserInfo,
-} from '../../kube/kinds/reviews.ts';
-import { timestamp } from '../../kube/values/times.ts';
-import { reviewAccess, reviewedUser } from '../identity/access-reviews.ts';
+} from '../../kube/objects/access-review.ts';
+import type { TokenReview, UserInfo } from '../../kube/objects/token-review.ts';
+import { timestamp } from '../../kube/values/timestamp.ts';
 import type { Authenticator } from '../identity/authentication.ts';
-import type { Authorizer } from '../identity/authorization.ts';
+import { type Authorizer, reviewAccess, reviewedUser } from '../identity/authorization.ts';
 import type { User } from '../identity/user.ts';
-import type { KubeObject } from '../resource.ts';
-import { apiVersionOf } from '../resources.ts';
-import { invalid, kindName, unknownResource } from '../status.ts';
+import { type KubeObject, apiVersionOf } from '../model/resource.ts';
+import { invalid, kindName, unknownResource } from '../model/status.ts';
 import type { Handler } from './api-request.ts';
 import { checkNamespace, readStorable } from './create.ts';
-import type { WriteDeps } from './write-context.ts';
-import { writeOptions } from './write-options.ts';
+import { type WriteDeps, writeOptions } from './write-context.ts';
 
 export interface ReviewDeps extends WriteDeps {
   readonly authenticator: Pick<Authenticator, 'authenticateToken'>;

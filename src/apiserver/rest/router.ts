@@ -1,34 +1,29 @@
 /** Finds the handler for a request: by verb, by what the resource's entry in the table says it can do, and by subresource. */
-import type { ResourceRequest } from '../request-info.ts';
-import type { Resource, Subresource } from '../resource.ts';
-import type { ResourceTable } from '../resources.ts';
-import { methodNotAllowed, unknownResource } from '../status.ts';
+import type { Resource, ResourceTable, Subresource } from '../model/resource.ts';
+import { methodNotAllowed, unknownResource } from '../model/status.ts';
+import type { Store } from '../store/store.ts';
 import type { ApiRequest, Handler, Reply } from './api-request.ts';
+import { bindingHandler, evict } from './binding.ts';
+import { type ConnectDeps, connect } from './connect.ts';
 import { createHandler } from './create.ts';
 import { deleteCollectionHandler, deleteHandler } from './delete.ts';
-import { getHandler } from './get.ts';
-import { listHandler } from './list.ts';
-import { negotiate } from './negotiate.ts';
+import { getHandler, listHandler } from './list.ts';
 import { patchHandler } from './patch.ts';
-import type { ReviewDeps } from './reviews.ts';
-import { reviewHandler } from './reviews.ts';
-import { bindingHandler } from './subresources/binding.ts';
-import type { ConnectDeps } from './subresources/connect.ts';
-import { connect } from './subresources/connect.ts';
-import { evict } from './subresources/eviction.ts';
-import type { TokenDeps } from './subresources/token.ts';
-import { requestToken } from './subresources/token.ts';
+import { type Representation, negotiate } from './representation.ts';
+import type { ResourceRequest } from './request-info.ts';
+import { type ReviewDeps, reviewHandler } from './reviews.ts';
+import { type TokenDeps, requestToken } from './token-request.ts';
 import { updateHandler } from './update.ts';
-import type { WatchDeps } from './watch.ts';
-import { watch } from './watch.ts';
-import type { LargeRequests } from '../large/large-requests.ts';
-import type { Store } from '../store/store.ts';
+import { type WatchDeps, watch } from './watch.ts';
 import type { WriteDeps } from './write-context.ts';
 
 interface RouterDeps extends ReviewDeps, TokenDeps, ConnectDeps, WatchDeps {
   readonly store: Store;
   readonly resources: ResourceTable;
-  readonly large: LargeRequests;
+  /** Answers requests that would hold the event loop for too long; undefined for the others. */
+  readonly large: {
+    handle(verb: string, request: ApiRequest, representation: Representation): Promise<Reply | undefined>;
+  };
 }
 
 /** Those that need nothing but a store, and so can run in another thread. */
@@ -134,10 +129,7 @@ function subresourceOf(served: Resource, { subresource }: ResourceRequest): Subr
   return subresource === '' ? undefined : served.subresources.find(({ name }) => name === subresource);
 }
 
-export function representationOf({
-  exchange,
-  query,
-}: Pick<ApiRequest, 'exchange' | 'query'>): ReturnType<typeof negotiate> {
+export function representationOf({ exchange, query }: Pick<ApiRequest, 'exchange' | 'query'>): Representation {
   return negotiate({
     accept: exchange.header('accept'),
     userAgent: exchange.header('user-agent'),

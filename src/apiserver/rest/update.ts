@@ -1,14 +1,23 @@
 /** PUT of one object, or of its status. */
-import { invalidField } from '../../kube/schema/field-errors.ts';
-import { goQuote } from '../../kube/values/go-text.ts';
-import { objectKey } from '../object-key.ts';
-import type { KubeObject, Resource, UpdateRules } from '../resource.ts';
-import { badRequest, conflict, invalid, resourceName } from '../status.ts';
+import { type FieldError, invalidField } from '../../kube/validation/field-errors.ts';
+import { goQuote } from '../../kube/values/go-quote.ts';
+import { isRecord } from '../../kube/values/semantic-equality.ts';
+import { admitAll } from '../admission/admission.ts';
+import { type KubeObject, type Resource, type UpdateRules, apiVersionOf } from '../model/resource.ts';
+import { badRequest, conflict, invalid, kindName, modified, notFound, resourceName } from '../model/status.ts';
+import { objectKey, parseStored, storedText } from '../model/stored-objects.ts';
+import type { Decision } from '../store/store.ts';
 import type { ApiRequest, Handler } from './api-request.ts';
-import { checkNamespace, readStorable } from './create.ts';
-import { updateObject } from './update-object.ts';
-import { RequestContext, type WriteDeps } from './write-context.ts';
-import { writeOptions } from './write-options.ts';
+import { type Creation, checkNamespace, decideCreation, prepareAdmission, readStorable } from './create.ts';
+import { isEnded } from './plan-deletion.ts';
+import {
+  RequestContext,
+  type WriteContext,
+  type WriteDeps,
+  type Written,
+  decideAndWrite,
+  writeOptions,
+} from './write-context.ts';
 
 export function updateHandler(deps: WriteDeps): Handler {
   return async (request) => {
@@ -66,4 +75,146 @@ function replace(resource: Resource, current: KubeObject, object: KubeObject): K
     throw badRequest(`resourceVersion: Invalid value: ${goQuote(resourceVersion)}: must be a whole number`);
   }
   return object;
+}
+
+/**
+ * Changes an object in one step: reads it, lets the caller say what it should be, admits, prepares and checks that, and writes
+ * it. As nobody else can write in between, a change is never made on a stale object and never needs to be tried again.
+ */
+interface Update {
+  readonly resource: Resource;
+  /** The view it came through, whose rules it must keep; absent: the resource itself. */
+  readonly view?: Resource;
+  readonly namespace: string;
+  readonly name: string;
+  readonly subresource: string;
+  readonly context: WriteContext;
+  /** What the object should be. Throws a StatusError to refuse. */
+  change(current: KubeObject): KubeObject;
+  /** What to create where nothing is; absent: that is an error. */
+  orCreate?(): KubeObject;
+  /** What of the change counts, and what it must keep to; absent: the rules of the main resource. */
+  readonly rules?: UpdateRules;
+  /** The change keeps its own books of `managedFields` (apply). */
+  readonly isTracked?: boolean;
+}
+
+const trackedLengthMax = 128 * 1024;
+
+export async function updateObject(deps: WriteDeps, update: Update): Promise<Written> {
+  const { resource, namespace, name } = update;
+  const key = objectKey(resource, namespace, name);
+  if (deps.store.get(key) === undefined) await prepareAdmission(deps, creationOf(update));
+  return decideAndWrite(deps.store, key, (current, revision) =>
+    current === undefined
+      ? decideCreation(deps, creationOf(update), name, current, revision)
+      : decideUpdate(deps, update, current, revision),
+  );
+}
+
+function creationOf(update: Update): Creation {
+  const { resource, namespace, name, context, view = resource, isTracked = false } = update;
+  const object = update.orCreate?.();
+  if (object === undefined) throw notFound(resourceName(resource), name);
+  return { resource, view, namespace, object, context, isTracked };
+}
+
+function decideUpdate(deps: WriteDeps, update: Update, current: string, revision: number): Decision<Written> {
+  const { resource, namespace, name, subresource, context } = update;
+  const old = parseStored(current);
+  const wanted = update.change(old);
+  const { resourceVersion = '' } = wanted.metadata;
+  if (resourceVersion !== '' && resourceVersion !== old.metadata.resourceVersion) {
+    throw modified(resourceName(resource), name);
+  }
+  const base = { operation: 'UPDATE', user: context.user, resource, subresource, namespace, name, old } as const;
+  const admitted = admitAll(deps.admission, { ...base, object: keepIdentity(resource, wanted, old) }) ?? wanted;
+  const now = deps.clock.now();
+  const { rules } = update;
+  // Completed first: what only lacks its defaults is no change, and must not count as a new generation.
+  const whole = resource.complete(admitted);
+  const prepared = rules === undefined ? resource.prepareForUpdate(whole, old, now) : rules.prepare(whole, old, now);
+  const errors =
+    rules === undefined ? validateAs(update.view ?? resource, prepared, old) : rules.validate(prepared, old);
+  if (errors.length > 0) throw invalid(kindName(resource), name, errors);
+  const manager = { name: context.manager, subresource, nowMs: now };
+  // The books of a large object take longer to keep than the node may wait for; a controller's few fields stay out of them.
+  const isTracked = update.isTracked || (context.isController && current.length > trackedLengthMax);
+  const tracked = isTracked ? prepared : deps.fields.track(resource, old, prepared, manager);
+  return writeUpdate({ resource, old, object: tracked, current, revision, dryRun: context.dryRun });
+}
+
+function validateAs(resource: Resource, object: KubeObject, old: KubeObject): readonly FieldError[] {
+  const view = (one: KubeObject): KubeObject => resource.viewOf?.fromStored(one) ?? one;
+  return resource.validateUpdate(view(object), view(old));
+}
+
+interface FinishedUpdate {
+  readonly resource: Resource;
+  readonly old: KubeObject;
+  readonly object: KubeObject;
+  readonly current: string;
+  readonly revision: number;
+  readonly dryRun: boolean;
+}
+
+function writeUpdate({ resource, old, object, current, revision, dryRun }: FinishedUpdate): Decision<Written> {
+  const outcome = { created: false, removed: false };
+  // A write that changes nothing takes no revision and wakes nobody.
+  if (isUnchanged(object, old)) return { kind: 'keep', result: { text: current, ...outcome } };
+  if (dryRun) return { kind: 'keep', result: { text: JSON.stringify(object), ...outcome } };
+  const text = storedText(object, revision);
+  if (isEnded(resource, object)) return { kind: 'delete', value: text, result: { text, ...outcome, removed: true } };
+  const ending = object.metadata.deletionTimestamp !== undefined;
+  return { kind: 'put', value: text, result: { text, ...outcome }, ending };
+}
+
+/** The content first: where that differs, as it does in most updates, metadata need not be looked at. */
+function isUnchanged(object: KubeObject, old: KubeObject): boolean {
+  const content = { ...object, metadata: undefined };
+  return isSameJson(content, { ...old, metadata: undefined }) && isSameJson(withoutTimes(object), withoutTimes(old));
+}
+
+/** When a manager last set its fields is no change of the object. */
+function withoutTimes({ metadata }: KubeObject): unknown {
+  const managedFields = metadata.managedFields?.map((entry) => ({ ...(entry as object), time: undefined }));
+  return { ...metadata, managedFields };
+}
+
+/** What an update cannot change it need not say; what it says against it, validation refuses. */
+function keepIdentity(resource: Resource, object: KubeObject, old: KubeObject): KubeObject {
+  const given = object.metadata;
+  const metadata = copyWithout(given, notFromClient);
+  const kept = (given.uid ?? '') === '' ? ['uid' as const, ...keptFields] : keptFields;
+  for (const field of kept) if (old.metadata[field] !== undefined) metadata[field] = old.metadata[field];
+  const head = { kind: resource.kind, apiVersion: apiVersionOf(resource), metadata };
+  return Object.assign(head, copyWithout(object, headFields)) as unknown as KubeObject;
+}
+
+const headFields: readonly string[] = ['kind', 'apiVersion', 'metadata'];
+const serverFields = ['generation', 'creationTimestamp', 'deletionTimestamp', 'deletionGracePeriodSeconds'] as const;
+const keptFields = [...serverFields, 'resourceVersion'] as const;
+const notFromClient: readonly string[] = [...serverFields, 'selfLink'];
+
+/** Rest properties do the same, several times slower. */
+function copyWithout(object: object, left: readonly string[]): Record<string, unknown> {
+  const copy: Record<string, unknown> = {};
+  for (const [key, value] of Object.entries(object)) if (!left.includes(key)) copy[key] = value;
+  return copy;
+}
+
+/** Whether two values print the same JSON, whatever the order of keys; what is undefined is not there. */
+export function isSameJson(a: unknown, b: unknown): boolean {
+  if (a === b) return true;
+  if (Array.isArray(a)) {
+    return Array.isArray(b) && a.length === b.length && a.every((item, index) => isSameJson(item, b[index]));
+  }
+  if (!isRecord(a) || !isRecord(b)) return false;
+  for (const key of Object.keys(a)) if (!isSameJson(a[key], own(b, key))) return false;
+  for (const key of Object.keys(b)) if (!Object.hasOwn(a, key) && b[key] !== undefined) return false;
+  return true;
+}
+
+function own(record: Record<string, unknown>, key: string): unknown {
+  return Object.hasOwn(record, key) ? record[key] : undefined;
 }

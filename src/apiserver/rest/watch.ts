@@ -3,26 +3,26 @@
  * A watch that cannot be served from where it asks is told so by an ERROR event and ended.
  */
 import type { Clock } from '../../base/clock.ts';
-import type { ResponseStream } from '../http/exchange.ts';
-import { objectKey, objectPrefix } from '../object-key.ts';
-import { StatusError, expired } from '../status.ts';
+import { type Resource, apiVersionOf } from '../model/resource.ts';
+import { type Selection, selectionOf } from '../model/selection.ts';
+import { StatusError, expired } from '../model/status.ts';
+import { objectKey, objectPrefix, parseStored } from '../model/stored-objects.ts';
 import { CompactedError } from '../store/store-errors.ts';
 import type { Store, StoredObject } from '../store/store.ts';
-import type { WatchHub } from '../watch-hub.ts';
-import type { Representation as EventForm } from '../watch-event.ts';
-import type { Watcher } from '../watcher.ts';
-import type { ApiRequest, Reply } from './api-request.ts';
-import type { ListOptions } from './list-options.ts';
-import { listOptions } from './list-options.ts';
-import type { Representation } from './negotiate.ts';
-import { tableOptions } from './representation.ts';
-import type { Encoding } from './representation.ts';
-import type { Selection } from './selection.ts';
-import { selectionOf } from './selection.ts';
-import { waitForRevision } from './wait-for-revision.ts';
-import type { WatchForm, WatchForms } from './watch-forms.ts';
-import { eventLine } from './watch-forms.ts';
-import { parseStored } from '../stored-value.ts';
+import { waitForRevision } from '../watch/store-waits.ts';
+import {
+  type ChangeFilter,
+  type EventForm,
+  type WatchedChange,
+  everything,
+  jsonEvents,
+  selecting,
+} from '../watch/watch-event.ts';
+import type { WatchHub } from '../watch/watch-hub.ts';
+import type { Watcher } from '../watch/watcher.ts';
+import type { ApiRequest, Reply, ResponseStream } from './api-request.ts';
+import { type ListOptions, listOptions } from './list-options.ts';
+import { type Encoding, type Representation, objectText, tableOptions } from './representation.ts';
 
 export interface WatchDeps {
   readonly store: Store;
@@ -96,7 +96,7 @@ class Watching {
     const { labelSelector, fieldSelector } = this.#options;
     const { group, version, plural } = this.#request.served;
     const key = [group, version, plural, this.#request.info.name, labelSelector, fieldSelector].join('\n');
-    const [selection, release] = forms.selection(key, this.#selection);
+    const [filter, release] = forms.filter(key, this.#selection);
     let watcher: Watcher | undefined;
     try {
       if (resourceVersion > store.revision) await waitForRevision(store, resourceVersion, clock, this.#ended.signal);
@@ -104,7 +104,7 @@ class Watching {
       const form = forms.form(this.#encoding, clock);
       const { after, initial } = this.#start(form);
       const wantsBookmarks = this.#options.allowWatchBookmarks;
-      const asked = { prefix: this.#prefix, after, selection, representation: form.events, wantsBookmarks, initial };
+      const asked = { prefix: this.#prefix, after, filter, form: form.events, wantsBookmarks, initial };
       watcher = this.#deps.hub.watch(asked, {
         write: (bytes) => {
           this.#deps.sent(countLines(bytes));
@@ -213,4 +213,81 @@ function countLines(bytes: Uint8Array): number {
   let count = 0;
   for (let at = bytes.indexOf(newline); at >= 0; at = bytes.indexOf(newline, at + 1)) count += 1;
   return count;
+}
+
+/**
+ * What watches have in common: one selection for each selector in use and one way of printing for each kind, so that the hub
+ * selects and prints a change once for all who ask the same.
+ */
+interface Shared {
+  readonly filter: ChangeFilter;
+  users: number;
+}
+
+/** How one watch sees objects. */
+interface WatchForm {
+  readonly events: EventForm;
+  /** A stored object's text as the watch shows it. */
+  text(stored: string): string;
+}
+
+export class WatchForms {
+  readonly #plain = new Map<Resource, WatchForm>();
+  readonly #filters = new Map<string, Shared>();
+
+  /** `key` names the selection: equal keys mean equal selections. Returns its filter and how to release it. */
+  filter(key: string, selection: Selection): readonly [ChangeFilter, () => void] {
+    if (selection.isEverything) return [everything, () => {}];
+    const known = this.#filters.get(key);
+    const shared = known ?? { filter: selecting((object) => selection.matches(object)), users: 0 };
+    shared.users += 1;
+    this.#filters.set(key, shared);
+    return [
+      shared.filter,
+      () => {
+        shared.users -= 1;
+        if (shared.users === 0) this.#filters.delete(key);
+      },
+    ];
+  }
+
+  form(encoding: Encoding, clock: { now(): number }): WatchForm {
+    const { resource, representation } = encoding;
+    if (representation.as !== 'object' || resource.viewOf !== undefined) return converted(encoding, clock);
+    const known = this.#plain.get(resource);
+    if (known !== undefined) return known;
+    const events = jsonEvents({ apiVersion: apiVersionOf(resource), kind: resource.kind });
+    const plain = { events, text: (stored: string) => stored };
+    this.#plain.set(resource, plain);
+    return plain;
+  }
+}
+
+/** The columns of a table go with the first event only, so this one cannot be shared. */
+function converted(encoding: Encoding, clock: { now(): number }): WatchForm {
+  const { resource } = encoding;
+  const plain = jsonEvents({ apiVersion: apiVersionOf(resource), kind: resource.kind });
+  let hasColumns = false;
+  const convert = (text: string): string => {
+    const result = objectText(text, { ...encoding, now: clock.now() }, !hasColumns);
+    hasColumns = true;
+    return result;
+  };
+  const events: EventForm = {
+    event: (type, watched: WatchedChange) => {
+      const { object } = JSON.parse(Buffer.from(plain.event(type, watched)).toString()) as { object: unknown };
+      return eventLine(type, convert(JSON.stringify(object)));
+    },
+    bookmark: (revision) => {
+      const { object } = JSON.parse(Buffer.from(plain.bookmark(revision)).toString()) as { object: unknown };
+      // A view's bookmark is of its own kind already.
+      const text = JSON.stringify(object);
+      return eventLine('BOOKMARK', encoding.representation.as === 'object' ? text : convert(text));
+    },
+  };
+  return { events, text: convert };
+}
+
+function eventLine(type: string, object: string): Buffer {
+  return Buffer.from(`{"type":"${type}","object":${object}}\n`);
 }

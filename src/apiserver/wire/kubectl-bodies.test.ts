@@ -9,8 +9,7 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { promisify } from 'node:util';
 import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
-import { issueServerCertificate, makeAuthority } from '../identity/certificates.ts';
-import { kubeconfig } from '../identity/kubeconfig.ts';
+import { issueServerCertificate, kubeconfig, makeAuthority } from '../identity/certificates.ts';
 import { decodeProtobuf } from './decode-protobuf.ts';
 import { bodyTypeOf, negotiateAnswer, objectConversions, protobufType } from './media-types.ts';
 

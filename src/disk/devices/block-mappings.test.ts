@@ -31,11 +31,10 @@ import { MountNamespace } from '../../testing/machine/mount-namespace.ts';
 import { mountPointsBelow, unavailableMounts } from '../../testing/machine/temporary-directory.ts';
 import { systemMounts } from '../mounts/mounts.ts';
 import { MountPointBelowError } from '../paths/remove-tree.ts';
-import { blockDeviceAt } from './block-device.ts';
+import { SystemDevices, blockDeviceAt } from './block-device.ts';
 import { BlockMappingError, BlockMappings, type NewMapping } from './block-mappings.ts';
 import { LoopDevices } from './loop-devices.ts';
 import { systemPrograms } from './programs.ts';
-import { SystemDevices } from './system-devices.ts';
 
 const skip = needsDevices();
 const { signal } = new AbortController();

@@ -21,12 +21,11 @@ import {
 import { dirname, join } from 'node:path';
 import type { Clock } from '../../base/clock.ts';
 import { MountletError, errorCode } from '../../base/errors.ts';
+import { systemCallError } from '../../linux/system-call-error.ts';
 import type { Mounts } from '../mounts/mounts.ts';
+import { makeDirectoryWithMode } from '../paths/directories.ts';
 import { removeTree } from '../paths/remove-tree.ts';
-import { makeDirectoryWithMode } from '../pod-directories.ts';
-import { systemCallError } from '../system-call-error.ts';
-import { blockDeviceAt, deviceNumbers } from './block-device.ts';
-import type { BlockDevice } from './block-device.ts';
+import { type BlockDevice, blockDeviceAt, deviceNumbers } from './block-device.ts';
 import { LoopDevices } from './loop-devices.ts';
 import type { Programs } from './programs.ts';
 

@@ -32,11 +32,18 @@ import {
   deviceSizeBytes,
   mountPointsOf,
 } from './block-device.ts';
-import { type DeviceMountOutcome, type DeviceMountSettings, type FormatMark, mountDevice } from './device-mount.ts';
-import { diskFormatOf, extSizeBytes, isBlank, partitioned } from './disk-format.ts';
-import { growFileSystem } from './file-system-growth.ts';
-import { isInMountTable, runMount, runUnmount } from './mount-command.ts';
-import { type Programs, systemPrograms } from './programs.ts';
+import {
+  type DeviceMountOutcome,
+  type DeviceMountSettings,
+  type FormatMark,
+  diskFormatOf,
+  extSizeBytes,
+  growFileSystem,
+  isBlank,
+  mountDevice,
+  partitioned,
+} from './device-mount.ts';
+import { type Programs, isInMountTable, runMount, runUnmount, systemPrograms } from './programs.ts';
 
 const skip = needsDevices('mkfs.ext4', 'fsck', 'resize2fs');
 const { signal } = new AbortController();

@@ -2,14 +2,20 @@
  * Mounts a block device, and makes a file system on it first when there is nothing on it. What is there is never
  * overwritten: anything that was recognised, a partition table too, is checked and mounted or refused.
  */
+import { constants } from 'node:fs';
+import { open } from 'node:fs/promises';
 import { MountletError, messageOf } from '../../base/errors.ts';
-import type { BlockDevice } from './block-device.ts';
-import { mountPointsOf } from './block-device.ts';
-import { diskFormatOf, isBlank } from './disk-format.ts';
-import { canGrow, growUnmounted } from './file-system-growth.ts';
-import { MountCommandError, runMount } from './mount-command.ts';
-import { ProgramMissingError, exitText, spoken } from './programs.ts';
-import type { ProgramOutput, Programs } from './programs.ts';
+import { systemCallError } from '../../linux/system-call-error.ts';
+import { type BlockDevice, deviceSizeBytes, isReadOnlyDevice, mountPointsOf } from './block-device.ts';
+import {
+  MountCommandError,
+  ProgramMissingError,
+  type ProgramOutput,
+  type Programs,
+  exitText,
+  runMount,
+  spoken,
+} from './programs.ts';
 
 export interface DeviceMountSettings {
   readonly device: BlockDevice;
@@ -147,4 +153,146 @@ async function checkAndRepair(programs: Programs, path: string, signal: AbortSig
   }
   // It could not be checked (no fsck for this file system, not a file system at all): mounting tells.
   return (output.status & corrected) === 0 ? undefined : spoken(output).trim();
+}
+
+/** What is on a block device, found out without changing it. */
+/** The kubelet's word for a device with a partition table, which is never formatted. */
+export const partitioned = 'unknown data, probably partitions';
+
+class DiskFormatError extends MountletError {
+  readonly reason = 'GetDiskFormatFailed';
+}
+
+const probeMsMax = 60_000;
+
+/** The name of the file system (`ext4`), `partitioned`, or an empty text when nothing was recognised. */
+export async function diskFormatOf(programs: Programs, device: BlockDevice, signal: AbortSignal): Promise<string> {
+  // To blkid a device that cannot be read has no format either, and it would be formatted.
+  await readAt(device, 0n, probeBytes);
+  const args = ['-p', '-s', 'TYPE', '-s', 'PTTYPE', '-o', 'export', device.path];
+  const output = await programs.run({ program: 'blkid', args, timeoutMs: probeMsMax }, signal);
+  if (output.status === 2) return '';
+  if (output.status !== 0) {
+    // 8: several formats at once, of which it cannot tell the right one.
+    throw new DiskFormatError(
+      `failed to get disk format of disk ${device.path}: ${exitText(output)} ${spoken(output)}`.trimEnd(),
+    );
+  }
+  const found = new Map(output.stdout.split('\n').map(assignment));
+  return found.has('PTTYPE') ? partitioned : (found.get('TYPE') ?? '');
+}
+
+function assignment(line: string): [name: string, value: string] {
+  const at = line.indexOf('=');
+  return at === -1 ? [line, ''] : [line.slice(0, at), line.slice(at + 1)];
+}
+
+/** Where a file, a document or a dump of a database has its content; a new file has zeros there. */
+const probeBytes = 1024 * 1024;
+
+/** Whether there are only zeros at both ends. */
+export async function isBlank(device: BlockDevice): Promise<boolean> {
+  const sizeBytes = deviceSizeBytes(device);
+  const tail = sizeBytes > BigInt(probeBytes) ? sizeBytes - BigInt(probeBytes) : 0n;
+  return isZero(await readAt(device, 0n, probeBytes)) && isZero(await readAt(device, tail, probeBytes));
+}
+
+function isZero(bytes: Buffer): boolean {
+  return bytes.equals(Buffer.alloc(bytes.length));
+}
+
+/** The size of an ext2, ext3 or ext4 as its superblock tells it; undefined if there is none. */
+export async function extSizeBytes(device: BlockDevice): Promise<bigint | undefined> {
+  const block = await readAt(device, 1024n, 1024);
+  if (block.length < 1024 || block.readUInt16LE(0x38) !== 0xef53) return undefined;
+  const has64Bits = (block.readUInt32LE(0x60) & 0x80) !== 0;
+  const blocks = BigInt(block.readUInt32LE(0x4)) | (has64Bits ? BigInt(block.readUInt32LE(0x150)) << 32n : 0n);
+  return blocks << BigInt(10 + block.readUInt32LE(0x18));
+}
+
+/** In a thread of its own: a device that does not answer must not stop everything else. */
+async function readAt({ path }: BlockDevice, offset: bigint, bytes: number): Promise<Buffer> {
+  try {
+    const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
+    try {
+      const { buffer, bytesRead } = await file.read(Buffer.alloc(bytes), 0, bytes, Number(offset));
+      return buffer.subarray(0, bytesRead);
+    } finally {
+      await file.close();
+    }
+  } catch (thrown) {
+    throw systemCallError(thrown, path);
+  }
+}
+
+/** Grows a file system to the size of its device, mounted or not, as far as the kernel lets us. */
+/** The kubelet's text. */
+class GrowthError extends MountletError {
+  readonly reason = 'FileSystemResizeFailed';
+}
+
+/** Groups of blocks are initialised one after another; a check reads them all. */
+const growthMsMax = 30 * 60_000;
+
+/** `mountPoint` is where the file system is mounted; xfs and btrfs can only grow there. */
+export async function growFileSystem(
+  programs: Programs,
+  device: BlockDevice,
+  mountPoint: string,
+  signal: AbortSignal,
+): Promise<void> {
+  const { path } = device;
+  if (isReadOnlyDevice(device)) return;
+  const found = await diskFormatOf(programs, device, signal);
+  switch (found) {
+    case '': // whoever formats it will use all of it
+      return;
+    case 'ext3':
+    case 'ext4':
+      if (mountPointsOf(device).length === 0) return growUnmounted(programs, device, signal);
+      return grow(programs, path, 'resize2fs', [path], signal);
+    case 'xfs':
+      return grow(programs, mountPoint, 'xfs_growfs', ['-d', mountPoint], signal);
+    case 'btrfs':
+      return grow(programs, mountPoint, 'btrfs', ['filesystem', 'resize', 'max', mountPoint], signal);
+    default:
+      throw new GrowthError(
+        `ResizeFS.Resize - resize of format ${found} is not supported for device ${path} mounted at ${mountPoint}`,
+      );
+  }
+}
+
+/** Whether an ext file system is smaller than wanted and leaves room on its device, which has grown since. */
+async function canGrow(device: BlockDevice, wantedBytes: bigint): Promise<boolean> {
+  const usedBytes = await extSizeBytes(device);
+  const largestBlockBytes = 65536n; // what is left at the end is less than one block
+  if (usedBytes === undefined || usedBytes >= wantedBytes) return false;
+  return deviceSizeBytes(device) - usedBytes >= largestBlockBytes;
+}
+
+/** For ext3 and ext4 that are mounted nowhere: this needs no more than the right to write to the device. */
+async function growUnmounted(programs: Programs, device: BlockDevice, signal: AbortSignal): Promise<void> {
+  const { path } = device;
+  // resize2fs insists on a complete check; a file system that was just used counts as unchecked.
+  const check = await programs.run({ program: 'e2fsck', args: ['-f', '-p', path], timeoutMs: growthMsMax }, signal);
+  if (check.status > 3) {
+    throw new GrowthError(
+      `resize of device ${path} failed: ${exitText(check)}. e2fsck output: ${spoken(check)}`.trimEnd(),
+    );
+  }
+  await grow(programs, path, 'resize2fs', [path], signal);
+}
+
+async function grow(
+  programs: Programs,
+  what: string,
+  program: 'resize2fs' | 'xfs_growfs' | 'btrfs',
+  args: readonly string[],
+  signal: AbortSignal,
+): Promise<void> {
+  const output = await programs.run({ program, args, timeoutMs: growthMsMax }, signal);
+  if (output.status === 0) return;
+  throw new GrowthError(
+    `resize of device ${what} failed: ${exitText(output)}. ${program} output: ${spoken(output)}`.trimEnd(),
+  );
 }

@@ -1,8 +1,9 @@
 /** Which kind of file system a path is on, and where an ordinary user has memory-backed storage of his own. */
-import { lstatSync, mkdirSync, statfsSync, type Stats } from 'node:fs';
+import { type Stats, lstatSync, mkdirSync, statfsSync } from 'node:fs';
 import { join } from 'node:path';
 import { MountletError, errorCode } from '../../base/errors.ts';
-import { systemCallError } from '../system-call-error.ts';
+import { systemCallError } from '../../linux/system-call-error.ts';
+import type { MountEntry } from './mount-table.ts';
 
 type FileSystemKind = 'tmpfs' | 'hugetlbfs' | 'other';
 
@@ -81,4 +82,19 @@ function isTmpfs(path: string): boolean {
 
 function lstatIfPresent(path: string): Stats | undefined {
   return lstatSync(path, { throwIfNoEntry: false });
+}
+
+/** The page size of a mounted hugetlbfs, as its mount table entry tells it. */
+const units: Readonly<Record<string, bigint>> = { '': 1n, K: 1n << 10n, M: 1n << 20n, G: 1n << 30n, T: 1n << 40n };
+
+/** In bytes; undefined if the entry tells none. `2M` and `2Mi` are the same here: the kernel counts in powers of two. */
+export function hugePageSizeBytes({
+  superOptions,
+  options,
+}: Pick<MountEntry, 'superOptions' | 'options'>): bigint | undefined {
+  for (const option of [...superOptions, ...options]) {
+    const [, number, unit] = /^pagesize=(\d+)([KMGT]?)i?$/.exec(option) ?? [];
+    if (number !== undefined && unit !== undefined) return BigInt(number) * (units[unit] ?? 1n);
+  }
+  return undefined;
 }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { hugePageSizeBytes } from './huge-pages.ts';
+import { hugePageSizeBytes } from './file-system.ts';
 
 const mebi = 1n << 20n;
 const cases = [

@@ -16,19 +16,11 @@ import {
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { errorCode } from '../../base/errors.ts';
+import { SystemCallError } from '../../linux/system-call-error.ts';
+import { loadSystemCalls, mountFlags, moveFlags, treeFlags, unmountFlags } from '../../linux/system-calls.ts';
 import { directoryForMounts, needsMounts } from '../../testing/machine/temporary-directory.ts';
-import { SystemCallError } from '../system-call-error.ts';
-import { isMountPoint, openPathOnly } from './mount-point.ts';
-import { type MountEntry, mountOf, readMountTable } from './mount-table.ts';
+import { type MountEntry, isMountPoint, mountOf, openPathOnly, readMountTable } from './mount-table.ts';
 import { NotTmpfsError, systemMounts, tmpfsOptions } from './mounts.ts';
-import {
-  SystemCallsUnavailableError,
-  loadSystemCalls,
-  mountFlags,
-  moveFlags,
-  treeFlags,
-  unmountFlags,
-} from './system-calls.ts';
 
 /** As on Linux before 5.2: the calls that make a detached copy of a mount do not exist. */
 const withoutNewCalls = (): ReturnType<typeof loadSystemCalls> => ({
@@ -252,18 +244,6 @@ test('whether mounts are available is found out once for each instance', (t) => 
   });
   assert.equal(mounts.unavailable, 'operation not permitted; run as root, or with the capability CAP_SYS_ADMIN');
   assert.equal(tried, 1);
-});
-
-test('where koffi does not load, nothing is mounted and the reason is given', (t) => {
-  const directory = directoryForMounts(t);
-  const mounts = systemMounts({
-    temporaryDirectory: directory,
-    loadSystemCalls() {
-      throw new SystemCallsUnavailableError(new Error('no build for this machine'));
-    },
-  });
-  assert.match(mounts.unavailable ?? '', /"koffi" does not load: no build for this machine; reinstall it$/);
-  assert.throws(() => mounts.mountTmpfs(directory), SystemCallsUnavailableError);
 });
 
 test('a question alone does not load native code', (t) => {

@@ -3,16 +3,20 @@
  * inside of containers, which belong to the runtimes. All calls are synchronous: they take some 50 µs, less than a turn
  * of the event loop through a thread would.
  */
-import { mkdtempSync, realpathSync, rmdirSync } from 'node:fs';
+import { closeSync, mkdtempSync, realpathSync, rmdirSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { isAbsolute, join } from 'node:path';
-import { MountletError, messageOf } from '../../base/errors.ts';
-import { kernelMounter } from './kernel-mounter.ts';
-import { isMountPoint } from './mount-point.ts';
-import { readMountsBelow, type MountEntry } from './mount-table.ts';
-import type { BindRestriction, Mounter } from './mounter.ts';
-import { SystemCallError, systemCallError } from '../system-call-error.ts';
-import { loadSystemCalls, type SystemCalls } from './system-calls.ts';
+import { MountletError, errorCode, messageOf } from '../../base/errors.ts';
+import { SystemCallError, systemCallError } from '../../linux/system-call-error.ts';
+import {
+  type SystemCalls,
+  loadSystemCalls,
+  mountAttributes,
+  mountFlags,
+  treeFlags,
+  unmountFlags,
+} from '../../linux/system-calls.ts';
+import { type MountEntry, isMountPoint, readMountsBelow } from './mount-table.ts';
 
 interface TmpfsOptions {
   /** 0 or absent: no limit but the kernel's (half of the memory). */
@@ -51,7 +55,7 @@ export interface Mounts {
 }
 
 interface MountSettings {
-  /** Throws when system calls cannot be made; then nothing can be mounted. */
+  /** Replaced by tests of older kernels. */
   readonly loadSystemCalls?: () => SystemCalls;
   /** Where the one mount is tried that answers `unavailable`. */
   readonly temporaryDirectory?: string;
@@ -101,11 +105,12 @@ class SystemMounts implements Mounts {
 
   /** Asking for capabilities would not do: a security module or a system call filter may refuse root as well. */
   #probe(): string | undefined {
+    const mounter = this.#mounter;
     let directory: string | undefined;
     try {
       directory = mkdtempSync(join(this.#temporaryDirectory, 'mountlet-probe-'));
-      this.#mounter.mount({ source: 'tmpfs', target: directory, fileSystem: 'tmpfs', options: 'size=4096' });
-      this.#mounter.unmount(directory, true);
+      mounter.mount({ source: 'tmpfs', target: directory, fileSystem: 'tmpfs', options: 'size=4096' });
+      mounter.unmount(directory, true);
       return undefined;
     } catch (thrown) {
       // Where it was tried is of no interest: the directory is gone.
@@ -207,4 +212,106 @@ function realPath(path: string): string {
 
 function requireAbsolute(path: string): void {
   if (!isAbsolute(path)) throw new RangeError(`A path to mount must be absolute: "${path}"`);
+}
+
+/**
+ * The few mount operations that everything in mounts.ts is made of. kernel-mounter.ts does them by system calls, each in
+ * about 0.05 ms: a program such as mount(8) would hold the event loop for as long as a disk or a server holds it.
+ */
+/** Options a bind mount can have of its own: they take something away from what the mounted file system allows. */
+export const bindRestrictions = ['ro', 'nosuid', 'nodev', 'noexec', 'noatime', 'nodiratime', 'relatime'] as const;
+export type BindRestriction = (typeof bindRestrictions)[number];
+
+interface NewMount {
+  readonly source: string;
+  readonly target: string;
+  readonly fileSystem: string;
+  /** As after `-o`; empty for none. */
+  readonly options: string;
+}
+
+interface Mounter {
+  mount(mount: NewMount): void;
+  bind(source: string, target: string, recursive: boolean): void;
+  /**
+   * A read-only bind that is never seen writable, or false from a kernel that cannot: then bind and remount. As what is
+   * mounted is read-only or is not there, a container cannot be started in between.
+   */
+  bindReadOnly(source: string, target: string, recursive: boolean): boolean;
+  /** Adds options (`ro`, `noexec`) to this mount, and only to this one; those it has stay. */
+  restrict(entry: MountEntry, options: readonly BindRestriction[]): void;
+  /** Changes options of the file system (`size=`); the mount's own options stay. */
+  reconfigure(entry: MountEntry, options: string): void;
+  /** `lazy` takes it out of the tree at once and lets those who use it finish. Never follows a symbolic link. */
+  unmount(target: string, lazy: boolean): void;
+  isMountPoint(path: string): boolean;
+}
+
+/** Mounts by system calls. */
+function kernelMounter(calls: SystemCalls): Mounter {
+  return {
+    mount({ source, target, fileSystem, options }: NewMount) {
+      calls.mount({ source, target, fileSystem, flags: 0, data: options });
+    },
+    bind(source, target, recursive) {
+      calls.mount({ source, target, flags: mountFlags.bind | (recursive ? mountFlags.recursive : 0) });
+    },
+    bindReadOnly(source, target, recursive) {
+      const depth = recursive ? treeFlags.recursive : 0;
+      let tree: number;
+      try {
+        tree = calls.openTree(source, treeFlags.clone | treeFlags.closeOnExec | depth);
+      } catch (thrown) {
+        if (isUnknownCall(thrown)) return false;
+        throw thrown;
+      }
+      try {
+        calls.setMountAttributes(tree, { set: mountAttributes.readOnly }, depth);
+        calls.moveMount(tree, target, 0);
+        return true;
+      } catch (thrown) {
+        if (isUnknownCall(thrown)) return false;
+        throw thrown;
+      } finally {
+        closeSync(tree); // a copy that was mounted nowhere goes with its descriptor
+      }
+    },
+    restrict({ mountPoint, options }, more) {
+      const flags = mountFlags.remount | mountFlags.bind | flagsOf([...options, ...more]);
+      calls.mount({ target: mountPoint, flags });
+    },
+    reconfigure({ mountPoint, options }, data) {
+      calls.mount({ target: mountPoint, flags: mountFlags.remount | flagsOf(options), data });
+    },
+    unmount(target, lazy) {
+      calls.unmount(target, unmountFlags.noFollow | (lazy ? unmountFlags.detach : 0));
+    },
+    isMountPoint(path) {
+      return calls.isMountRoot(path) ?? isMountPoint(path);
+    },
+  };
+}
+
+/** Before Linux 5.12 not all these calls exist; a container's filter may answer for them with EPERM. */
+function isUnknownCall(thrown: unknown): boolean {
+  const code = errorCode(thrown);
+  return code === 'ENOSYS' || code === 'EPERM';
+}
+
+const flagOf: Readonly<Record<string, number>> = {
+  ro: mountFlags.readOnly,
+  nosuid: mountFlags.noSetuid,
+  nodev: mountFlags.noDevices,
+  noexec: mountFlags.noExec,
+  noatime: mountFlags.noAccessTime,
+  nodiratime: mountFlags.noDirectoryAccessTime,
+  relatime: mountFlags.relativeAccessTime,
+  nosymfollow: mountFlags.noSymlinkFollow,
+};
+
+/** A remount sets all flags anew: those that are not repeated are lost (or refused, in a user namespace). */
+function flagsOf(options: MountEntry['options']): number {
+  const flags = options.reduce((all, option) => all | (flagOf[option] ?? 0), 0);
+  const accessTime = mountFlags.noAccessTime | mountFlags.relativeAccessTime;
+  return (flags & accessTime) === 0 ? flags | mountFlags.strictAccessTime : flags; // the table shows no word for strict
 }

@@ -12,18 +12,18 @@ import { closeSync, mkdtempSync, openSync, readFileSync, rmdirSync, writeFileSyn
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { MountletError, messageOf } from '../../base/errors.ts';
-import { SystemCallError, errnoOf } from '../system-call-error.ts';
-import { openPathOnly } from './mount-point.ts';
-import type { Mounts } from './mounts.ts';
+import { SystemCallError, errnoOf } from '../../linux/system-call-error.ts';
 import {
+  type SystemCalls,
   loadSystemCalls,
   mountAttributes,
   moveFlags,
   propagations,
   treeFlags,
   unmountFlags,
-  type SystemCalls,
-} from './system-calls.ts';
+} from '../../linux/system-calls.ts';
+import { openPathOnly } from './mount-table.ts';
+import type { Mounts } from './mounts.ts';
 
 /** What a mount may take away from what its file system allows. */
 export type PlacedRestriction = 'nosuid' | 'nodev' | 'noexec';
@@ -45,7 +45,7 @@ export interface ReplaceableMounts {
 }
 
 interface ReplaceableMountSettings {
-  /** Throws when system calls cannot be made. */
+  /** Replaced by tests of older kernels. */
   readonly loadSystemCalls?: () => SystemCalls;
   /** Where the exchange is tried that answers `unavailable`. */
   readonly temporaryDirectory?: string;
@@ -119,11 +119,6 @@ class KernelReplaceableMounts implements ReplaceableMounts {
   /** Versions of a kernel say little: distributions carry changes back, and a filter may refuse a call that exists. */
   #probe(): string | undefined {
     if (this.#mounts.unavailable !== undefined) return this.#mounts.unavailable;
-    try {
-      this.#loaded ??= this.#load();
-    } catch (thrown) {
-      return `system calls cannot be made on this machine: ${messageOf(thrown)}`;
-    }
     let directory: string | undefined;
     let mounted = false;
     try {

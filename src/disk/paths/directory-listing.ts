@@ -1,9 +1,9 @@
 /** What stands in a directory, for people and for checks: names, modes, owners, link targets, sizes and digests. */
 import { createHash } from 'node:crypto';
-import { closeSync, fstatSync, lstatSync, readSync, readdirSync, readlinkSync } from 'node:fs';
+import { closeSync, fstatSync, lstatSync, readFileSync, readSync, readdirSync, readlinkSync } from 'node:fs';
 import { join } from 'node:path';
-import { openToRead } from './open-to-read.ts';
-import { systemCallError } from '../system-call-error.ts';
+import { systemCallError } from '../../linux/system-call-error.ts';
+import { openToRead } from './safe-open.ts';
 
 interface EntryFacts {
   readonly name: string;
@@ -107,4 +107,41 @@ function digestOf(path: string): { sizeBytes: number; sha256: string } {
 
 function byBytes(a: string, b: string): number {
   return a < b ? -1 : 1;
+}
+
+/** Names of users and groups of this machine, for people. The databases are read once, when first asked. */
+export interface OwnerNames {
+  userName(uid: number): string;
+  groupName(gid: number): string;
+}
+
+export function ownerNames(): OwnerNames {
+  const users = namesIn('/etc/passwd');
+  const groups = namesIn('/etc/group');
+  return {
+    userName: (uid) => users().get(uid) ?? String(uid),
+    groupName: (gid) => groups().get(gid) ?? String(gid),
+  };
+}
+
+/** Lines of `name:password:id:…`; a machine without the file has numbers only. */
+function namesIn(file: string): () => ReadonlyMap<number, string> {
+  let names: Map<number, string> | undefined;
+  return () => {
+    if (names !== undefined) return names;
+    names = new Map();
+    for (const line of readLines(file)) {
+      const [name, , id] = line.split(':');
+      if (name && id && /^\d+$/.test(id) && !names.has(Number(id))) names.set(Number(id), name);
+    }
+    return names;
+  };
+}
+
+function readLines(file: string): readonly string[] {
+  try {
+    return readFileSync(file, 'utf8').split('\n');
+  } catch {
+    return [];
+  }
 }

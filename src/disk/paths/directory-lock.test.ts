@@ -4,8 +4,8 @@ import { once } from 'node:events';
 import { readFileSync, readdirSync, statSync, symlinkSync, unlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { loadSystemCalls } from '../../linux/system-calls.ts';
 import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
-import { loadSystemCalls } from '../mounts/system-calls.ts';
 import { DirectoryInUseError, lockDirectory } from './directory-lock.ts';
 
 test('a locked directory is refused, with the pid and command of its holder, until it is released', (t) => {

@@ -16,8 +16,8 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { MountletError } from '../../base/errors.ts';
-import { systemCallError } from '../system-call-error.ts';
-import { loadSystemCalls, type SystemCalls } from '../mounts/system-calls.ts';
+import { systemCallError } from '../../linux/system-call-error.ts';
+import { type SystemCalls, loadSystemCalls } from '../../linux/system-calls.ts';
 
 interface DirectoryLock {
   /** Removes the lock file. Can be called again without harm. */

@@ -1,8 +1,8 @@
 /** The kind of a path of the host, and the check of a hostPath volume's type, with the kubelet's words. */
-import { closeSync, constants, mkdirSync, openSync, statSync, type Stats } from 'node:fs';
+import { type Stats, closeSync, constants, mkdirSync, openSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { MountletError } from '../../base/errors.ts';
-import { errnoOf, errnoText } from '../system-call-error.ts';
+import { errnoOf, errnoText } from '../../linux/system-call-error.ts';
 
 type HostKind = 'Directory' | 'File' | 'Socket' | 'CharDevice' | 'BlockDevice';
 

@@ -3,7 +3,7 @@ import { mkdirSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
-import { makeDirectories } from './make-directories.ts';
+import { makeDirectories } from './directories.ts';
 
 test('makeDirectories makes what is missing and says what that was, the deepest first', (t) => {
   const base = temporaryDirectory(t);

@@ -3,7 +3,7 @@ import { chmodSync, readFileSync, readdirSync, statSync, symlinkSync, writeFileS
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
-import { ExposedFileError, ensurePrivateFile, readPrivateFile, replacePrivateFile } from './private-file.ts';
+import { ExposedFileError, ensurePrivateFile, readPrivateFile, replacePrivateFile } from './node-files.ts';
 
 test('a private file is made once, for its owner alone, and read afterwards', (t) => {
   const path = join(temporaryDirectory(t), 'key');

@@ -3,7 +3,7 @@ import { mkdirSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
-import { UnreadableFileError, readInRoot } from './read-in-root.ts';
+import { UnreadableFileError, readInRoot } from './safe-open.ts';
 
 const sizeBytesMax = 100;
 

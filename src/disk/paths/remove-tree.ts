@@ -8,9 +8,9 @@
  */
 import { randomUUID } from 'node:crypto';
 import {
+  chmodSync,
   closeSync,
   constants,
-  chmodSync,
   fstatSync,
   openSync,
   readdirSync,
@@ -22,11 +22,9 @@ import {
 } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { MountletError, errorCode } from '../../base/errors.ts';
-import { atOnce } from '../../base/turns.ts';
-import type { Steps } from '../../base/turns.ts';
-import { mountIdOf, openPathOnly } from '../mounts/mount-point.ts';
-import { readMountsBelow, type MountEntry } from '../mounts/mount-table.ts';
-import { systemCallError } from '../system-call-error.ts';
+import { type Steps, atOnce } from '../../base/turns.ts';
+import { systemCallError } from '../../linux/system-call-error.ts';
+import { type MountEntry, mountIdOf, openPathOnly, readMountsBelow } from '../mounts/mount-table.ts';
 
 export class MountPointBelowError extends MountletError {
   readonly reason = 'MountPointBelow';

@@ -5,8 +5,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
 import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
-import { safeMakeDirectory } from './safe-make-directory.ts';
-import { UnsafePathError } from './safe-open.ts';
+import { UnsafePathError, safeMakeDirectory } from './safe-open.ts';
 
 function volume(t: Parameters<typeof temporaryDirectory>[0]): { base: string; outside: string } {
   const directory = temporaryDirectory(t);

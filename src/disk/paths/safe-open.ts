@@ -6,12 +6,25 @@
  * `/proc/self/fd/<descriptor>/<name>` is openat(2) for Node: the kernel starts from the open directory itself, whatever
  * its path has become, so no native code is needed here.
  */
-import { closeSync, constants, fstatSync, lstatSync, openSync, realpathSync } from 'node:fs';
+import {
+  type Stats,
+  chmodSync,
+  closeSync,
+  constants,
+  fchmodSync,
+  fstatSync,
+  lstatSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  readlinkSync,
+  realpathSync,
+  statSync,
+} from 'node:fs';
 import { join, relative } from 'node:path';
-import { MountletError } from '../../base/errors.ts';
-import { openPathOnly } from '../mounts/mount-point.ts';
-import { isWithin } from './path-within.ts';
-import { errnoOf, errnoText } from '../system-call-error.ts';
+import { MountletError, errorCode, messageOf } from '../../base/errors.ts';
+import { errnoOf, errnoText } from '../../linux/system-call-error.ts';
+import { isWithin, openPathOnly } from '../mounts/mount-table.ts';
 
 /** A path that leads out of its volume, or that cannot be followed safely. The messages are the kubelet's. */
 export class UnsafePathError extends MountletError {
@@ -53,12 +66,12 @@ export function safeOpen(base: string, path: string): number {
 }
 
 /** The path of a name in an open directory. */
-export function elementOf(directory: number, name: string): string {
+function elementOf(directory: number, name: string): string {
   return `/proc/self/fd/${directory}/${name}`;
 }
 
 /** The names on the way from one path to another below it; none if they are the same. */
-export function elementsOf(base: string, path: string): string[] {
+function elementsOf(base: string, path: string): string[] {
   const way = relative(base, path);
   return way === '' ? [] : way.split('/');
 }
@@ -94,5 +107,209 @@ function triggerAutomount(path: string): void {
     lstatSync(`${path}/`);
   } catch {
     // Not a directory, or not there: opening it tells.
+  }
+}
+
+/**
+ * Makes a directory below another that a container may write to, so that nothing is ever made outside: the container may
+ * replace any part of the way by a link while we are at it.
+ */
+/**
+ * Makes `below` (relative) in `base` with all missing levels, each with exactly `mode`, setuid, setgid and sticky bits
+ * included and whatever the umask. Links that stay inside of `base` are followed. What exists already is left as it is,
+ * even if links lead outside: making nothing harms nothing, and who uses the directory has to look anyway.
+ */
+export function safeMakeDirectory(base: string, below: string, mode: number): void {
+  const realBase = resolveLinks(base, base);
+  const path = join(realBase, below);
+  if (!isWithin(realBase, path)) throw new UnsafePathError(`path ${path} is outside of allowed base ${realBase}`);
+  const present = statIfPossible(path);
+  if (present?.isDirectory()) return;
+  if (present !== undefined) throw new UnsafePathError(`mkdir ${path}: not a directory`);
+
+  const { existing, missing } = findExistingPrefix(realBase, path);
+  if (!isWithin(realBase, existing)) {
+    throw new UnsafePathError(`path ${existing} is outside of allowed base ${realBase}`);
+  }
+  let parent = safeOpen(realBase, existing);
+  let parentPath = existing;
+  try {
+    for (const name of missing) {
+      parentPath = join(parentPath, name);
+      const child = makeIn(parent, name, parentPath, mode);
+      closeSync(parent);
+      parent = child;
+    }
+  } finally {
+    closeSync(parent);
+  }
+}
+
+/** The directory is opened without following a link, and as a directory, so that a fifo put there cannot block us. */
+function makeIn(parent: number, name: string, path: string, mode: number): number {
+  const here = elementOf(parent, name);
+  try {
+    mkdirSync(here, { mode: mode & 0o777 });
+  } catch (thrown) {
+    throw new UnsafePathError(`cannot create directory ${path}: ${textOf(thrown)}`, { cause: thrown });
+  }
+  let made: number;
+  try {
+    made = openSync(here, constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW);
+  } catch (thrown) {
+    throw new UnsafePathError(`cannot open ${path}: ${textOf(thrown)}`, { cause: thrown });
+  }
+  try {
+    fchmodSync(made, mode & 0o7777); // mkdir obeyed the umask
+    return made;
+  } catch (thrown) {
+    closeSync(made);
+    throw new UnsafePathError(`chmod ${JSON.stringify(path)} failed: ${textOf(thrown)}`, { cause: thrown });
+  }
+}
+
+interface Prefix {
+  /** The longest part of the way that exists, as the kernel reached it: without links. */
+  readonly existing: string;
+  readonly missing: readonly string[];
+}
+
+function findExistingPrefix(base: string, path: string): Prefix {
+  const names = elementsOf(base, path);
+  let current = openFollowing(path, base);
+  try {
+    for (const [index, name] of names.entries()) {
+      let next: number;
+      try {
+        next = openFollowing(path, elementOf(current, name));
+      } catch (thrown) {
+        if (thrown instanceof UnsafePathError && thrown.code === 'ENOENT') {
+          return { existing: pathOf(current), missing: names.slice(index) };
+        }
+        throw thrown;
+      }
+      closeSync(current);
+      current = next;
+    }
+    return { existing: pathOf(current), missing: [] }; // made by another in this moment
+  } finally {
+    closeSync(current);
+  }
+}
+
+function openFollowing(wanted: string, path: string): number {
+  try {
+    return openSync(path, openPathOnly);
+  } catch (thrown) {
+    throw new UnsafePathError(`error opening directory ${wanted}: ${textOf(thrown)}`, { cause: thrown });
+  }
+}
+
+/** Where an open directory is now: asking the descriptor leaves nothing to be swapped in between. */
+function pathOf(descriptor: number): string {
+  return readlinkSync(`/proc/self/fd/${descriptor}`);
+}
+
+function statIfPossible(path: string): Stats | undefined {
+  try {
+    return statSync(path);
+  } catch (thrown) {
+    if (errnoOf(thrown) === undefined) throw thrown;
+    return undefined;
+  }
+}
+
+/**
+ * Reads a file of a directory whose content belongs to somebody else, as if the directory were the root of all: `..`
+ * stops at it, an absolute link starts at it, and nothing outside can be reached, even while links are being swapped.
+ * Every element is opened relative to the one before, so what was checked is what is read.
+ */
+export class UnreadableFileError extends MountletError {
+  readonly reason = 'UnreadableFile';
+}
+
+interface FileInRoot {
+  /** Where it was found, all links resolved. */
+  readonly path: string;
+  readonly content: Uint8Array;
+}
+
+// As many links as the kernel's own limit allows times six: nobody builds more, and a loop ends.
+const linksMax = 255;
+
+/** Only a regular file of at most `sizeBytesMax` is read. */
+export function readInRoot(root: string, path: string, sizeBytesMax: number): FileInRoot {
+  const way: { readonly name: string; readonly descriptor: number }[] = [];
+  try {
+    way.push({ name: root, descriptor: openSync(root, openPathOnly | constants.O_DIRECTORY) });
+    follow(way, path.split('/'));
+    const found = join(...way.map(({ name }) => name));
+    return { path: found, content: readRegular(way.at(-1)?.descriptor ?? -1, sizeBytesMax) };
+  } catch (cause) {
+    throw new UnreadableFileError(`Cannot read "${path}" in "${root}": ${messageOf(cause)}`, { cause });
+  } finally {
+    for (const { descriptor } of way) closeSync(descriptor);
+  }
+}
+
+function follow(way: { name: string; descriptor: number }[], path: readonly string[]): void {
+  const names = [...path];
+  let linksLeft = linksMax;
+  for (let name = names.shift(); name !== undefined; name = names.shift()) {
+    if (name === '' || name === '.') continue;
+    if (name === '..') {
+      if (way.length > 1) closeSync(way.pop()?.descriptor ?? -1);
+      continue;
+    }
+    const element = elementOf(way.at(-1)?.descriptor ?? -1, name);
+    const descriptor = openSync(element, openPathOnly | constants.O_NOFOLLOW);
+    way.push({ name, descriptor });
+    if (!fstatSync(descriptor).isSymbolicLink()) continue;
+    linksLeft -= 1;
+    if (linksLeft < 0) throw new UnreadableFileError('too many links');
+    // Read from the descriptor that was looked at: an empty path means the link itself.
+    const target = readlinkSync(element);
+    way.pop();
+    closeSync(descriptor);
+    if (target.startsWith('/')) for (const { descriptor: left } of way.splice(1)) closeSync(left);
+    names.unshift(...target.split('/'));
+  }
+}
+
+function readRegular(pathDescriptor: number, sizeBytesMax: number): Uint8Array {
+  const stat = fstatSync(pathDescriptor);
+  if (!stat.isFile()) throw new UnreadableFileError('it is not a regular file');
+  if (stat.size > sizeBytesMax) throw new UnreadableFileError(`it is larger than ${sizeBytesMax} bytes`);
+  const descriptor = openSync(`/proc/self/fd/${pathDescriptor}`, constants.O_RDONLY | constants.O_NONBLOCK);
+  try {
+    return readFileSync(descriptor);
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+/** Opens a file of a volume to read it, whatever its mode says. */
+// Not following a link, and not blocking on a fifo, that took the file's place since it was looked at.
+const readFlags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
+
+/** A mode like 0000 shuts out an ordinary user from files of his own; he lets himself in for as long as opening takes. */
+export function openToRead(path: string): number {
+  try {
+    return openSync(path, readFlags);
+  } catch (thrown) {
+    if (errorCode(thrown) !== 'EACCES') throw thrown;
+  }
+  const named = openSync(path, openPathOnly | constants.O_NOFOLLOW);
+  const here = `/proc/self/fd/${named}`;
+  try {
+    const { mode } = fstatSync(named);
+    chmodSync(here, (mode & 0o7777) | 0o400);
+    try {
+      return openSync(here, readFlags & ~constants.O_NOFOLLOW);
+    } finally {
+      chmodSync(here, mode & 0o7777);
+    }
+  } finally {
+    closeSync(named);
   }
 }

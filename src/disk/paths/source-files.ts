@@ -2,7 +2,7 @@
 import { closeSync, openSync, readSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { MountletError } from '../../base/errors.ts';
-import { errnoOf, errnoText } from '../system-call-error.ts';
+import { errnoOf, errnoText } from '../../linux/system-call-error.ts';
 
 interface SourceFile {
   readonly name: string;

@@ -3,7 +3,7 @@ import { lstatSync, mkdirSync, readFileSync, statSync, symlinkSync, writeFileSyn
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
-import { writeInPlace } from './write-in-place.ts';
+import { writeInPlace } from './node-files.ts';
 
 test('writeInPlace keeps the inode, drops longer content and sets the mode', (t) => {
   const file = join(temporaryDirectory(t), 'hosts');

@@ -22,7 +22,7 @@ import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts
 import { liveVersion, namesIn, visibleFiles } from '../../testing/worlds/volume-node.ts';
 import { AtomicWriter } from './atomic-writer.ts';
 import type { Payload } from './payload.ts';
-import { VolumeWriteError } from './volume-write-error.ts';
+import { VolumeWriteError } from './version.ts';
 
 /** Values are contents, with the mode in front where it matters: `0400 text`. */
 function payloadOf(files: Readonly<Record<string, string>>): Payload {

@@ -2,8 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { constants, deflateSync } from 'node:zlib';
 import fc from 'fast-check';
-import { headerDictionary, headerDictionaryId } from './dictionary.ts';
-import { HeaderReader, HeaderWriter } from './header-blocks.ts';
+import { HeaderReader, HeaderWriter, headerDictionary, headerDictionaryId } from './header-blocks.ts';
 
 function adler32(bytes: Buffer): number {
   let [a, b] = [1, 0];

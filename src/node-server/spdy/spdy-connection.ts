@@ -8,7 +8,9 @@
 import { once } from 'node:events';
 import type { Duplex } from 'node:stream';
 import {
+  type Frame,
   FrameReader,
+  SpdyError,
   dataFrame,
   goAwayFrame,
   pingFrame,
@@ -17,11 +19,8 @@ import {
   synReplyFrame,
   windowUpdateFrame,
 } from './frames.ts';
-import type { Frame } from './frames.ts';
 import { HeaderReader, HeaderWriter } from './header-blocks.ts';
-import { SpdyError } from './spdy-error.ts';
-import { SpdyStream } from './spdy-stream.ts';
-import { Window } from './window.ts';
+import { SpdyStream, Window } from './spdy-stream.ts';
 
 // A port-forward has two for each connection made through it.
 const openStreamsMax = 1024;

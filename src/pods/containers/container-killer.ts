@@ -1,9 +1,11 @@
 /** Ends containers as their pod asks for it: the hook before the end, then the stop signal, then SIGKILL. */
 import { messageOf } from '../../base/errors.ts';
-import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
 import type { Runtime, RuntimeContainer, RuntimePod } from '../../runtimes/runtime.ts';
-import { type AnyContainer, containerNamed, hasEnded } from './container-lookup.ts';
-import { type HookDeps, runHook } from './lifecycle-hooks.ts';
+import { containerNamed, hasEnded } from './container-lookup.ts';
+import type { AnyContainer } from './container-lookup.ts';
+import { runHook } from './lifecycle-hooks.ts';
+import type { HookDeps } from './lifecycle-hooks.ts';
 import type { KillReason } from './plan-containers.ts';
 import { TerminationOrder } from './termination-order.ts';
 

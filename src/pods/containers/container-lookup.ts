@@ -1,14 +1,9 @@
 /** Finding one container of a pod, as it should be and as it is. */
-import type { Container, EphemeralContainer } from '../../kube/kinds/pod/container.ts';
-import { allContainers } from '../../kube/kinds/pod/pod-spec.ts';
-import type { Pod } from '../../kube/kinds/pod/pod.ts';
-import {
-  ContainerNotRunningError,
-  NoSuchContainerError,
-  type Runtime,
-  type RuntimeContainer,
-  type RuntimePod,
-} from '../../runtimes/runtime.ts';
+import type { Container, EphemeralContainer } from '../../kube/objects/container.ts';
+import { allContainers } from '../../kube/objects/pod.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
+import { ContainerNotRunningError, NoSuchContainerError } from '../../runtimes/runtime.ts';
+import type { Runtime, RuntimeContainer, RuntimePod } from '../../runtimes/runtime.ts';
 
 export type AnyContainer = Container | EphemeralContainer;
 

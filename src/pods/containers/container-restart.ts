@@ -1,7 +1,8 @@
 /** Whether a container that is not running should run. */
-import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
 import type { RuntimeContainer } from '../../runtimes/runtime.ts';
-import { type AnyContainer, isSidecar } from './container-lookup.ts';
+import { isSidecar } from './container-lookup.ts';
+import type { AnyContainer } from './container-lookup.ts';
 
 export function shouldStart(container: AnyContainer, pod: Pod, latest: RuntimeContainer | undefined): boolean {
   if (pod.metadata.deletionTimestamp !== undefined) return false;

@@ -1,5 +1,5 @@
 /** As whom a container runs and what it may do: the container's security context over that of its pod. */
-import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
 import type { ContainerSecurity, ImageStatus } from '../../runtimes/runtime.ts';
 import { ContainerConfigError } from '../container-config-error.ts';
 import { describePod } from '../pod-names.ts';

@@ -2,10 +2,10 @@
  * What a container asks to be done after its start and before its end. Nothing that a hook prints or answers goes any
  * further: it may hold secrets.
  */
-import type { Clock } from '../../base/clock.ts';
 import { messageOf } from '../../base/errors.ts';
-import type { Lifecycle } from '../../kube/kinds/pod/container.ts';
-import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import type { Clock } from '../../base/clock.ts';
+import type { Lifecycle } from '../../kube/objects/container.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
 import type { Runtime } from '../../runtimes/runtime.ts';
 import type { EventSink } from '../event-sink.ts';
 import type { PodNetwork } from '../pod-network.ts';

@@ -3,7 +3,7 @@
  * sidecars after it are gone, because they may need it until then.
  */
 import type { Clock } from '../../base/clock.ts';
-import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
 import { isSidecar } from './container-lookup.ts';
 
 interface Ended {

@@ -1,4 +1,4 @@
-import { isRecord } from '../../kube/schema/equality.ts';
+import { isRecord } from '../../kube/values/semantic-equality.ts';
 
 /** The same text for the same content, in whatever order its fields were written. */
 export function canonicalJson(value: unknown): string {

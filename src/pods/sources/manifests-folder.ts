@@ -4,15 +4,17 @@
  * (The kubelet takes the pod of a broken file down.) Nothing here waits for changes; folder-source.ts does.
  */
 import { messageOf } from '../../base/errors.ts';
-import { type Pod, defaultPod } from '../../kube/kinds/pod/pod.ts';
-import { type ObjectKind, objectKinds, podKind } from '../../kube/manifests/manifest-kinds.ts';
+import { defaultPod } from '../../kube/defaults/default-pod.ts';
+import { objectKinds, podKind } from '../../kube/manifests/manifest-kinds.ts';
+import type { ObjectKind } from '../../kube/manifests/manifest-kinds.ts';
 import { Manifests, readManifests } from '../../kube/manifests/manifests.ts';
-import { forbiddenField } from '../../kube/schema/field-errors.ts';
-import type { ObjectMeta } from '../../kube/schema/meta.ts';
-import { compareByteOrder } from '../../kube/values/go-text.ts';
+import type { ObjectMeta } from '../../kube/objects/metadata.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
+import { forbiddenField } from '../../kube/validation/field-errors.ts';
+import { compareByteOrder } from '../../kube/values/byte-order.ts';
 import { canonicalJson } from './canonical-json.ts';
-import { fnvHash } from './fnv-hash.ts';
 import type { FolderReader } from './folder-reader.ts';
+import { fnvHash } from './fnv-hash.ts';
 import { asStaticPod, refusedReferences } from './static-pod.ts';
 
 export interface FolderContent {
@@ -128,7 +130,7 @@ function readStatic(
     complete: (pod) => defaultPod(asStaticPod(pod, { nodeName, file: `${path}/${name}` })),
     validate: (pod) => [
       ...podKind.validate(pod),
-      ...refusedReferences(pod.spec).map((problem) => forbiddenField(['spec'], problem)),
+      ...refusedReferences(pod).map((problem) => forbiddenField(['spec'], problem)),
     ],
   };
   return readManifests([{ name, text }], 'default', kind);

@@ -3,18 +3,16 @@
  * time. Status and bookkeeping of the API server do not count as a change of a pod.
  */
 import { isDeepStrictEqual } from 'node:util';
-import { podSpec } from '../../kube/kinds/pod/pod-spec.ts';
-import { podStatus } from '../../kube/kinds/pod/pod-status.ts';
-import type { Pod } from '../../kube/kinds/pod/pod.ts';
-import { means } from '../../kube/schema/equality.ts';
-import { podFullName, podUid } from '../pod-names.ts';
+import { type Pod, podSpec, podStatus } from '../../kube/objects/pod.ts';
 import {
   type PodSource,
   firstSeenAnnotation,
   localAnnotations,
   sourceAnnotation,
   withAnnotations,
-} from './pod-annotations.ts';
+} from '../../kube/pod-origin.ts';
+import { means } from '../../kube/values/semantic-equality.ts';
+import { podFullName, podUid } from '../pod-names.ts';
 
 export interface PodUpdate {
   readonly kind: 'remove' | 'add' | 'update' | 'delete' | 'reconcile';

@@ -3,11 +3,11 @@
  * have said anything: before all of them did, nothing that seems unwanted may be removed.
  */
 import type { Clock } from '../../base/clock.ts';
-import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
+import type { PodSource } from '../../kube/pod-origin.ts';
 import type { EventSink } from '../event-sink.ts';
 import { describePod } from '../pod-names.ts';
 import { type KnownPod, type PodUpdate, mergePods } from './merge-pods.ts';
-import type { PodSource } from './pod-annotations.ts';
 
 export class PodConfig {
   readonly #sources: readonly PodSource[];

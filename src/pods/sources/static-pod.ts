@@ -1,9 +1,10 @@
 /** What a pod from a file gets before it is defaulted and validated as any other: a name, a UID and a place of its own. */
-import type { PodSpec } from '../../kube/kinds/pod/pod-spec.ts';
-import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
+import { referencesOf, referenceWords } from '../../kube/pod-references.ts';
+import type { PodReference } from '../../kube/pod-references.ts';
+import { hashAnnotation, withAnnotations } from '../../kube/pod-origin.ts';
 import { canonicalJson } from './canonical-json.ts';
 import { fnvHash } from './fnv-hash.ts';
-import { hashAnnotation, withAnnotations } from './pod-annotations.ts';
 
 interface StaticPodOrigin {
   readonly nodeName: string;
@@ -36,19 +37,16 @@ export function asStaticPod(written: Pod, { nodeName, file }: StaticPodOrigin): 
 }
 
 /**
- * Objects of the API that a pod from a file cannot have here. The kubelet refuses every reference; we take ConfigMaps and
- * Secrets from the same folder, so these are fine.
+ * API objects that a pod from a file cannot have here. The kubelet refuses every reference; we take ConfigMaps, Secrets and
+ * claims from the same folder, so these are fine.
  */
-export function refusedReferences(spec: PodSpec): readonly string[] {
-  const refused = new Set<string>();
-  if ((spec.resourceClaims ?? []).length > 0) refused.add('resourceclaims');
-  for (const { projected, ephemeral } of spec.volumes ?? []) {
-    if (ephemeral !== undefined) refused.add('persistentvolumeclaims (via ephemeral volumes)');
-    for (const source of projected?.sources ?? []) {
-      if (source.serviceAccountToken !== undefined) refused.add('serviceaccounts (via projected volumes)');
-      if (source.clusterTrustBundle !== undefined) refused.add('clustertrustbundles');
-      if (source.podCertificate !== undefined) refused.add('podcertificates');
-    }
-  }
-  return [...refused].map((what) => `static pods may not reference ${what}`);
+export function refusedReferences(pod: Pod): readonly string[] {
+  const refused = referencesOf(pod).filter(needsApiServer);
+  return [...new Set(refused.map(referenceWords))].map((what) => `static pods may not reference ${what}`);
+}
+
+function needsApiServer({ kind, via }: PodReference): boolean {
+  if (kind === 'ServiceAccount') return via === 'projected';
+  if (kind === 'PersistentVolumeClaim') return via === 'ephemeral';
+  return kind === 'ResourceClaim' || kind === 'ClusterTrustBundle' || kind === 'PodCertificate';
 }

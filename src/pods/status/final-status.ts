@@ -1,8 +1,8 @@
 /** The last status of a pod: nothing of it runs any more, so nothing in it may look as if it did. Pure. */
-import type { ContainerStatus, PodStatus } from '../../kube/kinds/pod/pod-status.ts';
-import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import type { ContainerStatus } from '../../kube/objects/container-status.ts';
+import type { Pod, PodStatus } from '../../kube/objects/pod.ts';
+import { isStaticPod } from '../../kube/pod-origin.ts';
 import { isSidecar } from '../containers/container-lookup.ts';
-import { isStaticPod } from '../sources/pod-annotations.ts';
 import { isTerminalPhase } from '../workers/pod-record.ts';
 import { unknownExit } from './container-statuses.ts';
 

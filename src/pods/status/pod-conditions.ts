@@ -1,6 +1,6 @@
 /** The conditions of a pod that its node owns. Pure; when they last changed is the status manager's business. */
-import type { ContainerStatus, PodStatus } from '../../kube/kinds/pod/pod-status.ts';
-import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import type { ContainerStatus } from '../../kube/objects/container-status.ts';
+import type { Pod, PodStatus } from '../../kube/objects/pod.ts';
 import type { RuntimePod } from '../../runtimes/runtime.ts';
 import { isSidecar } from '../containers/container-lookup.ts';
 import type { PodPhase } from './pod-phase.ts';

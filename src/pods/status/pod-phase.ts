@@ -1,9 +1,9 @@
 /** The phase of a pod, from the states of its containers. Pure. */
-import type { ContainerStatus } from '../../kube/kinds/pod/pod-status.ts';
-import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import type { ContainerStatus } from '../../kube/objects/container-status.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
+import { isStaticPod } from '../../kube/pod-origin.ts';
 import { isSidecar } from '../containers/container-lookup.ts';
 import { restartsAfter } from '../containers/container-restart.ts';
-import { isStaticPod } from '../sources/pod-annotations.ts';
 
 export type PodPhase = 'Pending' | 'Running' | 'Succeeded' | 'Failed';
 

@@ -5,12 +5,11 @@
 import { Bell } from '../../base/bell.ts';
 import { type Clock, type Pausing, pauseOf } from '../../base/clock.ts';
 import { messageOf } from '../../base/errors.ts';
-import { type PodStatus, podStatus as podStatusShape } from '../../kube/kinds/pod/pod-status.ts';
-import type { Pod } from '../../kube/kinds/pod/pod.ts';
-import { means } from '../../kube/schema/equality.ts';
+import { type Pod, type PodStatus, podStatus as podStatusShape } from '../../kube/objects/pod.ts';
+import { isMirrorPod } from '../../kube/pod-origin.ts';
+import { means } from '../../kube/values/semantic-equality.ts';
 import type { PodApi } from '../pod-api.ts';
 import { describePod, podNamespace, podUid } from '../pod-names.ts';
-import { isMirrorPod } from '../sources/pod-annotations.ts';
 import { isTerminalPhase } from '../workers/pod-record.ts';
 import { finalStatus } from './final-status.ts';
 import { mergeStatus, statusPatch } from './merge-status.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
 import type { RuntimePod } from '../../runtimes/runtime.ts';
 import { aPod } from '../../testing/fakes/builders.ts';
 import { FakeClock, settle } from '../../testing/fakes/fake-clock.ts';
@@ -348,7 +348,6 @@ const requeues: readonly { it: string; outcome: StepOutcome; ms: readonly [numbe
   { it: 'at once after a move', outcome: { kind: 'movedOn' }, ms: [0, 0] },
   { it: 'after the resync period', outcome: { kind: 'done', againAtMs: undefined }, ms: [60_000, 90_000] },
   { it: 'before that at a deadline', outcome: { kind: 'done', againAtMs: 1_005_000 }, ms: [5000, 5000] },
-  { it: 'soon while there is no network', outcome: failed(new Error('network is not ready: x')), ms: [1000, 1500] },
   { it: 'after 10 s for another error', outcome: failed(new Error('x')), ms: [10_000, 15_000] },
   { it: 'at the end of a back-off', outcome: failed(inBackOff(1_020_000)), ms: [20_000, 30_000] },
   { it: 'at once when the back-off is past', outcome: failed(inBackOff(5)), ms: [0, 0] },
@@ -357,11 +356,6 @@ const requeues: readonly { it: string; outcome: StepOutcome; ms: readonly [numbe
     it: 'at the earliest of several back-offs',
     outcome: failed(new AggregateError([inBackOff(1_080_000), new Error('x'), inBackOff(1_040_000)])),
     ms: [40_000, 60_000],
-  },
-  {
-    it: 'for the network before any back-off',
-    outcome: failed(new AggregateError([inBackOff(1_040_000)], 'network is not ready: x')),
-    ms: [1000, 1500],
   },
 ];
 function failed(error: unknown): StepOutcome {

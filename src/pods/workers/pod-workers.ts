@@ -5,11 +5,11 @@
 import type { Clock } from '../../base/clock.ts';
 import { messageOf } from '../../base/errors.ts';
 import { type TaskFailed, runTask } from '../../base/run-task.ts';
-import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
+import { isStaticPod } from '../../kube/pod-origin.ts';
 import type { RuntimePod } from '../../runtimes/runtime.ts';
 import type { EventSink } from '../event-sink.ts';
 import { podFullName, podUid } from '../pod-names.ts';
-import { isStaticPod } from '../sources/pod-annotations.ts';
 import { effectiveGrace } from './grace-period.ts';
 import { type PodRecord, type PodState, type PodWork, isOver, isTerminalPhase, newRecord } from './pod-record.ts';
 import { PodStates } from './pod-states.ts';

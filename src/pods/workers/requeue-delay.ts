@@ -1,5 +1,4 @@
 /** When a pod is looked at again after a step of its worker, if nothing happens before that. */
-import { messageOf } from '../../base/errors.ts';
 import { RetryAtError } from './retry-at-error.ts';
 
 export type StepOutcome =
@@ -13,9 +12,6 @@ export interface RequeueSettings {
   /** 10 s: long enough that a pod that cannot start costs nothing, short enough that a user who mends it sees it start. */
   readonly retryMs: number;
 }
-
-/** Networks come up in moments. */
-const networkRetryMs = 1000;
 
 /** Uniform in [ms, ms × (1 + spread)): pods that started together do not stay together for ever. */
 export function jittered(ms: number, spread: number, random: () => number): number {
@@ -37,8 +33,6 @@ export function requeueDelayMs(
     }
     case 'failed': {
       const { error } = outcome;
-      // Looked at first: while there is no network a back-off says nothing.
-      if (messageOf(error).includes('network is not ready')) return jittered(networkRetryMs, 0.5, random);
       const retryAtMs = earliestRetry(error);
       const delay = retryAtMs === undefined ? retryMs : Math.max(retryAtMs - nowMs, 0);
       return jittered(Math.min(delay, resyncMs), 0.5, random);

@@ -10,10 +10,9 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
-import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
-import type * as Koffi from 'koffi';
+import { loadKoffi } from '../../linux/system-calls.ts';
 import {
   ProcessSandboxes,
   containerRequest,
@@ -39,8 +38,7 @@ async function openSandboxes(
 
 /** A descriptor that programs started by this one inherit, as a library may have opened it. */
 function leak(t: TestContext, path: string): number {
-  const koffi = createRequire(import.meta.url)('koffi') as typeof Koffi;
-  const control = koffi.load(null).func('fcntl', 'int', ['int', 'int', 'int']);
+  const control = loadKoffi().load(null).func('fcntl', 'int', ['int', 'int', 'int']);
   const descriptor = openSync(path, 'r+');
   t.after(() => closeSync(descriptor));
   assert.equal(control(descriptor, 2, 0), 0); // F_SETFD without FD_CLOEXEC

@@ -17,7 +17,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { systemClock, type Clock } from '../../base/clock.ts';
 import { messageOf } from '../../base/errors.ts';
-import { loadProcesses, type Processes } from '../../linux/processes.ts';
+import { exitNow, loadProcesses, type Processes } from '../../linux/processes.ts';
 import { ContainerLog } from './container-log.ts';
 import type { StreamName } from './cri-log.ts';
 import { messageIn, readFrames, sendFrame, sendMessage, type Frame } from './frames.ts';
@@ -455,7 +455,7 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
   processes.closeInherited();
   processes.protectMemory();
   process.chdir('/');
-  const spawner = new Spawner(directory, processes, systemClock, () => processes.exit(0));
+  const spawner = new Spawner(directory, processes, systemClock, () => exitNow(0));
   process.on('SIGCHLD', () => spawner.reap());
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGPIPE'] as const) process.on(signal, () => {});
   await spawner.listen();

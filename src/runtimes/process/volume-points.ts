@@ -3,10 +3,9 @@
  * write to that volume meanwhile, so every step is taken from an open directory and follows no link.
  */
 import { closeSync, constants, openSync } from 'node:fs';
-import { dirname, basename, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { errorCode } from '../../base/errors.ts';
-import { safeMakeDirectory } from '../../disk/paths/safe-make-directory.ts';
-import { resolveLinks, safeOpen } from '../../disk/paths/safe-open.ts';
+import { resolveLinks, safeMakeDirectory, safeOpen } from '../../disk/paths/safe-open.ts';
 import type { VolumePoint } from './sandbox-plan.ts';
 
 export function makeVolumePoint({ volume, below, kind }: VolumePoint): void {

@@ -1,6 +1,5 @@
 /** The pods of an API server in memory. Patches of a status are applied as far as tests of pods need it. */
-import type { PodStatus } from '../../kube/kinds/pod/pod-status.ts';
-import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import type { Pod, PodStatus } from '../../kube/objects/pod.ts';
 import { ChangeFeed } from '../../objects/change-feed.ts';
 import type { ContainerFiles } from '../../pods/container-files.ts';
 import type { EventSink, PodEvent } from '../../pods/event-sink.ts';

@@ -1,5 +1,5 @@
 /** Raw devices of pods that exist in a list alone: every call is recorded among the plugin's, and fails on command. */
-import type { BlockMapper, BlockMapping, NewBlockMapping } from '../../volumes/operations/block-mapper.ts';
+import type { BlockMapper, NewPodDevice, PodDevice } from '../../volumes/block.ts';
 
 export type MapperStep = 'resolve' | 'map' | 'unmap' | 'referencesBelow' | 'remove';
 
@@ -26,7 +26,7 @@ export class ScriptedBlockMapper implements BlockMapper {
     return devicePath.replace('/dev/by-id/', '/dev/');
   }
 
-  async map({ devicePath, mapPath, podUid, link }: NewBlockMapping): Promise<void> {
+  async map({ devicePath, mapPath, podUid, link }: NewPodDevice): Promise<void> {
     this.#calls.push(`map ${podUid}`);
     this.mapPaths.add(mapPath);
     this.binds.set(`${mapPath}/${podUid}`, devicePath);
@@ -34,7 +34,7 @@ export class ScriptedBlockMapper implements BlockMapper {
     this.links.set(link, devicePath);
   }
 
-  async unmap({ mapPath, podUid, link }: BlockMapping): Promise<void> {
+  async unmap({ mapPath, podUid, link }: PodDevice): Promise<void> {
     this.#calls.push(`unmap ${podUid}`);
     this.#end('unmap');
     this.links.delete(link);

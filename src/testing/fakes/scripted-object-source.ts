@@ -3,7 +3,7 @@
  * back its answers and reads what was asked of it. What it sends is on its way when the call returns.
  */
 import { untilAborted } from '../../base/until-aborted.ts';
-import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
 import { ChangeFeed } from '../../objects/change-feed.ts';
 import type { ManagedKind, ManagedObject } from '../../objects/managed-kind.ts';
 import { ObjectNotFoundError, WatchRefusedError } from '../../objects/object-errors.ts';

@@ -16,8 +16,8 @@ import {
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import { systemClock } from '../../base/clock.ts';
+import { SystemDevices } from '../../disk/devices/block-device.ts';
 import type { Programs } from '../../disk/devices/programs.ts';
-import { SystemDevices } from '../../disk/devices/system-devices.ts';
 import { systemMounts } from '../../disk/mounts/mounts.ts';
 import { directoryForMounts, mountPointsBelow } from './temporary-directory.ts';
 

@@ -5,14 +5,13 @@
 import { type ChildProcess, type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { appendFileSync, closeSync, mkdirSync, write } from 'node:fs';
-import { createRequire } from 'node:module';
 import { connect } from 'node:net';
 import { constants } from 'node:os';
 import { dirname } from 'node:path';
 import { type Duplex, Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { ReadStream } from 'node:tty';
-import type * as Koffi from 'koffi'; // the type alone: the module is loaded on demand
+import { loadKoffi } from '../../linux/system-calls.ts';
 import { untilAborted } from '../../base/until-aborted.ts';
 import {
   CommandStartError,
@@ -158,8 +157,7 @@ const setWindowSize = 0x5414; // TIOCSWINSZ
 
 /** The process leads a session of its own whose terminal this is. */
 export function spawnInTerminal(command: readonly string[], columns: number, rows: number): TerminalProcess {
-  const koffi = createRequire(import.meta.url)('koffi') as typeof Koffi;
-  const library = koffi.load('libc.so.6');
+  const library = loadKoffi().load('libc.so.6');
   const openpty = library.func(
     'int openpty(_Out_ int *master, _Out_ int *slave, void *name, void *termios, void *size)',
   );

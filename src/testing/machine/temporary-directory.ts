@@ -3,9 +3,9 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
-import { isMountPoint } from '../../disk/mounts/mount-point.ts';
+import { isMountPoint } from '../../disk/mounts/mount-table.ts';
 import type { Mounts } from '../../disk/mounts/mounts.ts';
-import { SystemCallError } from '../../disk/system-call-error.ts';
+import { SystemCallError } from '../../linux/system-call-error.ts';
 
 /** A directory on disk that goes with the test. `under` chooses the file system: '/dev/shm' is a tmpfs. */
 export function temporaryDirectory(test: { after(act: () => void): void }, under = tmpdir()): string {

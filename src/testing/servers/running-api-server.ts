@@ -1,5 +1,4 @@
 /** The real API server in this process, over TLS and without a disk, for tests of whatever talks to one. */
-import { type ApiServer, startApiServer } from '../../apiserver/api-server.ts';
 import {
   type Authority,
   type KeyPair,
@@ -8,9 +7,10 @@ import {
   makeAuthority,
 } from '../../apiserver/identity/certificates.ts';
 import { loadSigningKey, makeSigningKeyPem } from '../../apiserver/identity/signing-key.ts';
-import { systemRandom } from '../../apiserver/random.ts';
-import { resources } from '../../apiserver/resources.ts';
-import type { NodeConnector } from '../../apiserver/rest/subresources/connect.ts';
+import { systemRandom } from '../../apiserver/model/random.ts';
+import { resources } from '../../apiserver/resources/resources.ts';
+import type { NodeConnector } from '../../apiserver/rest/connect.ts';
+import { type ApiServer, startApiServer } from '../../apiserver/serving/api-server.ts';
 import type { Store } from '../../apiserver/store/store.ts';
 import { systemClock } from '../../base/clock.ts';
 import { ApiClient, type ApiClientSettings, apiClientDefaults } from '../../client/api-client.ts';
@@ -60,7 +60,7 @@ export async function runningApiServer(
       staticTokens: [],
       allowsAnonymous: true,
       authorization: { mode: 'node', roles: [] },
-      tokens: { issuer, audiences: [issuer], key: loadSigningKey(makeSigningKeyPem()), retiredKeys: [] },
+      tokens: { issuer, audiences: [issuer], key: loadSigningKey(makeSigningKeyPem()) },
       stopGraceMs: 1_000,
     },
     { store, resources, clock: systemClock, random: systemRandom, chance: Math.random, notify: () => {}, ...nodes },

@@ -1,19 +1,22 @@
 /** An API server and the server of a node in this process, with containers that are plain processes: for kubectl and its like. */
 import { renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { makeAuthority } from '../../apiserver/identity/certificates.ts';
-import { kubeconfig } from '../../apiserver/identity/kubeconfig.ts';
-import { issueNodeClientCertificate, issueNodeServingCertificate } from '../../apiserver/identity/node-certificates.ts';
-import { NodeProxy } from '../../apiserver/node-proxy/node-proxy.ts';
-import { StoredObjects } from '../../apiserver/rest/stored-objects.ts';
+import {
+  issueNodeClientCertificate,
+  issueNodeServingCertificate,
+  kubeconfig,
+  makeAuthority,
+} from '../../apiserver/identity/certificates.ts';
+import { StoredObjects } from '../../apiserver/model/stored-objects.ts';
+import { NodeProxy } from '../../apiserver/serving/node-proxy.ts';
 import { systemClock } from '../../base/clock.ts';
 import { nodes, pods } from '../../client/resource-reference.ts';
-import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
+import type { NodePods } from '../../node-server/container-logs.ts';
 import type { NodeAccess } from '../../node-server/node-access.ts';
 import type { NodeServerDeps, NodeServerNotice } from '../../node-server/node-handler.ts';
-import type { NodePods } from '../../node-server/node-pods.ts';
 import { type NodeServer, startNodeServer } from '../../node-server/node-server.ts';
-import { type StreamLimits, streamLimits } from '../../node-server/streams/remote-streams.ts';
+import { type StreamLimits, streamLimits } from '../../node-server/streams/protocols.ts';
 import { HostProcesses } from '../machine/host-processes.ts';
 import { type RunningApiServer, runningApiServer } from './running-api-server.ts';
 import { memoryStore } from './stores.ts';

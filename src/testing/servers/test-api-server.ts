@@ -1,17 +1,17 @@
 /** A running API server for tests: TLS, an administrator's token, any store; and a client that speaks either version of HTTP. */
 import { type ClientHttp2Session, connect } from 'node:http2';
 import { request as httpsRequest } from 'node:https';
+import { type Authority, issueServerCertificate, makeAuthority } from '../../apiserver/identity/certificates.ts';
+import { loadSigningKey, makeSigningKeyPem } from '../../apiserver/identity/signing-key.ts';
+import type { ApiNotice } from '../../apiserver/model/notices.ts';
+import { systemRandom } from '../../apiserver/model/random.ts';
+import { resources } from '../../apiserver/resources/resources.ts';
 import {
   type ApiServer,
   type ApiServerDeps,
   type ApiServerSettings,
   startApiServer,
-} from '../../apiserver/api-server.ts';
-import { type Authority, issueServerCertificate, makeAuthority } from '../../apiserver/identity/certificates.ts';
-import { loadSigningKey, makeSigningKeyPem } from '../../apiserver/identity/signing-key.ts';
-import type { ApiNotice } from '../../apiserver/notices.ts';
-import { systemRandom } from '../../apiserver/random.ts';
-import { resources } from '../../apiserver/resources.ts';
+} from '../../apiserver/serving/api-server.ts';
 import type { Store } from '../../apiserver/store/store.ts';
 import { type Clock, systemClock } from '../../base/clock.ts';
 import { MemoryStore } from './stores.ts';
@@ -60,7 +60,6 @@ export async function startTestApiServer({
         issuer: 'https://kubernetes.default.svc',
         audiences: ['https://kubernetes.default.svc'],
         key: loadSigningKey(makeSigningKeyPem()),
-        retiredKeys: [],
       },
       stopGraceMs: 2000,
       ...settings,

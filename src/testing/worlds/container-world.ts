@@ -1,10 +1,10 @@
 /** The surroundings in which a test has containers started and ended: a runtime in memory and a clock that stands still. */
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { ConfigMap } from '../../kube/kinds/config-map.ts';
-import type { Container } from '../../kube/kinds/pod/container.ts';
-import type { Pod } from '../../kube/kinds/pod/pod.ts';
-import type { Secret } from '../../kube/kinds/secret.ts';
+import type { ConfigMap } from '../../kube/objects/config-map.ts';
+import type { Container } from '../../kube/objects/container.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
+import type { Secret } from '../../kube/objects/secret.ts';
 import type { ContainerViewDeps } from '../../pods/container-view.ts';
 import { ContainerKiller } from '../../pods/containers/container-killer.ts';
 import type { NodeSettings } from '../../pods/containers/container-request.ts';
@@ -33,6 +33,7 @@ export const emptyVolumes: PodVolumes = {
   waitForUnmounted: () => Promise.resolve(),
   mountedVolumesOf: () => noVolumes,
   groupsOf: () => [],
+  waitForReleased: async () => {},
   podVolumesExist: () => false,
   podChanged: () => {},
   sourcesChanged: () => {},

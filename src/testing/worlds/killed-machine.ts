@@ -5,10 +5,10 @@
  */
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import type { Volume } from '../../kube/kinds/pod/volume.ts';
-import type { VolumeSpec } from '../../kube/references/volume-spec.ts';
+import type { VolumeSpec } from '../../kube/objects/volume-spec.ts';
+import type { Volume } from '../../kube/objects/volume.ts';
 import type { Attach, DeviceMount, SetUpOutcome, SetUpRequest, TearDownRequest } from '../../plugins/plugin.ts';
-import { asPodUid } from '../../volumes/mount-id.ts';
+import { asPodUid } from '../../volumes/volume-name.ts';
 import { settle } from '../fakes/fake-clock.ts';
 import { type PluginStep, ScriptedError, ScriptedPlugin } from '../fakes/scripted-plugin.ts';
 import { FakePodsOnDisk, VolumeWorld, claimVolume, podUsing } from './volume-world.ts';

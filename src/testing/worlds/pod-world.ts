@@ -1,12 +1,12 @@
 /** A node without a machine: the pod loop over a runtime, an API server and a manifests folder in memory. */
 import { untilAborted } from '../../base/until-aborted.ts';
-import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
+import type { PodSource } from '../../kube/pod-origin.ts';
 import { ChangeFeed } from '../../objects/change-feed.ts';
 import type { ContainerViewDeps } from '../../pods/container-view.ts';
 import { PodLoop } from '../../pods/pod-loop.ts';
 import { podUid } from '../../pods/pod-names.ts';
 import type { PodLoopDeps, PodNotice } from '../../pods/pod-parts.ts';
-import type { PodSource } from '../../pods/sources/pod-annotations.ts';
 import { FakeClock, settle } from '../fakes/fake-clock.ts';
 import { FakeRuntime } from '../fakes/fake-runtime.ts';
 import { MemoryContainerFiles, MemoryPodApi, RecordedEvents } from '../fakes/memory-pod-api.ts';
@@ -108,7 +108,6 @@ export class PodWorld {
         node: () => ({
           owner: this.isNodeKnown ? { name: 'node-1', uid: 'node-uid' } : undefined,
           hostIPs: ['192.0.2.1'],
-          networkProblem: undefined,
         }),
         registrations: {
           registerPod: (pod) => {

@@ -2,25 +2,24 @@
 import type { TestContext } from 'node:test';
 import { applyStrategicMergePatch } from '../../apiserver/patch/strategic-merge-patch.ts';
 import { MountletError } from '../../base/errors.ts';
-import type { Node } from '../../kube/kinds/node.ts';
-import type { Pod } from '../../kube/kinds/pod/pod.ts';
-import type { Volume } from '../../kube/kinds/pod/volume.ts';
+import type { ClaimStatusPatch } from '../../kube/claim-resize.ts';
+import type { Node } from '../../kube/objects/node.ts';
 import {
+  type PersistentVolume,
   type PersistentVolumeClaim,
-  persistentVolumeClaimShape,
-} from '../../kube/kinds/storage/persistent-volume-claim.ts';
-import type { PersistentVolume } from '../../kube/kinds/storage/persistent-volume.ts';
-import type { ClaimStatusPatch } from '../../kube/references/claim-resize.ts';
-import { escapePluginName } from '../../kube/values/node-layout.ts';
+  persistentVolumeClaim,
+} from '../../kube/objects/persistent-volume.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
+import type { Volume } from '../../kube/objects/volume.ts';
+import { escapePluginName } from '../../kube/unique-names.ts';
 import type { VolumePlugin } from '../../plugins/plugin.ts';
 import { PluginRegistry } from '../../plugins/registry.ts';
-import type { ClaimSource } from '../../volumes/claim-source.ts';
-import { type PodUid, asPodUid, podUidOf } from '../../volumes/mount-id.ts';
-import type { ClaimWriter } from '../../volumes/operations/claim-writer.ts';
-import type { PodSource, PodStates } from '../../volumes/pod-source.ts';
-import type { PodOnDisk, PodsOnDisk, SkippedEntry, VolumeOnDisk } from '../../volumes/pods-on-disk.ts';
+import type { ClaimWriter } from '../../volumes/expand.ts';
+import type { VolumeNotice } from '../../volumes/notices.ts';
+import type { PodOnDisk, PodsOnDisk, SkippedEntry, VolumeOnDisk } from '../../volumes/orphans.ts';
+import type { ClaimSource, PodSource, PodStates } from '../../volumes/populator.ts';
 import { VolumeManager, type VolumeManagerDeps, type VolumeManagerSettings } from '../../volumes/volume-manager.ts';
-import type { VolumeNotice } from '../../volumes/volume-notices.ts';
+import { type PodUid, asPodUid, podUidOf } from '../../volumes/volume-name.ts';
 import { type PodParts, aContainer, aPod } from '../fakes/builders.ts';
 import { FakeClock, settle } from '../fakes/fake-clock.ts';
 import { ScriptedPlugin } from '../fakes/scripted-plugin.ts';
@@ -253,13 +252,13 @@ export class ScriptedClaimWriter implements ClaimWriter {
     this.patches.push(patch);
     const before = this.#claims.get(name) as unknown as JsonObject;
     const { status } = patch;
-    const after = applyStrategicMergePatch(before, { status } as unknown as JsonObject, persistentVolumeClaimShape);
+    const after = applyStrategicMergePatch(before, { status } as unknown as JsonObject, persistentVolumeClaim);
     this.#claims.set(name, after as unknown as PersistentVolumeClaim);
     return after as unknown as PersistentVolumeClaim;
   }
 }
 
-/** Directories of pods that exist only in a test. The real ones are in disk/pod-trees.ts and have tests of their own. */
+/** Directories of pods that exist only in a test. The real ones are in disk/pods/pod-trees.ts and have tests of their own. */
 interface FakePod {
   readonly volumes: VolumeOnDisk[];
   readonly devices: VolumeOnDisk[];

@@ -1,0 +1,205 @@
+/** The API server of this machine: its identity and store from a data directory, listening on one address. */
+import { rmSync, rmdirSync } from 'node:fs';
+import { isIP } from 'node:net';
+import { join } from 'node:path';
+import type { KeyPair } from '../../apiserver/identity/certificates.ts';
+import type { Notify } from '../../apiserver/model/notices.ts';
+import { systemRandom } from '../../apiserver/model/random.ts';
+import { StoredObjects, objectPrefix } from '../../apiserver/model/stored-objects.ts';
+import { resources } from '../../apiserver/resources/resources.ts';
+import { type ApiServer, startApiServer } from '../../apiserver/serving/api-server.ts';
+import { NodeProxy } from '../../apiserver/serving/node-proxy.ts';
+import {
+  type EncryptionKey,
+  keepNewestEncryptionKey,
+  readEncryptionKeys,
+  rotateEncryptionKeys,
+} from '../../apiserver/store/encryption-key.ts';
+import { LmdbStore, backUpStore, restoreBackup, storeDefaults } from '../../apiserver/store/lmdb-store.ts';
+import { StoreDamagedError } from '../../apiserver/store/store-errors.ts';
+import { systemClock } from '../../base/clock.ts';
+import type { ClusterAccess } from '../../client/cluster-access.ts';
+import { fixedCredentials } from '../../client/credentials.ts';
+import { makeDirectories } from '../../disk/paths/directories.ts';
+import { lockDirectory } from '../../disk/paths/directory-lock.ts';
+import { kubernetesVersion } from '../machine/machine-facts.ts';
+import {
+  apiServerIdentity,
+  encryptionKeysFile,
+  issueAdmin,
+  issueNode,
+  writeKubeconfig,
+} from './api-server-identity.ts';
+import { InProcessTransport } from './in-process-transport.ts';
+
+interface EmbeddedApiServerSettings {
+  /** Absolute. */
+  readonly directory: string;
+  readonly host: string;
+  /** 0 takes any free one. */
+  readonly port: number;
+  /** Where the admin's kubeconfig goes; absent: into the directory. */
+  readonly kubeconfig?: string;
+}
+
+type ReachedServer = Pick<ClusterAccess, 'endpoint' | 'credentials' | 'secretFiles' | 'transport'>;
+
+interface IssuedNode {
+  readonly cluster: ReachedServer;
+  readonly serving: { readonly certificatePem: string; readonly keyPem: string; readonly clientAuthorityPem: string };
+}
+
+export interface EmbeddedApiServer extends Pick<ApiServer, 'url'> {
+  /** The admin's. */
+  readonly kubeconfig: string;
+  /** How the administrator reaches it, without a file. */
+  readonly admin: ReachedServer;
+  /** Who a node of this server is: what it shows to the server, and what its own server shows. */
+  issueNode(nodeName: string, hosts: readonly string[]): IssuedNode;
+  close(): Promise<void>;
+}
+
+const issuer = 'https://kubernetes.default.svc.cluster.local';
+// Longer than any answer but a watch takes, and watches are ended at once.
+const stopGraceMs = 5_000;
+
+const secretPrefixes = resources.filter(({ isSecret }) => isSecret).map((resource) => objectPrefix(resource));
+
+function storeDirectory(directory: string): string {
+  return join(directory, 'store');
+}
+
+/** Beside the store, which may be lost without it. */
+function storeMarker(directory: string): string {
+  return join(directory, 'store.marker');
+}
+
+/** A consistent copy of all objects, also while a server runs on them. The keys in `pki` are not in it. */
+export function backUpApiServer(directory: string, file: string): Promise<void> {
+  return backUpStore(storeDirectory(directory), file);
+}
+
+/** Into a data directory that has no objects yet; when it fails, one that was not there is not there after it either. */
+export async function restoreApiServer(file: string, directory: string): Promise<void> {
+  const made = makeDirectories(directory);
+  try {
+    await restoreBackup(file, storeDirectory(directory));
+    // It knows of the store that was here before.
+    rmSync(storeMarker(directory), { force: true });
+  } catch (error) {
+    for (const path of made) rmdirSync(path);
+    throw error;
+  }
+}
+
+/** Gives Secrets a new key on disk and forgets the old ones. No server may run on them. Answers how many rows it wrote again. */
+export async function rotateApiServerKeys(directory: string): Promise<number> {
+  const file = encryptionKeysFile(directory);
+  // A server that runs on it, or a store that cannot be read, is told before anything changes.
+  await (await openStore(directory, readEncryptionKeys(file))).close();
+  // The new key stands before the old ones until everything is written with it, so that a crash in between loses nothing.
+  const store = await openStore(directory, rotateEncryptionKeys(file));
+  try {
+    const count = await store.reseal();
+    keepNewestEncryptionKey(file);
+    return count;
+  } finally {
+    await store.close();
+  }
+}
+
+function openStore(directory: string, keys: readonly EncryptionKey[]): Promise<LmdbStore> {
+  return LmdbStore.open({
+    directory: storeDirectory(directory),
+    marker: storeMarker(directory),
+    keys,
+    isSecret: (key) => secretPrefixes.some((prefix) => key.startsWith(prefix)),
+    lock: lockDirectory,
+    now: () => systemClock.now(),
+    limits: storeDefaults,
+  });
+}
+
+export async function startEmbeddedApiServer(
+  { directory, host, port, kubeconfig = join(directory, 'kubeconfig') }: EmbeddedApiServerSettings,
+  notify: Notify,
+  signal: AbortSignal,
+): Promise<EmbeddedApiServer> {
+  makeDirectories(directory);
+  const now = systemClock.now();
+  const { authority, server, nodeClient, signingKey, encryptionKeys } = apiServerIdentity(directory, host, now);
+  const store = await openStore(directory, encryptionKeys);
+  let running: ApiServer | undefined;
+  try {
+    const { damaged } = store;
+    if (damaged.length > 0) notify({ kind: 'StoreDamaged', error: new StoreDamagedError(directory, damaged) });
+    running = await startApiServer(
+      {
+        host,
+        port,
+        tls: { certificate: server.certificatePem, key: server.keyPem, clientCa: authority.certificatePem },
+        authorityPem: authority.certificatePem,
+        advertisedAddress: isIP(host) === 0 || isUnspecified(host) ? '127.0.0.1' : host,
+        version: kubernetesVersion,
+        staticTokens: [],
+        allowsAnonymous: true,
+        authorization: { mode: 'node', roles: [] },
+        tokens: { issuer, audiences: [issuer], key: signingKey },
+        stopGraceMs,
+      },
+      {
+        store,
+        resources,
+        clock: systemClock,
+        random: systemRandom,
+        chance: Math.random,
+        notify,
+        nodes: new NodeProxy(
+          { clock: systemClock, nodes: new StoredObjects(store) },
+          { authorityPem: authority.certificatePem, client: nodeClient },
+        ),
+      },
+      signal,
+    );
+    const admin = issueAdmin(authority, now);
+    const { url, serve } = running;
+    writeKubeconfig(kubeconfig, authority, url, admin);
+    const reach = (identity: KeyPair): ReachedServer => ({
+      endpoint: {
+        url: new URL(url),
+        trust: async () => ({ authorityPem: authority.certificatePem, isInsecure: false }),
+      },
+      credentials: fixedCredentials({ headers: {}, identity }),
+      secretFiles: [kubeconfig],
+    });
+    return {
+      url,
+      kubeconfig,
+      admin: reach(admin),
+      issueNode(nodeName, hosts) {
+        const { client, serving } = issueNode(authority, nodeName, hosts, now);
+        const peer = { verified: true, subject: { CN: `system:node:${nodeName}`, O: 'system:nodes' } };
+        return {
+          cluster: { ...reach(client), transport: () => new InProcessTransport(serve, peer, systemClock) },
+          serving: {
+            certificatePem: serving.certificatePem,
+            keyPem: serving.keyPem,
+            clientAuthorityPem: authority.certificatePem,
+          },
+        };
+      },
+      async close() {
+        await running?.close();
+        await store.close();
+      },
+    };
+  } catch (error) {
+    await running?.close();
+    await store.close();
+    throw error;
+  }
+}
+
+function isUnspecified(host: string): boolean {
+  return host === '0.0.0.0' || host === '::';
+}

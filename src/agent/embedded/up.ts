@@ -1,0 +1,82 @@
+/** A cluster of one machine: the API server and a node in one process, the node a client like any other, but without a network between them. */
+import { join } from 'node:path';
+import type { Notify } from '../../apiserver/model/notices.ts';
+import { systemClock } from '../../base/clock.ts';
+import { apiClientDefaults } from '../../client/api-client.ts';
+import { connectApiClient } from '../../client/connect.ts';
+import { poolDefaults } from '../../client/connection-pool.ts';
+import { DiscoveredResources } from '../../client/discovery.ts';
+import { makeDirectories } from '../../disk/paths/directories.ts';
+import type { ManifestFile } from '../../kube/manifests/manifests.ts';
+import { thisMachine } from '../machine/machine-facts.ts';
+import type { AgentSettings } from '../node/agent-settings.ts';
+import { type NodeDeps, type RunningNode, startNode } from '../node/node.ts';
+import { type AppliedObject, applyManifests } from './apply-manifests.ts';
+import { startEmbeddedApiServer } from './embedded-api-server.ts';
+
+export interface UpSettings {
+  /** Absolute. */
+  readonly stateDirectory: string;
+  readonly host: string;
+  readonly port: number;
+  readonly node: AgentSettings;
+}
+
+export interface UpDeps extends Pick<NodeDeps, 'runtimeDirectory' | 'uid' | 'drains' | 'hidden' | 'notify'> {
+  readonly notifyServer: Notify;
+}
+
+export interface RunningMachine {
+  readonly url: string;
+  readonly kubeconfig: string;
+  readonly node: RunningNode;
+  /** Objects that are wrong are refused before any is sent. */
+  apply(files: readonly ManifestFile[], signal: AbortSignal): AsyncIterable<AppliedObject>;
+  close(): Promise<void>;
+}
+
+/** Runs until the signal aborts; then `node.ended` resolves, and `close` ends the server. */
+export async function startUp(settings: UpSettings, deps: UpDeps, signal: AbortSignal): Promise<RunningMachine> {
+  const { stateDirectory, host, port } = settings;
+  makeDirectories(stateDirectory);
+  // Not the caller's signal: the node reports to the server until it has ended.
+  const serving = new AbortController();
+  const server = await startEmbeddedApiServer(
+    { directory: join(stateDirectory, 'api'), host, port, kubeconfig: join(stateDirectory, 'kubeconfig') },
+    deps.notifyServer,
+    serving.signal,
+  );
+  try {
+    const { nodeName, rootDirectory } = settings.node;
+    makeDirectories(rootDirectory);
+    const addresses = thisMachine(nodeName, rootDirectory).status?.addresses ?? [];
+    const hosts = [...new Set([...addresses.map(({ address }) => address), 'localhost', '127.0.0.1'])];
+    const node = await startNode(
+      settings.node,
+      {
+        ...deps,
+        ...server.issueNode(nodeName, hosts),
+        hidden: [stateDirectory, ...deps.hidden],
+        clock: systemClock,
+      },
+      signal,
+    );
+    const admin = connectApiClient(server.admin, systemClock, apiClientDefaults, poolDefaults);
+    return {
+      url: server.url,
+      kubeconfig: server.kubeconfig,
+      node,
+      async *apply(files, ended) {
+        yield* applyManifests(files, 'default', admin, await DiscoveredResources.ask(admin, ended), ended);
+      },
+      async close() {
+        await node.close();
+        await admin.close();
+        await server.close();
+      },
+    };
+  } catch (error) {
+    await server.close();
+    throw error;
+  }
+}

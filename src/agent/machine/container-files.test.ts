@@ -1,0 +1,36 @@
+import assert from 'node:assert/strict';
+import { rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { aPod } from '../../testing/fakes/builders.ts';
+import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
+import { containerFiles } from './container-files.ts';
+
+const { signal } = new AbortController();
+const pod = aPod({ metadata: { uid: 'u1' } });
+
+test('directories of pods come with the mode of the kubelet', async (t) => {
+  const root = temporaryDirectory(t);
+  const files = containerFiles({ root, logRoot: join(root, 'logs'), tailLog: () => Promise.resolve('') });
+  await files.makePodDirectories(pod, signal);
+  await files.makePodDirectories(pod, signal);
+  assert.equal(statSync(files.podDirectory('u1')).mode & 0o777, 0o750);
+  assert.equal(files.logDirectory(pod), join(root, 'logs', 'shop_web_u1'));
+});
+
+test('a termination message is written by anybody, read in part, and never through a link', async (t) => {
+  const root = temporaryDirectory(t);
+  const files = containerFiles({ root, logRoot: join(root, 'logs'), tailLog: () => Promise.resolve('') });
+  await files.makePodDirectories(pod, signal);
+  const path = await files.makeMessageFile('u1', 'main', 3, signal);
+  assert.equal(statSync(path).mode & 0o777, 0o666);
+  assert.equal(await files.readMessageFile(path, 10, signal), '');
+  writeFileSync(path, 'no licence was found');
+  assert.equal(await files.readMessageFile(path, 10, signal), 'no licence');
+  rmSync(path);
+  assert.equal(await files.readMessageFile(path, 10, signal), '');
+  writeFileSync(join(root, 'secret'), 'secret');
+  symlinkSync(join(root, 'secret'), path);
+  await assert.rejects(files.readMessageFile(path, 10, signal), /ELOOP|symbolic link/i);
+  await files.removeLog(join(root, 'never-there.log'), signal);
+});

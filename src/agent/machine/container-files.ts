@@ -1,0 +1,157 @@
+/** The file effects that a container's view needs, for the pods below one root: subPaths, hosts files, env files. */
+import { closeSync, constants, fstatSync, mkdirSync, openSync, readFileSync, readSync, rmSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import type { Clock } from '../../base/clock.ts';
+import { errorCode } from '../../base/errors.ts';
+import type { Mounts } from '../../disk/mounts/mounts.ts';
+import type { PlacedRestriction } from '../../disk/mounts/replaceable-mounts.ts';
+import { makePodDirectories, requirePodDirectories } from '../../disk/paths/directories.ts';
+import { writeInPlace } from '../../disk/paths/node-files.ts';
+import { readInRoot } from '../../disk/paths/safe-open.ts';
+import type { LiveSubPaths } from '../../disk/pods/live-sub-paths.ts';
+import { prepareSubPath } from '../../disk/pods/sub-paths.ts';
+import { containerDirectory, etcHostsFile, podDirectory } from '../../kube/node-layout.ts';
+import type { PodLogOptions } from '../../kube/pod-log-options.ts';
+import { systemCallError } from '../../linux/system-call-error.ts';
+import { openLog, readLog } from '../../node-server/read-log.ts';
+import type { ContainerFiles } from '../../pods/container-files.ts';
+import type { MountsDeps, SubPathPreparer } from '../../pods/container-mounts.ts';
+import type { EnvironmentDeps } from '../../pods/environment.ts';
+import { podNamespace, podUid } from '../../pods/pod-names.ts';
+
+export function containerEffects(
+  root: string,
+  mounts: Mounts,
+  subPaths: SubPathPreparer = fixedSubPaths(mounts),
+): MountsDeps & Pick<EnvironmentDeps, 'envFiles'> {
+  return {
+    subPaths,
+    hostsFiles: {
+      readNode: async () => readFileSync('/etc/hosts', 'utf8'),
+      async write(pod, content) {
+        const file = etcHostsFile(root, pod.metadata.uid ?? '');
+        makePodDirectories(dirname(file));
+        writeInPlace(file, content, 0o644);
+        return file;
+      },
+    },
+    envFiles: { read: async ({ directory, path, bytesMax }) => readInRoot(directory, path, bytesMax) },
+  };
+}
+
+/** How mounts by subPath are made on this node: as the kubelet does, or so that they follow their volume. */
+export function fixedSubPaths(mounts: Mounts): SubPathPreparer {
+  return { prepare: async (request) => ({ hostPath: prepareSubPath(request, mounts) }) };
+}
+
+interface FollowingSubPathsDeps {
+  readonly mounts: Mounts;
+  readonly live: LiveSubPaths;
+  /** Told once, when the first subPath that could follow does not, because of this machine. */
+  readonly tellUnavailable: (message: string) => void;
+}
+
+/** Mounts that may follow do; the others, and all where the kernel cannot, are made as the kubelet makes them. */
+export function followingSubPaths({ mounts, live, tellUnavailable }: FollowingSubPathsDeps): SubPathPreparer {
+  const fixed = fixedSubPaths(mounts);
+  let told = false;
+  return {
+    async prepare(request, signal) {
+      if (!request.mayFollow) return fixed.prepare(request, signal);
+      if (live.unavailable !== undefined) {
+        if (!told) tellUnavailable(`subPath mounts do not follow updates on this machine: ${live.unavailable}`);
+        told = true;
+        return fixed.prepare(request, signal);
+      }
+      const restrictions = request.bindMountOptions.filter(isRestriction);
+      const hostPath = live.prepare({ ...request, restrictions });
+      return hostPath === undefined ? fixed.prepare(request, signal) : { hostPath, follows: true };
+    },
+    started: (container) => void live.follow(container),
+  };
+}
+
+function isRestriction(option: string): option is PlacedRestriction {
+  return option === 'nosuid' || option === 'nodev' || option === 'noexec';
+}
+
+/** The files of pods and containers below the node's root, with the kubelet's layout; logs beside it, a folder for each pod. */
+interface ContainerFilesSettings {
+  /** The node's root directory. */
+  readonly root: string;
+  readonly logRoot: string;
+  /** Reads the end of a log in the format of its runtime. */
+  readonly tailLog: ContainerFiles['tailLog'];
+}
+
+export function containerFiles({ root, logRoot, tailLog }: ContainerFilesSettings): ContainerFiles {
+  return {
+    tailLog,
+    podDirectory: (uid) => podDirectory(root, uid),
+    logDirectory: (pod) => join(logRoot, `${podNamespace(pod)}_${pod.metadata.name}_${podUid(pod)}`),
+    async makePodDirectories(pod) {
+      const directory = podDirectory(root, podUid(pod));
+      requirePodDirectories(directory);
+      makePodDirectories(directory);
+    },
+    async makeMessageFile(uid, container, attempt) {
+      const file = join(containerDirectory(root, uid, container), String(attempt));
+      guard(dirname(file), () => mkdirSync(dirname(file), { recursive: true, mode: 0o750 }));
+      // Whoever the container runs as has to be able to write it; its directory lets nobody else near.
+      writeInPlace(file, '', 0o666);
+      return file;
+    },
+    readMessageFile: async (path, bytesMax) => readBeginning(path, bytesMax),
+    async removeLog(path) {
+      guard(path, () => rmSync(path, { force: true }));
+    },
+  };
+}
+
+function readBeginning(path: string, bytesMax: number): string {
+  let file: number;
+  try {
+    file = openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+  } catch (error) {
+    if (errorCode(error) === 'ENOENT') return '';
+    throw systemCallError(error, path);
+  }
+  try {
+    if (!fstatSync(file).isFile()) return '';
+    const buffer = Buffer.alloc(bytesMax);
+    return buffer.subarray(0, readSync(file, buffer, 0, bytesMax, 0)).toString('utf8');
+  } finally {
+    closeSync(file);
+  }
+}
+
+function guard(path: string, act: () => void): void {
+  try {
+    act();
+  } catch (error) {
+    throw systemCallError(error, path);
+  }
+}
+
+/** The end of a container's log as the container wrote it, for its termination message. */
+const wholeLog: PodLogOptions = {
+  follow: false,
+  previous: false,
+  timestamps: false,
+  stream: 'All',
+  insecureSkipTLSVerifyBackend: false,
+};
+
+export function logTail(clock: Clock): ContainerFiles['tailLog'] {
+  return async (path, bytesMax, linesMax, signal) => {
+    const file = await openLog(path).catch(() => undefined);
+    if (file === undefined) return '';
+    const chunks: Buffer[] = [];
+    const source = { path, isRunning: () => false };
+    for await (const chunk of readLog(clock, file, source, { ...wholeLog, tailLines: linesMax }, signal)) {
+      chunks.push(chunk);
+    }
+    const all = Buffer.concat(chunks);
+    return all.subarray(Math.max(0, all.length - bytesMax)).toString('utf8');
+  };
+}

@@ -1,0 +1,89 @@
+/** What this machine can do for pods and their volumes, found out by trying, and what follows from it. */
+import { execFile } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { messageOf } from '../../base/errors.ts';
+import { systemMounts } from '../../disk/mounts/mounts.ts';
+import { replaceableMounts } from '../../disk/mounts/replaceable-mounts.ts';
+import { type Finding, examineMachine, findPowers, limitations } from '../../runtimes/process/machine.ts';
+
+interface Diagnosis {
+  readonly findings: readonly Finding[];
+  /** What no machine can do with this runtime and this user. */
+  readonly limitations: readonly string[];
+  /** Pods can run here. */
+  readonly isUsable: boolean;
+}
+
+export async function diagnose(): Promise<Diagnosis> {
+  const findings = [...examineMachine(), ...examineVolumes(), await examineKubectl()];
+  return {
+    findings,
+    limitations: limitations(findPowers()).map(({ text }) => text),
+    isUsable: findings.some(({ name, available }) => name === 'namespaces' && available),
+  };
+}
+
+function examineVolumes(): readonly Finding[] {
+  const mounts = systemMounts();
+  const noMounts = mounts.unavailable;
+  const beneath = replaceableMounts(mounts).unavailable;
+  const noSwap = noMounts ?? tryNoSwap();
+  return [
+    {
+      name: 'mounts',
+      available: noMounts === undefined,
+      consequence:
+        noMounts === undefined
+          ? 'Secrets get a tmpfs of their own, and subPaths are bind mounts.'
+          : `Secrets are kept in a private directory in memory instead of a mount: ${noMounts}`,
+    },
+    {
+      name: 'tmpfs noswap',
+      available: noSwap === undefined,
+      consequence:
+        noSwap === undefined ? 'Secrets are never swapped out.' : `Secrets may be swapped to disk: ${noSwap}`,
+    },
+    {
+      name: 'mount beneath',
+      available: beneath === undefined,
+      consequence:
+        beneath === undefined
+          ? 'subPath mounts follow updates.'
+          : `subPath mounts keep the content they began with: ${beneath}`,
+    },
+  ];
+}
+
+function tryNoSwap(): string | undefined {
+  const mounts = systemMounts();
+  const directory = mkdtempSync(join(tmpdir(), 'mountlet-doctor-'));
+  try {
+    const { noSwap } = mounts.mountTmpfs(directory, { sizeBytes: 4096n });
+    mounts.unmount(directory);
+    return noSwap ? undefined : 'the kernel does not know noswap (Linux 6.4 and later, outside of user namespaces)';
+  } catch (error) {
+    return messageOf(error);
+  } finally {
+    rmSync(directory, { recursive: true, force: true });
+  }
+}
+
+/** A kubectl that has to ask a server for its version must not keep anyone waiting. */
+const kubectlMsMax = 5_000;
+
+async function examineKubectl(): Promise<Finding> {
+  const answer = await promisify(execFile)('kubectl', ['version', '--client', '--output=json'], {
+    timeout: kubectlMsMax,
+    killSignal: 'SIGKILL',
+  }).catch(() => undefined);
+  const [, version = ''] = /"gitVersion": *"([^"]+)"/.exec(answer?.stdout ?? '') ?? [];
+  return {
+    name: 'kubectl',
+    available: answer !== undefined,
+    consequence:
+      answer === undefined ? 'Use mountlet apply and mountlet get instead, or install it.' : `Version ${version}.`,
+  };
+}

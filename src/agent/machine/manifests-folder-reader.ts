@@ -1,0 +1,151 @@
+/**
+ * The folder of manifests on disk, or a single file. Links are followed, as everywhere where a ConfigMap may be mounted; what
+ * is no regular file is left out. Files may be half written, vanish, or be replaced at any time.
+ */
+import { constants, watch } from 'node:fs';
+import { open, readdir, stat } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
+import { Bell } from '../../base/bell.ts';
+import type { Clock } from '../../base/clock.ts';
+import { MountletError, errorCode } from '../../base/errors.ts';
+import { SourceSize, decodeText, readSourceFiles } from '../../disk/paths/source-files.ts';
+import type { ManifestFile } from '../../kube/manifests/manifests.ts';
+import type { FolderReader } from '../../pods/sources/folder-reader.ts';
+
+class FileTooLargeError extends MountletError {
+  readonly reason = 'FileTooLarge';
+  constructor(bytesMax: number) {
+    super(`the file is larger than ${bytesMax} bytes`);
+  }
+}
+
+class NotAFileError extends MountletError {
+  readonly reason = 'NotAFile';
+  constructor() {
+    super('it is no regular file');
+  }
+}
+
+/** A folder that is not there may come: it is looked for this often at first, and less often later. */
+const retryMsMin = 1000;
+const retryMsMax = 20_000;
+
+export function manifestsFolderReader(path: string, clock: Clock): FolderReader {
+  return {
+    path: path.length > 1 ? path.replace(/\/+$/, '') : path,
+    list: () => list(path),
+    read: async (name, bytesMax) => await read(await pathOf(path, name), bytesMax),
+    changes: (signal) => changes(path, clock, signal),
+  };
+}
+
+async function list(path: string): Promise<readonly string[] | undefined> {
+  try {
+    if (!(await stat(path)).isDirectory()) return [basename(path)];
+    const names: string[] = [];
+    for (const name of await readdir(path)) if (await isFile(join(path, name))) names.push(name);
+    return names;
+  } catch (error) {
+    if (errorCode(error) === 'ENOENT') return undefined;
+    throw error;
+  }
+}
+
+/** One that vanishes meanwhile is none; one that cannot be looked at is told when it is read. */
+async function isFile(path: string): Promise<boolean> {
+  try {
+    return (await stat(path)).isFile();
+  } catch (error) {
+    return errorCode(error) !== 'ENOENT';
+  }
+}
+
+async function pathOf(path: string, name: string): Promise<string> {
+  return (await stat(path)).isDirectory() ? join(path, name) : path;
+}
+
+async function read(path: string, bytesMax: number): Promise<string> {
+  // Without waiting: a pipe in the file's place would keep us for ever.
+  const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
+  try {
+    if (!(await file.stat()).isFile()) throw new NotAFileError();
+    const chunks: Buffer[] = [];
+    let size = 0;
+    for (;;) {
+      const { bytesRead, buffer } = await file.read(Buffer.alloc(64 * 1024));
+      if (bytesRead === 0) return Buffer.concat(chunks).toString('utf8');
+      size += bytesRead;
+      if (size > bytesMax) throw new FileTooLargeError(bytesMax);
+      chunks.push(buffer.subarray(0, bytesRead));
+    }
+  } finally {
+    await file.close();
+  }
+}
+
+/** Begins again when the folder is replaced by another, or comes to be. */
+async function* changes(path: string, clock: Clock, signal: AbortSignal): AsyncGenerator<void> {
+  for (let delayMs = retryMsMin; !signal.aborted; delayMs = Math.min(delayMs * 2, retryMsMax)) {
+    try {
+      for await (const _ of events(await watchable(path), clock, signal)) {
+        delayMs = retryMsMin;
+        yield;
+      }
+    } catch {
+      // Nobody tells of changes now; the folder is read again from time to time all the same.
+    }
+    if (signal.aborted) return;
+    await clock.sleep(delayMs, signal).catch(() => {});
+    yield;
+  }
+}
+
+/** Of a single file its folder: editors put another file in its place, which the old one never hears of. */
+async function watchable(path: string): Promise<string> {
+  return (await stat(path)).isDirectory() ? path : dirname(path);
+}
+
+/** Ends when the folder itself is moved or removed. */
+async function* events(folder: string, clock: Clock, signal: AbortSignal): AsyncGenerator<void> {
+  const changed = new Bell();
+  const over = new AbortController();
+  const watcher = watch(folder, { signal, persistent: false }, (event, name) => {
+    changed.ring();
+    if (event === 'rename' && name === basename(folder)) over.abort();
+  });
+  watcher.on('error', () => over.abort());
+  watcher.once('close', () => over.abort());
+  try {
+    // What happened before anybody listened has to be looked for.
+    changed.ring();
+    while (await changed.sleep(Infinity, clock, over.signal)) yield;
+  } finally {
+    watcher.close();
+  }
+}
+
+/** The manifests a user names: files, directories, or `-` for what is piped in. */
+const standardInput = '-';
+const standardInputName = '<stdin>';
+
+export async function readSources(
+  paths: readonly string[],
+  openStandardInput: () => AsyncIterable<Uint8Array>,
+): Promise<readonly ManifestFile[]> {
+  const files: ManifestFile[] = [];
+  for (const path of paths) {
+    if (path === standardInput) files.push({ name: standardInputName, text: await readAll(openStandardInput()) });
+    else files.push(...readSourceFiles(path));
+  }
+  return files;
+}
+
+async function readAll(input: AsyncIterable<Uint8Array>): Promise<string> {
+  const size = new SourceSize(standardInputName);
+  const chunks: Uint8Array[] = [];
+  for await (const chunk of input) {
+    size.add(chunk.length);
+    chunks.push(chunk);
+  }
+  return decodeText(standardInputName, Buffer.concat(chunks));
+}

@@ -1,0 +1,29 @@
+/** The node alone, against any API server or none. */
+import { hostname } from 'node:os';
+import { systemClock } from '../../base/clock.ts';
+import { MountletError } from '../../base/errors.ts';
+import type { ClusterAccess } from '../../client/cluster-access.ts';
+import { makeDirectories } from '../../disk/paths/directories.ts';
+import type { AgentSettings } from './agent-settings.ts';
+import { agentServing } from './node-serving.ts';
+import { type NodeDeps, type RunningNode, startNode } from './node.ts';
+
+class NoPodSourceError extends MountletError {
+  readonly reason = 'NoPodSource';
+  constructor() {
+    super('Cannot run a node without pods: give --kubeconfig FILE, --in-cluster or --manifests DIR');
+  }
+}
+
+interface AgentDeps extends Pick<NodeDeps, 'runtimeDirectory' | 'uid' | 'drains' | 'hidden' | 'notify'> {
+  readonly cluster: ClusterAccess | undefined;
+}
+
+/** Runs until the signal aborts. */
+export async function startAgent(settings: AgentSettings, deps: AgentDeps, signal: AbortSignal): Promise<RunningNode> {
+  const { cluster } = deps;
+  if (cluster === undefined && settings.manifestsDirectory === undefined) throw new NoPodSourceError();
+  makeDirectories(settings.rootDirectory);
+  const serving = await agentServing(settings, hostname(), cluster, signal);
+  return await startNode(settings, { ...deps, serving, clock: systemClock }, signal);
+}

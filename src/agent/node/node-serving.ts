@@ -1,0 +1,142 @@
+/** The pods of this node, as its own server needs them. */
+import { join } from 'node:path';
+import { createSecureContext } from 'node:tls';
+import { issueServerCertificate, makeAuthority } from '../../apiserver/identity/certificates.ts';
+import type { ApiClient } from '../../client/api-client.ts';
+import type { ClusterAccess } from '../../client/cluster-access.ts';
+import type { ResourceReference } from '../../client/resource-reference.ts';
+import { ensurePrivateFile } from '../../disk/paths/node-files.ts';
+import { type SubjectAccessReview, subjectAccessReview } from '../../kube/objects/access-review.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
+import { tokenReview } from '../../kube/objects/token-review.ts';
+import type { NodePod, NodePods } from '../../node-server/container-logs.ts';
+import type { NodeAccess } from '../../node-server/node-access.ts';
+import type { PodLoop } from '../../pods/pod-loop.ts';
+import type { Runtime, RuntimePod } from '../../runtimes/runtime.ts';
+import { thisMachine } from '../machine/machine-facts.ts';
+import type { AgentSettings } from './agent-settings.ts';
+import type { NodeDeps } from './node.ts';
+
+export function serverPods(loop: PodLoop, runtime: Pick<Runtime, 'list' | 'get'>): NodePods {
+  return {
+    find(namespace, name) {
+      const pod = loop.podNamed(namespace, name);
+      return pod === undefined ? undefined : nodePod(pod, loop, runtime);
+    },
+    list: () =>
+      loop.pods().map((pod) => ({ ...pod, status: loop.statusOf(pod.metadata.uid ?? '') ?? pod.status ?? {} })),
+    running: async (signal) => (await runtime.list(signal)).filter(hasRunning).map(shownPod),
+  };
+}
+
+function nodePod(pod: Pod, loop: PodLoop, runtime: Pick<Runtime, 'get'>): NodePod {
+  const uid = pod.metadata.uid ?? '';
+  const containers = (): RuntimePod['containers'] => loop.runtimePodOf(uid)?.containers ?? [];
+  return {
+    pod,
+    runningContainer: (name) => containers().find((one) => one.name === name && one.state.kind === 'running')?.id,
+    log(containerId) {
+      const id = containerId.slice(containerId.indexOf('://') < 0 ? 0 : containerId.indexOf('://') + 3);
+      const path = containers().find((one) => one.id === id)?.logPath;
+      if (path === undefined) return undefined;
+      const isRunning = async (): Promise<boolean> => {
+        const now = await runtime.get(uid, new AbortController().signal);
+        return now?.containers.some((one) => one.id === id && one.state.kind === 'running') ?? false;
+      };
+      return { path, isRunning };
+    },
+  };
+}
+
+function hasRunning({ containers }: RuntimePod): boolean {
+  return containers.some(({ state }) => state.kind === 'running');
+}
+
+function shownPod({ uid, namespace, name, containers }: RuntimePod): Pod {
+  return {
+    apiVersion: 'v1',
+    kind: 'Pod',
+    metadata: { uid, namespace, name },
+    spec: { containers: containers.map((one) => ({ name: one.name, image: one.image })) },
+  };
+}
+
+/** Who may ask this node for logs and commands: the API server decides, as for a kubelet with webhook authentication. */
+const tokenReviews = {
+  group: 'authentication.k8s.io',
+  version: 'v1',
+  plural: 'tokenreviews',
+  kind: 'TokenReview',
+  isNamespaced: false,
+  shape: tokenReview,
+};
+const accessReviews: ResourceReference<SubjectAccessReview> = {
+  group: 'authorization.k8s.io',
+  version: 'v1',
+  plural: 'subjectaccessreviews',
+  kind: 'SubjectAccessReview',
+  isNamespaced: false,
+  shape: subjectAccessReview,
+};
+/** What the API server's own client certificate says of it: it has asked itself already who may do what. */
+const masters = 'system:masters';
+
+export function reviewedAccess(client: Pick<ApiClient, 'create'>, nodeName: string): NodeAccess {
+  return {
+    async authenticate(token, signal) {
+      const review = { apiVersion: 'authentication.k8s.io/v1', kind: 'TokenReview', metadata: {}, spec: { token } };
+      const { status } = await client.create(tokenReviews, {}, review, signal);
+      const user = status?.authenticated === true ? status.user : undefined;
+      if (user === undefined) return undefined;
+      const { username = '', uid = '', groups = [], extra = {} } = user;
+      return { name: username, uid, groups, extra };
+    },
+    async authorize({ name, uid, groups, extra }, { verb, subresource }, signal) {
+      if (groups.includes(masters)) return true;
+      const resourceAttributes = { verb, version: 'v1', resource: 'nodes', subresource, name: nodeName };
+      const review = {
+        apiVersion: 'authorization.k8s.io/v1',
+        kind: 'SubjectAccessReview',
+        metadata: {},
+        spec: { user: name, uid, groups, extra, resourceAttributes },
+      };
+      const { status } = await client.create(accessReviews, {}, review, signal);
+      return status?.allowed === true;
+    },
+  };
+}
+
+/** On a node without an API server: only who shows a certificate of its administrators. */
+export const mastersOnly: NodeAccess = {
+  authenticate: async () => undefined,
+  authorize: async ({ groups }) => groups.includes(masters),
+};
+
+/**
+ * What the server of an agent shows and believes. Like a kubelet without a signed certificate it makes its own, which API servers
+ * accept unless they were told to verify it; the authority whose clients it believes is the cluster's.
+ */
+const days = 365;
+
+export async function agentServing(
+  { rootDirectory, nodeName, nodeIp }: Pick<AgentSettings, 'rootDirectory' | 'nodeName' | 'nodeIp'>,
+  host: string,
+  cluster: Pick<ClusterAccess, 'endpoint'> | undefined,
+  signal: AbortSignal,
+): Promise<NodeDeps['serving']> {
+  const trust = await cluster?.endpoint.trust(signal);
+  const addresses = (thisMachine(nodeName, rootDirectory).status?.addresses ?? []).map(({ address }) => address);
+  const hosts = [...new Set([nodeName, host.toLowerCase(), ...(nodeIp === undefined ? addresses : [nodeIp])])];
+  const now = Date.now();
+  const { certificatePem, keyPem } = ensurePrivateFile(
+    join(rootDirectory, 'serving.json'),
+    () => JSON.stringify(issueServerCertificate(makeAuthority({ now, days }), { hosts, now, days })),
+    (text) => {
+      const read = JSON.parse(text) as { certificatePem: string; keyPem: string };
+      createSecureContext({ cert: read.certificatePem, key: read.keyPem });
+      return read;
+    },
+  );
+  // Without an authority nobody can show a certificate; bearer tokens still work.
+  return { certificatePem, keyPem, clientAuthorityPem: trust?.authorityPem ?? certificatePem };
+}

@@ -1,0 +1,241 @@
+/** The volumes of one pod below the root: set up, taken back when the pod fails, removed when the pod no longer has them. */
+import { existsSync, lstatSync, readdirSync, rmdirSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import { setImmediate } from 'node:timers/promises';
+import { MountletError, errorCode, messageOf } from '../../base/errors.ts';
+import { removeTree } from '../../disk/paths/remove-tree.ts';
+import { cleanSubPaths } from '../../disk/pods/sub-paths.ts';
+import { resolveVolume } from '../../kube/claims.ts';
+import { podDirectory, subPathsDirectory, volumeDirectory, volumesDirectory } from '../../kube/node-layout.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
+import { type VolumeSpec, mountOptionsOf, specName } from '../../kube/objects/volume-spec.ts';
+import type { Volume } from '../../kube/objects/volume.ts';
+import { commonRunAsUser } from '../../kube/run-as-user.ts';
+import { unescapePluginName } from '../../kube/unique-names.ts';
+import { usedVolumes } from '../../kube/used-volumes.ts';
+import { systemCallError } from '../../linux/system-call-error.ts';
+import type { GroupChangePolicy, VolumePlugin } from '../../plugins/plugin.ts';
+import type { PluginMatch } from '../../plugins/registry.ts';
+import type { RenderNode } from './render-node.ts';
+import { PodStartError } from './rendered-pod.ts';
+
+/** A volume that stands on disk. */
+export interface PreparedVolume extends PluginMatch {
+  /** The pod's word for it. */
+  readonly name: string;
+  readonly spec: VolumeSpec;
+  /** Undefined when the content is not on this host (an image). */
+  readonly path: string | undefined;
+}
+
+interface Wanted extends PluginMatch {
+  readonly name: string;
+  readonly spec: VolumeSpec;
+}
+
+export class PodVolumes {
+  readonly #node: RenderNode;
+  readonly #pod: Pod;
+  readonly #uid: string;
+  readonly #directory: string;
+  readonly #podIsNew: boolean;
+  readonly #made: { readonly plugin: VolumePlugin; readonly volumeName: string; readonly directory: string }[] = [];
+
+  constructor(node: RenderNode) {
+    this.#node = node;
+    this.#pod = node.pod;
+    this.#uid = node.pod.metadata.uid ?? '';
+    this.#directory = podDirectory(node.root, this.#uid);
+    this.#podIsNew = !existsSync(this.#directory);
+  }
+
+  /** Sets up every volume that a container uses, in the pod's order, and tells of all that fail. */
+  async prepare(signal: AbortSignal): Promise<readonly PreparedVolume[]> {
+    const { wanted, refused } = this.#find();
+    const prepared: PreparedVolume[] = [];
+    const messages: string[] = [];
+    for (const volume of wanted) {
+      await heardSignals(signal);
+      try {
+        prepared.push(await this.#setUp(volume, signal));
+      } catch (error) {
+        signal.throwIfAborted();
+        if (!(error instanceof MountletError)) throw error;
+        const stage = error instanceof StageError ? error.stage : 'MountVolume.SetUp failed';
+        messages.push(`${stage} for volume "${specName(volume.spec)}" : ${error.message}`);
+      }
+    }
+    if (refused.length > 0) messages.push(refusal(refused));
+    if (messages.length > 0) throw new PodStartError(messages);
+    return prepared;
+  }
+
+  /** Takes down what stands on disk for this pod and is not among `kept`. */
+  async removeOthers(kept: readonly PreparedVolume[], signal: AbortSignal): Promise<void> {
+    const paths = new Set(kept.map(({ plugin, spec }) => this.#pathOf(plugin, spec)));
+    for (const pluginDirectory of entriesOf(volumesDirectory(this.#node.root, this.#uid))) {
+      const plugin = this.#pluginOf(pluginDirectory);
+      if (plugin === undefined) continue; // not made by us, so not ours to take down
+      for (const directory of entriesOf(pluginDirectory)) {
+        if (paths.has(directory)) continue;
+        await this.#tearDown(plugin, basename(directory), directory, signal);
+      }
+    }
+    // A hostPath has no directory of its own, yet its subPaths have been bound.
+    const names = new Set(kept.map(({ spec }) => specName(spec)));
+    for (const directory of entriesOf(subPathsDirectory(this.#node.root, this.#uid))) {
+      const volumeName = basename(directory);
+      if (!names.has(volumeName)) cleanSubPaths(this.#directory, volumeName, this.#node.mounts);
+    }
+  }
+
+  /**
+   * Takes back what `prepare` made. What stood there before stays, with the content it has by now: each volume is brought
+   * up to date on its own, as by the kubelet.
+   */
+  async undo(): Promise<void> {
+    const never = new AbortController().signal;
+    for (const { plugin, volumeName, directory } of this.#made.splice(0).toReversed()) {
+      await this.#tearDown(plugin, volumeName, directory, never);
+    }
+    if (this.#podIsNew) removeTree(this.#directory);
+  }
+
+  #find(): { readonly wanted: readonly Wanted[]; readonly refused: readonly Refused[] } {
+    const used = usedVolumes(this.#pod);
+    const wanted: Wanted[] = [];
+    const refused: Refused[] = [];
+    for (const volume of this.#pod.spec.volumes ?? []) {
+      const { name } = volume;
+      const use = { mounted: used.mounted.has(name), asDevice: used.devices.has(name) };
+      if (!use.mounted && !use.asDevice) continue;
+      try {
+        const spec = resolveVolume(this.#pod, volume, use, this.#node.claims);
+        wanted.push({ name, spec, ...this.#match(volume, spec) });
+      } catch (error) {
+        if (!(error instanceof MountletError)) throw error;
+        refused.push({ name, why: error.message });
+      }
+    }
+    return { wanted, refused };
+  }
+
+  #match(volume: Volume, spec: VolumeSpec): PluginMatch {
+    try {
+      return this.#node.plugins.findBySpec(spec);
+    } catch (cause) {
+      const why = `failed to get Plugin from volumeSpec for volume "${volume.name}" err=${messageOf(cause)}`;
+      throw new PodStartError([why]);
+    }
+  }
+
+  async #setUp({ name, spec, plugin, source }: Wanted, signal: AbortSignal): Promise<PreparedVolume> {
+    requireUsable(plugin, source);
+    if (mountOptionsOf(spec).length > 0 && !plugin.supportsMountOptions) {
+      const problem = 'mount options are not supported for this volume type';
+      throw new StageError('MountVolume.MountOptionSupport check failed', problem);
+    }
+    const volumeName = specName(spec);
+    const directory = this.#pathOf(plugin, spec);
+    const isNew = lstatSync(directory, { throwIfNoEntry: false }) === undefined;
+    const { fsGroup, fsGroupChangePolicy } = this.#pod.spec.securityContext ?? {};
+    await plugin.setUp(
+      {
+        pod: this.#pod,
+        spec,
+        source,
+        volumeName,
+        directory,
+        fsGroup,
+        fsGroupChangePolicy: fsGroupChangePolicy as GroupChangePolicy | undefined,
+        fsUser: commonRunAsUser(this.#pod),
+        isRemount: !isNew,
+        isReconstructed: false,
+      },
+      signal,
+    );
+    if (isNew) this.#made.push({ plugin, volumeName, directory });
+    return {
+      name,
+      spec,
+      plugin,
+      source,
+      path: plugin.hostPathOf === undefined ? directory : plugin.hostPathOf(source),
+    };
+  }
+
+  #pluginOf(pluginDirectory: string): VolumePlugin | undefined {
+    const name = unescapePluginName(basename(pluginDirectory));
+    return this.#node.plugins.all().find((plugin) => plugin.name === name);
+  }
+
+  #pathOf(plugin: VolumePlugin, spec: VolumeSpec): string {
+    return volumeDirectory(this.#node.root, this.#uid, plugin.name, specName(spec));
+  }
+
+  async #tearDown(plugin: VolumePlugin, volumeName: string, directory: string, signal: AbortSignal): Promise<void> {
+    cleanSubPaths(this.#directory, volumeName, this.#node.mounts);
+    await plugin.tearDown({ podUid: this.#uid, volumeName, directory }, signal);
+    removeIfEmpty(dirname(directory));
+  }
+}
+
+/** A failure before set-up, which the kubelet tells apart from one of set-up. */
+class StageError extends MountletError {
+  readonly reason = 'VolumeRefused';
+  readonly stage: string;
+  constructor(stage: string, problem: string, options?: ErrorOptions) {
+    super(problem, options);
+    this.stage = stage;
+  }
+}
+
+function requireUsable(plugin: VolumePlugin, source: unknown): void {
+  try {
+    plugin.requireUsable?.(source);
+  } catch (cause) {
+    if (!(cause instanceof MountletError)) throw cause;
+    throw new StageError('MountVolume.NewMounter initialization failed', cause.message, { cause });
+  }
+}
+
+interface Refused {
+  readonly name: string;
+  readonly why: string;
+}
+
+/** The kubelet's event for volumes of which it cannot even tell what to mount. */
+function refusal(refused: readonly Refused[]): string {
+  const names = refused
+    .map(({ name }) => name)
+    .sort()
+    .join(' ');
+  const causes = refused.map(({ why }) => why).join('; ');
+  return (
+    `Unable to attach or mount volumes: unmounted volumes=[${names}], unattached volumes=[], ` +
+    `failed to process volumes=[${names}]: ${causes}`
+  );
+}
+
+/** The directory of a volume kind, once its last volume has gone. */
+function removeIfEmpty(directory: string): void {
+  try {
+    rmdirSync(directory);
+  } catch (error) {
+    // Other volumes are in it, or it was never made (a hostPath has none).
+    if (!['ENOTEMPTY', 'EEXIST', 'ENOENT'].includes(errorCode(error) ?? '')) throw systemCallError(error, directory);
+  }
+}
+
+function entriesOf(directory: string): readonly string[] {
+  return existsSync(directory) ? readdirSync(directory).map((name) => join(directory, name)) : [];
+}
+
+/**
+ * Lets the process hear what it was sent, and throws if that was to stop. Files are written synchronously, which is
+ * faster, and a loop that only awaits such work never comes back to where signals arrive.
+ */
+export async function heardSignals(signal: AbortSignal): Promise<void> {
+  await setImmediate();
+  signal.throwIfAborted();
+}

@@ -1,0 +1,187 @@
+/**
+ * Renders pods once: reads and checks all manifests, puts each pod's volumes on disk, and says what its containers see.
+ * Everything is checked before anything is written; a pod that fails leaves nothing new behind and harms no other.
+ */
+import { existsSync, realpathSync, rmdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { MountletError } from '../../base/errors.ts';
+import { systemMounts } from '../../disk/mounts/mounts.ts';
+import { makeDirectories, requirePodDirectories } from '../../disk/paths/directories.ts';
+import { type OwnerNames, listDirectory, ownerNames, visibleFiles } from '../../disk/paths/directory-listing.ts';
+import { lockDirectory } from '../../disk/paths/directory-lock.ts';
+import { removeTree } from '../../disk/paths/remove-tree.ts';
+import { podKind } from '../../kube/manifests/manifest-kinds.ts';
+import { type ManifestFile, readManifests } from '../../kube/manifests/manifests.ts';
+import { podDirectory } from '../../kube/node-layout.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
+import { renderContainers, renderCredentials } from './container-rendering.ts';
+import { PodVolumes, type PreparedVolume, heardSignals } from './pod-volumes.ts';
+import { type RenderNode, type Tell, renderNode } from './render-node.ts';
+import { type PodFailure, PodStartError, type RenderedPod, type RenderedVolume } from './rendered-pod.ts';
+
+export interface RenderSettings {
+  readonly files: readonly ManifestFile[];
+  /** Of objects that name none. */
+  readonly namespace: string;
+  /** Names, or `namespace/name`, of the pods to render; none means all. */
+  readonly pods: readonly string[];
+  /** Absolute. */
+  readonly root: string;
+  /** Take volumes down instead of putting them up. */
+  readonly clean: boolean;
+  /** What this machine is called where no manifest says so. */
+  readonly nodeName: string;
+  /** A directory in memory that belongs to the user, if there is one: XDG_RUNTIME_DIR. */
+  readonly runtimeDirectory: string | undefined;
+  readonly uid: number;
+}
+
+export interface RenderResult {
+  readonly pods: readonly RenderedPod[];
+  readonly failures: readonly PodFailure[];
+  readonly owners: OwnerNames;
+}
+
+class NoSuchPodError extends MountletError {
+  readonly reason = 'NoSuchPod';
+}
+
+class SameUidError extends MountletError {
+  readonly reason = 'SameUid';
+}
+
+/** `tell` gets what a user should know besides the result, a sentence at a time. */
+export async function render(
+  given: RenderSettings,
+  tell: (note: string) => void,
+  signal: AbortSignal,
+): Promise<RenderResult> {
+  const manifests = readManifests(given.files, given.namespace);
+  const chosen = choosePods(manifests.all(podKind), given);
+  const tellOnce = once(tell);
+  const made = makeDirectories(given.root);
+  // Mount points are known by their real paths.
+  const settings = { ...given, root: realpathSync(given.root) };
+  try {
+    const lock = lockDirectory(settings.root);
+    try {
+      const mounts = systemMounts({ temporaryDirectory: settings.root });
+      const pods: RenderedPod[] = [];
+      const failures: PodFailure[] = [];
+      for (const pod of chosen) {
+        await heardSignals(signal);
+        const node = renderNode(manifests, pod, settings, mounts, tellOnce);
+        if (settings.clean) await cleanPod(node, signal);
+        else {
+          const result = await renderPod(node, signal);
+          if ('messages' in result) failures.push(result);
+          else pods.push(result);
+        }
+      }
+      return { pods, failures, owners: ownerNames() };
+    } finally {
+      lock.release();
+    }
+  } finally {
+    removeEmpty(settings.root, made);
+  }
+}
+
+function choosePods(pods: readonly Pod[], { pods: wanted, namespace }: RenderSettings): readonly Pod[] {
+  requireDifferentUids(pods);
+  if (pods.length === 0) {
+    throw new NoSuchPodError(
+      'Cannot find a pod in these manifests: give at least one Pod or a workload with a pod template',
+    );
+  }
+  if (wanted.length === 0) return pods;
+  const missing = wanted.find((name) => !pods.some((pod) => isCalled(pod, name)));
+  if (missing !== undefined) {
+    const known = pods.map(({ metadata }) => showName(metadata.namespace, metadata.name, namespace)).join(', ');
+    throw new NoSuchPodError(`Cannot find pod "${missing}" in these manifests: they have ${known}`);
+  }
+  return pods.filter((pod) => wanted.some((name) => isCalled(pod, name)));
+}
+
+/** A pod's directory is named after its uid: two pods of one uid would write over each other. */
+function requireDifferentUids(pods: readonly Pod[]): void {
+  const seen = new Map<string, Pod>();
+  for (const pod of pods) {
+    const { uid = '' } = pod.metadata;
+    const other = seen.get(uid);
+    if (other !== undefined) {
+      const names = [other, pod].map(({ metadata }) => `"${metadata.namespace}/${metadata.name}"`).join(' and ');
+      throw new SameUidError(
+        `Cannot tell pods ${names} apart: both have metadata.uid "${uid}"; give them different ones, or none`,
+      );
+    }
+    seen.set(uid, pod);
+  }
+}
+
+function once(tell: (note: string) => void): Tell {
+  const told = new Set<string>();
+  return (note, topic = note) => {
+    if (!told.has(topic)) tell(note);
+    told.add(topic);
+  };
+}
+
+function isCalled({ metadata: { namespace, name } }: Pod, wanted: string): boolean {
+  return wanted === name || wanted === `${namespace}/${name}`;
+}
+
+function showName(namespace: string | undefined, name: string, usual: string): string {
+  return namespace === usual ? name : `${namespace}/${name}`;
+}
+
+/** Directories of a rendering in which nothing was rendered go as they came. */
+function removeEmpty(root: string, made: readonly string[]): void {
+  for (const directory of [join(root, 'pods'), ...made]) {
+    try {
+      rmdirSync(directory);
+    } catch {
+      // In use, which is what it is for.
+    }
+  }
+}
+
+/**
+ * One pod, once: its volumes are set up, its containers' view is worked out, and what came of it is listed. A pod that
+ * could not start is told in the kubelet's words, and what was made for it in this call is taken back.
+ */
+async function renderPod(node: RenderNode, signal: AbortSignal): Promise<RenderedPod | PodFailure> {
+  const { namespace = '', name, uid = '' } = node.pod.metadata;
+  requirePodDirectories(podDirectory(node.root, uid));
+  const volumes = new PodVolumes(node);
+  try {
+    const prepared = await volumes.prepare(signal);
+    const containers = await renderContainers(node, prepared, signal);
+    const pullCredentials = await renderCredentials(node, signal);
+    await volumes.removeOthers(prepared, signal);
+    const directory = podDirectory(node.root, uid);
+    return { namespace, name, uid, directory, volumes: prepared.map(describeVolume), ...containers, pullCredentials };
+  } catch (error) {
+    await volumes.undo();
+    if (error instanceof PodStartError) return { namespace, name, messages: error.messages };
+    throw error;
+  }
+}
+
+/** Takes a pod's volumes down and removes its directory. */
+async function cleanPod(node: RenderNode, signal: AbortSignal): Promise<void> {
+  const directory = podDirectory(node.root, node.pod.metadata.uid ?? '');
+  requirePodDirectories(directory);
+  if (!existsSync(directory)) return;
+  await new PodVolumes(node).removeOthers([], signal);
+  removeTree(directory);
+  node.tell(`removed ${directory}`);
+}
+
+function describeVolume({ name, plugin, path = '' }: PreparedVolume): RenderedVolume {
+  const described = { name, plugin: plugin.name, path };
+  // Content that follows objects is the plugin's own; what else a volume holds may be large and is not ours to list.
+  if (!plugin.requiresRemount) return { ...described, files: [] };
+  const content = listDirectory(path);
+  return { ...described, content, files: visibleFiles(content) };
+}

@@ -1,0 +1,220 @@
+/**
+ * One kind that the API server serves, as one entry of one table (`resources.ts`). Everything the server does with a kind it
+ * learns from here: there is no code path for a single kind. What only some kinds can do is an optional member.
+ */
+import type { ObjectMeta } from '../../kube/objects/metadata.ts';
+import type { Shape } from '../../kube/objects/schema.ts';
+import type { FieldError } from '../../kube/validation/field-errors.ts';
+
+/** What all objects have in common; the server handles them as this and leaves the rest to their resource. */
+export interface KubeObject {
+  readonly apiVersion?: string;
+  readonly kind?: string;
+  readonly metadata: ObjectMeta;
+}
+
+export type Verb = 'create' | 'delete' | 'deletecollection' | 'get' | 'list' | 'patch' | 'update' | 'watch';
+
+export interface Column<T = KubeObject> {
+  readonly name: string;
+  readonly type: 'string' | 'integer' | 'boolean' | 'date';
+  /** `name` marks the column that names the object. */
+  readonly format?: string;
+  readonly description: string;
+  /** 1: only with `-o wide`. */
+  readonly priority: 0 | 1;
+  cell(object: T, now: number): string | number | boolean;
+}
+
+/** A mark on a row: `Completed` makes clients leave the object out of some views. */
+export interface RowCondition {
+  readonly type: string;
+  readonly status: string;
+  readonly reason: string;
+  readonly message: string;
+}
+
+/** Of the given object only a part counts: `prepare` takes the rest from the old one. */
+export interface UpdateRules<T = KubeObject> {
+  prepare(object: T, old: T, now: number): T;
+  validate(object: T, old: T): readonly FieldError[];
+}
+
+/** A kind that is sent and answered but has no resource of its own (TokenRequest). */
+export interface ExchangedKind<T extends KubeObject = KubeObject> {
+  readonly group: string;
+  readonly version: string;
+  readonly kind: string;
+  /** Absent where nothing is sent in a body (PodExecOptions are query parameters). */
+  readonly shape?: Shape<T>;
+  complete?(object: T): T;
+  validate?(object: T): readonly FieldError[];
+}
+
+export interface Subresource<T = KubeObject> {
+  readonly name: string;
+  /** The kind it exchanges, where that is not the resource's own. */
+  readonly kind?: ExchangedKind;
+  readonly verbs: readonly string[];
+  /** For subresources that are a part of the object itself (status, finalize). */
+  readonly update?: UpdateRules<T>;
+}
+
+/** How deletion goes for a kind where it takes more than the absence of finalizers. */
+interface DeletionRules<T = KubeObject> {
+  /** How long the object may take to end; 0 means now. `requested` is what the client asked for. */
+  graceSeconds?(object: T, requested: number | undefined): number;
+  /** Still needed, whatever its metadata says. */
+  isHeld?(object: T): boolean;
+  /** What the object says of itself once its end has begun. */
+  begin?(object: T): T;
+  /** Finalizers that no controller of this server removes: a deletion drops them instead of waiting for ever. */
+  readonly finalizersWithoutController?: readonly string[];
+  /** Why it may not be deleted at all. */
+  refusal?(object: T): string | undefined;
+}
+
+/** The same objects as another resource's, in another form: kept under the other's keys, shown and selected in this form. */
+interface View<T = KubeObject> {
+  readonly resource: Resource;
+  toStored(object: T): KubeObject;
+  fromStored(stored: KubeObject): T;
+}
+
+/** Written as a method's type, so that resources of many kinds fit into one table. */
+export type FieldReader<T> = { read(object: T): string }['read'];
+
+export interface Resource<T extends KubeObject = KubeObject> {
+  /** Empty for the core group. */
+  readonly group: string;
+  readonly version: string;
+  readonly plural: string;
+  readonly singular: string;
+  readonly kind: string;
+  readonly shortNames: readonly string[];
+  readonly categories: readonly string[];
+  readonly namespaced: boolean;
+  readonly verbs: readonly Verb[];
+  readonly subresources: readonly Subresource<T>[];
+  readonly shape: Shape<T>;
+  /** Reviews are answered and never kept. */
+  readonly isStored: boolean;
+  /** Defaults, before validation; applying it again changes nothing. */
+  complete(object: T): T;
+  validate(object: T): readonly FieldError[];
+  validateUpdate(object: T, old: T): readonly FieldError[];
+  /** What the server itself decides of a new object: status reset, generation, phase. */
+  prepareForCreate(object: T, now: number): T;
+  /** An update of the main resource: status stays the old one, generation moves with the spec. */
+  prepareForUpdate(object: T, old: T, now: number): T;
+  readonly deletion?: DeletionRules<T>;
+  readonly viewOf?: View<T>;
+  /** Field selectors besides metadata.name and metadata.namespace; a missing value is the empty string. */
+  readonly fields: Readonly<Record<string, FieldReader<T>>>;
+  readonly columns: readonly Column<T>[];
+  rowConditions?(object: T): readonly RowCondition[];
+  /** PUT of an object that is not there creates it (events, leases, services). */
+  readonly allowsCreateOnUpdate: boolean;
+  /** PUT without a resourceVersion overwrites. Not where one would take something from its holder (leases). */
+  readonly allowsUnconditionalUpdate: boolean;
+  /** What a successful delete answers: the object, or a Status. */
+  readonly deleteAnswers: 'object' | 'status';
+  /** Kept encrypted on disk. */
+  readonly isSecret: boolean;
+  /** Removed by itself after this long without an update (events). */
+  readonly timeToLiveMs?: number;
+}
+
+const allVerbs: readonly Verb[] = ['create', 'delete', 'deletecollection', 'get', 'list', 'patch', 'update', 'watch'];
+
+/** What a resource must say for itself; for the rest it may rely on what most kinds do. */
+export type ResourceParts<T extends KubeObject> = Pick<
+  Resource<T>,
+  'version' | 'plural' | 'singular' | 'kind' | 'namespaced' | 'shape' | 'validate' | 'validateUpdate' | 'columns'
+> &
+  Partial<Resource<T>>;
+
+export function resource<T extends KubeObject>(parts: ResourceParts<T>): Resource<T> {
+  return {
+    group: '',
+    shortNames: [],
+    categories: [],
+    verbs: allVerbs,
+    subresources: [],
+    isStored: true,
+    complete: (object) => object,
+    prepareForCreate: (object) => object,
+    prepareForUpdate: (object) => object,
+    fields: {},
+    allowsCreateOnUpdate: false,
+    allowsUnconditionalUpdate: true,
+    deleteAnswers: 'status',
+    isSecret: false,
+    ...parts,
+  };
+}
+
+export interface GroupVersion {
+  readonly group: string;
+  readonly version: string;
+}
+
+/** Finds resources by what a request names. Made once for a table, because every request asks it. */
+export class ResourceTable {
+  readonly all: readonly Resource[];
+  readonly #byPlural = new Map<string, Resource>();
+  readonly #byKind = new Map<string, Resource>();
+
+  constructor(all: readonly Resource[]) {
+    this.all = all;
+    for (const entry of all) {
+      this.#byPlural.set(keyOf(entry, entry.plural), entry);
+      this.#byKind.set(keyOf(entry, entry.kind), entry);
+    }
+  }
+
+  /** As a path names it: `/apis/coordination.k8s.io/v1/…/leases`. Only clients know of short names. */
+  byPlural(groupVersion: GroupVersion, plural: string): Resource | undefined {
+    return this.#byPlural.get(keyOf(groupVersion, plural));
+  }
+
+  /** As an object names itself: `apiVersion` and `kind`. */
+  byKind(apiVersion: string, kind: string): Resource | undefined {
+    return this.#byKind.get(keyOf(parseApiVersion(apiVersion), kind));
+  }
+
+  /** Every group and version with its resources, in the order of the table. */
+  groupVersions(): ReadonlyMap<string, readonly Resource[]> {
+    const groups = new Map<string, Resource[]>();
+    for (const entry of this.all) {
+      const name = apiVersionOf(entry);
+      groups.set(name, [...(groups.get(name) ?? []), entry]);
+    }
+    return groups;
+  }
+}
+
+/** `v1` for the core group, else `group/version`. */
+export function apiVersionOf({ group, version }: GroupVersion): string {
+  return group === '' ? version : `${group}/${version}`;
+}
+
+export function parseApiVersion(apiVersion: string): GroupVersion {
+  const slash = apiVersion.indexOf('/');
+  if (slash < 0) return { group: '', version: apiVersion };
+  return { group: apiVersion.slice(0, slash), version: apiVersion.slice(slash + 1) };
+}
+
+function keyOf({ group, version }: GroupVersion, name: string): string {
+  return `${group}/${version}/${name}`;
+}
+
+/** The object with some fields as the old one has them, absent where they are absent there: what an update cannot change. */
+export function keepFields<T extends object>(object: T, old: T, ...fields: readonly (keyof T & string)[]): T {
+  const kept: T = { ...object };
+  for (const field of fields) {
+    if (old[field] === undefined) Reflect.deleteProperty(kept, field);
+    else kept[field] = old[field];
+  }
+  return kept;
+}

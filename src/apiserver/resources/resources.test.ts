@@ -1,0 +1,234 @@
+/** The table as clients see it in discovery, and what the server may rely on for every entry. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { type ObjectMeta, objectFields } from '../../kube/objects/metadata.ts';
+import { decode, object, string } from '../../kube/objects/schema.ts';
+import { OpenApiDocuments } from '../documents/openapi.ts';
+import { tableOf } from '../documents/table.ts';
+import { ageColumn, nameColumn } from '../model/columns.ts';
+import { type Resource, ResourceTable, apiVersionOf, parseApiVersion, resource } from '../model/resource.ts';
+import { parseFieldSelector } from '../model/selection.ts';
+import { resources } from './resources.ts';
+
+const all = 'create delete deletecollection get list patch update watch';
+const part = 'get patch update';
+
+/** 1.4: plural, kind, scope, short names, verbs, subresources with their verbs. */
+const published = [
+  `bindings Binding ns - create -`,
+  `configmaps ConfigMap ns cm ${all} -`,
+  `endpoints Endpoints ns ep ${all} -`,
+  `events Event ns ev ${all} -`,
+  `limitranges LimitRange ns limits get list watch -`,
+  `namespaces Namespace cluster ns create delete get list patch update watch status(${part}) finalize(update)`,
+  `nodes Node cluster no ${all} status(${part})`,
+  `persistentvolumeclaims PersistentVolumeClaim ns pvc ${all} status(${part})`,
+  `persistentvolumes PersistentVolume cluster pv ${all} status(${part})`,
+  `pods Pod ns po ${all} status(${part}) log(get) exec:PodExecOptions(create get) attach:PodAttachOptions(create get) portforward:PodPortForwardOptions(create get) binding:Binding(create) eviction:policy/v1/Eviction(create) ephemeralcontainers(${part})`,
+  `resourcequotas ResourceQuota ns quota get list watch -`,
+  `secrets Secret ns - ${all} -`,
+  `serviceaccounts ServiceAccount ns sa ${all} token:authentication.k8s.io/v1/TokenRequest(create)`,
+  `services Service ns svc ${all} status(${part})`,
+  `authentication.k8s.io/v1 selfsubjectreviews SelfSubjectReview cluster - create -`,
+  `authentication.k8s.io/v1 tokenreviews TokenReview cluster - create -`,
+  `authorization.k8s.io/v1 localsubjectaccessreviews LocalSubjectAccessReview ns - create -`,
+  `authorization.k8s.io/v1 selfsubjectaccessreviews SelfSubjectAccessReview cluster - create -`,
+  `authorization.k8s.io/v1 selfsubjectrulesreviews SelfSubjectRulesReview cluster - create -`,
+  `authorization.k8s.io/v1 subjectaccessreviews SubjectAccessReview cluster - create -`,
+  `certificates.k8s.io/v1 clustertrustbundles ClusterTrustBundle cluster - ${all} -`,
+  `certificates.k8s.io/v1beta1 clustertrustbundles ClusterTrustBundle cluster - ${all} -`,
+  `coordination.k8s.io/v1 leases Lease ns - ${all} -`,
+  `events.k8s.io/v1 events Event ns ev ${all} -`,
+  `node.k8s.io/v1 runtimeclasses RuntimeClass cluster - ${all} -`,
+  `policy/v1 poddisruptionbudgets PodDisruptionBudget ns pdb get list watch -`,
+  `storage.k8s.io/v1 csidrivers CSIDriver cluster - ${all} -`,
+  `storage.k8s.io/v1 csinodes CSINode cluster - ${all} status(${part})`,
+  `storage.k8s.io/v1 storageclasses StorageClass cluster sc ${all} -`,
+  `storage.k8s.io/v1 volumeattachments VolumeAttachment cluster - ${all} status(${part})`,
+];
+
+function inDiscovery(entry: Resource): string {
+  const subresources = entry.subresources.map(({ name, kind, verbs }) => {
+    const group = kind && kind.group !== '' ? `${kind.group}/${kind.version}/` : '';
+    return `${name}${kind ? `:${group}${kind.kind}` : ''}(${verbs.join(' ')})`;
+  });
+  return [
+    ...(entry.group === '' ? [] : [apiVersionOf(entry)]),
+    entry.plural,
+    entry.kind,
+    entry.namespaced ? 'ns' : 'cluster',
+    entry.shortNames.join(',') || '-',
+    ...entry.verbs,
+    subresources.join(' ') || '-',
+  ].join(' ');
+}
+
+test('1.4: the table publishes what clients look for', () => {
+  assert.deepEqual(resources.map(inDiscovery), published);
+});
+
+test('1.4: only pods and services belong to the category all', () => {
+  const inAll = resources.filter(({ categories }) => categories.includes('all')).map(({ plural }) => plural);
+  assert.deepEqual(inAll, ['pods', 'services']);
+});
+
+test('6.5: what a deletion answers', () => {
+  const withObject = resources.filter(({ deleteAnswers }) => deleteAnswers === 'object').map(({ plural }) => plural);
+  assert.deepEqual(withObject, [
+    'namespaces',
+    'persistentvolumeclaims',
+    'persistentvolumes',
+    'pods',
+    'resourcequotas',
+    'serviceaccounts',
+    'services',
+    'csidrivers',
+    'csinodes',
+    'storageclasses',
+    'volumeattachments',
+  ]);
+});
+
+test('7.6: which kinds an update creates, and which it does not overwrite unseen', () => {
+  const names = (isChosen: (entry: Resource) => boolean): string[] =>
+    resources.filter(isChosen).map((entry) => `${entry.plural}.${entry.group}`);
+  assert.deepEqual(
+    names((entry) => entry.allowsCreateOnUpdate),
+    [
+      'endpoints.',
+      'events.',
+      'services.',
+      'leases.coordination.k8s.io',
+      'events.events.k8s.io',
+      'runtimeclasses.node.k8s.io',
+    ],
+  );
+  assert.deepEqual(
+    names((entry) => !entry.allowsUnconditionalUpdate),
+    [
+      'clustertrustbundles.certificates.k8s.io',
+      'clustertrustbundles.certificates.k8s.io',
+      'leases.coordination.k8s.io',
+      'runtimeclasses.node.k8s.io',
+      'csidrivers.storage.k8s.io',
+      'csinodes.storage.k8s.io',
+      'volumeattachments.storage.k8s.io',
+    ],
+  );
+});
+
+test('only Secrets are encrypted, only events end by themselves, after an hour', () => {
+  assert.deepEqual(
+    resources.filter(({ isSecret }) => isSecret).map(({ plural }) => plural),
+    ['secrets'],
+  );
+  assert.deepEqual(
+    resources
+      .filter(({ timeToLiveMs }) => timeToLiveMs !== undefined)
+      .map(({ plural, timeToLiveMs }) => [plural, timeToLiveMs]),
+    [
+      ['events', 3_600_000],
+      ['events', 3_600_000],
+    ],
+  );
+});
+
+for (const entry of resources) {
+  test(`${entry.plural} of ${apiVersionOf(entry)} take an empty object apart without a fault`, () => {
+    const empty = decode(entry.shape, { metadata: { name: 'x' } }).value;
+    const completed = entry.complete(empty);
+    assert.deepEqual(entry.complete(completed), completed, 'defaults change nothing the second time');
+    assert.ok(Array.isArray(entry.validate(completed)));
+    assert.ok(Array.isArray(entry.validateUpdate(completed, completed)));
+    const created = entry.prepareForCreate(completed, 0);
+    assert.deepEqual(
+      entry.prepareForUpdate(created, created, 0),
+      created,
+      'an update without a change changes nothing',
+    );
+    for (const { update } of entry.subresources) {
+      if (update !== undefined) assert.deepEqual(update.prepare(created, created, 0), created);
+    }
+    assert.equal(
+      tableOf(entry, [created], {}, { version: 'v1', includeObject: 'None', withColumns: true, now: 0 }).rows.length,
+      1,
+    );
+    for (const field of Object.keys(entry.fields)) assert.equal(typeof entry.fields[field]?.(created), 'string');
+  });
+}
+
+test('a view stores its objects as those of the resource it is a view of, and shows them again', () => {
+  const views = resources.filter(({ viewOf }) => viewOf !== undefined);
+  assert.equal(views.length, 2);
+  for (const entry of views) {
+    const { viewOf } = entry;
+    assert.ok(viewOf && resources.includes(viewOf.resource));
+    const json = { apiVersion: apiVersionOf(entry), kind: entry.kind, metadata: { name: 'x' } };
+    const given = decode(entry.shape, json).value;
+    const stored = viewOf.toStored(given);
+    assert.equal(stored.apiVersion, apiVersionOf(viewOf.resource));
+    assert.deepEqual(decode(viewOf.resource.shape, stored).problems, []);
+    const shown = viewOf.fromStored(stored);
+    assert.deepEqual(decode(entry.shape, shown).problems, []);
+    assert.equal(shown.apiVersion, apiVersionOf(entry));
+  }
+});
+
+test('ResourceTable finds resources by path and by kind, and by nothing else', () => {
+  const table = new ResourceTable(resources);
+  assert.equal(table.byPlural({ group: '', version: 'v1' }, 'pods')?.kind, 'Pod');
+  assert.equal(table.byPlural({ group: '', version: 'v1' }, 'po'), undefined);
+  assert.equal(table.byPlural({ group: '', version: 'v1' }, 'pod'), undefined);
+  assert.equal(table.byPlural({ group: 'events.k8s.io', version: 'v1' }, 'events')?.group, 'events.k8s.io');
+  assert.equal(table.byKind('coordination.k8s.io/v1', 'Lease')?.plural, 'leases');
+  assert.equal(table.byKind('v1', 'Lease'), undefined);
+  assert.deepEqual(parseApiVersion('a.b/v2'), { group: 'a.b', version: 'v2' });
+  assert.deepEqual(
+    [...table.groupVersions().keys()],
+    [
+      'v1',
+      'authentication.k8s.io/v1',
+      'authorization.k8s.io/v1',
+      'certificates.k8s.io/v1',
+      'certificates.k8s.io/v1beta1',
+      'coordination.k8s.io/v1',
+      'events.k8s.io/v1',
+      'node.k8s.io/v1',
+      'policy/v1',
+      'storage.k8s.io/v1',
+    ],
+  );
+});
+
+interface Toy {
+  readonly apiVersion?: string;
+  readonly kind?: string;
+  readonly metadata: ObjectMeta;
+  readonly colour?: string;
+}
+
+test('a new kind is one entry: discovery, tables, selectors and OpenAPI know it', () => {
+  const toys = resource<Toy>({
+    group: 'example.com',
+    version: 'v1',
+    plural: 'toys',
+    singular: 'toy',
+    kind: 'Toy',
+    namespaced: true,
+    shape: object({ ...objectFields, colour: string }),
+    validate: () => [],
+    validateUpdate: () => [],
+    fields: { colour: ({ colour = '' }) => colour },
+    columns: [nameColumn, ageColumn],
+  });
+  const table = new ResourceTable([...resources, toys]);
+  const found = table.byKind('example.com/v1', 'Toy');
+  assert.ok(found);
+  assert.equal(inDiscovery(found), `example.com/v1 toys Toy ns - ${all} -`);
+  assert.deepEqual(parseFieldSelector('colour=red', found), [{ field: 'colour', operator: '=', value: 'red' }]);
+  const red = decode(found.shape, { metadata: { name: 'ball' }, colour: 'red' }).value;
+  const rows = tableOf(found, [red], {}, { version: 'v1', includeObject: 'None', withColumns: false, now: 0 }).rows;
+  assert.deepEqual(rows, [{ cells: ['ball', '<unknown>'] }]);
+  const text = new OpenApiDocuments(table, '0').document('apis/example.com/v1')?.json ?? '';
+  assert.ok(text.includes('"com.example.v1.Toy"') && text.includes('"colour"'));
+});

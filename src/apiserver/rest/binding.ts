@@ -1,0 +1,139 @@
+/** Puts a pod on a node: the one write that sets `spec.nodeName` of a pod that exists. */
+import type { Binding } from '../../kube/objects/binding.ts';
+import type { Eviction } from '../../kube/objects/eviction.ts';
+import type { Pod } from '../../kube/objects/pod.ts';
+import { timestamp } from '../../kube/values/timestamp.ts';
+import { admitAll } from '../admission/admission.ts';
+import { type KubeObject, type Resource, type Subresource, apiVersionOf } from '../model/resource.ts';
+import { badRequest, conflict, invalid, methodNotAllowed, notFound, resourceName } from '../model/status.ts';
+import { StoredObjects } from '../model/stored-objects.ts';
+import { type ApiRequest, type Handler, type Reply, optionsBytesMax, success } from './api-request.ts';
+import { deleteObject } from './delete.ts';
+import { readObject } from './read-object.ts';
+import { updateObject } from './update.ts';
+import { RequestContext, type WriteContext, type WriteDeps, type WriteOptions, writeOptions } from './write-context.ts';
+
+/** Serves both `pods/x/binding` and, with the name in the body alone, `bindings`. */
+export function bindingHandler(deps: WriteDeps, pods: Resource): Handler {
+  return async (request) => {
+    const { info } = request;
+    const subresource = pods.subresources.find(({ name }) => name === 'binding');
+    if (subresource === undefined) throw badRequest('this server has no bindings');
+    const { object, options } = await readExchanged(request, subresource);
+    const binding = object as Binding;
+    const name = info.subresource === 'binding' ? info.name : binding.metadata.name;
+    if (binding.metadata.name !== '' && binding.metadata.name !== name) {
+      throw badRequest('name in URL does not match name in Binding object');
+    }
+    const context = new RequestContext(request, options);
+    await bindPod(deps, pods, info.namespace, name, binding, context);
+    return success(201);
+  };
+}
+
+export async function bindPod(
+  deps: WriteDeps,
+  pods: Resource,
+  namespace: string,
+  name: string,
+  binding: Binding,
+  context: WriteContext,
+): Promise<void> {
+  await updateObject(deps, {
+    resource: pods,
+    namespace,
+    name,
+    subresource: 'binding',
+    context,
+    change: (current) => bound(current as Pod, binding, deps.clock.now()),
+    // Everything was checked here; the rules of an update forbid exactly this one.
+    rules: { prepare: (object: KubeObject) => object, validate: () => [] },
+  });
+}
+
+function bound(pod: Pod, { metadata, target }: Binding, now: number): Pod {
+  const { name } = pod.metadata;
+  const refuse = (text: string): Error => conflict({ group: '', name: 'pods/binding' }, name, text);
+  const { uid = '', resourceVersion = '' } = metadata;
+  if (uid !== '' && uid !== pod.metadata.uid) {
+    throw refuse(`Precondition failed: UID in precondition: ${uid}, UID in object meta: ${pod.metadata.uid}`);
+  }
+  if (pod.metadata.deletionTimestamp !== undefined) {
+    throw refuse(`pod ${name} is being deleted, cannot be assigned to a host`);
+  }
+  if ((pod.spec.nodeName ?? '') !== '') {
+    throw refuse(`pod ${name} is already assigned to node ${JSON.stringify(pod.spec.nodeName)}`);
+  }
+  if ((pod.spec.schedulingGates ?? []).length > 0) throw refuse(`pod ${name} has non-empty .spec.schedulingGates`);
+  const others = (pod.status?.conditions ?? []).filter(({ type }) => type !== 'PodScheduled');
+  const { nominatedNodeName: _nominated, ...status } = pod.status ?? {};
+  const merged = (
+    own: Readonly<Record<string, string>> | undefined,
+    added: Readonly<Record<string, string>> | undefined,
+  ): Record<string, string> => ({ ...own, ...added });
+  return {
+    ...pod,
+    metadata: {
+      ...pod.metadata,
+      ...(metadata.annotations && { annotations: merged(pod.metadata.annotations, metadata.annotations) }),
+      ...(metadata.labels && { labels: merged(pod.metadata.labels, metadata.labels) }),
+      ...(resourceVersion !== '' && { resourceVersion }),
+    },
+    spec: { ...pod.spec, nodeName: target.name ?? '' },
+    status: {
+      ...status,
+      conditions: [...others, { type: 'PodScheduled', status: 'True', lastTransitionTime: timestamp(now) }],
+    },
+  };
+}
+
+/** Removes a pod from its node on request. There are no disruption budgets here, so nothing ever forbids it. */
+export async function evict(deps: WriteDeps, request: ApiRequest, subresource: Subresource): Promise<Reply> {
+  const { resource, info, user } = request;
+  const { namespace, name } = info;
+  const { object, options } = await readExchanged(request, subresource, ['policy/v1beta1']);
+  const { metadata, deleteOptions = {} } = object as Eviction;
+  if (metadata.name !== '' && metadata.name !== name) {
+    throw badRequest('name in URL does not match name in Eviction object');
+  }
+  if (new StoredObjects(deps.store).pod(namespace, name) === undefined) throw notFound(resourceName(resource), name);
+  const admission = { operation: 'CREATE', user, resource, subresource: 'eviction', namespace, name } as const;
+  admitAll(deps.admission, { ...admission, object, old: undefined });
+  const dryRun = options.dryRun || (deleteOptions.dryRun ?? []).includes('All');
+  const alongside = (pod: KubeObject): KubeObject => disrupted(pod as Pod, deps.clock.now());
+  await deleteObject(deps, { resource, namespace, name, options: deleteOptions, context: { user, dryRun }, alongside });
+  return success(201);
+}
+
+function disrupted(pod: Pod, now: number): Pod {
+  const others = (pod.status?.conditions ?? []).filter(({ type }) => type !== 'DisruptionTarget');
+  const condition = {
+    type: 'DisruptionTarget',
+    status: 'True',
+    lastTransitionTime: timestamp(now),
+    reason: 'EvictionByEvictionAPI',
+    message: 'Eviction API: evicting',
+  };
+  return { ...pod, status: { ...pod.status, conditions: [...others, condition] } };
+}
+
+/** The body of a subresource that exchanges a kind of its own, such as a TokenRequest: read, completed, checked. */
+interface Exchanged {
+  readonly object: KubeObject;
+  readonly options: WriteOptions;
+}
+
+export async function readExchanged(
+  request: ApiRequest,
+  { kind }: Subresource,
+  alsoVersions: readonly string[] = [],
+): Promise<Exchanged> {
+  if (kind?.shape === undefined) throw methodNotAllowed();
+  const options = writeOptions('CreateOptions', request.query, request.exchange.header('user-agent') ?? '');
+  const expected = { apiVersion: apiVersionOf(kind), kind: kind.kind, shape: kind.shape, alsoVersions };
+  const given = await readObject(request, expected, options.fieldValidation, optionsBytesMax);
+  const object = kind.complete?.(given) ?? given;
+  const errors = kind.validate?.(object) ?? [];
+  if (errors.length > 0) throw invalid({ group: kind.group, name: kind.kind }, request.info.name, errors);
+  return { object, options };
+}

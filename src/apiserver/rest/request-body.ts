@@ -1,0 +1,197 @@
+/** A request's body as plain data, whichever of the accepted formats it is in. What the data means is not known here. */
+import { MountletError, messageOf } from '../../base/errors.ts';
+import { parseYamlDocuments } from '../../kube/manifests/yaml-documents.ts';
+import { isRecord } from '../../kube/values/semantic-equality.ts';
+import { StatusError, entityTooLarge } from '../model/status.ts';
+import { decodeProtobuf } from '../wire/decode-protobuf.ts';
+import { UnsupportedMediaTypeError, bodyTypeOf, jsonType, protobufType, yamlType } from '../wire/media-types.ts';
+
+export function parseBody(
+  bytes: Buffer,
+  contentType: string | undefined,
+  expected: { readonly apiVersion: string; readonly kind: string },
+): JsonBody {
+  switch (mediaTypeOf(() => bodyTypeOf(contentType))) {
+    case jsonType:
+      return parseJsonBody(bytes.toString('utf8'));
+    case yamlType:
+      return parseYamlBody(bytes.toString('utf8'));
+    case protobufType:
+      try {
+        return { value: decodeProtobuf(bytes, expected).object, duplicates: [] };
+      } catch (error) {
+        throw new JsonError(messageOf(error));
+      }
+  }
+}
+
+/** No larger object is stored. The parser takes a hundred times the memory of its text. */
+const yamlLengthMax = 1.5 * 1024 * 1024;
+
+/** Also what an apply patch is in; JSON is YAML too, but parsed as JSON a hundred times as fast. */
+export function parseYamlBody(text: string): JsonBody {
+  if (text.trimStart().startsWith('{')) {
+    try {
+      return parseJsonBody(text);
+    } catch (error) {
+      if (!(error instanceof JsonError)) throw error;
+    }
+  }
+  if (text.length > yamlLengthMax) throw entityTooLarge(`limit is ${yamlLengthMax} for YAML; send it as JSON`);
+  const [document] = parseYamlDocuments(text);
+  const problem = document?.problems[0];
+  if (problem !== undefined) throw new JsonError(`yaml: line ${problem.position.line}: ${problem.message}`);
+  return { value: withoutBigIntegers(document?.value), duplicates: [] };
+}
+
+/** A type that is not read here is a refusal with the API's own words. */
+export function mediaTypeOf<T>(read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    if (error instanceof UnsupportedMediaTypeError) throw new StatusError(415, error.reason, error.message);
+    throw error;
+  }
+}
+
+/** JSON knows no larger numbers than JavaScript does; what an object carries along must be printable as JSON. */
+function withoutBigIntegers(value: unknown): unknown {
+  if (typeof value === 'bigint') return Number(value);
+  if (Array.isArray(value)) return value.map(withoutBigIntegers);
+  if (!isRecord(value)) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, withoutBigIntegers(item)]));
+}
+
+/**
+ * JSON text of a stranger: parsed with a bound on its depth, and looked through for keys that occur twice, which JSON.parse
+ * passes over in silence.
+ */
+export interface JsonBody {
+  readonly value: unknown;
+  /** Paths of keys given twice, `metadata.labels.a`, in order. */
+  readonly duplicates: readonly string[];
+}
+
+/** Its message names a place, never the text there: that may be a Secret's. */
+export class JsonError extends MountletError {
+  readonly reason = 'MalformedJson';
+}
+
+// No object of the API is nearly as deep; much deeper ones overflow the stack of whoever prints them.
+const depthMax = 500;
+
+/** As many unknown and doubled fields as the API reports. */
+export const strictProblemsMax = 100;
+
+export function parseJsonBody(text: string): JsonBody {
+  const duplicates = new Scanner(text).scan();
+  try {
+    return { value: JSON.parse(text), duplicates };
+  } catch (error) {
+    throw new JsonError(describe(text, error));
+  }
+}
+
+const [quote, comma] = [0x22, 0x2c];
+const [openBrace, closeBrace, openBracket, closeBracket] = [0x7b, 0x7d, 0x5b, 0x5d];
+
+/** Where the string that begins here ends: at the next quote behind an even number of backslashes. */
+function endOfString(text: string, start: number): number {
+  for (let end = text.indexOf('"', start + 1); end !== -1; end = text.indexOf('"', end + 1)) {
+    let before = end;
+    while (text[before - 1] === '\\') before -= 1;
+    if ((end - before) % 2 === 0) return end;
+  }
+  return text.length;
+}
+
+interface Level {
+  readonly keys: Set<string> | undefined;
+  /** The step from here to the level below. */
+  step: string;
+  index: number;
+}
+
+/** Walks the text once. It trusts that the text is JSON; whether that is so JSON.parse says. */
+class Scanner {
+  readonly #text: string;
+  readonly #levels: Level[] = [];
+  readonly #duplicates: string[] = [];
+
+  constructor(text: string) {
+    this.#text = text;
+  }
+
+  scan(): readonly string[] {
+    const text = this.#text;
+    let expectsKey = false;
+    for (let at = 0; at < text.length; at += 1) {
+      switch (text.charCodeAt(at)) {
+        case quote: {
+          // Strings are skipped as a whole, so that brackets and commas inside of them do not count.
+          const end = endOfString(text, at);
+          const level = this.#levels.at(-1);
+          if (expectsKey && level !== undefined) this.#key(level, text.slice(at, end + 1));
+          expectsKey = false;
+          at = end;
+          break;
+        }
+        case openBrace:
+          this.#enter({ keys: new Set(), step: '', index: 0 });
+          expectsKey = true;
+          break;
+        case openBracket:
+          this.#enter({ keys: undefined, step: '', index: 0 });
+          expectsKey = false;
+          break;
+        case closeBrace:
+        case closeBracket:
+          this.#levels.pop();
+          expectsKey = false;
+          break;
+        case comma: {
+          const level = this.#levels.at(-1);
+          if (level !== undefined) level.index += 1;
+          expectsKey = level?.keys !== undefined;
+        }
+      }
+    }
+    return this.#duplicates;
+  }
+
+  #enter(level: Level): void {
+    if (this.#levels.length >= depthMax) throw new JsonError('exceeded max depth');
+    this.#levels.push(level);
+  }
+
+  #key(level: Level, token: string): void {
+    let key = token.slice(1, -1);
+    if (key.includes('\\')) {
+      try {
+        key = String(JSON.parse(token));
+      } catch {
+        return;
+      }
+    }
+    level.step = key;
+    if (level.keys?.has(key) && this.#duplicates.length < strictProblemsMax) this.#duplicates.push(this.#path());
+    level.keys?.add(key);
+  }
+
+  #path(): string {
+    let path = '';
+    for (const { keys, step, index } of this.#levels) {
+      if (keys === undefined) path += `[${index}]`;
+      else path += path === '' ? step : `.${step}`;
+    }
+    return path;
+  }
+}
+
+function describe(text: string, error: unknown): string {
+  if (text.trim() === '') return 'unexpected end of JSON input';
+  const position = /position (\d+)/.exec(error instanceof Error ? error.message : '')?.[1];
+  return position === undefined || Number(position) >= text.length
+    ? 'unexpected end of JSON input'
+    : `invalid character at position ${position}`;
+}

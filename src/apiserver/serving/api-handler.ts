@@ -1,0 +1,227 @@
+/**
+ * The path of every request: who asks, may they, what for, and the answer. Whatever goes wrong becomes an answer; nothing that
+ * a client sends can end the process.
+ */
+import type { Clock } from '../../base/clock.ts';
+import { messageOf } from '../../base/errors.ts';
+import type { Authenticator } from '../identity/authentication.ts';
+import type { Authorizer } from '../identity/authorization.ts';
+import { type User, anonymousUser } from '../identity/user.ts';
+import type { Notify, RequestNotice } from '../model/notices.ts';
+import type { Random } from '../model/random.ts';
+import { type ResourceTable, apiVersionOf } from '../model/resource.ts';
+import { StatusError, badRequest, internalError, tooManyRequests, unavailable } from '../model/status.ts';
+import type { Exchange, Reply, ResponseHeaders } from '../rest/api-request.ts';
+import { type Representation, encodeReply, encodeText, plainJson } from '../rest/representation.ts';
+import {
+  type RequestInfo,
+  type RequestTarget,
+  type ResourceRequest,
+  parseTarget,
+  requestInfo,
+} from '../rest/request-info.ts';
+import { type Router, isLongRunning, representationOf } from '../rest/router.ts';
+import {
+  CommitError,
+  DamagedValueError,
+  DiskFullError,
+  StoreBusyError,
+  StoreClosedError,
+  StoreFullError,
+  StoreStoppedError,
+} from '../store/store-errors.ts';
+import { ConnectionLost } from './http-exchange.ts';
+import { type ApiMetrics, InFlight } from './metrics.ts';
+import { type PathDeps, handlePath, pageNotFound } from './path-handler.ts';
+import { authenticateRequest, authorizeRequest } from './request-access.ts';
+import { EndingRequest, type OpenRequests, RequestDeadline } from './request-deadline.ts';
+import { Warnings, sendReply } from './send-reply.ts';
+
+interface ApiHandlerDeps {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly notify: Notify;
+  readonly authenticator: Authenticator;
+  readonly authorizer: Authorizer;
+  readonly resources: ResourceTable;
+  readonly router: Router;
+  readonly paths: PathDeps;
+  readonly metrics: ApiMetrics;
+  readonly open: OpenRequests;
+  /** The server is about to end: answers close their connections, long ones end. */
+  readonly stopping: AbortSignal;
+}
+
+interface Served {
+  readonly info: RequestInfo | undefined;
+  readonly user: string;
+  readonly code: number;
+}
+
+export class ApiHandler {
+  readonly #deps: ApiHandlerDeps;
+  readonly #inFlight: InFlight;
+  readonly #groupVersions: ReadonlySet<string>;
+
+  constructor(deps: ApiHandlerDeps) {
+    this.#deps = deps;
+    this.#inFlight = new InFlight(deps.metrics);
+    this.#groupVersions = new Set(deps.resources.groupVersions().keys());
+  }
+
+  /** Resolves when the answer is complete. Never rejects. */
+  async handle(exchange: Exchange, trust: () => boolean): Promise<void> {
+    const { clock, random } = this.#deps;
+    const auditId = random.uuid();
+    const startedAt = clock.now();
+    try {
+      const served = await this.#serve(exchange, trust, auditId);
+      this.#tell(exchange, auditId, served, clock.now() - startedAt);
+    } catch (error) {
+      // A failure of the answer itself. It concerns this request alone.
+      this.#deps.notify({ kind: 'RequestFailed', auditId, error });
+      exchange.fail();
+    }
+  }
+
+  async #serve(exchange: Exchange, trust: () => boolean, auditId: string): Promise<Served> {
+    const warnings = new Warnings();
+    const target = parseTarget(exchange.target);
+    let info: RequestInfo | undefined;
+    let user = '';
+    let reply: Reply = pageNotFound;
+    let representation = plainJson;
+    try {
+      if (target !== undefined) {
+        info = requestInfo(exchange.method, target);
+        const known = authenticateRequest(this.#deps, exchange);
+        user = known.name;
+        if (user !== anonymousUser.name && !trust())
+          throw tooManyRequests('Too many connections, please try again later.', 1);
+        representation = this.#representation(exchange, target, info);
+        reply = await this.#answer(exchange, target, info, known, representation, warnings);
+      }
+    } catch (error) {
+      if (error instanceof ConnectionLost) return { info, user, code: 499 };
+      reply = { kind: 'raw', ...this.#refusal(error, auditId, representation) };
+    }
+    if (reply.kind === 'streamed') return { info, user, code: 200 };
+    return { info, user, code: await this.#send(exchange, auditId, reply, warnings) };
+  }
+
+  async #answer(
+    exchange: Exchange,
+    target: RequestTarget,
+    info: RequestInfo,
+    user: User,
+    representation: Representation,
+    warnings: Warnings,
+  ): Promise<Reply> {
+    const { router, stopping, clock, open } = this.#deps;
+    const { query } = target;
+    authorizeRequest(this.#deps, user, info, query);
+    if (info.kind === 'path') return handlePath(this.#deps.paths, { exchange, info, query });
+    if (!this.#groupVersions.has(apiVersionOf(info))) return pageNotFound;
+    const served = router.find(info);
+    const resource = served.viewOf?.resource ?? served;
+    const isLong = isLongRunning(info);
+    const release = this.#inFlight.enter(info, isLong);
+    const deadline = new RequestDeadline(exchange, info, query, { open, stopping, isLong });
+    try {
+      const place = resource.namespaced ? info : { ...info, namespace: '' };
+      const request = { exchange, info: place, resource, served, query, user };
+      const reply = await router.handle(new EndingRequest(request, deadline, warnings));
+      if (reply.kind !== 'object' && reply.kind !== 'list' && reply.kind !== 'status') return reply;
+      const code = reply.kind === 'list' ? 200 : reply.code;
+      const { contentType, body } = encodeReply(reply, { representation, resource: served, query, now: clock.now() });
+      return { kind: 'raw', code, headers: { 'content-type': contentType }, body };
+    } finally {
+      deadline.done();
+      release();
+    }
+  }
+
+  #representation(exchange: Exchange, { query }: RequestTarget, info: RequestInfo): Representation {
+    // Discovery and streams of bytes have their own ideas of what is acceptable.
+    if (info.kind === 'path' || (isLongRunning(info) && info.verb !== 'watch')) return plainJson;
+    return representationOf({ exchange, query });
+  }
+
+  #refusal(
+    error: unknown,
+    auditId: string,
+    representation: Representation,
+  ): { code: number; headers: ResponseHeaders; body: string } {
+    const refused = error instanceof StatusError ? error : statusOfFailure(error);
+    if (!(error instanceof StatusError) && refused.code >= 500) {
+      this.#deps.notify({ kind: 'RequestFailed', auditId, error });
+    }
+    const { contentType, body } = encodeText(JSON.stringify(refused.status), representation);
+    const headers = { 'content-type': contentType, ...refused.headers };
+    return { code: refused.code, headers: refused.code === 403 ? { ...headers, ...nosniff } : headers, body };
+  }
+
+  async #send(
+    exchange: Exchange,
+    auditId: string,
+    reply: Exclude<Reply, { kind: 'streamed' }>,
+    warnings: Warnings,
+  ): Promise<number> {
+    if (reply.kind !== 'raw') throw badRequest('an answer that was not encoded');
+    const headers = {
+      'audit-id': auditId,
+      'cache-control': 'no-cache, private',
+      ...warnings.headers(),
+      ...(this.#deps.stopping.aborted && { connection: 'close' }),
+      ...reply.headers,
+    };
+    await sendReply(exchange, reply.code, headers, reply.body);
+    return reply.code;
+  }
+
+  #tell(exchange: Exchange, auditId: string, { info, user, code }: Served, tookMs: number): void {
+    const isResource = info?.kind === 'resource';
+    const notice: RequestNotice = {
+      kind: 'RequestServed',
+      auditId,
+      method: exchange.method,
+      path: info?.path ?? '',
+      verb: info?.verb ?? '',
+      group: isResource ? info.group : '',
+      version: isResource ? info.version : '',
+      resource: isResource ? info.resource : '',
+      subresource: isResource ? info.subresource : '',
+      scope: isResource ? scopeOf(info) : '',
+      user,
+      userAgent: exchange.header('user-agent') ?? '',
+      remoteAddress: exchange.remoteAddress,
+      code,
+      tookMs,
+    };
+    const isKnown = isResource && this.#deps.resources.byPlural(info, info.resource) !== undefined;
+    // Names that a stranger made up must not become labels.
+    if (isKnown) this.#deps.metrics.served(notice, isLongRunning(info));
+    this.#deps.notify(notice);
+  }
+}
+
+const nosniff = { 'x-content-type-options': 'nosniff' };
+
+function scopeOf({ name, namespace }: ResourceRequest): RequestNotice['scope'] {
+  if (name !== '') return 'resource';
+  return namespace === '' ? 'cluster' : 'namespace';
+}
+
+/** What a client is told when something failed that is not its fault: the store is busy, full or closed, or there is a bug. */
+function statusOfFailure(error: unknown): StatusError {
+  if (error instanceof StoreBusyError) return tooManyRequests('Too many requests, please try again later.', 1);
+  if (error instanceof StoreClosedError) return unavailable();
+  if (error instanceof DiskFullError || error instanceof StoreFullError) {
+    return new StatusError(507, 'InsufficientStorage', error.message);
+  }
+  if ([CommitError, DamagedValueError, StoreStoppedError].some((known) => error instanceof known)) {
+    return internalError(messageOf(error));
+  }
+  // The message of an unexpected error may quote what it was working on, and that may be a Secret.
+  return internalError(error instanceof Error ? `unexpected ${error.name}` : 'unexpected failure');
+}

@@ -1,0 +1,206 @@
+/**
+ * Puts the server together and lets it listen: store, identity, admission, routes, controllers. Settings in, one running
+ * server out; everything it needs is given to it.
+ */
+import { setMaxListeners } from 'node:events';
+import type { AddressInfo } from 'node:net';
+import type { Clock } from '../../base/clock.ts';
+import { standardAdmission } from '../admission/standard-admission.ts';
+import { runControllers } from '../controllers/controllers.ts';
+import { buildDiscovery } from '../documents/discovery.ts';
+import { OpenApiDocuments } from '../documents/openapi.ts';
+import { Authenticator, type StaticToken } from '../identity/authentication.ts';
+import { Authorizer, type AuthorizerSettings } from '../identity/authorization.ts';
+import { followNodeGraph } from '../identity/node-graph.ts';
+import {
+  TokenIssuer,
+  type TokenIssuerSettings,
+  jsonWebKeySet,
+  jwksPath,
+  openIdConfiguration,
+} from '../identity/service-account-tokens.ts';
+import type { Notify } from '../model/notices.ts';
+import type { Random } from '../model/random.ts';
+import { type Resource, ResourceTable } from '../model/resource.ts';
+import { StoredObjects, objectPrefix } from '../model/stored-objects.ts';
+import type { Exchange } from '../rest/api-request.ts';
+import type { NodeConnector } from '../rest/connect.ts';
+import { managedFields } from '../rest/patch.ts';
+import { Router } from '../rest/router.ts';
+import { WatchForms } from '../rest/watch.ts';
+import type { Store } from '../store/store.ts';
+import { WatchHub } from '../watch/watch-hub.ts';
+import { watcherDefaults } from '../watch/watcher.ts';
+import { ApiHandler } from './api-handler.ts';
+import { type TlsSettings, startHttpListener } from './http-listener.ts';
+import { LargeRequests, workerDefaults } from './large-requests.ts';
+import { ApiMetrics } from './metrics.ts';
+import type { VersionInfo } from './path-handler.ts';
+import { OpenRequests } from './request-deadline.ts';
+
+export interface ApiServerSettings {
+  readonly host: string;
+  /** 0 takes any free one. */
+  readonly port: number;
+  /** Absent: plain HTTP, over which kubectl sends no credentials. */
+  readonly tls: TlsSettings | undefined;
+  /** The certificate authority that pods trust, in PEM; becomes ConfigMap kube-root-ca.crt. */
+  readonly authorityPem: string;
+  /** The address by which pods reach this server: that of Service `kubernetes`. */
+  readonly advertisedAddress: string;
+  readonly version: VersionInfo;
+  readonly staticTokens: readonly StaticToken[];
+  readonly allowsAnonymous: boolean;
+  readonly authorization: AuthorizerSettings;
+  readonly tokens: TokenIssuerSettings;
+  /** How long open answers may take to finish when the server stops. */
+  readonly stopGraceMs: number;
+}
+
+export interface ApiServerDeps {
+  readonly store: Store;
+  readonly resources: readonly Resource[];
+  readonly clock: Clock;
+  readonly random: Random;
+  /** 0 to 1. */
+  readonly chance: () => number;
+  readonly notify: Notify;
+  /** Reaches the agents of nodes for logs and exec; absent where nobody can. */
+  readonly nodes?: NodeConnector;
+}
+
+export interface ApiServer {
+  readonly url: string;
+  readonly address: AddressInfo;
+  /** For clients in the same process, whose identity needs no proof. */
+  readonly serve: (exchange: Exchange) => void;
+  /** Ends watches cleanly, finishes what was begun, and stops the controllers. The store stays open. */
+  close(): Promise<void>;
+}
+
+const bookmarkEveryMs = 60_000;
+
+/** Listens when the objects every cluster has are there. Aborting the signal is the same as `close`. */
+export async function startApiServer(
+  settings: ApiServerSettings,
+  deps: ApiServerDeps,
+  signal: AbortSignal,
+): Promise<ApiServer> {
+  const { store, clock, random, chance, notify } = deps;
+  const stop = new AbortController();
+  const stopping = stop.signal;
+  // One for every watch and controller; Node takes more than ten for a leak.
+  setMaxListeners(0, stopping);
+  const resources = new ResourceTable(deps.resources);
+  // The graph hears of a write before any watch or answer tells of it, so that nobody is refused what a pod just got.
+  const { graph, unfollow } = followNodeGraph(store);
+  const hub = new WatchHub(store, watcherDefaults);
+  const tokens = new TokenIssuer({ clock, subjects: new StoredObjects(store) }, settings.tokens);
+  const authenticator = new Authenticator({ accountTokens: tokens }, settings);
+  const authorizer = new Authorizer({ relations: graph }, settings.authorization);
+  const admission = standardAdmission({ store, clock, random });
+  const large = new LargeRequests({ store, clock }, workerDefaults);
+  const writes = { store, clock, random, admission, fields: managedFields };
+  const metrics = new ApiMetrics({ watches: () => hub.size, objectCounts: () => countObjects(store, resources) });
+  const router = new Router({
+    ...writes,
+    large,
+    resources,
+    authenticator,
+    authorizer,
+    tokens: { audiences: settings.tokens.audiences, issue: (order) => tokens.issue(order) },
+    nodes: deps.nodes,
+    hub,
+    forms: new WatchForms(),
+    chance,
+    stopping,
+    sent: (events) => metrics.watchEventsSent(events),
+  });
+  const open = new OpenRequests(clock);
+  const state = { isReady: false };
+  const openIdDocuments = new Map<string, { contentType: string; body: string }>();
+  const handler = new ApiHandler({
+    clock,
+    random,
+    notify,
+    authenticator,
+    authorizer,
+    resources,
+    router,
+    metrics,
+    open,
+    stopping,
+    paths: {
+      discovery: buildDiscovery(resources),
+      openApi: new OpenApiDocuments(resources, settings.version.gitVersion),
+      version: settings.version,
+      livenessChecks: [{ name: 'ping', isHealthy: () => true }],
+      readinessChecks: [
+        { name: 'ping', isHealthy: () => true },
+        { name: 'controllers', isHealthy: () => state.isReady },
+        { name: 'shutdown', isHealthy: () => !stopping.aborted },
+      ],
+      metrics: async () => ({ contentType: metrics.contentType, text: await metrics.text() }),
+      openIdDocuments,
+    },
+  });
+
+  const answers = new Set<Promise<void>>();
+  const serve = (exchange: Exchange, trust: () => boolean): void => {
+    const answer = handler.handle(exchange, trust).finally(() => answers.delete(answer));
+    answers.add(answer);
+  };
+  const listener = await startHttpListener(settings, serve);
+  // Not before it listens: a server that cannot would leave it running.
+  const bookmarks = hub.runBookmarks(clock, bookmarkEveryMs, stopping);
+  const url = urlOf(settings, listener.address);
+  openIdDocuments.set('/.well-known/openid-configuration', {
+    contentType: 'application/json',
+    body: JSON.stringify(openIdConfiguration(settings.tokens, url)),
+  });
+  openIdDocuments.set(jwksPath, {
+    contentType: 'application/jwk-set+json',
+    body: JSON.stringify(jsonWebKeySet(settings.tokens)),
+  });
+  const endpoint = { address: settings.advertisedAddress, port: listener.address.port };
+  const { authorityPem } = settings;
+  const controllers = runControllers({ ...writes, resources, notify, authorityPem, endpoint }, stopping);
+  let closed: Promise<void> | undefined;
+  const close = (): Promise<void> => (closed ??= shutDown());
+  const shutDown = async (): Promise<void> => {
+    signal.removeEventListener('abort', onAbort);
+    stop.abort();
+    hub.close();
+    open.stop();
+    await listener.close(settings.stopGraceMs);
+    await Promise.all([...answers, bookmarks, controllers.done]);
+    await open.close();
+    await large.close();
+    unfollow();
+  };
+  const onAbort = (): void => void close();
+  try {
+    await controllers.settled;
+  } catch (error) {
+    await close();
+    throw error;
+  }
+  state.isReady = true;
+  if (signal.aborted) await close();
+  else signal.addEventListener('abort', onAbort, { once: true });
+  return { url, address: listener.address, serve: (exchange) => serve(exchange, () => true), close };
+}
+
+function urlOf({ host, tls }: ApiServerSettings, { port }: AddressInfo): string {
+  const name = host === '0.0.0.0' || host === '::' ? 'localhost' : host;
+  return `${tls === undefined ? 'http' : 'https'}://${name.includes(':') ? `[${name}]` : name}:${port}`;
+}
+
+function* countObjects(store: Store, resources: ResourceTable): Iterable<readonly [string, number]> {
+  for (const resource of resources.all) {
+    if (!resource.isStored || resource.viewOf !== undefined) continue;
+    const { items, remaining } = store.list({ prefix: objectPrefix(resource), limit: 1, leavesOutDamaged: true });
+    const name = resource.group === '' ? resource.plural : `${resource.plural}.${resource.group}`;
+    yield [name, items.length + remaining];
+  }
+}

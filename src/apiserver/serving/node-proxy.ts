@@ -1,0 +1,277 @@
+/**
+ * Hands requests for logs, commands and ports to the node that runs the pod. Bytes of an upgraded connection go through as they
+ * are, both ways, each side at the pace of the other. The node sees this server's certificate and nothing of the client's
+ * credentials: who may ask was decided here.
+ */
+import { setMaxListeners } from 'node:events';
+import type { IncomingMessage } from 'node:http';
+import { type RequestOptions, request as httpsRequest } from 'node:https';
+import { isIP } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import type { Clock } from '../../base/clock.ts';
+import { messageOf } from '../../base/errors.ts';
+import type { Node } from '../../kube/objects/node.ts';
+import { isYes, podLogQuery } from '../../kube/pod-log-options.ts';
+import type { KeyPair } from '../identity/certificates.ts';
+import { StatusError, internalError, notFound } from '../model/status.ts';
+import type { ApiRequest, Exchange } from '../rest/api-request.ts';
+import type { NodeConnector, NodeRequest } from '../rest/connect.ts';
+import { ConnectionLost } from './http-exchange.ts';
+
+interface NodeProxyDeps {
+  readonly clock: Clock;
+  readonly nodes: { node(name: string): Node | undefined };
+}
+
+interface NodeProxySettings {
+  /** Signs the certificates of nodes. */
+  readonly authorityPem: string;
+  /** Shown to nodes. */
+  readonly client: KeyPair;
+}
+
+type NodeAnswer =
+  | { readonly kind: 'answer'; readonly response: IncomingMessage }
+  | { readonly kind: 'upgraded'; readonly response: IncomingMessage; readonly socket: Duplex; readonly head: Buffer };
+
+// How long a node may take to answer at all.
+const answerMs = 30_000;
+// How long one side may take to close after the other has.
+const closingMs = 10_000;
+const listenersMax = 30;
+
+/** What of an upgrade is for the node. Everything else, credentials above all, stays here. */
+const requestHeaders = [
+  'upgrade',
+  'sec-websocket-key',
+  'sec-websocket-version',
+  'sec-websocket-protocol',
+  'x-stream-protocol-version',
+  'user-agent',
+];
+const responseHeaders = ['upgrade', 'sec-websocket-accept', 'sec-websocket-protocol', 'x-stream-protocol-version'];
+
+export class NodeProxy implements NodeConnector {
+  readonly #deps: NodeProxyDeps;
+  readonly #settings: NodeProxySettings;
+
+  constructor(deps: NodeProxyDeps, settings: NodeProxySettings) {
+    this.#deps = deps;
+    this.#settings = settings;
+  }
+
+  async connect(nodeRequest: NodeRequest, { exchange, query, signal }: ApiRequest): Promise<void> {
+    const nodeName = nodeRequest.pod.spec.nodeName ?? '';
+    const node = this.#deps.nodes.node(nodeName);
+    if (node === undefined) throw notFound({ group: '', name: 'nodes' }, nodeName);
+    const { upgrade } = exchange;
+    const isLog = nodeRequest.logOptions !== undefined;
+    const answer = await this.#ask(
+      {
+        ...nodeAddress(node),
+        method: isLog ? 'GET' : exchange.method,
+        path: nodePath(nodeRequest, query),
+        headers: isLog ? {} : upgradeHeaders(exchange),
+        rejectUnauthorized: nodeRequest.logOptions?.insecureSkipTLSVerifyBackend !== true,
+      },
+      signal,
+    );
+    if (answer.kind === 'upgraded' && upgrade !== undefined) {
+      await this.#passThrough(upgrade, answer, signal);
+      return;
+    }
+    const { response } = answer;
+    if (isLog && response.statusCode === 200) await passLog(response, exchange, signal);
+    else throw await nodeRefusal(response, !isLog);
+  }
+
+  #ask(target: RequestOptions, signal: AbortSignal): Promise<NodeAnswer> {
+    const { authorityPem, client } = this.#settings;
+    const host = String(target.host);
+    return new Promise((resolve, reject) => {
+      const request = httpsRequest({
+        ...target,
+        agent: false,
+        ca: authorityPem,
+        cert: client.certificatePem,
+        key: client.keyPem,
+        // An address may not be named in the handshake; it is compared with the certificate all the same.
+        servername: isIP(host) === 0 ? host : '',
+        signal,
+      });
+      request.setTimeout(answerMs, () => request.destroy(new Error(`no answer within ${answerMs / 1000} s`)));
+      request.on('response', (response) => {
+        request.setTimeout(0);
+        resolve({ kind: 'answer', response });
+      });
+      request.on('upgrade', (response, socket, head) => {
+        request.setTimeout(0);
+        socket.setTimeout(0);
+        resolve({ kind: 'upgraded', response, socket, head });
+      });
+      request.on('error', (error) => {
+        const reason: unknown = signal.reason;
+        reject(signal.aborted ? reason : internalError(`error dialing backend: ${messageOf(error)}`));
+      });
+      request.end();
+    });
+  }
+
+  async #passThrough(
+    client: { readonly socket: Duplex; readonly head: Buffer },
+    node: Extract<NodeAnswer, { kind: 'upgraded' }>,
+    signal: AbortSignal,
+  ): Promise<void> {
+    client.socket.write(responseHead(node.response));
+    if (node.head.length > 0) client.socket.write(node.head);
+    if (client.head.length > 0) node.socket.write(client.head);
+    const over = new AbortController();
+    // Each direction listens to both sockets; Node takes more than ten listeners for a leak.
+    setMaxListeners(listenersMax, client.socket, node.socket);
+    const directions = [
+      pipeline(client.socket, node.socket, { signal }),
+      pipeline(node.socket, client.socket, { signal }),
+    ];
+    // Whoever is gone, on purpose or not, has been told all that can be told.
+    const ended = directions.map((direction) => direction.catch(() => {}));
+    await Promise.race(ended);
+    const patience = this.#deps.clock.sleep(closingMs, over.signal).catch(() => {});
+    await Promise.race([Promise.all(ended), patience]);
+    over.abort();
+    client.socket.destroy();
+    node.socket.destroy();
+    await Promise.all(ended);
+  }
+}
+
+function upgradeHeaders(exchange: Exchange): Record<string, string> {
+  const headers: Record<string, string> = { connection: 'Upgrade' };
+  for (const name of requestHeaders) {
+    const value = exchange.header(name);
+    if (value !== undefined) headers[name] = value;
+  }
+  return headers;
+}
+
+function responseHead({ headers }: IncomingMessage): string {
+  const lines = ['HTTP/1.1 101 Switching Protocols', 'Connection: Upgrade'];
+  for (const name of responseHeaders) {
+    const value = headers[name];
+    if (value !== undefined) lines.push(`${name}: ${[value].flat().join(', ')}`);
+  }
+  return `${lines.join('\r\n')}\r\n\r\n`;
+}
+
+async function passLog(response: IncomingMessage, exchange: Exchange, signal: AbortSignal): Promise<void> {
+  const stream = exchange.openStream(200, { 'content-type': 'text/plain', 'cache-control': 'no-cache, private' });
+  let wake = (): void => {};
+  stream.onDrain(() => wake());
+  exchange.onClose(() => wake());
+  signal.addEventListener('abort', () => wake(), { once: true });
+  try {
+    for await (const bytes of response as AsyncIterable<Buffer>) {
+      if (signal.aborted) throw new ConnectionLost('the client closed the connection');
+      if (!stream.write(bytes)) await new Promise<void>((resolve) => (wake = resolve));
+    }
+    stream.end();
+  } catch {
+    // The client must not take what it has for all there is.
+    stream.destroy();
+  } finally {
+    response.destroy();
+  }
+}
+
+/** A node's refusal, which is plain text, as the Status that clients of the API understand. */
+const acceptedProtocols = 'x-accepted-stream-protocol-versions';
+const reasons: Readonly<Record<number, string>> = {
+  400: 'BadRequest',
+  401: 'Unauthorized',
+  403: 'Forbidden',
+  404: 'NotFound',
+  405: 'MethodNotAllowed',
+  422: 'Invalid',
+  429: 'TooManyRequests',
+  500: 'InternalError',
+  503: 'ServiceUnavailable',
+};
+// Enough for any message; the rest of a long page is not read.
+const textBytesMax = 2048;
+
+class NodeRefusal extends StatusError {
+  override readonly headers: Readonly<Record<string, string>>;
+
+  constructor(code: number, message: string, headers: Readonly<Record<string, string>>) {
+    super(code, reasons[code] ?? 'InternalError', message);
+    this.headers = headers;
+  }
+}
+
+async function nodeRefusal(response: IncomingMessage, isUpgrade: boolean): Promise<NodeRefusal> {
+  const pieces: Buffer[] = [];
+  let bytes = 0;
+  for await (const piece of response as AsyncIterable<Buffer>) {
+    pieces.push(piece);
+    bytes += piece.length;
+    if (bytes >= textBytesMax) break;
+  }
+  const text = Buffer.concat(pieces).subarray(0, textBytesMax).toString('utf8').trim();
+  const accepted = response.headers[acceptedProtocols];
+  const headers = typeof accepted === 'string' ? { [acceptedProtocols]: accepted } : {};
+  const given = response.statusCode ?? 500;
+  // A node that refuses its server is no reason to tell the client that it is the one refused.
+  const code = given === 401 || given < 400 ? 500 : given;
+  const message = given === 401 ? `the node refused this server: ${text}` : text;
+  return new NodeRefusal(
+    code,
+    isUpgrade && code >= 500 ? `unable to upgrade connection: ${message}` : message,
+    headers,
+  );
+}
+
+/** Where a request for a pod goes on its node: address, path and query. Pure. */
+interface NodeAddress {
+  readonly host: string;
+  readonly port: number;
+}
+
+const kubeletPort = 10250;
+const preferred = ['InternalIP', 'ExternalIP', 'Hostname'];
+
+function nodeAddress({ status }: Node): NodeAddress {
+  const addresses = status?.addresses ?? [];
+  const [found] = preferred.flatMap((type) => addresses.filter((address) => address.type === type));
+  if (found === undefined) {
+    const known = addresses.map(({ type, address }) => `{${type} ${address}}`).join(' ');
+    throw internalError(`no preferred addresses found; known addresses: [${known}]`);
+  }
+  return { host: found.address, port: status?.daemonEndpoints?.kubeletEndpoint?.Port || kubeletPort };
+}
+
+/** Path and query in the node's own words, which differ from the API's. */
+function nodePath({ subresource, pod, container, logOptions }: NodeRequest, query: URLSearchParams): string {
+  const { namespace = '', name } = pod.metadata;
+  const path = (...parts: string[]): string => `/${parts.map(encodeURIComponent).join('/')}`;
+  if (logOptions !== undefined)
+    return withQuery(path('containerLogs', namespace, name, container), podLogQuery(logOptions));
+  if (subresource === 'portforward') {
+    const ports = query.getAll('ports').join(',');
+    return withQuery(path('portForward', namespace, name), new URLSearchParams(ports === '' ? {} : { port: ports }));
+  }
+  const asked = new URLSearchParams();
+  for (const [ours, theirs] of streamNames) if (isYes(query, ours)) asked.set(theirs, '1');
+  if (subresource === 'exec') for (const word of query.getAll('command')) asked.append('command', word);
+  return withQuery(path(subresource, namespace, name, container), asked);
+}
+
+const streamNames = [
+  ['stdin', 'input'],
+  ['stdout', 'output'],
+  ['stderr', 'error'],
+  ['tty', 'tty'],
+] as const;
+
+function withQuery(path: string, query: URLSearchParams): string {
+  return query.size === 0 ? path : `${path}?${query.toString()}`;
+}

@@ -1,0 +1,82 @@
+/** Who sends a request, and whether they may: the questions that every request is asked before anything else. */
+import type { Authenticator } from '../identity/authentication.ts';
+import type { Authorizer } from '../identity/authorization.ts';
+import { type RequestAttributes, type User, forbiddenMessage } from '../identity/user.ts';
+import type { ResourceTable } from '../model/resource.ts';
+import { fieldsOf, requiredName } from '../model/selection.ts';
+import { StatusError, forbidden, unauthorized } from '../model/status.ts';
+import type { Exchange } from '../rest/api-request.ts';
+import type { RequestInfo, ResourceRequest } from '../rest/request-info.ts';
+
+interface AccessDeps {
+  readonly authenticator: Pick<Authenticator, 'authenticate'>;
+  readonly authorizer: Pick<Authorizer, 'authorize'>;
+  readonly resources: ResourceTable;
+}
+
+const impersonation = ['impersonate-user', 'impersonate-group', 'impersonate-uid'];
+
+/** Throws a 401, or a 403 for who wants to be somebody else: to ignore that would be to act in the wrong name. */
+export function authenticateRequest({ authenticator }: AccessDeps, exchange: Exchange): User {
+  const { peer } = exchange;
+  const authorization = exchange.header('authorization');
+  const result = authenticator.authenticate({
+    ...(peer && { peer }),
+    ...(authorization !== undefined && { authorization }),
+  });
+  if (result.kind === 'unauthenticated') throw unauthorized();
+  if (impersonation.some((name) => exchange.header(name) !== undefined)) {
+    throw forbidden({ group: '', name: '' }, '', 'this server does not support impersonation');
+  }
+  return result.user;
+}
+
+/** Throws a 403. */
+export function authorizeRequest(deps: AccessDeps, user: User, info: RequestInfo, query: URLSearchParams): void {
+  const attributes = attributesOf(deps.resources, info, query);
+  const { allowed, reason } = deps.authorizer.authorize(user, attributes);
+  if (allowed) return;
+  const message = forbiddenMessage(user, attributes, reason);
+  if (attributes.kind === 'path') throw new StatusError(403, 'Forbidden', message, {});
+  const { group, resource: kind, name } = attributes;
+  const details = { ...(name !== '' && { name }), ...(group !== '' && { group }), kind };
+  throw new StatusError(403, 'Forbidden', message, details);
+}
+
+function attributesOf(resources: ResourceTable, info: RequestInfo, query: URLSearchParams): RequestAttributes {
+  if (info.kind === 'path') return { kind: 'path', verb: info.verb === 'head' ? 'get' : info.verb, path: info.path };
+  const { verb, group, version, resource, subresource, namespace, name } = info;
+  const fields = selectedFields(resources, info, query);
+  const pinned = requiredName(fields) ?? '';
+  return {
+    kind: 'resource',
+    verb,
+    group,
+    version,
+    resource,
+    subresource,
+    namespace,
+    // A list of what has this one name is a request for that object.
+    name: name === '' && !/[/%]/.test(pinned) ? pinned : name,
+    fieldEquals: Object.fromEntries(
+      fields.filter(({ operator }) => operator === '=').map(({ field, value }) => [field, value]),
+    ),
+  };
+}
+
+/** A selector that cannot be read narrows nothing down; the handler refuses it in due course. */
+function selectedFields(
+  resources: ResourceTable,
+  info: ResourceRequest,
+  query: URLSearchParams,
+): ReturnType<typeof fieldsOf> {
+  const text = query.get('fieldSelector') ?? '';
+  const served = resources.byPlural(info, info.resource);
+  const selects = info.verb === 'list' || info.verb === 'watch' || info.verb === 'deletecollection';
+  if (text === '' || served === undefined || !selects) return [];
+  try {
+    return fieldsOf(text, served);
+  } catch {
+    return [];
+  }
+}

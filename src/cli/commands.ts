@@ -1,0 +1,265 @@
+/** How `mountlet up` is called. What it does is loaded when it is. */
+import { type Command, InvalidArgumentError, Option } from 'commander';
+import { dnsLabelProblems } from '../kube/values/names.ts';
+import type { AgentOptions, DoctorOptions } from './agent.ts';
+import type { ApiServerOptions } from './apiserver.ts';
+import { logLevels } from './log-printer.ts';
+import type { ApplyOptions, GetOptions } from './object-commands.ts';
+import { hostFiles, hostPath, notEmpty, subPathUpdates, writableLayer } from './options.ts';
+import type { RenderOptions } from './render.ts';
+import type { UpOptions } from './up.ts';
+
+export function addUpCommand(program: Command): void {
+  program
+    .command('up')
+    .summary('run an API server and a node on this machine: kubectl works at once')
+    .description(
+      'Runs an API server and a node in one process. Pods run as sandboxed processes of this machine, with their volumes and ' +
+        'variables as in a cluster; changed ConfigMaps and Secrets reach them within milliseconds. Runs until it is told to ' +
+        'stop (SIGTERM, Ctrl-C); pods go on and are adopted by the next start, unless --drain is given.',
+    )
+    .option(
+      '--state <dir>',
+      'where everything is kept (default: a directory of your user, or of the system as root)',
+      notEmpty,
+    )
+    .option('--listen <host:port>', 'where the API server listens; port 0 takes any free one', '127.0.0.1:6443')
+    .option('--node-name <name>', 'name of the node (default: this host)', notEmpty)
+    .option('--manifests <dir>', 'a folder of static pods and their objects', notEmpty)
+    .option('--config <file>', 'settings of the node, as for mountlet agent', notEmpty)
+    .option('--apply <paths...>', 'manifests to apply at the start: files or directories')
+    .option('--drain', 'end all pods when told to stop')
+    .addOption(subPathUpdates)
+    .addOption(hostFiles)
+    .addOption(hostPath)
+    .addOption(writableLayer)
+    .addOption(
+      new Option('--log-format <format>', 'how to print what happens').choices(['text', 'json']).default('text'),
+    )
+    .addOption(new Option('--log-level <level>', 'the least that is printed').choices(logLevels).default('info'))
+    .addHelpText(
+      'after',
+      '\nExample:\n  mountlet up --apply examples/hello.yaml\n  kubectl --kubeconfig /var/lib/mountlet/kubeconfig get pods',
+    )
+    .exitOverride()
+    .action(async (options: UpOptions) => {
+      const { upCommand } = await import('./up.ts');
+      process.exitCode = await upCommand(options);
+    });
+}
+
+/** How `mountlet agent` and `mountlet doctor` are called. What they do is loaded when they are. */
+export function addAgentCommands(program: Command): void {
+  program
+    .command('agent')
+    .summary('run this machine as a node of any Kubernetes cluster, or of none')
+    .description(
+      'Runs the pods that an API server binds to this node, as sandboxed processes, and keeps their volumes up to date. With ' +
+        '--manifests those of a folder, and an API server only if --kubeconfig, --context or --in-cluster asks for it. Settings have the names of the kubelet where it ' +
+        'has them; on the command line they go before those of --config.',
+    )
+    .option(
+      '--kubeconfig <file>',
+      'which cluster (default: $KUBECONFIG, ~/.kube/config, then the cluster this runs in; with --manifests none)',
+      notEmpty,
+    )
+    .addOption(
+      new Option('--in-cluster', 'the cluster that this runs in as a pod, and no kubeconfig').conflicts([
+        'kubeconfig',
+        'context',
+      ]),
+    )
+    .option('--context <name>', 'which context of the kubeconfig', notEmpty)
+    .option('--config <file>', 'settings: apiVersion mountlet.dev/v1alpha1, kind AgentConfiguration', notEmpty)
+    .option('--node-name <name>', 'name of the node (default: this host)', notEmpty)
+    .option(
+      '--root-dir <dir>',
+      "where pods' directories go (default: a directory of your user, or of the system as root)",
+      notEmpty,
+    )
+    .option('--node-ip <address>', "the node's address (default: this machine's)", notEmpty)
+    .option('--node-labels <labels>', 'labels of the node: a=b,c=d', labels)
+    .option('--manifests <dir>', 'a folder of static pods and their objects (staticPodPath)', notEmpty)
+    .option('--sync-frequency <duration>', 'how often everything is looked at though nothing happened (default: 1m0s)')
+    .addOption(
+      new Option('--change-detection <strategy>', 'configMapAndSecretChangeDetectionStrategy (default: Watch)').choices(
+        ['Watch', 'Cache', 'Get'],
+      ),
+    )
+    .addOption(
+      new Option('--watch-scope <scope>', 'what one watch is about (default: auto)').choices([
+        'auto',
+        'object',
+        'namespace',
+      ]),
+    )
+    .option('--address <ip>', "where the node's own server listens (default: 0.0.0.0)", notEmpty)
+    .option('--port <number>', "port of the node's own server (default: 10250)", port)
+    .option('--drain', 'end all pods when told to stop')
+    .addOption(subPathUpdates)
+    .addOption(hostFiles)
+    .addOption(hostPath)
+    .addOption(writableLayer)
+    .addOption(
+      new Option('--log-format <format>', 'how to print what happens').choices(['text', 'json']).default('text'),
+    )
+    .addOption(new Option('--log-level <level>', 'the least that is printed').choices(logLevels).default('info'))
+    .exitOverride()
+    .action(async (options: AgentOptions) => {
+      const { agentCommand } = await import('./agent.ts');
+      process.exitCode = await agentCommand(options);
+    });
+
+  program
+    .command('doctor')
+    .summary('say what this machine can and cannot do for pods, and what that means')
+    .addOption(new Option('-o, --output <format>', 'how to print').choices(['json']))
+    .exitOverride()
+    .action(async (options: DoctorOptions) => {
+      const { doctorCommand } = await import('./agent.ts');
+      process.exitCode = await doctorCommand(options);
+    });
+}
+
+function labels(text: string): Readonly<Record<string, string>> {
+  const pairs = text.split(',').map((pair) => pair.split('='));
+  if (pairs.some(({ length }) => length !== 2)) throw new InvalidArgumentError('Write them as a=b,c=d.');
+  return Object.fromEntries(pairs as [string, string][]);
+}
+
+function port(text: string): number {
+  if (!/^\d{1,5}$/.test(text)) throw new InvalidArgumentError('It is no port.');
+  return Number(text);
+}
+
+/** How `mountlet render` is called. What it does is loaded when it is. */
+export function addRenderCommand(program: Command): void {
+  program
+    .command('render')
+    .summary('write what the pods of these manifests would see into a directory, once')
+    .description(
+      'Reads manifests (pods, workloads with a pod template, ConfigMaps, Secrets, Nodes, Services, ServiceAccounts, ' +
+        'PersistentVolumes and claims), puts the volumes of every pod on disk in the layout of the kubelet, and prints ' +
+        'the files, variables and mounts of each container. A pod that could not start is an error.',
+    )
+    .requiredOption('-f, --filename <paths...>', 'manifests: files, directories of them, or - for standard input')
+    .option('-n, --namespace <name>', 'namespace of objects that name none', namespace, 'default')
+    .option('--pod <names...>', 'only these pods (name or namespace/name)', [])
+    .option(
+      '--root <dir>',
+      'where to put the volumes (default: a directory of your user, or of the system as root)',
+      notEmpty,
+    )
+    .option('--clean', 'take the volumes of these pods down again instead')
+    .option('--show-secrets', 'print values that come from Secrets instead of ***')
+    .addOption(new Option('-o, --output <format>', 'how to print').choices(['tree', 'json', 'yaml']).default('tree'))
+    .addHelpText(
+      'after',
+      '\nExamples:\n  mountlet render -f app.yaml\n  mountlet render -f manifests/ --pod web -o json\n  helm template . | mountlet render -f -',
+    )
+    .exitOverride()
+    .action(async (options: RenderOptions) => {
+      const { renderCommand } = await import('./render.ts');
+      process.exitCode = await renderCommand(options);
+    });
+}
+
+function namespace(name: string): string {
+  const [problem] = dnsLabelProblems(name);
+  if (problem !== undefined) throw new InvalidArgumentError(problem);
+  return name;
+}
+
+/** How `mountlet apiserver` is called. What it does is loaded when it is. */
+export function addApiServerCommand(program: Command): void {
+  const apiserver = program
+    .command('apiserver')
+    .summary('run a Kubernetes-compatible API server on this machine')
+    .description(
+      'Serves ConfigMaps, Secrets, pods and the other objects a node needs to kubectl and every Kubernetes client, with no ' +
+        "cluster behind it. Writes the admin's kubeconfig into its data directory, prints one line when it is ready, and runs " +
+        'until it is told to stop (SIGTERM, Ctrl-C).',
+    )
+    .requiredOption('--data <dir>', 'where to keep the objects, keys and the kubeconfig', notEmpty)
+    .option('--listen <host:port>', 'where to listen; port 0 takes any free one', '127.0.0.1:6443')
+    .option('--verbose', 'print each request')
+    .addHelpText(
+      'after',
+      '\nExample:\n  mountlet apiserver --data ./data &\n  kubectl --kubeconfig ./data/kubeconfig create configmap web --from-literal=a=b',
+    )
+    .exitOverride()
+    .action(async (options: ApiServerOptions) => {
+      const { apiServerCommand } = await import('./apiserver.ts');
+      process.exitCode = await apiServerCommand(options);
+    });
+
+  apiserver
+    .command('backup <file>')
+    .summary('copy all objects into a file, also while a server runs on them')
+    .description(
+      'Copies all objects into a file, also while a server runs on them. Secrets are encrypted in it; the keys are in pki/ of ' +
+        'the data directory and not in the copy. Keep a copy of that directory too, in another place.',
+    )
+    .exitOverride()
+    .action(async (file: string) => {
+      const { backupCommand } = await import('./apiserver.ts');
+      process.exitCode = await backupCommand(file, apiserver.opts<ApiServerOptions>());
+    });
+
+  apiserver
+    .command('restore <file>')
+    .summary('make a data directory of a backup')
+    .description(
+      'Makes a data directory of a backup. Copy pki/ of the old data directory into it before you start a server there: ' +
+        'without it Secrets cannot be read. Clients of the old server list again.',
+    )
+    .exitOverride()
+    .action(async (file: string) => {
+      const { restoreCommand } = await import('./apiserver.ts');
+      process.exitCode = await restoreCommand(file, apiserver.opts<ApiServerOptions>());
+    });
+
+  apiserver
+    .command('rotate-keys')
+    .summary('encrypt Secrets with a new key and forget the old ones; stop the server first')
+    .exitOverride()
+    .action(async () => {
+      const { rotateKeysCommand } = await import('./apiserver.ts');
+      process.exitCode = await rotateKeysCommand(apiserver.opts<ApiServerOptions>());
+    });
+}
+
+/** How `mountlet apply` and `mountlet get` are called. What they do is loaded when they are. */
+export function addObjectCommands(program: Command): void {
+  withCluster(program.command('apply'))
+    .summary('create or update the objects of these manifests on an API server')
+    .description('Server-side apply, as `kubectl apply --server-side --force-conflicts`, for machines without kubectl.')
+    .requiredOption('-f, --filename <paths...>', 'manifests: files, directories of them, or - for standard input')
+    .action(async (options: ApplyOptions) => {
+      const { applyCommand } = await import('./object-commands.ts');
+      process.exitCode = await applyCommand(options);
+    });
+
+  withCluster(program.command('get <type> [names...]'))
+    .summary('print objects of an API server: pods, configmaps, cm, nodes ...')
+    .option('-A, --all-namespaces', 'of all namespaces')
+    .option('-l, --selector <labels>', 'only those with these labels: app=web,tier!=test')
+    .addOption(new Option('-o, --output <format>', 'how to print').choices(['wide', 'json', 'yaml', 'name']))
+    .addHelpText('after', '\nExamples:\n  mountlet get pods\n  mountlet get cm web -o yaml')
+    .action(async (type: string, names: string[], options: GetOptions) => {
+      const { getCommand } = await import('./object-commands.ts');
+      process.exitCode = await getCommand(type, names, options);
+    });
+}
+
+function withCluster(command: Command): Command {
+  return command
+    .option('-n, --namespace <name>', "namespace of objects that name none (default: the kubeconfig's)", notEmpty)
+    .option(
+      '--kubeconfig <file>',
+      'which cluster (default: $KUBECONFIG, ~/.kube/config, then mountlet up on this machine)',
+      notEmpty,
+    )
+    .option('--context <name>', 'which context of the kubeconfig', notEmpty)
+    .exitOverride();
+}

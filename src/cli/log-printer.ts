@@ -1,0 +1,40 @@
+/** Lines about a running node: short ones for people, or one JSON object each. To standard error: standard output is data. */
+import { type LogLevel, type LogLine, type NotifyNode, logLine } from '../agent/node/notices.ts';
+import { colorsFor, showText } from './terminal.ts';
+
+export type LogFormat = 'text' | 'json';
+
+export const logLevels = ['debug', 'info', 'warning', 'error'] as const satisfies readonly LogLevel[];
+
+/** Lines below the level are left out. */
+export function logPrinter(format: LogFormat, least: LogLevel): (line: LogLine) => void {
+  const colors = colorsFor(process.stderr);
+  const marks = {
+    debug: `${colors.dim('debug:')} `,
+    info: '',
+    warning: `${colors.yellow('warning:')} `,
+    error: `${colors.red('error:')} `,
+  };
+  return (line) => {
+    const { level, message } = line;
+    if (logLevels.indexOf(level) < logLevels.indexOf(least)) return;
+    const time = new Date();
+    const text =
+      format === 'json'
+        ? JSON.stringify({ time: time.toISOString(), ...line })
+        : `${colors.dim(clockText(time))} ${marks[level]}${showText(message)}`;
+    process.stderr.write(`${text}\n`);
+  };
+}
+
+/** What a node tells, as far as it is worth a line. */
+export function noticePrinter(print: (line: LogLine) => void): NotifyNode {
+  return (notice) => {
+    const line = logLine(notice);
+    if (line !== undefined) print(line);
+  };
+}
+
+function clockText(time: Date): string {
+  return [time.getHours(), time.getMinutes(), time.getSeconds()].map((part) => String(part).padStart(2, '0')).join(':');
+}

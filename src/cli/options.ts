@@ -1,0 +1,79 @@
+/** Checks that arguments of several commands share. */
+import { homedir } from 'node:os';
+import { join } from 'node:path';
+import { InvalidArgumentError, Option } from 'commander';
+import { MountletError } from '../base/errors.ts';
+
+/** A script whose variable is not set gives an empty text, which would mean the current directory. */
+export function notEmpty(path: string): string {
+  if (path === '') throw new InvalidArgumentError('It is empty.');
+  return path;
+}
+
+export const subPathUpdates = new Option(
+  '--subpath-updates <boolean>',
+  "whether subPath mounts follow their volumes; false: they keep the content they began with, as the kubelet's do (default: true)",
+)
+  .choices(['true', 'false'])
+  .argParser((text) => {
+    if (text !== 'true' && text !== 'false') throw new InvalidArgumentError('Allowed choices are true, false.');
+    return text === 'true';
+  });
+
+/** What containers see of the machine, for every command that runs some. */
+export const hostFiles = new Option(
+  '--host-files <view>',
+  'what containers see of this machine: system (programs, libraries and what everyone may read in /etc), all, or none (default: system)',
+).choices(['system', 'all', 'none']);
+
+export const hostPath = new Option(
+  '--host-path <dir>',
+  'a directory of this machine that containers see too; can be repeated',
+).argParser((path: string, before: readonly string[] | undefined) => [...(before ?? []), notEmpty(path)]);
+
+export const writableLayer = new Option(
+  '--writable-layer <size>',
+  'how much a container can write outside of its volumes (default: 256Mi)',
+);
+
+export interface SandboxOptions {
+  readonly hostFiles?: string;
+  readonly hostPath?: readonly string[];
+  readonly writableLayer?: string;
+}
+
+export class ListenAddressError extends MountletError {
+  readonly reason = 'InvalidListenAddress';
+  constructor(text: string) {
+    super(
+      `Cannot listen on "${text}": give HOST:PORT, such as 127.0.0.1:6443 or [::1]:6443; port 0 takes any free one`,
+    );
+  }
+}
+
+const portMax = 65_535;
+
+/** `127.0.0.1:6443`, `[::1]:0`, `:6443` for this machine alone. */
+export function parseListen(text: string): { readonly host: string; readonly port: number } {
+  const [, bracketed, plain, digits] = /^(?:\[([^\]]+)\]|([^:[\]]*)):(\d{1,5})$/.exec(text) ?? [];
+  const port = Number(digits);
+  if (digits === undefined || port > portMax) throw new ListenAddressError(text);
+  return { host: bracketed ?? (plain === undefined || plain === '' ? '127.0.0.1' : plain), port };
+}
+
+/** Where mountlet keeps things when nobody says: of the system for root, of the user for anybody else; see the XDG base directories. */
+const systemDirectory = '/var/lib/mountlet';
+
+export function defaultStateDirectory(): string {
+  return process.geteuid?.() === 0 ? systemDirectory : userDirectory();
+}
+
+/** Where another command may keep its state or credentials on this machine. */
+export function secretDirectories(): readonly string[] {
+  return [systemDirectory, userDirectory(), join(homedir(), '.kube')];
+}
+
+function userDirectory(): string {
+  const data = process.env['XDG_DATA_HOME'];
+  return join(data === undefined || data === '' ? join(homedir(), '.local', 'share') : data, 'mountlet');
+}

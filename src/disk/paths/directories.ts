@@ -1,0 +1,155 @@
+/** A directory with all its missing parents, where a user names it. Directories of pods are made elsewhere. */
+import { chmodSync, lstatSync, mkdirSync, readdirSync, rmSync, rmdirSync, statSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { MountletError, errorCode } from '../../base/errors.ts';
+import { SystemCallError, systemCallError } from '../../linux/system-call-error.ts';
+
+/**
+ * Makes a directory and the parents it lacks; answers those it made, the deepest first. When it fails, it has made none.
+ * Node's own recursive mkdir never returns where nothing can be made (/proc), and calls a read-only disk "not found".
+ */
+export function makeDirectories(directory: string): readonly string[] {
+  const missing = missingOf(directory);
+  const made: string[] = [];
+  try {
+    for (const path of missing.toReversed()) if (makeOne(path)) made.unshift(path);
+    // Asked only now: a link to nowhere is neither missing nor a directory.
+    if (!isDirectory(directory)) throw new SystemCallError({ call: 'mkdir', path: directory, code: 'ENOTDIR' });
+    return made;
+  } catch (thrown) {
+    for (const path of made) rmdirSync(path);
+    throw systemCallError(thrown, directory);
+  }
+}
+
+/** False: somebody else made it meanwhile. */
+function makeOne(path: string): boolean {
+  try {
+    mkdirSync(path, { mode: 0o755 });
+    return true;
+  } catch (thrown) {
+    if (errorCode(thrown) === 'EEXIST' && isDirectory(path)) return false;
+    throw thrown;
+  }
+}
+
+function missingOf(directory: string): readonly string[] {
+  const missing: string[] = [];
+  for (let path = directory; !isPresent(path); path = dirname(path)) missing.push(path);
+  return missing;
+}
+
+/** What cannot be looked at counts as present: making it then fails with the reason. */
+function isPresent(path: string): boolean {
+  try {
+    statSync(path);
+    return true;
+  } catch (thrown) {
+    return errorCode(thrown) !== 'ENOENT';
+  }
+}
+
+function isDirectory(path: string): boolean {
+  return statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
+}
+
+/** The directories every pod has, and the directory of one volume in them. */
+/** Never made by us: whoever put it there could turn what we write, or delete, to another place. */
+class NotADirectoryError extends MountletError {
+  readonly reason = 'NotADirectory';
+  constructor(path: string, isLink: boolean) {
+    const found = isLink ? 'a symbolic link' : 'a file';
+    super(`Cannot use "${path}": it is ${found} and not a directory; remove it, or choose another root directory`);
+  }
+}
+
+/**
+ * Refuses a pod whose own directories are something else, from the directory of all pods down to that of a volume kind.
+ * What a volume's name stands for is not looked at: memory that cannot be mounted is linked to.
+ */
+export function requirePodDirectories(podDirectory: string): void {
+  guard(podDirectory, () => {
+    requireDirectories(dirname(podDirectory), 0);
+    requireDirectories(podDirectory, 0);
+    requireDirectories(join(podDirectory, 'volumes'), 1);
+    requireDirectories(join(podDirectory, 'plugins'), 2);
+    requireDirectories(join(podDirectory, 'volume-subpaths'), 2);
+  });
+}
+
+/** A missing one is fine: it will be made. */
+function requireDirectories(path: string, levelsBelow: number): void {
+  if (!hasDirectory(path) || levelsBelow === 0) return;
+  for (const name of readdirSync(path)) requireDirectories(join(path, name), levelsBelow - 1);
+}
+
+/** False if there is nothing. */
+function hasDirectory(path: string): boolean {
+  const entry = lstatSync(path, { throwIfNoEntry: false });
+  if (entry !== undefined && !entry.isDirectory()) throw new NotADirectoryError(path, entry.isSymbolicLink());
+  return entry !== undefined;
+}
+
+/** Made in this order before any volume of the pod is touched. A pod has them from its first volume on: a look is enough. */
+export function makePodDirectories(podDirectory: string): void {
+  const inside = [`${podDirectory}/volumes`, `${podDirectory}/plugins`];
+  const isThere = (path: string): boolean => lstatSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
+  if (guard(podDirectory, () => inside.every(isThere))) return;
+  for (const directory of [podDirectory, ...inside]) {
+    guard(directory, () => mkdirSync(directory, { recursive: true, mode: 0o750 }));
+  }
+}
+
+interface MadeDirectory {
+  readonly made: boolean;
+}
+
+/** Makes a directory with exactly this mode, whatever the umask; one that is there gets the mode too. */
+export function makeDirectoryWithMode(directory: string, mode: number): MadeDirectory {
+  return guard(directory, () => {
+    const made = !hasDirectory(directory);
+    if (made) mkdirSync(directory, { recursive: true, mode });
+    if ((lstatSync(directory).mode & 0o7777) !== mode) chmodSync(directory, mode);
+    return { made };
+  });
+}
+
+function guard<Result>(path: string, act: () => Result): Result {
+  try {
+    return act();
+  } catch (thrown) {
+    throw systemCallError(thrown, path);
+  }
+}
+
+/**
+ * The file `ready` that says: this volume was set up completely once. It stands outside of the volume, below the pod's
+ * `plugins` directory, so that nothing a container does can make or remove it. That the volume is there still is not
+ * what it says: memory is empty after a reboot, and a directory can be deleted.
+ */
+/** `marker` is the file, in a directory of its own: `<pod>/plugins/kubernetes.io~empty-dir/<volume>/ready`. */
+export function isMarkedReady(marker: string): boolean {
+  try {
+    return statSync(marker, { throwIfNoEntry: false })?.isFile() === true;
+  } catch {
+    return false; // doubt costs one more set-up, which is harmless
+  }
+}
+
+export function markReady(marker: string): void {
+  try {
+    mkdirSync(dirname(marker), { recursive: true, mode: 0o750 });
+    writeFileSync(marker, '');
+  } catch (thrown) {
+    throw systemCallError(thrown, marker);
+  }
+}
+
+/** The marker's directory goes with it. */
+export function clearReady(marker: string): void {
+  try {
+    rmSync(dirname(marker), { recursive: true, force: true });
+  } catch (thrown) {
+    throw systemCallError(thrown, dirname(marker));
+  }
+}

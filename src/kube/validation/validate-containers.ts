@@ -1,0 +1,206 @@
+/** Rules for a pod's containers of all three kinds. What a container runs is not judged: that is the runtime's business. */
+import type { Container, EphemeralContainer } from '../objects/container.ts';
+import {
+  addErrors,
+  duplicateField,
+  forbiddenField,
+  invalidField,
+  invalidFields,
+  notFoundField,
+} from './field-errors.ts';
+import { placedBelow, requiredField, unsupportedField } from './field-errors.ts';
+import type { FieldError } from './field-errors.ts';
+import { dnsLabelProblems } from '../values/names.ts';
+import { portNameProblems, portProblems } from '../values/network-names.ts';
+import type { PodSpec } from '../objects/pod.ts';
+import type { FieldPath } from '../objects/schema.ts';
+import { resizePolicyErrors, restartPolicyErrors } from './validate-container-policies.ts';
+import { environmentErrors, environmentSourceErrors } from './validate-environment.ts';
+import { pullPolicyErrors } from './validate-image.ts';
+import { deviceErrors, mountErrors } from './validate-mounts.ts';
+import { lifecycleErrors, probeErrors } from './validate-probes.ts';
+import type { ProbeContext } from './validate-probes.ts';
+import { containerResourceErrors } from './validate-resources.ts';
+import { securityContextErrors } from './validate-security-context.ts';
+import type { Volume } from '../objects/volume.ts';
+
+/** What the rules of a container need to know of its pod. */
+interface ContainerContext {
+  readonly spec: PodSpec;
+  /** The pod's volumes that have no error themselves. */
+  readonly volumes: ReadonlyMap<string, Volume>;
+  readonly claimNames: ReadonlySet<string>;
+}
+
+const messagePolicies = ['File', 'FallbackToLogsOnError'];
+const protocols = ['SCTP', 'TCP', 'UDP'];
+const probes = ['livenessProbe', 'readinessProbe', 'startupProbe'] as const;
+
+/** In the order of the API's own type, which it walks through. */
+const neverEphemeral = [
+  'ports',
+  'resources',
+  'resizePolicy',
+  'restartPolicy',
+  'restartPolicyRules',
+  ...probes,
+  'lifecycle',
+] as const satisfies readonly (keyof Container)[];
+
+export function containerErrors(context: ContainerContext, path: FieldPath): FieldError[] {
+  const { containers } = context.spec;
+  if (containers.length === 0) return [requiredField(path)];
+  const errors: FieldError[] = [];
+  const names = new Set<string>();
+  for (const [index, container] of containers.entries()) {
+    const here = [...path, index];
+    addErrors(errors, commonErrors(container, context, here));
+    if (names.has(container.name)) errors.push(duplicateField([...here, 'name'], container.name));
+    names.add(container.name);
+    addErrors(errors, lifeErrors(container, context.spec, here), restartPolicyErrors(container, here));
+  }
+  return [...errors, ...hostPortErrors(containers, path)];
+}
+
+export function initContainerErrors(context: ContainerContext, path: FieldPath): FieldError[] {
+  const { containers, initContainers = [] } = context.spec;
+  const errors: FieldError[] = [];
+  const names = new Set(containers.map(({ name }) => name));
+  for (const [index, container] of initContainers.entries()) {
+    const here = [...path, index];
+    const isSidecar = container.restartPolicy === 'Always';
+    addErrors(errors, commonErrors(container, context, here), restartPolicyErrors(container, here));
+    if (names.has(container.name)) errors.push(duplicateField([...here, 'name'], container.name));
+    if (container.name !== '') names.add(container.name);
+    // Init containers run one after the other, so each is looked at alone, and the API server then calls it the first.
+    addErrors(errors, placedBelow(here, [...path, 0], hostPortErrors([container], path)));
+    addErrors(errors, isSidecar ? lifeErrors(container, context.spec, here) : shortLifeErrors(container, here));
+  }
+  return errors;
+}
+
+export function ephemeralContainerErrors(context: ContainerContext, path: FieldPath): FieldError[] {
+  const { containers, initContainers = [], ephemeralContainers = [] } = context.spec;
+  const errors: FieldError[] = [];
+  const others = new Set([...containers, ...initContainers].map(({ name }) => name));
+  const names = new Set(others);
+  for (const [index, container] of ephemeralContainers.entries()) {
+    const here = [...path, index];
+    addErrors(errors, commonErrors(container, context, here), imageSpaceErrors(container, here));
+    if (names.has(container.name)) errors.push(duplicateField([...here, 'name'], container.name));
+    names.add(container.name);
+    const target = container.targetContainerName ?? '';
+    if (target !== '' && !others.has(target)) errors.push(notFoundField([...here, 'targetContainerName'], target));
+    addErrors(errors, notForEphemeralErrors(container, here));
+  }
+  return errors;
+}
+
+/** Only for pods, not for templates: some people put a lone space there, to be filled in later. */
+export function imageSpaceErrors({ image = '' }: Container, path: FieldPath): FieldError[] {
+  if (image === image.trim()) return [];
+  return [invalidField([...path, 'image'], image, 'must not have leading or trailing whitespace')];
+}
+
+function commonErrors(container: Container, context: ContainerContext, path: FieldPath): FieldError[] {
+  const { name, image = '', terminationMessagePolicy: messagePolicy = '', securityContext } = container;
+  const { spec, volumes, claimNames } = context;
+  const messagePolicyPath = [...path, 'terminationMessagePolicy'];
+  const errors = name === '' ? [requiredField([...path, 'name'])] : [];
+  if (name !== '') errors.push(...invalidFields([...path, 'name'], name, dnsLabelProblems(name)));
+  if (image === '') errors.push(requiredField([...path, 'image']));
+  if (messagePolicy === '') errors.push(requiredField(messagePolicyPath));
+  else if (!messagePolicies.includes(messagePolicy)) {
+    errors.push(unsupportedField(messagePolicyPath, messagePolicy, messagePolicies));
+  }
+  return [
+    ...errors,
+    ...portErrors(container.ports ?? [], [...path, 'ports']),
+    ...environmentErrors(container.env ?? [], [...path, 'env']),
+    ...environmentSourceErrors(container.envFrom ?? [], [...path, 'envFrom']),
+    ...mountErrors(container, volumes, [...path, 'volumeMounts']),
+    ...deviceErrors(container, volumes, [...path, 'volumeDevices']),
+    ...pullPolicyErrors(container.imagePullPolicy ?? '', [...path, 'imagePullPolicy']),
+    ...containerResourceErrors(container.resources ?? {}, claimNames, [...path, 'resources']),
+    ...resizePolicyErrors(container, spec, [...path, 'resizePolicy']),
+    ...securityContextErrors(securityContext, spec.hostUsers !== false, [...path, 'securityContext']),
+  ];
+}
+
+function lifeErrors(container: Container, spec: PodSpec, path: FieldPath): FieldError[] {
+  const context: ProbeContext = { graceSeconds: spec.terminationGracePeriodSeconds, os: spec.os?.name };
+  const { lifecycle } = container;
+  return [
+    ...(lifecycle === undefined ? [] : lifecycleErrors(lifecycle, context, [...path, 'lifecycle'])),
+    ...probes.flatMap((kind) => probeErrors(kind, container[kind], context, [...path, kind])),
+  ];
+}
+
+function shortLifeErrors(container: Container, path: FieldPath): FieldError[] {
+  const errors = (['lifecycle', ...probes] as const)
+    .filter((field) => container[field] !== undefined)
+    .map((field) =>
+      forbiddenField([...path, field], 'may not be set for init containers without restartPolicy=Always'),
+    );
+  for (const [index, { restartPolicy }] of (container.resizePolicy ?? []).entries()) {
+    if (restartPolicy !== 'RestartContainer') continue;
+    const detail = "must not be set to 'RestartContainer' for non-sidecar initContainers";
+    errors.push(invalidField([...path, 'resizePolicy', index, 'restartPolicy'], restartPolicy, detail));
+  }
+  return errors;
+}
+
+function notForEphemeralErrors(container: EphemeralContainer, path: FieldPath): FieldError[] {
+  const detail = 'cannot be set for an Ephemeral Container';
+  const errors = neverEphemeral
+    .filter((field) => isSet(container[field]))
+    .map((field) => forbiddenField([...path, field], detail));
+  for (const [index, mount] of (container.volumeMounts ?? []).entries()) {
+    for (const field of ['subPath', 'subPathExpr'] as const) {
+      if (mount[field]) errors.push(forbiddenField([...path, 'volumeMounts', index, field], detail));
+    }
+  }
+  return errors;
+}
+
+function isSet(value: unknown): boolean {
+  return value !== undefined && (typeof value !== 'object' || value === null || Object.keys(value).length > 0);
+}
+
+type Ports = NonNullable<Container['ports']>;
+
+function portErrors(ports: Ports, path: FieldPath): FieldError[] {
+  const errors: FieldError[] = [];
+  const names = new Set<string>();
+  for (const [index, { name = '', containerPort, hostPort = 0, protocol = '' }] of ports.entries()) {
+    const here = [...path, index];
+    const nameProblems = name === '' ? [] : portNameProblems(name);
+    errors.push(...invalidFields([...here, 'name'], name, nameProblems));
+    if (names.has(name)) errors.push(duplicateField([...here, 'name'], name));
+    if (name !== '' && nameProblems.length === 0) names.add(name);
+    if (containerPort === 0) errors.push(requiredField([...here, 'containerPort']));
+    else errors.push(...invalidFields([...here, 'containerPort'], containerPort, portProblems(containerPort)));
+    if (hostPort !== 0) errors.push(...invalidFields([...here, 'hostPort'], hostPort, portProblems(hostPort)));
+    if (protocol === '') errors.push(requiredField([...here, 'protocol']));
+    else if (!protocols.includes(protocol)) {
+      errors.push(unsupportedField([...here, 'protocol'], protocol, protocols));
+    }
+  }
+  return errors;
+}
+
+function hostPortErrors(containers: readonly Container[], path: FieldPath): FieldError[] {
+  const errors: FieldError[] = [];
+  const taken = new Set<string>();
+  for (const [index, { ports = [] }] of containers.entries()) {
+    for (const [portIndex, { hostPort = 0, protocol = '', hostIP = '' }] of ports.entries()) {
+      if (hostPort === 0) continue;
+      const address = `${protocol}/${hostIP}/${hostPort}`;
+      if (taken.has(address)) {
+        errors.push(duplicateField([...path, index, 'ports', portIndex, 'hostPort'], address));
+      }
+      taken.add(address);
+    }
+  }
+  return errors;
+}
