@@ -135,6 +135,26 @@ test('only linux/ imports koffi: native calls are bound in one room', () => {
   assert.deepEqual(wrong, []);
 });
 
+/** Each has one implementation in `base/`. */
+const mechanisms = [
+  { pattern: /addEventListener\(\s*'abort'/, use: 'onAbort of base/abort.ts' },
+  // A delay that doubles up to a limit.
+  {
+    pattern: /Math\.min\([^;]*((Ms|[dD]elay)\w* \* 2\b|\b2 \* \w*(Ms|[dD]elay)\b|\* 2 \*\* )/,
+    use: 'BackOff of base/back-off.ts',
+  },
+];
+
+test('no program file outside base has an abort listener or a back-off of its own', () => {
+  const wrong = programFiles
+    .filter((file) => !['base', 'testing'].includes(roomOf(file)))
+    .flatMap((file) => {
+      const text = withoutComments(readFileSync(join(source, file), 'utf8'));
+      return mechanisms.flatMap(({ pattern, use }) => (pattern.test(text) ? [`${file}: use ${use}`] : []));
+    });
+  assert.deepEqual(wrong, []);
+});
+
 test('no file is named after nothing', () => {
   assert.deepEqual(
     files.filter((file) => /(^|\/)(utils?|helpers?|common|types?|misc)(\.|\/|$)/.test(file)),

@@ -6,22 +6,22 @@ import { createInterface } from 'node:readline';
 import { test } from 'node:test';
 import { setTimeout } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { Alarms } from '../src/base/alarms.ts';
 import { systemClock } from '../src/base/clock.ts';
+import { Timers } from '../src/base/timers.ts';
 import { configMapPlugin } from '../src/plugins/configmap.ts';
 import { VolumeNode, namesIn } from '../src/testing/worlds/volume-node.ts';
 
 const opener = join(dirname(fileURLToPath(import.meta.url)), 'fixtures', 'volume-opener.js');
 
 test('a file is never missing in ten million opens at one update a second', async (t) => {
-  const alarms = new Alarms(systemClock);
+  const timers = new Timers(systemClock);
   const stop = new AbortController();
-  const ringing = alarms.run(stop.signal);
+  const ringing = timers.run(stop.signal);
   t.after(async () => {
     stop.abort();
     await ringing;
   });
-  const node = new VolumeNode(t, { alarms });
+  const node = new VolumeNode(t, { timers });
   const plugin = configMapPlugin(node.configMaps, node.volumes);
   const update = async (version: number): Promise<void> => {
     node.setConfigMap('web', { a: String(version) });

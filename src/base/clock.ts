@@ -1,5 +1,5 @@
 /** Where time comes from. Nothing else in mountlet asks the system for it, so that tests decide what time it is. */
-import { onAbort } from './on-abort.ts';
+import { onAbort } from './abort.ts';
 
 export interface Clock {
   /** Milliseconds since the epoch, as `Date.now()`. */

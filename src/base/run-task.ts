@@ -1,8 +1,9 @@
 /**
- * Background work with an owner: a failure is reported and the work begins again, later each time. For work that only fails
- * itself. A loop whose failure may leave state that others rely on half changed runs without this, and its failure ends the
- * process: containers go on, and the next start adopts them.
+ * Background work with an owner: a failure is reported and the work restarts after a growing delay. Only for work whose
+ * failure harms nothing else. A loop that may leave shared state half changed runs without this, and its failure ends the
+ * process: containers keep running, and the next start adopts them.
  */
+import { BackOff } from './back-off.ts';
 import type { Clock } from './clock.ts';
 
 export interface TaskFailed {
@@ -18,27 +19,27 @@ export interface TaskDeps {
   readonly notify: (notice: TaskFailed) => void;
 }
 
-const retryMsFirst = 100;
-const retryMsMax = 30_000;
-/** Work that went well for this long before it failed starts with the shortest delay again. */
+/** Work that ran for this long before it failed starts with the shortest delay again. */
 const steadyMs = 60_000;
 
-/** Resolves when the body has come to its end, or the signal aborts. Never rejects. */
+/** Resolves when the body returns or the signal aborts. Never rejects. */
 export async function runTask(
   task: string,
   body: (signal: AbortSignal) => Promise<void>,
   { clock, notify }: TaskDeps,
   signal: AbortSignal,
 ): Promise<void> {
-  for (let retryMs = retryMsFirst; !signal.aborted; retryMs = Math.min(2 * retryMs, retryMsMax)) {
+  const backOff = new BackOff({ firstMs: 100, msMax: 30_000 });
+  while (!signal.aborted) {
     const startedAt = clock.now();
     try {
       return await body(signal);
     } catch (error) {
       if (signal.aborted) return;
-      if (clock.now() - startedAt >= steadyMs) retryMs = retryMsFirst;
+      if (clock.now() - startedAt >= steadyMs) backOff.reset();
+      const retryMs = backOff.next();
       notify({ kind: 'TaskFailed', task, error, retryMs });
+      await clock.sleep(retryMs, signal).catch(() => {});
     }
-    await clock.sleep(retryMs, signal).catch(() => {});
   }
 }

@@ -6,13 +6,11 @@
 import assert from 'node:assert/strict';
 import { setMaxListeners } from 'node:events';
 import type { Socket } from 'node:net';
+import { onAbort } from '../base/abort.ts';
 import type { Clock } from '../base/clock.ts';
-import { onAbort } from '../base/on-abort.ts';
-import type { TlsIdentity } from './credentials.ts';
-import { isSameIdentity } from './credentials.ts';
-import type { Dialled, Endpoint, Protocol } from './dial.ts';
-import { dial } from './dial.ts';
+import { type TlsIdentity, isSameIdentity } from './credentials.ts';
 import { withDeadline } from './deadline.ts';
+import { type Dialled, type Endpoint, type Protocol, dial } from './dial.ts';
 import { Http1Connections } from './http1-connections.ts';
 import { Http2Connection } from './http2-connection.ts';
 import { ClientClosedError, ConnectionFailedError } from './transport-errors.ts';

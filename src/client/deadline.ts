@@ -1,6 +1,6 @@
 /** A time limit on the injected clock, for whatever takes a signal. */
+import { onAbort } from '../base/abort.ts';
 import type { Clock } from '../base/clock.ts';
-import { onAbort } from '../base/on-abort.ts';
 
 // A reason of our own, because making the usual one, an exception with its stack, costs more than all the rest here.
 const over = 'over';

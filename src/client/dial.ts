@@ -2,6 +2,7 @@
  * Opens a connection to the API server: TCP, a proxy's tunnel where there is one, TLS, and the protocol both sides speak. What is
  * then said over it is not known here.
  */
+import { onAbort } from '../base/abort.ts';
 import { request as requestHttp } from 'node:http';
 import { request as requestHttps } from 'node:https';
 import type { Socket } from 'node:net';
@@ -87,19 +88,18 @@ async function reach(host: string, port: number, signal: AbortSignal): Promise<S
 function opened(socket: Socket, event: 'connect' | 'secureConnect', signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     const settle = (act: () => void): void => {
-      signal.removeEventListener('abort', onAbort);
+      stopListening();
       socket.off('close', onClose);
       act();
     };
-    const onAbort = (): void => void socket.destroy();
     const onClose = (): void => settle(() => reject(failure ?? new Error('the connection was closed')));
     let failure: unknown;
     // Stays: an error after this is told by 'close' to whoever uses the socket.
     socket.on('error', (error) => (failure = error));
     socket.once('close', onClose);
     socket.once(event, () => settle(resolve));
-    signal.addEventListener('abort', onAbort, { once: true });
-    if (signal.aborted) onAbort();
+    const stopListening = onAbort(signal, () => socket.destroy());
+    if (signal.aborted) socket.destroy();
   });
 }
 
@@ -120,13 +120,12 @@ function tunnel(proxy: URL, host: string, port: number, signal: AbortSignal): Pr
   return new Promise((resolve, reject) => {
     const settle = (act: () => void): void => {
       // Not by the request's own `signal`: that would end the tunnel with it later.
-      signal.removeEventListener('abort', onAbort);
+      stopListening();
       act();
     };
     const refuse = (problem: string, cause?: unknown): void =>
       settle(() => reject(new Error(`the proxy "${proxy.host}" ${problem}`, { cause })));
-    const onAbort = (): void => void request.destroy();
-    signal.addEventListener('abort', onAbort, { once: true });
+    const stopListening = onAbort(signal, () => request.destroy());
     request.once('connect', ({ statusCode = 0 }, socket: Socket, rest: Buffer) => {
       const isOpen = statusCode >= 200 && statusCode < 300;
       if (isOpen && rest.length === 0) return settle(() => resolve(socket));

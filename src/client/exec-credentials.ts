@@ -2,14 +2,12 @@
  * Credentials from a program that the kubeconfig names (`exec`): it is run when there are none, when they expire and when the server
  * refused them. What it prints is never told to anybody.
  */
+import { onAbort } from '../base/abort.ts';
 import type { Clock } from '../base/clock.ts';
-import { onAbort } from '../base/on-abort.ts';
 import { MountletError, errorCode, messageOf } from '../base/errors.ts';
-import type { Shape } from '../kube/objects/schema.ts';
-import { decode, object, string } from '../kube/objects/schema.ts';
+import { type Shape, decode, object, string } from '../kube/objects/schema.ts';
 import type { TlsIdentity } from './credentials.ts';
-import type { Entry, KubeconfigExec } from './kubeconfig-file.ts';
-import { KubeconfigError } from './kubeconfig-file.ts';
+import { type Entry, KubeconfigError, type KubeconfigExec } from './kubeconfig-file.ts';
 
 export interface CommandResult {
   readonly code: number | null;

@@ -2,6 +2,7 @@
  * HTTP/1.1 for servers and proxies that speak nothing newer: every watch has a connection of its own, short requests share
  * a few that are kept open.
  */
+import { onAbort } from '../base/abort.ts';
 import type { AgentOptions, ClientRequest } from 'node:http';
 import { Agent, request as httpRequest } from 'node:http';
 import type { Socket } from 'node:net';
@@ -57,16 +58,16 @@ export class Http1Connections {
     let isAnswered = false;
     let isTold = false;
     let failure: unknown;
-    const onAbort = (): void => {
+    const cancel = (): void => {
       outgoing.destroy();
       // One without a connection, because that is being opened or all are in use, closes only when it gets one.
       if (outgoing.socket === null) queueMicrotask(finish);
     };
-    signal.addEventListener('abort', onAbort, { once: true });
+    const stopListening = onAbort(signal, cancel);
     const finish = (): void => {
       if (isTold) return;
       isTold = true;
-      signal.removeEventListener('abort', onAbort);
+      stopListening();
       this.#requests.delete(outgoing);
       if (request.isLongLived) this.#watches -= 1;
       if (signal.aborted) sink.failed(signal.reason);
@@ -91,7 +92,7 @@ export class Http1Connections {
       if (!isAnswered) finish();
     });
     outgoing.end(body);
-    if (signal.aborted) onAbort();
+    if (signal.aborted) cancel();
   }
 
   close(): void {

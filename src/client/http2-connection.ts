@@ -5,6 +5,7 @@
  *   open ──goaway, drain──▶ draining ──last stream ends──▶ closed      Invariant: `streams` counts every stream that
  *     └──────────────lost, destroy──────────────────────────▲         the server counts, until the server or we closed it.
  */
+import { onAbort } from '../base/abort.ts';
 import type { ClientHttp2Session, ClientHttp2Stream } from 'node:http2';
 import { connect, constants } from 'node:http2';
 import type { Socket } from 'node:net';
@@ -58,19 +59,19 @@ export class Http2Connection {
   opened(signal: AbortSignal): Promise<void> {
     return new Promise((resolve, reject) => {
       const settle = (act: () => void): void => {
-        signal.removeEventListener('abort', onAbort);
+        stopListening();
         this.#session.off('close', onClose).off('remoteSettings', onSettings);
         act();
       };
-      const onAbort = (): void => {
+      const abandon = (): void => {
         this.destroy(new ConnectionLostError('The connection is no longer wanted'));
         settle(() => reject(signal.reason));
       };
       const onClose = (): void =>
         settle(() => reject(new ConnectionLostError('The API server closed the connection at once')));
       const onSettings = (): void => settle(resolve);
-      if (signal.aborted) return onAbort();
-      signal.addEventListener('abort', onAbort, { once: true });
+      const stopListening = onAbort(signal, abandon);
+      if (signal.aborted) return abandon();
       this.#session.once('close', onClose).once('remoteSettings', onSettings);
     });
   }
@@ -116,8 +117,8 @@ export class Http2Connection {
     let hasHead = false;
     let isComplete = false;
     let failure: unknown;
-    const onAbort = (): void => stream.close(constants.NGHTTP2_CANCEL);
-    signal.addEventListener('abort', onAbort, { once: true });
+    const cancel = (): void => stream.close(constants.NGHTTP2_CANCEL);
+    const stopListening = onAbort(signal, cancel);
     stream.on('response', (headers) => {
       this.#heard();
       hasHead = true;
@@ -133,7 +134,7 @@ export class Http2Connection {
     });
     stream.on('error', (error) => (failure = error));
     stream.on('close', () => {
-      signal.removeEventListener('abort', onAbort);
+      stopListening();
       this.#streams -= 1;
       if (this.#streams === 0) this.#idleSince = this.#clock.now();
       if (signal.aborted) sink.failed(signal.reason);
@@ -141,7 +142,7 @@ export class Http2Connection {
       else sink.failed(lost(stream.rstCode, failure));
       this.#changed();
     });
-    if (signal.aborted) onAbort();
+    if (signal.aborted) cancel();
   }
 
   /** Takes no more; what is open goes on until it ends. */

@@ -2,12 +2,10 @@
  * The objects of one reflector, as they are now. It is fed by `follow` and read by everybody else; who wants to act on changes
  * subscribes. It asks the server nothing.
  */
+import { onAbort } from '../base/abort.ts';
 import type { Clock } from '../base/clock.ts';
-import { onAbort } from '../base/on-abort.ts';
-import type { ReflectorDeps, ReflectorTarget } from './reflector.ts';
-import { reflect } from './reflector.ts';
-import type { ApiObject } from './resource-reference.ts';
-import { objectKey } from './resource-reference.ts';
+import { type ReflectorDeps, type ReflectorTarget, reflect } from './reflector.ts';
+import { type ApiObject, objectKey } from './resource-reference.ts';
 
 export interface ObjectChange<T> {
   readonly key: string;

@@ -1,10 +1,9 @@
 /** Opens one watch: until the server accepts it, its answer is a refusal to be read; from then on it is a stream of events. */
-import { onAbort } from '../base/on-abort.ts';
+import { onAbort } from '../base/abort.ts';
 import { readError } from './api-answer.ts';
 import type { HttpHead, HttpRequest, HttpSink, Transport } from './transport.ts';
 import type { WatchGuard, WatchTimes } from './watch-guard.ts';
-import type { WatchLimits } from './watch-stream.ts';
-import { WatchStream } from './watch-stream.ts';
+import { type WatchLimits, WatchStream } from './watch-stream.ts';
 
 interface OpenWatchDeps {
   readonly transport: Transport;

@@ -1,19 +1,17 @@
 /** How long a reflector waits before it tries again: longer each time, and from the start again after things went well for a while. */
+import { BackOff } from '../base/back-off.ts';
 import type { Clock, Pause, Pausing } from '../base/clock.ts';
 import { pauseOf } from '../base/clock.ts';
 
-// The kubelet's numbers: after a minute of failures, one attempt every 30 to 60 s.
-const firstMs = 800;
-const longestMs = 30_000;
+/** The kubelet's numbers: after a minute of failures, one attempt every 30 to 60 s. */
+const retries = { firstMs: 800, msMax: 30_000 };
 const resetAfterMs = 120_000;
 /** A server that answers a list and ends the watch at once is not asked in a tight loop. */
 const steadyMs = 10_000;
 
 export class RestartDelay {
   readonly #clock: Clock;
-  /** 0 to 1. */
-  readonly #random: () => number;
-  #nextMs = firstMs;
+  readonly #backOff: BackOff;
   #resetAt: number;
   #workedAt: number | undefined;
   readonly #pause: Pause;
@@ -21,7 +19,8 @@ export class RestartDelay {
   constructor({ clock, pause, random }: Pausing & { readonly random: () => number }) {
     this.#clock = clock;
     this.#pause = pauseOf({ clock, pause });
-    this.#random = random;
+    // Spread over twice the time, because all nodes lose the server at the same moment.
+    this.#backOff = new BackOff({ ...retries, jitter: { spread: 1, random } });
     this.#resetAt = clock.now();
   }
 
@@ -35,18 +34,15 @@ export class RestartDelay {
     this.#workedAt = this.#clock.now();
   }
 
-  /** Spread over twice the time, because all nodes lose the server in the same moment. */
   next(): number {
     const now = this.#clock.now();
     const hasWorked = this.#workedAt !== undefined && now - this.#workedAt >= steadyMs;
     this.#workedAt = undefined;
     if (hasWorked || now - this.#resetAt > resetAfterMs) {
-      this.#nextMs = firstMs;
+      this.#backOff.reset();
       this.#resetAt = now;
     }
-    const ms = this.#nextMs;
-    this.#nextMs = Math.min(ms * 2, longestMs);
-    return ms * (1 + this.#random());
+    return this.#backOff.next();
   }
 }
 

@@ -1,5 +1,5 @@
 /** Requests that no connection has room for yet, short ones before watches. Each leaves by being sent, by failing or by its signal. */
-import { onAbort } from '../base/on-abort.ts';
+import { onAbort } from '../base/abort.ts';
 
 interface Waiter<C> {
   /** Sends; the stream is taken before this returns. */

@@ -2,9 +2,9 @@
  * Writes Kubernetes Events. Whoever records one neither waits nor fails: it is put into a queue, and what goes wrong on the way to
  * the server is told as a notice. Which of them become objects is decided by event-correlator.ts.
  */
+import { onAbort } from '../base/abort.ts';
 import { type Pausing, pauseOf } from '../base/clock.ts';
 import { MountletError } from '../base/errors.ts';
-import { onAbort } from '../base/on-abort.ts';
 import type { ApiClient } from '../client/api-client.ts';
 import { AlreadyExistsError, ApiError, NotFoundError } from '../client/api-errors.ts';
 import { InvalidPlaceError, events as eventResource, withShape } from '../client/resource-reference.ts';

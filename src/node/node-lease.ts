@@ -2,6 +2,7 @@
  * Renews the lease that says this node is alive: a small object, written every few seconds, where the status would be too much.
  * After some time without renewal the control plane takes the node for lost.
  */
+import { BackOff } from '../base/back-off.ts';
 import { type Pausing, pauseOf } from '../base/clock.ts';
 import type { ApiClient, ApiClientSettings } from '../client/api-client.ts';
 import { BadRequestError, ConflictError, NotFoundError } from '../client/api-errors.ts';
@@ -29,8 +30,7 @@ const triesMax = 5;
 /** Renewed four times in its life, so that three may be lost. */
 const renewalsPerLease = 4;
 const jitter = 0.04;
-const retryMsMin = 200;
-const retryMsMax = 7_000;
+const retries = { firstMs: 200, msMax: 7_000 };
 
 type Owners = NonNullable<Lease['metadata']['ownerReferences']>;
 
@@ -93,15 +93,16 @@ export class NodeLease {
   }
 
   async #ensure(signal: AbortSignal): Promise<HeldLease> {
-    for (let retryMs = retryMsMin; ; retryMs = Math.min(2 * retryMs, retryMsMax)) {
+    const backOff = new BackOff(retries);
+    for (;;) {
       try {
         return await this.#find(signal);
       } catch (error) {
         signal.throwIfAborted();
         // The node may be about to be registered.
-        if (!(error instanceof NotFoundError) || retryMs > retryMsMin) this.#tell(error);
+        if (!(error instanceof NotFoundError) || backOff.lastMs > 0) this.#tell(error);
       }
-      await pauseOf(this.#deps)(retryMs, signal);
+      await pauseOf(this.#deps)(backOff.next(), signal);
     }
   }
 

@@ -5,9 +5,9 @@
  *   register ──▶ look ──▶ rest until the next look is due ──▶ look ──▶ …        a look that finds no change sends nothing
  *                         └── cut short by touch(), and once as soon as a starting node is ready
  */
+import { onAbort } from '../base/abort.ts';
 import { type Pausing, pauseOf } from '../base/clock.ts';
 import { messageOf } from '../base/errors.ts';
-import { onAbort } from '../base/on-abort.ts';
 import type { ApiClient } from '../client/api-client.ts';
 import type { Node } from '../kube/objects/node.ts';
 import { type EventSink, nodeEventObject } from './event-recorder.ts';

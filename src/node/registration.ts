@@ -1,4 +1,5 @@
 /** Makes this machine a node of the cluster, or takes up the Node that is there from before; again and again until it works. */
+import { BackOff } from '../base/back-off.ts';
 import { isDeepStrictEqual } from 'node:util';
 import { type Pausing, pauseOf } from '../base/clock.ts';
 import type { ApiClient } from '../client/api-client.ts';
@@ -14,8 +15,7 @@ interface RegisterDeps extends Pausing {
   readonly notify: (notice: NodeNotice) => void;
 }
 
-const retryMsMin = 100;
-const retryMsMax = 7_000;
+const retries = { firstMs: 100, msMax: 7_000 };
 
 /** `initial` is asked before every attempt: minutes may lie between two. */
 export async function registerNode(
@@ -23,7 +23,8 @@ export async function registerNode(
   initial: () => Node,
   signal: AbortSignal,
 ): Promise<{ readonly node: Node; readonly isNew: boolean }> {
-  for (let retryMs = retryMsMin; ; retryMs = Math.min(2 * retryMs, retryMsMax)) {
+  const backOff = new BackOff(retries);
+  for (;;) {
     const wanted = initial();
     const { name } = wanted.metadata;
     try {
@@ -32,9 +33,10 @@ export async function registerNode(
       return registered;
     } catch (error) {
       signal.throwIfAborted();
+      const retryMs = backOff.next();
       deps.notify({ kind: 'NodeRegistrationFailed', name, error, retryMs });
+      await pauseOf(deps)(retryMs, signal);
     }
-    await pauseOf(deps)(retryMs, signal);
   }
 }
 

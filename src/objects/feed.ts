@@ -2,9 +2,9 @@
  * One watch of the API server and those who listen to it, each for one name. It begins when it is made and ends with stop();
  * in between it survives whatever the server does. Objects nobody listens for are let go of as they come in.
  */
-import type { Pausing } from '../base/clock.ts';
-import { pauseOf } from '../base/clock.ts';
-import type { Turnstile } from '../base/turnstile.ts';
+import { BackOff } from '../base/back-off.ts';
+import { type Pausing, pauseOf } from '../base/clock.ts';
+import type { Semaphore } from '../base/semaphore.ts';
 import type { ManagedObject } from './managed-kind.ts';
 import { ObjectNotFoundError } from './object-errors.ts';
 import type { ObjectId } from './object-id.ts';
@@ -32,7 +32,7 @@ export interface FeedDeps<T extends ManagedObject> extends Pausing {
   /** From 0 up to 1. */
   readonly random: () => number;
   /** How many first answers may be outstanding at once, so that a node full of pods does not fall on the server. */
-  readonly starts: Turnstile;
+  readonly starts: Semaphore;
 }
 
 interface FeedOwner {
@@ -43,8 +43,7 @@ interface FeedOwner {
 }
 
 // As client-go's reflector: 0.8 s, doubling up to 30 s, each up to twice as long by chance.
-const retryDelayMsMin = 800;
-const retryDelayMsMax = 30_000;
+const retries = { firstMs: 800, msMax: 30_000 };
 /** A server that takes longer for a list must not keep others from starting. */
 const startMsMax = 10_000;
 /** A reason of our own: the usual one is made with its stack at each call, and would be kept for as long as the watch. */
@@ -104,22 +103,23 @@ export class Feed<T extends ManagedObject> {
   async #run(after: Promise<void>): Promise<void> {
     const { signal } = this.#stop;
     await after;
-    for (let attempt = 0; !signal.aborted; attempt += 1) {
+    const backOff = this.#backOff();
+    while (!signal.aborted) {
       try {
         await this.#watch(signal);
       } catch (error) {
         this.#interrupted(error);
       }
-      await this.#pause(attempt, signal);
+      await this.#pause(backOff, signal);
     }
     await Promise.all(this.#fetches);
   }
 
   async #watch(signal: AbortSignal): Promise<void> {
     const { source, starts } = this.#deps;
-    const leave = await starts.enter(signal);
+    const release = await starts.acquire(signal);
     const started = new AbortController();
-    const limit = this.#deps.clock.sleep(startMsMax, started.signal).then(leave, leave);
+    const limit = this.#deps.clock.sleep(startMsMax, started.signal).then(release, release);
     try {
       const options = {
         notBefore: this.#notBefore(),
@@ -187,22 +187,21 @@ export class Feed<T extends ManagedObject> {
   /** Asks for those who joined late, one after the other; a few of these run side by side. */
   async #fetchLate(): Promise<void> {
     const { signal } = this.#stop;
-    let failures = 0;
+    const backOff = this.#backOff();
     for (const listener of this.#late) {
       this.#late.delete(listener);
       if (signal.aborted) return;
       // The stream may have told meanwhile what we wanted to know.
-      if (!this.#listens(listener) || (failures > 0 && listener.isSynced)) continue;
+      if (!this.#listens(listener) || (backOff.lastMs > 0 && listener.isSynced)) continue;
       try {
         const object = await this.#get(listener.id, signal);
         if (this.#listens(listener)) listener.fetched(object);
-        failures = 0;
+        backOff.reset();
       } catch (error) {
         if (!this.#listens(listener)) continue;
         listener.interrupted(error);
         this.#late.add(listener);
-        await this.#pause(failures, signal);
-        failures += 1;
+        await this.#pause(backOff, signal);
       }
     }
   }
@@ -217,10 +216,11 @@ export class Feed<T extends ManagedObject> {
     }
   }
 
-  async #pause(attempt: number, signal: AbortSignal): Promise<void> {
-    if (signal.aborted) return;
-    const baseMs = Math.min(retryDelayMsMin * 2 ** Math.min(attempt, 10), retryDelayMsMax);
-    const delayMs = baseMs * (1 + this.#deps.random());
-    await pauseOf(this.#deps)(delayMs, signal).catch(() => {});
+  #backOff(): BackOff {
+    return new BackOff({ ...retries, jitter: { spread: 1, random: this.#deps.random } });
+  }
+
+  async #pause(backOff: BackOff, signal: AbortSignal): Promise<void> {
+    if (!signal.aborted) await pauseOf(this.#deps)(backOff.next(), signal).catch(() => {});
   }
 }

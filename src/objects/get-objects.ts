@@ -1,6 +1,6 @@
 /** The strategy `Get`: asks the API server at every read and keeps nothing, so nothing needs to be registered or told. */
-import { untilAborted } from '../base/until-aborted.ts';
-import { ChangeFeed } from './change-feed.ts';
+import { CoalescingTopic } from '../base/coalescing-queue.ts';
+import { untilAborted } from '../base/abort.ts';
 import type { ManagedObject } from './managed-kind.ts';
 import type { ObjectId } from './object-id.ts';
 import type { ObjectManager } from './object-manager.ts';
@@ -22,7 +22,7 @@ export class GetObjects<T extends ManagedObject> implements ObjectManager<T> {
   unregisterPod(): void {}
 
   changes(signal: AbortSignal): AsyncIterable<ObjectId> {
-    return new ChangeFeed<ObjectId>().changes(signal);
+    return new CoalescingTopic<ObjectId>().follow(signal);
   }
 
   ageOf(): undefined {}

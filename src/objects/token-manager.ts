@@ -3,15 +3,14 @@
  * it after its time has come; due() tells when that is, so that nobody has to poll. While the API server is away, the last
  * token serves for as long as it is valid.
  */
+import { onAbort } from '../base/abort.ts';
+import { CoalescingTopic } from '../base/coalescing-queue.ts';
 import type { Clock } from '../base/clock.ts';
-import { onAbort } from '../base/on-abort.ts';
-import { Turnstile } from '../base/turnstile.ts';
+import { Semaphore } from '../base/semaphore.ts';
 import type { TokenRequest } from '../kube/objects/token-request.ts';
-import { ChangeFeed } from './change-feed.ts';
 import type { NotifyObjects } from './object-notices.ts';
 import { StandaloneTokenError, TokenAnswerError, TokenExpiredError, TokenFetchError } from './token-errors.ts';
-import { tokenRequestKey } from './token-request-key.ts';
-import type { ServiceAccountTokenRequest } from './token-request-key.ts';
+import { type ServiceAccountTokenRequest, tokenRequestKey } from './token-request-key.ts';
 
 export interface TokenRequester {
   /**
@@ -53,7 +52,7 @@ interface Token {
 interface Entry {
   readonly podUid: string;
   /** Two reads of one token make one request. */
-  readonly turn: Turnstile;
+  readonly turn: Semaphore;
   readers: number;
   token: Token | undefined;
   /** When to say that the token is due; undefined: not at all. */
@@ -63,8 +62,8 @@ interface Entry {
 export class TokenManager {
   readonly #deps: TokenManagerDeps;
   readonly #entries = new Map<string, Entry>();
-  readonly #requests = new Turnstile(requestsMax);
-  readonly #due = new ChangeFeed<string>();
+  readonly #requests = new Semaphore(requestsMax);
+  readonly #due = new CoalescingTopic<string>();
   #nap = new AbortController();
 
   constructor(deps: TokenManagerDeps) {
@@ -75,7 +74,7 @@ export class TokenManager {
     const key = tokenRequestKey(request);
     let entry = this.#entries.get(key);
     if (entry === undefined) {
-      entry = { podUid: request.pod.uid, turn: new Turnstile(1), readers: 0, token: undefined, tellAtMs: undefined };
+      entry = { podUid: request.pod.uid, turn: new Semaphore(1), readers: 0, token: undefined, tellAtMs: undefined };
       this.#entries.set(key, entry);
     }
     entry.readers += 1;
@@ -103,7 +102,7 @@ export class TokenManager {
 
   /** The uids of pods with a token that is due, each again after a while until it was refreshed or the pod forgotten. Needs run(). */
   due(signal: AbortSignal): AsyncIterable<string> {
-    return this.#due.changes(signal);
+    return this.#due.follow(signal);
   }
 
   /** Tells what is due and drops what has expired, until the signal aborts. */
@@ -122,12 +121,12 @@ export class TokenManager {
   }
 
   async #read(key: string, entry: Entry, request: ServiceAccountTokenRequest, signal: AbortSignal): Promise<string> {
-    const leave = await entry.turn.enter(signal);
+    const release = await entry.turn.acquire(signal);
     try {
       const { token } = entry;
       return token === undefined || this.#isDue(token) ? await this.#refresh(key, entry, request, signal) : token.text;
     } finally {
-      leave();
+      release();
     }
   }
 
@@ -151,11 +150,11 @@ export class TokenManager {
     const { requester } = this.#deps;
     if (requester === undefined) throw new StandaloneTokenError();
     const { namespace, serviceAccountName: name } = request;
-    const leave = await this.#requests.enter(signal);
+    const release = await this.#requests.acquire(signal);
     try {
       return this.#tokenOf(key, await requester.requestToken({ namespace, name }, bodyOf(request), signal));
     } finally {
-      leave();
+      release();
     }
   }
 
@@ -213,7 +212,7 @@ export class TokenManager {
     for (const entry of this.#entries.values()) {
       if (entry.tellAtMs === undefined) continue;
       if (now > entry.tellAtMs) {
-        this.#due.publish(entry.podUid, entry.podUid);
+        this.#due.publish(entry.podUid);
         entry.tellAtMs = this.#nextTellAtMs();
       }
       nextMs = Math.min(nextMs, entry.tellAtMs + 1);

@@ -4,22 +4,20 @@
  *
  * A copy outlives the API server: while that is away, reads get the last one and ask again each time.
  */
+import { CoalescingTopic } from '../base/coalescing-queue.ts';
 import type { Clock } from '../base/clock.ts';
-import { Turnstile } from '../base/turnstile.ts';
-import { untilAborted } from '../base/until-aborted.ts';
+import { Semaphore } from '../base/semaphore.ts';
+import { untilAborted } from '../base/abort.ts';
 import type { Node } from '../kube/objects/node.ts';
 import type { Pod } from '../kube/objects/pod.ts';
-import { ChangeFeed } from './change-feed.ts';
+import { isOlder } from '../kube/values/resource-version.ts';
 import type { ManagedKind, ManagedObject } from './managed-kind.ts';
 import { ttlMsOfNode } from './node-ttl.ts';
 import { ObjectNotFoundError, ObjectNotRegisteredError } from './object-errors.ts';
-import { objectKey } from './object-id.ts';
-import type { ObjectId, ObjectKey } from './object-id.ts';
+import { type ObjectId, type ObjectKey, objectKey } from './object-id.ts';
 import type { ObjectManager } from './object-manager.ts';
 import type { ObjectSource } from './object-source.ts';
-import { ReferenceCounts } from './reference-counts.ts';
-import type { Reference, ReferenceHolder } from './reference-counts.ts';
-import { isOlder } from '../kube/values/resource-version.ts';
+import { type Reference, ReferenceCounts, type ReferenceHolder } from './reference-counts.ts';
 
 const ttlMsDefault = 60_000;
 
@@ -45,7 +43,7 @@ interface Answer<T> {
 }
 
 class Copy<T> {
-  readonly turn = new Turnstile(1);
+  readonly turn = new Semaphore(1);
   answer: Answer<T> | undefined;
   /** For when there is no other because the server is away. Never fresh, and never a reason to accept a cached answer. */
   readonly lastResort: Answer<T> | undefined;
@@ -63,7 +61,7 @@ export class TtlObjects<T extends ManagedObject> implements ObjectManager<T>, Re
   readonly #deps: TtlObjectsDeps<T>;
   readonly #references: ReferenceCounts;
   readonly #entries = new Map<ObjectKey, Entry<T>>();
-  readonly #feed = new ChangeFeed<ObjectId>();
+  readonly #feed = new CoalescingTopic<ObjectId>(objectKey);
 
   constructor(kind: ManagedKind<T>, deps: TtlObjectsDeps<T>) {
     this.#deps = deps;
@@ -99,7 +97,7 @@ export class TtlObjects<T extends ManagedObject> implements ObjectManager<T>, Re
     const entry = this.#entries.get(objectKey(id));
     if (entry === undefined) throw new ObjectNotRegisteredError(id);
     const { copy } = entry;
-    const leave = await copy.turn.enter(signal);
+    const release = await copy.turn.acquire(signal);
     try {
       const { answer } = copy;
       const known =
@@ -108,12 +106,12 @@ export class TtlObjects<T extends ManagedObject> implements ObjectManager<T>, Re
       if (known.missing !== undefined) throw known.missing;
       return known.object;
     } finally {
-      leave();
+      release();
     }
   }
 
   changes(signal: AbortSignal): AsyncIterable<ObjectId> {
-    return this.#feed.changes(signal);
+    return this.#feed.follow(signal);
   }
 
   ageOf(namespace: string, name: string): number | undefined {
@@ -156,7 +154,7 @@ export class TtlObjects<T extends ManagedObject> implements ObjectManager<T>, Re
     const version = known.missing === undefined ? versionOf(known.object) : 'missing';
     const before = entry.answered;
     entry.answered = version;
-    if (before !== undefined && before !== version) this.#feed.publish(objectKey(id), id);
+    if (before !== undefined && before !== version) this.#feed.publish(id);
   }
 }
 

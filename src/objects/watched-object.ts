@@ -6,13 +6,13 @@
  *                                                ▲                    │        the last resort for when the server is away.
  *                                                └──listed, fetched───┘
  */
+import { onAbort } from '../base/abort.ts';
 import type { Clock } from '../base/clock.ts';
-import { onAbort } from '../base/on-abort.ts';
+import { isOlder } from '../kube/values/resource-version.ts';
 import type { FeedListener } from './feed.ts';
 import type { ManagedObject } from './managed-kind.ts';
 import type { ObjectId } from './object-id.ts';
 import type { Reference } from './reference-counts.ts';
-import { isOlder } from '../kube/values/resource-version.ts';
 
 interface Known<T> {
   /** Undefined: there is no such object. */

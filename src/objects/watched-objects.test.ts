@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { getEventListeners } from 'node:events';
 import { type TestContext, test } from 'node:test';
-import { untilAborted } from '../base/until-aborted.ts';
+import { untilAborted } from '../base/abort.ts';
 import type { ConfigMap } from '../kube/objects/config-map.ts';
 import type { Pod } from '../kube/objects/pod.ts';
 import { aContainer, aPod } from '../testing/fakes/builders.ts';

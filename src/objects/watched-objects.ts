@@ -6,23 +6,20 @@
  * content, so where its watch was its own (a shared one goes on anyway) we ask now and then whether the name still stands for
  * the same uid, and watch again if not, or if a pod comes that is new to it. The kubelet goes on with the old content.
  */
+import { onAbort } from '../base/abort.ts';
+import { CoalescingTopic } from '../base/coalescing-queue.ts';
 import type { Pausing } from '../base/clock.ts';
-import { onAbort } from '../base/on-abort.ts';
-import { Turnstile } from '../base/turnstile.ts';
+import { Semaphore } from '../base/semaphore.ts';
 import type { Pod } from '../kube/objects/pod.ts';
-import { ChangeFeed } from './change-feed.ts';
 import type { FeedDeps } from './feed.ts';
-import { NamespaceFeeds, OwnFeeds } from './feeds.ts';
-import type { Feeds } from './feeds.ts';
+import { type Feeds, NamespaceFeeds, OwnFeeds } from './feeds.ts';
 import type { ManagedKind, ManagedObject } from './managed-kind.ts';
 import { ObjectNotFoundError, ObjectNotRegisteredError, ObjectNotSyncedError } from './object-errors.ts';
-import { objectKey } from './object-id.ts';
-import type { ObjectId, ObjectKey } from './object-id.ts';
+import { type ObjectId, type ObjectKey, objectKey } from './object-id.ts';
 import type { ObjectManager } from './object-manager.ts';
 import type { NotifyObjects } from './object-notices.ts';
 import type { ObjectSource } from './object-source.ts';
-import { ReferenceCounts } from './reference-counts.ts';
-import type { Reference, ReferenceHolder } from './reference-counts.ts';
+import { type Reference, ReferenceCounts, type ReferenceHolder } from './reference-counts.ts';
 import { SharedFeeds } from './shared-feeds.ts';
 import { WatchedObject } from './watched-object.ts';
 
@@ -60,7 +57,7 @@ export class WatchedObjects<T extends ManagedObject> implements ObjectManager<T>
   readonly #references: ReferenceCounts;
   readonly #items = new Map<ObjectKey, WatchedObject<T>>();
   readonly #feeds: Feeds<T>;
-  readonly #changes = new ChangeFeed<ObjectId>();
+  readonly #changes = new CoalescingTopic<ObjectId>(objectKey);
   #isStopped = false;
 
   constructor(kind: ManagedKind<T>, deps: WatchedObjectsDeps<T>, settings: WatchedObjectsSettings) {
@@ -68,7 +65,7 @@ export class WatchedObjects<T extends ManagedObject> implements ObjectManager<T>
     this.#deps = deps;
     this.#idleMs = Math.max(idleSyncs * settings.syncFrequencyMs, idleMsMin);
     this.#references = new ReferenceCounts(kind.kind, this);
-    this.#feeds = feedsFor(settings.scope, { ...deps, starts: new Turnstile(startsMax) });
+    this.#feeds = feedsFor(settings.scope, { ...deps, starts: new Semaphore(startsMax) });
   }
 
   registerPod(pod: Pod): void {
@@ -83,7 +80,7 @@ export class WatchedObjects<T extends ManagedObject> implements ObjectManager<T>
     const key = objectKey(reference);
     let item = this.#items.get(key);
     if (item === undefined) {
-      item = new WatchedObject<T>(reference, this.#deps.clock, (id) => this.#changes.publish(key, id));
+      item = new WatchedObject<T>(reference, this.#deps.clock, (id) => this.#changes.publish(id));
       this.#items.set(key, item);
       if (!this.#isStopped) this.#feeds.join(item);
     }
@@ -118,7 +115,7 @@ export class WatchedObjects<T extends ManagedObject> implements ObjectManager<T>
   }
 
   changes(signal: AbortSignal): AsyncIterable<ObjectId> {
-    return this.#changes.changes(signal);
+    return this.#changes.follow(signal);
   }
 
   ageOf(namespace: string, name: string): number | undefined {

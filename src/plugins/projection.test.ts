@@ -13,8 +13,8 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
-import { Alarms } from '../base/alarms.ts';
 import { MountletError } from '../base/errors.ts';
+import { Timers } from '../base/timers.ts';
 import { fileSystemOf } from '../disk/mounts/file-system.ts';
 import { systemMounts } from '../disk/mounts/mounts.ts';
 import { podDirectory, podPluginDirectory } from '../kube/node-layout.ts';
@@ -524,14 +524,14 @@ test('a volume of another process is taken over as it is', { skip }, async (t) =
 
 test('what an update replaced stays for a second, and goes at once with its volume', { skip }, async (t) => {
   const clock = new FakeClock();
-  const alarms = new Alarms(clock);
+  const timers = new Timers(clock);
   const stop = new AbortController();
-  const ringing = alarms.run(stop.signal);
+  const ringing = timers.run(stop.signal);
   t.after(async () => {
     stop.abort();
     await ringing;
   });
-  const node = new VolumeNode(t, { alarms });
+  const node = new VolumeNode(t, { timers });
   for (const { plugin, volume } of everyKind(node).slice(0, 2)) {
     const directory = node.directoryOf(plugin, volume.name);
     const versions = (): string[] => namesIn(directory).filter((name) => name.startsWith('..2'));
@@ -559,15 +559,15 @@ test('what an update replaced stays for a second, and goes at once with its volu
     await clock.advance(1_000);
     await node.setUp(plugin, volume);
     await update('5');
-    alarms.ringAll();
+    timers.fireAll();
     assert.deepEqual(namesIn(directory), ['..data', '<version>', 'a']);
   }
 });
 
 /** A node on whose clock time passes with each look and not otherwise, so that a large volume takes hundreds of turns. */
-function busyNode(t: TestContext, alarms?: Pick<Alarms, 'after'>): VolumeNode {
+function busyNode(t: TestContext, timers?: Pick<Timers, 'after'>): VolumeNode {
   let nowMs = Date.now();
-  return new VolumeNode(t, { under: '/dev/shm', now: () => (nowMs += 0.05), ...(alarms !== undefined && { alarms }) });
+  return new VolumeNode(t, { under: '/dev/shm', now: () => (nowMs += 0.05), ...(timers !== undefined && { timers }) });
 }
 const manyKeys = (value: string, count = 8_000): Record<string, string> =>
   Object.fromEntries(Array.from({ length: count }, (_, index) => [`key-${index}`, value]));
@@ -611,8 +611,8 @@ test('while a volume of 8,000 keys is written, updated and removed, updates of a
 
 test('what was aborted, torn down or due in the middle of a long write leaves nothing behind', async (t) => {
   const clock = new FakeClock();
-  const alarms = new Alarms(clock);
-  const node = busyNode(t, alarms);
+  const timers = new Timers(clock);
+  const node = busyNode(t, timers);
   const plugin = configMapPlugin(node.configMaps, node.volumes);
   const directory = node.directoryOf(plugin, largeVolume.name);
   const update = (value: string, signal?: AbortSignal): Promise<unknown> => {
@@ -629,7 +629,7 @@ test('what was aborted, torn down or due in the middle of a long write leaves no
   assert.equal(versions(), 2);
   const third = update('3');
   await nextTurn();
-  alarms.ringAll(); // the first version is due, and waits for the write
+  timers.fireAll(); // the first version is due, and waits for the write
   await third;
   await update('3'); // waits for the removal
   assert.equal(versions(), 2);
@@ -639,5 +639,5 @@ test('what was aborted, torn down or due in the middle of a long write leaves no
   await node.tearDown(plugin, largeVolume.name);
   await last;
   assert.equal(existsSync(directory), false);
-  alarms.ringAll();
+  timers.fireAll();
 });

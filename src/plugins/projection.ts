@@ -6,8 +6,8 @@
  * missing changes nothing; the writer replaces content only when all of it is on disk. A set-up that fails takes back
  * the directory if it made it itself, and touches nothing else: containers keep the last good content.
  */
-import type { Alarms } from '../base/alarms.ts';
 import { MountletError, messageOf } from '../base/errors.ts';
+import type { Timers } from '../base/timers.ts';
 import type { Turns } from '../base/turns.ts';
 import { AtomicWriter, type WriteOptions, type WriteOutcome } from '../disk/writer/atomic-writer.ts';
 import { type MountPlace, makeNestedMountPoints, nestedMountPoints } from '../disk/writer/nested-mount-points.ts';
@@ -53,7 +53,7 @@ interface ProjectionDeps {
   readonly notify: NotifyPlugin;
   readonly beforeRemoval?: BeforeRemoval;
   /** Rings when a replaced version has stayed long enough. Without it none stays: the process ends too soon. */
-  readonly alarms?: Pick<Alarms, 'after'>;
+  readonly timers?: Pick<Timers, 'after'>;
 }
 
 /** A path walk that followed `..data` before a swap is over by then, also on a machine that is very busy. */
@@ -122,7 +122,7 @@ export class ProjectionVolumes {
       const options: WriteOptions = {
         ...(request.fsGroup !== undefined && { group: request.fsGroup }),
         ...(beforeRemoval !== undefined && { beforeRemoval: () => beforeRemoval(volume) }),
-        keepReplaced: this.#deps.alarms !== undefined,
+        keepReplaced: this.#deps.timers !== undefined,
       };
       const { changed, hidden, groupsRefused, isOtherDirectory } = await this.#alone(path, () =>
         this.#writeAt(path, made, payload, options),
@@ -141,7 +141,7 @@ export class ProjectionVolumes {
     const path = this.#deps.emptyDirectories.find(place, 'memory') ?? request.directory;
     await this.#alone(path, async () => {
       const writer = this.#writers.get(path);
-      if (writer !== undefined) await this.#deps.turns.run(writer.removingReplaced()); // its alarms find nothing to do
+      if (writer !== undefined) await this.#deps.turns.run(writer.removingReplaced()); // its timers find nothing to do
       this.#forget(path);
       await this.#deps.emptyDirectories.tearDown(place);
     });
@@ -177,7 +177,7 @@ export class ProjectionVolumes {
     try {
       const outcome = await this.#write(writer, payload, options);
       const { replaced } = outcome;
-      if (replaced !== undefined) this.#deps.alarms?.after(replacedMs, () => void remove(replaced));
+      if (replaced !== undefined) this.#deps.timers?.after(replacedMs, () => void remove(replaced));
       return outcome;
     } finally {
       this.#remember(path, writer);

@@ -1,7 +1,7 @@
 /** The plugins of this node: finds the one that a volume, or the name of a directory on disk, belongs to. */
-import type { Alarms } from '../base/alarms.ts';
 import { systemClock } from '../base/clock.ts';
 import { MountletError } from '../base/errors.ts';
+import type { Timers } from '../base/timers.ts';
 import { Turns } from '../base/turns.ts';
 import { systemPrograms } from '../disk/devices/programs.ts';
 import type { Mounts } from '../disk/mounts/mounts.ts';
@@ -102,11 +102,11 @@ export interface StandardPluginDeps extends ProjectedSources {
   /** Of configMap, secret, downwardAPI and projected volumes. */
   readonly beforeRemoval?: BeforeRemoval;
   /** Of the same: replaced versions stay for a second, if somebody runs these. */
-  readonly alarms?: Pick<Alarms, 'after'>;
+  readonly timers?: Pick<Timers, 'after'>;
 }
 
 export function standardPlugins(deps: StandardPluginDeps): readonly VolumePlugin[] {
-  const { root, mounts, privateTmpfs, now, random, notify, beforeRemoval, alarms, configMaps, secrets, nodes } = deps;
+  const { root, mounts, privateTmpfs, now, random, notify, beforeRemoval, timers, configMaps, secrets, nodes } = deps;
   const tell = (message: string): void => notify({ kind: 'MemoryElsewhere', message });
   const programs = systemPrograms();
   const turns = new Turns(now);
@@ -119,7 +119,7 @@ export function standardPlugins(deps: StandardPluginDeps): readonly VolumePlugin
     turns,
     notify,
     ...(beforeRemoval !== undefined && { beforeRemoval }),
-    ...(alarms !== undefined && { alarms }),
+    ...(timers !== undefined && { timers }),
   });
   return [
     configMapPlugin(configMaps, volumes),

@@ -2,12 +2,13 @@
  * The pods of this node: takes what the sources want, hands it to the workers, and answers what others need to know of pods.
  * Nothing here polls: sources, runtime, probes and deadlines wake what they concern.
  */
+import { onAbort } from '../base/abort.ts';
 import { setMaxListeners } from 'node:events';
-import { Bell } from '../base/bell.ts';
 import { runTask } from '../base/run-task.ts';
-import { namesOf, referencesOf } from '../kube/pod-references.ts';
+import { WakeSignal } from '../base/wake-signal.ts';
 import type { Pod, PodStatus } from '../kube/objects/pod.ts';
 import { type PodSource, isMirrorPod, isStaticPod } from '../kube/pod-origin.ts';
+import { namesOf, referencesOf } from '../kube/pod-references.ts';
 import { qualityOfService } from '../kube/quality-of-service.ts';
 import type { RuntimePod } from '../runtimes/runtime.ts';
 import { keepHouse } from './housekeeping.ts';
@@ -30,7 +31,7 @@ export class PodLoop {
   readonly #stop = new AbortController();
   readonly #parts: PodParts;
   /** Rings when housekeeping may have something to do. */
-  readonly #housework = new Bell();
+  readonly #housework = new WakeSignal();
 
   constructor(deps: PodLoopDeps, settings: PodLoopSettings) {
     const { clock, events, sources } = deps;
@@ -46,7 +47,7 @@ export class PodLoop {
     const { signal: stopped } = this.#stop;
     const stop = (): void => this.#stop.abort(signal.reason);
     if (signal.aborted) stop();
-    signal.addEventListener('abort', stop, { once: true });
+    const stopListening = onAbort(signal, stop);
     const owned = (task: string, body: (ended: AbortSignal) => Promise<void>): Promise<void> =>
       runTask(task, body, this.#deps, stopped);
     const tasks = [
@@ -61,7 +62,7 @@ export class PodLoop {
       await Promise.all(tasks);
     } finally {
       stop();
-      signal.removeEventListener('abort', stop);
+      stopListening();
       await this.#parts.workers.settled();
       await this.#parts.probes.settled();
     }
@@ -155,7 +156,7 @@ export class PodLoop {
     this.#deps.volumes.podChanged(uid);
     // Nothing of it runs any more, so a terminal phase need not be withheld.
     if (state === 'terminated' || state === 'finished') this.#parts.statuses.resend(uid);
-    if (state === 'finished') this.#housework.ring();
+    if (state === 'finished') this.#housework.wake();
   }
 
   #waitsForObject(pod: Pod): boolean {
@@ -171,7 +172,7 @@ export class PodLoop {
       for (const update of this.#config.replace(source, list)) this.#dispatch(update);
       if (wasComplete) continue;
       this.#deps.volumes.sourcesChanged();
-      if (this.#config.isComplete()) this.#housework.ring();
+      if (this.#config.isComplete()) this.#housework.wake();
     }
   }
 
@@ -189,10 +190,10 @@ export class PodLoop {
         // The other pods of the list are not held up. Housekeeping comes back to this one.
         const task = `${kind} of pod ${podFullName(pod)}`;
         this.#deps.notify({ kind: 'TaskFailed', task, error, retryMs: housekeepingRetryMs });
-        this.#housework.ring();
+        this.#housework.wake();
       }
     }
-    if (kind === 'remove') this.#housework.ring();
+    if (kind === 'remove') this.#housework.wake();
   }
 
   #handOver(kind: PodUpdate['kind'], pod: Pod): void {
@@ -254,7 +255,7 @@ export class PodLoop {
     for (const pod of this.#pods.pods()) this.#parts.workers.sync(podUid(pod));
     for await (const uid of changes) {
       // Of a pod that is gone: housekeeping ends what started too late.
-      if (!this.#parts.workers.containersChanged(uid)) this.#housework.ring();
+      if (!this.#parts.workers.containersChanged(uid)) this.#housework.wake();
     }
   }
 

@@ -1,4 +1,5 @@
 /** Grows a volume while pods use it. "Not yet" is no failure: then it is tried again after a while. */
+import { KeyedBackOff } from '../base/back-off.ts';
 import { MountletError, messageOf } from '../base/errors.ts';
 import {
   type ClaimStatusPatch,
@@ -36,8 +37,7 @@ import { type ExpandAction, modeOf } from './plan.ts';
 import type { VolumeName } from './volume-name.ts';
 
 /** The claim is read at each attempt. A controller that is at work needs seconds; the kubelet asks ten times a second. */
-const retryMsFirst = 1_000;
-const retryMsMax = 30_000;
+const retries = { firstMs: 1_000, msMax: 30_000 };
 
 export function expansionOperations(deps: OperationDeps, writer: ClaimWriter): OperationTable {
   return { expand: new ExpandInUse(deps, writer) };
@@ -49,7 +49,7 @@ class ExpandInUse implements OperationKind<ExpandAction> {
   readonly #deps: OperationDeps;
   readonly #expander: NodeExpander;
   /** Of volumes that could not be grown yet. */
-  readonly #retryMs = new Map<VolumeName, number>();
+  readonly #retries = new KeyedBackOff<VolumeName>(retries);
 
   constructor(deps: OperationDeps, writer: ClaimWriter) {
     this.#deps = deps;
@@ -79,7 +79,7 @@ class ExpandInUse implements OperationKind<ExpandAction> {
     }
     const isOver =
       (done && sizeBytes >= action.sizeBytesWanted) || actual.volume(volume)?.refusesExpansionInUse === true;
-    if (isOver) this.#retryMs.delete(volume);
+    if (isOver) this.#retries.reset(volume);
     else this.#tryAgainLater(mount);
   }
 
@@ -104,15 +104,14 @@ class ExpandInUse implements OperationKind<ExpandAction> {
 
   /** Nothing failed, so nothing would wait by itself: without this the same would be planned again at once. */
   #tryAgainLater({ volume, pod }: DesiredMount): void {
-    const { actual, desired, alarms, notify } = this.#deps;
-    const retryMs = this.#retryMs.get(volume) ?? retryMsFirst;
-    this.#retryMs.set(volume, Math.min(retryMsMax, retryMs * 2));
+    const { actual, desired, timers, notify } = this.#deps;
+    const retryMs = this.#retries.next(volume);
     actual.postponeExpansion(volume, true);
     const message = 'Waiting for volume to be expandable on the node';
     notify({ kind: 'VolumeNotGrown', volume, pod: podRef(pod), message });
-    alarms.after(retryMs, () => {
+    timers.after(retryMs, () => {
       actual.postponeExpansion(volume, false);
-      if (desired.volume(volume) === undefined) this.#retryMs.delete(volume);
+      if (desired.volume(volume) === undefined) this.#retries.reset(volume);
       desired.touch(volume);
     });
   }

@@ -2,6 +2,7 @@
  * Mounts a volume for a pod, or brings its content up to date, which is the same with less to do. Every step that fails ends
  * the operation with its own prefix; what is on disk then is recorded by `recordFailedMount`.
  */
+import { onAbort } from '../base/abort.ts';
 import { MountletError, messageOf } from '../base/errors.ts';
 import { requireNodeAffinity } from '../kube/node-affinity.ts';
 import { volumeDirectory } from '../kube/node-layout.ts';
@@ -265,7 +266,7 @@ const waitMsMax = 10 * 60_000;
 
 /** The device's path; empty for volumes that are not attached. */
 export async function waitForAttach(
-  { actual, alarms }: Pick<OperationDeps, 'actual' | 'alarms'>,
+  { actual, timers }: Pick<OperationDeps, 'actual' | 'timers'>,
   mount: DesiredMount,
   prefix: string,
   signal: AbortSignal,
@@ -275,16 +276,15 @@ export async function waitForAttach(
   if (plugin.attach === undefined || !canAttach(mount, spec)) return devicePath;
   signal.throwIfAborted();
   const controller = new AbortController();
-  const abort = (): void => controller.abort(signal.reason);
-  signal.addEventListener('abort', abort, { once: true });
-  const alarm = alarms.after(waitMsMax, () => controller.abort(new OperationTimeoutError('WaitForAttach', waitMsMax)));
+  const stopListening = onAbort(signal, () => controller.abort(signal.reason));
+  const timer = timers.after(waitMsMax, () => controller.abort(new OperationTimeoutError('WaitForAttach', waitMsMax)));
   try {
     return await plugin.attach.waitForAttach({ spec, source, pod, devicePath }, controller.signal);
   } catch (cause) {
     throw failedStep(prefix, subjectOfMount(mount), cause);
   } finally {
-    alarm.cancel();
-    signal.removeEventListener('abort', abort);
+    timer.cancel();
+    stopListening();
   }
 }
 

@@ -3,8 +3,8 @@
  * lack kinds that a node cannot do; asking for one then fails in words.
  */
 import { AssertionError } from 'node:assert';
-import type { Alarms } from '../base/alarms.ts';
 import { MountletError, messageOf } from '../base/errors.ts';
+import type { Timers } from '../base/timers.ts';
 import type { Node } from '../kube/objects/node.ts';
 import type { Pod } from '../kube/objects/pod.ts';
 import { specName } from '../kube/objects/volume-spec.ts';
@@ -83,7 +83,7 @@ export interface OperationDeps {
   readonly subPaths: SubPathCleaner;
   readonly devices: DeviceProbe;
   readonly expander?: MountExpander | undefined;
-  readonly alarms: Alarms;
+  readonly timers: Timers;
   readonly now: () => number;
   readonly notify: NotifyVolumes;
 }

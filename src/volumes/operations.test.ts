@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import { Alarms } from '../base/alarms.ts';
+import { Timers } from '../base/timers.ts';
 import { FakeClock, settle } from '../testing/fakes/fake-clock.ts';
 import type { OperationKey } from './operation.ts';
 import {
@@ -28,15 +28,15 @@ class World {
   readonly operations: PendingOperations;
 
   constructor(t: TestContext) {
-    const alarms = new Alarms(this.clock);
+    const timers = new Timers(this.clock);
     this.operations = new PendingOperations({
       clock: this.clock,
-      alarms,
+      timers,
       freed: (name) => this.freed.push(name),
       ended: (end) => this.ends.push(end),
     });
     const stop = new AbortController();
-    const running = alarms.run(stop.signal);
+    const running = timers.run(stop.signal);
     t.after(async () => {
       await this.operations.close(new Error('the test is over'));
       stop.abort();

@@ -13,9 +13,10 @@
  * Two operations exclude each other when they are about the same volume and agree in pod and in node, where saying nothing
  * agrees with everything. An operation without a volume excludes none.
  */
-import type { Alarm, Alarms } from '../base/alarms.ts';
+import { BackOff } from '../base/back-off.ts';
 import type { Clock } from '../base/clock.ts';
 import { MountletError, messageOf } from '../base/errors.ts';
+import type { Timer, Timers } from '../base/timers.ts';
 import { showDuration } from '../kube/values/duration.ts';
 import { goQuote } from '../kube/values/go-quote.ts';
 import { goTime } from '../kube/values/go-time.ts';
@@ -55,7 +56,7 @@ interface OperationFailure {
 
 interface PendingOperationsDeps {
   readonly clock: Clock;
-  readonly alarms: Alarms;
+  readonly timers: Timers;
   /** The volume may be worked on again: an operation ended, or the time after a failure is over. */
   readonly freed: (volume: string) => void;
   readonly ended: (end: OperationEnd) => void;
@@ -64,8 +65,7 @@ interface PendingOperationsDeps {
 type Refusal = AlreadyExecutingError | BackOffError;
 
 /** The kubelet's numbers; the odd two seconds make a delay from here recognisable. */
-const delayMsFirst = 500;
-const delayMsMax = 122_000;
+const retries = { firstMs: 500, msMax: 122_000 };
 /** A mount may wait ten minutes for its device and has as long again for the rest. What takes longer hangs. */
 const operationMsMax = 20 * 60_000;
 
@@ -74,9 +74,9 @@ interface Entry {
   name: string;
   isRunning: boolean;
   failedAt: number;
-  delayMs: number;
+  readonly backOff: BackOff;
   lastError: string;
-  /** May be before failedAt + delayMs: the reason for the failure may be gone. */
+  /** May be retried before the delay is over: the reason for the failure may be gone. */
   isForgiven: boolean;
 }
 
@@ -104,7 +104,7 @@ export class PendingOperations {
   readonly #running = new Set<Running>();
   /** The newest of each name. */
   readonly #cohorts = new Map<string, Cohort>();
-  #overdue: Alarm | undefined;
+  #overdue: Timer | undefined;
   #isClosed = false;
 
   constructor(deps: PendingOperationsDeps) {
@@ -117,9 +117,9 @@ export class PendingOperations {
     const previous = this.#matching(key);
     if (previous?.isRunning === true || this.#isClosed) return new AlreadyExecutingError(key);
     if (previous !== undefined && this.#isBackingOff(previous)) {
-      if (previous.name === name) return new BackOffError(key, previous);
+      if (previous.name === name) return new BackOffError(key, failureOf(previous));
       previous.name = name;
-      previous.delayMs = 0;
+      previous.backOff.reset();
     }
     const entry = previous ?? this.#add(operation);
     entry.isRunning = true;
@@ -160,8 +160,8 @@ export class PendingOperations {
     key: OperationKey,
   ): { readonly name: string; readonly error: string; readonly retryAt: number } | undefined {
     const entry = this.#matching(key);
-    if (entry === undefined || entry.delayMs === 0) return undefined;
-    return { name: entry.name, error: entry.lastError, retryAt: entry.failedAt + entry.delayMs };
+    if (entry === undefined || entry.backOff.lastMs === 0) return undefined;
+    return { name: entry.name, error: entry.lastError, retryAt: entry.failedAt + entry.backOff.lastMs };
   }
 
   get running(): number {
@@ -177,7 +177,7 @@ export class PendingOperations {
   }
 
   #launch(operation: Operation, entry: Entry): void {
-    const { clock, alarms } = this.#deps;
+    const { clock, timers } = this.#deps;
     const startedAt = clock.now();
     const running: Running = {
       operation,
@@ -186,7 +186,7 @@ export class PendingOperations {
       done: Promise.resolve(),
     };
     this.#running.add(running);
-    this.#overdue ??= alarms.after(operationMsMax, () => this.#stopOverdue());
+    this.#overdue ??= timers.after(operationMsMax, () => this.#stopOverdue());
     running.done = this.#execute(running, entry);
   }
 
@@ -216,7 +216,7 @@ export class PendingOperations {
       this.#drop(entry);
       this.#deps.ended({ operation, tookMs, isClosing: this.#isClosed });
     } else {
-      const { failedAt, delayMs } = this.#failed(entry, failure);
+      const { failedAt, delayMs } = failureOf(this.#failed(entry, failure));
       const isClosing = this.#isClosed;
       this.#deps.ended({ operation, tookMs, failure: { error: failure, failedAt, delayMs }, isClosing });
     }
@@ -224,25 +224,25 @@ export class PendingOperations {
   }
 
   #failed(entry: Entry, failure: Error): Entry {
-    const { clock, alarms, freed } = this.#deps;
+    const { clock, timers, freed } = this.#deps;
     const { volume } = entry.key;
     entry.isRunning = false;
     entry.isForgiven = false;
     entry.failedAt = clock.now();
-    entry.delayMs = entry.delayMs === 0 ? delayMsFirst : Math.min(delayMsMax, entry.delayMs * 2);
+    const delayMs = entry.backOff.next();
     entry.lastError = messageOf(failure);
     // A retry is allowed strictly after the delay.
-    if (!this.#isClosed) alarms.after(entry.delayMs + 1, () => freed(volume));
+    if (!this.#isClosed) timers.after(delayMs + 1, () => freed(volume));
     return entry;
   }
 
   #stopOverdue(): void {
-    const { clock, alarms } = this.#deps;
+    const { clock, timers } = this.#deps;
     this.#overdue = undefined;
     for (const { controller, startedAt, operation } of this.#running) {
       const dueAt = startedAt + operationMsMax;
       if (dueAt > clock.now()) {
-        this.#overdue = alarms.at(dueAt, () => this.#stopOverdue());
+        this.#overdue = timers.at(dueAt, () => this.#stopOverdue());
         return;
       }
       controller.abort(new OperationTimeoutError(operation.name, operationMsMax));
@@ -255,7 +255,7 @@ export class PendingOperations {
       name,
       isRunning: false,
       failedAt: 0,
-      delayMs: 0,
+      backOff: new BackOff(retries),
       lastError: '',
       isForgiven: false,
     };
@@ -285,11 +285,15 @@ export class PendingOperations {
     return found;
   }
 
-  #isBackingOff({ failedAt, delayMs, isForgiven }: Entry): boolean {
+  #isBackingOff({ failedAt, backOff: { lastMs: delayMs }, isForgiven }: Entry): boolean {
     const passedMs = this.#deps.clock.now() - failedAt;
     // A clock that was set back makes nobody wait for the time that comes twice.
     return !isForgiven && delayMs > 0 && passedMs >= 0 && passedMs <= delayMs;
   }
+}
+
+function failureOf({ failedAt, backOff, lastError }: Entry): { failedAt: number; delayMs: number; lastError: string } {
+  return { failedAt, delayMs: backOff.lastMs, lastError };
 }
 
 /** Of keys that name the same volume. */

@@ -2,8 +2,8 @@
  * Takes away the directories of pods that are gone: neither known to the node nor running on it. Only what is empty, or was
  * the node's own, is removed. The content of a volume is never deleted here; that is the plugins' part.
  */
+import { CoalescingQueue } from '../base/coalescing-queue.ts';
 import { MountletError, messageOf } from '../base/errors.ts';
-import { KeyedQueue } from '../base/keyed-queue.ts';
 import { goQuote } from '../kube/values/go-quote.ts';
 import type { ActualState } from './actual-state.ts';
 import type { DesiredState } from './desired-state.ts';
@@ -41,7 +41,7 @@ interface Problems {
 
 export class OrphanedPods {
   readonly #deps: OrphanedPodsDeps;
-  readonly #queue = new KeyedQueue<PodUid>();
+  readonly #queue = new CoalescingQueue<PodUid>();
 
   constructor(deps: OrphanedPodsDeps) {
     this.#deps = deps;

@@ -11,11 +11,12 @@
  *     └─────────────── its volumes were removed ──────────────────────────────┴──▶ due   succeeds or not
  * ```
  */
+import { KeyedBackOff } from '../base/back-off.ts';
 import { setImmediate } from 'node:timers/promises';
-import type { Alarms } from '../base/alarms.ts';
+import { CoalescingQueue } from '../base/coalescing-queue.ts';
 import { messageOf } from '../base/errors.ts';
-import { KeyedQueue } from '../base/keyed-queue.ts';
-import { Turnstile } from '../base/turnstile.ts';
+import { Semaphore } from '../base/semaphore.ts';
+import type { Timers } from '../base/timers.ts';
 import { ClaimError, type VolumeUse, boundClaim, claimNameOf, processingFailed, specOfClaim } from '../kube/claims.ts';
 import type { PersistentVolume, PersistentVolumeClaim } from '../kube/objects/persistent-volume.ts';
 import type { Pod } from '../kube/objects/pod.ts';
@@ -33,7 +34,7 @@ interface PopulatorDeps {
   readonly claims: ClaimSource;
   readonly desired: DesiredState;
   readonly actual: ActualState;
-  readonly alarms: Alarms;
+  readonly timers: Timers;
   readonly notify: NotifyVolumes;
   /** A pod's volumes were looked through: whoever waits for the pod may find an error, or what it waits for. */
   readonly processed: (podUid: PodUid) => void;
@@ -44,8 +45,7 @@ interface PopulatorDeps {
 /** Claims are read live, two requests each; more at once would only queue in front of the API server. */
 const claimReadersMax = 16;
 /** A pod that nobody waits for yet: the kubelet's pause at first, and then less often than a pod's own sync. */
-const retryMsFirst = 100;
-const retryMsMax = 10_000;
+const retries = { firstMs: 100, msMax: 10_000 };
 /** Pods without claims cost microseconds; other work gets its turn between so many of them. */
 const podsPerTurn = 32;
 
@@ -56,11 +56,11 @@ interface Work {
 
 export class Populator {
   readonly #deps: PopulatorDeps;
-  readonly #queue = new KeyedQueue<PodUid>();
+  readonly #queue = new CoalescingQueue<PodUid>();
   readonly #work = new Map<PodUid, Work>();
-  readonly #claimReaders = new Turnstile(claimReadersMax);
+  readonly #claimReaders = new Semaphore(claimReadersMax);
   readonly #processed = new Map<PodUid, 'due' | 'done'>();
-  readonly #retryMs = new Map<PodUid, number>();
+  readonly #retries = new KeyedBackOff<PodUid>(retries);
   readonly #unresolved = new Set<PodUid>();
   /** Finished, still known, and never mounted: they stay wanted until they were, as the kubelet has it. */
   readonly #finished = new Set<PodUid>();
@@ -200,7 +200,7 @@ export class Populator {
     const { desired, actual } = this.#deps;
     if (!this.#processed.has(podUid)) this.#processed.set(podUid, 'done');
     this.#unresolved.delete(podUid);
-    this.#retryMs.delete(podUid);
+    this.#retries.reset(podUid);
     desired.popErrors(podUid);
     for (const mount of desired.mountsOf(podUid)) {
       if (mount.plugin.requiresRemount && actual.mount(mount) !== undefined) desired.refresh(mount);
@@ -211,9 +211,8 @@ export class Populator {
   #failed(podUid: PodUid, wasSeen: boolean): number {
     this.#unresolved.add(podUid);
     if (wasSeen) return 0;
-    const retryMs = this.#retryMs.get(podUid) ?? retryMsFirst;
-    this.#retryMs.set(podUid, Math.min(retryMsMax, retryMs * 2));
-    this.#deps.alarms.after(retryMs, () => this.touch(podUid));
+    const retryMs = this.#retries.next(podUid);
+    this.#deps.timers.after(retryMs, () => this.touch(podUid));
     return retryMs;
   }
 
@@ -248,11 +247,11 @@ export class Populator {
     use: { readonly mounted: boolean; readonly asDevice: boolean },
     signal: AbortSignal,
   ): Promise<ResolvedVolume> {
-    const leave = await this.#claimReaders.enter(signal);
+    const release = await this.#claimReaders.acquire(signal);
     try {
       return await resolveClaim(pod, volume, use, this.#deps.claims, signal);
     } finally {
-      leave();
+      release();
     }
   }
 
@@ -283,7 +282,7 @@ export class Populator {
     desired.popErrors(podUid);
     if (!isOver || desired.hasPod(podUid)) return;
     this.#processed.delete(podUid);
-    this.#retryMs.delete(podUid);
+    this.#retries.reset(podUid);
   }
 
   #noLongerAttachable(mount: DesiredMount): boolean {

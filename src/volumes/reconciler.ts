@@ -5,8 +5,8 @@
  */
 import { AssertionError } from 'node:assert';
 import { setImmediate } from 'node:timers/promises';
-import type { Alarms } from '../base/alarms.ts';
-import { KeyedQueue } from '../base/keyed-queue.ts';
+import { CoalescingQueue } from '../base/coalescing-queue.ts';
+import type { Timers } from '../base/timers.ts';
 import type { ActualState, ActualVolume } from './actual-state.ts';
 import { detachedMessage } from './attach.ts';
 import type { DesiredState, DesiredVolume } from './desired-state.ts';
@@ -19,7 +19,7 @@ interface ReconcilerDeps {
   readonly desired: DesiredState;
   readonly actual: ActualState;
   readonly operations: Pick<Operations, 'start' | 'isBusy' | 'forget'>;
-  readonly alarms: Pick<Alarms, 'after'>;
+  readonly timers: Pick<Timers, 'after'>;
   readonly context: PlanContext;
   readonly nodeName: string;
   readonly notify: NotifyVolumes;
@@ -38,7 +38,7 @@ const retryMs = 10_000;
 
 export class Reconciler {
   readonly #deps: ReconcilerDeps;
-  readonly #queue = new KeyedQueue<VolumeName>();
+  readonly #queue = new CoalescingQueue<VolumeName>();
   /** Of a shared volume that several pods wait for: who was tried last. One that always fails must not starve the others. */
   readonly #lastTried = new Map<VolumeName, PodUid>();
   #starts = 0;
@@ -88,7 +88,7 @@ export class Reconciler {
     } catch (error) {
       if (error instanceof AssertionError) throw error;
       this.#deps.notify({ kind: 'TaskFailed', task: `volume ${volume}`, error, retryMs });
-      this.#deps.alarms.after(retryMs, () => this.touch(volume));
+      this.#deps.timers.after(retryMs, () => this.touch(volume));
     }
   }
 

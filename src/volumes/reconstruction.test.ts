@@ -1,7 +1,7 @@
 /** What a node makes of what an earlier process left: with plugins that touch nothing and directories of the test's own. */
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import { untilAborted } from '../base/until-aborted.ts';
+import { untilAborted } from '../base/abort.ts';
 import { volumeDirectory } from '../kube/node-layout.ts';
 import type { Node } from '../kube/objects/node.ts';
 import { PluginRegistry } from '../plugins/registry.ts';

@@ -13,6 +13,7 @@
  * What is wanted is set up again, which leaves what is there as it is; everything else is unmounted like any other volume
  * that nobody wants, and not before the node knows both all its pods and its own status.
  */
+import { BackOff } from '../base/back-off.ts';
 import { setImmediate } from 'node:timers/promises';
 import type { Clock } from '../base/clock.ts';
 import { MountletError, messageOf } from '../base/errors.ts';
@@ -56,8 +57,7 @@ interface ReconstructionDeps {
 /** Directories of so many pods are read before others get a turn. */
 const podsPerTurn = 32;
 /** The kubelet asks again ten times in a second. A server that does not come back is asked less often. */
-const retryMsFirst = 100;
-const retryMsMax = 1_000;
+const retries = { firstMs: 100, msMax: 1_000 };
 
 export class Reconstruction {
   readonly #deps: ReconstructionDeps;
@@ -105,8 +105,9 @@ export class Reconstruction {
 
   /** Applies the node's status as soon as it can be read, and says so. */
   async run(applied: () => void, signal: AbortSignal): Promise<void> {
-    for (let delayMs = retryMsFirst; !this.isApplied(); delayMs = Math.min(retryMsMax, delayMs * 2)) {
-      const node = await this.#readNode(delayMs, signal);
+    const backOff = new BackOff(retries);
+    while (!this.isApplied()) {
+      const node = await this.#readNode(backOff.next(), signal);
       if (signal.aborted) return;
       if (node !== undefined) this.#apply(node);
     }

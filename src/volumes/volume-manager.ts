@@ -8,10 +8,11 @@
  *                              reconciler ─▶ operations ─▶ actual state ─▶ waits
  * ```
  */
-import { Alarms } from '../base/alarms.ts';
+import { onAbort } from '../base/abort.ts';
 import type { Clock } from '../base/clock.ts';
 import { MountletError } from '../base/errors.ts';
 import { runTask } from '../base/run-task.ts';
+import { Timers } from '../base/timers.ts';
 import { volumeDirectory } from '../kube/node-layout.ts';
 import type { Pod } from '../kube/objects/pod.ts';
 import type { VolumePlugin } from '../plugins/plugin.ts';
@@ -66,7 +67,7 @@ class ResizeError extends MountletError {
 export class VolumeManager {
   readonly #deps: VolumeManagerDeps;
   readonly #settings: VolumeManagerSettings;
-  readonly #alarms: Alarms;
+  readonly #timers: Timers;
   readonly #desired: DesiredState;
   readonly #actual: ActualState;
   readonly #pending: PendingOperations;
@@ -81,18 +82,18 @@ export class VolumeManager {
     this.#deps = deps;
     this.#settings = settings;
     const { clock, plugins, notify } = deps;
-    const alarms = new Alarms(clock);
+    const timers = new Timers(clock);
     const desired = new DesiredState({ plugins, now: () => clock.now(), touched: (id) => this.#touched(id) });
     const actual = new ActualState(plugins, (podUid) => this.#mountsChanged(podUid));
     const pending = new PendingOperations({
       clock,
-      alarms,
+      timers,
       freed: (volume) => this.#reconciler.touch(volume as VolumeName),
       ended: (end) => tellEnd(end, notify),
     });
-    const operations = new Operations(this.#table(desired, actual, alarms), pending);
+    const operations = new Operations(this.#table(desired, actual, timers), pending);
     const context = this.#planContext();
-    this.#alarms = alarms;
+    this.#timers = timers;
     this.#desired = desired;
     this.#actual = actual;
     this.#pending = pending;
@@ -101,7 +102,7 @@ export class VolumeManager {
       actual,
       operations,
       context,
-      alarms,
+      timers,
       nodeName: deps.node.name,
       notify,
     });
@@ -109,12 +110,12 @@ export class VolumeManager {
       ...deps,
       desired,
       actual,
-      alarms,
+      timers,
       processed: (podUid) => this.#processed(podUid),
       completed: () => this.#mayUnmountMore(),
     });
     this.queries = new VolumeQueries({ root: settings.root, desired, actual, pending });
-    this.#waits = new VolumeWaits({ desired, actual, alarms, populator: this.#populator });
+    this.#waits = new VolumeWaits({ desired, actual, timers, populator: this.#populator });
     if (deps.podsOnDisk === undefined) return;
     const found = { ...deps, ...settings, disk: deps.podsOnDisk, desired, actual, operations };
     this.#reconstruction = new Reconstruction({ ...found, populator: this.#populator });
@@ -126,11 +127,11 @@ export class VolumeManager {
     await this.#reconstruction?.scan(signal);
     this.#reconciler.touchAll();
     // Whatever ends first, by the signal or by a failure, takes the others with it; timers serve them to the last.
-    const [stop, alarms] = [new AbortController(), new AbortController()];
+    const [stop, timers] = [new AbortController(), new AbortController()];
     const abort = (): void => stop.abort(signal.reason);
-    signal.addEventListener('abort', abort, { once: true });
+    const stopListening = onAbort(signal, abort);
     if (signal.aborted) abort();
-    const ringing = this.#alarms.run(alarms.signal);
+    const ringing = this.#timers.run(timers.signal);
     const owned = (task: string, body: (ended: AbortSignal) => Promise<void>): Promise<void> =>
       runTask(task, body, this.#deps, stop.signal);
     const parts = [
@@ -148,12 +149,12 @@ export class VolumeManager {
     try {
       await Promise.race([Promise.all(parts), ringing]);
     } finally {
-      signal.removeEventListener('abort', abort);
+      stopListening();
       stop.abort(signal.reason);
       await Promise.allSettled(parts);
       await this.#pending.close(stop.signal.reason);
       this.#waits.end();
-      alarms.abort();
+      timers.abort();
       await ringing;
     }
   }
@@ -272,7 +273,7 @@ export class VolumeManager {
     await plugin.resize.resize({ source, volumeName: name, directory, sizeBytes }, signal);
   }
 
-  #table(desired: DesiredState, actual: ActualState, alarms: Alarms): OperationTable {
+  #table(desired: DesiredState, actual: ActualState, timers: Timers): OperationTable {
     const { clock, operations, expander } = this.#deps;
     const now = (): number => clock.now();
     const shared: OperationDeps = {
@@ -280,7 +281,7 @@ export class VolumeManager {
       root: this.#settings.root,
       desired,
       actual,
-      alarms,
+      timers,
       now,
       expander: undefined,
     };

@@ -2,8 +2,9 @@
  * Waiting for the volumes of a pod: what a pod worker does before it starts containers and after the last one ended. A wait
  * ends with the event it is for; nothing here polls.
  */
-import type { Alarms } from '../base/alarms.ts';
+import { onAbort } from '../base/abort.ts';
 import { MountletError, messageOf } from '../base/errors.ts';
+import type { Timers } from '../base/timers.ts';
 import type { Pod } from '../kube/objects/pod.ts';
 import { usedVolumes } from '../kube/used-volumes.ts';
 import type { ActualState } from './actual-state.ts';
@@ -14,7 +15,7 @@ interface VolumeWaitsDeps {
   readonly desired: DesiredState;
   readonly actual: ActualState;
   readonly populator: { reprocess(podUid: PodUid): void };
-  readonly alarms: Alarms;
+  readonly timers: Timers;
 }
 
 /** The kubelet's number: odd, to be recognised. */
@@ -95,13 +96,13 @@ export class VolumeWaits {
 
   /** Undefined once it holds; otherwise why it was given up. */
   async #until(podUid: PodUid, holds: () => boolean, signal: AbortSignal): Promise<Error | undefined> {
-    const { desired, alarms } = this.#deps;
+    const { desired, timers } = this.#deps;
     const controller = new AbortController();
     const abort = (): void =>
       controller.abort(new WaitInterruptedError(isTimeout(signal.reason), { cause: signal.reason }));
     if (signal.aborted) abort();
-    signal.addEventListener('abort', abort, { once: true });
-    const alarm = alarms.after(waitMsMax, () => controller.abort(new WaitInterruptedError(true)));
+    const stopListening = onAbort(signal, abort);
+    const timer = timers.after(waitMsMax, () => controller.abort(new WaitInterruptedError(true)));
     try {
       return await this.#wait(
         podUid,
@@ -116,8 +117,8 @@ export class VolumeWaits {
       if (!(interrupted instanceof WaitInterruptedError)) throw interrupted;
       return interrupted;
     } finally {
-      alarm.cancel();
-      signal.removeEventListener('abort', abort);
+      timer.cancel();
+      stopListening();
     }
   }
 
@@ -127,7 +128,7 @@ export class VolumeWaits {
       const leave = (): void => {
         waiting.delete(waiter);
         if (waiting.size === 0) this.#waiting.delete(podUid);
-        signal.removeEventListener('abort', abort);
+        stopListening();
       };
       const abort = (): void => {
         leave();
@@ -146,7 +147,7 @@ export class VolumeWaits {
         },
       };
       this.#waiting.set(podUid, waiting.add(waiter));
-      signal.addEventListener('abort', abort);
+      const stopListening = onAbort(signal, abort);
       waiter.look();
       if (signal.aborted && waiting.has(waiter)) abort();
     });

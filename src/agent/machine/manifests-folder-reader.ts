@@ -2,12 +2,13 @@
  * The folder of manifests on disk, or a single file. Links are followed, as everywhere where a ConfigMap may be mounted; what
  * is no regular file is left out. Files may be half written, vanish, or be replaced at any time.
  */
+import { BackOff } from '../../base/back-off.ts';
 import { constants, watch } from 'node:fs';
 import { open, readdir, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
-import { Bell } from '../../base/bell.ts';
 import type { Clock } from '../../base/clock.ts';
 import { MountletError, errorCode } from '../../base/errors.ts';
+import { WakeSignal } from '../../base/wake-signal.ts';
 import { SourceSize, decodeText, readSourceFiles } from '../../disk/paths/source-files.ts';
 import type { ManifestFile } from '../../kube/manifests/manifests.ts';
 import type { FolderReader } from '../../pods/sources/folder-reader.ts';
@@ -27,8 +28,7 @@ class NotAFileError extends MountletError {
 }
 
 /** A folder that is not there may come: it is looked for this often at first, and less often later. */
-const retryMsMin = 1000;
-const retryMsMax = 20_000;
+const retries = { firstMs: 1_000, msMax: 20_000 };
 
 export function manifestsFolderReader(path: string, clock: Clock): FolderReader {
   return {
@@ -85,17 +85,18 @@ async function read(path: string, bytesMax: number): Promise<string> {
 
 /** Begins again when the folder is replaced by another, or comes to be. */
 async function* changes(path: string, clock: Clock, signal: AbortSignal): AsyncGenerator<void> {
-  for (let delayMs = retryMsMin; !signal.aborted; delayMs = Math.min(delayMs * 2, retryMsMax)) {
+  const backOff = new BackOff(retries);
+  while (!signal.aborted) {
     try {
       for await (const _ of events(await watchable(path), clock, signal)) {
-        delayMs = retryMsMin;
+        backOff.reset();
         yield;
       }
     } catch {
       // Nobody tells of changes now; the folder is read again from time to time all the same.
     }
     if (signal.aborted) return;
-    await clock.sleep(delayMs, signal).catch(() => {});
+    await clock.sleep(backOff.next(), signal).catch(() => {});
     yield;
   }
 }
@@ -107,17 +108,17 @@ async function watchable(path: string): Promise<string> {
 
 /** Ends when the folder itself is moved or removed. */
 async function* events(folder: string, clock: Clock, signal: AbortSignal): AsyncGenerator<void> {
-  const changed = new Bell();
+  const changed = new WakeSignal();
   const over = new AbortController();
   const watcher = watch(folder, { signal, persistent: false }, (event, name) => {
-    changed.ring();
+    changed.wake();
     if (event === 'rename' && name === basename(folder)) over.abort();
   });
   watcher.on('error', () => over.abort());
   watcher.once('close', () => over.abort());
   try {
     // What happened before anybody listened has to be looked for.
-    changed.ring();
+    changed.wake();
     while (await changed.sleep(Infinity, clock, over.signal)) yield;
   } finally {
     watcher.close();

@@ -1,4 +1,5 @@
 /** ConfigMaps, Secrets and tokens for the pods of a node: from an API server, from a folder of manifests, or from both. */
+import { CoalescingTopic } from '../../base/coalescing-queue.ts';
 import type { Pausing } from '../../base/clock.ts';
 import { type TaskDeps, runTask } from '../../base/run-task.ts';
 import type { ApiClient } from '../../client/api-client.ts';
@@ -11,7 +12,6 @@ import type { Pod } from '../../kube/objects/pod.ts';
 import type { Secret } from '../../kube/objects/secret.ts';
 import { ApiObjectSource } from '../../objects/api-object-source.ts';
 import { ApiTokenRequester } from '../../objects/api-token-requester.ts';
-import { ChangeFeed } from '../../objects/change-feed.ts';
 import { type ManagedObject, managedConfigMaps, managedSecrets } from '../../objects/managed-kind.ts';
 import { ObjectNotFoundError } from '../../objects/object-errors.ts';
 import type { ObjectId } from '../../objects/object-id.ts';
@@ -103,7 +103,7 @@ function managersOf(
 export class FolderObjects<T extends ManagedObject> implements ObjectManager<T> {
   readonly #singular: string;
   readonly #base: ObjectManager<T> | undefined;
-  readonly #changes = new ChangeFeed<ObjectId>();
+  readonly #changes = new CoalescingTopic<ObjectId>(keyOf);
   #objects: ReadonlyMap<string, T> = new Map();
 
   constructor(singular: string, base: ObjectManager<T> | undefined) {
@@ -122,7 +122,7 @@ export class FolderObjects<T extends ManagedObject> implements ObjectManager<T> 
     const before = this.#objects;
     this.#objects = new Map(objects.map((object) => [keyOf(idOf(object)), object]));
     for (const [key, object] of [...before, ...this.#objects]) {
-      if (versionOf(before.get(key)) !== versionOf(this.#objects.get(key))) this.#changes.publish(key, idOf(object));
+      if (versionOf(before.get(key)) !== versionOf(this.#objects.get(key))) this.#changes.publish(idOf(object));
     }
   }
 
@@ -142,12 +142,12 @@ export class FolderObjects<T extends ManagedObject> implements ObjectManager<T> 
   }
 
   async *changes(signal: AbortSignal): AsyncIterable<ObjectId> {
-    const merged = new ChangeFeed<ObjectId>();
+    const merged = new CoalescingTopic<ObjectId>(keyOf);
     const forward = async (feed: AsyncIterable<ObjectId>): Promise<void> => {
-      for await (const id of feed) merged.publish(keyOf(id), id);
+      for await (const id of feed) merged.publish(id);
     };
-    const heard = merged.changes(signal);
-    const forwarding = [this.#changes.changes(signal), this.#base?.changes(signal) ?? []].map((feed) =>
+    const heard = merged.follow(signal);
+    const forwarding = [this.#changes.follow(signal), this.#base?.changes(signal) ?? []].map((feed) =>
       forward(feed as AsyncIterable<ObjectId>),
     );
     yield* heard;

@@ -1,7 +1,7 @@
 /** The pods of a node at an API server: the list it follows, and the few things a node writes there. */
 import { connect } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { onAbort } from '../../base/on-abort.ts';
+import { onAbort } from '../../base/abort.ts';
 import type { ApiClient } from '../../client/api-client.ts';
 import { AlreadyExistsError, ConflictError, NotFoundError } from '../../client/api-errors.ts';
 import { type ReflectorDeps, reflect, reflectorDefaults } from '../../client/reflector.ts';

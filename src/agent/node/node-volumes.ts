@@ -1,8 +1,8 @@
 /** The volumes of a node: plugins over this machine's disk, subPaths that follow, and the manager that drives them. */
 import { randomInt } from 'node:crypto';
 import { readlinkSync } from 'node:fs';
-import { Alarms } from '../../base/alarms.ts';
 import type { Clock } from '../../base/clock.ts';
+import { Timers } from '../../base/timers.ts';
 import type { ApiClient } from '../../client/api-client.ts';
 import { NotFoundError } from '../../client/api-errors.ts';
 import {
@@ -65,7 +65,7 @@ interface NodeVolumes {
 export function nodeVolumes(deps: NodeVolumesDeps, settings: AgentSettings): NodeVolumes {
   const { client, clock, mounts, objects, node, notify, runtimeDirectory, uid } = deps;
   const { rootDirectory: root, subPathUpdates, controllerAttaches, syncMs } = settings;
-  const alarms = new Alarms(clock);
+  const timers = new Timers(clock);
   const live = new LiveSubPaths({ mounts, replaceable: replaceableMounts(mounts), notify });
   const plugins = standardPlugins({
     configMaps: readerOf(objects.configMaps),
@@ -80,7 +80,7 @@ export function nodeVolumes(deps: NodeVolumesDeps, settings: AgentSettings): Nod
     notify,
     // Also with updates switched off: containers that were started before go on following.
     beforeRemoval: ({ podUid, volumeName }) => live.refresh({ podDirectory: podDirectory(root, podUid), volumeName }),
-    alarms,
+    timers,
   });
   const manager = new VolumeManager(
     {
@@ -110,9 +110,9 @@ export function nodeVolumes(deps: NodeVolumesDeps, settings: AgentSettings): Nod
     run: async (signal) => {
       const ended = new AbortController();
       try {
-        await Promise.all([manager.run(signal).finally(() => ended.abort()), alarms.run(ended.signal)]);
+        await Promise.all([manager.run(signal).finally(() => ended.abort()), timers.run(ended.signal)]);
       } finally {
-        alarms.ringAll();
+        timers.fireAll();
       }
     },
   };

@@ -7,7 +7,7 @@ import { existsSync, mkdirSync, realpathSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Clock } from '../../base/clock.ts';
 import { runTask } from '../../base/run-task.ts';
-import { untilAborted } from '../../base/until-aborted.ts';
+import { untilAborted } from '../../base/abort.ts';
 import type { ClusterAccess } from '../../client/cluster-access.ts';
 import { ObjectCache } from '../../client/object-cache.ts';
 import { reflectorDefaults } from '../../client/reflector.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { untilAborted } from '../../base/until-aborted.ts';
+import { untilAborted } from '../../base/abort.ts';
 import { inOrder, runTogether } from './run-together.ts';
 
 /** Lives until told, and writes down when it ended. */

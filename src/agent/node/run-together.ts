@@ -1,6 +1,6 @@
 /** Tasks that live and end together: the first that fails ends the others, and all are awaited. */
 import { setMaxListeners } from 'node:events';
-import { onAbort } from '../../base/on-abort.ts';
+import { onAbort } from '../../base/abort.ts';
 
 type Task = (signal: AbortSignal) => Promise<void>;
 

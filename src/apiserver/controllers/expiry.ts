@@ -4,6 +4,7 @@ import { StatusError } from '../model/status.ts';
 import { objectPrefix, placeOfKey } from '../model/stored-objects.ts';
 import { deleteObject } from '../rest/delete.ts';
 import { type ControllerDeps, controllerUser, followObjects, readObjectAt, storedResources } from './controller.ts';
+import { onAbort } from '../../base/abort.ts';
 
 const controller = 'expiry';
 // Timers of Node overflow beyond 24 days.
@@ -41,9 +42,9 @@ async function expire(deps: ControllerDeps, resource: Resource, signal: AbortSig
       const abort = (): void => pause.abort();
       // Whatever comes later ends later: only where there was nothing can a change make the pause shorter.
       wake = next === undefined ? abort : () => {};
-      signal.addEventListener('abort', abort, { once: true });
+      const stopListening = onAbort(signal, abort);
       await clock.sleep(Math.min(waitMs, longestSleepMs), pause.signal).catch(() => {});
-      signal.removeEventListener('abort', abort);
+      stopListening();
     }
   } finally {
     stop();

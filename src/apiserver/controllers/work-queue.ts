@@ -6,6 +6,9 @@
  *                  ▲            │ touched meanwhile, or failed and paused
  *                  └────────────┘
  */
+import { Semaphore } from '../../base/semaphore.ts';
+import { CoalescingQueue } from '../../base/coalescing-queue.ts';
+import { KeyedBackOff } from '../../base/back-off.ts';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Clock } from '../../base/clock.ts';
 import type { Notify } from '../model/notices.ts';
@@ -15,19 +18,19 @@ interface QueueDeps {
   readonly notify: Notify;
 }
 
-const pauseMsMin = 10;
-// Long enough to be no load, short enough that nobody has to restart anything after a full disk was cleared.
-const pauseMsMax = 30_000;
+// Long enough to be no load, short enough that nothing has to be restarted after a full disk was cleared.
+const retries = { firstMs: 20, msMax: 30_000 };
 // Looks wait for the disk most of the time; some of them together share a commit.
 const parallelMax = 16;
 
 export class WorkQueue {
   readonly #controller: string;
   readonly #deps: QueueDeps;
-  readonly #waiting = new Set<string>();
+  readonly #queue = new CoalescingQueue<string>();
   readonly #active = new Set<string>();
-  readonly #failures = new Map<string, number>();
-  #wake: () => void = () => {};
+  /** Active ones that need another look. */
+  readonly #again = new Set<string>();
+  readonly #retries = new KeyedBackOff<string>(retries);
 
   constructor(controller: string, deps: QueueDeps) {
     this.#controller = controller;
@@ -35,60 +38,45 @@ export class WorkQueue {
   }
 
   touch(key: string): void {
-    this.#waiting.add(key);
-    this.#wake();
+    this.#queue.add(key);
   }
 
   /** Lives until the signal aborts and what was begun has ended. */
   async run(look: (key: string) => Promise<void>, signal: AbortSignal): Promise<void> {
     const looks = new Set<Promise<void>>();
-    const onAbort = (): void => this.#wake();
-    signal.addEventListener('abort', onAbort, { once: true });
-    while (!signal.aborted) {
-      const ready = this.#ready();
-      for (const key of ready) {
-        this.#waiting.delete(key);
-        this.#active.add(key);
-        const done = this.#lookAt(key, look, signal).finally(() => {
-          looks.delete(done);
-          this.#active.delete(key);
-          this.#wake();
-        });
-        looks.add(done);
+    const slots = new Semaphore(parallelMax);
+    for await (const key of this.#queue.take(signal)) {
+      if (this.#active.has(key)) {
+        this.#again.add(key);
+        continue;
       }
-      if (ready.length > 0) continue;
-      await new Promise<void>((resolve) => {
-        this.#wake = resolve;
+      const release = await slots.acquire(signal).catch(() => undefined);
+      if (release === undefined) break;
+      this.#active.add(key);
+      const done = this.#lookAt(key, look, signal).finally(() => {
+        release();
+        looks.delete(done);
+        this.#active.delete(key);
+        if (this.#again.delete(key)) this.#queue.add(key);
       });
+      looks.add(done);
     }
-    signal.removeEventListener('abort', onAbort);
     await Promise.all(looks);
   }
 
-  #ready(): string[] {
-    const free = parallelMax - this.#active.size;
-    const ready: string[] = [];
-    for (const key of this.#waiting) {
-      if (ready.length >= free) break;
-      if (!this.#active.has(key)) ready.push(key);
-    }
-    return ready;
-  }
-
+  /** A failed look keeps its slot while it is paused. */
   async #lookAt(key: string, look: (key: string) => Promise<void>, signal: AbortSignal): Promise<void> {
     const { clock, notify } = this.#deps;
     try {
       // In a turn of its own: the one that told of a large object has parsed it for several followers already.
       await nextTurn();
       await look(key);
-      this.#failures.delete(key);
+      this.#retries.reset(key);
     } catch (error) {
       if (signal.aborted) return;
-      const failures = (this.#failures.get(key) ?? 0) + 1;
-      this.#failures.set(key, failures);
       notify({ kind: 'ControllerFailed', controller: this.#controller, object: key, error });
-      await clock.sleep(Math.min(pauseMsMin * 2 ** failures, pauseMsMax), signal).catch(() => {});
-      this.#waiting.add(key);
+      await clock.sleep(this.#retries.next(key), signal).catch(() => {});
+      this.#again.add(key);
     }
   }
 }

@@ -2,6 +2,7 @@
  * Watches: what a client may ask for, where its stream begins and when it ends. Handing out the changes is the hub's business.
  * A watch that cannot be served from where it asks is told so by an ERROR event and ended.
  */
+import { onAbort } from '../../base/abort.ts';
 import type { Clock } from '../../base/clock.ts';
 import { type Resource, apiVersionOf } from '../model/resource.ts';
 import { type Selection, selectionOf } from '../model/selection.ts';
@@ -92,7 +93,7 @@ class Watching {
     const { resourceVersion = 0 } = this.#options;
     const end = (): void => this.#ended.abort();
     this.#request.exchange.onClose(end);
-    stopping.addEventListener('abort', end, { once: true });
+    const stopListening = onAbort(stopping, end);
     const { labelSelector, fieldSelector } = this.#options;
     const { group, version, plural } = this.#request.served;
     const key = [group, version, plural, this.#request.info.name, labelSelector, fieldSelector].join('\n');
@@ -128,7 +129,7 @@ class Watching {
     } finally {
       watcher?.stop();
       release();
-      stopping.removeEventListener('abort', end);
+      stopListening();
     }
     if (this.#failure !== undefined) throw this.#failure;
   }

@@ -2,6 +2,7 @@
  * Puts the server together and lets it listen: store, identity, admission, routes, controllers. Settings in, one running
  * server out; everything it needs is given to it.
  */
+import { onAbort } from '../../base/abort.ts';
 import { setMaxListeners } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import type { Clock } from '../../base/clock.ts';
@@ -165,10 +166,11 @@ export async function startApiServer(
   const endpoint = { address: settings.advertisedAddress, port: listener.address.port };
   const { authorityPem } = settings;
   const controllers = runControllers({ ...writes, resources, notify, authorityPem, endpoint }, stopping);
+  let stopListening = (): void => {};
   let closed: Promise<void> | undefined;
   const close = (): Promise<void> => (closed ??= shutDown());
   const shutDown = async (): Promise<void> => {
-    signal.removeEventListener('abort', onAbort);
+    stopListening();
     stop.abort();
     hub.close();
     open.stop();
@@ -178,7 +180,6 @@ export async function startApiServer(
     await large.close();
     unfollow();
   };
-  const onAbort = (): void => void close();
   try {
     await controllers.settled;
   } catch (error) {
@@ -187,7 +188,7 @@ export async function startApiServer(
   }
   state.isReady = true;
   if (signal.aborted) await close();
-  else signal.addEventListener('abort', onAbort, { once: true });
+  else stopListening = onAbort(signal, () => void close());
   return { url, address: listener.address, serve: (exchange) => serve(exchange, () => true), close };
 }
 

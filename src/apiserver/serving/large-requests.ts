@@ -10,7 +10,7 @@
 import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
 import type { Clock } from '../../base/clock.ts';
 import { errorCode } from '../../base/errors.ts';
-import { Turnstile } from '../../base/turnstile.ts';
+import { Semaphore } from '../../base/semaphore.ts';
 import type { User } from '../identity/user.ts';
 import { type Status, StatusError, entityTooLarge, timedOut, tooManyRequests } from '../model/status.ts';
 import { objectKey, objectPrefix } from '../model/stored-objects.ts';
@@ -104,7 +104,7 @@ export class LargeRequests {
   readonly #store: Store;
   readonly #clock: Pick<Clock, 'now'>;
   readonly #limits: typeof workerDefaults;
-  readonly #one = new Turnstile(1);
+  readonly #one = new Semaphore(1);
   #waiting = 0;
   #jobs = 0;
   #worker: Worker | undefined;
@@ -127,11 +127,11 @@ export class LargeRequests {
     if (this.#waiting >= waitingMax) throw tooManyRequests('Too many requests, please try again later.', 1);
     this.#waiting += 1;
     try {
-      const leave = await this.#one.enter(request.signal);
+      const release = await this.#one.acquire(request.signal);
       try {
         return await this.#work(verb, request, body, representation);
       } finally {
-        leave();
+        release();
       }
     } finally {
       this.#waiting -= 1;

@@ -3,6 +3,7 @@
  * are, both ways, each side at the pace of the other. The node sees this server's certificate and nothing of the client's
  * credentials: who may ask was decided here.
  */
+import { onAbort } from '../../base/abort.ts';
 import { setMaxListeners } from 'node:events';
 import type { IncomingMessage } from 'node:http';
 import { type RequestOptions, request as httpsRequest } from 'node:https';
@@ -168,7 +169,7 @@ async function passLog(response: IncomingMessage, exchange: Exchange, signal: Ab
   let wake = (): void => {};
   stream.onDrain(() => wake());
   exchange.onClose(() => wake());
-  signal.addEventListener('abort', () => wake(), { once: true });
+  const stopListening = onAbort(signal, () => wake());
   try {
     for await (const bytes of response as AsyncIterable<Buffer>) {
       if (signal.aborted) throw new ConnectionLost('the client closed the connection');
@@ -179,6 +180,7 @@ async function passLog(response: IncomingMessage, exchange: Exchange, signal: Ab
     // The client must not take what it has for all there is.
     stream.destroy();
   } finally {
+    stopListening();
     response.destroy();
   }
 }

@@ -1,4 +1,5 @@
 /** What ends a request before its answer: its time is up, its client is gone, or, for one that lasts, the server stops. */
+import { onAbort } from '../../base/abort.ts';
 import type { Clock } from '../../base/clock.ts';
 import type { User } from '../identity/user.ts';
 import type { Resource } from '../model/resource.ts';
@@ -22,6 +23,7 @@ export class RequestDeadline {
   readonly #exchange: Exchange;
   readonly #deps: DeadlineDeps;
   #leave: () => void = () => {};
+  #stopListening: () => void = () => {};
   #ended: Error | undefined;
   #isAnswered = false;
   #controller: AbortController | undefined;
@@ -48,18 +50,16 @@ export class RequestDeadline {
   done(): void {
     this.#isAnswered = true;
     this.#leave();
-    if (this.#controller !== undefined) this.#deps.stopping.removeEventListener('abort', this.#onStop);
+    this.#stopListening();
   }
 
   #start(): AbortController {
     const controller = new AbortController();
     if (this.#ended !== undefined) controller.abort(this.#ended);
     this.#exchange.onClose(() => this.#end(new ConnectionLost('the client closed the connection')));
-    if (this.#deps.isLong) this.#deps.stopping.addEventListener('abort', this.#onStop, { once: true });
+    if (this.#deps.isLong) this.#stopListening = onAbort(this.#deps.stopping, () => this.#end(unavailable()));
     return controller;
   }
-
-  readonly #onStop = (): void => this.#end(unavailable());
 
   #end(reason: Error): void {
     if (this.#isAnswered) return;

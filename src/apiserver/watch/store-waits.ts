@@ -1,6 +1,6 @@
 /** Waits for the store: until it has reached a revision that a client knows of, or until an object is there. */
 import type { Clock } from '../../base/clock.ts';
-import { onAbort } from '../../base/on-abort.ts';
+import { onAbort } from '../../base/abort.ts';
 import { versionTooLarge } from '../model/status.ts';
 import type { Store } from '../store/store.ts';
 

@@ -16,7 +16,7 @@ import {
 import { join } from 'node:path';
 import type { Clock } from '../../base/clock.ts';
 import { MountletError, errorCode, messageOf } from '../../base/errors.ts';
-import { Turnstile } from '../../base/turnstile.ts';
+import { Semaphore } from '../../base/semaphore.ts';
 import { systemCallError } from '../../linux/system-call-error.ts';
 import { readPrivateFile, replacePrivateFile } from '../paths/node-files.ts';
 import { safeOpen } from '../paths/safe-open.ts';
@@ -41,7 +41,7 @@ export class LoopAttachments {
   readonly #devices: LoopDevices;
   readonly #clock: Clock;
   /** Looking whether a file has a loop device and making one must not be interrupted by another who does the same. */
-  readonly #turn = new Turnstile(1);
+  readonly #turn = new Semaphore(1);
 
   constructor({ directory, programs, clock }: LoopAttachmentDeps) {
     this.#records = new AttachmentRecords(directory);
@@ -165,11 +165,11 @@ export class LoopAttachments {
   }
 
   async #alone<Result>(signal: AbortSignal, act: () => Promise<Result>): Promise<Result> {
-    const leave = await this.#turn.enter(signal);
+    const release = await this.#turn.acquire(signal);
     try {
       return await act();
     } finally {
-      leave();
+      release();
     }
   }
 }

@@ -4,6 +4,7 @@
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { lstatSync, rmdirSync } from 'node:fs';
+import { onAbort } from '../../base/abort.ts';
 import { constants } from 'node:os';
 import { kill } from 'node:process';
 import { MountletError, errorCode } from '../../base/errors.ts';
@@ -112,7 +113,7 @@ function outputOf(
       });
     };
     const finish = (settle: () => void): void => {
-      stop.removeEventListener('abort', end);
+      stopListening();
       for (const timer of timers) clearTimeout(timer);
       settle();
     };
@@ -130,7 +131,7 @@ function outputOf(
     child.on('exit', (code, by) => {
       if (!stop.aborted) later(lastWordsMsMax, () => ended(code, by));
     });
-    stop.addEventListener('abort', end, { once: true });
+    const stopListening = onAbort(stop, end);
   });
 }
 

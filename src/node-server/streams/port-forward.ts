@@ -1,4 +1,5 @@
 /** Forwards connections of a client to ports of a pod: over SPDY, over SPDY inside a WebSocket, or over channels. */
+import { onAbort } from '../../base/abort.ts';
 import { setMaxListeners } from 'node:events';
 import type { Duplex, Readable, Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
@@ -141,10 +142,9 @@ async function forwardOverSpdy(
     pair.error?.end(`(request=${id}) timed out waiting for streams`);
     pair.data?.destroy();
   };
-  const onAbort = (): void => connection.destroy();
-  signal.addEventListener('abort', onAbort, { once: true });
+  const stopListening = onAbort(signal, () => connection.destroy());
   await connection.run();
-  signal.removeEventListener('abort', onAbort);
+  stopListening();
   gone.abort();
   await Promise.all(forwards);
 }

@@ -1,12 +1,13 @@
-/** Waiting times that double with every failure of the same thing and are forgotten when it has long been well. */
+/** Delays that double with every failure of the same thing and are forgotten when it has been well for long. */
+import { BackOff } from '../../base/back-off.ts';
 import type { Clock } from '../../base/clock.ts';
 
 interface Entry {
-  readonly delayMs: number;
+  readonly backOff: BackOff;
   readonly updatedAtMs: number;
 }
 
-export class BackOff {
+export class FailureBackOff {
   readonly #initialMs: number;
   readonly #delayMsMax: number;
   readonly #clock: Clock;
@@ -22,22 +23,21 @@ export class BackOff {
   until(key: string, failedAtMs: number): number | undefined {
     const entry = this.#entries.get(key);
     if (entry === undefined || this.#isStale(entry, failedAtMs)) return undefined;
-    const untilMs = failedAtMs + entry.delayMs;
+    const untilMs = failedAtMs + entry.backOff.lastMs;
     return this.#clock.now() < untilMs ? untilMs : undefined;
   }
 
   delayMsOf(key: string): number {
-    return this.#entries.get(key)?.delayMs ?? 0;
+    return this.#entries.get(key)?.backOff.lastMs ?? 0;
   }
 
   /** Counts a try, so that the next failure waits longer. The first one has nothing to wait for yet. */
   next(key: string, failedAtMs: number): void {
-    const entry = this.#entries.get(key);
-    const delayMs =
-      entry === undefined || this.#isStale(entry, failedAtMs)
-        ? this.#initialMs
-        : Math.min(entry.delayMs * 2, this.#delayMsMax);
-    this.#entries.set(key, { delayMs, updatedAtMs: this.#clock.now() });
+    const before = this.#entries.get(key);
+    const isNew = before === undefined || this.#isStale(before, failedAtMs);
+    const backOff = isNew ? new BackOff({ firstMs: this.#initialMs, msMax: this.#delayMsMax }) : before.backOff;
+    backOff.next();
+    this.#entries.set(key, { backOff, updatedAtMs: this.#clock.now() });
   }
 
   forget(key: string): void {

@@ -8,7 +8,7 @@ import type { ImagePullSecrets } from '../image-pull-secrets.ts';
 import { describePod, podUid } from '../pod-names.ts';
 import { RetryAtError } from '../workers/retry-at-error.ts';
 import { showDuration } from '../../kube/values/duration.ts';
-import { BackOff } from './back-off.ts';
+import { FailureBackOff } from './back-off.ts';
 import type { ContainerKiller } from './container-killer.ts';
 import { containerNamed, hasEnded, newest } from './container-lookup.ts';
 import type { AnyContainer } from './container-lookup.ts';
@@ -41,13 +41,13 @@ export class ContainerStarter {
   readonly #deps: ContainerStarterDeps;
   readonly #settings: NodeSettings;
   readonly #images: ImagePuller;
-  readonly #backOff: BackOff;
+  readonly #backOff: FailureBackOff;
 
   constructor(deps: ContainerStarterDeps, settings: NodeSettings) {
     this.#deps = deps;
     this.#settings = settings;
     this.#images = new ImagePuller(deps);
-    this.#backOff = new BackOff(10_000, 300_000, deps.clock);
+    this.#backOff = new FailureBackOff(10_000, 300_000, deps.clock);
   }
 
   collectGarbage(): void {

@@ -11,7 +11,7 @@ import type { ImagePullSecrets } from '../image-pull-secrets.ts';
 import { podUid } from '../pod-names.ts';
 import { RetryAtError } from '../workers/retry-at-error.ts';
 import { showDuration } from '../../kube/values/duration.ts';
-import { BackOff } from './back-off.ts';
+import { FailureBackOff } from './back-off.ts';
 import type { AnyContainer } from './container-lookup.ts';
 import { ContainerStartError } from './container-start-error.ts';
 
@@ -26,12 +26,12 @@ export class ImagePullError extends ContainerStartError {}
 
 export class ImagePuller {
   readonly #deps: ImagePullerDeps;
-  readonly #backOff: BackOff;
+  readonly #backOff: FailureBackOff;
   readonly #failures = new Map<string, { readonly atMs: number; readonly error: ContainerStartError }>();
 
   constructor(deps: ImagePullerDeps) {
     this.#deps = deps;
-    this.#backOff = new BackOff(10_000, 300_000, deps.clock);
+    this.#backOff = new FailureBackOff(10_000, 300_000, deps.clock);
   }
 
   /** Rejects with a ContainerStartError, or a RetryAtError while it waits. */

@@ -1,4 +1,5 @@
 /** The one call of gRPC that a node makes: grpc.health.v1.Health/Check, over HTTP/2 by hand. */
+import { onAbort } from '../../base/abort.ts';
 import { connect as connectHttp2 } from 'node:http2';
 import type { ClientHttp2Session, IncomingHttpHeaders } from 'node:http2';
 import type { Duplex } from 'node:stream';
@@ -25,15 +26,14 @@ export async function checkGrpcHealth(
   signal: AbortSignal,
 ): Promise<string> {
   const session = connectHttp2(`http://${authority}`, { createConnection: () => socket });
-  const stop = (): void => session.destroy();
-  signal.addEventListener('abort', stop, { once: true });
+  const stopListening = onAbort(signal, () => session.destroy());
   try {
     return await check(session, service, authority, userAgent);
   } catch (error) {
     signal.throwIfAborted();
     throw error;
   } finally {
-    signal.removeEventListener('abort', stop);
+    stopListening();
     session.destroy();
   }
 }

@@ -1,4 +1,5 @@
 /** One HTTP request to a pod, for probes and hooks: certificates are not checked, since pods make their own. */
+import { onAbort } from '../../base/abort.ts';
 import { request as startRequest } from 'node:http';
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
@@ -50,8 +51,7 @@ export async function exchangeHttp(
   signal: AbortSignal,
 ): Promise<HttpAnswer> {
   const plain = await network.connect(exchange, signal);
-  const stop = (): void => void plain.destroy();
-  signal.addEventListener('abort', stop, { once: true });
+  const stopListening = onAbort(signal, () => void plain.destroy());
   try {
     const socket = exchange.scheme === 'https' ? await secured(plain, exchange.authority) : plain;
     return await answerOf(socket, exchange, userAgent, signal);
@@ -59,7 +59,7 @@ export async function exchangeHttp(
     signal.throwIfAborted();
     throw error;
   } finally {
-    signal.removeEventListener('abort', stop);
+    stopListening();
     plain.destroy();
   }
 }

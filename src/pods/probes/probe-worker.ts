@@ -2,10 +2,10 @@
  * One probe of one container: asks again and again, counts equal answers, and says when enough of them are for or against
  * the container. It follows the container through its restarts.
  */
-import { Bell } from '../../base/bell.ts';
 import type { Clock } from '../../base/clock.ts';
 import { messageOf } from '../../base/errors.ts';
 import type { TaskFailed } from '../../base/run-task.ts';
+import { WakeSignal } from '../../base/wake-signal.ts';
 import type { ContainerStatus } from '../../kube/objects/container-status.ts';
 import type { Probe } from '../../kube/objects/container.ts';
 import type { Pod, PodStatus } from '../../kube/objects/pod.ts';
@@ -51,7 +51,7 @@ export class ProbeWorker {
   #hasProbed = false;
   #lastResult: boolean | undefined;
   #equalResults = 0;
-  readonly #impatience = new Bell();
+  readonly #impatience = new WakeSignal();
 
   constructor(kind: ProbeKind, pod: Pod, container: AnyContainer, probe: Probe, deps: ProbeWorkerDeps) {
     this.kind = kind;
@@ -67,7 +67,7 @@ export class ProbeWorker {
 
   /** Asks now, if this container was never asked: a readiness that nobody knows should not wait for the next turn. */
   poke(containerId: string): void {
-    if (containerId !== this.#containerId || !this.#hasProbed) this.#impatience.ring();
+    if (containerId !== this.#containerId || !this.#hasProbed) this.#impatience.wake();
   }
 
   /** `delayMs`: before the first time, so that not all probes of a node ask at the same moment. */

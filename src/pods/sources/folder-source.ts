@@ -2,12 +2,11 @@
  * The folder of manifests as a stream: its content at the start, after every change that has come to rest, and from time
  * to time anyway, because not every file system tells of changes.
  */
-import { Bell } from '../../base/bell.ts';
 import type { Clock } from '../../base/clock.ts';
-import { untilAborted } from '../../base/until-aborted.ts';
+import { untilAborted } from '../../base/abort.ts';
+import { WakeSignal } from '../../base/wake-signal.ts';
 import type { FolderReader } from './folder-reader.ts';
-import { ManifestsFolder } from './manifests-folder.ts';
-import type { FolderContent, FolderNotice } from './manifests-folder.ts';
+import { type FolderContent, type FolderNotice, ManifestsFolder } from './manifests-folder.ts';
 
 interface FolderSourceDeps {
   readonly reader: FolderReader;
@@ -33,7 +32,7 @@ export async function* folderContents(
 ): AsyncGenerator<FolderContent> {
   const stop = new AbortController();
   const ended = AbortSignal.any([signal, stop.signal]);
-  const changed = new Bell();
+  const changed = new WakeSignal();
   const listening = listen(reader, changed, ended);
   const folder = new ManifestsFolder(reader, nodeName, notify);
   try {
@@ -52,9 +51,9 @@ export async function* folderContents(
   }
 }
 
-async function listen(reader: FolderReader, changed: Bell, signal: AbortSignal): Promise<void> {
+async function listen(reader: FolderReader, changed: WakeSignal, signal: AbortSignal): Promise<void> {
   try {
-    for await (const _ of reader.changes(signal)) changed.ring();
+    for await (const _ of reader.changes(signal)) changed.wake();
   } catch {
     // The folder is read again from time to time, also when nothing tells of its changes.
   }

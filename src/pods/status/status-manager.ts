@@ -2,9 +2,9 @@
  * The status of every pod of this node: the newest is kept here, and sent to the API server as soon as it differs. What
  * could not be sent, and what somebody changed there, is repaired by a look at all of them from time to time.
  */
-import { Bell } from '../../base/bell.ts';
 import { type Clock, type Pausing, pauseOf } from '../../base/clock.ts';
 import { messageOf } from '../../base/errors.ts';
+import { WakeSignal } from '../../base/wake-signal.ts';
 import { type Pod, type PodStatus, podStatus as podStatusShape } from '../../kube/objects/pod.ts';
 import { isMirrorPod } from '../../kube/pod-origin.ts';
 import { means } from '../../kube/values/semantic-equality.ts';
@@ -49,7 +49,7 @@ export class StatusManager {
   /** What the API server answered to the last write. */
   readonly #written = new Map<string, WrittenPod>();
   /** Rings when there is something to tell. */
-  readonly #news = new Bell();
+  readonly #news = new WakeSignal();
 
   constructor(deps: StatusManagerDeps) {
     this.#deps = deps;
@@ -75,7 +75,7 @@ export class StatusManager {
     const entry = this.#entries.get(uid);
     if (entry === undefined) return;
     entry.version += 1;
-    this.#news.ring();
+    this.#news.wake();
   }
 
   /** Forgets the pods that are not among these. */
@@ -116,7 +116,7 @@ export class StatusManager {
       sentVersion: entry?.sentVersion ?? 0,
       isFinished: isFinished || (entry?.isFinished ?? false),
     });
-    this.#news.ring();
+    this.#news.wake();
     return isNew;
   }
 

@@ -3,7 +3,7 @@
  *
  *   syncing ──(deleted, ended, killed, orphaned)──▶ terminating ──(no container runs)──▶ terminated ──(cleaned up)──▶ finished
  */
-import { Bell } from '../../base/bell.ts';
+import { WakeSignal } from '../../base/wake-signal.ts';
 import type { Pod } from '../../kube/objects/pod.ts';
 import type { RuntimePod } from '../../runtimes/runtime.ts';
 import type { Eviction } from './pod-steps.ts';
@@ -45,7 +45,7 @@ export interface PodRecord {
   /** Ends the step that runs. */
   cancel: AbortController | undefined;
   /** Rings when there is something new to do. */
-  readonly bell: Bell;
+  readonly wakeUp: WakeSignal;
 }
 
 export function newRecord(uid: string, fullName: string): PodRecord {
@@ -66,7 +66,7 @@ export function newRecord(uid: string, fullName: string): PodRecord {
     seen: undefined,
     dueAtMs: undefined,
     cancel: undefined,
-    bell: new Bell(),
+    wakeUp: new WakeSignal(),
   };
 }
 

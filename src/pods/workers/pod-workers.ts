@@ -2,6 +2,7 @@
  * One worker for each pod UID: its steps run one after another, those of different pods side by side. Every update only
  * changes what is to be done next; the worker takes the newest when it is free. What the steps do is not known here.
  */
+import { jittered } from '../../base/back-off.ts';
 import type { Clock } from '../../base/clock.ts';
 import { messageOf } from '../../base/errors.ts';
 import { type TaskFailed, runTask } from '../../base/run-task.ts';
@@ -14,7 +15,7 @@ import { effectiveGrace } from './grace-period.ts';
 import { type PodRecord, type PodState, type PodWork, isOver, isTerminalPhase, newRecord } from './pod-record.ts';
 import { PodStates } from './pod-states.ts';
 import type { PodSteps } from './pod-steps.ts';
-import { type RequeueSettings, type StepOutcome, jittered, requeueDelayMs } from './requeue-delay.ts';
+import { type RequeueSettings, type StepOutcome, requeueDelayMs } from './requeue-delay.ts';
 import { StaticPodTurns } from './static-pod-turns.ts';
 
 interface PodWorkersDeps {
@@ -90,7 +91,7 @@ export class PodWorkers {
     record.pending = { ...work, pod: known };
     this.#start(record, known);
     if (becameTerminating || shortened) record.cancel?.abort(new Error('The pod has to end'));
-    record.bell.ring();
+    record.wakeUp.wake();
   }
 
   /** Looks at a pod again though nothing is new about it. Unknown and finished pods are left alone. */
@@ -100,7 +101,7 @@ export class PodWorkers {
     if (record === undefined || record.state === 'finished' || record.pending !== undefined || pod === undefined)
       return;
     record.pending = { kind: 'sync', pod };
-    record.bell.ring();
+    record.wakeUp.wake();
   }
 
   /** A container of this pod started or ended. False: there is no worker that could look at it. */
@@ -188,7 +189,7 @@ export class PodWorkers {
         return { ...record.active, kind: 'sync' };
       }
       const delayMs = record.dueAtMs === undefined ? Infinity : Math.max(record.dueAtMs - clock.now(), 0);
-      await record.bell.sleep(delayMs, clock, this.#signal);
+      await record.wakeUp.sleep(delayMs, clock, this.#signal);
     }
     return undefined;
   }
@@ -292,12 +293,12 @@ export class PodWorkers {
           this.#move(record, 'terminating');
           record.pending ??= record.active;
           record.cancel?.abort(new Error('The pod is no longer wanted'));
-          record.bell.ring();
+          record.wakeUp.wake();
         }
         return false;
       }
       record.state = 'finished';
-      record.bell.ring();
+      record.wakeUp.wake();
     }
     this.#drop(record);
     this.#release(record);
@@ -314,7 +315,7 @@ export class PodWorkers {
       const next = this.states.get(uid);
       if (next === undefined) continue;
       next.dueAtMs = next.dueAtMs === undefined ? undefined : this.#deps.clock.now();
-      next.bell.ring();
+      next.wakeUp.wake();
     }
   }
 

@@ -1,4 +1,5 @@
 /** When a pod is looked at again after a step of its worker, if nothing happens before that. */
+import { jittered } from '../../base/back-off.ts';
 import { RetryAtError } from './retry-at-error.ts';
 
 export type StepOutcome =
@@ -11,11 +12,6 @@ export interface RequeueSettings {
   readonly resyncMs: number;
   /** 10 s: long enough that a pod that cannot start costs nothing, short enough that a user who mends it sees it start. */
   readonly retryMs: number;
-}
-
-/** Uniform in [ms, ms × (1 + spread)): pods that started together do not stay together for ever. */
-export function jittered(ms: number, spread: number, random: () => number): number {
-  return ms * (1 + spread * random());
 }
 
 export function requeueDelayMs(

@@ -10,7 +10,6 @@ import { setImmediate } from 'node:timers/promises';
 import { type ChildEnd, loadProcesses } from '../../linux/processes.ts';
 import { security } from '../../testing/machine/process-sandboxes.ts';
 import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
-import { Changes } from './changes.ts';
 import { type Powers, execProgram } from './container-program.ts';
 import { Records } from './container-records.ts';
 import { endOf, failureText, identityOf } from './container-translation.ts';
@@ -243,24 +242,6 @@ test('records are found again; what a crash tore is not', (t) => {
   again.load();
   assert.deepEqual(again.all(), [{ a: 1 }]);
   assert.ok(!existsSync(join(directory, 'torn.json')) && !existsSync(join(directory, 'two.json.new')));
-});
-
-test('changes are told once however often they happened, to everybody, until the end', async () => {
-  const changes = new Changes();
-  const leaving = new AbortController();
-  const followers = [changes.follow(leaving.signal), changes.follow(leaving.signal)];
-  for (const uid of ['a', 'b', 'a']) changes.tell(uid);
-  for (const follower of followers) {
-    const heard: string[] = [];
-    for await (const uid of follower) {
-      heard.push(uid);
-      if (heard.length === 2) break;
-    }
-    assert.deepEqual(heard, ['a', 'b']);
-  }
-  const last = changes.follow(leaving.signal)[Symbol.asyncIterator]().next();
-  leaving.abort();
-  assert.equal((await last).done, true);
 });
 
 test('the machine is examined in whole sentences', () => {

@@ -6,6 +6,8 @@
  *   created ──startContainer──▶ launching ──▶ running ──settle──▶ ended     Invariant: a record says `end` after the container's
  *                                   └────────────────settle──────────▲      last process is gone and its last line is in the log.
  */
+import { CoalescingTopic } from '../../base/coalescing-queue.ts';
+import { BackOff } from '../../base/back-off.ts';
 import { randomBytes } from 'node:crypto';
 import { existsSync, mkdirSync, rmSync } from 'node:fs';
 import { statfs } from 'node:fs/promises';
@@ -13,27 +15,26 @@ import { connect } from 'node:net';
 import { constants } from 'node:os';
 import { join } from 'node:path';
 import type { Duplex } from 'node:stream';
+import { onAbort } from '../../base/abort.ts';
 import type { Clock } from '../../base/clock.ts';
 import { messageOf } from '../../base/errors.ts';
-import { onAbort } from '../../base/on-abort.ts';
-import { readFailure, type CompiledProgram } from '../../linux/system-program.ts';
+import { type CompiledProgram, readFailure } from '../../linux/system-program.ts';
 import {
   CommandStartError,
   ContainerNotRunningError,
-  NoSuchContainerError,
-  RuntimeError,
   type ContainerRequest,
   type ContainerUsage,
   type ExecRequest,
   type ExecResult,
+  NoSuchContainerError,
   type PodRequest,
   type ProcessStreams,
   type Runtime,
+  RuntimeError,
   type RuntimePod,
 } from '../runtime.ts';
-import { Changes } from './changes.ts';
-import { execProgram, launchProgram, type Command, type Powers } from './container-program.ts';
-import { Records, type ContainerEnd, type ContainerRecord, type PodRecord } from './container-records.ts';
+import { type Command, type Powers, execProgram, launchProgram } from './container-program.ts';
+import { type ContainerEnd, type ContainerRecord, type PodRecord, Records } from './container-records.ts';
 import {
   commandOf,
   describePod,
@@ -44,6 +45,7 @@ import {
   sourcesOf,
 } from './container-translation.ts';
 import {
+  type ControlGroups,
   joiningFiles,
   listingFiles,
   makeGroup,
@@ -51,15 +53,14 @@ import {
   removeGroup,
   sweepGroups,
   usageOf,
-  type ControlGroups,
 } from './control-groups.ts';
 import { Holders } from './holders.ts';
-import { HostFilesView, readMounts, type HostFiles } from './host-files.ts';
-import { isAlive, processNamed, processesOfContainer, signalProcess, type ProcessName } from './process-table.ts';
+import { type HostFiles, HostFilesView, readMounts } from './host-files.ts';
+import { type ProcessName, isAlive, processNamed, processesOfContainer, signalProcess } from './process-table.ts';
 import { planSandbox } from './sandbox-plan.ts';
 import { filesName } from './sandbox-program.ts';
-import { endSpawner, SpawnerClient, SpawnerGoneError } from './spawner-client.ts';
-import { recordedEnds, type ChildFacts, type StartAnswer } from './spawner-protocol.ts';
+import { SpawnerClient, SpawnerGoneError, endSpawner } from './spawner-client.ts';
+import { type ChildFacts, type StartAnswer, recordedEnds } from './spawner-protocol.ts';
 import { unsupportedReason } from './unsupported.ts';
 import { makeVolumePoint } from './volume-points.ts';
 
@@ -119,7 +120,8 @@ export class ProcessRuntime implements Runtime {
   readonly #pods: Records<PodRecord>;
   readonly #containers: Records<ContainerRecord>;
   readonly #spawner: SpawnerClient;
-  readonly #changes = new Changes();
+  /** UIDs of pods. */
+  readonly #changes = new CoalescingTopic<string>();
   readonly #closing = new AbortController();
   /** Variables and arguments are secret: what was created and not started is lost with this program. */
   readonly #created = new Map<string, ContainerRequest>();
@@ -188,7 +190,6 @@ export class ProcessRuntime implements Runtime {
   /** Lets go of everything; containers go on. Without a pod that may have some, the spawner has nothing left to do. */
   async close(): Promise<void> {
     this.#closing.abort();
-    this.#changes.close();
     this.#spawner.close();
     if (this.#pods.all().every(({ state }) => state === 'notReady'))
       await endSpawner(this.#settings.stateDirectory).catch(() => {}); // one that hangs is found again
@@ -210,7 +211,7 @@ export class ProcessRuntime implements Runtime {
   }
 
   changes(signal: AbortSignal): AsyncIterable<string> {
-    return this.#changes.follow(signal);
+    return this.#changes.follow(AbortSignal.any([signal, this.#closing.signal]));
   }
 
   async runPod(request: PodRequest, signal: AbortSignal): Promise<RuntimePod> {
@@ -471,7 +472,7 @@ export class ProcessRuntime implements Runtime {
     const main = processNamed(pid);
     const run = { startedAtMs, ...(main && { main }) };
     this.#containers.keep(id, { ...record, run: { ...record.run, ...run } });
-    this.#changes.tell(record.podUid);
+    this.#changes.publish(record.podUid);
   }
 
   /** Brings the record in line with what the spawner reports. */
@@ -479,7 +480,7 @@ export class ProcessRuntime implements Runtime {
     const pod = this.#holders.podOf(id);
     if (pod !== undefined) {
       // Without its holder a pod has lost what its containers share: it has to be made again.
-      if (end !== undefined) this.#changes.tell(pod);
+      if (end !== undefined) this.#changes.publish(pod);
     } else if (end !== undefined && !this.#launching.has(id)) {
       void this.#settle(id, endOf(end, this.#ranOutOfMemory(id)));
     }
@@ -493,7 +494,7 @@ export class ProcessRuntime implements Runtime {
       this.#commands.delete(id);
       this.#full.delete(id);
       removeGroup(this.#deps.groups, id);
-      this.#changes.tell(record.podUid);
+      this.#changes.publish(record.podUid);
       for (const wake of this.#waiters.get(id) ?? []) wake();
     }
     if (isKept) await this.#spawner.forget(id).catch(() => {}); // else the next start learns it from the spawner again
@@ -503,7 +504,7 @@ export class ProcessRuntime implements Runtime {
   #lost(): void {
     const running = this.#containers.all().filter(({ run, end }) => run !== undefined && end === undefined);
     this.#lose(running.flatMap(({ id }) => (this.#launching.has(id) ? [] : id)));
-    for (const { uid } of this.#pods.all()) this.#changes.tell(uid);
+    for (const { uid } of this.#pods.all()) this.#changes.publish(uid);
   }
 
   #lose(ids: readonly string[]): void {
@@ -526,14 +527,15 @@ export class ProcessRuntime implements Runtime {
     const pod = this.#pods.get(this.#containers.get(id)?.podUid ?? '');
     const holder = pod === undefined || this.#holders.holds(pod.uid) ? undefined : pod.holder;
     const seen = new Map<number, ProcessName>();
-    for (let pauseMs = 1; !this.#closing.signal.aborted; pauseMs = Math.min(2 * pauseMs, killAgainMs)) {
+    const backOff = new BackOff({ firstMs: 1, msMax: killAgainMs });
+    while (!this.#closing.signal.aborted) {
       const { main } = this.#containers.get(id)?.run ?? {};
       const listed = processesOfContainer(listingFiles(this.#deps.groups, id), undefined);
       for (const name of [...listed, main, holder]) if (name !== undefined) seen.set(name.pid, name);
       const left = [...seen.values()].filter(isAlive);
       if (left.length === 0) return;
       for (const name of left) signalProcess(name, 'SIGKILL');
-      await this.#deps.clock.sleep(pauseMs, this.#closing.signal).catch(() => {});
+      await this.#deps.clock.sleep(backOff.next(), this.#closing.signal).catch(() => {});
     }
   }
 

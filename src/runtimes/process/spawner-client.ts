@@ -1,20 +1,18 @@
 /** The node's side of its spawner: starts one where there is none, follows what happens to its children, and asks it to act. */
-import { spawn, type ChildProcessByStdio } from 'node:child_process';
+import { type ChildProcessByStdio, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, constants, mkdirSync, openSync } from 'node:fs';
-import { connect, type Socket } from 'node:net';
+import { type Socket, connect } from 'node:net';
 import { join } from 'node:path';
 import { execPath } from 'node:process';
 import type { Readable, Writable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
-import { onAbort } from '../../base/on-abort.ts';
+import { onAbort } from '../../base/abort.ts';
 import { errorCode } from '../../base/errors.ts';
 import type { CompiledProgram } from '../../linux/system-program.ts';
-import { RuntimeError, type ProcessStreams } from '../runtime.ts';
-import { messageIn, readFrames, sendFrame, sendMessage, type Frame } from './frames.ts';
+import { type ProcessStreams, RuntimeError } from '../runtime.ts';
+import { type Frame, messageIn, readFrames, sendFrame, sendMessage } from './frames.ts';
 import {
-  socketName,
-  spawnerProtocol,
   type CallAnswer,
   type ChildFacts,
   type ChildStart,
@@ -23,6 +21,8 @@ import {
   type SpawnerRequest,
   type SpawnerState,
   type StartAnswer,
+  socketName,
+  spawnerProtocol,
 } from './spawner-protocol.ts';
 
 interface SpawnerFollower {

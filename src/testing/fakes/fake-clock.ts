@@ -1,5 +1,5 @@
+import { onAbort } from '../../base/abort.ts';
 import { type Clock, systemClock } from '../../base/clock.ts';
-import { onAbort } from '../../base/on-abort.ts';
 
 interface Sleeper {
   readonly at: number;

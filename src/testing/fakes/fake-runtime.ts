@@ -3,9 +3,9 @@
  * until the test ends them, or something stops them.
  */
 import { Duplex } from 'node:stream';
+import { CoalescingTopic } from '../../base/coalescing-queue.ts';
 import type { Clock } from '../../base/clock.ts';
-import { untilAborted } from '../../base/until-aborted.ts';
-import { ChangeFeed } from '../../objects/change-feed.ts';
+import { untilAborted } from '../../base/abort.ts';
 import {
   ContainerNotRunningError,
   type ContainerRequest,
@@ -54,7 +54,7 @@ export class FakeRuntime implements Runtime {
   readonly deaf = new Set<string>();
   readonly #clock: Clock;
   readonly #pods = new Map<string, FakePod>();
-  readonly #feed = new ChangeFeed<string>();
+  readonly #feed = new CoalescingTopic<string>();
   readonly #failures = new Map<Method, Error[]>();
   /** IDs of containers between the call of startContainer and the start. */
   readonly #launching = new Set<string>();
@@ -109,7 +109,7 @@ export class FakeRuntime implements Runtime {
   }
 
   changes(signal: AbortSignal): AsyncIterable<string> {
-    return this.#feed.changes(signal);
+    return this.#feed.follow(signal);
   }
 
   runPod(request: PodRequest): Promise<RuntimePod> {
@@ -270,7 +270,7 @@ export class FakeRuntime implements Runtime {
   #set(container: FakeContainer): void {
     const pod = this.#pod(container.podUid);
     this.#put({ ...pod, containers: pod.containers.map((one) => (one.id === container.id ? container : one)) });
-    this.#feed.publish(container.podUid, container.podUid);
+    this.#feed.publish(container.podUid);
   }
 
   #put(pod: FakePod): void {

@@ -1,6 +1,6 @@
 /** The pods of an API server in memory. Patches of a status are applied as far as tests of pods need it. */
+import { CoalescingTopic } from '../../base/coalescing-queue.ts';
 import type { Pod, PodStatus } from '../../kube/objects/pod.ts';
-import { ChangeFeed } from '../../objects/change-feed.ts';
 import type { ContainerFiles } from '../../pods/container-files.ts';
 import type { EventSink, PodEvent } from '../../pods/event-sink.ts';
 import type { PodApi } from '../../pods/pod-api.ts';
@@ -97,7 +97,7 @@ function applied(status: PodStatus, patch: Readonly<Record<string, unknown>>): P
 /** A folder of manifests that a test writes to, and that tells of changes when the test says so. */
 export class MemoryFolder implements FolderReader {
   readonly path = '/manifests';
-  readonly #feed = new ChangeFeed<void>();
+  readonly #feed = new CoalescingTopic<void>();
   #files: Map<string, string | Error> | undefined;
 
   constructor(files: Readonly<Record<string, string>> | undefined) {
@@ -119,7 +119,7 @@ export class MemoryFolder implements FolderReader {
   }
 
   tell(): void {
-    this.#feed.publish('changed', undefined);
+    this.#feed.publish();
   }
 
   list(): Promise<readonly string[] | undefined> {
@@ -132,7 +132,7 @@ export class MemoryFolder implements FolderReader {
   }
 
   changes(signal: AbortSignal): AsyncIterable<void> {
-    return this.#feed.changes(signal);
+    return this.#feed.follow(signal);
   }
 }
 

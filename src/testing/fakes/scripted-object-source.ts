@@ -2,9 +2,9 @@
  * An API server as the object managers see one, driven by hand: a test puts and removes objects, takes the server away, holds
  * back its answers and reads what was asked of it. What it sends is on its way when the call returns.
  */
-import { untilAborted } from '../../base/until-aborted.ts';
+import { CoalescingTopic } from '../../base/coalescing-queue.ts';
+import { untilAborted } from '../../base/abort.ts';
 import type { Pod } from '../../kube/objects/pod.ts';
-import { ChangeFeed } from '../../objects/change-feed.ts';
 import type { ManagedKind, ManagedObject } from '../../objects/managed-kind.ts';
 import { ObjectNotFoundError, WatchRefusedError } from '../../objects/object-errors.ts';
 import { type ObjectId, objectKey } from '../../objects/object-id.ts';
@@ -198,7 +198,7 @@ export class FakeObjectManager<T extends ManagedObject> implements ObjectManager
   readonly #kind: ManagedKind<T>;
   readonly #objects = new Map<string, T>();
   readonly #pods = new Map<string, Pod>();
-  readonly #feed = new ChangeFeed<ObjectId>();
+  readonly #feed = new CoalescingTopic<ObjectId>(objectKey);
   #failure: Error | undefined;
 
   constructor(kind: ManagedKind<T>) {
@@ -208,11 +208,11 @@ export class FakeObjectManager<T extends ManagedObject> implements ObjectManager
   put(object: T): void {
     const { namespace = '', name } = object.metadata;
     this.#objects.set(objectKey({ namespace, name }), object);
-    this.#feed.publish(objectKey({ namespace, name }), { namespace, name });
+    this.#feed.publish({ namespace, name });
   }
 
   remove(id: ObjectId): void {
-    if (this.#objects.delete(objectKey(id))) this.#feed.publish(objectKey(id), id);
+    if (this.#objects.delete(objectKey(id))) this.#feed.publish(id);
   }
 
   /** Every get fails with this error, until it is undefined again. */
@@ -242,7 +242,7 @@ export class FakeObjectManager<T extends ManagedObject> implements ObjectManager
   }
 
   changes(signal: AbortSignal): AsyncIterable<ObjectId> {
-    return this.#feed.changes(signal);
+    return this.#feed.follow(signal);
   }
 
   ageOf(namespace: string, name: string): number | undefined {

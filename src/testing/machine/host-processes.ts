@@ -12,7 +12,7 @@ import { type Duplex, Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { ReadStream } from 'node:tty';
 import { loadKoffi } from '../../linux/system-calls.ts';
-import { untilAborted } from '../../base/until-aborted.ts';
+import { untilAborted } from '../../base/abort.ts';
 import {
   CommandStartError,
   ContainerNotRunningError,

@@ -1,8 +1,8 @@
 /** A node without a machine: the pod loop over a runtime, an API server and a manifests folder in memory. */
-import { untilAborted } from '../../base/until-aborted.ts';
+import { CoalescingTopic } from '../../base/coalescing-queue.ts';
+import { untilAborted } from '../../base/abort.ts';
 import type { Pod } from '../../kube/objects/pod.ts';
 import type { PodSource } from '../../kube/pod-origin.ts';
-import { ChangeFeed } from '../../objects/change-feed.ts';
 import type { ContainerViewDeps } from '../../pods/container-view.ts';
 import { PodLoop } from '../../pods/pod-loop.ts';
 import { podUid } from '../../pods/pod-names.ts';
@@ -32,7 +32,10 @@ export class PodWorld {
   mounting: Promise<void> = Promise.resolve();
   unmounting: Promise<void> = Promise.resolve();
   readonly #sources: readonly PodSource[];
-  readonly #feeds: Record<PodSource, ChangeFeed<readonly Pod[]>> = { api: new ChangeFeed(), file: new ChangeFeed() };
+  readonly #feeds: Record<PodSource, CoalescingTopic<readonly Pod[]>> = {
+    api: new CoalescingTopic(() => 'list'),
+    file: new CoalescingTopic(() => 'list'),
+  };
   readonly #lists: Partial<Record<PodSource, readonly Pod[]>> = {};
   #stop = new AbortController();
   #running: Promise<void>;
@@ -49,7 +52,7 @@ export class PodWorld {
   /** The source has this list now. */
   list(source: PodSource, pods: readonly Pod[]): void {
     this.#lists[source] = pods;
-    this.#feeds[source].publish('list', pods);
+    this.#feeds[source].publish(pods);
   }
 
   async stop(): Promise<void> {
@@ -98,7 +101,7 @@ export class PodWorld {
         api,
         random: () => 0,
         sources: Object.fromEntries(
-          this.#sources.map((source) => [source, (signal: AbortSignal) => this.#feeds[source].changes(signal)]),
+          this.#sources.map((source) => [source, (signal: AbortSignal) => this.#feeds[source].follow(signal)]),
         ),
         network: silentNetwork,
         view: () => this.view,

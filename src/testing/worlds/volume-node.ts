@@ -4,7 +4,7 @@ import { randomInt } from 'node:crypto';
 import { existsSync, lstatSync, readFileSync, readdirSync, readlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
-import type { Alarms } from '../../base/alarms.ts';
+import type { Timers } from '../../base/timers.ts';
 import { Turns } from '../../base/turns.ts';
 import { type Mounts, systemMounts } from '../../disk/mounts/mounts.ts';
 import { MemoryDirectories } from '../../disk/pods/memory-directories.ts';
@@ -45,7 +45,7 @@ export interface VolumeNodeSettings {
   readonly beforeRemoval?: BeforeRemoval;
   readonly now?: () => number;
   /** With these, replaced versions stay. */
-  readonly alarms?: Pick<Alarms, 'after'>;
+  readonly timers?: Pick<Timers, 'after'>;
 }
 
 /** Objects by `name`; all of them are in the namespace `shop`. */
@@ -104,7 +104,7 @@ export class VolumeNode {
       turns,
       notify,
       ...(settings.beforeRemoval !== undefined && { beforeRemoval: settings.beforeRemoval }),
-      ...(settings.alarms !== undefined && { alarms: settings.alarms }),
+      ...(settings.timers !== undefined && { timers: settings.timers }),
     });
   }
 

@@ -1,23 +1,24 @@
 /**
- * Many points in time, one timer: whoever wants to be called later says when. Calling off an alarm costs nothing, so a
- * deadline can be set for everything, also for what is over long before it.
+ * Many timers on one timer of Node's. Cancelling costs nothing, so that everything can have a deadline, even what almost
+ * always ends long before it.
  */
+import { onAbort } from './abort.ts';
 import type { Clock } from './clock.ts';
 
-export interface Alarm {
-  /** After this it does not ring any more; calling it off twice, or after it rang, does no harm. */
+export interface Timer {
+  /** Cancelling twice, or after it fired, does no harm. */
   cancel(): void;
 }
 
 interface Entry {
   at: number;
-  /** Undefined once it was called off or rang. */
-  ring: (() => void) | undefined;
+  /** Undefined once it was cancelled or fired. */
+  fire: (() => void) | undefined;
 }
 
-export class Alarms {
+export class Timers {
   readonly #clock: Clock;
-  /** A heap: no entry rings before its parent, which is at half its index. The first place is the next to ring. */
+  /** A heap: no entry fires before its parent, which is at half its index. The first fires next. */
   #heap: Entry[] = [];
   #cancelled = 0;
   #wake: () => void = () => {};
@@ -26,57 +27,56 @@ export class Alarms {
     this.#clock = clock;
   }
 
-  /** Rings once, at this time or as soon after it as the process gets to it. */
-  at(time: number, ring: () => void): Alarm {
-    const entry: Entry = { at: time, ring };
+  /** Fires once, at this time or as soon after it as the process gets to it. */
+  at(time: number, fire: () => void): Timer {
+    const entry: Entry = { at: time, fire };
     this.#push(entry);
     if (this.#heap[0] === entry) this.#wake();
     return {
       cancel: () => {
-        if (entry.ring === undefined) return;
-        entry.ring = undefined;
+        if (entry.fire === undefined) return;
+        entry.fire = undefined;
         this.#cancelled += 1;
         if (this.#cancelled * 2 > this.#heap.length) this.#dropCancelled();
       },
     };
   }
 
-  after(ms: number, ring: () => void): Alarm {
-    return this.at(this.#clock.now() + ms, ring);
+  after(ms: number, fire: () => void): Timer {
+    return this.at(this.#clock.now() + ms, fire);
   }
 
-  /** Nothing rings unless this runs. */
+  /** Nothing fires unless this runs. */
   async run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       const next = this.#heap[0];
       if (next !== undefined && next.at <= this.#clock.now()) {
         this.#pop();
-        const { ring } = next;
-        next.ring = undefined;
-        if (ring === undefined) this.#cancelled -= 1;
-        else ring();
-      } else await this.#rest(next, signal);
+        const { fire } = next;
+        next.fire = undefined;
+        if (fire === undefined) this.#cancelled -= 1;
+        else fire();
+      } else await this.#sleep(next, signal);
     }
   }
 
-  /** Rings all that are set, before their time: for whoever has to end and leave nothing undone. */
-  ringAll(): void {
+  /** Fires all that are set, before their time: nothing is left undone at the end. */
+  fireAll(): void {
     this.#cancelled = 0;
     for (const entry of this.#heap.splice(0)) {
-      const { ring } = entry;
-      entry.ring = undefined;
-      ring?.();
+      const { fire } = entry;
+      entry.fire = undefined;
+      fire?.();
     }
   }
 
-  /** Until the next alarm is due, an earlier one was set, or the signal aborts. */
-  async #rest(next: Entry | undefined, signal: AbortSignal): Promise<void> {
+  /** Until the next timer is due, an earlier one was set, or the signal aborts. */
+  async #sleep(next: Entry | undefined, signal: AbortSignal): Promise<void> {
     const woken = new AbortController();
-    const wake = (): void => woken.abort();
-    this.#wake = wake;
-    signal.addEventListener('abort', wake, { once: true });
+    this.#wake = () => woken.abort();
+    const stopListening = onAbort(signal, this.#wake);
     const before = this.#clock.now();
-    const ms = next === undefined ? restMsMax : Math.min(restMsMax, next.at - before);
+    const ms = next === undefined ? sleepMsMax : Math.min(sleepMsMax, next.at - before);
     try {
       await this.#clock.sleep(ms, woken.signal);
       this.#follow(this.#clock.now() - before - ms);
@@ -84,11 +84,11 @@ export class Alarms {
       if (!woken.signal.aborted) throw thrown;
     } finally {
       this.#wake = () => {};
-      signal.removeEventListener('abort', wake);
+      stopListening();
     }
   }
 
-  /** A clock that was set back must not make anybody wait for the time that comes twice. */
+  /** If the clock was set back, timers are not extended. */
   #follow(driftMs: number): void {
     if (driftMs < -driftMsMax) for (const entry of this.#heap) entry.at += driftMs;
   }
@@ -106,7 +106,7 @@ export class Alarms {
   }
 
   #dropCancelled(): void {
-    this.#heap = this.#heap.filter(({ ring }) => ring !== undefined).sort((a, b) => a.at - b.at);
+    this.#heap = this.#heap.filter(({ fire }) => fire !== undefined).sort((a, b) => a.at - b.at);
     this.#cancelled = 0;
   }
 
@@ -137,7 +137,7 @@ export class Alarms {
   }
 }
 
-/** Timers end a little early now and then. */
+/** Node's timers fire a little early now and then. */
 const driftMsMax = 100;
-/** The longest sleep that a timer of Node.js can do is about 24 days. */
-const restMsMax = 24 * 60 * 60 * 1000;
+/** Node's timers overflow after about 24 days. */
+const sleepMsMax = 24 * 60 * 60 * 1000;

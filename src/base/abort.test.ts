@@ -3,8 +3,8 @@ import { getEventListeners } from 'node:events';
 import { test } from 'node:test';
 import { warningsOf } from '../testing/fakes/fake-clock.ts';
 import { systemClock } from './clock.ts';
-import { Turnstile } from './turnstile.ts';
-import { untilAborted } from './until-aborted.ts';
+import { Semaphore } from './semaphore.ts';
+import { untilAborted } from './abort.ts';
 
 const waits: readonly { readonly who: string; readonly wait: (signal: AbortSignal) => Promise<unknown> }[] = [
   { who: 'a clock', wait: (signal) => systemClock.sleep(60_000, signal) },
@@ -23,11 +23,11 @@ for (const { who, wait } of waits) {
   });
 }
 
-test('a hundred may wait at a turnstile with one signal, and none is left behind', async () => {
+test('a hundred may wait for a semaphore with one signal, and none is left behind', async () => {
   const { signal } = new AbortController();
-  const turnstile = new Turnstile(1);
+  const semaphore = new Semaphore(1);
   const warnings = await warningsOf(() =>
-    Promise.all(Array.from({ length: 100 }, async () => (await turnstile.enter(signal))())),
+    Promise.all(Array.from({ length: 100 }, async () => (await semaphore.acquire(signal))())),
   );
   assert.deepEqual(warnings, []);
   assert.equal(getEventListeners(signal, 'abort').length, 0);
