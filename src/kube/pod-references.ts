@@ -118,7 +118,7 @@ function* volumeReferences(pod: Pod, volume: Volume): Generator<PodReference> {
 }
 
 /** What one volume shows: the references whose `use` is `shown`. */
-export function* shownReferences({ configMap, secret, projected }: Volume): Generator<PodReference> {
+function* shownReferences({ configMap, secret, projected }: Volume): Generator<PodReference> {
   const shown = (kind: ReferencedKind, via: PodReference['via'], name = ''): PodReference => {
     return { kind, name, via, use: 'shown' };
   };

@@ -17,7 +17,7 @@ export function configMapPlugin(
   return {
     name: 'kubernetes.io/configmap',
     sourceOf: ({ volume }) => volume?.configMap,
-    requiresRemount: true,
+    follows: ({ name }) => [{ object: { kind: 'ConfigMap', name } }],
     supportsMountOptions: false,
     attributes: () => projectionAttributes,
     setUp(request, signal) {

@@ -2,13 +2,13 @@
 import { posix } from 'node:path';
 import { MountletError } from '../base/errors.ts';
 import type { Payload, PayloadFile } from '../disk/writer/payload.ts';
-import { volumeFieldValue } from '../kube/field-path.ts';
+import { splitSubscript, volumeFieldValue } from '../kube/field-path.ts';
 import type { Pod } from '../kube/objects/pod.ts';
 import { inlineSpec } from '../kube/objects/volume-spec.ts';
 import type { DownwardApiFile, DownwardApiVolumeSource } from '../kube/objects/volume.ts';
 import { type ResourceList, volumeResourceValue } from '../kube/resource-field.ts';
 import { type NodeReader, nodeAllocatable } from './empty-dir.ts';
-import type { VolumePlugin } from './plugin.ts';
+import type { Follow, VolumePlugin } from './plugin.ts';
 import {
   DefaultModeMissingError,
   type ProjectionVolumes,
@@ -24,7 +24,7 @@ export function downwardApiPlugin(
   return {
     name: 'kubernetes.io/downward-api',
     sourceOf: ({ volume }) => volume?.downwardAPI,
-    requiresRemount: true,
+    follows: ({ items = [] }) => podFollows(items),
     supportsMountOptions: false,
     attributes: () => projectionAttributes,
     setUp(request, signal) {
@@ -35,6 +35,16 @@ export function downwardApiPlugin(
     tearDown: (request) => volumes.tearDown(request),
     reconstruct: (name) => inlineSpec({ name, downwardAPI: {} }),
   };
+}
+
+/** Of a pod's fields only these can change while the pod lives. */
+export function podFollows(items: readonly DownwardApiFile[]): readonly Follow[] {
+  return items.flatMap(({ fieldRef, resourceFieldRef }): Follow[] => {
+    if (fieldRef === undefined) return resourceFieldRef === undefined ? [] : [{ pod: 'resources' }];
+    const { path } = splitSubscript(fieldRef.fieldPath) ?? { path: fieldRef.fieldPath };
+    if (path === 'metadata.labels') return [{ pod: 'labels' }];
+    return path === 'metadata.annotations' ? [{ pod: 'annotations' }] : [];
+  });
 }
 
 interface DownwardApiProjection {

@@ -37,7 +37,6 @@ export function emptyDirPlugin(deps: EmptyDirDeps): VolumePlugin<EmptyDirVolumeS
   return {
     name: 'kubernetes.io/empty-dir',
     sourceOf: ({ volume }) => volume?.emptyDir,
-    requiresRemount: false,
     supportsMountOptions: false,
     attributes: () => ({ readOnly: false, managed: true, selinuxRelabel: true }),
     async setUp({ pod, source, volumeName, directory, fsGroup }, signal) {

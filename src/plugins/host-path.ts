@@ -8,7 +8,6 @@ export function hostPathPlugin(): VolumePlugin<HostPathVolumeSource> {
   return {
     name: 'kubernetes.io/host-path',
     sourceOf: ({ volume, persistentVolume }) => volume?.hostPath ?? persistentVolume?.spec.hostPath,
-    requiresRemount: false,
     supportsMountOptions: false,
     attributes: (_source, { readOnly }) => ({ readOnly, managed: false, selinuxRelabel: false }),
     hostPathOf: ({ path }) => path,

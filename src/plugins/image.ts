@@ -6,7 +6,6 @@ export function imagePlugin(): VolumePlugin<NonNullable<Volume['image']>> {
   return {
     name: 'kubernetes.io/image',
     sourceOf: ({ volume }) => volume?.image,
-    requiresRemount: false,
     supportsMountOptions: false,
     attributes: () => ({ readOnly: true, managed: false, selinuxRelabel: false }),
     hostPathOf: () => undefined,

@@ -42,7 +42,6 @@ export function localPlugin(deps: LocalDeps): VolumePlugin<LocalVolumeSource> {
   return {
     name: localPluginName,
     sourceOf: ({ persistentVolume }) => persistentVolume?.spec.local,
-    requiresRemount: false,
     supportsMountOptions: true,
     attributes: (_source, { readOnly }) => ({ readOnly, managed: !readOnly, selinuxRelabel: true }),
     requireUsable: ({ path }) => void kindAt(path),

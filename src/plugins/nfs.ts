@@ -27,7 +27,6 @@ export function nfsPlugin(deps: NfsDeps): VolumePlugin<NfsVolumeSource> {
   return {
     name: 'kubernetes.io/nfs',
     sourceOf: ({ volume, persistentVolume }) => volume?.nfs ?? persistentVolume?.spec.nfs,
-    requiresRemount: false,
     supportsMountOptions: true,
     attributes: (source, spec) => ({ readOnly: isReadOnly(source, spec), managed: false, selinuxRelabel: false }),
     requireUsable: requireServer,

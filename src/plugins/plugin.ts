@@ -14,8 +14,11 @@ export interface VolumePlugin<Source = unknown> {
   readonly name: string;
   /** The part of the spec this plugin reads; undefined when the volume is of another kind. */
   sourceOf(spec: VolumeSpec): Source | undefined;
-  /** The content follows objects that change: `setUp` is repeated whenever one of them does. */
-  readonly requiresRemount: boolean;
+  /**
+   * What the content comes from, for kinds that keep it up to date: `setUp` is repeated when one of these changes, and at every
+   * sweep, which repairs what was changed on disk. A kind without it makes its content once.
+   */
+  follows?(source: Source): readonly Follow[];
   /** A PersistentVolume with mount options is refused by plugins that would ignore them. */
   readonly supportsMountOptions: boolean;
   attributes(source: Source, spec: VolumeSpec): VolumeAttributes;
@@ -44,6 +47,22 @@ export interface VolumePlugin<Source = unknown> {
   readonly block?: BlockMapping<Source>;
   readonly expand?: Expand<Source>;
   readonly resize?: Resize<Source>;
+}
+
+/** A reason to repeat `setUp`. */
+export type Follow =
+  | { readonly object: FollowedObject }
+  /** Of the pod itself; `resources` are those of its containers. */
+  | { readonly pod: 'labels' | 'annotations' | 'resources' }
+  /** A credential of the pod that expires and is replaced before it does. */
+  | { readonly token: true };
+
+export interface FollowedObject {
+  readonly kind: string;
+  /** Left out where labels select the objects: then a change of any object of the kind counts. */
+  readonly name?: string | undefined;
+  /** The kind has no namespaces. Any other object is in the namespace of the pod. */
+  readonly isClusterWide?: boolean;
 }
 
 export interface VolumeAttributes {

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { systemMounts } from '../disk/mounts/mounts.ts';
 import { type VolumeSpec, inlineSpec, persistentSpec } from '../kube/objects/volume-spec.ts';
+import type { Volume } from '../kube/objects/volume.ts';
 import { VolumeNode } from '../testing/worlds/volume-node.ts';
 import { imagePlugin } from './image.ts';
 import { type VolumePlugin, failureClassOf } from './plugin.ts';
@@ -140,7 +141,7 @@ for (const { spec, name, remount, options, attributes, can, reconstructed } of r
     assert.deepEqual(problems, []);
     const { plugin, source } = registry.findBySpec(spec);
     assert.equal(plugin.name, `kubernetes.io/${name}`);
-    assert.equal(plugin.requiresRemount, remount);
+    assert.equal(plugin.follows !== undefined, remount);
     assert.equal(plugin.supportsMountOptions, options);
     const [readOnly, managed, selinuxRelabel] = attributes;
     // What is refreshed is what the node writes, and replaces as a whole.
@@ -154,6 +155,45 @@ for (const { spec, name, remount, options, attributes, can, reconstructed } of r
     assert.deepEqual(plugin.reconstruct('v', node.directoryOf(plugin, 'v')), reconstructed);
   });
 }
+
+test('a kind that shows what changes says what it follows', (t) => {
+  const { registry } = PluginRegistry.of(allPlugins(new VolumeNode(t, { mounts: systemMounts() })));
+  const follows = (volume: Volume): unknown => {
+    const { plugin, source } = registry.findBySpec(inlineSpec(volume));
+    return plugin.follows?.(source);
+  };
+  const fields = (
+    ...paths: readonly string[]
+  ): { readonly path: string; readonly fieldRef: { readonly fieldPath: string } }[] =>
+    paths.map((fieldPath) => ({ path: 'f', fieldRef: { fieldPath } }));
+  const cpu = { path: 'cpu', resourceFieldRef: { containerName: 'app', resource: 'limits.cpu' } };
+  const items = [...fields('metadata.name', "metadata.labels['app']", 'metadata.annotations'), cpu];
+  const ofPod = [{ pod: 'labels' }, { pod: 'annotations' }, { pod: 'resources' }];
+  assert.deepEqual(follows({ name: 'v', configMap: { name: 'web' } }), [
+    { object: { kind: 'ConfigMap', name: 'web' } },
+  ]);
+  assert.deepEqual(follows({ name: 'v', secret: { secretName: 'tls' } }), [
+    { object: { kind: 'Secret', name: 'tls' } },
+  ]);
+  assert.deepEqual(follows({ name: 'v', downwardAPI: { items } }), ofPod);
+  const sources = [
+    { secret: { name: 'tls' } },
+    { configMap: { name: 'web' } },
+    { downwardAPI: { items } },
+    { serviceAccountToken: { path: 'token' } },
+    { clusterTrustBundle: { name: 'ca', path: 'a' } },
+    { clusterTrustBundle: { signerName: 'example.com/ca', labelSelector: {}, path: 'b' } },
+  ];
+  assert.deepEqual(follows({ name: 'v', projected: { sources } }), [
+    { object: { kind: 'Secret', name: 'tls' } },
+    { object: { kind: 'ConfigMap', name: 'web' } },
+    ...ofPod,
+    { token: true },
+    { object: { kind: 'ClusterTrustBundle', name: 'ca', isClusterWide: true } },
+    { object: { kind: 'ClusterTrustBundle', name: undefined, isClusterWide: true } },
+  ]);
+  assert.equal(follows({ name: 'v', emptyDir: {} }), undefined);
+});
 
 test('an image volume makes nothing on the node and has no path there', async (t) => {
   const node = new VolumeNode(t);

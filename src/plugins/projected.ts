@@ -10,9 +10,9 @@ import type {
   VolumeProjection,
 } from '../kube/objects/volume.ts';
 import { type ConfigMapReader, configMapPayload } from './configmap.ts';
-import { collectDownwardApi } from './downwardapi.ts';
+import { collectDownwardApi, podFollows } from './downwardapi.ts';
 import type { NodeReader } from './empty-dir.ts';
-import { ObjectNotFoundError, type VolumePlugin } from './plugin.ts';
+import { type Follow, ObjectNotFoundError, type VolumePlugin } from './plugin.ts';
 import {
   DefaultModeMissingError,
   type KeyProjection,
@@ -32,7 +32,7 @@ export function projectedPlugin(
   return {
     name: 'kubernetes.io/projected',
     sourceOf: ({ volume }) => volume?.projected,
-    requiresRemount: true,
+    follows: ({ sources: projections = [] }) => projections.flatMap(followsOf),
     supportsMountOptions: false,
     attributes: () => projectionAttributes,
     setUp: (request, signal) =>
@@ -44,6 +44,18 @@ export function projectedPlugin(
     },
     reconstruct: (name) => inlineSpec({ name, projected: { sources: [] } }),
   };
+}
+
+function followsOf(projection: VolumeProjection): readonly Follow[] {
+  const { secret, configMap, downwardAPI, clusterTrustBundle, serviceAccountToken, podCertificate } = projection;
+  if (secret !== undefined) return [{ object: { kind: 'Secret', name: secret.name } }];
+  if (configMap !== undefined) return [{ object: { kind: 'ConfigMap', name: configMap.name } }];
+  if (downwardAPI !== undefined) return podFollows(downwardAPI.items ?? []);
+  if (clusterTrustBundle !== undefined) {
+    const { name } = clusterTrustBundle;
+    return [{ object: { kind: 'ClusterTrustBundle', name, isClusterWide: true } }];
+  }
+  return serviceAccountToken === undefined && podCertificate === undefined ? [] : [{ token: true }];
 }
 
 /**

@@ -8,7 +8,7 @@ function plugin(name: string, kind: 'configMap' | 'secret' = 'configMap'): Volum
   return {
     name,
     sourceOf: ({ volume }) => volume?.[kind],
-    requiresRemount: true,
+    follows: () => [],
     supportsMountOptions: false,
     attributes: () => ({ readOnly: true, managed: true, selinuxRelabel: true }),
     setUp: async () => ({ changed: false, files: 0, hidden: [] }),

@@ -14,7 +14,7 @@ export function secretPlugin(secrets: SecretReader, volumes: ProjectionVolumes):
   return {
     name: 'kubernetes.io/secret',
     sourceOf: ({ volume }) => volume?.secret,
-    requiresRemount: true,
+    follows: ({ secretName }) => [{ object: { kind: 'Secret', name: secretName ?? '' } }],
     supportsMountOptions: false,
     attributes: () => projectionAttributes,
     setUp(request, signal) {

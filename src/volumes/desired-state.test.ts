@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Pod } from '../kube/objects/pod.ts';
 import { type VolumeSpec, inlineSpec } from '../kube/objects/volume-spec.ts';
-import type { Volume } from '../kube/objects/volume.ts';
+import type { ConfigMapVolumeSource, ProjectedVolumeSource, Volume } from '../kube/objects/volume.ts';
+import type { Follow } from '../plugins/plugin.ts';
 import { PluginRegistry } from '../plugins/registry.ts';
 import { aContainer, aPod } from '../testing/fakes/builders.ts';
 import { FakeClock } from '../testing/fakes/fake-clock.ts';
@@ -10,7 +11,18 @@ import { ScriptedPlugin, storageSpec } from '../testing/fakes/scripted-plugin.ts
 import { DesiredState } from './desired-state.ts';
 import { type MountId, type VolumeName, asPodUid, asVolumeName, podUidOf } from './volume-name.ts';
 
-const configMaps = new ScriptedPlugin({ name: 'kubernetes.io/configmap', requiresRemount: true });
+const configMaps = new ScriptedPlugin({
+  name: 'kubernetes.io/configmap',
+  follows(source) {
+    const { name, sources = [] } = source as ConfigMapVolumeSource & ProjectedVolumeSource;
+    if (name !== undefined) return [{ object: { kind: 'ConfigMap', name } }];
+    return sources.flatMap(({ configMap, secret, downwardAPI }): Follow[] => {
+      if (configMap !== undefined) return [{ object: { kind: 'ConfigMap', name: configMap.name } }];
+      if (secret !== undefined) return [{ object: { kind: 'Secret', name: secret.name } }];
+      return downwardAPI === undefined ? [] : [{ pod: 'labels' }];
+    });
+  },
+});
 Object.assign(configMaps, { sourceOf: ({ volume }: VolumeSpec) => volume?.configMap ?? volume?.projected });
 
 class World {
@@ -191,7 +203,7 @@ test('an object leads to exactly the mounts that show it', () => {
   const [a, b] = [world.want(one, cfg, 'cfg'), world.want(two, projected, 'all')];
   world.want(pod('three', { metadata: { namespace: 'other' } }), cfg, 'cfg');
   const showing = (kind: 'ConfigMap' | 'Secret', name: string): readonly VolumeName[] =>
-    world.state.mountsShowing({ kind, namespace: 'shop', name }).map(({ volume }) => volume);
+    world.state.mountsFollowing({ kind, namespace: 'shop', name }).map(({ volume }) => volume);
   assert.deepEqual(showing('ConfigMap', 'web'), [a, b]);
   assert.deepEqual(showing('Secret', 'tls'), [b]);
   assert.deepEqual(showing('Secret', 'web'), []);

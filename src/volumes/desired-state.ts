@@ -15,10 +15,9 @@
 import { isDeepStrictEqual } from 'node:util';
 import { type Pod, allContainers } from '../kube/objects/pod.ts';
 import { type VolumeSpec, inlineSpec, specName } from '../kube/objects/volume-spec.ts';
-import type { Volume } from '../kube/objects/volume.ts';
-import { shownReferences } from '../kube/pod-references.ts';
 import { podLimits } from '../kube/quality-of-service.ts';
 import { Quantity } from '../kube/values/quantity.ts';
+import type { Follow } from '../plugins/plugin.ts';
 import {
   type MountId,
   type PluginMatch,
@@ -48,6 +47,8 @@ export interface DesiredVolume {
 export interface DesiredMount extends MountId, PluginMatch {
   readonly pod: Pod;
   readonly spec: VolumeSpec;
+  /** What its plugin says its content comes from. */
+  readonly follows: readonly Follow[];
   /** The pod's words for the volume, in the order in which they came. */
   readonly outerNames: readonly string[];
   /** When the mount, or its newest refresh by the pod's own sync, was asked for. */
@@ -129,8 +130,9 @@ export class DesiredState {
       spec,
       plugin,
       source,
+      follows: followsOf({ plugin, source }, known),
       outerNames: names.includes(outerName) ? names : [...names, outerName],
-      requestedAt: known === undefined || plugin.requiresRemount ? this.#deps.now() : known.requestedAt,
+      requestedAt: known === undefined || plugin.follows !== undefined ? this.#deps.now() : known.requestedAt,
       revision: known?.revision ?? this.#newRevision(),
       changes: known?.changes ?? [],
     });
@@ -144,7 +146,7 @@ export class DesiredState {
     const mount = entry?.mounts.get(podUid);
     if (entry === undefined || mount === undefined) return;
     entry.mounts.delete(podUid);
-    this.#unindex(mount);
+    this.#objects.remove(mount);
     if (entry.mounts.size === 0) this.#volumes.delete(volume);
     const ofPod = this.#volumesOfPod.get(podUid);
     ofPod?.delete(volume);
@@ -181,11 +183,12 @@ export class DesiredState {
       const spec = mount.spec.volume === undefined || volume === undefined ? mount.spec : inlineSpec(volume);
       const source = mount.plugin.sourceOf(spec);
       // A volume that became another kind is not this mount's any more; it goes with its pod.
-      const renewed = source === undefined ? { ...mount, pod } : { ...mount, pod, spec, source };
+      const renewed =
+        source === undefined
+          ? { ...mount, pod }
+          : { ...mount, pod, spec, source, follows: followsOf({ ...mount, source }, mount) };
       this.#put(entry, renewed, false);
-      if (!isDeepStrictEqual(spec, mount.spec) || (followsPod(spec) && showsDifferently(mount.pod, pod))) {
-        this.refresh(mount);
-      }
+      if (!isDeepStrictEqual(spec, mount.spec) || showsDifferently(mount, pod)) this.refresh(mount);
     }
   }
 
@@ -260,8 +263,8 @@ export class DesiredState {
     return this.#volumesOfPod.has(podUid);
   }
 
-  mountsShowing(object: ObjectRef): readonly MountId[] {
-    return this.#objects.showing(object);
+  mountsFollowing(object: ObjectRef): readonly MountId[] {
+    return this.#objects.following(object);
   }
 
   addError(podUid: PodUid, text: string): void {
@@ -286,17 +289,11 @@ export class DesiredState {
     const known = entry.mounts.get(podUid);
     entry.mounts.set(podUid, mount);
     this.#volumesOfPod.set(podUid, (this.#volumesOfPod.get(podUid) ?? new Set()).add(volume));
-    const inline = mount.spec.volume;
-    if (known?.spec.volume !== inline || known === undefined) {
-      if (known !== undefined) this.#unindex(known);
-      if (inline !== undefined) this.#objects.add(inline, mount.pod.metadata.namespace ?? '', mount);
+    if (known?.follows !== mount.follows) {
+      if (known !== undefined) this.#objects.remove(known);
+      this.#objects.add(mount);
     }
     if (touch) this.#deps.touched(mount);
-  }
-
-  #unindex(mount: DesiredMount): void {
-    const inline = mount.spec.volume;
-    if (inline !== undefined) this.#objects.remove(inline, mount.pod.metadata.namespace ?? '', mount);
   }
 
   #touchAll({ mounts }: VolumeEntry): void {
@@ -309,73 +306,74 @@ export class DesiredState {
   }
 }
 
-function followsPod({ volume }: VolumeSpec): boolean {
-  if (volume?.downwardAPI !== undefined) return true;
-  return volume?.projected?.sources?.some(({ downwardAPI }) => downwardAPI !== undefined) ?? false;
+/** The same list for the same source, so that nothing is indexed again without need. */
+function followsOf({ plugin, source }: PluginMatch, known: DesiredMount | undefined): readonly Follow[] {
+  if (known !== undefined && known.source === source) return known.follows;
+  return plugin.follows?.(source) ?? [];
 }
 
-/** All that a volume can show of a pod and that can change while the pod lives. */
-function showsDifferently(before: Pod, after: Pod): boolean {
-  return !isDeepStrictEqual(shownPartsOf(before), shownPartsOf(after));
-}
-
-function shownPartsOf({ metadata: { labels, annotations }, spec }: Pod): unknown {
-  const resources = allContainers(spec).map((container) =>
-    'resources' in container ? container.resources : undefined,
+/** Whether the pod differs in something that the mount shows of it. */
+function showsDifferently({ follows, pod: before }: DesiredMount, after: Pod): boolean {
+  return follows.some(
+    (follow) => 'pod' in follow && !isDeepStrictEqual(shownPart(before, follow.pod), shownPart(after, follow.pod)),
   );
-  return [labels ?? {}, annotations ?? {}, resources];
 }
 
-/**
- * Who shows which object: from a ConfigMap or Secret to the mounts whose files come from it. A change of one object costs
- * as much as it has mounts, however many others the node has.
- */
+function shownPart({ metadata, spec }: Pod, part: 'labels' | 'annotations' | 'resources'): unknown {
+  if (part !== 'resources') return metadata[part] ?? {};
+  return allContainers(spec).map((container) => ('resources' in container ? container.resources : undefined));
+}
+
+/** An object of the API that volumes show. */
 export interface ObjectRef {
-  readonly kind: 'ConfigMap' | 'Secret' | 'ClusterTrustBundle';
+  readonly kind: string;
   /** Empty for kinds that have none. */
   readonly namespace: string;
   readonly name: string;
 }
 
+/** From an object to the mounts that follow it, so that a change of one costs as much as it has mounts. */
 class ObjectIndex {
   readonly #mounts = new Map<string, Map<VolumeName, Set<PodUid>>>();
 
-  add(volume: Volume, namespace: string, { volume: name, podUid }: MountId): void {
-    for (const key of keysOf(volume, namespace)) {
+  add(mount: DesiredMount): void {
+    const { volume, podUid } = mount;
+    for (const key of followedKeys(mount)) {
       const users = this.#mounts.get(key) ?? new Map<VolumeName, Set<PodUid>>();
-      this.#mounts.set(key, users.set(name, (users.get(name) ?? new Set()).add(podUid)));
+      this.#mounts.set(key, users.set(volume, (users.get(volume) ?? new Set()).add(podUid)));
     }
   }
 
-  /** With the very volume that was added, so that nothing of it stays behind. */
-  remove(volume: Volume, namespace: string, { volume: name, podUid }: MountId): void {
-    for (const key of keysOf(volume, namespace)) {
+  remove(mount: DesiredMount): void {
+    const { volume, podUid } = mount;
+    for (const key of followedKeys(mount)) {
       const users = this.#mounts.get(key);
-      const pods = users?.get(name);
+      const pods = users?.get(volume);
       pods?.delete(podUid);
-      if (pods?.size === 0) users?.delete(name);
+      if (pods?.size === 0) users?.delete(volume);
       if (users?.size === 0) this.#mounts.delete(key);
     }
   }
 
-  /** A list of its own: whoever goes through it may change what is wanted. */
-  showing({ kind, namespace, name }: ObjectRef): readonly MountId[] {
-    const users = this.#mounts.get(kind === 'ClusterTrustBundle' ? anyTrustBundle : keyOf(kind, namespace, name));
-    return [...(users ?? [])].flatMap(([volume, pods]) => [...pods].map((podUid) => ({ volume, podUid })));
-  }
-
-  get size(): number {
-    return this.#mounts.size;
+  /** A new list: callers change what is wanted while they go through it. */
+  following({ kind, namespace, name }: ObjectRef): readonly MountId[] {
+    const found = new Map<VolumeName, Set<PodUid>>();
+    for (const key of [keyOf(kind, namespace, name), kind]) {
+      for (const [volume, pods] of this.#mounts.get(key) ?? []) {
+        found.set(volume, new Set([...(found.get(volume) ?? []), ...pods]));
+      }
+    }
+    return [...found].flatMap(([volume, pods]) => [...pods].map((podUid) => ({ volume, podUid })));
   }
 }
 
-/** Bundles are chosen by name or by signer and labels: a change of any is a reason to look at every volume that has some. */
-const anyTrustBundle = 'ClusterTrustBundle';
-
-function keysOf(volume: Volume, namespace: string): readonly string[] {
-  return [...shownReferences(volume)].flatMap(({ kind, name }) => {
-    if (kind === 'ClusterTrustBundle') return [anyTrustBundle];
-    return (kind === 'ConfigMap' || kind === 'Secret') && name !== '' ? [keyOf(kind, namespace, name)] : [];
+/** The kind alone stands for every object of it. */
+function followedKeys({ follows, pod }: DesiredMount): readonly string[] {
+  return follows.flatMap((follow) => {
+    if (!('object' in follow)) return [];
+    const { kind, name, isClusterWide = false } = follow.object;
+    if (name === undefined) return [kind];
+    return [keyOf(kind, isClusterWide ? '' : (pod.metadata.namespace ?? ''), name)];
   });
 }
 

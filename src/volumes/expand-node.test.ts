@@ -54,6 +54,7 @@ class World {
       podUid,
       pod,
       spec,
+      follows: [],
       outerNames: ['data'],
       requestedAt: 0,
       revision: 1,

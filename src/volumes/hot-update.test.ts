@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { existsSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
+import type { ClusterTrustBundle } from '../kube/objects/cluster-trust-bundle.ts';
 import type { Volume } from '../kube/objects/volume.ts';
 import { configMapPlugin } from '../plugins/configmap.ts';
 import { downwardApiPlugin } from '../plugins/downwardapi.ts';
@@ -17,19 +18,25 @@ import { asPodUid } from './volume-name.ts';
 
 class RealWorld extends VolumeWorld {
   readonly real: VolumeNode;
+  readonly bundles = new Map<string, ClusterTrustBundle>();
 
   constructor(t: TestContext) {
     const real = new VolumeNode(t, { under: '/dev/shm' });
     const { configMaps, secrets, nodes, volumes, emptyDirectories, mounts } = real;
     let made = 0;
     const tokens = { get: async () => `token ${(made += 1)}`, forgetPod: () => {} };
+    const trustBundles = {
+      get: async (name: string) => this.bundles.get(name),
+      list: async (signerName: string) =>
+        [...this.bundles.values()].filter(({ spec }) => spec.signerName === signerName),
+    };
     super(t, {
       root: real.root,
       plugins: [
         configMapPlugin(configMaps, volumes),
         secretPlugin(secrets, volumes),
         downwardApiPlugin(nodes, volumes),
-        projectedPlugin({ configMaps, secrets, nodes, tokens }, volumes),
+        projectedPlugin({ configMaps, secrets, nodes, tokens, trustBundles }, volumes),
         emptyDirPlugin({ nodes, emptyDirectories, mounts }),
       ],
     });
@@ -47,6 +54,12 @@ class RealWorld extends VolumeWorld {
     this.manager.objectChanged({ kind: 'ConfigMap', namespace: 'shop', name }, resourceVersion);
   }
 
+  setBundle(name: string, body: string, labels: Readonly<Record<string, string>> = {}): void {
+    const trustBundle = pem(body);
+    this.bundles.set(name, { metadata: { name, labels }, spec: { signerName: 'example.com/ca', trustBundle } });
+    this.manager.objectChanged({ kind: 'ClusterTrustBundle', namespace: '', name }, `${body} version`);
+  }
+
   read(podUid: string, volume: string, file: string): string | undefined {
     const path = join(this.directory(podUid, volume), file);
     return existsSync(path) ? readFileSync(path, 'utf8') : undefined;
@@ -59,6 +72,10 @@ class RealWorld extends VolumeWorld {
   refreshed(): readonly Extract<VolumeNotice, { kind: 'VolumeRefreshed' }>[] {
     return this.notices.flatMap((notice) => (notice.kind === 'VolumeRefreshed' ? [notice] : []));
   }
+}
+
+function pem(body: string): string {
+  return `-----BEGIN CERTIFICATE-----\n${Buffer.from(body).toString('base64')}\n-----END CERTIFICATE-----\n`;
 }
 
 const defaultMode = 0o644;
@@ -277,6 +294,33 @@ test('a token that is due is replaced on disk, and volumes without tokens are le
   assert.deepEqual(
     world.refreshed().map(({ outerNames }) => outerNames),
     [['token']],
+  );
+});
+
+test('a changed trust bundle is on disk at once, in the volumes that name it and in those that select bundles', async (t) => {
+  const world = new RealWorld(t);
+  world.setBundle('one', 'one');
+  world.setBundle('two', 'two', { tier: 'gold' });
+  await world.start();
+  const bundle = (name: string, source: object): Volume => {
+    return { name, projected: { defaultMode, sources: [{ clusterTrustBundle: { path: 'ca.pem', ...source } }] } };
+  };
+  const selecting = { signerName: 'example.com/ca', labelSelector: { matchLabels: { tier: 'gold' } } };
+  await world.put(
+    podUsing('a', [bundle('one', { name: 'one' }), bundle('two', { name: 'two' }), bundle('gold', selecting)]),
+  );
+  const read = (): readonly (string | undefined)[] =>
+    ['one', 'two', 'gold'].map((name) => world.read('a', name, 'ca.pem'));
+  assert.deepEqual(read(), [pem('one'), pem('two'), pem('two')]);
+  world.setBundle('two', 'changed', { tier: 'gold' });
+  await world.settle();
+  assert.deepEqual(read(), [pem('one'), pem('changed'), pem('changed')]);
+  assert.deepEqual(
+    world.refreshed().map(({ outerNames, trace }) => [...outerNames, trace.changes[0]?.resourceVersion]),
+    [
+      ['two', 'changed version'],
+      ['gold', 'changed version'],
+    ],
   );
 });
 

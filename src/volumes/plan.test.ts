@@ -48,7 +48,7 @@ class World {
     const plugin = new ScriptedPlugin({
       kind: kind === 'loop' ? 'attachable' : kind,
       byNodeAlone: kind === 'loop',
-      requiresRemount: true,
+      follows: () => [],
     });
     const { registry } = PluginRegistry.of([plugin]);
     this.desired = new DesiredState({ plugins: registry, now: () => 0, touched: () => {} });

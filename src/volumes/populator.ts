@@ -203,7 +203,7 @@ export class Populator {
     this.#retries.reset(podUid);
     desired.popErrors(podUid);
     for (const mount of desired.mountsOf(podUid)) {
-      if (mount.plugin.requiresRemount && actual.mount(mount) !== undefined) desired.refresh(mount);
+      if (mount.plugin.follows !== undefined && actual.mount(mount) !== undefined) desired.refresh(mount);
     }
   }
 

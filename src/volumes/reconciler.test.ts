@@ -23,7 +23,7 @@ function newWorld(
   controllerAttach = true,
 ): World {
   const world: World = new World(t, {
-    plugins: [shared, new ScriptedPlugin({ requiresRemount: true })],
+    plugins: [shared, new ScriptedPlugin({ follows: () => [] })],
     controllerAttach,
   });
   world.shared = shared;
@@ -210,7 +210,7 @@ for (const [step, end] of [
   ['mountDevice', final()],
 ] as const) {
   test(`manager invariants 45 and 46: a mounted volume stays that when ${step} fails in a refresh (${end.message})`, async (t) => {
-    const world = newWorld(t, new ScriptedPlugin({ kind: 'device', requiresRemount: true }));
+    const world = newWorld(t, new ScriptedPlugin({ kind: 'device', follows: () => [] }));
     await world.start();
     const pod = podUsing('web', [claimVolume('data', 'disk')]);
     await world.put(pod);

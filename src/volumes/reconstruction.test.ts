@@ -29,7 +29,7 @@ const disk1 = asVolumeName('example.com/disk/d1');
 /** One start of a node, as far as the scan goes. */
 class Start {
   readonly disk = new FakePodsOnDisk();
-  readonly plain = new ScriptedPlugin({ requiresRemount: true });
+  readonly plain = new ScriptedPlugin({ follows: () => [] });
   readonly shared: ScriptedPlugin;
   readonly actual: ActualState;
   readonly notices: VolumeNotice[] = [];

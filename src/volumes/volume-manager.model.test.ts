@@ -84,8 +84,9 @@ class Node {
   readonly #cleanUps: (() => Promise<void>)[] = [];
 
   constructor() {
-    this.config = this.#watched(new ScriptedPlugin({ name: 'kubernetes.io/configmap', requiresRemount: true }));
+    this.config = this.#watched(new ScriptedPlugin({ name: 'kubernetes.io/configmap', follows: () => [] }));
     this.config.sourceOf = ({ volume }: VolumeSpec) => volume?.configMap;
+    this.config.follows = (source) => [{ object: { kind: 'ConfigMap', name: (source as { name: string }).name } }];
     this.disk = this.#watched(new ScriptedPlugin({ kind: 'attachable' }));
     const after = (act: () => Promise<void>): number => this.#cleanUps.push(act);
     this.world = new VolumeWorld({ after }, { plugins: [this.config, this.disk], controllerAttach: false });

@@ -307,7 +307,7 @@ test('a volume that cannot be planned holds up no other; a broken invariant ends
     return node;
   };
   const world = new VolumeWorld(t, {
-    plugins: [new ScriptedPlugin({ kind: 'attachable' }), new ScriptedPlugin({ requiresRemount: true })],
+    plugins: [new ScriptedPlugin({ kind: 'attachable' }), new ScriptedPlugin({ follows: () => [] })],
     deps: { node: { name: 'node-1', current, read: async () => node } },
   });
   for (const name of ['disk', 'next']) world.claims.bind(name);

@@ -179,7 +179,7 @@ export class VolumeManager {
    */
   objectChanged(object: ObjectRef, resourceVersion?: string): void {
     const seenAt = this.#deps.clock.now();
-    for (const id of this.#desired.mountsShowing(object)) {
+    for (const id of this.#desired.mountsFollowing(object)) {
       // What a pod reads that is about to end does not matter, and its objects often go with it.
       if (this.#deps.states.shouldContainersBeTerminating(id.podUid)) continue;
       this.#pending.forgive({ ...id, node: '' });
@@ -197,11 +197,7 @@ export class VolumeManager {
   /** A token of the pod is to be replaced. */
   tokenDue(podUid: PodUid): void {
     for (const mount of this.#desired.mountsOf(podUid)) {
-      const sources = mount.spec.volume?.projected?.sources;
-      const hasToken = sources?.some(
-        (one) => one.serviceAccountToken !== undefined || one.podCertificate !== undefined,
-      );
-      if (hasToken === true) this.#desired.refresh(mount);
+      if (mount.follows.some((follow) => 'token' in follow)) this.#desired.refresh(mount);
     }
   }
 

@@ -34,7 +34,7 @@ export interface ScriptedPluginSettings {
   readonly name?: string;
   /** plain: a volume of one pod; device: mounted once for all; attachable: connected to the node before that. */
   readonly kind?: 'plain' | 'device' | 'attachable';
-  readonly requiresRemount?: boolean;
+  follows?: NonNullable<VolumePlugin['follows']>;
   readonly supportsMountOptions?: boolean;
   readonly byNodeAlone?: boolean;
   /** `scripted`: every optional part of it, as the plugin's other steps. */
@@ -48,7 +48,7 @@ interface Hold {
 
 export class ScriptedPlugin implements VolumePlugin {
   readonly name: string;
-  readonly requiresRemount: boolean;
+  follows?: NonNullable<VolumePlugin['follows']>;
   readonly supportsMountOptions: boolean;
   readonly attach?: Attach;
   readonly deviceMount?: DeviceMount;
@@ -76,7 +76,7 @@ export class ScriptedPlugin implements VolumePlugin {
   constructor(settings: ScriptedPluginSettings = {}) {
     const { kind = 'plain', byNodeAlone = false } = settings;
     this.name = settings.name ?? (kind === 'plain' ? 'example.com/plain' : 'example.com/disk');
-    this.requiresRemount = settings.requiresRemount ?? false;
+    if (settings.follows !== undefined) this.follows = settings.follows;
     this.supportsMountOptions = settings.supportsMountOptions ?? true;
     if (settings.block !== undefined) this.block = settings.block === 'scripted' ? this.#block() : settings.block;
     if (kind === 'plain') return;

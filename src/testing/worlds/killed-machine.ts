@@ -64,7 +64,7 @@ class Machine {
   world: VolumeWorld;
 
   constructor() {
-    this.config = this.#watched(new ScriptedPlugin({ name: configName, requiresRemount: true }));
+    this.config = this.#watched(new ScriptedPlugin({ name: configName, follows: () => [] }));
     this.config.sourceOf = ({ volume }: VolumeSpec) => volume?.configMap;
     this.config.reconstruct = (name: string) => ({ volume: { name, configMap: { name: '' } }, readOnly: false });
     this.disk = this.#watched(new ScriptedPlugin({ kind: 'attachable', byNodeAlone: true }));

@@ -113,7 +113,7 @@ export class VolumeWorld {
   readonly clock = new FakeClock();
   readonly pods = new FakePods();
   readonly claims = new FakeClaims();
-  readonly plain = new ScriptedPlugin({ requiresRemount: true });
+  readonly plain = new ScriptedPlugin({ follows: () => [] });
   readonly disk: ScriptedPlugin;
   readonly notices: VolumeNotice[] = [];
   readonly subPathsCleaned: string[] = [];
