@@ -5,12 +5,9 @@ import { configMap } from '../../kube/objects/config-map.ts';
 import { pod } from '../../kube/objects/pod.ts';
 import type { Shape } from '../../kube/objects/schema.ts';
 import { service } from '../../kube/objects/service.ts';
-import { compareObjects } from './compare-objects.ts';
-import { extractFieldSet } from './extract-field-set.ts';
-import { FieldSet } from './field-set.ts';
+import { FieldSet, type PathElement, fieldElement, keyElement, pathText, valueElement } from './field-set.ts';
 import type { Json, JsonObject } from './json-value.ts';
-import { fieldElement, keyElement, pathText, valueElement } from './path-element.ts';
-import type { PathElement } from './path-element.ts';
+import { compareObjects, extractFieldSet } from './layout.ts';
 
 const texts = (set: FieldSet): string[] => [...set.paths()].map(pathText);
 const parse = (text: string): Json => JSON.parse(text) as Json;

@@ -2,8 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { applyJsonPatch } from './json-patch.ts';
-import type { Json, JsonObject } from './json-value.ts';
-import { PatchError } from './patch-error.ts';
+import { type Json, type JsonObject, PatchError } from './json-value.ts';
 
 const refusal = 'the server rejected our request due to an error in our request';
 const parse = (text: string): Json => JSON.parse(text) as Json;

@@ -2,7 +2,8 @@
  * JSON as values, and the few operations that all patches share. Keys come from strangers: reading looks at own properties
  * only and writing goes through `setField`, so that a key named `__proto__` or `constructor` is a key like any other.
  */
-import { PatchError } from './patch-error.ts';
+import { MountletError } from '../../base/errors.ts';
+import { compareByteOrder } from '../../kube/values/byte-order.ts';
 
 export type Json = null | boolean | number | string | JsonList | JsonObject;
 export type JsonList = readonly Json[];
@@ -81,4 +82,47 @@ export function checkDepth(value: Json): void {
     }
     level = next;
   }
+}
+
+/** A JSON value as Go prints it with `%v`, because the API server's messages about patches carry values in this form. */
+export function goValue(value: Json | undefined): string {
+  if (value === undefined || value === null) return '<nil>';
+  if (isList(value)) return `[${value.map(goValue).join(' ')}]`;
+  if (isObject(value)) {
+    const fields = Object.keys(value).sort(compareByteOrder);
+    return `map[${fields.map((key) => `${key}:${goValue(value[key])}`).join(' ')}]`;
+  }
+  return String(value);
+}
+
+/** The name Go's JSON decoder has for the kind of a value: `cannot unmarshal object into …`. */
+export function goKind(value: Json | undefined): string {
+  if (isList(value)) return 'array';
+  if (isObject(value)) return 'object';
+  if (typeof value === 'boolean') return 'bool';
+  return value === null || value === undefined ? 'null' : typeof value;
+}
+
+type PatchErrorKind =
+  /** The patch itself makes no sense: 400. */
+  | 'malformed'
+  /** The patch cannot be applied to this object: 422. */
+  | 'invalid'
+  /** 413. */
+  | 'tooLarge';
+
+/** A patch that was refused. The request's handler turns it into a Status; the message is the API server's own. */
+export class PatchError extends MountletError {
+  readonly reason = 'PatchRefused';
+  readonly kind: PatchErrorKind;
+
+  constructor(kind: PatchErrorKind, message: string) {
+    super(message);
+    this.kind = kind;
+  }
+}
+
+/** The API server answers many failures with this one sentence and keeps the reason to itself. */
+export function cannotApply(): PatchError {
+  return new PatchError('invalid', 'the server rejected our request due to an error in our request');
 }

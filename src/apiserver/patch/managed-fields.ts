@@ -1,14 +1,25 @@
 /**
  * `metadata.managedFields`: who owns which fields. One entry for each manager, operation and subresource, and for updates also
- * for each API version. This file reads and writes the list; how ownership changes is in `track-update.ts` and
- * `server-side-apply.ts`.
+ * for each API version. Here the list is read and written, and the others lose what a writer changes; what the writer gains is
+ * in `track-update.ts` and `server-side-apply.ts`.
  */
+import type { Shape } from '../../kube/objects/schema.ts';
 import { compareByteOrder } from '../../kube/values/byte-order.ts';
 import { goJson } from '../../kube/values/go-json.ts';
-import { FieldSet } from './field-set.ts';
-import { checkDepth, fieldOf, isList, isObject, objectIn, withField } from './json-value.ts';
-import type { Json, JsonList, JsonObject } from './json-value.ts';
-import { PatchError } from './patch-error.ts';
+import { FieldSet, fieldElement } from './field-set.ts';
+import {
+  type Json,
+  type JsonList,
+  type JsonObject,
+  PatchError,
+  checkDepth,
+  fieldOf,
+  isList,
+  isObject,
+  objectIn,
+  withField,
+} from './json-value.ts';
+import { type Comparison, compareObjects } from './layout.ts';
 
 export type Operation = 'Apply' | 'Update';
 
@@ -34,11 +45,6 @@ export function ownerKey({ manager, operation, apiVersion, subresource }: Omit<O
     ...(operation === 'Apply' ? {} : { apiVersion }),
     ...(subresource === '' ? {} : { subresource }),
   });
-}
-
-/** Whole seconds, as all times of the API. */
-export function timestamp(nowMs: number): string {
-  return `${new Date(nowMs).toISOString().slice(0, -'.000Z'.length)}Z`;
 }
 
 /** Undefined for a list that is not one of managed fields. */
@@ -112,4 +118,68 @@ export function withManagedFields(object: JsonObject, managedFields: JsonList | 
   if (!isObject(metadata)) return object;
   const list = managedFields === undefined || managedFields.length === 0 ? undefined : managedFields;
   return withField(object, 'metadata', withField(metadata, 'managedFields', list));
+}
+
+/** A write, and who does it. */
+export interface Writer {
+  readonly shape: Shape<unknown>;
+  readonly manager: string;
+  readonly apiVersion: string;
+  /** Through which the write came; absent for the object itself. */
+  readonly subresource?: string;
+  /**
+   * Fields that this endpoint never writes, with all below them: `[['status']]` of the object itself where the status has an
+   * endpoint of its own. Sending them owns nothing.
+   */
+  readonly ignoredFields?: readonly (readonly string[])[];
+  readonly nowMs: number;
+}
+
+/** What of `metadata` the server itself decides. Nobody owns it. */
+export const metadataOfServer: ReadonlySet<string> = new Set(
+  'name namespace creationTimestamp selfLink uid clusterName generation managedFields resourceVersion'.split(' '),
+);
+
+const bookkeeping = fieldSetOf([
+  ['apiVersion'],
+  ['kind'],
+  ['metadata'],
+  ...[...metadataOfServer].map((name) => ['metadata', name]),
+]);
+
+export function withoutBookkeeping(fields: FieldSet): FieldSet {
+  return fields.difference(bookkeeping);
+}
+
+export function withoutIgnored(fields: FieldSet, { ignoredFields = [] }: Writer): FieldSet {
+  return fields.without(fieldSetOf(ignoredFields));
+}
+
+export function changesBetween(before: JsonObject, after: JsonObject, writer: Writer): Comparison {
+  const { added, modified, removed } = compareObjects(before, after, writer.shape);
+  const relevant = (fields: FieldSet): FieldSet => withoutIgnored(fields, writer);
+  return { added: relevant(added), modified: relevant(modified), removed: relevant(removed) };
+}
+
+/** The fields of an owner whose value was changed by somebody else. */
+export function fieldsTakenFrom({ fields }: Owner, { added, modified }: Comparison): FieldSet {
+  // Walks through the owner's fields alone: there may be many owners, and many changes.
+  return fields.intersection(modified).union(fields.intersection(added));
+}
+
+/** The others lose what was changed and what is gone; who is left with nothing is gone too. */
+export function afterChange(managed: Managed, changes: Comparison, writer: string): Managed {
+  const result = new Map<string, Owner>();
+  for (const [key, owner] of managed) {
+    const isWriter = key === writer;
+    const fields = isWriter
+      ? owner.fields
+      : owner.fields.difference(fieldsTakenFrom(owner, changes)).difference(changes.removed);
+    if (!fields.isEmpty) result.set(key, { ...owner, fields });
+  }
+  return result;
+}
+
+function fieldSetOf(paths: readonly (readonly string[])[]): FieldSet {
+  return FieldSet.of(...paths.map((path) => path.map(fieldElement)));
 }

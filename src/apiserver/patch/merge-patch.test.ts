@@ -1,10 +1,17 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { fieldOf, isEqual, isObject, setField } from './json-value.ts';
-import type { Json, JsonFields, JsonObject } from './json-value.ts';
-import { applyMergePatch } from './merge-patch.ts';
-import { PatchError } from './patch-error.ts';
+import { applyMergePatch } from './json-patch.ts';
+import {
+  type Json,
+  type JsonFields,
+  type JsonObject,
+  PatchError,
+  fieldOf,
+  isEqual,
+  isObject,
+  setField,
+} from './json-value.ts';
 
 const cases: readonly { it: string; document: JsonObject; patch: JsonObject; result: JsonObject }[] = [
   { it: 'replaces a value', document: { a: 'b' }, patch: { a: 'c' }, result: { a: 'c' } },

@@ -5,29 +5,30 @@
  *   removed   each field the applier owned before and does not send any more, unless somebody else owns it too
  *   conflict  a field that somebody else owns would change: nothing is done, unless forced; then the others lose it
  */
-import { nameText, readApplied } from './applied-configuration.ts';
-import { conflictsWith } from './apply-conflict.ts';
-import type { Conflicts } from './apply-conflict.ts';
-import { extractFieldSet, withNamedAncestors } from './extract-field-set.ts';
-import { FieldSet } from './field-set.ts';
-import { isEqual } from './json-value.ts';
-import type { Json, JsonObject } from './json-value.ts';
-import { fieldsAgreedBefore, refreshLastApplied } from './last-applied.ts';
-import { ItemIdentityError } from './layout.ts';
+import { compareByteOrder } from '../../kube/values/byte-order.ts';
+import { goQuote } from '../../kube/values/go-quote.ts';
+import { timestamp } from '../../kube/values/timestamp.ts';
+import { fieldsAgreedBefore, nameText, readApplied, refreshLastApplied } from './applied-configuration.ts';
+import { FieldSet, pathText } from './field-set.ts';
+import { type Json, type JsonObject, PatchError, isEqual } from './json-value.ts';
+import { ItemIdentityError, extractFieldSet, withNamedAncestors } from './layout.ts';
 import {
+  type Managed,
+  type Operation,
+  type Owner,
+  type Writer,
+  afterChange,
+  changesBetween,
+  fieldsTakenFrom,
   managedFieldsOf,
   ownerKey,
   readManaged,
-  timestamp,
   withManagedFields,
+  withoutBookkeeping,
+  withoutIgnored,
   writeManaged,
 } from './managed-fields.ts';
-import type { Managed, Owner } from './managed-fields.ts';
-import { mergeApplied } from './merge-applied.ts';
-import { afterChange, changesBetween, fieldsTakenFrom, withoutBookkeeping, withoutIgnored } from './ownership.ts';
-import type { Writer } from './ownership.ts';
-import { PatchError } from './patch-error.ts';
-import { removeFields } from './remove-fields.ts';
+import { mergeApplied, removeFields } from './merge-applied.ts';
 import { ownershipAfter } from './track-update.ts';
 
 export interface Apply extends Writer {
@@ -125,4 +126,60 @@ function managedBefore(live: JsonObject | undefined, writer: Writer): Managed {
   if (live === undefined || (managed !== undefined && managed.size > 0)) return managed ?? new Map<string, Owner>();
   const update = { ...writer, live: undefined, object: live, manager: 'before-first-apply' };
   return ownershipAfter(update, new Map<string, Owner>());
+}
+
+/** The fields of one other owner that would be changed. */
+interface Conflict {
+  readonly manager: string;
+  readonly operation: Operation;
+  readonly apiVersion: string;
+  readonly subresource: string;
+  readonly time: string | undefined;
+  /** `.spec.containers[name="web"].image` */
+  readonly fields: readonly string[];
+}
+
+/** As it stands in `details.causes` of the Status. */
+interface ConflictCause {
+  readonly reason: 'FieldManagerConflict';
+  readonly message: string;
+  readonly field: string;
+}
+
+interface Conflicts {
+  readonly kind: 'conflict';
+  readonly message: string;
+  readonly causes: readonly ConflictCause[];
+  readonly conflicts: readonly Conflict[];
+}
+
+function conflictsWith(owners: readonly { readonly owner: Owner; readonly fields: FieldSet }[]): Conflicts {
+  const conflicts = owners
+    .toSorted((a, b) => compareByteOrder(ownerKey(a.owner), ownerKey(b.owner)))
+    .map(({ owner, fields }) => ({ ...owner, fields: [...fields.paths()].map(pathText) }));
+  const causes = conflicts.flatMap((conflict) =>
+    conflict.fields.map((field) => ({
+      reason: 'FieldManagerConflict' as const,
+      message: `conflict with ${ownerText(conflict)}`,
+      field,
+    })),
+  );
+  return { kind: 'conflict', message: messageOf(conflicts, causes), causes, conflicts };
+}
+
+function messageOf(conflicts: readonly Conflict[], causes: readonly ConflictCause[]): string {
+  const [only] = causes;
+  if (causes.length === 1 && only !== undefined) {
+    return `Apply failed with 1 conflict: ${only.message}: ${only.field}`;
+  }
+  const lines = conflicts.flatMap((conflict) => [
+    `conflicts with ${ownerText(conflict)}:`,
+    ...conflict.fields.map((field) => `- ${field}`),
+  ]);
+  return `Apply failed with ${causes.length} conflicts: ${lines.join('\n')}`;
+}
+
+function ownerText({ manager, operation, apiVersion, subresource }: Conflict): string {
+  const through = subresource === '' ? '' : ` with subresource ${goQuote(subresource)}`;
+  return `${goQuote(manager)}${through}${operation === 'Update' ? ` using ${apiVersion}` : ''}`;
 }

@@ -4,12 +4,19 @@ import fc from 'fast-check';
 import { configMap } from '../../kube/objects/config-map.ts';
 import { node } from '../../kube/objects/node.ts';
 import { pod } from '../../kube/objects/pod.ts';
-import { any, integer, list, map, object, replacedByPatch, setOf, string } from '../../kube/objects/schema.ts';
-import type { Shape } from '../../kube/objects/schema.ts';
+import {
+  type Shape,
+  any,
+  integer,
+  list,
+  map,
+  object,
+  replacedByPatch,
+  setOf,
+  string,
+} from '../../kube/objects/schema.ts';
 import { serviceAccount } from '../../kube/objects/service-account.ts';
-import { isEqual } from './json-value.ts';
-import type { Json, JsonObject } from './json-value.ts';
-import { PatchError } from './patch-error.ts';
+import { type Json, type JsonObject, PatchError, isEqual } from './json-value.ts';
 import { applyStrategicMergePatch } from './strategic-merge-patch.ts';
 
 const inner = object({ name: integer, value: string, other: string, plain: list(integer), set: setOf(integer) });

@@ -1,17 +1,12 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
-import type { TestContext } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import fc from 'fast-check';
 import { configMap } from '../../kube/objects/config-map.ts';
 import { pod } from '../../kube/objects/pod.ts';
-import type { FieldSet } from './field-set.ts';
-import { isList, isObject } from './json-value.ts';
-import type { Json, JsonObject } from './json-value.ts';
-import { managedFieldsOf, readManaged, withManagedFields } from './managed-fields.ts';
-import type { Owner } from './managed-fields.ts';
-import { pathText } from './path-element.ts';
-import { trackUpdate } from './track-update.ts';
-import type { Update } from './track-update.ts';
+import { type FieldSet, pathText } from './field-set.ts';
+import { type Json, type JsonObject, isList, isObject } from './json-value.ts';
+import { type Owner, managedFieldsOf, readManaged, withManagedFields } from './managed-fields.ts';
+import { type Update, trackUpdate } from './track-update.ts';
 
 const start = Date.parse('2026-08-01T10:00:00Z');
 const cm = (data: JsonObject, metadata: JsonObject = {}): JsonObject => ({

@@ -4,8 +4,7 @@ import fc from 'fast-check';
 import { configMap } from '../../kube/objects/config-map.ts';
 import type { JsonObject } from './json-value.ts';
 import { managedFieldsOf, readManaged, withManagedFields, writeManaged } from './managed-fields.ts';
-import { ownershipAfter, trackUpdate } from './track-update.ts';
-import { withUnchangedOwners } from './unchanged-ownership.ts';
+import { ownershipAfter, trackUpdate, withUnchangedOwners } from './track-update.ts';
 
 const value = fc.constantFrom('1', '2');
 const content = fc.oneof(
