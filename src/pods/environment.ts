@@ -15,7 +15,7 @@ import type {
 import type { Node } from '../kube/objects/node.ts';
 import type { Pod } from '../kube/objects/pod.ts';
 import type { Service } from '../kube/objects/service.ts';
-import { isStaticPod } from '../kube/pod-origin.ts';
+import { isStaticPod } from '../kube/pod-identity.ts';
 import { type VariableService, serviceVariablesOf } from '../kube/service-variables.ts';
 import { compareByteOrder } from '../kube/values/byte-order.ts';
 import { EnvironmentError } from './environment-error.ts';

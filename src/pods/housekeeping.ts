@@ -3,16 +3,16 @@
  * mirrors. Directories of pods that are gone are the volume manager's to remove. It only runs when every source was read: before that anything may be wanted.
  */
 import { messageOf } from '../base/errors.ts';
-import type { Pod } from '../kube/objects/pod.ts';
+import { type Pod, isTerminalPhase } from '../kube/objects/pod.ts';
+import { podFullName, podUid } from '../kube/pod-identity.ts';
 import type { Runtime, RuntimePod } from '../runtimes/runtime.ts';
 import { deleteMirror } from './mirror-pods.ts';
 import type { PodApi } from './pod-api.ts';
 import type { PodManager } from './pod-manager.ts';
-import { podFullName, podUid } from './pod-names.ts';
 import type { ProbeManager } from './probes/probe-manager.ts';
 import type { StatusManager } from './status/status-manager.ts';
-import { isOver, isTerminalPhase } from './workers/pod-record.ts';
-import type { PodWorkers, PodWorkerState } from './workers/pod-workers.ts';
+import { isOver } from './workers/pod-record.ts';
+import type { PodWorkerState, PodWorkers } from './workers/pod-workers.ts';
 
 interface HousekeepingDeps {
   readonly runtime: Runtime;

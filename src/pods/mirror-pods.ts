@@ -1,10 +1,16 @@
 /** Mirror pods: how an API server comes to show the static pods of a node. Deleting one never stops the static pod. */
 import { MountletError } from '../base/errors.ts';
 import type { Pod } from '../kube/objects/pod.ts';
-import { annotationOf, hashAnnotation, mirrorAnnotation, withAnnotations } from '../kube/pod-origin.ts';
-import type { PodApi } from './pod-api.ts';
-import { podNamespace, podUid } from './pod-names.ts';
+import {
+  annotationOf,
+  hashAnnotation,
+  mirrorAnnotation,
+  podNamespace,
+  podUid,
+  withAnnotations,
+} from '../kube/pod-identity.ts';
 import { withoutReferences } from '../kube/pod-references.ts';
+import type { PodApi } from './pod-api.ts';
 
 export interface MirrorOwner {
   readonly name: string;

@@ -2,23 +2,22 @@
  * The pods of this node: takes what the sources want, hands it to the workers, and answers what others need to know of pods.
  * Nothing here polls: sources, runtime, probes and deadlines wake what they concern.
  */
-import { onAbort } from '../base/abort.ts';
 import { setMaxListeners } from 'node:events';
+import { onAbort } from '../base/abort.ts';
 import { runTask } from '../base/run-task.ts';
 import { WakeSignal } from '../base/wake-signal.ts';
-import type { Pod, PodStatus } from '../kube/objects/pod.ts';
-import { type PodSource, isMirrorPod, isStaticPod } from '../kube/pod-origin.ts';
+import { type Pod, type PodStatus, isTerminalPhase } from '../kube/objects/pod.ts';
+import { type PodSource, isMirrorPod, isStaticPod, podFullName, podNamespace, podUid } from '../kube/pod-identity.ts';
 import { namesOf, referencesOf } from '../kube/pod-references.ts';
 import { qualityOfService } from '../kube/quality-of-service.ts';
 import type { RuntimePod } from '../runtimes/runtime.ts';
 import { keepHouse } from './housekeeping.ts';
 import { PodManager } from './pod-manager.ts';
-import { podFullName, podNamespace, podUid } from './pod-names.ts';
 import { type PodLoopDeps, type PodLoopSettings, type PodParts, assemblePods } from './pod-parts.ts';
 import type { PodUpdate } from './sources/merge-pods.ts';
 import { PodConfig } from './sources/pod-config.ts';
 import type { EnvironmentKind } from './stale-environment.ts';
-import { type PodState, isTerminalPhase } from './workers/pod-record.ts';
+import type { PodState } from './workers/pod-record.ts';
 
 const housekeepingRetryMs = 2000;
 /** A look at everything though nothing happened, for what others did behind our back. */

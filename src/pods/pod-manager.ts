@@ -3,8 +3,7 @@
  * never what runs.
  */
 import type { Pod } from '../kube/objects/pod.ts';
-import { isMirrorPod, isStaticPod } from '../kube/pod-origin.ts';
-import { podFullName, podUid } from './pod-names.ts';
+import { isMirrorPod, isStaticPod, podFullName, podUid } from '../kube/pod-identity.ts';
 
 export class PodManager {
   readonly #pods = new Map<string, Pod>();

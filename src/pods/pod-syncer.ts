@@ -5,28 +5,26 @@
 import type { Clock } from '../base/clock.ts';
 import { MountletError, messageOf } from '../base/errors.ts';
 import { environmentCondition } from '../kube/environment-condition.ts';
-import type { Pod, PodStatus } from '../kube/objects/pod.ts';
-import { isStaticPod } from '../kube/pod-origin.ts';
+import { type Pod, type PodStatus, isTerminalPhase } from '../kube/objects/pod.ts';
+import type { EventSink } from '../kube/pod-event.ts';
+import { isStaticPod, podNamespace, podUid } from '../kube/pod-identity.ts';
 import type { Runtime, RuntimePod } from '../runtimes/runtime.ts';
+import { isDeadlineExceeded } from '../volumes/waits.ts';
 import type { ContainerFiles } from './container-files.ts';
 import type { ContainerKiller } from './containers/container-killer.ts';
 import type { ContainerSync } from './containers/container-sync.ts';
 import type { StartErrors } from './containers/start-errors.ts';
 import type { ObjectReaders } from './environment-objects.ts';
-import type { EventSink } from './event-sink.ts';
 import { type ImagePullSecrets, collectPullSecrets, missingPullSecretsEvent } from './image-pull-secrets.ts';
 import { type MirrorOwner, reconcileMirror } from './mirror-pods.ts';
 import type { PodApi } from './pod-api.ts';
 import type { PodManager } from './pod-manager.ts';
-import { podNamespace, podUid } from './pod-names.ts';
 import type { ObjectRegistration, PodVolumes } from './pod-volumes.ts';
 import type { ProbeManager } from './probes/probe-manager.ts';
 import type { StaleEnvironment } from './stale-environment.ts';
 import { activeDeadline, podStatus } from './status/pod-status.ts';
 import type { StatusManager } from './status/status-manager.ts';
 import type { TerminationMessages } from './status/termination-messages.ts';
-import { isDeadlineExceeded } from '../volumes/waits.ts';
-import { isTerminalPhase } from './workers/pod-record.ts';
 import type { Eviction, PodSteps, SyncResult } from './workers/pod-steps.ts';
 
 /** The node as its pods need to know it. */

@@ -4,11 +4,10 @@
  */
 import { environmentCondition } from '../kube/environment-condition.ts';
 import type { Pod } from '../kube/objects/pod.ts';
+import type { EventSink } from '../kube/pod-event.ts';
+import { podNamespace, podUid } from '../kube/pod-identity.ts';
 import type { RuntimePod } from '../runtimes/runtime.ts';
-import { readEnvironmentObjects } from './containers/container-labels.ts';
-import type { EnvironmentObject } from './containers/container-labels.ts';
-import type { EventSink } from './event-sink.ts';
-import { podNamespace, podUid } from './pod-names.ts';
+import { type EnvironmentObject, readEnvironmentObjects } from './containers/container-labels.ts';
 import type { PodCondition } from './status/pod-conditions.ts';
 
 export type EnvironmentKind = EnvironmentObject['kind'];

@@ -11,13 +11,13 @@ import { readInRoot } from '../../disk/paths/safe-open.ts';
 import type { LiveSubPaths } from '../../disk/pods/live-sub-paths.ts';
 import { prepareSubPath } from '../../disk/pods/sub-paths.ts';
 import { containerDirectory, etcHostsFile, podDirectory } from '../../kube/node-layout.ts';
+import { podNamespace, podUid } from '../../kube/pod-identity.ts';
 import type { PodLogOptions } from '../../kube/pod-log-options.ts';
 import { systemCallError } from '../../linux/system-call-error.ts';
 import { openLog, readLog } from '../../node-server/read-log.ts';
 import type { ContainerFiles } from '../../pods/container-files.ts';
 import type { MountsDeps, SubPathPreparer } from '../../pods/container-mounts.ts';
 import type { EnvironmentDeps } from '../../pods/environment.ts';
-import { podNamespace, podUid } from '../../pods/pod-names.ts';
 
 export function containerEffects(
   root: string,

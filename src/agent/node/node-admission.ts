@@ -6,7 +6,7 @@ import { selectsNode, tolerates } from '../../kube/node-affinity.ts';
 import type { Container } from '../../kube/objects/container.ts';
 import type { Node } from '../../kube/objects/node.ts';
 import type { Pod } from '../../kube/objects/pod.ts';
-import { isStaticPod } from '../../kube/pod-origin.ts';
+import { isStaticPod } from '../../kube/pod-identity.ts';
 import { qualityOfService } from '../../kube/quality-of-service.ts';
 import { goQuote } from '../../kube/values/go-quote.ts';
 import type { Quantity } from '../../kube/values/quantity.ts';

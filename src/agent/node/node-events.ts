@@ -1,6 +1,6 @@
 /** Kubernetes Events out of what the parts of a node tell. */
+import type { EventSink } from '../../kube/pod-event.ts';
 import { type EventSink as Recorder, podEventObject } from '../../node/event-recorder.ts';
-import type { EventSink } from '../../pods/event-sink.ts';
 import { podRef } from '../../volumes/notices.ts';
 import type { NotifyNode } from './notices.ts';
 

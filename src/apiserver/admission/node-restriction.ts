@@ -6,7 +6,7 @@ import type { Node } from '../../kube/objects/node.ts';
 import type { PersistentVolumeClaim } from '../../kube/objects/persistent-volume.ts';
 import type { Pod } from '../../kube/objects/pod.ts';
 import type { TokenRequest } from '../../kube/objects/token-request.ts';
-import { isMirrorPod, mirrorAnnotation } from '../../kube/pod-origin.ts';
+import { isMirrorPod, mirrorAnnotation } from '../../kube/pod-identity.ts';
 import { namesOf, referenceWords, referencesOf } from '../../kube/pod-references.ts';
 import { compareByteOrder } from '../../kube/values/byte-order.ts';
 import { goQuote } from '../../kube/values/go-quote.ts';

@@ -5,7 +5,7 @@
 import type { Clock } from '../../base/clock.ts';
 import type { Pod, PodSpec } from '../../kube/objects/pod.ts';
 import type { ServiceAccount } from '../../kube/objects/service-account.ts';
-import { isMirrorPod } from '../../kube/pod-origin.ts';
+import { isMirrorPod } from '../../kube/pod-identity.ts';
 import { namesOf, referencesOf } from '../../kube/pod-references.ts';
 import type { Random } from '../model/random.ts';
 import { StoredObjects, objectKey } from '../model/stored-objects.ts';

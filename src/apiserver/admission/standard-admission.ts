@@ -1,7 +1,7 @@
 /** The steps that every write goes through, in their order. */
 import type { Namespace } from '../../kube/objects/namespace.ts';
 import type { Pod, PodSpec } from '../../kube/objects/pod.ts';
-import { isMirrorPod } from '../../kube/pod-origin.ts';
+import { isMirrorPod } from '../../kube/pod-identity.ts';
 import { notFound } from '../model/status.ts';
 import { objectKey } from '../model/stored-objects.ts';
 import type { Store } from '../store/store.ts';

@@ -8,7 +8,7 @@
  */
 import type { PersistentVolume } from '../../kube/objects/persistent-volume.ts';
 import type { Pod } from '../../kube/objects/pod.ts';
-import { isMirrorPod } from '../../kube/pod-origin.ts';
+import { isMirrorPod } from '../../kube/pod-identity.ts';
 import { type ReferencedKind, referencesOf } from '../../kube/pod-references.ts';
 import { objectPrefix, parseStored, placeOfKey } from '../model/stored-objects.ts';
 import type { Change, ListResult, Store } from '../store/store.ts';

@@ -176,7 +176,23 @@ export interface Pod extends Of<typeof pod> {}
 export const podTemplate = object({ metadata: objectMeta, spec: required(podSpec) });
 export interface PodTemplate extends Of<typeof podTemplate> {}
 
+export type AnyContainer = Container | EphemeralContainer;
+
 /** Every container of a pod in the order the kubelet visits them: init, regular, ephemeral. */
-export function allContainers(spec: PodSpec): readonly (Container | EphemeralContainer)[] {
+export function allContainers(spec: PodSpec): readonly AnyContainer[] {
   return [...(spec.initContainers ?? []), ...spec.containers, ...(spec.ephemeralContainers ?? [])];
+}
+
+export function containerNamed({ spec }: Pod, name: string): AnyContainer | undefined {
+  return allContainers(spec).find((container) => container.name === name);
+}
+
+/** An init container that goes on running beside the others. */
+export function isSidecar({ restartPolicy }: AnyContainer): boolean {
+  return restartPolicy === 'Always';
+}
+
+/** It has ended for good. */
+export function isTerminalPhase(phase: string | undefined): boolean {
+  return phase === 'Succeeded' || phase === 'Failed';
 }

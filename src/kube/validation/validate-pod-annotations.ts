@@ -1,13 +1,11 @@
 /** Rules for the annotations that the API server itself understands on pods. */
-import { invalidField, invalidFields, keyPart, placedAt } from './field-errors.ts';
-import type { FieldError } from './field-errors.ts';
+import { type PodSpec, allContainers } from '../objects/pod.ts';
+import type { FieldPath } from '../objects/schema.ts';
+import { mirrorAnnotation as mirror } from '../pod-identity.ts';
 import { goQuote } from '../values/go-quote.ts';
 import type { Labels } from '../values/labels.ts';
 import { descendingPathProblems } from '../values/names.ts';
-import { allContainers } from '../objects/pod.ts';
-import type { PodSpec } from '../objects/pod.ts';
-import type { FieldPath } from '../objects/schema.ts';
-import { mirrorAnnotation as mirror } from '../pod-origin.ts';
+import { type FieldError, invalidField, invalidFields, keyPart, placedAt } from './field-errors.ts';
 
 const deletionCost = 'controller.kubernetes.io/pod-deletion-cost';
 const seccompOfPod = 'seccomp.security.alpha.kubernetes.io/pod';

@@ -1,13 +1,21 @@
 /** Rules for the smaller fields of a pod: choices, gates, claims. */
-import { duplicateField, forbiddenField, invalidField, invalidFields, keyPart, placedAt } from './field-errors.ts';
-import { requiredField, unsupportedField } from './field-errors.ts';
-import type { FieldError } from './field-errors.ts';
-import { resourceClaimInside } from '../values/go-struct.ts';
 import type { ObjectMeta } from '../objects/metadata.ts';
-import { dnsLabelProblems, dnsSubdomainProblems, qualifiedNameProblems } from '../values/names.ts';
 import type { PodSpec } from '../objects/pod.ts';
 import type { FieldPath } from '../objects/schema.ts';
-import { isMirrorPod } from '../pod-origin.ts';
+import { isMirrorPod } from '../pod-identity.ts';
+import { resourceClaimInside } from '../values/go-struct.ts';
+import { dnsLabelProblems, dnsSubdomainProblems, qualifiedNameProblems } from '../values/names.ts';
+import {
+  type FieldError,
+  duplicateField,
+  forbiddenField,
+  invalidField,
+  invalidFields,
+  keyPart,
+  placedAt,
+  requiredField,
+  unsupportedField,
+} from './field-errors.ts';
 
 /** In the order in which the API server lists them. */
 const choices = {

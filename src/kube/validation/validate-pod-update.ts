@@ -2,17 +2,14 @@
  * What an update of a pod may change: images, a lower deadline, more tolerations, fewer scheduling gates, and metadata. Also
  * the rule for ephemeral containers, which may only be added, and only through their own subresource.
  */
-import { changeList } from './change-list.ts';
-import type { Container } from '../objects/container.ts';
-import { ephemeralContainer } from '../objects/container.ts';
-import { forbiddenField, invalidField, keyPart, requiredField } from './field-errors.ts';
-import type { FieldError } from './field-errors.ts';
-import { goQuote } from '../values/go-quote.ts';
-import { podSpec, toleration } from '../objects/pod.ts';
-import type { Pod, PodSpec } from '../objects/pod.ts';
+import { type Container, ephemeralContainer } from '../objects/container.ts';
+import { type Pod, type PodSpec, podSpec, toleration } from '../objects/pod.ts';
 import type { FieldPath } from '../objects/schema.ts';
-import { isMirrorPod, mirrorAnnotation } from '../pod-origin.ts';
+import { isMirrorPod, mirrorAnnotation } from '../pod-identity.ts';
+import { goQuote } from '../values/go-quote.ts';
 import { means } from '../values/semantic-equality.ts';
+import { changeList } from './change-list.ts';
+import { type FieldError, forbiddenField, invalidField, keyPart, requiredField } from './field-errors.ts';
 import { imageSpaceErrors } from './validate-containers.ts';
 import { validateObjectMetaUpdate } from './validate-metadata.ts';
 import { validatePodMetadataAndSpec } from './validate-pod.ts';

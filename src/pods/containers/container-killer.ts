@@ -1,9 +1,8 @@
 /** Ends containers as their pod asks for it: the hook before the end, then the stop signal, then SIGKILL. */
 import { messageOf } from '../../base/errors.ts';
-import type { Pod } from '../../kube/objects/pod.ts';
+import { type AnyContainer, type Pod, containerNamed } from '../../kube/objects/pod.ts';
 import type { Runtime, RuntimeContainer, RuntimePod } from '../../runtimes/runtime.ts';
-import { containerNamed, hasEnded } from './container-lookup.ts';
-import type { AnyContainer } from './container-lookup.ts';
+import { hasEnded } from './container-lookup.ts';
 import { runHook } from './lifecycle-hooks.ts';
 import type { HookDeps } from './lifecycle-hooks.ts';
 import type { KillReason } from './plan-containers.ts';

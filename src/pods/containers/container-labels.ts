@@ -1,7 +1,7 @@
 /** What a container carries with it, so that it is still known after this program was started again. */
-import { fnvHash } from '../sources/fnv-hash.ts';
+import type { AnyContainer } from '../../kube/objects/pod.ts';
+import { fnvHash } from '../../kube/values/content-hash.ts';
 import type { Variable, VariableSource } from '../variables.ts';
-import type { AnyContainer } from './container-lookup.ts';
 
 export const podNameLabel = 'io.kubernetes.pod.name';
 export const podNamespaceLabel = 'io.kubernetes.pod.namespace';

@@ -1,20 +1,6 @@
 /** Finding one container of a pod, as it should be and as it is. */
-import type { Container, EphemeralContainer } from '../../kube/objects/container.ts';
-import { allContainers } from '../../kube/objects/pod.ts';
-import type { Pod } from '../../kube/objects/pod.ts';
 import { ContainerNotRunningError, NoSuchContainerError } from '../../runtimes/runtime.ts';
 import type { Runtime, RuntimeContainer, RuntimePod } from '../../runtimes/runtime.ts';
-
-export type AnyContainer = Container | EphemeralContainer;
-
-/** An init container that goes on running beside the others. */
-export function isSidecar({ restartPolicy }: AnyContainer): boolean {
-  return restartPolicy === 'Always';
-}
-
-export function containerNamed({ spec }: Pod, name: string): AnyContainer | undefined {
-  return allContainers(spec).find((container) => container.name === name);
-}
 
 /** The newest of this name. */
 export function newest(runtimePod: RuntimePod | undefined, name: string): RuntimeContainer | undefined {

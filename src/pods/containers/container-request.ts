@@ -1,16 +1,14 @@
 /** Everything a runtime needs to make one container, decided: variables, mounts, user, limits and labels. */
-import type { Pod } from '../../kube/objects/pod.ts';
+import type { AnyContainer, Pod } from '../../kube/objects/pod.ts';
+import { podNamespace, podUid } from '../../kube/pod-identity.ts';
+import { goQuote } from '../../kube/values/go-quote.ts';
 import type { ContainerRequest, ImageStatus, RuntimeMount } from '../../runtimes/runtime.ts';
 import type { ContainerFiles } from '../container-files.ts';
-import type { CleanUp } from '../container-mounts.ts';
-import { ContainerMountsError } from '../container-mounts.ts';
 import type { ContainerMount } from '../container-mount.ts';
-import { viewContainer } from '../container-view.ts';
-import type { ContainerView, ContainerViewDeps } from '../container-view.ts';
-import { goQuote } from '../../kube/values/go-quote.ts';
-import type { Defect } from '../variables.ts';
-import { podNamespace, podUid } from '../pod-names.ts';
+import { type CleanUp, ContainerMountsError } from '../container-mounts.ts';
+import { type ContainerView, type ContainerViewDeps, viewContainer } from '../container-view.ts';
 import type { PodVolumes } from '../pod-volumes.ts';
+import type { Defect } from '../variables.ts';
 import {
   containerHash,
   containerNameLabel,
@@ -24,10 +22,9 @@ import {
   podUidLabel,
   writeEnvironmentObjects,
 } from './container-labels.ts';
-import type { AnyContainer } from './container-lookup.ts';
 import { containerResources } from './container-resources.ts';
-import { ContainerStartError } from './container-start-error.ts';
 import { containerSecurity } from './container-security.ts';
+import { ContainerStartError } from './container-start-error.ts';
 
 export interface ContainerRequestDeps {
   /** As the node is now: its services and addresses change. */

@@ -1,8 +1,6 @@
 /** Whether a container that is not running should run. */
-import type { Pod } from '../../kube/objects/pod.ts';
+import { type AnyContainer, type Pod, isSidecar } from '../../kube/objects/pod.ts';
 import type { RuntimeContainer } from '../../runtimes/runtime.ts';
-import { isSidecar } from './container-lookup.ts';
-import type { AnyContainer } from './container-lookup.ts';
 
 export function shouldStart(container: AnyContainer, pod: Pod, latest: RuntimeContainer | undefined): boolean {
   if (pod.metadata.deletionTimestamp !== undefined) return false;

@@ -1,9 +1,8 @@
 /** As whom a container runs and what it may do: the container's security context over that of its pod. */
-import type { Pod } from '../../kube/objects/pod.ts';
+import type { AnyContainer, Pod } from '../../kube/objects/pod.ts';
+import { describePod } from '../../kube/pod-identity.ts';
 import type { ContainerSecurity, ImageStatus } from '../../runtimes/runtime.ts';
 import { ContainerConfigError } from '../container-config-error.ts';
-import { describePod } from '../pod-names.ts';
-import type { AnyContainer } from './container-lookup.ts';
 
 interface SecurityRequest {
   readonly pod: Pod;

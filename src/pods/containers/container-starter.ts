@@ -1,23 +1,26 @@
 /** Starts one container: its back-off, its image, its configuration, itself, and the hook after its start. */
 import { messageOf } from '../../base/errors.ts';
 import { nextTurn } from '../../base/turns.ts';
-import type { Pod } from '../../kube/objects/pod.ts';
+import { type AnyContainer, type Pod, containerNamed } from '../../kube/objects/pod.ts';
+import { describePod, podUid } from '../../kube/pod-identity.ts';
+import { showDuration } from '../../kube/values/duration.ts';
 import type { ImageStatus, PodRequest, Runtime, RuntimePod } from '../../runtimes/runtime.ts';
 import { ContainerConfigError } from '../container-config-error.ts';
 import type { ImagePullSecrets } from '../image-pull-secrets.ts';
-import { describePod, podUid } from '../pod-names.ts';
 import { RetryAtError } from '../workers/retry-at-error.ts';
-import { showDuration } from '../../kube/values/duration.ts';
 import { FailureBackOff } from './back-off.ts';
 import type { ContainerKiller } from './container-killer.ts';
-import { containerNamed, hasEnded, newest } from './container-lookup.ts';
-import type { AnyContainer } from './container-lookup.ts';
-import { buildContainerRequest, takeBack } from './container-request.ts';
-import type { BuiltContainer, ContainerRequestDeps, NodeSettings } from './container-request.ts';
+import { hasEnded, newest } from './container-lookup.ts';
+import {
+  type BuiltContainer,
+  type ContainerRequestDeps,
+  type NodeSettings,
+  buildContainerRequest,
+  takeBack,
+} from './container-request.ts';
 import { ContainerStartError } from './container-start-error.ts';
 import { ImagePuller } from './image-puller.ts';
-import { runHook } from './lifecycle-hooks.ts';
-import type { HookDeps } from './lifecycle-hooks.ts';
+import { type HookDeps, runHook } from './lifecycle-hooks.ts';
 
 interface ContainerStarterDeps extends ContainerRequestDeps, HookDeps {
   readonly runtime: Runtime;

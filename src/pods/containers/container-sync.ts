@@ -1,24 +1,21 @@
 /** Carries out what plan-containers.ts decided: ends, makes and starts what has to be. Repeats nothing that is done. */
 import { messageOf } from '../../base/errors.ts';
-import type { Pod } from '../../kube/objects/pod.ts';
+import { type Pod, containerNamed, isSidecar } from '../../kube/objects/pod.ts';
+import type { EventSink } from '../../kube/pod-event.ts';
+import { podNamespace, podUid } from '../../kube/pod-identity.ts';
 import { goQuote } from '../../kube/values/go-quote.ts';
-import { RuntimeError } from '../../runtimes/runtime.ts';
-import type { PodRequest, Runtime, RuntimePod } from '../../runtimes/runtime.ts';
+import { type PodRequest, type Runtime, RuntimeError, type RuntimePod } from '../../runtimes/runtime.ts';
 import type { ContainerFiles } from '../container-files.ts';
-import type { EventSink } from '../event-sink.ts';
 import type { ImagePullSecrets } from '../image-pull-secrets.ts';
 import { podHostname } from '../pod-hostname.ts';
-import { podNamespace, podUid } from '../pod-names.ts';
 import { RetryAtError } from '../workers/retry-at-error.ts';
 import type { ContainerKiller } from './container-killer.ts';
-import { podNamespaceLabel, podNameLabel, podUidLabel } from './container-labels.ts';
-import { containerNamed, isSidecar } from './container-lookup.ts';
+import { podNameLabel, podNamespaceLabel, podUidLabel } from './container-labels.ts';
 import { podResources } from './container-resources.ts';
 import { ContainerStartError } from './container-start-error.ts';
 import type { ContainerStarter } from './container-starter.ts';
 import { ImagePullError } from './image-puller.ts';
-import { planContainers } from './plan-containers.ts';
-import type { ContainerPlan, ProbeVerdicts } from './plan-containers.ts';
+import { type ContainerPlan, type ProbeVerdicts, planContainers } from './plan-containers.ts';
 import type { StartErrors } from './start-errors.ts';
 
 interface ContainerSyncDeps {

@@ -1,18 +1,16 @@
 /** Makes sure that a container's image is there, as its pull policy says, and not too often when it cannot be had. */
 import type { Clock } from '../../base/clock.ts';
 import { messageOf } from '../../base/errors.ts';
-import type { Pod } from '../../kube/objects/pod.ts';
-import { parseImageReference } from '../../kube/values/image-reference.ts';
-import { goQuote } from '../../kube/values/go-quote.ts';
-import type { ImageStatus, PullCredential, Runtime, RuntimeImages } from '../../runtimes/runtime.ts';
-import type { EventSink } from '../event-sink.ts';
-import { pullCredentials } from '../image-pull-secrets.ts';
-import type { ImagePullSecrets } from '../image-pull-secrets.ts';
-import { podUid } from '../pod-names.ts';
-import { RetryAtError } from '../workers/retry-at-error.ts';
+import type { AnyContainer, Pod } from '../../kube/objects/pod.ts';
+import type { EventSink } from '../../kube/pod-event.ts';
+import { podUid } from '../../kube/pod-identity.ts';
 import { showDuration } from '../../kube/values/duration.ts';
+import { goQuote } from '../../kube/values/go-quote.ts';
+import { parseImageReference } from '../../kube/values/image-reference.ts';
+import type { ImageStatus, PullCredential, Runtime, RuntimeImages } from '../../runtimes/runtime.ts';
+import { type ImagePullSecrets, pullCredentials } from '../image-pull-secrets.ts';
+import { RetryAtError } from '../workers/retry-at-error.ts';
 import { FailureBackOff } from './back-off.ts';
-import type { AnyContainer } from './container-lookup.ts';
 import { ContainerStartError } from './container-start-error.ts';
 
 interface ImagePullerDeps {

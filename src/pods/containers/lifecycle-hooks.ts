@@ -2,16 +2,15 @@
  * What a container asks to be done after its start and before its end. Nothing that a hook prints or answers goes any
  * further: it may hold secrets.
  */
-import { messageOf } from '../../base/errors.ts';
 import type { Clock } from '../../base/clock.ts';
+import { messageOf } from '../../base/errors.ts';
 import type { Lifecycle } from '../../kube/objects/container.ts';
-import type { Pod } from '../../kube/objects/pod.ts';
+import type { AnyContainer, Pod } from '../../kube/objects/pod.ts';
+import type { EventSink } from '../../kube/pod-event.ts';
 import type { Runtime } from '../../runtimes/runtime.ts';
-import type { EventSink } from '../event-sink.ts';
 import type { PodNetwork } from '../pod-network.ts';
 import { HandlerError } from '../probes/handler-error.ts';
 import { exchangeHttp, httpExchange } from '../probes/http-exchange.ts';
-import type { AnyContainer } from './container-lookup.ts';
 
 export type Hook = NonNullable<Lifecycle['postStart']>;
 

@@ -1,11 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import type { Pod } from '../../kube/objects/pod.ts';
+import { type Pod, containerNamed } from '../../kube/objects/pod.ts';
 import type { ContainerState, RuntimeContainer, RuntimePod } from '../../runtimes/runtime.ts';
 import { type PodParts, aContainer, aPod } from '../../testing/fakes/builders.ts';
 import { containerHash, hashLabel } from './container-labels.ts';
-import { containerNamed } from './container-lookup.ts';
 import { type ContainerPlan, type ProbeVerdicts, planContainers } from './plan-containers.ts';
 
 /** `a running`, `a exited 1`, `a created`, `a old` (from before the pod's shared part was made), newest first. */

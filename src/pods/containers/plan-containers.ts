@@ -2,11 +2,10 @@
  * What has to be done so that the containers of a pod are as they should be. Pure: made from what is wanted and what is,
  * never from what happened. Carried out again and again it comes to rest.
  */
-import type { Pod } from '../../kube/objects/pod.ts';
+import { type AnyContainer, type Pod, isSidecar } from '../../kube/objects/pod.ts';
 import type { RuntimeContainer, RuntimePod } from '../../runtimes/runtime.ts';
 import { containerHash, hashLabel } from './container-labels.ts';
-import { isSidecar, newest, newestInSandbox } from './container-lookup.ts';
-import type { AnyContainer } from './container-lookup.ts';
+import { newest, newestInSandbox } from './container-lookup.ts';
 import { restartsAfter, restartsOnFailure, shouldStart } from './container-restart.ts';
 
 export type KillReason = 'livenessProbe' | 'startupProbe' | 'changed' | 'postStartHook' | 'podEnds';

@@ -3,8 +3,7 @@
  * sidecars after it are gone, because they may need it until then.
  */
 import type { Clock } from '../../base/clock.ts';
-import type { Pod } from '../../kube/objects/pod.ts';
-import { isSidecar } from './container-lookup.ts';
+import { type Pod, isSidecar } from '../../kube/objects/pod.ts';
 
 interface Ended {
   readonly promise: Promise<void>;

@@ -1,13 +1,11 @@
 /** One HTTP request to a pod, for probes and hooks: certificates are not checked, since pods make their own. */
-import { onAbort } from '../../base/abort.ts';
-import { request as startRequest } from 'node:http';
-import type { IncomingMessage } from 'node:http';
+import { type IncomingMessage, request as startRequest } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { connect as connectTls } from 'node:tls';
+import { onAbort } from '../../base/abort.ts';
 import type { Probe } from '../../kube/objects/container.ts';
-import type { Pod } from '../../kube/objects/pod.ts';
-import type { AnyContainer } from '../containers/container-lookup.ts';
-import { podUid } from '../pod-names.ts';
+import type { AnyContainer, Pod } from '../../kube/objects/pod.ts';
+import { podUid } from '../../kube/pod-identity.ts';
 import type { PodAddress, PodNetwork } from '../pod-network.ts';
 import { containerPort } from './container-port.ts';
 

@@ -3,18 +3,16 @@ import { Writable } from 'node:stream';
 import type { Clock } from '../../base/clock.ts';
 import { messageOf } from '../../base/errors.ts';
 import type { Probe } from '../../kube/objects/container.ts';
-import type { Pod } from '../../kube/objects/pod.ts';
+import type { AnyContainer, Pod } from '../../kube/objects/pod.ts';
+import { podUid } from '../../kube/pod-identity.ts';
+import { showDuration } from '../../kube/values/duration.ts';
 import { goQuote } from '../../kube/values/go-quote.ts';
 import type { Runtime } from '../../runtimes/runtime.ts';
-import { showDuration } from '../../kube/values/duration.ts';
-import type { AnyContainer } from '../containers/container-lookup.ts';
-import { podUid } from '../pod-names.ts';
 import type { PodAddress, PodNetwork } from '../pod-network.ts';
 import { containerPort } from './container-port.ts';
-import { checkGrpcHealth, GrpcStatusError } from './grpc-health.ts';
+import { GrpcStatusError, checkGrpcHealth } from './grpc-health.ts';
 import { HandlerError } from './handler-error.ts';
-import { exchangeHttp, httpExchange } from './http-exchange.ts';
-import type { HttpExchange } from './http-exchange.ts';
+import { type HttpExchange, exchangeHttp, httpExchange } from './http-exchange.ts';
 
 export interface ProbeOutcome {
   /** A warning counts as a success. */

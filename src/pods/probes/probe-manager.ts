@@ -1,13 +1,11 @@
 /** The probes of all pods: starts and stops their workers, and answers what they found. */
 import { runTask } from '../../base/run-task.ts';
 import type { Probe } from '../../kube/objects/container.ts';
-import type { Pod } from '../../kube/objects/pod.ts';
-import { isSidecar } from '../containers/container-lookup.ts';
-import { podFullName, podUid } from '../pod-names.ts';
+import { type Pod, isSidecar } from '../../kube/objects/pod.ts';
+import { podFullName, podUid } from '../../kube/pod-identity.ts';
 import type { StatusProbes } from '../status/pod-status.ts';
-import { ProbeWorker } from './probe-worker.ts';
-import type { ProbeWorkerDeps } from './probe-worker.ts';
 import type { ProbeKind } from './probe-results.ts';
+import { ProbeWorker, type ProbeWorkerDeps } from './probe-worker.ts';
 
 export class ProbeManager implements StatusProbes {
   readonly #deps: ProbeWorkerDeps;

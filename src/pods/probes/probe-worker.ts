@@ -8,11 +8,9 @@ import type { TaskFailed } from '../../base/run-task.ts';
 import { WakeSignal } from '../../base/wake-signal.ts';
 import type { ContainerStatus } from '../../kube/objects/container-status.ts';
 import type { Probe } from '../../kube/objects/container.ts';
-import type { Pod, PodStatus } from '../../kube/objects/pod.ts';
-import type { AnyContainer } from '../containers/container-lookup.ts';
-import type { EventSink } from '../event-sink.ts';
-import { podUid } from '../pod-names.ts';
-import { isTerminalPhase } from '../workers/pod-record.ts';
+import { type AnyContainer, type Pod, type PodStatus, isTerminalPhase } from '../../kube/objects/pod.ts';
+import type { EventSink } from '../../kube/pod-event.ts';
+import { podUid } from '../../kube/pod-identity.ts';
 import type { ProbeOutcome, ProbeTarget } from './probe-handlers.ts';
 import type { ProbeKind, ProbeResults } from './probe-results.ts';
 

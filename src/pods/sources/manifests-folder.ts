@@ -5,16 +5,14 @@
  */
 import { messageOf } from '../../base/errors.ts';
 import { defaultPod } from '../../kube/defaults/default-pod.ts';
-import { objectKinds, podKind } from '../../kube/manifests/manifest-kinds.ts';
-import type { ObjectKind } from '../../kube/manifests/manifest-kinds.ts';
+import { type ObjectKind, objectKinds, podKind } from '../../kube/manifests/manifest-kinds.ts';
 import { Manifests, readManifests } from '../../kube/manifests/manifests.ts';
 import type { ObjectMeta } from '../../kube/objects/metadata.ts';
 import type { Pod } from '../../kube/objects/pod.ts';
 import { forbiddenField } from '../../kube/validation/field-errors.ts';
 import { compareByteOrder } from '../../kube/values/byte-order.ts';
-import { canonicalJson } from './canonical-json.ts';
+import { canonicalJson, fnvHash } from '../../kube/values/content-hash.ts';
 import type { FolderReader } from './folder-reader.ts';
-import { fnvHash } from './fnv-hash.ts';
 import { asStaticPod, refusedReferences } from './static-pod.ts';
 
 export interface FolderContent {

@@ -8,11 +8,12 @@ import {
   type PodSource,
   firstSeenAnnotation,
   localAnnotations,
+  podFullName,
+  podUid,
   sourceAnnotation,
   withAnnotations,
-} from '../../kube/pod-origin.ts';
+} from '../../kube/pod-identity.ts';
 import { means } from '../../kube/values/semantic-equality.ts';
-import { podFullName, podUid } from '../pod-names.ts';
 
 export interface PodUpdate {
   readonly kind: 'remove' | 'add' | 'update' | 'delete' | 'reconcile';

@@ -4,9 +4,8 @@
  */
 import type { Clock } from '../../base/clock.ts';
 import type { Pod } from '../../kube/objects/pod.ts';
-import type { PodSource } from '../../kube/pod-origin.ts';
-import type { EventSink } from '../event-sink.ts';
-import { describePod } from '../pod-names.ts';
+import type { EventSink } from '../../kube/pod-event.ts';
+import { type PodSource, describePod } from '../../kube/pod-identity.ts';
 import { type KnownPod, type PodUpdate, mergePods } from './merge-pods.ts';
 
 export class PodConfig {

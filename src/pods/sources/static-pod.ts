@@ -1,10 +1,8 @@
 /** What a pod from a file gets before it is defaulted and validated as any other: a name, a UID and a place of its own. */
 import type { Pod } from '../../kube/objects/pod.ts';
-import { referencesOf, referenceWords } from '../../kube/pod-references.ts';
-import type { PodReference } from '../../kube/pod-references.ts';
-import { hashAnnotation, withAnnotations } from '../../kube/pod-origin.ts';
-import { canonicalJson } from './canonical-json.ts';
-import { fnvHash } from './fnv-hash.ts';
+import { hashAnnotation, withAnnotations } from '../../kube/pod-identity.ts';
+import { type PodReference, referenceWords, referencesOf } from '../../kube/pod-references.ts';
+import { canonicalJson, fnvHash } from '../../kube/values/content-hash.ts';
 
 interface StaticPodOrigin {
   readonly nodeName: string;

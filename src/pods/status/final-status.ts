@@ -1,9 +1,7 @@
 /** The last status of a pod: nothing of it runs any more, so nothing in it may look as if it did. Pure. */
 import type { ContainerStatus } from '../../kube/objects/container-status.ts';
-import type { Pod, PodStatus } from '../../kube/objects/pod.ts';
-import { isStaticPod } from '../../kube/pod-origin.ts';
-import { isSidecar } from '../containers/container-lookup.ts';
-import { isTerminalPhase } from '../workers/pod-record.ts';
+import { type Pod, type PodStatus, isSidecar, isTerminalPhase } from '../../kube/objects/pod.ts';
+import { isStaticPod } from '../../kube/pod-identity.ts';
 import { unknownExit } from './container-statuses.ts';
 
 export function finalStatus(pod: Pod, status: PodStatus): PodStatus {

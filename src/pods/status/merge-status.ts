@@ -1,7 +1,6 @@
 /** The node's status of a pod put over the API server's: what others own there stays. Pure. */
 import { isDeepStrictEqual } from 'node:util';
-import type { PodStatus } from '../../kube/objects/pod.ts';
-import { isTerminalPhase } from '../workers/pod-record.ts';
+import { type PodStatus, isTerminalPhase } from '../../kube/objects/pod.ts';
 import { ownedConditions, terminalReadiness } from './pod-conditions.ts';
 import type { PodCondition } from './pod-conditions.ts';
 

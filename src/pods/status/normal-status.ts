@@ -1,8 +1,7 @@
 /** A status as it is kept and compared: with the times of what did not change, and within the API's bounds. Pure. */
 import type { ContainerStatus } from '../../kube/objects/container-status.ts';
-import type { Pod, PodStatus } from '../../kube/objects/pod.ts';
+import { type Pod, type PodStatus, containerNamed } from '../../kube/objects/pod.ts';
 import { restartsAfter } from '../containers/container-restart.ts';
-import { containerNamed } from '../containers/container-lookup.ts';
 import { ownedConditions } from './pod-conditions.ts';
 import { timestamp } from '../../kube/values/timestamp.ts';
 

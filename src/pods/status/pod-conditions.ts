@@ -1,8 +1,7 @@
 /** The conditions of a pod that its node owns. Pure; when they last changed is the status manager's business. */
 import type { ContainerStatus } from '../../kube/objects/container-status.ts';
-import type { Pod, PodStatus } from '../../kube/objects/pod.ts';
+import { type Pod, type PodStatus, isSidecar } from '../../kube/objects/pod.ts';
 import type { RuntimePod } from '../../runtimes/runtime.ts';
-import { isSidecar } from '../containers/container-lookup.ts';
 import type { PodPhase } from './pod-phase.ts';
 
 export type PodCondition = NonNullable<PodStatus['conditions']>[number];

@@ -1,8 +1,7 @@
 /** The phase of a pod, from the states of its containers. Pure. */
 import type { ContainerStatus } from '../../kube/objects/container-status.ts';
-import type { Pod } from '../../kube/objects/pod.ts';
-import { isStaticPod } from '../../kube/pod-origin.ts';
-import { isSidecar } from '../containers/container-lookup.ts';
+import { type Pod, isSidecar } from '../../kube/objects/pod.ts';
+import { isStaticPod } from '../../kube/pod-identity.ts';
 import { restartsAfter } from '../containers/container-restart.ts';
 
 export type PodPhase = 'Pending' | 'Running' | 'Succeeded' | 'Failed';

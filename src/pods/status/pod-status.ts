@@ -3,11 +3,10 @@
  * started. Pure: the status manager compares it with what was told and tells what is new.
  */
 import type { ContainerStatus } from '../../kube/objects/container-status.ts';
-import type { PodStatus } from '../../kube/objects/pod.ts';
+import { type PodStatus, isSidecar, isTerminalPhase } from '../../kube/objects/pod.ts';
 import { qualityOfService } from '../../kube/quality-of-service.ts';
-import { isSidecar, newestInSandbox } from '../containers/container-lookup.ts';
+import { newestInSandbox } from '../containers/container-lookup.ts';
 import type { Eviction } from '../workers/pod-steps.ts';
-import { isTerminalPhase } from '../workers/pod-record.ts';
 import { containerStatuses } from './container-statuses.ts';
 import type { ContainersInput } from './container-statuses.ts';
 import { ownedConditions, podConditions } from './pod-conditions.ts';

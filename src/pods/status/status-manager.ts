@@ -5,12 +5,10 @@
 import { type Clock, type Pausing, pauseOf } from '../../base/clock.ts';
 import { messageOf } from '../../base/errors.ts';
 import { WakeSignal } from '../../base/wake-signal.ts';
-import { type Pod, type PodStatus, podStatus as podStatusShape } from '../../kube/objects/pod.ts';
-import { isMirrorPod } from '../../kube/pod-origin.ts';
+import { type Pod, type PodStatus, isTerminalPhase, podStatus as podStatusShape } from '../../kube/objects/pod.ts';
+import { describePod, isMirrorPod, podNamespace, podUid } from '../../kube/pod-identity.ts';
 import { means } from '../../kube/values/semantic-equality.ts';
 import type { PodApi } from '../pod-api.ts';
-import { describePod, podNamespace, podUid } from '../pod-names.ts';
-import { isTerminalPhase } from '../workers/pod-record.ts';
 import { finalStatus } from './final-status.ts';
 import { mergeStatus, statusPatch } from './merge-status.ts';
 import { illegalTransition, withTimes, withinBounds } from './normal-status.ts';

@@ -70,10 +70,6 @@ export function newRecord(uid: string, fullName: string): PodRecord {
   };
 }
 
-export function isTerminalPhase(phase: string | undefined): boolean {
-  return phase === 'Succeeded' || phase === 'Failed';
-}
-
 /** Nothing of it runs and nothing shared is left. */
 export function isOver(runtimePod: RuntimePod | undefined): boolean {
   if (runtimePod === undefined) return true;

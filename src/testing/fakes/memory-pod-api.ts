@@ -1,10 +1,10 @@
 /** The pods of an API server in memory. Patches of a status are applied as far as tests of pods need it. */
 import { CoalescingTopic } from '../../base/coalescing-queue.ts';
 import type { Pod, PodStatus } from '../../kube/objects/pod.ts';
+import type { EventSink, PodEvent } from '../../kube/pod-event.ts';
+import { podUid } from '../../kube/pod-identity.ts';
 import type { ContainerFiles } from '../../pods/container-files.ts';
-import type { EventSink, PodEvent } from '../../pods/event-sink.ts';
 import type { PodApi } from '../../pods/pod-api.ts';
-import { podUid } from '../../pods/pod-names.ts';
 import type { FolderReader } from '../../pods/sources/folder-reader.ts';
 
 interface ConditionPatch {

@@ -5,6 +5,7 @@ import type { ConfigMap } from '../../kube/objects/config-map.ts';
 import type { Container } from '../../kube/objects/container.ts';
 import type { Pod } from '../../kube/objects/pod.ts';
 import type { Secret } from '../../kube/objects/secret.ts';
+import { podUid } from '../../kube/pod-identity.ts';
 import type { ContainerViewDeps } from '../../pods/container-view.ts';
 import { ContainerKiller } from '../../pods/containers/container-killer.ts';
 import type { NodeSettings } from '../../pods/containers/container-request.ts';
@@ -13,7 +14,6 @@ import { ContainerSync, type ContainerSyncResult } from '../../pods/containers/c
 import { StartErrors } from '../../pods/containers/start-errors.ts';
 import { type EnvironmentDeps, resolveEnvironment } from '../../pods/environment.ts';
 import type { MountedVolumes } from '../../pods/mounted-volumes.ts';
-import { podUid } from '../../pods/pod-names.ts';
 import type { PodNetwork } from '../../pods/pod-network.ts';
 import type { PodVolumes } from '../../pods/pod-volumes.ts';
 import type { Variable } from '../../pods/variables.ts';

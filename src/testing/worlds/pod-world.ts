@@ -1,11 +1,10 @@
 /** A node without a machine: the pod loop over a runtime, an API server and a manifests folder in memory. */
-import { CoalescingTopic } from '../../base/coalescing-queue.ts';
 import { untilAborted } from '../../base/abort.ts';
+import { CoalescingTopic } from '../../base/coalescing-queue.ts';
 import type { Pod } from '../../kube/objects/pod.ts';
-import type { PodSource } from '../../kube/pod-origin.ts';
+import { type PodSource, podUid } from '../../kube/pod-identity.ts';
 import type { ContainerViewDeps } from '../../pods/container-view.ts';
 import { PodLoop } from '../../pods/pod-loop.ts';
-import { podUid } from '../../pods/pod-names.ts';
 import type { PodLoopDeps, PodNotice } from '../../pods/pod-parts.ts';
 import { FakeClock, settle } from '../fakes/fake-clock.ts';
 import { FakeRuntime } from '../fakes/fake-runtime.ts';

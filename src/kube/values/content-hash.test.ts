@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { canonicalJson } from './canonical-json.ts';
-import { fnvHash } from './fnv-hash.ts';
+import { canonicalJson, fnvHash } from './content-hash.ts';
 
 test('fnvHash is FNV-1a of 128 bits', () => {
   assert.equal(fnvHash(''), '6c62272e07bb014262b821756295c58d');

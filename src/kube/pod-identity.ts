@@ -1,8 +1,27 @@
-/** The annotations that say where a pod came from. A node keeps them to itself: it never writes them to a pod of the API server. */
+/** What a pod is called, in keys and in texts that users see, and where it came from. */
 import type { Pod } from './objects/pod.ts';
+
+export function podUid({ metadata }: Pick<Pod, 'metadata'>): string {
+  return metadata.uid ?? '';
+}
+
+export function podNamespace({ metadata }: Pick<Pod, 'metadata'>): string {
+  return metadata.namespace ?? 'default';
+}
+
+/** What a static pod and its mirror have in common; no name and no namespace has a `_`. */
+export function podFullName(pod: Pick<Pod, 'metadata'>): string {
+  return `${pod.metadata.name}_${podNamespace(pod)}`;
+}
+
+/** `web_shop(5f3a…)`, as the kubelet writes it in events and messages. */
+export function describePod(pod: Pick<Pod, 'metadata'>): string {
+  return `${podFullName(pod)}(${podUid(pod)})`;
+}
 
 export type PodSource = 'file' | 'api';
 
+// Where a pod came from. A node keeps these annotations to itself: it never writes them to a pod of the API server.
 export const sourceAnnotation = 'kubernetes.io/config.source';
 export const firstSeenAnnotation = 'kubernetes.io/config.seen';
 export const mirrorAnnotation = 'kubernetes.io/config.mirror';

@@ -1,5 +1,5 @@
 /** Where Kubernetes Events go. Whoever makes them never waits for them and never fails because of them. */
-import type { Pod } from '../kube/objects/pod.ts';
+import type { Pod } from './objects/pod.ts';
 
 export interface PodEvent {
   readonly pod: Pod;
