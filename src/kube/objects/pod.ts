@@ -184,7 +184,7 @@ export function allContainers(spec: PodSpec): readonly AnyContainer[] {
 }
 
 export function containerNamed({ spec }: Pod, name: string): AnyContainer | undefined {
-  return allContainers(spec).find((container) => container.name === name);
+  return allContainers(spec).find((one) => one.name === name);
 }
 
 /** An init container that goes on running beside the others. */
