@@ -15,7 +15,7 @@ import { systemClock } from '../src/base/clock.ts';
 import { ObjectCache } from '../src/client/object-cache.ts';
 import { reflectorDefaults } from '../src/client/reflector.ts';
 import { configMaps, nodes, pods, withShape } from '../src/client/resource-reference.ts';
-import { pod as podShape, type Pod } from '../src/kube/objects/pod.ts';
+import { type Pod, podShape } from '../src/kube/kinds/pod/pod.ts';
 import { BenchMachine } from './bench-machine.ts';
 import { ContainerFile } from './container-file.ts';
 import { quantile } from './measuring.ts';

@@ -14,7 +14,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { configMaps, pods, withShape } from '../src/client/resource-reference.ts';
-import { type Pod, pod as podShape } from '../src/kube/objects/pod.ts';
+import { type Pod, podShape } from '../src/kube/kinds/pod/pod.ts';
 import {
   type LargeRequest,
   configMapBody,

@@ -4,7 +4,7 @@
  * it is asked: `fork('volume-updates.js', [COUNT, UNDER])`, answered by a `Ready`; a number of updates, answered by a `Measured`.
  */
 import { systemMounts } from '../src/disk/mounts/mounts.ts';
-import type { Pod } from '../src/kube/objects/pod.ts';
+import type { Pod } from '../src/kube/kinds/pod/pod.ts';
 import { podUsing } from '../src/testing/worlds/volume-world.ts';
 import { BenchGround } from './bench-ground.ts';
 import { BenchNode } from './bench-node.ts';

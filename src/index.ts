@@ -57,7 +57,7 @@ export { systemMounts } from './disk/mounts/mounts.ts';
 export type { Mounts } from './disk/mounts/mounts.ts';
 
 export { Quantity } from './kube/values/quantity.ts';
-export { expand } from './kube/expansion.ts';
+export { expand } from './kube/references/environment.ts';
 export { ManifestError, Manifests, readManifests } from './kube/manifests/manifests.ts';
 export type { ManifestFile, ManifestProblem } from './kube/manifests/manifests.ts';
 export {
@@ -72,13 +72,13 @@ export {
   trustBundleKind,
 } from './kube/manifests/manifest-kinds.ts';
 export type { ObjectKind } from './kube/manifests/manifest-kinds.ts';
-export type { ConfigMap } from './kube/objects/config-map.ts';
-export type { Container } from './kube/objects/container.ts';
-export type { Node } from './kube/objects/node.ts';
-export type { Pod } from './kube/objects/pod.ts';
-export type { Secret } from './kube/objects/secret.ts';
-export type { Service } from './kube/objects/service.ts';
-export type { Volume } from './kube/objects/volume.ts';
+export type { ConfigMap } from './kube/kinds/config-map.ts';
+export type { Container } from './kube/kinds/pod/container.ts';
+export type { Node } from './kube/kinds/node.ts';
+export type { Pod } from './kube/kinds/pod/pod.ts';
+export type { Secret } from './kube/kinds/secret.ts';
+export type { Service } from './kube/kinds/service.ts';
+export type { Volume } from './kube/kinds/pod/volume.ts';
 
 export { render } from './agent/render/render.ts';
 export type { RenderResult, RenderSettings } from './agent/render/render.ts';

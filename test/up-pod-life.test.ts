@@ -5,7 +5,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { after, before, describe, test } from 'node:test';
-import type { Pod } from '../src/kube/objects/pod.ts';
+import type { Pod } from '../src/kube/kinds/pod/pod.ts';
 import { eventually } from './kubectl-program.ts';
 import { containerOf, mountAt, pod } from './manifests.ts';
 import { UpMachine, withNode } from './up-program.ts';

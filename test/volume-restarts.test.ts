@@ -7,7 +7,7 @@ import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { podsDirectory, volumeDirectory } from '../src/kube/node-layout.ts';
+import { podsDirectory, volumeDirectory } from '../src/kube/values/node-layout.ts';
 import { needsFileSystem } from '../src/testing/machine/devices.ts';
 import { canActAs, temporaryDirectory } from '../src/testing/machine/temporary-directory.ts';
 import { checkRandomRestarts } from './fixtures/random-restarts.ts';

@@ -2,7 +2,7 @@
 import { lstatSync, readdirSync, readlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import type { RunningMachine } from '../agent/embedded/up.ts';
-import type { Pod } from '../kube/objects/pod.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
 import { showText } from './terminal.ts';
 
 export interface GuideSettings {

@@ -1,12 +1,9 @@
 /** What an answer of the API means: an object, a list, or an error. Every text here names fields and never their values. */
-import type { Shape } from '../kube/objects/schema.ts';
-import { decode } from '../kube/objects/schema.ts';
-import { status as statusShape } from '../kube/objects/status.ts';
-import { isRecord } from '../kube/values/semantic-equality.ts';
-import type { ApiError } from './api-errors.ts';
-import { errorFromCode, errorFromStatus } from './api-errors.ts';
-import type { ApiObject, ResourceReference } from './resource-reference.ts';
-import { apiVersionOf } from './resource-reference.ts';
+import { isRecord } from '../kube/schema/equality.ts';
+import { status as statusShape } from '../kube/schema/meta.ts';
+import { type Shape, decode } from '../kube/schema/schema.ts';
+import { type ApiError, errorFromCode, errorFromStatus } from './api-errors.ts';
+import { type ApiObject, type ResourceReference, apiVersionOf } from './resource-reference.ts';
 import { AnswerUnreadableError } from './transport-errors.ts';
 import type { HttpHead } from './transport.ts';
 import type { JsonObject } from './watch-stream.ts';

@@ -1,7 +1,7 @@
 /** The client against servers that refuse, delay, lie or fall silent. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { configMap } from '../kube/objects/config-map.ts';
+import { configMapShape } from '../kube/kinds/config-map.ts';
 import { ObservedClock, settle } from '../testing/fakes/fake-clock.ts';
 import { bookmark, listOf, scriptedApiServer, versionedConfigMap } from '../testing/servers/scripted-api-server.ts';
 import type { Credentials } from './credentials.ts';
@@ -169,7 +169,7 @@ for (const { it, code, body, error } of answers) {
   test(`an answer that is ${it} becomes a typed error without its text`, async (t) => {
     const server = await scriptedApiServer(t);
     const { client } = server.client();
-    const get = client.get(withShape(configMaps, configMap), place, signal).catch((e: unknown) => e);
+    const get = client.get(withShape(configMaps, configMapShape), place, signal).catch((e: unknown) => e);
     (await server.next()).answer(code, body);
     const failure = await get;
     assert.ok(failure instanceof Error);

@@ -1,13 +1,13 @@
 /** The client against the real API server. How it behaves with servers that misbehave is in api-client-faults.test.ts. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { configMap } from '../kube/objects/config-map.ts';
+import { configMapShape } from '../kube/kinds/config-map.ts';
 import { runningApiServer } from '../testing/servers/running-api-server.ts';
 import { AlreadyExistsError, ConflictError, InvalidError, NotFoundError } from './api-errors.ts';
 import { configMaps, leases, namespaces, nodes, serviceAccounts, withShape } from './resource-reference.ts';
 
 const signal = new AbortController().signal;
-const typed = withShape(configMaps, configMap);
+const typed = withShape(configMaps, configMapShape);
 const inShop = (name: string): { namespace: string; name: string } => ({ namespace: 'default', name });
 
 test('an object can be created, read, updated, patched and deleted', async (t) => {

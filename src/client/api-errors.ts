@@ -3,7 +3,7 @@
  * server's own. Failures to reach the server at all are in transport-errors.ts.
  */
 import { MountletError } from '../base/errors.ts';
-import type { Status } from '../kube/objects/status.ts';
+import type { Status } from '../kube/schema/meta.ts';
 
 export type StatusDetails = NonNullable<Status['details']>;
 export type StatusCause = NonNullable<StatusDetails['causes']>[number];

@@ -5,7 +5,7 @@
 import { onAbort } from '../base/abort.ts';
 import type { Clock } from '../base/clock.ts';
 import { MountletError, errorCode, messageOf } from '../base/errors.ts';
-import { type Shape, decode, object, string } from '../kube/objects/schema.ts';
+import { type Shape, decode, object, string } from '../kube/schema/schema.ts';
 import type { TlsIdentity } from './credentials.ts';
 import { type Entry, KubeconfigError, type KubeconfigExec } from './kubeconfig-file.ts';
 

@@ -4,9 +4,8 @@
  */
 import { dirname, resolve } from 'node:path';
 import { MountletError } from '../base/errors.ts';
-import { any, boolean, bytes, decode, list, map, object, required, string } from '../kube/objects/schema.ts';
-import type { Of } from '../kube/objects/schema.ts';
 import { parseYamlDocuments } from '../kube/manifests/yaml-documents.ts';
+import { type Of, any, boolean, bytes, decode, list, map, object, required, string } from '../kube/schema/schema.ts';
 
 const cluster = object({
   server: string,

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import { type ConfigMap, configMap } from '../kube/objects/config-map.ts';
+import { type ConfigMap, configMapShape } from '../kube/kinds/config-map.ts';
 import { ObservedClock } from '../testing/fakes/fake-clock.ts';
 import { runningApiServer } from '../testing/servers/running-api-server.ts';
 import { bookmark, scriptedApiServer, versionedConfigMap } from '../testing/servers/scripted-api-server.ts';
@@ -8,7 +8,7 @@ import { ObjectCache, type ObjectChange } from './object-cache.ts';
 import { reflectorDefaults } from './reflector.ts';
 import { configMaps, withShape } from './resource-reference.ts';
 
-const resource = withShape(configMaps, configMap);
+const resource = withShape(configMaps, configMapShape);
 const target = { ...reflectorDefaults, resource, namespace: 'shop' };
 
 /** The changes a cache tells, one at a time, as `web: old -> new`. */

@@ -1,9 +1,8 @@
 /** What an event of a watch says about the objects somebody asked for. */
 import { messageOf } from '../base/errors.ts';
-import { isRecord } from '../kube/values/semantic-equality.ts';
+import { isRecord } from '../kube/schema/equality.ts';
 import { readObject } from './api-answer.ts';
-import type { ApiObject, ResourceReference } from './resource-reference.ts';
-import { apiVersionOf } from './resource-reference.ts';
+import { type ApiObject, type ResourceReference, apiVersionOf } from './resource-reference.ts';
 import type { WatchEvent } from './watch-stream.ts';
 
 type ObjectEvent<T> =

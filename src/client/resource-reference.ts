@@ -1,6 +1,6 @@
 /** Names of resources and the paths they have. Which fields an object has is the business of kube/. */
 import { MountletError } from '../base/errors.ts';
-import type { Shape } from '../kube/objects/schema.ts';
+import type { Shape } from '../kube/schema/schema.ts';
 
 /** What can be said of any object. Everything else is as the server sent it. */
 export interface ApiObject {

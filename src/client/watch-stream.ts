@@ -6,9 +6,9 @@
  * Whatever arrived before the end is delivered first, so that a watch can be resumed at the last version that was read.
  */
 import { MountletError } from '../base/errors.ts';
-import { decode } from '../kube/objects/schema.ts';
-import { status } from '../kube/objects/status.ts';
-import { isRecord } from '../kube/values/semantic-equality.ts';
+import { isRecord } from '../kube/schema/equality.ts';
+import { status } from '../kube/schema/meta.ts';
+import { decode } from '../kube/schema/schema.ts';
 import { errorFromStatus } from './api-errors.ts';
 
 export type JsonObject = Readonly<Record<string, unknown>>;

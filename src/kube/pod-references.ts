@@ -5,11 +5,11 @@
  * This is the only list. Admission, the node's permissions, the object managers, the volumes and mirror pods each need a part
  * of it and select by `kind`, `via` and `use`.
  */
-import { claimNameOf } from './claims.ts';
-import type { Container } from './objects/container.ts';
-import { allContainers } from './objects/pod.ts';
-import type { Pod, PodSpec } from './objects/pod.ts';
-import type { Volume, VolumeSourceName } from './objects/volume.ts';
+import type { Container } from './kinds/pod/container.ts';
+import { type PodSpec, allContainers } from './kinds/pod/pod-spec.ts';
+import type { Pod } from './kinds/pod/pod.ts';
+import type { Volume, VolumeSourceName } from './kinds/pod/volume.ts';
+import { claimNameOf } from './references/volume-spec.ts';
 
 /** The kinds that a pod can name, each with the resource of the API that serves it. */
 const resources = {

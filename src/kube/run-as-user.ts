@@ -1,6 +1,6 @@
 /** Which user a pod's files should belong to when nobody says so. */
-import { allContainers } from './objects/pod.ts';
-import type { Pod } from './objects/pod.ts';
+import { allContainers } from './kinds/pod/pod-spec.ts';
+import type { Pod } from './kinds/pod/pod.ts';
 
 /**
  * The uid every container of the pod runs as, init and ephemeral ones included; a container's own value beats the

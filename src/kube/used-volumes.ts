@@ -1,6 +1,6 @@
 /** Which volumes of a pod have to be mounted before it starts. */
-import { allContainers } from './objects/pod.ts';
-import type { Pod } from './objects/pod.ts';
+import { allContainers } from './kinds/pod/pod-spec.ts';
+import type { Pod } from './kinds/pod/pod.ts';
 
 interface UsedVolumes {
   /** Volumes some container wants as a file system. */

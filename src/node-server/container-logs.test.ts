@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { ContainerStatus } from '../kube/objects/container-status.ts';
+import type { ContainerStatus } from '../kube/kinds/pod/pod-status.ts';
 import { aPod } from '../testing/fakes/builders.ts';
 import { loggedContainer } from './container-logs.ts';
 

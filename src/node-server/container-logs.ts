@@ -1,9 +1,10 @@
 /** What the node's server asks of whoever knows its pods. */
 import { errorCode } from '../base/errors.ts';
-import type { ContainerStatus } from '../kube/objects/container-status.ts';
-import { type Pod, allContainers } from '../kube/objects/pod.ts';
-import { type PodLogOptions, parsePodLogOptions, podLogOptionErrors } from '../kube/pod-log-options.ts';
-import { goQuote } from '../kube/values/go-quote.ts';
+import { type PodLogOptions, parsePodLogOptions, podLogOptionErrors } from '../kube/kinds/pod/pod-requests.ts';
+import { allContainers } from '../kube/kinds/pod/pod-spec.ts';
+import type { ContainerStatus } from '../kube/kinds/pod/pod-status.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
+import { goQuote } from '../kube/values/go-text.ts';
 import type { LogSource } from './read-log.ts';
 import { RequestRefused } from './streams/protocols.ts';
 

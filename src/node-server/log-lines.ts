@@ -1,5 +1,5 @@
 import type { FileHandle } from 'node:fs/promises';
-import { instantOf } from '../kube/values/instant.ts';
+import { instantOf } from '../kube/values/times.ts';
 
 /** Cuts bytes into lines as they come. A line longer than any runtime writes is dropped as a whole and costs no more memory. */
 const newline = 0x0a;

@@ -5,7 +5,7 @@ import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { Clock } from '../base/clock.ts';
 import type { Connections } from '../base/connections.ts';
-import { goQuote } from '../kube/values/go-quote.ts';
+import { goQuote } from '../kube/values/go-text.ts';
 import { ContainerNotRunningError, NoSuchContainerError, type Runtime } from '../runtimes/runtime.ts';
 import { type NodePod, type NodePods, chooseLog, logOpenRefusal, logOptions } from './container-logs.ts';
 import {

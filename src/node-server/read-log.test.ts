@@ -5,7 +5,7 @@ import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import fc from 'fast-check';
-import type { PodLogOptions } from '../kube/pod-log-options.ts';
+import type { PodLogOptions } from '../kube/kinds/pod/pod-requests.ts';
 import { FakeClock } from '../testing/fakes/fake-clock.ts';
 import { temporaryDirectory } from '../testing/machine/temporary-directory.ts';
 import { LineSplitter, fixedTime, parseLogLine, tailStart } from './log-lines.ts';

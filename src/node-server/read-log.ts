@@ -4,8 +4,8 @@ import { type FileHandle, open, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import type { Clock } from '../base/clock.ts';
 import { errorCode } from '../base/errors.ts';
-import type { PodLogOptions } from '../kube/pod-log-options.ts';
-import { instantOf } from '../kube/values/instant.ts';
+import type { PodLogOptions } from '../kube/kinds/pod/pod-requests.ts';
+import { instantOf } from '../kube/values/times.ts';
 import { LineSplitter, type LogRecord, fixedTime, isBefore, parseLogLine, tailStart } from './log-lines.ts';
 
 export interface LogSource {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import type { Event } from '../kube/objects/event.ts';
+import type { Event } from '../kube/kinds/event.ts';
 import { aPod } from '../testing/fakes/builders.ts';
 import { FakeClock } from '../testing/fakes/fake-clock.ts';
 import { type Correlated, EventCorrelator, EventNames } from './event-correlator.ts';

@@ -7,9 +7,9 @@
 import type { Clock } from '../base/clock.ts';
 import { RecentMap } from '../base/recent-map.ts';
 import { TokenBucket } from '../client/token-bucket.ts';
-import type { Event } from '../kube/objects/event.ts';
+import type { Event } from '../kube/kinds/event.ts';
 import { dnsSubdomainProblems } from '../kube/values/names.ts';
-import { timestamp } from '../kube/values/timestamp.ts';
+import { timestamp } from '../kube/values/times.ts';
 
 export type Correlated =
   | { readonly kind: 'create'; readonly event: Event }

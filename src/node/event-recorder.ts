@@ -9,10 +9,10 @@ import type { ApiClient } from '../client/api-client.ts';
 import { AlreadyExistsError, ApiError, NotFoundError } from '../client/api-errors.ts';
 import { InvalidPlaceError, events as eventResource, withShape } from '../client/resource-reference.ts';
 import { ClientClosedError } from '../client/transport-errors.ts';
-import { type Event, event as eventShape } from '../kube/objects/event.ts';
-import type { ObjectReference } from '../kube/objects/metadata.ts';
-import type { Pod } from '../kube/objects/pod.ts';
-import { timestamp } from '../kube/values/timestamp.ts';
+import { type Event, eventShape } from '../kube/kinds/event.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
+import type { ObjectReference } from '../kube/schema/meta.ts';
+import { timestamp } from '../kube/values/times.ts';
 import { type Correlated, EventCorrelator, EventNames, type EventNamesDeps } from './event-correlator.ts';
 
 export type EventNotice =

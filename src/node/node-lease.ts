@@ -7,8 +7,8 @@ import { type Pausing, pauseOf } from '../base/clock.ts';
 import type { ApiClient, ApiClientSettings } from '../client/api-client.ts';
 import { BadRequestError, ConflictError, NotFoundError } from '../client/api-errors.ts';
 import { leases, withShape } from '../client/resource-reference.ts';
-import { type Lease, lease as leaseShape } from '../kube/objects/lease.ts';
-import { microTimestamp } from '../kube/values/timestamp.ts';
+import { type Lease, leaseShape } from '../kube/kinds/lease.ts';
+import { microTimestamp } from '../kube/values/times.ts';
 import { type NodeNotice, type OwnNode, nodeResource } from './own-node.ts';
 
 interface NodeLeaseDeps extends Pausing {

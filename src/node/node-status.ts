@@ -1,8 +1,8 @@
-import { type Node, node as nodeShape } from '../kube/objects/node.ts';
+import { type Node, nodeShape } from '../kube/kinds/node.ts';
+import { means } from '../kube/schema/equality.ts';
 import { Quantity } from '../kube/values/quantity.ts';
 import { type ResourceList, isExtendedResource, isHugePages, readQuantity } from '../kube/values/resource-list.ts';
-import { means } from '../kube/values/semantic-equality.ts';
-import { timestamp } from '../kube/values/timestamp.ts';
+import { timestamp } from '../kube/values/times.ts';
 
 /** What an operator decides about how this machine appears in the cluster. */
 export interface NodeSettings {

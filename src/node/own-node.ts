@@ -6,8 +6,8 @@ import { NotFoundError } from '../client/api-errors.ts';
 import { ObjectCache } from '../client/object-cache.ts';
 import { type ReflectorNotice, reflectorDefaults } from '../client/reflector.ts';
 import { nodes, withShape } from '../client/resource-reference.ts';
-import { type Node, node as nodeShape } from '../kube/objects/node.ts';
-import { isOlder } from '../kube/values/resource-version.ts';
+import { type Node, nodeShape } from '../kube/kinds/node.ts';
+import { isOlder } from '../kube/schema/meta.ts';
 
 interface OwnNodeDeps extends Pausing {
   readonly client: Pick<ApiClient, 'get' | 'list' | 'watch'>;

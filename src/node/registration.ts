@@ -1,12 +1,12 @@
 /** Makes this machine a node of the cluster, or takes up the Node that is there from before; again and again until it works. */
-import { BackOff } from '../base/back-off.ts';
 import { isDeepStrictEqual } from 'node:util';
+import { BackOff } from '../base/back-off.ts';
 import { type Pausing, pauseOf } from '../base/clock.ts';
 import type { ApiClient } from '../client/api-client.ts';
 import { AlreadyExistsError, ForbiddenError } from '../client/api-errors.ts';
-import type { Node } from '../kube/objects/node.ts';
+import type { Node } from '../kube/kinds/node.ts';
+import { isRecord, keysOf, valueAt } from '../kube/schema/equality.ts';
 import { type ResourceList, isHugePages } from '../kube/values/resource-list.ts';
-import { isRecord, keysOf, valueAt } from '../kube/values/semantic-equality.ts';
 import { type NodeCondition, type NodeSettings, type Observed, observedStatus } from './node-status.ts';
 import { type NodeNotice, nodeResource } from './own-node.ts';
 

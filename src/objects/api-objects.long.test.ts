@@ -12,7 +12,7 @@ import { NotFoundError } from '../client/api-errors.ts';
 import { ConnectionPool, poolDefaults } from '../client/connection-pool.ts';
 import { fixedCredentials } from '../client/credentials.ts';
 import { configMaps, namespaces } from '../client/resource-reference.ts';
-import type { Pod } from '../kube/objects/pod.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
 import { aContainer, aPod } from '../testing/fakes/builders.ts';
 import { hastyClock } from '../testing/fakes/fake-clock.ts';
 import { faultyRelay } from '../testing/servers/faulty-relay.ts';

@@ -2,12 +2,11 @@
 import type { ApiClient } from '../client/api-client.ts';
 import { NotFoundError } from '../client/api-errors.ts';
 import { serviceAccounts, withShape } from '../client/resource-reference.ts';
-import { tokenRequest } from '../kube/objects/token-request.ts';
-import type { TokenRequest } from '../kube/objects/token-request.ts';
+import { type TokenRequest, tokenRequestShape } from '../kube/kinds/service-account.ts';
 import { TokenRequestsUnsupportedError } from './token-errors.ts';
 import type { TokenRequester } from './token-manager.ts';
 
-const tokens = withShape(serviceAccounts, tokenRequest);
+const tokens = withShape(serviceAccounts, tokenRequestShape);
 
 export class ApiTokenRequester implements TokenRequester {
   readonly #client: Pick<ApiClient, 'create' | 'read'>;

@@ -1,11 +1,10 @@
 /** The two kinds of objects that pods read, and what the managers must know of each. Everything else is the same for both. */
-import { configMaps, secrets, withShape } from '../client/resource-reference.ts';
-import type { ResourceReference } from '../client/resource-reference.ts';
-import type { ConfigMap } from '../kube/objects/config-map.ts';
-import type { ObjectMeta } from '../kube/objects/metadata.ts';
+import { type ResourceReference, configMaps, secrets, withShape } from '../client/resource-reference.ts';
+import type { ConfigMap } from '../kube/kinds/config-map.ts';
+import type { Secret } from '../kube/kinds/secret.ts';
 import type { ReferencedKind } from '../kube/pod-references.ts';
-import { boolean, bytes, map, object, required, string } from '../kube/objects/schema.ts';
-import type { Secret } from '../kube/objects/secret.ts';
+import type { ObjectMeta } from '../kube/schema/meta.ts';
+import { boolean, bytes, map, object, required, string } from '../kube/schema/schema.ts';
 
 export interface ManagedObject {
   readonly metadata: ObjectMeta;

@@ -1,5 +1,5 @@
 /** How long a node may use a copy of an object, as the cluster's TTL controller says by the number of its nodes. */
-import type { Node } from '../kube/objects/node.ts';
+import type { Node } from '../kube/kinds/node.ts';
 
 const ttlAnnotation = 'node.alpha.kubernetes.io/ttl';
 

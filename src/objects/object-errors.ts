@@ -1,6 +1,6 @@
 /** Why an object cannot be had. The messages are the kubelet's, to the letter: they end up in events and pod status. */
 import { MountletError } from '../base/errors.ts';
-import { goQuote } from '../kube/values/go-quote.ts';
+import { goQuote } from '../kube/values/go-text.ts';
 import type { ObjectId } from './object-id.ts';
 
 /** The only trouble that `optional: true` forgives. */

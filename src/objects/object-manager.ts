@@ -2,7 +2,7 @@
  * The contract of an object manager: it has the ConfigMaps (or the Secrets) that the registered pods name. How it comes by
  * them is its strategy: see get-objects.ts, ttl-objects.ts and watched-objects.ts.
  */
-import type { Pod } from '../kube/objects/pod.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
 import { ObjectNotFoundError } from './object-errors.ts';
 import type { ObjectId } from './object-id.ts';
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { ConfigMap } from '../kube/objects/config-map.ts';
-import type { Secret } from '../kube/objects/secret.ts';
+import type { ConfigMap } from '../kube/kinds/config-map.ts';
+import type { Secret } from '../kube/kinds/secret.ts';
 import { aPod } from '../testing/fakes/builders.ts';
 import { FakeClock } from '../testing/fakes/fake-clock.ts';
 import { ScriptedObjectSource } from '../testing/fakes/scripted-object-source.ts';

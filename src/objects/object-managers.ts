@@ -1,16 +1,13 @@
 /** The managers of a node, by the strategy that its configuration names. */
-import type { ConfigMap } from '../kube/objects/config-map.ts';
-import type { Secret } from '../kube/objects/secret.ts';
+import type { ConfigMap } from '../kube/kinds/config-map.ts';
+import type { Secret } from '../kube/kinds/secret.ts';
 import { GetObjects } from './get-objects.ts';
-import { managedConfigMaps, managedSecrets } from './managed-kind.ts';
-import type { ManagedKind, ManagedObject } from './managed-kind.ts';
+import { type ManagedKind, type ManagedObject, managedConfigMaps, managedSecrets } from './managed-kind.ts';
 import { UnknownStrategyError } from './object-errors.ts';
 import type { ObjectManager } from './object-manager.ts';
 import type { ObjectSource } from './object-source.ts';
-import { TtlObjects } from './ttl-objects.ts';
-import type { TtlObjectsDeps } from './ttl-objects.ts';
-import { WatchedObjects } from './watched-objects.ts';
-import type { WatchedObjectsDeps, WatchedObjectsSettings } from './watched-objects.ts';
+import { TtlObjects, type TtlObjectsDeps } from './ttl-objects.ts';
+import { WatchedObjects, type WatchedObjectsDeps, type WatchedObjectsSettings } from './watched-objects.ts';
 
 interface ObjectManagersSettings extends WatchedObjectsSettings {
   /** As the kubelet's configMapAndSecretChangeDetectionStrategy: `Get`, `Cache` or `Watch`. */

@@ -2,9 +2,8 @@
  * Which objects the registered pods name, as references to a store that keeps what is referenced. A pod is updated by adding
  * before releasing, so an object that it names before and after, or shares with another pod, is never let go of in between.
  */
-import { referencesOf } from '../kube/pod-references.ts';
-import type { PodReference, ReferencedKind } from '../kube/pod-references.ts';
-import type { Pod } from '../kube/objects/pod.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
+import { type PodReference, type ReferencedKind, referencesOf } from '../kube/pod-references.ts';
 import type { ObjectId } from './object-id.ts';
 
 export interface Reference extends ObjectId {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { TokenRequest } from '../kube/objects/token-request.ts';
+import type { TokenRequest } from '../kube/kinds/service-account.ts';
 import { FakeClock, settle } from '../testing/fakes/fake-clock.ts';
 import type { ObjectNotice } from './object-notices.ts';
 import { TokenRequestsUnsupportedError } from './token-errors.ts';

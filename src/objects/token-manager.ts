@@ -4,10 +4,10 @@
  * token serves for as long as it is valid.
  */
 import { onAbort } from '../base/abort.ts';
-import { CoalescingTopic } from '../base/coalescing-queue.ts';
 import type { Clock } from '../base/clock.ts';
+import { CoalescingTopic } from '../base/coalescing-queue.ts';
 import { Semaphore } from '../base/semaphore.ts';
-import type { TokenRequest } from '../kube/objects/token-request.ts';
+import type { TokenRequest } from '../kube/kinds/service-account.ts';
 import type { NotifyObjects } from './object-notices.ts';
 import { StandaloneTokenError, TokenAnswerError, TokenExpiredError, TokenFetchError } from './token-errors.ts';
 import { type ServiceAccountTokenRequest, tokenRequestKey } from './token-request-key.ts';

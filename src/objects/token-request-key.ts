@@ -2,7 +2,7 @@
  * Names a token in the cache and in messages: everything about it but the token. The form is that of the kubelet's key, which
  * users see when a token has expired.
  */
-import { goQuote } from '../kube/values/go-quote.ts';
+import { goQuote } from '../kube/values/go-text.ts';
 
 /** What a token is asked for with. */
 export interface ServiceAccountTokenRequest {

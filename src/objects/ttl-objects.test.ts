@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Node } from '../kube/objects/node.ts';
-import type { Pod } from '../kube/objects/pod.ts';
-import type { Secret } from '../kube/objects/secret.ts';
+import type { Node } from '../kube/kinds/node.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
+import type { Secret } from '../kube/kinds/secret.ts';
 import { aNode, aPod } from '../testing/fakes/builders.ts';
 import { FakeClock, settle } from '../testing/fakes/fake-clock.ts';
 import { ScriptedObjectSource } from '../testing/fakes/scripted-object-source.ts';

@@ -4,13 +4,13 @@
  *
  * A copy outlives the API server: while that is away, reads get the last one and ask again each time.
  */
-import { CoalescingTopic } from '../base/coalescing-queue.ts';
-import type { Clock } from '../base/clock.ts';
-import { Semaphore } from '../base/semaphore.ts';
 import { untilAborted } from '../base/abort.ts';
-import type { Node } from '../kube/objects/node.ts';
-import type { Pod } from '../kube/objects/pod.ts';
-import { isOlder } from '../kube/values/resource-version.ts';
+import type { Clock } from '../base/clock.ts';
+import { CoalescingTopic } from '../base/coalescing-queue.ts';
+import { Semaphore } from '../base/semaphore.ts';
+import type { Node } from '../kube/kinds/node.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
+import { isOlder } from '../kube/schema/meta.ts';
 import type { ManagedKind, ManagedObject } from './managed-kind.ts';
 import { ttlMsOfNode } from './node-ttl.ts';
 import { ObjectNotFoundError, ObjectNotRegisteredError } from './object-errors.ts';

@@ -1,8 +1,8 @@
 /** Watches of whole namespaces, the way there and back, and servers that do not heed what they are asked. */
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import type { ConfigMap } from '../kube/objects/config-map.ts';
-import type { Pod } from '../kube/objects/pod.ts';
+import type { ConfigMap } from '../kube/kinds/config-map.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
 import { aPod } from '../testing/fakes/builders.ts';
 import { FakeClock, settle } from '../testing/fakes/fake-clock.ts';
 import { ScriptedObjectSource } from '../testing/fakes/scripted-object-source.ts';

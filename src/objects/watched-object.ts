@@ -8,7 +8,7 @@
  */
 import { onAbort } from '../base/abort.ts';
 import type { Clock } from '../base/clock.ts';
-import { isOlder } from '../kube/values/resource-version.ts';
+import { isOlder } from '../kube/schema/meta.ts';
 import type { FeedListener } from './feed.ts';
 import type { ManagedObject } from './managed-kind.ts';
 import type { ObjectId } from './object-id.ts';

@@ -7,10 +7,10 @@
  * the same uid, and watch again if not, or if a pod comes that is new to it. The kubelet goes on with the old content.
  */
 import { onAbort } from '../base/abort.ts';
-import { CoalescingTopic } from '../base/coalescing-queue.ts';
 import type { Pausing } from '../base/clock.ts';
+import { CoalescingTopic } from '../base/coalescing-queue.ts';
 import { Semaphore } from '../base/semaphore.ts';
-import type { Pod } from '../kube/objects/pod.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
 import type { FeedDeps } from './feed.ts';
 import { type Feeds, NamespaceFeeds, OwnFeeds } from './feeds.ts';
 import type { ManagedKind, ManagedObject } from './managed-kind.ts';

@@ -1,8 +1,8 @@
 /** Volumes that show a ConfigMap as files, on disk. */
 import type { Payload } from '../disk/writer/payload.ts';
-import type { ConfigMap } from '../kube/objects/config-map.ts';
-import { inlineSpec } from '../kube/objects/volume-spec.ts';
-import type { ConfigMapVolumeSource } from '../kube/objects/volume.ts';
+import type { ConfigMap } from '../kube/kinds/config-map.ts';
+import type { ConfigMapVolumeSource } from '../kube/kinds/pod/volume.ts';
+import { inlineSpec } from '../kube/references/volume-spec.ts';
 import { ObjectNotFoundError, type VolumePlugin } from './plugin.ts';
 import { type KeyProjection, type ProjectionVolumes, projectKeys, projectionAttributes } from './projection.ts';
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { MountletError } from '../base/errors.ts';
-import type { DownwardApiFile } from '../kube/objects/volume.ts';
+import type { DownwardApiFile } from '../kube/kinds/pod/volume.ts';
 import { testPod } from '../testing/worlds/volume-node.ts';
 import { collectDownwardApi, downwardApiPayload } from './downwardapi.ts';
 

@@ -2,11 +2,11 @@
 import { posix } from 'node:path';
 import { MountletError } from '../base/errors.ts';
 import type { Payload, PayloadFile } from '../disk/writer/payload.ts';
-import { splitSubscript, volumeFieldValue } from '../kube/field-path.ts';
-import type { Pod } from '../kube/objects/pod.ts';
-import { inlineSpec } from '../kube/objects/volume-spec.ts';
-import type { DownwardApiFile, DownwardApiVolumeSource } from '../kube/objects/volume.ts';
-import { type ResourceList, volumeResourceValue } from '../kube/resource-field.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
+import type { DownwardApiFile, DownwardApiVolumeSource } from '../kube/kinds/pod/volume.ts';
+import { type ResourceList, volumeResourceValue } from '../kube/references/pod-resources.ts';
+import { inlineSpec } from '../kube/references/volume-spec.ts';
+import { splitSubscript, volumeFieldValue } from '../kube/values/field-path.ts';
 import { type NodeReader, nodeAllocatable } from './empty-dir.ts';
 import type { Follow, VolumePlugin } from './plugin.ts';
 import {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Pod } from '../kube/objects/pod.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
 import { Quantity } from '../kube/values/quantity.ts';
 import { hugePageSize, mediumOf } from './empty-dir.ts';
 

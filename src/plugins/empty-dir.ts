@@ -16,13 +16,12 @@ import {
 import { applyGroup } from '../disk/paths/ownership.ts';
 import { removal, removeTree } from '../disk/paths/remove-tree.ts';
 import type { MemoryDirectories } from '../disk/pods/memory-directories.ts';
-import { podDirectory, readyMarker } from '../kube/node-layout.ts';
-import type { Node } from '../kube/objects/node.ts';
-import type { Pod } from '../kube/objects/pod.ts';
-import { inlineSpec } from '../kube/objects/volume-spec.ts';
-import type { EmptyDirVolumeSource } from '../kube/objects/volume.ts';
-import { tmpfsSizeBytes } from '../kube/quality-of-service.ts';
-import type { ResourceList } from '../kube/resource-field.ts';
+import type { Node } from '../kube/kinds/node.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
+import type { EmptyDirVolumeSource } from '../kube/kinds/pod/volume.ts';
+import { type ResourceList, tmpfsSizeBytes } from '../kube/references/pod-resources.ts';
+import { inlineSpec } from '../kube/references/volume-spec.ts';
+import { podDirectory, readyMarker } from '../kube/values/node-layout.ts';
 import { Quantity } from '../kube/values/quantity.ts';
 import type { NotifyPlugin, ResizeRequest, VolumePlugin } from './plugin.ts';
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { existsSync, mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { inlineSpec, persistentSpec } from '../kube/objects/volume-spec.ts';
+import { inlineSpec, persistentSpec } from '../kube/references/volume-spec.ts';
 import { temporaryDirectory } from '../testing/machine/temporary-directory.ts';
 import { VolumeNode } from '../testing/worlds/volume-node.ts';
 import { hostPathPlugin } from './host-path.ts';

@@ -1,7 +1,7 @@
 /** A path of the host, used as it is: checked, or made where its type asks for that, and never removed. */
 import { checkHostPath } from '../disk/paths/host-kind.ts';
-import { inlineSpec } from '../kube/objects/volume-spec.ts';
-import type { HostPathVolumeSource } from '../kube/objects/volume.ts';
+import type { HostPathVolumeSource } from '../kube/kinds/storage/volume-sources.ts';
+import { inlineSpec } from '../kube/references/volume-spec.ts';
 import type { VolumePlugin } from './plugin.ts';
 
 export function hostPathPlugin(): VolumePlugin<HostPathVolumeSource> {

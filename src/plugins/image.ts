@@ -1,5 +1,5 @@
 /** The content of an image, read-only. The container runtime pulls and mounts it: on the node's disk there is nothing. */
-import type { Volume } from '../kube/objects/volume.ts';
+import type { Volume } from '../kube/kinds/pod/volume.ts';
 import type { VolumePlugin } from './plugin.ts';
 
 export function imagePlugin(): VolumePlugin<NonNullable<Volume['image']>> {

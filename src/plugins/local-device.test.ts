@@ -10,9 +10,9 @@ import { blockDeviceAt, deviceSizeBytes } from '../disk/devices/block-device.ts'
 import { extSizeBytes } from '../disk/devices/device-mount.ts';
 import { ProgramTimeoutError, type Programs, systemPrograms } from '../disk/devices/programs.ts';
 import { mountOf, readMountTable } from '../disk/mounts/mount-table.ts';
-import { volumeDirectory } from '../kube/node-layout.ts';
-import type { LocalVolumeSource, PersistentVolume } from '../kube/objects/persistent-volume.ts';
-import { type PersistentVolumeSpec, persistentSpec } from '../kube/objects/volume-spec.ts';
+import type { LocalVolumeSource, PersistentVolume } from '../kube/kinds/storage/persistent-volume.ts';
+import { type PersistentVolumeSpec, persistentSpec } from '../kube/references/volume-spec.ts';
+import { volumeDirectory } from '../kube/values/node-layout.ts';
 import {
   directoryForDevices,
   foreignLoopDevice,

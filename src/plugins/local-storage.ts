@@ -15,8 +15,7 @@ import { type Programs, isInMountTable, removeEmptyDirectory, runUnmount } from 
 import { isWithin, readMountTable } from '../disk/mounts/mount-table.ts';
 import { makeDirectoryWithMode } from '../disk/paths/directories.ts';
 import { hostKindOf } from '../disk/paths/host-kind.ts';
-import { globalMountDirectory, pluginDirectory } from '../kube/node-layout.ts';
-import type { LocalVolumeSource } from '../kube/objects/persistent-volume.ts';
+import type { LocalVolumeSource } from '../kube/kinds/storage/persistent-volume.ts';
 import {
   type VolumeMode,
   type VolumeSpec,
@@ -24,7 +23,8 @@ import {
   persistentSpec,
   specName,
   volumeModeOf,
-} from '../kube/objects/volume-spec.ts';
+} from '../kube/references/volume-spec.ts';
+import { globalMountDirectory, pluginDirectory } from '../kube/values/node-layout.ts';
 import { Quantity } from '../kube/values/quantity.ts';
 import { type FailureClass, type NotifyPlugin, failureClassOf } from './plugin.ts';
 

@@ -7,9 +7,9 @@ import { Turns } from '../base/turns.ts';
 import { systemPrograms } from '../disk/devices/programs.ts';
 import { mountOf, readMountTable } from '../disk/mounts/mount-table.ts';
 import { systemMounts } from '../disk/mounts/mounts.ts';
-import { volumeDirectory } from '../kube/node-layout.ts';
-import type { PersistentVolume } from '../kube/objects/persistent-volume.ts';
-import { type PersistentVolumeSpec, persistentSpec } from '../kube/objects/volume-spec.ts';
+import type { PersistentVolume } from '../kube/kinds/storage/persistent-volume.ts';
+import { type PersistentVolumeSpec, persistentSpec } from '../kube/references/volume-spec.ts';
+import { volumeDirectory } from '../kube/values/node-layout.ts';
 import {
   mountPointsBelow,
   needsMounts,

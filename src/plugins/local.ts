@@ -12,9 +12,9 @@ import { isWithin, readMountTable, referencesOf } from '../disk/mounts/mount-tab
 import { type BindRestriction, type Mounts, bindRestrictions } from '../disk/mounts/mounts.ts';
 import { makeDirectoryWithMode, makePodDirectories } from '../disk/paths/directories.ts';
 import { type GroupReporting, applyGroup } from '../disk/paths/ownership.ts';
-import { globalMapDirectory, podDirectory, podsDirectory } from '../kube/node-layout.ts';
-import type { LocalVolumeSource } from '../kube/objects/persistent-volume.ts';
-import { mountOptionsOf, specName } from '../kube/objects/volume-spec.ts';
+import type { LocalVolumeSource } from '../kube/kinds/storage/persistent-volume.ts';
+import { mountOptionsOf, specName } from '../kube/references/volume-spec.ts';
+import { globalMapDirectory, podDirectory, podsDirectory } from '../kube/values/node-layout.ts';
 import { systemCallError } from '../linux/system-call-error.ts';
 import {
   DeviceNotMountedError,

@@ -8,9 +8,9 @@ import { dirname, join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { ProgramTimeoutError, type Programs, systemPrograms } from '../disk/devices/programs.ts';
 import { systemMounts } from '../disk/mounts/mounts.ts';
-import type { PersistentVolume } from '../kube/objects/persistent-volume.ts';
-import { type VolumeSpec, inlineSpec, persistentSpec } from '../kube/objects/volume-spec.ts';
-import type { NfsVolumeSource } from '../kube/objects/volume.ts';
+import type { PersistentVolume } from '../kube/kinds/storage/persistent-volume.ts';
+import type { NfsVolumeSource } from '../kube/kinds/storage/volume-sources.ts';
+import { type VolumeSpec, inlineSpec, persistentSpec } from '../kube/references/volume-spec.ts';
 import {
   mountPointsBelow,
   needsMounts,

@@ -6,10 +6,10 @@ import { MountletError } from '../base/errors.ts';
 import { type Programs, isInMountTable, removeEmptyDirectory, runMount, runUnmount } from '../disk/devices/programs.ts';
 import type { Mounts } from '../disk/mounts/mounts.ts';
 import { makeDirectoryWithMode, makePodDirectories } from '../disk/paths/directories.ts';
-import { podDirectory } from '../kube/node-layout.ts';
-import { type VolumeSpec, inlineSpec, mountOptionsOf } from '../kube/objects/volume-spec.ts';
-import type { NfsVolumeSource } from '../kube/objects/volume.ts';
-import { parseIpAddress } from '../kube/values/ip-address.ts';
+import type { NfsVolumeSource } from '../kube/kinds/storage/volume-sources.ts';
+import { type VolumeSpec, inlineSpec, mountOptionsOf } from '../kube/references/volume-spec.ts';
+import { parseIpAddress } from '../kube/values/network-names.ts';
+import { podDirectory } from '../kube/values/node-layout.ts';
 import { type SetUpRequest, type VolumePlugin, failureClassOf } from './plugin.ts';
 
 interface NfsDeps {

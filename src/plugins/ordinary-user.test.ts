@@ -4,7 +4,7 @@ import { existsSync, lstatSync, readFileSync, readdirSync, statSync } from 'node
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { fileSystemOf } from '../disk/mounts/file-system.ts';
-import type { Volume } from '../kube/objects/volume.ts';
+import type { Volume } from '../kube/kinds/pod/volume.ts';
 import { temporaryDirectory, unavailableMounts } from '../testing/machine/temporary-directory.ts';
 import { VolumeNode, base64, visibleFiles } from '../testing/worlds/volume-node.ts';
 import { configMapPlugin } from './configmap.ts';

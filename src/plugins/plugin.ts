@@ -6,8 +6,8 @@
  * only some kinds can do is an optional member: shared code looks for it and never asks for a plugin's name.
  */
 import { MountletError } from '../base/errors.ts';
-import type { Pod } from '../kube/objects/pod.ts';
-import type { VolumeSpec } from '../kube/objects/volume-spec.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
+import type { VolumeSpec } from '../kube/references/volume-spec.ts';
 
 export interface VolumePlugin<Source = unknown> {
   /** A qualified name, `kubernetes.io/configmap`; with `/` as `~` it names the directory of its volumes. */

@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { systemMounts } from '../disk/mounts/mounts.ts';
-import { type VolumeSpec, inlineSpec, persistentSpec } from '../kube/objects/volume-spec.ts';
-import type { Volume } from '../kube/objects/volume.ts';
+import type { Volume } from '../kube/kinds/pod/volume.ts';
+import { type VolumeSpec, inlineSpec, persistentSpec } from '../kube/references/volume-spec.ts';
 import { VolumeNode } from '../testing/worlds/volume-node.ts';
 import { imagePlugin } from './image.ts';
 import { type VolumePlugin, failureClassOf } from './plugin.ts';

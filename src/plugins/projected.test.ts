@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { MountletError } from '../base/errors.ts';
-import type { ClusterTrustBundle } from '../kube/objects/cluster-trust-bundle.ts';
-import type { ProjectedVolumeSource, VolumeProjection } from '../kube/objects/volume.ts';
+import type { ClusterTrustBundle } from '../kube/kinds/cluster-trust-bundle.ts';
+import type { ProjectedVolumeSource, VolumeProjection } from '../kube/kinds/pod/volume.ts';
 import { commonRunAsUser } from '../kube/run-as-user.ts';
 import { base64, testPod } from '../testing/worlds/volume-node.ts';
 import {

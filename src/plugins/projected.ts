@@ -1,14 +1,14 @@
 /** Volumes that merge several sources (objects, pod fields, tokens, trust bundles, certificates), in memory. */
 import type { Payload, PayloadFile } from '../disk/writer/payload.ts';
-import type { Pod } from '../kube/objects/pod.ts';
-import { inlineSpec } from '../kube/objects/volume-spec.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
 import type {
   ObjectProjection,
   PodCertificateProjection,
   ProjectedVolumeSource,
   ServiceAccountTokenProjection,
   VolumeProjection,
-} from '../kube/objects/volume.ts';
+} from '../kube/kinds/pod/volume.ts';
+import { inlineSpec } from '../kube/references/volume-spec.ts';
 import { type ConfigMapReader, configMapPayload } from './configmap.ts';
 import { collectDownwardApi, podFollows } from './downwardapi.ts';
 import type { NodeReader } from './empty-dir.ts';

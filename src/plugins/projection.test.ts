@@ -17,8 +17,8 @@ import { MountletError } from '../base/errors.ts';
 import { Timers } from '../base/timers.ts';
 import { fileSystemOf } from '../disk/mounts/file-system.ts';
 import { systemMounts } from '../disk/mounts/mounts.ts';
-import { podDirectory, podPluginDirectory } from '../kube/node-layout.ts';
-import type { Volume } from '../kube/objects/volume.ts';
+import type { Volume } from '../kube/kinds/pod/volume.ts';
+import { podDirectory, podPluginDirectory } from '../kube/values/node-layout.ts';
 import { FakeClock } from '../testing/fakes/fake-clock.ts';
 import { mountPointsBelow, needsMounts } from '../testing/machine/temporary-directory.ts';
 import {

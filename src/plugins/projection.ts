@@ -13,9 +13,10 @@ import { AtomicWriter, type WriteOptions, type WriteOutcome } from '../disk/writ
 import { type MountPlace, makeNestedMountPoints, nestedMountPoints } from '../disk/writer/nested-mount-points.ts';
 import type { Payload, PayloadFile } from '../disk/writer/payload.ts';
 import { OwnerRefusedError } from '../disk/writer/version.ts';
-import { wrappedVolumeName } from '../kube/node-layout.ts';
-import { type Pod, allContainers } from '../kube/objects/pod.ts';
-import type { KeyToPath } from '../kube/objects/volume.ts';
+import { allContainers } from '../kube/kinds/pod/pod-spec.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
+import type { KeyToPath } from '../kube/kinds/pod/volume.ts';
+import { wrappedVolumeName } from '../kube/values/node-layout.ts';
 import {
   type EmptyDirectories,
   type EmptyDirectoryPlace,

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { inlineSpec } from '../kube/objects/volume-spec.ts';
+import { inlineSpec } from '../kube/references/volume-spec.ts';
 import type { VolumePlugin } from './plugin.ts';
 import { PluginNotFoundError, PluginRegistry } from './registry.ts';
 

@@ -6,7 +6,7 @@ import { Turns } from '../base/turns.ts';
 import { systemPrograms } from '../disk/devices/programs.ts';
 import type { Mounts } from '../disk/mounts/mounts.ts';
 import { MemoryDirectories } from '../disk/pods/memory-directories.ts';
-import type { VolumeSpec } from '../kube/objects/volume-spec.ts';
+import type { VolumeSpec } from '../kube/references/volume-spec.ts';
 import { qualifiedNameProblems } from '../kube/values/names.ts';
 import { configMapPlugin } from './configmap.ts';
 import { downwardApiPlugin } from './downwardapi.ts';

@@ -1,8 +1,8 @@
 /** Volumes that show a Secret as files, in memory. */
 import type { Payload } from '../disk/writer/payload.ts';
-import type { Secret } from '../kube/objects/secret.ts';
-import { inlineSpec } from '../kube/objects/volume-spec.ts';
-import type { SecretVolumeSource } from '../kube/objects/volume.ts';
+import type { SecretVolumeSource } from '../kube/kinds/pod/volume.ts';
+import type { Secret } from '../kube/kinds/secret.ts';
+import { inlineSpec } from '../kube/references/volume-spec.ts';
 import { ObjectNotFoundError, type VolumePlugin } from './plugin.ts';
 import { type KeyProjection, type ProjectionVolumes, projectKeys, projectionAttributes } from './projection.ts';
 

@@ -1,9 +1,9 @@
 /** The content of a clusterTrustBundle source: the certificates of one bundle, or of all that a signer and labels select. */
 import { createHash } from 'node:crypto';
 import { MountletError, messageOf } from '../base/errors.ts';
-import type { ClusterTrustBundle } from '../kube/objects/cluster-trust-bundle.ts';
-import type { LabelSelector } from '../kube/objects/metadata.ts';
-import type { ClusterTrustBundleProjection } from '../kube/objects/volume.ts';
+import type { ClusterTrustBundle } from '../kube/kinds/cluster-trust-bundle.ts';
+import type { ClusterTrustBundleProjection } from '../kube/kinds/pod/volume.ts';
+import type { LabelSelector } from '../kube/schema/meta.ts';
 import { formatRequirements, requirementsMatch, requirementsOf } from '../kube/values/labels.ts';
 import { ObjectNotFoundError } from './plugin.ts';
 import { PayloadError } from './projection.ts';

@@ -1,7 +1,6 @@
 /** The command line of a container: `$(NAME)` replaced with the final environment, unknown names left as they are. */
-import type { Container, EphemeralContainer } from '../kube/objects/container.ts';
-import { ExpansionBudget, expandVariables, lookUpIn } from './variables.ts';
-import type { Defect, Variable } from './variables.ts';
+import type { Container, EphemeralContainer } from '../kube/kinds/pod/container.ts';
+import { type Defect, ExpansionBudget, type Variable, expandVariables, lookUpIn } from './variables.ts';
 
 interface Argument {
   readonly value: string;

@@ -1,6 +1,6 @@
 /** The raw block devices a container is given. */
-import { goQuote } from '../kube/values/go-quote.ts';
-import type { Container, EphemeralContainer } from '../kube/objects/container.ts';
+import type { Container, EphemeralContainer } from '../kube/kinds/pod/container.ts';
+import { goQuote } from '../kube/values/go-text.ts';
 import { ContainerConfigError } from './container-config-error.ts';
 import type { MountedVolumes } from './mounted-volumes.ts';
 

@@ -1,5 +1,5 @@
 /** The files of pods and containers on this machine that are neither volumes nor the runtime's own; `agent/` has them. */
-import type { Pod } from '../kube/objects/pod.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
 
 export interface ContainerFiles {
   /** Below the node's root. */

@@ -3,7 +3,7 @@ import { mkdir, realpath, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { MountletError } from '../base/errors.ts';
-import type { VolumeMount } from '../kube/objects/container.ts';
+import type { VolumeMount } from '../kube/kinds/pod/container.ts';
 import { type PodParts, aContainer, aPod } from '../testing/fakes/builders.ts';
 import { temporaryDirectory } from '../testing/machine/temporary-directory.ts';
 import type { ContainerMount } from './container-mount.ts';

@@ -4,19 +4,21 @@
  */
 import { posix } from 'node:path';
 import { MountletError } from '../base/errors.ts';
-import type { VolumeMount } from '../kube/objects/container.ts';
-import { goQuote } from '../kube/values/go-quote.ts';
+import type { VolumeMount } from '../kube/kinds/pod/container.ts';
+import { goQuote } from '../kube/values/go-text.ts';
 import { ContainerConfigError } from './container-config-error.ts';
 import type { ContainerMount } from './container-mount.ts';
-import { buildHostsMount, wantsManagedHostsFile } from './managed-hosts-file.ts';
-import type { HostsFileRequest, HostsFiles } from './managed-hosts-file.ts';
+import {
+  type HostsFileRequest,
+  type HostsFiles,
+  buildHostsMount,
+  wantsManagedHostsFile,
+} from './managed-hosts-file.ts';
 import { isRecursivelyReadOnly, propagationOf } from './mount-options.ts';
 import type { FilesystemVolume, MountedVolumes } from './mounted-volumes.ts';
-import { resolveSubPath } from './sub-path.ts';
-import type { ResolvedSubPath } from './sub-path.ts';
 import { canFollow, wantsSubPathUpdates } from './sub-path-updates.ts';
-import { ExpansionBudget, lookUpIn } from './variables.ts';
-import type { LookUp, Variable } from './variables.ts';
+import { type ResolvedSubPath, resolveSubPath } from './sub-path.ts';
+import { ExpansionBudget, type LookUp, type Variable, lookUpIn } from './variables.ts';
 
 /** Takes back what building one mount has made. */
 export type CleanUp = () => Promise<void>;

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
 import { MountletError } from '../base/errors.ts';
-import type { Container } from '../kube/objects/container.ts';
+import type { Container } from '../kube/kinds/pod/container.ts';
 import { aConfigMap, aContainer, aNode, aPod, aSecret, objectReader } from '../testing/fakes/builders.ts';
 import { plainFiles, resolveIn, showVariables } from '../testing/worlds/container-world.ts';
 import { type ContainerView, viewContainer } from './container-view.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Container } from '../kube/objects/container.ts';
+import type { Container } from '../kube/kinds/pod/container.ts';
 import {
   type PodParts,
   aConfigMap,

@@ -4,8 +4,8 @@
  */
 import { isUtf8 } from 'node:buffer';
 import { messageOf } from '../base/errors.ts';
-import type { ConfigMap } from '../kube/objects/config-map.ts';
-import type { Secret } from '../kube/objects/secret.ts';
+import type { ConfigMap } from '../kube/kinds/config-map.ts';
+import type { Secret } from '../kube/kinds/secret.ts';
 import { EnvironmentError } from './environment-error.ts';
 import type { ObjectReader } from './object-reader.ts';
 import type { Variable, VariableSource } from './variables.ts';

@@ -1,19 +1,17 @@
 /** The value of one `env` entry that refers to something: a field, a resource, a key of an object or of a file. */
 import { MountletError } from '../base/errors.ts';
-import type { Container, EnvironmentVariable, EphemeralContainer } from '../kube/objects/container.ts';
-import { readEnvFileKey } from '../kube/env-file.ts';
-import { environmentFieldValue } from '../kube/field-path.ts';
-import { goQuote } from '../kube/values/go-quote.ts';
-import type { Node } from '../kube/objects/node.ts';
-import type { Pod } from '../kube/objects/pod.ts';
-import { environmentResourceValue } from '../kube/resource-field.ts';
+import type { Node } from '../kube/kinds/node.ts';
+import type { Container, EnvironmentVariable, EphemeralContainer } from '../kube/kinds/pod/container.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
+import { readEnvFileKey } from '../kube/references/environment.ts';
+import { environmentResourceValue } from '../kube/references/pod-resources.ts';
+import { environmentFieldValue } from '../kube/values/field-path.ts';
+import { goQuote } from '../kube/values/go-text.ts';
 import { EnvironmentError } from './environment-error.ts';
-import { decodeValue } from './environment-objects.ts';
-import type { EnvironmentObjects } from './environment-objects.ts';
+import { type EnvironmentObjects, decodeValue } from './environment-objects.ts';
 import { hostAddresses } from './host-addresses.ts';
 import type { MountedVolumes } from './mounted-volumes.ts';
-import { ExpansionBudget } from './variables.ts';
-import type { Variable } from './variables.ts';
+import { ExpansionBudget, type Variable } from './variables.ts';
 
 interface EnvFile {
   readonly directory: string;

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Container } from '../kube/objects/container.ts';
+import type { Container } from '../kube/kinds/pod/container.ts';
 import { aConfigMap, aContainer, aNode, aPod, aSecret, aService, objectReader } from '../testing/fakes/builders.ts';
 import {
   type EnvironmentWorld,

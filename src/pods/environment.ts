@@ -6,18 +6,18 @@
  * of the result is that of first definition. The kubelet's has none; ours is the same on every run, so that two
  * renderings of a pod can be compared.
  */
+import type { Node } from '../kube/kinds/node.ts';
 import type {
   Container,
   EnvironmentSource,
   EnvironmentVariable,
   EphemeralContainer,
-} from '../kube/objects/container.ts';
-import type { Node } from '../kube/objects/node.ts';
-import type { Pod } from '../kube/objects/pod.ts';
-import type { Service } from '../kube/objects/service.ts';
-import { isStaticPod } from '../kube/pod-identity.ts';
-import { type VariableService, serviceVariablesOf } from '../kube/service-variables.ts';
-import { compareByteOrder } from '../kube/values/byte-order.ts';
+} from '../kube/kinds/pod/container.ts';
+import { isStaticPod } from '../kube/kinds/pod/pod-identity.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
+import type { Service } from '../kube/kinds/service.ts';
+import { type VariableService, serviceVariablesOf } from '../kube/references/environment.ts';
+import { compareByteOrder } from '../kube/values/go-text.ts';
 import { EnvironmentError } from './environment-error.ts';
 import { EnvironmentObjects, type ObjectReaders } from './environment-objects.ts';
 import { type EnvFileReader, resolveReference } from './environment-references.ts';

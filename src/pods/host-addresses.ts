@@ -1,7 +1,6 @@
 /** The addresses by which a node is reached, as its pods are told them. */
-import { parseIpAddress } from '../kube/values/ip-address.ts';
-import type { IpAddress } from '../kube/values/ip-address.ts';
-import type { Node } from '../kube/objects/node.ts';
+import type { Node } from '../kube/kinds/node.ts';
+import { type IpAddress, parseIpAddress } from '../kube/values/network-names.ts';
 
 /** At most one of each family: internal addresses go before external ones, and the first decides which family leads. */
 export function hostAddresses(node: Node): readonly IpAddress[] {

@@ -3,8 +3,9 @@
  * mirrors. Directories of pods that are gone are the volume manager's to remove. It only runs when every source was read: before that anything may be wanted.
  */
 import { messageOf } from '../base/errors.ts';
-import { type Pod, isTerminalPhase } from '../kube/objects/pod.ts';
-import { podFullName, podUid } from '../kube/pod-identity.ts';
+import { podFullName, podUid } from '../kube/kinds/pod/pod-identity.ts';
+import { isTerminalPhase } from '../kube/kinds/pod/pod-status.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
 import type { Runtime, RuntimePod } from '../runtimes/runtime.ts';
 import { deleteMirror } from './mirror-pods.ts';
 import type { PodApi } from './pod-api.ts';

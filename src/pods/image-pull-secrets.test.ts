@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Secret } from '../kube/objects/secret.ts';
+import type { Secret } from '../kube/kinds/secret.ts';
 import { aPod, aSecret, objectReader } from '../testing/fakes/builders.ts';
 import { collectPullSecrets, missingPullSecretsEvent, pullCredentials } from './image-pull-secrets.ts';
 

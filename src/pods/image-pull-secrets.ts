@@ -2,10 +2,9 @@
  * The Secrets a pod gives for pulling its images. A missing one never stops the pod: the image may be there already, or
  * be public. It is told only when a pull has failed, because only then it may be the reason.
  */
-import type { Pod } from '../kube/objects/pod.ts';
-import { credentialsFor, parsePullSecrets } from '../kube/pull-credentials.ts';
-import type { RegistryCredentials } from '../kube/pull-credentials.ts';
-import type { Secret } from '../kube/objects/secret.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
+import type { Secret } from '../kube/kinds/secret.ts';
+import { type RegistryCredentials, credentialsFor, parsePullSecrets } from '../kube/references/pull-credentials.ts';
 import type { ObjectReader } from './object-reader.ts';
 
 export interface ImagePullSecrets {

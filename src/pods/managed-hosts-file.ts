@@ -1,8 +1,8 @@
 /** The hosts file that the node keeps for a pod and every container of it finds at /etc/hosts. */
 import { MountletError } from '../base/errors.ts';
-import type { Container, EphemeralContainer } from '../kube/objects/container.ts';
 import { hostNetworkHostsFile, podHostsFile, wantsHostsFile } from '../kube/hosts-file.ts';
-import type { Pod } from '../kube/objects/pod.ts';
+import type { Container, EphemeralContainer } from '../kube/kinds/pod/container.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
 import { ContainerConfigError } from './container-config-error.ts';
 import type { ContainerMount } from './container-mount.ts';
 import type { PodHostname } from './pod-hostname.ts';

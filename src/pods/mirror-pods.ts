@@ -1,6 +1,5 @@
 /** Mirror pods: how an API server comes to show the static pods of a node. Deleting one never stops the static pod. */
 import { MountletError } from '../base/errors.ts';
-import type { Pod } from '../kube/objects/pod.ts';
 import {
   annotationOf,
   hashAnnotation,
@@ -8,7 +7,8 @@ import {
   podNamespace,
   podUid,
   withAnnotations,
-} from '../kube/pod-identity.ts';
+} from '../kube/kinds/pod/pod-identity.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
 import { withoutReferences } from '../kube/pod-references.ts';
 import type { PodApi } from './pod-api.ts';
 

@@ -1,6 +1,6 @@
 /** How a mount is made: its propagation, and whether read-only holds for the mounts below it too. */
-import type { VolumeMount } from '../kube/objects/container.ts';
-import { goQuote } from '../kube/values/go-quote.ts';
+import type { VolumeMount } from '../kube/kinds/pod/container.ts';
+import { goQuote } from '../kube/values/go-text.ts';
 import { ContainerConfigError } from './container-config-error.ts';
 
 export type MountPropagation = 'None' | 'HostToContainer' | 'Bidirectional';

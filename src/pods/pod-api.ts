@@ -1,5 +1,5 @@
 /** All that pods need of an API server. On a node without one every method does nothing and finds nothing. */
-import type { Pod } from '../kube/objects/pod.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
 
 export interface PodApi {
   /** As it is now, not as some cache has it; undefined if there is none. */

@@ -1,7 +1,7 @@
 /** Whenever a pod is deleted, and whatever its launch does meanwhile: it ends, and nothing of it is left. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Pod } from '../kube/objects/pod.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
 import { RuntimeError } from '../runtimes/runtime.ts';
 import { aContainer, aPod } from '../testing/fakes/builders.ts';
 import { settle } from '../testing/fakes/fake-clock.ts';

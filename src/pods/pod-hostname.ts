@@ -1,8 +1,7 @@
 /** The name a pod goes by on its own network: what `hostname` prints inside, and its line in the hosts file. */
-import { dnsLabelProblems, dnsSubdomainProblems } from '../kube/values/names.ts';
-import type { Problems } from '../kube/values/names.ts';
-import type { Pod } from '../kube/objects/pod.ts';
-import { goQuote } from '../kube/values/go-quote.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
+import { goQuote } from '../kube/values/go-text.ts';
+import { type Problems, dnsLabelProblems, dnsSubdomainProblems } from '../kube/values/names.ts';
 import { ContainerConfigError } from './container-config-error.ts';
 
 export interface PodHostname {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Pod } from '../kube/objects/pod.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
 import { RuntimeError } from '../runtimes/runtime.ts';
 import { type PodParts, aConfigMap, aContainer, aPod } from '../testing/fakes/builders.ts';
 import { viewDeps } from '../testing/worlds/container-world.ts';

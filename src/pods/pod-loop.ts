@@ -6,10 +6,18 @@ import { setMaxListeners } from 'node:events';
 import { onAbort } from '../base/abort.ts';
 import { runTask } from '../base/run-task.ts';
 import { WakeSignal } from '../base/wake-signal.ts';
-import { type Pod, type PodStatus, isTerminalPhase } from '../kube/objects/pod.ts';
-import { type PodSource, isMirrorPod, isStaticPod, podFullName, podNamespace, podUid } from '../kube/pod-identity.ts';
+import {
+  type PodSource,
+  isMirrorPod,
+  isStaticPod,
+  podFullName,
+  podNamespace,
+  podUid,
+} from '../kube/kinds/pod/pod-identity.ts';
+import { type PodStatus, isTerminalPhase } from '../kube/kinds/pod/pod-status.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
 import { namesOf, referencesOf } from '../kube/pod-references.ts';
-import { qualityOfService } from '../kube/quality-of-service.ts';
+import { qualityOfService } from '../kube/references/pod-resources.ts';
 import type { RuntimePod } from '../runtimes/runtime.ts';
 import { keepHouse } from './housekeeping.ts';
 import { PodManager } from './pod-manager.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Pod } from '../kube/objects/pod.ts';
-import { withAnnotations } from '../kube/pod-identity.ts';
+import { withAnnotations } from '../kube/kinds/pod/pod-identity.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
 import { aContainer, aPod } from '../testing/fakes/builders.ts';
 import { isMirrorOf, mirrorPodOf, reconcileMirror } from './mirror-pods.ts';
 import type { PodApi } from './pod-api.ts';

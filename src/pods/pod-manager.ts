@@ -2,8 +2,8 @@
  * The pods that should be on this node, by UID and by full name, and the mirrors of static ones. It says what is wanted and
  * never what runs.
  */
-import type { Pod } from '../kube/objects/pod.ts';
-import { isMirrorPod, isStaticPod, podFullName, podUid } from '../kube/pod-identity.ts';
+import { isMirrorPod, isStaticPod, podFullName, podUid } from '../kube/kinds/pod/pod-identity.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
 
 export class PodManager {
   readonly #pods = new Map<string, Pod>();

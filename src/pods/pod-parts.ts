@@ -1,9 +1,9 @@
 /** The parts of the pod loop and how they are put together: what needs what, and nothing of what they do. */
 import type { Pausing } from '../base/clock.ts';
 import type { TaskFailed } from '../base/run-task.ts';
-import type { Pod } from '../kube/objects/pod.ts';
-import type { EventSink } from '../kube/pod-event.ts';
-import { type PodSource, podUid } from '../kube/pod-identity.ts';
+import type { EventSink } from '../kube/kinds/pod/pod-event.ts';
+import { type PodSource, podUid } from '../kube/kinds/pod/pod-identity.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
 import type { Runtime } from '../runtimes/runtime.ts';
 import type { ContainerFiles } from './container-files.ts';
 import type { ContainerViewDeps } from './container-view.ts';

@@ -4,10 +4,11 @@
  */
 import type { Clock } from '../base/clock.ts';
 import { MountletError, messageOf } from '../base/errors.ts';
-import { environmentCondition } from '../kube/environment-condition.ts';
-import { type Pod, type PodStatus, isTerminalPhase } from '../kube/objects/pod.ts';
-import type { EventSink } from '../kube/pod-event.ts';
-import { isStaticPod, podNamespace, podUid } from '../kube/pod-identity.ts';
+import type { EventSink } from '../kube/kinds/pod/pod-event.ts';
+import { isStaticPod, podNamespace, podUid } from '../kube/kinds/pod/pod-identity.ts';
+import { type PodStatus, isTerminalPhase } from '../kube/kinds/pod/pod-status.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
+import { environmentCondition } from '../kube/references/environment.ts';
 import type { Runtime, RuntimePod } from '../runtimes/runtime.ts';
 import { isDeadlineExceeded } from '../volumes/waits.ts';
 import type { ContainerFiles } from './container-files.ts';

@@ -1,5 +1,5 @@
 /** All that pod workers need of the volume manager. */
-import type { Pod } from '../kube/objects/pod.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
 import type { MountedVolumes } from './mounted-volumes.ts';
 
 export interface PodVolumes {

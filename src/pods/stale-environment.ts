@@ -2,10 +2,10 @@
  * Variables are read when a container starts and never again. This remembers which versions of objects the containers
  * that run were started with, and which versions there are now, and says where they differ. No value is looked at.
  */
-import { environmentCondition } from '../kube/environment-condition.ts';
-import type { Pod } from '../kube/objects/pod.ts';
-import type { EventSink } from '../kube/pod-event.ts';
-import { podNamespace, podUid } from '../kube/pod-identity.ts';
+import type { EventSink } from '../kube/kinds/pod/pod-event.ts';
+import { podNamespace, podUid } from '../kube/kinds/pod/pod-identity.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
+import { environmentCondition } from '../kube/references/environment.ts';
 import type { RuntimePod } from '../runtimes/runtime.ts';
 import { type EnvironmentObject, readEnvironmentObjects } from './containers/container-labels.ts';
 import type { PodCondition } from './status/pod-conditions.ts';

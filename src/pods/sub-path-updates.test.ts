@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Container, VolumeMount } from '../kube/objects/container.ts';
+import type { Container, VolumeMount } from '../kube/kinds/pod/container.ts';
 import { aContainer, aPod } from '../testing/fakes/builders.ts';
 import type { ContainerMount } from './container-mount.ts';
 import { type SubPathPreparer, type SubPathRequest, buildMounts } from './container-mounts.ts';

@@ -3,9 +3,9 @@
  * speaks against it. How it is done, and whether this machine can, is decided elsewhere.
  */
 import { posix } from 'node:path';
-import type { Container, EphemeralContainer, VolumeMount } from '../kube/objects/container.ts';
-import type { Pod } from '../kube/objects/pod.ts';
-import { goQuote } from '../kube/values/go-quote.ts';
+import type { Container, EphemeralContainer, VolumeMount } from '../kube/kinds/pod/container.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
+import { goQuote } from '../kube/values/go-text.ts';
 import { ContainerConfigError } from './container-config-error.ts';
 
 /** `"false"` on a pod: its mounts by subPath stay as they were when their container started, as with the kubelet. */

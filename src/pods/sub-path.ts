@@ -1,9 +1,8 @@
 /** Which part of a volume a mount asks for: `subPath`, or `subPathExpr` with the container's variables in it. */
-import type { VolumeMount } from '../kube/objects/container.ts';
-import { MissingVariablesError } from '../kube/expansion.ts';
+import type { VolumeMount } from '../kube/kinds/pod/container.ts';
+import { MissingVariablesError } from '../kube/references/environment.ts';
 import { ContainerConfigError } from './container-config-error.ts';
-import { expandPathVariables } from './variables.ts';
-import type { ExpansionBudget, LookUp } from './variables.ts';
+import { type ExpansionBudget, type LookUp, expandPathVariables } from './variables.ts';
 
 export interface ResolvedSubPath {
   /** Relative to the volume, without `..`; undefined for the volume itself. */

@@ -1,9 +1,8 @@
 /**
  * Variables of a container, and the expansion of `$(NAME)` that remembers where text came from. The rules of the
- * expansion itself are in kube/expansion.ts; this file adds what a printer needs to know: is it a secret?
+ * expansion itself are in kube/references/environment.ts; this file adds what a printer needs to know: is it a secret?
  */
-import { expand, expandSubPath } from '../kube/expansion.ts';
-import type { Variables } from '../kube/expansion.ts';
+import { type Variables, expand, expandSubPath } from '../kube/references/environment.ts';
 import { ContainerConfigError } from './container-config-error.ts';
 
 /** Where a value was taken from. `resourceVersion` tells later whether the object has changed since. */

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { inlineSpec } from '../kube/objects/volume-spec.ts';
+import { inlineSpec } from '../kube/references/volume-spec.ts';
 import { PluginRegistry } from '../plugins/registry.ts';
 import { ScriptedPlugin, storageSpec } from '../testing/fakes/scripted-plugin.ts';
 import { ActualState, type MountRecord } from './actual-state.ts';

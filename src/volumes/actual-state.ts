@@ -21,8 +21,8 @@
  * for whoever wants to use it.
  */
 import { MountletError } from '../base/errors.ts';
-import { type VolumeSpec, specName } from '../kube/objects/volume-spec.ts';
-import { goQuote } from '../kube/values/go-quote.ts';
+import { type VolumeSpec, specName } from '../kube/references/volume-spec.ts';
+import { goQuote } from '../kube/values/go-text.ts';
 import {
   type MountId,
   type Plugins,

@@ -1,9 +1,9 @@
 /** Connects storage to the node and disconnects it, where no controller does that. */
 import { MountletError } from '../base/errors.ts';
-import type { PersistentVolumeClaim } from '../kube/objects/persistent-volume.ts';
-import { type VolumeSpec, specName } from '../kube/objects/volume-spec.ts';
-import { splitUniqueVolumeName } from '../kube/unique-names.ts';
-import { goQuote } from '../kube/values/go-quote.ts';
+import type { PersistentVolumeClaim } from '../kube/kinds/storage/persistent-volume-claim.ts';
+import { type VolumeSpec, specName } from '../kube/references/volume-spec.ts';
+import { goQuote } from '../kube/values/go-text.ts';
+import { splitUniqueVolumeName } from '../kube/values/node-layout.ts';
 import { type DesiredMount, storageBytes } from './desired-state.ts';
 import { podRef } from './notices.ts';
 import {

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import fc from 'fast-check';
-import type { PersistentVolume } from '../kube/objects/persistent-volume.ts';
+import type { PersistentVolume } from '../kube/kinds/storage/persistent-volume.ts';
 import { ScriptedBlockMapper } from '../testing/fakes/scripted-block-mapper.ts';
 import { ScriptedError, ScriptedPlugin, type ScriptedPluginSettings } from '../testing/fakes/scripted-plugin.ts';
 import { VolumeWorld, claimVolume, podUsing, podWithDevices } from '../testing/worlds/volume-world.ts';

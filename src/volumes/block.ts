@@ -4,9 +4,9 @@
  */
 import { dirname, join } from 'node:path';
 import { MountletError } from '../base/errors.ts';
-import { deviceDirectory } from '../kube/node-layout.ts';
-import { inlineSpec, specName } from '../kube/objects/volume-spec.ts';
-import { goQuote } from '../kube/values/go-quote.ts';
+import { inlineSpec, specName } from '../kube/references/volume-spec.ts';
+import { goQuote } from '../kube/values/go-text.ts';
+import { deviceDirectory } from '../kube/values/node-layout.ts';
 import type { BlockMapping } from '../plugins/plugin.ts';
 import type { MountRecord } from './actual-state.ts';
 import type { DesiredMount } from './desired-state.ts';
@@ -27,11 +27,11 @@ import {
   type OperationKind,
   type OperationTable,
   failedStep,
+  isPanic,
   step,
   subjectOfDevice,
   subjectOfMount,
   subjectOfUnmount,
-  isPanic,
 } from './operation.ts';
 import type { MountAction, UnmountAction, UnmountDeviceAction } from './plan.ts';
 import { DeviceBusyError, requireClosed } from './unmount.ts';

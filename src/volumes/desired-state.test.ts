@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Pod } from '../kube/objects/pod.ts';
-import { type VolumeSpec, inlineSpec } from '../kube/objects/volume-spec.ts';
-import type { ConfigMapVolumeSource, ProjectedVolumeSource, Volume } from '../kube/objects/volume.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
+import type { ConfigMapVolumeSource, ProjectedVolumeSource, Volume } from '../kube/kinds/pod/volume.ts';
+import { type VolumeSpec, inlineSpec } from '../kube/references/volume-spec.ts';
 import type { Follow } from '../plugins/plugin.ts';
 import { PluginRegistry } from '../plugins/registry.ts';
 import { aContainer, aPod } from '../testing/fakes/builders.ts';

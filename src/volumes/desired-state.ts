@@ -13,9 +13,10 @@
  * SELinux labels do not exist here: every volume counts as having the empty one.
  */
 import { isDeepStrictEqual } from 'node:util';
-import { type Pod, allContainers } from '../kube/objects/pod.ts';
-import { type VolumeSpec, inlineSpec, specName } from '../kube/objects/volume-spec.ts';
-import { podLimits } from '../kube/quality-of-service.ts';
+import { allContainers } from '../kube/kinds/pod/pod-spec.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
+import { podLimits } from '../kube/references/pod-resources.ts';
+import { type VolumeSpec, inlineSpec, specName } from '../kube/references/volume-spec.ts';
 import { Quantity } from '../kube/values/quantity.ts';
 import type { Follow } from '../plugins/plugin.ts';
 import {

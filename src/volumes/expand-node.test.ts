@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { PersistentVolumeClaim } from '../kube/objects/persistent-volume.ts';
+import type { PersistentVolumeClaim } from '../kube/kinds/storage/persistent-volume-claim.ts';
 import { ExpansionRefusedError } from '../plugins/plugin.ts';
 import { PluginRegistry } from '../plugins/registry.ts';
 import { ScriptedError, ScriptedPlugin, storageSpec } from '../testing/fakes/scripted-plugin.ts';

@@ -1,8 +1,8 @@
 /** Volumes that grow, through the whole manager, with a plugin that does as it is told. */
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import type { PersistentVolumeClaim } from '../kube/objects/persistent-volume.ts';
-import type { Pod } from '../kube/objects/pod.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
+import type { PersistentVolumeClaim } from '../kube/kinds/storage/persistent-volume-claim.ts';
 import { ExpansionRefusedError } from '../plugins/plugin.ts';
 import { ScriptedBlockMapper } from '../testing/fakes/scripted-block-mapper.ts';
 import { ScriptedPlugin } from '../testing/fakes/scripted-plugin.ts';

@@ -1,6 +1,7 @@
 /** Grows a volume while pods use it. "Not yet" is no failure: then it is tried again after a while. */
 import { KeyedBackOff } from '../base/back-off.ts';
 import { MountletError, messageOf } from '../base/errors.ts';
+import type { PersistentVolumeClaim } from '../kube/kinds/storage/persistent-volume-claim.ts';
 import {
   type ClaimStatusPatch,
   failed,
@@ -10,11 +11,10 @@ import {
   infeasible,
   resizeStatusOf,
   storageOf,
-} from '../kube/claim-resize.ts';
-import { volumeDirectory } from '../kube/node-layout.ts';
-import type { PersistentVolumeClaim } from '../kube/objects/persistent-volume.ts';
-import { specName } from '../kube/objects/volume-spec.ts';
-import { goQuote } from '../kube/values/go-quote.ts';
+} from '../kube/references/claim-resize.ts';
+import { specName } from '../kube/references/volume-spec.ts';
+import { goQuote } from '../kube/values/go-text.ts';
+import { volumeDirectory } from '../kube/values/node-layout.ts';
 import { Quantity } from '../kube/values/quantity.ts';
 import { expansionRefusalOf } from '../plugins/plugin.ts';
 import { claimOf } from './attach.ts';
@@ -29,9 +29,9 @@ import {
   OperationError,
   type OperationKind,
   type OperationTable,
+  isPanic,
   step,
   subjectOfMount,
-  isPanic,
 } from './operation.ts';
 import { type ExpandAction, modeOf } from './plan.ts';
 import type { VolumeName } from './volume-name.ts';

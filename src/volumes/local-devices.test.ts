@@ -20,8 +20,8 @@ import { SystemDevices, blockDeviceAt, deviceSizeBytes } from '../disk/devices/b
 import { BlockMappings } from '../disk/devices/block-mappings.ts';
 import { systemPrograms } from '../disk/devices/programs.ts';
 import { systemMounts } from '../disk/mounts/mounts.ts';
-import type { PersistentVolume } from '../kube/objects/persistent-volume.ts';
-import type { Pod } from '../kube/objects/pod.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
+import type { PersistentVolume } from '../kube/kinds/storage/persistent-volume.ts';
 import { localPlugin } from '../plugins/local.ts';
 import { buildDevices } from '../pods/container-devices.ts';
 import {

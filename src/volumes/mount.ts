@@ -4,12 +4,12 @@
  */
 import { onAbort } from '../base/abort.ts';
 import { MountletError, messageOf } from '../base/errors.ts';
-import { requireNodeAffinity } from '../kube/node-affinity.ts';
-import { volumeDirectory } from '../kube/node-layout.ts';
-import type { Node } from '../kube/objects/node.ts';
-import { mountOptionsOf, specName } from '../kube/objects/volume-spec.ts';
+import type { Node } from '../kube/kinds/node.ts';
+import { requireNodeAffinity } from '../kube/references/node-affinity.ts';
+import { mountOptionsOf, specName } from '../kube/references/volume-spec.ts';
 import { commonRunAsUser } from '../kube/run-as-user.ts';
-import { goQuote } from '../kube/values/go-quote.ts';
+import { goQuote } from '../kube/values/go-text.ts';
+import { volumeDirectory } from '../kube/values/node-layout.ts';
 import {
   type FailureClass,
   FilesystemMismatchError,
@@ -26,10 +26,10 @@ import {
   type OperationDeps,
   OperationError,
   type OperationKind,
+  OperationTimeoutError,
   failedStep,
   step,
   subjectOfMount,
-  OperationTimeoutError,
 } from './operation.ts';
 import type { MountAction } from './plan.ts';
 import { type VolumeName, canAttach } from './volume-name.ts';

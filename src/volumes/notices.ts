@@ -3,7 +3,7 @@
  * them.
  */
 import type { TaskFailed } from '../base/run-task.ts';
-import type { Pod } from '../kube/objects/pod.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
 import type { SeenChange } from './desired-state.ts';
 import type { PodUid, VolumeName } from './volume-name.ts';
 

@@ -5,11 +5,11 @@
 import { AssertionError } from 'node:assert';
 import { MountletError, messageOf } from '../base/errors.ts';
 import type { Timers } from '../base/timers.ts';
-import type { Node } from '../kube/objects/node.ts';
-import type { Pod } from '../kube/objects/pod.ts';
-import { specName } from '../kube/objects/volume-spec.ts';
-import { showDuration } from '../kube/values/duration.ts';
-import { goQuote } from '../kube/values/go-quote.ts';
+import type { Node } from '../kube/kinds/node.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
+import { specName } from '../kube/references/volume-spec.ts';
+import { goQuote } from '../kube/values/go-text.ts';
+import { showDuration } from '../kube/values/times.ts';
 import type { ActualState, ActualVolume } from './actual-state.ts';
 import type { DesiredMount, DesiredState } from './desired-state.ts';
 import type { NotifyVolumes } from './notices.ts';

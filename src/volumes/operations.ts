@@ -17,9 +17,8 @@ import { BackOff } from '../base/back-off.ts';
 import type { Clock } from '../base/clock.ts';
 import { MountletError, messageOf } from '../base/errors.ts';
 import type { Timer, Timers } from '../base/timers.ts';
-import { showDuration } from '../kube/values/duration.ts';
-import { goQuote } from '../kube/values/go-quote.ts';
-import { goTime } from '../kube/values/go-time.ts';
+import { goQuote } from '../kube/values/go-text.ts';
+import { goTime, showDuration } from '../kube/values/times.ts';
 import { type NotifyVolumes, podRef } from './notices.ts';
 import {
   OperationError,

@@ -4,7 +4,7 @@
  */
 import { CoalescingQueue } from '../base/coalescing-queue.ts';
 import { MountletError, messageOf } from '../base/errors.ts';
-import { goQuote } from '../kube/values/go-quote.ts';
+import { goQuote } from '../kube/values/go-text.ts';
 import type { ActualState } from './actual-state.ts';
 import type { DesiredState } from './desired-state.ts';
 import type { NotifyVolumes } from './notices.ts';

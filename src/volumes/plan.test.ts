@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { type VolumeSpec, inlineSpec } from '../kube/objects/volume-spec.ts';
+import { type VolumeSpec, inlineSpec } from '../kube/references/volume-spec.ts';
 import { PluginRegistry } from '../plugins/registry.ts';
 import { ScriptedPlugin, storageSpec } from '../testing/fakes/scripted-plugin.ts';
 import { podUsing } from '../testing/worlds/volume-world.ts';

@@ -2,7 +2,7 @@
  * Decides, from what is wanted and what is, the next step for one mount or one volume. Pure. A step is taken at a time: when
  * it is over the volume is planned again, so a shared volume goes away in three steps, mounts, device, attachment.
  */
-import { type VolumeMode, type VolumeSpec, specName, volumeModeOf } from '../kube/objects/volume-spec.ts';
+import { type VolumeMode, type VolumeSpec, specName, volumeModeOf } from '../kube/references/volume-spec.ts';
 import type { ActualMount, ActualVolume } from './actual-state.ts';
 import type { DesiredMount, DesiredVolume } from './desired-state.ts';
 import type { MountId, Plugins, PodUid, VolumeName } from './volume-name.ts';

@@ -1,8 +1,8 @@
 /** Which volumes are wanted, for which pods and until when. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Pod } from '../kube/objects/pod.ts';
-import type { Volume } from '../kube/objects/volume.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
+import type { Volume } from '../kube/kinds/pod/volume.ts';
 import { aContainer, aPod } from '../testing/fakes/builders.ts';
 import { ScriptedPlugin } from '../testing/fakes/scripted-plugin.ts';
 import { VolumeWorld, claimVolume, plainVolume, podUsing } from '../testing/worlds/volume-world.ts';

@@ -11,17 +11,26 @@
  *     └─────────────── its volumes were removed ──────────────────────────────┴──▶ due   succeeds or not
  * ```
  */
-import { KeyedBackOff } from '../base/back-off.ts';
 import { setImmediate } from 'node:timers/promises';
+import { KeyedBackOff } from '../base/back-off.ts';
 import { CoalescingQueue } from '../base/coalescing-queue.ts';
 import { messageOf } from '../base/errors.ts';
 import { Semaphore } from '../base/semaphore.ts';
 import type { Timers } from '../base/timers.ts';
-import { ClaimError, type VolumeUse, boundClaim, claimNameOf, processingFailed, specOfClaim } from '../kube/claims.ts';
-import type { PersistentVolume, PersistentVolumeClaim } from '../kube/objects/persistent-volume.ts';
-import type { Pod } from '../kube/objects/pod.ts';
-import { type VolumeSpec, inlineSpec } from '../kube/objects/volume-spec.ts';
-import type { Volume } from '../kube/objects/volume.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
+import type { Volume } from '../kube/kinds/pod/volume.ts';
+import type { PersistentVolumeClaim } from '../kube/kinds/storage/persistent-volume-claim.ts';
+import type { PersistentVolume } from '../kube/kinds/storage/persistent-volume.ts';
+import {
+  ClaimError,
+  type VolumeSpec,
+  type VolumeUse,
+  boundClaim,
+  claimNameOf,
+  inlineSpec,
+  processingFailed,
+  specOfClaim,
+} from '../kube/references/volume-spec.ts';
 import { usedVolumes } from '../kube/used-volumes.ts';
 import type { ActualState } from './actual-state.ts';
 import { type DesiredMount, type DesiredState, storageBytes } from './desired-state.ts';
@@ -310,7 +319,7 @@ export interface PodStates {
 
 /**
  * Where claims and PersistentVolumes are read, each time anew: a claim that was bound a moment ago counts as bound. The rules
- * about what was read are in kube/claims.ts.
+ * about what was read are in kube/references/volume-spec.ts.
  */
 /** Both must give up by themselves: until every pod was looked at once, nothing on the node is unmounted. */
 export interface ClaimSource {

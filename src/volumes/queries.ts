@@ -1,7 +1,7 @@
 /** Questions about volumes: of container starts, of the node's status, of users and of metrics. They change nothing. */
-import { deviceDirectory, volumeDirectory } from '../kube/node-layout.ts';
-import type { Pod } from '../kube/objects/pod.ts';
-import { type VolumeMode, type VolumeSpec, specName } from '../kube/objects/volume-spec.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
+import { type VolumeMode, type VolumeSpec, specName } from '../kube/references/volume-spec.ts';
+import { deviceDirectory, volumeDirectory } from '../kube/values/node-layout.ts';
 import type { ActualMount, ActualState, MountState } from './actual-state.ts';
 import type { DesiredMount, DesiredState } from './desired-state.ts';
 import type { PendingOperations } from './operations.ts';

@@ -1,7 +1,7 @@
 /** The life of volumes through the whole manager, with plugins that do as they are told. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Node } from '../kube/objects/node.ts';
+import type { Node } from '../kube/kinds/node.ts';
 import { FilesystemMismatchError } from '../plugins/plugin.ts';
 import { type PluginStep, ScriptedError, ScriptedPlugin } from '../testing/fakes/scripted-plugin.ts';
 import { FakePodsOnDisk, VolumeWorld, claimVolume, plainVolume, podUsing } from '../testing/worlds/volume-world.ts';

@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { untilAborted } from '../base/abort.ts';
-import { volumeDirectory } from '../kube/node-layout.ts';
-import type { Node } from '../kube/objects/node.ts';
+import type { Node } from '../kube/kinds/node.ts';
+import { volumeDirectory } from '../kube/values/node-layout.ts';
 import { PluginRegistry } from '../plugins/registry.ts';
 import { ScriptedError, ScriptedPlugin, storageSpec } from '../testing/fakes/scripted-plugin.ts';
 import {

@@ -13,14 +13,14 @@
  * What is wanted is set up again, which leaves what is there as it is; everything else is unmounted like any other volume
  * that nobody wants, and not before the node knows both all its pods and its own status.
  */
-import { BackOff } from '../base/back-off.ts';
 import { setImmediate } from 'node:timers/promises';
+import { BackOff } from '../base/back-off.ts';
 import type { Clock } from '../base/clock.ts';
 import { MountletError, messageOf } from '../base/errors.ts';
-import type { Node } from '../kube/objects/node.ts';
-import { type VolumeMode, type VolumeSpec, volumeModeOf } from '../kube/objects/volume-spec.ts';
-import { unescapePluginName } from '../kube/unique-names.ts';
-import { goQuote } from '../kube/values/go-quote.ts';
+import type { Node } from '../kube/kinds/node.ts';
+import { type VolumeMode, type VolumeSpec, volumeModeOf } from '../kube/references/volume-spec.ts';
+import { goQuote } from '../kube/values/go-text.ts';
+import { unescapePluginName } from '../kube/values/node-layout.ts';
 import type { VolumePlugin } from '../plugins/plugin.ts';
 import type { ActualState } from './actual-state.ts';
 import type { DesiredState } from './desired-state.ts';

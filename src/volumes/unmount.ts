@@ -1,8 +1,8 @@
 /** Takes a volume away from a pod: first what containers had bound of it, then the volume itself. */
 import { MountletError, messageOf } from '../base/errors.ts';
-import { volumeDirectory } from '../kube/node-layout.ts';
-import { inlineSpec } from '../kube/objects/volume-spec.ts';
-import { goQuote } from '../kube/values/go-quote.ts';
+import { inlineSpec } from '../kube/references/volume-spec.ts';
+import { goQuote } from '../kube/values/go-text.ts';
+import { volumeDirectory } from '../kube/values/node-layout.ts';
 import type { DeviceMount } from '../plugins/plugin.ts';
 import type { ActualVolume } from './actual-state.ts';
 import {

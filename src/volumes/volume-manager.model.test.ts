@@ -6,8 +6,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import type { VolumeSpec } from '../kube/objects/volume-spec.ts';
-import type { Volume } from '../kube/objects/volume.ts';
+import type { Volume } from '../kube/kinds/pod/volume.ts';
+import type { VolumeSpec } from '../kube/references/volume-spec.ts';
 import type { SetUpOutcome, SetUpRequest, TearDownRequest } from '../plugins/plugin.ts';
 import { settle } from '../testing/fakes/fake-clock.ts';
 import { type PluginStep, ScriptedError, ScriptedPlugin } from '../testing/fakes/scripted-plugin.ts';

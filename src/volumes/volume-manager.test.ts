@@ -1,8 +1,8 @@
 /** What pod workers wait for and ask. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Node } from '../kube/objects/node.ts';
-import type { Pod } from '../kube/objects/pod.ts';
+import type { Node } from '../kube/kinds/node.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
 import { ScriptedPlugin } from '../testing/fakes/scripted-plugin.ts';
 import { VolumeWorld, claimVolume, plainVolume, podUsing } from '../testing/worlds/volume-world.ts';
 import { type PodUid, asPodUid, asVolumeName } from './volume-name.ts';

@@ -1,16 +1,16 @@
 /** The names of this room. The compiler keeps a pod from being taken for a volume. */
 import { MountletError, messageOf } from '../base/errors.ts';
-import type { Pod } from '../kube/objects/pod.ts';
-import { type VolumeSpec, specName } from '../kube/objects/volume-spec.ts';
-import { uniqueVolumeName, uniqueVolumeNameOfPod } from '../kube/unique-names.ts';
-import { goQuote } from '../kube/values/go-quote.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
+import { type VolumeSpec, specName } from '../kube/references/volume-spec.ts';
+import { goQuote } from '../kube/values/go-text.ts';
+import { uniqueVolumeName, uniqueVolumeNameOfPod } from '../kube/values/node-layout.ts';
 import type { VolumePlugin } from '../plugins/plugin.ts';
 
 declare const brand: unique symbol;
 
 /** A pod is known by its UID alone: two pods of one name may follow each other. */
 export type PodUid = string & { readonly [brand]: 'PodUid' };
-/** A volume's name on this node, as kube/unique-names.ts makes it; several pods may share one volume. */
+/** A volume's name on this node, as kube/values/node-layout.ts makes it; several pods may share one volume. */
 export type VolumeName = string & { readonly [brand]: 'VolumeName' };
 
 /** One volume of one pod. */

@@ -5,7 +5,7 @@
 import { onAbort } from '../base/abort.ts';
 import { MountletError, messageOf } from '../base/errors.ts';
 import type { Timers } from '../base/timers.ts';
-import type { Pod } from '../kube/objects/pod.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
 import { usedVolumes } from '../kube/used-volumes.ts';
 import type { ActualState } from './actual-state.ts';
 import type { DesiredMount, DesiredState } from './desired-state.ts';

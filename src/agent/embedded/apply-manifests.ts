@@ -8,7 +8,7 @@ import { ApiError, NotFoundError } from '../../client/api-errors.ts';
 import type { DiscoveredResources } from '../../client/discovery.ts';
 import type { ManifestFile } from '../../kube/manifests/manifests.ts';
 import { parseYamlDocuments } from '../../kube/manifests/yaml-documents.ts';
-import { isRecord } from '../../kube/values/semantic-equality.ts';
+import { isRecord } from '../../kube/schema/equality.ts';
 
 export interface AppliedObject {
   /** `configmap/web`. */

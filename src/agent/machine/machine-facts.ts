@@ -10,7 +10,7 @@ import {
   totalmem,
 } from 'node:os';
 import type { VersionInfo } from '../../apiserver/serving/path-handler.ts';
-import type { Node } from '../../kube/objects/node.ts';
+import type { Node } from '../../kube/kinds/node.ts';
 import { Quantity } from '../../kube/values/quantity.ts';
 import type { MachineFacts } from '../../node/node-status.ts';
 

@@ -2,10 +2,10 @@
  * The folder of manifests on disk, or a single file. Links are followed, as everywhere where a ConfigMap may be mounted; what
  * is no regular file is left out. Files may be half written, vanish, or be replaced at any time.
  */
-import { BackOff } from '../../base/back-off.ts';
 import { constants, watch } from 'node:fs';
 import { open, readdir, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
+import { BackOff } from '../../base/back-off.ts';
 import type { Clock } from '../../base/clock.ts';
 import { MountletError, errorCode } from '../../base/errors.ts';
 import { WakeSignal } from '../../base/wake-signal.ts';

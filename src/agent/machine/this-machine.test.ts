@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { isIP } from 'node:net';
 import { test } from 'node:test';
-import { validateNode } from '../../kube/validation/validate-node.ts';
+import { validateNode } from '../../kube/kinds/node.ts';
 import { Quantity } from '../../kube/values/quantity.ts';
 import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
 import { thisMachine } from './machine-facts.ts';

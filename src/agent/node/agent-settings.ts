@@ -4,11 +4,11 @@
  */
 import { MountletError } from '../../base/errors.ts';
 import { parseYamlDocuments } from '../../kube/manifests/yaml-documents.ts';
-import { type Of, boolean, decode, integer, list, map, object, string } from '../../kube/objects/schema.ts';
-import { showPath } from '../../kube/validation/field-errors.ts';
-import { parseDurationMs } from '../../kube/values/duration.ts';
+import { showPath } from '../../kube/schema/field-errors.ts';
+import { type Of, boolean, decode, integer, list, map, object, string } from '../../kube/schema/schema.ts';
 import { dnsSubdomainProblems } from '../../kube/values/names.ts';
 import { Quantity, quantityProblem } from '../../kube/values/quantity.ts';
+import { parseDurationMs } from '../../kube/values/times.ts';
 
 const agentConfigurationKind = { apiVersion: 'mountlet.dev/v1alpha1', kind: 'AgentConfiguration' } as const;
 

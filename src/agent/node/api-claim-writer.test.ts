@@ -4,14 +4,17 @@ import { type TestContext, test } from 'node:test';
 import { issueClientCertificate } from '../../apiserver/identity/certificates.ts';
 import type { ApiClient } from '../../client/api-client.ts';
 import { persistentVolumeClaims, pods, withShape } from '../../client/resource-reference.ts';
-import { failed, finished, inProgress, infeasible, storageOf } from '../../kube/claim-resize.ts';
-import { type PersistentVolumeClaim, persistentVolumeClaim } from '../../kube/objects/persistent-volume.ts';
+import {
+  type PersistentVolumeClaim,
+  persistentVolumeClaimShape,
+} from '../../kube/kinds/storage/persistent-volume-claim.ts';
+import { failed, finished, inProgress, infeasible, storageOf } from '../../kube/references/claim-resize.ts';
 import { runningApiServer } from '../../testing/servers/running-api-server.ts';
 import type { ClaimWriter } from '../../volumes/expand.ts';
 import { apiClaimWriter } from './node-volumes.ts';
 
 const { signal } = new AbortController();
-const claims = withShape(persistentVolumeClaims, persistentVolumeClaim);
+const claims = withShape(persistentVolumeClaims, persistentVolumeClaimShape);
 const place = { namespace: 'default', name: 'disk' };
 const now = Date.parse('2026-08-20T10:00:00.5Z');
 

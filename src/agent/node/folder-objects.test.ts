@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { ConfigMap } from '../../kube/objects/config-map.ts';
+import type { ConfigMap } from '../../kube/kinds/config-map.ts';
 import type { ObjectId } from '../../objects/object-id.ts';
 import { FolderObjects } from './node-objects.ts';
 

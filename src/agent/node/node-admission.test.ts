@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Container } from '../../kube/objects/container.ts';
-import type { Node } from '../../kube/objects/node.ts';
-import type { Pod } from '../../kube/objects/pod.ts';
+import type { Node } from '../../kube/kinds/node.ts';
+import type { Container } from '../../kube/kinds/pod/container.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { type PodParts, aContainer, aPod } from '../../testing/fakes/builders.ts';
 import { NodeAdmission } from './node-admission.ts';
 

@@ -2,17 +2,16 @@
  * Whether this node takes a pod that was bound to it, as the kubelet decides it: a scheduler may have been out of date, and
  * static pods and explicit node names pass none. Reasons and messages are the kubelet's; a port in use also names its pod.
  */
-import { selectsNode, tolerates } from '../../kube/node-affinity.ts';
-import type { Container } from '../../kube/objects/container.ts';
-import type { Node } from '../../kube/objects/node.ts';
-import type { Pod } from '../../kube/objects/pod.ts';
-import { isStaticPod } from '../../kube/pod-identity.ts';
-import { qualityOfService } from '../../kube/quality-of-service.ts';
-import { goQuote } from '../../kube/values/go-quote.ts';
+import type { Node } from '../../kube/kinds/node.ts';
+import { type Container, containersTogether } from '../../kube/kinds/pod/container.ts';
+import { isStaticPod } from '../../kube/kinds/pod/pod-identity.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import { selectsNode, tolerates } from '../../kube/references/node-affinity.ts';
+import { qualityOfService } from '../../kube/references/pod-resources.ts';
+import { goQuote } from '../../kube/values/go-text.ts';
 import type { Quantity } from '../../kube/values/quantity.ts';
 import {
   type ResourceList,
-  containersTogether,
   isExtendedResource,
   isHugePages,
   isPodLevelResource,

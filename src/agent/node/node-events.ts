@@ -1,5 +1,5 @@
 /** Kubernetes Events out of what the parts of a node tell. */
-import type { EventSink } from '../../kube/pod-event.ts';
+import type { EventSink } from '../../kube/kinds/pod/pod-event.ts';
 import { type EventSink as Recorder, podEventObject } from '../../node/event-recorder.ts';
 import { podRef } from '../../volumes/notices.ts';
 import type { NotifyNode } from './notices.ts';

@@ -1,15 +1,15 @@
 /** ConfigMaps, Secrets and tokens for the pods of a node: from an API server, from a folder of manifests, or from both. */
-import { CoalescingTopic } from '../../base/coalescing-queue.ts';
 import type { Pausing } from '../../base/clock.ts';
+import { CoalescingTopic } from '../../base/coalescing-queue.ts';
 import { type TaskDeps, runTask } from '../../base/run-task.ts';
 import type { ApiClient } from '../../client/api-client.ts';
 import type { ReflectorNotice } from '../../client/reflector.ts';
+import type { ConfigMap } from '../../kube/kinds/config-map.ts';
+import type { Node } from '../../kube/kinds/node.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import type { Secret } from '../../kube/kinds/secret.ts';
 import { configMapKind, secretKind } from '../../kube/manifests/manifest-kinds.ts';
 import type { Manifests } from '../../kube/manifests/manifests.ts';
-import type { ConfigMap } from '../../kube/objects/config-map.ts';
-import type { Node } from '../../kube/objects/node.ts';
-import type { Pod } from '../../kube/objects/pod.ts';
-import type { Secret } from '../../kube/objects/secret.ts';
 import { ApiObjectSource } from '../../objects/api-object-source.ts';
 import { ApiTokenRequester } from '../../objects/api-token-requester.ts';
 import { type ManagedObject, managedConfigMaps, managedSecrets } from '../../objects/managed-kind.ts';

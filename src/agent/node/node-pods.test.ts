@@ -5,8 +5,7 @@ import { issueClientCertificate } from '../../apiserver/identity/certificates.ts
 import { systemClock } from '../../base/clock.ts';
 import type { ApiClient } from '../../client/api-client.ts';
 import { namespaces, nodes, pods } from '../../client/resource-reference.ts';
-import { defaultPod } from '../../kube/defaults/default-pod.ts';
-import type { Pod } from '../../kube/objects/pod.ts';
+import { type Pod, defaultPod } from '../../kube/kinds/pod/pod.ts';
 import { PodLoop } from '../../pods/pod-loop.ts';
 import type { PodNotice } from '../../pods/pod-parts.ts';
 import { asStaticPod } from '../../pods/sources/static-pod.ts';

@@ -6,14 +6,14 @@ import type { ApiClient } from '../../client/api-client.ts';
 import { AlreadyExistsError, ConflictError, NotFoundError } from '../../client/api-errors.ts';
 import { type ReflectorDeps, reflect, reflectorDefaults } from '../../client/reflector.ts';
 import { objectKey, pods, runtimeClasses, withShape } from '../../client/resource-reference.ts';
-import { type Pod, pod as podShape } from '../../kube/objects/pod.ts';
-import { runtimeClass } from '../../kube/objects/runtime-class.ts';
+import { type Pod, podShape } from '../../kube/kinds/pod/pod.ts';
+import { runtimeClassShape } from '../../kube/kinds/runtime-class.ts';
 import type { PodApi } from '../../pods/pod-api.ts';
 import type { PodNetwork } from '../../pods/pod-network.ts';
 import type { Runtime } from '../../runtimes/runtime.ts';
 
 const podResource = withShape<Pod>(pods, podShape);
-const runtimeClassResource = withShape(runtimeClasses, runtimeClass);
+const runtimeClassResource = withShape(runtimeClasses, runtimeClassShape);
 
 export function apiPods(client: Pick<ApiClient, 'get' | 'patchForMetadata' | 'delete' | 'create'>): PodApi {
   return {

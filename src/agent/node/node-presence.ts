@@ -6,14 +6,14 @@ import { type ApiClient, type ApiClientSettings, apiClientDefaults } from '../..
 import type { ClusterAccess } from '../../client/cluster-access.ts';
 import { connectApiClient } from '../../client/connect.ts';
 import { poolDefaults } from '../../client/connection-pool.ts';
-import type { Node } from '../../kube/objects/node.ts';
+import type { Node } from '../../kube/kinds/node.ts';
 import type { EventSink } from '../../node/event-recorder.ts';
 import { NodeLease, heartbeatClientSettings } from '../../node/node-lease.ts';
 import { NodeReporter } from '../../node/node-reporter.ts';
 import type { NodeSettings } from '../../node/node-status.ts';
 import { OwnNode } from '../../node/own-node.ts';
-import type { NodeReader } from '../../volumes/operation.ts';
 import { initialNode } from '../../node/registration.ts';
+import type { NodeReader } from '../../volumes/operation.ts';
 import { kubernetesVersion, machineFacts } from '../machine/machine-facts.ts';
 import type { AgentSettings } from './agent-settings.ts';
 import type { NotifyNode } from './notices.ts';

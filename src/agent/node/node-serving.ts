@@ -6,9 +6,8 @@ import type { ApiClient } from '../../client/api-client.ts';
 import type { ClusterAccess } from '../../client/cluster-access.ts';
 import type { ResourceReference } from '../../client/resource-reference.ts';
 import { ensurePrivateFile } from '../../disk/paths/node-files.ts';
-import { type SubjectAccessReview, subjectAccessReview } from '../../kube/objects/access-review.ts';
-import type { Pod } from '../../kube/objects/pod.ts';
-import { tokenReview } from '../../kube/objects/token-review.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import { type SubjectAccessReview, subjectAccessReviewShape, tokenReviewShape } from '../../kube/kinds/reviews.ts';
 import type { NodePod, NodePods } from '../../node-server/container-logs.ts';
 import type { NodeAccess } from '../../node-server/node-access.ts';
 import type { PodLoop } from '../../pods/pod-loop.ts';
@@ -68,7 +67,7 @@ const tokenReviews = {
   plural: 'tokenreviews',
   kind: 'TokenReview',
   isNamespaced: false,
-  shape: tokenReview,
+  shape: tokenReviewShape,
 };
 const accessReviews: ResourceReference<SubjectAccessReview> = {
   group: 'authorization.k8s.io',
@@ -76,7 +75,7 @@ const accessReviews: ResourceReference<SubjectAccessReview> = {
   plural: 'subjectaccessreviews',
   kind: 'SubjectAccessReview',
   isNamespaced: false,
-  shape: subjectAccessReview,
+  shape: subjectAccessReviewShape,
 };
 /** What the API server's own client certificate says of it: it has asked itself already who may do what. */
 const masters = 'system:masters';

@@ -20,10 +20,11 @@ import { replaceableMounts } from '../../disk/mounts/replaceable-mounts.ts';
 import { LiveSubPaths } from '../../disk/pods/live-sub-paths.ts';
 import { PodTrees } from '../../disk/pods/pod-trees.ts';
 import { cleanSubPaths } from '../../disk/pods/sub-paths.ts';
-import { podDirectory, podsDirectory } from '../../kube/node-layout.ts';
-import { clusterTrustBundle } from '../../kube/objects/cluster-trust-bundle.ts';
-import { persistentVolume, persistentVolumeClaim } from '../../kube/objects/persistent-volume.ts';
-import type { Pod } from '../../kube/objects/pod.ts';
+import { clusterTrustBundleShape } from '../../kube/kinds/cluster-trust-bundle.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import { persistentVolumeClaimShape } from '../../kube/kinds/storage/persistent-volume-claim.ts';
+import { persistentVolumeShape } from '../../kube/kinds/storage/persistent-volume.ts';
+import { podDirectory, podsDirectory } from '../../kube/values/node-layout.ts';
 import { readerOf } from '../../objects/object-manager.ts';
 import { PluginRegistry, standardPlugins } from '../../plugins/registry.ts';
 import type { TrustBundleReader } from '../../plugins/trust-bundle.ts';
@@ -176,9 +177,9 @@ function subPathCleaner(root: string, mounts: Mounts): SubPathCleaner {
 }
 
 /** Claims, PersistentVolumes and trust bundles at an API server: one request each, never from memory. */
-const claimResource = withShape(persistentVolumeClaims, persistentVolumeClaim);
-const volumeResource = withShape(persistentVolumes, persistentVolume);
-const bundleResource = withShape(clusterTrustBundles, clusterTrustBundle);
+const claimResource = withShape(persistentVolumeClaims, persistentVolumeClaimShape);
+const volumeResource = withShape(persistentVolumes, persistentVolumeShape);
+const bundleResource = withShape(clusterTrustBundles, clusterTrustBundleShape);
 
 function clusterClaims(client: ApiClient): ClaimSource {
   return {
@@ -211,7 +212,7 @@ async function unlessMissing<T>(answer: Promise<T>): Promise<T | undefined> {
 }
 
 /** Tells the API server what became of growing a claim's volume. */
-const claims = withShape(persistentVolumeClaims, persistentVolumeClaim);
+const claims = withShape(persistentVolumeClaims, persistentVolumeClaimShape);
 
 export function apiClaimWriter(client: Pick<ApiClient, 'patch'>): ClaimWriter {
   return {

@@ -5,18 +5,18 @@
 import { randomUUID } from 'node:crypto';
 import { existsSync, mkdirSync, realpathSync } from 'node:fs';
 import { join } from 'node:path';
+import { untilAborted } from '../../base/abort.ts';
 import type { Clock } from '../../base/clock.ts';
 import { runTask } from '../../base/run-task.ts';
-import { untilAborted } from '../../base/abort.ts';
 import type { ClusterAccess } from '../../client/cluster-access.ts';
 import { ObjectCache } from '../../client/object-cache.ts';
 import { reflectorDefaults } from '../../client/reflector.ts';
 import { services, withShape } from '../../client/resource-reference.ts';
 import { systemMounts } from '../../disk/mounts/mounts.ts';
 import { lockDirectory } from '../../disk/paths/directory-lock.ts';
-import { podsDirectory } from '../../kube/node-layout.ts';
-import type { Pod } from '../../kube/objects/pod.ts';
-import { type Service, service } from '../../kube/objects/service.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import { type Service, serviceShape } from '../../kube/kinds/service.ts';
+import { podsDirectory } from '../../kube/values/node-layout.ts';
 import { type NodeServer, type NodeServerSettings, startNodeServer } from '../../node-server/node-server.ts';
 import { streamLimits } from '../../node-server/streams/protocols.ts';
 import { EventRecorder } from '../../node/event-recorder.ts';
@@ -295,7 +295,7 @@ async function assembleNode(settings: AgentSettings, deps: NodeDeps, signal: Abo
 /** Longer than any grace a pod should need; whoever presses Ctrl-C twice does not wait for it. */
 const drainMsMax = 60_000;
 
-const serviceResource = withShape(services, service);
+const serviceResource = withShape(services, serviceShape);
 
 /** The folder's objects are known before the pods that use them, and go after those are known to go. */
 async function* folderPods(

@@ -4,7 +4,7 @@ import { randomUUID } from 'node:crypto';
 import { type TestContext, test } from 'node:test';
 import { fixedCredentials } from '../../client/credentials.ts';
 import { configMaps, events as eventResource, leases, nodes, pods } from '../../client/resource-reference.ts';
-import type { Pod } from '../../kube/objects/pod.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { EventRecorder } from '../../node/event-recorder.ts';
 import { StatusManager } from '../../pods/status/status-manager.ts';
 import { aPod } from '../../testing/fakes/builders.ts';

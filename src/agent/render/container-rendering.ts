@@ -1,17 +1,17 @@
 /** What the containers of a pod see, given its volumes: variables, mounts, and the credentials its images are pulled with. */
-import { podDirectory } from '../../kube/node-layout.ts';
-import type { Container, EphemeralContainer } from '../../kube/objects/container.ts';
-import { allContainers } from '../../kube/objects/pod.ts';
-import { specName } from '../../kube/objects/volume-spec.ts';
+import type { Container, EphemeralContainer } from '../../kube/kinds/pod/container.ts';
+import { allContainers } from '../../kube/kinds/pod/pod-spec.ts';
 import {
   type Keyring,
   PullSecretError,
   type RegistryCredentials,
   credentialsFor,
   parsePullSecrets,
-} from '../../kube/pull-credentials.ts';
-import { goQuote } from '../../kube/values/go-quote.ts';
+} from '../../kube/references/pull-credentials.ts';
+import { specName } from '../../kube/references/volume-spec.ts';
+import { goQuote } from '../../kube/values/go-text.ts';
 import { ImageReferenceError } from '../../kube/values/image-reference.ts';
+import { podDirectory } from '../../kube/values/node-layout.ts';
 import { ContainerConfigError } from '../../pods/container-config-error.ts';
 import type { ContainerMount } from '../../pods/container-mount.ts';
 import { viewContainer } from '../../pods/container-view.ts';

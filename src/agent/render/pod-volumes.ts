@@ -5,14 +5,18 @@ import { setImmediate } from 'node:timers/promises';
 import { MountletError, errorCode, messageOf } from '../../base/errors.ts';
 import { removeTree } from '../../disk/paths/remove-tree.ts';
 import { cleanSubPaths } from '../../disk/pods/sub-paths.ts';
-import { resolveVolume } from '../../kube/claims.ts';
-import { podDirectory, subPathsDirectory, volumeDirectory, volumesDirectory } from '../../kube/node-layout.ts';
-import type { Pod } from '../../kube/objects/pod.ts';
-import { type VolumeSpec, mountOptionsOf, specName } from '../../kube/objects/volume-spec.ts';
-import type { Volume } from '../../kube/objects/volume.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import type { Volume } from '../../kube/kinds/pod/volume.ts';
+import { type VolumeSpec, mountOptionsOf, resolveVolume, specName } from '../../kube/references/volume-spec.ts';
 import { commonRunAsUser } from '../../kube/run-as-user.ts';
-import { unescapePluginName } from '../../kube/unique-names.ts';
 import { usedVolumes } from '../../kube/used-volumes.ts';
+import {
+  podDirectory,
+  subPathsDirectory,
+  unescapePluginName,
+  volumeDirectory,
+  volumesDirectory,
+} from '../../kube/values/node-layout.ts';
 import { systemCallError } from '../../linux/system-call-error.ts';
 import type { GroupChangePolicy, VolumePlugin } from '../../plugins/plugin.ts';
 import type { PluginMatch } from '../../plugins/registry.ts';

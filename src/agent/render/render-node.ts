@@ -3,7 +3,10 @@ import { generateKeyPairSync, randomInt, randomUUID, sign } from 'node:crypto';
 import { type Clock, systemClock } from '../../base/clock.ts';
 import { privateTmpfsDirectory } from '../../disk/mounts/file-system.ts';
 import type { Mounts } from '../../disk/mounts/mounts.ts';
-import type { ClaimReader } from '../../kube/claims.ts';
+import type { Node } from '../../kube/kinds/node.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import type { PersistentVolumeClaim } from '../../kube/kinds/storage/persistent-volume-claim.ts';
+import type { PersistentVolume } from '../../kube/kinds/storage/persistent-volume.ts';
 import {
   type ObjectKind,
   claimKind,
@@ -16,10 +19,8 @@ import {
   trustBundleKind,
 } from '../../kube/manifests/manifest-kinds.ts';
 import type { Manifests } from '../../kube/manifests/manifests.ts';
-import type { ObjectMeta } from '../../kube/objects/metadata.ts';
-import type { Node } from '../../kube/objects/node.ts';
-import type { PersistentVolume, PersistentVolumeClaim } from '../../kube/objects/persistent-volume.ts';
-import type { Pod } from '../../kube/objects/pod.ts';
+import type { ClaimReader } from '../../kube/references/volume-spec.ts';
+import type { ObjectMeta } from '../../kube/schema/meta.ts';
 import type { ProjectedSources } from '../../plugins/projected.ts';
 import { PluginRegistry, standardPlugins } from '../../plugins/registry.ts';
 import type { ContainerViewDeps } from '../../pods/container-view.ts';

@@ -10,10 +10,10 @@ import { makeDirectories, requirePodDirectories } from '../../disk/paths/directo
 import { type OwnerNames, listDirectory, ownerNames, visibleFiles } from '../../disk/paths/directory-listing.ts';
 import { lockDirectory } from '../../disk/paths/directory-lock.ts';
 import { removeTree } from '../../disk/paths/remove-tree.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { podKind } from '../../kube/manifests/manifest-kinds.ts';
 import { type ManifestFile, readManifests } from '../../kube/manifests/manifests.ts';
-import { podDirectory } from '../../kube/node-layout.ts';
-import type { Pod } from '../../kube/objects/pod.ts';
+import { podDirectory } from '../../kube/values/node-layout.ts';
 import { renderContainers, renderCredentials } from './container-rendering.ts';
 import { PodVolumes, type PreparedVolume, heardSignals } from './pod-volumes.ts';
 import { type RenderNode, type Tell, renderNode } from './render-node.ts';

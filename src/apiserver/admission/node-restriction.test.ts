@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Node } from '../../kube/objects/node.ts';
-import type { Pod } from '../../kube/objects/pod.ts';
+import type { Node } from '../../kube/kinds/node.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { type PodParts, aPod } from '../../testing/fakes/builders.ts';
 import type { User } from '../identity/user.ts';
 import { type Admission, nodeRestriction } from './node-restriction.ts';

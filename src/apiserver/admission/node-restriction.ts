@@ -2,15 +2,14 @@
  * What a node may write depends on the object: a pod only if it mirrors one of its own, a Node only if it is itself and
  * keeps its taints. This is admission: authorisation already said that a node may make such a request at all.
  */
-import type { Node } from '../../kube/objects/node.ts';
-import type { PersistentVolumeClaim } from '../../kube/objects/persistent-volume.ts';
-import type { Pod } from '../../kube/objects/pod.ts';
-import type { TokenRequest } from '../../kube/objects/token-request.ts';
-import { isMirrorPod, mirrorAnnotation } from '../../kube/pod-identity.ts';
+import type { Node } from '../../kube/kinds/node.ts';
+import { isMirrorPod, mirrorAnnotation } from '../../kube/kinds/pod/pod-identity.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import type { TokenRequest } from '../../kube/kinds/service-account.ts';
+import type { PersistentVolumeClaim } from '../../kube/kinds/storage/persistent-volume-claim.ts';
 import { namesOf, referenceWords, referencesOf } from '../../kube/pod-references.ts';
-import { compareByteOrder } from '../../kube/values/byte-order.ts';
-import { goQuote } from '../../kube/values/go-quote.ts';
-import { keysOf, valueAt } from '../../kube/values/semantic-equality.ts';
+import { keysOf, valueAt } from '../../kube/schema/equality.ts';
+import { compareByteOrder, goQuote } from '../../kube/values/go-text.ts';
 import { type User, nodeNameOf } from '../identity/user.ts';
 import { notFound } from '../model/status.ts';
 import { StoredObjects } from '../model/stored-objects.ts';

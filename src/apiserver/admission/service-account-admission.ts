@@ -3,9 +3,10 @@
  * and the namespace, mounted where client libraries look for them.
  */
 import type { Clock } from '../../base/clock.ts';
-import type { Pod, PodSpec } from '../../kube/objects/pod.ts';
-import type { ServiceAccount } from '../../kube/objects/service-account.ts';
-import { isMirrorPod } from '../../kube/pod-identity.ts';
+import { isMirrorPod } from '../../kube/kinds/pod/pod-identity.ts';
+import type { PodSpec } from '../../kube/kinds/pod/pod-spec.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import type { ServiceAccount } from '../../kube/kinds/service-account.ts';
 import { namesOf, referencesOf } from '../../kube/pod-references.ts';
 import type { Random } from '../model/random.ts';
 import { StoredObjects, objectKey } from '../model/stored-objects.ts';

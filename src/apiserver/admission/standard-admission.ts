@@ -1,7 +1,8 @@
 /** The steps that every write goes through, in their order. */
-import type { Namespace } from '../../kube/objects/namespace.ts';
-import type { Pod, PodSpec } from '../../kube/objects/pod.ts';
-import { isMirrorPod } from '../../kube/pod-identity.ts';
+import type { Namespace } from '../../kube/kinds/namespace.ts';
+import { isMirrorPod } from '../../kube/kinds/pod/pod-identity.ts';
+import type { PodSpec } from '../../kube/kinds/pod/pod-spec.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { notFound } from '../model/status.ts';
 import { objectKey } from '../model/stored-objects.ts';
 import type { Store } from '../store/store.ts';

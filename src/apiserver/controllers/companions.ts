@@ -2,8 +2,8 @@
  * The objects that every cluster has without anybody's asking: four namespaces, in every namespace a service account and the
  * certificate authority, and the Service by which pods find this server.
  */
-import type { ConfigMap } from '../../kube/objects/config-map.ts';
-import type { Service } from '../../kube/objects/service.ts';
+import type { ConfigMap } from '../../kube/kinds/config-map.ts';
+import type { Service } from '../../kube/kinds/service.ts';
 import type { KubeObject, Resource } from '../model/resource.ts';
 import { objectKey, objectPrefix, placeOfKey } from '../model/stored-objects.ts';
 import { createObject } from '../rest/create.ts';

@@ -2,7 +2,7 @@
  * Deletes objects whose owners are all gone, and carries out what a deletion wants of dependents: `foregroundDeletion` waits for
  * those that block it, `orphan` lets them live without their owner.
  */
-import type { ObjectMeta, OwnerReference } from '../../kube/objects/metadata.ts';
+import type { ObjectMeta, OwnerReference } from '../../kube/schema/meta.ts';
 import type { KubeObject, Resource } from '../model/resource.ts';
 import { objectKey, parseStored, placeOfKey } from '../model/stored-objects.ts';
 import { deleteObject } from '../rest/delete.ts';

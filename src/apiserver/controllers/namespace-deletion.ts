@@ -1,5 +1,5 @@
 /** Empties namespaces that are to end, and lets them go when nothing is left in them. */
-import type { Namespace } from '../../kube/objects/namespace.ts';
+import type { Namespace } from '../../kube/kinds/namespace.ts';
 import type { KubeObject, Resource } from '../model/resource.ts';
 import { objectKey, objectPrefix, placeOfKey } from '../model/stored-objects.ts';
 import { deleteObject } from '../rest/delete.ts';

@@ -3,9 +3,9 @@
  * why, and is looked at again when a node changes. It counts no resources: on one machine or a handful that is the user's call.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { Node } from '../../kube/objects/node.ts';
-import type { Pod } from '../../kube/objects/pod.ts';
-import { microTimestamp, timestamp } from '../../kube/values/timestamp.ts';
+import type { Node } from '../../kube/kinds/node.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import { microTimestamp, timestamp } from '../../kube/values/times.ts';
 import type { KubeObject } from '../model/resource.ts';
 import { objectPrefix, parseStored, placeOfKey } from '../model/stored-objects.ts';
 import { bindPod } from '../rest/binding.ts';

@@ -1,12 +1,12 @@
-import { containerState, containerStatus } from '../../kube/objects/container-status.ts';
 import {
-  container,
+  containerShape,
   environmentSource,
   environmentVariable,
   ephemeralContainer,
   resourceRequirements,
   volumeMount,
-} from '../../kube/objects/container.ts';
+} from '../../kube/kinds/pod/container.ts';
+import { containerState, containerStatus } from '../../kube/kinds/pod/pod-status.ts';
 import type { Definition } from './definition.ts';
 import { shapeAt } from './shape-at.ts';
 
@@ -41,7 +41,7 @@ const containerTexts = {
 };
 
 export const containerDefinitions: readonly Definition[] = [
-  { shape: container, name: `${core}.Container`, text: 'One container of a pod.', fields: containerTexts },
+  { shape: containerShape, name: `${core}.Container`, text: 'One container of a pod.', fields: containerTexts },
   {
     shape: ephemeralContainer,
     name: `${core}.EphemeralContainer`,
@@ -106,7 +106,7 @@ export const containerDefinitions: readonly Definition[] = [
     },
   },
   {
-    shape: shapeAt(container, 'securityContext'),
+    shape: shapeAt(containerShape, 'securityContext'),
     name: `${core}.SecurityContext`,
     text: 'Who a container runs as and what it may do.',
     fields: {
@@ -120,7 +120,7 @@ export const containerDefinitions: readonly Definition[] = [
     },
   },
   {
-    shape: shapeAt(container, 'livenessProbe'),
+    shape: shapeAt(containerShape, 'livenessProbe'),
     name: `${core}.Probe`,
     text: 'How a container is asked whether it is well.',
     fields: {

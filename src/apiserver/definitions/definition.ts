@@ -2,7 +2,7 @@
  * What people are told about a shape when they ask (`kubectl explain`): its name in API documents and a text for the whole
  * and for its fields. Kept apart from the shapes, which are for decoding and read better without prose.
  */
-import type { Shape } from '../../kube/objects/schema.ts';
+import type { Shape } from '../../kube/schema/schema.ts';
 import { containerDefinitions } from './container.ts';
 import { metaDefinitions } from './meta.ts';
 import { nodeDefinitions } from './node.ts';

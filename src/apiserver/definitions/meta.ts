@@ -1,12 +1,13 @@
-import { deleteOptions } from '../../kube/objects/delete-options.ts';
 import {
+  deleteOptions,
   labelSelector,
+  listMeta,
   localObjectReference,
   objectMeta,
   objectReference,
   ownerReference,
-} from '../../kube/objects/metadata.ts';
-import { listMeta, status } from '../../kube/objects/status.ts';
+  status,
+} from '../../kube/schema/meta.ts';
 import type { Definition } from './definition.ts';
 
 const meta = 'io.k8s.apimachinery.pkg.apis.meta.v1';

@@ -1,4 +1,4 @@
-import { node } from '../../kube/objects/node.ts';
+import { nodeShape } from '../../kube/kinds/node.ts';
 import type { Definition } from './definition.ts';
 import { shapeAt } from './shape-at.ts';
 
@@ -6,7 +6,7 @@ const core = 'io.k8s.api.core.v1';
 
 export const nodeDefinitions: readonly Definition[] = [
   {
-    shape: node,
+    shape: nodeShape,
     text: 'A machine that runs pods.',
     fields: {
       metadata: 'Name, labels and the rest that every object has.',
@@ -15,7 +15,7 @@ export const nodeDefinitions: readonly Definition[] = [
     },
   },
   {
-    shape: shapeAt(node, 'spec'),
+    shape: shapeAt(nodeShape, 'spec'),
     name: `${core}.NodeSpec`,
     text: 'What others decide about a node.',
     fields: {
@@ -29,7 +29,7 @@ export const nodeDefinitions: readonly Definition[] = [
     },
   },
   {
-    shape: shapeAt(node, 'status'),
+    shape: shapeAt(nodeShape, 'status'),
     name: `${core}.NodeStatus`,
     text: 'What a node says of itself.',
     fields: {

@@ -1,16 +1,14 @@
-import { clusterTrustBundle } from '../../kube/objects/cluster-trust-bundle.ts';
-import { configMap } from '../../kube/objects/config-map.ts';
-import { endpoints } from '../../kube/objects/endpoints.ts';
-import { event, eventView } from '../../kube/objects/event.ts';
-import { lease } from '../../kube/objects/lease.ts';
-import { limitRange } from '../../kube/objects/limit-range.ts';
-import { namespace } from '../../kube/objects/namespace.ts';
-import { podDisruptionBudget } from '../../kube/objects/pod-disruption-budget.ts';
-import { resourceQuota } from '../../kube/objects/resource-quota.ts';
-import { runtimeClass } from '../../kube/objects/runtime-class.ts';
-import { secret } from '../../kube/objects/secret.ts';
-import { serviceAccount } from '../../kube/objects/service-account.ts';
-import { service } from '../../kube/objects/service.ts';
+import { clusterTrustBundleShape } from '../../kube/kinds/cluster-trust-bundle.ts';
+import { configMapShape } from '../../kube/kinds/config-map.ts';
+import { endpointsShape } from '../../kube/kinds/endpoints.ts';
+import { eventShape, eventViewShape } from '../../kube/kinds/event.ts';
+import { leaseShape } from '../../kube/kinds/lease.ts';
+import { limitRangeShape, podDisruptionBudgetShape, resourceQuotaShape } from '../../kube/kinds/limits.ts';
+import { namespaceShape } from '../../kube/kinds/namespace.ts';
+import { runtimeClassShape } from '../../kube/kinds/runtime-class.ts';
+import { secretShape } from '../../kube/kinds/secret.ts';
+import { serviceAccountShape } from '../../kube/kinds/service-account.ts';
+import { serviceShape } from '../../kube/kinds/service.ts';
 import type { Definition } from './definition.ts';
 import { shapeAt } from './shape-at.ts';
 
@@ -18,7 +16,7 @@ const metadata = 'Name, labels and the rest that every object has.';
 
 export const objectDefinitions: readonly Definition[] = [
   {
-    shape: configMap,
+    shape: configMapShape,
     text: 'Configuration for pods: named texts and bytes. All of it together is at most 1 MiB.',
     fields: {
       metadata,
@@ -28,7 +26,7 @@ export const objectDefinitions: readonly Definition[] = [
     },
   },
   {
-    shape: secret,
+    shape: secretShape,
     text: 'Confidential entries for pods. All of it together is at most 1 MiB.',
     fields: {
       metadata,
@@ -39,7 +37,7 @@ export const objectDefinitions: readonly Definition[] = [
     },
   },
   {
-    shape: serviceAccount,
+    shape: serviceAccountShape,
     text: 'Somebody that pods act as.',
     fields: {
       metadata,
@@ -49,7 +47,7 @@ export const objectDefinitions: readonly Definition[] = [
     },
   },
   {
-    shape: namespace,
+    shape: namespaceShape,
     text: 'A scope of names. Everything in it goes with it.',
     fields: {
       metadata,
@@ -58,17 +56,17 @@ export const objectDefinitions: readonly Definition[] = [
     },
   },
   {
-    shape: shapeAt(namespace, 'spec'),
+    shape: shapeAt(namespaceShape, 'spec'),
     text: 'Who must agree before a namespace is gone.',
     fields: { finalizers: 'While this list is not empty, a deleted namespace stays.' },
   },
   {
-    shape: shapeAt(namespace, 'status'),
+    shape: shapeAt(namespaceShape, 'status'),
     text: 'Whether a namespace is in use or about to end.',
     fields: { phase: 'Active or Terminating.', conditions: 'What keeps it from ending.' },
   },
   {
-    shape: event,
+    shape: eventShape,
     text: 'Something that happened to an object. Kept for an hour.',
     fields: {
       metadata,
@@ -89,7 +87,7 @@ export const objectDefinitions: readonly Definition[] = [
     },
   },
   {
-    shape: eventView,
+    shape: eventViewShape,
     text: 'Something that happened to an object. Kept for an hour.',
     fields: {
       metadata,
@@ -110,12 +108,12 @@ export const objectDefinitions: readonly Definition[] = [
     },
   },
   {
-    shape: lease,
+    shape: leaseShape,
     text: 'Who holds something, and until when.',
     fields: { metadata, spec: 'Who holds it, and until when.' },
   },
   {
-    shape: shapeAt(lease, 'spec'),
+    shape: shapeAt(leaseShape, 'spec'),
     text: 'Who holds it, and until when.',
     fields: {
       holderIdentity: 'Who holds it; nobody if empty.',
@@ -128,12 +126,12 @@ export const objectDefinitions: readonly Definition[] = [
     },
   },
   {
-    shape: service,
+    shape: serviceShape,
     text: 'A name and an address for something that pods offer.',
     fields: { metadata, spec: 'How it is reached.', status: 'What a load balancer says of it.' },
   },
   {
-    shape: shapeAt(service, 'spec'),
+    shape: shapeAt(serviceShape, 'spec'),
     text: 'How a service is reached.',
     fields: {
       ports: 'Its ports.',
@@ -147,27 +145,27 @@ export const objectDefinitions: readonly Definition[] = [
     },
   },
   {
-    shape: endpoints,
+    shape: endpointsShape,
     text: 'The addresses behind a service.',
     fields: { metadata, subsets: 'Addresses with the ports they have in common.' },
   },
   {
-    shape: limitRange,
+    shape: limitRangeShape,
     text: 'Bounds for what pods of a namespace ask for. Not enforced by this server.',
     fields: { metadata, spec: 'The bounds.' },
   },
   {
-    shape: resourceQuota,
+    shape: resourceQuotaShape,
     text: 'How much a namespace may use. Not enforced by this server.',
     fields: { metadata, spec: 'What may be used.', status: 'What is used.' },
   },
   {
-    shape: podDisruptionBudget,
+    shape: podDisruptionBudgetShape,
     text: 'How many pods of a selection must stay while others are moved. Not enforced by this server.',
     fields: { metadata, spec: 'Which pods, and how many.', status: 'How many there are.' },
   },
   {
-    shape: runtimeClass,
+    shape: runtimeClassShape,
     text: 'A way to run containers.',
     fields: {
       metadata,
@@ -177,12 +175,12 @@ export const objectDefinitions: readonly Definition[] = [
     },
   },
   {
-    shape: clusterTrustBundle,
+    shape: clusterTrustBundleShape,
     text: 'Certificates of authorities that pods may trust.',
     fields: { metadata, spec: 'The certificates, and whose they are.' },
   },
   {
-    shape: shapeAt(clusterTrustBundle, 'spec'),
+    shape: shapeAt(clusterTrustBundleShape, 'spec'),
     text: 'Certificates, and whose they are.',
     fields: {
       signerName: 'The signer that issues certificates under these authorities. It cannot be changed.',

@@ -1,11 +1,13 @@
-import { pod, podSecurityContext, podSpec, podStatus, toleration } from '../../kube/objects/pod.ts';
+import { podSecurityContext, podSpec, toleration } from '../../kube/kinds/pod/pod-spec.ts';
+import { podStatus } from '../../kube/kinds/pod/pod-status.ts';
+import { podShape } from '../../kube/kinds/pod/pod.ts';
 import type { Definition } from './definition.ts';
 
 const core = 'io.k8s.api.core.v1';
 
 export const podDefinitions: readonly Definition[] = [
   {
-    shape: pod,
+    shape: podShape,
     text: 'Containers that run together on one node and share volumes and a network.',
     fields: {
       metadata: 'Name, labels and the rest that every object has.',

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import type { Shape } from '../../kube/objects/schema.ts';
+import type { Shape } from '../../kube/schema/schema.ts';
 
 /** The shape of a field, below lists and maps: `shapeAt(container, 'env', 'valueFrom')`. */
 export function shapeAt(shape: Shape<unknown>, ...path: readonly string[]): Shape<unknown> {

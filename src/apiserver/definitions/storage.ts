@@ -1,8 +1,8 @@
-import { csiDriver } from '../../kube/objects/csi-driver.ts';
-import { csiNode } from '../../kube/objects/csi-node.ts';
-import { claimTemplate, persistentVolume, persistentVolumeClaim } from '../../kube/objects/persistent-volume.ts';
-import { storageClass } from '../../kube/objects/storage-class.ts';
-import { volumeAttachment } from '../../kube/objects/volume-attachment.ts';
+import { csiDriverShape, csiNodeShape } from '../../kube/kinds/storage/csi.ts';
+import { claimTemplate, persistentVolumeClaimShape } from '../../kube/kinds/storage/persistent-volume-claim.ts';
+import { persistentVolumeShape } from '../../kube/kinds/storage/persistent-volume.ts';
+import { storageClassShape } from '../../kube/kinds/storage/storage-class.ts';
+import { volumeAttachmentShape } from '../../kube/kinds/storage/volume-attachment.ts';
 import type { Definition } from './definition.ts';
 import { shapeAt } from './shape-at.ts';
 
@@ -11,12 +11,12 @@ const metadata = 'Name, labels and the rest that every object has.';
 
 export const storageDefinitions: readonly Definition[] = [
   {
-    shape: persistentVolume,
+    shape: persistentVolumeShape,
     text: 'Storage that outlives pods.',
     fields: { metadata, spec: 'What it is and whose.', status: 'Whether it is free or in use.' },
   },
   {
-    shape: shapeAt(persistentVolume, 'spec'),
+    shape: shapeAt(persistentVolumeShape, 'spec'),
     name: `${core}.PersistentVolumeSpec`,
     text: 'What a volume is and whose. Its source cannot be changed.',
     fields: {
@@ -36,12 +36,12 @@ export const storageDefinitions: readonly Definition[] = [
     },
   },
   {
-    shape: persistentVolumeClaim,
+    shape: persistentVolumeClaimShape,
     text: 'The wish for storage, and the storage it got.',
     fields: { metadata, spec: 'What is wished for.', status: 'What it got.' },
   },
   {
-    shape: shapeAt(persistentVolumeClaim, 'spec'),
+    shape: shapeAt(persistentVolumeClaimShape, 'spec'),
     name: `${core}.PersistentVolumeClaimSpec`,
     text: 'What storage is wished for.',
     fields: {
@@ -63,7 +63,7 @@ export const storageDefinitions: readonly Definition[] = [
     fields: { metadata: 'Labels and annotations of the claim.', spec: 'What is wished for.' },
   },
   {
-    shape: storageClass,
+    shape: storageClassShape,
     text: 'A class of storage: who makes volumes of it, and how.',
     fields: {
       metadata,
@@ -77,17 +77,17 @@ export const storageDefinitions: readonly Definition[] = [
     },
   },
   {
-    shape: csiNode,
+    shape: csiNodeShape,
     text: 'The CSI drivers of a node.',
     fields: { metadata, spec: 'The drivers.', status: 'How their storage is.' },
   },
   {
-    shape: csiDriver,
+    shape: csiDriverShape,
     text: 'A CSI driver and what it needs.',
     fields: { metadata, spec: 'What it needs.' },
   },
   {
-    shape: volumeAttachment,
+    shape: volumeAttachmentShape,
     text: 'The wish to attach a volume to a node.',
     fields: { metadata, spec: 'What to attach, and where. It cannot be changed.', status: 'What came of it.' },
   },

@@ -6,16 +6,15 @@ import {
   downwardApiVolumeSource,
   emptyDirVolumeSource,
   fieldReference,
-  hostPathVolumeSource,
   keyToPath,
-  nfsVolumeSource,
   projectedVolumeSource,
   resourceFieldReference,
   secretVolumeSource,
   serviceAccountTokenProjection,
-  volume,
   volumeProjection,
-} from '../../kube/objects/volume.ts';
+  volumeShape,
+} from '../../kube/kinds/pod/volume.ts';
+import { hostPathVolumeSource, nfsVolumeSource } from '../../kube/kinds/storage/volume-sources.ts';
 import type { Definition } from './definition.ts';
 import { shapeAt } from './shape-at.ts';
 
@@ -25,7 +24,7 @@ const user = 'The owner of files that do not set their own, as a user id.';
 
 export const volumeDefinitions: readonly Definition[] = [
   {
-    shape: volume,
+    shape: volumeShape,
     name: `${core}.Volume`,
     text: 'A directory, or a device, that containers of the pod can mount. Exactly one source says what is in it.',
     fields: {

@@ -2,7 +2,7 @@
  * Shapes as OpenAPI schemas. Shapes that have a name (`definition.ts`) become components that others refer to; the rest is
  * written out where it is. Merge keys and list types are extensions that kubectl computes its patches from.
  */
-import type { Shape } from '../../kube/objects/schema.ts';
+import type { Shape } from '../../kube/schema/schema.ts';
 import type { Definition } from '../definitions/definition.ts';
 
 export type Json = Readonly<Record<string, unknown>>;

@@ -4,8 +4,7 @@
  * address, so that clients keep them too.
  */
 import { createHash } from 'node:crypto';
-import { deleteOptions } from '../../kube/objects/delete-options.ts';
-import { listMeta, status } from '../../kube/objects/status.ts';
+import { deleteOptions, listMeta, status } from '../../kube/schema/meta.ts';
 import { definitions } from '../definitions/definition.ts';
 import type { ExchangedKind, GroupVersion, Resource, ResourceTable } from '../model/resource.ts';
 import { pathsOf } from './openapi-paths.ts';

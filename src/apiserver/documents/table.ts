@@ -2,7 +2,7 @@
  * Objects as clients ask for them when they do not want the objects: as rows of a table, or as metadata alone. Works on single
  * objects and on lists; which columns there are is said by the resource.
  */
-import type { ListMeta } from '../../kube/objects/status.ts';
+import type { ListMeta } from '../../kube/schema/meta.ts';
 import type { KubeObject, Resource, RowCondition } from '../model/resource.ts';
 
 /** What a row carries besides its cells. */

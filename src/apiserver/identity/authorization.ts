@@ -2,7 +2,7 @@
  * Decides whether a user may do what they ask for. Masters may do all, nodes what `node-authorization.ts` grants, and
  * everybody what their roles say. There is no RBAC API: roles come from settings.
  */
-import { type Of, list, map, object, string } from '../../kube/objects/schema.ts';
+import { type Of, list, map, object, string } from '../../kube/schema/schema.ts';
 import { type Decision, authorizeNode } from './node-authorization.ts';
 import type { NodeRelations } from './node-graph.ts';
 import { type PathRule, type ResourceRule, type Role, builtInRoles, holds, roleAllows } from './roles.ts';

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import type { PersistentVolume } from '../../kube/objects/persistent-volume.ts';
-import type { Pod } from '../../kube/objects/pod.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import type { PersistentVolume } from '../../kube/kinds/storage/persistent-volume.ts';
 import { type PodParts, aContainer, aPod } from '../../testing/fakes/builders.ts';
 import { NodeGraph, type RelatedKind } from './node-graph.ts';
 

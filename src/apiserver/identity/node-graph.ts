@@ -6,9 +6,9 @@
  * Secrets. Here the one who writes a pod also tells the graph, before anybody can know of the write: there is no gap.
  * Access ends when the pod object is gone, not when the pod has finished.
  */
-import type { PersistentVolume } from '../../kube/objects/persistent-volume.ts';
-import type { Pod } from '../../kube/objects/pod.ts';
-import { isMirrorPod } from '../../kube/pod-identity.ts';
+import { isMirrorPod } from '../../kube/kinds/pod/pod-identity.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import type { PersistentVolume } from '../../kube/kinds/storage/persistent-volume.ts';
 import { type ReferencedKind, referencesOf } from '../../kube/pod-references.ts';
 import { objectPrefix, parseStored, placeOfKey } from '../model/stored-objects.ts';
 import type { Change, ListResult, Store } from '../store/store.ts';

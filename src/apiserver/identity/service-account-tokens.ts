@@ -4,10 +4,10 @@
  */
 import { randomUUID } from 'node:crypto';
 import type { Clock } from '../../base/clock.ts';
-import type { ObjectMeta } from '../../kube/objects/metadata.ts';
-import { goQuote } from '../../kube/values/go-quote.ts';
-import { isRecord } from '../../kube/values/semantic-equality.ts';
-import { timestamp } from '../../kube/values/timestamp.ts';
+import { isRecord } from '../../kube/schema/equality.ts';
+import type { ObjectMeta } from '../../kube/schema/meta.ts';
+import { goQuote } from '../../kube/values/go-text.ts';
+import { timestamp } from '../../kube/values/times.ts';
 import { type SigningKey, type VerificationKey, isSignedBy, parseToken, signToken } from './signing-key.ts';
 import { type User, serviceAccountGroups, serviceAccountUserName } from './user.ts';
 

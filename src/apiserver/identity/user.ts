@@ -1,4 +1,4 @@
-import { goQuote } from '../../kube/values/go-quote.ts';
+import { goQuote } from '../../kube/values/go-text.ts';
 
 /** Who a request comes from, and the names that Kubernetes reserves for groups and kinds of users. */
 export interface User {

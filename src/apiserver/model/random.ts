@@ -1,10 +1,6 @@
 /** Where chance comes from, so that tests decide it. */
 import { randomInt, randomUUID } from 'node:crypto';
-import {
-  completedName,
-  generatedNameLetters as letters,
-  generatedSuffixLength,
-} from '../../kube/values/generated-name.ts';
+import { completedName, generatedNameLetters as letters, generatedSuffixLength } from '../../kube/values/names.ts';
 
 export interface Random {
   uuid(): string;

@@ -2,9 +2,9 @@
  * One kind that the API server serves, as one entry of one table (`resources.ts`). Everything the server does with a kind it
  * learns from here: there is no code path for a single kind. What only some kinds can do is an optional member.
  */
-import type { ObjectMeta } from '../../kube/objects/metadata.ts';
-import type { Shape } from '../../kube/objects/schema.ts';
-import type { FieldError } from '../../kube/validation/field-errors.ts';
+import type { FieldError } from '../../kube/schema/field-errors.ts';
+import type { ObjectMeta } from '../../kube/schema/meta.ts';
+import type { Shape } from '../../kube/schema/schema.ts';
 
 /** What all objects have in common; the server handles them as this and leaves the rest to their resource. */
 export interface KubeObject {

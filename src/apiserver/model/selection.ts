@@ -1,9 +1,12 @@
 /** Which objects a list or watch is about: selectors of labels and fields as one question. */
 import { MountletError } from '../../base/errors.ts';
-import { compareByteOrder } from '../../kube/values/byte-order.ts';
-import { goQuote } from '../../kube/values/go-quote.ts';
-import { parseLabelSelector } from '../../kube/values/label-selector-parser.ts';
-import { type LabelRequirement, LabelSelectorError, labelMatcher } from '../../kube/values/labels.ts';
+import { compareByteOrder, goQuote } from '../../kube/values/go-text.ts';
+import {
+  type LabelRequirement,
+  LabelSelectorError,
+  labelMatcher,
+  parseLabelSelector,
+} from '../../kube/values/labels.ts';
 import type { KubeObject, Resource } from './resource.ts';
 import { badRequest } from './status.ts';
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { invalidField, requiredField } from '../../kube/validation/field-errors.ts';
+import { invalidField, requiredField } from '../../kube/schema/field-errors.ts';
 import {
   alreadyExists,
   conflict,

@@ -3,8 +3,8 @@
  * clients show them, and some compare them.
  */
 import { MountletError } from '../../base/errors.ts';
-import { type FieldError, type FieldErrorKind, showPath } from '../../kube/validation/field-errors.ts';
-import { goQuote } from '../../kube/values/go-quote.ts';
+import { type FieldError, type FieldErrorKind, showPath } from '../../kube/schema/field-errors.ts';
+import { goQuote } from '../../kube/values/go-text.ts';
 
 export interface StatusCause {
   readonly reason?: string;

@@ -1,8 +1,8 @@
 /** Where objects are in the store: `/registry/<group or "core">/<plural>/<namespace>/<name>`, without namespace for cluster objects. */
-import type { Node } from '../../kube/objects/node.ts';
-import type { Pod } from '../../kube/objects/pod.ts';
-import type { Secret } from '../../kube/objects/secret.ts';
-import type { ServiceAccount } from '../../kube/objects/service-account.ts';
+import type { Node } from '../../kube/kinds/node.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import type { Secret } from '../../kube/kinds/secret.ts';
+import type { ServiceAccount } from '../../kube/kinds/service-account.ts';
 import type { KubeObject, Resource } from './resource.ts';
 
 type Kind = Pick<Resource, 'group' | 'plural' | 'namespaced'>;

@@ -1,5 +1,5 @@
 /** Reads the body of a server-side apply: a configuration that is refused as a whole if anything in it does not fit. */
-import type { Shape } from '../../kube/objects/schema.ts';
+import type { Shape } from '../../kube/schema/schema.ts';
 import { FieldSet, type PathElement, elementText, fieldElement } from './field-set.ts';
 import {
   type Json,

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { configMap } from '../../kube/objects/config-map.ts';
-import { pod } from '../../kube/objects/pod.ts';
-import type { Shape } from '../../kube/objects/schema.ts';
-import { service } from '../../kube/objects/service.ts';
+import { configMapShape } from '../../kube/kinds/config-map.ts';
+import { podShape } from '../../kube/kinds/pod/pod.ts';
+import { serviceShape } from '../../kube/kinds/service.ts';
+import type { Shape } from '../../kube/schema/schema.ts';
 import { FieldSet, type PathElement, fieldElement, keyElement, pathText, valueElement } from './field-set.ts';
 import type { Json, JsonObject } from './json-value.ts';
 import { compareObjects, extractFieldSet } from './layout.ts';
@@ -122,31 +122,31 @@ test('field sets obey the laws of sets', () => {
 const extractions: readonly { it: string; shape: Shape<unknown>; object: JsonObject; fields: readonly string[] }[] = [
   {
     it: 'each key of a map',
-    shape: configMap,
+    shape: configMapShape,
     object: { data: { b: '1', a: '2' }, immutable: true },
     fields: ['.immutable', '.data.a', '.data.b'],
   },
   {
     it: 'an empty map and a null',
-    shape: configMap,
+    shape: configMapShape,
     object: { data: {}, immutable: null },
     fields: ['.data', '.immutable'],
   },
   {
     it: 'the items of a set',
-    shape: configMap,
+    shape: configMapShape,
     object: { metadata: { finalizers: ['y', 'x'] } },
     fields: ['.metadata.finalizers[="x"]', '.metadata.finalizers[="y"]'],
   },
   {
     it: 'atomic items as wholes',
-    shape: configMap,
+    shape: configMapShape,
     object: { metadata: { ownerReferences: [{ uid: 'u', name: 'n' }] } },
     fields: ['.metadata.ownerReferences[uid="u"]'],
   },
   {
     it: 'items and their fields',
-    shape: pod,
+    shape: podShape,
     object: { spec: { containers: [{ name: 'a', image: 'i', ports: [{ containerPort: 80 }] }] } },
     fields: [
       '.spec.containers[name="a"]',
@@ -158,7 +158,7 @@ const extractions: readonly { it: string; shape: Shape<unknown>; object: JsonObj
   },
   {
     it: 'atomic lists, maps and objects as leaves',
-    shape: pod,
+    shape: podShape,
     object: {
       spec: {
         tolerations: [{}],
@@ -177,19 +177,19 @@ const extractions: readonly { it: string; shape: Shape<unknown>; object: JsonObj
   },
   {
     it: 'a free map and each of its fields',
-    shape: pod,
+    shape: podShape,
     object: { status: { extendedResourceClaimStatus: { a: { b: [1] } } } },
     fields: ['.status.extendedResourceClaimStatus.a', '.status.extendedResourceClaimStatus.a.b'],
   },
   {
     it: 'doubles as one',
-    shape: pod,
+    shape: podShape,
     object: { spec: { containers: [{ name: 'a', image: 'i' }, { name: 'a' }] } },
     fields: ['.spec.containers[name="a"]'],
   },
   {
     it: 'ports of a service by port and protocol',
-    shape: service,
+    shape: serviceShape,
     object: { spec: { selector: { a: 'b' }, ports: [{ port: 53, protocol: 'UDP' }, { port: 53 }] } },
     fields: [
       '.spec.selector',
@@ -290,7 +290,7 @@ const differences: readonly Difference[] = [
 ];
 for (const { it, before, after, added = [], modified = [], removed = [] } of differences) {
   test(`comparing ${it}`, () => {
-    const result = compareObjects(before, after, pod);
+    const result = compareObjects(before, after, podShape);
     assert.deepEqual([texts(result.added), texts(result.modified), texts(result.removed)], [added, modified, removed]);
   });
 }

@@ -5,9 +5,7 @@
  * Sets grow by `insert` while they are made; after that they share their parts and must not change. Every operation leaves its
  * operands alone.
  */
-import { compareByteOrder } from '../../kube/values/byte-order.ts';
-import { goJson } from '../../kube/values/go-json.ts';
-import { goQuote } from '../../kube/values/go-quote.ts';
+import { compareByteOrder, goJson, goQuote } from '../../kube/values/go-text.ts';
 import { type Json, type JsonFields, type JsonObject, isList, isObject, setField } from './json-value.ts';
 
 export type ElementPath = readonly PathElement[];

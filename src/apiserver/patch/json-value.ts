@@ -3,7 +3,7 @@
  * only and writing goes through `setField`, so that a key named `__proto__` or `constructor` is a key like any other.
  */
 import { MountletError } from '../../base/errors.ts';
-import { compareByteOrder } from '../../kube/values/byte-order.ts';
+import { compareByteOrder } from '../../kube/values/go-text.ts';
 
 export type Json = null | boolean | number | string | JsonList | JsonObject;
 export type JsonList = readonly Json[];

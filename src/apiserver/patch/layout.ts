@@ -2,7 +2,7 @@
  * How server-side apply sees a value: as a leaf that is set and owned as a whole, as fields, or as items with an identity. It
  * follows from the shape; where the shape says nothing (`any`), from the value.
  */
-import type { Shape } from '../../kube/objects/schema.ts';
+import type { Shape } from '../../kube/schema/schema.ts';
 import {
   type ElementPath,
   FieldSet,

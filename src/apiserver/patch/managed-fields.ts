@@ -3,9 +3,8 @@
  * for each API version. Here the list is read and written, and the others lose what a writer changes; what the writer gains is
  * in `track-update.ts` and `server-side-apply.ts`.
  */
-import type { Shape } from '../../kube/objects/schema.ts';
-import { compareByteOrder } from '../../kube/values/byte-order.ts';
-import { goJson } from '../../kube/values/go-json.ts';
+import type { Shape } from '../../kube/schema/schema.ts';
+import { compareByteOrder, goJson } from '../../kube/values/go-text.ts';
 import { FieldSet, fieldElement } from './field-set.ts';
 import {
   type Json,

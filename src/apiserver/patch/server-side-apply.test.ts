@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { configMap } from '../../kube/objects/config-map.ts';
-import { pod } from '../../kube/objects/pod.ts';
+import { configMapShape } from '../../kube/kinds/config-map.ts';
+import { podShape } from '../../kube/kinds/pod/pod.ts';
 import { type FieldSet, pathText } from './field-set.ts';
 import { type Json, type JsonObject, PatchError, isList, isObject, objectIn } from './json-value.ts';
 import { type Owner, managedFieldsOf, readManaged, withManagedFields } from './managed-fields.ts';
@@ -19,7 +19,7 @@ const cm = (data: JsonObject, metadata: JsonObject = {}): JsonObject => ({
 const podWith = (spec: JsonObject): JsonObject => ({ apiVersion: 'v1', kind: 'Pod', metadata: { name: 'web' }, spec });
 
 type Options = Partial<Omit<Apply, 'applied' | 'live'>>;
-const defaults = { apiVersion: 'v1', kind: 'ConfigMap', force: false, nowMs: start, shape: configMap };
+const defaults = { apiVersion: 'v1', kind: 'ConfigMap', force: false, nowMs: start, shape: configMapShape };
 
 function request(live: JsonObject | undefined, configuration: Json, options: Options = {}): Apply {
   return { ...defaults, manager: 'm', ...options, live, applied: configuration };
@@ -133,7 +133,7 @@ test('apply words several conflicts as the API server does', () => {
 });
 
 test('apply shows items by their keys in conflicts', () => {
-  const options = { shape: pod, kind: 'Pod' };
+  const options = { shape: podShape, kind: 'Pod' };
   const live = applied(undefined, podWith({ containers: [{ name: 'a"b', image: 'x' }] }), {
     ...options,
     manager: 'other',
@@ -170,7 +170,7 @@ test('apply of nothing gives everything up', () => {
 });
 
 test('apply merges keyed lists in the order of the applier', () => {
-  const options = { shape: pod, kind: 'Pod' };
+  const options = { shape: podShape, kind: 'Pod' };
   const containers = (...names: string[]): JsonObject =>
     podWith({ containers: names.map((name) => ({ name, image: 'i' })) });
   const live = applied(undefined, containers('a', 'b', 'c'), { ...options, manager: 'other' });
@@ -183,7 +183,7 @@ test('apply merges keyed lists in the order of the applier', () => {
 });
 
 test('apply tells ports apart by number and protocol', () => {
-  const options = { shape: pod, kind: 'Pod' };
+  const options = { shape: podShape, kind: 'Pod' };
   const ports = (...items: JsonObject[]): JsonObject => podWith({ containers: [{ name: 'dns', ports: items }] });
   const live = applied(undefined, ports({ containerPort: 53, protocol: 'UDP' }), { ...options, manager: 'other' });
   const object = applied(live, ports({ containerPort: 53, name: 'tcp' }), options);
@@ -206,7 +206,7 @@ test('apply unites sets and takes its own items out again', () => {
 });
 
 test('apply owns atomic lists and maps as a whole', () => {
-  const options = { shape: pod, kind: 'Pod' };
+  const options = { shape: podShape, kind: 'Pod' };
   const live = applied(undefined, podWith({ tolerations: [{ key: 'a' }], nodeSelector: { a: 'b' } }), {
     ...options,
     manager: 'other',
@@ -222,7 +222,7 @@ test('apply owns atomic lists and maps as a whole', () => {
 });
 
 test('apply removes an item it brought although an updater changed a field in it', () => {
-  const options = { shape: pod, kind: 'Pod' };
+  const options = { shape: podShape, kind: 'Pod' };
   const first = applied(undefined, podWith({ containers: [{ name: 'a' }, { name: 'b', image: 'x' }] }), options);
   const edited = updated(first, podWith({ containers: [{ name: 'a' }, { name: 'b', image: 'y' }] }), options);
   assert.deepEqual(objectIn(applied(edited, podWith({ containers: [{ name: 'a' }] }), options), 'spec')['containers'], [
@@ -250,13 +250,13 @@ test('null in a configuration is owned like a value', () => {
 });
 
 test('fields that an endpoint never writes are not owned through it', () => {
-  const options = { shape: pod, kind: 'Pod', ignoredFields: [['status']] };
+  const options = { shape: podShape, kind: 'Pod', ignoredFields: [['status']] };
   const object = applied(undefined, { ...podWith({ nodeName: 'n' }), status: { phase: 'Running' } }, options);
   assert.deepEqual(owners(object), ['m Apply: .spec.nodeName']);
 });
 
 test('an applier through a subresource is somebody else', () => {
-  const options = { shape: pod, kind: 'Pod' };
+  const options = { shape: podShape, kind: 'Pod' };
   const live = applied(undefined, podWith({ nodeName: 'n' }), options);
   const object = applied(live, { ...podWith({}), status: { phase: 'Running' } }, { ...options, subresource: 'status' });
   assert.deepEqual(owners(object), ['m Apply: .spec.nodeName', 'm Apply/status: .spec .status.phase']);
@@ -387,7 +387,7 @@ test('apply by one manager is idempotent: the same object, the same owners, the 
 });
 
 test('apply of keyed lists is idempotent, whatever the orders, and the applier’s order holds', () => {
-  const options = { shape: pod, kind: 'Pod', force: true };
+  const options = { shape: podShape, kind: 'Pod', force: true };
   const anyNames = fc.uniqueArray(fc.constantFrom<string[]>('a', 'b', 'c', 'd', 'e'));
   const containers = (names: readonly string[], image: string): JsonObject =>
     podWith({ containers: names.map((name) => ({ name, image })) });

@@ -5,9 +5,8 @@
  *   removed   each field the applier owned before and does not send any more, unless somebody else owns it too
  *   conflict  a field that somebody else owns would change: nothing is done, unless forced; then the others lose it
  */
-import { compareByteOrder } from '../../kube/values/byte-order.ts';
-import { goQuote } from '../../kube/values/go-quote.ts';
-import { timestamp } from '../../kube/values/timestamp.ts';
+import { compareByteOrder, goQuote } from '../../kube/values/go-text.ts';
+import { timestamp } from '../../kube/values/times.ts';
 import { fieldsAgreedBefore, nameText, readApplied, refreshLastApplied } from './applied-configuration.ts';
 import { FieldSet, pathText } from './field-set.ts';
 import { type Json, type JsonObject, PatchError, isEqual } from './json-value.ts';

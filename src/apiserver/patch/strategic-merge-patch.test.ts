@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { configMap } from '../../kube/objects/config-map.ts';
-import { node } from '../../kube/objects/node.ts';
-import { pod } from '../../kube/objects/pod.ts';
+import { configMapShape } from '../../kube/kinds/config-map.ts';
+import { nodeShape } from '../../kube/kinds/node.ts';
+import { podShape } from '../../kube/kinds/pod/pod.ts';
+import { serviceAccountShape } from '../../kube/kinds/service-account.ts';
 import {
   type Shape,
   any,
@@ -14,8 +15,7 @@ import {
   replacedByPatch,
   setOf,
   string,
-} from '../../kube/objects/schema.ts';
-import { serviceAccount } from '../../kube/objects/service-account.ts';
+} from '../../kube/schema/schema.ts';
 import { type Json, type JsonObject, PatchError, isEqual } from './json-value.ts';
 import { applyStrategicMergePatch } from './strategic-merge-patch.ts';
 
@@ -462,23 +462,23 @@ for (const { it, of, patch, gives, fails } of [...maps, ...keyedLists, ...primit
 /** The table of merge keys: a patch of one item with this key beside a live one leaves two, or one where lists are replaced. */
 const merged = (shapeOf: Shape<unknown>, path: string, key: string) => ({ shapeOf, path, key });
 const keyTable = [
-  merged(pod, 'metadata.ownerReferences', 'uid'),
-  merged(pod, 'spec.volumes', 'name'),
-  merged(pod, 'spec.containers', 'name'),
-  merged(pod, 'spec.initContainers', 'name'),
-  merged(pod, 'spec.ephemeralContainers', 'name'),
-  merged(pod, 'spec.imagePullSecrets', 'name'),
-  merged(pod, 'spec.schedulingGates', 'name'),
-  merged(pod, 'spec.resourceClaims', 'name'),
-  merged(pod, 'status.resourceClaimStatuses', 'name'),
-  merged(pod, 'spec.hostAliases', 'ip'),
-  merged(pod, 'spec.topologySpreadConstraints', 'topologyKey'),
-  merged(pod, 'status.conditions', 'type'),
-  merged(pod, 'status.podIPs', 'ip'),
-  merged(pod, 'status.hostIPs', 'ip'),
-  merged(node, 'status.conditions', 'type'),
-  merged(node, 'status.addresses', 'type'),
-  merged(serviceAccount, 'secrets', 'name'),
+  merged(podShape, 'metadata.ownerReferences', 'uid'),
+  merged(podShape, 'spec.volumes', 'name'),
+  merged(podShape, 'spec.containers', 'name'),
+  merged(podShape, 'spec.initContainers', 'name'),
+  merged(podShape, 'spec.ephemeralContainers', 'name'),
+  merged(podShape, 'spec.imagePullSecrets', 'name'),
+  merged(podShape, 'spec.schedulingGates', 'name'),
+  merged(podShape, 'spec.resourceClaims', 'name'),
+  merged(podShape, 'status.resourceClaimStatuses', 'name'),
+  merged(podShape, 'spec.hostAliases', 'ip'),
+  merged(podShape, 'spec.topologySpreadConstraints', 'topologyKey'),
+  merged(podShape, 'status.conditions', 'type'),
+  merged(podShape, 'status.podIPs', 'ip'),
+  merged(podShape, 'status.hostIPs', 'ip'),
+  merged(nodeShape, 'status.conditions', 'type'),
+  merged(nodeShape, 'status.addresses', 'type'),
+  merged(serviceAccountShape, 'secrets', 'name'),
 ];
 for (const { shapeOf, path, key } of keyTable) {
   test(`strategic merge patch merges ${path} by ${key}`, () => {
@@ -492,9 +492,12 @@ for (const { shapeOf, path, key } of keyTable) {
 }
 
 const replacedWhole: readonly { shapeOf: Shape<unknown>; path: string }[] = [
-  ...['spec.tolerations', 'status.containerStatuses', 'status.volumeHealth'].map((path) => ({ shapeOf: pod, path })),
-  ...['spec.taints', 'status.images'].map((path) => ({ shapeOf: node, path })),
-  { shapeOf: serviceAccount, path: 'imagePullSecrets' },
+  ...['spec.tolerations', 'status.containerStatuses', 'status.volumeHealth'].map((path) => ({
+    shapeOf: podShape,
+    path,
+  })),
+  ...['spec.taints', 'status.images'].map((path) => ({ shapeOf: nodeShape, path })),
+  { shapeOf: serviceAccountShape, path: 'imagePullSecrets' },
 ];
 for (const { shapeOf, path } of replacedWhole) {
   test(`strategic merge patch replaces ${path} as a whole`, () => {
@@ -530,7 +533,7 @@ test('strategic merge patch merges what containers carry: ports, env, mounts, de
     envFrom: [{ prefix: 'y' }],
     command: ['b'],
   };
-  assert.deepEqual(applyStrategicMergePatch(container(live), container(patch), pod), container(result));
+  assert.deepEqual(applyStrategicMergePatch(container(live), container(patch), podShape), container(result));
 });
 
 test('a node keeps two addresses of one type when the kubelet replaces the list', () => {
@@ -540,7 +543,7 @@ test('a node keeps two addresses of one type when the kubelet replaces the list'
   ];
   const patch = { status: { addresses: [...addresses, { $patch: 'replace' }] } };
   const live = { status: { addresses: [{ type: 'Hostname', address: 'n' }] } };
-  assert.deepEqual(applyStrategicMergePatch(live, patch, node), { status: { addresses } });
+  assert.deepEqual(applyStrategicMergePatch(live, patch, nodeShape), { status: { addresses } });
 });
 
 test('a status patch of the kubelet sets pod IPs in order', () => {
@@ -551,34 +554,34 @@ test('a status patch of the kubelet sets pod IPs in order', () => {
       podIPs: [{ ip: '10.0.0.1' }, { ip: 'fd00::1' }, { ip: '10.0.0.9', $patch: 'delete' }],
     },
   };
-  assert.deepEqual(applyStrategicMergePatch(live, patch, pod), {
+  assert.deepEqual(applyStrategicMergePatch(live, patch, podShape), {
     status: { podIPs: [{ ip: '10.0.0.1' }, { ip: 'fd00::1' }] },
   });
 });
 
 test('finalizers are a set for strategic merge patches', () => {
   const live = { metadata: { finalizers: ['a', 'b'] } };
-  assert.deepEqual(applyStrategicMergePatch(live, { metadata: { finalizers: ['c'] } }, configMap), {
+  assert.deepEqual(applyStrategicMergePatch(live, { metadata: { finalizers: ['c'] } }, configMapShape), {
     metadata: { finalizers: ['c', 'a', 'b'] },
   });
   assert.deepEqual(
-    applyStrategicMergePatch(live, { metadata: { '$deleteFromPrimitiveList/finalizers': ['a'] } }, configMap),
+    applyStrategicMergePatch(live, { metadata: { '$deleteFromPrimitiveList/finalizers': ['a'] } }, configMapShape),
     { metadata: { finalizers: ['b'] } },
   );
 });
 
 test('strategic merge patch treats hostile keys as keys', () => {
   const patch = JSON.parse('{"data":{"__proto__":{"polluted":"yes"},"constructor":"c","toString":null}}') as JsonObject;
-  const result = applyStrategicMergePatch({ data: {} }, patch, configMap);
+  const result = applyStrategicMergePatch({ data: {} }, patch, configMapShape);
   assert.equal(JSON.stringify(result), '{"data":{"__proto__":{"polluted":"yes"},"constructor":"c"}}');
   assert.equal(({} as Record<string, unknown>)['polluted'], undefined);
 });
 
 test('strategic merge patch refuses what is no object, and nesting without bounds', () => {
   const message = 'json: cannot unmarshal array into Go value of type map[string]interface {}';
-  assert.throws(() => applyStrategicMergePatch({}, [], pod), { kind: 'malformed', message });
+  assert.throws(() => applyStrategicMergePatch({}, [], podShape), { kind: 'malformed', message });
   const deep = JSON.parse(`${'{"a":'.repeat(50_000)}1${'}'.repeat(50_000)}`) as JsonObject;
-  assert.throws(() => applyStrategicMergePatch({}, deep, pod), PatchError);
+  assert.throws(() => applyStrategicMergePatch({}, deep, podShape), PatchError);
 });
 
 const anyItem = fc.record({ name: fc.nat({ max: 4 }), value: fc.string() }, { requiredKeys: ['name'] });

@@ -7,8 +7,8 @@
  *   $setElementOrder/ports: [...]            order of the merged list; the patch's own items must come in the same order
  *   $deleteFromPrimitiveList/finalizers: []  take these values out of a list of primitives
  */
-import type { Shape } from '../../kube/objects/schema.ts';
-import { shapeAt } from '../../kube/values/semantic-equality.ts';
+import { shapeAt } from '../../kube/schema/equality.ts';
+import type { Shape } from '../../kube/schema/schema.ts';
 import {
   type Json,
   type JsonFields,

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import fc from 'fast-check';
-import { configMap } from '../../kube/objects/config-map.ts';
-import { pod } from '../../kube/objects/pod.ts';
+import { configMapShape } from '../../kube/kinds/config-map.ts';
+import { podShape } from '../../kube/kinds/pod/pod.ts';
 import { type FieldSet, pathText } from './field-set.ts';
 import { type Json, type JsonObject, isList, isObject } from './json-value.ts';
 import { type Owner, managedFieldsOf, readManaged, withManagedFields } from './managed-fields.ts';
@@ -15,7 +15,7 @@ const cm = (data: JsonObject, metadata: JsonObject = {}): JsonObject => ({
 });
 
 function track(live: JsonObject | undefined, object: JsonObject, options: Partial<Update> = {}): JsonObject {
-  return trackUpdate({ shape: configMap, apiVersion: 'v1', manager: 'm', nowMs: start, ...options, live, object });
+  return trackUpdate({ shape: configMapShape, apiVersion: 'v1', manager: 'm', nowMs: start, ...options, live, object });
 }
 function entriesOf(object: JsonObject): JsonObject[] {
   const entries = managedFieldsOf(object);
@@ -153,11 +153,11 @@ test('more than ten updaters are put together, the oldest first, and no field lo
 });
 
 test('items that cannot be told apart do not stop a write', () => {
-  const live = track(undefined, { metadata: { name: 'web' }, spec: { nodeName: 'n' } }, { shape: pod });
+  const live = track(undefined, { metadata: { name: 'web' }, spec: { nodeName: 'n' } }, { shape: podShape });
   const object = track(
     live,
     { metadata: { name: 'web' }, spec: { nodeName: 'n' }, status: { conditions: [null] } },
-    { shape: pod },
+    { shape: podShape },
   );
   assert.deepEqual(managedFieldsOf(object), managedFieldsOf(live));
 });
@@ -193,7 +193,7 @@ function stepsFor(managers: number, t: TestContext): number {
   }));
   const object = { kind: 'ConfigMap', apiVersion: 'v1', metadata: { name: 'web', managedFields }, data: { a: '1' } };
   const set = t.mock.method(Map.prototype, 'set');
-  trackUpdate({ shape: configMap, manager: 'kubectl', apiVersion: 'v1', nowMs: 0, live: undefined, object });
+  trackUpdate({ shape: configMapShape, manager: 'kubectl', apiVersion: 'v1', nowMs: 0, live: undefined, object });
   const steps = set.mock.callCount();
   set.mock.restore();
   return steps;

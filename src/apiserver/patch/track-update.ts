@@ -2,7 +2,7 @@
  * Ownership after a write that is not a server-side apply (create, update, the other kinds of patches): who changes a field owns
  * it from then on, and nobody else does.
  */
-import { timestamp } from '../../kube/values/timestamp.ts';
+import { timestamp } from '../../kube/values/times.ts';
 import { FieldSet, fieldElement } from './field-set.ts';
 import { type Json, type JsonObject, fieldOf, isEqual, isList, isObject } from './json-value.ts';
 import { ItemIdentityError, type TypeShape, layoutOf, shapeOfField } from './layout.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { configMap } from '../../kube/objects/config-map.ts';
+import { configMapShape } from '../../kube/kinds/config-map.ts';
 import type { JsonObject } from './json-value.ts';
 import { managedFieldsOf, readManaged, withManagedFields, writeManaged } from './managed-fields.ts';
 import { ownershipAfter, trackUpdate, withUnchangedOwners } from './track-update.ts';
@@ -34,7 +34,7 @@ test('where it answers, it answers what reading and printing the books again wou
         nowMs += seconds * 1000;
         const books = sendsBooks && live !== undefined ? managedFieldsOf(live) : undefined;
         const object = withManagedFields(objectOf(data, labels), books as readonly JsonObject[] | undefined);
-        const update = { shape: configMap, manager, apiVersion: 'v1', subresource, nowMs, live, object };
+        const update = { shape: configMapShape, manager, apiVersion: 'v1', subresource, nowMs, live, object };
         const short = withUnchangedOwners(update);
         if (short !== undefined) {
           answers += 1;
@@ -49,7 +49,7 @@ test('where it answers, it answers what reading and printing the books again wou
 });
 
 const live = trackUpdate({
-  shape: configMap,
+  shape: configMapShape,
   manager: 'kubectl',
   apiVersion: 'v1',
   nowMs: 0,
@@ -65,14 +65,17 @@ const refusals = [
 ];
 for (const { it, object, manager = 'kubectl', nowMs = 1000 } of refusals) {
   test(`it leaves ${it} to others`, () => {
-    assert.equal(withUnchangedOwners({ shape: configMap, manager, apiVersion: 'v1', nowMs, live, object }), undefined);
+    assert.equal(
+      withUnchangedOwners({ shape: configMapShape, manager, apiVersion: 'v1', nowMs, live, object }),
+      undefined,
+    );
   });
 }
 
 test('a value of its own gets a later time and nothing else', () => {
   const object = objectOf({ a: '2' }, {});
   const tracked = withUnchangedOwners({
-    shape: configMap,
+    shape: configMapShape,
     manager: 'kubectl',
     apiVersion: 'v1',
     nowMs: 1000,

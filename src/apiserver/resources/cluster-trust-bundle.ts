@@ -1,9 +1,10 @@
 /** ClusterTrustBundles, of the version that is stored and of the one that nodes before it ask for. */
-import { type ClusterTrustBundle, clusterTrustBundle } from '../../kube/objects/cluster-trust-bundle.ts';
 import {
+  type ClusterTrustBundle,
+  clusterTrustBundleShape,
   validateClusterTrustBundle,
   validateClusterTrustBundleUpdate,
-} from '../../kube/validation/validate-cluster-trust-bundle.ts';
+} from '../../kube/kinds/cluster-trust-bundle.ts';
 import { nameColumn, orNone, text } from '../model/columns.ts';
 import { resource } from '../model/resource.ts';
 
@@ -14,7 +15,7 @@ export const clusterTrustBundles = resource<ClusterTrustBundle>({
   singular: 'clustertrustbundle',
   kind: 'ClusterTrustBundle',
   namespaced: false,
-  shape: clusterTrustBundle,
+  shape: clusterTrustBundleShape,
   validate: (object) => validateClusterTrustBundle(object),
   validateUpdate: validateClusterTrustBundleUpdate,
   fields: { 'spec.signerName': ({ spec }) => spec.signerName ?? '' },

@@ -1,7 +1,7 @@
 /** 12.2: every column of every kind but pods, whose words have a test of their own. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { decode } from '../../kube/objects/schema.ts';
+import { decode } from '../../kube/schema/schema.ts';
 import { type Resource, apiVersionOf } from '../model/resource.ts';
 import { resources } from './resources.ts';
 

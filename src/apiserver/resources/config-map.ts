@@ -1,5 +1,9 @@
-import { type ConfigMap, configMap } from '../../kube/objects/config-map.ts';
-import { validateConfigMap, validateConfigMapUpdate } from '../../kube/validation/validate-config-map.ts';
+import {
+  type ConfigMap,
+  configMapShape,
+  validateConfigMap,
+  validateConfigMapUpdate,
+} from '../../kube/kinds/config-map.ts';
 import { ageColumn, nameColumn } from '../model/columns.ts';
 import { resource } from '../model/resource.ts';
 
@@ -10,7 +14,7 @@ export const configMaps = resource<ConfigMap>({
   kind: 'ConfigMap',
   shortNames: ['cm'],
   namespaced: true,
-  shape: configMap,
+  shape: configMapShape,
   validate: (object) => validateConfigMap(object),
   validateUpdate: (object, old) => validateConfigMapUpdate(object, old),
   columns: [

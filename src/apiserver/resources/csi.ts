@@ -1,18 +1,22 @@
 /** CSINodes, CSIDrivers and VolumeAttachments: what a kubelet and CSI drivers tell each other through the API. */
-import { type CsiDriver, csiDriver, defaultCsiDriver } from '../../kube/objects/csi-driver.ts';
-import { type CsiNode, csiNode } from '../../kube/objects/csi-node.ts';
-import { type VolumeAttachment, volumeAttachment } from '../../kube/objects/volume-attachment.ts';
 import {
+  type CsiDriver,
+  type CsiNode,
+  csiDriverShape,
+  csiNodeShape,
+  defaultCsiDriver,
   validateCsiDriver,
   validateCsiDriverUpdate,
   validateCsiNode,
   validateCsiNodeUpdate,
-} from '../../kube/validation/validate-csi.ts';
+} from '../../kube/kinds/storage/csi.ts';
 import {
+  type VolumeAttachment,
   validateVolumeAttachment,
   validateVolumeAttachmentUpdate,
-} from '../../kube/validation/validate-volume-attachment.ts';
-import { means } from '../../kube/values/semantic-equality.ts';
+  volumeAttachmentShape,
+} from '../../kube/kinds/storage/volume-attachment.ts';
+import { means } from '../../kube/schema/equality.ts';
 import { ageColumn, nameColumn, text, yesNo } from '../model/columns.ts';
 import { keepFields, resource } from '../model/resource.ts';
 import { plainStatus } from './plain-status.ts';
@@ -25,7 +29,7 @@ export const csiNodes = resource<CsiNode>({
   kind: 'CSINode',
   namespaced: false,
   subresources: [plainStatus()],
-  shape: csiNode,
+  shape: csiNodeShape,
   validate: validateCsiNode,
   validateUpdate: validateCsiNodeUpdate,
   prepareForCreate: (object) => {
@@ -55,7 +59,7 @@ export const csiDrivers = resource<CsiDriver>({
   singular: 'csidriver',
   kind: 'CSIDriver',
   namespaced: false,
-  shape: csiDriver,
+  shape: csiDriverShape,
   complete: defaultCsiDriver,
   validate: validateCsiDriver,
   validateUpdate: validateCsiDriverUpdate,
@@ -109,7 +113,7 @@ export const volumeAttachments = resource<VolumeAttachment>({
       },
     },
   ],
-  shape: volumeAttachment,
+  shape: volumeAttachmentShape,
   validate: validateVolumeAttachment,
   validateUpdate: validateVolumeAttachmentUpdate,
   prepareForCreate: (object) => ({ ...object, status: { attached: false } }),
@@ -127,7 +131,7 @@ export const volumeAttachments = resource<VolumeAttachment>({
 });
 
 function withGeneration(object: CsiDriver, old: CsiDriver): CsiDriver {
-  const shape = csiDriver.fields?.['spec'];
+  const shape = csiDriverShape.fields?.['spec'];
   const before = old.metadata.generation ?? 0;
   const isSame = shape !== undefined && means<unknown>(shape, object.spec, old.spec);
   if (isSame && before === 0) return object;

@@ -1,6 +1,15 @@
 /** Events of core/v1, as they are stored, and the events.k8s.io/v1 view of them. */
-import { type Event, type EventView, event, eventOfView, eventView, viewOfEvent } from '../../kube/objects/event.ts';
-import { validateEvent, validateNewEvent, validateNewEventUpdate } from '../../kube/validation/validate-event.ts';
+import {
+  type Event,
+  type EventView,
+  eventOfView,
+  eventShape,
+  eventViewShape,
+  validateEvent,
+  validateNewEvent,
+  validateNewEventUpdate,
+  viewOfEvent,
+} from '../../kube/kinds/event.ts';
 import { ageSince, nameColumn, text, wide } from '../model/columns.ts';
 import { type Column, type FieldReader, resource } from '../model/resource.ts';
 
@@ -51,7 +60,7 @@ const shared = {
 
 export const events = resource<Event>({
   ...shared,
-  shape: event,
+  shape: eventShape,
   validate: validateEvent,
   validateUpdate: (object) => validateEvent(object),
   fields: {
@@ -72,7 +81,7 @@ function ofStored(read: FieldReader<Event>): FieldReader<EventView> {
 export const eventViews = resource<EventView>({
   ...shared,
   group: 'events.k8s.io',
-  shape: eventView,
+  shape: eventViewShape,
   validate: (object) => validateNewEvent(eventOfView(object)),
   validateUpdate: (object, old) => validateNewEventUpdate(eventOfView(object), eventOfView(old)),
   viewOf: {

@@ -1,5 +1,4 @@
-import { type Lease, lease } from '../../kube/objects/lease.ts';
-import { validateLease, validateLeaseUpdate } from '../../kube/validation/validate-lease.ts';
+import { type Lease, leaseShape, validateLease, validateLeaseUpdate } from '../../kube/kinds/lease.ts';
 import { ageColumn, nameColumn, text } from '../model/columns.ts';
 import { resource } from '../model/resource.ts';
 
@@ -10,7 +9,7 @@ export const leases = resource<Lease>({
   singular: 'lease',
   kind: 'Lease',
   namespaced: true,
-  shape: lease,
+  shape: leaseShape,
   validate: validateLease,
   validateUpdate: validateLeaseUpdate,
   columns: [nameColumn, text('Holder', 'Who holds it now.', ({ spec }) => spec?.holderIdentity ?? ''), ageColumn],

@@ -2,9 +2,14 @@
  * LimitRanges, ResourceQuotas and PodDisruptionBudgets: nothing enforces them here, so none can be made; clients that list
  * them find none. That the group of the budgets exists tells `kubectl drain` that it can evict pods.
  */
-import { type LimitRange, limitRange } from '../../kube/objects/limit-range.ts';
-import { type PodDisruptionBudget, podDisruptionBudget } from '../../kube/objects/pod-disruption-budget.ts';
-import { type ResourceQuota, resourceQuota } from '../../kube/objects/resource-quota.ts';
+import {
+  type LimitRange,
+  type PodDisruptionBudget,
+  type ResourceQuota,
+  limitRangeShape,
+  podDisruptionBudgetShape,
+  resourceQuotaShape,
+} from '../../kube/kinds/limits.ts';
 import { ageColumn, nameColumn, text } from '../model/columns.ts';
 import { resource } from '../model/resource.ts';
 
@@ -16,7 +21,7 @@ export const limitRanges = resource<LimitRange>({
   shortNames: ['limits'],
   namespaced: true,
   verbs: ['get', 'list', 'watch'],
-  shape: limitRange,
+  shape: limitRangeShape,
   validate: () => [],
   validateUpdate: () => [],
   columns: [
@@ -39,7 +44,7 @@ export const resourceQuotas = resource<ResourceQuota>({
   shortNames: ['quota'],
   namespaced: true,
   verbs: ['get', 'list', 'watch'],
-  shape: resourceQuota,
+  shape: resourceQuotaShape,
   validate: () => [],
   validateUpdate: () => [],
   columns: [
@@ -64,7 +69,7 @@ export const podDisruptionBudgets = resource<PodDisruptionBudget>({
   shortNames: ['pdb'],
   namespaced: true,
   verbs: ['get', 'list', 'watch'],
-  shape: podDisruptionBudget,
+  shape: podDisruptionBudgetShape,
   validate: () => [],
   validateUpdate: () => [],
   columns: [

@@ -2,13 +2,14 @@
  * Namespaces. Deleting one only begins its end: the phase says so, and it stays until its own finalizer is taken away through
  * `finalize`, by whoever has removed everything in it.
  */
-import { type Namespace, namespace } from '../../kube/objects/namespace.ts';
 import {
+  type Namespace,
+  namespaceShape,
   validateNamespace,
   validateNamespaceFinalizeUpdate,
   validateNamespaceStatusUpdate,
   validateNamespaceUpdate,
-} from '../../kube/validation/validate-namespace.ts';
+} from '../../kube/kinds/namespace.ts';
 import { ageColumn, nameColumn, text } from '../model/columns.ts';
 import { keepFields, resource } from '../model/resource.ts';
 
@@ -43,7 +44,7 @@ export const namespaces = resource<Namespace>({
       },
     },
   ],
-  shape: namespace,
+  shape: namespaceShape,
   validate: validateNamespace,
   validateUpdate: validateNamespaceUpdate,
   prepareForCreate: (object) =>

@@ -1,7 +1,5 @@
-import { defaultNode } from '../../kube/defaults/default-objects.ts';
-import { type Node, node } from '../../kube/objects/node.ts';
-import { validateNode, validateNodeUpdate } from '../../kube/validation/validate-node.ts';
-import { compareByteOrder } from '../../kube/values/byte-order.ts';
+import { type Node, defaultNode, nodeShape, validateNode, validateNodeUpdate } from '../../kube/kinds/node.ts';
+import { compareByteOrder } from '../../kube/values/go-text.ts';
 import { ageColumn, nameColumn, orNone, text, wide } from '../model/columns.ts';
 import { keepFields, resource } from '../model/resource.ts';
 
@@ -26,7 +24,7 @@ export const nodes = resource<Node>({
       },
     },
   ],
-  shape: node,
+  shape: nodeShape,
   complete: defaultNode,
   validate: (object) => validateNode(object),
   validateUpdate: (object, old) => [...validateNode(object), ...validateNodeUpdate(object, old)],

@@ -2,25 +2,24 @@
  * PersistentVolumes and claims. Upstream a finalizer protects each while it is in use, and a controller removes it. There is no
  * such controller here, so the server adds no such finalizer, and does not wait for one that came with a copied manifest.
  */
-import { defaultPersistentVolume, defaultPersistentVolumeClaim } from '../../kube/defaults/default-objects.ts';
 import {
-  type PersistentVolume,
   type PersistentVolumeClaim,
-  persistentVolume,
-  persistentVolumeClaim,
-} from '../../kube/objects/persistent-volume.ts';
-import {
+  defaultPersistentVolumeClaim,
+  persistentVolumeClaimShape,
   validatePersistentVolumeClaim,
   validatePersistentVolumeClaimUpdate,
-} from '../../kube/validation/validate-claim.ts';
-import { validateObjectMetaUpdate } from '../../kube/validation/validate-metadata.ts';
+} from '../../kube/kinds/storage/persistent-volume-claim.ts';
 import {
+  type PersistentVolume,
+  defaultPersistentVolume,
+  persistentVolumeShape,
   validatePersistentVolume,
   validatePersistentVolumeUpdate,
-} from '../../kube/validation/validate-persistent-volume.ts';
+} from '../../kube/kinds/storage/persistent-volume.ts';
+import { validateObjectMetaUpdate } from '../../kube/schema/metadata-validation.ts';
 import { Quantity } from '../../kube/values/quantity.ts';
 import { readQuantity } from '../../kube/values/resource-list.ts';
-import { timestamp } from '../../kube/values/timestamp.ts';
+import { timestamp } from '../../kube/values/times.ts';
 import { ageColumn, nameColumn, orUnset, text, wide } from '../model/columns.ts';
 import { type KubeObject, keepFields, resource } from '../model/resource.ts';
 import { plainStatus } from './plain-status.ts';
@@ -44,7 +43,7 @@ export const persistentVolumes = resource<PersistentVolume>({
       },
     },
   ],
-  shape: persistentVolume,
+  shape: persistentVolumeShape,
   complete: defaultPersistentVolume,
   validate: (object) => validatePersistentVolume(object),
   validateUpdate: validatePersistentVolumeUpdate,
@@ -86,7 +85,7 @@ export const persistentVolumeClaims = resource<PersistentVolumeClaim>({
   shortNames: ['pvc'],
   namespaced: true,
   subresources: [plainStatus()],
-  shape: persistentVolumeClaim,
+  shape: persistentVolumeClaimShape,
   complete: defaultPersistentVolumeClaim,
   validate: (object) => validatePersistentVolumeClaim(object),
   validateUpdate: validatePersistentVolumeClaimUpdate,

@@ -1,5 +1,5 @@
 /** The status of kinds that ask nothing more of it: everything but the spec may come with it, by the rules of metadata. */
-import { validateObjectMetaUpdate } from '../../kube/validation/validate-metadata.ts';
+import { validateObjectMetaUpdate } from '../../kube/schema/metadata-validation.ts';
 import type { KubeObject, Subresource } from '../model/resource.ts';
 
 export function plainStatus<T extends KubeObject & { readonly spec: unknown }>(): Subresource<T> {

@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { ObjectMeta } from '../../kube/objects/metadata.ts';
-import { type Pod, type PodSpec, podStatus } from '../../kube/objects/pod.ts';
+import type { PodSpec } from '../../kube/kinds/pod/pod-spec.ts';
+import { podStatus } from '../../kube/kinds/pod/pod-status.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import type { ObjectMeta } from '../../kube/schema/meta.ts';
 import { aContainer, aPod, decoded } from '../../testing/fakes/builders.ts';
 import { podColumns } from './pod-columns.ts';
 

@@ -2,9 +2,9 @@
  * The table of pods. A pod's status is told in one word, and which word it is depends on all of its containers: while it
  * starts, on the first init container that is not done; later, on the first container that has something to say.
  */
-import { environmentCondition } from '../../kube/environment-condition.ts';
-import type { ContainerStatus } from '../../kube/objects/container-status.ts';
-import type { Pod } from '../../kube/objects/pod.ts';
+import type { ContainerStatus } from '../../kube/kinds/pod/pod-status.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import { environmentCondition } from '../../kube/references/environment.ts';
 import { ageColumn, ageSince, nameColumn, orNone, text, wide } from '../model/columns.ts';
 import type { Column, RowCondition } from '../model/resource.ts';
 

@@ -1,14 +1,18 @@
 /** Pods: what an update may touch, how they end, and what each of their subresources exchanges. Their table is in `pod-columns.ts`. */
-import { defaultPod } from '../../kube/defaults/default-pod.ts';
-import { type Binding, binding } from '../../kube/objects/binding.ts';
-import { type Eviction, eviction } from '../../kube/objects/eviction.ts';
-import { type Pod, type PodStatus, pod, podSpec } from '../../kube/objects/pod.ts';
-import { qualityOfService } from '../../kube/quality-of-service.ts';
-import { validateBinding } from '../../kube/validation/validate-binding.ts';
-import { validatePodStatusUpdate } from '../../kube/validation/validate-pod-status.ts';
-import { validateEphemeralContainersUpdate, validatePodUpdate } from '../../kube/validation/validate-pod-update.ts';
-import { validatePod } from '../../kube/validation/validate-pod.ts';
-import { means } from '../../kube/values/semantic-equality.ts';
+import {
+  type Binding,
+  type Eviction,
+  bindingShape,
+  evictionShape,
+  validateBinding,
+} from '../../kube/kinds/pod/pod-requests.ts';
+import { podSpec } from '../../kube/kinds/pod/pod-spec.ts';
+import { validatePodStatusUpdate } from '../../kube/kinds/pod/pod-status-validation.ts';
+import type { PodStatus } from '../../kube/kinds/pod/pod-status.ts';
+import { validateEphemeralContainersUpdate, validatePodUpdate } from '../../kube/kinds/pod/pod-update-validation.ts';
+import { type Pod, defaultPod, podShape, validatePod } from '../../kube/kinds/pod/pod.ts';
+import { qualityOfService } from '../../kube/references/pod-resources.ts';
+import { means } from '../../kube/schema/equality.ts';
 import { type ExchangedKind, keepFields, resource } from '../model/resource.ts';
 import { podColumns, podRowConditions } from './pod-columns.ts';
 
@@ -16,10 +20,15 @@ const bindingKind: ExchangedKind<Binding> = {
   group: '',
   version: 'v1',
   kind: 'Binding',
-  shape: binding,
+  shape: bindingShape,
   validate: validateBinding,
 };
-const evictionKind: ExchangedKind<Eviction> = { group: 'policy', version: 'v1', kind: 'Eviction', shape: eviction };
+const evictionKind: ExchangedKind<Eviction> = {
+  group: 'policy',
+  version: 'v1',
+  kind: 'Eviction',
+  shape: evictionShape,
+};
 
 /** Asked for in the query, without a body. */
 function optionsKind(kind: string): ExchangedKind {
@@ -51,7 +60,7 @@ export const pods = resource<Pod>({
       update: { prepare: prepareEphemeralContainers, validate: validateEphemeralContainersUpdate },
     },
   ],
-  shape: pod,
+  shape: podShape,
   complete: defaultPod,
   validate: (object) => validatePod(object),
   validateUpdate: (object, old) => validatePodUpdate(object, old),

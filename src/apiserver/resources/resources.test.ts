@@ -1,8 +1,8 @@
 /** The table as clients see it in discovery, and what the server may rely on for every entry. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type ObjectMeta, objectFields } from '../../kube/objects/metadata.ts';
-import { decode, object, string } from '../../kube/objects/schema.ts';
+import { type ObjectMeta, objectFields } from '../../kube/schema/meta.ts';
+import { decode, object, string } from '../../kube/schema/schema.ts';
 import { OpenApiDocuments } from '../documents/openapi.ts';
 import { tableOf } from '../documents/table.ts';
 import { ageColumn, nameColumn } from '../model/columns.ts';

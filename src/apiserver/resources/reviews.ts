@@ -1,26 +1,21 @@
 /** Questions that the API answers: who somebody is, and what they may do. Nothing of them is kept. Bindings are orders of that sort. */
+import { type Binding, bindingShape, validateBinding } from '../../kube/kinds/pod/pod-requests.ts';
 import {
   type SelfSubjectAccessReview,
+  type SelfSubjectReview,
   type SelfSubjectRulesReview,
   type SubjectAccessReview,
-  localSubjectAccessReview,
-  selfSubjectAccessReview,
-  selfSubjectRulesReview,
-  subjectAccessReview,
-} from '../../kube/objects/access-review.ts';
-import { type Binding, binding } from '../../kube/objects/binding.ts';
-import {
-  type SelfSubjectReview,
   type TokenReview,
-  selfSubjectReview,
-  tokenReview,
-} from '../../kube/objects/token-review.ts';
-import {
+  localSubjectAccessReviewShape,
+  selfSubjectAccessReviewShape,
+  selfSubjectReviewShape,
+  selfSubjectRulesReviewShape,
+  subjectAccessReviewShape,
+  tokenReviewShape,
   validateLocalSubjectAccessReview,
   validateSelfSubjectAccessReview,
   validateSubjectAccessReview,
-} from '../../kube/validation/validate-access-review.ts';
-import { validateBinding } from '../../kube/validation/validate-binding.ts';
+} from '../../kube/kinds/reviews.ts';
 import { ageColumn, nameColumn } from '../model/columns.ts';
 import { type KubeObject, type Resource, type ResourceParts, resource } from '../model/resource.ts';
 
@@ -45,18 +40,18 @@ function review<T extends KubeObject>(parts: ReviewParts<T>): Resource<T> {
 const authentication = { group: 'authentication.k8s.io' };
 const authorization = { group: 'authorization.k8s.io' };
 
-export const tokenReviews = review<TokenReview>({ ...authentication, kind: 'TokenReview', shape: tokenReview });
+export const tokenReviews = review<TokenReview>({ ...authentication, kind: 'TokenReview', shape: tokenReviewShape });
 
 export const selfSubjectReviews = review<SelfSubjectReview>({
   ...authentication,
   kind: 'SelfSubjectReview',
-  shape: selfSubjectReview,
+  shape: selfSubjectReviewShape,
 });
 
 export const subjectAccessReviews = review<SubjectAccessReview>({
   ...authorization,
   kind: 'SubjectAccessReview',
-  shape: subjectAccessReview,
+  shape: subjectAccessReviewShape,
   validate: validateSubjectAccessReview,
 });
 
@@ -64,26 +59,26 @@ export const localSubjectAccessReviews = review<SubjectAccessReview>({
   ...authorization,
   kind: 'LocalSubjectAccessReview',
   namespaced: true,
-  shape: localSubjectAccessReview,
+  shape: localSubjectAccessReviewShape,
   validate: validateLocalSubjectAccessReview,
 });
 
 export const selfSubjectAccessReviews = review<SelfSubjectAccessReview>({
   ...authorization,
   kind: 'SelfSubjectAccessReview',
-  shape: selfSubjectAccessReview,
+  shape: selfSubjectAccessReviewShape,
   validate: validateSelfSubjectAccessReview,
 });
 
 export const selfSubjectRulesReviews = review<SelfSubjectRulesReview>({
   ...authorization,
   kind: 'SelfSubjectRulesReview',
-  shape: selfSubjectRulesReview,
+  shape: selfSubjectRulesReviewShape,
 });
 
 export const bindings = review<Binding>({
   kind: 'Binding',
   namespaced: true,
-  shape: binding,
+  shape: bindingShape,
   validate: validateBinding,
 });

@@ -1,5 +1,9 @@
-import { type RuntimeClass, runtimeClass } from '../../kube/objects/runtime-class.ts';
-import { validateRuntimeClass, validateRuntimeClassUpdate } from '../../kube/validation/validate-runtime-class.ts';
+import {
+  type RuntimeClass,
+  runtimeClassShape,
+  validateRuntimeClass,
+  validateRuntimeClassUpdate,
+} from '../../kube/kinds/runtime-class.ts';
 import { ageColumn, nameColumn, text } from '../model/columns.ts';
 import { resource } from '../model/resource.ts';
 
@@ -10,7 +14,7 @@ export const runtimeClasses = resource<RuntimeClass>({
   singular: 'runtimeclass',
   kind: 'RuntimeClass',
   namespaced: false,
-  shape: runtimeClass,
+  shape: runtimeClassShape,
   validate: validateRuntimeClass,
   validateUpdate: validateRuntimeClassUpdate,
   columns: [nameColumn, text('Handler', 'What the node calls it.', ({ handler }) => handler), ageColumn],

@@ -1,6 +1,10 @@
-import { defaultSecret } from '../../kube/defaults/default-objects.ts';
-import { type Secret, secret } from '../../kube/objects/secret.ts';
-import { validateSecret, validateSecretUpdate } from '../../kube/validation/validate-secret.ts';
+import {
+  type Secret,
+  defaultSecret,
+  secretShape,
+  validateSecret,
+  validateSecretUpdate,
+} from '../../kube/kinds/secret.ts';
 import { ageColumn, nameColumn, text } from '../model/columns.ts';
 import { resource } from '../model/resource.ts';
 
@@ -10,7 +14,7 @@ export const secrets = resource<Secret>({
   singular: 'secret',
   kind: 'Secret',
   namespaced: true,
-  shape: secret,
+  shape: secretShape,
   complete: defaultSecret,
   validate: (object) => validateSecret(object),
   validateUpdate: (object, old) => validateSecretUpdate(object, old),

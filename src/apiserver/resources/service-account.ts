@@ -1,10 +1,13 @@
-import { type ServiceAccount, serviceAccount } from '../../kube/objects/service-account.ts';
-import { type TokenRequest, defaultTokenRequest, tokenRequest } from '../../kube/objects/token-request.ts';
 import {
+  type ServiceAccount,
+  type TokenRequest,
+  defaultTokenRequest,
+  serviceAccountShape,
+  tokenRequestShape,
   validateServiceAccount,
   validateServiceAccountUpdate,
-} from '../../kube/validation/validate-service-account.ts';
-import { validateTokenRequest } from '../../kube/validation/validate-token-request.ts';
+  validateTokenRequest,
+} from '../../kube/kinds/service-account.ts';
 import { ageColumn, nameColumn } from '../model/columns.ts';
 import { type ExchangedKind, resource } from '../model/resource.ts';
 
@@ -12,7 +15,7 @@ const tokenRequestKind: ExchangedKind<TokenRequest> = {
   group: 'authentication.k8s.io',
   version: 'v1',
   kind: 'TokenRequest',
-  shape: tokenRequest,
+  shape: tokenRequestShape,
   complete: defaultTokenRequest,
   validate: validateTokenRequest,
 };
@@ -25,7 +28,7 @@ export const serviceAccounts = resource<ServiceAccount>({
   shortNames: ['sa'],
   namespaced: true,
   subresources: [{ name: 'token', kind: tokenRequestKind, verbs: ['create'] }],
-  shape: serviceAccount,
+  shape: serviceAccountShape,
   validate: (object) => validateServiceAccount(object),
   validateUpdate: validateServiceAccountUpdate,
   columns: [nameColumn, ageColumn],

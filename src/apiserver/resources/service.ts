@@ -1,10 +1,19 @@
 /** Services and Endpoints: kept for those who read them. No address is handed out here; a service has the one it was given. */
-import { defaultService } from '../../kube/defaults/default-objects.ts';
-import { type Endpoints, defaultEndpoints, endpoints } from '../../kube/objects/endpoints.ts';
-import { type Service, service } from '../../kube/objects/service.ts';
-import { validateEndpoints, validateEndpointsUpdate } from '../../kube/validation/validate-endpoints.ts';
-import { validateService, validateServiceUpdate } from '../../kube/validation/validate-service.ts';
-import { compareByteOrder } from '../../kube/values/byte-order.ts';
+import {
+  type Endpoints,
+  defaultEndpoints,
+  endpointsShape,
+  validateEndpoints,
+  validateEndpointsUpdate,
+} from '../../kube/kinds/endpoints.ts';
+import {
+  type Service,
+  defaultService,
+  serviceShape,
+  validateService,
+  validateServiceUpdate,
+} from '../../kube/kinds/service.ts';
+import { compareByteOrder } from '../../kube/values/go-text.ts';
 import { ageColumn, nameColumn, orNone, text, wide } from '../model/columns.ts';
 import { keepFields, resource } from '../model/resource.ts';
 import { plainStatus } from './plain-status.ts';
@@ -20,7 +29,7 @@ export const services = resource<Service>({
   categories: ['all'],
   namespaced: true,
   subresources: [plainStatus()],
-  shape: service,
+  shape: serviceShape,
   complete: defaultService,
   validate: (object) => validateService(object),
   validateUpdate: validateServiceUpdate,
@@ -50,7 +59,7 @@ export const endpointsResource = resource<Endpoints>({
   kind: 'Endpoints',
   shortNames: ['ep'],
   namespaced: true,
-  shape: endpoints,
+  shape: endpointsShape,
   complete: defaultEndpoints,
   validate: validateEndpoints,
   validateUpdate: validateEndpointsUpdate,

@@ -1,5 +1,10 @@
-import { type StorageClass, defaultStorageClass, storageClass } from '../../kube/objects/storage-class.ts';
-import { validateStorageClass, validateStorageClassUpdate } from '../../kube/validation/validate-storage-class.ts';
+import {
+  type StorageClass,
+  defaultStorageClass,
+  storageClassShape,
+  validateStorageClass,
+  validateStorageClassUpdate,
+} from '../../kube/kinds/storage/storage-class.ts';
 import { ageColumn, nameColumn, text, yesNo } from '../model/columns.ts';
 import { resource } from '../model/resource.ts';
 
@@ -13,7 +18,7 @@ export const storageClasses = resource<StorageClass>({
   kind: 'StorageClass',
   shortNames: ['sc'],
   namespaced: false,
-  shape: storageClass,
+  shape: storageClassShape,
   complete: defaultStorageClass,
   validate: validateStorageClass,
   validateUpdate: validateStorageClassUpdate,

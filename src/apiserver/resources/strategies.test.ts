@@ -1,10 +1,11 @@
 /** What the server itself decides of an object when it is made, changed or deleted. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { namespace } from '../../kube/objects/namespace.ts';
-import { node } from '../../kube/objects/node.ts';
-import { persistentVolume, persistentVolumeClaim } from '../../kube/objects/persistent-volume.ts';
-import { service } from '../../kube/objects/service.ts';
+import { namespaceShape } from '../../kube/kinds/namespace.ts';
+import { nodeShape } from '../../kube/kinds/node.ts';
+import { serviceShape } from '../../kube/kinds/service.ts';
+import { persistentVolumeClaimShape } from '../../kube/kinds/storage/persistent-volume-claim.ts';
+import { persistentVolumeShape } from '../../kube/kinds/storage/persistent-volume.ts';
 import { aContainer, aPod, decoded } from '../../testing/fakes/builders.ts';
 import type { Subresource } from '../model/resource.ts';
 import { csiDrivers, csiNodes, volumeAttachments } from './csi.ts';
@@ -140,7 +141,7 @@ for (const [what, parts, requested, seconds] of graceCases) {
 
 test('13.4: a new namespace is Active, labelled with its name, and has its finalizer', () => {
   const created = namespaces.prepareForCreate(
-    decoded(namespace, {
+    decoded(namespaceShape, {
       metadata: { name: 'shop', labels: { a: 'b' } },
       spec: { finalizers: ['x.y/z'] },
       status: { phase: 'Odd' },
@@ -155,8 +156,8 @@ test('13.4: a new namespace is Active, labelled with its name, and has its final
 });
 
 test('13.4: an update of a namespace changes neither finalizers nor status nor the label of its name', () => {
-  const old = namespaces.prepareForCreate(decoded(namespace, { metadata: { name: 'shop' } }), now);
-  const given = decoded(namespace, {
+  const old = namespaces.prepareForCreate(decoded(namespaceShape, { metadata: { name: 'shop' } }), now);
+  const given = decoded(namespaceShape, {
     metadata: { name: 'shop', labels: { 'kubernetes.io/metadata.name': 'x' } },
     spec: { finalizers: [] },
   });
@@ -164,8 +165,8 @@ test('13.4: an update of a namespace changes neither finalizers nor status nor t
 });
 
 test('14.10: finalize changes the finalizers of a namespace alone', () => {
-  const old = namespaces.prepareForCreate(decoded(namespace, { metadata: { name: 'shop' } }), now);
-  const given = decoded(namespace, { metadata: { name: 'shop', labels: { a: 'b' } }, status: { phase: 'Odd' } });
+  const old = namespaces.prepareForCreate(decoded(namespaceShape, { metadata: { name: 'shop' } }), now);
+  const given = decoded(namespaceShape, { metadata: { name: 'shop', labels: { a: 'b' } }, status: { phase: 'Odd' } });
   const updated = updateOf(namespaces, 'finalize').prepare(given, old, now);
   assert.deepEqual(updated, { ...old, spec: { finalizers: [] } });
   assert.equal(namespaces.deletion?.isHeld?.(old), true);
@@ -173,9 +174,9 @@ test('14.10: finalize changes the finalizers of a namespace alone', () => {
 });
 
 test('13.4: the end of a namespace begins with its phase; some never end', () => {
-  const shop = namespaces.prepareForCreate(decoded(namespace, { metadata: { name: 'shop' } }), now);
+  const shop = namespaces.prepareForCreate(decoded(namespaceShape, { metadata: { name: 'shop' } }), now);
   assert.deepEqual(namespaces.deletion?.begin?.(shop).status, { phase: 'Terminating' });
-  const refusal = (name: string) => namespaces.deletion?.refusal?.(decoded(namespace, { metadata: { name } }));
+  const refusal = (name: string) => namespaces.deletion?.refusal?.(decoded(namespaceShape, { metadata: { name } }));
   assert.equal(refusal('shop'), undefined);
   assert.equal(refusal('kube-node-lease'), undefined);
   for (const name of ['default', 'kube-system', 'kube-public']) {
@@ -184,16 +185,16 @@ test('13.4: the end of a namespace begins with its phase; some never end', () =>
 });
 
 test('7.7: a new node keeps its status; an update of it does not change it', () => {
-  const given = decoded(node, { metadata: { name: 'n' }, status: { capacity: { cpu: '1' } } });
+  const given = decoded(nodeShape, { metadata: { name: 'n' }, status: { capacity: { cpu: '1' } } });
   const created = nodes.prepareForCreate(given, now);
   assert.deepEqual(created, given);
-  const update = decoded(node, { metadata: { name: 'n', labels: { a: 'b' } }, spec: { unschedulable: true } });
+  const update = decoded(nodeShape, { metadata: { name: 'n', labels: { a: 'b' } }, spec: { unschedulable: true } });
   assert.deepEqual(nodes.prepareForUpdate(update, created, now), { ...update, status: given.status });
 });
 
 test("7.7: an update of a node's status takes metadata along and leaves the spec alone", () => {
-  const old = decoded(node, { metadata: { name: 'n' }, spec: { podCIDR: '10.0.0.0/24' } });
-  const given = decoded(node, {
+  const old = decoded(nodeShape, { metadata: { name: 'n' }, spec: { podCIDR: '10.0.0.0/24' } });
+  const given = decoded(nodeShape, {
     metadata: { name: 'n', labels: { a: 'b' } },
     spec: { unschedulable: true },
     status: { phase: 'x' },
@@ -203,7 +204,7 @@ test("7.7: an update of a node's status takes metadata along and leaves the spec
 
 test('13.10: a new volume and a new claim are Pending, and no finalizer is added that nothing would remove', () => {
   const volume = persistentVolumes.prepareForCreate(
-    decoded(persistentVolume, {
+    decoded(persistentVolumeShape, {
       metadata: { name: 'v' },
       spec: {},
       status: { phase: 'Bound' },
@@ -213,7 +214,7 @@ test('13.10: a new volume and a new claim are Pending, and no finalizer is added
   assert.equal(volume.metadata.finalizers, undefined);
   assert.deepEqual(volume.status, { phase: 'Pending', lastPhaseTransitionTime: '2026-01-01T00:00:00Z' });
   const claim = persistentVolumeClaims.prepareForCreate(
-    decoded(persistentVolumeClaim, {
+    decoded(persistentVolumeClaimShape, {
       metadata: { name: 'c', finalizers: ['a/b'] },
       spec: {},
       status: { phase: 'Bound' },
@@ -225,12 +226,12 @@ test('13.10: a new volume and a new claim are Pending, and no finalizer is added
 });
 
 test('7.7: statuses of volumes and claims are theirs alone', () => {
-  const old = decoded(persistentVolume, {
+  const old = decoded(persistentVolumeShape, {
     metadata: { name: 'v' },
     spec: { storageClassName: 'a' },
     status: { phase: 'Available', lastPhaseTransitionTime: 't' },
   });
-  const given = decoded(persistentVolume, {
+  const given = decoded(persistentVolumeShape, {
     metadata: { name: 'v' },
     spec: { storageClassName: 'b' },
     status: { phase: 'Bound' },
@@ -241,12 +242,12 @@ test('7.7: statuses of volumes and claims are theirs alone', () => {
   assert.equal(prepare({ phase: 'Bound' }).status?.lastPhaseTransitionTime, '2026-01-01T00:00:00Z');
   assert.equal(prepare({ phase: 'Bound', lastPhaseTransitionTime: 'own' }).status?.lastPhaseTransitionTime, 'own');
   assert.equal(prepare({ phase: 'Available' }).status?.lastPhaseTransitionTime, 't');
-  const claim = decoded(persistentVolumeClaim, {
+  const claim = decoded(persistentVolumeClaimShape, {
     metadata: { name: 'c' },
     spec: { volumeName: 'v' },
     status: { phase: 'Bound' },
   });
-  const other = decoded(persistentVolumeClaim, { metadata: { name: 'c' }, spec: {}, status: { phase: 'Lost' } });
+  const other = decoded(persistentVolumeClaimShape, { metadata: { name: 'c' }, spec: {}, status: { phase: 'Lost' } });
   assert.deepEqual(persistentVolumeClaims.prepareForUpdate(other, claim, now), { ...other, status: claim.status });
   assert.deepEqual(updateOf(persistentVolumeClaims, 'status').prepare(other, claim, now), {
     ...other,
@@ -255,7 +256,7 @@ test('7.7: statuses of volumes and claims are theirs alone', () => {
 });
 
 test('a service says its address in both places, and an update that leaves it out keeps it', () => {
-  const from = (spec: object) => decoded(service, { metadata: { name: 's' }, spec });
+  const from = (spec: object) => decoded(serviceShape, { metadata: { name: 's' }, spec });
   const created = services.prepareForCreate(from({ type: 'ClusterIP', clusterIP: '10.0.0.1' }), now);
   assert.deepEqual(created.spec.clusterIPs, ['10.0.0.1']);
   assert.deepEqual(created.status, { loadBalancer: {} });

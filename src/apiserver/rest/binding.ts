@@ -1,8 +1,7 @@
 /** Puts a pod on a node: the one write that sets `spec.nodeName` of a pod that exists. */
-import type { Binding } from '../../kube/objects/binding.ts';
-import type { Eviction } from '../../kube/objects/eviction.ts';
-import type { Pod } from '../../kube/objects/pod.ts';
-import { timestamp } from '../../kube/values/timestamp.ts';
+import type { Binding, Eviction } from '../../kube/kinds/pod/pod-requests.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import { timestamp } from '../../kube/values/times.ts';
 import { admitAll } from '../admission/admission.ts';
 import { type KubeObject, type Resource, type Subresource, apiVersionOf } from '../model/resource.ts';
 import { badRequest, conflict, invalid, methodNotAllowed, notFound, resourceName } from '../model/status.ts';

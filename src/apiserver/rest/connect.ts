@@ -2,8 +2,8 @@
  * Logs, exec, attach and port-forward of a pod: what can be checked here is checked, the rest is handed to whoever can reach
  * the node. This server itself runs nothing.
  */
-import type { Pod } from '../../kube/objects/pod.ts';
-import { type PodLogOptions, parsePodLogOptions, podLogOptionErrors } from '../../kube/pod-log-options.ts';
+import { type PodLogOptions, parsePodLogOptions, podLogOptionErrors } from '../../kube/kinds/pod/pod-requests.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { badRequest, invalid, notFound, resourceName } from '../model/status.ts';
 import { StoredObjects } from '../model/stored-objects.ts';
 import type { Store } from '../store/store.ts';

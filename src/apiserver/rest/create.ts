@@ -1,6 +1,6 @@
 /** POST to a collection. */
-import { type FieldError, invalidField } from '../../kube/validation/field-errors.ts';
-import { timestamp } from '../../kube/values/timestamp.ts';
+import { type FieldError, invalidField } from '../../kube/schema/field-errors.ts';
+import { timestamp } from '../../kube/values/times.ts';
 import { type AdmissionRequest, admitAll } from '../admission/admission.ts';
 import { generatedName } from '../model/random.ts';
 import { type KubeObject, type Resource, apiVersionOf } from '../model/resource.ts';

@@ -1,7 +1,7 @@
 /** DELETE of one object or of a collection. */
-import { type DeleteOptions, deleteOptions } from '../../kube/objects/delete-options.ts';
-import { decode } from '../../kube/objects/schema.ts';
-import { type FieldError, invalidField, unsupportedField } from '../../kube/validation/field-errors.ts';
+import { type FieldError, invalidField, unsupportedField } from '../../kube/schema/field-errors.ts';
+import { type DeleteOptions, deleteOptions } from '../../kube/schema/meta.ts';
+import { decode } from '../../kube/schema/schema.ts';
 import { admitAll } from '../admission/admission.ts';
 import type { KubeObject, Resource } from '../model/resource.ts';
 import { selectionOf } from '../model/selection.ts';

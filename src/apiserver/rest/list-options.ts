@@ -1,7 +1,7 @@
 /** The query parameters of lists and watches, parsed and checked against each other. */
-import { type FieldError, forbiddenField, unsupportedField } from '../../kube/validation/field-errors.ts';
-import { goQuote } from '../../kube/values/go-quote.ts';
-import { isRecord } from '../../kube/values/semantic-equality.ts';
+import { isRecord } from '../../kube/schema/equality.ts';
+import { type FieldError, forbiddenField, unsupportedField } from '../../kube/schema/field-errors.ts';
+import { goQuote } from '../../kube/values/go-text.ts';
 import { badRequest, invalid } from '../model/status.ts';
 
 export interface ListOptions {

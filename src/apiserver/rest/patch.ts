@@ -2,8 +2,8 @@
  * PATCH of one object or of a part of it, in all four forms. The patch is applied while nobody else can write, so it always
  * meets the newest version and never has to be tried again.
  */
-import { decode } from '../../kube/objects/schema.ts';
-import { invalidField, showPath } from '../../kube/validation/field-errors.ts';
+import { invalidField, showPath } from '../../kube/schema/field-errors.ts';
+import { decode } from '../../kube/schema/schema.ts';
 import { type KubeObject, type Resource, apiVersionOf } from '../model/resource.ts';
 import { StatusError, badRequest, invalid, kindName } from '../model/status.ts';
 import { applyJsonPatch, applyMergePatch } from '../patch/json-patch.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { ObjectMeta } from '../../kube/objects/metadata.ts';
-import type { Pod } from '../../kube/objects/pod.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import type { ObjectMeta } from '../../kube/schema/meta.ts';
 import type { Resource } from '../model/resource.ts';
 import { configMaps } from '../resources/config-map.ts';
 import { namespaces } from '../resources/namespace.ts';

@@ -5,9 +5,8 @@
  *   live ──delete──▶ marked ──last finalizer removed, or deleted again without grace──▶ gone
  *     └─────────────────delete, nothing holds it──────────────────────────────────────▶ gone
  */
-import type { DeleteOptions } from '../../kube/objects/delete-options.ts';
-import type { ObjectMeta } from '../../kube/objects/metadata.ts';
-import { timestamp } from '../../kube/values/timestamp.ts';
+import type { DeleteOptions, ObjectMeta } from '../../kube/schema/meta.ts';
+import { timestamp } from '../../kube/values/times.ts';
 import type { KubeObject, Resource } from '../model/resource.ts';
 
 type DeletionPlan =

@@ -1,8 +1,8 @@
 /** The object in a request's body, decoded by its shape; what does not fit becomes an error or a warning, as the client wishes. */
-import { type Shape, type ShapeProblem, decode } from '../../kube/objects/schema.ts';
-import { showPath } from '../../kube/validation/field-errors.ts';
-import { goQuote } from '../../kube/values/go-quote.ts';
-import { isRecord } from '../../kube/values/semantic-equality.ts';
+import { isRecord } from '../../kube/schema/equality.ts';
+import { showPath } from '../../kube/schema/field-errors.ts';
+import { type Shape, type ShapeProblem, decode } from '../../kube/schema/schema.ts';
+import { goQuote } from '../../kube/values/go-text.ts';
 import { type StatusError, badRequest } from '../model/status.ts';
 import { type ApiRequest, bodyBytesMax } from './api-request.ts';
 import { JsonError, parseBody, strictProblemsMax } from './request-body.ts';

@@ -3,7 +3,7 @@
  * YAML or for lines.
  */
 import { stringify } from 'yaml';
-import { invalidField } from '../../kube/validation/field-errors.ts';
+import { invalidField } from '../../kube/schema/field-errors.ts';
 import { type IncludeObject, partialObjectMetadata, tableOf } from '../documents/table.ts';
 import { type KubeObject, type Resource, apiVersionOf } from '../model/resource.ts';
 import { StatusError, invalid } from '../model/status.ts';

@@ -1,7 +1,7 @@
 /** A request's body as plain data, whichever of the accepted formats it is in. What the data means is not known here. */
 import { MountletError, messageOf } from '../../base/errors.ts';
 import { parseYamlDocuments } from '../../kube/manifests/yaml-documents.ts';
-import { isRecord } from '../../kube/values/semantic-equality.ts';
+import { isRecord } from '../../kube/schema/equality.ts';
 import { StatusError, entityTooLarge } from '../model/status.ts';
 import { decodeProtobuf } from '../wire/decode-protobuf.ts';
 import { UnsupportedMediaTypeError, bodyTypeOf, jsonType, protobufType, yamlType } from '../wire/media-types.ts';

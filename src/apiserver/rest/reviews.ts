@@ -3,9 +3,10 @@ import type {
   SelfSubjectAccessReview,
   SelfSubjectRulesReview,
   SubjectAccessReview,
-} from '../../kube/objects/access-review.ts';
-import type { TokenReview, UserInfo } from '../../kube/objects/token-review.ts';
-import { timestamp } from '../../kube/values/timestamp.ts';
+  TokenReview,
+  UserInfo,
+} from '../../kube/kinds/reviews.ts';
+import { timestamp } from '../../kube/values/times.ts';
 import type { Authenticator } from '../identity/authentication.ts';
 import { type Authorizer, reviewAccess, reviewedUser } from '../identity/authorization.ts';
 import type { User } from '../identity/user.ts';

@@ -1,7 +1,7 @@
 /** Answers TokenRequests: checks what the token is to be bound to and has it signed. Nothing is stored. */
-import type { TokenRequest } from '../../kube/objects/token-request.ts';
-import { type FieldError, invalidField } from '../../kube/validation/field-errors.ts';
-import { timestamp } from '../../kube/values/timestamp.ts';
+import type { TokenRequest } from '../../kube/kinds/service-account.ts';
+import { type FieldError, invalidField } from '../../kube/schema/field-errors.ts';
+import { timestamp } from '../../kube/values/times.ts';
 import { admitAll } from '../admission/admission.ts';
 import type { BoundName, IssuedToken, TokenOrder } from '../identity/service-account-tokens.ts';
 import type { Subresource } from '../model/resource.ts';

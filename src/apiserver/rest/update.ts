@@ -1,7 +1,7 @@
 /** PUT of one object, or of its status. */
-import { type FieldError, invalidField } from '../../kube/validation/field-errors.ts';
-import { goQuote } from '../../kube/values/go-quote.ts';
-import { isRecord } from '../../kube/values/semantic-equality.ts';
+import { isRecord } from '../../kube/schema/equality.ts';
+import { type FieldError, invalidField } from '../../kube/schema/field-errors.ts';
+import { goQuote } from '../../kube/values/go-text.ts';
 import { admitAll } from '../admission/admission.ts';
 import { type KubeObject, type Resource, type UpdateRules, apiVersionOf } from '../model/resource.ts';
 import { badRequest, conflict, invalid, kindName, modified, notFound, resourceName } from '../model/status.ts';

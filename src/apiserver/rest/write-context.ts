@@ -7,7 +7,7 @@ import {
   requiredField,
   tooLongField,
   unsupportedField,
-} from '../../kube/validation/field-errors.ts';
+} from '../../kube/schema/field-errors.ts';
 import type { AdmissionStep } from '../admission/admission.ts';
 import type { User } from '../identity/user.ts';
 import type { Random } from '../model/random.ts';

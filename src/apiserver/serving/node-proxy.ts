@@ -3,17 +3,17 @@
  * are, both ways, each side at the pace of the other. The node sees this server's certificate and nothing of the client's
  * credentials: who may ask was decided here.
  */
-import { onAbort } from '../../base/abort.ts';
 import { setMaxListeners } from 'node:events';
 import type { IncomingMessage } from 'node:http';
 import { type RequestOptions, request as httpsRequest } from 'node:https';
 import { isIP } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
+import { onAbort } from '../../base/abort.ts';
 import type { Clock } from '../../base/clock.ts';
 import { messageOf } from '../../base/errors.ts';
-import type { Node } from '../../kube/objects/node.ts';
-import { isYes, podLogQuery } from '../../kube/pod-log-options.ts';
+import type { Node } from '../../kube/kinds/node.ts';
+import { isYes, podLogQuery } from '../../kube/kinds/pod/pod-requests.ts';
 import type { KeyPair } from '../identity/certificates.ts';
 import { StatusError, internalError, notFound } from '../model/status.ts';
 import type { ApiRequest, Exchange } from '../rest/api-request.ts';

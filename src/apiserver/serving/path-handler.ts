@@ -1,5 +1,5 @@
 /** Everything that is not a resource: discovery, OpenAPI, health, version, metrics, the keys of tokens. Read-only. */
-import { goQuote } from '../../kube/values/go-quote.ts';
+import { goQuote } from '../../kube/values/go-text.ts';
 import type { Discovery, Document } from '../documents/discovery.ts';
 import { type OpenApiDocuments, openApiV2, openApiV2Type } from '../documents/openapi.ts';
 import { methodNotAllowed } from '../model/status.ts';

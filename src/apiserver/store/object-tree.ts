@@ -1,5 +1,5 @@
 /** The committed objects by key, in order, and lists of them as they are now or were at a revision that the log reaches. */
-import { compareByteOrder } from '../../kube/values/byte-order.ts';
+import { compareByteOrder } from '../../kube/values/go-text.ts';
 import type { ChangeLog } from './change-log.ts';
 import { OrderedKeys } from './ordered-keys.ts';
 import { FutureRevisionError } from './store-errors.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { compareByteOrder } from '../../kube/values/byte-order.ts';
+import { compareByteOrder } from '../../kube/values/go-text.ts';
 import { crc32, crc32ByTable } from './checksum.ts';
 import { OrderedKeys } from './ordered-keys.ts';
 

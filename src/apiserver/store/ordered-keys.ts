@@ -2,7 +2,7 @@
  * Keys in byte order, with positions: how many lie before a key is known without visiting them, which is what makes the
  * count of remaining items in a page cheap. A sorted list cut in pieces: an insertion moves one piece, not everything.
  */
-import { compareByteOrder } from '../../kube/values/byte-order.ts';
+import { compareByteOrder } from '../../kube/values/go-text.ts';
 
 /** At 10,000 keys some 30 pieces: a search touches a few, an insertion moves a few kilobytes. */
 const pieceLengthMax = 512;

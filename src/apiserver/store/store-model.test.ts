@@ -4,7 +4,7 @@ import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { compareByteOrder } from '../../kube/values/byte-order.ts';
+import { compareByteOrder } from '../../kube/values/go-text.ts';
 import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
 import { openStore, put, remove, valueOf } from '../../testing/servers/stores.ts';
 import { encryptionKey } from './encryption-key.ts';

@@ -1,14 +1,15 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { configMap } from '../../kube/objects/config-map.ts';
-import { node } from '../../kube/objects/node.ts';
-import { persistentVolume, persistentVolumeClaim } from '../../kube/objects/persistent-volume.ts';
-import { pod } from '../../kube/objects/pod.ts';
-import { type Shape, decode } from '../../kube/objects/schema.ts';
-import { secret } from '../../kube/objects/secret.ts';
-import { serviceAccount } from '../../kube/objects/service-account.ts';
-import { service } from '../../kube/objects/service.ts';
+import { configMapShape } from '../../kube/kinds/config-map.ts';
+import { nodeShape } from '../../kube/kinds/node.ts';
+import { podShape } from '../../kube/kinds/pod/pod.ts';
+import { secretShape } from '../../kube/kinds/secret.ts';
+import { serviceAccountShape } from '../../kube/kinds/service-account.ts';
+import { serviceShape } from '../../kube/kinds/service.ts';
+import { persistentVolumeClaimShape } from '../../kube/kinds/storage/persistent-volume-claim.ts';
+import { persistentVolumeShape } from '../../kube/kinds/storage/persistent-volume.ts';
+import { type Shape, decode } from '../../kube/schema/schema.ts';
 import { delimited, encodeProtobuf, envelope, numeric } from '../../testing/servers/protobuf-writer.ts';
 import { UnknownProtobufKindError, decodeProtobuf } from './decode-protobuf.ts';
 import { type Field, parseMessage, scalarTypes } from './message-notation.ts';
@@ -45,14 +46,14 @@ test('a text that is no field is a syntax error', () => {
 });
 
 const shapes: readonly (readonly [string, Shape<unknown>])[] = [
-  ['Pod', pod],
-  ['Node', node],
-  ['ConfigMap', configMap],
-  ['Secret', secret],
-  ['ServiceAccount', serviceAccount],
-  ['Service', service],
-  ['PersistentVolume', persistentVolume],
-  ['PersistentVolumeClaim', persistentVolumeClaim],
+  ['Pod', podShape],
+  ['Node', nodeShape],
+  ['ConfigMap', configMapShape],
+  ['Secret', secretShape],
+  ['ServiceAccount', serviceAccountShape],
+  ['Service', serviceShape],
+  ['PersistentVolume', persistentVolumeShape],
+  ['PersistentVolumeClaim', persistentVolumeClaimShape],
 ];
 for (const [name, shape] of shapes) {
   test(`the tables know every field of the shape of a ${name}, in the same form`, () => {
@@ -186,7 +187,7 @@ test('a key named __proto__ is a key like any other', () => {
     ['__proto__', 'a'],
     ['constructor', 'b'],
   ]);
-  assert.equal((decode(configMap, { data }).value.data as Record<string, string>)['constructor'], 'b');
+  assert.equal((decode(configMapShape, { data }).value.data as Record<string, string>)['constructor'], 'b');
 });
 
 test('times: whole seconds, six digits of a micro time, and an empty time is none', () => {

@@ -1,44 +1,32 @@
 /** The kinds that say something about what a pod sees, one entry each: how to read, complete and check them. */
-import type { ClusterTrustBundle } from '../objects/cluster-trust-bundle.ts';
-import { clusterTrustBundle } from '../objects/cluster-trust-bundle.ts';
-import type { ConfigMap } from '../objects/config-map.ts';
-import { configMap } from '../objects/config-map.ts';
 import {
-  defaultConfigMap,
-  defaultNode,
-  defaultPersistentVolume,
+  type ClusterTrustBundle,
+  clusterTrustBundleShape,
+  validateClusterTrustBundle,
+} from '../kinds/cluster-trust-bundle.ts';
+import { type ConfigMap, configMapShape, defaultConfigMap, validateConfigMap } from '../kinds/config-map.ts';
+import { type Node, defaultNode, nodeShape, validateNode } from '../kinds/node.ts';
+import { type Pod, defaultPod, podShape, validatePod } from '../kinds/pod/pod.ts';
+import { type Secret, defaultSecret, secretShape, validateSecret } from '../kinds/secret.ts';
+import { type ServiceAccount, serviceAccountShape, validateServiceAccount } from '../kinds/service-account.ts';
+import { type Service, defaultService, serviceShape, validateService } from '../kinds/service.ts';
+import {
+  type PersistentVolumeClaim,
   defaultPersistentVolumeClaim,
-  defaultSecret,
-  defaultService,
-} from '../defaults/default-objects.ts';
-import { defaultPod } from '../defaults/default-pod.ts';
-import type { FieldError } from '../validation/field-errors.ts';
-import { invalidField } from '../validation/field-errors.ts';
-import type { ObjectMeta } from '../objects/metadata.ts';
+  persistentVolumeClaimShape,
+  validatePersistentVolumeClaim,
+} from '../kinds/storage/persistent-volume-claim.ts';
+import {
+  type PersistentVolume,
+  defaultPersistentVolume,
+  persistentVolumeShape,
+  validatePersistentVolume,
+} from '../kinds/storage/persistent-volume.ts';
+import { type FieldError, invalidField } from '../schema/field-errors.ts';
+import type { ObjectMeta } from '../schema/meta.ts';
+import type { FieldPath, Shape } from '../schema/schema.ts';
 import { podUidProblems } from '../values/names.ts';
-import type { Node } from '../objects/node.ts';
-import { node } from '../objects/node.ts';
-import type { PersistentVolume, PersistentVolumeClaim } from '../objects/persistent-volume.ts';
-import { persistentVolume, persistentVolumeClaim } from '../objects/persistent-volume.ts';
 import { identifyPod } from './pod-identity.ts';
-import type { Pod } from '../objects/pod.ts';
-import { pod } from '../objects/pod.ts';
-import type { FieldPath, Shape } from '../objects/schema.ts';
-import type { Secret } from '../objects/secret.ts';
-import { secret } from '../objects/secret.ts';
-import type { ServiceAccount } from '../objects/service-account.ts';
-import { serviceAccount } from '../objects/service-account.ts';
-import type { Service } from '../objects/service.ts';
-import { service } from '../objects/service.ts';
-import { validatePersistentVolumeClaim } from '../validation/validate-claim.ts';
-import { validateClusterTrustBundle } from '../validation/validate-cluster-trust-bundle.ts';
-import { validateConfigMap } from '../validation/validate-config-map.ts';
-import { validateNode } from '../validation/validate-node.ts';
-import { validatePersistentVolume } from '../validation/validate-persistent-volume.ts';
-import { validatePod } from '../validation/validate-pod.ts';
-import { validateSecret } from '../validation/validate-secret.ts';
-import { validateServiceAccount } from '../validation/validate-service-account.ts';
-import { validateService } from '../validation/validate-service.ts';
 
 export interface ObjectKind<T = unknown> {
   readonly kind: string;
@@ -58,7 +46,7 @@ const cluster = { apiVersions: ['v1'], namespaced: false };
 export const podKind: ObjectKind<Pod> = {
   ...core,
   kind: 'Pod',
-  shape: pod,
+  shape: podShape,
   complete: (object) => identifyPod(withServiceAccount(defaultPod(object))),
   validate: (object) => [...validateUid(object), ...validatePod(object).filter((error) => !isOfCreation(error))],
 };
@@ -66,7 +54,7 @@ export const podKind: ObjectKind<Pod> = {
 export const configMapKind: ObjectKind<ConfigMap> = {
   ...core,
   kind: 'ConfigMap',
-  shape: configMap,
+  shape: configMapShape,
   complete: defaultConfigMap,
   validate: (object) => validateConfigMap(object),
 };
@@ -74,7 +62,7 @@ export const configMapKind: ObjectKind<ConfigMap> = {
 export const secretKind: ObjectKind<Secret> = {
   ...core,
   kind: 'Secret',
-  shape: secret,
+  shape: secretShape,
   complete: defaultSecret,
   validate: (object) => validateSecret(object),
   writtenAt([field = '', ...rest], { stringData }) {
@@ -87,7 +75,7 @@ export const secretKind: ObjectKind<Secret> = {
 export const serviceKind: ObjectKind<Service> = {
   ...core,
   kind: 'Service',
-  shape: service,
+  shape: serviceShape,
   complete: defaultService,
   validate: (object) => validateService(object),
 };
@@ -95,7 +83,7 @@ export const serviceKind: ObjectKind<Service> = {
 export const serviceAccountKind: ObjectKind<ServiceAccount> = {
   ...core,
   kind: 'ServiceAccount',
-  shape: serviceAccount,
+  shape: serviceAccountShape,
   complete: (object) => object,
   validate: (object) => validateServiceAccount(object),
 };
@@ -103,7 +91,7 @@ export const serviceAccountKind: ObjectKind<ServiceAccount> = {
 export const claimKind: ObjectKind<PersistentVolumeClaim> = {
   ...core,
   kind: 'PersistentVolumeClaim',
-  shape: persistentVolumeClaim,
+  shape: persistentVolumeClaimShape,
   complete: defaultPersistentVolumeClaim,
   validate: (object) => validatePersistentVolumeClaim(object),
 };
@@ -111,7 +99,7 @@ export const claimKind: ObjectKind<PersistentVolumeClaim> = {
 export const persistentVolumeKind: ObjectKind<PersistentVolume> = {
   ...cluster,
   kind: 'PersistentVolume',
-  shape: persistentVolume,
+  shape: persistentVolumeShape,
   complete: defaultPersistentVolume,
   validate: (object) => validatePersistentVolume(object),
 };
@@ -119,7 +107,7 @@ export const persistentVolumeKind: ObjectKind<PersistentVolume> = {
 export const nodeKind: ObjectKind<Node> = {
   ...cluster,
   kind: 'Node',
-  shape: node,
+  shape: nodeShape,
   complete: defaultNode,
   validate: (object) => validateNode(object),
 };
@@ -128,7 +116,7 @@ export const trustBundleKind: ObjectKind<ClusterTrustBundle> = {
   apiVersions: ['certificates.k8s.io/v1', 'certificates.k8s.io/v1beta1', 'certificates.k8s.io/v1alpha1'],
   namespaced: false,
   kind: 'ClusterTrustBundle',
-  shape: clusterTrustBundle,
+  shape: clusterTrustBundleShape,
   complete: (object) => object,
   validate: (object) => validateClusterTrustBundle(object),
 };

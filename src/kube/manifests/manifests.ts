@@ -3,22 +3,15 @@
  * anything is done with any of them, and each problem says file, line, column and field. Reads text, not files.
  */
 import { MountletError } from '../../base/errors.ts';
-import { forbiddenField, placeOf, showPath } from '../validation/field-errors.ts';
-import type { FieldError } from '../validation/field-errors.ts';
-import { objectKinds, podKind } from './manifest-kinds.ts';
-import type { ObjectKind } from './manifest-kinds.ts';
-import type { ObjectMeta } from '../objects/metadata.ts';
-import { objectMeta } from '../objects/metadata.ts';
-import type { Pod } from '../objects/pod.ts';
+import { type Pod, podTemplateShape } from '../kinds/pod/pod.ts';
+import { isRecord } from '../schema/equality.ts';
+import { type FieldError, forbiddenField, placeOf, showPath } from '../schema/field-errors.ts';
+import { type ObjectMeta, objectMeta } from '../schema/meta.ts';
+import { type FieldPath, type ShapeProblem, decode } from '../schema/schema.ts';
+import { type ObjectKind, objectKinds, podKind } from './manifest-kinds.ts';
 import { withGeneratedName } from './pod-identity.ts';
-import { podTemplate } from '../objects/pod.ts';
-import { decode } from '../objects/schema.ts';
-import type { FieldPath, ShapeProblem } from '../objects/schema.ts';
-import { podOfWorkload, workloadKinds } from './workload.ts';
-import type { WorkloadKind } from './workload.ts';
-import { parseYamlDocuments } from './yaml-documents.ts';
-import type { Position } from './yaml-documents.ts';
-import { isRecord } from '../values/semantic-equality.ts';
+import { type WorkloadKind, podOfWorkload, workloadKinds } from './workload.ts';
+import { type Position, parseYamlDocuments } from './yaml-documents.ts';
 
 export interface ManifestFile {
   /** As the user named it: messages repeat it. */
@@ -179,7 +172,7 @@ function readPlain<T extends { readonly metadata: ObjectMeta }>(
 function readWorkload(reading: Reading, kind: WorkloadKind, json: Record<string, unknown>, path: FieldPath): void {
   const who = `${kind.kind} "${nameIn(json)}"`;
   const metadata = decode(objectMeta, json['metadata'], [...path, 'metadata']);
-  const template = decode(podTemplate, valueAt(json, kind.template), [...path, ...kind.template]);
+  const template = decode(podTemplateShape, valueAt(json, kind.template), [...path, ...kind.template]);
   if (reportShape(reading.report, who, [...metadata.problems, ...template.problems])) return;
   const named = withGeneratedName(metadata.value, metadata.value.namespace || reading.namespace);
   const pod = podOfWorkload(kind, named, template.value, claimNames(json, kind));

@@ -1,8 +1,8 @@
 /** Names and uids for pods and workloads that no API server has named. */
 import { createHash } from 'node:crypto';
-import type { ObjectMeta } from '../objects/metadata.ts';
-import type { Pod } from '../objects/pod.ts';
-import { completedName, generatedNameLetters as letters, generatedSuffixLength } from '../values/generated-name.ts';
+import type { Pod } from '../kinds/pod/pod.ts';
+import type { ObjectMeta } from '../schema/meta.ts';
+import { completedName, generatedNameLetters as letters, generatedSuffixLength } from '../values/names.ts';
 
 /** Gives a pod what the API server would on create. From the same manifest come the same names, so a second run finds its volumes. */
 export function identifyPod(pod: Pod): Pod {

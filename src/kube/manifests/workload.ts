@@ -2,9 +2,10 @@
  * The pods that a workload's controller would make, one for each workload: Deployment, StatefulSet and the rest carry
  * a pod template, and everything else in them is the controller's business and is not looked at.
  */
-import type { ObjectMeta } from '../objects/metadata.ts';
-import type { Pod, PodSpec, PodTemplate } from '../objects/pod.ts';
-import type { FieldPath } from '../objects/schema.ts';
+import type { PodSpec } from '../kinds/pod/pod-spec.ts';
+import type { Pod, PodTemplate } from '../kinds/pod/pod.ts';
+import type { ObjectMeta } from '../schema/meta.ts';
+import type { FieldPath } from '../schema/schema.ts';
 
 export interface WorkloadKind {
   readonly kind: string;

@@ -2,9 +2,21 @@
  * YAML and JSON text as kubectl reads it, with the position of every field. YAML is 1.1 (`yes` is a boolean, 0644 is
  * octal); what a scalar means is in yaml-tags.ts.
  */
-import { Composer, Lexer, LineCounter, Parser, isAlias, isMap, isScalar, isSeq, visit } from 'yaml';
-import type { CST, Document, Node as YamlNode } from 'yaml';
-import type { FieldPath } from '../objects/schema.ts';
+import {
+  type CST,
+  Composer,
+  type Document,
+  Lexer,
+  LineCounter,
+  type Node as YamlNode,
+  Parser,
+  isAlias,
+  isMap,
+  isScalar,
+  isSeq,
+  visit,
+} from 'yaml';
+import type { FieldPath } from '../schema/schema.ts';
 import { kubectlTags } from './yaml-tags.ts';
 
 export interface Position {

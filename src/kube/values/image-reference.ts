@@ -1,6 +1,6 @@
 /** Image references as the kubelet reads them: `nginx` is `docker.io/library/nginx:latest`. */
 import { MountletError } from '../../base/errors.ts';
-import { goQuote } from './go-quote.ts';
+import { goQuote } from './go-text.ts';
 
 interface ImageReference {
   /** Registry and path, `docker.io/library/nginx`. */
@@ -74,4 +74,15 @@ function digestProblem(text: string): string | undefined {
   }
   if (encoded.length !== length) return 'invalid checksum digest length';
   return /^[a-f0-9]+$/.test(encoded) ? undefined : 'invalid checksum digest format';
+}
+
+/** When an image is pulled, where nobody said: one without a tag moves like `latest` and is asked for every time. */
+/** A text that names no image gets the quieter default: pulling it will say what is wrong. */
+export function defaultPullPolicy(image: string): 'Always' | 'IfNotPresent' {
+  try {
+    return parseImageReference(image).tag === 'latest' ? 'Always' : 'IfNotPresent';
+  } catch (error) {
+    if (error instanceof ImageReferenceError) return 'IfNotPresent';
+    throw error;
+  }
 }

@@ -1,18 +1,18 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
-import { parseLabelSelector } from './label-selector-parser.ts';
+import { validateLabelSelector } from '../schema/metadata-validation.ts';
 import {
-  formatRequirements,
   type LabelOperator,
   type LabelSelector,
   LabelSelectorError,
   type Labels,
+  formatRequirements,
+  parseLabelSelector,
   requirement,
   requirementsMatch,
   requirementsOf,
   selectorMatches,
-  validateLabelSelector,
 } from './labels.ts';
 
 const parsed: [text: string, formatted: string][] = [

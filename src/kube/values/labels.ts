@@ -3,11 +3,8 @@
  * text form is in label-selector-parser.ts.
  */
 import { MountletError } from '../../base/errors.ts';
-import { compareByteOrder } from './byte-order.ts';
-import { addErrors, type FieldError, forbiddenField, invalidField, requiredField } from '../validation/field-errors.ts';
-import { goQuote } from './go-quote.ts';
+import { compareByteOrder, goQuote } from './go-text.ts';
 import { labelValueProblems, qualifiedNameProblems } from './names.ts';
-import type { FieldPath } from '../objects/schema.ts';
 
 export type Labels = Readonly<Record<string, string>>;
 
@@ -16,7 +13,7 @@ export interface LabelSelector {
   readonly matchExpressions?: readonly LabelExpression[];
 }
 
-interface LabelExpression {
+export interface LabelExpression {
   readonly key: string;
   readonly operator: string;
   readonly values?: readonly string[];
@@ -146,45 +143,8 @@ export function requirement(key: string, operator: LabelOperator, values: readon
 }
 
 /** In the order of their keys, so that equal selectors have equal texts. */
-export function sortedByKey(requirements: readonly LabelRequirement[]): readonly LabelRequirement[] {
+function sortedByKey(requirements: readonly LabelRequirement[]): readonly LabelRequirement[] {
   return requirements.toSorted((a, b) => compareByteOrder(a.key, b.key));
-}
-
-export function validateLabelSelector(selector: LabelSelector | undefined, path: FieldPath): FieldError[] {
-  if (selector === undefined) return [];
-  const errors = validateLabels(selector.matchLabels ?? {}, [...path, 'matchLabels']);
-  for (const [index, expression] of (selector.matchExpressions ?? []).entries()) {
-    addErrors(errors, validateExpression(expression, [...path, 'matchExpressions', index]));
-  }
-  return errors;
-}
-
-export function validateLabels(labels: Labels, path: FieldPath): FieldError[] {
-  const errors: FieldError[] = [];
-  for (const [key, value] of Object.entries(labels)) {
-    errors.push(...qualifiedNameProblems(key).map((problem) => invalidField(path, key, problem)));
-    errors.push(...labelValueProblems(value).map((problem) => invalidField(path, value, problem)));
-  }
-  return errors;
-}
-
-function validateExpression({ key, operator, values = [] }: LabelExpression, path: FieldPath): FieldError[] {
-  const errors: FieldError[] = [];
-  const valuesPath = [...path, 'values'];
-  if (operator === 'In' || operator === 'NotIn') {
-    if (values.length === 0) {
-      errors.push(requiredField(valuesPath, "must be specified when `operator` is 'In' or 'NotIn'"));
-    }
-  } else if (operator === 'Exists' || operator === 'DoesNotExist') {
-    if (values.length > 0) {
-      errors.push(forbiddenField(valuesPath, "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"));
-    }
-  } else errors.push(invalidField([...path, 'operator'], operator, 'not a valid selector operator'));
-  errors.push(...qualifiedNameProblems(key).map((problem) => invalidField([...path, 'key'], key, problem)));
-  for (const [index, value] of values.entries()) {
-    errors.push(...labelValueProblems(value).map((problem) => invalidField([...valuesPath, index], value, problem)));
-  }
-  return errors;
 }
 
 function valueCountProblem(operator: LabelOperator, count: number): string | undefined {
@@ -208,4 +168,150 @@ function integer(text: string | undefined): bigint | undefined {
   if (text === undefined || text.length > 40 || !/^[+-]?[0-9]+$/.test(text)) return undefined;
   const value = BigInt(text.replace('+', ''));
   return BigInt.asIntN(64, value) === value ? value : undefined;
+}
+
+/**
+ * Parses the text form of label selectors, `a=b,c in (x,y),!d`, with the API server's errors. `in` and `notin` are words
+ * of the language only where an operator is expected: `in=notin` selects the label `in`.
+ */
+type TokenKind = 'end' | 'word' | ',' | '(' | ')' | '!' | '=' | '==' | '!=' | '>' | '<';
+interface Token {
+  readonly kind: TokenKind;
+  readonly text: string;
+}
+
+/** Sorted by key. The empty text selects everything. Throws `LabelSelectorError`. */
+export function parseLabelSelector(text: string): readonly LabelRequirement[] {
+  return sortedByKey(new Parser(tokensOf(text)).parse());
+}
+
+const end: Token = { kind: 'end', text: '' };
+const valueOperators: Readonly<Record<string, LabelOperator>> = {
+  in: 'in',
+  notin: 'notin',
+  '=': '=',
+  '==': '==',
+  '!=': '!=',
+  '>': 'gt',
+  '<': 'lt',
+};
+
+function* tokensOf(text: string): Generator<Token, void> {
+  // A NUL ends a word, and ends the whole selector where a word could begin.
+  for (const [part] of text.matchAll(/[ \t\r\n]+|==|!=|[=!(),<>]|[^=!(),<> \t\r\n\0]+\0?|\0/g)) {
+    if (part === '\0') return;
+    if (/^[ \t\r\n]/.test(part)) continue;
+    if (/^[=!(),<>]/.test(part)) yield { kind: part as TokenKind, text: part };
+    else yield { kind: 'word', text: part.replace('\0', '') };
+  }
+}
+
+class Parser {
+  readonly #tokens: readonly Token[];
+  #position = 0;
+
+  constructor(tokens: Iterable<Token>) {
+    this.#tokens = [...tokens];
+  }
+
+  parse(): LabelRequirement[] {
+    const requirements: LabelRequirement[] = [];
+    const first = this.#peek();
+    if (first.kind === 'end') return requirements;
+    if (!startsRequirement(first)) throw found(first, "!, identifier, or 'end of string'");
+    for (;;) {
+      requirements.push(this.#requirement());
+      const separator = this.#take();
+      if (separator.kind === 'end') return requirements;
+      if (separator.kind !== ',') throw found(separator, "',' or 'end of string'");
+      if (!startsRequirement(this.#peek())) throw found(this.#peek(), "identifier after ','");
+    }
+  }
+
+  #requirement(): LabelRequirement {
+    try {
+      return this.#keyAndCondition();
+    } catch (error) {
+      if (!(error instanceof LabelSelectorError)) throw error;
+      throw new LabelSelectorError(`unable to parse requirement: ${error.message}`);
+    }
+  }
+
+  #keyAndCondition(): LabelRequirement {
+    const absent = this.#peek().kind === '!';
+    if (absent) this.#take();
+    const key = this.#take();
+    if (key.kind !== 'word') throw found(key, 'identifier');
+    const problems = qualifiedNameProblems(key.text);
+    if (problems.length > 0) {
+      throw new LabelSelectorError(`<nil>: Invalid value: ${goQuote(key.text)}: ${problems.join('; ')}`);
+    }
+    if (absent) return requirement(key.text, '!', []);
+    const next = this.#peek().kind;
+    if (next === 'end' || next === ',') return requirement(key.text, 'exists', []);
+    const operator = this.#operator();
+    const values = operator === 'in' || operator === 'notin' ? this.#list() : [this.#value()];
+    return requirement(key.text, operator, [...new Set(values)].sort(compareByteOrder));
+  }
+
+  #operator(): LabelOperator {
+    const token = this.#take();
+    const operator = Object.hasOwn(valueOperators, token.text) ? valueOperators[token.text] : undefined;
+    if (operator === undefined) throw found(token, 'in, notin, =, ==, !=, gt, lt');
+    return operator;
+  }
+
+  /** `key=` compares with the empty value. */
+  #value(): string {
+    const { kind } = this.#peek();
+    if (kind === 'end' || kind === ',') return '';
+    const token = this.#take();
+    if (token.kind !== 'word') throw found(token, 'identifier');
+    return token.text;
+  }
+
+  /** `()`, `(,a)` and `(a,,b)` all contain the empty value. */
+  #list(): string[] {
+    const open = this.#take();
+    if (open.kind !== '(') throw new LabelSelectorError(`found '${open.text}' expected: '('`);
+    const first = this.#peek();
+    if (first.kind === ')') {
+      this.#take();
+      return [''];
+    }
+    if (first.kind !== 'word' && first.kind !== ',') throw found(first, "',', ')' or identifier");
+    const values: string[] = [];
+    for (;;) {
+      const token = this.#take();
+      const next = this.#peek();
+      if (token.kind === 'word') {
+        values.push(token.text);
+        if (next.kind !== ',' && next.kind !== ')') throw found(next, "',' or ')'");
+      } else if (token.kind === ',') {
+        if (values.length === 0 || next.kind === ',' || next.kind === ')') values.push('');
+      } else throw found(token, "',', or identifier");
+      if (next.kind === ')') {
+        this.#take();
+        return values;
+      }
+    }
+  }
+
+  #peek(): Token {
+    return this.#tokens[this.#position] ?? end;
+  }
+
+  #take(): Token {
+    const token = this.#peek();
+    this.#position += 1;
+    return token;
+  }
+}
+
+function startsRequirement({ kind }: Token): boolean {
+  return kind === 'word' || kind === '!';
+}
+
+function found({ text }: Token, expected: string): LabelSelectorError {
+  return new LabelSelectorError(`found '${text}', expected: ${expected}`);
 }

@@ -2,13 +2,13 @@
  * Lists of resources by name (`limits`, `requests`, `capacity`): what is known of the names, and sums over a pod. Which
  * names a field takes is said by the validation files.
  */
-import type { Container } from '../objects/container.ts';
 import { qualifiedNameProblems } from './names.ts';
 import { Quantity, quantityProblem } from './quantity.ts';
 
 export type ResourceList = Readonly<Record<string, string | number>>;
 
 const hugePagesPrefix = 'hugepages-';
+
 const quotaPrefix = 'requests.';
 
 export function isHugePages(name: string): boolean {
@@ -49,46 +49,4 @@ export function roundUpResources(list: ResourceList): ResourceList {
       return [name, rounded === quantity ? value : String(rounded)];
     }),
   );
-}
-
-/**
- * What a pod's containers need together: the sum of those that run at the same time, or the most that any step of its start
- * needs. A sidecar counts in the sum and in every step after its own.
- */
-export function containersTogether(
-  containers: readonly Container[],
-  initContainers: readonly Container[],
-  listOf: (container: Container) => ResourceList | undefined,
-): ReadonlyMap<string, Quantity> {
-  const running = new Map<string, Quantity>();
-  const sidecars = new Map<string, Quantity>();
-  const starting = new Map<string, Quantity>();
-  for (const container of containers) addTo(running, listOf(container));
-  for (const container of initContainers) {
-    if (container.restartPolicy === 'Always') {
-      addTo(running, listOf(container));
-      addTo(sidecars, listOf(container));
-      raiseTo(starting, sidecars);
-    } else {
-      const step = new Map(sidecars);
-      addTo(step, listOf(container));
-      raiseTo(starting, step);
-    }
-  }
-  raiseTo(running, starting);
-  return running;
-}
-
-function addTo(sum: Map<string, Quantity>, list: ResourceList | undefined): void {
-  for (const [name, value] of Object.entries(list ?? {})) {
-    const quantity = readQuantity(value);
-    if (quantity !== undefined) sum.set(name, sum.get(name)?.plus(quantity) ?? quantity);
-  }
-}
-
-function raiseTo(most: Map<string, Quantity>, other: ReadonlyMap<string, Quantity>): void {
-  for (const [name, quantity] of other) {
-    const known = most.get(name);
-    if (known === undefined || quantity.compare(known) > 0) most.set(name, quantity);
-  }
 }

@@ -1,10 +1,10 @@
 /** Ends containers as their pod asks for it: the hook before the end, then the stop signal, then SIGKILL. */
 import { messageOf } from '../../base/errors.ts';
-import { type AnyContainer, type Pod, containerNamed } from '../../kube/objects/pod.ts';
+import { type AnyContainer, containerNamed } from '../../kube/kinds/pod/pod-spec.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { Runtime, RuntimeContainer, RuntimePod } from '../../runtimes/runtime.ts';
 import { hasEnded } from './container-lookup.ts';
-import { runHook } from './lifecycle-hooks.ts';
-import type { HookDeps } from './lifecycle-hooks.ts';
+import { type HookDeps, runHook } from './lifecycle-hooks.ts';
 import type { KillReason } from './plan-containers.ts';
 import { TerminationOrder } from './termination-order.ts';
 

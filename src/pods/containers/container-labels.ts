@@ -1,6 +1,6 @@
 /** What a container carries with it, so that it is still known after this program was started again. */
-import type { AnyContainer } from '../../kube/objects/pod.ts';
-import { fnvHash } from '../../kube/values/content-hash.ts';
+import type { AnyContainer } from '../../kube/kinds/pod/pod-spec.ts';
+import { fnvHash } from '../../kube/schema/content-hash.ts';
 import type { Variable, VariableSource } from '../variables.ts';
 
 export const podNameLabel = 'io.kubernetes.pod.name';

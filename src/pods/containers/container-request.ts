@@ -1,7 +1,8 @@
 /** Everything a runtime needs to make one container, decided: variables, mounts, user, limits and labels. */
-import type { AnyContainer, Pod } from '../../kube/objects/pod.ts';
-import { podNamespace, podUid } from '../../kube/pod-identity.ts';
-import { goQuote } from '../../kube/values/go-quote.ts';
+import { podNamespace, podUid } from '../../kube/kinds/pod/pod-identity.ts';
+import type { AnyContainer } from '../../kube/kinds/pod/pod-spec.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import { goQuote } from '../../kube/values/go-text.ts';
 import type { ContainerRequest, ImageStatus, RuntimeMount } from '../../runtimes/runtime.ts';
 import type { ContainerFiles } from '../container-files.ts';
 import type { ContainerMount } from '../container-mount.ts';

@@ -1,7 +1,7 @@
 /** How much of the machine a container or a pod may use, in the units of a runtime. */
-import type { ResourceRequirements } from '../../kube/objects/container.ts';
-import type { Pod } from '../../kube/objects/pod.ts';
-import { podLimits } from '../../kube/quality-of-service.ts';
+import type { ResourceRequirements } from '../../kube/kinds/pod/container.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import { podLimits } from '../../kube/references/pod-resources.ts';
 import { Quantity } from '../../kube/values/quantity.ts';
 import type { ResourceLimits } from '../../runtimes/runtime.ts';
 

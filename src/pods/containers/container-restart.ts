@@ -1,5 +1,6 @@
 /** Whether a container that is not running should run. */
-import { type AnyContainer, type Pod, isSidecar } from '../../kube/objects/pod.ts';
+import { type AnyContainer, isSidecar } from '../../kube/kinds/pod/pod-spec.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { RuntimeContainer } from '../../runtimes/runtime.ts';
 
 export function shouldStart(container: AnyContainer, pod: Pod, latest: RuntimeContainer | undefined): boolean {

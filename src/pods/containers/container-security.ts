@@ -1,6 +1,7 @@
 /** As whom a container runs and what it may do: the container's security context over that of its pod. */
-import type { AnyContainer, Pod } from '../../kube/objects/pod.ts';
-import { describePod } from '../../kube/pod-identity.ts';
+import { describePod } from '../../kube/kinds/pod/pod-identity.ts';
+import type { AnyContainer } from '../../kube/kinds/pod/pod-spec.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { ContainerSecurity, ImageStatus } from '../../runtimes/runtime.ts';
 import { ContainerConfigError } from '../container-config-error.ts';
 

@@ -1,9 +1,10 @@
 /** Starts one container: its back-off, its image, its configuration, itself, and the hook after its start. */
 import { messageOf } from '../../base/errors.ts';
 import { nextTurn } from '../../base/turns.ts';
-import { type AnyContainer, type Pod, containerNamed } from '../../kube/objects/pod.ts';
-import { describePod, podUid } from '../../kube/pod-identity.ts';
-import { showDuration } from '../../kube/values/duration.ts';
+import { describePod, podUid } from '../../kube/kinds/pod/pod-identity.ts';
+import { type AnyContainer, containerNamed } from '../../kube/kinds/pod/pod-spec.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import { showDuration } from '../../kube/values/times.ts';
 import type { ImageStatus, PodRequest, Runtime, RuntimePod } from '../../runtimes/runtime.ts';
 import { ContainerConfigError } from '../container-config-error.ts';
 import type { ImagePullSecrets } from '../image-pull-secrets.ts';

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { messageOf } from '../../base/errors.ts';
-import type { Container } from '../../kube/objects/container.ts';
-import type { Pod } from '../../kube/objects/pod.ts';
+import type { Container } from '../../kube/kinds/pod/container.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { RuntimeError } from '../../runtimes/runtime.ts';
 import { aConfigMap, aContainer, aPod, aSecret } from '../../testing/fakes/builders.ts';
 import { settle } from '../../testing/fakes/fake-clock.ts';

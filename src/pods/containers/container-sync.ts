@@ -1,9 +1,10 @@
 /** Carries out what plan-containers.ts decided: ends, makes and starts what has to be. Repeats nothing that is done. */
 import { messageOf } from '../../base/errors.ts';
-import { type Pod, containerNamed, isSidecar } from '../../kube/objects/pod.ts';
-import type { EventSink } from '../../kube/pod-event.ts';
-import { podNamespace, podUid } from '../../kube/pod-identity.ts';
-import { goQuote } from '../../kube/values/go-quote.ts';
+import type { EventSink } from '../../kube/kinds/pod/pod-event.ts';
+import { podNamespace, podUid } from '../../kube/kinds/pod/pod-identity.ts';
+import { containerNamed, isSidecar } from '../../kube/kinds/pod/pod-spec.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import { goQuote } from '../../kube/values/go-text.ts';
 import { type PodRequest, type Runtime, RuntimeError, type RuntimePod } from '../../runtimes/runtime.ts';
 import type { ContainerFiles } from '../container-files.ts';
 import type { ImagePullSecrets } from '../image-pull-secrets.ts';

@@ -1,12 +1,13 @@
 /** Makes sure that a container's image is there, as its pull policy says, and not too often when it cannot be had. */
 import type { Clock } from '../../base/clock.ts';
 import { messageOf } from '../../base/errors.ts';
-import type { AnyContainer, Pod } from '../../kube/objects/pod.ts';
-import type { EventSink } from '../../kube/pod-event.ts';
-import { podUid } from '../../kube/pod-identity.ts';
-import { showDuration } from '../../kube/values/duration.ts';
-import { goQuote } from '../../kube/values/go-quote.ts';
+import type { EventSink } from '../../kube/kinds/pod/pod-event.ts';
+import { podUid } from '../../kube/kinds/pod/pod-identity.ts';
+import type { AnyContainer } from '../../kube/kinds/pod/pod-spec.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import { goQuote } from '../../kube/values/go-text.ts';
 import { parseImageReference } from '../../kube/values/image-reference.ts';
+import { showDuration } from '../../kube/values/times.ts';
 import type { ImageStatus, PullCredential, Runtime, RuntimeImages } from '../../runtimes/runtime.ts';
 import { type ImagePullSecrets, pullCredentials } from '../image-pull-secrets.ts';
 import { RetryAtError } from '../workers/retry-at-error.ts';

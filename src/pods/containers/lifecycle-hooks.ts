@@ -4,9 +4,10 @@
  */
 import type { Clock } from '../../base/clock.ts';
 import { messageOf } from '../../base/errors.ts';
-import type { Lifecycle } from '../../kube/objects/container.ts';
-import type { AnyContainer, Pod } from '../../kube/objects/pod.ts';
-import type { EventSink } from '../../kube/pod-event.ts';
+import type { Lifecycle } from '../../kube/kinds/pod/container.ts';
+import type { EventSink } from '../../kube/kinds/pod/pod-event.ts';
+import type { AnyContainer } from '../../kube/kinds/pod/pod-spec.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { Runtime } from '../../runtimes/runtime.ts';
 import type { PodNetwork } from '../pod-network.ts';
 import { HandlerError } from '../probes/handler-error.ts';

@@ -2,7 +2,8 @@
  * What has to be done so that the containers of a pod are as they should be. Pure: made from what is wanted and what is,
  * never from what happened. Carried out again and again it comes to rest.
  */
-import { type AnyContainer, type Pod, isSidecar } from '../../kube/objects/pod.ts';
+import { type AnyContainer, isSidecar } from '../../kube/kinds/pod/pod-spec.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { RuntimeContainer, RuntimePod } from '../../runtimes/runtime.ts';
 import { containerHash, hashLabel } from './container-labels.ts';
 import { newest, newestInSandbox } from './container-lookup.ts';

@@ -3,7 +3,8 @@
  * sidecars after it are gone, because they may need it until then.
  */
 import type { Clock } from '../../base/clock.ts';
-import { type Pod, isSidecar } from '../../kube/objects/pod.ts';
+import { isSidecar } from '../../kube/kinds/pod/pod-spec.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
 
 interface Ended {
   readonly promise: Promise<void>;

@@ -1,4 +1,4 @@
-import type { AnyContainer } from '../../kube/objects/pod.ts';
+import type { AnyContainer } from '../../kube/kinds/pod/pod-spec.ts';
 import { HandlerError } from './handler-error.ts';
 
 /** A port as a probe or a hook names it: by number, or as one of the container's ports. */

@@ -3,9 +3,10 @@ import { type IncomingMessage, request as startRequest } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { connect as connectTls } from 'node:tls';
 import { onAbort } from '../../base/abort.ts';
-import type { Probe } from '../../kube/objects/container.ts';
-import type { AnyContainer, Pod } from '../../kube/objects/pod.ts';
-import { podUid } from '../../kube/pod-identity.ts';
+import type { Probe } from '../../kube/kinds/pod/container.ts';
+import { podUid } from '../../kube/kinds/pod/pod-identity.ts';
+import type { AnyContainer } from '../../kube/kinds/pod/pod-spec.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { PodAddress, PodNetwork } from '../pod-network.ts';
 import { containerPort } from './container-port.ts';
 

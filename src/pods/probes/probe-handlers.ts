@@ -2,11 +2,12 @@
 import { Writable } from 'node:stream';
 import type { Clock } from '../../base/clock.ts';
 import { messageOf } from '../../base/errors.ts';
-import type { Probe } from '../../kube/objects/container.ts';
-import type { AnyContainer, Pod } from '../../kube/objects/pod.ts';
-import { podUid } from '../../kube/pod-identity.ts';
-import { showDuration } from '../../kube/values/duration.ts';
-import { goQuote } from '../../kube/values/go-quote.ts';
+import type { Probe } from '../../kube/kinds/pod/container.ts';
+import { podUid } from '../../kube/kinds/pod/pod-identity.ts';
+import type { AnyContainer } from '../../kube/kinds/pod/pod-spec.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import { goQuote } from '../../kube/values/go-text.ts';
+import { showDuration } from '../../kube/values/times.ts';
 import type { Runtime } from '../../runtimes/runtime.ts';
 import type { PodAddress, PodNetwork } from '../pod-network.ts';
 import { containerPort } from './container-port.ts';

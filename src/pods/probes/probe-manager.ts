@@ -1,8 +1,9 @@
 /** The probes of all pods: starts and stops their workers, and answers what they found. */
 import { runTask } from '../../base/run-task.ts';
-import type { Probe } from '../../kube/objects/container.ts';
-import { type Pod, isSidecar } from '../../kube/objects/pod.ts';
-import { podFullName, podUid } from '../../kube/pod-identity.ts';
+import type { Probe } from '../../kube/kinds/pod/container.ts';
+import { podFullName, podUid } from '../../kube/kinds/pod/pod-identity.ts';
+import { isSidecar } from '../../kube/kinds/pod/pod-spec.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { StatusProbes } from '../status/pod-status.ts';
 import type { ProbeKind } from './probe-results.ts';
 import { ProbeWorker, type ProbeWorkerDeps } from './probe-worker.ts';

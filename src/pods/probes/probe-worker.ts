@@ -6,11 +6,12 @@ import type { Clock } from '../../base/clock.ts';
 import { messageOf } from '../../base/errors.ts';
 import type { TaskFailed } from '../../base/run-task.ts';
 import { WakeSignal } from '../../base/wake-signal.ts';
-import type { ContainerStatus } from '../../kube/objects/container-status.ts';
-import type { Probe } from '../../kube/objects/container.ts';
-import { type AnyContainer, type Pod, type PodStatus, isTerminalPhase } from '../../kube/objects/pod.ts';
-import type { EventSink } from '../../kube/pod-event.ts';
-import { podUid } from '../../kube/pod-identity.ts';
+import type { Probe } from '../../kube/kinds/pod/container.ts';
+import type { EventSink } from '../../kube/kinds/pod/pod-event.ts';
+import { podUid } from '../../kube/kinds/pod/pod-identity.ts';
+import type { AnyContainer } from '../../kube/kinds/pod/pod-spec.ts';
+import { type ContainerStatus, type PodStatus, isTerminalPhase } from '../../kube/kinds/pod/pod-status.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { ProbeOutcome, ProbeTarget } from './probe-handlers.ts';
 import type { ProbeKind, ProbeResults } from './probe-results.ts';
 

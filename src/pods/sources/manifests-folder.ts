@@ -4,14 +4,13 @@
  * (The kubelet takes the pod of a broken file down.) Nothing here waits for changes; folder-source.ts does.
  */
 import { messageOf } from '../../base/errors.ts';
-import { defaultPod } from '../../kube/defaults/default-pod.ts';
+import { type Pod, defaultPod } from '../../kube/kinds/pod/pod.ts';
 import { type ObjectKind, objectKinds, podKind } from '../../kube/manifests/manifest-kinds.ts';
 import { Manifests, readManifests } from '../../kube/manifests/manifests.ts';
-import type { ObjectMeta } from '../../kube/objects/metadata.ts';
-import type { Pod } from '../../kube/objects/pod.ts';
-import { forbiddenField } from '../../kube/validation/field-errors.ts';
-import { compareByteOrder } from '../../kube/values/byte-order.ts';
-import { canonicalJson, fnvHash } from '../../kube/values/content-hash.ts';
+import { canonicalJson, fnvHash } from '../../kube/schema/content-hash.ts';
+import { forbiddenField } from '../../kube/schema/field-errors.ts';
+import type { ObjectMeta } from '../../kube/schema/meta.ts';
+import { compareByteOrder } from '../../kube/values/go-text.ts';
 import type { FolderReader } from './folder-reader.ts';
 import { asStaticPod, refusedReferences } from './static-pod.ts';
 

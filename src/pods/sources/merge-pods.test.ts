@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import type { Pod } from '../../kube/objects/pod.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { type PodParts, aContainer, aPod } from '../../testing/fakes/builders.ts';
 import { type KnownPod, type MergedPods, mergePods } from './merge-pods.ts';
 

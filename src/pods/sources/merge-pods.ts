@@ -3,7 +3,6 @@
  * time. Status and bookkeeping of the API server do not count as a change of a pod.
  */
 import { isDeepStrictEqual } from 'node:util';
-import { type Pod, podSpec, podStatus } from '../../kube/objects/pod.ts';
 import {
   type PodSource,
   firstSeenAnnotation,
@@ -12,8 +11,11 @@ import {
   podUid,
   sourceAnnotation,
   withAnnotations,
-} from '../../kube/pod-identity.ts';
-import { means } from '../../kube/values/semantic-equality.ts';
+} from '../../kube/kinds/pod/pod-identity.ts';
+import { podSpec } from '../../kube/kinds/pod/pod-spec.ts';
+import { podStatus } from '../../kube/kinds/pod/pod-status.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import { means } from '../../kube/schema/equality.ts';
 
 export interface PodUpdate {
   readonly kind: 'remove' | 'add' | 'update' | 'delete' | 'reconcile';

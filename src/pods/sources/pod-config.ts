@@ -3,9 +3,9 @@
  * have said anything: before all of them did, nothing that seems unwanted may be removed.
  */
 import type { Clock } from '../../base/clock.ts';
-import type { Pod } from '../../kube/objects/pod.ts';
-import type { EventSink } from '../../kube/pod-event.ts';
-import { type PodSource, describePod } from '../../kube/pod-identity.ts';
+import type { EventSink } from '../../kube/kinds/pod/pod-event.ts';
+import { type PodSource, describePod } from '../../kube/kinds/pod/pod-identity.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { type KnownPod, type PodUpdate, mergePods } from './merge-pods.ts';
 
 export class PodConfig {

@@ -1,8 +1,8 @@
 /** What a pod from a file gets before it is defaulted and validated as any other: a name, a UID and a place of its own. */
-import type { Pod } from '../../kube/objects/pod.ts';
-import { hashAnnotation, withAnnotations } from '../../kube/pod-identity.ts';
+import { hashAnnotation, withAnnotations } from '../../kube/kinds/pod/pod-identity.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { type PodReference, referenceWords, referencesOf } from '../../kube/pod-references.ts';
-import { canonicalJson, fnvHash } from '../../kube/values/content-hash.ts';
+import { canonicalJson, fnvHash } from '../../kube/schema/content-hash.ts';
 
 interface StaticPodOrigin {
   readonly nodeName: string;

@@ -1,12 +1,13 @@
 /** What is told of each container: its state now, the state before, and how often it was started again. Pure. */
-import type { ContainerStatus } from '../../kube/objects/container-status.ts';
-import { type AnyContainer, type Pod, isSidecar } from '../../kube/objects/pod.ts';
-import { compareByteOrder } from '../../kube/values/byte-order.ts';
+import { type AnyContainer, isSidecar } from '../../kube/kinds/pod/pod-spec.ts';
+import type { ContainerStatus } from '../../kube/kinds/pod/pod-status.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import { compareByteOrder } from '../../kube/values/go-text.ts';
+import { timestamp } from '../../kube/values/times.ts';
 import type { RuntimeContainer, RuntimePod } from '../../runtimes/runtime.ts';
 import { newest } from '../containers/container-lookup.ts';
 import { shouldStart } from '../containers/container-restart.ts';
 import type { StartError } from '../containers/start-errors.ts';
-import { timestamp } from '../../kube/values/timestamp.ts';
 
 export interface ContainersInput {
   readonly pod: Pod;

@@ -1,7 +1,8 @@
 /** The last status of a pod: nothing of it runs any more, so nothing in it may look as if it did. Pure. */
-import type { ContainerStatus } from '../../kube/objects/container-status.ts';
-import { type Pod, type PodStatus, isSidecar, isTerminalPhase } from '../../kube/objects/pod.ts';
-import { isStaticPod } from '../../kube/pod-identity.ts';
+import { isStaticPod } from '../../kube/kinds/pod/pod-identity.ts';
+import { isSidecar } from '../../kube/kinds/pod/pod-spec.ts';
+import { type ContainerStatus, type PodStatus, isTerminalPhase } from '../../kube/kinds/pod/pod-status.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { unknownExit } from './container-statuses.ts';
 
 export function finalStatus(pod: Pod, status: PodStatus): PodStatus {

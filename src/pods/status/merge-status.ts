@@ -1,8 +1,7 @@
 /** The node's status of a pod put over the API server's: what others own there stays. Pure. */
 import { isDeepStrictEqual } from 'node:util';
-import { type PodStatus, isTerminalPhase } from '../../kube/objects/pod.ts';
-import { ownedConditions, terminalReadiness } from './pod-conditions.ts';
-import type { PodCondition } from './pod-conditions.ts';
+import { type PodStatus, isTerminalPhase } from '../../kube/kinds/pod/pod-status.ts';
+import { type PodCondition, ownedConditions, terminalReadiness } from './pod-conditions.ts';
 
 export function mergeStatus(api: PodStatus, own: PodStatus, couldHaveRunningContainers: boolean): PodStatus {
   const foreign = (api.conditions ?? []).filter(({ type }) => !ownedConditions.includes(type));

@@ -1,9 +1,10 @@
 /** A status as it is kept and compared: with the times of what did not change, and within the API's bounds. Pure. */
-import type { ContainerStatus } from '../../kube/objects/container-status.ts';
-import { type Pod, type PodStatus, containerNamed } from '../../kube/objects/pod.ts';
+import { containerNamed } from '../../kube/kinds/pod/pod-spec.ts';
+import type { ContainerStatus, PodStatus } from '../../kube/kinds/pod/pod-status.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import { timestamp } from '../../kube/values/times.ts';
 import { restartsAfter } from '../containers/container-restart.ts';
 import { ownedConditions } from './pod-conditions.ts';
-import { timestamp } from '../../kube/values/timestamp.ts';
 
 /** Of all termination messages of a pod together. */
 const messageBytesMax = 12 * 1024;

@@ -1,6 +1,7 @@
 /** The conditions of a pod that its node owns. Pure; when they last changed is the status manager's business. */
-import type { ContainerStatus } from '../../kube/objects/container-status.ts';
-import { type Pod, type PodStatus, isSidecar } from '../../kube/objects/pod.ts';
+import { isSidecar } from '../../kube/kinds/pod/pod-spec.ts';
+import type { ContainerStatus, PodStatus } from '../../kube/kinds/pod/pod-status.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { RuntimePod } from '../../runtimes/runtime.ts';
 import type { PodPhase } from './pod-phase.ts';
 

@@ -1,7 +1,8 @@
 /** The phase of a pod, from the states of its containers. Pure. */
-import type { ContainerStatus } from '../../kube/objects/container-status.ts';
-import { type Pod, isSidecar } from '../../kube/objects/pod.ts';
-import { isStaticPod } from '../../kube/pod-identity.ts';
+import { isStaticPod } from '../../kube/kinds/pod/pod-identity.ts';
+import { isSidecar } from '../../kube/kinds/pod/pod-spec.ts';
+import type { ContainerStatus } from '../../kube/kinds/pod/pod-status.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { restartsAfter } from '../containers/container-restart.ts';
 
 export type PodPhase = 'Pending' | 'Running' | 'Succeeded' | 'Failed';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { ContainerStatus } from '../../kube/objects/container-status.ts';
-import type { Pod, PodStatus } from '../../kube/objects/pod.ts';
+import type { ContainerStatus, PodStatus } from '../../kube/kinds/pod/pod-status.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { ContainerState, RuntimePod } from '../../runtimes/runtime.ts';
 import { type PodParts, aContainer, aPod } from '../../testing/fakes/builders.ts';
 import { type PodStatusInput, activeDeadline, podStatus } from './pod-status.ts';

@@ -2,15 +2,13 @@
  * A pod's status as the node sees it, made anew each time from what runs, what was told last and why containers could not be
  * started. Pure: the status manager compares it with what was told and tells what is new.
  */
-import type { ContainerStatus } from '../../kube/objects/container-status.ts';
-import { type PodStatus, isSidecar, isTerminalPhase } from '../../kube/objects/pod.ts';
-import { qualityOfService } from '../../kube/quality-of-service.ts';
+import { isSidecar } from '../../kube/kinds/pod/pod-spec.ts';
+import { type ContainerStatus, type PodStatus, isTerminalPhase } from '../../kube/kinds/pod/pod-status.ts';
+import { qualityOfService } from '../../kube/references/pod-resources.ts';
 import { newestInSandbox } from '../containers/container-lookup.ts';
 import type { Eviction } from '../workers/pod-steps.ts';
-import { containerStatuses } from './container-statuses.ts';
-import type { ContainersInput } from './container-statuses.ts';
-import { ownedConditions, podConditions } from './pod-conditions.ts';
-import type { PodCondition } from './pod-conditions.ts';
+import { type ContainersInput, containerStatuses } from './container-statuses.ts';
+import { type PodCondition, ownedConditions, podConditions } from './pod-conditions.ts';
 import { podPhase } from './pod-phase.ts';
 
 export interface StatusProbes {

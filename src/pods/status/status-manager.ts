@@ -5,9 +5,10 @@
 import { type Clock, type Pausing, pauseOf } from '../../base/clock.ts';
 import { messageOf } from '../../base/errors.ts';
 import { WakeSignal } from '../../base/wake-signal.ts';
-import { type Pod, type PodStatus, isTerminalPhase, podStatus as podStatusShape } from '../../kube/objects/pod.ts';
-import { describePod, isMirrorPod, podNamespace, podUid } from '../../kube/pod-identity.ts';
-import { means } from '../../kube/values/semantic-equality.ts';
+import { describePod, isMirrorPod, podNamespace, podUid } from '../../kube/kinds/pod/pod-identity.ts';
+import { type PodStatus, isTerminalPhase, podStatus as podStatusShape } from '../../kube/kinds/pod/pod-status.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import { means } from '../../kube/schema/equality.ts';
 import type { PodApi } from '../pod-api.ts';
 import { finalStatus } from './final-status.ts';
 import { mergeStatus, statusPatch } from './merge-status.ts';

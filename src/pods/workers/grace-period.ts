@@ -1,5 +1,5 @@
 /** How long a pod that has to go may take for it. */
-import type { Pod } from '../../kube/objects/pod.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
 
 interface GracePeriod {
   readonly seconds: number;

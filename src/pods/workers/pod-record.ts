@@ -4,7 +4,7 @@
  *   syncing ──(deleted, ended, killed, orphaned)──▶ terminating ──(no container runs)──▶ terminated ──(cleaned up)──▶ finished
  */
 import { WakeSignal } from '../../base/wake-signal.ts';
-import type { Pod } from '../../kube/objects/pod.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { RuntimePod } from '../../runtimes/runtime.ts';
 import type { Eviction } from './pod-steps.ts';
 

@@ -1,5 +1,5 @@
 /** How far the pods of this node have got, for those who must not be too early: volumes, statuses, housekeeping. */
-import type { Pod } from '../../kube/objects/pod.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { RuntimePod } from '../../runtimes/runtime.ts';
 import type { PodRecord, PodState } from './pod-record.ts';
 

@@ -1,5 +1,5 @@
 /** What a worker does with its pod, one step after another. Each may be repeated, and each stops when its signal aborts. */
-import type { Pod } from '../../kube/objects/pod.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { RuntimePod } from '../../runtimes/runtime.ts';
 
 export interface SyncResult {

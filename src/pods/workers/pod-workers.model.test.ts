@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import type { Pod } from '../../kube/objects/pod.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { aPod } from '../../testing/fakes/builders.ts';
 import { FakeClock, settle } from '../../testing/fakes/fake-clock.ts';
 import { RecordedEvents } from '../../testing/fakes/memory-pod-api.ts';

@@ -3,15 +3,17 @@
  * live in the namespace `shop` unless told otherwise.
  */
 import assert from 'node:assert/strict';
-import type { ConfigMap } from '../../kube/objects/config-map.ts';
-import type { Container } from '../../kube/objects/container.ts';
-import type { ObjectMeta } from '../../kube/objects/metadata.ts';
-import type { Node } from '../../kube/objects/node.ts';
-import type { Pod, PodSpec, PodStatus } from '../../kube/objects/pod.ts';
-import { type Shape, decode } from '../../kube/objects/schema.ts';
-import type { Secret } from '../../kube/objects/secret.ts';
-import type { Service } from '../../kube/objects/service.ts';
-import type { FieldError } from '../../kube/validation/field-errors.ts';
+import type { ConfigMap } from '../../kube/kinds/config-map.ts';
+import type { Node } from '../../kube/kinds/node.ts';
+import type { Container } from '../../kube/kinds/pod/container.ts';
+import type { PodSpec } from '../../kube/kinds/pod/pod-spec.ts';
+import type { PodStatus } from '../../kube/kinds/pod/pod-status.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import type { Secret } from '../../kube/kinds/secret.ts';
+import type { Service } from '../../kube/kinds/service.ts';
+import type { FieldError } from '../../kube/schema/field-errors.ts';
+import type { ObjectMeta } from '../../kube/schema/meta.ts';
+import { type Shape, decode } from '../../kube/schema/schema.ts';
 import type { MachineFacts, NodeSettings } from '../../node/node-status.ts';
 
 export type PodParts = Partial<PodSpec> & {

@@ -1,8 +1,9 @@
 /** The pods of an API server in memory. Patches of a status are applied as far as tests of pods need it. */
 import { CoalescingTopic } from '../../base/coalescing-queue.ts';
-import type { Pod, PodStatus } from '../../kube/objects/pod.ts';
-import type { EventSink, PodEvent } from '../../kube/pod-event.ts';
-import { podUid } from '../../kube/pod-identity.ts';
+import type { EventSink, PodEvent } from '../../kube/kinds/pod/pod-event.ts';
+import { podUid } from '../../kube/kinds/pod/pod-identity.ts';
+import type { PodStatus } from '../../kube/kinds/pod/pod-status.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { ContainerFiles } from '../../pods/container-files.ts';
 import type { PodApi } from '../../pods/pod-api.ts';
 import type { FolderReader } from '../../pods/sources/folder-reader.ts';

@@ -2,9 +2,9 @@
  * An API server as the object managers see one, driven by hand: a test puts and removes objects, takes the server away, holds
  * back its answers and reads what was asked of it. What it sends is on its way when the call returns.
  */
-import { CoalescingTopic } from '../../base/coalescing-queue.ts';
 import { untilAborted } from '../../base/abort.ts';
-import type { Pod } from '../../kube/objects/pod.ts';
+import { CoalescingTopic } from '../../base/coalescing-queue.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { ManagedKind, ManagedObject } from '../../objects/managed-kind.ts';
 import { ObjectNotFoundError, WatchRefusedError } from '../../objects/object-errors.ts';
 import { type ObjectId, objectKey } from '../../objects/object-id.ts';

@@ -3,7 +3,7 @@
  * in the middle of a step. It also watches over the manager: two calls for one directory at once, or the unmount of a
  * device that pods still use, are recorded as `violations`.
  */
-import type { VolumeSpec } from '../../kube/objects/volume-spec.ts';
+import type { VolumeSpec } from '../../kube/references/volume-spec.ts';
 import {
   type Attach,
   type BlockMapping,

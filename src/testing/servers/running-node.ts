@@ -11,7 +11,7 @@ import { StoredObjects } from '../../apiserver/model/stored-objects.ts';
 import { NodeProxy } from '../../apiserver/serving/node-proxy.ts';
 import { systemClock } from '../../base/clock.ts';
 import { nodes, pods } from '../../client/resource-reference.ts';
-import type { Pod } from '../../kube/objects/pod.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { NodePods } from '../../node-server/container-logs.ts';
 import type { NodeAccess } from '../../node-server/node-access.ts';
 import type { NodeServerDeps, NodeServerNotice } from '../../node-server/node-handler.ts';

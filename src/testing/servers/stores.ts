@@ -6,7 +6,7 @@ import { CompactedError } from '../../apiserver/store/store-errors.ts';
 import type { Change, Decision, ListRequest, ListResult, Store, StoredObject } from '../../apiserver/store/store.ts';
 import { VersionedStore } from '../../apiserver/store/versioned-store.ts';
 import { lockDirectory } from '../../disk/paths/directory-lock.ts';
-import { compareByteOrder } from '../../kube/values/byte-order.ts';
+import { compareByteOrder } from '../../kube/values/go-text.ts';
 
 export function openStore(directory: string, options: Partial<LmdbStoreOptions> = {}): Promise<LmdbStore> {
   return LmdbStore.open({

@@ -1,11 +1,11 @@
 /** The surroundings in which a test has containers started and ended: a runtime in memory and a clock that stands still. */
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { ConfigMap } from '../../kube/objects/config-map.ts';
-import type { Container } from '../../kube/objects/container.ts';
-import type { Pod } from '../../kube/objects/pod.ts';
-import type { Secret } from '../../kube/objects/secret.ts';
-import { podUid } from '../../kube/pod-identity.ts';
+import type { ConfigMap } from '../../kube/kinds/config-map.ts';
+import type { Container } from '../../kube/kinds/pod/container.ts';
+import { podUid } from '../../kube/kinds/pod/pod-identity.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import type { Secret } from '../../kube/kinds/secret.ts';
 import type { ContainerViewDeps } from '../../pods/container-view.ts';
 import { ContainerKiller } from '../../pods/containers/container-killer.ts';
 import type { NodeSettings } from '../../pods/containers/container-request.ts';

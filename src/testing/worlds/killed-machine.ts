@@ -5,8 +5,8 @@
  */
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import type { VolumeSpec } from '../../kube/objects/volume-spec.ts';
-import type { Volume } from '../../kube/objects/volume.ts';
+import type { Volume } from '../../kube/kinds/pod/volume.ts';
+import type { VolumeSpec } from '../../kube/references/volume-spec.ts';
 import type { Attach, DeviceMount, SetUpOutcome, SetUpRequest, TearDownRequest } from '../../plugins/plugin.ts';
 import { asPodUid } from '../../volumes/volume-name.ts';
 import { settle } from '../fakes/fake-clock.ts';

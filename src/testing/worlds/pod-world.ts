@@ -1,8 +1,8 @@
 /** A node without a machine: the pod loop over a runtime, an API server and a manifests folder in memory. */
 import { untilAborted } from '../../base/abort.ts';
 import { CoalescingTopic } from '../../base/coalescing-queue.ts';
-import type { Pod } from '../../kube/objects/pod.ts';
-import { type PodSource, podUid } from '../../kube/pod-identity.ts';
+import { type PodSource, podUid } from '../../kube/kinds/pod/pod-identity.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { ContainerViewDeps } from '../../pods/container-view.ts';
 import { PodLoop } from '../../pods/pod-loop.ts';
 import type { PodLoopDeps, PodNotice } from '../../pods/pod-parts.ts';

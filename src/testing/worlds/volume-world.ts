@@ -2,16 +2,16 @@
 import type { TestContext } from 'node:test';
 import { applyStrategicMergePatch } from '../../apiserver/patch/strategic-merge-patch.ts';
 import { MountletError } from '../../base/errors.ts';
-import type { ClaimStatusPatch } from '../../kube/claim-resize.ts';
-import type { Node } from '../../kube/objects/node.ts';
+import type { Node } from '../../kube/kinds/node.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import type { Volume } from '../../kube/kinds/pod/volume.ts';
 import {
-  type PersistentVolume,
   type PersistentVolumeClaim,
-  persistentVolumeClaim,
-} from '../../kube/objects/persistent-volume.ts';
-import type { Pod } from '../../kube/objects/pod.ts';
-import type { Volume } from '../../kube/objects/volume.ts';
-import { escapePluginName } from '../../kube/unique-names.ts';
+  persistentVolumeClaimShape,
+} from '../../kube/kinds/storage/persistent-volume-claim.ts';
+import type { PersistentVolume } from '../../kube/kinds/storage/persistent-volume.ts';
+import type { ClaimStatusPatch } from '../../kube/references/claim-resize.ts';
+import { escapePluginName } from '../../kube/values/node-layout.ts';
 import type { VolumePlugin } from '../../plugins/plugin.ts';
 import { PluginRegistry } from '../../plugins/registry.ts';
 import type { ClaimWriter } from '../../volumes/expand.ts';
@@ -252,7 +252,7 @@ export class ScriptedClaimWriter implements ClaimWriter {
     this.patches.push(patch);
     const before = this.#claims.get(name) as unknown as JsonObject;
     const { status } = patch;
-    const after = applyStrategicMergePatch(before, { status } as unknown as JsonObject, persistentVolumeClaim);
+    const after = applyStrategicMergePatch(before, { status } as unknown as JsonObject, persistentVolumeClaimShape);
     this.#claims.set(name, after as unknown as PersistentVolumeClaim);
     return after as unknown as PersistentVolumeClaim;
   }

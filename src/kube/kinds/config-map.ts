@@ -1,0 +1,102 @@
+import {
+  type FieldError,
+  addErrors,
+  forbiddenField,
+  invalidField,
+  invalidFields,
+  keyPart,
+  placedAt,
+  tooLongField,
+} from '../schema/field-errors.ts';
+import { objectFields } from '../schema/meta.ts';
+import { validateObjectMeta, validateObjectMetaUpdate } from '../schema/metadata-validation.ts';
+import { type FieldPath, type Of, boolean, bytes, map, object, string } from '../schema/schema.ts';
+import { configMapKeyProblems, dnsSubdomainProblems } from '../values/names.ts';
+
+export const configMapShape = object({
+  ...objectFields,
+  immutable: boolean,
+  data: map(string),
+  binaryData: map(bytes),
+});
+export interface ConfigMap extends Of<typeof configMapShape> {}
+
+/** Rules for ConfigMaps, on creation and on update. */
+/** The sum of all values; keys are not counted. The API server has the same limit for ConfigMaps and Secrets. */
+export const dataSizeBytesMax = 1024 * 1024;
+
+export const immutableDetail = 'field is immutable when `immutable` is set';
+
+export function validateConfigMap(configMap: ConfigMap, path: FieldPath = []): FieldError[] {
+  const { metadata, data = {}, binaryData = {} } = configMap;
+  const errors = validateObjectMeta(metadata, { name: dnsSubdomainProblems, scope: 'namespace' }, [
+    ...path,
+    'metadata',
+  ]);
+  let sizeBytes = 0;
+  for (const [key, value] of Object.entries(data)) {
+    const problems = configMapKeyProblems(key);
+    if (problems.length > 0) addErrors(errors, invalidFields([...path, 'data', keyPart(key)], key, problems));
+    if (Object.hasOwn(binaryData, key)) {
+      errors.push(invalidField([...path, 'data', keyPart(key)], key, 'duplicate of key present in binaryData'));
+    }
+    sizeBytes += Buffer.byteLength(value);
+  }
+  for (const [key, value] of Object.entries(binaryData)) {
+    errors.push(...invalidFields([...path, 'binaryData', keyPart(key)], key, configMapKeyProblems(key)));
+    sizeBytes += base64SizeBytes(value);
+  }
+  // The API server gives this error the empty field name, which it prints as `[]`.
+  if (sizeBytes > dataSizeBytesMax) errors.push(...placedAt(path, [tooLongField([keyPart('')], dataSizeBytesMax)]));
+  return errors;
+}
+
+export function validateConfigMapUpdate(configMap: ConfigMap, old: ConfigMap, path: FieldPath = []): FieldError[] {
+  const errors = validateObjectMetaUpdate(configMap.metadata, old.metadata, [...path, 'metadata']);
+  if (old.immutable === true) {
+    if (configMap.immutable !== true) errors.push(forbiddenField([...path, 'immutable'], immutableDetail));
+    if (!sameText(configMap.data, old.data)) errors.push(forbiddenField([...path, 'data'], immutableDetail));
+    if (!sameBytes(configMap.binaryData, old.binaryData)) {
+      errors.push(forbiddenField([...path, 'binaryData'], immutableDetail));
+    }
+  }
+  return [...errors, ...validateConfigMap(configMap, path)];
+}
+
+type Entries = Readonly<Record<string, string>> | undefined;
+
+/** Base64 of the same bytes may be written in more than one way. */
+export function sameBytes(a: Entries, b: Entries): boolean {
+  return sameEntries(a, b, (x, y) => x === y || decodeBase64(x).equals(decodeBase64(y)));
+}
+
+function sameText(a: Entries, b: Entries): boolean {
+  return sameEntries(a, b, (x, y) => x === y);
+}
+
+function sameEntries(a: Entries = {}, b: Entries = {}, same: (x: string, y: string) => boolean): boolean {
+  const keys = Object.keys(a);
+  if (keys.length !== Object.keys(b).length) return false;
+  return keys.every((key) => Object.hasOwn(b, key) && same(a[key] ?? '', b[key] ?? ''));
+}
+
+/** The bytes of `data` and `binaryData`, which JSON carries as base64. Line breaks in the text are ignored, as Go does. */
+
+export function decodeBase64(text: string): Buffer {
+  return Buffer.from(text, 'base64');
+}
+
+export function encodeBase64(text: string): string {
+  return Buffer.from(text).toString('base64');
+}
+
+/** Counted without decoding: a Secret may hold a mebibyte, and its size is asked for more often than its bytes. */
+export function base64SizeBytes(text: string): number {
+  const packed = text.replace(/[\r\n]/g, '');
+  const padding = packed.endsWith('==') ? 2 : Number(packed.endsWith('='));
+  return (packed.length / 4) * 3 - padding;
+}
+
+export function defaultConfigMap(configMap: ConfigMap): ConfigMap {
+  return configMap.data === undefined ? { ...configMap, data: {} } : configMap;
+}

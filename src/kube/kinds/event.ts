@@ -1,0 +1,204 @@
+/**
+ * An event, in the two forms the API has for it: core/v1, which is how it is stored, and events.k8s.io/v1, which is a view of
+ * the same objects under other names.
+ */
+import { means } from '../schema/equality.ts';
+import { type FieldError, invalidField, invalidFields, requiredField } from '../schema/field-errors.ts';
+import { objectFields, objectReference } from '../schema/meta.ts';
+import { immutableErrors, validateObjectMeta, validateObjectMetaUpdate } from '../schema/metadata-validation.ts';
+import { type FieldPath, type Of, integer, object, required, string } from '../schema/schema.ts';
+import { dnsSubdomainProblems, pathSegmentProblems, qualifiedNameProblems } from '../values/names.ts';
+
+const sourceShape = object({ component: string, host: string });
+
+export const eventShape = object({
+  ...objectFields,
+  involvedObject: required(objectReference),
+  reason: string,
+  message: string,
+  source: sourceShape,
+  firstTimestamp: string,
+  lastTimestamp: string,
+  count: integer,
+  type: string,
+  eventTime: string,
+  series: object({ count: integer, lastObservedTime: string }),
+  action: string,
+  related: objectReference,
+  reportingComponent: string,
+  reportingInstance: string,
+});
+export interface Event extends Of<typeof eventShape> {}
+
+export const eventViewShape = object({
+  ...objectFields,
+  eventTime: string,
+  series: object({ count: required(integer), lastObservedTime: required(string) }),
+  reportingController: string,
+  reportingInstance: string,
+  action: string,
+  reason: string,
+  regarding: objectReference,
+  related: objectReference,
+  note: string,
+  type: string,
+  deprecatedSource: sourceShape,
+  deprecatedFirstTimestamp: string,
+  deprecatedLastTimestamp: string,
+  deprecatedCount: integer,
+});
+export interface EventView extends Of<typeof eventViewShape> {}
+
+export function eventOfView(view: EventView): Event {
+  const { regarding, note, reportingController, series, ...rest } = view;
+  const { deprecatedSource, deprecatedFirstTimestamp, deprecatedLastTimestamp, deprecatedCount, ...same } = rest;
+  return {
+    ...same,
+    apiVersion: 'v1',
+    involvedObject: regarding ?? {},
+    ...(note !== undefined && { message: note }),
+    ...(reportingController !== undefined && { reportingComponent: reportingController }),
+    ...(series !== undefined && { series }),
+    ...(deprecatedSource !== undefined && { source: deprecatedSource }),
+    ...(deprecatedFirstTimestamp !== undefined && { firstTimestamp: deprecatedFirstTimestamp }),
+    ...(deprecatedLastTimestamp !== undefined && { lastTimestamp: deprecatedLastTimestamp }),
+    ...(deprecatedCount !== undefined && { count: deprecatedCount }),
+  };
+}
+
+export function viewOfEvent(stored: Event): EventView {
+  const { involvedObject, message, reportingComponent, series, ...rest } = stored;
+  const { source: deprecatedSource, firstTimestamp, lastTimestamp, count, ...same } = rest;
+  return {
+    ...same,
+    apiVersion: 'events.k8s.io/v1',
+    regarding: involvedObject,
+    ...(message !== undefined && { note: message }),
+    ...(reportingComponent !== undefined && { reportingController: reportingComponent }),
+    ...(series !== undefined && {
+      series: { count: series.count ?? 0, lastObservedTime: series.lastObservedTime ?? '' },
+    }),
+    ...(deprecatedSource !== undefined && { deprecatedSource }),
+    ...(firstTimestamp !== undefined && { deprecatedFirstTimestamp: firstTimestamp }),
+    ...(lastTimestamp !== undefined && { deprecatedLastTimestamp: lastTimestamp }),
+    ...(count !== undefined && { deprecatedCount: count }),
+  };
+}
+
+/**
+ * Rules for events. One form came before the other: what core/v1 takes is older and loose, what comes through events.k8s.io/v1
+ * must be complete and never changes but for its series.
+ */
+const nameBytesMax = 128;
+const noteBytesMax = 1024;
+
+/** Of core/v1, on creation and on update. Any name will do that can stand in a path. */
+export function validateEvent(event: Event): FieldError[] {
+  return [
+    ...looseErrors(event, 'reportingComponent'),
+    ...validateObjectMeta(event.metadata, { name: pathSegmentProblems, scope: 'namespace' }),
+  ];
+}
+
+/** Through events.k8s.io/v1. */
+export function validateNewEvent(event: Event): FieldError[] {
+  const errors = [
+    ...looseErrors(event, 'reportingController'),
+    ...validateObjectMeta(event.metadata, { name: dnsSubdomainProblems, scope: 'namespace' }),
+    ...seriesErrors(event),
+  ];
+  if ((event.eventTime ?? '') === '') errors.push(requiredField(['eventTime']));
+  if (event.type !== 'Normal' && event.type !== 'Warning') {
+    errors.push(invalidField(['type'], '', `has invalid value: ${event.type ?? ''}`));
+  }
+  const { firstTimestamp = '', lastTimestamp = '', count = 0, source } = event;
+  const isSet = {
+    firstTimestamp: firstTimestamp !== '',
+    lastTimestamp: lastTimestamp !== '',
+    count: count !== 0,
+    source: (source?.component ?? '') !== '' || (source?.host ?? '') !== '',
+  };
+  for (const [field, set] of Object.entries(isSet)) {
+    if (set) errors.push(invalidField([field], '', 'needs to be unset'));
+  }
+  return errors;
+}
+
+/** Through events.k8s.io/v1. */
+export function validateNewEventUpdate(changed: Event, old: Event): FieldError[] {
+  const fields = eventShape.fields ?? {};
+  const seriesShape = fields['series'];
+  const seriesChanged = seriesShape !== undefined && !means(seriesShape, changed.series, old.series);
+  const sameText = (
+    field: 'reason' | 'message' | 'firstTimestamp' | 'lastTimestamp' | 'type' | 'action',
+  ): FieldError[] => immutableErrors(changed[field] ?? '', old[field] ?? '', [field]);
+  const sameObject = (field: 'involvedObject' | 'source' | 'related'): FieldError[] => {
+    const shape = fields[field];
+    if (shape === undefined || means(shape, changed[field], old[field])) return [];
+    return [invalidField([field], changed[field] ?? null, 'field is immutable')];
+  };
+  return [
+    ...looseErrors(changed, 'reportingController'),
+    ...validateObjectMetaUpdate(changed.metadata, old.metadata),
+    ...(seriesChanged ? seriesErrors(changed) : []),
+    ...sameObject('involvedObject'),
+    ...sameText('reason'),
+    ...sameText('message'),
+    ...sameObject('source'),
+    ...sameText('firstTimestamp'),
+    ...sameText('lastTimestamp'),
+    ...immutableErrors(changed.count ?? 0, old.count ?? 0, ['count']),
+    ...sameText('type'),
+    ...(microseconds(changed.eventTime) === microseconds(old.eventTime)
+      ? []
+      : [invalidField(['eventTime'], changed.eventTime ?? null, 'field is immutable')]),
+    ...sameText('action'),
+    ...sameObject('related'),
+    ...immutableErrors(changed.reportingComponent ?? '', old.reportingComponent ?? '', ['reportingController']),
+    ...immutableErrors(changed.reportingInstance ?? '', old.reportingInstance ?? '', ['reportingInstance']),
+  ];
+}
+
+/** Some clients keep nanoseconds that others cut off. */
+function microseconds(time: string | undefined): string {
+  return (time ?? '').replace(/(\.[0-9]{6})[0-9]+/, '$1');
+}
+
+function seriesErrors({ series }: Event): FieldError[] {
+  if (series === undefined) return [];
+  const errors: FieldError[] = [];
+  if ((series.count ?? 0) < 2) errors.push(invalidField(['series', 'count'], '', 'should be at least 2'));
+  if ((series.lastObservedTime ?? '') === '') errors.push(requiredField(['series', 'lastObservedTime']));
+  return errors;
+}
+
+function looseErrors(event: Event, componentField: string): FieldError[] {
+  const { metadata, involvedObject, eventTime = '' } = event;
+  const { namespace = '' } = metadata;
+  const involved = involvedObject.namespace ?? '';
+  const mismatch = invalidField(['involvedObject', 'namespace'], involved, 'does not match event.namespace');
+  if (eventTime === '') {
+    // What belongs to no namespace, a node, has its events in `default`.
+    const agrees = involved === '' ? namespace === '' || namespace === 'default' : namespace === involved;
+    return agrees ? [] : [mismatch];
+  }
+  const isHomeless = involved === '' && namespace !== 'default' && namespace !== 'kube-system';
+  const component = event.reportingComponent ?? '';
+  return [
+    ...(isHomeless ? [mismatch] : []),
+    ...(component === '' ? [requiredField([componentField])] : []),
+    ...invalidFields([componentField], component, qualifiedNameProblems(component)),
+    ...textErrors(event.reportingInstance ?? '', ['reportingInstance']),
+    ...textErrors(event.action ?? '', ['action']),
+    ...textErrors(event.reason ?? '', ['reason']),
+    ...lengthErrors(event.message ?? '', noteBytesMax, ['message']),
+  ];
+}
+
+function textErrors(text: string, path: FieldPath): FieldError[] {
+  return text === '' ? [requiredField(path)] : lengthErrors(text, nameBytesMax, path);
+}
+
+function lengthErrors(text: string, bytesMax: number, path: FieldPath): FieldError[] {
+  return Buffer.byteLength(text) > bytesMax ? [invalidField(path, '', `can have at most ${bytesMax} characters`)] : [];
+}

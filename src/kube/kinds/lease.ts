@@ -1,0 +1,51 @@
+/** A lease: who holds something, and until when others should believe it. A node renews its own to show that it lives. */
+import { type FieldError, forbiddenField, invalidField, unsupportedField } from '../schema/field-errors.ts';
+import { objectFields } from '../schema/meta.ts';
+import { validateObjectMeta, validateObjectMetaUpdate } from '../schema/metadata-validation.ts';
+import { type Of, integer, object, string } from '../schema/schema.ts';
+import { dnsSubdomainProblems } from '../values/names.ts';
+
+export const leaseShape = object({
+  ...objectFields,
+  spec: object({
+    holderIdentity: string,
+    leaseDurationSeconds: integer,
+    acquireTime: string,
+    renewTime: string,
+    leaseTransitions: integer,
+    strategy: string,
+    preferredHolder: string,
+  }),
+});
+export interface Lease extends Of<typeof leaseShape> {}
+
+/** Rules for leases, on creation and on update. */
+const strategies = ['OldestEmulationVersion'];
+
+export function validateLease(lease: Lease): FieldError[] {
+  const rules = { name: dnsSubdomainProblems, scope: 'namespace' } as const;
+  return [...validateObjectMeta(lease.metadata, rules), ...specErrors(lease.spec ?? {})];
+}
+
+export function validateLeaseUpdate(lease: Lease, old: Lease): FieldError[] {
+  return [...validateObjectMetaUpdate(lease.metadata, old.metadata), ...specErrors(lease.spec ?? {})];
+}
+
+function specErrors(spec: NonNullable<Lease['spec']>): FieldError[] {
+  const { leaseDurationSeconds: duration, leaseTransitions: transitions, strategy, preferredHolder = '' } = spec;
+  const errors: FieldError[] = [];
+  if (duration !== undefined && duration <= 0) {
+    errors.push(invalidField(['spec', 'leaseDurationSeconds'], duration, 'must be greater than 0'));
+  }
+  if (transitions !== undefined && transitions < 0) {
+    errors.push(invalidField(['spec', 'leaseTransitions'], transitions, 'must be greater than or equal to 0'));
+  }
+  // Names with a domain are somebody else's strategies.
+  if (strategy !== undefined && !strategy.includes('/') && !strategies.includes(strategy)) {
+    errors.push(unsupportedField(['spec', 'strategy'], strategy, strategies));
+  }
+  if (preferredHolder !== '' && (strategy ?? '') === '') {
+    errors.push(forbiddenField(['spec', 'preferredHolder'], 'may only be specified if `strategy` is defined'));
+  }
+  return errors;
+}

@@ -1,0 +1,63 @@
+/** Bounds for what pods of a namespace ask for. Known by shape alone: this server has none and enforces none. */
+import { labelSelector, objectFields } from '../schema/meta.ts';
+import {
+  resourceList,
+  type Of,
+  any,
+  intOrString,
+  integer,
+  list,
+  map,
+  object,
+  replacedByPatch,
+  required,
+  string,
+} from '../schema/schema.ts';
+
+export const limitRangeShape = object({
+  ...objectFields,
+  spec: object({
+    limits: required(
+      list(
+        object({
+          type: required(string),
+          max: resourceList,
+          min: resourceList,
+          default: resourceList,
+          defaultRequest: resourceList,
+          maxLimitRequestRatio: resourceList,
+        }),
+      ),
+    ),
+  }),
+});
+export interface LimitRange extends Of<typeof limitRangeShape> {}
+
+/** How much of everything a namespace may use. Known by shape alone: this server has none and enforces none. */
+export const resourceQuotaShape = object({
+  ...objectFields,
+  spec: object({ hard: resourceList, scopes: list(string), scopeSelector: any }),
+  status: object({ hard: resourceList, used: resourceList }),
+});
+export interface ResourceQuota extends Of<typeof resourceQuotaShape> {}
+
+/** How many pods of a selection must stay while others are moved. Known by shape alone: this server has none and enforces none. */
+export const podDisruptionBudgetShape = object({
+  ...objectFields,
+  spec: object({
+    minAvailable: intOrString,
+    selector: replacedByPatch(labelSelector),
+    maxUnavailable: intOrString,
+    unhealthyPodEvictionPolicy: string,
+  }),
+  status: object({
+    observedGeneration: integer,
+    disruptedPods: map(string),
+    disruptionsAllowed: required(integer),
+    currentHealthy: required(integer),
+    desiredHealthy: required(integer),
+    expectedPods: required(integer),
+    conditions: list(any, 'type'),
+  }),
+});
+export interface PodDisruptionBudget extends Of<typeof podDisruptionBudgetShape> {}

@@ -1,0 +1,65 @@
+/** A namespace: the scope of names, and of what is deleted together. */
+import { type FieldError, invalidField, invalidFields } from '../schema/field-errors.ts';
+import { objectFields } from '../schema/meta.ts';
+import { finalizersOfKubernetes, validateObjectMeta, validateObjectMetaUpdate } from '../schema/metadata-validation.ts';
+import { type FieldPath, type Of, list, object, required, string } from '../schema/schema.ts';
+import { dnsLabelProblems, qualifiedNameProblems } from '../values/names.ts';
+
+export const namespaceShape = object({
+  ...objectFields,
+  /** These are its own, besides those of its metadata: they go when everything in the namespace is gone. */
+  spec: object({ finalizers: list(string) }),
+  status: object({
+    phase: string,
+    conditions: list(
+      object({
+        type: required(string),
+        status: required(string),
+        lastTransitionTime: string,
+        reason: string,
+        message: string,
+      }),
+      'type',
+    ),
+  }),
+});
+export interface Namespace extends Of<typeof namespaceShape> {}
+
+/** Rules for namespaces, on creation, on update, and for the two subresources that carry their end. */
+export function validateNamespace({ metadata, spec }: Namespace): FieldError[] {
+  return [
+    ...validateObjectMeta(metadata, { name: dnsLabelProblems, scope: 'cluster' }),
+    ...(spec?.finalizers ?? []).flatMap((name) => finalizerErrors(name, ['spec', 'finalizers'])),
+  ];
+}
+
+export function validateNamespaceUpdate(namespace: Namespace, old: Namespace): FieldError[] {
+  return [...validateNamespace(namespace), ...validateObjectMetaUpdate(namespace.metadata, old.metadata)];
+}
+
+export function validateNamespaceStatusUpdate(namespace: Namespace, old: Namespace): FieldError[] {
+  const errors = validateObjectMetaUpdate(namespace.metadata, old.metadata);
+  const isEnding = namespace.metadata.deletionTimestamp !== undefined;
+  const phase = namespace.status?.phase ?? '';
+  if (phase === (isEnding ? 'Terminating' : 'Active')) return errors;
+  const detail = isEnding
+    ? "may only be 'Terminating' if `deletionTimestamp` is not empty"
+    : "may only be 'Active' if `deletionTimestamp` is empty";
+  return [...errors, invalidField(['status', 'Phase'], phase, detail)];
+}
+
+export function validateNamespaceFinalizeUpdate(namespace: Namespace, old: Namespace): FieldError[] {
+  return [
+    ...validateObjectMetaUpdate(namespace.metadata, old.metadata),
+    ...(namespace.spec?.finalizers ?? []).flatMap((name, index) =>
+      finalizerErrors(name, ['spec', 'finalizers', index]),
+    ),
+  ];
+}
+
+function finalizerErrors(name: string, path: FieldPath): FieldError[] {
+  const errors = invalidFields(path, name, qualifiedNameProblems(name));
+  if (name.includes('/') || finalizersOfKubernetes.has(name)) return errors;
+  const detail = 'name is neither a standard finalizer name nor is it fully qualified';
+  return [...errors, invalidField(path, name, detail)];
+}

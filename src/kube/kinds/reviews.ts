@@ -1,0 +1,145 @@
+/** Questions about what somebody may do. Answered, never stored. */
+import { isEmpty } from '../schema/equality.ts';
+import { type FieldError, invalidField, requiredField, showPath } from '../schema/field-errors.ts';
+import { type ObjectMeta, objectFields } from '../schema/meta.ts';
+import { type FieldPath, type Of, boolean, list, map, object, required, string } from '../schema/schema.ts';
+
+const selectorAttributes = object({
+  rawSelector: string,
+  requirements: list(object({ key: required(string), operator: required(string), values: list(string) })),
+});
+
+const attributes = {
+  resourceAttributes: object({
+    namespace: string,
+    verb: string,
+    group: string,
+    version: string,
+    resource: string,
+    subresource: string,
+    name: string,
+    fieldSelector: selectorAttributes,
+    labelSelector: selectorAttributes,
+  }),
+  nonResourceAttributes: object({ path: string, verb: string }),
+};
+const selfSpec = object(attributes);
+const subjectSpec = object({
+  ...attributes,
+  user: string,
+  groups: list(string),
+  extra: map(list(string)),
+  uid: string,
+});
+const status = object({ allowed: required(boolean), denied: boolean, reason: string, evaluationError: string });
+interface SelfAccessSpec extends Of<typeof selfSpec> {}
+interface SubjectAccessSpec extends Of<typeof subjectSpec> {}
+type ResourceAttributes = NonNullable<SelfAccessSpec['resourceAttributes']>;
+interface SelectorAttributes extends Of<typeof selectorAttributes> {}
+
+export const subjectAccessReviewShape = object({ ...objectFields, spec: required(subjectSpec), status });
+export interface SubjectAccessReview extends Of<typeof subjectAccessReviewShape> {}
+
+export const localSubjectAccessReviewShape = subjectAccessReviewShape;
+
+export const selfSubjectAccessReviewShape = object({ ...objectFields, spec: required(selfSpec), status });
+export interface SelfSubjectAccessReview extends Of<typeof selfSubjectAccessReviewShape> {}
+
+export const selfSubjectRulesReviewShape = object({
+  ...objectFields,
+  spec: required(object({ namespace: string })),
+  status: object({
+    resourceRules: required(
+      list(
+        object({
+          verbs: required(list(string)),
+          apiGroups: list(string),
+          resources: list(string),
+          resourceNames: list(string),
+        }),
+      ),
+    ),
+    nonResourceRules: required(list(object({ verbs: required(list(string)), nonResourceURLs: list(string) }))),
+    incomplete: required(boolean),
+    evaluationError: string,
+  }),
+});
+export interface SelfSubjectRulesReview extends Of<typeof selfSubjectRulesReviewShape> {}
+
+/** Rules for questions about access, which say either a resource or a path, and nothing in their metadata. */
+export function validateSubjectAccessReview({ metadata, spec }: SubjectAccessReview): FieldError[] {
+  return [...subjectErrors(spec), ...emptyMetadataErrors(metadata, 'must be empty')];
+}
+
+export function validateSelfSubjectAccessReview({ metadata, spec }: SelfSubjectAccessReview): FieldError[] {
+  return [...accessErrors(spec), ...emptyMetadataErrors(metadata, 'must be empty')];
+}
+
+export function validateLocalSubjectAccessReview({ metadata, spec }: SubjectAccessReview): FieldError[] {
+  const { namespace = '', ...rest } = metadata;
+  const errors = [...subjectErrors(spec), ...emptyMetadataErrors(rest, 'must be empty except for namespace')];
+  const asked = spec.resourceAttributes?.namespace ?? '';
+  if (spec.resourceAttributes !== undefined && asked !== namespace) {
+    errors.push(invalidField(['spec', 'resourceAttributes', 'namespace'], asked, 'must match metadata.namespace'));
+  }
+  if (spec.nonResourceAttributes !== undefined) {
+    const detail = 'disallowed on this kind of request';
+    errors.push(invalidField(['spec', 'nonResourceAttributes'], spec.nonResourceAttributes, detail));
+  }
+  return errors;
+}
+
+function subjectErrors(spec: SubjectAccessSpec): FieldError[] {
+  const { user = '', groups = [] } = spec;
+  const isNobody = user === '' && groups.length === 0;
+  return [
+    ...accessErrors(spec),
+    ...(isNobody ? [invalidField(['spec', 'user'], user, 'at least one of user or group must be specified')] : []),
+  ];
+}
+
+function accessErrors({ resourceAttributes, nonResourceAttributes }: SelfAccessSpec): FieldError[] {
+  const detail = 'exactly one of nonResourceAttributes or resourceAttributes must be specified';
+  const isOne = (resourceAttributes === undefined) !== (nonResourceAttributes === undefined);
+  return [
+    ...(isOne ? [] : [invalidField(['spec'], nonResourceAttributes ?? null, detail)]),
+    ...(resourceAttributes === undefined ? [] : selectorErrors(resourceAttributes, ['spec', 'resourceAttributes'])),
+  ];
+}
+
+function selectorErrors({ fieldSelector, labelSelector }: ResourceAttributes, path: FieldPath): FieldError[] {
+  const errorsOf = (selector: SelectorAttributes | undefined, here: FieldPath): FieldError[] => {
+    if (selector === undefined) return [];
+    const { rawSelector = '', requirements = [] } = selector;
+    if (rawSelector !== '' && requirements.length > 0) {
+      const detail = 'may not specified at the same time as requirements';
+      return [invalidField([...here, 'rawSelector'], rawSelector, detail)];
+    }
+    if (rawSelector !== '' || requirements.length > 0) return [];
+    const detail = `when ${showPath(here)} is specified, requirements or rawSelector is required`;
+    return [requiredField([...here, 'requirements'], detail)];
+  };
+  return [
+    ...errorsOf(fieldSelector, [...path, 'fieldSelector']),
+    ...errorsOf(labelSelector, [...path, 'labelSelector']),
+  ];
+}
+
+function emptyMetadataErrors(meta: ObjectMeta, detail: string): FieldError[] {
+  const { managedFields: _, ...metadata } = meta;
+  return isEmpty(metadata) ? [] : [invalidField(['metadata'], metadata, detail)];
+}
+
+/** Questions about who somebody is: the owner of a token, or the one who asks. Answered, never stored. */
+const userInfo = object({ username: string, uid: string, groups: list(string), extra: map(list(string)) });
+export interface UserInfo extends Of<typeof userInfo> {}
+
+export const tokenReviewShape = object({
+  ...objectFields,
+  spec: required(object({ token: string, audiences: list(string) })),
+  status: object({ authenticated: boolean, user: userInfo, audiences: list(string), error: string }),
+});
+export interface TokenReview extends Of<typeof tokenReviewShape> {}
+
+export const selfSubjectReviewShape = object({ ...objectFields, status: object({ userInfo }) });
+export interface SelfSubjectReview extends Of<typeof selfSubjectReviewShape> {}

@@ -1,0 +1,133 @@
+import {
+  type FieldError,
+  forbiddenField,
+  invalidField,
+  invalidFields,
+  keyPart,
+  requiredField,
+  tooLongField,
+} from '../schema/field-errors.ts';
+import { objectFields } from '../schema/meta.ts';
+import { immutableErrors, validateObjectMeta, validateObjectMetaUpdate } from '../schema/metadata-validation.ts';
+import { type FieldPath, type Of, boolean, bytes, map, object, string } from '../schema/schema.ts';
+import { configMapKeyProblems, dnsSubdomainProblems } from '../values/names.ts';
+import {
+  base64SizeBytes,
+  dataSizeBytesMax,
+  decodeBase64,
+  encodeBase64,
+  immutableDetail,
+  sameBytes,
+} from './config-map.ts';
+
+/** `stringData` is for writing only: defaulting folds it into `data`, and no reader ever sees it. */
+export const secretShape = object({
+  ...objectFields,
+  immutable: boolean,
+  data: map(bytes),
+  stringData: map(string),
+  type: string,
+});
+export interface Secret extends Of<typeof secretShape> {}
+
+/** Rules for Secrets, on creation and on update. No message here ever carries a byte of a value. */
+type Data = Readonly<Record<string, string>>;
+
+/** Expects a defaulted Secret: `stringData` is already part of `data`. */
+export function validateSecret(secret: Secret, path: FieldPath = []): FieldError[] {
+  const { metadata, data = {} } = secret;
+  const dataPath = [...path, 'data'];
+  const errors = validateObjectMeta(metadata, { name: dnsSubdomainProblems, scope: 'namespace' }, [
+    ...path,
+    'metadata',
+  ]);
+  let sizeBytes = 0;
+  for (const [key, value] of Object.entries(data)) {
+    errors.push(...invalidFields([...dataPath, keyPart(key)], key, configMapKeyProblems(key)));
+    sizeBytes += base64SizeBytes(value);
+  }
+  if (sizeBytes > dataSizeBytesMax) errors.push(tooLongField(dataPath, dataSizeBytesMax));
+  return [...errors, ...typeErrors(secret, data, path)];
+}
+
+export function validateSecretUpdate(secret: Secret, old: Secret, path: FieldPath = []): FieldError[] {
+  const errors = validateObjectMetaUpdate(secret.metadata, old.metadata, [...path, 'metadata']);
+  const oldType = old.type ?? '';
+  // An update that names no type keeps the old one.
+  const type = secret.type === undefined || secret.type === '' ? oldType : secret.type;
+  errors.push(...immutableErrors(type, oldType, [...path, 'type']));
+  if (old.immutable === true) {
+    if (secret.immutable !== true) errors.push(forbiddenField([...path, 'immutable'], immutableDetail));
+    if (!sameBytes(secret.data, old.data)) errors.push(forbiddenField([...path, 'data'], immutableDetail));
+  }
+  return [...errors, ...validateSecret({ ...secret, type }, path)];
+}
+
+function typeErrors({ metadata, type }: Secret, data: Data, path: FieldPath): FieldError[] {
+  const missing = (keys: readonly string[]): FieldError[] =>
+    keys.filter((key) => !Object.hasOwn(data, key)).map((key) => requiredField([...path, 'data', keyPart(key)]));
+  switch (type) {
+    case 'kubernetes.io/service-account-token': {
+      const annotation = 'kubernetes.io/service-account.name';
+      if ((metadata.annotations?.[annotation] ?? '') !== '') return [];
+      return [requiredField([...path, 'metadata', 'annotations', keyPart(annotation)])];
+    }
+    case 'kubernetes.io/dockercfg':
+      return jsonErrors('.dockercfg', data, path);
+    case 'kubernetes.io/dockerconfigjson':
+      return jsonErrors('.dockerconfigjson', data, path);
+    case 'kubernetes.io/basic-auth': {
+      const absent = missing(['username', 'password']);
+      return absent.length === 2 ? absent : [];
+    }
+    case 'kubernetes.io/ssh-auth': {
+      const key = 'ssh-privatekey';
+      return (data[key] ?? '') === '' ? [requiredField([...path, 'data', keyPart(key)])] : [];
+    }
+    case 'kubernetes.io/tls':
+      return missing(['tls.crt', 'tls.key']);
+    default:
+      return [];
+  }
+}
+
+function jsonErrors(key: string, data: Data, path: FieldPath): FieldError[] {
+  const here = [...path, 'data', keyPart(key)];
+  const value = Object.hasOwn(data, key) ? data[key] : undefined;
+  if (value === undefined) return [requiredField(here)];
+  const problem = jsonObjectProblem(decodeBase64(value).toString('utf8'));
+  return problem === undefined ? [] : [invalidField(here, '<secret contents redacted>', problem)];
+}
+
+/**
+ * In the words of Go's decoder, but for one thing: where Go quotes the character that it did not expect, this says no more
+ * than that there is one, for it is a piece of the Secret.
+ */
+function jsonObjectProblem(text: string): string | undefined {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    return endsEarly(text, error) ? 'unexpected end of JSON input' : 'invalid character in JSON input';
+  }
+  if (value === null) return undefined;
+  const kind = Array.isArray(value) ? 'array' : typeof value;
+  return kind === 'object'
+    ? undefined
+    : `json: cannot unmarshal ${kind === 'boolean' ? 'bool' : kind} into Go value of type map[string]interface {}`;
+}
+
+function endsEarly(text: string, error: unknown): boolean {
+  const message = error instanceof SyntaxError ? error.message : '';
+  const position = /at position (\d+)/.exec(message)?.[1];
+  return /^(Unexpected end|Unterminated string)/.test(message) || Number(position ?? -1) >= text.length;
+}
+
+/** Folds `stringData` into `data`, over what is there, and removes it: from here on nobody needs to know of it. */
+export function defaultSecret(secret: Secret): Secret {
+  const { stringData, ...rest } = secret;
+  const type = secret.type || 'Opaque';
+  if (stringData === undefined) return { ...rest, type };
+  const encoded = Object.entries(stringData).map(([key, value]) => [key, encodeBase64(value)] as const);
+  return { ...rest, data: { ...secret.data, ...Object.fromEntries(encoded) }, type };
+}

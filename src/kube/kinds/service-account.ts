@@ -1,0 +1,65 @@
+import { type FieldError, invalidField } from '../schema/field-errors.ts';
+import { localObjectReference, objectFields, objectReference } from '../schema/meta.ts';
+import { validateObjectMeta, validateObjectMetaUpdate } from '../schema/metadata-validation.ts';
+import { type FieldPath, type Of, boolean, integer, list, map, object, required, string } from '../schema/schema.ts';
+import { dnsSubdomainProblems } from '../values/names.ts';
+
+export const serviceAccountShape = object({
+  ...objectFields,
+  secrets: list(objectReference, 'name'),
+  imagePullSecrets: list(localObjectReference),
+  automountServiceAccountToken: boolean,
+});
+export interface ServiceAccount extends Of<typeof serviceAccountShape> {}
+
+/** The Secrets it names need not exist, nor be well named: whoever uses them will see. */
+export function validateServiceAccount({ metadata }: ServiceAccount, path: FieldPath = []): FieldError[] {
+  return validateObjectMeta(metadata, { name: dnsSubdomainProblems, scope: 'namespace' }, [...path, 'metadata']);
+}
+
+export function validateServiceAccountUpdate(account: ServiceAccount, old: ServiceAccount): FieldError[] {
+  return [...validateObjectMetaUpdate(account.metadata, old.metadata), ...validateServiceAccount(account)];
+}
+
+/** A request for a token of a service account, with what it is for and how long. */
+export const tokenRequestShape = object({
+  ...objectFields,
+  spec: required(
+    object({
+      audiences: required(list(string)),
+      expirationSeconds: integer,
+      boundObjectRef: object({ kind: string, apiVersion: string, name: string, uid: string }),
+      attestations: map(list(string)),
+    }),
+  ),
+  status: object({ token: required(string), expirationTimestamp: string }),
+});
+export interface TokenRequest extends Of<typeof tokenRequestShape> {}
+
+const hourSeconds = 60 * 60;
+
+/** The kubelet plans its refresh by the time in the answer, so it is always there. */
+export function defaultTokenRequest(request: TokenRequest): TokenRequest {
+  const { spec } = request;
+  return { ...request, spec: { ...spec, expirationSeconds: spec.expirationSeconds ?? hourSeconds } };
+}
+
+/** Rules for token requests. Whether the bound object exists is for whoever makes the token. */
+const lifetimeSecondsMin = 10 * 60;
+const lifetimeSecondsMax = 2 ** 32;
+
+/** Expects a defaulted request. */
+export function validateTokenRequest({ spec }: TokenRequest): FieldError[] {
+  const { expirationSeconds: seconds = 0, attestations = {} } = spec;
+  const path = ['spec', 'expirationSeconds'];
+  const errors: FieldError[] = [];
+  if (seconds < lifetimeSecondsMin) {
+    errors.push(invalidField(path, seconds, 'may not specify a duration less than 10 minutes'));
+  }
+  if (seconds > lifetimeSecondsMax) {
+    errors.push(invalidField(path, seconds, 'may not specify a duration larger than 2^32 seconds'));
+  }
+  if (Object.keys(attestations).length === 0) return errors;
+  const detail = 'attestations may only be specified with a webhook bound object reference';
+  return [invalidField(['spec', 'attestations'], attestations, detail)];
+}

@@ -1,0 +1,287 @@
+/** Rules for PersistentVolumeClaims, and for the templates of claims that pods carry. */
+import { changeList, means } from '../../schema/equality.ts';
+import {
+  type FieldError,
+  forbiddenField,
+  invalidField,
+  invalidFields,
+  keyPart,
+  placedAt,
+  requiredField,
+  unsupportedField,
+} from '../../schema/field-errors.ts';
+import { type ObjectMeta, labelSelector, objectFields, objectMeta } from '../../schema/meta.ts';
+import {
+  immutableErrors,
+  validateAnnotations,
+  validateLabelSelector,
+  validateLabels,
+  validateObjectMeta,
+  validateObjectMetaUpdate,
+} from '../../schema/metadata-validation.ts';
+import { positiveQuantityErrors, quantityErrors } from '../../schema/number-validation.ts';
+import {
+  type FieldPath,
+  type Of,
+  any,
+  atomic,
+  list,
+  map,
+  object,
+  required,
+  resourceList,
+  string,
+} from '../../schema/schema.ts';
+import { dnsLabelProblems, dnsSubdomainProblems } from '../../values/names.ts';
+import { type ResourceList, readQuantity, roundUpResources } from '../../values/resource-list.ts';
+
+const claimSpec = object({
+  accessModes: list(string),
+  selector: labelSelector,
+  resources: object({ limits: resourceList, requests: resourceList }),
+  volumeName: string,
+  storageClassName: string,
+  volumeMode: string,
+  dataSource: atomic(object({ apiGroup: string, kind: required(string), name: required(string) })),
+  dataSourceRef: object({ apiGroup: string, kind: required(string), name: required(string), namespace: string }),
+  volumeAttributesClassName: string,
+});
+interface ClaimSpec extends Of<typeof claimSpec> {}
+
+export const claimTemplate = object({ metadata: objectMeta, spec: required(claimSpec) });
+interface ClaimTemplate extends Of<typeof claimTemplate> {}
+
+export const persistentVolumeClaimShape = object({
+  ...objectFields,
+  spec: required(claimSpec),
+  status: object({
+    phase: string,
+    accessModes: list(string),
+    capacity: resourceList,
+    conditions: list(
+      object({
+        type: required(string),
+        status: required(string),
+        lastProbeTime: string,
+        lastTransitionTime: string,
+        reason: string,
+        message: string,
+      }),
+      'type',
+    ),
+    allocatedResources: resourceList,
+    allocatedResourceStatuses: map(string),
+    currentVolumeAttributesClassName: string,
+    modifyVolumeStatus: object({ targetVolumeAttributesClassName: string, status: required(string) }),
+    healthStatus: any,
+  }),
+});
+export interface PersistentVolumeClaim extends Of<typeof persistentVolumeClaimShape> {}
+
+const accessModes = ['ReadOnlyMany', 'ReadWriteMany', 'ReadWriteOnce', 'ReadWriteOncePod'];
+const volumeModes = ['Block', 'Filesystem'];
+
+export function validatePersistentVolumeClaim(claim: PersistentVolumeClaim, path: FieldPath = []): FieldError[] {
+  return [
+    ...validateObjectMeta(claim.metadata, { name: dnsSubdomainProblems, scope: 'namespace' }, [...path, 'metadata']),
+    ...claimSpecErrors(claim.spec, [...path, 'spec']),
+  ];
+}
+
+const classAnnotation = 'volume.beta.kubernetes.io/storage-class';
+
+/** A claim is for what it asked for; a bound one may grow and change its attributes' class. */
+export function validatePersistentVolumeClaimUpdate(
+  claim: PersistentVolumeClaim,
+  old: PersistentVolumeClaim,
+): FieldError[] {
+  const errors = [...validateObjectMetaUpdate(claim.metadata, old.metadata), ...validatePersistentVolumeClaim(claim)];
+  const annotation = claim.metadata.annotations?.[classAnnotation] ?? '';
+  const annotationBefore = old.metadata.annotations?.[classAnnotation] ?? '';
+  errors.push(...immutableErrors(annotation, annotationBefore, ['metadata', 'annotations', classAnnotation]));
+  const shape = persistentVolumeClaimShape.fields?.['spec'];
+  const rest = withChangeableFieldsOf(old.spec, claim);
+  const classIsGone = old.spec.storageClassName === '' && claim.spec.storageClassName === undefined;
+  if (shape !== undefined && (classIsGone || !means<unknown>(shape, rest, old.spec))) {
+    const detail =
+      'spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims';
+    errors.push(forbiddenField(['spec'], `${detail}\n${changeList<unknown>(shape, old.spec, rest)}`));
+  }
+  errors.push(...shrinkErrors(claim, old));
+  const mode = claim.spec.volumeMode ?? null;
+  errors.push(...placedAt(['spec', 'volumeMode'], immutableErrors(mode, old.spec.volumeMode ?? null, ['volumeMode'])));
+  return errors;
+}
+
+/** The new spec with everything put back that may change: what then differs from the old one may not. */
+function withChangeableFieldsOf(old: ClaimSpec, { spec, status }: PersistentVolumeClaim): ClaimSpec {
+  const isBound = status?.phase === 'Bound';
+  const storage = old.resources?.requests?.['storage'];
+  const { volumeName: _, volumeAttributesClassName, storageClassName, ...rest } = spec;
+  const attributesClass = isBound ? old.volumeAttributesClassName : volumeAttributesClassName;
+  const volumeName = (old.volumeName ?? '') === '' ? old.volumeName : spec.volumeName;
+  // A class may be named later, once.
+  const className = old.storageClassName === undefined ? undefined : storageClassName;
+  return {
+    ...rest,
+    ...(volumeName !== undefined && { volumeName }),
+    ...(className !== undefined && { storageClassName: className }),
+    ...(attributesClass !== undefined && { volumeAttributesClassName: attributesClass }),
+    ...(isBound &&
+      storage !== undefined && {
+        resources: { ...spec.resources, requests: { ...spec.resources?.requests, storage } },
+      }),
+  };
+}
+
+/** Less than was asked for before is fine while the volume has not grown to that. */
+function shrinkErrors({ spec }: PersistentVolumeClaim, old: PersistentVolumeClaim): FieldError[] {
+  const asked = readQuantity(spec.resources?.requests?.['storage']);
+  const before = readQuantity(old.spec.resources?.requests?.['storage']);
+  const has = readQuantity(old.status?.capacity?.['storage'] ?? '0');
+  if (asked === undefined || before === undefined || has === undefined) return [];
+  if (asked.compare(before) >= 0 || asked.compare(has) > 0) return [];
+  const path = ['spec', 'resources', 'requests', 'storage'];
+  return [forbiddenField(path, 'field can not be less than status.capacity')];
+}
+
+export function claimTemplateErrors({ metadata, spec }: ClaimTemplate, path: FieldPath): FieldError[] {
+  return [
+    ...(metadata === undefined ? [] : templateMetadataErrors(metadata, [...path, 'metadata'])),
+    ...claimSpecErrors(spec, [...path, 'spec']),
+  ];
+}
+
+/** In the order of the API's own type, which it walks through; the name of `uid` is a slip of that walk. */
+const unusedMetadata: readonly (keyof ObjectMeta)[] = [
+  'name',
+  'generateName',
+  'namespace',
+  'selfLink',
+  'uid',
+  'resourceVersion',
+  'generation',
+  'creationTimestamp',
+  'deletionTimestamp',
+  'deletionGracePeriodSeconds',
+  'ownerReferences',
+  'finalizers',
+  'managedFields',
+];
+
+function templateMetadataErrors(metadata: ObjectMeta, path: FieldPath): FieldError[] {
+  return [
+    ...validateAnnotations(metadata.annotations ?? {}, [...path, 'annotations']),
+    ...validateLabels(metadata.labels ?? {}, [...path, 'labels']),
+    ...unusedMetadata
+      .filter((field) => ![undefined, '', 0].includes(metadata[field] as undefined))
+      .flatMap((field) => {
+        const printed = field === 'uid' ? 'uID' : field;
+        return placedAt([...path, field], [forbiddenField([...path, printed], 'cannot be set')]);
+      }),
+  ];
+}
+
+function claimSpecErrors(spec: ClaimSpec, path: FieldPath): FieldError[] {
+  const { accessModes: modes = [], storageClassName = '', volumeMode, volumeAttributesClassName = '' } = spec;
+  return [
+    ...(modes.length === 0 ? [requiredField([...path, 'accessModes'], 'at least 1 access mode is required')] : []),
+    ...validateLabelSelector(spec.selector, [...path, 'selector']),
+    ...accessModeErrors(modes, [...path, 'accessModes']),
+    ...storageErrors(spec, path),
+    ...classNameErrors(storageClassName, [...path, 'storageClassName']),
+    ...volumeModeErrors(volumeMode, [...path, 'volumeMode']),
+    ...dataSourceErrors(spec.dataSource, [...path, 'dataSource']),
+    ...dataSourceErrors(spec.dataSourceRef, [...path, 'dataSourceRef']),
+    ...bothDataSourcesErrors(spec, path),
+    ...classNameErrors(volumeAttributesClassName, [...path, 'volumeAttributesClassName']),
+  ];
+}
+
+export function accessModeErrors(modes: readonly string[], path: FieldPath): FieldError[] {
+  const errors = modes
+    .filter((mode) => !accessModes.includes(mode))
+    .map((mode) => unsupportedField(path, mode, accessModes));
+  const known = new Set(modes.filter((mode) => accessModes.includes(mode)));
+  if (known.has('ReadWriteOncePod') && known.size > 1) {
+    errors.push(forbiddenField(path, 'may not use ReadWriteOncePod with other access modes'));
+  }
+  return errors;
+}
+
+export function volumeModeErrors(mode: string | undefined, path: FieldPath): FieldError[] {
+  return mode === undefined || volumeModes.includes(mode) ? [] : [unsupportedField(path, mode, volumeModes)];
+}
+
+export function classNameErrors(name: string, path: FieldPath): FieldError[] {
+  return name === '' ? [] : invalidFields(path, name, dnsSubdomainProblems(name));
+}
+
+function storageErrors({ resources }: ClaimSpec, path: FieldPath): FieldError[] {
+  const { storage, ...others } = resources?.requests ?? {};
+  // The API server leaves `requests` out of the field's name.
+  const printed = [...path, 'resources', keyPart('storage')];
+  const errors = storage === undefined ? [requiredField(printed)] : positiveQuantityErrors(storage, printed);
+  return [
+    ...placedAt([...path, 'resources', 'requests', keyPart('storage')], errors),
+    ...syntaxErrors(others, [...path, 'resources', 'requests']),
+    ...syntaxErrors(resources?.limits ?? {}, [...path, 'resources', 'limits']),
+  ];
+}
+
+/** Amounts that nobody will compare must still be amounts. */
+function syntaxErrors(resources: ResourceList, path: FieldPath): FieldError[] {
+  return Object.entries(resources).flatMap(([name, value]) => quantityErrors(value, [...path, keyPart(name)]));
+}
+
+type DataSource = NonNullable<ClaimSpec['dataSourceRef']>;
+
+function dataSourceErrors(source: DataSource | undefined, path: FieldPath): FieldError[] {
+  if (source === undefined) return [];
+  const { apiGroup = '', kind, name, namespace = '' } = source;
+  const errors: FieldError[] = [];
+  if (name === '') errors.push(requiredField([...path, 'name']));
+  if (kind === '') errors.push(requiredField([...path, 'kind']));
+  if (apiGroup === '' && kind !== 'PersistentVolumeClaim') {
+    const detail = "must be 'PersistentVolumeClaim' when referencing the default apiGroup";
+    errors.push(invalidField(path, kind, detail));
+  }
+  if (apiGroup !== '') errors.push(...invalidFields([...path, 'apiGroup'], apiGroup, dnsSubdomainProblems(apiGroup)));
+  if (namespace === '') return errors;
+  return [...errors, ...invalidFields([...path, 'namespace'], namespace, dnsLabelProblems(namespace))];
+}
+
+/** The value in the message is the API server's own path object, which has nothing to show. */
+function bothDataSourcesErrors({ dataSource, dataSourceRef }: ClaimSpec, path: FieldPath): FieldError[] {
+  if (dataSource === undefined || dataSourceRef === undefined) return [];
+  const refuse = (detail: string): FieldError[] => placedAt([...path, 'dataSource'], [invalidField(path, {}, detail)]);
+  if ((dataSourceRef.namespace ?? '') !== '') {
+    return refuse('may not be specified when dataSourceRef.namespace is specified');
+  }
+  const same = (['apiGroup', 'kind', 'name'] as const).every((field) => dataSource[field] === dataSourceRef[field]);
+  return same ? [] : refuse('must match dataSourceRef');
+}
+
+export function defaultPersistentVolumeClaim(claim: PersistentVolumeClaim): PersistentVolumeClaim {
+  const { capacity, allocatedResources } = claim.status ?? {};
+  return {
+    ...claim,
+    spec: defaultClaimSpec(claim.spec),
+    status: {
+      ...claim.status,
+      phase: claim.status?.phase || 'Pending',
+      ...(capacity && { capacity: roundUpResources(capacity) }),
+      ...(allocatedResources && { allocatedResources: roundUpResources(allocatedResources) }),
+    },
+  };
+}
+
+export function defaultClaimSpec(spec: ClaimSpec): ClaimSpec {
+  const { limits, requests } = spec.resources ?? {};
+  const resources = {
+    ...spec.resources,
+    ...(limits && { limits: roundUpResources(limits) }),
+    ...(requests && { requests: roundUpResources(requests) }),
+  };
+  return { ...spec, volumeMode: spec.volumeMode ?? 'Filesystem', ...(spec.resources && { resources }) };
+}

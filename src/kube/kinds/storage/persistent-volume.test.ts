@@ -1,0 +1,154 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { decoded, messagesOf } from '../../../testing/fakes/builders.ts';
+import { type FieldError, placeOf } from '../../schema/field-errors.ts';
+import {
+  defaultPersistentVolumeClaim,
+  persistentVolumeClaimShape,
+  validatePersistentVolumeClaim,
+} from './persistent-volume-claim.ts';
+import { defaultPersistentVolume, persistentVolumeShape, validatePersistentVolume } from './persistent-volume.ts';
+
+const accessModes = ['ReadWriteOnce'];
+const capacity = { storage: '1Gi' };
+const modes = 'supported values: "ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"';
+const nodeAffinity = {
+  required: {
+    nodeSelectorTerms: [{ matchExpressions: [{ key: 'kubernetes.io/hostname', operator: 'In', values: ['a'] }] }],
+  },
+};
+
+interface Case {
+  readonly it: string;
+  readonly spec: object;
+  readonly errors: readonly string[];
+}
+
+const volumes: readonly Case[] = [
+  { it: 'accepts a local volume', spec: { accessModes, capacity, nodeAffinity, local: { path: '/mnt' } }, errors: [] },
+  {
+    it: 'asks for modes, capacity and a source',
+    spec: {},
+    errors: [
+      'spec.accessModes: Required value',
+      'spec.capacity: Required value',
+      'spec.capacity: Unsupported value: null: supported values: "storage"',
+      'spec: Required value: must specify a volume type',
+    ],
+  },
+  {
+    it: 'asks a local volume for a path and a node',
+    spec: { accessModes, capacity, local: { path: '' } },
+    errors: [
+      'spec.local.path: Required value',
+      'spec.nodeAffinity: Required value: Local volume requires node affinity',
+    ],
+  },
+  {
+    it: 'refuses back-steps in a local path and an affinity without terms',
+    spec: { accessModes, capacity, nodeAffinity: {}, local: { path: '/a/../b' } },
+    errors: [
+      'spec.nodeAffinity.required: Required value: must specify required node constraints',
+      `spec.local.path: Invalid value: "/a/../b": must not contain '..'`,
+    ],
+  },
+  {
+    it: 'takes one source',
+    spec: { accessModes, capacity, hostPath: { path: '/a' }, nfs: { server: '', path: '' }, csi: { driver: 'a' } },
+    errors: [
+      'spec.nfs: Forbidden: may not specify more than 1 volume type',
+      'spec.csi: Forbidden: may not specify more than 1 volume type',
+    ],
+  },
+  {
+    it: 'holds its choices to what there is',
+    spec: {
+      accessModes: ['ReadWriteOncePod', 'ReadWriteMany', 'ReadOnce'],
+      capacity: { storage: '0', cpu: '-1' },
+      persistentVolumeReclaimPolicy: 'Keep',
+      volumeMode: 'Raw',
+      csi: { driver: '', volumeHandle: '' },
+    },
+    errors: [
+      `spec.accessModes: Unsupported value: "ReadOnce": ${modes}`,
+      'spec.accessModes: Forbidden: may not use ReadWriteOncePod with other access modes',
+      'spec.capacity: Unsupported value: {"cpu":"-1","storage":"0"}: supported values: "storage"',
+      'spec.capacity[storage]: Invalid value: "0": must be greater than zero',
+      'spec.capacity[cpu]: Invalid value: -1: must be a valid resource quantity',
+      'spec.capacity[cpu]: Invalid value: "-1": must be greater than zero',
+      'spec.persistentVolumeReclaimPolicy: Unsupported value: "Keep": supported values: "Delete", "Recycle", "Retain"',
+      'spec.csi.driver: Required value',
+      'spec.csi.volumeHandle: Required value',
+      'spec.volumeMode: Unsupported value: "Raw": supported values: "Block", "Filesystem"',
+    ],
+  },
+  {
+    it: 'does not recycle the root of a node',
+    spec: { accessModes, capacity, hostPath: { path: '//.' }, persistentVolumeReclaimPolicy: 'Recycle' },
+    errors: [`spec.persistentVolumeReclaimPolicy: Forbidden: may not be 'recycle' for a hostPath mount of '/'`],
+  },
+];
+for (const { it, spec, errors } of volumes) {
+  test(`validatePersistentVolume ${it}`, () => {
+    const volume = decoded(persistentVolumeShape, { metadata: { name: 'pv' }, spec });
+    assert.deepEqual(messagesOf(validatePersistentVolume(defaultPersistentVolume(volume))), errors);
+  });
+}
+
+const resources = { requests: { storage: '1Gi' } };
+const claims: readonly Case[] = [
+  { it: 'accepts the smallest claim', spec: { accessModes, resources }, errors: [] },
+  {
+    it: 'asks for modes and storage',
+    spec: {},
+    errors: [
+      'spec.accessModes: Required value: at least 1 access mode is required',
+      'spec.resources[storage]: Required value',
+    ],
+  },
+  {
+    it: 'holds a claim to its rules',
+    spec: {
+      accessModes,
+      resources: { requests: { storage: '-1' } },
+      storageClassName: 'a.',
+      volumeMode: 'Raw',
+      selector: { matchExpressions: [{ key: 'a', operator: 'Exists', values: ['b'] }] },
+    },
+    errors: [
+      "spec.selector.matchExpressions[0].values: Forbidden: may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
+      'spec.resources[storage]: Invalid value: "-1": must be greater than zero',
+      `spec.storageClassName: Invalid value: "a.": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`,
+      'spec.volumeMode: Unsupported value: "Raw": supported values: "Block", "Filesystem"',
+    ],
+  },
+  {
+    it: 'wants its data from one place',
+    spec: {
+      accessModes,
+      resources,
+      dataSource: { kind: 'Pod', name: '' },
+      dataSourceRef: { apiGroup: 'a.b', kind: 'C', name: 'd' },
+    },
+    errors: [
+      'spec.dataSource.name: Required value',
+      `spec.dataSource: Invalid value: "Pod": must be 'PersistentVolumeClaim' when referencing the default apiGroup`,
+      'spec: Invalid value: {}: must match dataSourceRef',
+    ],
+  },
+];
+for (const { it, spec, errors } of claims) {
+  test(`validatePersistentVolumeClaim ${it}`, () => {
+    assert.deepEqual(messagesOf(claimErrors(spec)), errors);
+  });
+}
+
+test('the error of a claim’s storage is where the request is', () => {
+  const [error] = claimErrors({ accessModes, resources: { requests: { storage: '0' } } });
+  assert.deepEqual(error && placeOf(error), ['spec', 'resources', 'requests', 'storage']);
+});
+
+function claimErrors(spec: object): FieldError[] {
+  const claim = decoded(persistentVolumeClaimShape, { metadata: { name: 'a', namespace: 'b' }, spec });
+  return validatePersistentVolumeClaim(defaultPersistentVolumeClaim(claim));
+}

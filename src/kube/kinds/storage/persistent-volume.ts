@@ -1,0 +1,255 @@
+/** PersistentVolumes and claims: storage that outlives a pod, and the pod's name for it. */
+import { changeList, means } from '../../schema/equality.ts';
+import {
+  type FieldError,
+  forbiddenField,
+  invalidField,
+  invalidFields,
+  keyPart,
+  placedAt,
+  requiredField,
+  unsupportedField,
+} from '../../schema/field-errors.ts';
+import { objectFields, objectReference } from '../../schema/meta.ts';
+import { immutableErrors, validateObjectMeta, validateObjectMetaUpdate } from '../../schema/metadata-validation.ts';
+import { positiveQuantityErrors } from '../../schema/number-validation.ts';
+import {
+  type FieldPath,
+  type Of,
+  atomic,
+  boolean,
+  granular,
+  list,
+  map,
+  object,
+  required,
+  resourceList,
+  string,
+} from '../../schema/schema.ts';
+import { inKeyOrder } from '../../values/go-text.ts';
+import { backstepProblems, dnsSubdomainProblems } from '../../values/names.ts';
+import { readQuantity, roundUpResources } from '../../values/resource-list.ts';
+import { nodeSelector, nodeSelectorErrors } from './node-selector.ts';
+import { accessModeErrors, classNameErrors, volumeModeErrors } from './persistent-volume-claim.ts';
+import { csiDriverErrors, foreignVolumeSources, hostPathErrors, nfsErrors } from './volume-sources.ts';
+
+const secretReference = atomic(object({ name: string, namespace: string }));
+
+const localVolumeSource = object({ path: required(string), fsType: string });
+export interface LocalVolumeSource extends Of<typeof localVolumeSource> {}
+
+export const persistentVolumeShape = object({
+  ...objectFields,
+  spec: required(
+    object({
+      capacity: resourceList,
+      accessModes: list(string),
+      claimRef: granular(objectReference),
+      persistentVolumeReclaimPolicy: string,
+      storageClassName: string,
+      mountOptions: list(string),
+      volumeMode: string,
+      nodeAffinity: object({ required: nodeSelector }),
+      volumeAttributesClassName: string,
+      local: localVolumeSource,
+      hostPath: object({ path: required(string), type: string }),
+      nfs: object({ server: required(string), path: required(string), readOnly: boolean }),
+      csi: object({
+        driver: required(string),
+        volumeHandle: required(string),
+        readOnly: boolean,
+        fsType: string,
+        volumeAttributes: map(string),
+        controllerPublishSecretRef: secretReference,
+        nodeStageSecretRef: secretReference,
+        nodePublishSecretRef: secretReference,
+        controllerExpandSecretRef: secretReference,
+        nodeExpandSecretRef: secretReference,
+      }),
+      ...foreignVolumeSources,
+    }),
+  ),
+  status: object({ phase: string, message: string, reason: string, lastPhaseTransitionTime: string }),
+});
+export interface PersistentVolume extends Of<typeof persistentVolumeShape> {}
+
+/** Rules for PersistentVolumes. Drivers that no plugin of ours serves are only counted as a source. */
+type Spec = PersistentVolume['spec'];
+
+/** In the order in which the API server looks for sources: the second one it meets is the one too many. */
+const sourceOrder = [
+  'hostPath',
+  'gcePersistentDisk',
+  'awsElasticBlockStore',
+  'glusterfs',
+  'flocker',
+  'nfs',
+  'rbd',
+  'quobyte',
+  'cephfs',
+  'iscsi',
+  'cinder',
+  'fc',
+  'flexVolume',
+  'azureFile',
+  'vsphereVolume',
+  'photonPersistentDisk',
+  'portworxVolume',
+  'azureDisk',
+  'scaleIO',
+  'local',
+  'storageos',
+  'csi',
+] as const satisfies readonly (keyof Spec)[];
+
+const reclaimPolicies = ['Delete', 'Recycle', 'Retain'];
+
+export function validatePersistentVolume(volume: PersistentVolume, path: FieldPath = []): FieldError[] {
+  return [
+    ...validateObjectMeta(volume.metadata, { name: dnsSubdomainProblems, scope: 'cluster' }, [...path, 'metadata']),
+    ...specErrors(volume.spec, [...path, 'spec']),
+  ];
+}
+
+/** Where the data is does not change. */
+export function validatePersistentVolumeUpdate(volume: PersistentVolume, old: PersistentVolume): FieldError[] {
+  const errors = [...validatePersistentVolume(volume), ...validateObjectMetaUpdate(volume.metadata, old.metadata)];
+  const shape = persistentVolumeShape.fields?.['spec'];
+  const before = sourcesOf(old.spec);
+  const after = sourcesOf(withoutNewExpandSecret(volume.spec, old.spec));
+  if (shape !== undefined && !means(shape, after, before)) {
+    const detail = 'spec.persistentvolumesource is immutable after creation';
+    const refusal = forbiddenField(
+      ['spec', 'persistentvolumesource'],
+      `${detail}\n${changeList<unknown>(shape, before, after)}`,
+    );
+    errors.push(...placedAt(['spec'], [refusal]));
+  }
+  const mode = volume.spec.volumeMode ?? null;
+  errors.push(...placedAt(['spec', 'volumeMode'], immutableErrors(mode, old.spec.volumeMode ?? null, ['volumeMode'])));
+  if (old.spec.volumeAttributesClassName !== undefined && volume.spec.volumeAttributesClassName === undefined) {
+    const here = ['spec', 'volumeAttributesClassName'];
+    errors.push(forbiddenField(here, 'update from non-nil value to nil is forbidden'));
+  }
+  return errors;
+}
+
+function sourcesOf(spec: Spec): object {
+  return Object.fromEntries(sourceOrder.map((name) => [name, spec[name]]));
+}
+
+/** The one part of a source that may come later. */
+function withoutNewExpandSecret(spec: Spec, old: Spec): Spec {
+  if (spec.csi === undefined || old.csi === undefined || old.csi.controllerExpandSecretRef !== undefined) return spec;
+  const { controllerExpandSecretRef: _, ...csi } = spec.csi;
+  return { ...spec, csi };
+}
+
+function specErrors(spec: Spec, path: FieldPath): FieldError[] {
+  const modes = spec.accessModes ?? [];
+  const policy = spec.persistentVolumeReclaimPolicy ?? '';
+  return [
+    ...(modes.length === 0 ? [requiredField([...path, 'accessModes'])] : []),
+    ...accessModeErrors(modes, [...path, 'accessModes']),
+    ...capacityErrors(spec.capacity ?? {}, [...path, 'capacity']),
+    ...(policy === '' || reclaimPolicies.includes(policy)
+      ? []
+      : [unsupportedField([...path, 'persistentVolumeReclaimPolicy'], policy, reclaimPolicies)]),
+    ...nodeAffinityErrors(spec, [...path, 'nodeAffinity']),
+    ...sourceErrors(spec, path),
+    ...recycledRootErrors(spec, path),
+    ...classNameErrors(spec.storageClassName ?? '', [...path, 'storageClassName']),
+    ...volumeModeErrors(spec.volumeMode, [...path, 'volumeMode']),
+    ...attributesClassErrors(spec, path),
+  ];
+}
+
+function capacityErrors(capacity: NonNullable<Spec['capacity']>, path: FieldPath): FieldError[] {
+  const names = Object.keys(capacity);
+  const errors = names.length === 0 ? [requiredField(path)] : [];
+  if (names.length !== 1 || names[0] !== 'storage') {
+    // Nothing at all prints as null, as Go's empty map does.
+    errors.push(unsupportedField(path, names.length === 0 ? null : inKeyOrder(capacity), ['storage']));
+  }
+  for (const [name, value] of Object.entries(capacity)) {
+    const here = [...path, keyPart(name)];
+    const whole = readQuantity(value)?.value() ?? 0n;
+    if (whole < 0n) errors.push(invalidField(here, Number(whole), 'must be a valid resource quantity'));
+    errors.push(...positiveQuantityErrors(value, here));
+  }
+  return errors;
+}
+
+function nodeAffinityErrors({ nodeAffinity }: Spec, path: FieldPath): FieldError[] {
+  if (nodeAffinity === undefined) return [];
+  if (nodeAffinity.required !== undefined) return nodeSelectorErrors(nodeAffinity.required, [...path, 'required']);
+  return [requiredField([...path, 'required'], 'must specify required node constraints')];
+}
+
+function sourceErrors(spec: Spec, path: FieldPath): FieldError[] {
+  const [first, ...others] = sourceOrder.filter((name) => spec[name] !== undefined);
+  if (first === undefined) return [requiredField(path, 'must specify a volume type')];
+  const errors = firstSourceErrors(spec, first, [...path, first], path);
+  for (const other of others) {
+    // The API server forgets to count flexVolume among the sources that are one too many.
+    if (other === 'flexVolume') continue;
+    const printed = [...path, other === 'cephfs' ? 'cephFS' : other];
+    const tooMany = forbiddenField(printed, 'may not specify more than 1 volume type');
+    errors.push(...(other === 'cephfs' ? placedAt([...path, other], [tooMany]) : [tooMany]));
+  }
+  return errors;
+}
+
+function firstSourceErrors(
+  spec: Spec,
+  source: (typeof sourceOrder)[number],
+  path: FieldPath,
+  specPath: FieldPath,
+): FieldError[] {
+  const { hostPath, nfs, local, csi } = spec;
+  if (source === 'hostPath' && hostPath) return hostPathErrors(hostPath, path);
+  if (source === 'nfs' && nfs) return nfsErrors(nfs, path);
+  if (source === 'local' && local) {
+    const errors =
+      local.path === ''
+        ? [requiredField([...path, 'path'])]
+        : invalidFields([...path, 'path'], local.path, backstepProblems(local.path));
+    if (spec.nodeAffinity !== undefined) return errors;
+    return [...errors, requiredField([...specPath, 'nodeAffinity'], 'Local volume requires node affinity')];
+  }
+  if (source === 'csi' && csi) {
+    const errors = csiDriverErrors(csi.driver, [...path, 'driver']);
+    return csi.volumeHandle === '' ? [...errors, requiredField([...path, 'volumeHandle'])] : errors;
+  }
+  return [];
+}
+
+function recycledRootErrors({ hostPath, persistentVolumeReclaimPolicy: policy }: Spec, path: FieldPath): FieldError[] {
+  const isRoot = hostPath !== undefined && /^\/(\.?\/)*\.?$/.test(hostPath.path);
+  if (!isRoot || policy !== 'Recycle') return [];
+  const here = [...path, 'persistentVolumeReclaimPolicy'];
+  return [forbiddenField(here, "may not be 'recycle' for a hostPath mount of '/'")];
+}
+
+function attributesClassErrors({ volumeAttributesClassName: name, csi }: Spec, path: FieldPath): FieldError[] {
+  if (name === undefined) return [];
+  const here = [...path, 'volumeAttributesClassName'];
+  const errors = name === '' ? [requiredField(here, 'an empty string is disallowed')] : classNameErrors(name, here);
+  if (csi !== undefined) return errors;
+  return [...errors, requiredField([...path, 'csi'], 'has to be specified when using volumeAttributesClassName')];
+}
+
+export function defaultPersistentVolume(volume: PersistentVolume): PersistentVolume {
+  const { spec } = volume;
+  return {
+    ...volume,
+    spec: {
+      ...spec,
+      persistentVolumeReclaimPolicy: spec.persistentVolumeReclaimPolicy || 'Retain',
+      volumeMode: spec.volumeMode ?? 'Filesystem',
+      ...(spec.capacity && { capacity: roundUpResources(spec.capacity) }),
+      ...(spec.hostPath && { hostPath: { ...spec.hostPath, type: spec.hostPath.type ?? '' } }),
+    },
+    status: { ...volume.status, phase: volume.status?.phase || 'Pending' },
+  };
+}

@@ -1,0 +1,85 @@
+/** A class of storage: who provisions volumes of it, and how. */
+import { means } from '../../schema/equality.ts';
+import {
+  type FieldError,
+  invalidField,
+  invalidFields,
+  requiredField,
+  tooLongField,
+  unsupportedField,
+} from '../../schema/field-errors.ts';
+import { objectFields } from '../../schema/meta.ts';
+import { immutableErrors, validateObjectMeta, validateObjectMetaUpdate } from '../../schema/metadata-validation.ts';
+import { type Of, boolean, list, map, object, required, string } from '../../schema/schema.ts';
+import { dnsSubdomainProblems, qualifiedNameProblems } from '../../values/names.ts';
+
+export const storageClassShape = object({
+  ...objectFields,
+  provisioner: required(string),
+  parameters: map(string),
+  reclaimPolicy: string,
+  mountOptions: list(string),
+  allowVolumeExpansion: boolean,
+  volumeBindingMode: string,
+  allowedTopologies: list(
+    object({ matchLabelExpressions: list(object({ key: required(string), values: required(list(string)) })) }),
+  ),
+});
+export interface StorageClass extends Of<typeof storageClassShape> {}
+
+export function defaultStorageClass(given: StorageClass): StorageClass {
+  return {
+    ...given,
+    reclaimPolicy: given.reclaimPolicy ?? 'Delete',
+    volumeBindingMode: given.volumeBindingMode ?? 'Immediate',
+  };
+}
+
+/** Rules for storage classes, on creation and on update. */
+const parametersMax = 512;
+const parametersBytesMax = 256 * 1024;
+const reclaimPolicies = ['Delete', 'Retain'];
+const bindingModes = ['Immediate', 'WaitForFirstConsumer'];
+
+export function validateStorageClass(storageClass: StorageClass): FieldError[] {
+  const { metadata, provisioner, reclaimPolicy = '', volumeBindingMode } = storageClass;
+  const errors = validateObjectMeta(metadata, { name: dnsSubdomainProblems, scope: 'cluster' });
+  if (provisioner === '') errors.push(requiredField(['provisioner']));
+  else {
+    const lowered = provisioner.toLowerCase();
+    errors.push(...invalidFields(['provisioner'], lowered, qualifiedNameProblems(lowered)));
+  }
+  errors.push(...parameterErrors(storageClass.parameters ?? {}));
+  if (reclaimPolicy !== '' && !reclaimPolicies.includes(reclaimPolicy)) {
+    errors.push(unsupportedField(['reclaimPolicy'], reclaimPolicy, reclaimPolicies));
+  }
+  if (volumeBindingMode === undefined) errors.push(requiredField(['volumeBindingMode']));
+  else if (!bindingModes.includes(volumeBindingMode)) {
+    errors.push(unsupportedField(['volumeBindingMode'], volumeBindingMode, bindingModes));
+  }
+  return errors;
+}
+
+export function validateStorageClassUpdate(storageClass: StorageClass, old: StorageClass): FieldError[] {
+  const { parameters } = storageClass;
+  return [
+    ...validateStorageClass(storageClass),
+    ...validateObjectMetaUpdate(storageClass.metadata, old.metadata),
+    ...(means(map(string), parameters, old.parameters)
+      ? []
+      : [invalidField(['parameters'], parameters ?? null, 'field is immutable')]),
+    ...immutableErrors(storageClass.provisioner, old.provisioner, ['provisioner']),
+    ...immutableErrors(storageClass.reclaimPolicy ?? null, old.reclaimPolicy ?? null, ['reclaimPolicy']),
+    ...immutableErrors(storageClass.volumeBindingMode ?? null, old.volumeBindingMode ?? null, ['volumeBindingMode']),
+  ];
+}
+
+function parameterErrors(parameters: Readonly<Record<string, string>>): FieldError[] {
+  const entries = Object.entries(parameters);
+  if (entries.length > parametersMax) return [tooLongField(['parameters'], parametersMax)];
+  const sizeBytes = entries.reduce((sum, [key, value]) => sum + Buffer.byteLength(key) + Buffer.byteLength(value), 0);
+  return [
+    ...(Object.hasOwn(parameters, '') ? [invalidField(['parameters'], '', 'field can not be empty.')] : []),
+    ...(sizeBytes > parametersBytesMax ? [tooLongField(['parameters'], parametersBytesMax)] : []),
+  ];
+}

@@ -1,0 +1,177 @@
+/**
+ * What is to be mounted: a volume written in the pod itself, or the PersistentVolume its claim is bound to. Everything
+ * after the populator works with this and no longer asks how the pod came to it.
+ */
+import { MountletError } from '../../base/errors.ts';
+import type { Pod } from '../kinds/pod/pod.ts';
+import type { Volume } from '../kinds/pod/volume.ts';
+import type { PersistentVolumeClaim } from '../kinds/storage/persistent-volume-claim.ts';
+import type { PersistentVolume } from '../kinds/storage/persistent-volume.ts';
+
+interface InlineVolumeSpec {
+  readonly volume: Volume;
+  readonly persistentVolume?: undefined;
+  readonly readOnly: boolean;
+}
+
+export interface PersistentVolumeSpec {
+  readonly persistentVolume: PersistentVolume;
+  readonly volume?: undefined;
+  /** From the pod's `persistentVolumeClaim.readOnly`. */
+  readonly readOnly: boolean;
+}
+
+export type VolumeSpec = InlineVolumeSpec | PersistentVolumeSpec;
+
+export function inlineSpec(volume: Volume): InlineVolumeSpec {
+  return { volume, readOnly: false };
+}
+
+export function persistentSpec(persistentVolume: PersistentVolume, readOnly: boolean): PersistentVolumeSpec {
+  return { persistentVolume, readOnly };
+}
+
+/** The name of the volume's directory on disk: for a claim this is the PersistentVolume's name, not the pod's word. */
+export function specName(spec: VolumeSpec): string {
+  return spec.volume === undefined ? spec.persistentVolume.metadata.name : spec.volume.name;
+}
+
+export type VolumeMode = 'Filesystem' | 'Block';
+
+class UnknownVolumeModeError extends MountletError {
+  readonly reason = 'UnknownVolumeMode';
+  constructor(name: string) {
+    super(`cannot get volumeMode for volume: ${name}`);
+  }
+}
+
+/** Defaulting fills a PersistentVolume's mode, so one without it came around the API. */
+export function volumeModeOf(spec: VolumeSpec): VolumeMode {
+  if (spec.volume !== undefined) return 'Filesystem';
+  const mode = spec.persistentVolume.spec.volumeMode;
+  if (mode !== 'Filesystem' && mode !== 'Block') throw new UnknownVolumeModeError(specName(spec));
+  return mode;
+}
+
+/** A beta annotation is older than the field and wins over it. */
+export function mountOptionsOf(spec: VolumeSpec): readonly string[] {
+  if (spec.volume !== undefined) return [];
+  const { metadata, spec: fields } = spec.persistentVolume;
+  const annotation = metadata.annotations?.['volume.beta.kubernetes.io/mount-options'];
+  const options = annotation === undefined ? (fields.mountOptions ?? []) : annotation.split(',');
+  return [...new Set(options.filter((option) => option !== ''))].toSorted();
+}
+
+/**
+ * From a pod's volume to what is really mounted: a claim leads to its PersistentVolume, anything else is the volume
+ * itself. Refusals are in the words the kubelet uses in its FailedMount event.
+ */
+/** Where claims and volumes are read, each time anew: a claim that was bound a moment ago counts as bound. */
+export interface ClaimReader {
+  claim(namespace: string, name: string): PersistentVolumeClaim | undefined;
+  persistentVolume(name: string): PersistentVolume | undefined;
+}
+
+export class ClaimError extends MountletError {
+  readonly reason = 'FailedMount';
+}
+
+export interface VolumeUse {
+  readonly mounted: boolean;
+  readonly asDevice: boolean;
+}
+
+/** `use` is how the pod's containers name the volume: as a file system, as a raw device, or both. */
+export function resolveVolume(pod: Pod, volume: Volume, use: VolumeUse, reader: ClaimReader): VolumeSpec {
+  const claimName = claimNameOf(pod, volume);
+  if (claimName === undefined) return inlineSpec(volume);
+  const claim = reader.claim(pod.metadata.namespace ?? '', claimName);
+  const bound = boundClaim(pod, volume, claim);
+  return specOfClaim(pod, volume, use, bound, reader.persistentVolume(bound.volumeName));
+}
+
+/** The claim behind a volume; undefined for a volume that is written out in the pod. */
+export function claimNameOf(pod: Pod, { name, persistentVolumeClaim, ephemeral }: Volume): string | undefined {
+  return persistentVolumeClaim?.claimName ?? (ephemeral === undefined ? undefined : `${pod.metadata.name}-${name}`);
+}
+
+interface BoundClaim {
+  readonly claim: PersistentVolumeClaim;
+  /** Of the PersistentVolume to read next. */
+  readonly volumeName: string;
+}
+
+/** What the claim, as it was just read, must fulfil before its PersistentVolume is looked at. */
+export function boundClaim(pod: Pod, volume: Volume, claim: PersistentVolumeClaim | undefined): BoundClaim {
+  const fail = (why: string): never => {
+    throw new ClaimError(processingFailed(pod, volume, why));
+  };
+  if (claim === undefined) {
+    return fail(`failed to fetch PVC from API server: persistentvolumeclaims "${claimNameOf(pod, volume)}" not found`);
+  }
+  if (
+    claim.metadata.deletionTimestamp !== undefined &&
+    !claim.metadata.finalizers?.includes('kubernetes.io/pvc-protection')
+  ) {
+    fail('PVC is being deleted');
+  }
+  if (claim.status?.phase !== 'Bound') fail('PVC is not bound');
+  const { volumeName = '' } = claim.spec;
+  if (volumeName === '') fail('PVC has empty pvc.Spec.VolumeName');
+  if (volume.ephemeral !== undefined) requireOwner(pod, claim);
+  return { claim, volumeName };
+}
+
+/** What is mounted for a bound claim, given its PersistentVolume as it was just read. */
+export function specOfClaim(
+  pod: Pod,
+  volume: Volume,
+  use: VolumeUse,
+  { claim, volumeName }: BoundClaim,
+  found: PersistentVolume | undefined,
+): PersistentVolumeSpec {
+  const fail = (why: string): never => {
+    throw new ClaimError(processingFailed(pod, volume, why));
+  };
+  if (found === undefined) {
+    return fail(`failed to fetch PV ${volumeName} from API server: persistentvolumes "${volumeName}" not found`);
+  }
+  const { claimRef } = found.spec;
+  if (claimRef === undefined) {
+    fail(`found PV object ${volumeName} but it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the claim`);
+  } else if ((claimRef.uid ?? '') !== (claim.metadata.uid ?? '')) {
+    fail(
+      `found PV object ${volumeName} but its pv.Spec.ClaimRef.UID ${claimRef.uid ?? ''} does not point to claim.UID ${claim.metadata.uid ?? ''}`,
+    );
+  }
+  const spec = persistentSpec(found, volume.persistentVolumeClaim?.readOnly ?? false);
+  requireMode(volume, spec, use);
+  return spec;
+}
+
+/** The words around whatever went wrong with the claim of a volume. */
+export function processingFailed(pod: Pod, volume: Volume, why: string): string {
+  return `error processing PVC ${pod.metadata.namespace ?? ''}/${claimNameOf(pod, volume) ?? ''}: ${why}`;
+}
+
+/** A claim of that name which somebody else made must not become the pod's. */
+function requireOwner(pod: Pod, claim: PersistentVolumeClaim): void {
+  const owned = claim.metadata.ownerReferences?.some(
+    ({ controller, uid }) => controller === true && uid === pod.metadata.uid,
+  );
+  if (owned === true) return;
+  const { namespace, name } = claim.metadata;
+  throw new ClaimError(
+    `PVC ${namespace}/${name} was not created for pod ${pod.metadata.namespace}/${pod.metadata.name} (pod is not owner)`,
+  );
+}
+
+function requireMode({ name }: Volume, spec: VolumeSpec, { mounted, asDevice }: VolumeUse): void {
+  const mode = volumeModeOf(spec);
+  if (mounted && mode !== 'Filesystem') {
+    throw new ClaimError(`volume ${name} has volumeMode ${mode}, but is specified in volumeMounts`);
+  }
+  if (asDevice && mode !== 'Block') {
+    throw new ClaimError(`volume ${name} has volumeMode ${mode}, but is specified in volumeDevices`);
+  }
+}

@@ -1,0 +1,38 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { means } from './equality.ts';
+import { boolean, list, map, object, quantity, string } from './schema.ts';
+
+const shape = object({
+  name: string,
+  flag: boolean,
+  items: list(string),
+  limits: map(quantity),
+  inner: object({ name: string }),
+});
+
+const cases: readonly { it: string; a: unknown; b: unknown; same: boolean }[] = [
+  { it: 'takes absent and empty text for the same', a: {}, b: { name: '' }, same: true },
+  { it: 'takes absent and an empty list for the same', a: {}, b: { items: [] }, same: true },
+  { it: 'takes absent and an empty map for the same', a: { limits: {} }, b: {}, same: true },
+  { it: 'takes absent and an object of nothing for the same', a: { inner: { name: '' } }, b: {}, same: true },
+  { it: 'tells absent from false, which may mean something', a: {}, b: { flag: false }, same: false },
+  { it: 'compares quantities by their amount', a: { limits: { cpu: '1000m' } }, b: { limits: { cpu: 1 } }, same: true },
+  { it: 'tells amounts apart', a: { limits: { cpu: '1001m' } }, b: { limits: { cpu: 1 } }, same: false },
+  {
+    it: 'compares unreadable quantities as text',
+    a: { limits: { cpu: 'x' } },
+    b: { limits: { cpu: 'y' } },
+    same: false,
+  },
+  { it: 'tells lists of another order apart', a: { items: ['a', 'b'] }, b: { items: ['b', 'a'] }, same: false },
+  { it: 'tells a longer list apart', a: { items: ['a'] }, b: { items: ['a', 'b'] }, same: false },
+  { it: 'tells text from a map', a: { name: 'a' }, b: { name: { a: 'b' } }, same: false },
+  { it: 'sees a key named like a method', a: { limits: { toString: 1 } }, b: {}, same: false },
+];
+for (const { it, a, b, same } of cases) {
+  test(`means ${it}`, () => {
+    assert.equal(means(shape, a as object, b as object), same);
+    assert.equal(means(shape, b as object, a as object), same);
+  });
+}

@@ -1,0 +1,95 @@
+/**
+ * Whether two values of a shape mean the same, as the API server compares objects before it says that something changed:
+ * absent, empty text, an empty list and an empty map are one, and `1` cpu is `1000m`. Booleans and numbers are compared as
+ * they are, for some of them mean something other when absent.
+ */
+import { readQuantity } from '../values/resource-list.ts';
+import { showPath } from './field-errors.ts';
+import type { FieldPath, Shape } from './schema.ts';
+
+export function means<T>(shape: Shape<T>, a: T | undefined, b: T | undefined): boolean {
+  return same(shape, a, b);
+}
+
+function same(shape: Shape<unknown> | undefined, a: unknown, b: unknown): boolean {
+  if (a === b || (isEmpty(a) && isEmpty(b))) return true;
+  if (isEmpty(a) || isEmpty(b)) return false;
+  if (shape?.type === 'quantity') return sameQuantity(a as string | number, b as string | number);
+  if (Array.isArray(a) && Array.isArray(b)) {
+    return a.length === b.length && a.every((item, index) => same(shape?.item, item, b[index]));
+  }
+  if (!isRecord(a) || !isRecord(b)) return false;
+  return keysOf(a, b).every((key) => same(shapeAt(shape, key), valueAt(a, key), valueAt(b, key)));
+}
+
+export function isEmpty(value: unknown): boolean {
+  if (value === undefined || value === null || value === '') return true;
+  if (Array.isArray(value)) return value.length === 0;
+  return isRecord(value) && Object.values(value).every(isEmpty);
+}
+
+export function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+export function keysOf(a: object, b: object): readonly string[] {
+  return [...new Set([...Object.keys(a), ...Object.keys(b)])];
+}
+
+/** A key such as `toString` belongs to no object that a user wrote. */
+export function valueAt(record: Readonly<Record<string, unknown>>, key: string): unknown {
+  return Object.hasOwn(record, key) ? record[key] : undefined;
+}
+
+export function shapeAt(shape: Shape<unknown> | undefined, key: string): Shape<unknown> | undefined {
+  if (shape?.type === 'map') return shape.item;
+  return shape?.fields && Object.hasOwn(shape.fields, key) ? shape.fields[key] : undefined;
+}
+
+function sameQuantity(a: string | number, b: string | number): boolean {
+  const [left, right] = [readQuantity(a), readQuantity(b)];
+  return left === undefined || right === undefined ? String(a) === String(b) : left.compare(right) === 0;
+}
+
+/**
+ * What changed between two objects, for the end of a message that refuses the change: one line for the old value and one for
+ * the new, for each field that differs. Never used on Secrets.
+ */
+/** A message is read by people: who replaced a whole pod learns enough from the first fields. */
+const changesMax = 20;
+
+export function changeList<T>(shape: Shape<T>, old: T | undefined, changed: T | undefined): string {
+  const lines = [...changesBetween(shape, old, changed, [])];
+  const shown = lines.slice(0, changesMax).flat();
+  if (lines.length > changesMax) shown.push(`… and ${lines.length - changesMax} more changes`);
+  return shown.join('\n');
+}
+
+function* changesBetween(
+  shape: Shape<unknown> | undefined,
+  old: unknown,
+  changed: unknown,
+  path: FieldPath,
+): Generator<readonly string[]> {
+  if (means(shape ?? anything, old, changed)) return;
+  if (isRecord(old) && isRecord(changed)) {
+    for (const key of keysOf(old, changed)) {
+      yield* changesBetween(shapeAt(shape, key), valueAt(old, key), valueAt(changed, key), [...path, key]);
+    }
+    return;
+  }
+  if (Array.isArray(old) && Array.isArray(changed)) {
+    const length = Math.max(old.length, changed.length);
+    for (let index = 0; index < length; index += 1) {
+      yield* changesBetween(shape?.item, old[index], changed[index], [...path, index]);
+    }
+    return;
+  }
+  const name = showPath(path);
+  yield [
+    ...(old === undefined ? [] : [`- ${name}: ${JSON.stringify(old)}`]),
+    ...(changed === undefined ? [] : [`+ ${name}: ${JSON.stringify(changed)}`]),
+  ];
+}
+
+const anything: Shape<unknown> = { type: 'any', zero: () => undefined };

@@ -1,0 +1,69 @@
+/** Rules for numbers that many fields share: modes, ids, quantities. */
+import { rangeProblems } from '../values/network-names.ts';
+import { quantityProblem } from '../values/quantity.ts';
+import { isExtendedResource, readQuantity } from '../values/resource-list.ts';
+import { type FieldError, invalidField, invalidFields } from './field-errors.ts';
+import type { FieldPath } from './schema.ts';
+
+/** The kernel's ids are unsigned, but container runtimes have always stopped here. */
+const idMax = 2 ** 31 - 1;
+
+const countedResources = new Set([
+  'pods',
+  'resourcequotas',
+  'services',
+  'replicationcontrollers',
+  'secrets',
+  'configmaps',
+  'persistentvolumeclaims',
+  'services.nodeports',
+  'services.loadbalancers',
+]);
+
+/** User and group ids. */
+export function idErrors(id: number | undefined, path: FieldPath): FieldError[] {
+  return id === undefined ? [] : invalidFields(path, id, rangeProblems(id, 0, idMax));
+}
+
+export function fileModeErrors(mode: number | undefined, path: FieldPath): FieldError[] {
+  return modeErrors(mode, 0o777, path);
+}
+
+/** The directory of an emptyDir may also be sticky, as /tmp is. */
+export function directoryModeErrors(mode: number | undefined, path: FieldPath): FieldError[] {
+  return modeErrors(mode, 0o1777, path);
+}
+
+function modeErrors(mode: number | undefined, max: number, path: FieldPath): FieldError[] {
+  if (mode === undefined || (mode >= 0 && mode <= max)) return [];
+  return [invalidField(path, mode, `must be a number between 0 and 0${max.toString(8)} (octal), both inclusive`)];
+}
+
+export function positiveErrors(value: number, path: FieldPath): FieldError[] {
+  return value > 0 ? [] : [invalidField(path, value, 'must be greater than zero')];
+}
+
+/** A quantity that cannot be read stops the API server's decoder; here it is an error of its field. */
+export function quantityErrors(value: string | number, path: FieldPath): FieldError[] {
+  const problem = quantityProblem(value);
+  return problem === undefined ? [] : [invalidField(path, value, problem)];
+}
+
+/** An amount of a resource: not negative, and whole where the resource comes in pieces. */
+export function resourceQuantityErrors(name: string, value: string | number, path: FieldPath): FieldError[] {
+  const quantity = readQuantity(value);
+  if (quantity === undefined) return quantityErrors(value, path);
+  const errors: FieldError[] = [];
+  if (quantity.sign() < 0) errors.push(invalidField(path, String(quantity), 'must be greater than or equal to 0'));
+  const isCounted = countedResources.has(name) || isExtendedResource(name);
+  if (isCounted && quantity.milliValue() % 1000n !== 0n) {
+    errors.push(invalidField(path, String(quantity), 'must be an integer'));
+  }
+  return errors;
+}
+
+export function positiveQuantityErrors(value: string | number, path: FieldPath): FieldError[] {
+  const quantity = readQuantity(value);
+  if (quantity === undefined) return quantityErrors(value, path);
+  return quantity.sign() > 0 ? [] : [invalidField(path, String(quantity), 'must be greater than zero')];
+}
