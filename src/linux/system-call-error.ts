@@ -3,7 +3,7 @@
  * `disk/` that meets an errno (through Node or through koffi) ends here.
  */
 import { getSystemErrorMap } from 'node:util';
-import { MountletError, errorCode } from '../base/errors.ts';
+import { MountletError, errorCode, messageOf } from '../base/errors.ts';
 
 interface FailedCall {
   /** The name of the system call: `mount`, `umount2`, `openat`. */
@@ -70,6 +70,16 @@ export function errnoText(code: string): string {
   if (known !== undefined) return known;
   for (const [name, text] of getSystemErrorMap().values()) if (name === code) return text;
   return code;
+}
+
+/** `open /volume/a: no space left on device`: the call, its paths, and the system's text. */
+export function systemErrorText(thrown: unknown, knownPath?: string): string {
+  const code = errnoOf(thrown);
+  const message = messageOf(thrown);
+  if (code === undefined || !(thrown instanceof Error)) return message;
+  const { syscall, path = knownPath, dest } = thrown as NodeJS.ErrnoException & { readonly dest?: string };
+  if (syscall === undefined) return message;
+  return `${[syscall, path, dest].filter((part) => part !== undefined).join(' ')}: ${errnoText(code)}`;
 }
 
 function adviceFor(call: string, code: string): string | undefined {

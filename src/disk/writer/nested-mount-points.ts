@@ -6,7 +6,7 @@
 import { lstatSync, mkdirSync } from 'node:fs';
 import { posix } from 'node:path';
 import { MountletError } from '../../base/errors.ts';
-import { systemErrorText } from './version.ts';
+import { systemErrorText } from '../../linux/system-call-error.ts';
 
 export interface MountPlace {
   readonly mountPath: string;

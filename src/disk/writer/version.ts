@@ -2,6 +2,9 @@
  * One version of a volume's content: a directory `..2026_08_20_18_59_46.3049856227` with all files of a payload. A
  * version is complete before anyone can see it, never changed afterwards, and removed once the next one is live. Which
  * version is live is not known here.
+ *
+ * Whether a version is exactly what a payload asks for (files, directories, bytes, modes, owners and group, and nothing
+ * else) is answered slowly by reading it, or fast by the identity of inodes that were read before.
  */
 import {
   type Stats,
@@ -21,10 +24,11 @@ import {
   unlinkSync,
   writeSync,
 } from 'node:fs';
-import { MountletError, errorCode, messageOf } from '../../base/errors.ts';
+import { MountletError, errorCode } from '../../base/errors.ts';
 import type { Steps } from '../../base/turns.ts';
-import { errnoOf, errnoText } from '../../linux/system-call-error.ts';
+import { systemErrorText } from '../../linux/system-call-error.ts';
 import { directoryBits, fileBits, setgid } from '../paths/ownership.ts';
+import { removal } from '../paths/remove-tree.ts';
 import { openToRead } from '../paths/safe-open.ts';
 import type { PayloadFile, PayloadTree, TreePaths } from './payload.ts';
 
@@ -94,7 +98,7 @@ export function* fillVersion(
     refused += writeFile(`${version}/${path}`, file, group);
     if (++done % filesPerStep === 0) yield;
   }
-  // Last: until here the version is 0700 and its half is nobody else's to read.
+  // Opened last: no partial version is readable.
   return refused + finishDirectory(version, mode, group);
 }
 
@@ -111,7 +115,7 @@ function finishDirectory(path: string, mode: number, group: number | undefined):
   return refused;
 }
 
-/** Nobody else can open the file before its owner, group and mode are right: it is created with 0600. */
+/** Created with 0600: no other user can open the file before its owner, group and mode are right. */
 function writeFile(path: string, file: PayloadFile, group: number | undefined): number {
   const { data, uid } = file;
   const descriptor = openSync(path, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL, 0o600);
@@ -145,43 +149,30 @@ function giveTo(descriptor: number, path: string, uid: number): void {
   }
 }
 
-/** Removes a version whose content is known: no listing is needed unless somebody else put something into it. */
-export function* removeVersion(version: string, { files, directories }: TreePaths): Steps<void> {
+/**
+ * Removes a version, or whatever else has its name. Where the content is known nothing has to be listed, unless others put
+ * something into it.
+ */
+export function* removeVersion(version: string, content: TreePaths | undefined): Steps<void> {
+  if (content === undefined) return yield* removal(version, noMountsBelow);
   let done = 0;
   try {
-    for (const path of files.keys()) {
+    for (const path of content.files.keys()) {
       unlinkSync(`${version}/${path}`);
       if (++done % filesPerStep === 0) yield;
     }
-    for (const directory of directories.toReversed()) {
+    for (const directory of content.directories.toReversed()) {
       rmdirSync(`${version}/${directory}`);
       yield;
     }
     rmdirSync(version);
   } catch {
-    yield* removeTree(version);
+    yield* removal(version, noMountsBelow);
   }
 }
 
-/** Removes a directory and all below it. Links are removed and never followed; nothing there is nothing to do. */
-export function removeTree(directory: string): Steps<void> {
-  return removeDirectory(Buffer.from(directory));
-}
-
-// Paths are bytes: somebody else's file name need not be UTF-8.
-function* removeDirectory(directory: Buffer): Steps<void> {
-  try {
-    for (const entry of readdirSync(directory, { withFileTypes: true, encoding: 'buffer' })) {
-      const path = Buffer.concat([directory, Buffer.from('/'), entry.name]);
-      if (entry.isDirectory()) yield* removeDirectory(path);
-      else unlinkSync(path);
-      yield;
-    }
-    rmdirSync(directory);
-  } catch (error) {
-    if (lstatSync(directory, { throwIfNoEntry: false }) !== undefined) throw error;
-  }
-}
+/** Reading the mount table costs more than the rest. What is mounted in a version is still found, and left alone. */
+const noMountsBelow = (): readonly [] => [];
 
 /** The size of all files below a directory. */
 export function* bytesBelow(directory: string): Steps<number> {
@@ -194,10 +185,6 @@ export function* bytesBelow(directory: string): Steps<number> {
   return bytes;
 }
 
-/**
- * Answers whether a version on disk is exactly what a payload asks for: same files and directories, bytes, modes, owners
- * and group, and nothing else. Slowly by reading it, or fast by the identity of inodes that were read before.
- */
 export interface WantedOwnership {
   readonly group: number | undefined;
   /** The system refused this group before: asking for it again would rewrite the volume for ever. */
@@ -208,8 +195,8 @@ export interface WantedOwnership {
 export type VersionInodes = readonly Stats[];
 
 /**
- * Reads the version; its inodes when it is as wanted, undefined when anything differs. `ours` says that we wrote this very tree
- * into it: then a file that its own owner may not read (mode 0200, and we are not root) is believed by its attributes.
+ * Reads the version: its inodes when it is as wanted, undefined when anything differs. `ours` means that we wrote this very
+ * tree into it: then the attributes are enough for a file that its own owner may not read (mode 0200, and we are not root).
  */
 export function* readVersion(
   version: string,
@@ -227,7 +214,7 @@ export function* readVersion(
     entries += readdirSync(path).length;
     yield;
   }
-  // All that is wanted is looked for by name, so an equal number means that there is nothing else.
+  // Every wanted entry is looked up by name below, so an equal number means that there is nothing else.
   if (entries !== files.size + directories.length) return undefined;
   for (const [path, file] of files) {
     const inode = readFile(`${version}/${path}`, file, owned, ours);
@@ -290,7 +277,7 @@ function readFile(path: string, file: PayloadFile, owned: WantedOwnership, ours:
     return inode !== undefined && isFileRight(inode, file, owned) ? inode : undefined;
   }
   try {
-    // Looked at before it is read: a change made in between shows in the next look.
+    // Before it is read: a change made in between shows in the next inspection.
     const inode = fstatSync(descriptor);
     return isFileRight(inode, file, owned) && hasContent(descriptor, file.data) ? inode : undefined;
   } finally {
@@ -307,7 +294,7 @@ function isFileRight(inode: Stats, file: PayloadFile, { group, groupRefused }: W
   );
 }
 
-/** Undefined for what is missing, a link, or not ours to read; a pipe in its place must not make us wait. */
+/** Undefined for what is missing, a link, or not ours to read. Does not block on a pipe in its place. */
 function openIfFile(path: string): number | undefined {
   try {
     return openToRead(path);
@@ -327,7 +314,7 @@ function hasContent(descriptor: number, data: Uint8Array): boolean {
   return content.equals(data);
 }
 
-/** What a failing system call becomes when it leaves this room: the text is the one a kubelet prints for the same failure. */
+/** A system call that failed during a write, with the text a kubelet prints for the same failure. */
 export class VolumeWriteError extends MountletError {
   readonly reason = 'VolumeWriteFailed';
   /** `ENOSPC`, where the cause was a system error. */
@@ -351,14 +338,4 @@ export class OwnerRefusedError extends MountletError {
     this.path = path;
     this.uid = uid;
   }
-}
-
-/** `open /volume/a: no space left on device`: the call, its paths, and the system's text. */
-export function systemErrorText(thrown: unknown, knownPath?: string): string {
-  const code = errnoOf(thrown);
-  const message = messageOf(thrown);
-  if (code === undefined || !(thrown instanceof Error)) return message;
-  const { syscall, path = knownPath, dest } = thrown as NodeJS.ErrnoException & { readonly dest?: string };
-  if (syscall === undefined) return message;
-  return `${[syscall, path, dest].filter((part) => part !== undefined).join(' ')}: ${errnoText(code)}`;
 }
