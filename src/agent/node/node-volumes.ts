@@ -5,12 +5,7 @@ import type { Clock } from '../../base/clock.ts';
 import { Timers } from '../../base/timers.ts';
 import type { ApiClient } from '../../client/api-client.ts';
 import { NotFoundError } from '../../client/api-errors.ts';
-import {
-  clusterTrustBundles,
-  persistentVolumeClaims,
-  persistentVolumes,
-  withShape,
-} from '../../client/resource-reference.ts';
+import { persistentVolumeClaims, persistentVolumes, withShape } from '../../client/resource-reference.ts';
 import { SystemDevices } from '../../disk/devices/block-device.ts';
 import { BlockMappings } from '../../disk/devices/block-mappings.ts';
 import { systemPrograms } from '../../disk/devices/programs.ts';
@@ -20,14 +15,13 @@ import { replaceableMounts } from '../../disk/mounts/replaceable-mounts.ts';
 import { LiveSubPaths } from '../../disk/pods/live-sub-paths.ts';
 import { PodTrees } from '../../disk/pods/pod-trees.ts';
 import { cleanSubPaths } from '../../disk/pods/sub-paths.ts';
-import { clusterTrustBundleShape } from '../../kube/kinds/cluster-trust-bundle.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { persistentVolumeClaimShape } from '../../kube/kinds/storage/persistent-volume-claim.ts';
 import { persistentVolumeShape } from '../../kube/kinds/storage/persistent-volume.ts';
 import { podDirectory, podsDirectory } from '../../kube/values/node-layout.ts';
 import { readerOf } from '../../objects/object-manager.ts';
+import { TrustBundles } from '../../objects/trust-bundles.ts';
 import { PluginRegistry, standardPlugins } from '../../plugins/registry.ts';
-import type { TrustBundleReader } from '../../plugins/trust-bundle.ts';
 import type { SubPathPreparer } from '../../pods/container-mounts.ts';
 import type { MountedVolume as ContainerVolume, MountedVolumes } from '../../pods/mounted-volumes.ts';
 import type { PodVolumes } from '../../pods/pod-volumes.ts';
@@ -45,6 +39,8 @@ import type { NotifyNode } from './notices.ts';
 
 interface NodeVolumesDeps {
   readonly client: ApiClient | undefined;
+  /** How objects are watched; undefined without an API server. */
+  readonly reflection: ConstructorParameters<typeof TrustBundles>[0] | undefined;
   readonly clock: Clock;
   readonly mounts: Mounts;
   readonly objects: NodeObjects;
@@ -67,12 +63,13 @@ export function nodeVolumes(deps: NodeVolumesDeps, settings: AgentSettings): Nod
   const { client, clock, mounts, objects, node, notify, runtimeDirectory, uid } = deps;
   const { rootDirectory: root, subPathUpdates, controllerAttaches, syncMs } = settings;
   const timers = new Timers(clock);
+  const trustBundles = deps.reflection && new TrustBundles(deps.reflection);
   const live = new LiveSubPaths({ mounts, replaceable: replaceableMounts(mounts), notify });
   const plugins = standardPlugins({
     configMaps: readerOf(objects.configMaps),
     secrets: readerOf(objects.secrets),
     nodes: { get: async (signal) => node.current() ?? (await node.read(signal)) },
-    ...(client !== undefined && { tokens: objects.tokens, trustBundles: clusterTrust(client) }),
+    ...(client !== undefined && { tokens: objects.tokens, trustBundles }),
     root,
     mounts,
     privateTmpfs: () => privateTmpfsDirectory({ ...(runtimeDirectory !== undefined && { runtimeDirectory }), uid }),
@@ -110,8 +107,14 @@ export function nodeVolumes(deps: NodeVolumesDeps, settings: AgentSettings): Nod
     subPaths,
     run: async (signal) => {
       const ended = new AbortController();
+      const bundleChanged = (name: string, version: string | undefined): void =>
+        manager.objectChanged({ kind: 'ClusterTrustBundle', namespace: '', name }, version);
       try {
-        await Promise.all([manager.run(signal).finally(() => ended.abort()), timers.run(ended.signal)]);
+        await Promise.all([
+          manager.run(signal).finally(() => ended.abort()),
+          timers.run(ended.signal),
+          trustBundles?.run(bundleChanged, ended.signal),
+        ]);
       } finally {
         timers.fireAll();
       }
@@ -176,10 +179,9 @@ function subPathCleaner(root: string, mounts: Mounts): SubPathCleaner {
   };
 }
 
-/** Claims, PersistentVolumes and trust bundles at an API server: one request each, never from memory. */
+/** Claims and PersistentVolumes at an API server: one request each, never from memory. */
 const claimResource = withShape(persistentVolumeClaims, persistentVolumeClaimShape);
 const volumeResource = withShape(persistentVolumes, persistentVolumeShape);
-const bundleResource = withShape(clusterTrustBundles, clusterTrustBundleShape);
 
 function clusterClaims(client: ApiClient): ClaimSource {
   return {
@@ -190,17 +192,6 @@ function clusterClaims(client: ApiClient): ClaimSource {
 
 /** A node without an API server has none. */
 const noClaims: ClaimSource = { claim: async () => undefined, persistentVolume: async () => undefined };
-
-function clusterTrust(client: ApiClient): TrustBundleReader {
-  return {
-    get: (name, signal) => unlessMissing(client.get(bundleResource, { name }, signal)),
-    async list(signerName, signal) {
-      const fieldSelector = `spec.signerName=${signerName}`;
-      const { items } = await client.list(bundleResource, { fieldSelector }, signal);
-      return items;
-    },
-  };
-}
 
 async function unlessMissing<T>(answer: Promise<T>): Promise<T | undefined> {
   try {

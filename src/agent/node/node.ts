@@ -157,6 +157,7 @@ async function assembleNode(settings: AgentSettings, deps: NodeDeps, signal: Abo
     {
       ...deps,
       client: clients?.general,
+      reflection,
       mounts,
       objects,
       node: presence,
