@@ -2,6 +2,7 @@
  * One running node: every room wired. Settings and a cluster (or none) in, a node out that runs pods, mounts their volumes and
  * keeps them up to date. It speaks to the API server over HTTP alone, also where both are one process.
  */
+import { NoticeStream } from '../../base/notice-stream.ts';
 import { randomUUID } from 'node:crypto';
 import { existsSync, mkdirSync, realpathSync } from 'node:fs';
 import { join } from 'node:path';
@@ -64,6 +65,7 @@ export interface RunningNode {
   readonly pods: PodLoop;
   readonly volumes: VolumeManager;
   readonly runtime: Runtime;
+  readonly notices: Pick<NoticeStream<NodeNotice>, 'follow'>;
   /** Resolves when the node has ended, and rejects when it could not go on. */
   readonly ended: Promise<void>;
   /** Lets go of the runtime and the API server, last of all. */
@@ -123,10 +125,10 @@ async function assembleNode(settings: AgentSettings, deps: NodeDeps, signal: Abo
     runningPods: () =>
       pods.pods().filter(({ metadata }) => pods.statusOf(metadata.uid ?? '')?.phase === 'Running').length,
   });
-  const notify = (notice: NodeNotice): void => {
-    recordNotice(notice, recorder ?? noRecorder, metrics);
-    tell(notice);
-  };
+  const notices = new NoticeStream<NodeNotice>();
+  notices.subscribe((notice) => recordNotice(notice, recorder ?? noRecorder, metrics));
+  notices.subscribe(tell);
+  const notify = (notice: NodeNotice): void => notices.emit(notice);
   const reflection = clients && { client: clients.general, clock, pause, random, notify };
   const mounts = systemMounts();
   const presence = new NodePresence(
@@ -285,6 +287,7 @@ async function assembleNode(settings: AgentSettings, deps: NodeDeps, signal: Abo
     pods,
     volumes: manager,
     runtime,
+    notices,
     ended,
     async close() {
       await runtime.close();
