@@ -1,9 +1,8 @@
 /**
- * Shapes as OpenAPI schemas. Shapes that have a name (`definition.ts`) become components that others refer to; the rest is
+ * Shapes as OpenAPI schemas. Shapes that have a name (`described`) become components that others refer to; the rest is
  * written out where it is. Merge keys and list types are extensions that kubectl computes its patches from.
  */
 import type { Shape } from '../../kube/schema/schema.ts';
-import type { Definition } from '../definitions/definition.ts';
 
 export type Json = Readonly<Record<string, unknown>>;
 
@@ -34,27 +33,21 @@ const sharedComponents: Readonly<Record<string, Json>> = {
 /** Collects the components that the schemas of one document refer to. */
 export class SchemaWriter {
   readonly components = new Map<string, Json>();
-  /** By fields: the same shape may be marked in several ways (required, atomic) and stays the same definition. */
-  readonly #definitions: ReadonlyMap<unknown, Definition>;
-
-  constructor(definitions: readonly Definition[]) {
-    this.#definitions = new Map(definitions.map((definition) => [definition.shape.fields, definition]));
-  }
 
   /** An object's schema with all its fields, never a reference. */
   whole(shape: Shape<unknown>): Json {
     const fields = shape.fields ?? {};
-    const definition = this.#definitions.get(shape.fields);
+    const { documentation } = shape;
     const properties = Object.entries(fields).map(([name, field]) => {
-      const text = definition?.fields[name] ?? standardTexts[name];
+      const text = documentation?.fields[name] ?? standardTexts[name];
       return [name, described(this.reference(field), text)] as const;
     });
     // The server itself completes metadata, so nobody has to write it.
-    const optional = new Set(['metadata', ...(definition?.optional ?? [])]);
+    const optional = new Set(['metadata', ...(documentation?.optional ?? [])]);
     const required = Object.keys(fields).filter((name) => fields[name]?.required && !optional.has(name));
     return {
       type: 'object',
-      ...(definition && { description: definition.text }),
+      ...(documentation && { description: documentation.text }),
       properties: Object.fromEntries(properties),
       ...(required.length > 0 && { required }),
       ...(shape.isAtomic && { 'x-kubernetes-map-type': 'atomic' }),
@@ -84,7 +77,7 @@ export class SchemaWriter {
   }
 
   #objectReference(shape: Shape<unknown>): Json {
-    const name = this.#definitions.get(shape.fields)?.name;
+    const name = shape.documentation?.name;
     if (name === undefined) return this.whole(shape);
     if (!this.components.has(name)) {
       // Before its fields, in case one of them leads back here.

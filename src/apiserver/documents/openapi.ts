@@ -5,7 +5,6 @@
  */
 import { createHash } from 'node:crypto';
 import { deleteOptions, listMeta, status } from '../../kube/schema/meta.ts';
-import { definitions } from '../definitions/definition.ts';
 import type { ExchangedKind, GroupVersion, Resource, ResourceTable } from '../model/resource.ts';
 import { pathsOf } from './openapi-paths.ts';
 import { type Json, SchemaWriter } from './openapi-schema.ts';
@@ -70,7 +69,7 @@ function pathOf(apiVersion: string): string {
 }
 
 function documentOf(resources: readonly Resource[], version: string): Json {
-  const writer = new SchemaWriter(definitions);
+  const writer = new SchemaWriter();
   const deleteOptionsName = nameIn(writer.reference(deleteOptions));
   const statusName = nameIn(writer.reference(status));
   const paths: Record<string, unknown> = {};

@@ -8,12 +8,29 @@ import {
   validateObjectMeta,
   validateObjectMetaUpdate,
 } from '../schema/metadata-validation.ts';
-import { type FieldPath, type Of, object, required, string } from '../schema/schema.ts';
+import { type FieldPath, type Of, object, required, string, described } from '../schema/schema.ts';
 
-export const clusterTrustBundleShape = object({
-  ...objectFields,
-  spec: required(object({ signerName: string, trustBundle: required(string) })),
-});
+export const clusterTrustBundleShape = described(
+  {
+    text: 'Certificates of authorities that pods may trust.',
+    fields: { spec: 'The certificates, and whose they are.' },
+  },
+  object({
+    ...objectFields,
+    spec: required(
+      described(
+        {
+          text: 'Certificates, and whose they are.',
+          fields: {
+            signerName: 'The signer that issues certificates under these authorities. It cannot be changed.',
+            trustBundle: 'The certificates as PEM blocks.',
+          },
+        },
+        object({ signerName: string, trustBundle: required(string) }),
+      ),
+    ),
+  }),
+);
 export interface ClusterTrustBundle extends Of<typeof clusterTrustBundleShape> {}
 
 /** Rules for ClusterTrustBundles: a name that fits the signer, and nothing but certificates of authorities. */

@@ -10,15 +10,25 @@ import {
 } from '../schema/field-errors.ts';
 import { objectFields } from '../schema/meta.ts';
 import { validateObjectMeta, validateObjectMetaUpdate } from '../schema/metadata-validation.ts';
-import { type FieldPath, type Of, boolean, bytes, map, object, string } from '../schema/schema.ts';
+import { type FieldPath, type Of, boolean, bytes, map, object, string, described } from '../schema/schema.ts';
 import { configMapKeyProblems, dnsSubdomainProblems } from '../values/names.ts';
 
-export const configMapShape = object({
-  ...objectFields,
-  immutable: boolean,
-  data: map(string),
-  binaryData: map(bytes),
-});
+export const configMapShape = described(
+  {
+    text: 'Configuration for pods: named texts and bytes. All of it together is at most 1 MiB.',
+    fields: {
+      immutable: 'Whether the entries can never change. It cannot be taken back.',
+      data: 'Entries of text. A key consists of letters, digits, "-", "_" and ".".',
+      binaryData: 'Entries of bytes, in base64. No key may also be in data.',
+    },
+  },
+  object({
+    ...objectFields,
+    immutable: boolean,
+    data: map(string),
+    binaryData: map(bytes),
+  }),
+);
 export interface ConfigMap extends Of<typeof configMapShape> {}
 
 /** Rules for ConfigMaps, on creation and on update. */

@@ -8,22 +8,25 @@ import {
 } from '../schema/field-errors.ts';
 import { objectFields, objectReference } from '../schema/meta.ts';
 import { validateObjectMeta, validateObjectMetaUpdate } from '../schema/metadata-validation.ts';
-import { type FieldPath, type Of, integer, list, object, required, string } from '../schema/schema.ts';
+import { type FieldPath, type Of, integer, list, object, required, string, described } from '../schema/schema.ts';
 import { dnsLabelProblems, dnsSubdomainProblems, qualifiedNameProblems } from '../values/names.ts';
 import { addressProblems, parseIpAddress, portProblems } from '../values/network-names.ts';
 
 const addressShape = object({ ip: required(string), hostname: string, nodeName: string, targetRef: objectReference });
 
-export const endpointsShape = object({
-  ...objectFields,
-  subsets: list(
-    object({
-      addresses: list(addressShape),
-      notReadyAddresses: list(addressShape),
-      ports: list(object({ name: string, port: required(integer), protocol: string, appProtocol: string })),
-    }),
-  ),
-});
+export const endpointsShape = described(
+  { text: 'The addresses behind a service.', fields: { subsets: 'Addresses with the ports they have in common.' } },
+  object({
+    ...objectFields,
+    subsets: list(
+      object({
+        addresses: list(addressShape),
+        notReadyAddresses: list(addressShape),
+        ports: list(object({ name: string, port: required(integer), protocol: string, appProtocol: string })),
+      }),
+    ),
+  }),
+);
 export interface Endpoints extends Of<typeof endpointsShape> {}
 type EndpointSubset = NonNullable<Endpoints['subsets']>[number];
 

@@ -6,47 +6,89 @@ import { means } from '../schema/equality.ts';
 import { type FieldError, invalidField, invalidFields, requiredField } from '../schema/field-errors.ts';
 import { objectFields, objectReference } from '../schema/meta.ts';
 import { immutableErrors, validateObjectMeta, validateObjectMetaUpdate } from '../schema/metadata-validation.ts';
-import { type FieldPath, type Of, integer, object, required, string } from '../schema/schema.ts';
+import { type FieldPath, type Of, integer, object, required, string, described } from '../schema/schema.ts';
 import { dnsSubdomainProblems, pathSegmentProblems, qualifiedNameProblems } from '../values/names.ts';
 
 const sourceShape = object({ component: string, host: string });
 
-export const eventShape = object({
-  ...objectFields,
-  involvedObject: required(objectReference),
-  reason: string,
-  message: string,
-  source: sourceShape,
-  firstTimestamp: string,
-  lastTimestamp: string,
-  count: integer,
-  type: string,
-  eventTime: string,
-  series: object({ count: integer, lastObservedTime: string }),
-  action: string,
-  related: objectReference,
-  reportingComponent: string,
-  reportingInstance: string,
-});
+export const eventShape = described(
+  {
+    text: 'Something that happened to an object. Kept for an hour.',
+    fields: {
+      involvedObject: 'What it happened to.',
+      reason: 'One word for what happened.',
+      message: 'What happened, for people.',
+      source: 'Who says so.',
+      firstTimestamp: 'When it happened first.',
+      lastTimestamp: 'When it happened last.',
+      count: 'How often it happened.',
+      type: 'Normal or Warning.',
+      eventTime: 'When it was first seen.',
+      series: 'The series it is part of.',
+      action: 'What was done.',
+      related: 'Another object that matters here.',
+      reportingComponent: 'Who says so.',
+      reportingInstance: 'Which one of them.',
+    },
+  },
+  object({
+    ...objectFields,
+    involvedObject: required(objectReference),
+    reason: string,
+    message: string,
+    source: sourceShape,
+    firstTimestamp: string,
+    lastTimestamp: string,
+    count: integer,
+    type: string,
+    eventTime: string,
+    series: object({ count: integer, lastObservedTime: string }),
+    action: string,
+    related: objectReference,
+    reportingComponent: string,
+    reportingInstance: string,
+  }),
+);
 export interface Event extends Of<typeof eventShape> {}
 
-export const eventViewShape = object({
-  ...objectFields,
-  eventTime: string,
-  series: object({ count: required(integer), lastObservedTime: required(string) }),
-  reportingController: string,
-  reportingInstance: string,
-  action: string,
-  reason: string,
-  regarding: objectReference,
-  related: objectReference,
-  note: string,
-  type: string,
-  deprecatedSource: sourceShape,
-  deprecatedFirstTimestamp: string,
-  deprecatedLastTimestamp: string,
-  deprecatedCount: integer,
-});
+export const eventViewShape = described(
+  {
+    text: 'Something that happened to an object. Kept for an hour.',
+    fields: {
+      eventTime: 'When it was first seen.',
+      series: 'The series it is part of.',
+      reportingController: 'Who says so.',
+      reportingInstance: 'Which one of them.',
+      action: 'What was done.',
+      reason: 'One word for what happened.',
+      regarding: 'What it happened to.',
+      related: 'Another object that matters here.',
+      note: 'What happened, for people.',
+      type: 'Normal or Warning.',
+      deprecatedSource: 'Who says so, as clients of core events do.',
+      deprecatedFirstTimestamp: 'When it happened first, as clients of core events say.',
+      deprecatedLastTimestamp: 'When it happened last, as clients of core events say.',
+      deprecatedCount: 'How often it happened, as clients of core events say.',
+    },
+  },
+  object({
+    ...objectFields,
+    eventTime: string,
+    series: object({ count: required(integer), lastObservedTime: required(string) }),
+    reportingController: string,
+    reportingInstance: string,
+    action: string,
+    reason: string,
+    regarding: objectReference,
+    related: objectReference,
+    note: string,
+    type: string,
+    deprecatedSource: sourceShape,
+    deprecatedFirstTimestamp: string,
+    deprecatedLastTimestamp: string,
+    deprecatedCount: integer,
+  }),
+);
 export interface EventView extends Of<typeof eventViewShape> {}
 
 export function eventOfView(view: EventView): Event {

@@ -2,21 +2,38 @@
 import { type FieldError, forbiddenField, invalidField, unsupportedField } from '../schema/field-errors.ts';
 import { objectFields } from '../schema/meta.ts';
 import { validateObjectMeta, validateObjectMetaUpdate } from '../schema/metadata-validation.ts';
-import { type Of, integer, object, string } from '../schema/schema.ts';
+import { type Of, integer, object, string, described } from '../schema/schema.ts';
 import { dnsSubdomainProblems } from '../values/names.ts';
 
-export const leaseShape = object({
-  ...objectFields,
-  spec: object({
-    holderIdentity: string,
-    leaseDurationSeconds: integer,
-    acquireTime: string,
-    renewTime: string,
-    leaseTransitions: integer,
-    strategy: string,
-    preferredHolder: string,
+export const leaseShape = described(
+  { text: 'Who holds something, and until when.', fields: { spec: 'Who holds it, and until when.' } },
+  object({
+    ...objectFields,
+    spec: described(
+      {
+        text: 'Who holds it, and until when.',
+        fields: {
+          holderIdentity: 'Who holds it; nobody if empty.',
+          leaseDurationSeconds: 'For how long after renewTime the holder is believed.',
+          acquireTime: 'When the holder got it.',
+          renewTime: 'When the holder last said that it still holds it.',
+          leaseTransitions: 'How often it changed hands.',
+          strategy: 'How a holder is chosen among candidates.',
+          preferredHolder: 'Who should get it next.',
+        },
+      },
+      object({
+        holderIdentity: string,
+        leaseDurationSeconds: integer,
+        acquireTime: string,
+        renewTime: string,
+        leaseTransitions: integer,
+        strategy: string,
+        preferredHolder: string,
+      }),
+    ),
   }),
-});
+);
 export interface Lease extends Of<typeof leaseShape> {}
 
 /** Rules for leases, on creation and on update. */

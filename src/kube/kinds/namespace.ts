@@ -2,27 +2,48 @@
 import { type FieldError, invalidField, invalidFields } from '../schema/field-errors.ts';
 import { objectFields } from '../schema/meta.ts';
 import { finalizersOfKubernetes, validateObjectMeta, validateObjectMetaUpdate } from '../schema/metadata-validation.ts';
-import { type FieldPath, type Of, list, object, required, string } from '../schema/schema.ts';
+import { type FieldPath, type Of, list, object, required, string, described } from '../schema/schema.ts';
 import { dnsLabelProblems, qualifiedNameProblems } from '../values/names.ts';
 
-export const namespaceShape = object({
-  ...objectFields,
-  /** These are its own, besides those of its metadata: they go when everything in the namespace is gone. */
-  spec: object({ finalizers: list(string) }),
-  status: object({
-    phase: string,
-    conditions: list(
+export const namespaceShape = described(
+  {
+    text: 'A scope of names. Everything in it goes with it.',
+    fields: {
+      spec: 'Who must agree before the namespace is gone.',
+      status: 'Whether the namespace is in use or about to end.',
+    },
+  },
+  object({
+    ...objectFields,
+    /** These are its own, besides those of its metadata: they go when everything in the namespace is gone. */
+    spec: described(
+      {
+        text: 'Who must agree before a namespace is gone.',
+        fields: { finalizers: 'While this list is not empty, a deleted namespace stays.' },
+      },
+      object({ finalizers: list(string) }),
+    ),
+    status: described(
+      {
+        text: 'Whether a namespace is in use or about to end.',
+        fields: { phase: 'Active or Terminating.', conditions: 'What keeps it from ending.' },
+      },
       object({
-        type: required(string),
-        status: required(string),
-        lastTransitionTime: string,
-        reason: string,
-        message: string,
+        phase: string,
+        conditions: list(
+          object({
+            type: required(string),
+            status: required(string),
+            lastTransitionTime: string,
+            reason: string,
+            message: string,
+          }),
+          'type',
+        ),
       }),
-      'type',
     ),
   }),
-});
+);
 export interface Namespace extends Of<typeof namespaceShape> {}
 
 /** Rules for namespaces, on creation, on update, and for the two subresources that carry their end. */

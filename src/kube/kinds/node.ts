@@ -24,65 +24,108 @@ import {
   required,
   setOf,
   string,
+  described,
 } from '../schema/schema.ts';
 import { dnsSubdomainProblems, labelValueProblems, qualifiedNameProblems } from '../values/names.ts';
 import { roundUpResources } from '../values/resource-list.ts';
 import { taintEffects } from './pod/scheduling-validation.ts';
 
-export const nodeShape = object({
-  ...objectFields,
-  spec: object({
-    podCIDR: string,
-    podCIDRs: setOf(string),
-    providerID: string,
-    unschedulable: boolean,
-    taints: list(object({ key: required(string), value: string, effect: required(string), timeAdded: string })),
-    configSource: any,
-    externalID: string,
-    podPreemptionPolicy: any,
-  }),
-  status: object({
-    capacity: resourceList,
-    allocatable: resourceList,
-    phase: string,
-    conditions: list(
+export const nodeShape = described(
+  {
+    text: 'A machine that runs pods.',
+    fields: { spec: 'What others decide about the node.', status: 'What the node says of itself.' },
+  },
+  object({
+    ...objectFields,
+    spec: described(
+      {
+        name: 'io.k8s.api.core.v1.NodeSpec',
+        text: 'What others decide about a node.',
+        fields: {
+          podCIDR: 'The addresses its pods get.',
+          podCIDRs: 'The addresses its pods get, of each family.',
+          providerID: 'What the provider of the machine calls it.',
+          unschedulable: 'Whether new pods stay away.',
+          taints: 'What keeps pods away that do not tolerate it.',
+          externalID: 'No longer used.',
+          configSource: 'No longer used.',
+        },
+      },
       object({
-        type: required(string),
-        status: required(string),
-        lastHeartbeatTime: string,
-        lastTransitionTime: string,
-        reason: string,
-        message: string,
+        podCIDR: string,
+        podCIDRs: setOf(string),
+        providerID: string,
+        unschedulable: boolean,
+        taints: list(object({ key: required(string), value: string, effect: required(string), timeAdded: string })),
+        configSource: any,
+        externalID: string,
+        podPreemptionPolicy: any,
       }),
-      'type',
     ),
-    addresses: list(object({ type: required(string), address: required(string) }), 'type'),
-    daemonEndpoints: object({ kubeletEndpoint: object({ Port: required(integer) }) }),
-    nodeInfo: object({
-      machineID: required(string),
-      systemUUID: required(string),
-      bootID: required(string),
-      kernelVersion: required(string),
-      osImage: required(string),
-      containerRuntimeVersion: required(string),
-      kubeletVersion: required(string),
-      kubeProxyVersion: required(string),
-      operatingSystem: required(string),
-      architecture: required(string),
-      swap: object({ capacity: integer }),
-      runningInUserNamespace: boolean,
-    }),
-    images: list(object({ names: list(string), sizeBytes: integer })),
-    volumesInUse: list(string),
-    volumesAttached: list(object({ name: required(string), devicePath: required(string) })),
-    config: any,
-    runtimeHandlers: list(
-      object({ name: string, features: object({ recursiveReadOnlyMounts: boolean, userNamespaces: boolean }) }),
+    status: described(
+      {
+        name: 'io.k8s.api.core.v1.NodeStatus',
+        text: 'What a node says of itself.',
+        fields: {
+          capacity: 'What the machine has.',
+          allocatable: 'What of it is for pods.',
+          phase: 'No longer used.',
+          conditions: 'How the node is: Ready, MemoryPressure, DiskPressure, PIDPressure.',
+          addresses: 'Where the node is reached.',
+          daemonEndpoints: 'The ports of its agents.',
+          nodeInfo: 'Its system, kernel and versions.',
+          images: 'The images it has.',
+          volumesInUse: 'The attachable volumes it uses.',
+          volumesAttached: 'The volumes attached to it.',
+          runtimeHandlers: 'The ways it can run containers.',
+          features: 'What its runtime can do.',
+          declaredFeatures: 'What the node says it can do.',
+        },
+      },
+      object({
+        capacity: resourceList,
+        allocatable: resourceList,
+        phase: string,
+        conditions: list(
+          object({
+            type: required(string),
+            status: required(string),
+            lastHeartbeatTime: string,
+            lastTransitionTime: string,
+            reason: string,
+            message: string,
+          }),
+          'type',
+        ),
+        addresses: list(object({ type: required(string), address: required(string) }), 'type'),
+        daemonEndpoints: object({ kubeletEndpoint: object({ Port: required(integer) }) }),
+        nodeInfo: object({
+          machineID: required(string),
+          systemUUID: required(string),
+          bootID: required(string),
+          kernelVersion: required(string),
+          osImage: required(string),
+          containerRuntimeVersion: required(string),
+          kubeletVersion: required(string),
+          kubeProxyVersion: required(string),
+          operatingSystem: required(string),
+          architecture: required(string),
+          swap: object({ capacity: integer }),
+          runningInUserNamespace: boolean,
+        }),
+        images: list(object({ names: list(string), sizeBytes: integer })),
+        volumesInUse: list(string),
+        volumesAttached: list(object({ name: required(string), devicePath: required(string) })),
+        config: any,
+        runtimeHandlers: list(
+          object({ name: string, features: object({ recursiveReadOnlyMounts: boolean, userNamespaces: boolean }) }),
+        ),
+        features: object({ supplementalGroupsPolicy: boolean }),
+        declaredFeatures: list(string),
+      }),
     ),
-    features: object({ supplementalGroupsPolicy: boolean }),
-    declaredFeatures: list(string),
   }),
-});
+);
 export interface Node extends Of<typeof nodeShape> {}
 
 /** Rules for nodes: name, taints, resources. What the node says of itself in its status is otherwise taken as it is. */

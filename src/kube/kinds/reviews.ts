@@ -2,7 +2,7 @@
 import { isEmpty } from '../schema/equality.ts';
 import { type FieldError, invalidField, requiredField, showPath } from '../schema/field-errors.ts';
 import { type ObjectMeta, objectFields } from '../schema/meta.ts';
-import { type FieldPath, type Of, boolean, list, map, object, required, string } from '../schema/schema.ts';
+import { type FieldPath, type Of, boolean, list, map, object, required, string, described } from '../schema/schema.ts';
 
 const selectorAttributes = object({
   rawSelector: string,
@@ -37,33 +37,48 @@ interface SubjectAccessSpec extends Of<typeof subjectSpec> {}
 type ResourceAttributes = NonNullable<SelfAccessSpec['resourceAttributes']>;
 interface SelectorAttributes extends Of<typeof selectorAttributes> {}
 
-export const subjectAccessReviewShape = object({ ...objectFields, spec: required(subjectSpec), status });
+export const subjectAccessReviewShape = described(
+  {
+    text: 'May somebody do something?',
+    fields: { spec: 'The question.', status: 'The answer. The server fills it in.' },
+  },
+  object({ ...objectFields, spec: required(subjectSpec), status }),
+);
 export interface SubjectAccessReview extends Of<typeof subjectAccessReviewShape> {}
 
 export const localSubjectAccessReviewShape = subjectAccessReviewShape;
 
-export const selfSubjectAccessReviewShape = object({ ...objectFields, spec: required(selfSpec), status });
+export const selfSubjectAccessReviewShape = described(
+  { text: 'May I do something?', fields: { spec: 'The question.', status: 'The answer. The server fills it in.' } },
+  object({ ...objectFields, spec: required(selfSpec), status }),
+);
 export interface SelfSubjectAccessReview extends Of<typeof selfSubjectAccessReviewShape> {}
 
-export const selfSubjectRulesReviewShape = object({
-  ...objectFields,
-  spec: required(object({ namespace: string })),
-  status: object({
-    resourceRules: required(
-      list(
-        object({
-          verbs: required(list(string)),
-          apiGroups: list(string),
-          resources: list(string),
-          resourceNames: list(string),
-        }),
+export const selfSubjectRulesReviewShape = described(
+  {
+    text: 'What may I do in a namespace?',
+    fields: { spec: 'The question.', status: 'The answer. The server fills it in.' },
+  },
+  object({
+    ...objectFields,
+    spec: required(object({ namespace: string })),
+    status: object({
+      resourceRules: required(
+        list(
+          object({
+            verbs: required(list(string)),
+            apiGroups: list(string),
+            resources: list(string),
+            resourceNames: list(string),
+          }),
+        ),
       ),
-    ),
-    nonResourceRules: required(list(object({ verbs: required(list(string)), nonResourceURLs: list(string) }))),
-    incomplete: required(boolean),
-    evaluationError: string,
+      nonResourceRules: required(list(object({ verbs: required(list(string)), nonResourceURLs: list(string) }))),
+      incomplete: required(boolean),
+      evaluationError: string,
+    }),
   }),
-});
+);
 export interface SelfSubjectRulesReview extends Of<typeof selfSubjectRulesReviewShape> {}
 
 /** Rules for questions about access, which say either a resource or a path, and nothing in their metadata. */
@@ -134,12 +149,18 @@ function emptyMetadataErrors(meta: ObjectMeta, detail: string): FieldError[] {
 const userInfo = object({ username: string, uid: string, groups: list(string), extra: map(list(string)) });
 export interface UserInfo extends Of<typeof userInfo> {}
 
-export const tokenReviewShape = object({
-  ...objectFields,
-  spec: required(object({ token: string, audiences: list(string) })),
-  status: object({ authenticated: boolean, user: userInfo, audiences: list(string), error: string }),
-});
+export const tokenReviewShape = described(
+  { text: 'Whose token is this?', fields: { spec: 'The question.', status: 'The answer. The server fills it in.' } },
+  object({
+    ...objectFields,
+    spec: required(object({ token: string, audiences: list(string) })),
+    status: object({ authenticated: boolean, user: userInfo, audiences: list(string), error: string }),
+  }),
+);
 export interface TokenReview extends Of<typeof tokenReviewShape> {}
 
-export const selfSubjectReviewShape = object({ ...objectFields, status: object({ userInfo }) });
+export const selfSubjectReviewShape = described(
+  { text: 'Who am I?', fields: { status: 'The answer. The server fills it in.' } },
+  object({ ...objectFields, status: object({ userInfo }) }),
+);
 export interface SelfSubjectReview extends Of<typeof selfSubjectReviewShape> {}

@@ -7,18 +7,28 @@ import {
   validateObjectMeta,
   validateObjectMetaUpdate,
 } from '../schema/metadata-validation.ts';
-import { type Of, list, map, object, quantity, required, string } from '../schema/schema.ts';
+import { type Of, list, map, object, quantity, required, string, described } from '../schema/schema.ts';
 import { dnsLabelProblems, dnsSubdomainProblems } from '../values/names.ts';
 import { toleration } from './pod/pod-spec.ts';
 import { containerResourceErrors } from './pod/resource-validation.ts';
 import { tolerationErrors } from './pod/scheduling-validation.ts';
 
-export const runtimeClassShape = object({
-  ...objectFields,
-  handler: required(string),
-  overhead: object({ podFixed: map(quantity) }),
-  scheduling: object({ nodeSelector: map(string), tolerations: list(toleration) }),
-});
+export const runtimeClassShape = described(
+  {
+    text: 'A way to run containers.',
+    fields: {
+      handler: 'What the node calls it. It cannot be changed.',
+      overhead: 'What running a pod this way costs.',
+      scheduling: 'The nodes that can do it.',
+    },
+  },
+  object({
+    ...objectFields,
+    handler: required(string),
+    overhead: object({ podFixed: map(quantity) }),
+    scheduling: object({ nodeSelector: map(string), tolerations: list(toleration) }),
+  }),
+);
 export interface RuntimeClass extends Of<typeof runtimeClassShape> {}
 
 /** Rules for RuntimeClasses, on creation and on update. */

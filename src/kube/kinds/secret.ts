@@ -9,7 +9,7 @@ import {
 } from '../schema/field-errors.ts';
 import { objectFields } from '../schema/meta.ts';
 import { immutableErrors, validateObjectMeta, validateObjectMetaUpdate } from '../schema/metadata-validation.ts';
-import { type FieldPath, type Of, boolean, bytes, map, object, string } from '../schema/schema.ts';
+import { type FieldPath, type Of, boolean, bytes, map, object, string, described } from '../schema/schema.ts';
 import { configMapKeyProblems, dnsSubdomainProblems } from '../values/names.ts';
 import {
   base64SizeBytes,
@@ -21,13 +21,24 @@ import {
 } from './config-map.ts';
 
 /** `stringData` is for writing only: defaulting folds it into `data`, and no reader ever sees it. */
-export const secretShape = object({
-  ...objectFields,
-  immutable: boolean,
-  data: map(bytes),
-  stringData: map(string),
-  type: string,
-});
+export const secretShape = described(
+  {
+    text: 'Confidential entries for pods. All of it together is at most 1 MiB.',
+    fields: {
+      immutable: 'Whether the entries can never change. It cannot be taken back.',
+      data: 'Entries, in base64. A key consists of letters, digits, "-", "_" and ".".',
+      stringData: 'Entries in clear, for writing alone: they are put over data and never shown.',
+      type: 'What the entries are for; Opaque if absent. It cannot be changed.',
+    },
+  },
+  object({
+    ...objectFields,
+    immutable: boolean,
+    data: map(bytes),
+    stringData: map(string),
+    type: string,
+  }),
+);
 export interface Secret extends Of<typeof secretShape> {}
 
 /** Rules for Secrets, on creation and on update. No message here ever carries a byte of a value. */

@@ -1,15 +1,36 @@
 import { type FieldError, invalidField } from '../schema/field-errors.ts';
 import { localObjectReference, objectFields, objectReference } from '../schema/meta.ts';
 import { validateObjectMeta, validateObjectMetaUpdate } from '../schema/metadata-validation.ts';
-import { type FieldPath, type Of, boolean, integer, list, map, object, required, string } from '../schema/schema.ts';
+import {
+  type FieldPath,
+  type Of,
+  boolean,
+  integer,
+  list,
+  map,
+  object,
+  required,
+  string,
+  described,
+} from '../schema/schema.ts';
 import { dnsSubdomainProblems } from '../values/names.ts';
 
-export const serviceAccountShape = object({
-  ...objectFields,
-  secrets: list(objectReference, 'name'),
-  imagePullSecrets: list(localObjectReference),
-  automountServiceAccountToken: boolean,
-});
+export const serviceAccountShape = described(
+  {
+    text: 'Somebody that pods act as.',
+    fields: {
+      secrets: 'Secrets that pods of the account may use, where that is enforced.',
+      imagePullSecrets: 'Secrets with the passwords of registries, for pods that name none.',
+      automountServiceAccountToken: 'Whether pods get a token of the account. A pod may say otherwise.',
+    },
+  },
+  object({
+    ...objectFields,
+    secrets: list(objectReference, 'name'),
+    imagePullSecrets: list(localObjectReference),
+    automountServiceAccountToken: boolean,
+  }),
+);
 export interface ServiceAccount extends Of<typeof serviceAccountShape> {}
 
 /** The Secrets it names need not exist, nor be well named: whoever uses them will see. */
@@ -22,18 +43,24 @@ export function validateServiceAccountUpdate(account: ServiceAccount, old: Servi
 }
 
 /** A request for a token of a service account, with what it is for and how long. */
-export const tokenRequestShape = object({
-  ...objectFields,
-  spec: required(
-    object({
-      audiences: required(list(string)),
-      expirationSeconds: integer,
-      boundObjectRef: object({ kind: string, apiVersion: string, name: string, uid: string }),
-      attestations: map(list(string)),
-    }),
-  ),
-  status: object({ token: required(string), expirationTimestamp: string }),
-});
+export const tokenRequestShape = described(
+  {
+    text: 'The request for a token of a service account.',
+    fields: { spec: 'What the token is for.', status: 'The token.' },
+  },
+  object({
+    ...objectFields,
+    spec: required(
+      object({
+        audiences: required(list(string)),
+        expirationSeconds: integer,
+        boundObjectRef: object({ kind: string, apiVersion: string, name: string, uid: string }),
+        attestations: map(list(string)),
+      }),
+    ),
+    status: object({ token: required(string), expirationTimestamp: string }),
+  }),
+);
 export interface TokenRequest extends Of<typeof tokenRequestShape> {}
 
 const hourSeconds = 60 * 60;

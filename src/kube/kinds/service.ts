@@ -24,62 +24,84 @@ import {
   object,
   required,
   string,
+  described,
 } from '../schema/schema.ts';
 import { dnsLabelProblems, dnsSubdomainProblems, qualifiedNameProblems } from '../values/names.ts';
 import { addressProblems, portProblems } from '../values/network-names.ts';
 import { portErrors } from './pod/probe-validation.ts';
 
-export const serviceShape = object({
-  ...objectFields,
-  spec: required(
-    object({
-      ports: list(
+export const serviceShape = described(
+  {
+    text: 'A name and an address for something that pods offer.',
+    fields: { spec: 'How it is reached.', status: 'What a load balancer says of it.' },
+  },
+  object({
+    ...objectFields,
+    spec: required(
+      described(
+        {
+          text: 'How a service is reached.',
+          fields: {
+            ports: 'Its ports.',
+            selector: 'The labels of the pods behind it.',
+            clusterIP: 'Its address inside the cluster; None for a service without one.',
+            clusterIPs: 'Its addresses, of each family.',
+            type: 'ClusterIP, NodePort, LoadBalancer or ExternalName.',
+            externalIPs: 'Further addresses that lead to it.',
+            sessionAffinity: 'ClientIP keeps a client with one pod.',
+            externalName: 'The name that it stands for, for ExternalName.',
+          },
+        },
         object({
-          name: string,
-          protocol: absentMeans('TCP', string),
-          appProtocol: string,
-          port: required(integer),
-          targetPort: intOrString,
-          nodePort: integer,
-        }),
-        'port',
-        'protocol',
-      ),
-      selector: atomic(map(string)),
-      clusterIP: string,
-      clusterIPs: list(string),
-      type: string,
-      externalIPs: list(string),
-      sessionAffinity: string,
-      loadBalancerIP: string,
-      loadBalancerSourceRanges: list(string),
-      externalName: string,
-      externalTrafficPolicy: string,
-      healthCheckNodePort: integer,
-      publishNotReadyAddresses: boolean,
-      sessionAffinityConfig: object({ clientIP: object({ timeoutSeconds: integer }) }),
-      ipFamilies: list(string),
-      ipFamilyPolicy: string,
-      allocateLoadBalancerNodePorts: boolean,
-      loadBalancerClass: string,
-      internalTrafficPolicy: string,
-      trafficDistribution: string,
-    }),
-  ),
-  status: object({
-    loadBalancer: object({
-      ingress: list(
-        object({
-          ip: string,
-          hostname: string,
-          ipMode: string,
-          ports: list(object({ port: required(integer), protocol: required(string), error: string })),
+          ports: list(
+            object({
+              name: string,
+              protocol: absentMeans('TCP', string),
+              appProtocol: string,
+              port: required(integer),
+              targetPort: intOrString,
+              nodePort: integer,
+            }),
+            'port',
+            'protocol',
+          ),
+          selector: atomic(map(string)),
+          clusterIP: string,
+          clusterIPs: list(string),
+          type: string,
+          externalIPs: list(string),
+          sessionAffinity: string,
+          loadBalancerIP: string,
+          loadBalancerSourceRanges: list(string),
+          externalName: string,
+          externalTrafficPolicy: string,
+          healthCheckNodePort: integer,
+          publishNotReadyAddresses: boolean,
+          sessionAffinityConfig: object({ clientIP: object({ timeoutSeconds: integer }) }),
+          ipFamilies: list(string),
+          ipFamilyPolicy: string,
+          allocateLoadBalancerNodePorts: boolean,
+          loadBalancerClass: string,
+          internalTrafficPolicy: string,
+          trafficDistribution: string,
         }),
       ),
+    ),
+    status: object({
+      loadBalancer: object({
+        ingress: list(
+          object({
+            ip: string,
+            hostname: string,
+            ipMode: string,
+            ports: list(object({ port: required(integer), protocol: required(string), error: string })),
+          }),
+        ),
+      }),
+      conditions: list(any, 'type'),
     }),
-    conditions: list(any, 'type'),
   }),
-});
+);
 export interface Service extends Of<typeof serviceShape> {}
 
 /**

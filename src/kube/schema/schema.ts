@@ -34,11 +34,20 @@ export interface Shape<T> {
   /** What an absent key of an item counts as, where that is not the zero value: `TCP` of a port's protocol. */
   readonly absentMeans?: T;
   readonly required?: boolean;
+  readonly documentation?: Documentation;
 }
+
+/** What clients show of an object's shape when users ask: `kubectl explain`. */
+interface Documentation<Field extends string = string> {
+  /** Of the component that other shapes refer to. A kind is named after its group, version and kind instead. */
+  readonly name?: string;
+  readonly text: string;
+  readonly fields: { readonly [K in Field]?: string };
+  /** Fields that decoding always fills in and that a user may nevertheless leave out. */
+  readonly optional?: readonly Field[];
+}
+
 type Fields = Readonly<Record<string, Shape<unknown>>>;
-export interface RequiredShape<T> extends Shape<T> {
-  readonly required: true;
-}
 export type Of<S> = S extends Shape<infer T> ? T : never;
 
 type RequiredKeys<F> = { [K in keyof F]: F[K] extends { readonly required: true } ? K : never }[keyof F];
@@ -102,8 +111,12 @@ export function object<F extends Fields>(fields: F): Shape<ObjectOf<F>> {
   return shape;
 }
 
-export function required<T>(shape: Shape<T>): RequiredShape<T> {
+export function required<T>(shape: Shape<T>): Shape<T> & { readonly required: true } {
   return { ...shape, required: true };
+}
+
+export function described<T>(documentation: Documentation<keyof NoInfer<T> & string>, shape: Shape<T>): Shape<T> {
+  return { ...shape, documentation };
 }
 
 /** A key of an object or an index of a list, from the root down: `['spec', 'volumes', 0, 'name']`. */

@@ -8,11 +8,14 @@ import {
   unsupportedText,
 } from '../../schema/field-errors.ts';
 import { deleteOptions, objectFields, objectReference } from '../../schema/meta.ts';
-import { type Of, object, required } from '../../schema/schema.ts';
+import { type Of, object, required, described } from '../../schema/schema.ts';
 import { dnsSubdomainProblems } from '../../values/names.ts';
 import { instantOf } from '../../values/times.ts';
 
-export const bindingShape = object({ ...objectFields, target: required(objectReference) });
+export const bindingShape = described(
+  { text: 'The order to run a pod on a node.', fields: { target: 'The node.' } },
+  object({ ...objectFields, target: required(objectReference) }),
+);
 export interface Binding extends Of<typeof bindingShape> {}
 
 /** Rules for the binding of a pod to a node. */
@@ -24,7 +27,10 @@ export function validateBinding({ target: { kind = '', name = '' } }: Binding): 
 }
 
 /** The request to remove a pod from its node, if its disruption budget allows. */
-export const evictionShape = object({ ...objectFields, deleteOptions });
+export const evictionShape = described(
+  { text: 'The request to remove a pod from its node.', fields: { deleteOptions: 'How it is deleted.' } },
+  object({ ...objectFields, deleteOptions }),
+);
 export interface Eviction extends Of<typeof evictionShape> {}
 
 /** What a reader of a container's log may ask for, as query parameters. Server and node read them in the same way. */

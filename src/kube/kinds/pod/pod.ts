@@ -15,7 +15,7 @@ import {
   validateLabels,
   validateObjectMeta,
 } from '../../schema/metadata-validation.ts';
-import { type FieldPath, type Of, object, required } from '../../schema/schema.ts';
+import { type FieldPath, type Of, object, required, described } from '../../schema/schema.ts';
 import { goQuote } from '../../values/go-text.ts';
 import { dnsLabelProblems, dnsSubdomainProblems } from '../../values/names.ts';
 import { rangeProblems } from '../../values/network-names.ts';
@@ -63,7 +63,16 @@ import { podSecurityContextErrors } from './security-context-validation.ts';
 import { validateVolumes } from './volume-validation.ts';
 import { defaultVolume } from './volume.ts';
 
-export const podShape = object({ ...objectFields, spec: required(podSpec), status: podStatus });
+export const podShape = described(
+  {
+    text: 'Containers that run together on one node and share volumes and a network.',
+    fields: {
+      spec: 'What the pod should be.',
+      status: 'What the pod is now, as its node says. It may be a little late.',
+    },
+  },
+  object({ ...objectFields, spec: required(podSpec), status: podStatus }),
+);
 export interface Pod extends Of<typeof podShape> {}
 
 export const podTemplateShape = object({ metadata: objectMeta, spec: required(podSpec) });

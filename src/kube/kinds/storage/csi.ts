@@ -22,28 +22,32 @@ import {
   required,
   setOf,
   string,
+  described,
 } from '../../schema/schema.ts';
 import { dnsSubdomainProblems, qualifiedNameProblems } from '../../values/names.ts';
 import { csiDriverErrors } from './volume-sources.ts';
 
-export const csiDriverShape = object({
-  ...objectFields,
-  spec: required(
-    object({
-      attachRequired: boolean,
-      podInfoOnMount: boolean,
-      volumeLifecycleModes: replacedByPatch(setOf(string)),
-      storageCapacity: boolean,
-      fsGroupPolicy: string,
-      tokenRequests: list(object({ audience: required(string), expirationSeconds: integer })),
-      requiresRepublish: boolean,
-      seLinuxMount: boolean,
-      nodeAllocatableUpdatePeriodSeconds: integer,
-      serviceAccountTokenInSecrets: boolean,
-      preventPodSchedulingIfMissing: boolean,
-    }),
-  ),
-});
+export const csiDriverShape = described(
+  { text: 'A CSI driver and what it needs.', fields: { spec: 'What it needs.' } },
+  object({
+    ...objectFields,
+    spec: required(
+      object({
+        attachRequired: boolean,
+        podInfoOnMount: boolean,
+        volumeLifecycleModes: replacedByPatch(setOf(string)),
+        storageCapacity: boolean,
+        fsGroupPolicy: string,
+        tokenRequests: list(object({ audience: required(string), expirationSeconds: integer })),
+        requiresRepublish: boolean,
+        seLinuxMount: boolean,
+        nodeAllocatableUpdatePeriodSeconds: integer,
+        serviceAccountTokenInSecrets: boolean,
+        preventPodSchedulingIfMissing: boolean,
+      }),
+    ),
+  }),
+);
 export interface CsiDriver extends Of<typeof csiDriverShape> {}
 
 export function defaultCsiDriver(driver: CsiDriver): CsiDriver {
@@ -64,25 +68,28 @@ export function defaultCsiDriver(driver: CsiDriver): CsiDriver {
 }
 
 /** The CSI drivers of one node. A kubelet ends itself when it cannot write this object. */
-export const csiNodeShape = object({
-  ...objectFields,
-  spec: required(
-    object({
-      drivers: required(
-        list(
-          object({
-            name: required(string),
-            nodeID: required(string),
-            topologyKeys: list(string),
-            allocatable: object({ count: integer }),
-          }),
-          'name',
+export const csiNodeShape = described(
+  { text: 'The CSI drivers of a node.', fields: { spec: 'The drivers.', status: 'How their storage is.' } },
+  object({
+    ...objectFields,
+    spec: required(
+      object({
+        drivers: required(
+          list(
+            object({
+              name: required(string),
+              nodeID: required(string),
+              topologyKeys: list(string),
+              allocatable: object({ count: integer }),
+            }),
+            'name',
+          ),
         ),
-      ),
-    }),
-  ),
-  status: object({ storageHealth: list(any, 'name') }),
-});
+      }),
+    ),
+    status: object({ storageHealth: list(any, 'name') }),
+  }),
+);
 export interface CsiNode extends Of<typeof csiNodeShape> {}
 type CsiNodeDriver = CsiNode['spec']['drivers'][number];
 

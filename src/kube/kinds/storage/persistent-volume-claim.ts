@@ -31,51 +31,82 @@ import {
   required,
   resourceList,
   string,
+  described,
 } from '../../schema/schema.ts';
 import { dnsLabelProblems, dnsSubdomainProblems } from '../../values/names.ts';
 import { type ResourceList, readQuantity, roundUpResources } from '../../values/resource-list.ts';
 
-const claimSpec = object({
-  accessModes: list(string),
-  selector: labelSelector,
-  resources: object({ limits: resourceList, requests: resourceList }),
-  volumeName: string,
-  storageClassName: string,
-  volumeMode: string,
-  dataSource: atomic(object({ apiGroup: string, kind: required(string), name: required(string) })),
-  dataSourceRef: object({ apiGroup: string, kind: required(string), name: required(string), namespace: string }),
-  volumeAttributesClassName: string,
-});
+const claimSpec = described(
+  {
+    name: 'io.k8s.api.core.v1.PersistentVolumeClaimSpec',
+    text: 'What storage is wished for.',
+    fields: {
+      accessModes: 'ReadWriteOnce, ReadOnlyMany, ReadWriteMany or ReadWriteOncePod.',
+      selector: 'The labels of volumes that will do.',
+      resources: 'How much is wished for.',
+      volumeName: 'The volume it has.',
+      storageClassName: 'The class that is wished for.',
+      volumeMode: 'Filesystem or Block.',
+      dataSource: 'What the volume is filled with.',
+      dataSourceRef: 'What the volume is filled with, of any kind.',
+      volumeAttributesClassName: 'The class of changeable attributes that is wished for.',
+    },
+  },
+  object({
+    accessModes: list(string),
+    selector: labelSelector,
+    resources: object({ limits: resourceList, requests: resourceList }),
+    volumeName: string,
+    storageClassName: string,
+    volumeMode: string,
+    dataSource: atomic(object({ apiGroup: string, kind: required(string), name: required(string) })),
+    dataSourceRef: object({ apiGroup: string, kind: required(string), name: required(string), namespace: string }),
+    volumeAttributesClassName: string,
+  }),
+);
 interface ClaimSpec extends Of<typeof claimSpec> {}
 
-export const claimTemplate = object({ metadata: objectMeta, spec: required(claimSpec) });
+export const claimTemplate = described(
+  {
+    name: 'io.k8s.api.core.v1.PersistentVolumeClaimTemplate',
+    text: 'The claim that is made for a pod.',
+    fields: { metadata: 'Labels and annotations of the claim.', spec: 'What is wished for.' },
+  },
+  object({ metadata: objectMeta, spec: required(claimSpec) }),
+);
 interface ClaimTemplate extends Of<typeof claimTemplate> {}
 
-export const persistentVolumeClaimShape = object({
-  ...objectFields,
-  spec: required(claimSpec),
-  status: object({
-    phase: string,
-    accessModes: list(string),
-    capacity: resourceList,
-    conditions: list(
-      object({
-        type: required(string),
-        status: required(string),
-        lastProbeTime: string,
-        lastTransitionTime: string,
-        reason: string,
-        message: string,
-      }),
-      'type',
-    ),
-    allocatedResources: resourceList,
-    allocatedResourceStatuses: map(string),
-    currentVolumeAttributesClassName: string,
-    modifyVolumeStatus: object({ targetVolumeAttributesClassName: string, status: required(string) }),
-    healthStatus: any,
+export const persistentVolumeClaimShape = described(
+  {
+    text: 'The wish for storage, and the storage it got.',
+    fields: { spec: 'What is wished for.', status: 'What it got.' },
+  },
+  object({
+    ...objectFields,
+    spec: required(claimSpec),
+    status: object({
+      phase: string,
+      accessModes: list(string),
+      capacity: resourceList,
+      conditions: list(
+        object({
+          type: required(string),
+          status: required(string),
+          lastProbeTime: string,
+          lastTransitionTime: string,
+          reason: string,
+          message: string,
+        }),
+        'type',
+      ),
+      allocatedResources: resourceList,
+      allocatedResourceStatuses: map(string),
+      currentVolumeAttributesClassName: string,
+      modifyVolumeStatus: object({ targetVolumeAttributesClassName: string, status: required(string) }),
+      healthStatus: any,
+    }),
   }),
-});
+);
 export interface PersistentVolumeClaim extends Of<typeof persistentVolumeClaimShape> {}
 
 const accessModes = ['ReadOnlyMany', 'ReadWriteMany', 'ReadWriteOnce', 'ReadWriteOncePod'];

@@ -25,6 +25,7 @@ import {
   required,
   resourceList,
   string,
+  described,
 } from '../../schema/schema.ts';
 import { inKeyOrder } from '../../values/go-text.ts';
 import { backstepProblems, dnsSubdomainProblems } from '../../values/names.ts';
@@ -38,39 +39,66 @@ const secretReference = atomic(object({ name: string, namespace: string }));
 const localVolumeSource = object({ path: required(string), fsType: string });
 export interface LocalVolumeSource extends Of<typeof localVolumeSource> {}
 
-export const persistentVolumeShape = object({
-  ...objectFields,
-  spec: required(
-    object({
-      capacity: resourceList,
-      accessModes: list(string),
-      claimRef: granular(objectReference),
-      persistentVolumeReclaimPolicy: string,
-      storageClassName: string,
-      mountOptions: list(string),
-      volumeMode: string,
-      nodeAffinity: object({ required: nodeSelector }),
-      volumeAttributesClassName: string,
-      local: localVolumeSource,
-      hostPath: object({ path: required(string), type: string }),
-      nfs: object({ server: required(string), path: required(string), readOnly: boolean }),
-      csi: object({
-        driver: required(string),
-        volumeHandle: required(string),
-        readOnly: boolean,
-        fsType: string,
-        volumeAttributes: map(string),
-        controllerPublishSecretRef: secretReference,
-        nodeStageSecretRef: secretReference,
-        nodePublishSecretRef: secretReference,
-        controllerExpandSecretRef: secretReference,
-        nodeExpandSecretRef: secretReference,
-      }),
-      ...foreignVolumeSources,
-    }),
-  ),
-  status: object({ phase: string, message: string, reason: string, lastPhaseTransitionTime: string }),
-});
+export const persistentVolumeShape = described(
+  {
+    text: 'Storage that outlives pods.',
+    fields: { spec: 'What it is and whose.', status: 'Whether it is free or in use.' },
+  },
+  object({
+    ...objectFields,
+    spec: required(
+      described(
+        {
+          name: 'io.k8s.api.core.v1.PersistentVolumeSpec',
+          text: 'What a volume is and whose. Its source cannot be changed.',
+          fields: {
+            capacity: 'How much it holds.',
+            accessModes: 'ReadWriteOnce, ReadOnlyMany, ReadWriteMany or ReadWriteOncePod.',
+            claimRef: 'The claim it belongs to.',
+            persistentVolumeReclaimPolicy: 'What happens when the claim is gone: Retain, Delete or Recycle.',
+            storageClassName: 'The class it is of.',
+            mountOptions: 'Options of the mount.',
+            volumeMode: 'Filesystem or Block.',
+            nodeAffinity: 'The nodes that can reach it.',
+            volumeAttributesClassName: 'The class of its changeable attributes.',
+            local: 'A directory or device of one node.',
+            hostPath: 'A directory of the node, for trying things out.',
+            nfs: 'A directory that an NFS server exports.',
+            csi: 'A volume of a CSI driver.',
+          },
+        },
+        object({
+          capacity: resourceList,
+          accessModes: list(string),
+          claimRef: granular(objectReference),
+          persistentVolumeReclaimPolicy: string,
+          storageClassName: string,
+          mountOptions: list(string),
+          volumeMode: string,
+          nodeAffinity: object({ required: nodeSelector }),
+          volumeAttributesClassName: string,
+          local: localVolumeSource,
+          hostPath: object({ path: required(string), type: string }),
+          nfs: object({ server: required(string), path: required(string), readOnly: boolean }),
+          csi: object({
+            driver: required(string),
+            volumeHandle: required(string),
+            readOnly: boolean,
+            fsType: string,
+            volumeAttributes: map(string),
+            controllerPublishSecretRef: secretReference,
+            nodeStageSecretRef: secretReference,
+            nodePublishSecretRef: secretReference,
+            controllerExpandSecretRef: secretReference,
+            nodeExpandSecretRef: secretReference,
+          }),
+          ...foreignVolumeSources,
+        }),
+      ),
+    ),
+    status: object({ phase: string, message: string, reason: string, lastPhaseTransitionTime: string }),
+  }),
+);
 export interface PersistentVolume extends Of<typeof persistentVolumeShape> {}
 
 /** Rules for PersistentVolumes. Drivers that no plugin of ours serves are only counted as a source. */

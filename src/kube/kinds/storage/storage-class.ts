@@ -10,21 +10,35 @@ import {
 } from '../../schema/field-errors.ts';
 import { objectFields } from '../../schema/meta.ts';
 import { immutableErrors, validateObjectMeta, validateObjectMetaUpdate } from '../../schema/metadata-validation.ts';
-import { type Of, boolean, list, map, object, required, string } from '../../schema/schema.ts';
+import { type Of, boolean, list, map, object, required, string, described } from '../../schema/schema.ts';
 import { dnsSubdomainProblems, qualifiedNameProblems } from '../../values/names.ts';
 
-export const storageClassShape = object({
-  ...objectFields,
-  provisioner: required(string),
-  parameters: map(string),
-  reclaimPolicy: string,
-  mountOptions: list(string),
-  allowVolumeExpansion: boolean,
-  volumeBindingMode: string,
-  allowedTopologies: list(
-    object({ matchLabelExpressions: list(object({ key: required(string), values: required(list(string)) })) }),
-  ),
-});
+export const storageClassShape = described(
+  {
+    text: 'A class of storage: who makes volumes of it, and how.',
+    fields: {
+      provisioner: 'Who makes the volumes.',
+      parameters: 'What the provisioner needs to know.',
+      reclaimPolicy: 'What happens to a volume when its claim is gone; Delete if absent.',
+      mountOptions: 'Options of the mounts.',
+      allowVolumeExpansion: 'Whether volumes may grow.',
+      volumeBindingMode: 'When a volume is chosen: Immediate or WaitForFirstConsumer.',
+      allowedTopologies: 'Where volumes may be.',
+    },
+  },
+  object({
+    ...objectFields,
+    provisioner: required(string),
+    parameters: map(string),
+    reclaimPolicy: string,
+    mountOptions: list(string),
+    allowVolumeExpansion: boolean,
+    volumeBindingMode: string,
+    allowedTopologies: list(
+      object({ matchLabelExpressions: list(object({ key: required(string), values: required(list(string)) })) }),
+    ),
+  }),
+);
 export interface StorageClass extends Of<typeof storageClassShape> {}
 
 export function defaultStorageClass(given: StorageClass): StorageClass {

@@ -10,28 +10,45 @@ import {
 } from '../../schema/field-errors.ts';
 import { objectFields } from '../../schema/meta.ts';
 import { validateObjectMeta } from '../../schema/metadata-validation.ts';
-import { type FieldPath, type Of, any, boolean, integer, map, object, required, string } from '../../schema/schema.ts';
+import {
+  type FieldPath,
+  type Of,
+  any,
+  boolean,
+  integer,
+  map,
+  object,
+  required,
+  string,
+  described,
+} from '../../schema/schema.ts';
 import { dnsSubdomainProblems } from '../../values/names.ts';
 import { csiDriverErrors } from './volume-sources.ts';
 
 const volumeError = object({ time: string, message: string, errorCode: integer });
 
-export const volumeAttachmentShape = object({
-  ...objectFields,
-  spec: required(
-    object({
-      attacher: required(string),
-      source: required(object({ persistentVolumeName: string, inlineVolumeSpec: any })),
-      nodeName: required(string),
+export const volumeAttachmentShape = described(
+  {
+    text: 'The wish to attach a volume to a node.',
+    fields: { spec: 'What to attach, and where. It cannot be changed.', status: 'What came of it.' },
+  },
+  object({
+    ...objectFields,
+    spec: required(
+      object({
+        attacher: required(string),
+        source: required(object({ persistentVolumeName: string, inlineVolumeSpec: any })),
+        nodeName: required(string),
+      }),
+    ),
+    status: object({
+      attached: required(boolean),
+      attachmentMetadata: map(string),
+      attachError: volumeError,
+      detachError: volumeError,
     }),
-  ),
-  status: object({
-    attached: required(boolean),
-    attachmentMetadata: map(string),
-    attachError: volumeError,
-    detachError: volumeError,
   }),
-});
+);
 export interface VolumeAttachment extends Of<typeof volumeAttachmentShape> {}
 
 /** Rules for VolumeAttachments, on creation and on update. */

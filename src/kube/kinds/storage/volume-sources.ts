@@ -7,13 +7,30 @@ import {
   tooLongField,
   unsupportedField,
 } from '../../schema/field-errors.ts';
-import { type FieldPath, type Of, any, boolean, object, required, string } from '../../schema/schema.ts';
+import { type FieldPath, type Of, any, boolean, object, required, string, described } from '../../schema/schema.ts';
 import { backstepProblems, dnsSubdomainProblems } from '../../values/names.ts';
 
-export const hostPathVolumeSource = object({ path: required(string), type: string });
+export const hostPathVolumeSource = described(
+  {
+    name: 'io.k8s.api.core.v1.HostPathVolumeSource',
+    text: 'A file or directory of the node itself. It gives the pod power over the node.',
+    fields: {
+      path: 'The path on the node.',
+      type: 'What must be there, or is made: DirectoryOrCreate, Directory, FileOrCreate, File, Socket. Nothing is checked if empty.',
+    },
+  },
+  object({ path: required(string), type: string }),
+);
 export interface HostPathVolumeSource extends Of<typeof hostPathVolumeSource> {}
 
-export const nfsVolumeSource = object({ server: required(string), path: required(string), readOnly: boolean });
+export const nfsVolumeSource = described(
+  {
+    name: 'io.k8s.api.core.v1.NFSVolumeSource',
+    text: 'A directory that an NFS server exports.',
+    fields: { server: 'The server.', path: 'The exported path.', readOnly: 'Whether it is mounted for reading alone.' },
+  },
+  object({ server: required(string), path: required(string), readOnly: boolean }),
+);
 export interface NfsVolumeSource extends Of<typeof nfsVolumeSource> {}
 
 export const foreignVolumeSources = {
