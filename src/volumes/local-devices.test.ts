@@ -23,7 +23,7 @@ import { systemMounts } from '../disk/mounts/mounts.ts';
 import type { Pod } from '../kube/kinds/pod/pod.ts';
 import type { PersistentVolume } from '../kube/kinds/storage/persistent-volume.ts';
 import { localPlugin } from '../plugins/local.ts';
-import { buildDevices } from '../pods/container-devices.ts';
+import { buildDevices } from '../pods/view/container-view.ts';
 import {
   directoryForDevices,
   foreignLoopDevice,

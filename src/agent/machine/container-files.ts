@@ -15,9 +15,9 @@ import type { PodLogOptions } from '../../kube/kinds/pod/pod-requests.ts';
 import { containerDirectory, etcHostsFile, podDirectory } from '../../kube/values/node-layout.ts';
 import { systemCallError } from '../../linux/system-call-error.ts';
 import { openLog, readLog } from '../../node-server/read-log.ts';
-import type { ContainerFiles } from '../../pods/container-files.ts';
-import type { MountsDeps, SubPathPreparer } from '../../pods/container-mounts.ts';
-import type { EnvironmentDeps } from '../../pods/environment.ts';
+import type { ContainerFiles } from '../../pods/containers/container-request.ts';
+import type { EnvironmentDeps } from '../../pods/view/environment.ts';
+import type { MountsDeps, SubPathPreparer } from '../../pods/view/mounts.ts';
 
 export function containerEffects(
   root: string,

@@ -4,8 +4,7 @@ import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { systemClock } from '../../base/clock.ts';
-import { folderContents } from '../../pods/sources/folder-source.ts';
-import type { FolderContent } from '../../pods/sources/manifests-folder.ts';
+import { type FolderContent, folderContents } from '../../pods/sources/manifests-folder.ts';
 import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
 import { manifestsFolderReader } from './manifests-folder-reader.ts';
 

@@ -11,7 +11,7 @@ import { MountletError, errorCode } from '../../base/errors.ts';
 import { WakeSignal } from '../../base/wake-signal.ts';
 import { SourceSize, decodeText, readSourceFiles } from '../../disk/paths/source-files.ts';
 import type { ManifestFile } from '../../kube/manifests/manifests.ts';
-import type { FolderReader } from '../../pods/sources/folder-reader.ts';
+import type { FolderReader } from '../../pods/sources/manifests-folder.ts';
 
 class FileTooLargeError extends MountletError {
   readonly reason = 'FileTooLarge';

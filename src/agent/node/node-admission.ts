@@ -17,8 +17,8 @@ import {
   isPodLevelResource,
   readQuantity,
 } from '../../kube/values/resource-list.ts';
-import type { Admission } from '../../pods/pod-parts.ts';
-import type { Eviction } from '../../pods/workers/pod-steps.ts';
+import type { Admission } from '../../pods/loop/pod-parts.ts';
+import type { Eviction } from '../../pods/status/pod-status.ts';
 
 interface AdmissionSettings {
   readonly podsMax: number;

@@ -19,7 +19,7 @@ import { type ObjectManager, readerOf } from '../../objects/object-manager.ts';
 import { type ObjectManagers, objectManagers } from '../../objects/object-managers.ts';
 import type { ObjectNotice } from '../../objects/object-notices.ts';
 import { TokenManager } from '../../objects/token-manager.ts';
-import type { PodLoop } from '../../pods/pod-loop.ts';
+import type { PodLoop } from '../../pods/loop/pod-loop.ts';
 import type { VolumeManager } from '../../volumes/volume-manager.ts';
 import type { AgentSettings } from './agent-settings.ts';
 

@@ -8,8 +8,8 @@ import { type ReflectorDeps, reflect, reflectorDefaults } from '../../client/ref
 import { objectKey, pods, runtimeClasses, withShape } from '../../client/resource-reference.ts';
 import { type Pod, podShape } from '../../kube/kinds/pod/pod.ts';
 import { runtimeClassShape } from '../../kube/kinds/runtime-class.ts';
-import type { PodApi } from '../../pods/pod-api.ts';
-import type { PodNetwork } from '../../pods/pod-network.ts';
+import type { PodApi } from '../../pods/loop/pod-parts.ts';
+import type { PodNetwork } from '../../pods/probes/http-exchange.ts';
 import type { Runtime } from '../../runtimes/runtime.ts';
 
 const podResource = withShape<Pod>(pods, podShape);

@@ -10,7 +10,7 @@ import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { type SubjectAccessReview, subjectAccessReviewShape, tokenReviewShape } from '../../kube/kinds/reviews.ts';
 import type { NodePod, NodePods } from '../../node-server/container-logs.ts';
 import type { NodeAccess } from '../../node-server/node-access.ts';
-import type { PodLoop } from '../../pods/pod-loop.ts';
+import type { PodLoop } from '../../pods/loop/pod-loop.ts';
 import type { Runtime, RuntimePod } from '../../runtimes/runtime.ts';
 import { thisMachine } from '../machine/machine-facts.ts';
 import type { AgentSettings } from './agent-settings.ts';

@@ -22,9 +22,8 @@ import { type NodeServer, type NodeServerSettings, startNodeServer } from '../..
 import { streamLimits } from '../../node-server/streams/protocols.ts';
 import { EventRecorder } from '../../node/event-recorder.ts';
 import { readerOf } from '../../objects/object-manager.ts';
-import { PodLoop } from '../../pods/pod-loop.ts';
-import { folderContents } from '../../pods/sources/folder-source.ts';
-import type { FolderContent } from '../../pods/sources/manifests-folder.ts';
+import { PodLoop } from '../../pods/loop/pod-loop.ts';
+import { type FolderContent, folderContents } from '../../pods/sources/manifests-folder.ts';
 import { openProcessRuntime } from '../../runtimes/process/machine.ts';
 import { defaultProcessRuntimeSettings } from '../../runtimes/process/process-runtime.ts';
 import type { Runtime } from '../../runtimes/runtime.ts';

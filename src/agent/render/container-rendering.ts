@@ -12,11 +12,14 @@ import { specName } from '../../kube/references/volume-spec.ts';
 import { goQuote } from '../../kube/values/go-text.ts';
 import { ImageReferenceError } from '../../kube/values/image-reference.ts';
 import { podDirectory } from '../../kube/values/node-layout.ts';
-import { ContainerConfigError } from '../../pods/container-config-error.ts';
-import type { ContainerMount } from '../../pods/container-mount.ts';
-import { viewContainer } from '../../pods/container-view.ts';
-import { type ImagePullSecrets, collectPullSecrets, missingPullSecretsEvent } from '../../pods/image-pull-secrets.ts';
-import type { MountedVolume, MountedVolumes } from '../../pods/mounted-volumes.ts';
+import { viewContainer } from '../../pods/view/container-view.ts';
+import {
+  type ImagePullSecrets,
+  collectPullSecrets,
+  missingPullSecretsEvent,
+} from '../../pods/view/image-pull-secrets.ts';
+import type { ContainerMount, MountedVolume, MountedVolumes } from '../../pods/view/mounts.ts';
+import { ContainerConfigError } from '../../pods/view/variables.ts';
 import type { PreparedVolume } from './pod-volumes.ts';
 import type { RenderNode } from './render-node.ts';
 import {

@@ -23,7 +23,7 @@ import type { ClaimReader } from '../../kube/references/volume-spec.ts';
 import type { ObjectMeta } from '../../kube/schema/meta.ts';
 import type { ProjectedSources } from '../../plugins/projected.ts';
 import { PluginRegistry, standardPlugins } from '../../plugins/registry.ts';
-import type { ContainerViewDeps } from '../../pods/container-view.ts';
+import type { ContainerViewDeps } from '../../pods/view/container-view.ts';
 import { containerEffects } from '../machine/container-files.ts';
 import { thisMachine } from '../machine/machine-facts.ts';
 

@@ -1,12 +1,12 @@
 /** Ends containers as their pod asks for it: the hook before the end, then the stop signal, then SIGKILL. */
+import type { Clock } from '../../base/clock.ts';
 import { messageOf } from '../../base/errors.ts';
-import { type AnyContainer, containerNamed } from '../../kube/kinds/pod/pod-spec.ts';
+import { type AnyContainer, containerNamed, isSidecar } from '../../kube/kinds/pod/pod-spec.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { Runtime, RuntimeContainer, RuntimePod } from '../../runtimes/runtime.ts';
-import { hasEnded } from './container-lookup.ts';
 import { type HookDeps, runHook } from './lifecycle-hooks.ts';
 import type { KillReason } from './plan-containers.ts';
-import { TerminationOrder } from './termination-order.ts';
+import { hasEnded } from './runtime-containers.ts';
 
 interface KillDeps extends HookDeps {
   readonly runtime: Pick<Runtime, 'exec' | 'get' | 'stopContainer' | 'stopPod'>;
@@ -125,4 +125,52 @@ function killGraceSeconds(pod: Pod, container: AnyContainer | undefined, reason:
         ? container?.startupProbe
         : undefined;
   return probe?.terminationGracePeriodSeconds ?? ofPod;
+}
+
+/**
+ * Who waits for whom when a pod ends: containers and init containers go at once, a sidecar when all of them and all
+ * sidecars after it are gone, because they may need it until then.
+ */
+interface Ended {
+  readonly promise: Promise<void>;
+  resolve: () => void;
+}
+
+class TerminationOrder {
+  readonly #ended = new Map<string, Ended>();
+  readonly #predecessors = new Map<string, readonly string[]>();
+
+  constructor({ spec }: Pod, running: Iterable<string>) {
+    for (const name of running) {
+      const entry: { promise: Promise<void>; resolve: () => void } = { promise: Promise.resolve(), resolve: () => {} };
+      entry.promise = new Promise((resolve) => (entry.resolve = resolve));
+      this.#ended.set(name, entry);
+    }
+    const { initContainers = [], containers } = spec;
+    for (const [index, container] of initContainers.entries()) {
+      if (!isSidecar(container)) continue;
+      const later = initContainers.slice(index + 1).filter(isSidecar);
+      this.#predecessors.set(
+        container.name,
+        [...containers, ...later].map(({ name }) => name),
+      );
+    }
+  }
+
+  ended(name: string): void {
+    this.#ended.get(name)?.resolve();
+  }
+
+  /** Answers how long it took; gives up after `msMax`. */
+  async wait(name: string, msMax: number, clock: Clock, signal: AbortSignal): Promise<number> {
+    const waiting = (this.#predecessors.get(name) ?? []).flatMap((other) => this.#ended.get(other)?.promise ?? []);
+    if (waiting.length === 0) return 0;
+    const startMs = clock.now();
+    const stop = new AbortController();
+    const timeout = clock.sleep(msMax, AbortSignal.any([signal, stop.signal])).catch(() => {});
+    await Promise.race([Promise.all(waiting), timeout]);
+    stop.abort();
+    signal.throwIfAborted();
+    return clock.now() - startMs;
+  }
 }

@@ -1,15 +1,21 @@
 /** Everything a runtime needs to make one container, decided: variables, mounts, user, limits and labels. */
-import { podNamespace, podUid } from '../../kube/kinds/pod/pod-identity.ts';
+import type { ResourceRequirements } from '../../kube/kinds/pod/container.ts';
+import { describePod, podNamespace, podUid } from '../../kube/kinds/pod/pod-identity.ts';
 import type { AnyContainer } from '../../kube/kinds/pod/pod-spec.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import { podLimits } from '../../kube/references/pod-resources.ts';
 import { goQuote } from '../../kube/values/go-text.ts';
-import type { ContainerRequest, ImageStatus, RuntimeMount } from '../../runtimes/runtime.ts';
-import type { ContainerFiles } from '../container-files.ts';
-import type { ContainerMount } from '../container-mount.ts';
-import { type CleanUp, ContainerMountsError } from '../container-mounts.ts';
-import { type ContainerView, type ContainerViewDeps, viewContainer } from '../container-view.ts';
-import type { PodVolumes } from '../pod-volumes.ts';
-import type { Defect } from '../variables.ts';
+import { Quantity } from '../../kube/values/quantity.ts';
+import type {
+  ContainerRequest,
+  ContainerSecurity,
+  ImageStatus,
+  ResourceLimits,
+  RuntimeMount,
+} from '../../runtimes/runtime.ts';
+import { type ContainerView, type ContainerViewDeps, viewContainer } from '../view/container-view.ts';
+import { type CleanUp, type ContainerMount, ContainerMountsError, type MountedVolumes } from '../view/mounts.ts';
+import { ContainerConfigError, type Defect } from '../view/variables.ts';
 import {
   containerHash,
   containerNameLabel,
@@ -22,15 +28,20 @@ import {
   podNamespaceLabel,
   podUidLabel,
   writeEnvironmentObjects,
-} from './container-labels.ts';
-import { containerResources } from './container-resources.ts';
-import { containerSecurity } from './container-security.ts';
-import { ContainerStartError } from './container-start-error.ts';
+} from './runtime-containers.ts';
+import { ContainerStartError } from './start-errors.ts';
+
+/** What a container needs of the volumes of its pod. */
+export interface ContainerVolumes {
+  mountedVolumesOf(pod: Pod): MountedVolumes;
+  /** Groups that own volumes of the pod, so that its containers can read them. */
+  groupsOf(pod: Pod): readonly number[];
+}
 
 export interface ContainerRequestDeps {
   /** As the node is now: its services and addresses change. */
   readonly view: () => ContainerViewDeps;
-  readonly volumes: PodVolumes;
+  readonly volumes: ContainerVolumes;
   readonly files: ContainerFiles;
 }
 
@@ -166,4 +177,119 @@ function runtimeMount({ hostPath = '', mountPath, image, subPath, ...mount }: Co
 
 function fileMount(hostPath: string, containerPath: string): RuntimeMount {
   return { hostPath, containerPath, readOnly: false, recursiveReadOnly: false, propagation: 'None' };
+}
+
+/** As whom a container runs and what it may do: the container's security context over that of its pod. */
+interface SecurityRequest {
+  readonly pod: Pod;
+  readonly container: AnyContainer;
+  readonly image: Pick<ImageStatus, 'uid' | 'username'>;
+  /** Who the program would be if neither the pod nor an image says so. */
+  readonly defaultUid: number;
+  /** Groups that own volumes of the pod. */
+  readonly volumeGroups: readonly number[];
+}
+
+function containerSecurity(request: SecurityRequest): ContainerSecurity {
+  const { pod, container, volumeGroups } = request;
+  const ofPod = pod.spec.securityContext ?? {};
+  const own = container.securityContext ?? {};
+  checkNonRoot(request);
+  const { supplementalGroups = [], fsGroup } = ofPod;
+  const groups = new Set([...supplementalGroups, ...(fsGroup === undefined ? [] : [fsGroup]), ...volumeGroups]);
+  return {
+    uid: own.runAsUser ?? ofPod.runAsUser,
+    gid: own.runAsGroup ?? ofPod.runAsGroup,
+    supplementalGroups: [...groups],
+    readOnlyRootFilesystem: own.readOnlyRootFilesystem ?? false,
+    privileged: own.privileged ?? false,
+    noNewPrivileges: own.allowPrivilegeEscalation === false,
+    addCapabilities: (own.capabilities?.add ?? []).map(withoutPrefix),
+    dropCapabilities: (own.capabilities?.drop ?? []).map(withoutPrefix),
+    // Where a pod says nothing it gets the runtime's own profile; the kubelet leaves it unconfined by default.
+    seccomp: profileType(own.seccompProfile ?? ofPod.seccompProfile),
+    appArmor: profileType(own.appArmorProfile ?? ofPod.appArmorProfile),
+    procMount: own.procMount === 'Unmasked' ? 'Unmasked' : 'Default',
+    seLinux: own.seLinuxOptions !== undefined || ofPod.seLinuxOptions !== undefined,
+  };
+}
+
+function profileType(profile: { readonly type: string } | undefined): ContainerSecurity['seccomp'] {
+  const { type = 'RuntimeDefault' } = profile ?? {};
+  return type === 'Unconfined' || type === 'Localhost' ? type : 'RuntimeDefault';
+}
+
+function withoutPrefix(capability: string): string {
+  return capability.toUpperCase().replace(/^CAP_/, '');
+}
+
+function checkNonRoot({ pod, container, image, defaultUid }: SecurityRequest): void {
+  const ofPod = pod.spec.securityContext ?? {};
+  const own = container.securityContext ?? {};
+  if (!(own.runAsNonRoot ?? ofPod.runAsNonRoot ?? false)) return;
+  const where = `(pod: "${describePod(pod)}", container: ${container.name})`;
+  const user = own.runAsUser ?? ofPod.runAsUser;
+  if (user !== undefined) {
+    if (user !== 0) return;
+    throw new ContainerConfigError(`container's runAsUser breaks non-root policy ${where}`);
+  }
+  const { username = '', uid } = image;
+  if (uid === undefined && username !== '') {
+    throw new ContainerConfigError(
+      `container has runAsNonRoot and image has non-numeric user (${username}), cannot verify user is non-root ${where}`,
+    );
+  }
+  if ((uid ?? defaultUid) === 0) {
+    throw new ContainerConfigError(`container has runAsNonRoot and image will run as root ${where}`);
+  }
+}
+
+/** How much of the machine a container or a pod may use, in the units of a runtime. */
+function containerResources({ limits = {}, requests = {} }: ResourceRequirements = {}): ResourceLimits {
+  return {
+    memoryBytesMax: bytes(limits['memory']),
+    cpuMilliMax: milli(limits['cpu']),
+    cpuMilliRequested: milli(requests['cpu']),
+  };
+}
+
+/** A pod is limited as a whole only where every container is: the sum of some says nothing of the rest. */
+export function podResources({ spec }: Pod): ResourceLimits {
+  const all = [...spec.containers, ...(spec.initContainers ?? [])];
+  const limits = podLimits(spec);
+  const bounded = (name: string): Quantity | undefined => {
+    const isSet = spec.resources?.limits?.[name] !== undefined;
+    return isSet || all.every(({ resources }) => resources?.limits?.[name] !== undefined)
+      ? limits.get(name)
+      : undefined;
+  };
+  return { memoryBytesMax: number(bounded('memory')?.value()), cpuMilliMax: number(bounded('cpu')?.milliValue()) };
+}
+
+function bytes(quantity: string | number | undefined): number | undefined {
+  return quantity === undefined ? undefined : number(Quantity.parse(quantity).value());
+}
+
+function milli(quantity: string | number | undefined): number | undefined {
+  return quantity === undefined ? undefined : number(Quantity.parse(quantity).milliValue());
+}
+
+function number(value: bigint | undefined): number | undefined {
+  return value === undefined ? undefined : Number(value);
+}
+
+/** The files of pods and containers on this machine that are neither volumes nor the runtime's own; `agent/` has them. */
+export interface ContainerFiles {
+  /** Below the node's root. */
+  podDirectory(podUid: string): string;
+  logDirectory(pod: Pod): string;
+  /** The directories every pod has, with mode 0750. */
+  makePodDirectories(pod: Pod, signal: AbortSignal): Promise<void>;
+  /** An empty file that anybody may write, to be mounted as the container's termination message. Answers its path. */
+  makeMessageFile(podUid: string, container: string, attempt: number, signal: AbortSignal): Promise<string>;
+  /** Empty if there is none. Never follows a link, and reads no more than asked: the container wrote it. */
+  readMessageFile(path: string, bytesMax: number, signal: AbortSignal): Promise<string>;
+  /** The end of a log, without the runtime's own marks. */
+  tailLog(path: string, bytesMax: number, linesMax: number, signal: AbortSignal): Promise<string>;
+  removeLog(path: string, signal: AbortSignal): Promise<void>;
 }

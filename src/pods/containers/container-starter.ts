@@ -6,12 +6,9 @@ import { type AnyContainer, containerNamed } from '../../kube/kinds/pod/pod-spec
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { showDuration } from '../../kube/values/times.ts';
 import type { ImageStatus, PodRequest, Runtime, RuntimePod } from '../../runtimes/runtime.ts';
-import { ContainerConfigError } from '../container-config-error.ts';
-import type { ImagePullSecrets } from '../image-pull-secrets.ts';
-import { RetryAtError } from '../workers/retry-at-error.ts';
-import { FailureBackOff } from './back-off.ts';
+import type { ImagePullSecrets } from '../view/image-pull-secrets.ts';
+import { ContainerConfigError } from '../view/variables.ts';
 import type { ContainerKiller } from './container-killer.ts';
-import { hasEnded, newest } from './container-lookup.ts';
 import {
   type BuiltContainer,
   type ContainerRequestDeps,
@@ -19,9 +16,10 @@ import {
   buildContainerRequest,
   takeBack,
 } from './container-request.ts';
-import { ContainerStartError } from './container-start-error.ts';
-import { ImagePuller } from './image-puller.ts';
+import { FailureBackOff, ImagePuller } from './image-puller.ts';
 import { type HookDeps, runHook } from './lifecycle-hooks.ts';
+import { hasEnded, newest } from './runtime-containers.ts';
+import { ContainerStartError, RetryAtError } from './start-errors.ts';
 
 interface ContainerStarterDeps extends ContainerRequestDeps, HookDeps {
   readonly runtime: Runtime;

@@ -6,18 +6,15 @@ import { containerNamed, isSidecar } from '../../kube/kinds/pod/pod-spec.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { goQuote } from '../../kube/values/go-text.ts';
 import { type PodRequest, type Runtime, RuntimeError, type RuntimePod } from '../../runtimes/runtime.ts';
-import type { ContainerFiles } from '../container-files.ts';
-import type { ImagePullSecrets } from '../image-pull-secrets.ts';
-import { podHostname } from '../pod-hostname.ts';
-import { RetryAtError } from '../workers/retry-at-error.ts';
+import { podHostname } from '../view/hosts-file.ts';
+import type { ImagePullSecrets } from '../view/image-pull-secrets.ts';
 import type { ContainerKiller } from './container-killer.ts';
-import { podNameLabel, podNamespaceLabel, podUidLabel } from './container-labels.ts';
-import { podResources } from './container-resources.ts';
-import { ContainerStartError } from './container-start-error.ts';
+import { type ContainerFiles, podResources } from './container-request.ts';
 import type { ContainerStarter } from './container-starter.ts';
 import { ImagePullError } from './image-puller.ts';
 import { type ContainerPlan, type ProbeVerdicts, planContainers } from './plan-containers.ts';
-import type { StartErrors } from './start-errors.ts';
+import { podNameLabel, podNamespaceLabel, podUidLabel } from './runtime-containers.ts';
+import { ContainerStartError, RetryAtError, type StartErrors } from './start-errors.ts';
 
 interface ContainerSyncDeps {
   readonly runtime: Runtime;

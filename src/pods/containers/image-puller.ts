@@ -1,4 +1,5 @@
 /** Makes sure that a container's image is there, as its pull policy says, and not too often when it cannot be had. */
+import { BackOff } from '../../base/back-off.ts';
 import type { Clock } from '../../base/clock.ts';
 import { messageOf } from '../../base/errors.ts';
 import type { EventSink } from '../../kube/kinds/pod/pod-event.ts';
@@ -9,10 +10,8 @@ import { goQuote } from '../../kube/values/go-text.ts';
 import { parseImageReference } from '../../kube/values/image-reference.ts';
 import { showDuration } from '../../kube/values/times.ts';
 import type { ImageStatus, PullCredential, Runtime, RuntimeImages } from '../../runtimes/runtime.ts';
-import { type ImagePullSecrets, pullCredentials } from '../image-pull-secrets.ts';
-import { RetryAtError } from '../workers/retry-at-error.ts';
-import { FailureBackOff } from './back-off.ts';
-import { ContainerStartError } from './container-start-error.ts';
+import { type ImagePullSecrets, pullCredentials } from '../view/image-pull-secrets.ts';
+import { ContainerStartError, RetryAtError } from './start-errors.ts';
 
 interface ImagePullerDeps {
   readonly runtime: Pick<Runtime, 'images'>;
@@ -132,4 +131,58 @@ function credentialsFor(secrets: ImagePullSecrets, image: string): readonly Pull
     identityToken: '',
     registryToken: '',
   }));
+}
+
+/** Delays that double with every failure of the same thing and are forgotten when it has been well for long. */
+interface Entry {
+  readonly backOff: BackOff;
+  readonly updatedAtMs: number;
+}
+
+export class FailureBackOff {
+  readonly #initialMs: number;
+  readonly #delayMsMax: number;
+  readonly #clock: Clock;
+  readonly #entries = new Map<string, Entry>();
+
+  constructor(initialMs: number, delayMsMax: number, clock: Clock) {
+    this.#initialMs = initialMs;
+    this.#delayMsMax = delayMsMax;
+    this.#clock = clock;
+  }
+
+  /** When the wait ends for what failed at `failedAtMs`; undefined if there is nothing to wait for. */
+  until(key: string, failedAtMs: number): number | undefined {
+    const entry = this.#entries.get(key);
+    if (entry === undefined || this.#isStale(entry, failedAtMs)) return undefined;
+    const untilMs = failedAtMs + entry.backOff.lastMs;
+    return this.#clock.now() < untilMs ? untilMs : undefined;
+  }
+
+  delayMsOf(key: string): number {
+    return this.#entries.get(key)?.backOff.lastMs ?? 0;
+  }
+
+  /** Counts a try, so that the next failure waits longer. The first one has nothing to wait for yet. */
+  next(key: string, failedAtMs: number): void {
+    const before = this.#entries.get(key);
+    const isNew = before === undefined || this.#isStale(before, failedAtMs);
+    const backOff = isNew ? new BackOff({ firstMs: this.#initialMs, msMax: this.#delayMsMax }) : before.backOff;
+    backOff.next();
+    this.#entries.set(key, { backOff, updatedAtMs: this.#clock.now() });
+  }
+
+  forget(key: string): void {
+    this.#entries.delete(key);
+  }
+
+  /** Drops what can have no effect any more; called by housekeeping, so the number of entries has a bound. */
+  collectGarbage(): void {
+    const now = this.#clock.now();
+    for (const [key, entry] of this.#entries) if (this.#isStale(entry, now)) this.#entries.delete(key);
+  }
+
+  #isStale({ updatedAtMs }: Entry, atMs: number): boolean {
+    return atMs - updatedAtMs > 2 * this.#delayMsMax;
+  }
 }

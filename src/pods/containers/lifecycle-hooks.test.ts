@@ -6,7 +6,7 @@ import { systemClock } from '../../base/clock.ts';
 import { aContainer, aPod } from '../../testing/fakes/builders.ts';
 import { FakeRuntime } from '../../testing/fakes/fake-runtime.ts';
 import { RecordedEvents } from '../../testing/fakes/memory-pod-api.ts';
-import type { PodNetwork } from '../pod-network.ts';
+import type { PodNetwork } from '../probes/http-exchange.ts';
 import { type Hook, runHook } from './lifecycle-hooks.ts';
 
 const network: PodNetwork = {

@@ -9,9 +9,7 @@ import type { EventSink } from '../../kube/kinds/pod/pod-event.ts';
 import type { AnyContainer } from '../../kube/kinds/pod/pod-spec.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { Runtime } from '../../runtimes/runtime.ts';
-import type { PodNetwork } from '../pod-network.ts';
-import { HandlerError } from '../probes/handler-error.ts';
-import { exchangeHttp, httpExchange } from '../probes/http-exchange.ts';
+import { HandlerError, type PodNetwork, exchangeHttp, httpExchange } from '../probes/http-exchange.ts';
 
 export type Hook = NonNullable<Lifecycle['postStart']>;
 

@@ -5,8 +5,8 @@ import { containerNamed } from '../../kube/kinds/pod/pod-spec.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { ContainerState, RuntimeContainer, RuntimePod } from '../../runtimes/runtime.ts';
 import { type PodParts, aContainer, aPod } from '../../testing/fakes/builders.ts';
-import { containerHash, hashLabel } from './container-labels.ts';
 import { type ContainerPlan, type ProbeVerdicts, planContainers } from './plan-containers.ts';
+import { containerHash, hashLabel } from './runtime-containers.ts';
 
 /** `a running`, `a exited 1`, `a created`, `a old` (from before the pod's shared part was made), newest first. */
 function aRuntimePod(pod: Pod, text: string, state: RuntimePod['state'] = 'ready'): RuntimePod {

@@ -5,9 +5,7 @@
 import { type AnyContainer, isSidecar } from '../../kube/kinds/pod/pod-spec.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { RuntimeContainer, RuntimePod } from '../../runtimes/runtime.ts';
-import { containerHash, hashLabel } from './container-labels.ts';
-import { newest, newestInSandbox } from './container-lookup.ts';
-import { restartsAfter, restartsOnFailure, shouldStart } from './container-restart.ts';
+import { containerHash, hashLabel, newest, newestInSandbox } from './runtime-containers.ts';
 
 export type KillReason = 'livenessProbe' | 'startupProbe' | 'changed' | 'postStartHook' | 'podEnds';
 
@@ -205,4 +203,37 @@ function faultOf(
 function hasChanged(container: AnyContainer, { labels }: RuntimeContainer): boolean {
   const made = labels[hashLabel];
   return made !== undefined && made !== containerHash(container);
+}
+
+/** Whether a container that is not running should run. */
+export function shouldStart(container: AnyContainer, pod: Pod, latest: RuntimeContainer | undefined): boolean {
+  if (pod.metadata.deletionTimestamp !== undefined) return false;
+  if (latest === undefined) return true;
+  switch (latest.state.kind) {
+    case 'running':
+      return false;
+    case 'created':
+      // Whoever made it failed to start it.
+      return true;
+    case 'exited':
+      return restartsAfter(container, pod, latest.state.exitCode);
+  }
+}
+
+export function restartsAfter(container: AnyContainer, { spec }: Pod, exitCode: number): boolean {
+  if (container.restartPolicy === undefined) return policyAllows(spec.restartPolicy ?? 'Always', exitCode);
+  const rule = (container.restartPolicyRules ?? []).find(({ exitCodes }) => {
+    const listed = exitCodes?.values?.includes(exitCode) ?? false;
+    return exitCodes?.operator === 'NotIn' ? !listed : exitCodes?.operator === 'In' && listed;
+  });
+  return rule?.action === 'Restart' || policyAllows(container.restartPolicy, exitCode);
+}
+
+/** Whether a container that the node itself ends, because a probe failed, is started again. */
+function restartsOnFailure(container: AnyContainer, { spec }: Pod): boolean {
+  return isSidecar(container) || (container.restartPolicy ?? spec.restartPolicy ?? 'Always') !== 'Never';
+}
+
+function policyAllows(policy: string, exitCode: number): boolean {
+  return policy === 'Always' || (policy === 'OnFailure' && exitCode !== 0);
 }

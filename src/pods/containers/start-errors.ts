@@ -1,3 +1,5 @@
+import { MountletError } from '../../base/errors.ts';
+
 /** Why containers could not be started, until they are: a status shows it for as long as the container waits. */
 export interface StartError {
   readonly reason: string;
@@ -29,4 +31,26 @@ export class StartErrors {
 
 function keyOf(podUid: string, container: string): string {
   return `${podUid}_${container}`;
+}
+
+/** Why a container does not run: reason and message are those of its waiting state. */
+export class ContainerStartError extends MountletError {
+  readonly reason: string;
+
+  constructor(reason: string, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.reason = reason;
+  }
+}
+
+/** Not now, but at a known time: a container in its back-off. */
+export class RetryAtError extends MountletError {
+  readonly reason: string;
+  readonly retryAtMs: number;
+
+  constructor(reason: string, message: string, retryAtMs: number) {
+    super(message);
+    this.reason = reason;
+    this.retryAtMs = retryAtMs;
+  }
 }

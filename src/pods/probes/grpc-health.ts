@@ -1,9 +1,8 @@
 /** The one call of gRPC that a node makes: grpc.health.v1.Health/Check, over HTTP/2 by hand. */
-import { onAbort } from '../../base/abort.ts';
-import { connect as connectHttp2 } from 'node:http2';
-import type { ClientHttp2Session, IncomingHttpHeaders } from 'node:http2';
+import { type ClientHttp2Session, type IncomingHttpHeaders, connect as connectHttp2 } from 'node:http2';
 import type { Duplex } from 'node:stream';
-import { HandlerError } from './handler-error.ts';
+import { onAbort } from '../../base/abort.ts';
+import { HandlerError } from './http-exchange.ts';
 
 const statusNames = ['UNKNOWN', 'SERVING', 'NOT_SERVING', 'SERVICE_UNKNOWN'];
 /** An answer has one byte or two; what is longer is none. */

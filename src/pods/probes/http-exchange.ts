@@ -3,12 +3,11 @@ import { type IncomingMessage, request as startRequest } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { connect as connectTls } from 'node:tls';
 import { onAbort } from '../../base/abort.ts';
+import { MountletError } from '../../base/errors.ts';
 import type { Probe } from '../../kube/kinds/pod/container.ts';
 import { podUid } from '../../kube/kinds/pod/pod-identity.ts';
 import type { AnyContainer } from '../../kube/kinds/pod/pod-spec.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
-import type { PodAddress, PodNetwork } from '../pod-network.ts';
-import { containerPort } from './container-port.ts';
 
 export interface HttpExchange extends PodAddress {
   readonly scheme: 'http' | 'https';
@@ -102,4 +101,31 @@ async function readBody(response: IncomingMessage): Promise<string> {
     if (size >= bodyBytesMax) break;
   }
   return Buffer.concat(chunks).subarray(0, bodyBytesMax).toString('utf8');
+}
+
+/** How the node itself talks to a pod, for probes and hooks. */
+export interface PodAddress {
+  readonly podUid: string;
+  /** Undefined: the pod itself, reached as its own programs would reach each other. */
+  readonly host: string | undefined;
+  readonly port: number;
+}
+
+export interface PodNetwork {
+  /** Rejects when nobody listens, with the system's words. */
+  connect(address: PodAddress, signal: AbortSignal): Promise<Duplex>;
+}
+
+/** A port as a probe or a hook names it: by number, or as one of the container's ports. */
+export function containerPort(port: string | number, { ports = [] }: AnyContainer): number {
+  const named = typeof port === 'string' ? ports.find(({ name }) => name === port)?.containerPort : port;
+  const number = named ?? (/^\d+$/.test(String(port)) ? Number(port) : undefined);
+  if (number === undefined) throw new HandlerError(`couldn't find port: ${port}`);
+  if (number <= 0 || number > 65_535) throw new HandlerError(`invalid port number: ${number}`);
+  return number;
+}
+
+/** A probe or a hook cannot be carried out as it is written. */
+export class HandlerError extends MountletError {
+  readonly reason = 'HandlerFailed';
 }

@@ -9,11 +9,16 @@ import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { goQuote } from '../../kube/values/go-text.ts';
 import { showDuration } from '../../kube/values/times.ts';
 import type { Runtime } from '../../runtimes/runtime.ts';
-import type { PodAddress, PodNetwork } from '../pod-network.ts';
-import { containerPort } from './container-port.ts';
 import { GrpcStatusError, checkGrpcHealth } from './grpc-health.ts';
-import { HandlerError } from './handler-error.ts';
-import { type HttpExchange, exchangeHttp, httpExchange } from './http-exchange.ts';
+import {
+  HandlerError,
+  type HttpExchange,
+  type PodAddress,
+  type PodNetwork,
+  containerPort,
+  exchangeHttp,
+  httpExchange,
+} from './http-exchange.ts';
 
 export interface ProbeOutcome {
   /** A warning counts as a success. */

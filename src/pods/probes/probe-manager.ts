@@ -4,11 +4,9 @@ import type { Probe } from '../../kube/kinds/pod/container.ts';
 import { podFullName, podUid } from '../../kube/kinds/pod/pod-identity.ts';
 import { isSidecar } from '../../kube/kinds/pod/pod-spec.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
-import type { StatusProbes } from '../status/pod-status.ts';
-import type { ProbeKind } from './probe-results.ts';
-import { ProbeWorker, type ProbeWorkerDeps } from './probe-worker.ts';
+import { type ProbeKind, ProbeWorker, type ProbeWorkerDeps } from './probe-worker.ts';
 
-export class ProbeManager implements StatusProbes {
+export class ProbeManager {
   readonly #deps: ProbeWorkerDeps;
   readonly #signal: AbortSignal;
   readonly #startedAtMs: number;

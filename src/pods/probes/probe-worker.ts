@@ -13,7 +13,6 @@ import type { AnyContainer } from '../../kube/kinds/pod/pod-spec.ts';
 import { type ContainerStatus, type PodStatus, isTerminalPhase } from '../../kube/kinds/pod/pod-status.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { ProbeOutcome, ProbeTarget } from './probe-handlers.ts';
-import type { ProbeKind, ProbeResults } from './probe-results.ts';
 
 export interface ProbeWorkerDeps {
   readonly run: (target: ProbeTarget, signal: AbortSignal) => Promise<ProbeOutcome>;
@@ -174,4 +173,27 @@ export class ProbeWorker {
 function idOf(status: ContainerStatus | undefined): string | undefined {
   const { containerID = '' } = status ?? {};
   return containerID === '' ? undefined : containerID.slice(containerID.indexOf('://') + 3);
+}
+
+/** What the probes of containers said last, by container ID. */
+export type ProbeKind = 'liveness' | 'readiness' | 'startup';
+
+export class ProbeResults {
+  readonly #results = new Map<string, boolean>();
+
+  get(kind: ProbeKind, containerId: string): boolean | undefined {
+    return this.#results.get(`${kind} ${containerId}`);
+  }
+
+  /** Answers whether it is new. */
+  set(kind: ProbeKind, containerId: string, result: boolean): boolean {
+    const key = `${kind} ${containerId}`;
+    if (this.#results.get(key) === result) return false;
+    this.#results.set(key, result);
+    return true;
+  }
+
+  remove(kind: ProbeKind, containerId: string): void {
+    this.#results.delete(`${kind} ${containerId}`);
+  }
 }

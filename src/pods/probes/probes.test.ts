@@ -10,10 +10,10 @@ import { aContainer, aPod } from '../../testing/fakes/builders.ts';
 import { FakeClock, settle } from '../../testing/fakes/fake-clock.ts';
 import { FakeRuntime } from '../../testing/fakes/fake-runtime.ts';
 import { RecordedEvents } from '../../testing/fakes/memory-pod-api.ts';
-import type { PodNetwork } from '../pod-network.ts';
+import type { PodNetwork } from './http-exchange.ts';
 import { type ProbeOutcome, runProbe } from './probe-handlers.ts';
 import { ProbeManager } from './probe-manager.ts';
-import { ProbeResults } from './probe-results.ts';
+import { ProbeResults } from './probe-worker.ts';
 
 const { signal } = new AbortController();
 const network: PodNetwork = {

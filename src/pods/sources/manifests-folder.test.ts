@@ -4,8 +4,7 @@ import { configMapKind, secretKind } from '../../kube/manifests/manifest-kinds.t
 import { aPod } from '../../testing/fakes/builders.ts';
 import { FakeClock, settle } from '../../testing/fakes/fake-clock.ts';
 import { MemoryFolder } from '../../testing/fakes/memory-pod-api.ts';
-import { folderContents } from './folder-source.ts';
-import { type FolderContent, type FolderNotice, ManifestsFolder } from './manifests-folder.ts';
+import { type FolderContent, type FolderNotice, ManifestsFolder, folderContents } from './manifests-folder.ts';
 import { asStaticPod } from './static-pod.ts';
 
 const { signal } = new AbortController();

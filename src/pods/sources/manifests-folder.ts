@@ -3,7 +3,10 @@
  * be read, or is wrong, or is only half saved, goes on meaning what it meant last: only deleting it takes something away.
  * (The kubelet takes the pod of a broken file down.) Nothing here waits for changes; folder-source.ts does.
  */
+import { untilAborted } from '../../base/abort.ts';
+import type { Clock } from '../../base/clock.ts';
 import { messageOf } from '../../base/errors.ts';
+import { WakeSignal } from '../../base/wake-signal.ts';
 import { type Pod, defaultPod } from '../../kube/kinds/pod/pod.ts';
 import { type ObjectKind, objectKinds, podKind } from '../../kube/manifests/manifest-kinds.ts';
 import { Manifests, readManifests } from '../../kube/manifests/manifests.ts';
@@ -11,7 +14,6 @@ import { canonicalJson, fnvHash } from '../../kube/schema/content-hash.ts';
 import { forbiddenField } from '../../kube/schema/field-errors.ts';
 import type { ObjectMeta } from '../../kube/schema/meta.ts';
 import { compareByteOrder } from '../../kube/values/go-text.ts';
-import type { FolderReader } from './folder-reader.ts';
 import { asStaticPod, refusedReferences } from './static-pod.ts';
 
 export interface FolderContent {
@@ -151,4 +153,72 @@ function withVersion<T extends { readonly metadata: ObjectMeta }>(object: T): T 
   const { resourceVersion: _written, ...metadata } = object.metadata;
   const unversioned = { ...object, metadata };
   return { ...object, metadata: { ...metadata, resourceVersion: fnvHash(canonicalJson(unversioned)) } };
+}
+
+/**
+ * The folder of manifests as a stream: its content at the start, after every change that has come to rest, and from time
+ * to time anyway, because not every file system tells of changes.
+ */
+interface FolderSourceDeps {
+  readonly reader: FolderReader;
+  readonly clock: Clock;
+  readonly notify: (notice: FolderNotice) => void;
+}
+
+interface FolderSourceSettings {
+  readonly nodeName: string;
+  /** `fileCheckFrequency`: 20 s. */
+  readonly rereadPeriodMs: number;
+  /** How long nothing may happen before a change counts as saved: 100 ms hide an editor's steps and no user's wait. */
+  readonly quietMs: number;
+}
+
+/** A file that never comes to rest is still read this often, counted in quiet times. */
+const postponementsMax = 20;
+
+export async function* folderContents(
+  { reader, clock, notify }: FolderSourceDeps,
+  { nodeName, rereadPeriodMs, quietMs }: FolderSourceSettings,
+  signal: AbortSignal,
+): AsyncGenerator<FolderContent> {
+  const stop = new AbortController();
+  const ended = AbortSignal.any([signal, stop.signal]);
+  const changed = new WakeSignal();
+  const listening = listen(reader, changed, ended);
+  const folder = new ManifestsFolder(reader, nodeName, notify);
+  try {
+    while (!ended.aborted) {
+      yield await folder.read(ended);
+      if (!(await changed.sleep(rereadPeriodMs, clock, ended))) continue;
+      for (let times = 0; times < postponementsMax; times += 1) {
+        if (!(await changed.sleep(quietMs, clock, ended))) break;
+      }
+    }
+  } catch (error) {
+    if (!ended.aborted) throw error;
+  } finally {
+    stop.abort();
+    await listening;
+  }
+}
+
+async function listen(reader: FolderReader, changed: WakeSignal, signal: AbortSignal): Promise<void> {
+  try {
+    for await (const _ of reader.changes(signal)) changed.wake();
+  } catch {
+    // The folder is read again from time to time, also when nothing tells of its changes.
+  }
+  await untilAborted(signal);
+}
+
+/** The folder of manifests as its source needs it; `agent/` reads the real one. */
+export interface FolderReader {
+  /** As it is named in messages. */
+  readonly path: string;
+  /** Names of the regular files in it, not of those below; undefined if the folder itself is missing. */
+  list(signal: AbortSignal): Promise<readonly string[] | undefined>;
+  /** Rejects with FileTooLargeError, or with an error of the system. */
+  read(name: string, bytesMax: number, signal: AbortSignal): Promise<string>;
+  /** Tells that something in the folder may be different. It may tell too often, and need not tell at all. */
+  changes(signal: AbortSignal): AsyncIterable<void>;
 }

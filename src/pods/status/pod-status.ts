@@ -5,13 +5,17 @@
 import { isSidecar } from '../../kube/kinds/pod/pod-spec.ts';
 import { type ContainerStatus, type PodStatus, isTerminalPhase } from '../../kube/kinds/pod/pod-status.ts';
 import { qualityOfService } from '../../kube/references/pod-resources.ts';
-import { newestInSandbox } from '../containers/container-lookup.ts';
-import type { Eviction } from '../workers/pod-steps.ts';
+import { newestInSandbox } from '../containers/runtime-containers.ts';
 import { type ContainersInput, containerStatuses } from './container-statuses.ts';
-import { type PodCondition, ownedConditions, podConditions } from './pod-conditions.ts';
-import { podPhase } from './pod-phase.ts';
+import { type PodCondition, ownedConditions, podConditions, podPhase } from './pod-conditions.ts';
 
-export interface StatusProbes {
+/** Why the node itself ends a pod. */
+export interface Eviction {
+  readonly reason: string;
+  readonly message: string;
+}
+
+interface StatusProbes {
   /** Its startup probe has succeeded, or it has none; undefined when it was not asked yet. */
   hasStarted(podUid: string, container: string, containerId: string): boolean | undefined;
   /** Its readiness probe succeeds, or it has none; undefined when it was not asked yet. */

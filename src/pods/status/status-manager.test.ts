@@ -5,8 +5,7 @@ import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { aContainer, aPod } from '../../testing/fakes/builders.ts';
 import { FakeClock, settle } from '../../testing/fakes/fake-clock.ts';
 import { MemoryPodApi } from '../../testing/fakes/memory-pod-api.ts';
-import { finalStatus } from './final-status.ts';
-import { mergeStatus, statusPatch } from './merge-status.ts';
+import { finalStatus, mergeStatus, statusPatch } from './reported-status.ts';
 import { StatusManager, type StatusNotice } from './status-manager.ts';
 
 interface World {

@@ -9,13 +9,32 @@ import { describePod, isMirrorPod, podNamespace, podUid } from '../../kube/kinds
 import { type PodStatus, isTerminalPhase, podStatus as podStatusShape } from '../../kube/kinds/pod/pod-status.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { means } from '../../kube/schema/equality.ts';
-import type { PodApi } from '../pod-api.ts';
-import { finalStatus } from './final-status.ts';
-import { mergeStatus, statusPatch } from './merge-status.ts';
-import { illegalTransition, withTimes, withinBounds } from './normal-status.ts';
+import {
+  finalStatus,
+  illegalTransition,
+  mergeStatus,
+  statusPatch,
+  withTimes,
+  withinBounds,
+} from './reported-status.ts';
+
+/** Where statuses are sent. */
+export interface StatusApi {
+  /** As it is now, not as some cache has it; undefined if there is none. */
+  get(namespace: string, name: string, signal: AbortSignal): Promise<Pod | undefined>;
+  /** A strategic merge patch of the status. Undefined if the pod is gone or another now. */
+  patchStatus(
+    namespace: string,
+    name: string,
+    patch: unknown,
+    signal: AbortSignal,
+  ): Promise<Pick<Pod, 'metadata'> | undefined>;
+  /** Without grace, and only the pod with this UID: one that is gone, or is another now, is a success. */
+  delete(namespace: string, name: string, uid: string, signal: AbortSignal): Promise<void>;
+}
 
 interface StatusManagerDeps extends Pausing {
-  readonly api: PodApi;
+  readonly api: StatusApi;
   readonly pods: {
     /** The pod as the API server knows it: a static pod's mirror. */
     apiPodOf(pod: Pod): Pod | undefined;

@@ -6,7 +6,7 @@
 import { WakeSignal } from '../../base/wake-signal.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { RuntimePod } from '../../runtimes/runtime.ts';
-import type { Eviction } from './pod-steps.ts';
+import type { Eviction } from '../status/pod-status.ts';
 
 export type PodState = 'syncing' | 'terminating' | 'terminated' | 'finished';
 

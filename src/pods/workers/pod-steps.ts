@@ -1,18 +1,13 @@
 /** What a worker does with its pod, one step after another. Each may be repeated, and each stops when its signal aborts. */
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { RuntimePod } from '../../runtimes/runtime.ts';
+import type { Eviction } from '../status/pod-status.ts';
 
 export interface SyncResult {
   /** Everything has ended for good: the pod is not to be synced again. */
   readonly terminal: boolean;
   /** When the pod has to be looked at though nothing happened, for its deadline. */
   readonly againAtMs?: number | undefined;
-}
-
-/** Why the node itself ends a pod. */
-export interface Eviction {
-  readonly reason: string;
-  readonly message: string;
 }
 
 export interface PodSteps {

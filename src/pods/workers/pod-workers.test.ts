@@ -5,10 +5,10 @@ import type { RuntimePod } from '../../runtimes/runtime.ts';
 import { aPod } from '../../testing/fakes/builders.ts';
 import { FakeClock, settle } from '../../testing/fakes/fake-clock.ts';
 import { RecordedEvents } from '../../testing/fakes/memory-pod-api.ts';
+import { RetryAtError } from '../containers/start-errors.ts';
 import { effectiveGrace } from './grace-period.ts';
 import { PodWorkers } from './pod-workers.ts';
 import { type StepOutcome, requeueDelayMs } from './requeue-delay.ts';
-import { RetryAtError } from './retry-at-error.ts';
 
 interface World {
   readonly workers: PodWorkers;

@@ -1,6 +1,6 @@
 /** When a pod is looked at again after a step of its worker, if nothing happens before that. */
 import { jittered } from '../../base/back-off.ts';
-import { RetryAtError } from './retry-at-error.ts';
+import { RetryAtError } from '../containers/start-errors.ts';
 
 export type StepOutcome =
   | { readonly kind: 'movedOn' }

@@ -4,9 +4,9 @@ import type { EventSink, PodEvent } from '../../kube/kinds/pod/pod-event.ts';
 import { podUid } from '../../kube/kinds/pod/pod-identity.ts';
 import type { PodStatus } from '../../kube/kinds/pod/pod-status.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
-import type { ContainerFiles } from '../../pods/container-files.ts';
-import type { PodApi } from '../../pods/pod-api.ts';
-import type { FolderReader } from '../../pods/sources/folder-reader.ts';
+import type { ContainerFiles } from '../../pods/containers/container-request.ts';
+import type { PodApi } from '../../pods/loop/pod-parts.ts';
+import type { FolderReader } from '../../pods/sources/manifests-folder.ts';
 
 interface ConditionPatch {
   readonly type: string;

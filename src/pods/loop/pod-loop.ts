@@ -1,0 +1,305 @@
+/**
+ * The pods of this node: takes what the sources want, hands it to the workers, and answers what others need to know of pods.
+ * Nothing here polls: sources, runtime, probes and deadlines wake what they concern.
+ */
+import { setMaxListeners } from 'node:events';
+import { onAbort } from '../../base/abort.ts';
+import { runTask } from '../../base/run-task.ts';
+import { WakeSignal } from '../../base/wake-signal.ts';
+import {
+  type PodSource,
+  isMirrorPod,
+  isStaticPod,
+  podFullName,
+  podNamespace,
+  podUid,
+} from '../../kube/kinds/pod/pod-identity.ts';
+import { type PodStatus, isTerminalPhase } from '../../kube/kinds/pod/pod-status.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import { namesOf, referencesOf } from '../../kube/pod-references.ts';
+import { qualityOfService } from '../../kube/references/pod-resources.ts';
+import type { RuntimePod } from '../../runtimes/runtime.ts';
+import { PodManager } from '../sources/desired-pods.ts';
+import { PodConfig, type PodUpdate } from '../sources/pod-sources.ts';
+import type { EnvironmentKind } from '../status/stale-environment.ts';
+import type { PodState } from '../workers/pod-record.ts';
+import { keepHouse } from './housekeeping.ts';
+import { type PodLoopDeps, type PodLoopSettings, type PodParts, assemblePods } from './pod-parts.ts';
+
+const housekeepingRetryMs = 2000;
+/** A look at everything though nothing happened, for what others did behind our back. */
+const housekeepingPeriodMs = 60_000;
+
+export class PodLoop {
+  readonly #deps: PodLoopDeps;
+  readonly #pods = new PodManager();
+  readonly #config: PodConfig;
+  readonly #stop = new AbortController();
+  readonly #parts: PodParts;
+  /** Rings when housekeeping may have something to do. */
+  readonly #housework = new WakeSignal();
+
+  constructor(deps: PodLoopDeps, settings: PodLoopSettings) {
+    const { clock, events, sources } = deps;
+    this.#deps = deps;
+    // Every pod and every probe listens to its end, which node would take for a leak.
+    setMaxListeners(0, this.#stop.signal);
+    this.#config = new PodConfig(Object.keys(sources) as PodSource[], clock, events);
+    this.#parts = assemblePods(deps, settings, this.#pods, (uid, state) => this.#moved(uid, state), this.#stop.signal);
+  }
+
+  /** Lives until the signal aborts. Containers go on running; the next start adopts them. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { signal: stopped } = this.#stop;
+    const stop = (): void => this.#stop.abort(signal.reason);
+    if (signal.aborted) stop();
+    const stopListening = onAbort(signal, stop);
+    const owned = (task: string, body: (ended: AbortSignal) => Promise<void>): Promise<void> =>
+      runTask(task, body, this.#deps, stopped);
+    const tasks = [
+      ...Object.entries(this.#deps.sources).map(([name, lists]) =>
+        owned(`the pods of source ${name}`, (ended) => this.#follow(name as PodSource, lists(ended))),
+      ),
+      owned('changes of the runtime', (ended) => this.#hearRuntime(ended)),
+      owned('housekeeping', (ended) => this.#keepHouse(ended)),
+      owned('statuses of pods', (ended) => this.#parts.statuses.run(ended)),
+    ];
+    try {
+      await Promise.all(tasks);
+    } finally {
+      stop();
+      stopListening();
+      await this.#parts.workers.settled();
+      await this.#parts.probes.settled();
+    }
+  }
+
+  /** Ends every container, once `run` has resolved: for a node that does not come back soon. */
+  async endContainers(graceSeconds: number | undefined, signal: AbortSignal): Promise<void> {
+    const { runtime } = this.#deps;
+    const ends = (await runtime.list(signal)).map(async (runtimePod) => {
+      const { uid, namespace, name } = runtimePod;
+      const pod = this.pod(uid) ?? { metadata: { uid, namespace, name }, spec: { containers: [] } };
+      await this.#parts.killer.killPod(pod, runtimePod, graceSeconds, signal);
+    });
+    await Promise.all(ends);
+  }
+
+  /** The pods that should be on this node, without mirrors. */
+  pods(): readonly Pod[] {
+    return this.#pods.pods();
+  }
+
+  /** Those that take room on this node: not the ones that were refused, or that have ended. */
+  activePods(): readonly Pod[] {
+    const { states } = this.#parts.workers;
+    return this.#pods.pods().filter((pod) => {
+      const state = states.stateOf(podUid(pod));
+      if (state === 'terminated' || state === 'finished') return false;
+      const phases = [pod.status?.phase, this.statusOf(podUid(pod))?.phase];
+      // One that ends may still have containers.
+      return state === 'terminating' || !phases.some(isTerminalPhase);
+    });
+  }
+
+  /** Also one that is no longer wanted but has not finished. */
+  pod(uid: string): Pod | undefined {
+    return this.#pods.get(uid) ?? this.#parts.workers.states.podOf(uid);
+  }
+
+  /** With its newest status. */
+  podNamed(namespace: string, name: string): Pod | undefined {
+    const pod = this.#pods.getByFullName(`${name}_${namespace}`);
+    const status = pod && this.statusOf(podUid(pod));
+    return pod === undefined || status === undefined ? pod : { ...pod, status };
+  }
+
+  /** The newest status, also one that no API server has been told. */
+  statusOf(uid: string): PodStatus | undefined {
+    return this.#parts.statuses.get(uid);
+  }
+
+  /** As its status shows it: its containers, their IDs and logs. */
+  runtimePodOf(uid: string): RuntimePod | undefined {
+    return this.#parts.workers.states.get(uid)?.seen;
+  }
+
+  stateOf(uid: string): PodState | undefined {
+    return this.#parts.workers.states.stateOf(uid);
+  }
+
+  areSourcesReady(): boolean {
+    return this.#config.isComplete();
+  }
+
+  shouldContainersBeTerminating(uid: string): boolean {
+    return this.#parts.workers.states.shouldContainersBeTerminating(uid);
+  }
+
+  shouldRuntimeBeRemoved(uid: string): boolean {
+    return this.#parts.workers.states.shouldRuntimeBeRemoved(uid);
+  }
+
+  /**
+   * Undefined: the object is gone. Pods whose variables are out of date now say so in their status, and containers that
+   * wait for the object need not wait any longer.
+   */
+  objectChanged(kind: EnvironmentKind, namespace: string, name: string, resourceVersion: string | undefined): void {
+    const { environment, workers } = this.#parts;
+    for (const uid of environment.objectChanged(kind, namespace, name, resourceVersion)) workers.sync(uid);
+    for (const pod of this.#pods.pods()) {
+      if (podNamespace(pod) !== namespace || !this.#waitsForObject(pod)) continue;
+      if (namesOf(referencesOf(pod), kind).has(name)) workers.sync(podUid(pod));
+    }
+  }
+
+  /** The API server knows the node now, so it can show the static pods. */
+  nodeRegistered(): void {
+    for (const pod of this.#pods.pods()) if (isStaticPod(pod)) this.#parts.workers.sync(podUid(pod));
+  }
+
+  #moved(uid: string, state: PodState | undefined): void {
+    this.#deps.volumes.podChanged(uid);
+    // Nothing of it runs any more, so a terminal phase need not be withheld.
+    if (state === 'terminated' || state === 'finished') this.#parts.statuses.resend(uid);
+    if (state === 'finished') this.#housework.wake();
+  }
+
+  #waitsForObject(pod: Pod): boolean {
+    const { initContainerStatuses = [], containerStatuses = [] } = this.statusOf(podUid(pod)) ?? {};
+    return [...initContainerStatuses, ...containerStatuses].some(
+      ({ state }) => state?.waiting?.reason === 'CreateContainerConfigError',
+    );
+  }
+
+  async #follow(source: PodSource, lists: AsyncIterable<readonly Pod[]>): Promise<void> {
+    for await (const list of lists) {
+      const wasComplete = this.#config.isComplete();
+      for (const update of this.#config.replace(source, list)) this.#dispatch(update);
+      if (wasComplete) continue;
+      this.#deps.volumes.sourcesChanged();
+      if (this.#config.isComplete()) this.#housework.wake();
+    }
+  }
+
+  #dispatch({ kind, pods }: PodUpdate): void {
+    const ordered = kind === 'add' ? pods.toSorted(byCreation) : pods;
+    for (const pod of ordered) {
+      if (kind === 'remove') this.#pods.remove(pod);
+      else this.#pods.put(pod);
+      this.#deps.volumes.podChanged(podUid(pod));
+      try {
+        // A mirror whose status changed shows what we told it.
+        if (isMirrorPod(pod) && kind !== 'reconcile') this.#pokeStaticPod(pod);
+        else if (!isMirrorPod(pod)) this.#handOver(kind, pod);
+      } catch (error) {
+        // The other pods of the list are not held up. Housekeeping comes back to this one.
+        const task = `${kind} of pod ${podFullName(pod)}`;
+        this.#deps.notify({ kind: 'TaskFailed', task, error, retryMs: housekeepingRetryMs });
+        this.#housework.wake();
+      }
+    }
+    if (kind === 'remove') this.#housework.wake();
+  }
+
+  #handOver(kind: PodUpdate['kind'], pod: Pod): void {
+    switch (kind) {
+      case 'add':
+        if (this.#isRefused(pod)) return;
+        // Before its worker gets to it: what an earlier program left mounted is refreshed at once, and needs its objects.
+        this.#deps.registrations.registerPod(pod);
+        this.#parts.workers.update({ kind: 'create', pod });
+        return;
+      case 'update':
+      case 'delete':
+        this.#parts.workers.update({ kind: 'update', pod });
+        return;
+      case 'remove':
+        // Another source that was not read yet may want it; housekeeping ends it if not. What an API server has deleted
+        // is killed at once: its successor may want the same port of a network that both share.
+        if (this.#config.isComplete())
+          this.#parts.workers.update({ kind: 'kill', pod, graceSeconds: isStaticPod(pod) ? undefined : 0 });
+        return;
+      case 'reconcile':
+        if ((pod.spec.readinessGates ?? []).length > 0) this.#parts.workers.sync(podUid(pod));
+        return;
+    }
+  }
+
+  /** A mirror that came, changed or went may have to be made anew. */
+  #pokeStaticPod(mirror: Pod): void {
+    const pod = this.#pods.staticPodOf(mirror);
+    if (pod === undefined) return;
+    this.#parts.workers.update({ kind: 'update', pod });
+    this.#parts.statuses.resend(podUid(pod));
+  }
+
+  #isRefused(pod: Pod): boolean {
+    const { workers, statuses } = this.#parts;
+    const { events, admit } = this.#deps;
+    const uid = podUid(pod);
+    const isEnding = pod.metadata.deletionTimestamp !== undefined || isTerminalPhase(pod.status?.phase);
+    if (isEnding || workers.states.isTerminationRequested(uid)) return false;
+    const others = this.activePods().filter((other) => podUid(other) !== uid);
+    const { refusal, preempted = [] } = admit(pod, others);
+    for (const victim of preempted) {
+      const eviction = { reason: 'Preempting', message: 'Preempted in order to admit critical pod' };
+      events.record({ pod: victim, type: 'Warning', ...eviction });
+      workers.update({ kind: 'kill', pod: victim, eviction });
+    }
+    if (refusal === undefined) return false;
+    const { reason, message } = refusal;
+    events.record({ pod, type: 'Warning', reason, message });
+    const qosClass = qualityOfService(pod.spec);
+    statuses.set(pod, { qosClass, phase: 'Failed', reason, message: `Pod was rejected: ${message}` });
+    return true;
+  }
+
+  async #hearRuntime(signal: AbortSignal): Promise<void> {
+    const changes = this.#deps.runtime.changes(signal);
+    // Begun again after a failure, it has missed some.
+    for (const pod of this.#pods.pods()) this.#parts.workers.sync(podUid(pod));
+    for await (const uid of changes) {
+      // Of a pod that is gone: housekeeping ends what started too late.
+      if (!this.#parts.workers.containersChanged(uid)) this.#housework.wake();
+    }
+  }
+
+  async #keepHouse(signal: AbortSignal): Promise<void> {
+    const { clock, runtime, api, notify } = this.#deps;
+    let delayMs = housekeepingPeriodMs;
+    let isFirst = true;
+    while (!signal.aborted) {
+      await this.#housework.sleep(delayMs, clock, signal);
+      if (signal.aborted || !this.#config.isComplete()) continue;
+      const { states } = this.#parts.workers;
+      const before = [...states.records()].map(({ uid }) => uid);
+      const isDone = await keepHouse(
+        {
+          runtime,
+          api,
+          notify,
+          ...this.#parts,
+          pods: this.#pods,
+          collectGarbage: () => this.#parts.starter.collectGarbage(),
+        },
+        signal,
+      );
+      // Who is forgotten has no worker any more that would hold on to its directories.
+      for (const uid of before) if (states.stateOf(uid) === undefined) this.#deps.volumes.podChanged(uid);
+      // From the first time on, a UID that is not known is known to be nobody's: its volumes and directories may go.
+      // Nor can it have containers, for which the end of a pod that was refused would be withheld.
+      if (isFirst) {
+        this.#deps.volumes.sourcesChanged();
+        for (const pod of this.#pods.pods()) this.#parts.statuses.resend(podUid(pod));
+      }
+      isFirst = false;
+      delayMs = isDone ? housekeepingPeriodMs : housekeepingRetryMs;
+    }
+  }
+}
+
+function byCreation(a: Pod, b: Pod): number {
+  const [first, second] = [a.metadata.creationTimestamp ?? '', b.metadata.creationTimestamp ?? ''];
+  return first === second ? 0 : first < second ? -1 : 1;
+}

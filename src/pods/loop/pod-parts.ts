@@ -1,0 +1,147 @@
+/** The parts of the pod loop and how they are put together: what needs what, and nothing of what they do. */
+import type { Pausing } from '../../base/clock.ts';
+import type { TaskFailed } from '../../base/run-task.ts';
+import type { EventSink } from '../../kube/kinds/pod/pod-event.ts';
+import { type PodSource, podUid } from '../../kube/kinds/pod/pod-identity.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import type { Runtime } from '../../runtimes/runtime.ts';
+import { ContainerKiller } from '../containers/container-killer.ts';
+import type { ContainerFiles, NodeSettings } from '../containers/container-request.ts';
+import { ContainerStarter } from '../containers/container-starter.ts';
+import { ContainerSync } from '../containers/container-sync.ts';
+import { hasEnded } from '../containers/runtime-containers.ts';
+import { StartErrors } from '../containers/start-errors.ts';
+import type { PodNetwork } from '../probes/http-exchange.ts';
+import { runProbe } from '../probes/probe-handlers.ts';
+import { ProbeManager } from '../probes/probe-manager.ts';
+import { ProbeResults } from '../probes/probe-worker.ts';
+import type { PodManager } from '../sources/desired-pods.ts';
+import type { MirrorApi } from '../sources/mirror-pods.ts';
+import { TerminationMessages } from '../status/container-statuses.ts';
+import type { Eviction } from '../status/pod-status.ts';
+import { StaleEnvironment } from '../status/stale-environment.ts';
+import { type StatusApi, StatusManager, type StatusNotice } from '../status/status-manager.ts';
+import type { ContainerViewDeps } from '../view/container-view.ts';
+import type { PodState } from '../workers/pod-record.ts';
+import { type PodStepFailed, PodWorkers } from '../workers/pod-workers.ts';
+import type { HousekeepingFailed } from './housekeeping.ts';
+import { type MirrorFailed, type ObjectRegistration, type PodNode, PodSyncer, type PodVolumes } from './pod-syncer.ts';
+
+export type PodNotice = PodStepFailed | HousekeepingFailed | MirrorFailed | StatusNotice | TaskFailed;
+
+/** All that pods need of an API server. On a node without one every method does nothing and finds nothing. */
+export type PodApi = MirrorApi & StatusApi;
+
+/** Whether this node takes a pod. */
+export interface Admission {
+  /** Why it does not. */
+  readonly refusal?: Eviction | undefined;
+  /** Pods that have to end for it. */
+  readonly preempted?: readonly Pod[];
+}
+
+export interface PodLoopDeps extends Pausing {
+  /** Each yields complete lists, the first one also when it is empty. */
+  readonly sources: Readonly<Partial<Record<PodSource, (signal: AbortSignal) => AsyncIterable<readonly Pod[]>>>>;
+  readonly runtime: Runtime;
+  readonly random: () => number;
+  readonly events: EventSink;
+  readonly api: PodApi;
+  readonly files: ContainerFiles;
+  readonly volumes: PodVolumes;
+  readonly registrations: ObjectRegistration;
+  readonly network: PodNetwork;
+  /** What a container sees, as the node is now. */
+  readonly view: () => ContainerViewDeps;
+  readonly node: () => PodNode;
+  /** `others` are the active pods of this node. */
+  readonly admit: (pod: Pod, others: readonly Pod[]) => Admission;
+  /** The handler of a RuntimeClass; undefined: there is no such class. */
+  readonly runtimeHandler: (runtimeClass: string, signal: AbortSignal) => Promise<string | undefined>;
+  readonly notify: (notice: PodNotice) => void;
+}
+
+export interface PodLoopSettings extends NodeSettings {
+  /** `syncFrequency`: 60 s. */
+  readonly resyncMs: number;
+}
+
+export interface PodParts {
+  readonly workers: PodWorkers;
+  readonly statuses: StatusManager;
+  readonly probes: ProbeManager;
+  readonly killer: ContainerKiller;
+  readonly starter: ContainerStarter;
+  readonly environment: StaleEnvironment;
+}
+
+/** As the kubelet's: long enough that a pod that cannot start costs little, short enough that one waits for a mended one. */
+const retryMs = 10_000;
+
+/** `moved` hears of every pod that passes from one state to the next, or is forgotten. */
+export function assemblePods(
+  deps: PodLoopDeps,
+  settings: PodLoopSettings,
+  pods: PodManager,
+  moved: (uid: string, state: PodState | undefined) => void,
+  signal: AbortSignal,
+): PodParts {
+  const { clock, random, events, runtime, api, network, notify } = deps;
+  const results = new ProbeResults();
+  const startErrors = new StartErrors();
+  const environment = new StaleEnvironment(events);
+  const messages = new TerminationMessages(deps.files);
+  const killer = new ContainerKiller({ runtime, network, clock, events });
+  const starter = new ContainerStarter({ ...deps, killer, hostIPs: () => deps.node().hostIPs }, settings);
+  const containers = new ContainerSync(
+    { ...deps, probes: results, startErrors, killer, starter },
+    settings.clusterDomain,
+  );
+  const statuses = new StatusManager({
+    api,
+    clock,
+    pause: deps.pause,
+    notify,
+    pods,
+    couldHaveRunningContainers: (uid) => workers.states.couldHaveRunningContainers(uid),
+  });
+  const probes = new ProbeManager(
+    {
+      clock,
+      random,
+      events,
+      notify,
+      results,
+      run: (target, ended) => runProbe(target, { runtime, network, clock }, ended),
+      hasEnded: ({ pod, containerId }, problem, ended) =>
+        hasEnded(runtime, { podUid: podUid(pod), containerId }, problem, ended),
+      statusOf: (uid) => statuses.get(uid),
+      changed: (uid, kind, result) => {
+        // That a container lives is no news.
+        if (kind !== 'liveness' || !result) workers.sync(uid);
+      },
+    },
+    signal,
+  );
+  const steps = new PodSyncer({
+    ...deps,
+    objects: deps.view,
+    pods,
+    statuses,
+    probes,
+    containers,
+    killer,
+    startErrors,
+    environment,
+    messages,
+    isTerminationRequested: (uid) => workers.states.isTerminationRequested(uid),
+    seen: (uid, runtimePod) => workers.states.see(uid, runtimePod),
+  });
+  const newest = (uid: string): Pod | undefined => pods.get(uid);
+  const workers = new PodWorkers(
+    { steps, runtime, newest, clock, random, events, notify, moved },
+    { resyncMs: settings.resyncMs, retryMs },
+    signal,
+  );
+  return { workers, statuses, probes, killer, starter, environment };
+}

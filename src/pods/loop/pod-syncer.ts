@@ -1,0 +1,271 @@
+/**
+ * The steps of a pod's life on this node, in their order: objects, directories, volumes, pull secrets, probes, containers;
+ * then the end of containers; then what the pod leaves behind. Every step may be repeated.
+ */
+import type { Clock } from '../../base/clock.ts';
+import { MountletError, messageOf } from '../../base/errors.ts';
+import type { EventSink } from '../../kube/kinds/pod/pod-event.ts';
+import { isStaticPod, podNamespace, podUid } from '../../kube/kinds/pod/pod-identity.ts';
+import { type PodStatus, isTerminalPhase } from '../../kube/kinds/pod/pod-status.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import { environmentCondition } from '../../kube/references/environment.ts';
+import type { Runtime, RuntimePod } from '../../runtimes/runtime.ts';
+import { isDeadlineExceeded } from '../../volumes/waits.ts';
+import type { ContainerKiller } from '../containers/container-killer.ts';
+import type { ContainerFiles, ContainerVolumes } from '../containers/container-request.ts';
+import type { ContainerSync } from '../containers/container-sync.ts';
+import type { StartErrors } from '../containers/start-errors.ts';
+import type { ProbeManager } from '../probes/probe-manager.ts';
+import type { PodManager } from '../sources/desired-pods.ts';
+import { type MirrorApi, type MirrorOwner, reconcileMirror } from '../sources/mirror-pods.ts';
+import type { TerminationMessages } from '../status/container-statuses.ts';
+import { type Eviction, activeDeadline, podStatus } from '../status/pod-status.ts';
+import type { StaleEnvironment } from '../status/stale-environment.ts';
+import type { StatusManager } from '../status/status-manager.ts';
+import type { ObjectReaders } from '../view/environment-objects.ts';
+import { type ImagePullSecrets, collectPullSecrets, missingPullSecretsEvent } from '../view/image-pull-secrets.ts';
+import type { PodSteps, SyncResult } from '../workers/pod-steps.ts';
+
+/** The node as its pods need to know it. */
+export interface PodNode {
+  /** Undefined until the API server knows the node. */
+  readonly owner: MirrorOwner | undefined;
+  readonly hostIPs: readonly string[];
+}
+
+interface PodSyncerDeps {
+  readonly runtime: Runtime;
+  readonly clock: Clock;
+  readonly events: EventSink;
+  readonly api: MirrorApi;
+  readonly files: ContainerFiles;
+  readonly volumes: PodVolumes;
+  readonly registrations: ObjectRegistration;
+  readonly objects: () => ObjectReaders;
+  readonly node: () => PodNode;
+  readonly pods: PodManager;
+  readonly statuses: StatusManager;
+  readonly probes: ProbeManager;
+  readonly containers: ContainerSync;
+  readonly killer: ContainerKiller;
+  readonly startErrors: StartErrors;
+  readonly environment: StaleEnvironment;
+  readonly messages: TerminationMessages;
+  readonly isTerminationRequested: (podUid: string) => boolean;
+  /** Hears what a status was made of. */
+  readonly seen: (podUid: string, runtimePod: RuntimePod | undefined) => void;
+  readonly notify: (notice: MirrorFailed) => void;
+}
+
+export interface MirrorFailed {
+  readonly kind: 'MirrorFailed';
+  readonly podUid: string;
+  readonly message: string;
+}
+
+class PodSyncError extends MountletError {
+  readonly reason = 'FailedSync';
+}
+
+export class PodSyncer implements PodSteps {
+  readonly #deps: PodSyncerDeps;
+
+  constructor(deps: PodSyncerDeps) {
+    this.#deps = deps;
+  }
+
+  async sync(pod: Pod, runtimePod: RuntimePod | undefined, signal: AbortSignal): Promise<SyncResult> {
+    const { probes, containers, events } = this.#deps;
+    if (await this.#tellStatus(pod, runtimePod, signal)) return { terminal: true };
+    await this.#prepare(pod, signal);
+    const secrets = await this.#pullSecrets(pod, signal);
+    probes.add(pod);
+    const { errors, pullFailed, changed } = await containers.sync(pod, runtimePod, secrets, signal);
+    const missing = pullFailed ? missingPullSecretsEvent(secrets) : undefined;
+    if (missing !== undefined) events.record({ pod, ...missing });
+    const current = changed ? await this.#deps.runtime.get(podUid(pod), signal) : runtimePod;
+    await this.#lookAtEnvironment(pod, current, signal);
+    const isOver = await this.#tellStatus(pod, current, signal);
+    if (errors.length > 0) throw new AggregateError(errors, errors.map(messageOf).join(', '));
+    const { startTime } = this.#deps.statuses.get(podUid(pod)) ?? {};
+    const { atMs } = activeDeadline(pod.spec.activeDeadlineSeconds, startTime, this.#deps.clock.now());
+    return { terminal: isOver, againAtMs: atMs };
+  }
+
+  async terminate(
+    pod: Pod,
+    runtimePod: RuntimePod | undefined,
+    { graceSeconds, eviction }: { readonly graceSeconds: number; readonly eviction: Eviction | undefined },
+    signal: AbortSignal,
+  ): Promise<void> {
+    const { probes, killer, runtime, events } = this.#deps;
+    const uid = podUid(pod);
+    await this.#tellStatus(pod, runtimePod, signal, { eviction });
+    probes.stopLivenessAndStartup(uid);
+    if (runtimePod !== undefined) {
+      try {
+        await killer.killPod(pod, runtimePod, graceSeconds, signal);
+      } catch (error) {
+        signal.throwIfAborted();
+        const message = `error killing pod: ${messageOf(error)}`;
+        events.record({ pod, type: 'Warning', reason: 'FailedKillPod', message });
+        throw error;
+      }
+    }
+    probes.remove(uid);
+    const left = await runtime.get(uid, signal);
+    const running = (left?.containers ?? []).filter(({ state }) => state.kind === 'running').map(({ name }) => name);
+    if (running.length > 0) {
+      throw new PodSyncError(
+        `detected running containers after a successful KillPod, CRI violation: [${running.join(' ')}]`,
+      );
+    }
+    await this.#tellStatus(pod, left, signal, { eviction, isTerminating: true });
+  }
+
+  async terminateOrphan(runtimePod: RuntimePod, graceSeconds: number, signal: AbortSignal): Promise<void> {
+    const { uid, namespace, name } = runtimePod;
+    // All that is known of it: its hooks and its grace went with it.
+    const pod: Pod = { metadata: { uid, namespace, name }, spec: { containers: [] } };
+    await this.#deps.killer.killPod(pod, runtimePod, graceSeconds, signal);
+    await this.#deps.runtime.removePod(uid, signal);
+  }
+
+  async cleanUp(pod: Pod, runtimePod: RuntimePod | undefined, signal: AbortSignal): Promise<void> {
+    const { volumes, registrations, statuses, environment, messages } = this.#deps;
+    const uid = podUid(pod);
+    await this.#tellStatus(pod, runtimePod, signal, { isTerminating: true });
+    await volumes.waitForUnmounted(pod, signal);
+    await volumes.waitForReleased(uid, signal);
+    // Something is mounted that the volume manager does not know of. The step is retried.
+    if (volumes.podVolumesExist(uid)) throw new PodSyncError('volumes of the pod are still mounted');
+    registrations.unregisterPod(pod);
+    environment.forgetPod(uid);
+    messages.forgetPod(uid);
+    statuses.finish(pod);
+  }
+
+  /** Everything that has to be there before the first container. */
+  async #prepare(pod: Pod, signal: AbortSignal): Promise<void> {
+    const { events, files, volumes, registrations, isTerminationRequested } = this.#deps;
+    const warn = (reason: string, message: string): void => events.record({ pod, type: 'Warning', reason, message });
+    // A pod that ends must not be registered again after it was released.
+    if (!isTerminationRequested(podUid(pod))) registrations.registerPod(pod);
+    if (isStaticPod(pod)) await this.#mirror(pod, signal);
+    try {
+      await files.makePodDirectories(pod, signal);
+    } catch (error) {
+      signal.throwIfAborted();
+      warn('Failed', `error making pod data directories: ${messageOf(error)}`);
+      throw error;
+    }
+    try {
+      await volumes.waitForMounted(pod, signal);
+    } catch (error) {
+      signal.throwIfAborted();
+      // Why a volume takes long is in the Events of its own operations.
+      if (!isDeadlineExceeded(error)) warn('FailedMount', `Unable to attach or mount volumes: ${messageOf(error)}`);
+      throw error;
+    }
+  }
+
+  /** That an API server does not show a pod is no reason not to run it. */
+  async #mirror(pod: Pod, signal: AbortSignal): Promise<void> {
+    const { api, pods, node, notify } = this.#deps;
+    try {
+      await reconcileMirror(api, pod, pods.mirrorOf(pod), node().owner, signal);
+    } catch (error) {
+      signal.throwIfAborted();
+      notify({ kind: 'MirrorFailed', podUid: podUid(pod), message: messageOf(error) });
+    }
+  }
+
+  async #pullSecrets(pod: Pod, signal: AbortSignal): Promise<ImagePullSecrets> {
+    const { secrets } = this.#deps.objects();
+    if (secrets !== undefined) return await collectPullSecrets(pod, secrets, signal);
+    return { secrets: [], missing: (pod.spec.imagePullSecrets ?? []).map(({ name }) => name) };
+  }
+
+  /** Containers that ran before this program did may have variables of any age. */
+  async #lookAtEnvironment(pod: Pod, runtimePod: RuntimePod | undefined, signal: AbortSignal): Promise<void> {
+    const { environment, objects } = this.#deps;
+    const { configMaps, secrets } = objects();
+    const namespace = podNamespace(pod);
+    environment.condition(pod, runtimePod, this.#toldCondition(pod));
+    for (const { kind, name } of environment.unknownObjects(pod, runtimePod)) {
+      const reader = kind === 'Secret' ? secrets : configMaps;
+      try {
+        const object = await reader?.get(namespace, name, signal);
+        if (reader !== undefined) environment.objectChanged(kind, namespace, name, object?.metadata.resourceVersion);
+      } catch {
+        // Whether it is stale is not known; the next sync asks again.
+        signal.throwIfAborted();
+      }
+    }
+  }
+
+  #toldCondition(pod: Pod): NonNullable<PodStatus['conditions']>[number] | undefined {
+    return this.#toldStatus(pod).conditions?.find(({ type }) => type === environmentCondition);
+  }
+
+  #toldStatus(pod: Pod): PodStatus {
+    return this.#deps.statuses.get(podUid(pod)) ?? pod.status ?? {};
+  }
+
+  /** Answers whether the pod has ended for good. */
+  async #tellStatus(
+    pod: Pod,
+    runtimePod: RuntimePod | undefined,
+    signal: AbortSignal,
+    {
+      eviction,
+      isTerminating = false,
+    }: { readonly eviction?: Eviction | undefined; readonly isTerminating?: boolean } = {},
+  ): Promise<boolean> {
+    const { statuses, runtime, probes, startErrors, node, clock, environment, messages } = this.#deps;
+    const previous = this.#toldStatus(pod);
+    const deadline = activeDeadline(pod.spec.activeDeadlineSeconds, previous.startTime, clock.now());
+    const isEnded = isTerminalPhase(previous.phase);
+    const status = podStatus({
+      pod,
+      runtimePod,
+      runtimeName: runtime.name,
+      previous,
+      startError: (container) => startErrors.get(podUid(pod), container),
+      terminationMessages: await messages.of(runtimePod, signal),
+      probes,
+      isTerminating,
+      hostIPs: node().hostIPs,
+      eviction: eviction ?? (isEnded ? undefined : deadline.eviction),
+      environment: environment.condition(pod, runtimePod, this.#toldCondition(pod)),
+    });
+    this.#deps.seen(podUid(pod), runtimePod);
+    statuses.set(pod, status);
+    return isTerminalPhase(status.phase);
+  }
+}
+
+/** All that pod workers need of the volume manager. */
+export interface PodVolumes extends ContainerVolumes {
+  /**
+   * Asks for every volume of the pod and resolves when all are mounted; at once for those that are, which are refreshed in
+   * the background. Rejects in the kubelet's words when that takes too long.
+   */
+  waitForMounted(pod: Pod, signal: AbortSignal): Promise<void>;
+  /** Resolves when nothing of the pod's volumes is mounted any more. */
+  waitForUnmounted(pod: Pod, signal: AbortSignal): Promise<void>;
+  /** Resolves when nothing of the pod's volumes may be mounted either. */
+  waitForReleased(podUid: string, signal: AbortSignal): Promise<void>;
+  /** Something of its volumes is still on disk. */
+  podVolumesExist(podUid: string): boolean;
+  /** A pod was added, changed or moved to another state: what is wanted of volumes may be different. */
+  podChanged(podUid: string): void;
+  /** A source of pods was read to its end for the first time, or what runs was compared with what is wanted. */
+  sourcesChanged(): void;
+}
+
+/** The object managers, told who needs what. Neither call waits for the network. */
+export interface ObjectRegistration {
+  registerPod(pod: Pod): void;
+  unregisterPod(pod: Pod): void;
+}

@@ -1,0 +1,144 @@
+/**
+ * The environment of one container: what `env` and `envFrom` of its pod amount to, and the variables of the services
+ * around it. Every variable says where its value came from and whether it holds a Secret's bytes.
+ *
+ * Later wins: envFrom in order, then env in order; a service's variable only where nothing else has its name. The order
+ * of the result is that of first definition. The kubelet's has none; ours is the same on every run, so that two
+ * renderings of a pod can be compared.
+ */
+import type { Node } from '../../kube/kinds/node.ts';
+import type {
+  Container,
+  EnvironmentSource,
+  EnvironmentVariable,
+  EphemeralContainer,
+} from '../../kube/kinds/pod/container.ts';
+import { isStaticPod } from '../../kube/kinds/pod/pod-identity.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import type { Service } from '../../kube/kinds/service.ts';
+import { type VariableService, serviceVariablesOf } from '../../kube/references/environment.ts';
+import { compareByteOrder } from '../../kube/values/go-text.ts';
+import { EnvironmentObjects, type ObjectReaders } from './environment-objects.ts';
+import { type EnvFileReader, resolveReference } from './environment-references.ts';
+import type { MountedVolumes } from './mounts.ts';
+import {
+  EnvironmentError,
+  ExpansionBudget,
+  type LookUp,
+  type Variable,
+  type VariableSource,
+  expandVariables,
+} from './variables.ts';
+
+interface EnvironmentRequest {
+  readonly pod: Pod;
+  readonly container: Container | EphemeralContainer;
+  /** As the runtime reported them; empty before the pod has its sandbox. */
+  readonly podIPs: readonly string[];
+  readonly volumes: MountedVolumes;
+}
+
+export interface EnvironmentDeps extends ObjectReaders {
+  /** All services the node knows, or that they were not read yet. */
+  readonly services: readonly Service[] | 'unsynced';
+  readonly node: Node;
+  readonly envFiles: EnvFileReader;
+}
+
+export async function resolveEnvironment(
+  request: EnvironmentRequest,
+  deps: EnvironmentDeps,
+  signal: AbortSignal,
+): Promise<readonly Variable[]> {
+  const { pod, container } = request;
+  const fromServices = variablesOfServices(pod, deps.services);
+  const objects = new EnvironmentObjects(namespaceOf(pod), deps, signal);
+  const budget = new ExpansionBudget(container.name);
+  const variables = new Map<string, Variable>();
+
+  for (const source of container.envFrom ?? []) {
+    for (const variable of await importVariables(source, objects)) {
+      if (!variables.has(variable.name)) budget.spend(variable.name.length + variable.value.length);
+      variables.set(variable.name, variable);
+    }
+  }
+  const lookUp: LookUp = (name) => variables.get(name) ?? fromServices.get(name);
+  for (const entry of container.env ?? []) {
+    const variable = isReference(entry)
+      ? await resolveReference(entry, { ...request, ...deps, objects }, signal)
+      : expandValue(entry, lookUp, budget);
+    if (variable !== undefined) variables.set(entry.name, { ...variable, name: entry.name });
+  }
+  for (const [name, variable] of fromServices) {
+    if (!variables.has(name)) variables.set(name, variable);
+  }
+  return [...variables.values()];
+}
+
+/** Objects of a pod are always looked up in the pod's own namespace. */
+function namespaceOf({ metadata }: Pod): string {
+  return metadata.namespace ?? 'default';
+}
+
+function variablesOfServices(pod: Pod, services: EnvironmentDeps['services']): ReadonlyMap<string, Variable> {
+  const { enableServiceLinks } = pod.spec;
+  if (enableServiceLinks === undefined) {
+    throw new EnvironmentError('nil pod.spec.enableServiceLinks encountered, cannot construct envvars');
+  }
+  if (services === 'unsynced') {
+    // A static pod has to start where there is no API server yet: it may be the one that serves it.
+    if (isStaticPod(pod)) return new Map();
+    throw new EnvironmentError('services have not yet been read at least once, cannot construct envvars');
+  }
+  const variables = new Map<string, Variable>();
+  for (const [name, sameName] of byName(services)) {
+    for (const [variable, value] of serviceVariablesOf(sameName, { namespace: namespaceOf(pod), enableServiceLinks })) {
+      variables.set(variable, { name: variable, value, secret: false, source: { kind: 'Service', name } });
+    }
+  }
+  return new Map([...variables].sort(([a], [b]) => compareByteOrder(a, b)));
+}
+
+/** Services of one name stand in for each other; those of different names are told side by side. */
+function byName(services: readonly Service[]): ReadonlyMap<string, readonly VariableService[]> {
+  const groups = new Map<string, VariableService[]>();
+  for (const { metadata, spec } of services.toSorted((a, b) => compareByteOrder(a.metadata.name, b.metadata.name))) {
+    const { name, namespace = '' } = metadata;
+    const group = groups.get(name) ?? [];
+    group.push({ metadata: { name, namespace }, spec });
+    groups.set(name, group);
+  }
+  return groups;
+}
+
+async function importVariables(
+  { prefix = '', configMapRef, secretRef }: EnvironmentSource,
+  objects: EnvironmentObjects,
+): Promise<readonly Variable[]> {
+  const found = configMapRef
+    ? await objects.configMap(configMapRef)
+    : secretRef
+      ? await objects.secret(secretRef)
+      : undefined;
+  if (found === undefined) return [];
+  // Keys are taken as they are, also those that no shell could name.
+  return [...found.keys].sort(compareByteOrder).flatMap((key) => {
+    const variable = found.get(key);
+    return variable === undefined ? [] : [{ ...variable, name: `${prefix}${key}` }];
+  });
+}
+
+/** An empty `value` counts as none, so `valueFrom` beside it is used. */
+function isReference({ value = '', valueFrom }: EnvironmentVariable): boolean {
+  return value === '' && valueFrom !== undefined;
+}
+
+function expandValue(
+  { value: written = '' }: EnvironmentVariable,
+  lookUp: LookUp,
+  budget: ExpansionBudget,
+): Omit<Variable, 'name'> {
+  const { value, secret, defect, sources } = expandVariables(written, lookUp, budget);
+  const source: VariableSource = { kind: 'value', expands: sources };
+  return defect === undefined ? { value, secret, source } : { value, secret, source, defect };
+}

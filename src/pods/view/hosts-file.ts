@@ -1,0 +1,112 @@
+/** The hosts file that the node keeps for a pod and every container of it finds at /etc/hosts. */
+import { MountletError } from '../../base/errors.ts';
+import { hostNetworkHostsFile, podHostsFile, wantsHostsFile } from '../../kube/hosts-file.ts';
+import type { Container, EphemeralContainer } from '../../kube/kinds/pod/container.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import { goQuote } from '../../kube/values/go-text.ts';
+import { type Problems, dnsLabelProblems, dnsSubdomainProblems } from '../../kube/values/names.ts';
+import type { ContainerMount } from './mounts.ts';
+import { ContainerConfigError } from './variables.ts';
+
+/** The file effects that hosts files need. */
+export interface HostsFiles {
+  /** The node's own /etc/hosts. */
+  readNode(signal: AbortSignal): Promise<string>;
+  /**
+   * Writes the pod's file, with mode 0644, and answers where it is. In place, because containers that run already look
+   * at the same file.
+   */
+  write(pod: Pod, content: string, signal: AbortSignal): Promise<string>;
+}
+
+export interface HostsFileRequest {
+  readonly pod: Pod;
+  readonly container: Container | EphemeralContainer;
+  readonly podIPs: readonly string[];
+  readonly hostname: PodHostname;
+}
+
+const hostsPath = '/etc/hosts';
+
+export function wantsManagedHostsFile({ pod, container, podIPs }: HostsFileRequest): boolean {
+  return wantsHostsFile({
+    hostNetwork: pod.spec.hostNetwork ?? false,
+    podIps: podIPs,
+    mountPaths: (container.volumeMounts ?? []).map(({ mountPath }) => mountPath),
+  });
+}
+
+/** Writes the file anew at every start of a container: the addresses may have changed. */
+export async function buildHostsMount(
+  request: HostsFileRequest,
+  files: HostsFiles,
+  signal: AbortSignal,
+): Promise<ContainerMount> {
+  return {
+    name: 'k8s-managed-etc-hosts',
+    mountPath: hostsPath,
+    hostPath: await writeHostsFile(request, files, signal),
+    subPath: undefined,
+    secretSubPath: false,
+    readOnly: false,
+    recursiveReadOnly: false,
+    propagation: 'None',
+    bindMountOptions: [],
+  };
+}
+
+async function writeHostsFile(
+  { pod, podIPs, hostname }: HostsFileRequest,
+  files: HostsFiles,
+  signal: AbortSignal,
+): Promise<string> {
+  const { hostNetwork = false, hostAliases = [] } = pod.spec;
+  try {
+    const content = hostNetwork
+      ? hostNetworkHostsFile(await files.readNode(signal), hostAliases)
+      : podHostsFile({ podIps: podIPs, hostName: hostname.name, domain: hostname.domain, hostAliases });
+    return await files.write(pod, content, signal);
+  } catch (thrown) {
+    if (!(thrown instanceof MountletError)) throw thrown;
+    throw new ContainerConfigError(thrown.message, { cause: thrown });
+  }
+}
+
+/** The name a pod goes by on its own network: what `hostname` prints inside, and its line in the hosts file. */
+interface PodHostname {
+  readonly name: string;
+  /** Empty for a pod without a subdomain. */
+  readonly domain: string;
+}
+
+/** The kernel keeps 64 bytes, and the last one ends the name. */
+const hostnameBytesMax = 63;
+
+export function podHostname({ metadata, spec }: Pod, clusterDomain: string): PodHostname {
+  const { hostnameOverride, hostname = '', subdomain = '' } = spec;
+  if (hostnameOverride !== undefined) {
+    check('HostnameOverride', hostnameOverride, 'DNS subdomain', dnsSubdomainProblems);
+    return { name: shorten(metadata.name, hostnameOverride), domain: '' };
+  }
+  if (hostname !== '') check('Hostname', hostname, 'DNS label', dnsLabelProblems);
+  const name = shorten(metadata.name, hostname === '' ? metadata.name : hostname);
+  if (subdomain === '') return { name, domain: '' };
+  check('Subdomain', subdomain, 'DNS label', dnsLabelProblems);
+  return { name, domain: `${subdomain}.${metadata.namespace ?? 'default'}.svc.${clusterDomain}` };
+}
+
+function check(field: string, value: string, what: string, problemsOf: (value: string) => Problems): void {
+  const problems = problemsOf(value);
+  if (problems.length === 0) return;
+  throw new ContainerConfigError(`pod ${field} ${goQuote(value)} is not a valid ${what}: ${problems.join(';')}`);
+}
+
+/** A name of a pod may be longer than a host's, and a host's may not end in `-` or `.`. */
+function shorten(podName: string, hostname: string): string {
+  if (hostname.length <= hostnameBytesMax) return hostname;
+  const shortened = hostname.slice(0, hostnameBytesMax).replace(/[-.]+$/, '');
+  if (shortened === '') {
+    throw new ContainerConfigError(`hostname for pod ${goQuote(podName)} was invalid: ${goQuote(hostname)}`);
+  }
+  return shortened;
+}
