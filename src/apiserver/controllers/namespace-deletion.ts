@@ -3,7 +3,7 @@ import type { Namespace } from '../../kube/kinds/namespace.ts';
 import type { KubeObject, Resource } from '../model/resource.ts';
 import { objectKey, objectPrefix, placeOfKey } from '../model/stored-objects.ts';
 import { deleteObject } from '../rest/delete.ts';
-import { rulesOf, updateObject } from '../rest/update.ts';
+import { updateObject } from '../rest/update.ts';
 import {
   type ControllerDeps,
   controllerContext,
@@ -82,7 +82,6 @@ async function letGo(deps: ControllerDeps, namespaces: Resource, home: Namespace
     subresource: 'finalize',
     context: controllerContext(controller, signal),
     change: (current) => (current.metadata.uid === uid ? without(current) : current),
-    ...rulesOf(namespaces, 'finalize'),
   });
   await unlessRefused(update, 404);
 }

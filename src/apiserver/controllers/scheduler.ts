@@ -10,7 +10,7 @@ import type { KubeObject } from '../model/resource.ts';
 import { objectPrefix, parseStored, placeOfKey } from '../model/stored-objects.ts';
 import { bindPod } from '../rest/binding.ts';
 import { createObject } from '../rest/create.ts';
-import { rulesOf, updateObject } from '../rest/update.ts';
+import { updateObject } from '../rest/update.ts';
 import {
   type ControllerDeps,
   controllerContext,
@@ -110,7 +110,7 @@ async function tellUnschedulable(deps: ControllerDeps, pod: Pod, message: string
   };
   const context = controllerContext(controller, signal);
   const update = { resource: pods, namespace, name, subresource: 'status', context, change };
-  await unlessRefused(updateObject(deps, { ...update, ...rulesOf(pods, 'status') }), 404, 409);
+  await unlessRefused(updateObject(deps, update), 404, 409);
   await tell(deps, pod, { type: 'Warning', reason: 'FailedScheduling', message }, signal);
 }
 

@@ -10,7 +10,7 @@ import { type ApiRequest, type Handler, type Reply, optionsBytesMax, success } f
 import { deleteObject } from './delete.ts';
 import { readObject } from './read-object.ts';
 import { updateObject } from './update.ts';
-import { RequestContext, type WriteContext, type WriteDeps, type WriteOptions, writeOptions } from './write-context.ts';
+import { contextOf, type WriteContext, type WriteDeps, type WriteOptions, writeOptions } from './write-context.ts';
 
 /** Serves both `pods/x/binding` and, with the name in the body alone, `bindings`. */
 export function bindingHandler(deps: WriteDeps, pods: Resource): Handler {
@@ -24,7 +24,7 @@ export function bindingHandler(deps: WriteDeps, pods: Resource): Handler {
     if (binding.metadata.name !== '' && binding.metadata.name !== name) {
       throw badRequest('name in URL does not match name in Binding object');
     }
-    const context = new RequestContext(request, options);
+    const context = contextOf(request, options);
     await bindPod(deps, pods, info.namespace, name, binding, context);
     return success(201);
   };

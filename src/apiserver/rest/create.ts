@@ -1,4 +1,7 @@
-/** POST to a collection. */
+/**
+ * POST to a collection, and the way of every new object into the store: named, admitted, prepared, checked. Who may create it
+ * was decided before.
+ */
 import { type FieldError, invalidField } from '../../kube/schema/field-errors.ts';
 import { timestamp } from '../../kube/values/times.ts';
 import { type AdmissionRequest, admitAll } from '../admission/admission.ts';
@@ -13,17 +16,18 @@ import {
   namesExhausted,
   resourceName,
 } from '../model/status.ts';
-import { objectKey, parseStored, storedText } from '../model/stored-objects.ts';
-import type { Decision } from '../store/store.ts';
+import { objectKey, parseStored } from '../model/stored-objects.ts';
+import type { Decision, StoredObject } from '../store/store.ts';
 import type { ApiRequest, Handler } from './api-request.ts';
 import { readObject } from './read-object.ts';
 import {
   type FieldValidation,
-  RequestContext,
   type WriteContext,
   type WriteDeps,
   type Written,
-  decideAndWrite,
+  contextOf,
+  storableText,
+  tracked,
   writeOptions,
 } from './write-context.ts';
 
@@ -36,7 +40,7 @@ export function createHandler(deps: WriteDeps): Handler {
     const options = writeOptions('CreateOptions', query, request.exchange.header('user-agent') ?? '');
     const object = await readStorable(request, options.fieldValidation);
     checkNamespace(request, object);
-    const context = new RequestContext(request, options);
+    const context = contextOf(request, options);
     const { text } = await createObject(deps, { resource, view: served, namespace: info.namespace, object, context });
     return { kind: 'object', code: 201, text };
   };
@@ -57,7 +61,6 @@ export function checkNamespace({ resource, info }: Pick<ApiRequest, 'resource' |
   }
 }
 
-/** Brings a new object into the store: names it, admits, prepares and checks it. Who may do so was decided before. */
 export interface Creation {
   readonly resource: Resource;
   /** The view it came through, whose rules it must keep; absent: the resource itself. */
@@ -89,9 +92,7 @@ export async function createObject(deps: WriteDeps, creation: Creation): Promise
 
 function createNamed(deps: WriteDeps, creation: Creation, name: string): Promise<Written> {
   const key = objectKey(creation.resource, creation.namespace, name);
-  return decideAndWrite(deps.store, key, (current, revision) =>
-    decideCreation(deps, creation, name, current, revision),
-  );
+  return deps.store.update(key, (current, revision) => decideCreation(deps, creation, name, current, revision));
 }
 
 export async function prepareAdmission(deps: WriteDeps, creation: Creation): Promise<void> {
@@ -104,7 +105,7 @@ export function decideCreation(
   deps: WriteDeps,
   creation: Creation,
   name: string,
-  current: string | undefined,
+  current: StoredObject | undefined,
   revision: number,
 ): Decision<Written> {
   const { resource, context } = creation;
@@ -114,22 +115,20 @@ export function decideCreation(
   const admitted = admitAll(deps.admission, admissionRequest(creation)) ?? creation.object;
   const now = deps.clock.now();
   const prepared = resource.complete(resource.prepareForCreate(withIdentity(deps, creation, admitted, name), now));
-  const errors = validateAs(creation.view ?? resource, prepared);
+  const rules = creation.view ?? resource;
+  const errors = rules.validate(rules.viewOf?.fromStored(prepared) ?? prepared);
   const all = errors.length === 0 ? pathSegmentErrors(prepared.metadata.name) : errors;
   if (all.length > 0) throw invalid(kindName(resource), prepared.metadata.name, all);
   if (current !== undefined) {
-    throw alreadyExists(resourceName(resource), name, parseStored(current).metadata.deletionTimestamp !== undefined);
+    const { deletionTimestamp } = parseStored(current.value).metadata;
+    throw alreadyExists(resourceName(resource), name, deletionTimestamp !== undefined);
   }
   const manager = { name: context.manager, subresource: '', nowMs: now };
-  const tracked = creation.isTracked ? prepared : deps.fields.track(resource, undefined, prepared, manager);
+  const object = creation.isTracked ? prepared : tracked(resource, undefined, prepared, manager);
   const outcome = { created: true, removed: false };
-  if (context.dryRun) return { kind: 'keep', result: { text: JSON.stringify(tracked), ...outcome } };
-  const text = storedText(tracked, revision);
+  if (context.dryRun) return { kind: 'keep', result: { text: JSON.stringify(object), ...outcome } };
+  const text = storableText(object, revision);
   return { kind: 'put', value: text, result: { text, ...outcome } };
-}
-
-function validateAs(resource: Resource, object: KubeObject): readonly FieldError[] {
-  return resource.validate(resource.viewOf?.fromStored(object) ?? object);
 }
 
 function admissionRequest({ resource, namespace, object, context }: Creation): AdmissionRequest {

@@ -1,4 +1,4 @@
-/** DELETE of one object or of a collection. */
+/** DELETE of one object or of a collection: an object is removed, or marked so that it ends when nothing holds it any more. */
 import { type FieldError, invalidField, unsupportedField } from '../../kube/schema/field-errors.ts';
 import { type DeleteOptions, deleteOptions } from '../../kube/schema/meta.ts';
 import { decode } from '../../kube/schema/schema.ts';
@@ -22,7 +22,7 @@ import { listOptions } from './list-options.ts';
 import { planDeletion } from './plan-deletion.ts';
 import { JsonError, parseBody } from './request-body.ts';
 import { isSameJson } from './update.ts';
-import { type WriteContext, type WriteDeps, decideAndWrite, dryRunErrors } from './write-context.ts';
+import { type WriteContext, type WriteDeps, dryRunErrors, storableText } from './write-context.ts';
 
 export function deleteHandler(deps: WriteDeps): Handler {
   return async (request) => {
@@ -131,7 +131,6 @@ function checked(options: DeleteOptions): DeleteOptions {
   return options;
 }
 
-/** Deletes one object, or marks it so that it ends when nothing holds it any more. */
 interface Deletion {
   readonly resource: Resource;
   readonly namespace: string;
@@ -150,7 +149,7 @@ interface Deleted {
 
 export function deleteObject(deps: WriteDeps, deletion: Deletion): Promise<Deleted> {
   const key = objectKey(deletion.resource, deletion.namespace, deletion.name);
-  return decideAndWrite(deps.store, key, (current, revision) => decideDeletion(deps, deletion, current, revision));
+  return deps.store.update(key, (current, revision) => decideDeletion(deps, deletion, current?.value, revision));
 }
 
 function decideDeletion(
@@ -174,7 +173,7 @@ function decideDeletion(
   const removed = plan.kind === 'remove';
   if (context.dryRun) return { kind: 'keep', result: { text: JSON.stringify(object), uid, removed } };
   if (!removed && isSameJson(object, old)) return { kind: 'keep', result: { text: current, uid, removed } };
-  const text = storedText(object, revision);
+  const text = removed ? storedText(object, revision) : storableText(object, revision, current);
   const result = { text, uid, removed };
   return removed ? { kind: 'delete', value: text, result } : { kind: 'put', value: text, result, ending: true };
 }

@@ -4,20 +4,26 @@
  */
 import { invalidField, showPath } from '../../kube/schema/field-errors.ts';
 import { decode } from '../../kube/schema/schema.ts';
-import { type KubeObject, type Resource, apiVersionOf } from '../model/resource.ts';
+import type { KubeObject } from '../model/resource.ts';
 import { StatusError, badRequest, invalid, kindName } from '../model/status.ts';
 import { applyJsonPatch, applyMergePatch } from '../patch/json-patch.ts';
 import { type Json, type JsonObject, PatchError } from '../patch/json-value.ts';
-import type { Writer } from '../patch/managed-fields.ts';
 import { apply } from '../patch/server-side-apply.ts';
 import { applyStrategicMergePatch } from '../patch/strategic-merge-patch.ts';
-import { trackUpdate } from '../patch/track-update.ts';
 import { type PatchKind, patchKindOf } from '../wire/media-types.ts';
 import { type ApiRequest, type Handler, bodyBytesMax } from './api-request.ts';
 import { strictProblems } from './read-object.ts';
 import { type JsonBody, JsonError, mediaTypeOf, parseJsonBody, parseYamlBody } from './request-body.ts';
-import { rulesOf, updateObject } from './update.ts';
-import { RequestContext, type WriteDeps, type WriteOptions, writeOptions } from './write-context.ts';
+import { updateObject } from './update.ts';
+import {
+  type WriteDeps,
+  type WriteOptions,
+  asJson,
+  asObject,
+  contextOf,
+  writeOptions,
+  writerOf,
+} from './write-context.ts';
 
 interface Patch {
   readonly kind: PatchKind;
@@ -40,9 +46,8 @@ export function patchHandler(deps: WriteDeps): Handler {
       namespace,
       name,
       subresource,
-      context: new RequestContext(request, options),
+      context: contextOf(request, options),
       change: (current) => patched(request, patch, current),
-      ...rulesOf(resource, subresource),
       ...(kind === 'apply' && { isTracked: true }),
       ...(kind === 'apply' && subresource === '' && { orCreate: () => patched(request, patch, undefined) }),
     });
@@ -115,43 +120,4 @@ function statusOf({ kind, message }: PatchError): StatusError {
     case 'tooLarge':
       return new StatusError(413, 'RequestEntityTooLarge', message);
   }
-}
-
-/** Who set which field: keeps the books in `metadata.managedFields` for every write. */
-interface Manager {
-  readonly name: string;
-  readonly subresource: string;
-  readonly nowMs: number;
-}
-
-export interface FieldTracking {
-  /** The object, with `metadata.managedFields` that credit its changes against `old` to the manager. */
-  track(resource: Resource, old: KubeObject | undefined, object: KubeObject, manager: Manager): KubeObject;
-}
-
-export const managedFields: FieldTracking = {
-  track: (resource, old, object, manager) =>
-    asObject(trackUpdate({ ...writerOf(resource, manager), live: old && asJson(old), object: asJson(object) })),
-};
-
-function writerOf(resource: Resource, { name, subresource, nowMs }: Manager): Writer {
-  const hasStatus = resource.subresources.some((one) => one.name === 'status');
-  const ignored = subresource === '' ? (hasStatus ? ['status'] : []) : subresource === 'status' ? ['spec'] : [];
-  return {
-    shape: resource.shape,
-    manager: name,
-    apiVersion: apiVersionOf(resource),
-    ...(subresource !== '' && { subresource }),
-    ignoredFields: ignored.map((field) => [field]),
-    nowMs,
-  };
-}
-
-/** An object of a decoded shape is JSON, apart from fields that are there but undefined. */
-function asJson(object: KubeObject): JsonObject {
-  return object as unknown as JsonObject;
-}
-
-function asObject(json: JsonObject): KubeObject {
-  return json as unknown as KubeObject;
 }

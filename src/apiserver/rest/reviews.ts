@@ -8,8 +8,8 @@ import type {
 } from '../../kube/kinds/reviews.ts';
 import { timestamp } from '../../kube/values/times.ts';
 import type { Authenticator } from '../identity/authentication.ts';
-import { type Authorizer, reviewAccess, reviewedUser } from '../identity/authorization.ts';
-import type { User } from '../identity/user.ts';
+import type { Authorizer } from '../identity/authorization.ts';
+import type { RequestAttributes, User } from '../identity/user.ts';
 import { type KubeObject, apiVersionOf } from '../model/resource.ts';
 import { invalid, kindName, unknownResource } from '../model/status.ts';
 import type { Handler } from './api-request.ts';
@@ -72,4 +72,41 @@ export function reviewHandler(deps: ReviewDeps): Handler {
 function userInfoOf({ name, uid, groups, extra }: User): UserInfo {
   const hasExtra = Object.keys(extra).length > 0;
   return { username: name, ...(uid !== '' && { uid }), groups, ...(hasExtra && { extra }) };
+}
+
+type SelfAccessSpec = SelfSubjectAccessReview['spec'];
+type FieldSelector = NonNullable<NonNullable<SelfAccessSpec['resourceAttributes']>['fieldSelector']>;
+
+/** The decision is that of the function which guards every request. */
+export function reviewAccess(authorizer: Pick<Authorizer, 'authorize'>, user: User, spec: SelfAccessSpec): object {
+  const { allowed, reason } = authorizer.authorize(user, reviewedAttributes(spec));
+  return reason === '' ? { allowed } : { allowed, reason };
+}
+
+/** The user whom a SubjectAccessReview asks about, taken at its word: groups are not added. */
+export function reviewedUser({ user = '', groups = [], uid = '', extra = {} }: SubjectAccessReview['spec']): User {
+  return { name: user, uid, groups, extra };
+}
+
+function reviewedAttributes({ resourceAttributes, nonResourceAttributes }: SelfAccessSpec): RequestAttributes {
+  if (resourceAttributes === undefined) {
+    return { kind: 'path', verb: nonResourceAttributes?.verb ?? '', path: nonResourceAttributes?.path ?? '' };
+  }
+  const { namespace = '', verb = '', group = '', version = '', resource = '', subresource = '' } = resourceAttributes;
+  const { name = '', fieldSelector } = resourceAttributes;
+  const fieldEquals = equalitiesOf(fieldSelector ?? {});
+  return { kind: 'resource', verb, group, version, resource, subresource, namespace, name, fieldEquals };
+}
+
+/** What is not understood is left out: fewer requirements ask for more, and more is refused sooner. */
+function equalitiesOf({ rawSelector = '', requirements = [] }: FieldSelector): Readonly<Record<string, string>> {
+  const raw = rawSelector.split(',').flatMap((part) => {
+    const [, field = '', value = ''] = /^([^=!\\]+)==?([^=!\\]*)$/.exec(part) ?? [];
+    return field === '' ? [] : [[field, value] as const];
+  });
+  const structured = requirements.flatMap(({ key, operator, values = [] }) => {
+    const [value, ...more] = values;
+    return operator === 'In' && value !== undefined && more.length === 0 ? [[key, value] as const] : [];
+  });
+  return Object.fromEntries([...raw, ...structured]);
 }

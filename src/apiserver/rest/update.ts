@@ -1,4 +1,7 @@
-/** PUT of one object, or of its status. */
+/**
+ * PUT of one object or of its status, and the way of every change: in one step the object is read, changed, admitted, prepared,
+ * checked and written. No other write comes in between, so a change never meets a stale object and is never tried again.
+ */
 import { isRecord } from '../../kube/schema/equality.ts';
 import { type FieldError, invalidField } from '../../kube/schema/field-errors.ts';
 import { goQuote } from '../../kube/values/go-text.ts';
@@ -11,11 +14,12 @@ import type { ApiRequest, Handler } from './api-request.ts';
 import { type Creation, checkNamespace, decideCreation, prepareAdmission, readStorable } from './create.ts';
 import { isEnded } from './plan-deletion.ts';
 import {
-  RequestContext,
   type WriteContext,
   type WriteDeps,
   type Written,
-  decideAndWrite,
+  contextOf,
+  storableText,
+  tracked,
   writeOptions,
 } from './write-context.ts';
 
@@ -32,19 +36,12 @@ export function updateHandler(deps: WriteDeps): Handler {
       namespace,
       name,
       subresource,
-      context: new RequestContext(request, options),
+      context: contextOf(request, options),
       change: (current) => replace(resource, current, object),
-      ...rulesOf(resource, subresource),
       ...(resource.allowsCreateOnUpdate && subresource === '' && { orCreate: () => object }),
     });
     return { kind: 'object', code: written.created ? 201 : 200, text: written.text };
   };
-}
-
-/** A part of the object has its own rules of what counts. */
-export function rulesOf(resource: Resource, subresource: string): { readonly rules?: UpdateRules } {
-  const rules = resource.subresources.find(({ name }) => name === subresource)?.update;
-  return rules === undefined ? {} : { rules };
 }
 
 function withName({ info, resource }: ApiRequest, object: KubeObject): KubeObject {
@@ -77,10 +74,6 @@ function replace(resource: Resource, current: KubeObject, object: KubeObject): K
   return object;
 }
 
-/**
- * Changes an object in one step: reads it, lets the caller say what it should be, admits, prepares and checks that, and writes
- * it. As nobody else can write in between, a change is never made on a stale object and never needs to be tried again.
- */
 interface Update {
   readonly resource: Resource;
   /** The view it came through, whose rules it must keep; absent: the resource itself. */
@@ -93,7 +86,7 @@ interface Update {
   change(current: KubeObject): KubeObject;
   /** What to create where nothing is; absent: that is an error. */
   orCreate?(): KubeObject;
-  /** What of the change counts, and what it must keep to; absent: the rules of the main resource. */
+  /** What of the change counts, and what it must keep to; absent: the rules of the subresource, or of the resource. */
   readonly rules?: UpdateRules;
   /** The change keeps its own books of `managedFields` (apply). */
   readonly isTracked?: boolean;
@@ -105,10 +98,10 @@ export async function updateObject(deps: WriteDeps, update: Update): Promise<Wri
   const { resource, namespace, name } = update;
   const key = objectKey(resource, namespace, name);
   if (deps.store.get(key) === undefined) await prepareAdmission(deps, creationOf(update));
-  return decideAndWrite(deps.store, key, (current, revision) =>
+  return deps.store.update(key, (current, revision) =>
     current === undefined
       ? decideCreation(deps, creationOf(update), name, current, revision)
-      : decideUpdate(deps, update, current, revision),
+      : decideUpdate(deps, update, current.value, revision),
   );
 }
 
@@ -130,7 +123,7 @@ function decideUpdate(deps: WriteDeps, update: Update, current: string, revision
   const base = { operation: 'UPDATE', user: context.user, resource, subresource, namespace, name, old } as const;
   const admitted = admitAll(deps.admission, { ...base, object: keepIdentity(resource, wanted, old) }) ?? wanted;
   const now = deps.clock.now();
-  const { rules } = update;
+  const rules = update.rules ?? resource.subresources.find((one) => one.name === subresource)?.update;
   // Completed first: what only lacks its defaults is no change, and must not count as a new generation.
   const whole = resource.complete(admitted);
   const prepared = rules === undefined ? resource.prepareForUpdate(whole, old, now) : rules.prepare(whole, old, now);
@@ -140,33 +133,23 @@ function decideUpdate(deps: WriteDeps, update: Update, current: string, revision
   const manager = { name: context.manager, subresource, nowMs: now };
   // The books of a large object take longer to keep than the node may wait for; a controller's few fields stay out of them.
   const isTracked = update.isTracked || (context.isController && current.length > trackedLengthMax);
-  const tracked = isTracked ? prepared : deps.fields.track(resource, old, prepared, manager);
-  return writeUpdate({ resource, old, object: tracked, current, revision, dryRun: context.dryRun });
+  const object = isTracked ? prepared : tracked(resource, old, prepared, manager);
+  const outcome = { created: false, removed: false };
+  // A write that changes nothing takes no revision and wakes no watch.
+  if (isUnchanged(object, old)) return { kind: 'keep', result: { text: current, ...outcome } };
+  if (context.dryRun) return { kind: 'keep', result: { text: JSON.stringify(object), ...outcome } };
+  if (isEnded(resource, object)) {
+    const last = storedText(object, revision);
+    return { kind: 'delete', value: last, result: { text: last, ...outcome, removed: true } };
+  }
+  const text = storableText(object, revision, current);
+  const ending = object.metadata.deletionTimestamp !== undefined;
+  return { kind: 'put', value: text, result: { text, ...outcome }, ending };
 }
 
 function validateAs(resource: Resource, object: KubeObject, old: KubeObject): readonly FieldError[] {
   const view = (one: KubeObject): KubeObject => resource.viewOf?.fromStored(one) ?? one;
   return resource.validateUpdate(view(object), view(old));
-}
-
-interface FinishedUpdate {
-  readonly resource: Resource;
-  readonly old: KubeObject;
-  readonly object: KubeObject;
-  readonly current: string;
-  readonly revision: number;
-  readonly dryRun: boolean;
-}
-
-function writeUpdate({ resource, old, object, current, revision, dryRun }: FinishedUpdate): Decision<Written> {
-  const outcome = { created: false, removed: false };
-  // A write that changes nothing takes no revision and wakes nobody.
-  if (isUnchanged(object, old)) return { kind: 'keep', result: { text: current, ...outcome } };
-  if (dryRun) return { kind: 'keep', result: { text: JSON.stringify(object), ...outcome } };
-  const text = storedText(object, revision);
-  if (isEnded(resource, object)) return { kind: 'delete', value: text, result: { text, ...outcome, removed: true } };
-  const ending = object.metadata.deletionTimestamp !== undefined;
-  return { kind: 'put', value: text, result: { text, ...outcome }, ending };
 }
 
 /** The content first: where that differs, as it does in most updates, metadata need not be looked at. */

@@ -11,11 +11,14 @@ import {
 import type { AdmissionStep } from '../admission/admission.ts';
 import type { User } from '../identity/user.ts';
 import type { Random } from '../model/random.ts';
+import { type KubeObject, type Resource, apiVersionOf } from '../model/resource.ts';
 import { entityTooLarge, invalid } from '../model/status.ts';
-import { parseStored } from '../model/stored-objects.ts';
-import type { Decision, Store } from '../store/store.ts';
+import { parseStored, storedText } from '../model/stored-objects.ts';
+import type { JsonObject } from '../patch/json-value.ts';
+import type { Writer } from '../patch/managed-fields.ts';
+import { trackUpdate } from '../patch/track-update.ts';
+import type { Store } from '../store/store.ts';
 import type { ApiRequest } from './api-request.ts';
-import type { FieldTracking } from './patch.ts';
 
 /** What handlers of requests need of a store; it may be in another thread. */
 export type RequestStore = Pick<Store, 'revision' | 'get' | 'list' | 'update' | 'subscribe'>;
@@ -25,7 +28,6 @@ export interface WriteDeps {
   readonly clock: Clock;
   readonly random: Random;
   readonly admission: readonly AdmissionStep[];
-  readonly fields: FieldTracking;
 }
 
 export interface WriteContext {
@@ -38,26 +40,16 @@ export interface WriteContext {
   readonly signal: AbortSignal;
 }
 
-/** A class for its getter: the signal is made when somebody waits for something, which few writes do. */
-export class RequestContext implements WriteContext {
-  readonly user: User;
-  readonly manager: string;
-  readonly dryRun: boolean;
-  readonly #request: Pick<ApiRequest, 'signal'>;
-
-  constructor(
-    request: Pick<ApiRequest, 'user' | 'signal'>,
-    { manager, dryRun }: Pick<WriteOptions, 'manager' | 'dryRun'>,
-  ) {
-    this.user = request.user;
-    this.manager = manager;
-    this.dryRun = dryRun;
-    this.#request = request;
-  }
-
-  get signal(): AbortSignal {
-    return this.#request.signal;
-  }
+/** The signal is made when something waits for it, which few writes do. */
+export function contextOf(request: ApiRequest, { manager, dryRun }: WriteOptions): WriteContext {
+  return {
+    user: request.user,
+    manager,
+    dryRun,
+    get signal() {
+      return request.signal;
+    },
+  };
 }
 
 export interface Written {
@@ -82,25 +74,49 @@ function checkSize(value: string, before = ''): void {
   );
 }
 
-type Outcome<R> = { readonly value: R } | { readonly thrown: unknown };
+/** The object's text as it is stored. `before` is what it replaces. */
+export function storableText(object: KubeObject, revision: number, before?: string): string {
+  const text = storedText(object, revision);
+  checkSize(text, before);
+  return text;
+}
 
-/** A refusal inside of a decision must not reach the store as an exception: other writes share its transaction. */
-export async function decideAndWrite<R>(
-  store: Pick<Store, 'update'>,
-  key: string,
-  decide: (current: string | undefined, revision: number) => Decision<R>,
-): Promise<R> {
-  const outcome = await store.update<Outcome<R>>(key, (current, revision) => {
-    try {
-      const decision = decide(current?.value, revision);
-      if (decision.kind === 'put') checkSize(decision.value, current?.value);
-      return { ...decision, result: { value: decision.result } };
-    } catch (thrown) {
-      return { kind: 'keep', result: { thrown } };
-    }
-  });
-  if ('thrown' in outcome) throw outcome.thrown;
-  return outcome.value;
+interface Manager {
+  readonly name: string;
+  readonly subresource: string;
+  readonly nowMs: number;
+}
+
+/** The object, with `metadata.managedFields` that credit its changes against `old` to the manager. */
+export function tracked(
+  resource: Resource,
+  old: KubeObject | undefined,
+  object: KubeObject,
+  manager: Manager,
+): KubeObject {
+  return asObject(trackUpdate({ ...writerOf(resource, manager), live: old && asJson(old), object: asJson(object) }));
+}
+
+export function writerOf(resource: Resource, { name, subresource, nowMs }: Manager): Writer {
+  const hasStatus = resource.subresources.some((one) => one.name === 'status');
+  const ignored = subresource === '' ? (hasStatus ? ['status'] : []) : subresource === 'status' ? ['spec'] : [];
+  return {
+    shape: resource.shape,
+    manager: name,
+    apiVersion: apiVersionOf(resource),
+    ...(subresource !== '' && { subresource }),
+    ignoredFields: ignored.map((field) => [field]),
+    nowMs,
+  };
+}
+
+/** An object of a decoded shape is JSON, apart from fields that are there but undefined. */
+export function asJson(object: KubeObject): JsonObject {
+  return object as unknown as JsonObject;
+}
+
+export function asObject(json: JsonObject): KubeObject {
+  return json as unknown as KubeObject;
 }
 
 /** The query parameters of a write: whether it is only tried, who is credited, and how strict unknown fields are taken. */

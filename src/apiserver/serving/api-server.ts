@@ -26,7 +26,6 @@ import { type Resource, ResourceTable } from '../model/resource.ts';
 import { StoredObjects, objectPrefix } from '../model/stored-objects.ts';
 import type { Exchange } from '../rest/api-request.ts';
 import type { NodeConnector } from '../rest/connect.ts';
-import { managedFields } from '../rest/patch.ts';
 import { Router } from '../rest/router.ts';
 import { WatchForms } from '../rest/watch.ts';
 import type { Store } from '../store/store.ts';
@@ -101,7 +100,7 @@ export async function startApiServer(
   const authorizer = new Authorizer({ relations: graph }, settings.authorization);
   const admission = standardAdmission({ store, clock, random });
   const large = new LargeRequests({ store, clock }, workerDefaults);
-  const writes = { store, clock, random, admission, fields: managedFields };
+  const writes = { store, clock, random, admission };
   const metrics = new ApiMetrics({ watches: () => hub.size, objectCounts: () => countObjects(store, resources) });
   const router = new Router({
     ...writes,

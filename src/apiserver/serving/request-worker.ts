@@ -9,7 +9,6 @@ import { StatusError, modified } from '../model/status.ts';
 import { placeOfKey } from '../model/stored-objects.ts';
 import { resources } from '../resources/resources.ts';
 import type { ApiRequest, Exchange } from '../rest/api-request.ts';
-import { managedFields } from '../rest/patch.ts';
 import { encodeReply } from '../rest/representation.ts';
 import { objectHandlers } from '../rest/router.ts';
 import type { RequestStore } from '../rest/write-context.ts';
@@ -90,7 +89,7 @@ async function run(job: Job): Promise<Outcome> {
   const store = new DistantStore();
   const clock = { ...systemClock, now: () => nowMs };
   const deps = { store, clock, random: systemRandom };
-  const handler = objectHandlers({ ...deps, admission: standardAdmission(deps), fields: managedFields })[verb];
+  const handler = objectHandlers({ ...deps, admission: standardAdmission(deps) })[verb];
   const served = table.byPlural(info, info.resource);
   if (handler === undefined || served === undefined) throw new Error('a request for something that is not served');
   const query = new URLSearchParams(job.query);

@@ -49,7 +49,7 @@ export type Decision<R> =
   /** `ending`: the object is being deleted, so this is written also when the disk is full. */
   | { readonly kind: 'put'; readonly value: string; readonly result: R; readonly ending?: boolean }
   | { readonly kind: 'delete'; readonly value: string; readonly result: R }
-  /** Nothing is written and no revision is used up; also the way to refuse (a conflict is a result, not an exception). */
+  /** Nothing is written and no revision is used up. */
   | { readonly kind: 'keep'; readonly result: R };
 
 /** Something on disk that cannot be read as it was written. */
@@ -75,7 +75,8 @@ export interface Store {
   /**
    * Reads, decides and writes one key as one step. `decide` is called before `update` returns, in the order of the calls, and
    * may be given the effect of writes that are not on disk yet. The promise resolves when the write, and all that `decide`
-   * was given, is on disk; if that fails it rejects and nobody ever sees any of it.
+   * was given, is on disk; if that fails it rejects and nobody ever sees any of it. What `decide` throws is a refusal:
+   * nothing is written, and the promise rejects with it once all that `decide` was given is on disk.
    */
   update<R>(key: string, decide: (current: StoredObject | undefined, revision: number) => Decision<R>): Promise<R>;
   /**

@@ -117,7 +117,13 @@ export class VersionedStore implements Store {
     const pending = this.#undurable.get(key);
     const current = pending === undefined ? this.#committed.get(key) : objectAfter(pending);
     const revision = this.#newestRevision + 1;
-    const decision = this.#decide(decide, current, revision);
+    let decision: Decision<R>;
+    try {
+      decision = this.#decide(decide, current, revision);
+    } catch (refusal) {
+      if (pending !== undefined) await this.#queue.add({ change: undefined });
+      throw refusal;
+    }
     if (decision.kind === 'keep' || (decision.kind === 'delete' && current === undefined)) {
       // What was decided on may still fail to reach the disk, and then this answer would be about nothing.
       if (pending !== undefined) await this.#queue.add({ change: undefined });

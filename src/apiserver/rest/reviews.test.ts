@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { reviewAccess, reviewedUser } from './authorization.ts';
-import type { RequestAttributes, User } from './user.ts';
+import { reviewAccess, reviewedUser } from './reviews.ts';
+import type { RequestAttributes, User } from '../identity/user.ts';
 
 const me: User = { name: 'me', uid: '', groups: [], extra: {} };
 
