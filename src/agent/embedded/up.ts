@@ -10,7 +10,7 @@ import { makeDirectories } from '../../disk/paths/directories.ts';
 import type { ManifestFile } from '../../kube/manifests/manifests.ts';
 import { thisMachine } from '../machine/machine-facts.ts';
 import type { AgentSettings } from '../node/agent-settings.ts';
-import { type NodeDeps, type RunningNode, startNode } from '../node/node.ts';
+import { type NodeDeps, type RunningNode, nodeDefaults, startNode } from '../node/node.ts';
 import { type AppliedObject, applyManifests } from './apply-manifests.ts';
 import { startEmbeddedApiServer } from './embedded-api-server.ts';
 
@@ -22,8 +22,10 @@ export interface UpSettings {
   readonly node: AgentSettings;
 }
 
-export interface UpDeps extends Pick<NodeDeps, 'runtimeDirectory' | 'uid' | 'drains' | 'hidden' | 'notify'> {
-  readonly notifyServer: Notify;
+/** What is absent is as in `nodeDefaults`. */
+export interface UpDeps extends Partial<Omit<NodeDeps, 'cluster' | 'serving'>> {
+  /** The notices of the API server. */
+  readonly notifyServer?: Notify;
 }
 
 export interface RunningMachine {
@@ -43,7 +45,7 @@ export async function startUp(settings: UpSettings, deps: UpDeps, signal: AbortS
   const serving = new AbortController();
   const server = await startEmbeddedApiServer(
     { directory: join(stateDirectory, 'api'), host, port, kubeconfig: join(stateDirectory, 'kubeconfig') },
-    deps.notifyServer,
+    deps.notifyServer ?? (() => {}),
     serving.signal,
   );
   try {
@@ -54,10 +56,10 @@ export async function startUp(settings: UpSettings, deps: UpDeps, signal: AbortS
     const node = await startNode(
       settings.node,
       {
+        ...nodeDefaults,
         ...deps,
         ...server.issueNode(nodeName, hosts),
-        hidden: [stateDirectory, ...deps.hidden],
-        clock: systemClock,
+        hidden: [stateDirectory, ...(deps.hidden ?? [])],
       },
       signal,
     );

@@ -1,12 +1,11 @@
 /** The node alone, against any API server or none. */
 import { hostname } from 'node:os';
-import { systemClock } from '../../base/clock.ts';
 import { MountletError } from '../../base/errors.ts';
 import type { ClusterAccess } from '../../client/cluster-access.ts';
 import { makeDirectories } from '../../disk/paths/directories.ts';
 import type { AgentSettings } from './agent-settings.ts';
 import { agentServing } from './node-serving.ts';
-import { type NodeDeps, type RunningNode, startNode } from './node.ts';
+import { type NodeDeps, type RunningNode, nodeDefaults, startNode } from './node.ts';
 
 class NoPodSourceError extends MountletError {
   readonly reason = 'NoPodSource';
@@ -15,7 +14,8 @@ class NoPodSourceError extends MountletError {
   }
 }
 
-interface AgentDeps extends Pick<NodeDeps, 'runtimeDirectory' | 'uid' | 'drains' | 'hidden' | 'notify'> {
+/** What is absent is as in `nodeDefaults`. */
+interface AgentDeps extends Partial<Omit<NodeDeps, 'cluster' | 'serving'>> {
   readonly cluster: ClusterAccess | undefined;
 }
 
@@ -25,5 +25,5 @@ export async function startAgent(settings: AgentSettings, deps: AgentDeps, signa
   if (cluster === undefined && settings.manifestsDirectory === undefined) throw new NoPodSourceError();
   makeDirectories(settings.rootDirectory);
   const serving = await agentServing(settings, hostname(), cluster, signal);
-  return await startNode(settings, { ...deps, serving, clock: systemClock }, signal);
+  return await startNode(settings, { ...nodeDefaults, ...deps, serving }, signal);
 }

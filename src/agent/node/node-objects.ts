@@ -1,15 +1,18 @@
 /** ConfigMaps, Secrets and tokens for the pods of a node: from an API server, from a folder of manifests, or from both. */
-import type { Pausing } from '../../base/clock.ts';
 import { CoalescingTopic } from '../../base/coalescing-queue.ts';
+import type { Pausing } from '../../base/clock.ts';
 import { type TaskDeps, runTask } from '../../base/run-task.ts';
 import type { ApiClient } from '../../client/api-client.ts';
-import type { ReflectorNotice } from '../../client/reflector.ts';
+import { ObjectCache } from '../../client/object-cache.ts';
+import { type ReflectorNotice, reflectorDefaults } from '../../client/reflector.ts';
+import { services, withShape } from '../../client/resource-reference.ts';
+import { configMapKind, secretKind } from '../../kube/manifests/manifest-kinds.ts';
 import type { ConfigMap } from '../../kube/kinds/config-map.ts';
 import type { Node } from '../../kube/kinds/node.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { Secret } from '../../kube/kinds/secret.ts';
-import { configMapKind, secretKind } from '../../kube/manifests/manifest-kinds.ts';
-import type { Manifests } from '../../kube/manifests/manifests.ts';
+import { type Service } from '../../kube/kinds/service.ts';
+import { serviceShape } from '../../kube/kinds/service.ts';
 import { ApiObjectSource } from '../../objects/api-object-source.ts';
 import { ApiTokenRequester } from '../../objects/api-token-requester.ts';
 import { type ManagedObject, managedConfigMaps, managedSecrets } from '../../objects/managed-kind.ts';
@@ -19,6 +22,7 @@ import { type ObjectManager, readerOf } from '../../objects/object-manager.ts';
 import { type ObjectManagers, objectManagers } from '../../objects/object-managers.ts';
 import type { ObjectNotice } from '../../objects/object-notices.ts';
 import { TokenManager } from '../../objects/token-manager.ts';
+import type { FolderContent } from '../../pods/sources/manifests-folder.ts';
 import type { PodLoop } from '../../pods/loop/pod-loop.ts';
 import type { VolumeManager } from '../../volumes/volume-manager.ts';
 import type { AgentSettings } from './agent-settings.ts';
@@ -31,22 +35,37 @@ interface NodeObjectsDeps extends Pausing {
   readonly notify: (notice: ObjectNotice | ReflectorNotice) => void;
 }
 
+type ObjectSettings = Pick<AgentSettings, 'strategy' | 'watchScope' | 'syncMs' | 'manifestsDirectory'>;
+
+const serviceTarget = { ...reflectorDefaults, resource: withShape(services, serviceShape) };
+
 export class NodeObjects {
-  readonly configMaps: FolderObjects<ConfigMap>;
-  readonly secrets: FolderObjects<Secret>;
+  readonly configMaps: ObjectManager<ConfigMap>;
+  readonly secrets: ObjectManager<Secret>;
   readonly tokens: TokenManager;
   readonly #deps: NodeObjectsDeps;
+  readonly #services: ObjectCache<Service>;
+  /** Undefined: there is no folder of manifests, and everything comes from the API server. */
+  readonly #folder:
+    | { readonly configMaps: FolderObjects<ConfigMap>; readonly secrets: FolderObjects<Secret> }
+    | undefined;
 
-  constructor(deps: NodeObjectsDeps, settings: Pick<AgentSettings, 'strategy' | 'watchScope' | 'syncMs'>) {
+  constructor(deps: NodeObjectsDeps, settings: ObjectSettings) {
     this.#deps = deps;
     const { client } = deps;
     const managers = client === undefined ? undefined : managersOf({ ...deps, client }, settings);
-    this.configMaps = new FolderObjects(managedConfigMaps.singular, managers?.configMaps);
-    this.secrets = new FolderObjects(managedSecrets.singular, managers?.secrets);
+    if (managers === undefined || settings.manifestsDirectory !== undefined) {
+      const configMaps = new FolderObjects(managedConfigMaps.singular, managers?.configMaps);
+      const secrets = new FolderObjects(managedSecrets.singular, managers?.secrets);
+      [this.configMaps, this.secrets, this.#folder] = [configMaps, secrets, { configMaps, secrets }];
+    } else {
+      [this.configMaps, this.secrets] = [managers.configMaps, managers.secrets];
+    }
     this.tokens = new TokenManager({
       ...deps,
       requester: client === undefined ? undefined : new ApiTokenRequester(client),
     });
+    this.#services = new ObjectCache(deps.clock);
   }
 
   registerPod(pod: Pod): void {
@@ -60,30 +79,40 @@ export class NodeObjects {
     this.tokens.forgetPod(pod.metadata.uid ?? '');
   }
 
-  /** What the folder of manifests has now; what it had before stays until `replaceFolder`. */
-  addFolder(objects: Manifests): void {
-    this.configMaps.add(objects.all(configMapKind));
-    this.secrets.add(objects.all(secretKind));
+  /** Of all namespaces, for the variables of containers. */
+  services(): readonly Service[] | 'unsynced' {
+    if (this.#deps.client === undefined) return [];
+    return this.#services.isSynced ? this.#services.list() : 'unsynced';
   }
 
-  /** What the folder of manifests has now. */
-  replaceFolder(objects: Manifests): void {
-    this.configMaps.replace(objects.all(configMapKind));
-    this.secrets.replace(objects.all(secretKind));
+  /** The pods of the folder. Its objects are known before the pods that use them, and stay until those are known to go. */
+  async *podsOf(contents: AsyncIterable<FolderContent>): AsyncGenerator<readonly Pod[]> {
+    for await (const { objects, pods } of contents) {
+      this.#folder?.configMaps.add(objects.all(configMapKind));
+      this.#folder?.secrets.add(objects.all(secretKind));
+      yield pods;
+      this.#folder?.configMaps.replace(objects.all(configMapKind));
+      this.#folder?.secrets.replace(objects.all(secretKind));
+    }
   }
 
   async run(signal: AbortSignal): Promise<void> {
-    const parts = { ConfigMaps: this.configMaps, Secrets: this.secrets, tokens: this.tokens };
-    const running = Object.entries(parts).map(([task, part]) =>
-      runTask(task, (ended) => part.run(ended), this.#deps, signal),
-    );
-    await Promise.all(running);
+    const { client } = this.#deps;
+    const parts = {
+      ConfigMaps: (ended: AbortSignal) => this.configMaps.run(ended),
+      Secrets: (ended: AbortSignal) => this.secrets.run(ended),
+      tokens: (ended: AbortSignal) => this.tokens.run(ended),
+      ...(client !== undefined && {
+        'the Services': (ended: AbortSignal) => this.#services.follow({ ...this.#deps, client }, serviceTarget, ended),
+      }),
+    };
+    await Promise.all(Object.entries(parts).map(([task, part]) => runTask(task, part, this.#deps, signal)));
   }
 }
 
 function managersOf(
   deps: NodeObjectsDeps & { readonly client: ApiClient },
-  { strategy, watchScope, syncMs }: Pick<AgentSettings, 'strategy' | 'watchScope' | 'syncMs'>,
+  { strategy, watchScope, syncMs }: ObjectSettings,
 ): ObjectManagers {
   return objectManagers(
     {
@@ -96,16 +125,16 @@ function managersOf(
 }
 
 /**
- * Objects from the folder of manifests before those of the API server: what lies beside a static pod is meant for it. Where
- * the folder says nothing, the API server is asked, if there is one.
+ * Objects of the folder of manifests go before those of the API server: what lies beside a static pod is meant for it. Objects
+ * that the folder does not have come from the API server, if there is one.
  */
-/** `singular` is the kind in messages: `configmap`. */
 export class FolderObjects<T extends ManagedObject> implements ObjectManager<T> {
   readonly #singular: string;
   readonly #base: ObjectManager<T> | undefined;
   readonly #changes = new CoalescingTopic<ObjectId>(keyOf);
   #objects: ReadonlyMap<string, T> = new Map();
 
+  /** `singular` is the kind in messages: `configmap`. */
   constructor(singular: string, base: ObjectManager<T> | undefined) {
     this.#singular = singular;
     this.#base = base;

@@ -1,16 +1,158 @@
-/** The pods of a node at an API server: the list it follows, and the few things a node writes there. */
+/** The pods of a node: the loop that runs them, wired to the runtime, the volumes and the API server. */
 import { connect } from 'node:net';
+import { join } from 'node:path';
 import type { Duplex } from 'node:stream';
+import type { Pausing } from '../../base/clock.ts';
 import { onAbort } from '../../base/abort.ts';
 import type { ApiClient } from '../../client/api-client.ts';
 import { AlreadyExistsError, ConflictError, NotFoundError } from '../../client/api-errors.ts';
 import { type ReflectorDeps, reflect, reflectorDefaults } from '../../client/reflector.ts';
 import { objectKey, pods, runtimeClasses, withShape } from '../../client/resource-reference.ts';
-import { type Pod, podShape } from '../../kube/kinds/pod/pod.ts';
+import { type Pod } from '../../kube/kinds/pod/pod.ts';
+import { podShape } from '../../kube/kinds/pod/pod.ts';
 import { runtimeClassShape } from '../../kube/kinds/runtime-class.ts';
+import type { Mounts } from '../../disk/mounts/mounts.ts';
+import { podEventObject } from '../../node/event-recorder.ts';
+import { readerOf } from '../../objects/object-manager.ts';
+import type { EventSink } from '../../kube/kinds/pod/pod-event.ts';
+import type { PodLoopDeps } from '../../pods/loop/pod-parts.ts';
+import { PodLoop } from '../../pods/loop/pod-loop.ts';
+import { folderContents } from '../../pods/sources/manifests-folder.ts';
+import type { PodSource, PodStates } from '../../volumes/populator.ts';
+import { podRef } from '../../volumes/notices.ts';
+import type { PodUid } from '../../volumes/volume-name.ts';
+import { containerEffects, containerFiles, logTail } from '../machine/container-files.ts';
+import { manifestsFolderReader } from '../machine/manifests-folder-reader.ts';
+import type { AgentSettings } from './agent-settings.ts';
+import { NodeAdmission } from './node-admission.ts';
+import type { NodeObjects } from './node-objects.ts';
+import type { NodePresence } from './node-presence.ts';
+import { type NodeVolumes, podVolumes } from './node-volumes.ts';
+import type { NotifyNode } from './notices.ts';
 import type { PodApi } from '../../pods/loop/pod-parts.ts';
 import type { PodNetwork } from '../../pods/probes/http-exchange.ts';
 import type { Runtime } from '../../runtimes/runtime.ts';
+
+interface NodePodsDeps extends Pausing {
+  readonly client: ApiClient | undefined;
+  readonly random: () => number;
+  readonly runtime: Runtime;
+  readonly mounts: Mounts;
+  readonly presence: NodePresence;
+  readonly objects: NodeObjects;
+  readonly volumes: NodeVolumes;
+  readonly uid: number;
+  readonly notify: NotifyNode;
+}
+
+export function nodePods(deps: NodePodsDeps, settings: AgentSettings): PodLoop {
+  const { client, clock, runtime, presence, objects, volumes, notify } = deps;
+  const { rootDirectory: root } = settings;
+  const admission = new NodeAdmission(settings);
+  const effects = containerEffects(root, deps.mounts, volumes.subPaths);
+  return new PodLoop(
+    {
+      ...deps,
+      sources: podSources(deps, settings),
+      events: podEvents(notify),
+      api: client === undefined ? noPodApi : apiPods(client),
+      files: containerFiles({ root, logRoot: join(root, 'logs'), tailLog: logTail(clock) }),
+      volumes: podVolumes(volumes.manager),
+      registrations: objects,
+      network: podNetwork(runtime),
+      view: () => ({
+        configMaps: readerOf(objects.configMaps),
+        secrets: readerOf(objects.secrets),
+        services: objects.services(),
+        node: presence.known(),
+        ...effects,
+      }),
+      node: () => ({ owner: presence.owner(), hostIPs: presence.hostIps() }),
+      admit: (pod, others) =>
+        admission.admit(pod, others, presence.current(), presence.known().status?.allocatable ?? {}),
+      runtimeHandler: async (name, ended) => client && (await runtimeHandler(client, name, ended)),
+    },
+    {
+      resyncMs: settings.syncMs,
+      clusterDomain: settings.clusterDomain,
+      runtimeSupportsRecursiveReadOnly: true,
+      defaultUid: deps.uid,
+    },
+  );
+}
+
+/** Pods come from the API server, from the folder of manifests, or from both. */
+function podSources(
+  { client, clock, pause, random, objects, notify }: NodePodsDeps,
+  { nodeName, manifestsDirectory, fileCheckMs }: AgentSettings,
+): PodLoopDeps['sources'] {
+  const folder = manifestsDirectory && manifestsFolderReader(manifestsDirectory, clock);
+  const folderSettings = { nodeName, rereadPeriodMs: fileCheckMs, quietMs: 100 };
+  return {
+    ...(client && {
+      api: (ended: AbortSignal) => podLists({ client, clock, pause, random, notify }, nodeName, ended),
+    }),
+    ...(folder && {
+      file: (ended: AbortSignal) =>
+        objects.podsOf(folderContents({ reader: folder, clock, notify }, folderSettings, ended)),
+    }),
+  };
+}
+
+/**
+ * What the volume manager asks about pods. The manager is made before the loop that runs the pods, because the loop needs it:
+ * until the loop is attached there are no pods, and nothing is known to be complete.
+ */
+export class PodView implements PodSource, PodStates {
+  #loop: PodLoop | undefined;
+  #isDrained = false;
+
+  attach(loop: PodLoop): void {
+    this.#loop = loop;
+  }
+
+  /** From now on every pod counts as ended, so that its volumes are unmounted. */
+  drained(): void {
+    this.#isDrained = true;
+  }
+
+  pods(): Iterable<Pod> {
+    return this.#loop?.pods() ?? [];
+  }
+
+  pod(uid: PodUid): Pod | undefined {
+    return this.#loop?.pod(uid);
+  }
+
+  areSourcesReady(): boolean {
+    return this.#loop?.areSourcesReady() ?? false;
+  }
+
+  shouldContainersBeTerminating(uid: PodUid): boolean {
+    return this.#isDrained || (this.#loop?.shouldContainersBeTerminating(uid) ?? false);
+  }
+
+  shouldRuntimeBeRemoved(uid: PodUid): boolean {
+    return this.#isDrained || (this.#loop?.shouldRuntimeBeRemoved(uid) ?? false);
+  }
+}
+
+/** What happens to pods is a notice, from which its Kubernetes Event follows. */
+function podEvents(notify: NotifyNode): EventSink {
+  return {
+    record({ pod, container, type, reason, message }) {
+      const { fieldPath, resourceVersion } = podEventObject(pod, container);
+      notify({ kind: 'PodEvent', type, pod: podRef(pod), reason, message, fieldPath, resourceVersion });
+    },
+  };
+}
+
+const noPodApi: PodApi = {
+  get: async () => undefined,
+  patchStatus: async () => undefined,
+  delete: async () => {},
+  create: async () => false,
+};
 
 const podResource = withShape<Pod>(pods, podShape);
 const runtimeClassResource = withShape(runtimeClasses, runtimeClassShape);
@@ -39,7 +181,7 @@ export function apiPods(client: Pick<ApiClient, 'get' | 'patchForMetadata' | 'de
 }
 
 /** Undefined: there is no such RuntimeClass. */
-export async function runtimeHandler(
+async function runtimeHandler(
   client: Pick<ApiClient, 'get'>,
   name: string,
   signal: AbortSignal,
@@ -78,7 +220,7 @@ export async function* podLists(
 }
 
 /** How this node reaches ports of pods, for probes and hooks. */
-export function podNetwork(runtime: Pick<Runtime, 'connect'>): PodNetwork {
+function podNetwork(runtime: Pick<Runtime, 'connect'>): PodNetwork {
   return {
     connect: ({ podUid, host, port }, signal) =>
       host === undefined ? runtime.connect(podUid, port, signal) : dial(host, port, signal),

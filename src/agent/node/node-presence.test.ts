@@ -3,7 +3,6 @@ import { test } from 'node:test';
 import { FakeClock } from '../../testing/fakes/fake-clock.ts';
 import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
 import { agentSettings } from './agent-settings.ts';
-import { noRecorder } from './node-events.ts';
 import { NodePresence } from './node-presence.ts';
 
 test('without a cluster the node has the labels, taints and room that it would register', (t) => {
@@ -16,13 +15,9 @@ test('without a cluster the node has the labels, taints and room that it would r
       clients: undefined,
       clock: new FakeClock(),
       random: () => 0,
-      events: noRecorder,
+      events: { record: () => {} },
       notify: () => {},
       runtimeVersion: 'fake://1',
-      volumesInUse: () => undefined,
-      reportedInUse: () => {},
-      changed: () => {},
-      registered: () => {},
     },
     settings,
   );

@@ -24,12 +24,22 @@ interface NodePresenceDeps extends Pausing {
   readonly events: EventSink;
   readonly notify: NotifyNode;
   readonly runtimeVersion: string;
+}
+
+/** What the node's status contains beside the machine itself. */
+interface Reported {
+  /** Of the node's own server; 0: it has none. */
+  readonly port: number;
   /** Undefined while that is not yet known. */
   readonly volumesInUse: () => readonly string[] | undefined;
+  /** Called with the volumes in use that the cluster has received. */
   readonly reportedInUse: (names: readonly string[]) => void;
+}
+
+interface NodeFollower {
   /** The cluster has another Node object now. */
   readonly changed: () => void;
-  /** The cluster knows the node. */
+  /** The cluster knows the node, for the first time or again. */
   readonly registered: () => void;
 }
 
@@ -46,14 +56,15 @@ export class NodePresence implements NodeReader {
   #addresses: { readonly atMs: number; readonly known: readonly string[] } | undefined;
 
   constructor(deps: NodePresenceDeps, settings: AgentSettings) {
-    const { clients, changed, registered } = deps;
     this.name = settings.nodeName;
     this.#deps = deps;
     this.#settings = settings;
-    if (clients === undefined) return;
-    this.#ownNode = new OwnNode(this.name, { ...deps, client: clients.general });
+    if (deps.clients !== undefined) this.#ownNode = new OwnNode(this.name, { ...deps, client: deps.clients.general });
+  }
+
+  subscribe({ changed, registered }: NodeFollower): void {
     let wasKnown = false;
-    this.#ownNode.subscribe((node) => {
+    this.#ownNode?.subscribe((node) => {
       changed();
       if (node !== undefined && !wasKnown) registered();
       wasKnown = node !== undefined;
@@ -95,8 +106,7 @@ export class NodePresence implements NodeReader {
     return this.#addresses.known;
   }
 
-  /** `port` is that of the node's own server; 0: it has none. */
-  async run(port: number, signal: AbortSignal): Promise<void> {
+  async run({ port, volumesInUse, reportedInUse }: Reported, signal: AbortSignal): Promise<void> {
     const { clients } = this.#deps;
     const ownNode = this.#ownNode;
     if (clients === undefined || ownNode === undefined) return;
@@ -107,6 +117,8 @@ export class NodePresence implements NodeReader {
         ...shared,
         client: clients.general,
         machine: () => machineFacts(rootDirectory, nodeIp),
+        volumesInUse,
+        reportedInUse,
         problems: () => [],
       },
       this.#reported(port),
@@ -126,7 +138,7 @@ export class NodePresence implements NodeReader {
 }
 
 /** A node's connections to its API server. As the kubelet has them: what pods need, events, and heartbeats that wait for neither. */
-interface NodeClients {
+export interface NodeClients {
   readonly general: ApiClient;
   readonly events: ApiClient;
   readonly heartbeat: ApiClient;

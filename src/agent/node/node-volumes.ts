@@ -1,7 +1,6 @@
 /** The volumes of a node: plugins over this machine's disk, subPaths that follow, and the manager that drives them. */
-import { randomInt } from 'node:crypto';
 import { readlinkSync } from 'node:fs';
-import type { Clock } from '../../base/clock.ts';
+import type { Pausing } from '../../base/clock.ts';
 import { Timers } from '../../base/timers.ts';
 import type { ApiClient } from '../../client/api-client.ts';
 import { NotFoundError } from '../../client/api-errors.ts';
@@ -15,15 +14,17 @@ import { replaceableMounts } from '../../disk/mounts/replaceable-mounts.ts';
 import { LiveSubPaths } from '../../disk/pods/live-sub-paths.ts';
 import { PodTrees } from '../../disk/pods/pod-trees.ts';
 import { cleanSubPaths } from '../../disk/pods/sub-paths.ts';
-import type { Pod } from '../../kube/kinds/pod/pod.ts';
-import { persistentVolumeClaimShape } from '../../kube/kinds/storage/persistent-volume-claim.ts';
-import { persistentVolumeShape } from '../../kube/kinds/storage/persistent-volume.ts';
 import { podDirectory, podsDirectory } from '../../kube/values/node-layout.ts';
-import { readerOf } from '../../objects/object-manager.ts';
+import { persistentVolumeShape } from '../../kube/kinds/storage/persistent-volume.ts';
+import { persistentVolumeClaimShape } from '../../kube/kinds/storage/persistent-volume-claim.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { TrustBundles } from '../../objects/trust-bundles.ts';
-import { PluginRegistry, standardPlugins } from '../../plugins/registry.ts';
+import { readerOf } from '../../objects/object-manager.ts';
+import type { VolumePlugin } from '../../plugins/plugin.ts';
+import { PluginRegistry, type StandardPluginDeps } from '../../plugins/registry.ts';
+import type { SubPathPreparer } from '../../pods/view/mounts.ts';
+import type { MountedVolume as ContainerVolume, MountedVolumes } from '../../pods/view/mounts.ts';
 import type { PodVolumes } from '../../pods/loop/pod-syncer.ts';
-import type { MountedVolume as ContainerVolume, MountedVolumes, SubPathPreparer } from '../../pods/view/mounts.ts';
 import { blockOperations } from '../../volumes/block.ts';
 import { type ClaimWriter, NodeExpander, expansionOperations } from '../../volumes/expand.ts';
 import type { NodeReader, SubPathCleaner } from '../../volumes/operation.ts';
@@ -36,22 +37,24 @@ import type { AgentSettings } from './agent-settings.ts';
 import type { NodeObjects } from './node-objects.ts';
 import type { NotifyNode } from './notices.ts';
 
-interface NodeVolumesDeps {
+interface NodeVolumesDeps extends Pausing {
   readonly client: ApiClient | undefined;
-  /** How objects are watched; undefined without an API server. */
-  readonly reflection: ConstructorParameters<typeof TrustBundles>[0] | undefined;
-  readonly clock: Clock;
+  /** From 0 to 1. */
+  readonly random: () => number;
   readonly mounts: Mounts;
   readonly objects: NodeObjects;
   readonly node: NodeReader;
-  readonly pods: PodSource;
-  readonly states: PodStates;
+  readonly pods: PodSource & PodStates;
+  readonly plugins: MakePlugins;
   readonly runtimeDirectory: string | undefined;
   readonly uid: number;
   readonly notify: NotifyNode;
 }
 
-interface NodeVolumes {
+/** The volume kinds of a node, made of what the standard ones need: `(parts) => [...standardPlugins(parts), mine()]`. */
+export type MakePlugins = (parts: StandardPluginDeps) => readonly VolumePlugin[];
+
+export interface NodeVolumes {
   readonly manager: VolumeManager;
   readonly subPaths: SubPathPreparer;
   /** Runs the manager, and removes what it leaves to be removed later. */
@@ -59,21 +62,21 @@ interface NodeVolumes {
 }
 
 export function nodeVolumes(deps: NodeVolumesDeps, settings: AgentSettings): NodeVolumes {
-  const { client, clock, mounts, objects, node, notify, runtimeDirectory, uid } = deps;
+  const { client, clock, random, mounts, objects, node, pods, notify, runtimeDirectory, uid } = deps;
   const { rootDirectory: root, subPathUpdates, controllerAttaches, syncMs } = settings;
   const timers = new Timers(clock);
-  const trustBundles = deps.reflection && new TrustBundles(deps.reflection);
   const live = new LiveSubPaths({ mounts, replaceable: replaceableMounts(mounts), notify });
-  const plugins = standardPlugins({
+  const trustBundles = client && new TrustBundles({ ...deps, client });
+  const plugins = deps.plugins({
     configMaps: readerOf(objects.configMaps),
     secrets: readerOf(objects.secrets),
     nodes: { get: async (signal) => node.current() ?? (await node.read(signal)) },
-    ...(client !== undefined && { tokens: objects.tokens, trustBundles }),
+    ...(trustBundles && { tokens: objects.tokens, trustBundles }),
     root,
     mounts,
     privateTmpfs: () => privateTmpfsDirectory({ ...(runtimeDirectory !== undefined && { runtimeDirectory }), uid }),
     now: () => clock.now(),
-    random: () => randomInt(2 ** 32),
+    random: () => Math.floor(random() * 2 ** 32),
     notify,
     // Also with updates switched off: containers that were started before go on following.
     beforeRemoval: ({ podUid, volumeName }) => live.refresh({ podDirectory: podDirectory(root, podUid), volumeName }),
@@ -82,8 +85,8 @@ export function nodeVolumes(deps: NodeVolumesDeps, settings: AgentSettings): Nod
   const manager = new VolumeManager(
     {
       plugins: PluginRegistry.of(plugins).registry,
-      pods: deps.pods,
-      states: deps.states,
+      pods,
+      states: pods,
       claims: client === undefined ? noClaims : clusterClaims(client),
       node,
       subPaths: subPathCleaner(root, mounts),
@@ -178,7 +181,7 @@ function subPathCleaner(root: string, mounts: Mounts): SubPathCleaner {
   };
 }
 
-/** Claims and PersistentVolumes at an API server: one request each, never from memory. */
+// Claims and PersistentVolumes take one request each, and are never served from memory.
 const claimResource = withShape(persistentVolumeClaims, persistentVolumeClaimShape);
 const volumeResource = withShape(persistentVolumes, persistentVolumeShape);
 
@@ -201,12 +204,10 @@ async function unlessMissing<T>(answer: Promise<T>): Promise<T | undefined> {
   }
 }
 
-/** Tells the API server what became of growing a claim's volume. */
-const claims = withShape(persistentVolumeClaims, persistentVolumeClaimShape);
-
+/** Writes the outcome of growing a claim's volume to the API server. */
 export function apiClaimWriter(client: Pick<ApiClient, 'patch'>): ClaimWriter {
   return {
     patchStatus: (namespace, name, patch, signal) =>
-      client.patch(claims, { namespace, name, subresource: 'status', type: 'strategic' }, patch, signal),
+      client.patch(claimResource, { namespace, name, subresource: 'status', type: 'strategic' }, patch, signal),
   };
 }

@@ -26,10 +26,16 @@ export type NodeNotice =
   | PluginNotice
   | PodNotice
   | FolderNotice
-  | VolumeNotice
+  | Exclude<VolumeNotice, { readonly kind: 'PodEvent' }>
+  | PodEventNotice
   /** Emitted once: this machine cannot do it, and what happens instead. */
   | { readonly kind: 'SubPathUpdatesUnavailable'; readonly message: string }
-  | ({ readonly kind: 'ContainerProblem' } & PodProblem);
+  | ({ readonly kind: 'ContainerProblem' } & PodProblem)
+  | ({ readonly kind: 'NodeEvent' } & NewEvent);
+
+/** Of a volume, or of a pod and its containers, which also say what exactly is meant. */
+type PodEventNotice = Extract<VolumeNotice, { readonly kind: 'PodEvent' }> &
+  Partial<Pick<EventObject, 'fieldPath' | 'resourceVersion'>>;
 
 export type NotifyNode = (notice: NodeNotice) => void;
 
@@ -73,7 +79,9 @@ const rows: { readonly [Kind in NodeNotice['kind']]: Row<Of<Kind>> } = {
     level: levelOfEvent,
     line: ({ pod, reason, message: text }) => `pod ${nameOf(pod)}: ${reason}: ${text}`,
     fields: ({ pod }) => ({ pod: nameOf(pod) }),
-    event: ({ type, pod, reason, message: text }) => ({ object: podObject(pod), type, reason, message: text }),
+    event: ({ type, pod, reason, message: text, fieldPath, resourceVersion }) => {
+      return { object: { ...podObject(pod), fieldPath, resourceVersion }, type, reason, message: text };
+    },
   },
   PodStepFailed: {
     level: 'warning',
@@ -248,6 +256,11 @@ const rows: { readonly [Kind in NodeNotice['kind']]: Row<Of<Kind>> } = {
     line: ({ error }) => `an event was not written: ${messageOf(error)}`,
     fields: errorField,
   },
+  NodeEvent: {
+    level: 'debug',
+    line: ({ object, reason, message: text }) => `node ${object.name}: ${reason}: ${text}`,
+    event: ({ object, type, reason, message: text }) => ({ object, type, reason, message: text }),
+  },
   NodeRegistered: {
     level: 'debug',
     line: ({ name, isNew }) => `node ${name} ${isNew ? 'registered' : 'was registered before'}`,
@@ -276,11 +289,15 @@ export function logLine(notice: NodeNotice): LogLine | undefined {
   return { level: decided, kind: notice.kind, message: line(notice), ...fields?.(notice) };
 }
 
-/** The Event and the metric of a notice, where it has any. */
-export function recordNotice(notice: NodeNotice, recorder: EventSink, metrics: NodeMetrics): void {
-  const { event, metric } = rowOf(notice);
-  if (event !== undefined) recorder.record(event(notice));
-  metric?.(notice, metrics);
+export function eventSink(recorder: EventSink): NotifyNode {
+  return (notice) => {
+    const { event } = rowOf(notice);
+    if (event !== undefined) recorder.record(event(notice));
+  };
+}
+
+export function metricSink(metrics: NodeMetrics): NotifyNode {
+  return (notice) => rowOf(notice).metric?.(notice, metrics);
 }
 
 /** The table's type pairs each kind with its own row, which a lookup by a union of kinds cannot express. */

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { untilAborted } from '../../base/abort.ts';
-import { inOrder, runTogether } from './run-together.ts';
+import { inOrder, runTogether } from './lifecycle.ts';
 
 /** Lives until told, and writes down when it ended. */
 const task =

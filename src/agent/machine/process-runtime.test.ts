@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { secretPaths } from './secret-paths.ts';
+import { secretPaths } from './process-runtime.ts';
 
 const none = { stateDirectories: [], manifests: undefined, clusterFiles: [] };
 const token = '/var/run/secrets/kubernetes.io/serviceaccount';

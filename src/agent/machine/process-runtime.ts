@@ -1,0 +1,79 @@
+/** The default runtime of a node: containers are processes of this machine, which see nothing that holds the program's secrets. */
+import { dirname, join, resolve } from 'node:path';
+import type { Clock } from '../../base/clock.ts';
+import { inClusterDirectory } from '../../client/in-cluster.ts';
+import { openProcessRuntime } from '../../runtimes/process/machine.ts';
+import { type PodProblem, defaultProcessRuntimeSettings } from '../../runtimes/process/process-runtime.ts';
+import type { Runtime } from '../../runtimes/runtime.ts';
+
+/** What a node gives to the runtime that it opens. */
+interface RuntimeParts {
+  /** The node's root directory, absolute and without symbolic links. This node alone uses it while the runtime is open. */
+  readonly root: string;
+  /** Files and directories that no container may see. They may be missing: what is not there now may come. */
+  readonly hidden: readonly string[];
+  readonly settings: ContainerSettings;
+  readonly clock: Clock;
+  readonly report: (problem: PodProblem) => void;
+}
+
+interface ContainerSettings {
+  readonly logBytesMax: number;
+  readonly logFilesMax: number;
+  readonly hostFiles: 'none' | 'system' | 'all';
+  readonly hostPaths: readonly string[];
+  readonly writableLayerBytesMax: number;
+}
+
+/** A runtime that a node has opened, and closes when it has ended. */
+interface OpenedRuntime extends Runtime {
+  close(): Promise<void>;
+}
+
+export type OpenRuntime = (parts: RuntimeParts) => Promise<OpenedRuntime>;
+
+export const processRuntime: OpenRuntime = ({ root, hidden, settings, clock, report }) =>
+  openProcessRuntime(
+    {
+      ...defaultProcessRuntimeSettings,
+      stateDirectory: join(root, 'runtime'),
+      hidden,
+      logSizeBytesMax: settings.logBytesMax,
+      logFilesMax: settings.logFilesMax,
+      hostFiles: settings.hostFiles,
+      hostPaths: settings.hostPaths,
+      writableBytesMax: settings.writableLayerBytesMax,
+    },
+    { clock, report },
+  );
+
+interface SecretSources {
+  /** Directories that commands of this program keep keys, tokens and Secrets in. */
+  readonly stateDirectories: readonly string[];
+  /** A folder, or a single file, with Secrets in clear. */
+  readonly manifests: string | undefined;
+  /** Kubeconfigs, and the keys, certificates and tokens that they name. */
+  readonly clusterFiles: readonly string[];
+}
+
+/** Where this machine keeps what the program reads secrets from: absolute paths, none below another. */
+export function secretPaths(
+  { stateDirectories, manifests, clusterFiles }: SecretSources,
+  exists: (path: string) => boolean,
+): readonly string[] {
+  const paths = [
+    ...stateDirectories,
+    ...(manifests === undefined ? [] : [manifests]),
+    ...clusterFiles,
+    ...clusterFiles.map((file) => dirname(file)).filter((directory) => isServerDirectory(directory, exists)),
+    inClusterDirectory,
+  ];
+  // Nothing can be put over the root itself; a container without it would have no program to run.
+  const unique = [...new Set(paths.map((path) => resolve(path)))].filter((path) => path !== '/');
+  return unique.filter((path) => !unique.some((other) => path.startsWith(`${other}/`)));
+}
+
+/** An API server of this program leaves the admin's kubeconfig beside its keys and objects, `up` beside the server's directory. */
+function isServerDirectory(directory: string, exists: (path: string) => boolean): boolean {
+  return ['pki', 'api/pki'].some((keys) => exists(join(directory, keys)));
+}
