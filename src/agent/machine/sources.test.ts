@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { SourceFileError } from '../../disk/paths/source-files.ts';
 import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
 import { readSources } from './manifests-folder-reader.ts';
+import { DiskError } from '../../disk/mounts/disk-error.ts';
 
 async function* pieces(...all: readonly Uint8Array[]): AsyncGenerator<Uint8Array> {
   yield* all;
@@ -33,7 +33,7 @@ for (const { it, input, says } of refused) {
   test(`standard input that ${it} is refused`, async () => {
     await assert.rejects(
       readSources(['-'], input),
-      (error) => error instanceof SourceFileError && says.test(error.message),
+      (error) => error instanceof DiskError && error.reason === 'UnreadableSource' && says.test(error.message),
     );
   });
 }

@@ -3,7 +3,6 @@ import { spawnSync } from 'node:child_process';
 import { chmodSync, mkdirSync, readFileSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { DirectoryInUseError } from '../../disk/paths/directory-lock.ts';
 import { FakeClock } from '../../testing/fakes/fake-clock.ts';
 import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
 import { openStore, put, remove, valueOf } from '../../testing/servers/stores.ts';
@@ -213,7 +212,7 @@ test('api-server 9.4, 18.2: the log is bounded by count and bytes, and by age on
 test('a second process is refused with a message that says who has the store', async (t) => {
   const directory = temporaryDirectory(t);
   const store = await openStore(directory);
-  await assert.rejects(openStore(directory), DirectoryInUseError);
+  await assert.rejects(openStore(directory), { reason: 'DirectoryInUse' });
   const program = `
     import { openStore } from ${JSON.stringify(new URL('../../testing/servers/stores.js', import.meta.url).href)};
     await openStore(process.argv[1]).catch((error) => { console.log(error.message); process.exit(7); });`;

@@ -2,9 +2,10 @@
 import { constants, readFileSync, readlinkSync, realpathSync, statSync } from 'node:fs';
 import { open, stat } from 'node:fs/promises';
 import { basename } from 'node:path';
-import { MountletError, errorCode } from '../../base/errors.ts';
+import { errorCode } from '../../base/errors.ts';
 import { systemCallError } from '../../linux/system-call-error.ts';
 import { readMountTable } from '../mounts/mount-table.ts';
+import { DiskError } from '../mounts/disk-error.ts';
 
 export interface BlockDevice {
   /** The name the kernel gave it where there is one, so that nobody can put another device in its place. */
@@ -13,17 +14,10 @@ export interface BlockDevice {
   readonly numbers: string;
 }
 
-export class NotABlockDeviceError extends MountletError {
-  readonly reason = 'NotABlockDevice';
-  constructor(path: string) {
-    super(`Cannot use "${path}": it is not a block device`);
-  }
-}
-
 /** Follows links: `/dev/disk/by-id/…` are some. */
 export function blockDeviceAt(path: string): BlockDevice {
   const numbers = numbersAt(path);
-  if (numbers === undefined) throw new NotABlockDeviceError(path);
+  if (numbers === undefined) throw new DiskError('NotABlockDevice', `Cannot use "${path}": it is not a block device`);
   const own = kernelName(numbers);
   const isUsable = own !== undefined && numbersAt(own) === numbers;
   return { path: isUsable ? own : guard(path, () => realpathSync(path)), numbers };

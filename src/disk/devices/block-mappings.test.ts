@@ -32,7 +32,7 @@ import { mountPointsBelow, unavailableMounts } from '../../testing/machine/tempo
 import { systemMounts } from '../mounts/mounts.ts';
 import { MountPointBelowError } from '../paths/remove-tree.ts';
 import { SystemDevices, blockDeviceAt } from './block-device.ts';
-import { BlockMappingError, BlockMappings, type NewMapping } from './block-mappings.ts';
+import { BlockMappings, type NewMapping } from './block-mappings.ts';
 import { LoopDevices } from './loop-devices.ts';
 import { systemPrograms } from './programs.ts';
 
@@ -210,7 +210,7 @@ test('a lock that somebody has open keeps the bind mount, in words, until he let
   const descriptor = openSync(lock, 'r');
   try {
     await assert.rejects(world.mappings.unmap(world.mapping('one'), signal), {
-      name: 'BlockMappingError',
+      reason: 'BlockMappingFailed',
       message: `Cannot release "${lock}", which keeps "${world.place('one')}" open: in use; see who has it open (fuser -v ${lock})`,
     });
     assert.equal(looks, 20);
@@ -260,7 +260,7 @@ test('what is no device, and a pod UID that is a path, is refused before anythin
   for (const podUid of ['', '.', '..', '../one', 'a\0b']) {
     await assert.rejects(
       world.mappings.map({ ...world.mapping('one'), podUid }, signal),
-      BlockMappingError,
+      { reason: 'BlockMappingFailed' },
       JSON.stringify(podUid),
     );
   }

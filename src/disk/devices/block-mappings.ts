@@ -20,7 +20,7 @@ import {
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { Clock } from '../../base/clock.ts';
-import { MountletError, errorCode } from '../../base/errors.ts';
+import { errorCode } from '../../base/errors.ts';
 import { systemCallError } from '../../linux/system-call-error.ts';
 import type { Mounts } from '../mounts/mounts.ts';
 import { makeDirectoryWithMode } from '../paths/directories.ts';
@@ -28,6 +28,7 @@ import { removeTree } from '../paths/remove-tree.ts';
 import { type BlockDevice, blockDeviceAt, deviceNumbers } from './block-device.ts';
 import { LoopDevices } from './loop-devices.ts';
 import type { Programs } from './programs.ts';
+import { DiskError } from '../mounts/disk-error.ts';
 
 interface MappedDevice {
   /** The directory that has a bind mount for each pod. Absolute. */
@@ -46,10 +47,6 @@ interface BlockMappingDeps {
   readonly mounts: Mounts;
   readonly programs: Programs;
   readonly clock: Clock;
-}
-
-export class BlockMappingError extends MountletError {
-  readonly reason = 'BlockMappingFailed';
 }
 
 const directoryMode = 0o750;
@@ -75,7 +72,8 @@ export class BlockMappings {
   async map({ devicePath, mapPath, podUid, link }: NewMapping, signal: AbortSignal): Promise<void> {
     const device = blockDeviceAt(devicePath);
     const { unavailable } = this.#mounts;
-    if (unavailable !== undefined) throw new BlockMappingError(`Cannot map "${devicePath}" for a pod: ${unavailable}`);
+    if (unavailable !== undefined)
+      throw new DiskError('BlockMappingFailed', `Cannot map "${devicePath}" for a pod: ${unavailable}`);
     requirePlainName(podUid);
     makeDirectoryWithMode(mapPath, directoryMode);
     const place = placeOf(mapPath, podUid);
@@ -132,7 +130,8 @@ export class BlockMappings {
     const left = await this.#loops.releaseAll(async () => this.#loops.madeOf(place), this.#clock, signal);
     if (left.length === 0) return;
     const names = left.map((path) => `"${path}"`).join(', ');
-    throw new BlockMappingError(
+    throw new DiskError(
+      'BlockMappingFailed',
       `Cannot release ${names}, which keeps "${place}" open: in use; see who has it open (fuser -v ${left.join(' ')})`,
     );
   }
@@ -140,7 +139,7 @@ export class BlockMappings {
 
 function requirePlainName(podUid: string): void {
   if (!['', '.', '..'].includes(podUid) && !/[/\0]/.test(podUid)) return;
-  throw new BlockMappingError(`Cannot map a device for pod "${podUid}": that is no plain file name`);
+  throw new DiskError('BlockMappingFailed', `Cannot map a device for pod "${podUid}": that is no plain file name`);
 }
 
 /** As the kernel tells it of a loop device: without links. */

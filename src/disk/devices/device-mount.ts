@@ -4,7 +4,7 @@
  */
 import { constants } from 'node:fs';
 import { open } from 'node:fs/promises';
-import { MountletError, messageOf } from '../../base/errors.ts';
+import { messageOf } from '../../base/errors.ts';
 import { systemCallError } from '../../linux/system-call-error.ts';
 import { type BlockDevice, deviceSizeBytes, isReadOnlyDevice, mountPointsOf } from './block-device.ts';
 import {
@@ -16,6 +16,7 @@ import {
   runMount,
   spoken,
 } from './programs.ts';
+import { DiskError } from '../mounts/disk-error.ts';
 
 export interface DeviceMountSettings {
   readonly device: BlockDevice;
@@ -43,24 +44,6 @@ export interface DeviceMountOutcome {
   readonly repaired?: string | undefined;
 }
 
-type DeviceMountProblem =
-  | 'FilesystemMismatch'
-  | 'HasFilesystemErrors'
-  | 'UnformattedReadOnly'
-  | 'FormatFailed'
-  | 'NotBlank'
-  | 'InvalidFileSystemType'
-  | 'MountFailed';
-
-/** The kubelet's kinds of failure, and its texts. */
-class DeviceMountError extends MountletError {
-  readonly reason: DeviceMountProblem;
-  constructor(reason: DeviceMountProblem, message: string, options?: ErrorOptions) {
-    super(message, options);
-    this.reason = reason;
-  }
-}
-
 /** Large disks take minutes, and a check of one with many files longer than that. */
 const workMsMax = 30 * 60_000;
 
@@ -73,7 +56,7 @@ export async function mountDevice(
   const fileSystem = settings.fileSystem === '' ? 'ext4' : settings.fileSystem;
   // It becomes part of a program's name.
   if (!/^[a-z0-9][a-z0-9_.-]{0,31}$/i.test(fileSystem)) {
-    throw new DeviceMountError('InvalidFileSystemType', `Cannot use "${fileSystem}": no file system has such a name`);
+    throw new DiskError('InvalidFileSystemType', `Cannot use "${fileSystem}": no file system has such a name`);
   }
   const readOnly = settings.options.includes('ro');
   const found = await diskFormatOf(programs, device, signal);
@@ -92,8 +75,8 @@ export async function mountDevice(
     const isMismatch = found !== '' && found !== fileSystem;
     const why = `Configured to mount disk ${device.path} as ${fileSystem} but current format is ${found}`;
     throw isMismatch
-      ? new DeviceMountError('FilesystemMismatch', `${error.message.trimEnd()}\n${why}`, { cause: error })
-      : new DeviceMountError('MountFailed', messageOf(error), { cause: error });
+      ? new DiskError('FilesystemMismatch', `${error.message.trimEnd()}\n${why}`, { cause: error })
+      : new DiskError('MountFailed', messageOf(error), { cause: error });
   }
   return { formatted: found === '', ...(repaired !== undefined && { repaired }) };
 }
@@ -106,21 +89,21 @@ async function format(
 ): Promise<void> {
   const { path } = device;
   if (options.includes('ro')) {
-    throw new DeviceMountError(
+    throw new DiskError(
       'UnformattedReadOnly',
       `cannot mount unformatted disk ${path} as we are manipulating it in read-only mode`,
     );
   }
   if (blankOnly !== undefined && !blankOnly.wasBegun() && !(await isBlank(device))) {
     const why = `Cannot format ${path}: it has data that is no file system`;
-    throw new DeviceMountError('NotBlank', `${why}; use a file that holds only zeros (truncate -s SIZE FILE)`);
+    throw new DiskError('NotBlank', `${why}; use a file that holds only zeros (truncate -s SIZE FILE)`);
   }
   blankOnly?.begin();
   const args = [...formatOptions(fileSystem), path];
   const output = await programs.run({ program: `mkfs.${fileSystem}`, args, timeoutMs: workMsMax }, signal);
   if (output.status !== 0) {
     const shown = [...options, 'defaults'].join(',');
-    throw new DeviceMountError(
+    throw new DiskError(
       'FormatFailed',
       `format of disk "${path}" failed: type:("${fileSystem}") target:("${target}") options:("${shown}") errcode:(${exitText(output)}) output:(${spoken(output)}) `,
     );
@@ -146,7 +129,7 @@ async function checkAndRepair(programs: Programs, path: string, signal: AbortSig
     throw error;
   }
   if ((output.status & uncorrected) !== 0) {
-    throw new DeviceMountError(
+    throw new DiskError(
       'HasFilesystemErrors',
       `'fsck' found errors on device ${path} but could not correct them: ${spoken(output)}`,
     );
@@ -159,10 +142,6 @@ async function checkAndRepair(programs: Programs, path: string, signal: AbortSig
 /** The kubelet's word for a device with a partition table, which is never formatted. */
 export const partitioned = 'unknown data, probably partitions';
 
-class DiskFormatError extends MountletError {
-  readonly reason = 'GetDiskFormatFailed';
-}
-
 const probeMsMax = 60_000;
 
 /** The name of the file system (`ext4`), `partitioned`, or an empty text when nothing was recognised. */
@@ -174,7 +153,8 @@ export async function diskFormatOf(programs: Programs, device: BlockDevice, sign
   if (output.status === 2) return '';
   if (output.status !== 0) {
     // 8: several formats at once, of which it cannot tell the right one.
-    throw new DiskFormatError(
+    throw new DiskError(
+      'GetDiskFormatFailed',
       `failed to get disk format of disk ${device.path}: ${exitText(output)} ${spoken(output)}`.trimEnd(),
     );
   }
@@ -226,11 +206,6 @@ async function readAt({ path }: BlockDevice, offset: bigint, bytes: number): Pro
 }
 
 /** Grows a file system to the size of its device, mounted or not, as far as the kernel lets us. */
-/** The kubelet's text. */
-class GrowthError extends MountletError {
-  readonly reason = 'FileSystemResizeFailed';
-}
-
 /** Groups of blocks are initialised one after another; a check reads them all. */
 const growthMsMax = 30 * 60_000;
 
@@ -256,7 +231,8 @@ export async function growFileSystem(
     case 'btrfs':
       return grow(programs, mountPoint, 'btrfs', ['filesystem', 'resize', 'max', mountPoint], signal);
     default:
-      throw new GrowthError(
+      throw new DiskError(
+        'FileSystemResizeFailed',
         `ResizeFS.Resize - resize of format ${found} is not supported for device ${path} mounted at ${mountPoint}`,
       );
   }
@@ -276,7 +252,8 @@ async function growUnmounted(programs: Programs, device: BlockDevice, signal: Ab
   // resize2fs insists on a complete check; a file system that was just used counts as unchecked.
   const check = await programs.run({ program: 'e2fsck', args: ['-f', '-p', path], timeoutMs: growthMsMax }, signal);
   if (check.status > 3) {
-    throw new GrowthError(
+    throw new DiskError(
+      'FileSystemResizeFailed',
       `resize of device ${path} failed: ${exitText(check)}. e2fsck output: ${spoken(check)}`.trimEnd(),
     );
   }
@@ -292,7 +269,8 @@ async function grow(
 ): Promise<void> {
   const output = await programs.run({ program, args, timeoutMs: growthMsMax }, signal);
   if (output.status === 0) return;
-  throw new GrowthError(
+  throw new DiskError(
+    'FileSystemResizeFailed',
     `resize of device ${what} failed: ${exitText(output)}. ${program} output: ${spoken(output)}`.trimEnd(),
   );
 }

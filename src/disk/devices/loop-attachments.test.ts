@@ -25,8 +25,9 @@ import {
   watchedPrograms,
 } from '../../testing/machine/devices.ts';
 import { blockDeviceAt, deviceSizeBytes } from './block-device.ts';
-import { AttachmentError, LoopAttachments } from './loop-attachments.ts';
+import { LoopAttachments } from './loop-attachments.ts';
 import { type Programs, systemPrograms } from './programs.ts';
+import { DiskError } from '../mounts/disk-error.ts';
 
 const skip = needsDevices();
 const { signal } = new AbortController();
@@ -129,7 +130,7 @@ test('what is in use is not released in silence, and goes with its last user', {
   const holder = spawnHolder(device);
   await holder.ready;
   await assert.rejects(attachments.detach('pv-1', signal), {
-    name: AttachmentError.name,
+    reason: 'AttachmentFailed',
     message: `Cannot release "${device}" of "${file}": in use; it goes with its last user, so unmount what is mounted from it`,
   });
   // It is about to go: neither used again, nor doubled.
@@ -205,7 +206,7 @@ for (const { it, make, says } of hostile) {
   test(`${it} is not attached, and nothing is written down`, { skip }, async (t) => {
     const { directory, attachments } = world(t);
     await assert.rejects(attachments.attach('pv-1', make(directory), signal), (error) => {
-      assert.ok(error instanceof AttachmentError);
+      assert.ok(error instanceof DiskError && error.reason === 'AttachmentFailed');
       assert.match(error.message, says);
       return true;
     });

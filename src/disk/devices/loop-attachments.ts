@@ -22,12 +22,9 @@ import { readPrivateFile, replacePrivateFile } from '../paths/node-files.ts';
 import { safeOpen } from '../paths/safe-open.ts';
 import { blockDeviceAt, deviceNumbers, deviceSizeBytes } from './block-device.ts';
 import type { FormatMark } from './device-mount.ts';
-import { type FileIdentity, type LoopDevice, LoopDeviceError, LoopDevices } from './loop-devices.ts';
+import { type FileIdentity, type LoopDevice, LoopDevices } from './loop-devices.ts';
 import type { Programs } from './programs.ts';
-
-export class AttachmentError extends MountletError {
-  readonly reason = 'AttachmentFailed';
-}
+import { DiskError } from '../mounts/disk-error.ts';
 
 interface LoopAttachmentDeps {
   /** Where they are written down: below the node's root. */
@@ -110,7 +107,8 @@ export class LoopAttachments {
   async #attach(name: string, path: string, file: OpenFile, signal: AbortSignal): Promise<string> {
     const before = this.find(name);
     if (before !== undefined && !isSameFile(before, file) && (await this.#devices.of(before, signal)).length > 0) {
-      throw new AttachmentError(
+      throw new DiskError(
+        'AttachmentFailed',
         `Cannot attach "${path}" as "${name}": another file, "${before.path}", is attached under that name; release it first`,
       );
     }
@@ -135,7 +133,7 @@ export class LoopAttachments {
     try {
       made = await this.#devices.make(path, signal);
     } catch (error) {
-      if (error instanceof LoopDeviceError) this.#records.remove(name); // it said itself that it made none
+      if (error instanceof DiskError && error.reason === 'LoopDeviceFailed') this.#records.remove(name); // it said itself that it made none
       throw error;
     }
     const present = await this.#devices.of(attachment, signal);
@@ -147,7 +145,10 @@ export class LoopAttachments {
     await this.#devices.releaseAll(findMade, this.#clock, signal);
     if (first === undefined || present.every((one) => one.path !== made)) {
       this.#records.remove(name);
-      throw new AttachmentError(`Cannot attach "${path}": another file was put in its place just now; try again`);
+      throw new DiskError(
+        'AttachmentFailed',
+        `Cannot attach "${path}": another file was put in its place just now; try again`,
+      );
     }
     this.#records.write({ ...attachment, isOurs: false });
     return first.path;
@@ -159,7 +160,8 @@ export class LoopAttachments {
     const left = await this.#devices.releaseAll(find, this.#clock, signal);
     if (left.length === 0) return;
     const names = left.map((path) => `"${path}"`).join(', ');
-    throw new AttachmentError(
+    throw new DiskError(
+      'AttachmentFailed',
       `Cannot release ${names} of "${attachment.path}": in use; it goes with its last user, so unmount what is mounted from it`,
     );
   }
@@ -177,12 +179,14 @@ export class LoopAttachments {
 /** Two loop devices of one file have caches of their own: what is mounted from both is destroyed. */
 function requireUsable(path: string, { path: device, isLeaving, isWhole }: LoopDevice): void {
   if (!isWhole) {
-    throw new AttachmentError(
+    throw new DiskError(
+      'AttachmentFailed',
       `Cannot attach "${path}": "${device}" shows a part of it; release that loop device first`,
     );
   }
   if (isLeaving) {
-    throw new AttachmentError(
+    throw new DiskError(
+      'AttachmentFailed',
       `Cannot attach "${path}": "${device}" has it and goes with its last user; unmount what is mounted from it`,
     );
   }
@@ -199,10 +203,11 @@ function openWithoutLinks(path: string): number {
     named = safeOpen('/', path);
   } catch (error) {
     if (!(error instanceof MountletError)) throw error;
-    throw new AttachmentError(`Cannot attach "${path}": ${error.message}`, { cause: error });
+    throw new DiskError('AttachmentFailed', `Cannot attach "${path}": ${error.message}`, { cause: error });
   }
   try {
-    if (!fstatSync(named).isFile()) throw new AttachmentError(`Cannot attach "${path}": it is not a regular file`);
+    if (!fstatSync(named).isFile())
+      throw new DiskError('AttachmentFailed', `Cannot attach "${path}": it is not a regular file`);
     return openSync(`/proc/self/fd/${named}`, constants.O_RDONLY | constants.O_NONBLOCK);
   } catch (thrown) {
     throw systemCallError(thrown, path);
@@ -237,10 +242,6 @@ interface Attachment extends FileIdentity {
   readonly path: string;
   /** False when somebody else had made the loop device: then it is used, and left to him. */
   readonly isOurs: boolean;
-}
-
-class AttachmentRecordError extends MountletError {
-  readonly reason = 'AttachmentUnreadable';
 }
 
 class AttachmentRecords {
@@ -294,7 +295,7 @@ class AttachmentRecords {
   /** Names come from objects and from the names of other directories. */
   #directoryOf(name: string): string {
     if (['', '.', '..'].includes(name) || /[/\0]/.test(name)) {
-      throw new AttachmentRecordError(`Cannot attach anything as "${name}": that is no plain file name`);
+      throw new DiskError('AttachmentUnreadable', `Cannot attach anything as "${name}": that is no plain file name`);
     }
     return join(this.#directory, name);
   }
@@ -316,9 +317,13 @@ function parseRecord(name: string, text: string, directory: string): Attachment 
     record = JSON.parse(text) as Partial<Record<string, unknown>>;
   } catch (cause) {
     const why = `Cannot read what is attached as "${name}": ${messageOf(cause)}`;
-    throw new AttachmentRecordError(`${why}; release its loop device with losetup and remove "${directory}"`, {
-      cause,
-    });
+    throw new DiskError(
+      'AttachmentUnreadable',
+      `${why}; release its loop device with losetup and remove "${directory}"`,
+      {
+        cause,
+      },
+    );
   }
   const { path, device, inode, isOurs, boot } = record;
   if (boot !== bootId()) return undefined;

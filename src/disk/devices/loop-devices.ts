@@ -1,9 +1,9 @@
 /** Loop devices of this machine: a file as a block device. Whose they are is decided in loop-attachments.ts. */
 import { readFileSync, readdirSync } from 'node:fs';
 import type { Clock } from '../../base/clock.ts';
-import { MountletError } from '../../base/errors.ts';
 import { exitText, spoken } from './programs.ts';
 import type { ProgramOutput, Programs } from './programs.ts';
+import { DiskError } from '../mounts/disk-error.ts';
 
 /** A file whatever its name has become. */
 export interface FileIdentity {
@@ -23,10 +23,6 @@ export interface LoopDevice {
   readonly isWhole: boolean;
 }
 
-export class LoopDeviceError extends MountletError {
-  readonly reason = 'LoopDeviceFailed';
-}
-
 /** Whoever has the loop device open for a moment (udev looks at each change) lets go of it within that time. */
 const looksMax = 20;
 const lookAgainMs = 50;
@@ -43,7 +39,7 @@ export class LoopDevices {
 
   async all(signal: AbortSignal): Promise<readonly LoopDevice[]> {
     const output = await this.#run(['--list', '--noheadings', '--output', columns.join()], signal);
-    if (output.status !== 0) throw new LoopDeviceError(failure('list the loop devices', output));
+    if (output.status !== 0) throw new DiskError('LoopDeviceFailed', failure('list the loop devices', output));
     return output.stdout
       .split('\n')
       .filter((line) => line.trim() !== '')
@@ -76,7 +72,7 @@ export class LoopDevices {
     const output = await this.#run(['--find', '--show', ...options, '--', path], signal);
     const made = output.stdout.trim();
     if (output.status !== 0 || !/^\/dev\/loop\d+$/.test(made)) {
-      throw new LoopDeviceError(failure(`attach "${path}" to a loop device`, output));
+      throw new DiskError('LoopDeviceFailed', failure(`attach "${path}" to a loop device`, output));
     }
     return made;
   }
@@ -85,7 +81,7 @@ export class LoopDevices {
   async release(device: string, signal: AbortSignal): Promise<void> {
     const output = await this.#run(['--detach', device], signal);
     const isGone = output.status !== 0 && /no such device|ENXIO/i.test(output.stderr);
-    if (output.status !== 0 && !isGone) throw new LoopDeviceError(failure(`release "${device}"`, output));
+    if (output.status !== 0 && !isGone) throw new DiskError('LoopDeviceFailed', failure(`release "${device}"`, output));
   }
 
   /** Releases all that `find` finds, and waits until they have gone. Answers those that somebody holds on to. */
@@ -107,7 +103,8 @@ export class LoopDevices {
   /** Takes over the size that its file has now. */
   async refresh(device: string, signal: AbortSignal): Promise<void> {
     const output = await this.#run(['--set-capacity', device], signal);
-    if (output.status !== 0) throw new LoopDeviceError(failure(`take over the size of "${device}"`, output));
+    if (output.status !== 0)
+      throw new DiskError('LoopDeviceFailed', failure(`take over the size of "${device}"`, output));
   }
 
   #run(args: readonly string[], signal: AbortSignal): Promise<ProgramOutput> {
@@ -126,7 +123,8 @@ function backingPathOf(name: string): string | undefined {
 function parseLine(line: string): readonly LoopDevice[] {
   const [path = '', inode = '', device = '', autoclear, readOnly, offset, sizeLimit] = line.trim().split(/\s+/);
   if (!/^\/dev\/loop\d+$/.test(path)) {
-    throw new LoopDeviceError(
+    throw new DiskError(
+      'LoopDeviceFailed',
       `Cannot list the loop devices: unexpected line "${line}"; is losetup that of util-linux?`,
     );
   }

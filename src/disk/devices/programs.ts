@@ -10,6 +10,7 @@ import { kill } from 'node:process';
 import { MountletError, errorCode } from '../../base/errors.ts';
 import { systemCallError } from '../../linux/system-call-error.ts';
 import { readMountTable } from '../mounts/mount-table.ts';
+import { DiskError } from '../mounts/disk-error.ts';
 
 interface Command {
   readonly program: string;
@@ -39,13 +40,6 @@ export class ProgramMissingError extends MountletError {
   }
 }
 
-class ProgramArgumentError extends MountletError {
-  readonly reason = 'ProgramArgumentInvalid';
-  constructor(program: string) {
-    super(`Cannot run "${program}": one of its arguments has a NUL in it, which no name can have`);
-  }
-}
-
 /** The program was told to end and may have done its work, or may be doing it still. */
 export class ProgramTimeoutError extends MountletError {
   readonly reason = 'ProgramTimeout';
@@ -71,7 +65,10 @@ export function systemPrograms(settings: ProgramSettings = {}): Programs {
     async run(command, signal) {
       signal.throwIfAborted();
       if (command.args.some((argument) => argument.includes('\0'))) {
-        throw new ProgramArgumentError(command.program);
+        throw new DiskError(
+          'ProgramArgumentInvalid',
+          `Cannot run "${command.program}": one of its arguments has a NUL in it, which no name can have`,
+        );
       }
       const late = AbortSignal.timeout(command.timeoutMs);
       const output = await outputOf(command, env, AbortSignal.any([signal, late]));

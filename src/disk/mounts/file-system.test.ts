@@ -3,7 +3,8 @@ import { chmodSync, chownSync, lstatSync, mkdirSync, symlinkSync, writeFileSync 
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { canActAs, temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
-import { UnsafeDirectoryError, fileSystemOf, privateTmpfsDirectory } from './file-system.ts';
+import { fileSystemOf, privateTmpfsDirectory } from './file-system.ts';
+import { DiskError } from './disk-error.ts';
 
 const uid = process.getuid?.() ?? 0;
 const stranger = 12345;
@@ -70,7 +71,7 @@ for (const { it, plant, says, needsRoot } of planted) {
     plant(join(sharedMemoryDirectory, `mountlet-${uid}`));
     assert.throws(
       () => privateTmpfsDirectory({ uid, sharedMemoryDirectory }),
-      (thrown) => thrown instanceof UnsafeDirectoryError && says.test(thrown.message),
+      (thrown) => thrown instanceof DiskError && thrown.reason === 'UnsafeDirectory' && says.test(thrown.message),
     );
   });
 }

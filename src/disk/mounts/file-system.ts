@@ -1,9 +1,10 @@
 /** Which kind of file system a path is on, and where an ordinary user has memory-backed storage of his own. */
 import { type Stats, lstatSync, mkdirSync, statfsSync } from 'node:fs';
 import { join } from 'node:path';
-import { MountletError, errorCode } from '../../base/errors.ts';
+import { errorCode } from '../../base/errors.ts';
 import { systemCallError } from '../../linux/system-call-error.ts';
 import type { MountEntry } from './mount-table.ts';
+import { DiskError } from './disk-error.ts';
 
 type FileSystemKind = 'tmpfs' | 'hugetlbfs' | 'other';
 
@@ -30,17 +31,10 @@ interface PrivateTmpfsSettings {
   readonly sharedMemoryDirectory?: string;
 }
 
-export class UnsafeDirectoryError extends MountletError {
-  readonly reason = 'UnsafeDirectory';
-  constructor(directory: string, because: string) {
-    super(`Cannot keep secrets in "${directory}": ${because}; have its owner remove it, or choose another directory`);
-  }
-}
-
 /**
  * A directory on a tmpfs that only this user can enter, for secrets where nothing can be mounted: the user's runtime
  * directory, or else `mountlet-<uid>` in /dev/shm, which is made if it is missing. Undefined if the machine has neither.
- * Throws an UnsafeDirectoryError if the latter exists and is not the user's alone: someone else may have put it there.
+ * Throws a DiskError `UnsafeDirectory` if the latter exists and is not the user's alone: someone else may have put it there.
  */
 export function privateTmpfsDirectory(settings: PrivateTmpfsSettings): string | undefined {
   const { runtimeDirectory, uid, sharedMemoryDirectory = '/dev/shm' } = settings;
@@ -59,7 +53,10 @@ export function privateTmpfsDirectory(settings: PrivateTmpfsSettings): string | 
   // Looked at in any case. In /dev/shm (sticky) nobody but its owner can exchange it afterwards.
   const status = lstatIfPresent(directory);
   const flaw = status === undefined ? 'it vanished while it was made' : flawOf(status, uid);
-  if (flaw !== undefined) throw new UnsafeDirectoryError(directory, flaw);
+  if (flaw !== undefined) {
+    const advice = 'have its owner remove it, or choose another directory';
+    throw new DiskError('UnsafeDirectory', `Cannot keep secrets in "${directory}": ${flaw}; ${advice}`);
+  }
   return directory;
 }
 

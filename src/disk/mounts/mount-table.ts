@@ -4,8 +4,8 @@
  */
 import { closeSync, constants, fstatSync, lstatSync, openSync, readFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
-import { MountletError } from '../../base/errors.ts';
 import { SystemCallError, systemCallError } from '../../linux/system-call-error.ts';
+import { DiskError } from './disk-error.ts';
 
 export interface MountEntry {
   readonly id: number;
@@ -24,13 +24,6 @@ export interface MountEntry {
   readonly source: string;
   /** Options of the file system, common to all its mounts: `size=4k`. */
   readonly superOptions: readonly string[];
-}
-
-export class MountTableError extends MountletError {
-  readonly reason = 'MountTableUnreadable';
-  constructor(line: string, options?: ErrorOptions) {
-    super(`Cannot read the mount table: unexpected line "${line}"; is /proc/self/mountinfo that of Linux?`, options);
-  }
 }
 
 export function readMountTable(): MountEntry[] {
@@ -79,7 +72,10 @@ function parseLine(line: string): MountEntry {
     source === undefined ||
     superOptions === undefined
   ) {
-    throw new MountTableError(line);
+    throw new DiskError(
+      'MountTableUnreadable',
+      `Cannot read the mount table: unexpected line "${line}"; is /proc/self/mountinfo that of Linux?`,
+    );
   }
   return {
     id: Number(id),

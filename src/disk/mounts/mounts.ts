@@ -6,7 +6,7 @@
 import { closeSync, mkdtempSync, realpathSync, rmdirSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { isAbsolute, join } from 'node:path';
-import { MountletError, errorCode, messageOf } from '../../base/errors.ts';
+import { errorCode, messageOf } from '../../base/errors.ts';
 import { SystemCallError, systemCallError } from '../../linux/system-call-error.ts';
 import {
   type SystemCalls,
@@ -17,6 +17,7 @@ import {
   unmountFlags,
 } from '../../linux/system-calls.ts';
 import { type MountEntry, isMountPoint, readMountsBelow } from './mount-table.ts';
+import { DiskError } from './disk-error.ts';
 
 interface TmpfsOptions {
   /** 0 or absent: no limit but the kernel's (half of the memory). */
@@ -59,15 +60,6 @@ interface MountSettings {
   readonly loadSystemCalls?: () => SystemCalls;
   /** Where the one mount is tried that answers `unavailable`. */
   readonly temporaryDirectory?: string;
-}
-
-export class NotTmpfsError extends MountletError {
-  readonly reason = 'NotTmpfs';
-  constructor(directory: string, found: string | undefined) {
-    super(
-      `Cannot resize "${directory}": ${found === undefined ? 'nothing' : `a ${found}`} is mounted there, not a tmpfs`,
-    );
-  }
 }
 
 /** Mounts of this process, by system calls. Nothing is loaded before it is used. */
@@ -174,7 +166,10 @@ class SystemMounts implements Mounts {
     requireAbsolute(directory);
     const path = realPath(directory);
     const entry = entriesAt(path).find(({ mountPoint }) => mountPoint === path); // the topmost comes first
-    if (entry?.fileSystem !== 'tmpfs') throw new NotTmpfsError(directory, entry?.fileSystem);
+    if (entry?.fileSystem !== 'tmpfs') {
+      const found = entry === undefined ? 'nothing' : `a ${entry.fileSystem}`;
+      throw new DiskError('NotTmpfs', `Cannot resize "${directory}": ${found} is mounted there, not a tmpfs`);
+    }
     // A remount that does not repeat `noswap` would turn swap on, which the kernel refuses.
     this.#mounter.reconfigure(entry, tmpfsOptions(sizeBytes, entry.superOptions.includes('noswap')));
   }

@@ -1,8 +1,9 @@
 /** A directory with all its missing parents, where a user names it. Directories of pods are made elsewhere. */
 import { chmodSync, lstatSync, mkdirSync, readdirSync, rmSync, rmdirSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { MountletError, errorCode } from '../../base/errors.ts';
+import { errorCode } from '../../base/errors.ts';
 import { SystemCallError, systemCallError } from '../../linux/system-call-error.ts';
+import { DiskError } from '../mounts/disk-error.ts';
 
 /**
  * Makes a directory and the parents it lacks; answers those it made, the deepest first. When it fails, it has made none.
@@ -54,15 +55,6 @@ function isDirectory(path: string): boolean {
 }
 
 /** The directories every pod has, and the directory of one volume in them. */
-/** Never made by us: whoever put it there could turn what we write, or delete, to another place. */
-class NotADirectoryError extends MountletError {
-  readonly reason = 'NotADirectory';
-  constructor(path: string, isLink: boolean) {
-    const found = isLink ? 'a symbolic link' : 'a file';
-    super(`Cannot use "${path}": it is ${found} and not a directory; remove it, or choose another root directory`);
-  }
-}
-
 /**
  * Refuses a pod whose own directories are something else, from the directory of all pods down to that of a volume kind.
  * What a volume's name stands for is not looked at: memory that cannot be mounted is linked to.
@@ -86,8 +78,11 @@ function requireDirectories(path: string, levelsBelow: number): void {
 /** False if there is nothing. */
 function hasDirectory(path: string): boolean {
   const entry = lstatSync(path, { throwIfNoEntry: false });
-  if (entry !== undefined && !entry.isDirectory()) throw new NotADirectoryError(path, entry.isSymbolicLink());
-  return entry !== undefined;
+  if (entry === undefined || entry.isDirectory()) return entry !== undefined;
+  // Never made by us: whoever put it there could divert what we write, or delete, to another place.
+  const found = entry.isSymbolicLink() ? 'a symbolic link' : 'a file';
+  const advice = 'remove it, or choose another root directory';
+  throw new DiskError('NotADirectory', `Cannot use "${path}": it is ${found} and not a directory; ${advice}`);
 }
 
 /** Made in this order before any volume of the pod is touched. A pod has them from its first volume on: a look is enough. */

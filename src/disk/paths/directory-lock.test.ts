@@ -6,7 +6,8 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { loadSystemCalls } from '../../linux/system-calls.ts';
 import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
-import { DirectoryInUseError, lockDirectory } from './directory-lock.ts';
+import { lockDirectory } from './directory-lock.ts';
+import { DiskError } from '../mounts/disk-error.ts';
 
 test('a locked directory is refused, with the pid and command of its holder, until it is released', (t) => {
   const directory = temporaryDirectory(t);
@@ -16,8 +17,8 @@ test('a locked directory is refused, with the pid and command of its holder, unt
   assert.throws(
     () => lockDirectory(directory),
     (thrown) =>
-      thrown instanceof DirectoryInUseError &&
-      thrown.holderPid === process.pid &&
+      thrown instanceof DiskError &&
+      thrown.reason === 'DirectoryInUse' &&
       thrown.message.startsWith(`Cannot use "${directory}": process ${process.pid} (${process.execPath} `) &&
       thrown.message.endsWith(') uses it; end that process, or choose another directory'),
   );
@@ -42,7 +43,7 @@ test('a killed process holds nothing', async (t) => {
     await once(holder.stdout, 'data');
     assert.throws(
       () => lockDirectory(directory),
-      (thrown) => thrown instanceof DirectoryInUseError && thrown.holderPid === holder.pid,
+      (thrown) => thrown instanceof DiskError && thrown.message.includes(`: process ${holder.pid} (`),
     );
   } finally {
     holder.kill('SIGKILL');
@@ -86,7 +87,7 @@ test('a lock file that names nobody is told as another process', (t) => {
   const lock = lockDirectory(directory);
   t.after(() => lock.release());
   writeFileSync(join(directory, '.lock'), 'rubbish');
-  assert.throws(() => lockDirectory(directory), { message: /another process uses it/, holderPid: undefined });
+  assert.throws(() => lockDirectory(directory), { message: /another process uses it/ });
 });
 
 test('whoever has locked a file that is gone from the directory tries again with the one that is there', (t) => {
@@ -102,6 +103,6 @@ test('whoever has locked a file that is gone from the directory tries again with
     return loadSystemCalls();
   });
   assert.deepEqual(loads, []);
-  assert.throws(() => lockDirectory(directory), DirectoryInUseError);
+  assert.throws(() => lockDirectory(directory), { reason: 'DirectoryInUse' });
   lock.release();
 });

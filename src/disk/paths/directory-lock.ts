@@ -15,27 +15,13 @@ import {
   writeSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import { MountletError } from '../../base/errors.ts';
 import { systemCallError } from '../../linux/system-call-error.ts';
 import { type SystemCalls, loadSystemCalls } from '../../linux/system-calls.ts';
+import { DiskError } from '../mounts/disk-error.ts';
 
 interface DirectoryLock {
   /** Removes the lock file. Can be called again without harm. */
   release(): void;
-}
-
-export class DirectoryInUseError extends MountletError {
-  readonly reason = 'DirectoryInUse';
-  readonly directory: string;
-  /** The process that holds it, if it could be read. */
-  readonly holderPid: number | undefined;
-
-  constructor(directory: string, holderPid: number | undefined) {
-    const holder = holderPid === undefined ? 'another process' : `process ${holderPid}${commandOf(holderPid)}`;
-    super(`Cannot use "${directory}": ${holder} uses it; end that process, or choose another directory`);
-    this.directory = directory;
-    this.holderPid = holderPid;
-  }
 }
 
 // Enough to tell which command of which program it is.
@@ -51,16 +37,22 @@ function commandOf(pid: number): string {
   }
 }
 
-// Each further try means that a holder has let go in between; more of them in a row than this is somebody's mischief.
+function inUseError(directory: string, holderPid: number | undefined): DiskError {
+  const holder = holderPid === undefined ? 'another process' : `process ${holderPid}${commandOf(holderPid)}`;
+  const advice = 'end that process, or choose another directory';
+  return new DiskError('DirectoryInUse', `Cannot use "${directory}": ${holder} uses it; ${advice}`);
+}
+
+// Each further try means that a holder has released it in between; more of them in a row than this is mischief.
 const triesMax = 100;
 
-/** Throws a DirectoryInUseError at once if another process has it, or this one has it already. */
+/** Throws a DiskError `DirectoryInUse` at once if another process has it, or this one has it already. */
 export function lockDirectory(directory: string, load: () => SystemCalls = loadSystemCalls): DirectoryLock {
   const path = join(directory, '.lock');
   for (let tries = 1; ; tries += 1) {
     let descriptor: number | undefined = openLockFile(path);
     try {
-      if (!load().lockFile(descriptor, path)) throw new DirectoryInUseError(directory, readPid(descriptor));
+      if (!load().lockFile(descriptor, path)) throw inUseError(directory, readPid(descriptor));
       if (isAt(path, descriptor)) {
         writePid(descriptor);
         const held = descriptor;
@@ -68,7 +60,7 @@ export function lockDirectory(directory: string, load: () => SystemCalls = loadS
         return { release: once(() => letGo(path, held)) };
       }
       // The file was removed by its holder after we had opened it: what we have locked, nobody else will look at.
-      if (tries === triesMax) throw new DirectoryInUseError(directory, undefined);
+      if (tries === triesMax) throw inUseError(directory, undefined);
     } finally {
       if (descriptor !== undefined) closeSync(descriptor);
     }

@@ -5,7 +5,7 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { type TestContext, before, test } from 'node:test';
 import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
-import { HostPathError, checkHostPath, hostKindOf } from './host-kind.ts';
+import { checkHostPath, hostKindOf } from './host-kind.ts';
 
 async function hostOf(t: Pick<TestContext, 'after'>): Promise<string> {
   const host = temporaryDirectory(t);
@@ -39,7 +39,7 @@ test('the kind of a path follows links', async (t) => {
   assert.throws(() => hostKindOf(join(host, 'missing')), { message: `path "${host}/missing" does not exist` });
   assert.throws(() => hostKindOf(join(host, 'dangling')), { message: `path "${host}/dangling" does not exist` });
   assert.throws(() => hostKindOf(join(host, 'file', 'x')), { message: `stat ${host}/file/x: not a directory` });
-  assert.throws(() => hostKindOf(`${host}/a\0b`), HostPathError);
+  assert.throws(() => hostKindOf(`${host}/a\0b`), { reason: 'HostPathCheckFailed' });
 });
 
 test('the kind of a block device is told', (t) => {
@@ -106,7 +106,7 @@ for (const { path, type, says } of cases) {
     const names = readdirSync(host);
     const act = (): void => checkHostPath(path.replace('HOST', host), type);
     if (says === undefined) act();
-    else assert.throws(act, { name: 'HostPathError', message: says.replaceAll('HOST', host) });
+    else assert.throws(act, { reason: 'HostPathCheckFailed', message: says.replaceAll('HOST', host) });
     assert.deepEqual(readdirSync(host), names);
   });
 }

@@ -3,22 +3,18 @@ import { type Stats, closeSync, constants, mkdirSync, openSync, statSync } from 
 import { dirname } from 'node:path';
 import { MountletError } from '../../base/errors.ts';
 import { errnoOf, errnoText } from '../../linux/system-call-error.ts';
+import { DiskError } from '../mounts/disk-error.ts';
 
 type HostKind = 'Directory' | 'File' | 'Socket' | 'CharDevice' | 'BlockDevice';
 
-/** Its message is exactly the kubelet's, which users search for. */
-export class HostPathError extends MountletError {
-  readonly reason = 'HostPathCheckFailed';
-}
-
-/** Follows links. Throws a HostPathError for a missing path and for anything that has none of these kinds (a fifo). */
+/** Follows links. Throws a DiskError for a missing path and for anything that has none of these kinds (a fifo). */
 export function hostKindOf(path: string): HostKind {
   let status: Stats;
   try {
     status = statSync(path);
   } catch (thrown) {
     if (errnoOf(thrown) === 'ENOENT')
-      throw new HostPathError(`path ${JSON.stringify(path)} does not exist`, { cause: thrown });
+      throw new DiskError('HostPathCheckFailed', `path ${JSON.stringify(path)} does not exist`, { cause: thrown });
     throw asGoWrites('stat', path, thrown);
   }
   if (status.isDirectory()) return 'Directory';
@@ -26,7 +22,10 @@ export function hostKindOf(path: string): HostKind {
   if (status.isSocket()) return 'Socket';
   if (status.isCharacterDevice()) return 'CharDevice';
   if (status.isBlockDevice()) return 'BlockDevice';
-  throw new HostPathError('only recognise file, directory, socket, block device and character device');
+  throw new DiskError(
+    'HostPathCheckFailed',
+    'only recognise file, directory, socket, block device and character device',
+  );
 }
 
 const words: Readonly<Record<HostKind, string>> = {
@@ -39,10 +38,11 @@ const words: Readonly<Record<HostKind, string>> = {
 
 /**
  * Checks that the path is what a hostPath volume's `type` says, and makes it for the types that ask for that. An empty
- * type checks nothing. Throws a HostPathError.
+ * type checks nothing. Throws a DiskError with the kubelet's message.
  */
 export function checkHostPath(path: string, type: string): void {
-  if (path.split('/').includes('..')) throw new HostPathError(`invalid HostPath \`${path}\`: must not contain '..'`);
+  if (path.split('/').includes('..'))
+    throw new DiskError('HostPathCheckFailed', `invalid HostPath \`${path}\`: must not contain '..'`);
   switch (type) {
     case '':
       return;
@@ -59,7 +59,7 @@ export function checkHostPath(path: string, type: string): void {
     case 'BlockDevice':
       return requireKind(path, type);
     default:
-      throw new HostPathError(`${type} is an invalid volume type`);
+      throw new DiskError('HostPathCheckFailed', `${type} is an invalid volume type`);
   }
 }
 
@@ -68,12 +68,17 @@ function requireKind(path: string, wanted: HostKind): void {
   try {
     found = hostKindOf(path);
   } catch (thrown) {
-    if (!(thrown instanceof HostPathError)) throw thrown;
+    if (!(thrown instanceof DiskError)) throw thrown;
     const what = `hostPath type check failed, ${path} is not a ${words[wanted]}`;
-    throw new HostPathError(`${what}, unable to determine its type: ${thrown.message}`, { cause: thrown });
+    throw new DiskError('HostPathCheckFailed', `${what}, unable to determine its type: ${thrown.message}`, {
+      cause: thrown,
+    });
   }
   if (found !== wanted) {
-    throw new HostPathError(`hostPath type check failed: ${path} is not a ${words[wanted]}, it's a ${found}`);
+    throw new DiskError(
+      'HostPathCheckFailed',
+      `hostPath type check failed: ${path} is not a ${words[wanted]}, it's a ${found}`,
+    );
   }
 }
 
@@ -114,7 +119,8 @@ function makeWithParents(path: string): void {
 function requireDirectory(path: string, exists: unknown): void {
   const status = statSync(path, { throwIfNoEntry: false });
   if (status === undefined) throw exists;
-  if (!status.isDirectory()) throw new HostPathError(`mkdir ${path}: ${errnoText('ENOTDIR')}`, { cause: exists });
+  if (!status.isDirectory())
+    throw new DiskError('HostPathCheckFailed', `mkdir ${path}: ${errnoText('ENOTDIR')}`, { cause: exists });
 }
 
 function makeFile(path: string): void {
@@ -129,5 +135,5 @@ function asGoWrites(call: string, path: string, thrown: unknown): unknown {
   const code = errnoOf(thrown);
   return thrown instanceof MountletError || code === undefined
     ? thrown
-    : new HostPathError(`${call} ${path}: ${errnoText(code)}`, { cause: thrown });
+    : new DiskError('HostPathCheckFailed', `${call} ${path}: ${errnoText(code)}`, { cause: thrown });
 }

@@ -19,28 +19,11 @@ import {
   writeSync,
 } from 'node:fs';
 import { dirname } from 'node:path';
-import { MountletError, errorCode } from '../../base/errors.ts';
+import { errorCode } from '../../base/errors.ts';
 import { systemCallError } from '../../linux/system-call-error.ts';
+import { DiskError } from '../mounts/disk-error.ts';
 
 const privateMode = 0o600;
-
-export class ExposedFileError extends MountletError {
-  readonly reason = 'ExposedFile';
-  constructor(path: string, why: string) {
-    super(`Cannot use "${path}": ${why}; make it a file that only you can read (chmod 600), or remove it`);
-  }
-}
-
-class DamagedFileError extends MountletError {
-  readonly reason = 'DamagedFile';
-  constructor(path: string) {
-    // Without the cause, which may quote a key.
-    super(
-      `Cannot use "${path}": it is damaged; put a copy of it back, or remove it, and a new one will be made: whoever relies on the ` +
-        'old one has to be given new credentials',
-    );
-  }
-}
 
 /** What `read` makes of the file; if there is none, `make` decides what is in it, and it is there afterwards. */
 export function ensurePrivateFile<Content>(
@@ -57,7 +40,12 @@ export function ensurePrivateFile<Content>(
   try {
     return read(found);
   } catch {
-    throw new DamagedFileError(path);
+    // Without the cause, which may quote a key.
+    throw new DiskError(
+      'DamagedFile',
+      `Cannot use "${path}": it is damaged; put a copy of it back, or remove it, and a new one will be made: whoever relies on the ` +
+        'old one has to be given new credentials',
+    );
   }
 }
 
@@ -72,12 +60,17 @@ export function readPrivateFile(path: string): string | undefined {
   }
   try {
     const stat = fstatSync(descriptor);
-    if (!stat.isFile()) throw new ExposedFileError(path, 'it is not a regular file');
-    if ((stat.mode & 0o077) !== 0) throw new ExposedFileError(path, 'others can read or change it');
+    if (!stat.isFile()) throw exposedFileError(path, 'it is not a regular file');
+    if ((stat.mode & 0o077) !== 0) throw exposedFileError(path, 'others can read or change it');
     return readFileSync(descriptor, 'utf8');
   } finally {
     closeSync(descriptor);
   }
+}
+
+function exposedFileError(path: string, why: string): DiskError {
+  const advice = 'make it a file that only you can read (chmod 600), or remove it';
+  return new DiskError('ExposedFile', `Cannot use "${path}": ${why}; ${advice}`);
 }
 
 export function replacePrivateFile(path: string, content: string): void {

@@ -3,7 +3,7 @@ import { chmodSync, readFileSync, readdirSync, statSync, symlinkSync, writeFileS
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
-import { ExposedFileError, ensurePrivateFile, readPrivateFile, replacePrivateFile } from './node-files.ts';
+import { ensurePrivateFile, readPrivateFile, replacePrivateFile } from './node-files.ts';
 
 test('a private file is made once, for its owner alone, and read afterwards', (t) => {
   const path = join(temporaryDirectory(t), 'key');
@@ -41,8 +41,8 @@ test('a file that others can read, and a link, are refused', (t) => {
   const path = join(directory, 'key');
   writeFileSync(path, 'known');
   chmodSync(path, 0o644);
-  assert.throws(() => ensurePrivateFile(path, () => 'x', String), ExposedFileError);
+  assert.throws(() => ensurePrivateFile(path, () => 'x', String), { reason: 'ExposedFile' });
   symlinkSync(path, join(directory, 'link'));
   assert.throws(() => readPrivateFile(join(directory, 'link')), /link/);
-  assert.throws(() => readPrivateFile(directory), ExposedFileError);
+  assert.throws(() => readPrivateFile(directory), { reason: 'ExposedFile' });
 });

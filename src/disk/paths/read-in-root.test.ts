@@ -3,7 +3,7 @@ import { mkdirSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
-import { UnreadableFileError, readInRoot } from './safe-open.ts';
+import { readInRoot } from './safe-open.ts';
 
 const sizeBytesMax = 100;
 
@@ -41,7 +41,7 @@ for (const { it, path, is, at } of cases) {
   test(`readInRoot reads ${it}`, (t) => {
     const root = volume(t);
     const before = readdirSync('/proc/self/fd').length;
-    if (is === undefined) assert.throws(() => readInRoot(root, path, sizeBytesMax), UnreadableFileError);
+    if (is === undefined) assert.throws(() => readInRoot(root, path, sizeBytesMax), { reason: 'UnreadableFile' });
     else {
       const { path: found, content } = readInRoot(root, path, sizeBytesMax);
       assert.equal(Buffer.from(content).toString(), is);

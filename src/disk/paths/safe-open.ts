@@ -25,6 +25,7 @@ import { join, relative } from 'node:path';
 import { MountletError, errorCode, messageOf } from '../../base/errors.ts';
 import { errnoOf, errnoText } from '../../linux/system-call-error.ts';
 import { isWithin, openPathOnly } from '../mounts/mount-table.ts';
+import { DiskError } from '../mounts/disk-error.ts';
 
 /** A path that leads out of its volume, or that cannot be followed safely. The messages are the kubelet's. */
 export class UnsafePathError extends MountletError {
@@ -219,15 +220,6 @@ function statIfPossible(path: string): Stats | undefined {
   }
 }
 
-/**
- * Reads a file of a directory whose content belongs to somebody else, as if the directory were the root of all: `..`
- * stops at it, an absolute link starts at it, and nothing outside can be reached, even while links are being swapped.
- * Every element is opened relative to the one before, so what was checked is what is read.
- */
-export class UnreadableFileError extends MountletError {
-  readonly reason = 'UnreadableFile';
-}
-
 interface FileInRoot {
   /** Where it was found, all links resolved. */
   readonly path: string;
@@ -237,7 +229,11 @@ interface FileInRoot {
 // As many links as the kernel's own limit allows times six: nobody builds more, and a loop ends.
 const linksMax = 255;
 
-/** Only a regular file of at most `sizeBytesMax` is read. */
+/**
+ * Reads a regular file of at most `sizeBytesMax` in a directory whose content belongs to others, as if the directory were
+ * the root of all: `..` stops at it, an absolute link starts at it, and nothing outside can be reached, even while links are
+ * being swapped. Every element is opened relative to the one before, so what was checked is what is read.
+ */
 export function readInRoot(root: string, path: string, sizeBytesMax: number): FileInRoot {
   const way: { readonly name: string; readonly descriptor: number }[] = [];
   try {
@@ -246,7 +242,7 @@ export function readInRoot(root: string, path: string, sizeBytesMax: number): Fi
     const found = join(...way.map(({ name }) => name));
     return { path: found, content: readRegular(way.at(-1)?.descriptor ?? -1, sizeBytesMax) };
   } catch (cause) {
-    throw new UnreadableFileError(`Cannot read "${path}" in "${root}": ${messageOf(cause)}`, { cause });
+    throw new DiskError('UnreadableFile', `Cannot read "${path}" in "${root}": ${messageOf(cause)}`, { cause });
   } finally {
     for (const { descriptor } of way) closeSync(descriptor);
   }
@@ -266,7 +262,7 @@ function follow(way: { name: string; descriptor: number }[], path: readonly stri
     way.push({ name, descriptor });
     if (!fstatSync(descriptor).isSymbolicLink()) continue;
     linksLeft -= 1;
-    if (linksLeft < 0) throw new UnreadableFileError('too many links');
+    if (linksLeft < 0) throw new DiskError('UnreadableFile', 'too many links');
     // Read from the descriptor that was looked at: an empty path means the link itself.
     const target = readlinkSync(element);
     way.pop();
@@ -278,8 +274,8 @@ function follow(way: { name: string; descriptor: number }[], path: readonly stri
 
 function readRegular(pathDescriptor: number, sizeBytesMax: number): Uint8Array {
   const stat = fstatSync(pathDescriptor);
-  if (!stat.isFile()) throw new UnreadableFileError('it is not a regular file');
-  if (stat.size > sizeBytesMax) throw new UnreadableFileError(`it is larger than ${sizeBytesMax} bytes`);
+  if (!stat.isFile()) throw new DiskError('UnreadableFile', 'it is not a regular file');
+  if (stat.size > sizeBytesMax) throw new DiskError('UnreadableFile', `it is larger than ${sizeBytesMax} bytes`);
   const descriptor = openSync(`/proc/self/fd/${pathDescriptor}`, constants.O_RDONLY | constants.O_NONBLOCK);
   try {
     return readFileSync(descriptor);

@@ -3,7 +3,8 @@ import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
-import { SourceFileError, SourceSize, decodeText, readSourceFiles } from './source-files.ts';
+import { SourceSize, decodeText, readSourceFiles } from './source-files.ts';
+import { DiskError } from '../mounts/disk-error.ts';
 
 test('a file is read whatever it is called, under the name the user gave', (t) => {
   const path = join(temporaryDirectory(t), 'manifest.txt');
@@ -60,7 +61,10 @@ for (const { it, make, says } of refusals) {
     assert.throws(
       () => readSourceFiles(path),
       (error) =>
-        error instanceof SourceFileError && error.message.includes(`"${path}": `) && error.message.includes(says),
+        error instanceof DiskError &&
+        error.reason === 'UnreadableSource' &&
+        error.message.includes(`"${path}": `) &&
+        error.message.includes(says),
     );
   });
 }
@@ -72,5 +76,5 @@ test('text keeps its bytes', () => {
 test('a source is counted over all of its pieces', () => {
   const size = new SourceSize('x');
   size.add(64 * 1024 * 1024);
-  assert.throws(() => size.add(1), SourceFileError);
+  assert.throws(() => size.add(1), { reason: 'UnreadableSource' });
 });

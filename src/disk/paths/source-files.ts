@@ -1,16 +1,12 @@
 /** The manifest files a user names with `-f`: a file, or a directory of them. Reads text; its meaning is not our concern. */
 import { closeSync, openSync, readSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { MountletError } from '../../base/errors.ts';
 import { errnoOf, errnoText } from '../../linux/system-call-error.ts';
+import { DiskError } from '../mounts/disk-error.ts';
 
 interface SourceFile {
   readonly name: string;
   readonly text: string;
-}
-
-export class SourceFileError extends MountletError {
-  readonly reason = 'UnreadableSource';
 }
 
 // Of a directory only these are read, and not those of its subdirectories, as kubectl does.
@@ -29,7 +25,10 @@ function sourcePaths(path: string): readonly string[] {
     .filter((entry) => !entry.isDirectory() && extensions.test(entry.name))
     .map(({ name }) => name);
   if (names.length === 0)
-    throw new SourceFileError(`Cannot find a manifest in "${path}": it holds no .yaml, .yml or .json file`);
+    throw new DiskError(
+      'UnreadableSource',
+      `Cannot find a manifest in "${path}": it holds no .yaml, .yml or .json file`,
+    );
   return names.sort().map((name) => join(path, name));
 }
 
@@ -70,7 +69,10 @@ export class SourceSize {
   add(bytes: number): void {
     this.#bytes += bytes;
     if (this.#bytes > sizeBytesMax)
-      throw new SourceFileError(`Cannot read "${this.#name}": it is larger than 64 MiB, which no manifest is`);
+      throw new DiskError(
+        'UnreadableSource',
+        `Cannot read "${this.#name}": it is larger than 64 MiB, which no manifest is`,
+      );
   }
 }
 
@@ -79,7 +81,7 @@ export function decodeText(name: string, bytes: Uint8Array): string {
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
   } catch (cause) {
-    throw new SourceFileError(`Cannot read "${name}": it is not UTF-8 text`, { cause });
+    throw new DiskError('UnreadableSource', `Cannot read "${name}": it is not UTF-8 text`, { cause });
   }
 }
 
@@ -87,10 +89,10 @@ function attempt<T>(path: string, read: () => T): T {
   try {
     return read();
   } catch (cause) {
-    if (cause instanceof SourceFileError) throw cause;
+    if (cause instanceof DiskError) throw cause;
     const code = errnoOf(cause);
     if (code === undefined) throw cause;
     const why = code === 'ENOENT' ? 'there is no such file or directory' : errnoText(code);
-    throw new SourceFileError(`Cannot read "${path}": ${why}`, { cause });
+    throw new DiskError('UnreadableSource', `Cannot read "${path}": ${why}`, { cause });
   }
 }

@@ -50,11 +50,11 @@ import {
   turned,
 } from './live-sub-path-place.ts';
 import {
-  SubPathError,
   type SubPathOwner,
   type SubPathRequest,
   liveSubPathsDirectory,
   openSubPath,
+  subPathError,
   unmountAll,
   volumesWithSubPaths,
 } from './sub-paths.ts';
@@ -123,7 +123,7 @@ export class LiveSubPaths {
       }
     } catch (thrown) {
       const cause = systemCallError(thrown, place.base);
-      throw cause instanceof MountletError ? new SubPathError('SubPathNotPrepared', request, cause) : cause;
+      throw cause instanceof MountletError ? subPathError('SubPathNotPrepared', request, cause) : cause;
     }
   }
 

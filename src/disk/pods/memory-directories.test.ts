@@ -20,7 +20,8 @@ import {
 } from '../../testing/machine/temporary-directory.ts';
 import { fileSystemOf } from '../mounts/file-system.ts';
 import { systemMounts } from '../mounts/mounts.ts';
-import { MemoryDirectories, MemoryUnavailableError } from './memory-directories.ts';
+import { MemoryDirectories } from './memory-directories.ts';
+import { DiskError } from '../mounts/disk-error.ts';
 
 const shared = '/dev/shm';
 const hasTmpfs = existsSync(shared) && fileSystemOf(shared) === 'tmpfs';
@@ -177,7 +178,10 @@ test('without mounts and without a tmpfs nothing is made, and the error says wha
   const { memory, told } = without('operation not permitted', undefined);
   assert.throws(
     () => memory.make(volume, options),
-    (error) => error instanceof MemoryUnavailableError && /operation not permitted.*run as root/.test(error.message),
+    (error) =>
+      error instanceof DiskError &&
+      error.reason === 'MemoryUnavailable' &&
+      /operation not permitted.*run as root/.test(error.message),
   );
   assert.ok(!existsSync(volume));
   assert.deepEqual(told, []);

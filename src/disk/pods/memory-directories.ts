@@ -13,13 +13,14 @@
 import { createHash } from 'node:crypto';
 import { chmodSync, lstatSync, mkdirSync, readlinkSync, rmdirSync, symlinkSync, unlinkSync } from 'node:fs';
 import { basename, dirname, isAbsolute, join, resolve } from 'node:path';
-import { MountletError, errorCode } from '../../base/errors.ts';
+import { errorCode } from '../../base/errors.ts';
 import type { Steps } from '../../base/turns.ts';
 import { systemCallError } from '../../linux/system-call-error.ts';
 import { fileSystemOf } from '../mounts/file-system.ts';
 import type { Mounts } from '../mounts/mounts.ts';
 import { makeDirectoryWithMode } from '../paths/directories.ts';
 import { removal, removeTree } from '../paths/remove-tree.ts';
+import { DiskError } from '../mounts/disk-error.ts';
 
 interface MemoryDirectory {
   /** Where the content is: the directory, or what it links to. */
@@ -41,16 +42,6 @@ interface MemoryDirectoryDeps {
   readonly privateTmpfs: () => string | undefined;
   /** Hears once that, and where, memory is kept without mounts. */
   readonly tell: (message: string) => void;
-}
-
-export class MemoryUnavailableError extends MountletError {
-  readonly reason = 'MemoryUnavailable';
-  constructor(directory: string, why: string) {
-    super(
-      `Cannot keep "${directory}" in memory: cannot mount tmpfs (${why}) and there is no private tmpfs to use instead; ` +
-        'run as root, or choose a root directory on a tmpfs, or set XDG_RUNTIME_DIR to a directory on one',
-    );
-  }
 }
 
 /** As the root of a freshly mounted tmpfs. */
@@ -120,7 +111,14 @@ export class MemoryDirectories {
 
   #link(directory: string): MemoryDirectory {
     const base = this.#deps.privateTmpfs();
-    if (base === undefined) throw new MemoryUnavailableError(directory, this.#deps.mounts.unavailable ?? '');
+    if (base === undefined) {
+      const why = this.#deps.mounts.unavailable ?? '';
+      throw new DiskError(
+        'MemoryUnavailable',
+        `Cannot keep "${directory}" in memory: cannot mount tmpfs (${why}) and there is no private tmpfs to use instead; ` +
+          'run as root, or choose a root directory on a tmpfs, or set XDG_RUNTIME_DIR to a directory on one',
+      );
+    }
     removeTree(directory); // a leftover on disk is not memory and was never shown to anybody
     const target = join(base, nameFor(directory));
     try {

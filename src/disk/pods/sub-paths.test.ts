@@ -21,7 +21,8 @@ import { MountletError, messageOf } from '../../base/errors.ts';
 import { SystemCallError } from '../../linux/system-call-error.ts';
 import { directoryForMounts, needsMounts, unavailableMounts } from '../../testing/machine/temporary-directory.ts';
 import { type Mounts, systemMounts } from '../mounts/mounts.ts';
-import { SubPathError, type SubPathRequest, prepareSubPath, resolveSubPath } from './sub-paths.ts';
+import { type SubPathRequest, prepareSubPath, resolveSubPath } from './sub-paths.ts';
+import { DiskError } from '../mounts/disk-error.ts';
 
 const mounts = systemMounts();
 const skip = needsMounts(mounts);
@@ -320,7 +321,7 @@ for (const { it, prepare, subPath, says, because } of attacks) {
       () => resolveSubPath(pod.request(subPath)),
     ]) {
       const thrown = failure(act);
-      assert.ok(thrown instanceof SubPathError);
+      assert.ok(thrown instanceof DiskError);
       assert.equal(thrown.message, says);
       assert.match(chain(thrown)[1] ?? '', because);
     }
@@ -335,7 +336,7 @@ for (const name of ['', '.', '..', 'a/b', '../../../outside', 'a\0b']) {
     (t) => {
       const { request, pod } = podWithVolume(t);
       for (const more of [{ volumeName: name }, { containerName: name }]) {
-        assert.ok(failure(() => prepareSubPath(request('dir', more), mounts)) instanceof SubPathError);
+        assert.ok(failure(() => prepareSubPath(request('dir', more), mounts)) instanceof DiskError);
       }
       assert.deepEqual(readdirSync(pod), ['volumes']);
     },
@@ -385,7 +386,7 @@ test(
         try {
           bound = prepareSubPath(request('dir/below', { index }), mounts);
         } catch (thrown) {
-          assert.ok(thrown instanceof SubPathError, messageOf(thrown));
+          assert.ok(thrown instanceof DiskError, messageOf(thrown));
           continue;
         }
         assert.deepEqual(readdirSync(bound), []);

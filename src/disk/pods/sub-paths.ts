@@ -24,6 +24,7 @@ import { errnoOf, systemCallError } from '../../linux/system-call-error.ts';
 import { isWithin } from '../mounts/mount-table.ts';
 import type { Mounts } from '../mounts/mounts.ts';
 import { UnsafePathError, resolveLinks, safeMakeDirectory, safeOpen, textOf } from '../paths/safe-open.ts';
+import { DiskError } from '../mounts/disk-error.ts';
 
 export interface SubPathRequest {
   readonly podDirectory: string;
@@ -40,15 +41,14 @@ export interface SubPathRequest {
 }
 
 /** Says no more than the kubelet does: details of the host's file system stay in `cause`, away from the pod's owner. */
-export class SubPathError extends MountletError {
-  readonly reason: 'SubPathNotCreated' | 'SubPathNotPrepared';
-
-  constructor(reason: SubPathError['reason'], { volumeMountName, containerName }: SubPathRequest, cause: unknown) {
-    const failed = reason === 'SubPathNotCreated' ? 'create subPath directory' : 'prepare subPath';
-    const where = `volumeMount ${JSON.stringify(volumeMountName)} of container ${JSON.stringify(containerName)}`;
-    super(`failed to ${failed} for ${where}`, { cause });
-    this.reason = reason;
-  }
+export function subPathError(
+  reason: 'SubPathNotCreated' | 'SubPathNotPrepared',
+  { volumeMountName, containerName }: SubPathRequest,
+  cause: unknown,
+): DiskError {
+  const failed = reason === 'SubPathNotCreated' ? 'create subPath directory' : 'prepare subPath';
+  const where = `volumeMount ${JSON.stringify(volumeMountName)} of container ${JSON.stringify(containerName)}`;
+  return new DiskError(reason, `failed to ${failed} for ${where}`, { cause });
 }
 
 /** The host path to give to the runtime. A missing subPath is made, as a directory with the mode of the volume's. */
@@ -77,7 +77,7 @@ export function resolveSubPath(request: SubPathRequest): string {
 }
 
 function preparing(request: SubPathRequest, thrown: unknown): unknown {
-  return thrown instanceof MountletError ? new SubPathError('SubPathNotPrepared', request, thrown) : thrown;
+  return thrown instanceof MountletError ? subPathError('SubPathNotPrepared', request, thrown) : thrown;
 }
 
 function createIfMissing(request: SubPathRequest): void {
@@ -89,7 +89,7 @@ function createIfMissing(request: SubPathRequest): void {
   } catch (thrown) {
     if (!(thrown instanceof UnsafePathError)) throw thrown;
     if (thrown.code === 'EEXIST') return; // made by another meanwhile, or a dangling link: the next step tells
-    throw new SubPathError('SubPathNotCreated', request, thrown);
+    throw subPathError('SubPathNotCreated', request, thrown);
   }
 }
 
@@ -236,10 +236,6 @@ function messageOfCause(thrown: unknown): string {
 /** Takes away the binds that sub-path.ts made, when a volume or its pod goes. */
 const directoryName = 'volume-subpaths';
 
-export class SubPathCleaningError extends MountletError {
-  readonly reason = 'SubPathNotCleaned';
-}
-
 export interface SubPathOwner {
   readonly podDirectory: string;
   readonly volumeName: string;
@@ -330,12 +326,16 @@ function cleanSubPath(owner: SubPathOwner, mounts: Mounts): void {
 /** Removes directories from `end` upwards until one that is not empty, never `base` itself. Missing ones are skipped. */
 export function removeEmptyDirectories(base: string, end: string): void {
   if (!isWithin(base, end)) {
-    throw new SubPathCleaningError(`endDir ${JSON.stringify(end)} is not within baseDir ${JSON.stringify(base)}`);
+    throw new DiskError(
+      'SubPathNotCleaned',
+      `endDir ${JSON.stringify(end)} is not within baseDir ${JSON.stringify(base)}`,
+    );
   }
   for (let current = end; current !== base; current = dirname(current)) {
     const status = statOf(current);
     if (status === undefined) continue;
-    if (!status.isDirectory()) throw new SubPathCleaningError(`path ${JSON.stringify(current)} not a directory`);
+    if (!status.isDirectory())
+      throw new DiskError('SubPathNotCleaned', `path ${JSON.stringify(current)} not a directory`);
     try {
       rmdirSync(current);
     } catch (thrown) {
@@ -360,7 +360,7 @@ function cleanMountPoint(path: string, mounts: Mounts): void {
 /** Takes off all that is mounted on a place. */
 export function unmountAll(path: string, mounts: Mounts, options: { readonly lazy?: boolean } = {}): void {
   for (let count = 0; isMounted(path, mounts); count += 1) {
-    if (count === unmountsMax) throw new SubPathCleaningError(`failed to cleanup mount point ${path}`);
+    if (count === unmountsMax) throw new DiskError('SubPathNotCleaned', `failed to cleanup mount point ${path}`);
     mounts.unmount(path, options);
   }
 }
@@ -408,7 +408,7 @@ function statOf(path: string): Stats | undefined {
   }
 }
 
-function cleaningError(failure: string, thrown: unknown): SubPathCleaningError {
+function cleaningError(failure: string, thrown: unknown): DiskError {
   const detail = thrown instanceof MountletError ? thrown.message : textOf(thrown);
-  return new SubPathCleaningError(`${failure}: ${detail}`, { cause: thrown });
+  return new DiskError('SubPathNotCleaned', `${failure}: ${detail}`, { cause: thrown });
 }

@@ -15,7 +15,7 @@ import type { NameSource, VersionInodes, WantedOwnership } from './version.ts';
 export const dataLink = '..data';
 export const temporaryLink = '..data_tmp';
 
-export type FirstLevelEntry =
+type FirstLevelEntry =
   /** `a -> ..data/a` */
   | 'link'
   /** Leads into `..data`, but to another name: ours, and wrong. */

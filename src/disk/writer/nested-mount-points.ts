@@ -5,28 +5,12 @@
  */
 import { lstatSync, mkdirSync } from 'node:fs';
 import { posix } from 'node:path';
-import { MountletError } from '../../base/errors.ts';
 import { systemErrorText } from '../../linux/system-call-error.ts';
+import { DiskError } from '../mounts/disk-error.ts';
 
 export interface MountPlace {
   readonly mountPath: string;
   readonly volumeName: string;
-}
-
-class InvalidMountPointError extends MountletError {
-  readonly reason = 'InvalidMountPoint';
-
-  constructor(mountPath: string) {
-    super(`invalid container mount point ${mountPath}`);
-  }
-}
-
-class NestedMountPointError extends MountletError {
-  readonly reason = 'NestedMountPointFailed';
-
-  constructor(problem: string, options?: ErrorOptions) {
-    super(`unable to create nested volume mountpoints: ${problem}`, options);
-  }
 }
 
 /**
@@ -42,7 +26,7 @@ function nestedInContainer(volumeName: string, mounts: readonly MountPlace[]): s
   const paths = mounts.map(({ mountPath }) => cleanPath(mountPath)).toSorted((a, b) => a.length - b.length);
   const places = mounts.filter((mount) => mount.volumeName === volumeName).map(({ mountPath }) => cleanPath(mountPath));
   return places.flatMap((place) => {
-    if (place.startsWith('../')) throw new InvalidMountPointError(place);
+    if (place.startsWith('../')) throw new DiskError('InvalidMountPoint', `invalid container mount point ${place}`);
     const outermost: string[] = [];
     for (const path of paths) {
       if (!path.startsWith(`${place}/`)) continue;
@@ -72,16 +56,18 @@ function makeWithin(directory: string, elements: readonly string[]): boolean {
     for (const [depth, element] of elements.entries()) {
       path = `${path}/${element}`;
       // A directory named ..data would block the volume's content for ever.
-      if (depth === 0 && element.startsWith('..'))
-        throw new NestedMountPointError(`mkdir ${path}: the name is reserved`);
+      if (depth === 0 && element.startsWith('..')) throw nestedError(`mkdir ${path}: the name is reserved`);
       const entry = lstatSync(path, { throwIfNoEntry: false });
       if (entry === undefined) mkdirSync(path, 0o755);
       else if (depth === 0 && entry.isSymbolicLink()) return false;
-      else if (!entry.isDirectory()) throw new NestedMountPointError(`mkdir ${path}: not a directory`);
+      else if (!entry.isDirectory()) throw nestedError(`mkdir ${path}: not a directory`);
     }
   } catch (error) {
-    if (error instanceof NestedMountPointError) throw error;
-    throw new NestedMountPointError(systemErrorText(error), { cause: error });
+    throw error instanceof DiskError ? error : nestedError(systemErrorText(error), { cause: error });
   }
   return true;
+}
+
+function nestedError(problem: string, options?: ErrorOptions): DiskError {
+  return new DiskError('NestedMountPointFailed', `unable to create nested volume mountpoints: ${problem}`, options);
 }
