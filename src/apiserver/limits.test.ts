@@ -5,7 +5,9 @@ import { type TLSSocket, connect } from 'node:tls';
 import { FakeClock } from '../testing/fakes/fake-clock.ts';
 import { type TestApiServer, adminToken, http2Client, startTestApiServer } from '../testing/servers/test-api-server.ts';
 import { StatusError } from './model/status.ts';
-import { InFlight } from './serving/metrics.ts';
+import type { ApiRequest } from './rest/api-request.ts';
+import { OpenRequest, OpenRequests } from './serving/open-requests.ts';
+import { Warnings } from './serving/send-reply.ts';
 
 async function rawConnection(t: TestContext, server: TestApiServer): Promise<TLSSocket> {
   const socket = connect({ port: server.address.port, host: '127.0.0.1', ca: server.authority.certificatePem });
@@ -69,21 +71,28 @@ test('14.5: an upgrade that cannot be had is refused like any request', async (t
 
 test('19.5: beyond 400 reads or 200 writes at once clients are asked to come back; watches do not count', () => {
   const counts: string[] = [];
-  const inFlight = new InFlight({
-    inFlight: (kind, count) => void counts.push(`${kind} ${count}`),
+  const metrics = {
+    inFlight: (kind: string, count: number) => void counts.push(`${kind} ${count}`),
     longRunning: () => {},
-  });
-  const reads = Array.from({ length: 400 }, () => inFlight.enter({ verb: 'get' }, false));
+  };
+  const open = new OpenRequests({ clock: new FakeClock(), metrics });
+  const enter = (verb: string, isLong = false): OpenRequest => {
+    const parts = { info: { verb }, query: new URLSearchParams() } as unknown as ApiRequest;
+    const request = new OpenRequest(parts, isLong, new Warnings(), new AbortController().signal);
+    open.enter(request);
+    return request;
+  };
+  const [first = assert.fail()] = Array.from({ length: 400 }, () => enter('get'));
   const isRefused = (error: unknown): boolean =>
     error instanceof StatusError &&
     error.code === 429 &&
     error.message === 'Too many requests, please try again later.' &&
     error.headers['retry-after'] === '1';
-  assert.throws(() => inFlight.enter({ verb: 'list' }, false), isRefused);
-  assert.doesNotThrow(() => inFlight.enter({ verb: 'watch' }, true));
-  Array.from({ length: 200 }, () => inFlight.enter({ verb: 'patch' }, false));
-  assert.throws(() => inFlight.enter({ verb: 'create' }, false), isRefused);
-  reads[0]?.();
-  assert.doesNotThrow(() => inFlight.enter({ verb: 'get' }, false));
+  assert.throws(() => enter('list'), isRefused);
+  assert.doesNotThrow(() => enter('watch', true));
+  Array.from({ length: 200 }, () => enter('patch'));
+  assert.throws(() => enter('create'), isRefused);
+  open.leave(first);
+  assert.doesNotThrow(() => enter('get'));
   assert.deepEqual(counts.slice(0, 2), ['readOnly 1', 'readOnly 2']);
 });

@@ -18,7 +18,7 @@ export interface ApiRequest {
   readonly user: User;
   /** Aborts when the request has taken too long, the client is gone or the server stops. */
   readonly signal: AbortSignal;
-  /** Tells the client something that is no error. */
+  /** Adds a warning to the answer. */
   warn(text: string): void;
 }
 
@@ -33,14 +33,21 @@ export type Reply =
   | { readonly kind: 'object'; readonly code: number; readonly text: string }
   | { readonly kind: 'list'; readonly items: readonly string[]; readonly metadata: ListMetadata }
   | { readonly kind: 'status'; readonly code: number; readonly status: Status }
-  | { readonly kind: 'raw'; readonly code: number; readonly headers: ResponseHeaders; readonly body: string | Buffer }
+  | RawReply
   /** The handler has answered by itself, as a stream. */
   | { readonly kind: 'streamed' };
+
+export interface RawReply {
+  readonly kind: 'raw';
+  readonly code: number;
+  readonly headers: ResponseHeaders;
+  readonly body: string | Buffer;
+}
 
 export type Handler = (request: ApiRequest) => Promise<Reply> | Reply;
 
 export const bodyBytesMax = 3 * 1024 * 1024;
-/** Of what is no object: options, reviews, bindings. They are read on the main thread. */
+/** Of options, reviews and bindings, which are read on the main thread. */
 export const optionsBytesMax = 16 * 1024;
 
 export function success(code: number, details?: Status['details']): Reply {

@@ -10,8 +10,8 @@ import { type User, anonymousUser } from '../identity/user.ts';
 import type { Notify, RequestNotice } from '../model/notices.ts';
 import type { Random } from '../model/random.ts';
 import { type ResourceTable, apiVersionOf } from '../model/resource.ts';
-import { StatusError, badRequest, internalError, tooManyRequests, unavailable } from '../model/status.ts';
-import type { Exchange, Reply, ResponseHeaders } from '../rest/api-request.ts';
+import { StatusError, internalError, tooManyRequests, unavailable } from '../model/status.ts';
+import type { Exchange, RawReply } from '../rest/api-request.ts';
 import { type Representation, encodeReply, encodeText, plainJson } from '../rest/representation.ts';
 import {
   type RequestInfo,
@@ -31,10 +31,10 @@ import {
   StoreStoppedError,
 } from '../store/store-errors.ts';
 import { ConnectionLost } from './http-exchange.ts';
-import { type ApiMetrics, InFlight } from './metrics.ts';
+import type { ApiMetrics } from './metrics.ts';
+import { OpenRequest, type OpenRequests } from './open-requests.ts';
 import { type PathDeps, handlePath, pageNotFound } from './path-handler.ts';
 import { authenticateRequest, authorizeRequest } from './request-access.ts';
-import { EndingRequest, type OpenRequests, RequestDeadline } from './request-deadline.ts';
 import { Warnings, sendReply } from './send-reply.ts';
 
 interface ApiHandlerDeps {
@@ -52,6 +52,9 @@ interface ApiHandlerDeps {
   readonly stopping: AbortSignal;
 }
 
+/** Ready to be sent, or sent already. */
+type Answer = RawReply | { readonly kind: 'streamed' };
+
 interface Served {
   readonly info: RequestInfo | undefined;
   readonly user: string;
@@ -60,12 +63,10 @@ interface Served {
 
 export class ApiHandler {
   readonly #deps: ApiHandlerDeps;
-  readonly #inFlight: InFlight;
   readonly #groupVersions: ReadonlySet<string>;
 
   constructor(deps: ApiHandlerDeps) {
     this.#deps = deps;
-    this.#inFlight = new InFlight(deps.metrics);
     this.#groupVersions = new Set(deps.resources.groupVersions().keys());
   }
 
@@ -76,7 +77,7 @@ export class ApiHandler {
     const startedAt = clock.now();
     try {
       const served = await this.#serve(exchange, trust, auditId);
-      this.#tell(exchange, auditId, served, clock.now() - startedAt);
+      this.#report(exchange, auditId, served, clock.now() - startedAt);
     } catch (error) {
       // A failure of the answer itself. It concerns this request alone.
       this.#deps.notify({ kind: 'RequestFailed', auditId, error });
@@ -89,7 +90,7 @@ export class ApiHandler {
     const target = parseTarget(exchange.target);
     let info: RequestInfo | undefined;
     let user = '';
-    let reply: Reply = pageNotFound;
+    let reply: Answer = pageNotFound;
     let representation = plainJson;
     try {
       if (target !== undefined) {
@@ -98,15 +99,25 @@ export class ApiHandler {
         user = known.name;
         if (user !== anonymousUser.name && !trust())
           throw tooManyRequests('Too many connections, please try again later.', 1);
-        representation = this.#representation(exchange, target, info);
+        // Discovery and streams of bytes negotiate for themselves.
+        const isNegotiated = info.kind === 'resource' && (info.verb === 'watch' || !isLongRunning(info));
+        if (isNegotiated) representation = representationOf({ exchange, query: target.query });
         reply = await this.#answer(exchange, target, info, known, representation, warnings);
       }
     } catch (error) {
       if (error instanceof ConnectionLost) return { info, user, code: 499 };
-      reply = { kind: 'raw', ...this.#refusal(error, auditId, representation) };
+      reply = this.#refusal(error, auditId, representation);
     }
     if (reply.kind === 'streamed') return { info, user, code: 200 };
-    return { info, user, code: await this.#send(exchange, auditId, reply, warnings) };
+    const headers = {
+      'audit-id': auditId,
+      'cache-control': 'no-cache, private',
+      ...warnings.headers(),
+      ...(this.#deps.stopping.aborted && { connection: 'close' }),
+      ...reply.headers,
+    };
+    await sendReply(exchange, reply.code, headers, reply.body);
+    return { info, user, code: reply.code };
   }
 
   async #answer(
@@ -116,7 +127,7 @@ export class ApiHandler {
     user: User,
     representation: Representation,
     warnings: Warnings,
-  ): Promise<Reply> {
+  ): Promise<Answer> {
     const { router, stopping, clock, open } = this.#deps;
     const { query } = target;
     authorizeRequest(this.#deps, user, info, query);
@@ -124,62 +135,32 @@ export class ApiHandler {
     if (!this.#groupVersions.has(apiVersionOf(info))) return pageNotFound;
     const served = router.find(info);
     const resource = served.viewOf?.resource ?? served;
-    const isLong = isLongRunning(info);
-    const release = this.#inFlight.enter(info, isLong);
-    const deadline = new RequestDeadline(exchange, info, query, { open, stopping, isLong });
+    const place = resource.namespaced ? info : { ...info, namespace: '' };
+    const parts = { exchange, info: place, resource, served, query, user };
+    const request = new OpenRequest(parts, isLongRunning(info), warnings, stopping);
+    open.enter(request);
     try {
-      const place = resource.namespaced ? info : { ...info, namespace: '' };
-      const request = { exchange, info: place, resource, served, query, user };
-      const reply = await router.handle(new EndingRequest(request, deadline, warnings));
+      const reply = await router.handle(request);
       if (reply.kind !== 'object' && reply.kind !== 'list' && reply.kind !== 'status') return reply;
       const code = reply.kind === 'list' ? 200 : reply.code;
       const { contentType, body } = encodeReply(reply, { representation, resource: served, query, now: clock.now() });
       return { kind: 'raw', code, headers: { 'content-type': contentType }, body };
     } finally {
-      deadline.done();
-      release();
+      open.leave(request);
     }
   }
 
-  #representation(exchange: Exchange, { query }: RequestTarget, info: RequestInfo): Representation {
-    // Discovery and streams of bytes have their own ideas of what is acceptable.
-    if (info.kind === 'path' || (isLongRunning(info) && info.verb !== 'watch')) return plainJson;
-    return representationOf({ exchange, query });
-  }
-
-  #refusal(
-    error: unknown,
-    auditId: string,
-    representation: Representation,
-  ): { code: number; headers: ResponseHeaders; body: string } {
+  #refusal(error: unknown, auditId: string, representation: Representation): RawReply {
     const refused = error instanceof StatusError ? error : statusOfFailure(error);
     if (!(error instanceof StatusError) && refused.code >= 500) {
       this.#deps.notify({ kind: 'RequestFailed', auditId, error });
     }
     const { contentType, body } = encodeText(JSON.stringify(refused.status), representation);
-    const headers = { 'content-type': contentType, ...refused.headers };
-    return { code: refused.code, headers: refused.code === 403 ? { ...headers, ...nosniff } : headers, body };
+    const headers = { 'content-type': contentType, ...refused.headers, ...(refused.code === 403 && nosniff) };
+    return { kind: 'raw', code: refused.code, headers, body };
   }
 
-  async #send(
-    exchange: Exchange,
-    auditId: string,
-    reply: Exclude<Reply, { kind: 'streamed' }>,
-    warnings: Warnings,
-  ): Promise<number> {
-    if (reply.kind !== 'raw') throw badRequest('an answer that was not encoded');
-    const headers = {
-      'audit-id': auditId,
-      'cache-control': 'no-cache, private',
-      ...warnings.headers(),
-      ...(this.#deps.stopping.aborted && { connection: 'close' }),
-      ...reply.headers,
-    };
-    await sendReply(exchange, reply.code, headers, reply.body);
-    return reply.code;
-  }
-
-  #tell(exchange: Exchange, auditId: string, { info, user, code }: Served, tookMs: number): void {
+  #report(exchange: Exchange, auditId: string, { info, user, code }: Served, tookMs: number): void {
     const isResource = info?.kind === 'resource';
     const notice: RequestNotice = {
       kind: 'RequestServed',

@@ -36,7 +36,7 @@ import { type TlsSettings, startHttpListener } from './http-listener.ts';
 import { LargeRequests, workerDefaults } from './large-requests.ts';
 import { ApiMetrics } from './metrics.ts';
 import type { VersionInfo } from './path-handler.ts';
-import { OpenRequests } from './request-deadline.ts';
+import { OpenRequests } from './open-requests.ts';
 
 export interface ApiServerSettings {
   readonly host: string;
@@ -116,7 +116,7 @@ export async function startApiServer(
     stopping,
     sent: (events) => metrics.watchEventsSent(events),
   });
-  const open = new OpenRequests(clock);
+  const open = new OpenRequests({ clock, metrics });
   const state = { isReady: false };
   const openIdDocuments = new Map<string, { contentType: string; body: string }>();
   const handler = new ApiHandler({

@@ -3,7 +3,7 @@ import { goQuote } from '../../kube/values/go-text.ts';
 import type { Discovery, Document } from '../documents/discovery.ts';
 import { type OpenApiDocuments, openApiV2, openApiV2Type } from '../documents/openapi.ts';
 import { methodNotAllowed } from '../model/status.ts';
-import type { Exchange, Reply } from '../rest/api-request.ts';
+import type { Exchange, RawReply } from '../rest/api-request.ts';
 import { acceptedForm } from '../rest/representation.ts';
 import type { PathRequest } from '../rest/request-info.ts';
 import { contentTypeOf, discoveryConversions } from '../wire/media-types.ts';
@@ -36,9 +36,9 @@ interface PathExchange {
 const json = { 'content-type': 'application/json' };
 const text = { 'content-type': 'text/plain; charset=utf-8', 'x-content-type-options': 'nosniff' };
 
-export const pageNotFound: Reply = { kind: 'raw', code: 404, headers: text, body: '404 page not found\n' };
+export const pageNotFound: RawReply = { kind: 'raw', code: 404, headers: text, body: '404 page not found\n' };
 
-export async function handlePath(deps: PathDeps, { exchange, info, query }: PathExchange): Promise<Reply> {
+export async function handlePath(deps: PathDeps, { exchange, info, query }: PathExchange): Promise<RawReply> {
   const path = info.path.replace(/(?<=.)\/+$/, '');
   const found = await find(deps, path, exchange, query);
   if (found === undefined) return pageNotFound;
@@ -51,7 +51,7 @@ async function find(
   path: string,
   exchange: Exchange,
   query: URLSearchParams,
-): Promise<Reply | undefined> {
+): Promise<RawReply | undefined> {
   const [, first = '', second = ''] = path.split('/');
   switch (first) {
     case '':
@@ -84,11 +84,11 @@ async function find(
   }
 }
 
-function raw(headers: Readonly<Record<string, string>>, body: string | Buffer): Reply {
+function raw(headers: Readonly<Record<string, string>>, body: string | Buffer): RawReply {
   return { kind: 'raw', code: 200, headers, body };
 }
 
-function discover({ documents, aggregated }: Discovery, path: string, exchange: Exchange): Reply | undefined {
+function discover({ documents, aggregated }: Discovery, path: string, exchange: Exchange): RawReply | undefined {
   const plain = documents.get(path);
   if (plain === undefined) return undefined;
   const hasAggregate = aggregated.has(`${path} v2`);
@@ -107,7 +107,11 @@ function discover({ documents, aggregated }: Discovery, path: string, exchange: 
 
 const farFutureSeconds = 365 * 24 * 60 * 60;
 
-function openApi({ openApi: documents, version }: PathDeps, path: string, query: URLSearchParams): Reply | undefined {
+function openApi(
+  { openApi: documents, version }: PathDeps,
+  path: string,
+  query: URLSearchParams,
+): RawReply | undefined {
   if (path === '/openapi/v2') return raw({ 'content-type': openApiV2Type }, Buffer.from(openApiV2(version.gitVersion)));
   if (path === '/openapi/v3') return raw(json, JSON.stringify(documents.index()));
   const name = path.replace(/^\/openapi\/v3\//, '');
