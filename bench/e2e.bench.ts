@@ -13,7 +13,6 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { systemClock } from '../src/base/clock.ts';
 import { ObjectCache } from '../src/client/object-cache.ts';
-import { reflectorDefaults } from '../src/client/reflector.ts';
 import { configMaps, nodes, pods, withShape } from '../src/client/resource-reference.ts';
 import { type Pod, podShape } from '../src/kube/kinds/pod/pod.ts';
 import { BenchMachine } from './bench-machine.ts';
@@ -57,7 +56,7 @@ const nameOf = (index: number): string => `pod-${index}`;
 /** The pods of a machine, and when each was first seen running. */
 class Pods {
   readonly #machine: BenchMachine;
-  readonly #cache = new ObjectCache<Pod>(systemClock);
+  readonly #cache = new ObjectCache<Pod>();
   readonly #runningAt = new Map<string, number>();
   readonly uids: string[] = [];
   #heard = (): void => {};
@@ -70,7 +69,7 @@ class Pods {
       this.#heard();
     });
     const deps = { client: machine.client, clock: systemClock, random: Math.random, notify: () => {} };
-    const target = { ...reflectorDefaults, resource: withShape<Pod>(pods, podShape), namespace };
+    const target = { resource: withShape<Pod>(pods, podShape), namespace };
     void this.#cache.follow(deps, target, signal).catch(() => {});
   }
 

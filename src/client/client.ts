@@ -5,6 +5,6 @@ export { clusterAccess } from './cluster-access.ts';
 export { connectApiClient } from './connect.ts';
 export { poolDefaults } from './connection-pool.ts';
 export { ObjectCache } from './object-cache.ts';
-export { reflect, reflectorDefaults } from './reflector.ts';
+export { reflect } from './reflector.ts';
 export * from './resource-reference.ts';
 export { runCommand } from './run-command.ts';

@@ -5,11 +5,10 @@ import { ObservedClock } from '../testing/fakes/fake-clock.ts';
 import { runningApiServer } from '../testing/servers/running-api-server.ts';
 import { bookmark, scriptedApiServer, versionedConfigMap } from '../testing/servers/scripted-api-server.ts';
 import { ObjectCache, type ObjectChange } from './object-cache.ts';
-import { reflectorDefaults } from './reflector.ts';
 import { configMaps, withShape } from './resource-reference.ts';
 
 const resource = withShape(configMaps, configMapShape);
-const target = { ...reflectorDefaults, resource, namespace: 'shop' };
+const target = { resource, namespace: 'shop' };
 
 /** The changes a cache tells, one at a time, as `web: old -> new`. */
 function changesOf(cache: ObjectCache<ConfigMap>): () => Promise<string> {
@@ -33,7 +32,7 @@ test('a cache on the real server has what the server has, through creation, chan
   const stop = new AbortController();
   const { signal } = stop;
   const clock = new ObservedClock();
-  const cache = new ObjectCache<ConfigMap>(clock);
+  const cache = new ObjectCache<ConfigMap>();
   const changed = changesOf(cache);
   await client.create(configMaps, { namespace: 'default' }, { metadata: { name: 'web' }, data: { a: '1' } }, signal);
   const following = cache.follow(
@@ -64,7 +63,7 @@ async function scripted(t: TestContext): Promise<{
 }> {
   const server = await scriptedApiServer(t);
   const clock = new ObservedClock();
-  const cache = new ObjectCache<ConfigMap>(clock);
+  const cache = new ObjectCache<ConfigMap>();
   const stop = new AbortController();
   const { client } = server.client();
   const following = cache.follow({ client, clock, random: () => 0, notify: () => {} }, target, stop.signal);
@@ -94,21 +93,6 @@ test('a relist tells only what differs, and what has gone', async (t) => {
   assert.equal(await changed(), 'shop/gone: gone -> -');
   assert.equal(await changed(), 'shop/old: old -> new');
   assert.equal(cache.size, 2);
-});
-
-test('the cache knows how long the server has been silent', async (t) => {
-  const { cache, clock, server } = await scripted(t);
-  assert.equal(cache.silentMs, undefined);
-  assert.equal(cache.isSynced, false);
-  const stream = await server.next();
-  stream.event('BOOKMARK', bookmark('4', true));
-  await cache.whenSynced(new AbortController().signal);
-  await clock.advance(5_000);
-  assert.equal(cache.silentMs, 5_000);
-  const changed = changesOf(cache);
-  stream.event('ADDED', versionedConfigMap('web', '5'));
-  await changed();
-  assert.equal(cache.silentMs, 0);
 });
 
 test('waiting for the first list ends with the signal', async (t) => {

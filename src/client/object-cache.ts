@@ -3,7 +3,6 @@
  * subscribes. It asks the server nothing.
  */
 import { onAbort } from '../base/abort.ts';
-import type { Clock } from '../base/clock.ts';
 import { type ReflectorDeps, type ReflectorTarget, reflect } from './reflector.ts';
 import { type ApiObject, objectKey } from './resource-reference.ts';
 
@@ -18,24 +17,14 @@ export interface ObjectChange<T> {
 type ObjectListener<T> = (change: ObjectChange<T>) => void;
 
 export class ObjectCache<T extends ApiObject> {
-  readonly #clock: Clock;
   readonly #objects = new Map<string, T>();
   readonly #listeners = new Set<ObjectListener<T>>();
   readonly #waiting = new Set<() => void>();
   #isSynced = false;
-  #contactAt: number | undefined;
-
-  constructor(clock: Clock) {
-    this.#clock = clock;
-  }
 
   /** Keeps the cache equal to the server until the signal aborts. What is in it then stays. */
   async follow(deps: ReflectorDeps, target: ReflectorTarget<T>, signal: AbortSignal): Promise<void> {
-    const contact = (): void => {
-      this.#contactAt = this.#clock.now();
-      deps.contact?.();
-    };
-    for await (const reflection of reflect({ ...deps, contact }, target, signal)) {
+    for await (const reflection of reflect(deps, target, signal)) {
       if (reflection.kind === 'replaced') this.#replace(reflection.objects);
       else if (reflection.kind === 'changed') this.#set(objectKey(reflection.object), reflection.object);
       else this.#delete(objectKey(reflection.object));
@@ -61,11 +50,6 @@ export class ObjectCache<T extends ApiObject> {
       });
       this.#waiting.add(onSync);
     });
-  }
-
-  /** Since the server last gave a sign of life here; undefined before the first. */
-  get silentMs(): number | undefined {
-    return this.#contactAt === undefined ? undefined : this.#clock.now() - this.#contactAt;
   }
 
   /** `namespace/name`, or the name of a cluster-wide object. */

@@ -11,7 +11,7 @@
 import type { Pausing } from '../base/clock.ts';
 import type { ApiClient } from './api-client.ts';
 import type { Selection } from './api-queries.ts';
-import { ExpiredError, InternalServerError } from './api-errors.ts';
+import { ExpiredError } from './api-errors.ts';
 import { InitialEventsSupport, readInitialEvents } from './initial-events.ts';
 import type { WholeList } from './paged-list.ts';
 import { listAll, pageSizeAt } from './paged-list.ts';
@@ -28,7 +28,7 @@ import {
   veryShortMs,
 } from './reflector-errors.ts';
 import type { ApiObject, Place, ResourceReference } from './resource-reference.ts';
-import { RepetitionWindow, RestartDelay } from './restart-delay.ts';
+import { RestartDelay } from './restart-delay.ts';
 import type { WatchEvent, WatchStream } from './watch-stream.ts';
 import { WatchStalledError } from './watch-stream.ts';
 
@@ -39,29 +39,13 @@ export type Reflection<T> =
   | { readonly kind: 'changed'; readonly object: T }
   | { readonly kind: 'deleted'; readonly object: T };
 
-export interface ReflectorTarget<T extends ApiObject> extends Place, Selection, ReflectorSettings {
+export interface ReflectorTarget<T extends ApiObject> extends Place, Selection {
   readonly resource: ResourceReference<T>;
   /** A version that was seen before: what is older is no beginning. */
   readonly notBefore?: string | undefined;
+  /** The server ends a watch after one to two times this. Absent, or below 300, it counts as 300. */
+  readonly watchTimeoutSecondsMin?: number;
 }
-
-export interface ReflectorSettings {
-  /** The server ends a watch after one to two times this; below 300 it counts as 300. */
-  readonly watchTimeoutSecondsMin: number;
-  /** Undefined leaves it to the rules of `pageSizeAt`. */
-  readonly pageSize: number | undefined;
-  /** How long internal errors of a watch are answered by watching again at once; 0 is never. */
-  readonly internalErrorWindowMs: number;
-  /** Ask for all objects as the beginning of the watch, where the server can do that. */
-  readonly streamsInitialEvents: boolean;
-}
-
-export const reflectorDefaults: ReflectorSettings = {
-  watchTimeoutSecondsMin: 300,
-  pageSize: undefined,
-  internalErrorWindowMs: 0,
-  streamsInitialEvents: true,
-};
 
 export type ReflectorNotice =
   /** `isExpected`: versions expire and connections end in the best of clusters. */
@@ -105,7 +89,6 @@ class Reflector<T extends ApiObject> {
   readonly #signal: AbortSignal;
   readonly #what: string;
   readonly #delay: RestartDelay;
-  readonly #repetitions: RepetitionWindow;
   /** Empty until the first list. */
   #version = '';
   /** The server could not list at `#version`: ask for the newest instead. */
@@ -119,7 +102,6 @@ class Reflector<T extends ApiObject> {
     this.#signal = signal;
     this.#what = `*${target.resource.version}.${target.resource.kind}`;
     this.#delay = new RestartDelay(deps);
-    this.#repetitions = new RepetitionWindow(deps.clock, target.internalErrorWindowMs);
     this.#initialEvents = deps.initialEvents ?? new InitialEventsSupport();
     this.#version = target.notBefore ?? '';
   }
@@ -132,8 +114,7 @@ class Reflector<T extends ApiObject> {
   async *attempt(): AsyncGenerator<Reflection<T>, void, undefined> {
     let stream: WatchStream | undefined;
     try {
-      const streams = this.#target.streamsInitialEvents && !this.#initialEvents.isMissing;
-      const streamed = streams ? await this.#streamAll() : undefined;
+      const streamed = this.#initialEvents.isMissing ? undefined : await this.#streamAll();
       stream = streamed?.stream;
       const { objects, resourceVersion } = streamed ?? (await this.#listAll());
       this.#isUnavailable = false;
@@ -153,7 +134,7 @@ class Reflector<T extends ApiObject> {
   /** Any version will do at first, later none older than we know, and the newest when the server lost its history. */
   async #listAll(): Promise<WholeList<T>> {
     const version = this.#isUnavailable ? '' : this.#version || '0';
-    const limit = this.#target.pageSize ?? pageSizeAt(version, this.#listsInPages);
+    const limit = pageSizeAt(version, this.#listsInPages);
     const { resource, namespace, labelSelector, fieldSelector } = this.#target;
     const list = (resourceVersion: string): Promise<WholeList<T>> =>
       listAll(
@@ -225,7 +206,7 @@ class Reflector<T extends ApiObject> {
         if (isWorthWaiting(error)) {
           this.#tell(error);
           await this.#delay.wait(this.#signal, retryAfterMs(error));
-        } else if (!(error instanceof InternalServerError) || !this.#repetitions.allows()) throw error;
+        } else throw error;
       } finally {
         await current?.return();
         current = undefined;
@@ -266,7 +247,7 @@ class Reflector<T extends ApiObject> {
     readonly sendInitialEvents?: boolean;
   }): Promise<WatchStream> {
     const { resource, namespace, labelSelector, fieldSelector } = this.#target;
-    const min = Math.max(this.#target.watchTimeoutSecondsMin, watchTimeoutSecondsFloor);
+    const min = Math.max(this.#target.watchTimeoutSecondsMin ?? 0, watchTimeoutSecondsFloor);
     // Spread, so that the watches of a node that started at once do not end at once.
     const timeoutSeconds = Math.floor(min * (1 + this.#deps.random()));
     const common = { namespace, labelSelector, fieldSelector, allowWatchBookmarks: true, timeoutSeconds };

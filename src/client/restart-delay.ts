@@ -45,29 +45,3 @@ export class RestartDelay {
     return this.#backOff.next();
   }
 }
-
-/** Whether a server's internal error is worth an immediate repetition: only for so long after the first of a series. */
-export class RepetitionWindow {
-  readonly #clock: Clock;
-  readonly #windowMs: number;
-  #firstAt: number | undefined;
-  #lastAt = -Infinity;
-
-  /** 0 repeats nothing. */
-  constructor(clock: Clock, windowMs: number) {
-    this.#clock = clock;
-    this.#windowMs = windowMs;
-  }
-
-  allows(): boolean {
-    const now = this.#clock.now();
-    if (now - this.#lastAt >= newSeriesAfterMs) this.#firstAt = undefined;
-    this.#firstAt ??= now;
-    this.#lastAt = now;
-    if (this.#windowMs > 0 && now - this.#firstAt <= this.#windowMs) return true;
-    this.#firstAt = undefined;
-    return false;
-  }
-}
-
-const newSeriesAfterMs = 60_000;

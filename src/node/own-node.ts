@@ -4,7 +4,7 @@ import type { TaskFailed } from '../base/run-task.ts';
 import type { ApiClient } from '../client/api-client.ts';
 import { NotFoundError } from '../client/api-errors.ts';
 import { ObjectCache } from '../client/object-cache.ts';
-import { type ReflectorNotice, reflectorDefaults } from '../client/reflector.ts';
+import { type ReflectorNotice } from '../client/reflector.ts';
 import { nodes, withShape } from '../client/resource-reference.ts';
 import { type Node, nodeShape } from '../kube/kinds/node.ts';
 import { isOlder } from '../kube/schema/meta.ts';
@@ -27,7 +27,7 @@ export class OwnNode {
   constructor(name: string, deps: OwnNodeDeps) {
     this.name = name;
     this.#deps = deps;
-    this.#cache = new ObjectCache(deps.clock);
+    this.#cache = new ObjectCache();
     this.#cache.subscribe(({ object, previous }) => {
       if (object === undefined) this.#forget(previous);
     });
@@ -37,7 +37,7 @@ export class OwnNode {
   async run(signal: AbortSignal): Promise<void> {
     // A node may watch no other node than itself.
     const fieldSelector = `metadata.name=${this.name}`;
-    await this.#cache.follow(this.#deps, { ...reflectorDefaults, resource: nodeResource, fieldSelector }, signal);
+    await this.#cache.follow(this.#deps, { resource: nodeResource, fieldSelector }, signal);
   }
 
   /** As it was last heard of; undefined before that, and when it was deleted. */

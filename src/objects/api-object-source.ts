@@ -3,7 +3,7 @@ import type { Pausing } from '../base/clock.ts';
 import type { ApiClient } from '../client/api-client.ts';
 import { ForbiddenError, NotFoundError } from '../client/api-errors.ts';
 import { InitialEventsSupport } from '../client/initial-events.ts';
-import { type ReflectorNotice, reflect, reflectorDefaults } from '../client/reflector.ts';
+import { type ReflectorNotice, reflect } from '../client/reflector.ts';
 import type { ResourceReference } from '../client/resource-reference.ts';
 import { pathSegmentProblems } from '../kube/values/names.ts';
 import type { ManagedObject } from './managed-kind.ts';
@@ -57,7 +57,7 @@ export class ApiObjectSource<T extends ManagedObject> implements ObjectSource<T>
       if (notice.kind === 'WatchFailed') interrupted(refusalOr(notice.error));
     };
     const fieldSelector = name === undefined ? undefined : `metadata.name=${selectorValue(name)}`;
-    const target = { ...reflectorDefaults, resource: this.#resource, namespace, fieldSelector, notBefore };
+    const target = { resource: this.#resource, namespace, fieldSelector, notBefore };
     const deps = { ...this.#deps, notify: heard, contact, initialEvents: this.#initialEvents };
     return reflect(deps, { ...target, watchTimeoutSecondsMin }, signal);
   }

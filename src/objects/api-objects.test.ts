@@ -4,7 +4,7 @@ import { type TestContext, test } from 'node:test';
 import { issueClientCertificate } from '../apiserver/identity/certificates.ts';
 import { systemClock } from '../base/clock.ts';
 import type { ApiClient } from '../client/api-client.ts';
-import { type ReflectorNotice, reflect, reflectorDefaults } from '../client/reflector.ts';
+import { type ReflectorNotice, reflect } from '../client/reflector.ts';
 import { configMaps, namespaces, nodes, pods, secrets, serviceAccounts } from '../client/resource-reference.ts';
 import type { ConfigMap } from '../kube/kinds/config-map.ts';
 import type { Pod } from '../kube/kinds/pod/pod.ts';
@@ -256,7 +256,7 @@ test('a token comes from the server, bound to its pod, and without the account i
 /** The service account of a new namespace is made by a controller a moment later. */
 async function defaultAccount(client: ApiClient): Promise<void> {
   const deps = { client, clock: systemClock, random: () => 0, notify: () => {} };
-  const target = { ...reflectorDefaults, resource: serviceAccounts, namespace: 'shop' };
+  const target = { resource: serviceAccounts, namespace: 'shop' };
   for await (const event of reflect(deps, target, patience())) {
     const objects = event.kind === 'replaced' ? event.objects : [event.object];
     if (objects.some(({ metadata }) => metadata.name === 'default')) return;

@@ -7,7 +7,7 @@ import { type TaskDeps, runTask } from '../base/run-task.ts';
 import type { ApiClient } from '../client/api-client.ts';
 import { NotFoundError } from '../client/api-errors.ts';
 import { ObjectCache } from '../client/object-cache.ts';
-import { type ReflectorDeps, reflectorDefaults } from '../client/reflector.ts';
+import { type ReflectorDeps } from '../client/reflector.ts';
 import { clusterTrustBundles, withShape } from '../client/resource-reference.ts';
 import type { ClusterTrustBundle } from '../kube/kinds/cluster-trust-bundle.ts';
 import { clusterTrustBundleShape } from '../kube/kinds/cluster-trust-bundle.ts';
@@ -30,7 +30,7 @@ export class TrustBundles {
 
   constructor(deps: TrustBundlesDeps) {
     this.#deps = deps;
-    this.#cache = new ObjectCache(deps.clock);
+    this.#cache = new ObjectCache();
     this.#isWanted = new Promise((resolve) => (this.#want = resolve));
   }
 
@@ -58,8 +58,7 @@ export class TrustBundles {
       // Those of the first list are what the first read finds.
       if (this.#cache.isSynced) changed(key, object?.metadata.resourceVersion);
     });
-    const follow = (over: AbortSignal): Promise<void> =>
-      this.#cache.follow(this.#deps, { ...reflectorDefaults, resource }, over);
+    const follow = (over: AbortSignal): Promise<void> => this.#cache.follow(this.#deps, { resource }, over);
     await runTask('the trust bundles', follow, this.#deps, signal);
   }
 

@@ -4,7 +4,7 @@ import type { Pausing } from '../../base/clock.ts';
 import { type TaskDeps, runTask } from '../../base/run-task.ts';
 import type { ApiClient } from '../../client/api-client.ts';
 import { ObjectCache } from '../../client/object-cache.ts';
-import { type ReflectorNotice, reflectorDefaults } from '../../client/reflector.ts';
+import type { ReflectorNotice } from '../../client/reflector.ts';
 import { services, withShape } from '../../client/resource-reference.ts';
 import { configMapKind, secretKind } from '../../kube/manifests/manifest-kinds.ts';
 import type { ConfigMap } from '../../kube/kinds/config-map.ts';
@@ -37,7 +37,7 @@ interface NodeObjectsDeps extends Pausing {
 
 type ObjectSettings = Pick<AgentSettings, 'strategy' | 'watchScope' | 'syncMs' | 'manifestsDirectory'>;
 
-const serviceTarget = { ...reflectorDefaults, resource: withShape(services, serviceShape) };
+const serviceTarget = { resource: withShape(services, serviceShape) };
 
 export class NodeObjects {
   readonly configMaps: ObjectManager<ConfigMap>;
@@ -65,7 +65,7 @@ export class NodeObjects {
       ...deps,
       requester: client === undefined ? undefined : new ApiTokenRequester(client),
     });
-    this.#services = new ObjectCache(deps.clock);
+    this.#services = new ObjectCache();
   }
 
   registerPod(pod: Pod): void {

@@ -6,7 +6,7 @@ import type { Pausing } from '../../base/clock.ts';
 import { onAbort } from '../../base/abort.ts';
 import type { ApiClient } from '../../client/api-client.ts';
 import { AlreadyExistsError, ConflictError, NotFoundError } from '../../client/api-errors.ts';
-import { type ReflectorDeps, reflect, reflectorDefaults } from '../../client/reflector.ts';
+import { type ReflectorDeps, reflect } from '../../client/reflector.ts';
 import { objectKey, pods, runtimeClasses, withShape } from '../../client/resource-reference.ts';
 import { type Pod } from '../../kube/kinds/pod/pod.ts';
 import { podShape } from '../../kube/kinds/pod/pod.ts';
@@ -208,7 +208,7 @@ export async function* podLists(
   signal: AbortSignal,
 ): AsyncGenerator<readonly Pod[]> {
   const known = new Map<string, Pod>();
-  const target = { ...reflectorDefaults, resource: podResource, fieldSelector: `spec.nodeName=${nodeName}` };
+  const target = { resource: podResource, fieldSelector: `spec.nodeName=${nodeName}` };
   for await (const reflection of reflect(deps, target, signal)) {
     if (reflection.kind === 'replaced') {
       known.clear();
