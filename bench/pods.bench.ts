@@ -9,7 +9,7 @@ import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:
 import { loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { configMaps, pods } from '../src/client/resource-reference.ts';
+import { configMaps, pods } from '../src/client/api/resource-reference.ts';
 import { BenchMachine } from './bench-machine.ts';
 import { quantile } from './measuring.ts';
 

@@ -13,7 +13,7 @@ import { loadavg } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
-import { configMaps, pods, withShape } from '../src/client/resource-reference.ts';
+import { configMaps, pods, withShape } from '../src/client/api/resource-reference.ts';
 import { type Pod, podShape } from '../src/kube/kinds/pod/pod.ts';
 import {
   type LargeRequest,

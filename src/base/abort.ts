@@ -1,5 +1,6 @@
 /** Abort signals that thousands may share, as that of a node. Nothing else in the program adds an abort listener. */
 import { setMaxListeners } from 'node:events';
+import type { Clock } from './clock.ts';
 
 /**
  * Acts once when the signal aborts; at no time if it has aborted before. Returns how to stop listening. Node would report
@@ -15,4 +16,37 @@ export function onAbort(signal: AbortSignal, act: () => void): () => void {
 export function untilAborted(signal: AbortSignal): Promise<void> {
   if (signal.aborted) return Promise.resolve();
   return new Promise((resolve) => void onAbort(signal, resolve));
+}
+
+/** A time limit on the injected clock, for whatever takes a signal. */
+// A reason of our own, because making the usual one, an exception with its stack, costs more than all the rest here.
+const over = 'over';
+
+/**
+ * Gives `act` a signal that aborts with the outer one, or with `late()` when the time is over. The outer signal may live as long
+ * as the program, so nothing stays attached to it.
+ */
+export async function withDeadline<T>(
+  clock: Clock,
+  timeoutMs: number,
+  late: () => Error,
+  signal: AbortSignal,
+  act: (limited: AbortSignal) => Promise<T>,
+): Promise<T> {
+  signal.throwIfAborted();
+  const limit = new AbortController();
+  const finished = new AbortController();
+  const stopListening = onAbort(signal, () => limit.abort(signal.reason));
+  const timer = clock.sleep(timeoutMs, finished.signal).then(
+    () => limit.abort(late()),
+    () => {},
+  );
+  try {
+    return await act(limit.signal);
+  } finally {
+    stopListening();
+    finished.abort(over);
+    limit.abort(over); // whatever of it is still under way is no longer wanted
+    await timer;
+  }
 }

@@ -13,7 +13,7 @@ import {
 import { startAgent } from '../agent/node/agent.ts';
 import type { LogLevel } from '../agent/node/notices.ts';
 import { messageOf } from '../base/errors.ts';
-import { type ClusterAccess, clusterAccess } from '../client/cluster-access.ts';
+import { type ClusterAccess, clusterAccess } from '../client/credentials/cluster-access.ts';
 import { type ClusterOptions, accessDeps } from './cluster-client.ts';
 import { type LogFormat, logPrinter, noticePrinter } from './log-printer.ts';
 import { type SandboxOptions, defaultStateDirectory, secretDirectories } from './options.ts';

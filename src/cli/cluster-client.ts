@@ -4,11 +4,15 @@ import { readFile } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { systemClock } from '../base/clock.ts';
-import { type ApiClient, apiClientDefaults } from '../client/api-client.ts';
-import { type AccessDeps, type ClusterAccess, NoClusterError, clusterAccess } from '../client/cluster-access.ts';
-import { connectApiClient } from '../client/connect.ts';
-import { poolDefaults } from '../client/connection-pool.ts';
-import { runCommand } from '../client/run-command.ts';
+import { type ApiClient, apiClientDefaults, connectApiClient } from '../client/api/api-client.ts';
+import {
+  type AccessDeps,
+  type ClusterAccess,
+  NoClusterError,
+  clusterAccess,
+} from '../client/credentials/cluster-access.ts';
+import { runCommand } from '../client/credentials/exec-credentials.ts';
+import { poolDefaults } from '../client/transport/connection-pool.ts';
 import { defaultStateDirectory } from './options.ts';
 
 export interface ClusterOptions {

@@ -1,9 +1,9 @@
 /** `mountlet get`: what an API server has, as the server itself puts it into a table, or as JSON, YAML or names. */
 import { applyManifests } from '../agent/embedded/apply-manifests.ts';
 import { readSources } from '../agent/machine/manifests-folder-reader.ts';
-import type { ApiClient } from '../client/api-client.ts';
+import type { ApiClient } from '../client/api/api-client.ts';
+import { collectionPath, objectPath } from '../client/api/resource-reference.ts';
 import { type DiscoveredResource, DiscoveredResources } from '../client/discovery.ts';
-import { collectionPath, objectPath } from '../client/resource-reference.ts';
 import { type ClusterOptions, clusterClient } from './cluster-client.ts';
 import { showJson, showYaml } from './rendered-list.ts';
 import { openStandardInput, showTable, telling } from './terminal.ts';

@@ -4,8 +4,8 @@ import { type ConfigMap, configMapShape } from '../kube/kinds/config-map.ts';
 import { ObservedClock } from '../testing/fakes/fake-clock.ts';
 import { runningApiServer } from '../testing/servers/running-api-server.ts';
 import { bookmark, scriptedApiServer, versionedConfigMap } from '../testing/servers/scripted-api-server.ts';
+import { configMaps, withShape } from './api/resource-reference.ts';
 import { ObjectCache, type ObjectChange } from './object-cache.ts';
-import { configMaps, withShape } from './resource-reference.ts';
 
 const resource = withShape(configMaps, configMapShape);
 const target = { resource, namespace: 'shop' };

@@ -3,8 +3,8 @@
  * subscribes. It asks the server nothing.
  */
 import { onAbort } from '../base/abort.ts';
+import { type ApiObject, objectKey } from './api/resource-reference.ts';
 import { type ReflectorDeps, type ReflectorTarget, reflect } from './reflector.ts';
-import { type ApiObject, objectKey } from './resource-reference.ts';
 
 export interface ObjectChange<T> {
   readonly key: string;

@@ -10,9 +10,9 @@ import {
   scriptedApiServer,
   versionedConfigMap,
 } from '../testing/servers/scripted-api-server.ts';
+import { type ApiObject, configMaps } from './api/resource-reference.ts';
 import { ObjectCache } from './object-cache.ts';
-import { type ReflectorNotice } from './reflector.ts';
-import { type ApiObject, configMaps } from './resource-reference.ts';
+import type { ReflectorNotice } from './reflector.ts';
 
 interface Scene {
   readonly server: ScriptedApiServer;

@@ -11,9 +11,9 @@ import {
   scriptedApiServer,
   versionedConfigMap,
 } from '../testing/servers/scripted-api-server.ts';
-import { ListFailedError, VeryShortWatchError } from './reflector-errors.ts';
+import { type ApiObject, configMaps } from './api/resource-reference.ts';
+import { ListFailedError, VeryShortWatchError } from './initial-list.ts';
 import { type Reflection, type ReflectorNotice, reflect } from './reflector.ts';
-import { type ApiObject, configMaps } from './resource-reference.ts';
 
 interface Scene {
   readonly server: ScriptedApiServer;

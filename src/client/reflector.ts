@@ -8,29 +8,30 @@
  *
  * Invariant: the version we would resume at never runs ahead of the changes that were handed out.
  */
-import type { Pausing } from '../base/clock.ts';
-import type { ApiClient } from './api-client.ts';
-import type { Selection } from './api-queries.ts';
-import { ExpiredError } from './api-errors.ts';
-import { InitialEventsSupport, readInitialEvents } from './initial-events.ts';
-import type { WholeList } from './paged-list.ts';
-import { listAll, pageSizeAt } from './paged-list.ts';
-import type { OurEvent } from './reflection-events.ts';
-import { readEvent } from './reflection-events.ts';
+import { BackOff } from '../base/back-off.ts';
+import { type Clock, type Pause, type Pausing, pauseOf } from '../base/clock.ts';
+import type { Selection } from './api/api-call.ts';
+import type { ApiClient } from './api/api-client.ts';
+import { ExpiredError } from './api/api-errors.ts';
+import type { ApiObject, Place, ResourceReference } from './api/resource-reference.ts';
+import { type WatchEvent, WatchStalledError, type WatchStream } from './api/watch-stream.ts';
 import {
   InitialEventsMissingError,
+  InitialEventsSupport,
   ListFailedError,
+  type OurEvent,
   VeryShortWatchError,
+  type WholeList,
   isClosing,
   isUnavailable,
   isWorthWaiting,
+  listAll,
+  pageSizeAt,
+  readEvent,
+  readInitialEvents,
   retryAfterMs,
   veryShortMs,
-} from './reflector-errors.ts';
-import type { ApiObject, Place, ResourceReference } from './resource-reference.ts';
-import { RestartDelay } from './restart-delay.ts';
-import type { WatchEvent, WatchStream } from './watch-stream.ts';
-import { WatchStalledError } from './watch-stream.ts';
+} from './initial-list.ts';
 
 export type Reflection<T> =
   /** All there is, at first and again whenever changes may have been missed. */
@@ -267,5 +268,49 @@ class Reflector<T extends ApiObject> {
   #tell(error: unknown): void {
     const isExpected = error instanceof ExpiredError || isClosing(error) || isWorthWaiting(error);
     this.#deps.notify({ kind: 'WatchFailed', what: this.#what, error, isExpected });
+  }
+}
+
+/** How long a reflector waits before it tries again: longer each time, and from the start again after things went well for a while. */
+/** The kubelet's numbers: after a minute of failures, one attempt every 30 to 60 s. */
+const retries = { firstMs: 800, msMax: 30_000 };
+const resetAfterMs = 120_000;
+/** A server that answers a list and ends the watch at once is not asked in a tight loop. */
+const steadyMs = 10_000;
+
+class RestartDelay {
+  readonly #clock: Clock;
+  readonly #backOff: BackOff;
+  #resetAt: number;
+  #workedAt: number | undefined;
+  readonly #pause: Pause;
+
+  constructor({ clock, pause, random }: Pausing & { readonly random: () => number }) {
+    this.#clock = clock;
+    this.#pause = pauseOf({ clock, pause });
+    // Spread over twice the time, because all nodes lose the server at the same moment.
+    this.#backOff = new BackOff({ ...retries, jitter: { spread: 1, random } });
+    this.#resetAt = clock.now();
+  }
+
+  /** `atLeastMs` is what the server asked for. */
+  async wait(signal: AbortSignal, atLeastMs = 0): Promise<void> {
+    await this.#pause(Math.max(this.next(), atLeastMs), signal);
+  }
+
+  /** The server has answered. */
+  worked(): void {
+    this.#workedAt = this.#clock.now();
+  }
+
+  next(): number {
+    const now = this.#clock.now();
+    const hasWorked = this.#workedAt !== undefined && now - this.#workedAt >= steadyMs;
+    this.#workedAt = undefined;
+    if (hasWorked || now - this.#resetAt > resetAfterMs) {
+      this.#backOff.reset();
+      this.#resetAt = now;
+    }
+    return this.#backOff.next();
   }
 }

@@ -6,7 +6,7 @@
  */
 import type { Clock } from '../base/clock.ts';
 import { RecentMap } from '../base/recent-map.ts';
-import { TokenBucket } from '../client/token-bucket.ts';
+import { TokenBucket } from '../base/token-bucket.ts';
 import type { Event } from '../kube/kinds/event.ts';
 import { dnsSubdomainProblems } from '../kube/values/names.ts';
 import { timestamp } from '../kube/values/times.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import type { ApiClient } from '../client/api-client.ts';
-import { events as eventResource, namespaces, withShape } from '../client/resource-reference.ts';
+import type { ApiClient } from '../client/api/api-client.ts';
+import { events as eventResource, namespaces, withShape } from '../client/api/resource-reference.ts';
 import { type Event, eventShape } from '../kube/kinds/event.ts';
 import { aPod } from '../testing/fakes/builders.ts';
 import { ObservedClock, settle } from '../testing/fakes/fake-clock.ts';

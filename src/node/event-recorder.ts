@@ -5,10 +5,10 @@
 import { onAbort } from '../base/abort.ts';
 import { type Pausing, pauseOf } from '../base/clock.ts';
 import { MountletError } from '../base/errors.ts';
-import type { ApiClient } from '../client/api-client.ts';
-import { AlreadyExistsError, ApiError, NotFoundError } from '../client/api-errors.ts';
-import { InvalidPlaceError, events as eventResource, withShape } from '../client/resource-reference.ts';
-import { ClientClosedError } from '../client/transport-errors.ts';
+import type { ApiClient } from '../client/api/api-client.ts';
+import { AlreadyExistsError, ApiError, NotFoundError } from '../client/api/api-errors.ts';
+import { InvalidPlaceError, events as eventResource, withShape } from '../client/api/resource-reference.ts';
+import { ClientClosedError } from '../client/transport/transport.ts';
 import { type Event, eventShape } from '../kube/kinds/event.ts';
 import type { Pod } from '../kube/kinds/pod/pod.ts';
 import type { ObjectReference } from '../kube/schema/meta.ts';

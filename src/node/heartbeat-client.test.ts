@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { apiClientDefaults } from '../client/api-client.ts';
+import { apiClientDefaults } from '../client/api/api-client.ts';
 import { heartbeatClientSettings } from './node-lease.ts';
 
 test('node 20.6: heartbeats have no rate and no more patience than there is between two of them', () => {

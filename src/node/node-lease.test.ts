@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import type { ApiClient } from '../client/api-client.ts';
-import { leases, withShape } from '../client/resource-reference.ts';
+import type { ApiClient } from '../client/api/api-client.ts';
+import { leases, withShape } from '../client/api/resource-reference.ts';
 import { type Lease, leaseShape } from '../kube/kinds/lease.ts';
 import { ObservedClock } from '../testing/fakes/fake-clock.ts';
 import { nodeIdentity, runningApiServer } from '../testing/servers/running-api-server.ts';

@@ -4,9 +4,9 @@
  */
 import { BackOff } from '../base/back-off.ts';
 import { type Pausing, pauseOf } from '../base/clock.ts';
-import type { ApiClient, ApiClientSettings } from '../client/api-client.ts';
-import { BadRequestError, ConflictError, NotFoundError } from '../client/api-errors.ts';
-import { leases, withShape } from '../client/resource-reference.ts';
+import type { ApiClient, ApiClientSettings } from '../client/api/api-client.ts';
+import { BadRequestError, ConflictError, NotFoundError } from '../client/api/api-errors.ts';
+import { leases, withShape } from '../client/api/resource-reference.ts';
 import { type Lease, leaseShape } from '../kube/kinds/lease.ts';
 import { microTimestamp } from '../kube/values/times.ts';
 import { type NodeNotice, type OwnNode, nodeResource } from './own-node.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import type { ApiClient } from '../client/api-client.ts';
-import type { ApiObject, ResourceReference } from '../client/resource-reference.ts';
+import type { ApiClient } from '../client/api/api-client.ts';
+import type { ApiObject, ResourceReference } from '../client/api/resource-reference.ts';
 import type { Node } from '../kube/kinds/node.ts';
 import { nodeSettings, smallMachine } from '../testing/fakes/builders.ts';
 import { ObservedClock } from '../testing/fakes/fake-clock.ts';

@@ -8,7 +8,7 @@
 import { onAbort } from '../base/abort.ts';
 import { type Pausing, pauseOf } from '../base/clock.ts';
 import { messageOf } from '../base/errors.ts';
-import type { ApiClient } from '../client/api-client.ts';
+import type { ApiClient } from '../client/api/api-client.ts';
 import type { Node } from '../kube/kinds/node.ts';
 import { type EventSink, nodeEventObject } from './event-recorder.ts';
 import {

@@ -1,11 +1,11 @@
 /** The Node object of this machine as the cluster has it: watched, and newer where this node has just been told of its own write. */
 import type { Pausing } from '../base/clock.ts';
 import type { TaskFailed } from '../base/run-task.ts';
-import type { ApiClient } from '../client/api-client.ts';
-import { NotFoundError } from '../client/api-errors.ts';
+import type { ApiClient } from '../client/api/api-client.ts';
+import { NotFoundError } from '../client/api/api-errors.ts';
+import { nodes, withShape } from '../client/api/resource-reference.ts';
 import { ObjectCache } from '../client/object-cache.ts';
-import { type ReflectorNotice } from '../client/reflector.ts';
-import { nodes, withShape } from '../client/resource-reference.ts';
+import type { ReflectorNotice } from '../client/reflector.ts';
 import { type Node, nodeShape } from '../kube/kinds/node.ts';
 import { isOlder } from '../kube/schema/meta.ts';
 

@@ -2,8 +2,8 @@
 import { isDeepStrictEqual } from 'node:util';
 import { BackOff } from '../base/back-off.ts';
 import { type Pausing, pauseOf } from '../base/clock.ts';
-import type { ApiClient } from '../client/api-client.ts';
-import { AlreadyExistsError, ForbiddenError } from '../client/api-errors.ts';
+import type { ApiClient } from '../client/api/api-client.ts';
+import { AlreadyExistsError, ForbiddenError } from '../client/api/api-errors.ts';
 import type { Node } from '../kube/kinds/node.ts';
 import { isRecord, keysOf, valueAt } from '../kube/schema/equality.ts';
 import { type ResourceList, isHugePages } from '../kube/values/resource-list.ts';

@@ -1,8 +1,8 @@
 /** Answers that the real server does not give: see api-objects.test.ts for those that it does. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { ApiClient } from '../client/api-client.ts';
-import { ForbiddenError, NotFoundError } from '../client/api-errors.ts';
+import type { ApiClient } from '../client/api/api-client.ts';
+import { ForbiddenError, NotFoundError } from '../client/api/api-errors.ts';
 import type { ReflectorNotice } from '../client/reflector.ts';
 import type { ConfigMapReader } from '../plugins/configmap.ts';
 import type { TokenSource } from '../plugins/projected.ts';

@@ -1,10 +1,10 @@
 /** ConfigMaps and Secrets from an API server, as the managers want them: translates requests, events and refusals, and no more. */
 import type { Pausing } from '../base/clock.ts';
-import type { ApiClient } from '../client/api-client.ts';
-import { ForbiddenError, NotFoundError } from '../client/api-errors.ts';
-import { InitialEventsSupport } from '../client/initial-events.ts';
+import type { ApiClient } from '../client/api/api-client.ts';
+import { ForbiddenError, NotFoundError } from '../client/api/api-errors.ts';
+import type { ResourceReference } from '../client/api/resource-reference.ts';
+import { InitialEventsSupport } from '../client/initial-list.ts';
 import { type ReflectorNotice, reflect } from '../client/reflector.ts';
-import type { ResourceReference } from '../client/resource-reference.ts';
 import { pathSegmentProblems } from '../kube/values/names.ts';
 import type { ManagedObject } from './managed-kind.ts';
 import { InvalidObjectNameError, ObjectNotFoundError, WatchRefusedError, WrongObjectError } from './object-errors.ts';

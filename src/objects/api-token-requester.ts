@@ -1,7 +1,7 @@
 /** Asks an API server for tokens of service accounts. */
-import type { ApiClient } from '../client/api-client.ts';
-import { NotFoundError } from '../client/api-errors.ts';
-import { serviceAccounts, withShape } from '../client/resource-reference.ts';
+import type { ApiClient } from '../client/api/api-client.ts';
+import { NotFoundError } from '../client/api/api-errors.ts';
+import { serviceAccounts, withShape } from '../client/api/resource-reference.ts';
 import { type TokenRequest, tokenRequestShape } from '../kube/kinds/service-account.ts';
 import { TokenRequestsUnsupportedError } from './token-errors.ts';
 import type { TokenRequester } from './token-manager.ts';

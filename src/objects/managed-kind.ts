@@ -1,5 +1,5 @@
 /** The two kinds of objects that pods read, and what the managers must know of each. Everything else is the same for both. */
-import { type ResourceReference, configMaps, secrets, withShape } from '../client/resource-reference.ts';
+import { type ResourceReference, configMaps, secrets, withShape } from '../client/api/resource-reference.ts';
 import type { ConfigMap } from '../kube/kinds/config-map.ts';
 import type { Secret } from '../kube/kinds/secret.ts';
 import type { ReferencedKind } from '../kube/pod-references.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { systemClock } from '../base/clock.ts';
-import { clusterTrustBundles, withShape } from '../client/resource-reference.ts';
+import { clusterTrustBundles, withShape } from '../client/api/resource-reference.ts';
 import { clusterTrustBundleShape } from '../kube/kinds/cluster-trust-bundle.ts';
 import { runningApiServer } from '../testing/servers/running-api-server.ts';
 import { TrustBundles } from './trust-bundles.ts';

@@ -4,13 +4,12 @@
  */
 import { untilAborted } from '../base/abort.ts';
 import { type TaskDeps, runTask } from '../base/run-task.ts';
-import type { ApiClient } from '../client/api-client.ts';
-import { NotFoundError } from '../client/api-errors.ts';
+import type { ApiClient } from '../client/api/api-client.ts';
+import { NotFoundError } from '../client/api/api-errors.ts';
+import { clusterTrustBundles, withShape } from '../client/api/resource-reference.ts';
 import { ObjectCache } from '../client/object-cache.ts';
-import { type ReflectorDeps } from '../client/reflector.ts';
-import { clusterTrustBundles, withShape } from '../client/resource-reference.ts';
-import type { ClusterTrustBundle } from '../kube/kinds/cluster-trust-bundle.ts';
-import { clusterTrustBundleShape } from '../kube/kinds/cluster-trust-bundle.ts';
+import type { ReflectorDeps } from '../client/reflector.ts';
+import { type ClusterTrustBundle, clusterTrustBundleShape } from '../kube/kinds/cluster-trust-bundle.ts';
 
 interface TrustBundlesDeps extends ReflectorDeps {
   readonly client: Pick<ApiClient, 'get' | 'list' | 'watch'>;

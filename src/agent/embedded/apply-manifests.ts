@@ -3,8 +3,8 @@
  * server's to judge; here only the order and the words are.
  */
 import { MountletError } from '../../base/errors.ts';
-import type { ApiClient } from '../../client/api-client.ts';
-import { ApiError, NotFoundError } from '../../client/api-errors.ts';
+import type { ApiClient } from '../../client/api/api-client.ts';
+import { ApiError, NotFoundError } from '../../client/api/api-errors.ts';
 import type { DiscoveredResources } from '../../client/discovery.ts';
 import type { ManifestFile } from '../../kube/manifests/manifests.ts';
 import { parseYamlDocuments } from '../../kube/manifests/yaml-documents.ts';

@@ -18,8 +18,8 @@ import {
 import { LmdbStore, backUpStore, restoreBackup, storeDefaults } from '../../apiserver/store/lmdb-store.ts';
 import { StoreDamagedError } from '../../apiserver/store/store-errors.ts';
 import { systemClock } from '../../base/clock.ts';
-import type { ClusterAccess } from '../../client/cluster-access.ts';
-import { fixedCredentials } from '../../client/credentials.ts';
+import type { ClusterAccess } from '../../client/credentials/cluster-access.ts';
+import { fixedCredentials } from '../../client/credentials/credentials.ts';
 import { makeDirectories } from '../../disk/paths/directories.ts';
 import { lockDirectory } from '../../disk/paths/directory-lock.ts';
 import { kubernetesVersion } from '../machine/machine-facts.ts';

@@ -2,12 +2,11 @@ import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import type { Exchange, ResponseStream } from '../../apiserver/rest/api-request.ts';
 import { systemClock } from '../../base/clock.ts';
-import { ApiClient, apiClientDefaults } from '../../client/api-client.ts';
-import { AlreadyExistsError, ForbiddenError, NotFoundError } from '../../client/api-errors.ts';
-import { anonymous } from '../../client/credentials.ts';
-import { configMaps, pods, secrets } from '../../client/resource-reference.ts';
-import { ClientClosedError } from '../../client/transport-errors.ts';
-import type { HttpRequest, HttpSink } from '../../client/transport.ts';
+import { ApiClient, apiClientDefaults } from '../../client/api/api-client.ts';
+import { AlreadyExistsError, ForbiddenError, NotFoundError } from '../../client/api/api-errors.ts';
+import { configMaps, pods, secrets } from '../../client/api/resource-reference.ts';
+import { anonymous } from '../../client/credentials/credentials.ts';
+import { ClientClosedError, type HttpRequest, type HttpSink } from '../../client/transport/transport.ts';
 import { type RunningApiServer, runningApiServer } from '../../testing/servers/running-api-server.ts';
 import { InProcessTransport } from './in-process-transport.ts';
 

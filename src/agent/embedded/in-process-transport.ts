@@ -9,8 +9,13 @@ import { ConnectionLost } from '../../apiserver/serving/http-exchange.ts';
 import { onAbort } from '../../base/abort.ts';
 import type { Clock } from '../../base/clock.ts';
 import { Turns } from '../../base/turns.ts';
-import { ClientClosedError, ConnectionLostError } from '../../client/transport-errors.ts';
-import type { HttpRequest, HttpSink, Transport } from '../../client/transport.ts';
+import {
+  ClientClosedError,
+  ConnectionLostError,
+  type HttpRequest,
+  type HttpSink,
+  type Transport,
+} from '../../client/transport/transport.ts';
 
 /** A watch that is written to faster than it is read has to wait, as it would on a socket. */
 const waitingBytesMax = 1024 * 1024;

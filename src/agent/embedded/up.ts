@@ -2,10 +2,9 @@
 import { join } from 'node:path';
 import type { Notify } from '../../apiserver/model/notices.ts';
 import { systemClock } from '../../base/clock.ts';
-import { apiClientDefaults } from '../../client/api-client.ts';
-import { connectApiClient } from '../../client/connect.ts';
-import { poolDefaults } from '../../client/connection-pool.ts';
+import { apiClientDefaults, connectApiClient } from '../../client/api/api-client.ts';
 import { DiscoveredResources } from '../../client/discovery.ts';
+import { poolDefaults } from '../../client/transport/connection-pool.ts';
 import { makeDirectories } from '../../disk/paths/directories.ts';
 import type { ManifestFile } from '../../kube/manifests/manifests.ts';
 import { thisMachine } from '../machine/machine-facts.ts';

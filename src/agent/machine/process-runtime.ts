@@ -1,7 +1,7 @@
 /** The default runtime of a node: containers are processes of this machine, which see nothing that holds the program's secrets. */
 import { dirname, join, resolve } from 'node:path';
 import type { Clock } from '../../base/clock.ts';
-import { inClusterDirectory } from '../../client/in-cluster.ts';
+import { inClusterDirectory } from '../../client/credentials/cluster-access.ts';
 import { openProcessRuntime } from '../../runtimes/process/machine.ts';
 import { type PodProblem, defaultProcessRuntimeSettings } from '../../runtimes/process/process-runtime.ts';
 import type { Runtime } from '../../runtimes/runtime.ts';

@@ -1,7 +1,7 @@
 /** The node alone, against any API server or none. */
 import { hostname } from 'node:os';
 import { MountletError } from '../../base/errors.ts';
-import type { ClusterAccess } from '../../client/cluster-access.ts';
+import type { ClusterAccess } from '../../client/credentials/cluster-access.ts';
 import { makeDirectories } from '../../disk/paths/directories.ts';
 import type { AgentSettings } from './agent-settings.ts';
 import { agentServing } from './node-serving.ts';

@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { issueClientCertificate } from '../../apiserver/identity/certificates.ts';
-import type { ApiClient } from '../../client/api-client.ts';
-import { persistentVolumeClaims, pods, withShape } from '../../client/resource-reference.ts';
+import type { ApiClient } from '../../client/api/api-client.ts';
+import { persistentVolumeClaims, pods, withShape } from '../../client/api/resource-reference.ts';
 import {
   type PersistentVolumeClaim,
   persistentVolumeClaimShape,

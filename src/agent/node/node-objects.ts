@@ -2,10 +2,10 @@
 import { CoalescingTopic } from '../../base/coalescing-queue.ts';
 import type { Pausing } from '../../base/clock.ts';
 import { type TaskDeps, runTask } from '../../base/run-task.ts';
-import type { ApiClient } from '../../client/api-client.ts';
+import type { ApiClient } from '../../client/api/api-client.ts';
 import { ObjectCache } from '../../client/object-cache.ts';
 import type { ReflectorNotice } from '../../client/reflector.ts';
-import { services, withShape } from '../../client/resource-reference.ts';
+import { services, withShape } from '../../client/api/resource-reference.ts';
 import { configMapKind, secretKind } from '../../kube/manifests/manifest-kinds.ts';
 import type { ConfigMap } from '../../kube/kinds/config-map.ts';
 import type { Node } from '../../kube/kinds/node.ts';

@@ -2,10 +2,14 @@
 import { randomUUID } from 'node:crypto';
 import type { Clock, Pausing } from '../../base/clock.ts';
 import { runTask } from '../../base/run-task.ts';
-import { type ApiClient, type ApiClientSettings, apiClientDefaults } from '../../client/api-client.ts';
-import type { ClusterAccess } from '../../client/cluster-access.ts';
-import { connectApiClient } from '../../client/connect.ts';
-import { poolDefaults } from '../../client/connection-pool.ts';
+import {
+  type ApiClient,
+  type ApiClientSettings,
+  apiClientDefaults,
+  connectApiClient,
+} from '../../client/api/api-client.ts';
+import type { ClusterAccess } from '../../client/credentials/cluster-access.ts';
+import { poolDefaults } from '../../client/transport/connection-pool.ts';
 import type { Node } from '../../kube/kinds/node.ts';
 import type { EventSink } from '../../node/event-recorder.ts';
 import { NodeLease, heartbeatClientSettings } from '../../node/node-lease.ts';

@@ -2,9 +2,9 @@
 import { join } from 'node:path';
 import { createSecureContext } from 'node:tls';
 import { issueServerCertificate, makeAuthority } from '../../apiserver/identity/certificates.ts';
-import type { ApiClient } from '../../client/api-client.ts';
-import type { ClusterAccess } from '../../client/cluster-access.ts';
-import type { ResourceReference } from '../../client/resource-reference.ts';
+import type { ApiClient } from '../../client/api/api-client.ts';
+import type { ResourceReference } from '../../client/api/resource-reference.ts';
+import type { ClusterAccess } from '../../client/credentials/cluster-access.ts';
 import { ensurePrivateFile } from '../../disk/paths/node-files.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { type SubjectAccessReview, subjectAccessReviewShape, tokenReviewShape } from '../../kube/kinds/reviews.ts';

@@ -2,9 +2,9 @@
 import { readlinkSync } from 'node:fs';
 import type { Pausing } from '../../base/clock.ts';
 import { Timers } from '../../base/timers.ts';
-import type { ApiClient } from '../../client/api-client.ts';
-import { NotFoundError } from '../../client/api-errors.ts';
-import { persistentVolumeClaims, persistentVolumes, withShape } from '../../client/resource-reference.ts';
+import type { ApiClient } from '../../client/api/api-client.ts';
+import { NotFoundError } from '../../client/api/api-errors.ts';
+import { persistentVolumeClaims, persistentVolumes, withShape } from '../../client/api/resource-reference.ts';
 import { SystemDevices } from '../../disk/devices/block-device.ts';
 import { BlockMappings } from '../../disk/devices/block-mappings.ts';
 import { systemPrograms } from '../../disk/devices/programs.ts';

@@ -7,7 +7,7 @@ import { existsSync, mkdirSync, realpathSync } from 'node:fs';
 import type { Clock, Pausing } from '../../base/clock.ts';
 import { systemClock } from '../../base/clock.ts';
 import { NoticeStream } from '../../base/notice-stream.ts';
-import type { ClusterAccess } from '../../client/cluster-access.ts';
+import type { ClusterAccess } from '../../client/credentials/cluster-access.ts';
 import { systemMounts } from '../../disk/mounts/mounts.ts';
 import { lockDirectory } from '../../disk/paths/directory-lock.ts';
 import { podsDirectory } from '../../kube/values/node-layout.ts';

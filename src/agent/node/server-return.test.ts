@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { type TestContext, test } from 'node:test';
-import { fixedCredentials } from '../../client/credentials.ts';
-import { configMaps, events as eventResource, leases, nodes, pods } from '../../client/resource-reference.ts';
+import { configMaps, events as eventResource, leases, nodes, pods } from '../../client/api/resource-reference.ts';
+import { fixedCredentials } from '../../client/credentials/credentials.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { EventRecorder } from '../../node/event-recorder.ts';
 import { StatusManager } from '../../pods/status/status-manager.ts';

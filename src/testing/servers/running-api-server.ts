@@ -13,9 +13,9 @@ import type { NodeConnector } from '../../apiserver/rest/connect.ts';
 import { type ApiServer, startApiServer } from '../../apiserver/serving/api-server.ts';
 import type { Store } from '../../apiserver/store/store.ts';
 import { systemClock } from '../../base/clock.ts';
-import { ApiClient, type ApiClientSettings, apiClientDefaults } from '../../client/api-client.ts';
-import { ConnectionPool, poolDefaults } from '../../client/connection-pool.ts';
-import { fixedCredentials } from '../../client/credentials.ts';
+import { ApiClient, type ApiClientSettings, apiClientDefaults } from '../../client/api/api-client.ts';
+import { fixedCredentials } from '../../client/credentials/credentials.ts';
+import { ConnectionPool, poolDefaults } from '../../client/transport/connection-pool.ts';
 import { memoryStore } from './stores.ts';
 
 export interface RunningApiServer extends Pick<ApiServer, 'serve'> {

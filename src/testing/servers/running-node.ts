@@ -10,7 +10,7 @@ import {
 import { StoredObjects } from '../../apiserver/model/stored-objects.ts';
 import { NodeProxy } from '../../apiserver/serving/node-proxy.ts';
 import { systemClock } from '../../base/clock.ts';
-import { nodes, pods } from '../../client/resource-reference.ts';
+import { nodes, pods } from '../../client/api/resource-reference.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { NodePods } from '../../node-server/container-logs.ts';
 import type { NodeAccess } from '../../node-server/node-access.ts';

@@ -29,9 +29,10 @@ import {
   makeAuthority,
 } from '../../apiserver/identity/certificates.ts';
 import type { Clock } from '../../base/clock.ts';
-import { ApiClient, type ApiClientSettings, apiClientDefaults } from '../../client/api-client.ts';
-import { ConnectionPool, type PoolSettings, poolDefaults } from '../../client/connection-pool.ts';
-import { type Credentials, type TlsIdentity, anonymous } from '../../client/credentials.ts';
+import { ApiClient, type ApiClientSettings, apiClientDefaults } from '../../client/api/api-client.ts';
+import { type Credentials, anonymous } from '../../client/credentials/credentials.ts';
+import { ConnectionPool, type PoolSettings, poolDefaults } from '../../client/transport/connection-pool.ts';
+import type { TlsIdentity } from '../../client/transport/transport.ts';
 import { FakeClock } from '../fakes/fake-clock.ts';
 
 export interface ScriptedSettings {
