@@ -19,7 +19,7 @@ import {
 import { FailureBackOff, ImagePuller } from './image-puller.ts';
 import { type HookDeps, runHook } from './lifecycle-hooks.ts';
 import { hasEnded, newest } from './runtime-containers.ts';
-import { ContainerStartError, RetryAtError } from './start-errors.ts';
+import { ContainerStartError } from './start-errors.ts';
 
 interface ContainerStarterDeps extends ContainerRequestDeps, HookDeps {
   readonly runtime: Runtime;
@@ -57,7 +57,7 @@ export class ContainerStarter {
     this.#images.collectGarbage();
   }
 
-  /** Rejects with a ContainerStartError or a RetryAtError: what the container's waiting state says. */
+  /** Rejects with a ContainerStartError: what the container's waiting state says. */
   async start(request: StartRequest, signal: AbortSignal): Promise<void> {
     this.#holdBack(request);
     const image = await this.#image(request, signal);
@@ -109,10 +109,10 @@ export class ContainerStarter {
     const message = `Back-off restarting failed container ${name} in pod ${describePod(pod)}`;
     this.#deps.events.record({ pod, container: name, type: 'Warning', reason: 'BackOff', message });
     const delay = showDuration(this.#backOff.delayMsOf(key));
-    throw new RetryAtError(
+    throw new ContainerStartError(
       'CrashLoopBackOff',
       `back-off ${delay} restarting failed container=${name} pod=${describePod(pod)}`,
-      untilMs,
+      { retryAtMs: untilMs },
     );
   }
 
@@ -120,7 +120,7 @@ export class ContainerStarter {
     try {
       return await this.#images.ensure(pod, container, pullSecrets, signal);
     } catch (error) {
-      if (error instanceof RetryAtError || error instanceof ContainerStartError) {
+      if (error instanceof ContainerStartError) {
         const message = `Error: ${error.reason}`;
         this.#deps.events.record({ pod, container: container.name, type: 'Warning', reason: 'Failed', message });
       }

@@ -11,10 +11,10 @@ import type { ImagePullSecrets } from '../view/image-pull-secrets.ts';
 import type { ContainerKiller } from './container-killer.ts';
 import { type ContainerFiles, podResources } from './container-request.ts';
 import type { ContainerStarter } from './container-starter.ts';
-import { ImagePullError } from './image-puller.ts';
+import { isFailedPull } from './image-puller.ts';
 import { type ContainerPlan, type ProbeVerdicts, planContainers } from './plan-containers.ts';
 import { podNameLabel, podNamespaceLabel, podUidLabel } from './runtime-containers.ts';
-import { ContainerStartError, RetryAtError, type StartErrors } from './start-errors.ts';
+import { ContainerStartError, type StartErrors } from './start-errors.ts';
 
 interface ContainerSyncDeps {
   readonly runtime: Runtime;
@@ -148,7 +148,7 @@ export class ContainerSync {
       if (!isStarted && container !== undefined && !isSidecar(container)) break;
     }
     for (const name of plan.start) await start(name);
-    const pullFailed = errors.some((error) => error instanceof ImagePullError);
+    const pullFailed = errors.some(isFailedPull);
     const { killPod, kill, startEphemeral, startInit, start: regular } = plan;
     const changed = killPod || kill.length + startEphemeral.length + startInit.length + regular.length > 0;
     return { errors, pullFailed, changed };
@@ -168,7 +168,7 @@ export class ContainerSync {
       return undefined;
     } catch (error) {
       signal.throwIfAborted();
-      if (!(error instanceof ContainerStartError || error instanceof RetryAtError)) throw error;
+      if (!(error instanceof ContainerStartError)) throw error;
       startErrors.set(uid, container.name, { reason: error.reason, message: error.message });
       return error;
     }

@@ -11,7 +11,7 @@ import { parseImageReference } from '../../kube/values/image-reference.ts';
 import { showDuration } from '../../kube/values/times.ts';
 import type { ImageStatus, PullCredential, Runtime, RuntimeImages } from '../../runtimes/runtime.ts';
 import { type ImagePullSecrets, pullCredentials } from '../view/image-pull-secrets.ts';
-import { ContainerStartError, RetryAtError } from './start-errors.ts';
+import { ContainerStartError } from './start-errors.ts';
 
 interface ImagePullerDeps {
   readonly runtime: Pick<Runtime, 'images'>;
@@ -19,8 +19,12 @@ interface ImagePullerDeps {
   readonly clock: Clock;
 }
 
-/** A pull was tried and failed just now: only then missing pull secrets are worth telling. */
-export class ImagePullError extends ContainerStartError {}
+/** A pull was tried and failed just now, so pull secrets that are missing may be the reason. */
+export function isFailedPull(error: unknown): boolean {
+  return error instanceof ContainerStartError && error.reason === failedPull;
+}
+
+const failedPull = 'ErrImagePull';
 
 export class ImagePuller {
   readonly #deps: ImagePullerDeps;
@@ -32,7 +36,7 @@ export class ImagePuller {
     this.#backOff = new FailureBackOff(10_000, 300_000, deps.clock);
   }
 
-  /** Rejects with a ContainerStartError, or a RetryAtError while it waits. */
+  /** Rejects with a ContainerStartError, also while it waits for the end of a back-off. */
   async ensure(
     pod: Pod,
     container: AnyContainer,
@@ -86,7 +90,7 @@ export class ImagePuller {
       const message = `Back-off pulling image ${goQuote(image)}`;
       tell('Normal', 'BackOff', message);
       const { reason, message: detail } = failure.error;
-      throw new RetryAtError('ImagePullBackOff', `${message}: ${reason}: ${detail}`, waitUntilMs);
+      throw new ContainerStartError('ImagePullBackOff', `${message}: ${reason}: ${detail}`, { retryAtMs: waitUntilMs });
     }
     tell('Normal', 'Pulling', `Pulling image ${goQuote(image)}`);
     const startMs = clock.now();
@@ -104,7 +108,7 @@ export class ImagePuller {
     } catch (thrown) {
       signal.throwIfAborted();
       tell('Warning', 'Failed', `Failed to pull image ${goQuote(image)}: ${messageOf(thrown)}`);
-      const error = new ImagePullError('ErrImagePull', messageOf(thrown), { cause: thrown });
+      const error = new ContainerStartError(failedPull, messageOf(thrown), { cause: thrown });
       this.#backOff.next(key, clock.now());
       this.#failures.set(key, { atMs: clock.now(), error });
       throw error;

@@ -1,14 +1,28 @@
+/** Why containers do not run. */
 import { MountletError } from '../../base/errors.ts';
 
-/** Why containers could not be started, until they are: a status shows it for as long as the container waits. */
+/** Reason and message are those of the container's waiting state. */
+export class ContainerStartError extends MountletError {
+  readonly reason: string;
+  /** Set for a container that waits for the end of its back-off. */
+  readonly retryAtMs: number | undefined;
+
+  constructor(reason: string, message: string, options: ErrorOptions & { readonly retryAtMs?: number } = {}) {
+    super(message, options);
+    this.reason = reason;
+    this.retryAtMs = options.retryAtMs;
+  }
+}
+
 export interface StartError {
   readonly reason: string;
   readonly message: string;
 }
 
-/** As the kubelet's: what a node with many broken pods forgets here, it learns again at their next try. */
+/** As the kubelet's. What a node with many broken pods drops here is recorded again at their next try. */
 const entriesMax = 1000;
 
+/** The last error of each container, until it starts: its status shows it for as long as the container waits. */
 export class StartErrors {
   readonly #entries = new Map<string, StartError>();
 
@@ -31,26 +45,4 @@ export class StartErrors {
 
 function keyOf(podUid: string, container: string): string {
   return `${podUid}_${container}`;
-}
-
-/** Why a container does not run: reason and message are those of its waiting state. */
-export class ContainerStartError extends MountletError {
-  readonly reason: string;
-
-  constructor(reason: string, message: string, options?: ErrorOptions) {
-    super(message, options);
-    this.reason = reason;
-  }
-}
-
-/** Not now, but at a known time: a container in its back-off. */
-export class RetryAtError extends MountletError {
-  readonly reason: string;
-  readonly retryAtMs: number;
-
-  constructor(reason: string, message: string, retryAtMs: number) {
-    super(message);
-    this.reason = reason;
-    this.retryAtMs = retryAtMs;
-  }
 }

@@ -11,7 +11,7 @@ import type { ProbeManager } from '../probes/probe-manager.ts';
 import type { PodManager } from '../sources/desired-pods.ts';
 import { type MirrorApi, deleteMirror } from '../sources/mirror-pods.ts';
 import type { StatusManager } from '../status/status-manager.ts';
-import { isOver } from '../workers/pod-record.ts';
+import { isOver } from '../workers/pod-worker.ts';
 import type { PodWorkerState, PodWorkers } from '../workers/pod-workers.ts';
 
 interface HousekeepingDeps {
@@ -70,7 +70,7 @@ async function removeOrphanMirrors(
   working: ReadonlyMap<string, PodWorkerState>,
   signal: AbortSignal,
 ): Promise<void> {
-  const busy = new Set([...working.keys()].flatMap((uid) => workers.states.podOf(uid) ?? []).map(podFullName));
+  const busy = new Set([...working.keys()].flatMap((uid) => workers.progress.podOf(uid) ?? []).map(podFullName));
   for (const mirror of pods.orphanMirrors()) {
     // The end of its static pod is still to be told to it.
     if (!busy.has(podFullName(mirror))) await deleteMirror(api, mirror, signal);
@@ -87,7 +87,7 @@ async function endOrphans(
 ): Promise<void> {
   for (const runtimePod of await runtime.list(signal)) {
     const { uid } = runtimePod;
-    const state = workers.states.stateOf(uid);
+    const state = workers.progress.stateOf(uid);
     const what = `pod ${nameOf(runtimePod)}`;
     if (isOver(runtimePod)) {
       if (!known.has(uid)) await attempt(what, () => runtime.removePod(uid, signal));

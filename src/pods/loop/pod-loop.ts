@@ -22,7 +22,7 @@ import type { RuntimePod } from '../../runtimes/runtime.ts';
 import { PodManager } from '../sources/desired-pods.ts';
 import { PodConfig, type PodUpdate } from '../sources/pod-sources.ts';
 import type { EnvironmentKind } from '../status/stale-environment.ts';
-import type { PodState } from '../workers/pod-record.ts';
+import type { PodState } from '../workers/pod-worker.ts';
 import { keepHouse } from './housekeeping.ts';
 import { type PodLoopDeps, type PodLoopSettings, type PodParts, assemblePods } from './pod-parts.ts';
 
@@ -92,9 +92,9 @@ export class PodLoop {
 
   /** Those that take room on this node: not the ones that were refused, or that have ended. */
   activePods(): readonly Pod[] {
-    const { states } = this.#parts.workers;
+    const { progress } = this.#parts.workers;
     return this.#pods.pods().filter((pod) => {
-      const state = states.stateOf(podUid(pod));
+      const state = progress.stateOf(podUid(pod));
       if (state === 'terminated' || state === 'finished') return false;
       const phases = [pod.status?.phase, this.statusOf(podUid(pod))?.phase];
       // One that ends may still have containers.
@@ -104,7 +104,7 @@ export class PodLoop {
 
   /** Also one that is no longer wanted but has not finished. */
   pod(uid: string): Pod | undefined {
-    return this.#pods.get(uid) ?? this.#parts.workers.states.podOf(uid);
+    return this.#pods.get(uid) ?? this.#parts.workers.progress.podOf(uid);
   }
 
   /** With its newest status. */
@@ -121,11 +121,11 @@ export class PodLoop {
 
   /** As its status shows it: its containers, their IDs and logs. */
   runtimePodOf(uid: string): RuntimePod | undefined {
-    return this.#parts.workers.states.get(uid)?.seen;
+    return this.#parts.workers.progress.get(uid)?.seen;
   }
 
   stateOf(uid: string): PodState | undefined {
-    return this.#parts.workers.states.stateOf(uid);
+    return this.#parts.workers.progress.stateOf(uid);
   }
 
   areSourcesReady(): boolean {
@@ -133,11 +133,11 @@ export class PodLoop {
   }
 
   shouldContainersBeTerminating(uid: string): boolean {
-    return this.#parts.workers.states.shouldContainersBeTerminating(uid);
+    return this.#parts.workers.progress.shouldContainersBeTerminating(uid);
   }
 
   shouldRuntimeBeRemoved(uid: string): boolean {
-    return this.#parts.workers.states.shouldRuntimeBeRemoved(uid);
+    return this.#parts.workers.progress.shouldRuntimeBeRemoved(uid);
   }
 
   /**
@@ -239,7 +239,7 @@ export class PodLoop {
     const { events, admit } = this.#deps;
     const uid = podUid(pod);
     const isEnding = pod.metadata.deletionTimestamp !== undefined || isTerminalPhase(pod.status?.phase);
-    if (isEnding || workers.states.isTerminationRequested(uid)) return false;
+    if (isEnding || workers.progress.isTerminationRequested(uid)) return false;
     const others = this.activePods().filter((other) => podUid(other) !== uid);
     const { refusal, preempted = [] } = admit(pod, others);
     for (const victim of preempted) {
@@ -272,8 +272,8 @@ export class PodLoop {
     while (!signal.aborted) {
       await this.#housework.sleep(delayMs, clock, signal);
       if (signal.aborted || !this.#config.isComplete()) continue;
-      const { states } = this.#parts.workers;
-      const before = [...states.records()].map(({ uid }) => uid);
+      const { progress } = this.#parts.workers;
+      const before = [...progress.workers()].map(({ uid }) => uid);
       const isDone = await keepHouse(
         {
           runtime,
@@ -286,7 +286,7 @@ export class PodLoop {
         signal,
       );
       // Who is forgotten has no worker any more that would hold on to its directories.
-      for (const uid of before) if (states.stateOf(uid) === undefined) this.#deps.volumes.podChanged(uid);
+      for (const uid of before) if (progress.stateOf(uid) === undefined) this.#deps.volumes.podChanged(uid);
       // From the first time on, a UID that is not known is known to be nobody's: its volumes and directories may go.
       // Nor can it have containers, for which the end of a pod that was refused would be withheld.
       if (isFirst) {

@@ -22,8 +22,8 @@ import type { Eviction } from '../status/pod-status.ts';
 import { StaleEnvironment } from '../status/stale-environment.ts';
 import { type StatusApi, StatusManager, type StatusNotice } from '../status/status-manager.ts';
 import type { ContainerViewDeps } from '../view/container-view.ts';
-import type { PodState } from '../workers/pod-record.ts';
-import { type PodStepFailed, PodWorkers } from '../workers/pod-workers.ts';
+import type { PodState, PodStepFailed } from '../workers/pod-worker.ts';
+import { PodWorkers } from '../workers/pod-workers.ts';
 import type { HousekeepingFailed } from './housekeeping.ts';
 import { type MirrorFailed, type ObjectRegistration, type PodNode, PodSyncer, type PodVolumes } from './pod-syncer.ts';
 
@@ -103,7 +103,7 @@ export function assemblePods(
     pause: deps.pause,
     notify,
     pods,
-    couldHaveRunningContainers: (uid) => workers.states.couldHaveRunningContainers(uid),
+    couldHaveRunningContainers: (uid) => workers.progress.couldHaveRunningContainers(uid),
   });
   const probes = new ProbeManager(
     {
@@ -134,8 +134,8 @@ export function assemblePods(
     startErrors,
     environment,
     messages,
-    isTerminationRequested: (uid) => workers.states.isTerminationRequested(uid),
-    seen: (uid, runtimePod) => workers.states.see(uid, runtimePod),
+    isTerminationRequested: (uid) => workers.progress.isTerminationRequested(uid),
+    seen: (uid, runtimePod) => workers.progress.see(uid, runtimePod),
   });
   const newest = (uid: string): Pod | undefined => pods.get(uid);
   const workers = new PodWorkers(

@@ -24,7 +24,7 @@ import type { StaleEnvironment } from '../status/stale-environment.ts';
 import type { StatusManager } from '../status/status-manager.ts';
 import type { ObjectReaders } from '../view/environment-objects.ts';
 import { type ImagePullSecrets, collectPullSecrets, missingPullSecretsEvent } from '../view/image-pull-secrets.ts';
-import type { PodSteps, SyncResult } from '../workers/pod-steps.ts';
+import type { PodSteps, SyncResult } from '../workers/pod-worker.ts';
 
 /** The node as its pods need to know it. */
 export interface PodNode {

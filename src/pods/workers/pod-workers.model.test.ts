@@ -83,7 +83,7 @@ class World {
     if (before > rank) this.violations.push(`${uid} went back from step ${before} to ${rank}`);
     if (this.isStatic && rank === 1) {
       const others = uids.filter((other) => other !== uid && (this.rank.get(other) ?? 0) > 0);
-      const busy = others.filter((other) => this.workers.states.stateOf(other) !== 'finished');
+      const busy = others.filter((other) => this.workers.progress.stateOf(other) !== 'finished');
       if (busy.length > 0) this.violations.push(`${uid} was started beside ${busy.join()}`);
     }
     this.rank.set(uid, rank);
@@ -149,7 +149,7 @@ for (const isStatic of [false, true]) {
         await settle();
         assert.deepEqual(world.violations, []);
         assert.deepEqual(
-          uids.map((uid) => world.workers.states.stateOf(uid)),
+          uids.map((uid) => world.workers.progress.stateOf(uid)),
           [undefined, undefined, undefined],
         );
         world.stop.abort();

@@ -5,10 +5,10 @@ import type { RuntimePod } from '../../runtimes/runtime.ts';
 import { aPod } from '../../testing/fakes/builders.ts';
 import { FakeClock, settle } from '../../testing/fakes/fake-clock.ts';
 import { RecordedEvents } from '../../testing/fakes/memory-pod-api.ts';
-import { RetryAtError } from '../containers/start-errors.ts';
-import { effectiveGrace } from './grace-period.ts';
+import { ContainerStartError } from '../containers/start-errors.ts';
+import { effectiveGrace } from './pod-worker.ts';
 import { PodWorkers } from './pod-workers.ts';
-import { type StepOutcome, requeueDelayMs } from './requeue-delay.ts';
+import { type StepOutcome, requeueDelayMs } from './pod-worker.ts';
 
 interface World {
   readonly workers: PodWorkers;
@@ -107,7 +107,7 @@ test('pods invariant 49: a create, a kill and an update that come together end t
   workers.update({ kind: 'update', pod: pod('a') });
   await settle();
   assert.deepEqual(history, ['terminate 30 a', 'cleanUp a']);
-  assert.equal(workers.states.stateOf('a'), 'finished');
+  assert.equal(workers.progress.stateOf('a'), 'finished');
   stop.abort();
 });
 
@@ -192,7 +192,7 @@ test('pods invariant 51: a pod that only the runtime knows can only be killed, w
   workers.update({ kind: 'kill', pod: undefined, runtimePod: orphan, graceSeconds: 1 });
   await settle();
   assert.deepEqual(history, ['orphan 1 x']);
-  assert.equal(workers.states.stateOf('x'), undefined);
+  assert.equal(workers.progress.stateOf('x'), undefined);
   stop.abort();
 });
 
@@ -285,7 +285,7 @@ test('pods invariant 53: of static pods with one name the next starts when the o
   assert.deepEqual(history, ['sync a']);
   workers.update({ kind: 'kill', pod: staticPod('b') });
   await settle();
-  assert.equal(workers.states.stateOf('b'), 'finished', 'it never started, so there is nothing to end');
+  assert.equal(workers.progress.stateOf('b'), 'finished', 'it never started, so there is nothing to end');
   const ending = gate();
   steps.set('cleanUp', ending.step);
   workers.update({ kind: 'kill', pod: staticPod('a') });
@@ -315,10 +315,10 @@ test('the predicates follow the states, and an unknown pod counts as gone only a
   const { workers, steps, stop } = aWorld();
   const show = (uid: string): string =>
     [
-      workers.states.shouldContainersBeTerminating(uid) ? 'terminating' : '',
-      workers.states.shouldRuntimeBeRemoved(uid) ? 'removable' : '',
-      workers.states.couldHaveRunningContainers(uid) ? 'mayRun' : '',
-      workers.states.isFinished(uid) ? 'finished' : '',
+      workers.progress.shouldContainersBeTerminating(uid) ? 'terminating' : '',
+      workers.progress.shouldRuntimeBeRemoved(uid) ? 'removable' : '',
+      workers.progress.couldHaveRunningContainers(uid) ? 'mayRun' : '',
+      workers.progress.isFinished(uid) ? 'finished' : '',
     ]
       .filter((word) => word !== '')
       .join(' ');
@@ -343,7 +343,7 @@ test('the predicates follow the states, and an unknown pod counts as gone only a
   stop.abort();
 });
 
-const inBackOff = (atMs: number): Error => new RetryAtError('CrashLoopBackOff', 'back-off', atMs);
+const inBackOff = (atMs: number): Error => new ContainerStartError('CrashLoopBackOff', 'back-off', { retryAtMs: atMs });
 const requeues: readonly { it: string; outcome: StepOutcome; ms: readonly [number, number] }[] = [
   { it: 'at once after a move', outcome: { kind: 'movedOn' }, ms: [0, 0] },
   { it: 'after the resync period', outcome: { kind: 'done', againAtMs: undefined }, ms: [60_000, 90_000] },

@@ -1,27 +1,27 @@
-/** How far the pods of this node have got, for those who must not be too early: volumes, statuses, housekeeping. */
+/** How far the pods of this node have got, for those who must not act too early: volumes, statuses, housekeeping. */
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { RuntimePod } from '../../runtimes/runtime.ts';
-import type { PodRecord, PodState } from './pod-record.ts';
+import type { PodState, PodWorker } from './pod-worker.ts';
 
-export class PodStates {
-  readonly #records = new Map<string, PodRecord>();
-  /** All records were compared with all wanted pods: a UID without a record is nobody's. */
+export class PodProgress {
+  readonly #workers = new Map<string, PodWorker>();
+  /** All workers were compared with all wanted pods: a UID without a worker is unknown to this node. */
   #isSynced = false;
 
-  get(uid: string): PodRecord | undefined {
-    return this.#records.get(uid);
+  get(uid: string): PodWorker | undefined {
+    return this.#workers.get(uid);
   }
 
-  records(): Iterable<PodRecord> {
-    return this.#records.values();
+  workers(): Iterable<PodWorker> {
+    return this.#workers.values();
   }
 
-  add(record: PodRecord): void {
-    this.#records.set(record.uid, record);
+  add(worker: PodWorker): void {
+    this.#workers.set(worker.uid, worker);
   }
 
-  remove(record: PodRecord): void {
-    if (this.#records.get(record.uid) === record) this.#records.delete(record.uid);
+  remove(worker: PodWorker): void {
+    if (this.#workers.get(worker.uid) === worker) this.#workers.delete(worker.uid);
   }
 
   markSynced(): void {
@@ -29,19 +29,18 @@ export class PodStates {
   }
 
   stateOf(uid: string): PodState | undefined {
-    return this.#records.get(uid)?.state;
+    return this.#workers.get(uid)?.state;
   }
 
   /** The newest that is known of the pod, also when no source wants it any more. */
   podOf(uid: string): Pod | undefined {
-    const record = this.#records.get(uid);
-    return record?.pending?.pod ?? record?.active?.pod;
+    return this.#workers.get(uid)?.pod;
   }
 
-  /** The status of the pod was made of this. */
+  /** The status of the pod was computed from this. */
   see(uid: string, runtimePod: RuntimePod | undefined): void {
-    const record = this.#records.get(uid);
-    if (record !== undefined) record.seen = runtimePod;
+    const worker = this.#workers.get(uid);
+    if (worker !== undefined) worker.seen = runtimePod;
   }
 
   isTerminationRequested(uid: string): boolean {
@@ -51,7 +50,7 @@ export class PodStates {
 
   /** Nothing new may be set up for it: its containers end, or have ended, or there is no such pod. */
   shouldContainersBeTerminating(uid: string): boolean {
-    return this.#records.get(uid)?.hasBegunTerminating ?? this.#isSynced;
+    return this.#workers.get(uid)?.hasBegunTerminating ?? this.#isSynced;
   }
 
   /** No container of it runs any more, so what they used can go. */
