@@ -12,7 +12,6 @@ import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts
 import { peerOf } from '../rest/api-request.ts';
 import type { PeerIdentity } from './authentication.ts';
 import {
-  CertificateHostError,
   type KeyPair,
   children,
   der,
@@ -51,7 +50,7 @@ test('a server certificate is good for its names and addresses and for no others
 
 test('a host that cannot stand in a certificate is refused', () => {
   for (const host of ['', 'bücher.example', 'a b', 'a\0.example']) {
-    assert.throws(() => issueServerCertificate(authority, { ...validity, hosts: [host] }), CertificateHostError);
+    assert.throws(() => issueServerCertificate(authority, { ...validity, hosts: [host] }), { reason: 'InvalidHost' });
   }
 });
 

@@ -12,7 +12,7 @@ import {
   sign,
 } from 'node:crypto';
 import { isIP, isIPv4 } from 'node:net';
-import { MountletError } from '../../base/errors.ts';
+import { ApiServerError } from '../model/status.ts';
 
 export interface KeyPair {
   readonly certificatePem: string;
@@ -25,13 +25,6 @@ interface Validity {
   /** Milliseconds since the epoch. */
   readonly now: number;
   readonly days: number;
-}
-
-export class CertificateHostError extends MountletError {
-  readonly reason = 'InvalidHost';
-  constructor(host: string) {
-    super(`Cannot issue a certificate for "${host}": give a host name in ASCII or an IP address`);
-  }
 }
 
 const objectIds = {
@@ -178,7 +171,10 @@ function subjectOf(certificate: X509Certificate): Buffer {
 
 function alternativeName(host: string): Buffer {
   if (isIP(host) !== 0) return der.tagged(7, false, addressBytes(host));
-  if (!/^[\x21-\x7e]+$/.test(host)) throw new CertificateHostError(host);
+  if (!/^[\x21-\x7e]+$/.test(host)) {
+    const text = `Cannot issue a certificate for "${host}": give a host name in ASCII or an IP address`;
+    throw new ApiServerError('InvalidHost', text);
+  }
   return der.tagged(2, false, Buffer.from(host));
 }
 

@@ -1,5 +1,4 @@
 /** Which objects a list or watch is about: selectors of labels and fields as one question. */
-import { MountletError } from '../../base/errors.ts';
 import { compareByteOrder, goQuote } from '../../kube/values/go-text.ts';
 import {
   type LabelRequirement,
@@ -33,7 +32,7 @@ export function selectionOf(
   }
   const labels = labelsOf(selectors.labelSelector);
   const matchesLabels = labelMatcher(labels);
-  const fields = fieldsOf(selectors.fieldSelector, served);
+  const fields = parseFieldSelector(selectors.fieldSelector, served);
   const { viewOf } = served;
   return {
     isEverything: labels.length === 0 && fields.length === 0 && urlName === '',
@@ -46,15 +45,6 @@ export function selectionOf(
   };
 }
 
-export function fieldsOf(text: string, served: Resource): FieldSelector {
-  try {
-    return parseFieldSelector(text, served);
-  } catch (error) {
-    if (error instanceof FieldSelectorError) throw badRequest(error.message);
-    throw error;
-  }
-}
-
 function labelsOf(text: string): readonly LabelRequirement[] {
   try {
     return parseLabelSelector(text);
@@ -64,24 +54,19 @@ function labelsOf(text: string): readonly LabelRequirement[] {
   }
 }
 
-/**
- * Field selectors: `spec.nodeName=node-1,status.phase!=Failed`. Every term must hold. A value may contain `,`, `=` and `\` with
- * a `\` in front. Which fields a kind has is said by its resource.
- */
 interface FieldTerm {
   readonly field: string;
   readonly operator: '=' | '!=';
   readonly value: string;
 }
 
+/**
+ * `spec.nodeName=node-1,status.phase!=Failed`: every term must hold. A value may contain `,`, `=` and `\` with a `\` in front.
+ * Which fields a kind has is said by its resource.
+ */
 type FieldSelector = readonly FieldTerm[];
 
-/** The message is the API server's own. */
-export class FieldSelectorError extends MountletError {
-  readonly reason = 'BadRequest';
-}
-
-/** Fails in the API server's words for what it cannot read, and for a field that the resource does not have. */
+/** Throws a StatusError for what it cannot read, and for a field that the resource does not have. */
 export function parseFieldSelector(selector: string, resource: Resource): FieldSelector {
   // In this order it finds the first mistake.
   const terms = splitTerms(selector).sort(compareByteOrder);
@@ -113,9 +98,9 @@ function assertKnown(field: string, { fields, namespaced }: Resource): void {
   if (field === 'metadata.name' || Object.hasOwn(fields, field)) return;
   // Kinds that list their fields leave out the namespace where they have none; the others take it and find nothing.
   if (field === 'metadata.namespace' && (namespaced || !hasOwnFields)) return;
-  if (hasOwnFields) throw new FieldSelectorError(`field label not supported: ${field}`);
+  if (hasOwnFields) throw badRequest(`field label not supported: ${field}`);
   const known = 'only "metadata.name", "metadata.namespace"';
-  throw new FieldSelectorError(`${goQuote(field)} is not a known field selector: ${known}`);
+  throw badRequest(`${goQuote(field)} is not a known field selector: ${known}`);
 }
 
 function splitTerms(selector: string): string[] {
@@ -126,7 +111,7 @@ function splitTerms(selector: string): string[] {
 function parseTerm(term: string, selector: string): FieldTerm {
   const [, field, operator, value] = /^([\s\S]*?)(!=|==|=)([\s\S]*)$/.exec(term) ?? [];
   if (field === undefined || value === undefined) {
-    throw new FieldSelectorError(`invalid selector: '${selector}'; can't understand '${term}'`);
+    throw badRequest(`invalid selector: '${selector}'; can't understand '${term}'`);
   }
   return { field, operator: operator === '!=' ? '!=' : '=', value: unescaped(value) };
 }
@@ -142,13 +127,13 @@ function unescaped(value: string): string {
     } else if (character === '\\') isEscaped = true;
     else if (character === '=' || character === ',') {
       const code = character.charCodeAt(0);
-      throw new FieldSelectorError(`invalid field selector: unescaped character in value: ${code}`);
+      throw badRequest(`invalid field selector: unescaped character in value: ${code}`);
     } else text += character;
   }
   if (isEscaped) throw invalidEscape('\\');
   return text;
 }
 
-function invalidEscape(sequence: string): FieldSelectorError {
-  return new FieldSelectorError(`invalid field selector: invalid escape sequence: ${sequence}`);
+function invalidEscape(sequence: string): Error {
+  return badRequest(`invalid field selector: invalid escape sequence: ${sequence}`);
 }

@@ -32,13 +32,24 @@ export interface Status {
   readonly code?: number;
 }
 
+interface StatusExtras {
+  readonly continueToken?: string | undefined;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
 export class StatusError extends MountletError {
   readonly reason: string;
   readonly status: Status;
   /** Sent with the answer, besides those every answer has. */
   readonly headers: Readonly<Record<string, string>>;
 
-  constructor(code: number, reason: string, message: string, details?: StatusDetails, continueToken?: string) {
+  constructor(
+    code: number,
+    reason: string,
+    message: string,
+    details?: StatusDetails,
+    { continueToken, headers = {} }: StatusExtras = {},
+  ) {
     super(message);
     this.reason = reason;
     this.status = {
@@ -52,11 +63,11 @@ export class StatusError extends MountletError {
       code,
     };
     const seconds = details?.retryAfterSeconds ?? 0;
-    this.headers = seconds > 0 ? { 'retry-after': String(seconds) } : {};
+    this.headers = seconds > 0 ? { ...headers, 'retry-after': String(seconds) } : headers;
   }
 
   static from({ code = 500, reason = '', message = '', details, metadata }: Status): StatusError {
-    return new StatusError(code, reason, message, details, metadata.continue);
+    return new StatusError(code, reason, message, details, { continueToken: metadata.continue });
   }
 
   get code(): number {
@@ -168,7 +179,7 @@ export function unauthorized(): StatusError {
 }
 
 export function expired(message: string, continueToken?: string): StatusError {
-  return new StatusError(410, 'Expired', message, undefined, continueToken);
+  return new StatusError(410, 'Expired', message, undefined, { continueToken });
 }
 
 export function versionTooLarge(wanted: number | bigint, current: number): StatusError {
@@ -212,4 +223,14 @@ export function internalError(text: string): StatusError {
 
 export function unavailable(): StatusError {
   return new StatusError(503, 'ServiceUnavailable', 'the server is currently unable to handle the request');
+}
+
+/** What the operator of the server is told: a setting or a key that cannot be used. */
+export class ApiServerError extends MountletError {
+  readonly reason: string;
+
+  constructor(reason: string, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.reason = reason;
+  }
 }

@@ -8,8 +8,9 @@ import { type ServerHttp2Session, createServer as createHttp2 } from 'node:http2
 import type { AddressInfo, Server as NetServer, Socket } from 'node:net';
 import { createServer as createTls } from 'node:tls';
 import { Connections, connectionPlaces } from '../../base/connections.ts';
-import { MountletError, errorCode, messageOf } from '../../base/errors.ts';
+import { errorCode, messageOf } from '../../base/errors.ts';
 import type { PeerIdentity } from '../identity/authentication.ts';
+import { ApiServerError } from '../model/status.ts';
 import { type Exchange, peerOf } from '../rest/api-request.ts';
 import { Http1Exchange, Http2Exchange } from './http-exchange.ts';
 
@@ -36,15 +37,6 @@ interface HttpListener {
 
 /** `trust` says that the client has shown who it is. False when the server has no place for it. */
 type HandleExchange = (exchange: Exchange, trust: () => boolean) => void;
-
-class ListenError extends MountletError {
-  readonly reason = 'CannotListen';
-
-  constructor({ host, port }: ListenerSettings, thrown: unknown) {
-    const why = listenFailures[errorCode(thrown) ?? ''] ?? messageOf(thrown);
-    super(`Cannot listen on ${host.includes(':') ? `[${host}]` : host}:${port}: ${why}`, { cause: thrown });
-  }
-}
 
 const listenFailures: Readonly<Record<string, string>> = {
   EADDRINUSE: 'another program listens there; end it, or choose another port',
@@ -103,7 +95,10 @@ export async function startHttpListener(settings: ListenerSettings, handle: Hand
   try {
     await once(server, 'listening');
   } catch (thrown) {
-    throw new ListenError(settings, thrown);
+    const { host, port } = settings;
+    const why = listenFailures[errorCode(thrown) ?? ''] ?? messageOf(thrown);
+    const text = `Cannot listen on ${host.includes(':') ? `[${host}]` : host}:${port}: ${why}`;
+    throw new ApiServerError('CannotListen', text, { cause: thrown });
   }
   // Starts the clock that ends connections which never finish their headers; it would else start with its own `listen`.
   if (server !== http1) http1.emit('listening');

@@ -134,7 +134,7 @@ export class NodeProxy implements NodeConnector {
       pipeline(client.socket, node.socket, { signal }),
       pipeline(node.socket, client.socket, { signal }),
     ];
-    // Whoever is gone, on purpose or not, has been told all that can be told.
+    // A side that is gone, on purpose or not, needs no error.
     const ended = directions.map((direction) => direction.catch(() => {}));
     await Promise.race(ended);
     const patience = this.#deps.clock.sleep(closingMs, over.signal).catch(() => {});
@@ -185,7 +185,6 @@ async function passLog(response: IncomingMessage, exchange: Exchange, signal: Ab
   }
 }
 
-/** A node's refusal, which is plain text, as the Status that clients of the API understand. */
 const acceptedProtocols = 'x-accepted-stream-protocol-versions';
 const reasons: Readonly<Record<number, string>> = {
   400: 'BadRequest',
@@ -201,16 +200,8 @@ const reasons: Readonly<Record<number, string>> = {
 // Enough for any message; the rest of a long page is not read.
 const textBytesMax = 2048;
 
-class NodeRefusal extends StatusError {
-  override readonly headers: Readonly<Record<string, string>>;
-
-  constructor(code: number, message: string, headers: Readonly<Record<string, string>>) {
-    super(code, reasons[code] ?? 'InternalError', message);
-    this.headers = headers;
-  }
-}
-
-async function nodeRefusal(response: IncomingMessage, isUpgrade: boolean): Promise<NodeRefusal> {
+/** A node refuses in plain text; clients of the API understand a Status. */
+async function nodeRefusal(response: IncomingMessage, isUpgrade: boolean): Promise<StatusError> {
   const pieces: Buffer[] = [];
   let bytes = 0;
   for await (const piece of response as AsyncIterable<Buffer>) {
@@ -222,26 +213,17 @@ async function nodeRefusal(response: IncomingMessage, isUpgrade: boolean): Promi
   const accepted = response.headers[acceptedProtocols];
   const headers = typeof accepted === 'string' ? { [acceptedProtocols]: accepted } : {};
   const given = response.statusCode ?? 500;
-  // A node that refuses its server is no reason to tell the client that it is the one refused.
+  // The node refused this server, not the client.
   const code = given === 401 || given < 400 ? 500 : given;
   const message = given === 401 ? `the node refused this server: ${text}` : text;
-  return new NodeRefusal(
-    code,
-    isUpgrade && code >= 500 ? `unable to upgrade connection: ${message}` : message,
-    headers,
-  );
-}
-
-/** Where a request for a pod goes on its node: address, path and query. Pure. */
-interface NodeAddress {
-  readonly host: string;
-  readonly port: number;
+  const full = isUpgrade && code >= 500 ? `unable to upgrade connection: ${message}` : message;
+  return new StatusError(code, reasons[code] ?? 'InternalError', full, undefined, { headers });
 }
 
 const kubeletPort = 10250;
 const preferred = ['InternalIP', 'ExternalIP', 'Hostname'];
 
-function nodeAddress({ status }: Node): NodeAddress {
+function nodeAddress({ status }: Node): { readonly host: string; readonly port: number } {
   const addresses = status?.addresses ?? [];
   const [found] = preferred.flatMap((type) => addresses.filter((address) => address.type === type));
   if (found === undefined) {

@@ -3,7 +3,7 @@ import type { Authenticator } from '../identity/authentication.ts';
 import type { Authorizer } from '../identity/authorization.ts';
 import { type RequestAttributes, type User, forbiddenMessage } from '../identity/user.ts';
 import type { ResourceTable } from '../model/resource.ts';
-import { fieldsOf, requiredName } from '../model/selection.ts';
+import { parseFieldSelector, requiredName } from '../model/selection.ts';
 import { StatusError, forbidden, unauthorized } from '../model/status.ts';
 import type { Exchange } from '../rest/api-request.ts';
 import type { RequestInfo, ResourceRequest } from '../rest/request-info.ts';
@@ -69,13 +69,13 @@ function selectedFields(
   resources: ResourceTable,
   info: ResourceRequest,
   query: URLSearchParams,
-): ReturnType<typeof fieldsOf> {
+): ReturnType<typeof parseFieldSelector> {
   const text = query.get('fieldSelector') ?? '';
   const served = resources.byPlural(info, info.resource);
   const selects = info.verb === 'list' || info.verb === 'watch' || info.verb === 'deletecollection';
   if (text === '' || served === undefined || !selects) return [];
   try {
-    return fieldsOf(text, served);
+    return parseFieldSelector(text, served);
   } catch {
     return [];
   }
