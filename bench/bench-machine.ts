@@ -7,10 +7,10 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { systemClock } from '../src/base/clock.ts';
-import { accessDeps } from '../src/cli/cluster-client.ts';
 import { type ApiClient, apiClientDefaults, connectApiClient } from '../src/client/api/api-client.ts';
 import { clusterAccess } from '../src/client/credentials/cluster-access.ts';
 import { poolDefaults } from '../src/client/transport/connection-pool.ts';
+import { machineAccess } from '../src/cli/cluster-client.ts';
 import type { ContainerRecord, PodRecord } from '../src/runtimes/process/container-records.ts';
 import { endSpawner } from '../src/runtimes/process/spawner-client.ts';
 import { mountPointsBelow } from '../src/testing/machine/temporary-directory.ts';
@@ -70,7 +70,10 @@ export class BenchMachine {
       const ended = once(child, 'exit', { signal }).then(() => Promise.reject(new Error('mountlet up has ended')));
       await Promise.race([once(lines, 'line', { signal }), ended]);
       ended.catch(() => {});
-      const access = await clusterAccess({ kubeconfig: join(state, 'kubeconfig'), context: undefined }, accessDeps());
+      const access = await clusterAccess(
+        { kubeconfig: join(state, 'kubeconfig'), context: undefined },
+        machineAccess(),
+      );
       const rates = { rate: unlimited, watchRate: unlimited };
       const client = connectApiClient(access, systemClock, { ...apiClientDefaults, ...rates }, poolDefaults);
       return new BenchMachine(directory, client, child);

@@ -1,48 +1,6 @@
 /**
- * mountlet as a library.
- *
- * A program that wants its configuration replaced all at once:
- * ```ts
- * import { AtomicWriter } from 'mountlet';
- *
- * const writer = new AtomicWriter('/srv/app/config');
- * writer.write(new Map([['app.conf', { data: Buffer.from('port=8080\n'), mode: 0o644 }]]));
- * // Readers of /srv/app/config/app.conf see the old file or the new one; of several files, all old or all new.
- * ```
- *
- * What a pod would see, from manifests:
- * ```ts
- * import { readSources, render } from 'mountlet';
- *
- * const files = await readSources(['app.yaml'], () => Promise.resolve(new Uint8Array()));
- * const { pods, failures } = await render(
- *   { files, root: '/tmp/app', namespace: 'default', pods: [], clean: false, nodeName: 'here', runtimeDirectory: undefined, uid: 0 },
- *   console.warn,
- *   AbortSignal.timeout(10_000),
- * );
- * ```
- *
- * An API server and a node in this very process:
- * ```ts
- * import { agentSettings, startUp } from 'mountlet';
- *
- * const stop = new AbortController();
- * const node = agentSettings({ address: '127.0.0.1', port: 0 }, { nodeName: 'here', rootDirectory: '/srv/app/node' });
- * const machine = await startUp(
- *   { stateDirectory: '/srv/app', host: '127.0.0.1', port: 0, node },
- *   { runtimeDirectory: undefined, uid: 0, drains: true, hidden: [], notify: console.log, notifyServer: () => {} },
- *   stop.signal,
- * );
- * console.log(machine.kubeconfig); // for kubectl; stop.abort(), machine.node.ended and machine.close() end it
- * ```
- *
- * Checked objects from YAML, with the place of every problem:
- * ```ts
- * import { ManifestError, configMapKind, readManifests } from 'mountlet';
- *
- * const manifests = readManifests([{ name: 'app.yaml', text }], 'default'); // or a ManifestError
- * const configMaps = manifests.all(configMapKind);
- * ```
+ * mountlet as a library: configuration on disk as the kubelet would put it there, and the node that does it. Each name has an
+ * example in docs/library.md. Other doors: `mountlet/plugins`, `mountlet/client`, `mountlet/apiserver`, `mountlet/testing`.
  */
 export { MountletError } from './base/errors.ts';
 export { systemClock } from './base/clock.ts';
@@ -93,11 +51,41 @@ export type {
   RenderedVolume,
 } from './agent/render/rendered-pod.ts';
 
+export { connectCluster } from './agent/machine/cluster.ts';
+export type { Cluster, ClusterOptions, Draft, ObjectClient } from './agent/machine/cluster.ts';
+
 export { agentSettings, readAgentConfiguration } from './agent/node/agent-settings.ts';
 export type { AgentConfiguration, AgentSettings } from './agent/node/agent-settings.ts';
-export { startNode } from './agent/node/node.ts';
+export { nodeDefaults, startNode } from './agent/node/node.ts';
 export type { NodeDeps, RunningNode } from './agent/node/node.ts';
 export { logLine } from './agent/node/notices.ts';
-export type { NodeNotice } from './agent/node/notices.ts';
+export type { LogLine, NodeNotice } from './agent/node/notices.ts';
 export { startUp } from './agent/embedded/up.ts';
 export type { RunningMachine, UpDeps, UpSettings } from './agent/embedded/up.ts';
+
+export { VolumeManager } from './volumes/volume-manager.ts';
+export type { VolumeManagerDeps, VolumeManagerSettings } from './volumes/volume-manager.ts';
+export { PluginRegistry, standardPlugins } from './plugins/registry.ts';
+export type {
+  Follow,
+  SetUpOutcome,
+  SetUpRequest,
+  TearDownRequest,
+  VolumeAttributes,
+  VolumePlugin,
+} from './plugins/plugin.ts';
+
+export { processRuntime } from './agent/machine/process-runtime.ts';
+export type { OpenRuntime, OpenedRuntime, RuntimeParts } from './agent/machine/process-runtime.ts';
+export type {
+  ContainerRequest,
+  ContainerState,
+  ExecRequest,
+  ExecResult,
+  PodRequest,
+  ProcessStreams,
+  Runtime,
+  RuntimeContainer,
+  RuntimeImages,
+  RuntimePod,
+} from './runtimes/runtime.ts';

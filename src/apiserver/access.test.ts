@@ -2,15 +2,14 @@
 import assert from 'node:assert/strict';
 import { connect } from 'node:http2';
 import { type TestContext, test } from 'node:test';
+import { type TestApiServer, startTestApiServer } from '../testing/servers/test-api-server.ts';
 import {
-  type TestApiServer,
   type TestClient,
   type TestJson,
   type TestResponse,
   http1Client,
   http2Client,
-  startTestApiServer,
-} from '../testing/servers/test-api-server.ts';
+} from '../testing/servers/test-client.ts';
 import { issueClientCertificate, makeAuthority } from './identity/certificates.ts';
 
 const core = '/api/v1/namespaces/default';

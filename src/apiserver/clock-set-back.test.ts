@@ -3,7 +3,8 @@ import assert from 'node:assert/strict';
 import { request } from 'node:https';
 import { test } from 'node:test';
 import { systemClock } from '../base/clock.ts';
-import { http2Client, startTestApiServer } from '../testing/servers/test-api-server.ts';
+import { http2Client } from '../testing/servers/test-client.ts';
+import { startTestApiServer } from '../testing/servers/test-api-server.ts';
 import { issueClientCertificate, issueServerCertificate, makeAuthority } from './identity/certificates.ts';
 
 const hoursMs = 5 * 3_600_000;

@@ -3,14 +3,8 @@ import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { FakeClock } from '../testing/fakes/fake-clock.ts';
 import { MemoryStore } from '../testing/servers/stores.ts';
-import {
-  type TestApiServer,
-  type TestClient,
-  type TestJson,
-  type TestResponse,
-  http2Client,
-  startTestApiServer,
-} from '../testing/servers/test-api-server.ts';
+import { type TestApiServer, startTestApiServer } from '../testing/servers/test-api-server.ts';
+import { type TestClient, type TestJson, type TestResponse, http2Client } from '../testing/servers/test-client.ts';
 
 interface World {
   readonly server: TestApiServer;

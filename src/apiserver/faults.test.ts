@@ -6,15 +6,8 @@ import { type Socket, connect } from 'node:net';
 import { after, before, describe, test } from 'node:test';
 import { type TLSSocket, connect as connectTls } from 'node:tls';
 import { memoryStore } from '../testing/servers/stores.ts';
-import {
-  type TestApiServer,
-  type TestClient,
-  type TestWatch,
-  adminToken,
-  http1Client,
-  http2Client,
-  startTestApiServer,
-} from '../testing/servers/test-api-server.ts';
+import { type TestApiServer, adminToken, startTestApiServer } from '../testing/servers/test-api-server.ts';
+import { type TestClient, type TestWatch, http1Client, http2Client } from '../testing/servers/test-client.ts';
 import type { KubeObject, Resource } from './model/resource.ts';
 import { resources } from './resources/resources.ts';
 

@@ -3,14 +3,8 @@ import assert from 'node:assert/strict';
 import { connect } from 'node:net';
 import { after, before, test } from 'node:test';
 import fc from 'fast-check';
-import {
-  type TestApiServer,
-  type TestClient,
-  http1Client,
-  http2Client,
-  impatientClock,
-  startTestApiServer,
-} from '../testing/servers/test-api-server.ts';
+import { type TestApiServer, impatientClock, startTestApiServer } from '../testing/servers/test-api-server.ts';
+import { type TestClient, http1Client, http2Client } from '../testing/servers/test-client.ts';
 
 let server: TestApiServer;
 let client: TestClient;

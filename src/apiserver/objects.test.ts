@@ -2,15 +2,8 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { gunzipSync } from 'node:zlib';
-import {
-  type TestApiServer,
-  type TestClient,
-  type TestResponse,
-  http1Client,
-  http2Client,
-  impatientClock,
-  startTestApiServer,
-} from '../testing/servers/test-api-server.ts';
+import { type TestApiServer, impatientClock, startTestApiServer } from '../testing/servers/test-api-server.ts';
+import { type TestClient, type TestResponse, http1Client, http2Client } from '../testing/servers/test-client.ts';
 
 const maps = '/api/v1/namespaces/default/configmaps';
 const strategic = { 'content-type': 'application/strategic-merge-patch+json' };

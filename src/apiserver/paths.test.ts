@@ -1,13 +1,8 @@
 /** Everything that is not a resource, over real HTTP: checklist item 1. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import {
-  type TestApiServer,
-  type TestClient,
-  type TestJson,
-  http2Client,
-  startTestApiServer,
-} from '../testing/servers/test-api-server.ts';
+import { type TestApiServer, startTestApiServer } from '../testing/servers/test-api-server.ts';
+import { type TestClient, type TestJson, http2Client } from '../testing/servers/test-client.ts';
 
 let server: TestApiServer;
 let client: TestClient;

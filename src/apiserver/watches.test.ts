@@ -7,15 +7,17 @@ import { temporaryDirectory } from '../testing/machine/temporary-directory.ts';
 import { MemoryStore, openStore } from '../testing/servers/stores.ts';
 import {
   type TestApiServer,
-  type TestClient,
-  type TestJson,
-  type TestWatch,
   adminToken,
-  http1Client,
-  http2Client,
   impatientClock,
   startTestApiServer,
 } from '../testing/servers/test-api-server.ts';
+import {
+  type TestClient,
+  type TestJson,
+  type TestWatch,
+  http1Client,
+  http2Client,
+} from '../testing/servers/test-client.ts';
 
 const maps = '/api/v1/namespaces/default/configmaps';
 const merge = { 'content-type': 'application/merge-patch+json' };

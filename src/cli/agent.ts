@@ -14,7 +14,7 @@ import { startAgent } from '../agent/node/agent.ts';
 import type { LogLevel } from '../agent/node/notices.ts';
 import { messageOf } from '../base/errors.ts';
 import { type ClusterAccess, clusterAccess } from '../client/credentials/cluster-access.ts';
-import { type ClusterOptions, accessDeps } from './cluster-client.ts';
+import { type ClusterOptions, machineAccess } from './cluster-client.ts';
 import { type LogFormat, logPrinter, noticePrinter } from './log-printer.ts';
 import { type SandboxOptions, defaultStateDirectory, secretDirectories } from './options.ts';
 import { showJson } from './rendered-list.ts';
@@ -116,7 +116,7 @@ async function clusterOrNone(
 ): Promise<ClusterAccess | undefined> {
   const isAsked = kubeconfig !== undefined || context !== undefined || inCluster;
   if (manifestsDirectory === undefined || isAsked)
-    return await clusterAccess({ kubeconfig, context, inCluster }, accessDeps());
+    return await clusterAccess({ kubeconfig, context, inCluster }, machineAccess());
   if (process.env['KUBECONFIG'] !== undefined)
     tell('note', 'KUBECONFIG is not used beside a folder of manifests: give --kubeconfig to join its cluster');
   return undefined;

@@ -1,8 +1,7 @@
 /** A client for the commands that talk to an API server: the kubeconfig a user means, or else that of `mountlet up` on this machine. */
 import { existsSync } from 'node:fs';
-import { readFile } from 'node:fs/promises';
-import { homedir } from 'node:os';
 import { join } from 'node:path';
+import { accessDeps } from '../agent/machine/cluster.ts';
 import { systemClock } from '../base/clock.ts';
 import { type ApiClient, apiClientDefaults, connectApiClient } from '../client/api/api-client.ts';
 import {
@@ -11,7 +10,6 @@ import {
   NoClusterError,
   clusterAccess,
 } from '../client/credentials/cluster-access.ts';
-import { runCommand } from '../client/credentials/exec-credentials.ts';
 import { poolDefaults } from '../client/transport/connection-pool.ts';
 import { defaultStateDirectory } from './options.ts';
 
@@ -34,24 +32,17 @@ export async function clusterClient(options: ClusterOptions): Promise<ClusterCli
   };
 }
 
-export function accessDeps(): AccessDeps {
-  return {
-    env: process.env,
-    homeDirectory: homedir(),
-    readFile: (path) => readFile(path, 'utf8'),
-    clock: systemClock,
-    run: runCommand,
-    hasTerminal: process.stdin.isTTY,
-  };
-}
-
 async function accessFor({ kubeconfig, context }: ClusterOptions): Promise<ClusterAccess> {
   try {
-    return await clusterAccess({ kubeconfig, context }, accessDeps());
+    return await clusterAccess({ kubeconfig, context }, machineAccess());
   } catch (error) {
     // Nobody named a cluster, so the one of this machine is meant.
     const own = join(defaultStateDirectory(), 'kubeconfig');
     if (!(error instanceof NoClusterError) || !existsSync(own)) throw error;
-    return clusterAccess({ kubeconfig: own, context }, accessDeps());
+    return clusterAccess({ kubeconfig: own, context }, machineAccess());
   }
+}
+
+export function machineAccess(): AccessDeps {
+  return accessDeps(process.env, process.stdin.isTTY);
 }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { type ConfigMap, configMapShape } from '../kube/kinds/config-map.ts';
 import { ObservedClock } from '../testing/fakes/fake-clock.ts';
-import { runningApiServer } from '../testing/servers/running-api-server.ts';
+import { runningApiServer } from '../testing/servers/test-api-server.ts';
 import { bookmark, scriptedApiServer, versionedConfigMap } from '../testing/servers/scripted-api-server.ts';
 import { configMaps, withShape } from './api/resource-reference.ts';
 import { ObjectCache, type ObjectChange } from './object-cache.ts';

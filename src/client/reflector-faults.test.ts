@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { ObservedClock } from '../testing/fakes/fake-clock.ts';
-import { runningApiServer } from '../testing/servers/running-api-server.ts';
+import { runningApiServer } from '../testing/servers/test-api-server.ts';
 import {
   type ScriptedApiServer,
   aStatus,

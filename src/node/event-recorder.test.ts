@@ -5,7 +5,7 @@ import { events as eventResource, namespaces, withShape } from '../client/api/re
 import { type Event, eventShape } from '../kube/kinds/event.ts';
 import { aPod } from '../testing/fakes/builders.ts';
 import { ObservedClock, settle } from '../testing/fakes/fake-clock.ts';
-import { type RunningApiServer, nodeIdentity, runningApiServer } from '../testing/servers/running-api-server.ts';
+import { type RunningApiServer, nodeIdentity, runningApiServer } from '../testing/servers/test-api-server.ts';
 import { memoryStore } from '../testing/servers/stores.ts';
 import { type EventNotice, EventRecorder, type NewEvent, nodeEventObject, podEventObject } from './event-recorder.ts';
 

@@ -4,7 +4,7 @@ import type { ApiClient } from '../client/api/api-client.ts';
 import { leases, withShape } from '../client/api/resource-reference.ts';
 import { type Lease, leaseShape } from '../kube/kinds/lease.ts';
 import { ObservedClock } from '../testing/fakes/fake-clock.ts';
-import { nodeIdentity, runningApiServer } from '../testing/servers/running-api-server.ts';
+import { nodeIdentity, runningApiServer } from '../testing/servers/test-api-server.ts';
 import { memoryStore } from '../testing/servers/stores.ts';
 import { NodeLease } from './node-lease.ts';
 import { type NodeNotice, nodeResource } from './own-node.ts';

@@ -5,7 +5,7 @@ import type { ApiObject, ResourceReference } from '../client/api/resource-refere
 import type { Node } from '../kube/kinds/node.ts';
 import { nodeSettings, smallMachine } from '../testing/fakes/builders.ts';
 import { ObservedClock } from '../testing/fakes/fake-clock.ts';
-import { nodeIdentity, runningApiServer } from '../testing/servers/running-api-server.ts';
+import { nodeIdentity, runningApiServer } from '../testing/servers/test-api-server.ts';
 import { memoryStore } from '../testing/servers/stores.ts';
 import type { NewEvent } from './event-recorder.ts';
 import { NodeReporter } from './node-reporter.ts';

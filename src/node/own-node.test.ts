@@ -4,7 +4,7 @@ import { systemClock } from '../base/clock.ts';
 import type { ApiClient } from '../client/api/api-client.ts';
 import type { Node } from '../kube/kinds/node.ts';
 import { ttlMsOfNode } from '../objects/node-ttl.ts';
-import { nodeIdentity, runningApiServer } from '../testing/servers/running-api-server.ts';
+import { nodeIdentity, runningApiServer } from '../testing/servers/test-api-server.ts';
 import { OwnNode, nodeResource } from './own-node.ts';
 
 const { signal } = new AbortController();

@@ -16,7 +16,7 @@ import type { Pod } from '../kube/kinds/pod/pod.ts';
 import { aContainer, aPod } from '../testing/fakes/builders.ts';
 import { hastyClock } from '../testing/fakes/fake-clock.ts';
 import { faultyRelay } from '../testing/servers/faulty-relay.ts';
-import { runningApiServer } from '../testing/servers/running-api-server.ts';
+import { runningApiServer } from '../testing/servers/test-api-server.ts';
 import { ApiObjectSource } from './api-object-source.ts';
 import { managedConfigMaps } from './managed-kind.ts';
 import { ObjectNotFoundError } from './object-errors.ts';

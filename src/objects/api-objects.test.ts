@@ -9,7 +9,7 @@ import { type ReflectorNotice, reflect } from '../client/reflector.ts';
 import type { ConfigMap } from '../kube/kinds/config-map.ts';
 import type { Pod } from '../kube/kinds/pod/pod.ts';
 import { aPod } from '../testing/fakes/builders.ts';
-import { type RunningApiServer, runningApiServer } from '../testing/servers/running-api-server.ts';
+import { type RunningApiServer, runningApiServer } from '../testing/servers/test-api-server.ts';
 import { memoryStore } from '../testing/servers/stores.ts';
 import { ApiObjectSource } from './api-object-source.ts';
 import { ApiTokenRequester } from './api-token-requester.ts';

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { systemClock } from '../base/clock.ts';
 import { clusterTrustBundles, withShape } from '../client/api/resource-reference.ts';
 import { clusterTrustBundleShape } from '../kube/kinds/cluster-trust-bundle.ts';
-import { runningApiServer } from '../testing/servers/running-api-server.ts';
+import { runningApiServer } from '../testing/servers/test-api-server.ts';
 import { TrustBundles } from './trust-bundles.ts';
 
 const resource = withShape(clusterTrustBundles, clusterTrustBundleShape);

@@ -10,4 +10,5 @@ export {
   type PodParts,
 } from './fakes/builders.ts';
 export { FakeClock } from './fakes/fake-clock.ts';
+export { type TestServer, startTestServer } from './servers/test-api-server.ts';
 export { temporaryDirectory } from './machine/temporary-directory.ts';

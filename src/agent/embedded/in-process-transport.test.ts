@@ -7,7 +7,7 @@ import { AlreadyExistsError, ForbiddenError, NotFoundError } from '../../client/
 import { configMaps, pods, secrets } from '../../client/api/resource-reference.ts';
 import { anonymous } from '../../client/credentials/credentials.ts';
 import { ClientClosedError, type HttpRequest, type HttpSink } from '../../client/transport/transport.ts';
-import { type RunningApiServer, runningApiServer } from '../../testing/servers/running-api-server.ts';
+import { type RunningApiServer, runningApiServer } from '../../testing/servers/test-api-server.ts';
 import { InProcessTransport } from './in-process-transport.ts';
 
 const signal = new AbortController().signal;

@@ -7,7 +7,7 @@ import { type PodProblem, defaultProcessRuntimeSettings } from '../../runtimes/p
 import type { Runtime } from '../../runtimes/runtime.ts';
 
 /** What a node gives to the runtime that it opens. */
-interface RuntimeParts {
+export interface RuntimeParts {
   /** The node's root directory, absolute and without symbolic links. This node alone uses it while the runtime is open. */
   readonly root: string;
   /** Files and directories that no container may see. They may be missing: what is not there now may come. */
@@ -26,7 +26,7 @@ interface ContainerSettings {
 }
 
 /** A runtime that a node has opened, and closes when it has ended. */
-interface OpenedRuntime extends Runtime {
+export interface OpenedRuntime extends Runtime {
   close(): Promise<void>;
 }
 

@@ -9,7 +9,7 @@ import {
   persistentVolumeClaimShape,
 } from '../../kube/kinds/storage/persistent-volume-claim.ts';
 import { failed, finished, inProgress, infeasible, storageOf } from '../../kube/references/claim-resize.ts';
-import { runningApiServer } from '../../testing/servers/running-api-server.ts';
+import { runningApiServer } from '../../testing/servers/test-api-server.ts';
 import type { ClaimWriter } from '../../volumes/expand.ts';
 import { apiClaimWriter } from './node-volumes.ts';
 

@@ -11,7 +11,7 @@ import type { PodNotice } from '../../pods/loop/pod-parts.ts';
 import { asStaticPod } from '../../pods/sources/static-pod.ts';
 import { FakeRuntime } from '../../testing/fakes/fake-runtime.ts';
 import { MemoryContainerFiles, RecordedEvents } from '../../testing/fakes/memory-pod-api.ts';
-import { runningApiServer } from '../../testing/servers/running-api-server.ts';
+import { runningApiServer } from '../../testing/servers/test-api-server.ts';
 import { emptyVolumes, silentNetwork, testNodeSettings, viewDeps } from '../../testing/worlds/container-world.ts';
 import { apiPods, podLists } from './node-pods.ts';
 

@@ -9,7 +9,7 @@ import { EventRecorder } from '../../node/event-recorder.ts';
 import { StatusManager } from '../../pods/status/status-manager.ts';
 import { aPod } from '../../testing/fakes/builders.ts';
 import { FakeClock, settle } from '../../testing/fakes/fake-clock.ts';
-import { runningApiServer } from '../../testing/servers/running-api-server.ts';
+import { runningApiServer } from '../../testing/servers/test-api-server.ts';
 import { memoryStore } from '../../testing/servers/stores.ts';
 import { agentSettings } from './agent-settings.ts';
 import { NodeObjects } from './node-objects.ts';

@@ -4,14 +4,8 @@ import { after, before, test } from 'node:test';
 import fc from 'fast-check';
 import { type LargeRequest, configMapBody, largeRequests, seenAttacks } from '../../testing/servers/large-bodies.ts';
 import { MemoryStore } from '../../testing/servers/stores.ts';
-import {
-  type TestApiServer,
-  type TestClient,
-  type TestJson,
-  type TestResponse,
-  http1Client,
-  startTestApiServer,
-} from '../../testing/servers/test-api-server.ts';
+import { type TestApiServer, startTestApiServer } from '../../testing/servers/test-api-server.ts';
+import { type TestClient, type TestJson, type TestResponse, http1Client } from '../../testing/servers/test-client.ts';
 import { StatusError } from '../model/status.ts';
 import { configMaps } from '../resources/config-map.ts';
 import type { ApiRequest, Exchange } from '../rest/api-request.ts';

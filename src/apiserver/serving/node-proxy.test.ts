@@ -9,13 +9,8 @@ import { type TestContext, test } from 'node:test';
 import type { TLSSocket } from 'node:tls';
 import { systemClock } from '../../base/clock.ts';
 import { memoryStore } from '../../testing/servers/stores.ts';
-import {
-  type TestApiServer,
-  adminToken,
-  http1Client,
-  http2Client,
-  startTestApiServer,
-} from '../../testing/servers/test-api-server.ts';
+import { type TestApiServer, adminToken, startTestApiServer } from '../../testing/servers/test-api-server.ts';
+import { http1Client, http2Client } from '../../testing/servers/test-client.ts';
 import {
   type Authority,
   issueNodeClientCertificate,

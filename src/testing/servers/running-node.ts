@@ -18,7 +18,7 @@ import type { NodeServerDeps, NodeServerNotice } from '../../node-server/node-ha
 import { type NodeServer, startNodeServer } from '../../node-server/node-server.ts';
 import { type StreamLimits, streamLimits } from '../../node-server/streams/protocols.ts';
 import { HostProcesses } from '../machine/host-processes.ts';
-import { type RunningApiServer, runningApiServer } from './running-api-server.ts';
+import { type RunningApiServer, runningApiServer } from './test-api-server.ts';
 import { memoryStore } from './stores.ts';
 
 export const goodToken = 'good-token';

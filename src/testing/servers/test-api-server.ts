@@ -1,11 +1,23 @@
-/** A running API server for tests: TLS, an administrator's token, any store; and a client that speaks either version of HTTP. */
-import { type ClientHttp2Session, connect } from 'node:http2';
-import { request as httpsRequest } from 'node:https';
-import { type Authority, issueServerCertificate, makeAuthority } from '../../apiserver/identity/certificates.ts';
+/**
+ * The real API server in this process, over TLS, without a disk unless a test brings one. `startTestServer` is for other people's
+ * tests, `runningApiServer` for tests of clients, `startTestApiServer` for tests of the server itself.
+ */
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import {
+  type Authority,
+  type KeyPair,
+  issueClientCertificate,
+  issueServerCertificate,
+  kubeconfig,
+  makeAuthority,
+} from '../../apiserver/identity/certificates.ts';
 import { loadSigningKey, makeSigningKeyPem } from '../../apiserver/identity/signing-key.ts';
 import type { ApiNotice } from '../../apiserver/model/notices.ts';
 import { systemRandom } from '../../apiserver/model/random.ts';
 import { resources } from '../../apiserver/resources/resources.ts';
+import type { NodeConnector } from '../../apiserver/rest/connect.ts';
 import {
   type ApiServer,
   type ApiServerDeps,
@@ -14,7 +26,34 @@ import {
 } from '../../apiserver/serving/api-server.ts';
 import type { Store } from '../../apiserver/store/store.ts';
 import { type Clock, systemClock } from '../../base/clock.ts';
-import { MemoryStore } from './stores.ts';
+import { ApiClient, type ApiClientSettings, apiClientDefaults } from '../../client/api/api-client.ts';
+import { ConnectionPool, poolDefaults } from '../../client/transport/connection-pool.ts';
+import { fixedCredentials } from '../../client/credentials/credentials.ts';
+import { MemoryStore, memoryStore } from './stores.ts';
+
+export interface TestServer extends AsyncDisposable {
+  readonly url: string;
+  /** The path of the administrator's kubeconfig. */
+  readonly kubeconfig: string;
+  close(): Promise<void>;
+}
+
+/** An empty cluster without nodes: `await using server = await startTestServer()`. */
+export async function startTestServer(): Promise<TestServer> {
+  const server = await startTestApiServer({ store: memoryStore() });
+  const directory = mkdtempSync(join(tmpdir(), 'mountlet-test-server-'));
+  const file = join(directory, 'kubeconfig');
+  const { url } = server;
+  const authorityPem = server.authority.certificatePem;
+  const credentials = { token: adminToken };
+  const text = kubeconfig({ server: url, authorityPem, cluster: 'test', user: 'admin', credentials });
+  writeFileSync(file, text, { mode: 0o600 });
+  const close = async (): Promise<void> => {
+    rmSync(directory, { recursive: true, force: true });
+    await server.close();
+  };
+  return { url, kubeconfig: file, close, [Symbol.asyncDispose]: close };
+}
 
 export const adminToken = 'admin-token';
 
@@ -32,18 +71,19 @@ export interface TestApiServer extends ApiServer {
 
 interface Choices {
   readonly store?: Store;
+  readonly authority?: Authority;
   readonly settings?: Partial<ApiServerSettings>;
   readonly deps?: Partial<ApiServerDeps>;
 }
 
 export async function startTestApiServer({
   store = new MemoryStore(),
+  authority = newAuthority(),
   settings,
   deps,
 }: Choices = {}): Promise<TestApiServer> {
-  const now = Date.now();
-  const authority = makeAuthority({ now, days: 1 });
-  const server = issueServerCertificate(authority, { hosts: ['localhost', '127.0.0.1'], now, days: 1 });
+  const hosts = ['localhost', '127.0.0.1'];
+  const server = issueServerCertificate(authority, { hosts, now: Date.now(), days: 1 });
   const notices: ApiNotice[] = [];
   const started = await startApiServer(
     {
@@ -52,7 +92,7 @@ export async function startTestApiServer({
       tls: { certificate: server.certificatePem, key: server.keyPem, clientCa: authority.certificatePem },
       authorityPem: authority.certificatePem,
       advertisedAddress: '10.0.0.1',
-      version: { major: '1', minor: '32', gitVersion: 'v1.32.0+mountlet', platform: 'linux/amd64' },
+      version: versionOf('32'),
       staticTokens: [{ token: adminToken, user: { name: 'admin', uid: '1', groups: ['system:masters'] } }],
       allowsAnonymous: true,
       authorization: { mode: 'node', roles: [] },
@@ -78,203 +118,84 @@ export async function startTestApiServer({
   return { ...started, store, authority, notices };
 }
 
-export interface TestResponse {
-  readonly status: number;
-  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
-  readonly bytes: Buffer;
-  readonly text: string;
-  /** The body as JSON; loosely typed, because a test knows what it asked for. */
-  readonly json: TestJson;
+export interface RunningApiServer extends Pick<ApiServer, 'serve'> {
+  readonly url: string;
+  readonly authorityPem: string;
+  /** A certificate of system:masters. */
+  readonly admin: KeyPair;
+  /** With these two it can be started again after close(), as the same server. */
+  readonly authority: Authority;
+  readonly port: number;
+  /** A new client, of the admin unless told otherwise; the test closes it. */
+  client(settings?: Partial<ApiClientSettings>, identity?: KeyPair): ApiClient;
+  /** The server alone: its clients find it away. */
+  close(): Promise<void>;
 }
 
-// oxlint-disable-next-line typescript/no-explicit-any -- tests look into answers of the API freely
-export type TestJson = any;
-
-export interface TestRequest {
-  readonly method?: string;
-  readonly headers?: Readonly<Record<string, string>>;
-  /** An object is sent as JSON. */
-  readonly body?: unknown;
-  /** Absent: the administrator's. Empty: none. */
-  readonly token?: string;
+interface Test {
+  after(act: () => Promise<void>): void;
 }
 
-export interface TestClient {
-  send(path: string, request?: TestRequest): Promise<TestResponse>;
-  /** Opens a watch and reads its events. */
-  watch(path: string, headers?: Readonly<Record<string, string>>): Promise<TestWatch>;
-  close(): void;
-}
-
-export interface TestWatch {
-  readonly status: number;
-  /** The next event, or undefined at a clean end. Rejects when the stream breaks. */
-  next(): Promise<TestJson>;
-  close(): void;
-}
-
-export function http2Client({ url, authority }: Pick<TestApiServer, 'url' | 'authority'>): TestClient {
-  const session = connect(url, { ca: authority.certificatePem });
-  session.on('error', () => {});
-  return {
-    send: (path, request) => sendOver2(session, path, request ?? {}),
-    watch: (path, headers = {}) => watchOver2(session, path, headers),
-    close: () => session.close(),
-  };
-}
-
-function sendOver2(session: ClientHttp2Session, path: string, request: TestRequest): Promise<TestResponse> {
-  const { method = 'GET' } = request;
-  const body = bodyOf(request);
-  const stream = session.request(
-    { ':method': method, ':path': path, ...headersOf(request) },
-    { endStream: body === undefined },
-  );
-  if (body !== undefined) stream.end(body);
-  return new Promise((resolve, reject) => {
-    const chunks: Buffer[] = [];
-    let headers: Record<string, string | string[] | undefined> = {};
-    let status = 0;
-    stream.on('response', (given) => {
-      status = given[':status'] ?? 0;
-      headers = given;
-    });
-    stream.on('data', (chunk: Buffer) => chunks.push(chunk));
-    stream.on('end', () => resolve(responseOf(status, headers, Buffer.concat(chunks))));
-    stream.on('error', reject);
-  });
-}
-
-async function watchOver2(
-  session: ClientHttp2Session,
-  path: string,
-  headers: Readonly<Record<string, string>>,
-): Promise<TestWatch> {
-  const stream = session.request({ ':path': path, ...headersOf({}), ...headers });
-  const lines = new Lines();
-  stream.setEncoding('utf8');
-  stream.on('data', (text: string) => lines.add(text));
-  stream.on('end', () => lines.end());
-  stream.on('error', (error) => lines.fail(error));
-  stream.on('aborted', () => lines.fail(new Error('the stream was broken off')));
-  const status = await new Promise<number>((resolve, reject) => {
-    stream.on('response', (given) => resolve(given[':status'] ?? 0));
-    stream.on('error', reject);
-  });
-  return { status, next: () => lines.next(), close: () => stream.close() };
-}
-
-export function http1Client({ url, authority }: Pick<TestApiServer, 'url' | 'authority'>): TestClient {
-  const options = { ca: authority.certificatePem, agent: false as const };
-  return {
-    send: (path, request = {}) =>
-      new Promise((resolve, reject) => {
-        const body = bodyOf(request);
-        const sent = httpsRequest(
-          new URL(url),
-          { ...options, path, method: request.method ?? 'GET', headers: { ...headersOf(request), ...lengthOf(body) } },
-          (response) => {
-            const chunks: Buffer[] = [];
-            response.on('data', (chunk: Buffer) => chunks.push(chunk));
-            response.on('end', () =>
-              resolve(responseOf(response.statusCode ?? 0, response.headers, Buffer.concat(chunks))),
-            );
-            response.on('error', reject);
-          },
-        );
-        sent.on('error', reject);
-        sent.end(body);
-      }),
-    watch: (path, headers = {}) =>
-      new Promise((resolve, reject) => {
-        const sent = httpsRequest(
-          new URL(url),
-          { ...options, path, headers: { ...headersOf({}), ...headers } },
-          (response) => {
-            const lines = new Lines();
-            response.setEncoding('utf8');
-            response.on('data', (text: string) => lines.add(text));
-            response.on('end', () => lines.end());
-            response.on('error', (error) => lines.fail(error));
-            resolve({ status: response.statusCode ?? 0, next: () => lines.next(), close: () => response.destroy() });
-          },
-        );
-        sent.on('error', reject);
-        sent.end();
-      }),
-    close: () => {},
-  };
-}
-
-function headersOf({ headers, body, token = adminToken }: TestRequest): Record<string, string> {
-  const isJson = body !== undefined && typeof body !== 'string' && !Buffer.isBuffer(body);
-  return {
-    ...(token !== '' && { authorization: `Bearer ${token}` }),
-    ...(isJson && { 'content-type': 'application/json' }),
-    ...headers,
-  };
-}
-
-/** Of itself Node gives a DELETE's body no length. */
-function lengthOf(body: string | Buffer | undefined): Record<string, string> {
-  return body === undefined ? {} : { 'content-length': String(Buffer.byteLength(body)) };
-}
-
-function bodyOf({ body }: TestRequest): string | Buffer | undefined {
-  if (body === undefined || typeof body === 'string' || Buffer.isBuffer(body)) return body;
-  return JSON.stringify(body);
-}
-
-function responseOf(
-  status: number,
-  headers: Readonly<Record<string, string | string[] | undefined>>,
-  bytes: Buffer,
-): TestResponse {
-  const text = bytes.toString('utf8');
-  return {
-    status,
-    headers,
-    bytes,
-    text,
-    get json() {
-      return JSON.parse(text);
+/** `again` starts a server that was closed once more, with the same authority and port. */
+export async function runningApiServer(
+  test: Test,
+  store: Store = memoryStore(),
+  again: Partial<Pick<RunningApiServer, 'authority' | 'port'>> & { readonly nodes?: NodeConnector } = {},
+): Promise<RunningApiServer> {
+  const { authority = newAuthority(), port = 0, nodes } = again;
+  const authorityPem = authority.certificatePem;
+  const who = { user: 'admin', groups: ['system:masters'] };
+  const admin = issueClientCertificate(authority, { ...who, now: Date.now(), days: 1 });
+  const server = await startTestApiServer({
+    store,
+    authority,
+    settings: {
+      port,
+      advertisedAddress: '127.0.0.1',
+      version: versionOf('34'),
+      staticTokens: [],
+      stopGraceMs: 1_000,
     },
+    deps: nodes === undefined ? {} : { nodes },
+  });
+  const clients: ApiClient[] = [];
+  test.after(async () => {
+    await Promise.all(clients.map((client) => client.close()));
+    await server.close();
+  });
+  return {
+    url: server.url,
+    serve: server.serve,
+    authorityPem,
+    admin,
+    authority,
+    port: server.address.port,
+    client(settings = {}, identity = admin) {
+      const trust = (): Promise<{ authorityPem: string; isInsecure: false }> =>
+        Promise.resolve({ authorityPem, isInsecure: false });
+      const transport = new ConnectionPool({ url: new URL(server.url), trust }, systemClock, poolDefaults);
+      const credentials = fixedCredentials({ headers: {}, identity });
+      const client = new ApiClient(
+        { transport, credentials, clock: systemClock },
+        { ...apiClientDefaults, ...settings },
+      );
+      clients.push(client);
+      return client;
+    },
+    close: () => server.close(),
   };
 }
 
-/** Turns chunks of text into lines of JSON, for one reader that asks for one after the other. */
-class Lines {
-  readonly #events: TestJson[] = [];
-  #rest = '';
-  #outcome: 'open' | 'ended' | Error = 'open';
-  #wake: () => void = () => {};
+/** The certificate of a node, which may do what nodes may. */
+export function nodeIdentity({ authority }: { readonly authority: Authority }, name: string): KeyPair {
+  const user = `system:node:${name}`;
+  return issueClientCertificate(authority, { user, groups: ['system:nodes'], now: Date.now(), days: 1 });
+}
 
-  add(text: string): void {
-    const parts = (this.#rest + text).split('\n');
-    this.#rest = parts.pop() ?? '';
-    for (const part of parts) this.#events.push(JSON.parse(part));
-    this.#wake();
-  }
+function newAuthority(): Authority {
+  return makeAuthority({ now: Date.now(), days: 1 });
+}
 
-  end(): void {
-    if (this.#outcome === 'open') this.#outcome = 'ended';
-    this.#wake();
-  }
-
-  fail(error: Error): void {
-    this.#outcome = error;
-    this.#wake();
-  }
-
-  async next(): Promise<TestJson> {
-    for (;;) {
-      const event = this.#events.shift();
-      if (event !== undefined) return event;
-      if (this.#outcome === 'ended') return undefined;
-      if (this.#outcome !== 'open') throw this.#outcome;
-      await new Promise<void>((resolve) => {
-        this.#wake = resolve;
-      });
-    }
-  }
+function versionOf(minor: string): ApiServerSettings['version'] {
+  return { major: '1', minor, gitVersion: `v1.${minor}.0+mountlet`, platform: 'linux/amd64' };
 }
