@@ -18,18 +18,16 @@ export { Quantity } from './kube/values/quantity.ts';
 export { expand } from './kube/references/environment.ts';
 export { ManifestError, Manifests, readManifests } from './kube/manifests/manifests.ts';
 export type { ManifestFile, ManifestProblem } from './kube/manifests/manifests.ts';
-export {
-  claimKind,
-  configMapKind,
-  nodeKind,
-  persistentVolumeKind,
-  podKind,
-  secretKind,
-  serviceAccountKind,
-  serviceKind,
-  trustBundleKind,
-} from './kube/manifests/manifest-kinds.ts';
-export type { ObjectKind } from './kube/manifests/manifest-kinds.ts';
+export { claimKind } from './kube/kinds/storage/persistent-volume-claim.ts';
+export { configMapKind } from './kube/kinds/config-map.ts';
+export { nodeKind } from './kube/kinds/node.ts';
+export { persistentVolumeKind } from './kube/kinds/storage/persistent-volume.ts';
+export { podKind } from './kube/kinds/pod/pod.ts';
+export { secretKind } from './kube/kinds/secret.ts';
+export { serviceAccountKind } from './kube/kinds/service-account.ts';
+export { serviceKind } from './kube/kinds/service.ts';
+export { trustBundleKind } from './kube/kinds/cluster-trust-bundle.ts';
+export type { ManifestKind } from './kube/manifests/manifest-kinds.ts';
 export type { ConfigMap } from './kube/kinds/config-map.ts';
 export type { Container } from './kube/kinds/pod/container.ts';
 export type { Node } from './kube/kinds/node.ts';

@@ -7,17 +7,15 @@ import type { Node } from '../../kube/kinds/node.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { PersistentVolumeClaim } from '../../kube/kinds/storage/persistent-volume-claim.ts';
 import type { PersistentVolume } from '../../kube/kinds/storage/persistent-volume.ts';
-import {
-  type ObjectKind,
-  claimKind,
-  configMapKind,
-  nodeKind,
-  persistentVolumeKind,
-  secretKind,
-  serviceAccountKind,
-  serviceKind,
-  trustBundleKind,
-} from '../../kube/manifests/manifest-kinds.ts';
+import { claimKind } from '../../kube/kinds/storage/persistent-volume-claim.ts';
+import { configMapKind } from '../../kube/kinds/config-map.ts';
+import { nodeKind } from '../../kube/kinds/node.ts';
+import { persistentVolumeKind } from '../../kube/kinds/storage/persistent-volume.ts';
+import { secretKind } from '../../kube/kinds/secret.ts';
+import { serviceAccountKind } from '../../kube/kinds/service-account.ts';
+import { serviceKind } from '../../kube/kinds/service.ts';
+import { trustBundleKind } from '../../kube/kinds/cluster-trust-bundle.ts';
+import { type ManifestKind } from '../../kube/manifests/manifest-kinds.ts';
 import type { Manifests } from '../../kube/manifests/manifests.ts';
 import type { ClaimReader } from '../../kube/references/volume-spec.ts';
 import type { ObjectMeta } from '../../kube/schema/meta.ts';
@@ -126,7 +124,7 @@ function manifestObjects(
 
 function reader<T extends { readonly metadata: ObjectMeta }>(
   manifests: Manifests,
-  kind: ObjectKind<T>,
+  kind: ManifestKind<T>,
 ): { get(namespace: string, name: string): Promise<T | undefined> } {
   return { get: async (namespace, name) => manifests.get(kind, namespace, name) };
 }

@@ -11,7 +11,7 @@ import { type OwnerNames, listDirectory, ownerNames, visibleFiles } from '../../
 import { lockDirectory } from '../../disk/paths/directory-lock.ts';
 import { removeTree } from '../../disk/paths/remove-tree.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
-import { podKind } from '../../kube/manifests/manifest-kinds.ts';
+import { podKind } from '../../kube/kinds/pod/pod.ts';
 import { type ManifestFile, readManifests } from '../../kube/manifests/manifests.ts';
 import { podDirectory } from '../../kube/values/node-layout.ts';
 import { renderContainers, renderCredentials } from './container-rendering.ts';

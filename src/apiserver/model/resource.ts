@@ -3,15 +3,9 @@
  * learns from here: there is no code path for a single kind. What only some kinds can do is an optional member.
  */
 import type { FieldError } from '../../kube/schema/field-errors.ts';
-import type { ObjectMeta } from '../../kube/schema/meta.ts';
-import type { Shape } from '../../kube/schema/schema.ts';
+import type { Kind, KubeObject, ResourceKind } from '../../kube/schema/kind.ts';
 
-/** What all objects have in common; the server handles them as this and leaves the rest to their resource. */
-export interface KubeObject {
-  readonly apiVersion?: string;
-  readonly kind?: string;
-  readonly metadata: ObjectMeta;
-}
+export type { KubeObject };
 
 export type Verb = 'create' | 'delete' | 'deletecollection' | 'get' | 'list' | 'patch' | 'update' | 'watch';
 
@@ -40,16 +34,8 @@ export interface UpdateRules<T = KubeObject> {
   validate(object: T, old: T): readonly FieldError[];
 }
 
-/** A kind that is sent and answered but has no resource of its own (TokenRequest). */
-export interface ExchangedKind<T extends KubeObject = KubeObject> {
-  readonly group: string;
-  readonly version: string;
-  readonly kind: string;
-  /** Absent where nothing is sent in a body (PodExecOptions are query parameters). */
-  readonly shape?: Shape<T>;
-  complete?(object: T): T;
-  validate?(object: T): readonly FieldError[];
-}
+/** What a subresource exchanges. It has no shape where nothing is sent in a body (PodExecOptions are query parameters). */
+export type ExchangedKind = Pick<Kind, 'group' | 'version' | 'kind'> & Partial<Kind>;
 
 export interface Subresource<T = KubeObject> {
   readonly name: string;
@@ -84,25 +70,12 @@ interface View<T = KubeObject> {
 /** Written as a method's type, so that resources of many kinds fit into one table. */
 export type FieldReader<T> = { read(object: T): string }['read'];
 
-export interface Resource<T extends KubeObject = KubeObject> {
-  /** Empty for the core group. */
-  readonly group: string;
-  readonly version: string;
-  readonly plural: string;
-  readonly singular: string;
-  readonly kind: string;
-  readonly shortNames: readonly string[];
-  readonly categories: readonly string[];
-  readonly namespaced: boolean;
+/** How a kind is served, besides what holds for the kind everywhere. */
+export interface Resource<T extends KubeObject = KubeObject> extends ResourceKind<T> {
   readonly verbs: readonly Verb[];
   readonly subresources: readonly Subresource<T>[];
-  readonly shape: Shape<T>;
   /** Reviews are answered and never kept. */
   readonly isStored: boolean;
-  /** Defaults, before validation; applying it again changes nothing. */
-  complete(object: T): T;
-  validate(object: T): readonly FieldError[];
-  validateUpdate(object: T, old: T): readonly FieldError[];
   /** What the server itself decides of a new object: status reset, generation, phase. */
   prepareForCreate(object: T, now: number): T;
   /** An update of the main resource: status stays the old one, generation moves with the spec. */
@@ -128,21 +101,15 @@ export interface Resource<T extends KubeObject = KubeObject> {
 const allVerbs: readonly Verb[] = ['create', 'delete', 'deletecollection', 'get', 'list', 'patch', 'update', 'watch'];
 
 /** What a resource must say for itself; for the rest it may rely on what most kinds do. */
-export type ResourceParts<T extends KubeObject> = Pick<
-  Resource<T>,
-  'version' | 'plural' | 'singular' | 'kind' | 'namespaced' | 'shape' | 'validate' | 'validateUpdate' | 'columns'
-> &
-  Partial<Resource<T>>;
-
-export function resource<T extends KubeObject>(parts: ResourceParts<T>): Resource<T> {
+export function resource<T extends KubeObject>(
+  kind: ResourceKind<T>,
+  parts: Pick<Resource<NoInfer<T>>, 'columns'> & Partial<Resource<NoInfer<T>>>,
+): Resource<T> {
   return {
-    group: '',
-    shortNames: [],
-    categories: [],
+    ...kind,
     verbs: allVerbs,
     subresources: [],
     isStored: true,
-    complete: (object) => object,
     prepareForCreate: (object) => object,
     prepareForUpdate: (object) => object,
     fields: {},

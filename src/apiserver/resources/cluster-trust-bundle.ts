@@ -1,29 +1,15 @@
 /** ClusterTrustBundles, of the version that is stored and of the one that nodes before it ask for. */
-import {
-  type ClusterTrustBundle,
-  clusterTrustBundleShape,
-  validateClusterTrustBundle,
-  validateClusterTrustBundleUpdate,
-} from '../../kube/kinds/cluster-trust-bundle.ts';
+import { type ClusterTrustBundle, trustBundleKind } from '../../kube/kinds/cluster-trust-bundle.ts';
 import { nameColumn, orNone, text } from '../model/columns.ts';
 import { resource } from '../model/resource.ts';
 
-export const clusterTrustBundles = resource<ClusterTrustBundle>({
-  group: 'certificates.k8s.io',
-  version: 'v1',
-  plural: 'clustertrustbundles',
-  singular: 'clustertrustbundle',
-  kind: 'ClusterTrustBundle',
-  namespaced: false,
-  shape: clusterTrustBundleShape,
-  validate: (object) => validateClusterTrustBundle(object),
-  validateUpdate: validateClusterTrustBundleUpdate,
+export const clusterTrustBundles = resource(trustBundleKind, {
   fields: { 'spec.signerName': ({ spec }) => spec.signerName ?? '' },
   columns: [nameColumn, text('SignerName', 'Whose certificates they are.', ({ spec }) => orNone(spec.signerName))],
   allowsUnconditionalUpdate: false,
 });
 
-export const clusterTrustBundlesBeta = resource<ClusterTrustBundle>({
+export const clusterTrustBundlesBeta = resource(trustBundleKind, {
   ...clusterTrustBundles,
   version: 'v1beta1',
   viewOf: {

@@ -1,22 +1,8 @@
-import {
-  type ConfigMap,
-  configMapShape,
-  validateConfigMap,
-  validateConfigMapUpdate,
-} from '../../kube/kinds/config-map.ts';
+import { configMapKind } from '../../kube/kinds/config-map.ts';
 import { ageColumn, nameColumn } from '../model/columns.ts';
 import { resource } from '../model/resource.ts';
 
-export const configMaps = resource<ConfigMap>({
-  version: 'v1',
-  plural: 'configmaps',
-  singular: 'configmap',
-  kind: 'ConfigMap',
-  shortNames: ['cm'],
-  namespaced: true,
-  shape: configMapShape,
-  validate: (object) => validateConfigMap(object),
-  validateUpdate: (object, old) => validateConfigMapUpdate(object, old),
+export const configMaps = resource(configMapKind, {
   columns: [
     nameColumn,
     {

@@ -1,37 +1,17 @@
 /** CSINodes, CSIDrivers and VolumeAttachments: what a kubelet and CSI drivers tell each other through the API. */
-import {
-  type CsiDriver,
-  type CsiNode,
-  csiDriverShape,
-  csiNodeShape,
-  defaultCsiDriver,
-  validateCsiDriver,
-  validateCsiDriverUpdate,
-  validateCsiNode,
-  validateCsiNodeUpdate,
-} from '../../kube/kinds/storage/csi.ts';
+import { type CsiDriver, csiDriverKind, csiDriverShape, csiNodeKind } from '../../kube/kinds/storage/csi.ts';
 import {
   type VolumeAttachment,
-  validateVolumeAttachment,
   validateVolumeAttachmentUpdate,
-  volumeAttachmentShape,
+  volumeAttachmentKind,
 } from '../../kube/kinds/storage/volume-attachment.ts';
 import { means } from '../../kube/schema/equality.ts';
 import { ageColumn, nameColumn, text, yesNo } from '../model/columns.ts';
 import { keepFields, resource } from '../model/resource.ts';
 import { plainStatus } from './plain-status.ts';
 
-export const csiNodes = resource<CsiNode>({
-  group: 'storage.k8s.io',
-  version: 'v1',
-  plural: 'csinodes',
-  singular: 'csinode',
-  kind: 'CSINode',
-  namespaced: false,
+export const csiNodes = resource(csiNodeKind, {
   subresources: [plainStatus()],
-  shape: csiNodeShape,
-  validate: validateCsiNode,
-  validateUpdate: validateCsiNodeUpdate,
   prepareForCreate: (object) => {
     const { status: _, ...rest } = object;
     return rest;
@@ -52,17 +32,7 @@ export const csiNodes = resource<CsiNode>({
   deleteAnswers: 'object',
 });
 
-export const csiDrivers = resource<CsiDriver>({
-  group: 'storage.k8s.io',
-  version: 'v1',
-  plural: 'csidrivers',
-  singular: 'csidriver',
-  kind: 'CSIDriver',
-  namespaced: false,
-  shape: csiDriverShape,
-  complete: defaultCsiDriver,
-  validate: validateCsiDriver,
-  validateUpdate: validateCsiDriverUpdate,
+export const csiDrivers = resource(csiDriverKind, {
   prepareForUpdate: withGeneration,
   columns: [
     nameColumn,
@@ -96,13 +66,7 @@ export const csiDrivers = resource<CsiDriver>({
   deleteAnswers: 'object',
 });
 
-export const volumeAttachments = resource<VolumeAttachment>({
-  group: 'storage.k8s.io',
-  version: 'v1',
-  plural: 'volumeattachments',
-  singular: 'volumeattachment',
-  kind: 'VolumeAttachment',
-  namespaced: false,
+export const volumeAttachments = resource(volumeAttachmentKind, {
   subresources: [
     {
       name: 'status',
@@ -113,9 +77,6 @@ export const volumeAttachments = resource<VolumeAttachment>({
       },
     },
   ],
-  shape: volumeAttachmentShape,
-  validate: validateVolumeAttachment,
-  validateUpdate: validateVolumeAttachmentUpdate,
   prepareForCreate: (object) => ({ ...object, status: { attached: false } }),
   prepareForUpdate: (object, old) => keepFields(object, old, 'status'),
   columns: [

@@ -2,12 +2,9 @@
 import {
   type Event,
   type EventView,
+  eventKind,
   eventOfView,
-  eventShape,
-  eventViewShape,
-  validateEvent,
-  validateNewEvent,
-  validateNewEventUpdate,
+  eventViewKind,
   viewOfEvent,
 } from '../../kube/kinds/event.ts';
 import { ageSince, nameColumn, text, wide } from '../model/columns.ts';
@@ -47,22 +44,10 @@ const columns: readonly Column<Event>[] = [
   { ...nameColumn, priority: 1 },
 ];
 
-const shared = {
-  version: 'v1',
-  plural: 'events',
-  singular: 'event',
-  kind: 'Event',
-  shortNames: ['ev'],
-  namespaced: true,
-  allowsCreateOnUpdate: true,
-  timeToLiveMs: hourMs,
-} as const;
+const shared = { allowsCreateOnUpdate: true, timeToLiveMs: hourMs } as const;
 
-export const events = resource<Event>({
+export const events = resource(eventKind, {
   ...shared,
-  shape: eventShape,
-  validate: validateEvent,
-  validateUpdate: (object) => validateEvent(object),
   fields: {
     ...involvedObjectFields('involvedObject'),
     reason: ({ reason = '' }) => reason,
@@ -78,12 +63,8 @@ function ofStored(read: FieldReader<Event>): FieldReader<EventView> {
   return (object) => read(eventOfView(object));
 }
 
-export const eventViews = resource<EventView>({
+export const eventViews = resource(eventViewKind, {
   ...shared,
-  group: 'events.k8s.io',
-  shape: eventViewShape,
-  validate: (object) => validateNewEvent(eventOfView(object)),
-  validateUpdate: (object, old) => validateNewEventUpdate(eventOfView(object), eventOfView(old)),
   viewOf: {
     resource: events,
     toStored: (object) => eventOfView(object),

@@ -3,27 +3,16 @@
  * them find none. That the group of the budgets exists tells `kubectl drain` that it can evict pods.
  */
 import {
-  type LimitRange,
-  type PodDisruptionBudget,
   type ResourceQuota,
-  limitRangeShape,
-  podDisruptionBudgetShape,
-  resourceQuotaShape,
+  limitRangeKind,
+  podDisruptionBudgetKind,
+  resourceQuotaKind,
 } from '../../kube/kinds/limits.ts';
 import { ageColumn, nameColumn, text } from '../model/columns.ts';
 import { resource } from '../model/resource.ts';
 
-export const limitRanges = resource<LimitRange>({
-  version: 'v1',
-  plural: 'limitranges',
-  singular: 'limitrange',
-  kind: 'LimitRange',
-  shortNames: ['limits'],
-  namespaced: true,
+export const limitRanges = resource(limitRangeKind, {
   verbs: ['get', 'list', 'watch'],
-  shape: limitRangeShape,
-  validate: () => [],
-  validateUpdate: () => [],
   columns: [
     nameColumn,
     {
@@ -36,17 +25,8 @@ export const limitRanges = resource<LimitRange>({
   ],
 });
 
-export const resourceQuotas = resource<ResourceQuota>({
-  version: 'v1',
-  plural: 'resourcequotas',
-  singular: 'resourcequota',
-  kind: 'ResourceQuota',
-  shortNames: ['quota'],
-  namespaced: true,
+export const resourceQuotas = resource(resourceQuotaKind, {
   verbs: ['get', 'list', 'watch'],
-  shape: resourceQuotaShape,
-  validate: () => [],
-  validateUpdate: () => [],
   columns: [
     nameColumn,
     text('Request', 'What is asked for, of what may be.', (object) =>
@@ -60,18 +40,8 @@ export const resourceQuotas = resource<ResourceQuota>({
   deleteAnswers: 'object',
 });
 
-export const podDisruptionBudgets = resource<PodDisruptionBudget>({
-  group: 'policy',
-  version: 'v1',
-  plural: 'poddisruptionbudgets',
-  singular: 'poddisruptionbudget',
-  kind: 'PodDisruptionBudget',
-  shortNames: ['pdb'],
-  namespaced: true,
+export const podDisruptionBudgets = resource(podDisruptionBudgetKind, {
   verbs: ['get', 'list', 'watch'],
-  shape: podDisruptionBudgetShape,
-  validate: () => [],
-  validateUpdate: () => [],
   columns: [
     nameColumn,
     text('Min Available', 'How many pods must stay.', ({ spec }) => String(spec?.minAvailable ?? 'N/A')),

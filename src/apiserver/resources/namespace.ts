@@ -4,11 +4,9 @@
  */
 import {
   type Namespace,
-  namespaceShape,
-  validateNamespace,
+  namespaceKind,
   validateNamespaceFinalizeUpdate,
   validateNamespaceStatusUpdate,
-  validateNamespaceUpdate,
 } from '../../kube/kinds/namespace.ts';
 import { ageColumn, nameColumn, text } from '../model/columns.ts';
 import { keepFields, resource } from '../model/resource.ts';
@@ -17,13 +15,7 @@ const nameLabel = 'kubernetes.io/metadata.name';
 const ownFinalizer = 'kubernetes';
 const keptForever = new Set(['default', 'kube-system', 'kube-public']);
 
-export const namespaces = resource<Namespace>({
-  version: 'v1',
-  plural: 'namespaces',
-  singular: 'namespace',
-  kind: 'Namespace',
-  shortNames: ['ns'],
-  namespaced: false,
+export const namespaces = resource(namespaceKind, {
   verbs: ['create', 'delete', 'get', 'list', 'patch', 'update', 'watch'],
   subresources: [
     {
@@ -44,9 +36,6 @@ export const namespaces = resource<Namespace>({
       },
     },
   ],
-  shape: namespaceShape,
-  validate: validateNamespace,
-  validateUpdate: validateNamespaceUpdate,
   prepareForCreate: (object) =>
     labelled({
       ...object,

@@ -1,4 +1,4 @@
-import { type Node, defaultNode, nodeShape, validateNode, validateNodeUpdate } from '../../kube/kinds/node.ts';
+import { type Node, nodeKind, validateNodeUpdate } from '../../kube/kinds/node.ts';
 import { compareByteOrder } from '../../kube/values/go-text.ts';
 import { ageColumn, nameColumn, orNone, text, wide } from '../model/columns.ts';
 import { keepFields, resource } from '../model/resource.ts';
@@ -6,13 +6,7 @@ import { keepFields, resource } from '../model/resource.ts';
 const rolePrefix = 'node-role.kubernetes.io/';
 const roleLabel = 'kubernetes.io/role';
 
-export const nodes = resource<Node>({
-  version: 'v1',
-  plural: 'nodes',
-  singular: 'node',
-  kind: 'Node',
-  shortNames: ['no'],
-  namespaced: false,
+export const nodes = resource(nodeKind, {
   subresources: [
     {
       name: 'status',
@@ -24,10 +18,6 @@ export const nodes = resource<Node>({
       },
     },
   ],
-  shape: nodeShape,
-  complete: defaultNode,
-  validate: (object) => validateNode(object),
-  validateUpdate: (object, old) => [...validateNode(object), ...validateNodeUpdate(object, old)],
   // A node registers itself together with its status.
   prepareForCreate: (object) => object,
   prepareForUpdate: (object, old) => keepFields(object, old, 'status'),

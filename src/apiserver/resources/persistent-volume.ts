@@ -2,20 +2,8 @@
  * PersistentVolumes and claims. Upstream a finalizer protects each while it is in use, and a controller removes it. There is no
  * such controller here, so the server adds no such finalizer, and does not wait for one that came with a copied manifest.
  */
-import {
-  type PersistentVolumeClaim,
-  defaultPersistentVolumeClaim,
-  persistentVolumeClaimShape,
-  validatePersistentVolumeClaim,
-  validatePersistentVolumeClaimUpdate,
-} from '../../kube/kinds/storage/persistent-volume-claim.ts';
-import {
-  type PersistentVolume,
-  defaultPersistentVolume,
-  persistentVolumeShape,
-  validatePersistentVolume,
-  validatePersistentVolumeUpdate,
-} from '../../kube/kinds/storage/persistent-volume.ts';
+import { claimKind } from '../../kube/kinds/storage/persistent-volume-claim.ts';
+import { type PersistentVolume, persistentVolumeKind } from '../../kube/kinds/storage/persistent-volume.ts';
 import { validateObjectMetaUpdate } from '../../kube/schema/metadata-validation.ts';
 import { Quantity } from '../../kube/values/quantity.ts';
 import { readQuantity } from '../../kube/values/resource-list.ts';
@@ -26,13 +14,7 @@ import { plainStatus } from './plain-status.ts';
 
 const classAnnotation = 'volume.beta.kubernetes.io/storage-class';
 
-export const persistentVolumes = resource<PersistentVolume>({
-  version: 'v1',
-  plural: 'persistentvolumes',
-  singular: 'persistentvolume',
-  kind: 'PersistentVolume',
-  shortNames: ['pv'],
-  namespaced: false,
+export const persistentVolumes = resource(persistentVolumeKind, {
   subresources: [
     {
       name: 'status',
@@ -43,10 +25,6 @@ export const persistentVolumes = resource<PersistentVolume>({
       },
     },
   ],
-  shape: persistentVolumeShape,
-  complete: defaultPersistentVolume,
-  validate: (object) => validatePersistentVolume(object),
-  validateUpdate: validatePersistentVolumeUpdate,
   prepareForCreate: (object, now) => ({
     ...object,
     status: { phase: 'Pending', lastPhaseTransitionTime: timestamp(now) },
@@ -77,18 +55,8 @@ export const persistentVolumes = resource<PersistentVolume>({
   deleteAnswers: 'object',
 });
 
-export const persistentVolumeClaims = resource<PersistentVolumeClaim>({
-  version: 'v1',
-  plural: 'persistentvolumeclaims',
-  singular: 'persistentvolumeclaim',
-  kind: 'PersistentVolumeClaim',
-  shortNames: ['pvc'],
-  namespaced: true,
+export const persistentVolumeClaims = resource(claimKind, {
   subresources: [plainStatus()],
-  shape: persistentVolumeClaimShape,
-  complete: defaultPersistentVolumeClaim,
-  validate: (object) => validatePersistentVolumeClaim(object),
-  validateUpdate: validatePersistentVolumeClaimUpdate,
   prepareForCreate: (object) => ({ ...object, status: { phase: 'Pending' } }),
   deletion: { finalizersWithoutController: ['kubernetes.io/pvc-protection'] },
   prepareForUpdate: (object, old) => keepFields(object, old, 'status'),

@@ -1,34 +1,14 @@
 /** Pods: what an update may touch, how they end, and what each of their subresources exchanges. Their table is in `pod-columns.ts`. */
-import {
-  type Binding,
-  type Eviction,
-  bindingShape,
-  evictionShape,
-  validateBinding,
-} from '../../kube/kinds/pod/pod-requests.ts';
+import { bindingKind, evictionKind } from '../../kube/kinds/pod/pod-requests.ts';
 import { podSpec } from '../../kube/kinds/pod/pod-spec.ts';
 import { validatePodStatusUpdate } from '../../kube/kinds/pod/pod-status-validation.ts';
 import type { PodStatus } from '../../kube/kinds/pod/pod-status.ts';
-import { validateEphemeralContainersUpdate, validatePodUpdate } from '../../kube/kinds/pod/pod-update-validation.ts';
-import { type Pod, defaultPod, podShape, validatePod } from '../../kube/kinds/pod/pod.ts';
+import { validateEphemeralContainersUpdate } from '../../kube/kinds/pod/pod-update-validation.ts';
+import { type Pod, defaultPod, podKind } from '../../kube/kinds/pod/pod.ts';
 import { qualityOfService } from '../../kube/references/pod-resources.ts';
 import { means } from '../../kube/schema/equality.ts';
 import { type ExchangedKind, keepFields, resource } from '../model/resource.ts';
 import { podColumns, podRowConditions } from './pod-columns.ts';
-
-const bindingKind: ExchangedKind<Binding> = {
-  group: '',
-  version: 'v1',
-  kind: 'Binding',
-  shape: bindingShape,
-  validate: validateBinding,
-};
-const evictionKind: ExchangedKind<Eviction> = {
-  group: 'policy',
-  version: 'v1',
-  kind: 'Eviction',
-  shape: evictionShape,
-};
 
 /** Asked for in the query, without a body. */
 function optionsKind(kind: string): ExchangedKind {
@@ -38,14 +18,7 @@ function optionsKind(kind: string): ExchangedKind {
 const partVerbs = ['get', 'patch', 'update'];
 const streamVerbs = ['create', 'get'];
 
-export const pods = resource<Pod>({
-  version: 'v1',
-  plural: 'pods',
-  singular: 'pod',
-  kind: 'Pod',
-  shortNames: ['po'],
-  categories: ['all'],
-  namespaced: true,
+export const pods = resource(podKind, {
   subresources: [
     { name: 'status', verbs: partVerbs, update: { prepare: prepareStatus, validate: validatePodStatusUpdate } },
     { name: 'log', verbs: ['get'] },
@@ -60,10 +33,6 @@ export const pods = resource<Pod>({
       update: { prepare: prepareEphemeralContainers, validate: validateEphemeralContainersUpdate },
     },
   ],
-  shape: podShape,
-  complete: defaultPod,
-  validate: (object) => validatePod(object),
-  validateUpdate: (object, old) => validatePodUpdate(object, old),
   prepareForCreate: (object) => ({
     ...object,
     metadata: { ...object.metadata, generation: 1 },

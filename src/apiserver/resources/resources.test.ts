@@ -1,6 +1,7 @@
 /** The table as clients see it in discovery, and what the server may rely on for every entry. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { resourceKind } from '../../kube/schema/kind.ts';
 import { type ObjectMeta, objectFields } from '../../kube/schema/meta.ts';
 import { decode, object, string } from '../../kube/schema/schema.ts';
 import { OpenApiDocuments } from '../documents/openapi.ts';
@@ -208,16 +209,14 @@ interface Toy {
 }
 
 test('a new kind is one entry: discovery, tables, selectors and OpenAPI know it', () => {
-  const toys = resource<Toy>({
+  const toyKind = resourceKind<Toy>({
     group: 'example.com',
-    version: 'v1',
-    plural: 'toys',
-    singular: 'toy',
     kind: 'Toy',
+    plural: 'toys',
     namespaced: true,
     shape: object({ ...objectFields, colour: string }),
-    validate: () => [],
-    validateUpdate: () => [],
+  });
+  const toys = resource(toyKind, {
     fields: { colour: ({ colour = '' }) => colour },
     columns: [nameColumn, ageColumn],
   });

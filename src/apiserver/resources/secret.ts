@@ -1,23 +1,8 @@
-import {
-  type Secret,
-  defaultSecret,
-  secretShape,
-  validateSecret,
-  validateSecretUpdate,
-} from '../../kube/kinds/secret.ts';
+import { secretKind } from '../../kube/kinds/secret.ts';
 import { ageColumn, nameColumn, text } from '../model/columns.ts';
 import { resource } from '../model/resource.ts';
 
-export const secrets = resource<Secret>({
-  version: 'v1',
-  plural: 'secrets',
-  singular: 'secret',
-  kind: 'Secret',
-  namespaced: true,
-  shape: secretShape,
-  complete: defaultSecret,
-  validate: (object) => validateSecret(object),
-  validateUpdate: (object, old) => validateSecretUpdate(object, old),
+export const secrets = resource(secretKind, {
   fields: { type: ({ type = '' }) => type },
   columns: [
     nameColumn,

@@ -1,18 +1,6 @@
 /** Services and Endpoints: kept for those who read them. No address is handed out here; a service has the one it was given. */
-import {
-  type Endpoints,
-  defaultEndpoints,
-  endpointsShape,
-  validateEndpoints,
-  validateEndpointsUpdate,
-} from '../../kube/kinds/endpoints.ts';
-import {
-  type Service,
-  defaultService,
-  serviceShape,
-  validateService,
-  validateServiceUpdate,
-} from '../../kube/kinds/service.ts';
+import { type Endpoints, endpointsKind } from '../../kube/kinds/endpoints.ts';
+import { type Service, serviceKind } from '../../kube/kinds/service.ts';
 import { compareByteOrder } from '../../kube/values/go-text.ts';
 import { ageColumn, nameColumn, orNone, text, wide } from '../model/columns.ts';
 import { keepFields, resource } from '../model/resource.ts';
@@ -20,19 +8,8 @@ import { plainStatus } from './plain-status.ts';
 
 const endpointsShown = 3;
 
-export const services = resource<Service>({
-  version: 'v1',
-  plural: 'services',
-  singular: 'service',
-  kind: 'Service',
-  shortNames: ['svc'],
-  categories: ['all'],
-  namespaced: true,
+export const services = resource(serviceKind, {
   subresources: [plainStatus()],
-  shape: serviceShape,
-  complete: defaultService,
-  validate: (object) => validateService(object),
-  validateUpdate: validateServiceUpdate,
   prepareForCreate: (object) => withAddressList({ ...object, status: { loadBalancer: {} } }),
   prepareForUpdate: (object, old) => withAddressList(withAddressOf(old, keepFields(object, old, 'status'))),
   fields: {
@@ -52,17 +29,7 @@ export const services = resource<Service>({
   deleteAnswers: 'object',
 });
 
-export const endpointsResource = resource<Endpoints>({
-  version: 'v1',
-  plural: 'endpoints',
-  singular: 'endpoints',
-  kind: 'Endpoints',
-  shortNames: ['ep'],
-  namespaced: true,
-  shape: endpointsShape,
-  complete: defaultEndpoints,
-  validate: validateEndpoints,
-  validateUpdate: validateEndpointsUpdate,
+export const endpointsResource = resource(endpointsKind, {
   columns: [nameColumn, text('Endpoints', 'The addresses behind the service.', endpointsOf), ageColumn],
   allowsCreateOnUpdate: true,
 });

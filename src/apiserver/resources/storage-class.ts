@@ -1,27 +1,10 @@
-import {
-  type StorageClass,
-  defaultStorageClass,
-  storageClassShape,
-  validateStorageClass,
-  validateStorageClassUpdate,
-} from '../../kube/kinds/storage/storage-class.ts';
+import { type StorageClass, storageClassKind } from '../../kube/kinds/storage/storage-class.ts';
 import { ageColumn, nameColumn, text, yesNo } from '../model/columns.ts';
 import { resource } from '../model/resource.ts';
 
 const defaultAnnotation = 'storageclass.kubernetes.io/is-default-class';
 
-export const storageClasses = resource<StorageClass>({
-  group: 'storage.k8s.io',
-  version: 'v1',
-  plural: 'storageclasses',
-  singular: 'storageclass',
-  kind: 'StorageClass',
-  shortNames: ['sc'],
-  namespaced: false,
-  shape: storageClassShape,
-  complete: defaultStorageClass,
-  validate: validateStorageClass,
-  validateUpdate: validateStorageClassUpdate,
+export const storageClasses = resource(storageClassKind, {
   columns: [
     { ...nameColumn, cell: nameOf },
     text('Provisioner', 'Who makes volumes of the class.', ({ provisioner }) => provisioner),

@@ -1,5 +1,6 @@
 import { X509Certificate } from 'node:crypto';
 import { type FieldError, invalidField, tooLongField } from '../schema/field-errors.ts';
+import { resourceKind } from '../schema/kind.ts';
 import { objectFields } from '../schema/meta.ts';
 import {
   immutableErrors,
@@ -8,7 +9,7 @@ import {
   validateObjectMeta,
   validateObjectMetaUpdate,
 } from '../schema/metadata-validation.ts';
-import { type FieldPath, type Of, object, required, string, described } from '../schema/schema.ts';
+import { type FieldPath, type Of, described, object, required, string } from '../schema/schema.ts';
 
 export const clusterTrustBundleShape = described(
   {
@@ -32,6 +33,21 @@ export const clusterTrustBundleShape = described(
   }),
 );
 export interface ClusterTrustBundle extends Of<typeof clusterTrustBundleShape> {}
+
+export const trustBundleKind = resourceKind<ClusterTrustBundle>({
+  group: 'certificates.k8s.io',
+  otherVersions: ['v1beta1', 'v1alpha1'],
+  kind: 'ClusterTrustBundle',
+  plural: 'clustertrustbundles',
+  namespaced: false,
+  shape: clusterTrustBundleShape,
+  validate: validateClusterTrustBundle,
+  validateUpdate: validateClusterTrustBundleUpdate,
+  wire: {
+    ClusterTrustBundle: '1 metadata ObjectMeta, 2 spec ClusterTrustBundleSpec',
+    ClusterTrustBundleSpec: '1 signerName, 2 trustBundle!',
+  },
+});
 
 /** Rules for ClusterTrustBundles: a name that fits the signer, and nothing but certificates of authorities. */
 const bundleBytesMax = 1024 * 1024;

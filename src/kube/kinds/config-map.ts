@@ -8,9 +8,10 @@ import {
   placedAt,
   tooLongField,
 } from '../schema/field-errors.ts';
+import { resourceKind } from '../schema/kind.ts';
 import { objectFields } from '../schema/meta.ts';
 import { validateObjectMeta, validateObjectMetaUpdate } from '../schema/metadata-validation.ts';
-import { type FieldPath, type Of, boolean, bytes, map, object, string, described } from '../schema/schema.ts';
+import { type FieldPath, type Of, boolean, bytes, described, map, object, string } from '../schema/schema.ts';
 import { configMapKeyProblems, dnsSubdomainProblems } from '../values/names.ts';
 
 export const configMapShape = described(
@@ -30,6 +31,17 @@ export const configMapShape = described(
   }),
 );
 export interface ConfigMap extends Of<typeof configMapShape> {}
+
+export const configMapKind = resourceKind<ConfigMap>({
+  kind: 'ConfigMap',
+  plural: 'configmaps',
+  shortNames: ['cm'],
+  namespaced: true,
+  shape: configMapShape,
+  validate: validateConfigMap,
+  validateUpdate: validateConfigMapUpdate,
+  wire: { ConfigMap: '1 metadata ObjectMeta, 4 immutable? bool, 2 data {string}, 3 binaryData {bytes}' },
+});
 
 /** Rules for ConfigMaps, on creation and on update. */
 /** The sum of all values; keys are not counted. The API server has the same limit for ConfigMaps and Secrets. */

@@ -6,9 +6,10 @@ import {
   requiredField,
   unsupportedField,
 } from '../schema/field-errors.ts';
+import { resourceKind } from '../schema/kind.ts';
 import { objectFields, objectReference } from '../schema/meta.ts';
 import { validateObjectMeta, validateObjectMetaUpdate } from '../schema/metadata-validation.ts';
-import { type FieldPath, type Of, integer, list, object, required, string, described } from '../schema/schema.ts';
+import { type FieldPath, type Of, described, integer, list, object, required, string } from '../schema/schema.ts';
 import { dnsLabelProblems, dnsSubdomainProblems, qualifiedNameProblems } from '../values/names.ts';
 import { addressProblems, parseIpAddress, portProblems } from '../values/network-names.ts';
 
@@ -28,6 +29,23 @@ export const endpointsShape = described(
   }),
 );
 export interface Endpoints extends Of<typeof endpointsShape> {}
+
+export const endpointsKind = resourceKind<Endpoints>({
+  kind: 'Endpoints',
+  plural: 'endpoints',
+  shortNames: ['ep'],
+  namespaced: true,
+  shape: endpointsShape,
+  complete: defaultEndpoints,
+  validate: validateEndpoints,
+  validateUpdate: validateEndpointsUpdate,
+  wire: {
+    Endpoints: '1 metadata ObjectMeta, 2 subsets [EndpointSubset]',
+    EndpointSubset: '1 addresses [EndpointAddress], 2 notReadyAddresses [EndpointAddress], 3 ports [EndpointPort]',
+    EndpointAddress: '1 ip!, 3 hostname, 4 nodeName?, 2 targetRef? ObjectReference',
+    EndpointPort: '1 name, 2 port! int, 3 protocol, 4 appProtocol?',
+  },
+});
 type EndpointSubset = NonNullable<Endpoints['subsets']>[number];
 
 export function defaultEndpoints(given: Endpoints): Endpoints {

@@ -4,9 +4,10 @@
  */
 import { means } from '../schema/equality.ts';
 import { type FieldError, invalidField, invalidFields, requiredField } from '../schema/field-errors.ts';
+import { resourceKind } from '../schema/kind.ts';
 import { objectFields, objectReference } from '../schema/meta.ts';
 import { immutableErrors, validateObjectMeta, validateObjectMetaUpdate } from '../schema/metadata-validation.ts';
-import { type FieldPath, type Of, integer, object, required, string, described } from '../schema/schema.ts';
+import { type FieldPath, type Of, described, integer, object, required, string } from '../schema/schema.ts';
 import { dnsSubdomainProblems, pathSegmentProblems, qualifiedNameProblems } from '../values/names.ts';
 
 const sourceShape = object({ component: string, host: string });
@@ -51,6 +52,24 @@ export const eventShape = described(
 );
 export interface Event extends Of<typeof eventShape> {}
 
+export const eventKind = resourceKind<Event>({
+  kind: 'Event',
+  plural: 'events',
+  shortNames: ['ev'],
+  namespaced: true,
+  shape: eventShape,
+  validate: validateEvent,
+  validateUpdate: validateEvent,
+  wire: {
+    Event: `
+    1 metadata ObjectMeta, 2 involvedObject ObjectReference, 3 reason, 4 message, 5 source EventSource,
+    6 firstTimestamp Time, 7 lastTimestamp Time, 8 count int, 9 type, 10 eventTime MicroTime, 11 series? EventSeries,
+    12 action, 13 related? ObjectReference, 14 reportingComponent!, 15 reportingInstance!`,
+    EventSource: '1 component, 2 host',
+    EventSeries: '1 count int, 2 lastObservedTime MicroTime',
+  },
+});
+
 export const eventViewShape = described(
   {
     text: 'Something that happened to an object. Kept for an hour.',
@@ -90,6 +109,25 @@ export const eventViewShape = described(
   }),
 );
 export interface EventView extends Of<typeof eventViewShape> {}
+
+export const eventViewKind = resourceKind<EventView>({
+  group: 'events.k8s.io',
+  kind: 'Event',
+  plural: 'events',
+  shortNames: ['ev'],
+  namespaced: true,
+  shape: eventViewShape,
+  validate: (view) => validateNewEvent(eventOfView(view)),
+  validateUpdate: (view, old) => validateNewEventUpdate(eventOfView(view), eventOfView(old)),
+  wire: {
+    'events.Event': `
+    1 metadata ObjectMeta, 2 eventTime MicroTime, 3 series? events.EventSeries, 4 reportingController,
+    5 reportingInstance, 6 action, 7 reason, 8 regarding ObjectReference, 9 related? ObjectReference, 10 note,
+    11 type, 12 deprecatedSource EventSource, 13 deprecatedFirstTimestamp Time, 14 deprecatedLastTimestamp Time,
+    15 deprecatedCount int`,
+    'events.EventSeries': '1 count! int, 2 lastObservedTime MicroTime',
+  },
+});
 
 export function eventOfView(view: EventView): Event {
   const { regarding, note, reportingController, series, ...rest } = view;

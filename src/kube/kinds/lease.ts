@@ -1,8 +1,9 @@
 /** A lease: who holds something, and until when others should believe it. A node renews its own to show that it lives. */
 import { type FieldError, forbiddenField, invalidField, unsupportedField } from '../schema/field-errors.ts';
+import { resourceKind } from '../schema/kind.ts';
 import { objectFields } from '../schema/meta.ts';
 import { validateObjectMeta, validateObjectMetaUpdate } from '../schema/metadata-validation.ts';
-import { type Of, integer, object, string, described } from '../schema/schema.ts';
+import { type Of, described, integer, object, string } from '../schema/schema.ts';
 import { dnsSubdomainProblems } from '../values/names.ts';
 
 export const leaseShape = described(
@@ -35,6 +36,22 @@ export const leaseShape = described(
   }),
 );
 export interface Lease extends Of<typeof leaseShape> {}
+
+export const leaseKind = resourceKind<Lease>({
+  group: 'coordination.k8s.io',
+  kind: 'Lease',
+  plural: 'leases',
+  namespaced: true,
+  shape: leaseShape,
+  validate: validateLease,
+  validateUpdate: validateLeaseUpdate,
+  wire: {
+    Lease: '1 metadata ObjectMeta, 2 spec LeaseSpec',
+    LeaseSpec: `
+    1 holderIdentity?, 2 leaseDurationSeconds? int, 3 acquireTime MicroTime, 4 renewTime MicroTime,
+    5 leaseTransitions? int, 6 strategy?, 7 preferredHolder?`,
+  },
+});
 
 /** Rules for leases, on creation and on update. */
 const strategies = ['OldestEmulationVersion'];

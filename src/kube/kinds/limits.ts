@@ -1,9 +1,10 @@
 /** Bounds for what pods of a namespace ask for. Known by shape alone: this server has none and enforces none. */
+import { resourceKind } from '../schema/kind.ts';
 import { labelSelector, objectFields } from '../schema/meta.ts';
 import {
-  resourceList,
   type Of,
   any,
+  described,
   intOrString,
   integer,
   list,
@@ -11,8 +12,8 @@ import {
   object,
   replacedByPatch,
   required,
+  resourceList,
   string,
-  described,
 } from '../schema/schema.ts';
 
 export const limitRangeShape = described(
@@ -40,6 +41,14 @@ export const limitRangeShape = described(
 );
 export interface LimitRange extends Of<typeof limitRangeShape> {}
 
+export const limitRangeKind = resourceKind<LimitRange>({
+  kind: 'LimitRange',
+  plural: 'limitranges',
+  shortNames: ['limits'],
+  namespaced: true,
+  shape: limitRangeShape,
+});
+
 /** How much of everything a namespace may use. Known by shape alone: this server has none and enforces none. */
 export const resourceQuotaShape = described(
   {
@@ -53,6 +62,14 @@ export const resourceQuotaShape = described(
   }),
 );
 export interface ResourceQuota extends Of<typeof resourceQuotaShape> {}
+
+export const resourceQuotaKind = resourceKind<ResourceQuota>({
+  kind: 'ResourceQuota',
+  plural: 'resourcequotas',
+  shortNames: ['quota'],
+  namespaced: true,
+  shape: resourceQuotaShape,
+});
 
 /** How many pods of a selection must stay while others are moved. Known by shape alone: this server has none and enforces none. */
 export const podDisruptionBudgetShape = described(
@@ -80,3 +97,12 @@ export const podDisruptionBudgetShape = described(
   }),
 );
 export interface PodDisruptionBudget extends Of<typeof podDisruptionBudgetShape> {}
+
+export const podDisruptionBudgetKind = resourceKind<PodDisruptionBudget>({
+  group: 'policy',
+  kind: 'PodDisruptionBudget',
+  plural: 'poddisruptionbudgets',
+  shortNames: ['pdb'],
+  namespaced: true,
+  shape: podDisruptionBudgetShape,
+});

@@ -1,8 +1,9 @@
 /** A namespace: the scope of names, and of what is deleted together. */
 import { type FieldError, invalidField, invalidFields } from '../schema/field-errors.ts';
+import { resourceKind } from '../schema/kind.ts';
 import { objectFields } from '../schema/meta.ts';
 import { finalizersOfKubernetes, validateObjectMeta, validateObjectMetaUpdate } from '../schema/metadata-validation.ts';
-import { type FieldPath, type Of, list, object, required, string, described } from '../schema/schema.ts';
+import { type FieldPath, type Of, described, list, object, required, string } from '../schema/schema.ts';
 import { dnsLabelProblems, qualifiedNameProblems } from '../values/names.ts';
 
 export const namespaceShape = described(
@@ -45,6 +46,22 @@ export const namespaceShape = described(
   }),
 );
 export interface Namespace extends Of<typeof namespaceShape> {}
+
+export const namespaceKind = resourceKind<Namespace>({
+  kind: 'Namespace',
+  plural: 'namespaces',
+  shortNames: ['ns'],
+  namespaced: false,
+  shape: namespaceShape,
+  validate: validateNamespace,
+  validateUpdate: validateNamespaceUpdate,
+  wire: {
+    Namespace: '1 metadata ObjectMeta, 2 spec NamespaceSpec, 3 status NamespaceStatus',
+    NamespaceSpec: '1 finalizers [string]',
+    NamespaceStatus: '1 phase, 2 conditions [NamespaceCondition]',
+    NamespaceCondition: '1 type!, 2 status!, 4 lastTransitionTime Time, 5 reason, 6 message',
+  },
+});
 
 /** Rules for namespaces, on creation, on update, and for the two subresources that carry their end. */
 export function validateNamespace({ metadata, spec }: Namespace): FieldError[] {

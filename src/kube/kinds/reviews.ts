@@ -1,6 +1,7 @@
 /** Questions about what somebody may do. Answered, never stored. */
 import { isEmpty } from '../schema/equality.ts';
 import { type FieldError, invalidField, requiredField, showPath } from '../schema/field-errors.ts';
+import { resourceKind } from '../schema/kind.ts';
 import { type ObjectMeta, objectFields } from '../schema/meta.ts';
 import { type FieldPath, type Of, boolean, list, map, object, required, string, described } from '../schema/schema.ts';
 
@@ -46,13 +47,61 @@ export const subjectAccessReviewShape = described(
 );
 export interface SubjectAccessReview extends Of<typeof subjectAccessReviewShape> {}
 
-export const localSubjectAccessReviewShape = subjectAccessReviewShape;
+export const subjectAccessReviewKind = resourceKind<SubjectAccessReview>({
+  group: 'authorization.k8s.io',
+  kind: 'SubjectAccessReview',
+  plural: 'subjectaccessreviews',
+  namespaced: false,
+  shape: subjectAccessReviewShape,
+  validate: validateSubjectAccessReview,
+  wire: {
+    SubjectAccessReview: '1 metadata ObjectMeta, 2 spec SubjectAccessReviewSpec, 3 status SubjectAccessReviewStatus',
+    SubjectAccessReviewSpec: `
+    1 resourceAttributes? ResourceAttributes, 2 nonResourceAttributes? NonResourceAttributes, 3 user,
+    4 groups [string], 5 extra {Strings}, 6 uid`,
+    ResourceAttributes: `
+    1 namespace, 2 verb, 3 group, 4 version, 5 resource, 6 subresource, 7 name,
+    8 fieldSelector? FieldSelectorAttributes, 9 labelSelector? LabelSelectorAttributes`,
+    FieldSelectorAttributes: '1 rawSelector, 2 requirements [FieldSelectorRequirement]',
+    LabelSelectorAttributes: '1 rawSelector, 2 requirements [LabelSelectorRequirement]',
+    NonResourceAttributes: '1 path, 2 verb',
+    SubjectAccessReviewStatus: '1 allowed! bool, 4 denied bool, 2 reason, 3 evaluationError',
+  },
+});
+
+export const localSubjectAccessReviewKind = resourceKind<SubjectAccessReview>({
+  group: 'authorization.k8s.io',
+  kind: 'LocalSubjectAccessReview',
+  plural: 'localsubjectaccessreviews',
+  namespaced: true,
+  shape: subjectAccessReviewShape,
+  validate: validateLocalSubjectAccessReview,
+  wire: {
+    LocalSubjectAccessReview:
+      '1 metadata ObjectMeta, 2 spec SubjectAccessReviewSpec, 3 status SubjectAccessReviewStatus',
+  },
+});
 
 export const selfSubjectAccessReviewShape = described(
   { text: 'May I do something?', fields: { spec: 'The question.', status: 'The answer. The server fills it in.' } },
   object({ ...objectFields, spec: required(selfSpec), status }),
 );
 export interface SelfSubjectAccessReview extends Of<typeof selfSubjectAccessReviewShape> {}
+
+export const selfSubjectAccessReviewKind = resourceKind<SelfSubjectAccessReview>({
+  group: 'authorization.k8s.io',
+  kind: 'SelfSubjectAccessReview',
+  plural: 'selfsubjectaccessreviews',
+  namespaced: false,
+  shape: selfSubjectAccessReviewShape,
+  validate: validateSelfSubjectAccessReview,
+  wire: {
+    SelfSubjectAccessReview: `
+    1 metadata ObjectMeta, 2 spec SelfSubjectAccessReviewSpec, 3 status SubjectAccessReviewStatus`,
+    SelfSubjectAccessReviewSpec: `
+    1 resourceAttributes? ResourceAttributes, 2 nonResourceAttributes? NonResourceAttributes`,
+  },
+});
 
 export const selfSubjectRulesReviewShape = described(
   {
@@ -80,6 +129,23 @@ export const selfSubjectRulesReviewShape = described(
   }),
 );
 export interface SelfSubjectRulesReview extends Of<typeof selfSubjectRulesReviewShape> {}
+
+export const selfSubjectRulesReviewKind = resourceKind<SelfSubjectRulesReview>({
+  group: 'authorization.k8s.io',
+  kind: 'SelfSubjectRulesReview',
+  plural: 'selfsubjectrulesreviews',
+  namespaced: false,
+  shape: selfSubjectRulesReviewShape,
+  wire: {
+    SelfSubjectRulesReview:
+      '1 metadata ObjectMeta, 2 spec SelfSubjectRulesReviewSpec, 3 status SubjectRulesReviewStatus',
+    SelfSubjectRulesReviewSpec: '1 namespace',
+    SubjectRulesReviewStatus: `
+    1 resourceRules [ResourceRule], 2 nonResourceRules [NonResourceRule], 3 incomplete! bool, 4 evaluationError`,
+    ResourceRule: '1 verbs [string], 2 apiGroups [string], 3 resources [string], 4 resourceNames [string]',
+    NonResourceRule: '1 verbs [string], 2 nonResourceURLs [string]',
+  },
+});
 
 /** Rules for questions about access, which say either a resource or a path, and nothing in their metadata. */
 export function validateSubjectAccessReview({ metadata, spec }: SubjectAccessReview): FieldError[] {
@@ -159,8 +225,34 @@ export const tokenReviewShape = described(
 );
 export interface TokenReview extends Of<typeof tokenReviewShape> {}
 
+export const tokenReviewKind = resourceKind<TokenReview>({
+  group: 'authentication.k8s.io',
+  kind: 'TokenReview',
+  plural: 'tokenreviews',
+  namespaced: false,
+  shape: tokenReviewShape,
+  wire: {
+    TokenReview: '1 metadata ObjectMeta, 2 spec TokenReviewSpec, 3 status TokenReviewStatus',
+    TokenReviewSpec: '1 token, 2 audiences [string]',
+    TokenReviewStatus: '1 authenticated bool, 2 user UserInfo, 4 audiences [string], 3 error',
+    UserInfo: '1 username, 2 uid, 3 groups [string], 4 extra {Strings}',
+  },
+});
+
 export const selfSubjectReviewShape = described(
   { text: 'Who am I?', fields: { status: 'The answer. The server fills it in.' } },
   object({ ...objectFields, status: object({ userInfo }) }),
 );
 export interface SelfSubjectReview extends Of<typeof selfSubjectReviewShape> {}
+
+export const selfSubjectReviewKind = resourceKind<SelfSubjectReview>({
+  group: 'authentication.k8s.io',
+  kind: 'SelfSubjectReview',
+  plural: 'selfsubjectreviews',
+  namespaced: false,
+  shape: selfSubjectReviewShape,
+  wire: {
+    SelfSubjectReview: '1 metadata ObjectMeta, 2 status SelfSubjectReviewStatus',
+    SelfSubjectReviewStatus: '1 userInfo UserInfo',
+  },
+});

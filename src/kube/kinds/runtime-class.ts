@@ -1,5 +1,6 @@
 /** A way to run containers that a node offers under a handler's name. */
 import { type FieldError, invalidFields, requiredField } from '../schema/field-errors.ts';
+import { resourceKind } from '../schema/kind.ts';
 import { objectFields } from '../schema/meta.ts';
 import {
   immutableErrors,
@@ -7,7 +8,7 @@ import {
   validateObjectMeta,
   validateObjectMetaUpdate,
 } from '../schema/metadata-validation.ts';
-import { type Of, list, map, object, quantity, required, string, described } from '../schema/schema.ts';
+import { type Of, described, list, map, object, quantity, required, string } from '../schema/schema.ts';
 import { dnsLabelProblems, dnsSubdomainProblems } from '../values/names.ts';
 import { toleration } from './pod/pod-spec.ts';
 import { containerResourceErrors } from './pod/resource-validation.ts';
@@ -30,6 +31,21 @@ export const runtimeClassShape = described(
   }),
 );
 export interface RuntimeClass extends Of<typeof runtimeClassShape> {}
+
+export const runtimeClassKind = resourceKind<RuntimeClass>({
+  group: 'node.k8s.io',
+  kind: 'RuntimeClass',
+  plural: 'runtimeclasses',
+  namespaced: false,
+  shape: runtimeClassShape,
+  validate: validateRuntimeClass,
+  validateUpdate: validateRuntimeClassUpdate,
+  wire: {
+    RuntimeClass: '1 metadata ObjectMeta, 2 handler!, 3 overhead? Overhead, 4 scheduling? Scheduling',
+    Overhead: '1 podFixed {Quantity}',
+    Scheduling: '1 nodeSelector {string}, 2 tolerations [Toleration]',
+  },
+});
 
 /** Rules for RuntimeClasses, on creation and on update. */
 export function validateRuntimeClass({ metadata, handler, overhead, scheduling }: RuntimeClass): FieldError[] {

@@ -7,9 +7,10 @@ import {
   requiredField,
   tooLongField,
 } from '../schema/field-errors.ts';
+import { resourceKind } from '../schema/kind.ts';
 import { objectFields } from '../schema/meta.ts';
 import { immutableErrors, validateObjectMeta, validateObjectMetaUpdate } from '../schema/metadata-validation.ts';
-import { type FieldPath, type Of, boolean, bytes, map, object, string, described } from '../schema/schema.ts';
+import { type FieldPath, type Of, boolean, bytes, described, map, object, string } from '../schema/schema.ts';
 import { configMapKeyProblems, dnsSubdomainProblems } from '../values/names.ts';
 import {
   base64SizeBytes,
@@ -40,6 +41,17 @@ export const secretShape = described(
   }),
 );
 export interface Secret extends Of<typeof secretShape> {}
+
+export const secretKind = resourceKind<Secret>({
+  kind: 'Secret',
+  plural: 'secrets',
+  namespaced: true,
+  shape: secretShape,
+  complete: defaultSecret,
+  validate: validateSecret,
+  validateUpdate: validateSecretUpdate,
+  wire: { Secret: '1 metadata ObjectMeta, 5 immutable? bool, 2 data {bytes}, 4 stringData {string}, 3 type' },
+});
 
 /** Rules for Secrets, on creation and on update. No message here ever carries a byte of a value. */
 type Data = Readonly<Record<string, string>>;

@@ -1,17 +1,18 @@
 import { type FieldError, invalidField } from '../schema/field-errors.ts';
+import { exchangedKind, resourceKind } from '../schema/kind.ts';
 import { localObjectReference, objectFields, objectReference } from '../schema/meta.ts';
 import { validateObjectMeta, validateObjectMetaUpdate } from '../schema/metadata-validation.ts';
 import {
   type FieldPath,
   type Of,
   boolean,
+  described,
   integer,
   list,
   map,
   object,
   required,
   string,
-  described,
 } from '../schema/schema.ts';
 import { dnsSubdomainProblems } from '../values/names.ts';
 
@@ -32,6 +33,21 @@ export const serviceAccountShape = described(
   }),
 );
 export interface ServiceAccount extends Of<typeof serviceAccountShape> {}
+
+export const serviceAccountKind = resourceKind<ServiceAccount>({
+  kind: 'ServiceAccount',
+  plural: 'serviceaccounts',
+  shortNames: ['sa'],
+  namespaced: true,
+  shape: serviceAccountShape,
+  validate: validateServiceAccount,
+  validateUpdate: validateServiceAccountUpdate,
+  wire: {
+    ServiceAccount: `
+    1 metadata ObjectMeta, 2 secrets [ObjectReference], 3 imagePullSecrets [LocalObjectReference],
+    4 automountServiceAccountToken? bool`,
+  },
+});
 
 /** The Secrets it names need not exist, nor be well named: whoever uses them will see. */
 export function validateServiceAccount({ metadata }: ServiceAccount, path: FieldPath = []): FieldError[] {
@@ -62,6 +78,21 @@ export const tokenRequestShape = described(
   }),
 );
 export interface TokenRequest extends Of<typeof tokenRequestShape> {}
+
+export const tokenRequestKind = exchangedKind<TokenRequest>({
+  group: 'authentication.k8s.io',
+  kind: 'TokenRequest',
+  shape: tokenRequestShape,
+  complete: defaultTokenRequest,
+  validate: validateTokenRequest,
+  wire: {
+    TokenRequest: '1 metadata ObjectMeta, 2 spec TokenRequestSpec, 3 status TokenRequestStatus',
+    TokenRequestSpec: `
+    1 audiences [string], 4 expirationSeconds? int, 3 boundObjectRef? BoundObjectReference, 5 attestations {Strings}`,
+    BoundObjectReference: '1 kind, 2 apiVersion, 3 name, 4 uid',
+    TokenRequestStatus: '1 token!, 2 expirationTimestamp Time',
+  },
+});
 
 const hourSeconds = 60 * 60;
 

@@ -8,6 +8,7 @@ import {
   requiredField,
   unsupportedField,
 } from '../schema/field-errors.ts';
+import { resourceKind } from '../schema/kind.ts';
 import { objectFields } from '../schema/meta.ts';
 import { validateLabels, validateObjectMeta, validateObjectMetaUpdate } from '../schema/metadata-validation.ts';
 import {
@@ -17,6 +18,7 @@ import {
   any,
   atomic,
   boolean,
+  described,
   intOrString,
   integer,
   list,
@@ -24,7 +26,6 @@ import {
   object,
   required,
   string,
-  described,
 } from '../schema/schema.ts';
 import { dnsLabelProblems, dnsSubdomainProblems, qualifiedNameProblems } from '../values/names.ts';
 import { addressProblems, portProblems } from '../values/network-names.ts';
@@ -103,6 +104,35 @@ export const serviceShape = described(
   }),
 );
 export interface Service extends Of<typeof serviceShape> {}
+
+export const serviceKind = resourceKind<Service>({
+  kind: 'Service',
+  plural: 'services',
+  shortNames: ['svc'],
+  categories: ['all'],
+  namespaced: true,
+  shape: serviceShape,
+  complete: defaultService,
+  validate: validateService,
+  validateUpdate: validateServiceUpdate,
+  wire: {
+    Service: '1 metadata ObjectMeta, 2 spec ServiceSpec, 3 status ServiceStatus',
+    ServiceSpec: `
+    1 ports [ServicePort], 2 selector {string}, 3 clusterIP, 18 clusterIPs [string], 4 type, 5 externalIPs [string],
+    7 sessionAffinity, 8 loadBalancerIP, 9 loadBalancerSourceRanges [string], 10 externalName,
+    11 externalTrafficPolicy, 12 healthCheckNodePort int, 13 publishNotReadyAddresses bool,
+    14 sessionAffinityConfig? SessionAffinityConfig, 19 ipFamilies [string], 17 ipFamilyPolicy?,
+    20 allocateLoadBalancerNodePorts? bool, 21 loadBalancerClass?, 22 internalTrafficPolicy?,
+    23 trafficDistribution?`,
+    ServicePort: '1 name, 2 protocol, 6 appProtocol?, 3 port! int, 4 targetPort IntOrString, 5 nodePort int',
+    SessionAffinityConfig: '1 clientIP? ClientIPConfig',
+    ClientIPConfig: '1 timeoutSeconds? int',
+    ServiceStatus: '1 loadBalancer LoadBalancerStatus, 2 conditions [Condition]',
+    LoadBalancerStatus: '1 ingress [LoadBalancerIngress]',
+    LoadBalancerIngress: '1 ip, 2 hostname, 3 ipMode?, 4 ports [PortStatus]',
+    PortStatus: '1 port! int, 2 protocol!, 3 error?',
+  },
+});
 
 /**
  * Rules for Services. On a node they matter only for the variables they put into containers, so what concerns load balancers

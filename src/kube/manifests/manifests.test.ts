@@ -1,6 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { configMapKind, nodeKind, podKind, secretKind } from './manifest-kinds.ts';
+import { configMapKind } from '../kinds/config-map.ts';
+import { nodeKind } from '../kinds/node.ts';
+import { podKind } from '../kinds/pod/pod.ts';
+import { secretKind } from '../kinds/secret.ts';
 import { ManifestError, readManifests } from './manifests.ts';
 import type { Manifests } from './manifests.ts';
 

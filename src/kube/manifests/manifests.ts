@@ -3,12 +3,13 @@
  * anything is done with any of them, and each problem says file, line, column and field. Reads text, not files.
  */
 import { MountletError } from '../../base/errors.ts';
-import { type Pod, podTemplateShape } from '../kinds/pod/pod.ts';
+import { type Pod, podTemplateSpec } from '../kinds/pod/pod.ts';
 import { isRecord } from '../schema/equality.ts';
 import { type FieldError, forbiddenField, placeOf, showPath } from '../schema/field-errors.ts';
-import { type ObjectMeta, objectMeta } from '../schema/meta.ts';
+import { objectMeta } from '../schema/meta.ts';
 import { type FieldPath, type ShapeProblem, decode } from '../schema/schema.ts';
-import { type ObjectKind, objectKinds, podKind } from './manifest-kinds.ts';
+import { type KubeObject, type ResourceKind, apiVersionsOf } from '../schema/kind.ts';
+import { type ManifestKind, manifestKinds, podManifest } from './manifest-kinds.ts';
 import { withGeneratedName } from './pod-identity.ts';
 import { type WorkloadKind, podOfWorkload, workloadKinds } from './workload.ts';
 import { type Position, parseYamlDocuments } from './yaml-documents.ts';
@@ -38,15 +39,15 @@ export class ManifestError extends MountletError {
 export class Manifests {
   readonly #objects = new Map<string, Map<string, unknown>>();
 
-  get<T>(kind: ObjectKind<T>, namespace: string, name: string): T | undefined {
+  get<T extends KubeObject>(kind: ResourceKind<T>, namespace: string, name: string): T | undefined {
     return this.#table(kind).get(`${kind.namespaced ? namespace : ''}/${name}`);
   }
 
-  all<T>(kind: ObjectKind<T>): readonly T[] {
+  all<T extends KubeObject>(kind: ResourceKind<T>): readonly T[] {
     return [...this.#table(kind).values()];
   }
 
-  add<T extends { readonly metadata: ObjectMeta }>(kind: ObjectKind<T>, object: T): void {
+  add<T extends KubeObject>(kind: ResourceKind<T>, object: T): void {
     const { namespace = '', name } = object.metadata;
     const table = this.#table(kind);
     // Deleted first, so that the order is that of the documents that count.
@@ -54,7 +55,7 @@ export class Manifests {
     table.set(`${namespace}/${name}`, object);
   }
 
-  #table<T>(kind: ObjectKind<T>): Map<string, T> {
+  #table<T extends KubeObject>(kind: ResourceKind<T>): Map<string, T> {
     let table = this.#objects.get(kind.kind);
     if (table === undefined) this.#objects.set(kind.kind, (table = new Map()));
     return table as Map<string, T>;
@@ -68,7 +69,7 @@ export class Manifests {
 export function readManifests(
   files: readonly ManifestFile[],
   namespace: string,
-  pods: ObjectKind<Pod> = podKind,
+  pods: ManifestKind<Pod> = podManifest,
 ): Manifests {
   const manifests = new Manifests();
   const problems: ManifestProblem[] = [];
@@ -98,7 +99,7 @@ type Report = (path: FieldPath, message: string) => void;
 interface Reading {
   readonly manifests: Manifests;
   readonly namespace: string;
-  readonly pods: ObjectKind<Pod>;
+  readonly pods: ManifestKind<Pod>;
   readonly report: Report;
 }
 
@@ -118,14 +119,14 @@ function readObject(reading: Reading, json: unknown, path: FieldPath, ofList: Ob
     const item = kind === 'List' ? {} : { apiVersion, kind: String(kind).slice(0, -'List'.length) };
     return json['items'].forEach((one, index) => readObject(reading, one, [...path, 'items', index], item));
   }
-  const known = [...objectKinds, ...workloadKinds].filter(
+  const known = [...manifestKinds, ...workloadKinds].filter(
     (one) => one.kind.toLowerCase() === String(kind).toLowerCase(),
   );
-  const match = known.find((one) => one.kind === kind && one.apiVersions.includes(String(apiVersion)));
+  const match = known.find((one) => one.kind === kind && versionsOf(one).includes(String(apiVersion)));
   if (match === undefined) {
     // Kinds that put nothing on a node (Ingress, Role, …) are not ours to judge.
     const [expected] = known;
-    const [version = ''] = expected?.apiVersions ?? [];
+    const [version = ''] = expected === undefined ? [] : versionsOf(expected);
     if (expected === undefined || isForeignGroup(String(apiVersion), version)) return;
     const advice = expected.kind === kind ? version : `${expected.kind} of ${version}`;
     return reading.report(
@@ -134,7 +135,7 @@ function readObject(reading: Reading, json: unknown, path: FieldPath, ofList: Ob
     );
   }
   if ('template' in match) readWorkload(reading, match, json, path);
-  else if (match === podKind) readPlain(reading, reading.pods, json, path);
+  else if (match === podManifest) readPlain(reading, reading.pods, json, path);
   else readPlain(reading, match, json, path);
 }
 
@@ -151,9 +152,13 @@ function groupOf(apiVersion: string): string {
   return apiVersion.includes('/') ? apiVersion.slice(0, apiVersion.indexOf('/')) : '';
 }
 
-function readPlain<T extends { readonly metadata: ObjectMeta }>(
+function versionsOf(kind: ManifestKind | WorkloadKind): readonly string[] {
+  return 'template' in kind ? kind.apiVersions : apiVersionsOf(kind);
+}
+
+function readPlain<T extends KubeObject>(
   reading: Reading,
-  kind: ObjectKind<T>,
+  kind: ManifestKind<T>,
   json: Record<string, unknown>,
   path: FieldPath,
 ): void {
@@ -172,7 +177,7 @@ function readPlain<T extends { readonly metadata: ObjectMeta }>(
 function readWorkload(reading: Reading, kind: WorkloadKind, json: Record<string, unknown>, path: FieldPath): void {
   const who = `${kind.kind} "${nameIn(json)}"`;
   const metadata = decode(objectMeta, json['metadata'], [...path, 'metadata']);
-  const template = decode(podTemplateShape, valueAt(json, kind.template), [...path, ...kind.template]);
+  const template = decode(podTemplateSpec, valueAt(json, kind.template), [...path, ...kind.template]);
   if (reportShape(reading.report, who, [...metadata.problems, ...template.problems])) return;
   const named = withGeneratedName(metadata.value, metadata.value.namespace || reading.namespace);
   const pod = podOfWorkload(kind, named, template.value, claimNames(json, kind));
@@ -210,7 +215,7 @@ function reportFields(report: Report, who: string, errors: readonly FieldError[]
   return errors.length > 0;
 }
 
-function inNamespace<T extends { readonly metadata: ObjectMeta }>(object: T, namespace: string | undefined): T {
+function inNamespace<T extends KubeObject>(object: T, namespace: string | undefined): T {
   const { namespace: given, ...metadata } = object.metadata;
   if (namespace === undefined) return { ...object, metadata };
   return { ...object, metadata: { ...metadata, namespace: given === undefined || given === '' ? namespace : given } };

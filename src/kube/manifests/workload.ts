@@ -3,7 +3,7 @@
  * a pod template, and everything else in them is the controller's business and is not looked at.
  */
 import type { PodSpec } from '../kinds/pod/pod-spec.ts';
-import type { Pod, PodTemplate } from '../kinds/pod/pod.ts';
+import type { Pod, PodTemplateSpec } from '../kinds/pod/pod.ts';
 import type { ObjectMeta } from '../schema/meta.ts';
 import type { FieldPath } from '../schema/schema.ts';
 
@@ -56,7 +56,7 @@ export const workloadKinds: readonly WorkloadKind[] = [
 export function podOfWorkload(
   kind: WorkloadKind,
   workload: ObjectMeta,
-  template: PodTemplate,
+  template: PodTemplateSpec,
   claimTemplates: readonly string[] = [],
 ): Pod {
   const { labels, annotations } = template.metadata ?? {};

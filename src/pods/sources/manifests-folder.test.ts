@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { configMapKind, secretKind } from '../../kube/manifests/manifest-kinds.ts';
+import { configMapKind } from '../../kube/kinds/config-map.ts';
+import { secretKind } from '../../kube/kinds/secret.ts';
 import { aPod } from '../../testing/fakes/builders.ts';
 import { FakeClock, settle } from '../../testing/fakes/fake-clock.ts';
 import { MemoryFolder } from '../../testing/fakes/memory-pod-api.ts';

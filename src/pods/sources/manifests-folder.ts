@@ -8,7 +8,7 @@ import type { Clock } from '../../base/clock.ts';
 import { messageOf } from '../../base/errors.ts';
 import { WakeSignal } from '../../base/wake-signal.ts';
 import { type Pod, defaultPod } from '../../kube/kinds/pod/pod.ts';
-import { type ObjectKind, objectKinds, podKind } from '../../kube/manifests/manifest-kinds.ts';
+import { type ManifestKind, manifestKinds, podManifest } from '../../kube/manifests/manifest-kinds.ts';
 import { Manifests, readManifests } from '../../kube/manifests/manifests.ts';
 import { canonicalJson, fnvHash } from '../../kube/schema/content-hash.ts';
 import { forbiddenField } from '../../kube/schema/field-errors.ts';
@@ -124,11 +124,11 @@ function readStatic(
   text: string,
   { nodeName, path }: { readonly nodeName: string; readonly path: string },
 ): Manifests {
-  const kind: ObjectKind<Pod> = {
-    ...podKind,
+  const kind: ManifestKind<Pod> = {
+    ...podManifest,
     complete: (pod) => defaultPod(asStaticPod(pod, { nodeName, file: `${path}/${name}` })),
     validate: (pod) => [
-      ...podKind.validate(pod),
+      ...podManifest.validate(pod),
       ...refusedReferences(pod).map((problem) => forbiddenField(['spec'], problem)),
     ],
   };
@@ -139,9 +139,9 @@ function contentOf(files: readonly Manifests[]): FolderContent {
   const objects = new Manifests();
   const pods = new Map<string, Pod>();
   for (const file of files) {
-    for (const pod of file.all(podKind)) pods.set(`${pod.metadata.namespace}/${pod.metadata.name}`, pod);
-    for (const kind of objectKinds) {
-      if (kind === podKind) continue;
+    for (const pod of file.all(podManifest)) pods.set(`${pod.metadata.namespace}/${pod.metadata.name}`, pod);
+    for (const kind of manifestKinds) {
+      if (kind === podManifest) continue;
       for (const object of file.all(kind)) objects.add(kind, withVersion(object));
     }
   }

@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { decoded, messagesOf } from '../../../testing/fakes/builders.ts';
 import { type FieldError, placeOf } from '../../schema/field-errors.ts';
-import { defaultPod, podShape, validatePod } from './pod.ts';
+import { validatePod } from './pod-validation.ts';
+import { defaultPod, podShape } from './pod.ts';
 
 const label =
   "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";

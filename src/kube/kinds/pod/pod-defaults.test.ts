@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
 import { decoded, messagesOf } from '../../../testing/fakes/builders.ts';
-import { type Pod, defaultPod, defaultPodTemplate, podShape, podTemplateShape, validatePod } from './pod.ts';
+import { validatePod } from './pod-validation.ts';
+import { type Pod, defaultPod, defaultPodTemplateSpec, podShape, podTemplateSpec } from './pod.ts';
 
 const metadata = { name: 'web', namespace: 'shop' };
 
@@ -177,8 +178,8 @@ test('defaultPod makes the pod’s own requests of its containers’, else of it
 });
 
 test('defaultPodTemplate leaves to the pod what is the pod’s', () => {
-  const { spec } = defaultPodTemplate(
-    decoded(podTemplateShape, {
+  const { spec } = defaultPodTemplateSpec(
+    decoded(podTemplateSpec, {
       spec: {
         hostNetwork: true,
         terminationGracePeriodSeconds: -1,

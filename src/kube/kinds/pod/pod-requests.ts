@@ -7,6 +7,7 @@ import {
   requiredField,
   unsupportedText,
 } from '../../schema/field-errors.ts';
+import { exchangedKind, resourceKind } from '../../schema/kind.ts';
 import { deleteOptions, objectFields, objectReference } from '../../schema/meta.ts';
 import { type Of, object, required, described } from '../../schema/schema.ts';
 import { dnsSubdomainProblems } from '../../values/names.ts';
@@ -17,6 +18,17 @@ export const bindingShape = described(
   object({ ...objectFields, target: required(objectReference) }),
 );
 export interface Binding extends Of<typeof bindingShape> {}
+
+export const bindingKind = resourceKind<Binding>({
+  kind: 'Binding',
+  plural: 'bindings',
+  namespaced: true,
+  shape: bindingShape,
+  validate: validateBinding,
+  wire: {
+    Binding: '1 metadata ObjectMeta, 2 target ObjectReference',
+  },
+});
 
 /** Rules for the binding of a pod to a node. */
 export function validateBinding({ target: { kind = '', name = '' } }: Binding): FieldError[] {
@@ -32,6 +44,16 @@ export const evictionShape = described(
   object({ ...objectFields, deleteOptions }),
 );
 export interface Eviction extends Of<typeof evictionShape> {}
+
+export const evictionKind = exchangedKind<Eviction>({
+  group: 'policy',
+  otherVersions: ['v1beta1'],
+  kind: 'Eviction',
+  shape: evictionShape,
+  wire: {
+    Eviction: '1 metadata ObjectMeta, 2 deleteOptions? DeleteOptions',
+  },
+});
 
 /** What a reader of a container's log may ask for, as query parameters. Server and node read them in the same way. */
 export interface PodLogOptions {

@@ -11,7 +11,8 @@ import { imageSpaceErrors } from './container-validation.ts';
 import { type Container, ephemeralContainer } from './container.ts';
 import { isMirrorPod, mirrorAnnotation } from './pod-identity.ts';
 import { type PodSpec, podSpec, toleration } from './pod-spec.ts';
-import { type Pod, validatePodMetadataAndSpec } from './pod.ts';
+import { validatePodMetadataAndSpec } from './pod-validation.ts';
+import type { Pod } from './pod.ts';
 import { tolerationErrors } from './scheduling-validation.ts';
 
 const appArmorPrefix = 'container.apparmor.security.beta.kubernetes.io/';

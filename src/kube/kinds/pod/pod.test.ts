@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { decoded, messagesOf } from '../../../testing/fakes/builders.ts';
 import { placeOf } from '../../schema/field-errors.ts';
-import { defaultPod, defaultPodTemplate, podShape, podTemplateShape, validatePod, validatePodTemplate } from './pod.ts';
+import { validatePod, validatePodTemplateSpec } from './pod-validation.ts';
+import { defaultPod, defaultPodTemplateSpec, podShape, podTemplateSpec } from './pod.ts';
 
 const label =
   "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
@@ -326,7 +327,7 @@ test('validatePodTemplate prints labels without metadata, and lets ports of the 
       ephemeralContainers: [{ name: 'e', image: 'b' }],
     },
   };
-  const errors = validatePodTemplate(defaultPodTemplate(decoded(podTemplateShape, json)), ['spec', 'template']);
+  const errors = validatePodTemplateSpec(defaultPodTemplateSpec(decoded(podTemplateSpec, json)), ['spec', 'template']);
   assert.deepEqual(messagesOf(errors), [
     `spec.template.labels: Invalid value: "a b": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`,
     'spec.template.spec.ephemeralContainers: Forbidden: ephemeral containers not allowed in pod template',

@@ -8,6 +8,7 @@ import {
   requiredField,
   unsupportedField,
 } from '../../schema/field-errors.ts';
+import { resourceKind } from '../../schema/kind.ts';
 import { objectFields } from '../../schema/meta.ts';
 import { nonNegativeErrors, validateObjectMeta, validateObjectMetaUpdate } from '../../schema/metadata-validation.ts';
 import {
@@ -15,6 +16,7 @@ import {
   type Of,
   any,
   boolean,
+  described,
   integer,
   list,
   object,
@@ -22,7 +24,6 @@ import {
   required,
   setOf,
   string,
-  described,
 } from '../../schema/schema.ts';
 import { dnsSubdomainProblems, qualifiedNameProblems } from '../../values/names.ts';
 import { csiDriverErrors } from './volume-sources.ts';
@@ -49,6 +50,26 @@ export const csiDriverShape = described(
   }),
 );
 export interface CsiDriver extends Of<typeof csiDriverShape> {}
+
+export const csiDriverKind = resourceKind<CsiDriver>({
+  group: 'storage.k8s.io',
+  kind: 'CSIDriver',
+  plural: 'csidrivers',
+  namespaced: false,
+  shape: csiDriverShape,
+  complete: defaultCsiDriver,
+  validate: validateCsiDriver,
+  validateUpdate: validateCsiDriverUpdate,
+  wire: {
+    CSIDriver: '1 metadata ObjectMeta, 2 spec CSIDriverSpec',
+    CSIDriverSpec: `
+    1 attachRequired? bool, 2 podInfoOnMount? bool, 3 volumeLifecycleModes [string], 4 storageCapacity? bool,
+    5 fsGroupPolicy?, 6 tokenRequests [storage.TokenRequest], 7 requiresRepublish? bool, 8 seLinuxMount? bool,
+    9 nodeAllocatableUpdatePeriodSeconds? int, 10 serviceAccountTokenInSecrets? bool,
+    11 preventPodSchedulingIfMissing? bool`,
+    'storage.TokenRequest': '1 audience!, 2 expirationSeconds? int',
+  },
+});
 
 export function defaultCsiDriver(driver: CsiDriver): CsiDriver {
   const { spec } = driver;
@@ -91,6 +112,25 @@ export const csiNodeShape = described(
   }),
 );
 export interface CsiNode extends Of<typeof csiNodeShape> {}
+
+export const csiNodeKind = resourceKind<CsiNode>({
+  group: 'storage.k8s.io',
+  kind: 'CSINode',
+  plural: 'csinodes',
+  namespaced: false,
+  shape: csiNodeShape,
+  validate: validateCsiNode,
+  validateUpdate: validateCsiNodeUpdate,
+  wire: {
+    CSINode: '1 metadata ObjectMeta, 2 spec CSINodeSpec, 3 status CSINodeStatus',
+    CSINodeSpec: '1 drivers [CSINodeDriver]',
+    CSINodeDriver: '1 name!, 2 nodeID!, 3 topologyKeys [string], 4 allocatable? VolumeNodeResources',
+    VolumeNodeResources: '1 count? int',
+    CSINodeStatus: '1 storageHealth [StorageHealth]',
+    StorageHealth: '1 name!, 2 healthConditions [StorageHealthCondition]',
+    StorageHealthCondition: '1 status!, 2 reason!, 3 message, 4 accessMode?, 5 volumeMode?, 6 lastTransitionTime Time',
+  },
+});
 type CsiNodeDriver = CsiNode['spec']['drivers'][number];
 
 /** Rules for CSINodes and CSIDrivers. What a driver's fields may say is left to the driver, but for their named values. */

@@ -10,6 +10,7 @@ import {
   requiredField,
   unsupportedField,
 } from '../../schema/field-errors.ts';
+import { resourceKind } from '../../schema/kind.ts';
 import { type ObjectMeta, labelSelector, objectFields, objectMeta } from '../../schema/meta.ts';
 import {
   immutableErrors,
@@ -25,13 +26,13 @@ import {
   type Of,
   any,
   atomic,
+  described,
   list,
   map,
   object,
   required,
   resourceList,
   string,
-  described,
 } from '../../schema/schema.ts';
 import { dnsLabelProblems, dnsSubdomainProblems } from '../../values/names.ts';
 import { type ResourceList, readQuantity, roundUpResources } from '../../values/resource-list.ts';
@@ -108,6 +109,36 @@ export const persistentVolumeClaimShape = described(
   }),
 );
 export interface PersistentVolumeClaim extends Of<typeof persistentVolumeClaimShape> {}
+
+export const claimKind = resourceKind<PersistentVolumeClaim>({
+  kind: 'PersistentVolumeClaim',
+  plural: 'persistentvolumeclaims',
+  shortNames: ['pvc'],
+  namespaced: true,
+  shape: persistentVolumeClaimShape,
+  complete: defaultPersistentVolumeClaim,
+  validate: validatePersistentVolumeClaim,
+  validateUpdate: validatePersistentVolumeClaimUpdate,
+  wire: {
+    PersistentVolumeClaim: `
+    1 metadata ObjectMeta, 2 spec PersistentVolumeClaimSpec, 3 status PersistentVolumeClaimStatus`,
+    PersistentVolumeClaimSpec: `
+    1 accessModes [string], 4 selector? LabelSelector, 2 resources VolumeResourceRequirements, 3 volumeName,
+    5 storageClassName?, 6 volumeMode?, 7 dataSource? TypedLocalObjectReference,
+    8 dataSourceRef? TypedObjectReference, 9 volumeAttributesClassName?`,
+    VolumeResourceRequirements: '1 limits {Quantity}, 2 requests {Quantity}',
+    PersistentVolumeClaimStatus: `
+    1 phase, 2 accessModes [string], 3 capacity {Quantity}, 4 conditions [PersistentVolumeClaimCondition],
+    5 allocatedResources {Quantity}, 7 allocatedResourceStatuses {string}, 8 currentVolumeAttributesClassName?,
+    9 modifyVolumeStatus? ModifyVolumeStatus, 10 healthStatus? VolumeHealthStatus`,
+    PersistentVolumeClaimCondition: `
+    1 type!, 2 status!, 3 lastProbeTime Time, 4 lastTransitionTime Time, 5 reason, 6 message`,
+    ModifyVolumeStatus: '1 targetVolumeAttributesClassName, 2 status!',
+    VolumeHealthStatus: '1 healthConditions [VolumeHealthCondition], 2 lastTransitionTime Time',
+    VolumeHealthCondition: '1 status!, 2 reason!, 3 message',
+    PersistentVolumeClaimTemplate: '1 metadata ObjectMeta, 2 spec PersistentVolumeClaimSpec',
+  },
+});
 
 const accessModes = ['ReadOnlyMany', 'ReadWriteMany', 'ReadWriteOnce', 'ReadWriteOncePod'];
 const volumeModes = ['Block', 'Filesystem'];

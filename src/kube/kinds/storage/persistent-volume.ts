@@ -10,6 +10,7 @@ import {
   requiredField,
   unsupportedField,
 } from '../../schema/field-errors.ts';
+import { resourceKind } from '../../schema/kind.ts';
 import { objectFields, objectReference } from '../../schema/meta.ts';
 import { immutableErrors, validateObjectMeta, validateObjectMetaUpdate } from '../../schema/metadata-validation.ts';
 import { positiveQuantityErrors } from '../../schema/number-validation.ts';
@@ -18,6 +19,7 @@ import {
   type Of,
   atomic,
   boolean,
+  described,
   granular,
   list,
   map,
@@ -25,14 +27,19 @@ import {
   required,
   resourceList,
   string,
-  described,
 } from '../../schema/schema.ts';
 import { inKeyOrder } from '../../values/go-text.ts';
 import { backstepProblems, dnsSubdomainProblems } from '../../values/names.ts';
 import { readQuantity, roundUpResources } from '../../values/resource-list.ts';
 import { nodeSelector, nodeSelectorErrors } from './node-selector.ts';
 import { accessModeErrors, classNameErrors, volumeModeErrors } from './persistent-volume-claim.ts';
-import { csiDriverErrors, foreignVolumeSources, hostPathErrors, nfsErrors } from './volume-sources.ts';
+import {
+  csiDriverErrors,
+  foreignVolumeSources,
+  hostPathErrors,
+  nfsErrors,
+  volumeSourceWire,
+} from './volume-sources.ts';
 
 const secretReference = atomic(object({ name: string, namespace: string }));
 
@@ -100,6 +107,61 @@ export const persistentVolumeShape = described(
   }),
 );
 export interface PersistentVolume extends Of<typeof persistentVolumeShape> {}
+
+export const persistentVolumeKind = resourceKind<PersistentVolume>({
+  kind: 'PersistentVolume',
+  plural: 'persistentvolumes',
+  shortNames: ['pv'],
+  namespaced: false,
+  shape: persistentVolumeShape,
+  complete: defaultPersistentVolume,
+  validate: validatePersistentVolume,
+  validateUpdate: validatePersistentVolumeUpdate,
+  wire: {
+    PersistentVolume: '1 metadata ObjectMeta, 2 spec PersistentVolumeSpec, 3 status PersistentVolumeStatus',
+    PersistentVolumeSpec: `
+    1 capacity {Quantity}, 2 ...PersistentVolumeSource, 3 accessModes [string], 4 claimRef? ObjectReference,
+    5 persistentVolumeReclaimPolicy, 6 storageClassName, 7 mountOptions [string], 8 volumeMode?,
+    9 nodeAffinity? VolumeNodeAffinity, 10 volumeAttributesClassName?`,
+    PersistentVolumeSource: `
+    1 gcePersistentDisk? GCEPersistentDiskVolumeSource, 2 awsElasticBlockStore? AWSElasticBlockStoreVolumeSource,
+    3 hostPath? HostPathVolumeSource, 4 glusterfs? GlusterfsPersistentVolumeSource, 5 nfs? NFSVolumeSource,
+    6 rbd? RBDPersistentVolumeSource, 7 iscsi? ISCSIPersistentVolumeSource, 8 cinder? CinderPersistentVolumeSource,
+    9 cephfs? CephFSPersistentVolumeSource, 10 fc? FCVolumeSource, 11 flocker? FlockerVolumeSource,
+    12 flexVolume? FlexPersistentVolumeSource, 13 azureFile? AzureFilePersistentVolumeSource,
+    14 vsphereVolume? VsphereVirtualDiskVolumeSource, 15 quobyte? QuobyteVolumeSource,
+    16 azureDisk? AzureDiskVolumeSource, 17 photonPersistentDisk? PhotonPersistentDiskVolumeSource,
+    18 portworxVolume? PortworxVolumeSource, 19 scaleIO? ScaleIOPersistentVolumeSource, 20 local? LocalVolumeSource,
+    21 storageos? StorageOSPersistentVolumeSource, 22 csi? CSIPersistentVolumeSource`,
+    GlusterfsPersistentVolumeSource: '1 endpoints!, 2 path!, 3 readOnly bool, 4 endpointsNamespace?',
+    RBDPersistentVolumeSource: `
+    1 monitors [string], 2 image!, 3 fsType, 4 pool, 5 user, 6 keyring, 7 secretRef? SecretReference,
+    8 readOnly bool`,
+    ISCSIPersistentVolumeSource: `
+    1 targetPortal!, 2 iqn!, 3 lun! int, 4 iscsiInterface, 5 fsType, 6 readOnly bool, 7 portals [string],
+    8 chapAuthDiscovery bool, 11 chapAuthSession bool, 10 secretRef? SecretReference, 12 initiatorName?`,
+    CinderPersistentVolumeSource: '1 volumeID!, 2 fsType, 3 readOnly bool, 4 secretRef? SecretReference',
+    CephFSPersistentVolumeSource: `
+    1 monitors [string], 2 path, 3 user, 4 secretFile, 5 secretRef? SecretReference, 6 readOnly bool`,
+    FlexPersistentVolumeSource:
+      '1 driver!, 2 fsType, 3 secretRef? SecretReference, 4 readOnly bool, 5 options {string}',
+    AzureFilePersistentVolumeSource: '1 secretName!, 2 shareName!, 3 readOnly bool, 4 secretNamespace?',
+    ScaleIOPersistentVolumeSource: `
+    1 gateway!, 2 system!, 3 secretRef? SecretReference, 4 sslEnabled bool, 5 protectionDomain, 6 storagePool,
+    7 storageMode, 8 volumeName, 9 fsType, 10 readOnly bool`,
+    LocalVolumeSource: '1 path!, 2 fsType?',
+    StorageOSPersistentVolumeSource: `
+    1 volumeName, 2 volumeNamespace, 3 fsType, 4 readOnly bool, 5 secretRef? ObjectReference`,
+    CSIPersistentVolumeSource: `
+    1 driver!, 2 volumeHandle!, 3 readOnly bool, 4 fsType, 5 volumeAttributes {string},
+    6 controllerPublishSecretRef? SecretReference, 7 nodeStageSecretRef? SecretReference,
+    8 nodePublishSecretRef? SecretReference, 9 controllerExpandSecretRef? SecretReference,
+    10 nodeExpandSecretRef? SecretReference`,
+    VolumeNodeAffinity: '1 required? NodeSelector',
+    PersistentVolumeStatus: '1 phase, 2 message, 3 reason, 4 lastPhaseTransitionTime Time',
+    ...volumeSourceWire,
+  },
+});
 
 /** Rules for PersistentVolumes. Drivers that no plugin of ours serves are only counted as a source. */
 type Spec = PersistentVolume['spec'];

@@ -8,9 +8,10 @@ import {
   tooLongField,
   unsupportedField,
 } from '../../schema/field-errors.ts';
+import { resourceKind } from '../../schema/kind.ts';
 import { objectFields } from '../../schema/meta.ts';
 import { immutableErrors, validateObjectMeta, validateObjectMetaUpdate } from '../../schema/metadata-validation.ts';
-import { type Of, boolean, list, map, object, required, string, described } from '../../schema/schema.ts';
+import { type Of, boolean, described, list, map, object, required, string } from '../../schema/schema.ts';
 import { dnsSubdomainProblems, qualifiedNameProblems } from '../../values/names.ts';
 
 export const storageClassShape = described(
@@ -40,6 +41,18 @@ export const storageClassShape = described(
   }),
 );
 export interface StorageClass extends Of<typeof storageClassShape> {}
+
+export const storageClassKind = resourceKind<StorageClass>({
+  group: 'storage.k8s.io',
+  kind: 'StorageClass',
+  plural: 'storageclasses',
+  shortNames: ['sc'],
+  namespaced: false,
+  shape: storageClassShape,
+  complete: defaultStorageClass,
+  validate: validateStorageClass,
+  validateUpdate: validateStorageClassUpdate,
+});
 
 export function defaultStorageClass(given: StorageClass): StorageClass {
   return {

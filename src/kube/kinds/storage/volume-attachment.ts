@@ -8,6 +8,7 @@ import {
   requiredField,
   tooLongField,
 } from '../../schema/field-errors.ts';
+import { resourceKind } from '../../schema/kind.ts';
 import { objectFields } from '../../schema/meta.ts';
 import { validateObjectMeta } from '../../schema/metadata-validation.ts';
 import {
@@ -15,12 +16,12 @@ import {
   type Of,
   any,
   boolean,
+  described,
   integer,
   map,
   object,
   required,
   string,
-  described,
 } from '../../schema/schema.ts';
 import { dnsSubdomainProblems } from '../../values/names.ts';
 import { csiDriverErrors } from './volume-sources.ts';
@@ -50,6 +51,16 @@ export const volumeAttachmentShape = described(
   }),
 );
 export interface VolumeAttachment extends Of<typeof volumeAttachmentShape> {}
+
+export const volumeAttachmentKind = resourceKind<VolumeAttachment>({
+  group: 'storage.k8s.io',
+  kind: 'VolumeAttachment',
+  plural: 'volumeattachments',
+  namespaced: false,
+  shape: volumeAttachmentShape,
+  validate: validateVolumeAttachment,
+  validateUpdate: validateVolumeAttachmentUpdate,
+});
 
 /** Rules for VolumeAttachments, on creation and on update. */
 const metadataBytesMax = 256 * 1024;

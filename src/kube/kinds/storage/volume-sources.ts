@@ -7,7 +7,8 @@ import {
   tooLongField,
   unsupportedField,
 } from '../../schema/field-errors.ts';
-import { type FieldPath, type Of, any, boolean, object, required, string, described } from '../../schema/schema.ts';
+import type { WireMessages } from '../../schema/kind.ts';
+import { type FieldPath, type Of, any, boolean, described, object, required, string } from '../../schema/schema.ts';
 import { backstepProblems, dnsSubdomainProblems } from '../../values/names.ts';
 
 export const hostPathVolumeSource = described(
@@ -52,6 +53,37 @@ export const foreignVolumeSources = {
   scaleIO: any,
   storageos: any,
   vsphereVolume: any,
+};
+
+export const volumeSourceWire: WireMessages = {
+  HostPathVolumeSource: '1 path!, 2 type?',
+  NFSVolumeSource: '1 server!, 2 path!, 3 readOnly bool',
+  GCEPersistentDiskVolumeSource: '1 pdName!, 2 fsType, 3 partition int, 4 readOnly bool',
+  AWSElasticBlockStoreVolumeSource: '1 volumeID!, 2 fsType, 3 partition int, 4 readOnly bool',
+  ISCSIVolumeSource: `
+    1 targetPortal!, 2 iqn!, 3 lun! int, 4 iscsiInterface, 5 fsType, 6 readOnly bool, 7 portals [string],
+    8 chapAuthDiscovery bool, 11 chapAuthSession bool, 10 secretRef? LocalObjectReference, 12 initiatorName?`,
+  GlusterfsVolumeSource: '1 endpoints!, 2 path!, 3 readOnly bool',
+  RBDVolumeSource: `
+    1 monitors [string], 2 image!, 3 fsType, 4 pool, 5 user, 6 keyring, 7 secretRef? LocalObjectReference,
+    8 readOnly bool`,
+  FlexVolumeSource: '1 driver!, 2 fsType, 3 secretRef? LocalObjectReference, 4 readOnly bool, 5 options {string}',
+  CinderVolumeSource: '1 volumeID!, 2 fsType, 3 readOnly bool, 4 secretRef? LocalObjectReference',
+  CephFSVolumeSource: `
+    1 monitors [string], 2 path, 3 user, 4 secretFile, 5 secretRef? LocalObjectReference, 6 readOnly bool`,
+  FlockerVolumeSource: '1 datasetName, 2 datasetUUID',
+  FCVolumeSource: '1 targetWWNs [string], 2 lun? int, 3 fsType, 4 readOnly bool, 5 wwids [string]',
+  AzureFileVolumeSource: '1 secretName!, 2 shareName!, 3 readOnly bool',
+  VsphereVirtualDiskVolumeSource: '1 volumePath!, 2 fsType, 3 storagePolicyName, 4 storagePolicyID',
+  QuobyteVolumeSource: '1 registry!, 2 volume!, 3 readOnly bool, 4 user, 5 group, 6 tenant',
+  AzureDiskVolumeSource: '1 diskName!, 2 diskURI!, 3 cachingMode?, 4 fsType?, 5 readOnly? bool, 6 kind?',
+  PhotonPersistentDiskVolumeSource: '1 pdID!, 2 fsType',
+  PortworxVolumeSource: '1 volumeID!, 2 fsType, 3 readOnly bool',
+  ScaleIOVolumeSource: `
+    1 gateway!, 2 system!, 3 secretRef? LocalObjectReference, 4 sslEnabled bool, 5 protectionDomain, 6 storagePool,
+    7 storageMode, 8 volumeName, 9 fsType, 10 readOnly bool`,
+  StorageOSVolumeSource: `
+    1 volumeName, 2 volumeNamespace, 3 fsType, 4 readOnly bool, 5 secretRef? LocalObjectReference`,
 };
 
 /** Rules for volume sources that pods and PersistentVolumes have in common. */
