@@ -3,7 +3,7 @@
  * then the end of containers; then what the pod leaves behind. Every step may be repeated.
  */
 import type { Clock } from '../../base/clock.ts';
-import { MountletError, messageOf } from '../../base/errors.ts';
+import { messageOf } from '../../base/errors.ts';
 import type { EventSink } from '../../kube/kinds/pod/pod-event.ts';
 import { isStaticPod, podNamespace, podUid } from '../../kube/kinds/pod/pod-identity.ts';
 import { type PodStatus, isTerminalPhase } from '../../kube/kinds/pod/pod-status.ts';
@@ -17,7 +17,7 @@ import type { ContainerSync } from '../containers/container-sync.ts';
 import type { StartErrors } from '../containers/start-errors.ts';
 import type { ProbeManager } from '../probes/probe-manager.ts';
 import type { PodManager } from '../sources/desired-pods.ts';
-import { type MirrorApi, type MirrorOwner, reconcileMirror } from '../sources/mirror-pods.ts';
+import { type MirrorApi, type MirrorOwner, PodError, reconcileMirror } from '../sources/mirror-pods.ts';
 import type { TerminationMessages } from '../status/container-statuses.ts';
 import { type Eviction, activeDeadline, podStatus } from '../status/pod-status.ts';
 import type { StaleEnvironment } from '../status/stale-environment.ts';
@@ -61,10 +61,6 @@ export interface MirrorFailed {
   readonly kind: 'MirrorFailed';
   readonly podUid: string;
   readonly message: string;
-}
-
-class PodSyncError extends MountletError {
-  readonly reason = 'FailedSync';
 }
 
 export class PodSyncer implements PodSteps {
@@ -116,7 +112,8 @@ export class PodSyncer implements PodSteps {
     const left = await runtime.get(uid, signal);
     const running = (left?.containers ?? []).filter(({ state }) => state.kind === 'running').map(({ name }) => name);
     if (running.length > 0) {
-      throw new PodSyncError(
+      throw new PodError(
+        'FailedSync',
         `detected running containers after a successful KillPod, CRI violation: [${running.join(' ')}]`,
       );
     }
@@ -138,7 +135,7 @@ export class PodSyncer implements PodSteps {
     await volumes.waitForUnmounted(pod, signal);
     await volumes.waitForReleased(uid, signal);
     // Something is mounted that the volume manager does not know of. The step is retried.
-    if (volumes.podVolumesExist(uid)) throw new PodSyncError('volumes of the pod are still mounted');
+    if (volumes.podVolumesExist(uid)) throw new PodError('FailedSync', 'volumes of the pod are still mounted');
     registrations.unregisterPod(pod);
     environment.forgetPod(uid);
     messages.forgetPod(uid);

@@ -8,14 +8,6 @@ const statusNames = ['UNKNOWN', 'SERVING', 'NOT_SERVING', 'SERVICE_UNKNOWN'];
 /** An answer has one byte or two; what is longer is none. */
 const answerBytesMax = 4096;
 
-export class GrpcStatusError extends HandlerError {
-  readonly code: number;
-  constructor(code: number, message: string) {
-    super(message);
-    this.code = code;
-  }
-}
-
 /** Resolves with the name of the status: `SERVING`. */
 export async function checkGrpcHealth(
   socket: Duplex,
@@ -87,7 +79,9 @@ function varint(value: number): readonly number[] {
 
 function readAnswer(status: IncomingHttpHeaders, body: Buffer): string {
   const code = Number(status['grpc-status'] ?? (String(status[':status']) === '200' ? 0 : 14));
-  if (code !== 0) throw new GrpcStatusError(code, decodeURIComponent(String(status['grpc-message'] ?? '')));
+  if (code !== 0) {
+    throw new HandlerError(decodeURIComponent(String(status['grpc-message'] ?? '')), { grpcStatus: code });
+  }
   const message = body.subarray(5);
   // The field is absent when it is 0.
   const value = message[0] === 0x08 ? (message[1] ?? 0) : 0;

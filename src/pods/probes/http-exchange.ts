@@ -125,7 +125,14 @@ export function containerPort(port: string | number, { ports = [] }: AnyContaine
   return number;
 }
 
-/** A probe or a hook cannot be carried out as it is written. */
+/** A probe or a hook cannot be carried out as it is written, or its server refuses it. */
 export class HandlerError extends MountletError {
   readonly reason = 'HandlerFailed';
+  /** The code with which a server refused the health check. */
+  readonly grpcStatus: number | undefined;
+
+  constructor(message: string, { grpcStatus }: { readonly grpcStatus?: number } = {}) {
+    super(message);
+    this.grpcStatus = grpcStatus;
+  }
 }

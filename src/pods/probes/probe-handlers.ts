@@ -9,7 +9,7 @@ import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { goQuote } from '../../kube/values/go-text.ts';
 import { showDuration } from '../../kube/values/times.ts';
 import type { Runtime } from '../../runtimes/runtime.ts';
-import { GrpcStatusError, checkGrpcHealth } from './grpc-health.ts';
+import { checkGrpcHealth } from './grpc-health.ts';
 import {
   HandlerError,
   type HttpExchange,
@@ -182,9 +182,9 @@ async function probeGrpc(
 const unimplemented = 12;
 
 function grpcProblem(error: unknown, authority: string): string {
-  if (!(error instanceof GrpcStatusError))
+  if (!(error instanceof HandlerError) || error.grpcStatus === undefined)
     return `error: failed to connect service at ${goQuote(authority)}: ${messageOf(error)}`;
-  if (error.code !== unimplemented) return `error: health rpc probe failed: ${error.message}`;
+  if (error.grpcStatus !== unimplemented) return `error: health rpc probe failed: ${error.message}`;
   return `error: this server does not implement the grpc health protocol (grpc.health.v1.Health): ${error.message}`;
 }
 

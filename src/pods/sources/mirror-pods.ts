@@ -26,8 +26,14 @@ export interface MirrorOwner {
   readonly uid: string;
 }
 
-class MirrorPodError extends MountletError {
-  readonly reason = 'FailedCreateMirrorPod';
+/** A step of a pod could not be done. It is reported and retried. */
+export class PodError extends MountletError {
+  readonly reason: string;
+
+  constructor(reason: string, message: string) {
+    super(message);
+    this.reason = reason;
+  }
 }
 
 export function mirrorPodOf(pod: Pod, node: MirrorOwner): Pod {
@@ -58,7 +64,8 @@ export async function reconcileMirror(
   if (await api.create(mirrorPodOf(pod, node), signal)) return;
   const existing = await api.get(podNamespace(pod), pod.metadata.name, signal);
   if (existing !== undefined && isMirrorOf(existing, pod)) return;
-  throw new MirrorPodError(
+  throw new PodError(
+    'FailedCreateMirrorPod',
     `Cannot show static pod "${podNamespace(pod)}/${pod.metadata.name}" at the API server: another pod has its name; delete that one`,
   );
 }

@@ -71,7 +71,7 @@ for (const { it, content, key, optional = false, gives, message } of fileCases) 
       },
     );
     if (message !== undefined) {
-      await assert.rejects(resolved, { name: 'EnvironmentError', message: message.replace('DIR', directory) });
+      await assert.rejects(resolved, { name: 'ContainerConfigError', message: message.replace('DIR', directory) });
     } else {
       assert.deepEqual(showVariables(await resolved), gives === undefined ? {} : { V: gives });
     }

@@ -6,7 +6,7 @@ import { isUtf8 } from 'node:buffer';
 import { messageOf } from '../../base/errors.ts';
 import type { ConfigMap } from '../../kube/kinds/config-map.ts';
 import type { Secret } from '../../kube/kinds/secret.ts';
-import { EnvironmentError, type Variable, type VariableSource } from './variables.ts';
+import { ContainerConfigError, type Variable, type VariableSource } from './variables.ts';
 
 export interface ObjectReaders {
   /** Undefined on a node without an API server. */
@@ -68,13 +68,13 @@ export class EnvironmentObjects {
     const key = `${kind}/${name}`;
     if (!this.#fetched.has(key)) {
       if (reader === undefined) {
-        throw new EnvironmentError(`couldn't get ${kind} ${this.namespace}/${name}, no kubeClient defined`);
+        throw new ContainerConfigError(`couldn't get ${kind} ${this.namespace}/${name}, no kubeClient defined`);
       }
       const object = await this.#fetch(reader, name);
       this.#fetched.set(key, object === undefined ? undefined : variables(object));
     }
     const found = this.#fetched.get(key);
-    if (found === undefined && !optional) throw new EnvironmentError(`${kind.toLowerCase()} "${name}" not found`);
+    if (found === undefined && !optional) throw new ContainerConfigError(`${kind.toLowerCase()} "${name}" not found`);
     return found;
   }
 
@@ -84,7 +84,7 @@ export class EnvironmentObjects {
     } catch (cause) {
       this.#signal.throwIfAborted();
       // Optional forgives an object that is missing, not one that may be there and could not be read.
-      throw new EnvironmentError(messageOf(cause), { cause });
+      throw new ContainerConfigError(messageOf(cause), { cause });
     }
   }
 }

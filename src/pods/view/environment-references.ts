@@ -10,7 +10,7 @@ import { goQuote } from '../../kube/values/go-text.ts';
 import { type IpAddress, parseIpAddress } from '../../kube/values/network-names.ts';
 import { type EnvironmentObjects, decodeValue } from './environment-objects.ts';
 import type { MountedVolumes } from './mounts.ts';
-import { EnvironmentError, ExpansionBudget, type Variable } from './variables.ts';
+import { ContainerConfigError, ExpansionBudget, type Variable } from './variables.ts';
 
 interface EnvFile {
   readonly directory: string;
@@ -67,10 +67,10 @@ function fieldValue(
     hostIps: hosts.map(({ text }) => text),
     nodeFamily: hosts[0]?.family ?? 'IPv4',
   } as const;
-  const value = asEnvironmentError(() => environmentFieldValue(pod, { apiVersion, fieldPath }, addresses));
+  const value = asConfigError(() => environmentFieldValue(pod, { apiVersion, fieldPath }, addresses));
   if (value === '' && (fieldPath === 'status.hostIP' || fieldPath === 'status.hostIPs')) {
     const known = (node.status?.addresses ?? []).map(({ type, address }) => `{${type} ${address}}`);
-    throw new EnvironmentError(`host IP unknown; known addresses: [${known.join(' ')}]`);
+    throw new ContainerConfigError(`host IP unknown; known addresses: [${known.join(' ')}]`);
   }
   return { value, secret: false, source: { kind: 'field', path: fieldPath } };
 }
@@ -81,7 +81,7 @@ function resourceValue(
 ): Value {
   const { resource, containerName = '' } = reference;
   const allocatable = node.status?.allocatable ?? {};
-  const value = asEnvironmentError(() => environmentResourceValue(pod.spec, container, reference, allocatable));
+  const value = asConfigError(() => environmentResourceValue(pod.spec, container, reference, allocatable));
   const of = containerName === '' ? container.name : containerName;
   return { value, secret: false, source: { kind: 'resource', resource, containerName: of } };
 }
@@ -95,7 +95,7 @@ async function keyOf(
   const object = await (kind === 'ConfigMap' ? objects.configMap(reference) : objects.secret(reference));
   const value = object?.get(key);
   if (object !== undefined && value === undefined && !optional) {
-    throw new EnvironmentError(`couldn't find key ${key} in ${kind} ${objects.namespace}/${name}`);
+    throw new ContainerConfigError(`couldn't find key ${key} in ${kind} ${objects.namespace}/${name}`);
   }
   return value;
 }
@@ -107,14 +107,14 @@ async function fileValue(
 ): Promise<Value | undefined> {
   const volume = volumes.get(volumeName);
   if (volume?.kind !== 'filesystem') {
-    throw new EnvironmentError(`cannot find the volume ${goQuote(volumeName)} referenced by FileKeyRef`);
+    throw new ContainerConfigError(`cannot find the volume ${goQuote(volumeName)} referenced by FileKeyRef`);
   }
   const file = await readFile(envFiles, volume.hostPath, path, signal);
   const { value, ...marks } = valueInFile(file.content, key);
   // An empty value counts as none, which the file's format cannot tell apart from a missing key.
   if (value === '') {
     if (optional) return undefined;
-    throw new EnvironmentError(`environment variable key ${goQuote(key)} not found in file ${goQuote(file.path)}`);
+    throw new ContainerConfigError(`environment variable key ${goQuote(key)} not found in file ${goQuote(file.path)}`);
   }
   // The API allows only an emptyDir here. What got past it may be a volume of a Secret.
   const declared = pod.spec.volumes?.find(({ name }) => name === volumeName);
@@ -139,25 +139,25 @@ async function readFile(
     return await envFiles.read({ directory, path, bytesMax: ExpansionBudget.charactersMax }, signal);
   } catch (cause) {
     signal.throwIfAborted();
-    throw new EnvironmentError(unreadable, { cause });
+    throw new ContainerConfigError(unreadable, { cause });
   }
 }
 
 function valueInFile(content: Uint8Array, key: string): Pick<Variable, 'value' | 'defect'> {
   const { value: text, defect } = decodeValue(content);
-  const value = asEnvironmentError(() => readEnvFileKey(text, key), unreadable);
+  const value = asConfigError(() => readEnvFileKey(text, key), unreadable);
   // The file may be broken elsewhere than in this value.
   if (defect === 'NotUtf8' && value.includes('\uFFFD')) return { value, defect };
   return value.includes('\0') ? { value, defect: 'NulByte' } : { value };
 }
 
 /** Runs a rule of kube; what it refuses fails the environment, in the rule's words unless others are given. */
-function asEnvironmentError<T>(rule: () => T, message?: string): T {
+function asConfigError<T>(rule: () => T, message?: string): T {
   try {
     return rule();
   } catch (cause) {
     if (!(cause instanceof MountletError)) throw cause;
-    throw new EnvironmentError(message ?? cause.message, { cause });
+    throw new ContainerConfigError(message ?? cause.message, { cause });
   }
 }
 

@@ -417,7 +417,7 @@ const bad: readonly Bad[] = [
 for (const { it, container, message, ...world } of bad) {
   test(`resolveEnvironment refuses ${it}`, async () => {
     await assert.rejects(resolveIn(container, world), {
-      name: 'EnvironmentError',
+      name: 'ContainerConfigError',
       reason: 'CreateContainerConfigError',
       message,
     });
@@ -455,7 +455,7 @@ test('an object that could not be read fails the container even where it is opti
     envFiles: plainFiles,
   };
   await assert.rejects(resolveEnvironment({ pod: aPod(), container, podIPs: [], volumes: noVolumes }, deps, signal), {
-    name: 'EnvironmentError',
+    name: 'ContainerConfigError',
     message: 'object "shop"/"c" not registered',
   });
 });

@@ -22,7 +22,7 @@ import { EnvironmentObjects, type ObjectReaders } from './environment-objects.ts
 import { type EnvFileReader, resolveReference } from './environment-references.ts';
 import type { MountedVolumes } from './mounts.ts';
 import {
-  EnvironmentError,
+  ContainerConfigError,
   ExpansionBudget,
   type LookUp,
   type Variable,
@@ -83,12 +83,12 @@ function namespaceOf({ metadata }: Pod): string {
 function variablesOfServices(pod: Pod, services: EnvironmentDeps['services']): ReadonlyMap<string, Variable> {
   const { enableServiceLinks } = pod.spec;
   if (enableServiceLinks === undefined) {
-    throw new EnvironmentError('nil pod.spec.enableServiceLinks encountered, cannot construct envvars');
+    throw new ContainerConfigError('nil pod.spec.enableServiceLinks encountered, cannot construct envvars');
   }
   if (services === 'unsynced') {
     // A static pod has to start where there is no API server yet: it may be the one that serves it.
     if (isStaticPod(pod)) return new Map();
-    throw new EnvironmentError('services have not yet been read at least once, cannot construct envvars');
+    throw new ContainerConfigError('services have not yet been read at least once, cannot construct envvars');
   }
   const variables = new Map<string, Variable>();
   for (const [name, sameName] of byName(services)) {

@@ -126,6 +126,3 @@ export class ExpansionBudget {
 export class ContainerConfigError extends MountletError {
   readonly reason = 'CreateContainerConfigError';
 }
-
-/** A container's environment cannot be made. The message is the kubelet's own text. */
-export class EnvironmentError extends ContainerConfigError {}
