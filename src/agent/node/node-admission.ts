@@ -17,7 +17,7 @@ import {
   isPodLevelResource,
   readQuantity,
 } from '../../kube/values/resource-list.ts';
-import type { Admission } from '../../pods/loop/pod-parts.ts';
+import type { PodAdmission } from '../../pods/loop/loop-parts.ts';
 import type { Eviction } from '../../pods/status/pod-status.ts';
 
 interface AdmissionSettings {
@@ -45,7 +45,7 @@ export class NodeAdmission {
    * `others` are the active pods. `node` is undefined until the cluster has sent it: its labels and taints are not known
    * then, but what the machine has is.
    */
-  admit(pod: Pod, others: readonly Pod[], node: Node | undefined, allocatable: ResourceList): Admission {
+  admit(pod: Pod, others: readonly Pod[], node: Node | undefined, allocatable: ResourceList): PodAdmission {
     const refused = forbiddenSysctl(pod, this.#settings.allowedUnsafeSysctls) ?? foreignSystem(pod);
     if (refused !== undefined) return { refusal: refused };
     const shortages = this.#shortages(pod, others, allocatable);

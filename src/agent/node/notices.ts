@@ -10,7 +10,7 @@ import type { EventNotice, EventObject, EventSink, NewEvent } from '../../node/e
 import type { NodeNotice as ReportNotice } from '../../node/own-node.ts';
 import type { ObjectNotice } from '../../objects/object-notices.ts';
 import type { PluginNotice } from '../../plugins/plugin.ts';
-import type { PodNotice } from '../../pods/loop/pod-parts.ts';
+import type { PodNotice } from '../../pods/loop/loop-parts.ts';
 import type { FolderNotice } from '../../pods/sources/manifests-folder.ts';
 import type { PodProblem } from '../../runtimes/process/process-runtime.ts';
 import type { VolumeNotice } from '../../volumes/notices.ts';

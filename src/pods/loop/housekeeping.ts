@@ -8,7 +8,7 @@ import { isTerminalPhase } from '../../kube/kinds/pod/pod-status.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { Runtime, RuntimePod } from '../../runtimes/runtime.ts';
 import type { ProbeManager } from '../probes/probe-manager.ts';
-import type { PodManager } from '../sources/desired-pods.ts';
+import type { DesiredPods } from '../sources/desired-pods.ts';
 import { type MirrorApi, deleteMirror } from '../sources/mirror-pods.ts';
 import type { StatusManager } from '../status/status-manager.ts';
 import { isOver } from '../workers/pod-worker.ts';
@@ -17,7 +17,7 @@ import type { PodWorkerState, PodWorkers } from '../workers/pod-workers.ts';
 interface HousekeepingDeps {
   readonly runtime: Runtime;
   readonly api: MirrorApi;
-  readonly pods: PodManager;
+  readonly pods: DesiredPods;
   readonly workers: PodWorkers;
   readonly statuses: StatusManager;
   readonly probes: ProbeManager;

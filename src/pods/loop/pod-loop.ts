@@ -19,12 +19,12 @@ import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { namesOf, referencesOf } from '../../kube/pod-references.ts';
 import { qualityOfService } from '../../kube/references/pod-resources.ts';
 import type { RuntimePod } from '../../runtimes/runtime.ts';
-import { PodManager } from '../sources/desired-pods.ts';
-import { PodConfig, type PodUpdate } from '../sources/pod-sources.ts';
+import { DesiredPods } from '../sources/desired-pods.ts';
+import { PodSources, type PodUpdate } from '../sources/pod-sources.ts';
 import type { EnvironmentKind } from '../status/stale-environment.ts';
 import type { PodState } from '../workers/pod-worker.ts';
 import { keepHouse } from './housekeeping.ts';
-import { type PodLoopDeps, type PodLoopSettings, type PodParts, assemblePods } from './pod-parts.ts';
+import { type PodLoopDeps, type PodLoopSettings, type LoopParts, assembleParts } from './loop-parts.ts';
 
 const housekeepingRetryMs = 2000;
 /** A look at everything though nothing happened, for what others did behind our back. */
@@ -32,10 +32,10 @@ const housekeepingPeriodMs = 60_000;
 
 export class PodLoop {
   readonly #deps: PodLoopDeps;
-  readonly #pods = new PodManager();
-  readonly #config: PodConfig;
+  readonly #pods = new DesiredPods();
+  readonly #config: PodSources;
   readonly #stop = new AbortController();
-  readonly #parts: PodParts;
+  readonly #parts: LoopParts;
   /** Rings when housekeeping may have something to do. */
   readonly #housework = new WakeSignal();
 
@@ -44,8 +44,8 @@ export class PodLoop {
     this.#deps = deps;
     // Every pod and every probe listens to its end, which node would take for a leak.
     setMaxListeners(0, this.#stop.signal);
-    this.#config = new PodConfig(Object.keys(sources) as PodSource[], clock, events);
-    this.#parts = assemblePods(deps, settings, this.#pods, (uid, state) => this.#moved(uid, state), this.#stop.signal);
+    this.#config = new PodSources(Object.keys(sources) as PodSource[], clock, events);
+    this.#parts = assembleParts(deps, settings, this.#pods, (uid, state) => this.#moved(uid, state), this.#stop.signal);
   }
 
   /** Lives until the signal aborts. Containers go on running; the next start adopts them. */

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { withAnnotations } from '../../kube/kinds/pod/pod-identity.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { aContainer, aPod } from '../../testing/fakes/builders.ts';
-import { PodManager } from './desired-pods.ts';
+import { DesiredPods } from './desired-pods.ts';
 import { type MirrorApi, isMirrorOf, mirrorPodOf, reconcileMirror } from './mirror-pods.ts';
 
 const { signal } = new AbortController();
@@ -17,8 +17,8 @@ const mirror = aPod({
   },
 });
 
-test('PodManager finds pods by UID and name, and keeps mirrors apart', () => {
-  const pods = new PodManager();
+test('DesiredPods finds pods by UID and name, and keeps mirrors apart', () => {
+  const pods = new DesiredPods();
   pods.put(staticPod);
   pods.put(mirror);
   assert.deepEqual(pods.pods(), [staticPod]);
@@ -34,8 +34,8 @@ test('PodManager finds pods by UID and name, and keeps mirrors apart', () => {
   assert.deepEqual(pods.orphanMirrors(), [mirror]);
 });
 
-test('PodManager forgets a pod without forgetting its successor of the same name', () => {
-  const pods = new PodManager();
+test('DesiredPods forgets a pod without forgetting its successor of the same name', () => {
+  const pods = new DesiredPods();
   const successor = aPod({ metadata: { uid: 'second' } });
   pods.put(aPod({ metadata: { uid: 'first' } }));
   pods.put(successor);
@@ -44,8 +44,8 @@ test('PodManager forgets a pod without forgetting its successor of the same name
   assert.equal(pods.apiPodOf(successor), successor);
 });
 
-test('PodManager knows a pod as the API server had it last, whichever is in hand', () => {
-  const pods = new PodManager();
+test('DesiredPods knows a pod as the API server had it last, whichever is in hand', () => {
+  const pods = new DesiredPods();
   const newer = aPod({ status: { phase: 'Running' } });
   pods.put(aPod());
   pods.put(newer);

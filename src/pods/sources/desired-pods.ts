@@ -5,7 +5,7 @@
 import { isMirrorPod, isStaticPod, podFullName, podUid } from '../../kube/kinds/pod/pod-identity.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 
-export class PodManager {
+export class DesiredPods {
   readonly #pods = new Map<string, Pod>();
   readonly #byFullName = new Map<string, Pod>();
   readonly #mirrors = new Map<string, Pod>();

@@ -20,7 +20,7 @@ import { podStatus } from '../../kube/kinds/pod/pod-status.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { means } from '../../kube/schema/equality.ts';
 
-export class PodConfig {
+export class PodSources {
   readonly #sources: readonly PodSource[];
   readonly #clock: Clock;
   readonly #events: EventSink;

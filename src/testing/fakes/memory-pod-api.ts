@@ -5,7 +5,7 @@ import { podUid } from '../../kube/kinds/pod/pod-identity.ts';
 import type { PodStatus } from '../../kube/kinds/pod/pod-status.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { ContainerFiles } from '../../pods/containers/container-request.ts';
-import type { PodApi } from '../../pods/loop/pod-parts.ts';
+import type { PodApi } from '../../pods/loop/loop-parts.ts';
 import type { FolderReader } from '../../pods/sources/manifests-folder.ts';
 
 interface ConditionPatch {

@@ -11,7 +11,7 @@ import type { NodeSettings } from '../../pods/containers/container-request.ts';
 import { ContainerStarter } from '../../pods/containers/container-starter.ts';
 import { ContainerSync, type ContainerSyncResult } from '../../pods/containers/container-sync.ts';
 import { StartErrors } from '../../pods/containers/start-errors.ts';
-import type { PodVolumes } from '../../pods/loop/pod-syncer.ts';
+import type { PodVolumes } from '../../pods/loop/pod-lifecycle.ts';
 import type { PodNetwork } from '../../pods/probes/http-exchange.ts';
 import type { ContainerViewDeps } from '../../pods/view/container-view.ts';
 import { type EnvironmentDeps, resolveEnvironment } from '../../pods/view/environment.ts';

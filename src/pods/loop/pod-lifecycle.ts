@@ -16,7 +16,7 @@ import type { ContainerFiles, ContainerVolumes } from '../containers/container-r
 import type { ContainerSync } from '../containers/container-sync.ts';
 import type { StartErrors } from '../containers/start-errors.ts';
 import type { ProbeManager } from '../probes/probe-manager.ts';
-import type { PodManager } from '../sources/desired-pods.ts';
+import type { DesiredPods } from '../sources/desired-pods.ts';
 import { type MirrorApi, type MirrorOwner, PodError, reconcileMirror } from '../sources/mirror-pods.ts';
 import type { TerminationMessages } from '../status/container-statuses.ts';
 import { type Eviction, activeDeadline, podStatus } from '../status/pod-status.ts';
@@ -33,7 +33,7 @@ export interface PodNode {
   readonly hostIPs: readonly string[];
 }
 
-interface PodSyncerDeps {
+interface PodLifecycleDeps {
   readonly runtime: Runtime;
   readonly clock: Clock;
   readonly events: EventSink;
@@ -43,7 +43,7 @@ interface PodSyncerDeps {
   readonly registrations: ObjectRegistration;
   readonly objects: () => ObjectReaders;
   readonly node: () => PodNode;
-  readonly pods: PodManager;
+  readonly pods: DesiredPods;
   readonly statuses: StatusManager;
   readonly probes: ProbeManager;
   readonly containers: ContainerSync;
@@ -63,10 +63,10 @@ export interface MirrorFailed {
   readonly message: string;
 }
 
-export class PodSyncer implements PodSteps {
-  readonly #deps: PodSyncerDeps;
+export class PodLifecycle implements PodSteps {
+  readonly #deps: PodLifecycleDeps;
 
-  constructor(deps: PodSyncerDeps) {
+  constructor(deps: PodLifecycleDeps) {
     this.#deps = deps;
   }
 

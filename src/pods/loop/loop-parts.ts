@@ -15,7 +15,7 @@ import type { PodNetwork } from '../probes/http-exchange.ts';
 import { runProbe } from '../probes/probe-handlers.ts';
 import { ProbeManager } from '../probes/probe-manager.ts';
 import { ProbeResults } from '../probes/probe-worker.ts';
-import type { PodManager } from '../sources/desired-pods.ts';
+import type { DesiredPods } from '../sources/desired-pods.ts';
 import type { MirrorApi } from '../sources/mirror-pods.ts';
 import { TerminationMessages } from '../status/container-statuses.ts';
 import type { Eviction } from '../status/pod-status.ts';
@@ -25,7 +25,13 @@ import type { ContainerViewDeps } from '../view/container-view.ts';
 import type { PodState, PodStepFailed } from '../workers/pod-worker.ts';
 import { PodWorkers } from '../workers/pod-workers.ts';
 import type { HousekeepingFailed } from './housekeeping.ts';
-import { type MirrorFailed, type ObjectRegistration, type PodNode, PodSyncer, type PodVolumes } from './pod-syncer.ts';
+import {
+  type MirrorFailed,
+  type ObjectRegistration,
+  type PodNode,
+  PodLifecycle,
+  type PodVolumes,
+} from './pod-lifecycle.ts';
 
 export type PodNotice = PodStepFailed | HousekeepingFailed | MirrorFailed | StatusNotice | TaskFailed;
 
@@ -33,7 +39,7 @@ export type PodNotice = PodStepFailed | HousekeepingFailed | MirrorFailed | Stat
 export type PodApi = MirrorApi & StatusApi;
 
 /** Whether this node takes a pod. */
-export interface Admission {
+export interface PodAdmission {
   /** Why it does not. */
   readonly refusal?: Eviction | undefined;
   /** Pods that have to end for it. */
@@ -55,7 +61,7 @@ export interface PodLoopDeps extends Pausing {
   readonly view: () => ContainerViewDeps;
   readonly node: () => PodNode;
   /** `others` are the active pods of this node. */
-  readonly admit: (pod: Pod, others: readonly Pod[]) => Admission;
+  readonly admit: (pod: Pod, others: readonly Pod[]) => PodAdmission;
   /** The handler of a RuntimeClass; undefined: there is no such class. */
   readonly runtimeHandler: (runtimeClass: string, signal: AbortSignal) => Promise<string | undefined>;
   readonly notify: (notice: PodNotice) => void;
@@ -66,7 +72,7 @@ export interface PodLoopSettings extends NodeSettings {
   readonly resyncMs: number;
 }
 
-export interface PodParts {
+export interface LoopParts {
   readonly workers: PodWorkers;
   readonly statuses: StatusManager;
   readonly probes: ProbeManager;
@@ -79,13 +85,13 @@ export interface PodParts {
 const retryMs = 10_000;
 
 /** `moved` hears of every pod that passes from one state to the next, or is forgotten. */
-export function assemblePods(
+export function assembleParts(
   deps: PodLoopDeps,
   settings: PodLoopSettings,
-  pods: PodManager,
+  pods: DesiredPods,
   moved: (uid: string, state: PodState | undefined) => void,
   signal: AbortSignal,
-): PodParts {
+): LoopParts {
   const { clock, random, events, runtime, api, network, notify } = deps;
   const results = new ProbeResults();
   const startErrors = new StartErrors();
@@ -123,7 +129,7 @@ export function assemblePods(
     },
     signal,
   );
-  const steps = new PodSyncer({
+  const steps = new PodLifecycle({
     ...deps,
     objects: deps.view,
     pods,
