@@ -1,7 +1,8 @@
 /** Which kinds an API server has, and where: what kubectl asks before it can apply a manifest or list `cm`. */
 import { MountletError } from '../base/errors.ts';
 import type { ApiClient } from './api/api-client.ts';
-import { type ResourceReference, apiVersionOf } from './api/resource-reference.ts';
+import { apiVersionOf } from '../kube/schema/kind.ts';
+import type { ResourceReference } from './api/resource-reference.ts';
 
 export interface DiscoveredResource extends ResourceReference {
   readonly singular: string;

@@ -4,7 +4,8 @@ import { MountletError, messageOf } from '../base/errors.ts';
 import { isRecord } from '../kube/schema/equality.ts';
 import { type ListPage, readObject } from './api/api-answer.ts';
 import { ExpiredError, TooManyRequestsError, isVersionTooLarge } from './api/api-errors.ts';
-import { type ApiObject, type ResourceReference, apiVersionOf, objectKey } from './api/resource-reference.ts';
+import { apiVersionOf } from '../kube/schema/kind.ts';
+import { type ApiObject, type ResourceReference, objectKey } from './api/resource-reference.ts';
 import {
   WatchCutError,
   type WatchEvent,

@@ -10,7 +10,8 @@ import {
   type Transport,
 } from '../transport/transport.ts';
 import { type ApiError, errorFromCode, errorFromStatus } from './api-errors.ts';
-import { type ApiObject, type ResourceReference, apiVersionOf } from './resource-reference.ts';
+import { apiVersionOf } from '../../kube/schema/kind.ts';
+import type { ApiObject, ResourceReference } from './resource-reference.ts';
 import type { JsonObject } from './watch-stream.ts';
 
 export interface ListPage<T> {

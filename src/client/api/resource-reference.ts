@@ -1,5 +1,21 @@
 /** Names of resources and the paths they have. Which fields an object has is the business of kube/. */
 import { MountletError } from '../../base/errors.ts';
+import { trustBundleKind } from '../../kube/kinds/cluster-trust-bundle.ts';
+import { configMapKind } from '../../kube/kinds/config-map.ts';
+import { eventKind } from '../../kube/kinds/event.ts';
+import { leaseKind } from '../../kube/kinds/lease.ts';
+import { namespaceKind } from '../../kube/kinds/namespace.ts';
+import { nodeKind } from '../../kube/kinds/node.ts';
+import { podKind } from '../../kube/kinds/pod/pod.ts';
+import { runtimeClassKind } from '../../kube/kinds/runtime-class.ts';
+import { secretKind } from '../../kube/kinds/secret.ts';
+import { serviceAccountKind } from '../../kube/kinds/service-account.ts';
+import { serviceKind } from '../../kube/kinds/service.ts';
+import { csiDriverKind, csiNodeKind } from '../../kube/kinds/storage/csi.ts';
+import { claimKind } from '../../kube/kinds/storage/persistent-volume-claim.ts';
+import { persistentVolumeKind } from '../../kube/kinds/storage/persistent-volume.ts';
+import { storageClassKind } from '../../kube/kinds/storage/storage-class.ts';
+import type { ResourceKind } from '../../kube/schema/kind.ts';
 import type { Shape } from '../../kube/schema/schema.ts';
 
 /** What can be said of any object. Everything else is as the server sent it. */
@@ -45,52 +61,35 @@ export class InvalidPlaceError extends MountletError {
   }
 }
 
-const core = (plural: string, kind: string, isNamespaced = true): ResourceReference => ({
-  group: '',
-  version: 'v1',
-  plural,
-  kind,
-  isNamespaced,
-});
+function referenceTo(
+  named: Pick<ResourceKind, 'group' | 'version' | 'plural' | 'kind' | 'namespaced'>,
+): ResourceReference {
+  const { group, version, plural, kind, namespaced: isNamespaced } = named;
+  return { group, version, plural, kind, isNamespaced };
+}
 
-export const configMaps = core('configmaps', 'ConfigMap');
-export const secrets = core('secrets', 'Secret');
-export const serviceAccounts = core('serviceaccounts', 'ServiceAccount');
-export const pods = core('pods', 'Pod');
-export const services = core('services', 'Service');
-export const events = core('events', 'Event');
-export const persistentVolumeClaims = core('persistentvolumeclaims', 'PersistentVolumeClaim');
-export const persistentVolumes = core('persistentvolumes', 'PersistentVolume', false);
-export const namespaces = core('namespaces', 'Namespace', false);
-export const nodes = core('nodes', 'Node', false);
-export const leases: ResourceReference = {
-  ...core('leases', 'Lease'),
-  group: 'coordination.k8s.io',
-};
-export const runtimeClasses: ResourceReference = {
-  ...core('runtimeclasses', 'RuntimeClass', false),
-  group: 'node.k8s.io',
-};
-export const csiDrivers: ResourceReference = { ...core('csidrivers', 'CSIDriver', false), group: 'storage.k8s.io' };
-export const csiNodes: ResourceReference = { ...core('csinodes', 'CSINode', false), group: 'storage.k8s.io' };
-export const storageClasses: ResourceReference = {
-  ...core('storageclasses', 'StorageClass', false),
-  group: 'storage.k8s.io',
-};
-export const clusterTrustBundles: ResourceReference = {
-  ...core('clustertrustbundles', 'ClusterTrustBundle', false),
-  group: 'certificates.k8s.io',
-  version: 'v1beta1',
-};
+export const configMaps = referenceTo(configMapKind);
+export const secrets = referenceTo(secretKind);
+export const serviceAccounts = referenceTo(serviceAccountKind);
+export const pods = referenceTo(podKind);
+export const services = referenceTo(serviceKind);
+export const events = referenceTo(eventKind);
+export const persistentVolumeClaims = referenceTo(claimKind);
+export const persistentVolumes = referenceTo(persistentVolumeKind);
+export const namespaces = referenceTo(namespaceKind);
+export const nodes = referenceTo(nodeKind);
+export const leases = referenceTo(leaseKind);
+export const runtimeClasses = referenceTo(runtimeClassKind);
+export const csiDrivers = referenceTo(csiDriverKind);
+export const csiNodes = referenceTo(csiNodeKind);
+export const storageClasses = referenceTo(storageClassKind);
+// The older version, which more servers have.
+export const clusterTrustBundles = referenceTo({ ...trustBundleKind, version: 'v1beta1' });
 
-/** `withShape(configMaps, configMap)`: the same resource with typed objects. */
+/** `withShape(configMaps, configMapShape)`: the same resource with typed objects. */
 export function withShape<T extends ApiObject>(resource: ResourceReference, shape: Shape<T>): ResourceReference<T> {
   const { group, version, plural, kind, isNamespaced } = resource;
   return { group, version, plural, kind, isNamespaced, shape };
-}
-
-export function apiVersionOf({ group, version }: Pick<ResourceReference, 'group' | 'version'>): string {
-  return group === '' ? version : `${group}/${version}`;
 }
 
 /** `configmaps` or `leases.coordination.k8s.io`: as messages name it. */
