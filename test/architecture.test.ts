@@ -13,8 +13,9 @@ interface Room {
   readonly because: string;
 }
 
-const everyRoom =
-  'base kube linux disk client objects plugins volumes runtimes pods node node-server apiserver dashboard'.split(' ');
+const everyRoom = 'base kube linux disk client objects plugins volumes runtimes pods node node-server apiserver'.split(
+  ' ',
+);
 const rooms: Readonly<Record<string, Room>> = {
   base: { may: [], because: 'base is useful in any program and knows nothing of this one' },
   kube: { may: ['base'], because: 'kube is pure: objects in, objects or errors out' },
@@ -52,7 +53,6 @@ const rooms: Readonly<Record<string, Room>> = {
     because: 'what a node says of itself is told to it: it knows neither pods nor volumes',
   },
   apiserver: { may: ['base', 'kube'], because: 'the server must not know the node: any node may talk to it' },
-  dashboard: { may: ['base', 'kube'], because: 'the dashboard is a reader of a feed' },
   agent: { may: everyRoom, because: 'agent is the composition root and starts everything but the command line' },
   // `linux/processes` ends a process that `process.exit` may leave hanging.
   cli: {
@@ -62,6 +62,46 @@ const rooms: Readonly<Record<string, Room>> = {
   testing: { may: everyRoom, because: 'testing serves tests and never the program' },
 };
 
+/**
+ * The folders inside a room, from the bottom up: each imports only those before it. `.` stands for the files directly in the
+ * room. A room that is not listed has no folders.
+ */
+const layers: Readonly<Record<string, readonly string[]>> = {
+  kube: ['values', 'schema', 'kinds/storage', 'kinds/pod', 'kinds', 'references', 'manifests', '.'],
+  disk: ['mounts', 'paths', 'writer', 'devices', 'pods'],
+  client: ['transport', 'credentials', 'api', '.'],
+  runtimes: ['.', 'process'],
+  pods: ['view', 'sources', 'probes', 'containers', 'status', 'workers', 'loop'],
+  'node-server': ['spdy', 'streams', '.'],
+  apiserver: [
+    'store',
+    'model',
+    'watch',
+    'patch',
+    'documents',
+    'identity',
+    'admission',
+    'resources',
+    'wire',
+    'rest',
+    'controllers',
+    'serving',
+    '.',
+  ],
+  agent: ['machine', 'node', 'embedded', 'render'],
+  testing: ['machine', 'fakes', 'servers', 'worlds', '.'],
+};
+
+const filesMax = 23;
+const filesMin = 4;
+/** Folders that may hold fewer files. */
+const small: Readonly<Record<string, string>> = {
+  apiserver: 'the door alone',
+  runtimes: 'the contract alone: every runtime has a folder',
+  testing: 'the door alone',
+};
+const depthMax = 4;
+
 interface Import {
   readonly from: string;
   readonly to: string;
@@ -69,6 +109,11 @@ interface Import {
 
 function roomOf(file: string): string {
   return file.includes('/') ? file.slice(0, file.indexOf('/')) : '';
+}
+
+/** The folder of a file inside its room; `.` for the room itself. */
+function layerOf(file: string): string {
+  return relative(roomOf(file), dirname(file)) || '.';
 }
 
 function importsOf(file: string): Import[] {
@@ -101,6 +146,39 @@ test('rooms import only what the table allows', () => {
     const allowed = may.some((name) => roomOf(to) === name || to === `${name}.ts`);
     return allowed ? [] : [`${from} imports ${to}: ${because}`];
   });
+  assert.deepEqual(wrong, []);
+});
+
+test('inside a room imports go down its layers, those of types too', () => {
+  const wrong = programFiles.flatMap(importsOf).flatMap(({ from, to }) => {
+    const room = roomOf(from);
+    if (room === '' || roomOf(to) !== room) return [];
+    const [own, other] = [layerOf(from), layerOf(to)];
+    const order = layers[room] ?? ['.'];
+    return own === other || order.indexOf(other) < order.indexOf(own) ? [] : [`${from} imports ${to}`];
+  });
+  assert.deepEqual(wrong, []);
+});
+
+test('every folder has its place among the layers of its room, and every layer has a folder', () => {
+  const folders = new Set(programFiles.filter((file) => roomOf(file) !== '').map((file) => dirname(file)));
+  const listed = Object.keys(rooms).flatMap((room) => (layers[room] ?? ['.']).map((layer) => join(room, layer)));
+  assert.deepEqual([...folders].filter((folder) => !listed.includes(folder)).sort(), []);
+  assert.deepEqual(listed.filter((folder) => !folders.has(folder)).sort(), []);
+});
+
+test('a folder can be read: not too many files in it, not too few, and not too deep', () => {
+  const counts = new Map<string, number>();
+  for (const file of programFiles) {
+    const folder = dirname(file);
+    if (folder !== '.') counts.set(folder, (counts.get(folder) ?? 0) + 1);
+  }
+  const wrong = [...counts].filter(
+    ([folder, count]) =>
+      count > filesMax ||
+      (count < filesMin && small[folder] === undefined) ||
+      `src/${folder}`.split('/').length > depthMax,
+  );
   assert.deepEqual(wrong, []);
 });
 
