@@ -1,6 +1,6 @@
 /**
  * The contract of admission: a step looks at a write that was permitted and is well-formed, and changes or refuses it. Steps
- * run while nobody else can write, so what they read is what will be true.
+ * run while no other write can happen, so what they read stays true.
  */
 import type { User } from '../identity/user.ts';
 import type { KubeObject, Resource } from '../model/resource.ts';

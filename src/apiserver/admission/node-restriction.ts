@@ -42,7 +42,7 @@ type Restriction =
   /** 404 for an object that the request depends on. */
   | { readonly kind: 'notFound'; readonly resource: 'pods' | 'nodes'; readonly name: string };
 
-/** Undefined: no objection. Users that are no nodes are never restricted here. */
+/** Undefined: allowed. Only nodes are restricted here. */
 export function nodeRestriction(user: User, admission: Admission, lookup: RestrictionLookup): Restriction | undefined {
   const node = nodeNameOf(user);
   if (node === undefined) return undefined;
@@ -207,7 +207,7 @@ function listed(names: readonly string[]): string {
   return names.toSorted(compareByteOrder).join(', ');
 }
 
-/** Sizes and conditions are what the node finds out about a claim; the rest is none of its business. */
+/** A node reports sizes and conditions of a claim and may change nothing else. */
 function restrictClaimStatus(node: string, { operation, object, old }: Admission): Restriction | undefined {
   if (operation !== 'UPDATE') return forbidden(`unexpected operation ${goQuote(operation)}`);
   if (sameContent(unchangeable(object), unchangeable(old))) return undefined;
@@ -229,7 +229,7 @@ function unchangeable(value: unknown): unknown {
   return { metadata: restOfMetadata, spec, status: restOfStatus };
 }
 
-/** Labels of its Node that a node may not touch: with them it could draw other people's pods to itself. */
+/** Of the reserved labels of its Node a node may set these; with others it could attract pods that are not meant for it. */
 const ownLabels = new Set([
   'kubernetes.io/hostname',
   'kubernetes.io/os',
@@ -266,8 +266,7 @@ function isBelow(key: string, domain: string): boolean {
   return prefix === domain || prefix.endsWith(`.${domain}`);
 }
 
-/** Tokens that a node may request: for pods that run on it, bound to them, and for audiences that they name. */
-/** `admission.object` is the TokenRequest, `admission.namespace` that of the account and the pod. */
+/** A node may request tokens for pods that run on it, bound to them, and for audiences that they name. */
 function restrictNodeToken(
   userName: string,
   node: string,
@@ -323,7 +322,6 @@ function valueOf(object: object, key: string): unknown {
   return Object.hasOwn(object, key) ? (object as Record<string, unknown>)[key] : undefined;
 }
 
-/** Holds nodes to their own objects. The rules are those of `identity/node-restriction.ts`. */
 export function nodeRestrictionAdmission(store: Pick<Store, 'get'>): AdmissionStep {
   const objects = new StoredObjects(store);
   return {

@@ -22,7 +22,7 @@ interface Deps {
 
 const serviceAccounts = { group: '', plural: 'serviceaccounts', namespaced: true };
 const namespaces = { group: '', plural: 'namespaces', namespaced: false };
-// A namespace gets its account a moment after it was made; who is faster waits, as long as the API does.
+// A namespace gets its account a moment after it is created; a faster client waits as long as the API does.
 const defaultAccountWaitMs = 2000;
 const tokenMountPath = '/var/run/secrets/kubernetes.io/serviceaccount';
 const tokenVolumePrefix = 'kube-api-access-';

@@ -8,8 +8,8 @@ import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { microTimestamp, timestamp } from '../../kube/values/times.ts';
 import type { KubeObject } from '../model/resource.ts';
 import { objectPrefix, parseStored, placeOfKey } from '../model/stored-objects.ts';
-import { bindPod } from '../rest/binding.ts';
 import { createObject } from '../rest/create.ts';
+import { bindPod } from '../rest/pod-subresources.ts';
 import { updateObject } from '../rest/update.ts';
 import {
   type ControllerDeps,

@@ -1,4 +1,4 @@
-/** The paths of a resource as OpenAPI tells them: enough for a client to see what it can send where. */
+/** The OpenAPI paths of a resource: enough for a client to see what it can send where. */
 import type { Resource, Verb } from '../model/resource.ts';
 import type { Json } from './openapi-schema.ts';
 

@@ -42,7 +42,7 @@ export class SchemaWriter {
       const text = documentation?.fields[name] ?? standardTexts[name];
       return [name, described(this.reference(field), text)] as const;
     });
-    // The server itself completes metadata, so nobody has to write it.
+    // The server completes metadata itself, so it is optional.
     const optional = new Set(['metadata', ...(documentation?.optional ?? [])]);
     const required = Object.keys(fields).filter((name) => fields[name]?.required && !optional.has(name));
     return {

@@ -1,5 +1,5 @@
 /**
- * Finds out who a request comes from: a client certificate, a token of a service account, a token from a list, or nobody.
+ * Finds out who a request comes from: a client certificate, a token of a service account, a token from a list, or none of them.
  * What they may do is decided in `authorization.ts`.
  */
 import { createHash, timingSafeEqual } from 'node:crypto';
@@ -53,7 +53,7 @@ export class Authenticator {
     this.#settings = settings;
   }
 
-  /** A certificate counts before a token. Bad credentials are never taken for none: they do not make anybody anonymous. */
+  /** A certificate counts before a token. Bad credentials are refused: they never make a request anonymous. */
   authenticate({ peer, authorization = '' }: Credentials): Authentication {
     const problems: string[] = [];
     if (peer !== undefined) {
@@ -98,7 +98,7 @@ export class Authenticator {
     }
   }
 
-  /** Every token is compared, by its hash and in constant time: how long it takes tells nothing about any of them. */
+  /** Every token is compared, by its hash and in constant time: the time it takes reveals nothing about any of them. */
   #userOfStaticToken(token: string): User | undefined {
     const given = hash(token);
     let found: User | undefined;
@@ -123,7 +123,7 @@ function listOf(value: string | readonly string[] | undefined): readonly string[
   return typeof value === 'string' ? [value] : (value ?? []);
 }
 
-/** Another scheme, or a header without a token, is no credential that we know of. */
+/** Another scheme, or a header without a token, counts as no credential. */
 function bearerToken(header: string): string | undefined {
   const [scheme = '', token = ''] = header.trim().split(' ');
   return scheme.toLowerCase() === 'bearer' && token !== '' ? token : undefined;

@@ -1,6 +1,6 @@
 /**
- * Decides whether a user may do what they ask for. Masters may do all, nodes what `node-authorization.ts` grants, and
- * everybody what their roles say. There is no RBAC API: roles come from settings.
+ * Decides whether a user may do what they ask for. Members of `system:masters` may do anything, nodes what
+ * `node-authorization.ts` grants, and every user what their roles allow. There is no RBAC API: roles come from settings.
  */
 import { type Decision, authorizeNode } from './node-authorization.ts';
 import type { NodeRelations } from './node-graph.ts';

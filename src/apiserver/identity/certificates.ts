@@ -195,7 +195,6 @@ function pem(label: string, bytes: Buffer): string {
   return `-----BEGIN ${label}-----\n${lines.join('\n')}\n-----END ${label}-----\n`;
 }
 
-/** The two certificates between an API server and its nodes: what a node shows, and what the server shows to a node. */
 /** For the server of a node; `hosts` are its addresses and names as its Node object has them. */
 export function issueNodeServingCertificate(
   authority: Authority,
@@ -205,7 +204,7 @@ export function issueNodeServingCertificate(
   return issueServerCertificate(authority, { ...validity, hosts, user, groups: ['system:nodes'] });
 }
 
-/** By which a node knows that its API server asks, and not just anybody who can reach it. */
+/** Proves to a node that the request comes from its API server. */
 export function issueNodeClientCertificate(authority: Authority, validity: Validity): KeyPair {
   return issueClientCertificate(authority, {
     ...validity,
@@ -237,7 +236,7 @@ export const der = {
   /** A number that is not negative, from its bytes with the highest first. */
   integer: (bytes: Uint8Array): Buffer => element(tags.integer, positive(bytes)),
   time,
-  /** A part that is told apart by number: `constructed` around whole values, otherwise in place of a value's own tag. */
+  /** A part with a number for a tag: `constructed` around whole values, otherwise in place of a value's own tag. */
   tagged: (number: number, constructed: boolean, ...parts: readonly Uint8Array[]): Buffer =>
     element(0x80 | (constructed ? 0x20 : 0) | number, ...parts),
 };
@@ -298,7 +297,6 @@ function extent(bytes: Uint8Array, at: number): { start: number; end: number } {
   return { start, end: start + length };
 }
 
-/** The text of a kubeconfig file: how to reach this server, and as whom. Writing it somewhere is the caller's business. */
 interface KubeconfigSettings {
   /** The URL must be https: kubectl sends no credentials at all over plain http. */
   readonly server: string;

@@ -1,9 +1,9 @@
 /**
  * Which objects have to do with which node: those that a pod on the node names, and behind its claims the volumes and
- * their secrets. Told of every change of a pod or PersistentVolume, it answers at once and from memory.
+ * their secrets. It gets every change of a pod or PersistentVolume and answers at once, from memory.
  *
  * An API server builds the same graph from watches, so that a pod that was bound a moment ago may still be refused its
- * Secrets. Here the one who writes a pod also tells the graph, before anybody can know of the write: there is no gap.
+ * Secrets. Here the graph gets a write before any client can see it, so there is no such gap.
  * Access ends when the pod object is gone, not when the pod has finished.
  */
 import { isMirrorPod } from '../../kube/kinds/pod/pod-identity.ts';
@@ -133,7 +133,7 @@ interface SecretName {
   readonly name: string;
 }
 
-/** Secrets that the node needs to mount it. Those that only the controller of a CSI driver uses are none of its business. */
+/** Secrets that the node needs to mount it. Those that only the controller of a CSI driver uses are not among them. */
 function persistentVolumeSecrets({ spec }: PersistentVolume): readonly SecretName[] {
   const claimNamespace = spec.claimRef?.namespace ?? '';
   const { azureFile, csi } = spec;
@@ -163,7 +163,6 @@ function referenceIn(source: unknown, defaultNamespace: string): SecretName {
   return { namespace: textIn(reference, 'namespace') || defaultNamespace, name: textIn(reference, 'name') };
 }
 
-/** Keeps the graph of what nodes may read up to date with the store. */
 const podPrefix = objectPrefix({ group: '', plural: 'pods', namespaced: true });
 const volumePrefix = objectPrefix({ group: '', plural: 'persistentvolumes', namespaced: false });
 
@@ -185,7 +184,7 @@ function apply(graph: NodeGraph, { type, key, value }: Change): void {
   if (key.startsWith(podPrefix)) {
     const { namespace, name } = placeOfKey(key);
     if (type === 'delete') graph.podDeleted(namespace, name);
-    // A pod without a node, which may be a large one, gives nobody any rights.
+    // A pod without a node gives no rights, and may be too large to parse for nothing.
     else if (value.includes('"nodeName":"')) graph.podChanged(parseStored(value) as Pod);
   } else if (key.startsWith(volumePrefix)) {
     if (type === 'delete') graph.persistentVolumeDeleted(placeOfKey(key).name);

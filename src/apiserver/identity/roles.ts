@@ -1,4 +1,4 @@
-/** Roles: what somebody may do, as lists. Those that every API server has, and those that settings add. */
+/** Roles: lists of what their holders may do. Those that every API server has, and those that settings add. */
 import { type RequestAttributes, type User, wellKnownGroups } from './user.ts';
 
 /** `*` stands for all; `pods/log` is a subresource, and `*\/status` that of any resource. */
@@ -17,7 +17,7 @@ export interface PathRule {
 }
 
 export interface Role {
-  /** Who has it: any of these. */
+  /** Any of these hold it. */
   readonly users: readonly string[];
   readonly groups: readonly string[];
   /** Where its resource rules hold; absent means everywhere, cluster-wide objects included. */

@@ -57,7 +57,7 @@ export type TokenVerdict =
   | { readonly kind: 'accepted'; readonly user: User; readonly audiences: readonly string[] }
   /** Ours, but not good. The message is for logs and TokenReviews; the requester only learns "Unauthorized". */
   | { readonly kind: 'refused'; readonly message: string }
-  /** Not a token of this issuer; somebody else may know it. */
+  /** Not a token of this issuer; another authenticator may accept it. */
   | { readonly kind: 'foreign' };
 
 /** How far clocks may be apart, and how long a deleted object's tokens live on: the same minute in the API. */

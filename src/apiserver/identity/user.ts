@@ -10,7 +10,7 @@ export interface User {
 }
 
 export const wellKnownGroups = {
-  /** May do everything. */
+  /** Its members may do anything. */
   masters: 'system:masters',
   nodes: 'system:nodes',
   authenticated: 'system:authenticated',

@@ -36,11 +36,9 @@ export function orUnset(value: string | undefined): string {
   return value ?? '<unset>';
 }
 
-/** How long ago something was, in the two or three digits that a table has room for: `95s`, `3m5s`, `45m`, `5h20m`, `30h`. */
-const secondMs = 1000;
-
+/** A duration in the two or three digits that a table has room for: `95s`, `3m5s`, `45m`, `5h20m`, `30h`. */
 export function age(durationMs: number): string {
-  const seconds = Math.trunc(durationMs / secondMs);
+  const seconds = Math.trunc(durationMs / 1000);
   // Clocks of two machines may differ a little: that is `now`, more is nonsense.
   if (seconds < -1) return '<invalid>';
   if (seconds < 0) return '0s';

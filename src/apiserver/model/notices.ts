@@ -1,4 +1,4 @@
-/** What the server tells about itself while it runs. No body, no token and no object's content is ever in a notice. */
+/** What the server reports while it runs. A notice never contains a body, a token or the content of an object. */
 export type ApiNotice =
   | RequestNotice
   /** A bug, or a disk that fails: the client got a 500. */

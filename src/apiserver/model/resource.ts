@@ -1,6 +1,6 @@
 /**
- * One kind that the API server serves, as one entry of one table (`resources.ts`). Everything the server does with a kind it
- * learns from here: there is no code path for a single kind. What only some kinds can do is an optional member.
+ * One kind that the API server serves, as one entry of one table (`resources.ts`). All that the server
+ * knows of a kind stands here: there is no code path for a single kind. What only some kinds can do is an optional member.
  */
 import type { FieldError } from '../../kube/schema/field-errors.ts';
 import type { Kind, KubeObject, ResourceKind } from '../../kube/schema/kind.ts';

@@ -147,7 +147,7 @@ const causeReasons: Readonly<Record<FieldErrorKind, string>> = {
   'Not found': 'FieldValueNotFound',
 };
 
-/** More tell nobody anything, and a list with a hundred thousand wrong items has as many. */
+/** A list with a hundred thousand wrong items has as many errors; more than these help no reader. */
 const fieldErrorsMax = 100;
 
 export function invalid(what: Named, name: string, all: readonly FieldError[]): StatusError {
@@ -225,7 +225,7 @@ export function unavailable(): StatusError {
   return new StatusError(503, 'ServiceUnavailable', 'the server is currently unable to handle the request');
 }
 
-/** What the operator of the server is told: a setting or a key that cannot be used. */
+/** A setting or a key that cannot be used, for the operator of the server. */
 export class ApiServerError extends MountletError {
   readonly reason: string;
 

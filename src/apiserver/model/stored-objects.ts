@@ -1,4 +1,7 @@
-/** Where objects are in the store: `/registry/<group or "core">/<plural>/<namespace>/<name>`, without namespace for cluster objects. */
+/**
+ * Objects in the store: their keys (`/registry/<group or "core">/<plural>/<namespace>/<name>`, without namespace for cluster
+ * objects), their text, which is what clients get, and single ones for the server's own use.
+ */
 import type { Node } from '../../kube/kinds/node.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { Secret } from '../../kube/kinds/secret.ts';
@@ -30,7 +33,6 @@ export function placeOfKey(key: string): ObjectPlace {
   return { group: group === 'core' ? '' : group, plural, namespace: rest.join('/'), name };
 }
 
-/** The text that the store keeps of an object, which is what clients get, and the object that it stands for. */
 /** Smaller ones are parsed faster than they are found. */
 const largeLength = 64 * 1024;
 const rememberedMax = 4;
@@ -58,7 +60,6 @@ function remember(value: string, object: KubeObject): KubeObject {
   return object;
 }
 
-/** Single objects of the store for the server's own use, by kind and name. */
 const core = { group: '' };
 const pods = { ...core, plural: 'pods', namespaced: true };
 const nodes = { ...core, plural: 'nodes', namespaced: false };

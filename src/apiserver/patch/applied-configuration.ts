@@ -146,7 +146,7 @@ function expectation(shape: Shape<unknown>, value: Json): string | undefined {
 
 /**
  * The bridge from client-side to server-side apply. `kubectl apply` used to keep its configuration in an annotation; when the same
- * kubectl turns to server-side apply, what it applied then is no conflict now, and the annotation goes on telling the truth.
+ * kubectl turns to server-side apply, what it applied then does not conflict now, and the annotation stays up to date.
  */
 const annotation = 'kubectl.kubernetes.io/last-applied-configuration';
 /** All annotations of an object together. */
@@ -191,7 +191,7 @@ function parsed(text: Json | undefined): JsonObject | undefined {
     checkDepth(value);
     return isObject(value) ? value : undefined;
   } catch (error) {
-    // Anybody may write anything into an annotation; then nothing was agreed.
+    // An annotation may contain anything; then nothing was agreed.
     if (error instanceof SyntaxError || error instanceof PatchError) return undefined;
     throw error;
   }

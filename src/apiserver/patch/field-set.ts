@@ -38,7 +38,7 @@ export class FieldSet {
     return FieldSet.unionOf(sets.slice(0, half)).union(FieldSet.unionOf(sets.slice(half)));
   }
 
-  /** Puts this one field into the set, and not those above it. The empty path is the whole object, which nobody owns. */
+  /** Puts this one field into the set, and not those above it. The empty path is the whole object, which has no owner. */
   insert(path: ElementPath, start = 0): void {
     const element = path[start];
     if (element === undefined) return;

@@ -1,5 +1,5 @@
 /**
- * JSON as values, and the few operations that all patches share. Keys come from strangers: reading looks at own properties
+ * JSON as values, and the few operations that all patches share. Keys come from clients: reading looks at own properties
  * only and writing goes through `setField`, so that a key named `__proto__` or `constructor` is a key like any other.
  */
 import { MountletError } from '../../base/errors.ts';
@@ -10,7 +10,7 @@ export type JsonList = readonly Json[];
 export interface JsonObject {
   readonly [key: string]: Json;
 }
-/** An object while it is being built; whoever gets it sees a JsonObject. */
+/** An object while it is being built; its readers see a JsonObject. */
 export type JsonFields = Record<string, Json>;
 
 /**

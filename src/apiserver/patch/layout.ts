@@ -46,7 +46,7 @@ export function shapeOfField(shape: TypeShape, name: string): TypeShape {
   return isNamed(shape, name) ? shape?.fields?.[name] : shape?.item;
 }
 
-/** Fields that the shape names are there by nature; keys of maps are there because somebody put them. */
+/** Fields that the shape names are there by nature; keys of maps are there because a writer put them. */
 export function isNamed(shape: TypeShape, name: string): boolean {
   return shape?.type === 'object' && shape.fields !== undefined && Object.hasOwn(shape.fields, name);
 }
@@ -208,7 +208,7 @@ function compareFields({ before, after, shape, path }: Place, result: Comparison
   const right = isObject(after) ? after : {};
   for (const name of new Set([...Object.keys(left), ...Object.keys(right)])) {
     const [old, now] = [fieldOf(left, name), fieldOf(right, name)];
-    // Most fields of most writes; nothing is to be told of them.
+    // Most fields of most writes.
     if (old === now) continue;
     compare({ before: old, after: now, shape: shapeOfField(shape, name), path: [...path, fieldElement(name)] }, result);
   }

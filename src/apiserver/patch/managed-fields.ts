@@ -134,7 +134,7 @@ export interface Writer {
   readonly nowMs: number;
 }
 
-/** What of `metadata` the server itself decides. Nobody owns it. */
+/** The fields of `metadata` that the server decides. They have no owner. */
 export const metadataOfServer: ReadonlySet<string> = new Set(
   'name namespace creationTimestamp selfLink uid clusterName generation managedFields resourceVersion'.split(' '),
 );
@@ -160,13 +160,13 @@ export function changesBetween(before: JsonObject, after: JsonObject, writer: Wr
   return { added: relevant(added), modified: relevant(modified), removed: relevant(removed) };
 }
 
-/** The fields of an owner whose value was changed by somebody else. */
+/** The fields of an owner whose value another writer changed. */
 export function fieldsTakenFrom({ fields }: Owner, { added, modified }: Comparison): FieldSet {
   // Walks through the owner's fields alone: there may be many owners, and many changes.
   return fields.intersection(modified).union(fields.intersection(added));
 }
 
-/** The others lose what was changed and what is gone; who is left with nothing is gone too. */
+/** The others lose what was changed and what is gone; an owner without fields is dropped. */
 export function afterChange(managed: Managed, changes: Comparison, writer: string): Managed {
   const result = new Map<string, Owner>();
   for (const [key, owner] of managed) {

@@ -27,7 +27,7 @@ function merge(live: Json | undefined, applied: Json, shape: TypeShape): Json | 
   if (layout.kind === 'items') {
     const items = isList(applied) ? applied : [];
     if (isList(live) && live.length > 0) return mergeItems(live, items, layout);
-    // A list that is united from items and has none is the same as no list; nobody could own it and so take it away.
+    // A list that is united from items and has none is the same as no list: it has no owner that could remove it.
     if (isList(applied) && items.length === 0) return live;
   }
   return applied;

@@ -2,8 +2,8 @@
  * Server-side apply: a client sends all it has an opinion about and the server works out the rest.
  *
  *   set       each field of the configuration; the applier owns it, together with others who want the same value
- *   removed   each field the applier owned before and does not send any more, unless somebody else owns it too
- *   conflict  a field that somebody else owns would change: nothing is done, unless forced; then the others lose it
+ *   removed   each field the applier owned before and does not send any more, unless another manager owns it too
+ *   conflict  a field that another manager owns would change: nothing is done, unless forced; then the others lose it
  */
 import { compareByteOrder, goQuote } from '../../kube/values/go-text.ts';
 import { timestamp } from '../../kube/values/times.ts';
@@ -103,14 +103,14 @@ function applyOver(live: JsonObject, applied: JsonObject, managed: Managed, writ
   return { object, managed: after, taken };
 }
 
-/** Removes what the applier owned and nobody owns now. */
+/** Removes what the applier owned and has no owner now. */
 function prune(merged: JsonObject, last: FieldSet, owned: FieldSet, { shape }: Writer): JsonObject {
   const named = (fields: FieldSet): FieldSet => withNamedAncestors(fields, shape);
   const all = named(extractFieldSet(merged, shape));
   const bare = removeFields(merged, named(last), shape);
   const kept = named(extractFieldSet(bare, shape)).union(named(owned));
   const pruned = removeFields(merged, all.difference(kept), shape);
-  // Only what was the applier's may go: an item of its own may hold fields that are nobody's, but a field beside it may not go.
+  // Only what was the applier's may go: an item of its own may hold fields without an owner, but a field beside it may not go.
   const gone = all.difference(named(extractFieldSet(pruned, shape)));
   return removeFields(merged, gone.intersection(named(last)), shape);
 }
@@ -119,7 +119,7 @@ function ownedByAnybody(managed: Managed): FieldSet {
   return FieldSet.unionOf([...managed.values()].map(({ fields }) => fields));
 }
 
-/** Where nobody was tracked so far, all that is there belongs to whoever wrote it before, under one name. */
+/** Where nothing was tracked so far, all that is there belongs to one owner that stands for all earlier writers. */
 function managedBefore(live: JsonObject | undefined, writer: Writer): Managed {
   const managed = live === undefined ? undefined : readManaged(managedFieldsOf(live));
   if (live === undefined || (managed !== undefined && managed.size > 0)) return managed ?? new Map<string, Owner>();

@@ -263,7 +263,7 @@ function checkItems(items: JsonList, isFitting: (item: Json) => boolean): void {
 }
 
 /**
- * The directives of a strategic merge patch: fields whose names begin with `$` and that tell the merge what to do. They never end
+ * The directives of a strategic merge patch: fields whose names begin with `$` and that direct the merge. They never end
  * up in an object, also where there is nothing to merge with and the patch's value is taken as it is.
  */
 const retainKeys = '$retainKeys';

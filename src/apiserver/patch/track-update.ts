@@ -1,6 +1,6 @@
 /**
- * Ownership after a write that is not a server-side apply (create, update, the other kinds of patches): who changes a field owns
- * it from then on, and nobody else does.
+ * Ownership after a write that is not a server-side apply (create, update, the other kinds of patches): the writer that
+ * changes a field is its only owner from then on.
  */
 import { timestamp } from '../../kube/values/times.ts';
 import { FieldSet, fieldElement } from './field-set.ts';
@@ -46,7 +46,7 @@ export function trackUpdate(update: Update): JsonObject {
 function withNewOwners(update: Update): JsonObject {
   const { live, object } = update;
   const managed = managedBefore(update);
-  // Fields that nobody tracks stay so, until somebody applies.
+  // Untracked fields stay so until the first apply.
   if (managed.size === 0 && live !== undefined) return withManagedFields(object, undefined);
   return withManagedFields(object, writeManaged(capUpdaters(ownershipAfter(update, managed))));
 }

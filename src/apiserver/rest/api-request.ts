@@ -55,12 +55,9 @@ export function success(code: number, details?: Status['details']): Reply {
   return { kind: 'status', code, status: details === undefined ? { ...base, code } : { ...base, details } };
 }
 
-/**
- * One request and its answer, over whichever version of HTTP it came. Handlers know only this: they read a body once, and
- * answer once, either in full or as a stream.
- */
 export type ResponseHeaders = Readonly<Record<string, string | readonly string[]>>;
 
+/** One request and its answer, over either version of HTTP. A handler answers once, in full or as a stream. */
 export interface Exchange {
   readonly method: string;
   /** Path and query as they came. */
@@ -72,7 +69,7 @@ export interface Exchange {
   header(name: string): string | undefined;
   /** Rejects with a StatusError when it is longer, with a ConnectionLost when the client goes away, or as `stopReading` says. */
   readBody(bytesMax: number): Promise<Buffer>;
-  /** Nobody waits any longer for the rest of the body. Does nothing once it has been read. */
+  /** Gives up the rest of the body. Does nothing once it has been read. */
   stopReading(reason: Error): void;
   /** Answers in full. Does nothing when the client is gone. */
   send(code: number, headers: ResponseHeaders, body: string | Buffer): void;
@@ -82,7 +79,7 @@ export interface Exchange {
   fail(): void;
   /** The answer has begun, so that nothing else can be answered. */
   readonly isAnswered: boolean;
-  /** Called once, when the answer is complete or cannot be completed any more. The end of the request is no reason. */
+  /** Called once, when the answer is complete or cannot be completed any more. The end of the request alone does not count. */
   onClose(listener: () => void): void;
   /** Of a request to leave HTTP: the bare connection and what was already read of it. */
   readonly upgrade: { readonly socket: Duplex; readonly head: Buffer } | undefined;

@@ -98,12 +98,12 @@ function wholeNumber(query: URLSearchParams, name: string): number | undefined {
   return Number(text);
 }
 
-/** As Go reads booleans of a query: anything that is not plainly no. */
+/** As Go reads booleans of a query: all but `false` and `0`. */
 function isTrue(text: string | null): boolean {
   return text !== null && text.toLowerCase() !== 'false' && text !== '0';
 }
 
-/** Where the next page of a list begins, as text that clients hand back: the API's own form, because some tools look into it. */
+/** Where the next page of a list begins. Clients hand back its text, which has the API's own form because some tools read it. */
 export interface ContinueToken {
   /** The snapshot all pages are of; -1 for one that is gone: the rest then comes from now. */
   readonly revision: number;

@@ -1,4 +1,4 @@
-/** GET of one object, and of its status, which is the object again. */
+/** GET of one object, and of a collection: one snapshot, in pages if the client wishes, filtered by selectors. */
 import type { Clock } from '../../base/clock.ts';
 import type { Resource } from '../model/resource.ts';
 import { type Selection, selectionOf } from '../model/selection.ts';
@@ -32,7 +32,6 @@ export function getHandler({ store, clock }: { readonly store: RequestStore; rea
   };
 }
 
-/** GET of a collection: one snapshot, in pages if the client wishes, filtered by selectors. */
 // With a selector it is not known beforehand how many must be read for a page.
 const chunkSize = 500;
 

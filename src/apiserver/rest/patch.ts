@@ -1,6 +1,6 @@
 /**
- * PATCH of one object or of a part of it, in all four forms. The patch is applied while nobody else can write, so it always
- * meets the newest version and never has to be tried again.
+ * PATCH of one object or of a part of it, in all four forms. No other write comes in between, so a patch always meets the
+ * newest version and is never tried again.
  */
 import { invalidField, showPath } from '../../kube/schema/field-errors.ts';
 import { decode } from '../../kube/schema/schema.ts';
@@ -65,7 +65,7 @@ function parsePatch(kind: PatchKind, bytes: Buffer): JsonBody {
   }
 }
 
-/** Throws a StatusError for a patch that does not fit, or whose result is no object of the kind. */
+/** Throws a StatusError for a patch that does not fit, or whose result is not an object of the kind. */
 function patched(request: ApiRequest, patch: Patch, current: KubeObject | undefined): KubeObject {
   const { served } = request;
   const live = current && (served.viewOf?.fromStored(current) ?? current);

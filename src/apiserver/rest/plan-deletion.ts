@@ -51,7 +51,7 @@ function isHeld(resource: Resource, object: KubeObject): boolean {
 
 interface Grace {
   readonly metadata: ObjectMeta;
-  /** Somebody else ends the object when its time is over. */
+  /** Another client (the node) deletes the object when its time is over. */
   readonly waits: boolean;
 }
 
@@ -118,7 +118,7 @@ function markEnding(resource: Resource, object: KubeObject, now: number): KubeOb
   return resource.deletion?.begin?.(marked) ?? marked;
 }
 
-/** Whoever acts on the object acts differently from now on. */
+/** Clients that act on the object act differently from now on. */
 function raised(metadata: ObjectMeta): ObjectMeta {
   const { generation = 0 } = metadata;
   return generation > 0 ? { ...metadata, generation: generation + 1 } : metadata;

@@ -98,7 +98,7 @@ function showProblem({ path, message }: ShapeProblem): string {
 
 const summaryLength = 30;
 
-/** The start of the body, for whoever sent it. */
+/** The start of the body, for its sender. */
 function summarize(bytes: Buffer): string {
   if (bytes.length === 0) return '<empty>';
   const start = bytes.subarray(0, summaryLength);

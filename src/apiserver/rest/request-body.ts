@@ -62,10 +62,6 @@ function withoutBigIntegers(value: unknown): unknown {
   return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, withoutBigIntegers(item)]));
 }
 
-/**
- * JSON text of a stranger: parsed with a bound on its depth, and looked through for keys that occur twice, which JSON.parse
- * passes over in silence.
- */
 export interface JsonBody {
   readonly value: unknown;
   /** Paths of keys given twice, `metadata.labels.a`, in order. */
@@ -77,12 +73,13 @@ export class JsonError extends MountletError {
   readonly reason = 'MalformedJson';
 }
 
-// No object of the API is nearly as deep; much deeper ones overflow the stack of whoever prints them.
+// No object of the API is nearly as deep; much deeper ones overflow the stack when they are printed.
 const depthMax = 500;
 
 /** As many unknown and doubled fields as the API reports. */
 export const strictProblemsMax = 100;
 
+/** Parses JSON with a bound on its depth, and finds keys that occur twice, which JSON.parse accepts silently. */
 export function parseJsonBody(text: string): JsonBody {
   const duplicates = new Scanner(text).scan();
   try {

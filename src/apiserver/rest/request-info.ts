@@ -13,7 +13,7 @@ export interface ResourceRequest {
   /** Empty for a collection. */
   readonly name: string;
   readonly subresource: string;
-  /** What stands behind the subresource, for proxies. */
+  /** The path behind the subresource, for proxies. */
   readonly rest: string;
   readonly path: string;
 }

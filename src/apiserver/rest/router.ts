@@ -3,12 +3,11 @@ import type { Resource, ResourceTable, Subresource } from '../model/resource.ts'
 import { methodNotAllowed, unknownResource } from '../model/status.ts';
 import type { Store } from '../store/store.ts';
 import type { ApiRequest, Handler, Reply } from './api-request.ts';
-import { bindingHandler, evict } from './binding.ts';
-import { type ConnectDeps, connect } from './connect.ts';
 import { createHandler } from './create.ts';
 import { deleteCollectionHandler, deleteHandler } from './delete.ts';
 import { getHandler, listHandler } from './list.ts';
 import { patchHandler } from './patch.ts';
+import { type ConnectDeps, bindingHandler, connect, evict } from './pod-subresources.ts';
 import { type Representation, negotiate } from './representation.ts';
 import type { ResourceRequest } from './request-info.ts';
 import { type ReviewDeps, reviewHandler } from './reviews.ts';
@@ -76,7 +75,7 @@ export class Router {
     if (served.namespaced && info.namespace === '' && info.name !== '') throw unknownResource();
     const subresource = subresourceOf(served, info);
     if (info.subresource !== '' && subresource === undefined) throw unknownResource();
-    // What stands behind a subresource means something to a proxy alone.
+    // Only a proxy has a path behind its subresource.
     if (info.rest !== '' && info.subresource !== 'proxy') throw unknownResource();
     return served;
   }

@@ -8,7 +8,7 @@ import type { Subresource } from '../model/resource.ts';
 import { badRequest, conflict, invalid, notFound, resourceName } from '../model/status.ts';
 import { StoredObjects } from '../model/stored-objects.ts';
 import type { ApiRequest, Reply } from './api-request.ts';
-import { readExchanged } from './binding.ts';
+import { readExchanged } from './pod-subresources.ts';
 import type { WriteDeps } from './write-context.ts';
 
 interface TokenSigner {

@@ -124,7 +124,7 @@ function decideUpdate(deps: WriteDeps, update: Update, current: string, revision
   const admitted = admitAll(deps.admission, { ...base, object: keepIdentity(resource, wanted, old) }) ?? wanted;
   const now = deps.clock.now();
   const rules = update.rules ?? resource.subresources.find((one) => one.name === subresource)?.update;
-  // Completed first: what only lacks its defaults is no change, and must not count as a new generation.
+  // Completed first: missing defaults are not a change and must not count as a new generation.
   const whole = resource.complete(admitted);
   const prepared = rules === undefined ? resource.prepareForUpdate(whole, old, now) : rules.prepare(whole, old, now);
   const errors =
@@ -158,7 +158,7 @@ function isUnchanged(object: KubeObject, old: KubeObject): boolean {
   return isSameJson(content, { ...old, metadata: undefined }) && isSameJson(withoutTimes(object), withoutTimes(old));
 }
 
-/** When a manager last set its fields is no change of the object. */
+/** The time at which a manager last set its fields does not count as a change. */
 function withoutTimes({ metadata }: KubeObject): unknown {
   const managedFields = metadata.managedFields?.map((entry) => ({ ...(entry as object), time: undefined }));
   return { ...metadata, managedFields };

@@ -1,6 +1,6 @@
 /**
- * Watches: what a client may ask for, where its stream begins and when it ends. Handing out the changes is the hub's business.
- * A watch that cannot be served from where it asks is told so by an ERROR event and ended.
+ * Watches: what a client may ask for, where its stream begins and when it ends. The hub hands out the changes. A watch
+ * that cannot be served from where it asks gets an ERROR event and ends.
  */
 import { onAbort } from '../../base/abort.ts';
 import type { Clock } from '../../base/clock.ts';
@@ -9,7 +9,7 @@ import { type Selection, selectionOf } from '../model/selection.ts';
 import { StatusError, expired } from '../model/status.ts';
 import { objectKey, objectPrefix, parseStored } from '../model/stored-objects.ts';
 import { CompactedError } from '../store/store-errors.ts';
-import type { Store, StoredObject } from '../store/store.ts';
+import type { ListResult, Store, StoredObject } from '../store/store.ts';
 import { waitForRevision } from '../watch/store-waits.ts';
 import {
   type ChangeFilter,
@@ -34,12 +34,20 @@ export interface WatchDeps {
   readonly chance: () => number;
   /** Ends all watches, cleanly. */
   readonly stopping: AbortSignal;
-  /** Hears of every event that goes out. */
+  /** Called with the number of events that went out. */
   readonly sent: (events: number) => void;
 }
 
 const bookmarkBeforeEndMs = 2_000;
 const defaultTimeoutMs = 30 * 60_000;
+
+/** What the client asked for. */
+interface Asked {
+  readonly request: ApiRequest;
+  readonly representation: Representation;
+  readonly options: ListOptions;
+  readonly selection: Selection;
+}
 
 export async function watch(deps: WatchDeps, request: ApiRequest, representation: Representation): Promise<Reply> {
   const options = listOptions(request.query, true);
@@ -48,7 +56,7 @@ export async function watch(deps: WatchDeps, request: ApiRequest, representation
   const headers = { 'content-type': 'application/json', 'cache-control': 'no-cache, private' };
   const stream = request.exchange.openStream(200, headers);
   try {
-    await new Watching(deps, request, representation, options, selection, stream).run();
+    await serveWatch(deps, { request, representation, options, selection }, stream);
     stream.end();
   } catch (error) {
     if (!(error instanceof StatusError)) {
@@ -61,134 +69,114 @@ export async function watch(deps: WatchDeps, request: ApiRequest, representation
   return { kind: 'streamed' };
 }
 
-class Watching {
-  readonly #deps: WatchDeps;
-  readonly #request: ApiRequest;
-  readonly #encoding: Encoding;
-  readonly #options: ListOptions;
-  readonly #selection: Selection;
-  readonly #stream: ResponseStream;
-  readonly #ended = new AbortController();
-  #failure: unknown;
-
-  constructor(
-    deps: WatchDeps,
-    request: ApiRequest,
-    representation: Representation,
-    options: ListOptions,
-    selection: Selection,
-    stream: ResponseStream,
-  ) {
-    this.#deps = deps;
-    this.#request = request;
-    this.#encoding = { representation, resource: request.served, query: request.query, now: 0 };
-    this.#options = options;
-    this.#selection = selection;
-    this.#stream = stream;
-  }
-
-  /** Resolves when the watch is over: its time is up, its reader gone, or the server stops. */
-  async run(): Promise<void> {
-    const { store, forms, clock, stopping } = this.#deps;
-    const { resourceVersion = 0 } = this.#options;
-    const end = (): void => this.#ended.abort();
-    this.#request.exchange.onClose(end);
-    const stopListening = onAbort(stopping, end);
-    const { labelSelector, fieldSelector } = this.#options;
-    const { group, version, plural } = this.#request.served;
-    const key = [group, version, plural, this.#request.info.name, labelSelector, fieldSelector].join('\n');
-    const [filter, release] = forms.filter(key, this.#selection);
-    let watcher: Watcher | undefined;
-    try {
-      if (resourceVersion > store.revision) await waitForRevision(store, resourceVersion, clock, this.#ended.signal);
-      if (this.#ended.signal.aborted) return;
-      const form = forms.form(this.#encoding, clock);
-      const { after, initial } = this.#start(form);
-      const wantsBookmarks = this.#options.allowWatchBookmarks;
-      const asked = { prefix: this.#prefix, after, filter, form: form.events, wantsBookmarks, initial };
-      watcher = this.#deps.hub.watch(asked, {
+/** Resolves when the watch is over: its time is up, its reader gone, or the server stops. */
+async function serveWatch(deps: WatchDeps, asked: Asked, stream: ResponseStream): Promise<void> {
+  const { store, forms, clock, hub } = deps;
+  const { request, representation, options, selection } = asked;
+  const { resourceVersion = 0, labelSelector, fieldSelector, allowWatchBookmarks } = options;
+  const { served, query, info, exchange } = request;
+  const ended = new AbortController();
+  const end = (): void => ended.abort();
+  exchange.onClose(end);
+  const stopListening = onAbort(deps.stopping, end);
+  const key = [served.group, served.version, served.plural, info.name, labelSelector, fieldSelector].join('\n');
+  const [filter, release] = forms.filter(key, selection);
+  let watcher: Watcher | undefined;
+  let failure: unknown;
+  try {
+    if (resourceVersion > store.revision) await waitForRevision(store, resourceVersion, clock, ended.signal);
+    if (ended.signal.aborted) return;
+    const form = forms.form({ representation, resource: served, query, now: 0 }, clock);
+    const prefix = prefixOf(asked);
+    const start = { prefix, ...startOf(store, prefix, asked, form) };
+    const opened = hub.watch(
+      { ...start, filter, form: form.events, wantsBookmarks: allowWatchBookmarks },
+      {
         write: (bytes) => {
-          this.#deps.sent(countLines(bytes));
-          return this.#stream.write(bytes);
+          deps.sent(countLines(bytes));
+          return stream.write(bytes);
         },
         end: (reason, error) => {
-          this.#failure = error;
+          failure = error;
           // Cut off in the middle, so that the reader does not take it for a complete stream.
-          if (reason !== 'closed') this.#stream.destroy();
+          if (reason !== 'closed') stream.destroy();
           end();
         },
-      });
-      const opened = watcher;
-      this.#stream.onDrain(() => opened.resume());
-      await this.#untilEnd(watcher);
-    } catch (error) {
-      if (error instanceof CompactedError) {
-        throw expired(`too old resource version: ${resourceVersion} (${error.compactedRevision})`);
-      }
-      if (!this.#ended.signal.aborted) throw error;
-    } finally {
-      watcher?.stop();
-      release();
-      stopListening();
+      },
+    );
+    watcher = opened;
+    stream.onDrain(() => opened.resume());
+    await untilEnd(deps, options, opened, ended.signal);
+  } catch (error) {
+    if (error instanceof CompactedError) {
+      throw expired(`too old resource version: ${resourceVersion} (${error.compactedRevision})`);
     }
-    if (this.#failure !== undefined) throw this.#failure;
+    if (!ended.signal.aborted) throw error;
+  } finally {
+    watcher?.stop();
+    release();
+    stopListening();
   }
+  if (failure !== undefined) throw failure;
+}
 
-  /** A watch of one object is not woken by the others. */
-  get #prefix(): string {
-    const { resource, info } = this.#request;
-    const { name } = this.#selection;
-    const hasAddress = !resource.namespaced || info.namespace !== '';
-    if (name === undefined || name === '' || name.includes('/') || !hasAddress) {
-      return objectPrefix(resource, info.namespace);
-    }
-    return objectKey(resource, info.namespace, name);
+/** A watch of one object is not woken by the others. */
+function prefixOf({ request: { resource, info }, selection: { name } }: Asked): string {
+  const hasAddress = !resource.namespaced || info.namespace !== '';
+  if (name === undefined || name === '' || name.includes('/') || !hasAddress) {
+    return objectPrefix(resource, info.namespace);
   }
+  return objectKey(resource, info.namespace, name);
+}
 
-  /** From which revision to go on, and what there is before, if that was asked for. */
-  #start(form: WatchForm): { readonly after: number; readonly initial: Iterable<Uint8Array> } {
-    const { resourceVersion = 0, sendInitialEvents, allowWatchBookmarks } = this.#options;
-    const { store } = this.#deps;
-    if (!(sendInitialEvents ?? resourceVersion === 0)) {
-      return { after: resourceVersion === 0 ? store.revision : resourceVersion, initial: [] };
-    }
-    const { items, revision } = this.#present();
-    const marked = sendInitialEvents === true && allowWatchBookmarks;
-    return { after: revision, initial: this.#initialEvents(items, form, marked ? revision : undefined) };
-  }
+interface Start {
+  /** The revision to go on from. */
+  readonly after: number;
+  /** The objects there are before, if they were asked for. */
+  readonly initial: Iterable<Uint8Array>;
+}
 
-  #present(): { readonly items: readonly StoredObject[]; readonly revision: number } {
-    const prefix = this.#prefix;
-    const { store } = this.#deps;
-    if (prefix.endsWith('/')) return store.list({ prefix });
-    const stored = store.get(prefix);
-    return { items: stored === undefined ? [] : [stored], revision: store.revision };
+function startOf(store: Store, prefix: string, { options, selection }: Asked, form: WatchForm): Start {
+  const { resourceVersion = 0, sendInitialEvents, allowWatchBookmarks } = options;
+  if (!(sendInitialEvents ?? resourceVersion === 0)) {
+    return { after: resourceVersion === 0 ? store.revision : resourceVersion, initial: [] };
   }
+  const isMarked = sendInitialEvents === true && allowWatchBookmarks;
+  const { items, revision } = present(store, prefix);
+  return { after: revision, initial: initialEvents(items, selection, form, isMarked ? revision : undefined) };
+}
 
-  *#initialEvents(
-    items: readonly StoredObject[],
-    form: WatchForm,
-    endRevision: number | undefined,
-  ): Generator<Uint8Array> {
-    for (const { value } of items) {
-      if (!this.#selection.isEverything && !this.#selection.matches(parseStored(value))) continue;
-      yield eventLine('ADDED', form.text(value));
-    }
-    if (endRevision !== undefined) yield endOfInitialEvents(form.events, endRevision);
-  }
+function present(store: Store, prefix: string): Pick<ListResult, 'items' | 'revision'> {
+  if (prefix.endsWith('/')) return store.list({ prefix });
+  const stored = store.get(prefix);
+  return { items: stored === undefined ? [] : [stored], revision: store.revision };
+}
 
-  async #untilEnd(watcher: Watcher): Promise<void> {
-    const { clock, chance, hub } = this.#deps;
-    const { timeoutSeconds = 0, allowWatchBookmarks } = this.#options;
-    const durationMs = timeoutSeconds > 0 ? timeoutSeconds * 1000 : defaultTimeoutMs * (1 + chance());
-    const { signal } = this.#ended;
-    const pause = (ms: number): Promise<void> => clock.sleep(Math.min(ms, longestSleepMs), signal).catch(() => {});
-    if (allowWatchBookmarks && durationMs > bookmarkBeforeEndMs) {
-      await pause(durationMs - bookmarkBeforeEndMs);
-      if (!signal.aborted) hub.bookmark(watcher);
-      await pause(bookmarkBeforeEndMs);
-    } else await pause(durationMs);
+function* initialEvents(
+  items: readonly StoredObject[],
+  selection: Selection,
+  form: WatchForm,
+  endRevision: number | undefined,
+): Generator<Uint8Array> {
+  for (const { value } of items) {
+    if (selection.isEverything || selection.matches(parseStored(value))) yield eventLine('ADDED', form.text(value));
   }
+  if (endRevision !== undefined) yield endOfInitialEvents(form.events, endRevision);
+}
+
+async function untilEnd(
+  { clock, chance, hub }: WatchDeps,
+  { timeoutSeconds = 0, allowWatchBookmarks }: ListOptions,
+  watcher: Watcher,
+  signal: AbortSignal,
+): Promise<void> {
+  const durationMs = timeoutSeconds > 0 ? timeoutSeconds * 1000 : defaultTimeoutMs * (1 + chance());
+  const pause = (ms: number): Promise<void> => clock.sleep(Math.min(ms, longestSleepMs), signal).catch(() => {});
+  if (allowWatchBookmarks && durationMs > bookmarkBeforeEndMs) {
+    await pause(durationMs - bookmarkBeforeEndMs);
+    if (!signal.aborted) hub.bookmark(watcher);
+    await pause(bookmarkBeforeEndMs);
+  } else await pause(durationMs);
 }
 
 // Timers of Node overflow beyond 24 days.
@@ -216,10 +204,6 @@ function countLines(bytes: Uint8Array): number {
   return count;
 }
 
-/**
- * What watches have in common: one selection for each selector in use and one way of printing for each kind, so that the hub
- * selects and prints a change once for all who ask the same.
- */
 interface Shared {
   readonly filter: ChangeFilter;
   users: number;
@@ -232,6 +216,10 @@ interface WatchForm {
   text(stored: string): string;
 }
 
+/**
+ * What watches share: one filter for each selector in use and one form for each kind, so that the hub selects and prints a
+ * change once for all that ask the same.
+ */
 export class WatchForms {
   readonly #plain = new Map<Resource, WatchForm>();
   readonly #filters = new Map<string, Shared>();
@@ -275,18 +263,20 @@ function converted(encoding: Encoding, clock: { now(): number }): WatchForm {
     return result;
   };
   const events: EventForm = {
-    event: (type, watched: WatchedChange) => {
-      const { object } = JSON.parse(Buffer.from(plain.event(type, watched)).toString()) as { object: unknown };
-      return eventLine(type, convert(JSON.stringify(object)));
-    },
+    event: (type, watched: WatchedChange) => eventLine(type, convert(objectIn(plain.event(type, watched)))),
     bookmark: (revision) => {
-      const { object } = JSON.parse(Buffer.from(plain.bookmark(revision)).toString()) as { object: unknown };
+      const text = objectIn(plain.bookmark(revision));
       // A view's bookmark is of its own kind already.
-      const text = JSON.stringify(object);
       return eventLine('BOOKMARK', encoding.representation.as === 'object' ? text : convert(text));
     },
   };
   return { events, text: convert };
+}
+
+/** The text of the object in a line that `eventLine` could have made. */
+function objectIn(line: Uint8Array): string {
+  const { object } = JSON.parse(Buffer.from(line).toString()) as { object: unknown };
+  return JSON.stringify(object);
 }
 
 function eventLine(type: string, object: string): Buffer {

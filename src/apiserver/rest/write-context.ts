@@ -1,4 +1,4 @@
-/** What every write needs: where to, who asks, and how. */
+/** What every write needs: the store, the user, the options, and the books of who owns which field. */
 import type { Clock } from '../../base/clock.ts';
 import {
   type FieldError,
@@ -119,7 +119,6 @@ export function asObject(json: JsonObject): KubeObject {
   return json as unknown as KubeObject;
 }
 
-/** The query parameters of a write: whether it is only tried, who is credited, and how strict unknown fields are taken. */
 export type FieldValidation = 'Ignore' | 'Warn' | 'Strict';
 
 export interface WriteOptions {

@@ -1,6 +1,6 @@
 /**
- * The path of every request: who asks, may they, what for, and the answer. Whatever goes wrong becomes an answer; nothing that
- * a client sends can end the process.
+ * The path of every request: authentication, authorization, the handler, the answer. Every failure becomes an answer; nothing
+ * that a client sends can end the process.
  */
 import type { Clock } from '../../base/clock.ts';
 import { messageOf } from '../../base/errors.ts';
@@ -180,7 +180,7 @@ export class ApiHandler {
       tookMs,
     };
     const isKnown = isResource && this.#deps.resources.byPlural(info, info.resource) !== undefined;
-    // Names that a stranger made up must not become labels.
+    // Names that a client made up must not become labels.
     if (isKnown) this.#deps.metrics.served(notice, isLongRunning(info));
     this.#deps.notify(notice);
   }
@@ -193,7 +193,7 @@ function scopeOf({ name, namespace }: ResourceRequest): RequestNotice['scope'] {
   return namespace === '' ? 'cluster' : 'namespace';
 }
 
-/** What a client is told when something failed that is not its fault: the store is busy, full or closed, or there is a bug. */
+/** The answer to a failure that is not the client's: the store is busy, full or closed, or there is a bug. */
 function statusOfFailure(error: unknown): StatusError {
   if (error instanceof StoreBusyError) return tooManyRequests('Too many requests, please try again later.', 1);
   if (error instanceof StoreClosedError) return unavailable();

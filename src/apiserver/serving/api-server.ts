@@ -1,10 +1,10 @@
 /**
  * Puts the server together and lets it listen: store, identity, admission, routes, controllers. Settings in, one running
- * server out; everything it needs is given to it.
+ * server out; all it needs is given to it.
  */
-import { onAbort } from '../../base/abort.ts';
 import { setMaxListeners } from 'node:events';
 import type { AddressInfo } from 'node:net';
+import { onAbort } from '../../base/abort.ts';
 import type { Clock } from '../../base/clock.ts';
 import { standardAdmission } from '../admission/standard-admission.ts';
 import { runControllers } from '../controllers/controllers.ts';
@@ -25,7 +25,7 @@ import type { Random } from '../model/random.ts';
 import { type Resource, ResourceTable } from '../model/resource.ts';
 import { StoredObjects, objectPrefix } from '../model/stored-objects.ts';
 import type { Exchange } from '../rest/api-request.ts';
-import type { NodeConnector } from '../rest/connect.ts';
+import type { NodeConnector } from '../rest/pod-subresources.ts';
 import { Router } from '../rest/router.ts';
 import { WatchForms } from '../rest/watch.ts';
 import type { Store } from '../store/store.ts';
@@ -35,8 +35,8 @@ import { ApiHandler } from './api-handler.ts';
 import { type TlsSettings, startHttpListener } from './http-listener.ts';
 import { LargeRequests, workerDefaults } from './large-requests.ts';
 import { ApiMetrics } from './metrics.ts';
-import type { VersionInfo } from './path-handler.ts';
 import { OpenRequests } from './open-requests.ts';
+import type { VersionInfo } from './path-handler.ts';
 
 export interface ApiServerSettings {
   readonly host: string;
@@ -65,7 +65,7 @@ export interface ApiServerDeps {
   /** 0 to 1. */
   readonly chance: () => number;
   readonly notify: Notify;
-  /** Reaches the agents of nodes for logs and exec; absent where nobody can. */
+  /** Reaches the agents of nodes for logs and exec; absent where there is no way to them. */
   readonly nodes?: NodeConnector;
 }
 
@@ -92,7 +92,7 @@ export async function startApiServer(
   // One for every watch and controller; Node takes more than ten for a leak.
   setMaxListeners(0, stopping);
   const resources = new ResourceTable(deps.resources);
-  // The graph hears of a write before any watch or answer tells of it, so that nobody is refused what a pod just got.
+  // The graph gets a write before any watch or answer does, so that a node is never refused what its pod just got.
   const { graph, unfollow } = followNodeGraph(store);
   const hub = new WatchHub(store, watcherDefaults);
   const tokens = new TokenIssuer({ clock, subjects: new StoredObjects(store) }, settings.tokens);

@@ -25,7 +25,7 @@ export class Http1Exchange implements Exchange {
     this.#request = request;
     this.#response = response;
     this.upgrade = upgradeHead && { socket: request.socket, head: upgradeHead };
-    // A broken connection is told by `close`; without a listener its error would end the process.
+    // A broken connection shows as `close`; without a listener its error would end the process.
     request.on('error', () => {});
     response.on('error', () => {});
   }
@@ -112,7 +112,7 @@ export class Http2Exchange implements Exchange {
     this.peer = peer;
     this.#stream = stream;
     this.#headers = headers;
-    // A reset stream is told by `close`; without a listener its error would end the process.
+    // A reset stream shows as `close`; without a listener its error would end the process.
     stream.on('error', () => {});
   }
 
@@ -158,7 +158,7 @@ export class Http2Exchange implements Exchange {
     if (!bare) all['content-length'] = length;
     stream.respond(all, { endStream: isHead });
     if (!isHead) stream.end(body);
-    // The client may still be sending what nobody will read.
+    // The client may still be sending a body that will not be read.
     if (!stream.readableEnded && code >= 400) stream.once('finish', () => stream.close(constants.NGHTTP2_NO_ERROR));
   }
 
@@ -193,13 +193,12 @@ function outgoing(code: number, headers: ResponseHeaders): OutgoingHttpHeaders {
   return copied;
 }
 
-/** Reads a request's body into memory, never more of it than allowed. */
-/** The client went away: nobody is left to be answered. */
+/** The client went away before it was answered. */
 export class ConnectionLost extends MountletError {
   readonly reason = 'ConnectionLost';
 }
 
-/** Of one request. Who reads it again gets the same. */
+/** Reads the body of one request into memory, never more of it than allowed. A second read gets the same. */
 class BodyReader {
   #read: Promise<Buffer> | undefined;
   #stopped: Error | undefined;

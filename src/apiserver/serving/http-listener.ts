@@ -1,5 +1,5 @@
 /**
- * One port for HTTP/2 and HTTP/1.1: TLS tells by ALPN which of the two a connection speaks. Without TLS it is HTTP/1.1 only.
+ * One port for HTTP/2 and HTTP/1.1: ALPN decides which of the two a connection speaks. Without TLS it is HTTP/1.1 only.
  * It knows nothing of the API; every request becomes an Exchange.
  */
 import { once } from 'node:events';
@@ -35,7 +35,7 @@ interface HttpListener {
   close(graceMs: number): Promise<void>;
 }
 
-/** `trust` says that the client has shown who it is. False when the server has no place for it. */
+/** `trust` marks the client as authenticated. False when the server has no place for it. */
 type HandleExchange = (exchange: Exchange, trust: () => boolean) => void;
 
 const listenFailures: Readonly<Record<string, string>> = {
@@ -47,9 +47,9 @@ const listenFailures: Readonly<Record<string, string>> = {
 
 // A quarter of the descriptors of the process; the rest is for the store and for a node in the same process.
 const descriptorShare = 1 / 4;
-// A thousand nodes and as many strangers; more is not what this server is for.
+// A thousand nodes and as many other clients; the server is not meant for more.
 const connectionsMax = 4_096;
-// Who has not finished by then is not a client.
+// A peer that has not finished by then is not a client.
 const handshakeMs = 32_000;
 // Pooled Go clients keep an idle connection for 90 s; a server that closes it first makes their next request fail.
 const keepAliveMs = 95_000;
@@ -117,7 +117,7 @@ export async function startHttpListener(settings: ListenerSettings, handle: Hand
   };
 }
 
-/** Who is at the other end of a connection, read from its certificate once and not with every request. */
+/** The peer of each connection, read from its certificate once and not with every request. */
 class Peers {
   readonly #known = new WeakMap<object, { readonly peer: PeerIdentity | undefined }>();
 

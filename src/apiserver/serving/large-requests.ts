@@ -70,7 +70,7 @@ interface Commit {
   readonly key: string;
   readonly type: 'put' | 'delete';
   readonly value: string;
-  /** Stands in the value in place of the revision, which is known only when it is written. */
+  /** Takes the place of the revision in the value, as that is known only when it is written. */
   readonly placeholder: string;
   /** The revision of every object that was read, 0 for one that is absent. */
   readonly read: ReadonlyMap<string, number>;
@@ -211,7 +211,7 @@ export class LargeRequests {
       transferList: [questions],
       resourceLimits: { maxOldGenerationSizeMb: this.#limits.heapMiBMax },
     });
-    // One that was ended may still be heard of while another one works.
+    // A worker that was ended may still emit while the next one works.
     const job = (): RunningJob | undefined => (this.#job?.worker === worker ? this.#job : undefined);
     worker.on('message', (outcome: Outcome) => {
       // A job that failed here has its end there, later.
@@ -253,7 +253,7 @@ export class LargeRequests {
     }
   }
 
-  /** No more at once than is copied in a few milliseconds; who asked goes on behind the last item. */
+  /** No more at once than is copied in a few milliseconds; the worker goes on behind the last item. */
   #list(request: ListRequest): ListResult | Gone {
     try {
       const { items, revision, remaining } = this.#store.list(request);

@@ -17,7 +17,7 @@ import { isYes, podLogQuery } from '../../kube/kinds/pod/pod-requests.ts';
 import type { KeyPair } from '../identity/certificates.ts';
 import { StatusError, internalError, notFound } from '../model/status.ts';
 import type { ApiRequest, Exchange } from '../rest/api-request.ts';
-import type { NodeConnector, NodeRequest } from '../rest/connect.ts';
+import type { NodeConnector, NodeRequest } from '../rest/pod-subresources.ts';
 import { ConnectionLost } from './http-exchange.ts';
 
 interface NodeProxyDeps {
@@ -42,7 +42,7 @@ const answerMs = 30_000;
 const closingMs = 10_000;
 const listenersMax = 30;
 
-/** What of an upgrade is for the node. Everything else, credentials above all, stays here. */
+/** The headers of an upgrade that go to the node. All others, credentials above all, stay here. */
 const requestHeaders = [
   'upgrade',
   'sec-websocket-key',

@@ -1,4 +1,4 @@
-/** Everything that is not a resource: discovery, OpenAPI, health, version, metrics, the keys of tokens. Read-only. */
+/** All paths that are not resources: discovery, OpenAPI, health, version, metrics, the keys of tokens. Read-only. */
 import { goQuote } from '../../kube/values/go-text.ts';
 import type { Discovery, Document } from '../documents/discovery.ts';
 import { type OpenApiDocuments, openApiV2, openApiV2Type } from '../documents/openapi.ts';
@@ -145,7 +145,6 @@ function versionDocument({ major, minor, gitVersion, platform }: VersionInfo): o
   };
 }
 
-/** /healthz, /livez and /readyz: named checks, all together or one by one, as text for people and probes. */
 interface HealthCheck {
   readonly name: string;
   isHealthy(): boolean;

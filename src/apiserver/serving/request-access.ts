@@ -1,4 +1,4 @@
-/** Who sends a request, and whether they may: the questions that every request is asked before anything else. */
+/** Authentication and authorization of a request, before anything else is done with it. */
 import type { Authenticator } from '../identity/authentication.ts';
 import type { Authorizer } from '../identity/authorization.ts';
 import { type RequestAttributes, type User, forbiddenMessage } from '../identity/user.ts';
@@ -16,7 +16,7 @@ interface AccessDeps {
 
 const impersonation = ['impersonate-user', 'impersonate-group', 'impersonate-uid'];
 
-/** Throws a 401, or a 403 for who wants to be somebody else: to ignore that would be to act in the wrong name. */
+/** Throws a 401, or a 403 for impersonation: to ignore that would be to act in the wrong name. */
 export function authenticateRequest({ authenticator }: AccessDeps, exchange: Exchange): User {
   const { peer } = exchange;
   const authorization = exchange.header('authorization');
@@ -64,7 +64,7 @@ function attributesOf(resources: ResourceTable, info: RequestInfo, query: URLSea
   };
 }
 
-/** A selector that cannot be read narrows nothing down; the handler refuses it in due course. */
+/** A selector that cannot be read narrows nothing down; the handler refuses it later. */
 function selectedFields(
   resources: ResourceTable,
   info: ResourceRequest,

@@ -71,7 +71,7 @@ class DistantStore implements RequestStore {
     throw modified({ group, name: plural }, name);
   }
 
-  /** Who waits for a change waits as long as it allows itself, and looks again then. */
+  /** A wait for a change lasts until its time is up; then the store is read again. */
   subscribe(): () => void {
     return () => {};
   }

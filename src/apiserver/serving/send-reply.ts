@@ -27,7 +27,7 @@ export async function sendReply(
   exchange.send(code, { ...headers, 'content-encoding': 'gzip', vary }, packed);
 }
 
-/** Each in a turn of the event loop of its own, so that a list of everything does not hold up others. */
+/** Each in a turn of the event loop of its own, so that a long list does not hold up others. */
 async function sendPieces(exchange: Exchange, code: number, headers: ResponseHeaders, body: Buffer): Promise<void> {
   if (exchange.isAnswered) return;
   const stream = exchange.openStream(code, { ...headers, 'content-length': String(body.length) });
@@ -53,11 +53,11 @@ function acceptsGzip(header: string | undefined): boolean {
   });
 }
 
-/** Warnings travel in headers, one for each: `299 - "text"`. */
 // As the API does: all of them together may be this long, after that each is cut.
 const totalLengthMax = 4096;
 const cutLength = 256;
 
+/** The warnings of one answer. They travel in headers, one for each: `299 - "text"`. */
 export class Warnings {
   readonly #texts = new Set<string>();
   #shownLength = 0;

@@ -9,7 +9,7 @@ import type { Change } from '../store/store.ts';
 type WatchEventType = 'ADDED' | 'MODIFIED' | 'DELETED';
 
 /**
- * What a change is to a watcher, or undefined when it is none of its business. Watchers with the same function object share
+ * What a change means to a watcher; undefined where it does not concern it. Watchers with the same function object share
  * its answer, so a server keeps one for each selector in use.
  */
 export type ChangeFilter = (watched: WatchedChange) => WatchEventType | undefined;

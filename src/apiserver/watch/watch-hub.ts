@@ -16,7 +16,7 @@ export interface WatchRequest {
   readonly filter?: ChangeFilter;
   readonly form: EventForm;
   readonly wantsBookmarks: boolean;
-  /** Sent before the changes, drawn as the sink takes it: the state at `after`, for who wants that first. */
+  /** Sent before the changes, drawn as the sink takes it: the state at `after`, where that was asked for. */
   readonly initial?: Iterable<Uint8Array>;
 }
 
@@ -81,11 +81,11 @@ export class WatchHub {
     return watcher;
   }
 
-  /** Tells a watcher how far it has come. False when it is not wanted, or something older is still to be written. */
+  /** Writes a bookmark. False when none is wanted, or something older is still to be written. */
   bookmark(watcher: Watcher): boolean {
     const channel = this.#watchers.get(watcher);
     if (channel === undefined || !watcher.wantsBookmarks || !watcher.isIdle) return false;
-    // A watcher that waits for a revision to come must not be told of an earlier one.
+    // A watcher that waits for a later revision must not get an earlier one.
     watcher.deliver(channel.form.bookmark(Math.max(watcher.startsAfter, this.#givenOut)), 0);
     return true;
   }

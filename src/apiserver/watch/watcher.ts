@@ -66,7 +66,7 @@ export class Watcher {
     this.#replay = start.replay[Symbol.iterator]();
   }
 
-  /** Everything it was sent has gone to the sink, which takes more: the moment for a bookmark. */
+  /** All it was sent has gone to the sink, which takes more: the moment for a bookmark. */
   get isIdle(): boolean {
     return !this.#isOver && !this.#isFull && this.#replay === undefined && this.#queue.length === 0;
   }
@@ -135,7 +135,7 @@ export class Watcher {
     return chunk.bytes;
   }
 
-  /** A sink that throws is that client's trouble and nobody else's. */
+  /** A sink that throws ends its own watch and no other. */
   #write(bytes: Uint8Array): void {
     try {
       if (!this.#sink.write(bytes)) this.#isFull = true;

@@ -17,7 +17,7 @@ import { loadSigningKey, makeSigningKeyPem } from '../../apiserver/identity/sign
 import type { ApiNotice } from '../../apiserver/model/notices.ts';
 import { systemRandom } from '../../apiserver/model/random.ts';
 import { resources } from '../../apiserver/resources/resources.ts';
-import type { NodeConnector } from '../../apiserver/rest/connect.ts';
+import type { NodeConnector } from '../../apiserver/rest/pod-subresources.ts';
 import {
   type ApiServer,
   type ApiServerDeps,

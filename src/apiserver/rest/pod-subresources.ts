@@ -1,16 +1,26 @@
-/** Puts a pod on a node: the one write that sets `spec.nodeName` of a pod that exists. */
-import type { Binding, Eviction } from '../../kube/kinds/pod/pod-requests.ts';
+/**
+ * Subresources of a pod: a Binding puts it on a node, an Eviction takes it away; logs, exec, attach and port-forward go to the
+ * connector that reaches the node, after what can be checked here was checked.
+ */
+import {
+  type Binding,
+  type Eviction,
+  type PodLogOptions,
+  parsePodLogOptions,
+  podLogOptionErrors,
+} from '../../kube/kinds/pod/pod-requests.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { timestamp } from '../../kube/values/times.ts';
 import { admitAll } from '../admission/admission.ts';
 import { type KubeObject, type Resource, type Subresource, apiVersionOf } from '../model/resource.ts';
 import { badRequest, conflict, invalid, methodNotAllowed, notFound, resourceName } from '../model/status.ts';
 import { StoredObjects } from '../model/stored-objects.ts';
+import type { Store } from '../store/store.ts';
 import { type ApiRequest, type Handler, type Reply, optionsBytesMax, success } from './api-request.ts';
 import { deleteObject } from './delete.ts';
 import { readObject } from './read-object.ts';
 import { updateObject } from './update.ts';
-import { contextOf, type WriteContext, type WriteDeps, type WriteOptions, writeOptions } from './write-context.ts';
+import { type WriteContext, type WriteDeps, type WriteOptions, contextOf, writeOptions } from './write-context.ts';
 
 /** Serves both `pods/x/binding` and, with the name in the body alone, `bindings`. */
 export function bindingHandler(deps: WriteDeps, pods: Resource): Handler {
@@ -45,7 +55,7 @@ export async function bindPod(
     subresource: 'binding',
     context,
     change: (current) => bound(current as Pod, binding, deps.clock.now()),
-    // Everything was checked here; the rules of an update forbid exactly this one.
+    // All checks are in `bound`; the rules of an update forbid exactly this change.
     rules: { prepare: (object: KubeObject) => object, validate: () => [] },
   });
 }
@@ -86,7 +96,7 @@ function bound(pod: Pod, { metadata, target }: Binding, now: number): Pod {
   };
 }
 
-/** Removes a pod from its node on request. There are no disruption budgets here, so nothing ever forbids it. */
+/** No disruption budget is enforced here, so nothing forbids an eviction. */
 export async function evict(deps: WriteDeps, request: ApiRequest, subresource: Subresource): Promise<Reply> {
   const { resource, info, user } = request;
   const { namespace, name } = info;
@@ -135,4 +145,66 @@ export async function readExchanged(
   const errors = kind.validate?.(object) ?? [];
   if (errors.length > 0) throw invalid({ group: kind.group, name: kind.kind }, request.info.name, errors);
   return { object, options };
+}
+
+export interface NodeRequest {
+  readonly subresource: string;
+  readonly pod: Pod;
+  /** Empty for port-forward and proxies. */
+  readonly container: string;
+  /** Of a request for a log. */
+  readonly logOptions: PodLogOptions | undefined;
+}
+
+/** Reaches the agents of nodes. It answers the request by itself. */
+export interface NodeConnector {
+  connect(nodeRequest: NodeRequest, request: ApiRequest): Promise<void>;
+}
+
+export interface ConnectDeps {
+  readonly store: Store;
+  readonly nodes: NodeConnector | undefined;
+}
+
+const withContainer = new Set(['log', 'exec', 'attach']);
+
+export async function connect(deps: ConnectDeps, request: ApiRequest): Promise<Reply> {
+  const { info, resource, query, exchange } = request;
+  const { namespace, name, subresource } = info;
+  const logOptions = subresource === 'log' ? checkedLogOptions(name, query) : undefined;
+  const pod = new StoredObjects(deps.store).pod(namespace, name);
+  if (pod === undefined) throw notFound(resourceName(resource), name);
+  const container = withContainer.has(subresource) ? chooseContainer(pod, query.get('container') ?? '') : '';
+  if ((pod.spec.nodeName ?? '') === '') {
+    // Nothing runs yet, so nothing has been written: an empty log is the truth.
+    if (subresource === 'log') return { kind: 'raw', code: 200, headers: { 'content-type': 'text/plain' }, body: '' };
+    throw badRequest(`pod ${name} does not have a host assigned`);
+  }
+  if (subresource !== 'log' && exchange.upgrade === undefined) throw badRequest('Upgrade request required');
+  if (deps.nodes === undefined) {
+    throw badRequest(`the agent of node ${JSON.stringify(pod.spec.nodeName)} cannot be reached through this server`);
+  }
+  await deps.nodes.connect({ subresource, pod, container, logOptions }, request);
+  return { kind: 'streamed' };
+}
+
+function checkedLogOptions(pod: string, query: URLSearchParams): PodLogOptions {
+  const options = parsePodLogOptions(query);
+  if (typeof options === 'string') throw badRequest(options);
+  const errors = podLogOptionErrors(options);
+  if (errors.length > 0) throw invalid({ group: '', name: 'PodLogOptions' }, pod, errors);
+  return options;
+}
+
+function chooseContainer({ metadata, spec }: Pod, asked: string): string {
+  const names = [spec.initContainers, spec.containers, spec.ephemeralContainers].flatMap((list) =>
+    (list ?? []).map(({ name }) => name),
+  );
+  if (asked !== '') {
+    if (names.includes(asked)) return asked;
+    throw badRequest(`container ${asked} is not valid for pod ${metadata.name}`);
+  }
+  const [only] = spec.containers;
+  if (spec.containers.length === 1 && only !== undefined) return only.name;
+  throw badRequest(`a container name must be specified for pod ${metadata.name}, choose one of: [${names.join(' ')}]`);
 }
