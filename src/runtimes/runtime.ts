@@ -46,8 +46,6 @@ export interface Runtime {
   attach(id: string, streams: ProcessStreams, signal: AbortSignal): Promise<void>;
   /** A connection to a port as a program in the pod would open it; rejects when nobody listens. */
   connect(podUid: string, port: number, signal: AbortSignal): Promise<Duplex>;
-  /** Closes and reopens the log file after the caller has renamed it. */
-  reopenLog(id: string, signal: AbortSignal): Promise<void>;
   usage(podUid: string, signal: AbortSignal): Promise<readonly ContainerUsage[]>;
 
   /** Absent where containers are made without images: then none is looked for or pulled. */

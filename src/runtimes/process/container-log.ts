@@ -53,14 +53,6 @@ export class ContainerLog {
     }
   }
 
-  /** The next line goes to the file that has the name then. */
-  async reopen(): Promise<void> {
-    await this.#inTurn(async () => {
-      await this.#closed();
-      await this.#opened();
-    });
-  }
-
   async close(): Promise<void> {
     await this.#inTurn(() => this.#closed());
   }

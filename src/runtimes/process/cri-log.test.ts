@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { readFileSync, readdirSync, renameSync } from 'node:fs';
+import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import fc from 'fast-check';
@@ -62,16 +62,4 @@ test('rotations of one moment do not overwrite each other', async (t) => {
     rotated.map((name) => readFileSync(join(directory, name), 'utf8').slice(-2)),
     ['0\n', '1\n', '2\n', '3\n'],
   );
-});
-
-test('after the log was renamed, lines go to a new one', async (t) => {
-  const path = join(temporaryDirectory(t), '0.log');
-  const log = new ContainerLog(path, { sizeBytesMax: 1 << 20, filesMax: 5 }, new FakeClock(now));
-  await log.write('stdout', Buffer.from('one\n'));
-  renameSync(path, `${path}.old`);
-  await log.reopen();
-  await log.write('stdout', Buffer.from('two\n'));
-  await log.close();
-  assert.match(readFileSync(`${path}.old`, 'utf8'), / one\n$/);
-  assert.match(readFileSync(path, 'utf8'), /^\S+ stdout F two\n$/);
 });

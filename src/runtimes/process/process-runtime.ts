@@ -423,11 +423,6 @@ export class ProcessRuntime implements Runtime {
     });
   }
 
-  async reopenLog(id: string): Promise<void> {
-    this.#known(id);
-    await this.#spawner.reopenLog(id);
-  }
-
   async usage(podUid: string): Promise<readonly ContainerUsage[]> {
     return this.#of(podUid).flatMap(({ id, name }) => {
       const used = this.#isOver(id) ? undefined : usageOf(this.#deps.groups, id);

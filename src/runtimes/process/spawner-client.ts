@@ -105,10 +105,6 @@ export class SpawnerClient {
     return await this.#call({ call: 'context', id });
   }
 
-  async reopenLog(id: string): Promise<void> {
-    await this.#call({ call: 'reopenLog', id });
-  }
-
   async forget(id: string): Promise<void> {
     this.#children.delete(id);
     await this.#call({ call: 'forget', id });

@@ -29,7 +29,6 @@ export type SpawnerCall =
   /** Answered with a StartAnswer. */
   | { readonly call: 'start'; readonly id: string; readonly start: ChildStart }
   | { readonly call: 'signal'; readonly id: string; readonly signal: number }
-  | { readonly call: 'reopenLog'; readonly id: string }
   /** Answered with what was given at the start; undefined for one that is unknown. */
   | { readonly call: 'context'; readonly id: string }
   /** One that has not ended is killed. */

@@ -169,9 +169,6 @@ class Spawner {
         case 'signal':
           this.#signal(call.id, call.signal);
           return {};
-        case 'reopenLog':
-          await this.#logs.get(call.id)?.reopen();
-          return {};
         case 'context':
           return { answer: this.#children.get(call.id)?.start.context };
         case 'forget':
@@ -184,8 +181,6 @@ class Spawner {
       return { problem: messageOf(thrown) };
     }
   }
-
-  readonly #logs = new Map<string, ContainerLog>();
 
   async #start(id: string, start: ChildStart, image: Buffer): Promise<StartAnswer> {
     let markEnded = (): void => {};
@@ -208,11 +203,7 @@ class Spawner {
       markEnded,
     };
     this.#children.set(id, child);
-    let log: ContainerLog | undefined;
-    if (start.log !== undefined) {
-      log = new ContainerLog(start.log.path, start.log.limits, this.#clock);
-      this.#logs.set(id, log);
-    }
+    const log = start.log && new ContainerLog(start.log.path, start.log.limits, this.#clock);
     // A full disk: the container runs, and its output is counted as lost.
     const opened = log?.open().catch(() => {});
     const born = (pid: number): void => {
@@ -276,7 +267,6 @@ class Spawner {
     for (const { source } of child.streams.outputs) source.destroy();
     await Promise.all(flows);
     await log?.close().catch(() => {});
-    this.#logs.delete(child.id);
     for (const descriptor of [child.namespace?.descriptor, child.handle]) {
       if (descriptor !== undefined) this.#processes.close(descriptor);
     }

@@ -226,10 +226,6 @@ export class FakeRuntime implements Runtime {
     return this.#answer('connect', () => new Duplex({ read() {}, write: (_chunk, _encoding, done) => done() }));
   }
 
-  reopenLog(id: string): Promise<void> {
-    return this.#answer('reopenLog', () => void this.#container(id));
-  }
-
   usage(): Promise<readonly ContainerUsage[]> {
     return this.#answer('usage', () => []);
   }
