@@ -12,7 +12,7 @@ import { clusterAccess } from '../src/client/credentials/cluster-access.ts';
 import { poolDefaults } from '../src/client/transport/connection-pool.ts';
 import { machineAccess } from '../src/cli/cluster-client.ts';
 import type { ContainerRecord, PodRecord } from '../src/runtimes/process/container-records.ts';
-import { endSpawner } from '../src/runtimes/process/spawner-client.ts';
+import { endSpawner } from '../src/runtimes/process/spawner/spawner-client.ts';
 import { mountPointsBelow } from '../src/testing/machine/temporary-directory.ts';
 import { program } from '../test/mountlet-program.ts';
 

@@ -21,7 +21,7 @@ rmSync(join(root, 'dist', 'bin'), { recursive: true, force: true });
 await build({
   entryPoints: {
     mountlet: join(root, 'src', 'cli', 'main.ts'),
-    spawner: join(root, 'src', 'runtimes', 'process', 'spawner.ts'), // a process of its own
+    spawner: join(root, 'src', 'runtimes', 'process', 'spawner', 'spawner.ts'), // a process of its own
     // A thread of its own, found beside the program.
     'request-worker': join(root, 'src', 'apiserver', 'serving', 'request-worker.ts'),
   },

@@ -22,8 +22,8 @@ import {
   soon,
 } from '../../testing/machine/process-sandboxes.ts';
 import type { ContainerRequest, ContainerSecurity } from '../runtime.ts';
-import { capabilityNames } from './linux-capabilities.ts';
 import { findPowers } from './machine.ts';
+import { capabilityNames } from './sandbox/security.ts';
 
 const skip = process.getuid?.() === 0 ? false : 'needs root: ordinary-user.test.ts has what holds for others';
 const hardened = { noNewPrivileges: true, readOnlyRootFilesystem: true, dropCapabilities: ['ALL'] };

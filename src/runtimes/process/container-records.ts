@@ -4,9 +4,9 @@
  */
 import { mkdirSync, readFileSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import type { ProcessName } from '../../linux/process-table.ts';
 import { RuntimeError } from '../runtime.ts';
-import type { Identity } from './container-program.ts';
-import type { ProcessName } from './process-table.ts';
+import type { Identity } from './sandbox/container-program.ts';
 
 export interface PodRecord {
   readonly uid: string;

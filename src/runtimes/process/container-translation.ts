@@ -4,19 +4,19 @@ import { getSystemErrorName } from 'node:util';
 import { errorCode } from '../../base/errors.ts';
 import type { StepFailure } from '../../linux/system-program.ts';
 import {
-  RuntimeError,
   type ContainerRequest,
   type ContainerSecurity,
   type ContainerState,
+  RuntimeError,
   type RuntimeMount,
   type RuntimePod,
 } from '../runtime.ts';
-import type { Command, Identity, Powers } from './container-program.ts';
 import type { ContainerEnd, ContainerRecord, PodRecord } from './container-records.ts';
-import type { HostFiles } from './host-files.ts';
-import { capabilitiesOf } from './linux-capabilities.ts';
-import type { SandboxRequest, VolumeMount } from './sandbox-plan.ts';
-import type { ChildEndRecord } from './spawner-protocol.ts';
+import type { Command, Identity, Powers } from './sandbox/container-program.ts';
+import type { HostFiles } from './sandbox/host-files.ts';
+import type { SandboxRequest, VolumeMount } from './sandbox/sandbox-plan.ts';
+import { capabilitiesOf } from './sandbox/security.ts';
+import type { ChildEndRecord } from './spawner/spawner-protocol.ts';
 
 const killedCode = 128 + 9;
 /** A source that does not answer for so long is on a file system that is gone. */

@@ -4,13 +4,13 @@
  * user's pods each have a copy of the files of their own.
  */
 import { MountletError, messageOf } from '../../base/errors.ts';
+import { type ProcessName, processNamed } from '../../linux/process-table.ts';
 import { readFailure } from '../../linux/system-program.ts';
 import { RuntimeError } from '../runtime.ts';
-import { holdProgram, type Hold, type PodNamespaces, type Powers } from './container-program.ts';
 import { failureText } from './container-translation.ts';
-import type { HostFilesView } from './host-files.ts';
-import { processNamed, type ProcessName } from './process-table.ts';
-import type { SpawnerClient } from './spawner-client.ts';
+import { type Hold, type PodNamespaces, type Powers, holdProgram } from './sandbox/container-program.ts';
+import type { HostFilesView } from './sandbox/host-files.ts';
+import type { SpawnerClient } from './spawner/spawner-client.ts';
 
 /** No container can be run by this user on this machine. */
 class NamespacesRefusedError extends MountletError {

@@ -7,10 +7,10 @@ import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
+import { isAlive, processNamed, signalProcess } from '../../linux/process-table.ts';
 import { type ChildEnd, loadProcesses } from '../../linux/processes.ts';
 import { security } from '../../testing/machine/process-sandboxes.ts';
 import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
-import { type Powers, execProgram } from './container-program.ts';
 import { Records } from './container-records.ts';
 import { endOf, failureText, identityOf } from './container-translation.ts';
 import {
@@ -21,9 +21,9 @@ import {
   sweepGroups,
   usageOf,
 } from './control-groups.ts';
-import { capabilitiesOf, capabilityNames, capabilitySetIn } from './linux-capabilities.ts';
 import { examineMachine, findPowers, limitations } from './machine.ts';
-import { isAlive, processNamed, signalProcess } from './process-table.ts';
+import { type Powers, execProgram } from './sandbox/container-program.ts';
+import { capabilitiesOf, capabilityNames, capabilitySetIn } from './sandbox/security.ts';
 
 const all = (1n << BigInt(capabilityNames.length)) - 1n;
 const root: Powers = { uid: 0, gid: 0, kind: 'root', boundingSet: all, permitted: all, architecture: 'x64' };

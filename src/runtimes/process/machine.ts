@@ -6,12 +6,12 @@ import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { arch } from 'node:os';
-import { RuntimeError } from '../runtime.ts';
-import { findControlGroups, type ControlGroups } from './control-groups.ts';
 import { isArchitecture } from '../../linux/system-program.ts';
-import type { Powers } from './container-program.ts';
-import { capabilitySetIn } from './linux-capabilities.ts';
+import { RuntimeError } from '../runtime.ts';
+import { type ControlGroups, findControlGroups } from './control-groups.ts';
 import { ProcessRuntime, type ProcessRuntimeDeps, type ProcessRuntimeSettings } from './process-runtime.ts';
+import type { Powers } from './sandbox/container-program.ts';
+import { capabilitySetIn } from './sandbox/security.ts';
 
 export interface Finding {
   readonly name: string;

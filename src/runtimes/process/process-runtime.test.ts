@@ -18,6 +18,7 @@ import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { type TestContext, test } from 'node:test';
 import { setImmediate as tick } from 'node:timers/promises';
+import { processNamed } from '../../linux/process-table.ts';
 import {
   ProcessSandboxes,
   collector,
@@ -27,7 +28,6 @@ import {
   security,
   soon,
 } from '../../testing/machine/process-sandboxes.ts';
-import { processNamed } from './process-table.ts';
 
 const skip = process.getuid?.() === 0 ? false : 'needs root: ordinary-user.test.ts has what holds for others';
 /** Seconds of sleep that no other program of this machine asks for: its processes are found by them. */

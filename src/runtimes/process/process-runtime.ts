@@ -6,8 +6,6 @@
  *   created ──startContainer──▶ launching ──▶ running ──settle──▶ ended     Invariant: a record says `end` after the container's
  *                                   └────────────────settle──────────▲      last process is gone and its last line is in the log.
  */
-import { CoalescingTopic } from '../../base/coalescing-queue.ts';
-import { BackOff } from '../../base/back-off.ts';
 import { randomBytes } from 'node:crypto';
 import { existsSync, mkdirSync, rmSync } from 'node:fs';
 import { statfs } from 'node:fs/promises';
@@ -16,8 +14,17 @@ import { constants } from 'node:os';
 import { join } from 'node:path';
 import type { Duplex } from 'node:stream';
 import { onAbort } from '../../base/abort.ts';
+import { BackOff } from '../../base/back-off.ts';
 import type { Clock } from '../../base/clock.ts';
+import { CoalescingTopic } from '../../base/coalescing-queue.ts';
 import { messageOf } from '../../base/errors.ts';
+import {
+  type ProcessName,
+  isAlive,
+  processNamed,
+  processesOfContainer,
+  signalProcess,
+} from '../../linux/process-table.ts';
 import { type CompiledProgram, readFailure } from '../../linux/system-program.ts';
 import {
   CommandStartError,
@@ -33,7 +40,6 @@ import {
   RuntimeError,
   type RuntimePod,
 } from '../runtime.ts';
-import { type Command, type Powers, execProgram, launchProgram } from './container-program.ts';
 import { type ContainerEnd, type ContainerRecord, type PodRecord, Records } from './container-records.ts';
 import {
   commandOf,
@@ -55,14 +61,14 @@ import {
   usageOf,
 } from './control-groups.ts';
 import { Holders } from './holders.ts';
-import { type HostFiles, HostFilesView, readMounts } from './host-files.ts';
-import { type ProcessName, isAlive, processNamed, processesOfContainer, signalProcess } from './process-table.ts';
-import { planSandbox } from './sandbox-plan.ts';
-import { filesName } from './sandbox-program.ts';
-import { SpawnerClient, SpawnerGoneError, endSpawner } from './spawner-client.ts';
-import { type ChildFacts, type StartAnswer, recordedEnds } from './spawner-protocol.ts';
-import { unsupportedReason } from './unsupported.ts';
-import { makeVolumePoint } from './volume-points.ts';
+import { type Command, type Powers, execProgram, launchProgram } from './sandbox/container-program.ts';
+import { type HostFiles, HostFilesView, readMounts } from './sandbox/host-files.ts';
+import { makeVolumePoint } from './sandbox/root-path.ts';
+import { planSandbox } from './sandbox/sandbox-plan.ts';
+import { filesName } from './sandbox/sandbox-program.ts';
+import { unsupportedReason } from './sandbox/security.ts';
+import { SpawnerClient, SpawnerGoneError, endSpawner } from './spawner/spawner-client.ts';
+import { type ChildFacts, type StartAnswer, recordedEnds } from './spawner/spawner-protocol.ts';
 
 export interface ProcessRuntimeSettings {
   /** Its own: nothing else writes there. */

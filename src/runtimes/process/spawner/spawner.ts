@@ -11,31 +11,39 @@
  * the containers' state: no exit code is lost in silence.
  */
 import { closeSync, constants, mkdirSync, openSync, renameSync, rmSync, writeFileSync } from 'node:fs';
-import { createServer, type Server, type Socket } from 'node:net';
+import { type Server, type Socket, createServer } from 'node:net';
 import { constants as system } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { systemClock, type Clock } from '../../base/clock.ts';
-import { messageOf } from '../../base/errors.ts';
-import { exitNow, loadProcesses, type Processes } from '../../linux/processes.ts';
-import { ContainerLog } from './container-log.ts';
-import type { StreamName } from './cri-log.ts';
-import { messageIn, readFrames, sendFrame, sendMessage, type Frame } from './frames.ts';
-import { Launcher, destroy, drained, pump, type Streams } from './launcher.ts';
-import { holdMountNamespace, processesOfContainer, processesOfSession, type HeldNamespace } from './process-table.ts';
+import { type Clock, systemClock } from '../../../base/clock.ts';
+import { messageOf } from '../../../base/errors.ts';
 import {
-  exitsName,
-  socketName,
-  spawnerProtocol,
+  type HeldNamespace,
+  holdMountNamespace,
+  processesOfContainer,
+  processesOfSession,
+} from '../../../linux/process-table.ts';
+import { type Processes, exitNow, loadProcesses } from '../../../linux/processes.ts';
+import { ContainerLog, type StreamName } from './container-log.ts';
+import { Launcher, type Streams, destroy, drained, pump } from './launcher.ts';
+import {
   type CallAnswer,
   type ChildEndRecord,
   type ChildFacts,
   type ChildStart,
+  type Frame,
   type SpawnerCall,
   type SpawnerRequest,
   type SpawnerState,
   type StartAnswer,
   type StreamMessage,
+  exitsName,
+  messageIn,
+  readFrames,
+  sendFrame,
+  sendMessage,
+  socketName,
+  spawnerProtocol,
 } from './spawner-protocol.ts';
 
 /** How long output may still come from processes that outlived the first one of their container. */

@@ -1,7 +1,7 @@
 /** Questions to /proc about processes, and signals to them. A process is named by its id and its start time: ids are used again. */
 import { closeSync, openSync, readFileSync, readdirSync, readlinkSync } from 'node:fs';
 import { kill } from 'node:process';
-import { errorCode } from '../../base/errors.ts';
+import { errorCode } from '../base/errors.ts';
 
 export interface ProcessName {
   readonly pid: number;

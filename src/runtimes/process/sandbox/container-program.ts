@@ -14,13 +14,13 @@
  * run the program (8 bytes), then, if a step fails, which one and why (16 bytes). That process goes on when it is told to,
  * and ends when the other side is closed, so that no program runs that nobody knows of.
  */
-import { defaultSeccompFilter } from '../../linux/seccomp-filter.ts';
-import { SystemProgram, type Architecture, type CompiledProgram, type Label } from '../../linux/system-program.ts';
-import type { EnvironmentEntry } from '../runtime.ts';
+import { defaultSeccompFilter } from '../../../linux/seccomp-filter.ts';
+import { type Architecture, type CompiledProgram, type Label, SystemProgram } from '../../../linux/system-program.ts';
+import type { EnvironmentEntry } from '../../runtime.ts';
 import type { FileEntry } from './host-files.ts';
-import { capabilityNames } from './linux-capabilities.ts';
 import type { SandboxPlan } from './sandbox-plan.ts';
 import { currentDirectory, filesName, makeRoot, mounting, openFlags, tree, writeTree } from './sandbox-program.ts';
+import { capabilityNames } from './security.ts';
 
 /** Who the processes of a container are. */
 export interface Identity {

@@ -7,11 +7,11 @@ import { Socket } from 'node:net';
 import { constants as system } from 'node:os';
 import type { Duplex } from 'node:stream';
 import { ReadStream } from 'node:tty';
-import type { Clock } from '../../base/clock.ts';
-import { messageOf } from '../../base/errors.ts';
-import type { Processes } from '../../linux/processes.ts';
-import { failureBytes, resultBytes } from '../../linux/system-program.ts';
-import type { StreamName } from './cri-log.ts';
+import type { Clock } from '../../../base/clock.ts';
+import { messageOf } from '../../../base/errors.ts';
+import type { Processes } from '../../../linux/processes.ts';
+import { failureBytes, resultBytes } from '../../../linux/system-program.ts';
+import type { StreamName } from './container-log.ts';
 import type { StartAnswer } from './spawner-protocol.ts';
 
 /** A launch takes milliseconds; one that hangs on a dead file system is given up. */

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { isBelow, resolveInRoot, type PathLook } from './root-path.ts';
-import { planSandbox, type HostView, type SandboxRequest, type VolumeMount } from './sandbox-plan.ts';
+import { type PathLook, isBelow, resolveInRoot } from './root-path.ts';
+import { type HostView, type SandboxRequest, type VolumeMount, planSandbox } from './sandbox-plan.ts';
 
 const tree: Readonly<Record<string, PathLook>> = {
   '/etc': { kind: 'directory' },

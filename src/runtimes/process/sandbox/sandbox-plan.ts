@@ -9,9 +9,9 @@
  *   dev tmp run shm   the container's own, bound to their places
  *   hidden   empty, put over what a container must not see
  */
-import { RuntimeError } from '../runtime.ts';
+import { RuntimeError } from '../../runtime.ts';
 import { basePlan } from './base-plan.ts';
-import { below, isBelow, resolveInRoot, type PathLook, type RootPath } from './root-path.ts';
+import { type PathLook, type RootPath, below, isBelow, resolveInRoot } from './root-path.ts';
 
 export interface HostView {
   /** One path of the host, its last link not followed. */

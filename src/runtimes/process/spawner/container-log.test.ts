@@ -3,10 +3,9 @@ import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { FakeClock } from '../../testing/fakes/fake-clock.ts';
-import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
-import { ContainerLog } from './container-log.ts';
-import { logEntries, partBytesMax, splitLines } from './cri-log.ts';
+import { FakeClock } from '../../../testing/fakes/fake-clock.ts';
+import { temporaryDirectory } from '../../../testing/machine/temporary-directory.ts';
+import { ContainerLog, logEntries, partBytesMax, splitLines } from './container-log.ts';
 
 const now = Date.UTC(2026, 10, 16, 5, 40, 0, 123);
 

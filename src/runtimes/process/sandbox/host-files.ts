@@ -12,8 +12,8 @@
 import { createHash } from 'node:crypto';
 import { lstatSync, readFileSync, readdirSync, readlinkSync } from 'node:fs';
 import { join } from 'node:path';
-import { parseMountTable } from '../../disk/mounts/mount-table.ts';
-import { isBelow, type PathLook } from './root-path.ts';
+import { parseMountTable } from '../../../disk/mounts/mount-table.ts';
+import { type PathLook, isBelow } from './root-path.ts';
 import type { HostMount, HostView, SandboxRequest } from './sandbox-plan.ts';
 
 export type HostFiles = 'none' | 'system' | 'all';

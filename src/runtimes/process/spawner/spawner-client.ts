@@ -7,20 +7,24 @@ import { join } from 'node:path';
 import { execPath } from 'node:process';
 import type { Readable, Writable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
-import { onAbort } from '../../base/abort.ts';
-import { errorCode } from '../../base/errors.ts';
-import type { CompiledProgram } from '../../linux/system-program.ts';
-import { type ProcessStreams, RuntimeError } from '../runtime.ts';
-import { type Frame, messageIn, readFrames, sendFrame, sendMessage } from './frames.ts';
+import { onAbort } from '../../../base/abort.ts';
+import { errorCode } from '../../../base/errors.ts';
+import type { CompiledProgram } from '../../../linux/system-program.ts';
+import { type ProcessStreams, RuntimeError } from '../../runtime.ts';
 import {
   type CallAnswer,
   type ChildFacts,
   type ChildStart,
   type ExecEnd,
+  type Frame,
   type SpawnerCall,
   type SpawnerRequest,
   type SpawnerState,
   type StartAnswer,
+  messageIn,
+  readFrames,
+  sendFrame,
+  sendMessage,
   socketName,
   spawnerProtocol,
 } from './spawner-protocol.ts';

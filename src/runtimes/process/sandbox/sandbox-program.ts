@@ -1,5 +1,5 @@
 /** The files of a container as system calls: trees that are kept in memory, and a root made of what sandbox-plan.ts decided. */
-import type { SystemProgram } from '../../linux/system-program.ts';
+import type { SystemProgram } from '../../../linux/system-program.ts';
 import type { FileEntry } from './host-files.ts';
 import type { PlannedMount, SandboxPlan } from './sandbox-plan.ts';
 
