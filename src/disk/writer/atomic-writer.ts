@@ -152,7 +152,7 @@ export class AtomicWriter {
       }
       this.#refusedGroup = write.groupsRefused > 0 ? group : undefined;
       this.#inspector.rememberWritten(version, tree, group, volume, write.leftBehind === 0);
-      return outcome(write, { changed: true, version, replaced });
+      return outcome(write, true, version, replaced);
     } catch (error) {
       const isOwn = error instanceof MountletError || error === this.#refusal;
       throw isOwn || errnoOf(error) === undefined ? error : new VolumeWriteError(error);
@@ -203,7 +203,7 @@ export class AtomicWriter {
     yield* this.#makeLinks(write);
     yield* this.#removeStaleLinks(write);
     this.#inspector.rememberUnchanged(volume, inodes, tree, group, write.repaired || write.leftBehind > 0);
-    return outcome(write, { changed: false, version: volume.live ?? '', replaced: undefined });
+    return outcome(write, false, volume.live ?? '');
   }
 
   /** Steps 5 to 8. Returns the name of the new version. */
@@ -369,11 +369,9 @@ export class AtomicWriter {
   }
 }
 
-function outcome(
-  { hidden, leftBehind, groupsRefused, volume: { isOtherDirectory } }: Write,
-  result: Pick<WriteOutcome, 'changed' | 'version' | 'replaced'>,
-): WriteOutcome {
-  return { ...result, hidden, leftBehind, groupsRefused, isOtherDirectory };
+function outcome(write: Write, changed: boolean, version: string, replaced?: string): WriteOutcome {
+  const { hidden, leftBehind, groupsRefused, volume } = write;
+  return { changed, version, hidden, leftBehind, isOtherDirectory: volume.isOtherDirectory, replaced, groupsRefused };
 }
 
 /** Returns 1 when the group was refused. */

@@ -82,12 +82,17 @@ export class VolumeInspector {
     // answered only after the volume was read once.
     const isListed = isUnchangedSince(before?.rootModifiedMs, root) && (!isSame || before?.inodes !== undefined);
     const listing = isListed && before !== undefined ? before.listing : yield* listVolume(this.#directory);
-    const { live } = listing;
+    const { live, isBlocked, firstLevel, leftovers } = listing;
+    const matching = live === undefined ? undefined : yield* this.#matchingInodes(live, tree, owned, isSame);
+    // Written out: a spread takes microseconds here, as long as a system call.
     return {
-      ...listing,
+      live,
+      isBlocked,
+      firstLevel,
+      leftovers,
       root,
       isOtherDirectory: this.#isOtherDirectory(root),
-      matching: live === undefined ? undefined : yield* this.#matchingInodes(live, tree, owned, isSame),
+      matching,
       liveContent: live !== undefined && before?.name === live ? before.tree : undefined,
       linksHaveGroup: isListed && before?.group === owned.group,
     };

@@ -55,7 +55,7 @@ export function isBelow(directory: string, path: string): boolean {
 }
 
 /** The way from a directory to a path below it: `a/b`, or nothing for the directory itself. */
-export function below(directory: string, path: string): string {
+export function pathBelow(directory: string, path: string): string {
   return directory === '/' ? path.slice(1) : path.slice(directory.length + 1);
 }
 

@@ -11,7 +11,7 @@
  */
 import { RuntimeError } from '../../runtime.ts';
 import { basePlan } from './base-plan.ts';
-import { type PathLook, type RootPath, below, isBelow, resolveInRoot } from './root-path.ts';
+import { type PathLook, type RootPath, pathBelow, isBelow, resolveInRoot } from './root-path.ts';
 
 export interface HostView {
   /** One path of the host, its last link not followed. */
@@ -181,7 +181,7 @@ export class SandboxBuilder {
     // A volume that reaches what is hidden shows it as empty, unless the container may do everything anyway.
     for (const hidden of this.#request.privileged || kind === 'file' ? [] : this.#request.hidden) {
       if (hidden !== source && isBelow(source, hidden) && this.#host.look(hidden) !== undefined) {
-        this.hide(join(path, below(source, hidden)), this.#host.look(hidden));
+        this.hide(join(path, pathBelow(source, hidden)), this.#host.look(hidden));
       }
     }
   }
@@ -197,7 +197,7 @@ export class SandboxBuilder {
     const found = this.resolve(wanted);
     if (found.kind === 'missing') {
       const layer = this.#layerOf(found.path);
-      layer?.make(below(layer.target, found.path), kind);
+      layer?.make(pathBelow(layer.target, found.path), kind);
     } else if (found.kind !== kind) {
       throw new RuntimeError(
         `Cannot mount at "${wanted}": not a directory on one side: a ${kind} cannot be mounted on a ${found.kind}`,
@@ -251,7 +251,7 @@ export class SandboxBuilder {
 
   #look(path: string): PathLook {
     const layer = this.#layerOf(path);
-    return layer?.look(below(layer.target, path));
+    return layer?.look(pathBelow(layer.target, path));
   }
 
   #lookOwn(path: string): PathLook {
