@@ -70,7 +70,7 @@ const layers: Readonly<Record<string, readonly string[]>> = {
   kube: ['values', 'schema', 'kinds/storage', 'kinds/pod', 'kinds', 'references', 'manifests', '.'],
   disk: ['mounts', 'paths', 'writer', 'devices', 'pods'],
   client: ['transport', 'credentials', 'api', '.'],
-  runtimes: ['.', 'process'],
+  runtimes: ['.', 'process/sandbox', 'process/spawner', 'process'],
   pods: ['view', 'sources', 'probes', 'containers', 'status', 'workers', 'loop'],
   'node-server': ['spdy', 'streams', '.'],
   apiserver: [
