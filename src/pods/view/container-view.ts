@@ -1,8 +1,8 @@
 /**
- * All that one container of a pod sees when it starts: variables, command line, devices and mounts. Made anew at every
- * start from the pod as it is then. What is seen of it by whom, and who starts the container, is not decided here.
+ * What one container of a pod sees when it starts: variables, command line, devices and mounts. Computed at every start from the
+ * pod as it is then.
  */
-import type { Container, EphemeralContainer } from '../../kube/kinds/pod/container.ts';
+import type { AnyContainer } from '../../kube/kinds/pod/pod-spec.ts';
 import { goQuote } from '../../kube/values/go-text.ts';
 import { type EnvironmentDeps, resolveEnvironment } from './environment.ts';
 import { podHostname } from './hosts-file.ts';
@@ -35,8 +35,8 @@ export interface ContainerView extends CommandLine, ContainerMounts {
 }
 
 /**
- * Rejects with a `ContainerConfigError`. Of several things that are wrong the kubelet tells the first in this order, so
- * the order stays; mounts come last also because they alone leave something to clean up.
+ * Rejects with a `ContainerConfigError`. Of several errors the kubelet reports the first in this order. Mounts come last also
+ * because only they leave something to clean up.
  */
 export async function viewContainer(
   request: ContainerViewRequest,
@@ -52,10 +52,9 @@ export async function viewContainer(
   return { environment, ...commandLine, devices, ...mounts };
 }
 
-/** The command line of a container: `$(NAME)` replaced with the final environment, unknown names left as they are. */
 interface Argument {
   readonly value: string;
-  /** Bytes of a Secret went into it: print `written` instead. */
+  /** It contains bytes of a Secret: print `written` instead. */
   readonly secret: boolean;
   /** As the pod has it, before the expansion. */
   readonly written: string;
@@ -69,8 +68,9 @@ interface CommandLine {
   readonly args: readonly Argument[];
 }
 
+/** `$(NAME)` is replaced from the final environment; unknown names are left as they are. */
 export function expandCommand(
-  { name: containerName, command = [], args = [] }: Container | EphemeralContainer,
+  { name: containerName, command = [], args = [] }: AnyContainer,
   environment: readonly Variable[],
 ): CommandLine {
   const lookUp = lookUpIn(environment);
@@ -82,18 +82,18 @@ export function expandCommand(
   return { command: command.map(expandArgument), args: args.map(expandArgument) };
 }
 
-/** The raw block devices a container is given. */
+/** A raw block device. */
 interface ContainerDevice {
   readonly name: string;
   readonly devicePath: string;
-  /** The link in the pod's device directory; whoever opens it follows it to the device. */
+  /** The link in the pod's device directory, which leads to the device. */
   readonly hostPath: string;
   /** As a device cgroup spells it: read, write and mknod. */
   readonly permissions: 'r' | 'mrw';
 }
 
 export function buildDevices(
-  { name: containerName, volumeDevices = [] }: Container | EphemeralContainer,
+  { name: containerName, volumeDevices = [] }: AnyContainer,
   volumes: MountedVolumes,
 ): readonly ContainerDevice[] {
   return volumeDevices.flatMap(({ name, devicePath }) => {

@@ -1,12 +1,18 @@
 /**
- * The ConfigMaps and Secrets one container start reads its variables from. Each is fetched once, so that several
- * references to one object see the same version of it, or all see that it is missing.
+ * The ConfigMaps and Secrets that one container start reads its variables from. Each is fetched once, so that all references
+ * to one object see the same version of it, or all see that it is missing.
  */
 import { isUtf8 } from 'node:buffer';
 import { messageOf } from '../../base/errors.ts';
 import type { ConfigMap } from '../../kube/kinds/config-map.ts';
 import type { Secret } from '../../kube/kinds/secret.ts';
 import { ContainerConfigError, type Variable, type VariableSource } from './variables.ts';
+
+/** All that pods need of the object managers. */
+export interface ObjectReader<T> {
+  /** Undefined for an object that does not exist; rejects when that is unknown. */
+  get(namespace: string, name: string, signal: AbortSignal): Promise<T | undefined>;
+}
 
 export interface ObjectReaders {
   /** Undefined on a node without an API server. */
@@ -83,7 +89,7 @@ export class EnvironmentObjects {
       return await reader.get(this.namespace, name, this.#signal);
     } catch (cause) {
       this.#signal.throwIfAborted();
-      // Optional forgives an object that is missing, not one that may be there and could not be read.
+      // Optional excuses an object that is missing, not one that may exist and could not be read.
       throw new ContainerConfigError(messageOf(cause), { cause });
     }
   }
@@ -102,7 +108,7 @@ function variablesOf(
 ): VariablesOfObject {
   return {
     keys: Object.keys(data),
-    // Own keys alone: a key may be named like a member of every object, such as `constructor`.
+    // Only own keys: a key may be named like a member of every object, such as `constructor`.
     get: (key) => (Object.hasOwn(data, key) ? variable(key, data[key] ?? '') : undefined),
   };
 }
@@ -113,10 +119,4 @@ function sourceOf(
   key: string,
 ): VariableSource {
   return { kind, name, key, ...(resourceVersion === undefined ? {} : { resourceVersion }) };
-}
-
-/** All that pods need of the object managers; which strategy answers is not their business. */
-export interface ObjectReader<T> {
-  /** Answers undefined for an object that does not exist, and rejects when it cannot tell. */
-  get(namespace: string, name: string, signal: AbortSignal): Promise<T | undefined>;
 }

@@ -1,7 +1,8 @@
 /** The value of one `env` entry that refers to something: a field, a resource, a key of an object or of a file. */
 import { MountletError } from '../../base/errors.ts';
 import type { Node } from '../../kube/kinds/node.ts';
-import type { Container, EnvironmentVariable, EphemeralContainer } from '../../kube/kinds/pod/container.ts';
+import type { EnvironmentVariable } from '../../kube/kinds/pod/container.ts';
+import type { AnyContainer } from '../../kube/kinds/pod/pod-spec.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { readEnvFileKey } from '../../kube/references/environment.ts';
 import { environmentResourceValue } from '../../kube/references/pod-resources.ts';
@@ -16,21 +17,21 @@ interface EnvFile {
   readonly directory: string;
   /** Relative to the directory, as the pod gives it. */
   readonly path: string;
-  /** A container may have written more than anybody can use: the rest is not read. */
+  /** A container may have written more than a program can use. The rest is not read. */
   readonly bytesMax: number;
 }
 
 export interface EnvFileReader {
   /**
-   * Reads the beginning of a regular file of a volume, with links resolved as if the volume were the root of all. Answers
-   * where it was found, and rejects when it cannot be read.
+   * Reads the beginning of a regular file of a volume, with links resolved as if the volume were the root directory. Returns
+   * its path too, and rejects when it cannot be read.
    */
   read(file: EnvFile, signal: AbortSignal): Promise<{ readonly path: string; readonly content: Uint8Array }>;
 }
 
 interface ReferenceContext {
   readonly pod: Pod;
-  readonly container: Container | EphemeralContainer;
+  readonly container: AnyContainer;
   readonly podIPs: readonly string[];
   readonly objects: EnvironmentObjects;
   readonly node: Node;
@@ -41,13 +42,13 @@ interface ReferenceContext {
 type Value = Omit<Variable, 'name'>;
 type Source = NonNullable<EnvironmentVariable['valueFrom']>;
 
-/** Undefined for something optional that is missing: the variable is then not set at all, which is not the same as empty. */
+/** Undefined for something optional that is missing: the variable is then not set, which differs from empty. */
 export async function resolveReference(
   { valueFrom = {} }: EnvironmentVariable,
   context: ReferenceContext,
   signal: AbortSignal,
 ): Promise<Value | undefined> {
-  // The first that is set counts, in this order.
+  // The first that is set counts.
   const { fieldRef, resourceFieldRef, configMapKeyRef, secretKeyRef, fileKeyRef } = valueFrom;
   if (fieldRef) return fieldValue(fieldRef, context);
   if (resourceFieldRef) return resourceValue(resourceFieldRef, context);
@@ -111,7 +112,7 @@ async function fileValue(
   }
   const file = await readFile(envFiles, volume.hostPath, path, signal);
   const { value, ...marks } = valueInFile(file.content, key);
-  // An empty value counts as none, which the file's format cannot tell apart from a missing key.
+  // An empty value counts as none: the file's format does not distinguish it from a missing key.
   if (value === '') {
     if (optional) return undefined;
     throw new ContainerConfigError(`environment variable key ${goQuote(key)} not found in file ${goQuote(file.path)}`);
@@ -126,7 +127,7 @@ async function fileValue(
   };
 }
 
-/** What is wrong with a file stays in the cause: it is said to whoever runs the node, not in the pod's status. */
+/** What is wrong with a file stays in the cause: it is logged by the node and not shown in the pod's status. */
 const unreadable = "couldn't parse env file";
 
 async function readFile(
@@ -151,7 +152,7 @@ function valueInFile(content: Uint8Array, key: string): Pick<Variable, 'value' |
   return value.includes('\0') ? { value, defect: 'NulByte' } : { value };
 }
 
-/** Runs a rule of kube; what it refuses fails the environment, in the rule's words unless others are given. */
+/** Runs a rule of kube. A refusal becomes a ContainerConfigError, in the rule's words unless others are given. */
 function asConfigError<T>(rule: () => T, message?: string): T {
   try {
     return rule();
@@ -161,8 +162,7 @@ function asConfigError<T>(rule: () => T, message?: string): T {
   }
 }
 
-/** The addresses by which a node is reached, as its pods are told them. */
-/** At most one of each family: internal addresses go before external ones, and the first decides which family leads. */
+/** At most one address of each family. Internal addresses go before external ones, and the first decides which family leads. */
 export function hostAddresses(node: Node): readonly IpAddress[] {
   const all = node.status?.addresses ?? [];
   const addresses = ['InternalIP', 'ExternalIP'].flatMap((wanted) =>

@@ -1,19 +1,15 @@
 /**
- * The environment of one container: what `env` and `envFrom` of its pod amount to, and the variables of the services
- * around it. Every variable says where its value came from and whether it holds a Secret's bytes.
+ * The environment of one container: the variables of `env` and `envFrom`, and those of the services in its namespace. Every
+ * variable records where its value came from and whether it holds bytes of a Secret.
  *
  * Later wins: envFrom in order, then env in order; a service's variable only where nothing else has its name. The order
  * of the result is that of first definition. The kubelet's has none; ours is the same on every run, so that two
  * renderings of a pod can be compared.
  */
 import type { Node } from '../../kube/kinds/node.ts';
-import type {
-  Container,
-  EnvironmentSource,
-  EnvironmentVariable,
-  EphemeralContainer,
-} from '../../kube/kinds/pod/container.ts';
-import { isStaticPod } from '../../kube/kinds/pod/pod-identity.ts';
+import type { EnvironmentSource, EnvironmentVariable } from '../../kube/kinds/pod/container.ts';
+import { isStaticPod, podNamespace } from '../../kube/kinds/pod/pod-identity.ts';
+import type { AnyContainer } from '../../kube/kinds/pod/pod-spec.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { Service } from '../../kube/kinds/service.ts';
 import { type VariableService, serviceVariablesOf } from '../../kube/references/environment.ts';
@@ -32,14 +28,14 @@ import {
 
 interface EnvironmentRequest {
   readonly pod: Pod;
-  readonly container: Container | EphemeralContainer;
+  readonly container: AnyContainer;
   /** As the runtime reported them; empty before the pod has its sandbox. */
   readonly podIPs: readonly string[];
   readonly volumes: MountedVolumes;
 }
 
 export interface EnvironmentDeps extends ObjectReaders {
-  /** All services the node knows, or that they were not read yet. */
+  /** All services that the node knows; `unsynced` until they were read once. */
   readonly services: readonly Service[] | 'unsynced';
   readonly node: Node;
   readonly envFiles: EnvFileReader;
@@ -52,7 +48,7 @@ export async function resolveEnvironment(
 ): Promise<readonly Variable[]> {
   const { pod, container } = request;
   const fromServices = variablesOfServices(pod, deps.services);
-  const objects = new EnvironmentObjects(namespaceOf(pod), deps, signal);
+  const objects = new EnvironmentObjects(podNamespace(pod), deps, signal);
   const budget = new ExpansionBudget(container.name);
   const variables = new Map<string, Variable>();
 
@@ -75,31 +71,29 @@ export async function resolveEnvironment(
   return [...variables.values()];
 }
 
-/** Objects of a pod are always looked up in the pod's own namespace. */
-function namespaceOf({ metadata }: Pod): string {
-  return metadata.namespace ?? 'default';
-}
-
 function variablesOfServices(pod: Pod, services: EnvironmentDeps['services']): ReadonlyMap<string, Variable> {
   const { enableServiceLinks } = pod.spec;
   if (enableServiceLinks === undefined) {
     throw new ContainerConfigError('nil pod.spec.enableServiceLinks encountered, cannot construct envvars');
   }
   if (services === 'unsynced') {
-    // A static pod has to start where there is no API server yet: it may be the one that serves it.
+    // A static pod must start without an API server: it may be the API server.
     if (isStaticPod(pod)) return new Map();
     throw new ContainerConfigError('services have not yet been read at least once, cannot construct envvars');
   }
   const variables = new Map<string, Variable>();
   for (const [name, sameName] of byName(services)) {
-    for (const [variable, value] of serviceVariablesOf(sameName, { namespace: namespaceOf(pod), enableServiceLinks })) {
+    for (const [variable, value] of serviceVariablesOf(sameName, {
+      namespace: podNamespace(pod),
+      enableServiceLinks,
+    })) {
       variables.set(variable, { name: variable, value, secret: false, source: { kind: 'Service', name } });
     }
   }
   return new Map([...variables].sort(([a], [b]) => compareByteOrder(a, b)));
 }
 
-/** Services of one name stand in for each other; those of different names are told side by side. */
+/** Services of one name replace each other; those of different names all have variables. */
 function byName(services: readonly Service[]): ReadonlyMap<string, readonly VariableService[]> {
   const groups = new Map<string, VariableService[]>();
   for (const { metadata, spec } of services.toSorted((a, b) => compareByteOrder(a.metadata.name, b.metadata.name))) {
@@ -121,7 +115,7 @@ async function importVariables(
       ? await objects.secret(secretRef)
       : undefined;
   if (found === undefined) return [];
-  // Keys are taken as they are, also those that no shell could name.
+  // Keys are taken as they are, also those that are no valid names in a shell.
   return [...found.keys].sort(compareByteOrder).flatMap((key) => {
     const variable = found.get(key);
     return variable === undefined ? [] : [{ ...variable, name: `${prefix}${key}` }];

@@ -1,7 +1,7 @@
-/** The hosts file that the node keeps for a pod and every container of it finds at /etc/hosts. */
+/** The name of a pod on its own network, and the hosts file that all its containers find at /etc/hosts. */
 import { MountletError } from '../../base/errors.ts';
 import { hostNetworkHostsFile, podHostsFile, wantsHostsFile } from '../../kube/hosts-file.ts';
-import type { Container, EphemeralContainer } from '../../kube/kinds/pod/container.ts';
+import type { AnyContainer } from '../../kube/kinds/pod/pod-spec.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { goQuote } from '../../kube/values/go-text.ts';
 import { type Problems, dnsLabelProblems, dnsSubdomainProblems } from '../../kube/values/names.ts';
@@ -13,15 +13,15 @@ export interface HostsFiles {
   /** The node's own /etc/hosts. */
   readNode(signal: AbortSignal): Promise<string>;
   /**
-   * Writes the pod's file, with mode 0644, and answers where it is. In place, because containers that run already look
-   * at the same file.
+   * Writes the pod's file, with mode 0644, and returns its path. In place, because containers that run already have the same
+   * file.
    */
   write(pod: Pod, content: string, signal: AbortSignal): Promise<string>;
 }
 
 export interface HostsFileRequest {
   readonly pod: Pod;
-  readonly container: Container | EphemeralContainer;
+  readonly container: AnyContainer;
   readonly podIPs: readonly string[];
   readonly hostname: PodHostname;
 }
@@ -36,7 +36,7 @@ export function wantsManagedHostsFile({ pod, container, podIPs }: HostsFileReque
   });
 }
 
-/** Writes the file anew at every start of a container: the addresses may have changed. */
+/** Writes the file at every start of a container: the addresses may have changed. */
 export async function buildHostsMount(
   request: HostsFileRequest,
   files: HostsFiles,
@@ -72,7 +72,7 @@ async function writeHostsFile(
   }
 }
 
-/** The name a pod goes by on its own network: what `hostname` prints inside, and its line in the hosts file. */
+/** What `hostname` prints in the pod, and its line in the hosts file. */
 interface PodHostname {
   readonly name: string;
   /** Empty for a pod without a subdomain. */
@@ -101,7 +101,7 @@ function check(field: string, value: string, what: string, problemsOf: (value: s
   throw new ContainerConfigError(`pod ${field} ${goQuote(value)} is not a valid ${what}: ${problems.join(';')}`);
 }
 
-/** A name of a pod may be longer than a host's, and a host's may not end in `-` or `.`. */
+/** The name of a pod may be longer than that of a host, which may not end in `-` or `.`. */
 function shorten(podName: string, hostname: string): string {
   if (hostname.length <= hostnameBytesMax) return hostname;
   const shortened = hostname.slice(0, hostnameBytesMax).replace(/[-.]+$/, '');

@@ -1,6 +1,6 @@
 /**
- * The Secrets a pod gives for pulling its images. A missing one never stops the pod: the image may be there already, or
- * be public. It is told only when a pull has failed, because only then it may be the reason.
+ * The Secrets that a pod names for pulling its images. A missing one does not stop the pod: the image may be present already, or
+ * public. It is reported only when a pull has failed, because only then it may be the reason.
  */
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { Secret } from '../../kube/kinds/secret.ts';
@@ -10,7 +10,7 @@ import type { ObjectReader } from './environment-objects.ts';
 export interface ImagePullSecrets {
   /** In the pod's order, which is the order in which their credentials are tried. */
   readonly secrets: readonly Secret[];
-  /** Names of those that could not be read, for whatever reason. */
+  /** Names of those that could not be read. */
   readonly missing: readonly string[];
 }
 
@@ -46,8 +46,8 @@ async function read(
 }
 
 /**
- * What to try for an image, one after another; none means without a login. Throws where a secret that counts cannot be
- * read, which fails the image and not the pod.
+ * What to try for an image, one after another; none means without a login. Throws where a secret for this image cannot be
+ * parsed, which fails the image and not the pod.
  */
 export function pullCredentials({ secrets }: ImagePullSecrets, image: string): readonly RegistryCredentials[] {
   return credentialsFor(
@@ -62,7 +62,7 @@ interface PullSecretsEvent {
   readonly message: string;
 }
 
-/** What to tell of missing pull secrets after a pull has failed in this very sync; nothing if none is missing. */
+/** The Event about missing pull secrets after a pull has failed in this sync; undefined if none is missing. */
 export function missingPullSecretsEvent({ missing }: ImagePullSecrets): PullSecretsEvent | undefined {
   if (missing.length === 0) return undefined;
   const names = missing.join(', ');

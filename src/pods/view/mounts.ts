@@ -1,10 +1,11 @@
 /**
- * What a container finds where in its file system: its volume mounts in order, then the managed hosts file. Decisions
- * are made here; sub paths and the hosts file are made by the effects it is given.
+ * What is mounted where in a container: its volume mounts in order, then the managed hosts file. Decisions are made here; files
+ * are made by the effects that the caller passes in.
  */
 import { posix } from 'node:path';
 import { MountletError } from '../../base/errors.ts';
-import type { Container, EphemeralContainer, VolumeMount } from '../../kube/kinds/pod/container.ts';
+import type { VolumeMount } from '../../kube/kinds/pod/container.ts';
+import type { AnyContainer } from '../../kube/kinds/pod/pod-spec.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { MissingVariablesError } from '../../kube/references/environment.ts';
 import { goQuote } from '../../kube/values/go-text.ts';
@@ -18,13 +19,64 @@ import {
   lookUpIn,
 } from './variables.ts';
 
-/** Takes back what building one mount has made. */
+/** One mount of a container, decided and ready for a runtime. */
+export interface ContainerMount {
+  /** The volume's name in the pod, or `k8s-managed-etc-hosts`. */
+  readonly name: string;
+  /** Where the container sees it. */
+  readonly mountPath: string;
+  /** What it sees there; undefined for an image, which the runtime mounts. */
+  readonly hostPath: string | undefined;
+  readonly image?: string;
+  readonly subPath: string | undefined;
+  /** `subPath` was expanded from a variable that holds a Secret. Never print it. */
+  readonly secretSubPath: boolean;
+  readonly readOnly: boolean;
+  readonly recursiveReadOnly: boolean;
+  /** Also `HostToContainer` for a subPath that follows its volume: new content is mounted there later. */
+  readonly propagation: MountPropagation;
+  readonly bindMountOptions: readonly string[];
+}
+
+/** The volumes of a pod that are mounted on this node. */
+export interface MountedVolumes {
+  get(volumeName: string): MountedVolume | undefined;
+}
+
+export type MountedVolume = FilesystemVolume | BlockVolume | ImageVolume;
+
+interface FilesystemVolume {
+  readonly kind: 'filesystem';
+  /** The volume's directory on this machine; for a hostPath, the host's own path. */
+  readonly hostPath: string;
+  /** Names the directory of sub path mounts: the volume's name, or for a claim that of its persistent volume. */
+  readonly specName: string;
+  /** Of the volume itself. A mount of it may be read-only although the volume is not. */
+  readonly readOnly: boolean;
+  /** Only the node writes the content, and it replaces it as a whole: a subPath of it can follow. */
+  readonly replaced?: boolean;
+}
+
+interface BlockVolume {
+  readonly kind: 'block';
+  /** The link to the device in the pod's device directory; undefined while there is none. */
+  readonly link: string | undefined;
+  readonly readOnly: boolean;
+}
+
+/** Mounted by the container runtime, from the image. */
+interface ImageVolume {
+  readonly kind: 'image';
+  readonly reference: string;
+}
+
+/** Undoes what building one mount has made. */
 export type CleanUp = () => Promise<void>;
 
 export interface SubPathRequest {
   readonly podDirectory: string;
   readonly volumeDirectory: string;
-  /** The name of the volume's directory: of a claim, the name of its persistent volume. */
+  /** The name of the volume's directory; for a claim, the name of its persistent volume. */
   readonly volumeName: string;
   /** The name in the pod, for messages. */
   readonly volumeMountName: string;
@@ -33,31 +85,31 @@ export interface SubPathRequest {
   readonly index: number;
   /** Relative and without `..`, but links inside the volume may still lead anywhere. */
   readonly subPath: string;
-  /** Nothing speaks against showing later content of the volume there; see sub-path-updates.ts. */
+  /** Later content of the volume may be shown there; see `canFollow`. */
   readonly mayFollow: boolean;
-  /** What the container's mount does not allow: `noexec`. It holds for later content too. */
+  /** `noexec` and the like. They hold for later content too. */
   readonly bindMountOptions: readonly string[];
 }
 
 export interface PreparedSubPath {
-  /** Goes on meaning the same file, whatever the container does to links in the volume. */
+  /** Keeps naming the same file, whatever the container does to links in the volume. */
   readonly hostPath: string;
-  /** Later content is mounted over it: the container has to be given it with propagation from the host. */
+  /** Later content is mounted over it, so the container needs it with propagation from the host. */
   readonly follows?: boolean;
   readonly cleanUp?: CleanUp;
 }
 
 export interface SubPathPreparer {
   /**
-   * Makes a directory where nothing is yet, never outside of the volume, and pins what is there. Rejects with a
-   * `MountletError` in the kubelet's words, which tell neither the sub path nor anything of the host's files; those
+   * Makes a directory where nothing exists yet, never outside of the volume, and pins what is there. Rejects with a
+   * `MountletError` in the kubelet's words, which contain neither the sub path nor anything of the host's files; those
    * belong in its cause.
    */
   prepare(request: SubPathRequest, signal: AbortSignal): Promise<PreparedSubPath>;
   /**
    * The container has its mounts: what was prepared for it follows from now on, and at once if the volume has changed since.
-   * To be called after each start, when the runtime has answered, and for each container that is found running when this
-   * program starts. Once more is harmless; too early, and that container would never see an update.
+   * Called after each start, when the runtime has answered, and for each container that runs when this program starts. A
+   * repeated call is harmless; one that comes too early would keep the container from ever seeing an update.
    */
   started?(container: StartedContainer): void;
 }
@@ -81,11 +133,11 @@ export interface MountsDeps {
 
 export interface ContainerMounts {
   readonly mounts: readonly ContainerMount[];
-  /** In the order in which to run them, the last mount's first. */
+  /** To be run in this order: the last mount's first. */
   readonly cleanUps: readonly CleanUp[];
 }
 
-/** The mounts before the one that failed may have made something already: `cleanUps` takes it back. */
+/** The mounts before the one that failed may have made something already: `cleanUps` undo it. */
 export class ContainerMountsError extends ContainerConfigError {
   readonly cleanUps: readonly CleanUp[];
 
@@ -122,7 +174,7 @@ interface MountContext extends MountsDeps {
   readonly cleanUps: CleanUp[];
 }
 
-/** The order of the checks decides which of several errors a user sees first; it is the kubelet's. */
+/** The order of the checks decides which of several errors a user sees. It is the kubelet's. */
 async function buildMount(
   mount: VolumeMount,
   index: number,
@@ -183,70 +235,18 @@ async function hostPathOf(
     return prepared;
   } catch (thrown) {
     if (!(thrown instanceof MountletError)) throw thrown;
-    // Causes are printed too, and this one may quote the path.
+    // Causes are printed too, and this one may contain the path.
     throw new ContainerConfigError(thrown.message, secret ? {} : { cause: thrown });
   }
 }
 
-/** An absolute path is passed on as it is written, `..` and all; the runtime cleans it. */
+/** An absolute path is passed on as it is written, `..` included; the runtime cleans it. */
 function absolute(path: string): string {
   if (path.startsWith('/')) return path;
   const clean = posix.normalize(`/${path}`);
   return clean.length > 1 && clean.endsWith('/') ? clean.slice(0, -1) : clean;
 }
 
-/** One thing a container finds in its file system, decided and ready for a runtime. */
-export interface ContainerMount {
-  /** The volume's name in the pod, or `k8s-managed-etc-hosts`. */
-  readonly name: string;
-  /** Where the container sees it. */
-  readonly mountPath: string;
-  /** What it sees there; undefined for an image, which the runtime mounts. */
-  readonly hostPath: string | undefined;
-  readonly image?: string;
-  readonly subPath: string | undefined;
-  /** `subPath` was expanded from a variable that holds a Secret: never print it. */
-  readonly secretSubPath: boolean;
-  readonly readOnly: boolean;
-  readonly recursiveReadOnly: boolean;
-  /** `HostToContainer` also for a subPath that follows its volume: what is mounted there later is its new content. */
-  readonly propagation: MountPropagation;
-  readonly bindMountOptions: readonly string[];
-}
-
-/** The volumes of a pod that are mounted on this node, as a container start needs to know them. */
-export interface MountedVolumes {
-  get(volumeName: string): MountedVolume | undefined;
-}
-
-export type MountedVolume = FilesystemVolume | BlockVolume | ImageVolume;
-
-interface FilesystemVolume {
-  readonly kind: 'filesystem';
-  /** The volume's directory on this machine; for a hostPath, the host's own path. */
-  readonly hostPath: string;
-  /** Names the directory of sub path mounts: the volume's name, or for a claim that of its persistent volume. */
-  readonly specName: string;
-  /** What the volume itself says; a mount may be read-only besides. */
-  readonly readOnly: boolean;
-  /** The node alone writes the content and replaces it as a whole: a subPath of it can follow. */
-  readonly replaced?: boolean;
-}
-
-interface BlockVolume {
-  readonly kind: 'block';
-  /** The link to the device in the pod's device directory; undefined while there is none. */
-  readonly link: string | undefined;
-  readonly readOnly: boolean;
-}
-
-/** Mounted by the container runtime, from the image. */
-interface ImageVolume {
-  readonly kind: 'image';
-  readonly reference: string;
-}
-
-/** How a mount is made: its propagation, and whether read-only holds for the mounts below it too. */
 type MountPropagation = 'None' | 'HostToContainer' | 'Bidirectional';
 
 function propagationOf({ mountPropagation: mode }: VolumeMount): MountPropagation {
@@ -269,7 +269,7 @@ function isRecursivelyReadOnly(
   if (mode === undefined || mode === 'Disabled') return false;
   const failed = 'failed to resolve recursive read-only mode:';
   const requested = `${failed} volume ${goQuote(name)} requested recursive read-only mode, but it is`;
-  // Only what the mount itself says counts: that a ConfigMap is read-only anyway does not.
+  // Only the mount's own `readOnly` counts, although some volumes are read-only anyway.
   if (!readOnly) throw new ContainerConfigError(`${requested} not read-only`);
   if (mountPropagation !== 'None') {
     throw new ContainerConfigError(`${requested} not compatible with propagation ${goQuote(mountPropagation)}`);
@@ -280,7 +280,7 @@ function isRecursivelyReadOnly(
   return true;
 }
 
-/** Which part of a volume a mount asks for: `subPath`, or `subPathExpr` with the container's variables in it. */
+/** The part of a volume that a mount names: `subPath`, or `subPathExpr` with the container's variables in it. */
 interface ResolvedSubPath {
   /** Relative to the volume, without `..`; undefined for the volume itself. */
   readonly path: string | undefined;
@@ -292,7 +292,7 @@ function resolveSubPath(mount: VolumeMount, lookUp: LookUp, budget: ExpansionBud
   const { subPath = '', subPathExpr = '' } = mount;
   const { value, secret } =
     subPathExpr === '' ? { value: subPath, secret: false } : expandExpression(subPathExpr, lookUp, budget);
-  // The API server refuses both as well, but what a variable expands to it could not know.
+  // The API server refuses both too, but cannot know what a variable expands to.
   const shown = secret ? subPathExpr : value;
   if (value.startsWith('/')) throw new ContainerConfigError(`error SubPath \`${shown}\` must not be an absolute path`);
   if (value.split('/').includes('..')) {
@@ -316,10 +316,9 @@ function expandExpression(
 }
 
 /**
- * Whether a mount by subPath shows later content of its volume, which the kubelet never does: what the pod says, and what
- * speaks against it. How it is done, and whether this machine can, is decided elsewhere.
+ * `"false"` on a pod: its mounts by subPath stay as they were when their container started, as with the kubelet. Otherwise
+ * they show later content of their volumes.
  */
-/** `"false"` on a pod: its mounts by subPath stay as they were when their container started, as with the kubelet. */
 export const subPathUpdatesAnnotation = 'mountlet.dev/subpath-updates';
 
 function wantsSubPathUpdates({ metadata }: Pod): boolean {
@@ -330,15 +329,16 @@ function wantsSubPathUpdates({ metadata }: Pod): boolean {
   );
 }
 
-/** What runtimes mount into a container on their own account. */
+/** What runtimes mount into a container without being asked. */
 const runtimePaths = ['/dev', '/proc', '/sys', '/etc/hosts', '/etc/hostname', '/etc/resolv.conf'];
 const terminationMessagePathDefault = '/dev/termination-log';
 
 /**
- * New content is mounted over a directory as a whole, and would hide what else is mounted in it. `Bidirectional` would let
+ * Whether a mount by subPath can show later content of its volume. New content is mounted over a directory as a whole, and would
+ * hide what else is mounted in it. `Bidirectional` would let
  * the container mount over it on the host. Runtimes refuse recursively read-only mounts with propagation.
  */
-export function canFollow(mount: VolumeMount, container: Container | EphemeralContainer): boolean {
+export function canFollow(mount: VolumeMount, container: AnyContainer): boolean {
   const { mountPropagation = 'None', recursiveReadOnly = 'Disabled' } = mount;
   if (mountPropagation === 'Bidirectional' || recursiveReadOnly !== 'Disabled') return false;
   const { volumeMounts = [], volumeDevices = [], terminationMessagePath = terminationMessagePathDefault } = container;

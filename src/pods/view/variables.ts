@@ -1,11 +1,19 @@
 /**
- * Variables of a container, and the expansion of `$(NAME)` that remembers where text came from. The rules of the
- * expansion itself are in kube/references/environment.ts; this file adds what a printer needs to know: is it a secret?
+ * Variables of a container, and the expansion of `$(NAME)` that records where text came from. The rules of the
+ * expansion itself are in kube/references/environment.ts; this file adds what a printer needs to know: whether it is a secret.
  */
 import { MountletError } from '../../base/errors.ts';
 import { type Variables, expand, expandSubPath } from '../../kube/references/environment.ts';
 
-/** Where a value was taken from. `resourceVersion` tells later whether the object has changed since. */
+/**
+ * Why a container cannot be created from its pod: the message is what the kubelet shows in the container's status. No
+ * message holds bytes of a Secret.
+ */
+export class ContainerConfigError extends MountletError {
+  readonly reason = 'CreateContainerConfigError';
+}
+
+/** Where a value was taken from. `resourceVersion` shows later whether the object has changed since. */
 export type VariableSource =
   | {
       readonly kind: 'ConfigMap' | 'Secret';
@@ -29,7 +37,7 @@ export interface Variable {
   readonly defect?: Defect;
 }
 
-/** What makes a runtime refuse a text: a NUL would end it too early, and only UTF-8 can be told to a runtime. */
+/** What makes a runtime refuse a text: a NUL would end it too early, and requests to runtimes are UTF-8. */
 export type Defect = 'NulByte' | 'NotUtf8';
 
 interface Expanded {
@@ -40,10 +48,9 @@ interface Expanded {
   readonly sources: readonly VariableSource[];
 }
 
-/** Asked for a variable by name; undefined where there is none. */
 export type LookUp = (name: string) => Variable | undefined;
 
-/** Indexed at the first question, which most command lines never ask. */
+/** Builds its index at the first look-up, which most command lines never make. */
 export function lookUpIn(environment: readonly Variable[]): LookUp {
   let byName: ReadonlyMap<string, Variable> | undefined;
   return (name) => (byName ??= new Map(environment.map((variable) => [variable.name, variable]))).get(name);
@@ -97,9 +104,9 @@ function remembering(
 }
 
 /**
- * Ten variables that each hold the one before ten times make ten billion copies of the first, and one ConfigMap can be
- * imported under a thousand prefixes. The kernel starts no program whose arguments and environment are together larger
- * than 6 MiB (three quarters of the largest stack it counts with), so nothing useful is lost where we stop.
+ * Ten variables that each contain the one before ten times make ten billion copies of the first, and one ConfigMap can be
+ * imported under a thousand prefixes. The kernel starts no program whose arguments and environment together are larger than
+ * 6 MiB (three quarters of the largest stack it allows for), so nothing useful is lost.
  */
 export class ExpansionBudget {
   static readonly charactersMax = 6 * 1024 * 1024;
@@ -117,12 +124,4 @@ export class ExpansionBudget {
       `Variables and arguments of container "${this.#containerName}" take more than 6 MiB, and no program can start with that much: remove some`,
     );
   }
-}
-
-/**
- * Why a container cannot be created from its pod: the message is what the kubelet shows in the container's status. No
- * message holds bytes of a Secret.
- */
-export class ContainerConfigError extends MountletError {
-  readonly reason = 'CreateContainerConfigError';
 }
