@@ -1,4 +1,4 @@
-/** Ends containers as their pod asks for it: the hook before the end, then the stop signal, then SIGKILL. */
+/** Ends containers as their pod specifies: the preStop hook, then the stop signal, then SIGKILL. */
 import type { Clock } from '../../base/clock.ts';
 import { messageOf } from '../../base/errors.ts';
 import { type AnyContainer, containerNamed, isSidecar } from '../../kube/kinds/pod/pod-spec.ts';
@@ -20,7 +20,7 @@ interface KillRequest {
   readonly graceSeconds?: number | undefined;
 }
 
-/** Less than this would be SIGKILL to programs that end at once when asked. */
+/** Less than this would kill programs that are about to end. */
 const graceSecondsMin = 2;
 
 export class ContainerKiller {
@@ -30,7 +30,7 @@ export class ContainerKiller {
     this.#deps = deps;
   }
 
-  /** Ends everything of a pod, side by side; what failed is told when the rest is done. */
+  /** Ends all containers of a pod side by side. Rejects when the rest is done if some could not be ended. */
   async killPod(
     pod: Pod,
     runtimePod: RuntimePod,
@@ -42,7 +42,7 @@ export class ContainerKiller {
       pod,
       running.map(({ name }) => name),
     );
-    // One that is being launched has nothing that a grace would help, and must not start while others have theirs.
+    // One that is being launched needs no grace, and must not start while others have theirs.
     const created = runtimePod.containers.filter(({ state }) => state.kind === 'created');
     const cancels = created.map(({ id }) => this.#deps.runtime.stopContainer(id, 0, signal));
     const kills = running.map(async (container) => {
@@ -82,7 +82,7 @@ export class ContainerKiller {
     await runtime.stopContainer(id, override === 0 ? 0 : Math.max(graceMs, graceSecondsMin * 1000), signal);
   }
 
-  /** Answers how much of the grace it took. A hook that fails or does not end in time changes nothing. */
+  /** Returns how much of the grace it took. A hook that fails or does not end in time changes nothing. */
   async #preStop(
     pod: Pod,
     { uid, ips }: RuntimePod,
@@ -127,15 +127,15 @@ function killGraceSeconds(pod: Pod, container: AnyContainer | undefined, reason:
   return probe?.terminationGracePeriodSeconds ?? ofPod;
 }
 
-/**
- * Who waits for whom when a pod ends: containers and init containers go at once, a sidecar when all of them and all
- * sidecars after it are gone, because they may need it until then.
- */
 interface Ended {
   readonly promise: Promise<void>;
   resolve: () => void;
 }
 
+/**
+ * The order in which the containers of a pod end: containers and init containers at once, a sidecar when all of them and all
+ * sidecars after it have ended, because they may need it until then.
+ */
 class TerminationOrder {
   readonly #ended = new Map<string, Ended>();
   readonly #predecessors = new Map<string, readonly string[]>();
@@ -161,7 +161,7 @@ class TerminationOrder {
     this.#ended.get(name)?.resolve();
   }
 
-  /** Answers how long it took; gives up after `msMax`. */
+  /** Returns how long it took; gives up after `msMax`. */
   async wait(name: string, msMax: number, clock: Clock, signal: AbortSignal): Promise<number> {
     const waiting = (this.#predecessors.get(name) ?? []).flatMap((other) => this.#ended.get(other)?.promise ?? []);
     if (waiting.length === 0) return 0;

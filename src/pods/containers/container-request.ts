@@ -31,6 +31,22 @@ import {
 } from './runtime-containers.ts';
 import { ContainerStartError } from './start-errors.ts';
 
+/** The files of pods and containers on this machine that belong neither to volumes nor to the runtime. */
+export interface ContainerFiles {
+  /** Below the node's root. */
+  podDirectory(podUid: string): string;
+  logDirectory(pod: Pod): string;
+  /** The directories every pod has, with mode 0750. */
+  makePodDirectories(pod: Pod, signal: AbortSignal): Promise<void>;
+  /** An empty file with mode 0666, to be mounted as the container's termination message. Returns its path. */
+  makeMessageFile(podUid: string, container: string, attempt: number, signal: AbortSignal): Promise<string>;
+  /** Empty if there is none. Never follows a link and reads no more than `bytesMax`: the container wrote it. */
+  readMessageFile(path: string, bytesMax: number, signal: AbortSignal): Promise<string>;
+  /** The end of a log, without what the runtime adds to each line. */
+  tailLog(path: string, bytesMax: number, linesMax: number, signal: AbortSignal): Promise<string>;
+  removeLog(path: string, signal: AbortSignal): Promise<void>;
+}
+
 /** What a container needs of the volumes of its pod. */
 export interface ContainerVolumes {
   mountedVolumesOf(pod: Pod): MountedVolumes;
@@ -48,13 +64,13 @@ export interface ContainerRequestDeps {
 export interface NodeSettings {
   readonly clusterDomain: string;
   readonly runtimeSupportsRecursiveReadOnly: boolean;
-  /** The user of a container of which neither pod nor image say who it is. */
+  /** The user of a container if neither pod nor image name one. */
   readonly defaultUid: number;
 }
 
 export interface BuiltContainer {
   readonly request: ContainerRequest;
-  /** To be run if the container does not come to be. */
+  /** To be run if the container is not created. */
   readonly cleanUps: readonly CleanUp[];
 }
 
@@ -66,7 +82,7 @@ interface ContainerInput {
   readonly image: ImageStatus;
 }
 
-/** Rejects with a ContainerConfigError, or a ContainerStartError for what no runtime would take. */
+/** Rejects with a ContainerConfigError, or a ContainerStartError for what every runtime would refuse. */
 export async function buildContainerRequest(
   { pod, container, attempt, podIPs, image }: ContainerInput,
   { view: viewDeps, volumes, files }: ContainerRequestDeps,
@@ -91,12 +107,12 @@ export async function buildContainerRequest(
       signal,
     );
   } catch (error) {
-    if (error instanceof ContainerMountsError) await takeBack(error.cleanUps);
+    if (error instanceof ContainerMountsError) await runCleanUps(error.cleanUps);
     throw error;
   }
   const defect = defectOf(view);
   if (defect !== undefined) {
-    await takeBack(view.cleanUps);
+    await runCleanUps(view.cleanUps);
     throw new ContainerStartError('CreateContainerError', defect);
   }
   const messagePath = container.terminationMessagePath ?? '';
@@ -147,7 +163,7 @@ const defects: Readonly<Record<Defect, string>> = {
   NotUtf8: 'is not valid UTF-8, and nothing else can be told to a runtime',
 };
 
-/** Said here and without the text itself: what refuses it further on may quote it, and it may be a secret. */
+/** Reported here, and without the text, which may be a secret: a runtime that refuses it may quote it. */
 function defectOf({ environment, command, args }: ContainerView): string | undefined {
   for (const { name, defect } of environment) {
     if (defect !== undefined) return `variable ${goQuote(name)} ${defects[defect]}`;
@@ -158,8 +174,8 @@ function defectOf({ environment, command, args }: ContainerView): string | undef
   return undefined;
 }
 
-/** One that fails leaves the others to be tried: the volumes' own tear-down repeats it. */
-export async function takeBack(cleanUps: readonly CleanUp[]): Promise<void> {
+/** A failure does not keep the others from being run: the tear-down of the volumes repeats them. */
+export async function runCleanUps(cleanUps: readonly CleanUp[]): Promise<void> {
   for (const cleanUp of cleanUps) await cleanUp().catch(() => {});
 }
 
@@ -184,7 +200,7 @@ interface SecurityRequest {
   readonly pod: Pod;
   readonly container: AnyContainer;
   readonly image: Pick<ImageStatus, 'uid' | 'username'>;
-  /** Who the program would be if neither the pod nor an image says so. */
+  /** The user if neither the pod nor the image name one. */
   readonly defaultUid: number;
   /** Groups that own volumes of the pod. */
   readonly volumeGroups: readonly number[];
@@ -206,7 +222,7 @@ function containerSecurity(request: SecurityRequest): ContainerSecurity {
     noNewPrivileges: own.allowPrivilegeEscalation === false,
     addCapabilities: (own.capabilities?.add ?? []).map(withoutPrefix),
     dropCapabilities: (own.capabilities?.drop ?? []).map(withoutPrefix),
-    // Where a pod says nothing it gets the runtime's own profile; the kubelet leaves it unconfined by default.
+    // By default a pod gets the runtime's own profile; the kubelet leaves it unconfined.
     seccomp: profileType(own.seccompProfile ?? ofPod.seccompProfile),
     appArmor: profileType(own.appArmorProfile ?? ofPod.appArmorProfile),
     procMount: own.procMount === 'Unmasked' ? 'Unmasked' : 'Default',
@@ -244,7 +260,6 @@ function checkNonRoot({ pod, container, image, defaultUid }: SecurityRequest): v
   }
 }
 
-/** How much of the machine a container or a pod may use, in the units of a runtime. */
 function containerResources({ limits = {}, requests = {} }: ResourceRequirements = {}): ResourceLimits {
   return {
     memoryBytesMax: bytes(limits['memory']),
@@ -253,7 +268,7 @@ function containerResources({ limits = {}, requests = {} }: ResourceRequirements
   };
 }
 
-/** A pod is limited as a whole only where every container is: the sum of some says nothing of the rest. */
+/** A pod is limited as a whole only if every container is limited. */
 export function podResources({ spec }: Pod): ResourceLimits {
   const all = [...spec.containers, ...(spec.initContainers ?? [])];
   const limits = podLimits(spec);
@@ -276,20 +291,4 @@ function milli(quantity: string | number | undefined): number | undefined {
 
 function number(value: bigint | undefined): number | undefined {
   return value === undefined ? undefined : Number(value);
-}
-
-/** The files of pods and containers on this machine that are neither volumes nor the runtime's own; `agent/` has them. */
-export interface ContainerFiles {
-  /** Below the node's root. */
-  podDirectory(podUid: string): string;
-  logDirectory(pod: Pod): string;
-  /** The directories every pod has, with mode 0750. */
-  makePodDirectories(pod: Pod, signal: AbortSignal): Promise<void>;
-  /** An empty file that anybody may write, to be mounted as the container's termination message. Answers its path. */
-  makeMessageFile(podUid: string, container: string, attempt: number, signal: AbortSignal): Promise<string>;
-  /** Empty if there is none. Never follows a link, and reads no more than asked: the container wrote it. */
-  readMessageFile(path: string, bytesMax: number, signal: AbortSignal): Promise<string>;
-  /** The end of a log, without the runtime's own marks. */
-  tailLog(path: string, bytesMax: number, linesMax: number, signal: AbortSignal): Promise<string>;
-  removeLog(path: string, signal: AbortSignal): Promise<void>;
 }

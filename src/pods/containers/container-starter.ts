@@ -1,4 +1,4 @@
-/** Starts one container: its back-off, its image, its configuration, itself, and the hook after its start. */
+/** Starts one container: its back-off, its image, its configuration, the container itself, and its postStart hook. */
 import { messageOf } from '../../base/errors.ts';
 import { nextTurn } from '../../base/turns.ts';
 import { describePod, podUid } from '../../kube/kinds/pod/pod-identity.ts';
@@ -14,12 +14,12 @@ import {
   type ContainerRequestDeps,
   type NodeSettings,
   buildContainerRequest,
-  takeBack,
+  runCleanUps,
 } from './container-request.ts';
-import { FailureBackOff, ImagePuller } from './image-puller.ts';
+import { ImagePuller } from './image-puller.ts';
 import { type HookDeps, runHook } from './lifecycle-hooks.ts';
 import { hasEnded, newest } from './runtime-containers.ts';
-import { ContainerStartError } from './start-errors.ts';
+import { ContainerStartError, FailureBackOff } from './start-errors.ts';
 
 interface ContainerStarterDeps extends ContainerRequestDeps, HookDeps {
   readonly runtime: Runtime;
@@ -35,7 +35,7 @@ interface StartRequest {
   readonly runtimePod: RuntimePod;
   readonly podRequest: PodRequest;
   readonly pullSecrets: ImagePullSecrets;
-  /** From the last status that was told: containers may have been cleaned away since. */
+  /** From the last status: containers may have been removed since. */
   readonly restartsBefore: number | undefined;
 }
 
@@ -65,25 +65,25 @@ export class ContainerStarter {
     const { pod, container } = request;
     const { runtime } = this.#deps;
     let id: string;
-    await nextTurn(); // ten thousand variables are long work here, and for the runtime again
+    await nextTurn(); // ten thousand variables take long, here and in the runtime
     try {
       id = await runtime.createContainer(built.request, signal);
     } catch (error) {
-      await takeBack(built.cleanUps);
+      await runCleanUps(built.cleanUps);
       throw this.#failure(request, 'CreateContainerError', error, signal);
     }
-    this.#tell(request, 'Normal', 'Created', `Created container: ${container.name}`);
+    this.#record(request, 'Normal', 'Created', `Created container: ${container.name}`);
     try {
       await runtime.startContainer(id, signal);
     } catch (error) {
       throw this.#failure(request, 'RunContainerError', error, signal);
     }
-    this.#tell(request, 'Normal', 'Started', `Started container ${container.name}`);
+    this.#record(request, 'Normal', 'Started', `Started container ${container.name}`);
     this.#follow(pod, container);
     await this.#postStart(pod, container, id, signal);
   }
 
-  /** Of containers that run, perhaps since before this program: their subPaths show what their volumes have now. */
+  /** The subPaths of containers that run, perhaps since before this program started, show what their volumes have now. */
   followRunning(pod: Pod, { containers }: RuntimePod): void {
     for (const { name, state } of containers) {
       const container = state.kind === 'running' ? containerNamed(pod, name) : undefined;
@@ -138,7 +138,7 @@ export class ContainerStarter {
       const built = await buildContainerRequest(input, this.#deps, this.#settings, signal);
       const refusal = this.#deps.runtime.unsupported(podRequest, built.request);
       if (refusal === undefined) return built;
-      await takeBack(built.cleanUps);
+      await runCleanUps(built.cleanUps);
       throw new ContainerConfigError(refusal);
     } catch (error) {
       const reason = error instanceof ContainerStartError ? error.reason : 'CreateContainerConfigError';
@@ -164,23 +164,23 @@ export class ContainerStarter {
         const reason = { reason: 'postStartHook', message: 'FailedPostStartHook' } as const;
         await killer.kill(pod, runtimePod, started, reason, signal);
       }
-      // Without the cause: what a hook answered may hold a secret.
+      // Without the cause: the answer of a hook may contain a secret.
       throw new ContainerStartError('PostStartHookError', message);
     }
   }
 
   #failure(request: StartRequest, reason: string, error: unknown, signal: AbortSignal): ContainerStartError {
     signal.throwIfAborted();
-    this.#tell(request, 'Warning', 'Failed', `Error: ${messageOf(error)}`);
+    this.#record(request, 'Warning', 'Failed', `Error: ${messageOf(error)}`);
     return new ContainerStartError(reason, messageOf(error), { cause: error });
   }
 
-  #tell({ pod, container }: StartRequest, type: 'Normal' | 'Warning', reason: string, message: string): void {
+  #record({ pod, container }: StartRequest, type: 'Normal' | 'Warning', reason: string, message: string): void {
     this.#deps.events.record({ pod, container: container.name, type, reason, message });
   }
 }
 
-/** Another image or other resources are another try: what failed before may work now. */
+/** With another image or other resources a container may work now, so its back-off starts over. */
 function backOffKey(pod: Pod, container: AnyContainer): string {
   return [describePod(pod), container.name, container.image, JSON.stringify(container.resources ?? {})].join('\0');
 }

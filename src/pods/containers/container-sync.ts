@@ -1,4 +1,4 @@
-/** Carries out what plan-containers.ts decided: ends, makes and starts what has to be. Repeats nothing that is done. */
+/** Carries out what plan-containers.ts decided: ends, creates and starts containers. */
 import { messageOf } from '../../base/errors.ts';
 import type { EventSink } from '../../kube/kinds/pod/pod-event.ts';
 import { podNamespace, podUid } from '../../kube/kinds/pod/pod-identity.ts';
@@ -29,14 +29,14 @@ interface ContainerSyncDeps {
 }
 
 export interface ContainerSyncResult {
-  /** What could not be done; the rest was. */
+  /** Containers that could not be started. */
   readonly errors: readonly unknown[];
   readonly pullFailed: boolean;
-  /** There was something to do. */
+  /** Something was ended or started. */
   readonly changed: boolean;
 }
 
-/** Of the containers of one name that ended, this many stay: the last one's log can still be read. */
+/** How many ended containers of one name are kept, so that the log of the last one can still be read. */
 const deadContainersKept = 1;
 
 export class ContainerSync {
@@ -57,7 +57,7 @@ export class ContainerSync {
     const { killer } = this.#deps;
     const plan = planContainers(pod, runtimePod, this.#deps.probes);
     if (plan.killPod && runtimePod !== undefined) {
-      if (plan.createSandbox) this.#tellSandboxChanged(pod, runtimePod);
+      if (plan.createSandbox) this.#recordSandboxChanged(pod, runtimePod);
       await killer.killPod(pod, runtimePod, undefined, signal);
     }
     if (plan.killPod && !plan.createSandbox) return { errors: [], pullFailed: false, changed: true };
@@ -77,15 +77,15 @@ export class ContainerSync {
     return result;
   }
 
-  /** The restarts that the last status told, for containers that the runtime no longer has. */
+  /** From the last status, for containers that the runtime no longer has. */
   #restartsBefore({ status }: Pod, name: string): number | undefined {
     const { initContainerStatuses = [], containerStatuses = [], ephemeralContainerStatuses = [] } = status ?? {};
     const all = [...initContainerStatuses, ...containerStatuses, ...ephemeralContainerStatuses];
-    const told = all.find((one) => one.name === name);
-    return told?.containerID === undefined ? undefined : told.restartCount;
+    const last = all.find((one) => one.name === name);
+    return last?.containerID === undefined ? undefined : last.restartCount;
   }
 
-  #tellSandboxChanged(pod: Pod, { containers }: RuntimePod): void {
+  #recordSandboxChanged(pod: Pod, { containers }: RuntimePod): void {
     if (containers.length === 0) return;
     const message = 'Pod sandbox changed, it will be killed and re-created.';
     this.#deps.events.record({ pod, type: 'Normal', reason: 'SandboxChanged', message });
@@ -103,7 +103,7 @@ export class ContainerSync {
     }
   }
 
-  /** A runtime here has one way to run containers, under its own name; another one may be configured later. */
+  /** A runtime has one handler, named like the runtime. */
   async #requireHandler(runtimeClass: string, signal: AbortSignal): Promise<void> {
     if (runtimeClass === '') return;
     const { runtime, runtimeHandler } = this.#deps;
@@ -112,7 +112,7 @@ export class ContainerSync {
     if (handler !== runtime.name) throw new RuntimeError(`no runtime for ${goQuote(handler)} is configured`);
   }
 
-  /** As it is after the kills: a container that was ended just now has its end on record. */
+  /** Read again after kills, so that the state of the ended containers is known. */
   async #runtimePod(
     pod: Pod,
     runtimePod: RuntimePod | undefined,
@@ -144,7 +144,7 @@ export class ContainerSync {
     for (const name of plan.startInit) {
       const isStarted = await start(name);
       const container = containerNamed(request.pod, name);
-      // Those after it may need it; a sidecar that restarts later holds nobody up.
+      // Those after it may need it. A sidecar is restarted later and holds up nothing.
       if (!isStarted && container !== undefined && !isSidecar(container)) break;
     }
     for (const name of plan.start) await start(name);

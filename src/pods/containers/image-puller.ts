@@ -1,5 +1,4 @@
-/** Makes sure that a container's image is there, as its pull policy says, and not too often when it cannot be had. */
-import { BackOff } from '../../base/back-off.ts';
+/** Makes sure that a container's image is present, as its pull policy says, with a back-off after a failed pull. */
 import type { Clock } from '../../base/clock.ts';
 import { messageOf } from '../../base/errors.ts';
 import type { EventSink } from '../../kube/kinds/pod/pod-event.ts';
@@ -11,7 +10,7 @@ import { parseImageReference } from '../../kube/values/image-reference.ts';
 import { showDuration } from '../../kube/values/times.ts';
 import type { ImageStatus, PullCredential, Runtime, RuntimeImages } from '../../runtimes/runtime.ts';
 import { type ImagePullSecrets, pullCredentials } from '../view/image-pull-secrets.ts';
-import { ContainerStartError } from './start-errors.ts';
+import { ContainerStartError, FailureBackOff } from './start-errors.ts';
 
 interface ImagePullerDeps {
   readonly runtime: Pick<Runtime, 'images'>;
@@ -46,28 +45,28 @@ export class ImagePuller {
     const { image = '', imagePullPolicy = 'IfNotPresent', name } = container;
     const { events, runtime } = this.#deps;
     const { images } = runtime;
-    const tell = (type: 'Normal' | 'Warning', reason: string, message: string): void =>
+    const record = (type: 'Normal' | 'Warning', reason: string, message: string): void =>
       events.record({ pod, container: name, type, reason, message });
-    checkReference(image, (message) => tell('Warning', 'InspectFailed', message));
+    checkReference(image, (message) => record('Warning', 'InspectFailed', message));
     if (images === undefined) return { id: image, sizeBytes: 0 };
     if (imagePullPolicy !== 'Always') {
       const present = await images.status(image, signal).catch((error: unknown) => {
         signal.throwIfAborted();
         const message = `Failed to inspect image ${goQuote(image)}: ${messageOf(error)}`;
-        tell('Warning', 'InspectFailed', message);
+        record('Warning', 'InspectFailed', message);
         throw new ContainerStartError('ImageInspectError', message);
       });
       if (present !== undefined) {
-        tell('Normal', 'Pulled', `Container image ${goQuote(image)} already present on machine`);
+        record('Normal', 'Pulled', `Container image ${goQuote(image)} already present on machine`);
         return present;
       }
       if (imagePullPolicy === 'Never') {
         const message = `Container image ${goQuote(image)} is not present with pull policy of Never`;
-        tell('Warning', 'ErrImageNeverPull', message);
+        record('Warning', 'ErrImageNeverPull', message);
         throw new ContainerStartError('ErrImageNeverPull', message);
       }
     }
-    return await this.#pull(images, `${podUid(pod)}_${image}`, image, secrets, tell, signal);
+    return await this.#pull(images, `${podUid(pod)}_${image}`, image, secrets, record, signal);
   }
 
   collectGarbage(): void {
@@ -80,7 +79,7 @@ export class ImagePuller {
     key: string,
     image: string,
     secrets: ImagePullSecrets,
-    tell: (type: 'Normal' | 'Warning', reason: string, message: string) => void,
+    record: (type: 'Normal' | 'Warning', reason: string, message: string) => void,
     signal: AbortSignal,
   ): Promise<ImageStatus> {
     const { clock } = this.#deps;
@@ -88,16 +87,16 @@ export class ImagePuller {
     const waitUntilMs = failure && this.#backOff.until(key, failure.atMs);
     if (failure !== undefined && waitUntilMs !== undefined) {
       const message = `Back-off pulling image ${goQuote(image)}`;
-      tell('Normal', 'BackOff', message);
+      record('Normal', 'BackOff', message);
       const { reason, message: detail } = failure.error;
       throw new ContainerStartError('ImagePullBackOff', `${message}: ${reason}: ${detail}`, { retryAtMs: waitUntilMs });
     }
-    tell('Normal', 'Pulling', `Pulling image ${goQuote(image)}`);
+    record('Normal', 'Pulling', `Pulling image ${goQuote(image)}`);
     const startMs = clock.now();
     try {
       const status = await images.pull(image, credentialsFor(secrets, image), signal);
       const took = showDuration(clock.now() - startMs);
-      tell(
+      record(
         'Normal',
         'Pulled',
         `Successfully pulled image ${goQuote(image)} in ${took} (${took} including waiting). Image size: ${status.sizeBytes} bytes.`,
@@ -107,7 +106,7 @@ export class ImagePuller {
       return status;
     } catch (thrown) {
       signal.throwIfAborted();
-      tell('Warning', 'Failed', `Failed to pull image ${goQuote(image)}: ${messageOf(thrown)}`);
+      record('Warning', 'Failed', `Failed to pull image ${goQuote(image)}: ${messageOf(thrown)}`);
       const error = new ContainerStartError(failedPull, messageOf(thrown), { cause: thrown });
       this.#backOff.next(key, clock.now());
       this.#failures.set(key, { atMs: clock.now(), error });
@@ -116,12 +115,12 @@ export class ImagePuller {
   }
 }
 
-function checkReference(image: string, tell: (message: string) => void): void {
+function checkReference(image: string, record: (message: string) => void): void {
   try {
     parseImageReference(image);
   } catch (error) {
     const message = `Failed to apply default image tag ${goQuote(image)}: ${messageOf(error)}`;
-    tell(message);
+    record(message);
     throw new ContainerStartError('InvalidImageName', message);
   }
 }
@@ -135,58 +134,4 @@ function credentialsFor(secrets: ImagePullSecrets, image: string): readonly Pull
     identityToken: '',
     registryToken: '',
   }));
-}
-
-/** Delays that double with every failure of the same thing and are forgotten when it has been well for long. */
-interface Entry {
-  readonly backOff: BackOff;
-  readonly updatedAtMs: number;
-}
-
-export class FailureBackOff {
-  readonly #initialMs: number;
-  readonly #delayMsMax: number;
-  readonly #clock: Clock;
-  readonly #entries = new Map<string, Entry>();
-
-  constructor(initialMs: number, delayMsMax: number, clock: Clock) {
-    this.#initialMs = initialMs;
-    this.#delayMsMax = delayMsMax;
-    this.#clock = clock;
-  }
-
-  /** When the wait ends for what failed at `failedAtMs`; undefined if there is nothing to wait for. */
-  until(key: string, failedAtMs: number): number | undefined {
-    const entry = this.#entries.get(key);
-    if (entry === undefined || this.#isStale(entry, failedAtMs)) return undefined;
-    const untilMs = failedAtMs + entry.backOff.lastMs;
-    return this.#clock.now() < untilMs ? untilMs : undefined;
-  }
-
-  delayMsOf(key: string): number {
-    return this.#entries.get(key)?.backOff.lastMs ?? 0;
-  }
-
-  /** Counts a try, so that the next failure waits longer. The first one has nothing to wait for yet. */
-  next(key: string, failedAtMs: number): void {
-    const before = this.#entries.get(key);
-    const isNew = before === undefined || this.#isStale(before, failedAtMs);
-    const backOff = isNew ? new BackOff({ firstMs: this.#initialMs, msMax: this.#delayMsMax }) : before.backOff;
-    backOff.next();
-    this.#entries.set(key, { backOff, updatedAtMs: this.#clock.now() });
-  }
-
-  forget(key: string): void {
-    this.#entries.delete(key);
-  }
-
-  /** Drops what can have no effect any more; called by housekeeping, so the number of entries has a bound. */
-  collectGarbage(): void {
-    const now = this.#clock.now();
-    for (const [key, entry] of this.#entries) if (this.#isStale(entry, now)) this.#entries.delete(key);
-  }
-
-  #isStale({ updatedAtMs }: Entry, atMs: number): boolean {
-    return atMs - updatedAtMs > 2 * this.#delayMsMax;
-  }
 }

@@ -1,9 +1,9 @@
 /**
- * What a container asks to be done after its start and before its end. Nothing that a hook prints or answers goes any
- * further: it may hold secrets.
+ * The hooks that a container has after its start and before its end. Nothing that a hook prints or answers is passed on: it may
+ * contain secrets.
  */
 import type { Clock } from '../../base/clock.ts';
-import { messageOf } from '../../base/errors.ts';
+import { errorCode } from '../../base/errors.ts';
 import type { Lifecycle } from '../../kube/kinds/pod/container.ts';
 import type { EventSink } from '../../kube/kinds/pod/pod-event.ts';
 import type { AnyContainer } from '../../kube/kinds/pod/pod-spec.ts';
@@ -53,9 +53,8 @@ async function runHttpHook(
   try {
     await exchangeHttp(exchange, network, userAgent, signal);
   } catch (error) {
-    if (exchange.scheme !== 'https' || !/wrong version number|packet length too long/i.test(messageOf(error)))
-      throw error;
-    // Some servers were asked for https by mistake for years, and old kubelets asked them by http.
+    if (exchange.scheme !== 'https' || !notTls.has(errorCode(error) ?? '')) throw error;
+    // Old kubelets used HTTP for HTTPS hooks, so there are pods whose servers only speak HTTP.
     await exchangeHttp({ ...exchange, scheme: 'http' }, network, userAgent, signal);
     const message = `request to HTTPS lifecycle hook ${exchange.authority}:${exchange.port} got HTTP response, retry with HTTP succeeded`;
     events.record({ pod, container: container.name, type: 'Warning', reason: 'LifecycleHTTPFallback', message });
@@ -63,3 +62,5 @@ async function runHttpHook(
 }
 
 const userAgent = 'kube-lifecycle/1.33';
+/** How OpenSSL reports an answer that is no TLS. */
+const notTls: ReadonlySet<string> = new Set(['ERR_SSL_WRONG_VERSION_NUMBER', 'ERR_SSL_PACKET_LENGTH_TOO_LONG']);

@@ -1,6 +1,6 @@
 /**
- * What has to be done so that the containers of a pod are as they should be. Pure: made from what is wanted and what is,
- * never from what happened. Carried out again and again it comes to rest.
+ * What has to be done so that the containers of a pod are as they should be. Computed from the desired and the actual state, never
+ * from events; carried out repeatedly, it leaves nothing to do.
  */
 import { type AnyContainer, isSidecar } from '../../kube/kinds/pod/pod-spec.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
@@ -17,7 +17,7 @@ interface ContainerKill {
 }
 
 export interface ContainerPlan {
-  /** Everything of the pod is ended first. Without `createSandbox` nothing follows: the pod is done. */
+  /** All containers are ended first. Without `createSandbox` nothing follows: the pod is done. */
   readonly killPod: boolean;
   readonly createSandbox: boolean;
   readonly kill: readonly ContainerKill[];
@@ -56,7 +56,7 @@ export function planContainers(pod: Pod, runtimePod: RuntimePod | undefined, pro
   return { ...nothing, kill: [...init.kill, ...kill], startInit, startEphemeral, start };
 }
 
-/** There is nothing that containers could share: everything begins anew, unless the pod is done. */
+/** The sandbox that containers share is gone or not ready: everything starts over, unless the pod is done. */
 function planFromScratch(pod: Pod, runtimePod: RuntimePod | undefined): ContainerPlan {
   const { containers, initContainers = [], restartPolicy = 'Always' } = pod.spec;
   const hadContainers = (runtimePod?.containers.length ?? 0) > 0;
@@ -86,8 +86,8 @@ interface InitPlan {
 }
 
 /**
- * Looked at from the last to the first: the latest one that was ever started tells how far the pod came, since earlier ones
- * may have been cleaned away. Those before it are done, but their sidecars have to run.
+ * Goes from the last init container to the first: the latest that was ever started shows how far the pod came, since earlier
+ * ones may have been removed. Those before it are done, but sidecars among them have to run.
  */
 function planInit(pod: Pod, runtimePod: RuntimePod, probes: ProbeVerdicts): InitPlan {
   const { initContainers = [], containers } = pod.spec;
@@ -199,7 +199,7 @@ function faultOf(
   return undefined;
 }
 
-/** A container that another program made has no hash: it is left as it is. */
+/** A container that another program created has no hash and is left as it is. */
 function hasChanged(container: AnyContainer, { labels }: RuntimeContainer): boolean {
   const made = labels[hashLabel];
   return made !== undefined && made !== containerHash(container);
@@ -213,7 +213,7 @@ export function shouldStart(container: AnyContainer, pod: Pod, latest: RuntimeCo
     case 'running':
       return false;
     case 'created':
-      // Whoever made it failed to start it.
+      // Its start failed.
       return true;
     case 'exited':
       return restartsAfter(container, pod, latest.state.exitCode);
@@ -229,7 +229,7 @@ export function restartsAfter(container: AnyContainer, { spec }: Pod, exitCode: 
   return rule?.action === 'Restart' || policyAllows(container.restartPolicy, exitCode);
 }
 
-/** Whether a container that the node itself ends, because a probe failed, is started again. */
+/** Whether a container that the node ends because a probe failed is started again. */
 function restartsOnFailure(container: AnyContainer, { spec }: Pod): boolean {
   return isSidecar(container) || (container.restartPolicy ?? spec.restartPolicy ?? 'Always') !== 'Never';
 }

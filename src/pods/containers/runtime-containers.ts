@@ -1,4 +1,4 @@
-/** Finding one container of a pod, as it should be and as it is. */
+/** The containers of a pod as the runtime has them: how to find one, and what its labels say. */
 import type { AnyContainer } from '../../kube/kinds/pod/pod-spec.ts';
 import { fnvHash } from '../../kube/schema/content-hash.ts';
 import {
@@ -15,14 +15,14 @@ export function newest(runtimePod: RuntimePod | undefined, name: string): Runtim
   return runtimePod?.containers.find((container) => container.name === name);
 }
 
-/** The newest of this name that was made since the pod's shared part was: one from before, say, a reboot does not count. */
+/** The newest of this name that was created after the pod's sandbox. One from before a reboot does not count. */
 export function newestInSandbox(runtimePod: RuntimePod | undefined, name: string): RuntimeContainer | undefined {
   const container = newest(runtimePod, name);
   if (runtimePod === undefined || container === undefined) return undefined;
   return container.state.createdAtMs >= runtimePod.createdAtMs ? container : undefined;
 }
 
-/** Whether what a probe or a hook met is only that its container has ended meanwhile: then it has not failed. */
+/** Whether a probe or a hook failed only because its container has ended meanwhile. */
 export async function hasEnded(
   runtime: Pick<Runtime, 'get'>,
   { podUid, containerId }: { readonly podUid: string; readonly containerId: string },
@@ -34,11 +34,11 @@ export async function hasEnded(
     const runtimePod = await runtime.get(podUid, signal);
     return runtimePod?.containers.find(({ id }) => id === containerId)?.state.kind !== 'running';
   } catch {
-    return false; // not known: the problem is reported as it is
+    return false; // unknown: the problem is reported
   }
 }
 
-/** What a container carries with it, so that it is still known after this program was started again. */
+// Labels are what is known of a container after a restart of this program.
 export const podNameLabel = 'io.kubernetes.pod.name';
 export const podNamespaceLabel = 'io.kubernetes.pod.namespace';
 export const podUidLabel = 'io.kubernetes.pod.uid';
@@ -49,12 +49,12 @@ export const messagePolicyLabel = 'io.kubernetes.container.terminationMessagePol
 export const messageFileLabel = 'mountlet.dev/termination-message-file';
 export const environmentObjectsLabel = 'mountlet.dev/environment-objects';
 
-/** Changes when the container has to be made anew: of what a pod may change later, only the image asks for that. */
+/** A container is replaced when its hash changes. Of what may change in a pod, only the image requires that. */
 export function containerHash({ name, image = '' }: AnyContainer): string {
   return fnvHash(`${name}\0${image}`);
 }
 
-/** An object from which variables were taken, at the version at which they were. */
+/** An object from which variables were taken, with its version at that time. */
 export interface EnvironmentObject {
   readonly kind: 'ConfigMap' | 'Secret';
   readonly name: string;
@@ -77,7 +77,7 @@ export function writeEnvironmentObjects(objects: readonly EnvironmentObject[]): 
   return JSON.stringify(objects.map(({ kind, name, resourceVersion }) => [kind, name, resourceVersion]));
 }
 
-/** Labels may have been written by anybody: what does not fit is left out. */
+/** Other programs may write labels: what is malformed is left out. */
 export function readEnvironmentObjects(labels: Readonly<Record<string, string>>): readonly EnvironmentObject[] {
   let entries: unknown;
   try {

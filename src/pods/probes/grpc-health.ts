@@ -1,11 +1,11 @@
-/** The one call of gRPC that a node makes: grpc.health.v1.Health/Check, over HTTP/2 by hand. */
+/** The only gRPC call that a node makes: grpc.health.v1.Health/Check, over plain HTTP/2. */
 import { type ClientHttp2Session, type IncomingHttpHeaders, connect as connectHttp2 } from 'node:http2';
 import type { Duplex } from 'node:stream';
 import { onAbort } from '../../base/abort.ts';
 import { HandlerError } from './http-exchange.ts';
 
 const statusNames = ['UNKNOWN', 'SERVING', 'NOT_SERVING', 'SERVICE_UNKNOWN'];
-/** An answer has one byte or two; what is longer is none. */
+/** An answer has two bytes at most. */
 const answerBytesMax = 4096;
 
 /** Resolves with the name of the status: `SERVING`. */
@@ -63,7 +63,7 @@ function check(session: ClientHttp2Session, service: string, authority: string, 
   });
 }
 
-/** A message of one field, the name of the service, with the five bytes that go before every message. */
+/** A message of one field, the name of the service, after the five bytes that precede every message. */
 function frame(service: string): Buffer {
   const name = Buffer.from(service);
   const message =

@@ -1,4 +1,4 @@
-/** One HTTP request to a pod, for probes and hooks: certificates are not checked, since pods make their own. */
+/** One HTTP request to a pod, for probes and hooks: certificates are not verified, since pods sign their own. */
 import { type IncomingMessage, request as startRequest } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { connect as connectTls } from 'node:tls';
@@ -9,10 +9,44 @@ import { podUid } from '../../kube/kinds/pod/pod-identity.ts';
 import type { AnyContainer } from '../../kube/kinds/pod/pod-spec.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 
+export interface PodAddress {
+  readonly podUid: string;
+  /** Undefined: the pod itself, reached as its own programs reach each other. */
+  readonly host: string | undefined;
+  readonly port: number;
+}
+
+/** How the node connects to a pod. */
+export interface PodNetwork {
+  /** Rejects with the system's error when nothing listens. */
+  connect(address: PodAddress, signal: AbortSignal): Promise<Duplex>;
+}
+
+/** A probe or a hook names a port by number, or by the name of one of the container's ports. */
+export function containerPort(port: string | number, { ports = [] }: AnyContainer): number {
+  const named = typeof port === 'string' ? ports.find(({ name }) => name === port)?.containerPort : port;
+  const number = named ?? (/^\d+$/.test(String(port)) ? Number(port) : undefined);
+  if (number === undefined) throw new HandlerError(`couldn't find port: ${port}`);
+  if (number <= 0 || number > 65_535) throw new HandlerError(`invalid port number: ${number}`);
+  return number;
+}
+
+/** A probe or a hook cannot be carried out as it is written, or its server refuses it. */
+export class HandlerError extends MountletError {
+  readonly reason = 'HandlerFailed';
+  /** The code with which a server refused the health check. */
+  readonly grpcStatus: number | undefined;
+
+  constructor(message: string, { grpcStatus }: { readonly grpcStatus?: number } = {}) {
+    super(message);
+    this.grpcStatus = grpcStatus;
+  }
+}
+
 export interface HttpExchange extends PodAddress {
   readonly scheme: 'http' | 'https';
   readonly path: string;
-  /** What the request is addressed to where `host` is undefined: the pod's IP. */
+  /** The host of the request; where `host` is undefined, the pod's IP. */
   readonly authority: string;
   readonly headers: readonly { readonly name: string; readonly value: string }[];
 }
@@ -20,11 +54,11 @@ export interface HttpExchange extends PodAddress {
 interface HttpAnswer {
   readonly statusCode: number;
   readonly location: string | undefined;
-  /** Not more than 10 KiB of it. */
+  /** Its first 10 KiB. */
   readonly body: string;
 }
 
-/** What a probe or a hook of a container asks for. */
+/** The request of a probe or a hook. */
 export function httpExchange(
   { pod, container, podIp }: { readonly pod: Pod; readonly container: AnyContainer; readonly podIp: string },
   { host = '', path = '', port = 0, scheme = 'HTTP', httpHeaders = [] }: Partial<NonNullable<Probe['httpGet']>>,
@@ -101,38 +135,4 @@ async function readBody(response: IncomingMessage): Promise<string> {
     if (size >= bodyBytesMax) break;
   }
   return Buffer.concat(chunks).subarray(0, bodyBytesMax).toString('utf8');
-}
-
-/** How the node itself talks to a pod, for probes and hooks. */
-export interface PodAddress {
-  readonly podUid: string;
-  /** Undefined: the pod itself, reached as its own programs would reach each other. */
-  readonly host: string | undefined;
-  readonly port: number;
-}
-
-export interface PodNetwork {
-  /** Rejects when nobody listens, with the system's words. */
-  connect(address: PodAddress, signal: AbortSignal): Promise<Duplex>;
-}
-
-/** A port as a probe or a hook names it: by number, or as one of the container's ports. */
-export function containerPort(port: string | number, { ports = [] }: AnyContainer): number {
-  const named = typeof port === 'string' ? ports.find(({ name }) => name === port)?.containerPort : port;
-  const number = named ?? (/^\d+$/.test(String(port)) ? Number(port) : undefined);
-  if (number === undefined) throw new HandlerError(`couldn't find port: ${port}`);
-  if (number <= 0 || number > 65_535) throw new HandlerError(`invalid port number: ${number}`);
-  return number;
-}
-
-/** A probe or a hook cannot be carried out as it is written, or its server refuses it. */
-export class HandlerError extends MountletError {
-  readonly reason = 'HandlerFailed';
-  /** The code with which a server refused the health check. */
-  readonly grpcStatus: number | undefined;
-
-  constructor(message: string, { grpcStatus }: { readonly grpcStatus?: number } = {}) {
-    super(message);
-    this.grpcStatus = grpcStatus;
-  }
 }

@@ -1,4 +1,4 @@
-/** Carries one probe out, once, and says how it went in the kubelet's words. When and how often is not decided here. */
+/** Runs one probe once and reports the result in the kubelet's words. */
 import { Writable } from 'node:stream';
 import type { Clock } from '../../base/clock.ts';
 import { messageOf } from '../../base/errors.ts';
@@ -44,7 +44,7 @@ const userAgent = 'kube-probe/1.33';
 const outputBytesMax = 10 * 1024;
 const redirectsMax = 10;
 
-/** Rejects when the probe could not be carried out, which says nothing about the container. */
+/** Rejects when the probe could not be run, which says nothing about the container. */
 export async function runProbe(
   target: ProbeTarget,
   deps: ProbeHandlerDeps,
@@ -119,7 +119,7 @@ async function probeHttp(
     }
     if (statusCode < 300 || location === undefined) return { result: 'success', output: body };
     const next = redirected(exchange, location);
-    // Another host is not this container: that it was sent there is all that can be said.
+    // Another host is not this container: its answer would say nothing about the container.
     if (next === undefined) return { result: 'warning', output: `Probe terminated redirects, Response body: ${body}` };
     if (redirects >= redirectsMax) return { result: 'failure', output: 'stopped after 10 redirects' };
     exchange = next;
@@ -178,7 +178,7 @@ async function probeGrpc(
   return { result: 'failure', output: `service unhealthy (responded with ${goQuote(status)})` };
 }
 
-/** The code of a method that a server does not have. */
+/** The gRPC status of a method that a server does not have. */
 const unimplemented = 12;
 
 function grpcProblem(error: unknown, authority: string): string {

@@ -1,4 +1,4 @@
-/** The probes of all pods: starts and stops their workers, and answers what they found. */
+/** The probes of all pods: starts and stops their workers, and reports their results to the status. */
 import { runTask } from '../../base/run-task.ts';
 import type { Probe } from '../../kube/kinds/pod/container.ts';
 import { podFullName, podUid } from '../../kube/kinds/pod/pod-identity.ts';
@@ -20,7 +20,7 @@ export class ProbeManager {
     this.#startedAtMs = deps.clock.now();
   }
 
-  /** Repeating it changes nothing. */
+  /** Has no effect on probes that run already. */
   add(pod: Pod): void {
     const { initContainers = [], containers } = pod.spec;
     const uid = podUid(pod);
@@ -49,7 +49,7 @@ export class ProbeManager {
     }
   }
 
-  /** A pod that ends may still tell whether it is ready, but is not to be started again. */
+  /** The readiness of a pod that ends still counts, but its containers are not restarted. */
   stopLivenessAndStartup(uid: string): void {
     for (const worker of this.#workers.get(uid)?.values() ?? []) if (worker.kind !== 'readiness') worker.stop();
   }
@@ -64,25 +64,25 @@ export class ProbeManager {
   }
 
   hasStarted(uid: string, container: string, containerId: string): boolean | undefined {
-    return this.#answer('startup', uid, container, containerId);
+    return this.#result('startup', uid, container, containerId);
   }
 
   isReady(uid: string, container: string, containerId: string): boolean | undefined {
-    return this.#answer('readiness', uid, container, containerId);
+    return this.#result('readiness', uid, container, containerId);
   }
 
   async settled(): Promise<void> {
     await Promise.all(this.#running);
   }
 
-  #answer(kind: ProbeKind, uid: string, container: string, containerId: string): boolean | undefined {
+  #result(kind: ProbeKind, uid: string, container: string, containerId: string): boolean | undefined {
     const worker = this.#workers.get(uid)?.get(`${kind} ${container}`);
     const result = this.#deps.results.get(kind, containerId);
-    if (result === undefined) worker?.poke(containerId);
+    if (result === undefined) worker?.probeNow(containerId);
     return worker === undefined ? (result ?? true) : result;
   }
 
-  /** After a start of this program the probes of all pods would begin at once. */
+  /** Right after the start of this program the probes of all pods would begin at the same moment. */
   #delayMs({ periodSeconds = 10 }: Probe): number {
     const { clock, random } = this.#deps;
     const periodMs = periodSeconds * 1000;

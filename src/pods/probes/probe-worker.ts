@@ -1,6 +1,6 @@
 /**
- * One probe of one container: asks again and again, counts equal answers, and says when enough of them are for or against
- * the container. It follows the container through its restarts.
+ * One probe of one container: runs periodically, counts equal results, and reports a verdict when enough of them agree. It
+ * follows the container through its restarts.
  */
 import type { Clock } from '../../base/clock.ts';
 import { messageOf } from '../../base/errors.ts';
@@ -16,20 +16,20 @@ import type { ProbeOutcome, ProbeTarget } from './probe-handlers.ts';
 
 export interface ProbeWorkerDeps {
   readonly run: (target: ProbeTarget, signal: AbortSignal) => Promise<ProbeOutcome>;
-  /** Whether what a probe met is only that its container has ended meanwhile. */
+  /** The probe failed only because its container has ended meanwhile. */
   readonly hasEnded: (target: ProbeTarget, problem: unknown, signal: AbortSignal) => Promise<boolean>;
   readonly clock: Clock;
   readonly random: () => number;
   readonly events: EventSink;
   readonly notify: (notice: TaskFailed) => void;
   readonly results: ProbeResults;
-  /** As it was told last: a probe looks at the container that users see. */
+  /** The last status: a probe runs against the container that users see. */
   readonly statusOf: (podUid: string) => PodStatus | undefined;
-  /** A verdict changed, and with it what has to be done about the pod. */
+  /** A verdict changed, so the pod has to be synced. */
   readonly changed: (podUid: string, kind: ProbeKind, result: boolean) => void;
 }
 
-/** A probe that cannot be carried out may be tried again at once this often. */
+/** How often a probe that cannot be run is tried at once. */
 const triesMax = 3;
 const titles: Readonly<Record<ProbeKind, string>> = {
   liveness: 'Liveness',
@@ -49,7 +49,7 @@ export class ProbeWorker {
   #hasProbed = false;
   #lastResult: boolean | undefined;
   #equalResults = 0;
-  readonly #impatience = new WakeSignal();
+  readonly #wake = new WakeSignal();
 
   constructor(kind: ProbeKind, pod: Pod, container: AnyContainer, probe: Probe, deps: ProbeWorkerDeps) {
     this.kind = kind;
@@ -63,19 +63,18 @@ export class ProbeWorker {
     this.#stop.abort();
   }
 
-  /** Asks now, if this container was never asked: a readiness that nobody knows should not wait for the next turn. */
-  poke(containerId: string): void {
-    if (containerId !== this.#containerId || !this.#hasProbed) this.#impatience.wake();
+  /** Probes a container that was not probed yet without waiting for the next period. */
+  probeNow(containerId: string): void {
+    if (containerId !== this.#containerId || !this.#hasProbed) this.#wake.wake();
   }
 
-  /** `delayMs`: before the first time, so that not all probes of a node ask at the same moment. */
+  /** `delayMs`: before the first time, so that the probes of a node do not all run at the same moment. */
   async run(delayMs: number, signal: AbortSignal): Promise<void> {
     const ended = AbortSignal.any([signal, this.#stop.signal]);
     const periodMs = (this.#probe.periodSeconds ?? 10) * 1000;
     try {
       if (delayMs > 0) await this.#deps.clock.sleep(delayMs, ended);
-      while (!ended.aborted && (await this.#once(ended)))
-        await this.#impatience.sleep(periodMs, this.#deps.clock, ended);
+      while (!ended.aborted && (await this.#once(ended))) await this.#wake.sleep(periodMs, this.#deps.clock, ended);
     } catch (error) {
       if (!ended.aborted) throw error;
     } finally {
@@ -101,9 +100,9 @@ export class ProbeWorker {
     }
     const startedAtMs = Date.parse(container.state.running.startedAt ?? '');
     if (clock.now() - startedAtMs < (this.#probe.initialDelaySeconds ?? 0) * 1000) return true;
-    // Until a container has started nothing but its startup is asked for, and after that everything but.
+    // Until a container has started only its startup probe runs, and after that all others.
     if ((container.started === true) === (this.kind === 'startup')) return true;
-    const result = await this.#ask({ id, podIp: status.podIP ?? '' }, signal);
+    const result = await this.#probeOnce({ id, podIp: status.podIP ?? '' }, signal);
     if (result !== undefined) this.#count(result);
     return true;
   }
@@ -122,8 +121,8 @@ export class ProbeWorker {
     this.#equalResults = 0;
   }
 
-  /** Undefined when the probe could not be carried out, or its container ended meanwhile: that says nothing. */
-  async #ask(
+  /** Undefined when the probe could not be run, or its container ended meanwhile. */
+  async #probeOnce(
     { id: containerId, podIp }: { readonly id: string; readonly podIp: string },
     signal: AbortSignal,
   ): Promise<boolean | undefined> {
@@ -133,8 +132,8 @@ export class ProbeWorker {
       try {
         const { result, output } = await this.#deps.run(target, signal);
         if (result === 'failure' && (await this.#deps.hasEnded(target, undefined, signal))) return undefined;
-        if (result === 'failure') this.#tell('Unhealthy', `${titles[this.kind]} probe failed: ${output}`);
-        if (result === 'warning') this.#tell('ProbeWarning', `${titles[this.kind]} probe warning: ${output}`);
+        if (result === 'failure') this.#warn('Unhealthy', `${titles[this.kind]} probe failed: ${output}`);
+        if (result === 'warning') this.#warn('ProbeWarning', `${titles[this.kind]} probe warning: ${output}`);
         return result !== 'failure';
       } catch (error) {
         signal.throwIfAborted();
@@ -142,7 +141,7 @@ export class ProbeWorker {
         problem = error;
       }
     }
-    this.#tell('Unhealthy', `${titles[this.kind]} probe errored and resulted in unknown state: ${messageOf(problem)}`);
+    this.#warn('Unhealthy', `${titles[this.kind]} probe errored and resulted in unknown state: ${messageOf(problem)}`);
     return undefined;
   }
 
@@ -154,7 +153,7 @@ export class ProbeWorker {
     if (this.#equalResults < (result ? successThreshold : failureThreshold)) return;
     this.#set(result);
     if (result || this.kind === 'readiness') return;
-    // It will be ended and started again: the next answer belongs to the next container.
+    // It will be restarted: the next result belongs to the next container.
     this.#isOnHold = true;
     this.#equalResults = 0;
   }
@@ -164,7 +163,7 @@ export class ProbeWorker {
     this.#deps.changed(podUid(this.#pod), this.kind, result);
   }
 
-  #tell(reason: string, message: string): void {
+  #warn(reason: string, message: string): void {
     const { name: container } = this.#container;
     this.#deps.events.record({ pod: this.#pod, container, type: 'Warning', reason, message });
   }
@@ -175,7 +174,7 @@ function idOf(status: ContainerStatus | undefined): string | undefined {
   return containerID === '' ? undefined : containerID.slice(containerID.indexOf('://') + 3);
 }
 
-/** What the probes of containers said last, by container ID. */
+/** The last verdicts of probes, by container ID. */
 export type ProbeKind = 'liveness' | 'readiness' | 'startup';
 
 export class ProbeResults {
@@ -185,7 +184,7 @@ export class ProbeResults {
     return this.#results.get(`${kind} ${containerId}`);
   }
 
-  /** Answers whether it is new. */
+  /** Returns whether it is new. */
   set(kind: ProbeKind, containerId: string, result: boolean): boolean {
     const key = `${kind} ${containerId}`;
     if (this.#results.get(key) === result) return false;

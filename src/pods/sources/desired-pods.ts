@@ -1,6 +1,5 @@
 /**
- * The pods that should be on this node, by UID and by full name, and the mirrors of static ones. It says what is wanted and
- * never what runs.
+ * The pods that should be on this node, by UID and by full name, and the mirrors of static ones. What runs is not known here.
  */
 import { isMirrorPod, isStaticPod, podFullName, podUid } from '../../kube/kinds/pod/pod-identity.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
@@ -20,7 +19,7 @@ export class DesiredPods {
   remove(pod: Pod): void {
     const [byUid, byName] = this.#tables(pod);
     byUid.delete(podUid(pod));
-    // Its successor of the same name may be here already.
+    // A successor of the same name may have been added already.
     const named = byName.get(podFullName(pod));
     if (named !== undefined && podUid(named) === podUid(pod)) byName.delete(podFullName(pod));
   }
@@ -52,8 +51,8 @@ export class DesiredPods {
   }
 
   /**
-   * The pod as the API server had it last: a static pod's mirror. Undefined while there is none, and when the pod was deleted:
-   * a node may not even ask for it then.
+   * The pod as the API server had it last; for a static pod, its mirror. Undefined while there is none, and when the pod was
+   * deleted: a node may not read it then.
    */
   apiPodOf(pod: Pod): Pod | undefined {
     return isStaticPod(pod) ? this.mirrorOf(pod) : this.get(podUid(pod));

@@ -1,7 +1,7 @@
 /**
- * What a folder of manifests says, file by file: static pods, and the ConfigMaps and Secrets they use. A file that cannot
- * be read, or is wrong, or is only half saved, goes on meaning what it meant last: only deleting it takes something away.
- * (The kubelet takes the pod of a broken file down.) Nothing here waits for changes; folder-source.ts does.
+ * A folder of manifests: static pods, and the ConfigMaps and Secrets that they use. A file that cannot be read, is invalid or is
+ * only half saved keeps its last valid content; only deleting the file removes what it held. (The kubelet ends the pod of a
+ * broken file.)
  */
 import { untilAborted } from '../../base/abort.ts';
 import type { Clock } from '../../base/clock.ts';
@@ -15,6 +15,18 @@ import { forbiddenField } from '../../kube/schema/field-errors.ts';
 import type { ObjectMeta } from '../../kube/schema/meta.ts';
 import { compareByteOrder } from '../../kube/values/go-text.ts';
 import { asStaticPod, refusedReferences } from './static-pod.ts';
+
+/** The folder on disk; `agent/` has the real one. */
+export interface FolderReader {
+  /** For messages. */
+  readonly path: string;
+  /** Names of the regular files directly in it; undefined if the folder itself is missing. */
+  list(signal: AbortSignal): Promise<readonly string[] | undefined>;
+  /** Rejects with FileTooLargeError, or with an error of the system. */
+  read(name: string, bytesMax: number, signal: AbortSignal): Promise<string>;
+  /** Something in the folder may have changed. May report too often, or nothing at all. */
+  changes(signal: AbortSignal): AsyncIterable<void>;
+}
 
 export interface FolderContent {
   readonly pods: readonly Pod[];
@@ -31,13 +43,14 @@ export type FolderNotice =
     }
   | { readonly kind: 'ManifestsUnreadable'; readonly path: string; readonly message: string };
 
-/** As the kubelet's; a larger one is no manifest. */
+/** As the kubelet's. */
 const fileBytesMax = 10 * 1024 * 1024;
 
 interface FileState {
   readonly text: string | undefined;
   readonly good: Manifests | undefined;
-  readonly told: string | undefined;
+  /** Why the file was refused, as reported. */
+  readonly problem: string | undefined;
 }
 
 export class ManifestsFolder {
@@ -64,7 +77,7 @@ export class ManifestsFolder {
     return contentOf([...this.#files.values()].flatMap(({ good }) => good ?? []));
   }
 
-  /** Undefined when the folder cannot be looked at: then what it said last still holds. */
+  /** Undefined when the folder cannot be read: then its last content holds. */
   async #list(signal: AbortSignal): Promise<readonly string[] | undefined> {
     let problem: string;
     try {
@@ -91,8 +104,8 @@ export class ManifestsFolder {
       text = await this.#reader.read(name, fileBytesMax, signal);
       if (before !== undefined && text === before.text) return before;
       const good = readStatic(name, text, { nodeName: this.#nodeName, path: this.#reader.path });
-      if (before?.good === undefined || !isEmptyFile(text)) return { text, good, told: undefined };
-      // An editor that truncates before it writes leaves an empty file for a moment.
+      if (before?.good === undefined || !isEmptyFile(text)) return { text, good, problem: undefined };
+      // Editors that truncate before they write leave an empty file for a moment.
       return this.#refuse(name, before, text, 'the file is empty: delete it to remove what it held');
     } catch (error) {
       signal.throwIfAborted();
@@ -102,15 +115,15 @@ export class ManifestsFolder {
 
   #refuse(name: string, before: FileState | undefined, text: string | undefined, problem: string): FileState {
     const good = before?.good;
-    if (before?.told !== problem) {
+    if (before?.problem !== problem) {
       const message = `${name}: couldn't parse as pod(${problem}), please check config file`;
       this.#notify({ kind: 'ManifestRefused', file: name, message, keepsLastGood: good !== undefined });
     }
-    return { text, good, told: problem };
+    return { text, good, problem };
   }
 }
 
-/** Files that start with a dot are hidden; the others are what editors leave beside the file they save. */
+/** Leaves out hidden files and what editors leave beside the file that they save. */
 function isManifestName(name: string): boolean {
   return !name.startsWith('.') && !name.endsWith('~') && !/^#.*#$/.test(name);
 }
@@ -148,17 +161,13 @@ function contentOf(files: readonly Manifests[]): FolderContent {
   return { pods: [...pods.values()], objects };
 }
 
-/** Objects of a folder have no server to number their versions; who compares them only asks whether they are equal. */
+/** No server numbers the versions of these objects. Versions are only compared for equality. */
 function withVersion<T extends { readonly metadata: ObjectMeta }>(object: T): T {
   const { resourceVersion: _written, ...metadata } = object.metadata;
   const unversioned = { ...object, metadata };
   return { ...object, metadata: { ...metadata, resourceVersion: fnvHash(canonicalJson(unversioned)) } };
 }
 
-/**
- * The folder of manifests as a stream: its content at the start, after every change that has come to rest, and from time
- * to time anyway, because not every file system tells of changes.
- */
 interface FolderSourceDeps {
   readonly reader: FolderReader;
   readonly clock: Clock;
@@ -169,13 +178,17 @@ interface FolderSourceSettings {
   readonly nodeName: string;
   /** `fileCheckFrequency`: 20 s. */
   readonly rereadPeriodMs: number;
-  /** How long nothing may happen before a change counts as saved: 100 ms hide an editor's steps and no user's wait. */
+  /** How long nothing may happen before a change counts as saved. 100 ms hide the steps of an editor and no wait of a user. */
   readonly quietMs: number;
 }
 
-/** A file that never comes to rest is still read this often, counted in quiet times. */
+/** A file that changes all the time is still read after this many quiet times. */
 const postponementsMax = 20;
 
+/**
+ * The content of the folder at the start, after every change that has settled, and from time to time anyway, because not every
+ * file system reports changes.
+ */
 export async function* folderContents(
   { reader, clock, notify }: FolderSourceDeps,
   { nodeName, rereadPeriodMs, quietMs }: FolderSourceSettings,
@@ -206,19 +219,7 @@ async function listen(reader: FolderReader, changed: WakeSignal, signal: AbortSi
   try {
     for await (const _ of reader.changes(signal)) changed.wake();
   } catch {
-    // The folder is read again from time to time, also when nothing tells of its changes.
+    // The folder is read again from time to time anyway.
   }
   await untilAborted(signal);
-}
-
-/** The folder of manifests as its source needs it; `agent/` reads the real one. */
-export interface FolderReader {
-  /** As it is named in messages. */
-  readonly path: string;
-  /** Names of the regular files in it, not of those below; undefined if the folder itself is missing. */
-  list(signal: AbortSignal): Promise<readonly string[] | undefined>;
-  /** Rejects with FileTooLargeError, or with an error of the system. */
-  read(name: string, bytesMax: number, signal: AbortSignal): Promise<string>;
-  /** Tells that something in the folder may be different. It may tell too often, and need not tell at all. */
-  changes(signal: AbortSignal): AsyncIterable<void>;
 }

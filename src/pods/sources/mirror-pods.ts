@@ -1,4 +1,4 @@
-/** Mirror pods: how an API server comes to show the static pods of a node. Deleting one never stops the static pod. */
+/** Mirror pods, by which an API server shows the static pods of a node. Deleting one does not stop the static pod. */
 import { MountletError } from '../../base/errors.ts';
 import {
   annotationOf,
@@ -13,11 +13,11 @@ import { withoutReferences } from '../../kube/pod-references.ts';
 
 /** Where mirrors are kept. */
 export interface MirrorApi {
-  /** As it is now, not as some cache has it; undefined if there is none. */
+  /** Read from the server, not from a cache; undefined if there is none. */
   get(namespace: string, name: string, signal: AbortSignal): Promise<Pod | undefined>;
   /** False if there is a pod of this name already. */
   create(pod: Pod, signal: AbortSignal): Promise<boolean>;
-  /** Without grace, and only the pod with this UID: one that is gone, or is another now, is a success. */
+  /** Without grace, and only the pod with this UID. Succeeds if it is gone or was replaced. */
   delete(namespace: string, name: string, uid: string, signal: AbortSignal): Promise<void>;
 }
 
@@ -50,7 +50,7 @@ export function isMirrorOf(mirror: Pod, pod: Pod): boolean {
   );
 }
 
-/** Makes the API server show `pod`. Without a node there nothing can own the mirror, so it waits. */
+/** Makes the API server show `pod`. The node owns the mirror, so there is none before the API server knows the node. */
 export async function reconcileMirror(
   api: MirrorApi,
   pod: Pod,

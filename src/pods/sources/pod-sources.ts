@@ -1,6 +1,6 @@
 /**
- * The sources of pods merged into one ordered stream of updates. Remembers what each source said last, and which sources
- * have said anything: before all of them did, nothing that seems unwanted may be removed.
+ * The sources of pods merged into one ordered stream of updates. Keeps the last list of each source. Until every source has sent
+ * one, nothing that seems unwanted may be removed.
  */
 import { isDeepStrictEqual } from 'node:util';
 import type { Clock } from '../../base/clock.ts';
@@ -32,7 +32,7 @@ export class PodSources {
     this.#events = events;
   }
 
-  /** Takes the complete list of one source and answers what to do about it, in order. */
+  /** Takes the complete list of one source and returns what has changed, in the order in which to handle it. */
   replace(source: PodSource, pods: readonly Pod[]): readonly PodUpdate[] {
     const now = new Date(this.#clock.now()).toISOString();
     const { known, updates, duplicates } = mergePods(this.#known.get(source), pods, source, now);
@@ -51,18 +51,14 @@ export class PodSources {
   }
 }
 
-/**
- * What changed between two complete lists of one source. Pure: whoever calls it keeps the result and hands it in the next
- * time. Status and bookkeeping of the API server do not count as a change of a pod.
- */
 export interface PodUpdate {
   readonly kind: 'remove' | 'add' | 'update' | 'delete' | 'reconcile';
   readonly source: PodSource;
-  /** Empty only in the first `add` of a source that has no pods: it says that the source was read. */
+  /** Empty only in the first `add` of a source that has no pods: the source was read. */
   readonly pods: readonly Pod[];
 }
 
-/** One pod of a source: as it came, to see quickly that it came again, and as the node keeps it. */
+/** One pod of a source: as it was received, to see quickly that it is the same, and as the node keeps it. */
 export interface KnownPod {
   readonly received: Pod;
   readonly pod: Pod;
@@ -70,13 +66,16 @@ export interface KnownPod {
 
 export interface MergedPods {
   readonly known: ReadonlyMap<string, KnownPod>;
-  /** In the order in which they are to be handled. */
+  /** In the order in which to handle them. */
   readonly updates: readonly PodUpdate[];
   /** Left out because an earlier pod of the list has the same name and namespace. */
   readonly duplicates: readonly Pod[];
 }
 
-/** `known` is undefined before the first list of the source. */
+/**
+ * What changed between two complete lists of one source. The status and bookkeeping of the API server do not count as a change.
+ * `known` is undefined before the first list.
+ */
 export function mergePods(
   known: ReadonlyMap<string, KnownPod> | undefined,
   incoming: readonly Pod[],

@@ -1,4 +1,4 @@
-/** What a pod from a file gets before it is defaulted and validated as any other: a name, a UID and a place of its own. */
+/** What a pod from a file gets before it is defaulted and validated like any other: its name, UID and node. */
 import { hashAnnotation, withAnnotations } from '../../kube/kinds/pod/pod-identity.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { type PodReference, referenceWords, referencesOf } from '../../kube/pod-references.ts';
@@ -6,13 +6,12 @@ import { canonicalJson, fnvHash } from '../../kube/schema/content-hash.ts';
 
 interface StaticPodOrigin {
   readonly nodeName: string;
-  /** The file, as it is named in messages. */
+  /** The path of the file. */
   readonly file: string;
 }
 
 /**
- * The order matters: the UID comes from the pod as it was written, so that any change of it, another file and another node
- * make another pod.
+ * The UID is derived from the pod as it was written, so that any change, another file or another node makes another pod.
  */
 export function asStaticPod(written: Pod, { nodeName, file }: StaticPodOrigin): Pod {
   const { uid: givenUid = '', name, namespace = '' } = written.metadata;
@@ -24,7 +23,7 @@ export function asStaticPod(written: Pod, { nodeName, file }: StaticPodOrigin): 
     metadata: {
       ...metadata,
       uid,
-      // An absent name stays absent, for validation to say so.
+      // An absent name stays absent, so that validation refuses it.
       name: name === '' ? '' : `${name}-${nodeName.toLowerCase()}`,
       namespace: namespace === '' ? 'default' : namespace,
     },
