@@ -1,4 +1,6 @@
 /** A volume manager with the real plugins in a real directory; its pods and objects are in memory, where no server delays them. */
+import { ScriptedBlockMapper } from '../src/testing/fakes/scripted-block-mapper.ts';
+import { ScriptedClaimWriter } from '../src/testing/worlds/volume-world.ts';
 import { randomInt } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -65,6 +67,8 @@ export class BenchNode {
         node: { name: 'node', current: () => node, read: async () => node },
         subPaths: { clean: async () => {} },
         devices: { isDevice: async () => false, isOpen: async () => false },
+        blockMapper: new ScriptedBlockMapper(),
+        claimWriter: new ScriptedClaimWriter(new Map()),
         clock: systemClock,
         notify: (notice) => {
           if (notice.kind === 'VolumeMounted') this.#oneMounted();

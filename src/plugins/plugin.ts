@@ -89,8 +89,6 @@ export interface SetUpRequest<Source = unknown> {
   readonly fsGroupChangePolicy?: GroupChangePolicy | undefined;
   /** `commonRunAsUser(pod)`: tokens and certificates belong to it. */
   readonly fsUser?: number | undefined;
-  /** What the volume may grow to, for kinds that can account for it. */
-  readonly sizeBytesMax?: bigint | undefined;
   /** Containers of the pod may have this volume mounted right now. */
   readonly isRemount: boolean;
   /** Found on disk after a restart, not made by this process: what is there may be in use. */
@@ -262,6 +260,15 @@ export interface ClassifiedFailure {
 export function failureClassOf(thrown: unknown): FailureClass {
   const claimed: unknown = thrown instanceof Error && 'failureClass' in thrown ? thrown.failureClass : undefined;
   return claimed === 'uncertain' || claimed === 'transient' ? claimed : 'final';
+}
+
+/** A failure that callers only report. Where they have to tell one from another there is a class for it. */
+export class VolumeError extends MountletError {
+  readonly reason: string;
+  constructor(reason: string, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.reason = reason;
+  }
 }
 
 /** The storage holds another file system than the volume asks for: whoever made the volume has to know. */

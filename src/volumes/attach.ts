@@ -1,45 +1,41 @@
-/** Connects storage to the node and disconnects it, where no controller does that. */
-import { MountletError } from '../base/errors.ts';
+/**
+ * Connects storage to the node and disconnects it, where no controller does that, and lists a volume as attached: once the
+ * controller has attached it, or at once when nothing has to be. That is the first step of every ConfigMap too.
+ */
 import type { PersistentVolumeClaim } from '../kube/kinds/storage/persistent-volume-claim.ts';
 import { type VolumeSpec, specName } from '../kube/references/volume-spec.ts';
 import { goQuote } from '../kube/values/go-text.ts';
 import { splitUniqueVolumeName } from '../kube/values/node-layout.ts';
+import { VolumeError } from '../plugins/plugin.ts';
 import { type DesiredMount, storageBytes } from './desired-state.ts';
 import { podRef } from './notices.ts';
 import {
   type OperationDeps,
   OperationError,
   type OperationKind,
-  step,
+  stepsOf,
   subjectOfAttach,
   subjectOfDevice,
   subjectOfMount,
 } from './operation.ts';
 import type { AttachAction, DetachAction, VerifyAction } from './plan.ts';
 
-class NotAttachableError extends MountletError {
-  readonly reason = 'NotAttachable';
-}
-
 export function attachVolume({ actual, node, notify }: OperationDeps): OperationKind<AttachAction> {
   return {
     name: 'volume_attach',
-    key: ({ mount }) => ({ volume: mount.volume, podUid: '', node: allowsMultiAttach(mount.spec) ? node.name : '' }),
+    key: ({ mount: { volume } }) => ({ volume }),
     failureEvent: { reason: 'FailedAttachVolume', podsOf: ({ mount }) => [mount.pod] },
     async run({ mount }, signal) {
       const { plugin, source, spec, pod, volume } = mount;
-      const subject = subjectOfAttach(mount, node.name);
-      const attacher = plugin.attach;
-      if (attacher === undefined) {
-        const why = new NotAttachableError(`${plugin.name} attaches nothing`);
-        throw new OperationError('AttachVolume.FindAttachablePluginBySpec failed', subject, why);
-      }
-      const devicePath = await step('AttachVolume.Attach failed', subject, () =>
+      const step = stepsOf(subjectOfAttach(mount, node.name), 'AttachVolume.');
+      const attacher = await step('FindAttachablePluginBySpec failed', () => {
+        if (plugin.attach !== undefined) return plugin.attach;
+        throw new VolumeError('NotAttachable', `${plugin.name} attaches nothing`);
+      });
+      const devicePath = await step('Attach failed', () =>
         attacher.attach({ spec, source, pod, devicePath: '' }, signal),
       );
-      await step('AttachVolume.MarkVolumeAsAttached failed', subject, () =>
-        actual.attached({ volume, spec, devicePath }),
-      );
+      await step('MarkVolumeAsAttached failed', () => actual.attached({ volume, spec, devicePath }));
       const message = `AttachVolume.Attach succeeded for volume ${goQuote(specName(spec))} `;
       notify({ kind: 'PodEvent', type: 'Normal', pod: podRef(pod), reason: 'SuccessfulAttachVolume', message });
     },
@@ -49,18 +45,16 @@ export function attachVolume({ actual, node, notify }: OperationDeps): Operation
 export function detachVolume({ plugins, actual, node, notify }: OperationDeps): OperationKind<DetachAction> {
   return {
     name: 'volume_detach',
-    key: ({ volume }) => ({ volume: volume.volume, podUid: '', node: allowsMultiAttach(volume.spec) ? node.name : '' }),
+    key: ({ volume: { volume } }) => ({ volume }),
     async run({ volume: { volume, spec, pluginName, devicePath }, volume: attached }, signal) {
-      const subject = subjectOfDevice(attached, node.name);
-      const attacher = await step('DetachVolume.FindAttachablePluginByName failed', subject, () => {
-        const found = plugins.findByName(pluginName).attach;
-        if (found === undefined) throw new NotAttachableError(`${pluginName} detaches nothing`);
-        return found;
+      const step = stepsOf(subjectOfDevice(attached, node.name), 'DetachVolume.');
+      const attacher = await step('FindAttachablePluginByName failed', () => {
+        const { attach } = plugins.findByName(pluginName);
+        if (attach !== undefined) return attach;
+        throw new VolumeError('NotAttachable', `${pluginName} detaches nothing`);
       });
-      const { volumeName } = await step('DetachVolume.SplitUniqueName failed', subject, () =>
-        splitUniqueVolumeName(volume),
-      );
-      await step('DetachVolume.Detach failed', subject, () => attacher.detach(volumeName, signal));
+      const { volumeName } = await step('SplitUniqueName failed', () => splitUniqueVolumeName(volume));
+      await step('Detach failed', () => attacher.detach(volumeName, signal));
       actual.remove(volume);
       notify({ kind: 'VolumeDetached', volume, message: detachedMessage({ volume, spec, devicePath }, node.name) });
     },
@@ -77,56 +71,37 @@ export function detachedMessage(
   );
 }
 
-/** Storage that several nodes may have at once is attached by each on its own. */
-function allowsMultiAttach({ volume, persistentVolume }: VolumeSpec): boolean {
-  if (persistentVolume === undefined) return volume.azureDisk === undefined && volume.cinder === undefined;
-  const modes = persistentVolume.spec.accessModes ?? [];
-  return modes.length === 0 || modes.some((mode) => mode === 'ReadWriteMany' || mode === 'ReadOnlyMany');
-}
-
-/**
- * Lists a volume as attached: once the controller has attached it, or at once when nothing has to be. Also the first step of
- * every ConfigMap.
- */
-class ClaimNotFoundError extends MountletError {
-  readonly reason = 'ClaimNotFound';
-}
-
 export function verifyAttached(deps: OperationDeps): OperationKind<VerifyAction> {
   const { actual, node } = deps;
   return {
     name: 'verify_controller_attached_volume',
-    key: ({ mount }) => ({ volume: mount.volume, podUid: '', node: '' }),
-    async run({ volume, mount }, signal) {
-      const subject = subjectOfMount(mount);
+    key: ({ mount: { volume } }) => ({ volume }),
+    async run({ volume: { volume, isAttachable, isReportedInUse }, mount }, signal) {
       const { spec } = mount;
-      const sizeBytes = await step('VerifyControllerAttachedVolume fetching pvc failed', subject, () =>
-        claimSize(deps, mount, signal),
-      );
-      if (!volume.isAttachable) {
-        const prefix = 'VerifyControllerAttachedVolume.MarkVolumeAsAttachedByUniqueVolumeName failed';
-        await step(prefix, subject, () => actual.attached({ volume: mount.volume, spec, devicePath: '' }));
-        return actual.initializeSize(mount.volume, sizeBytes);
+      const subject = subjectOfMount(mount);
+      const step = stepsOf(subject, 'VerifyControllerAttachedVolume');
+      const sizeBytes = await step(' fetching pvc failed', () => claimSize(deps, mount, signal));
+      if (!isAttachable) {
+        await step('.MarkVolumeAsAttachedByUniqueVolumeName failed', () =>
+          actual.attached({ volume, spec, devicePath: '' }),
+        );
+        return actual.initializeSize(volume, sizeBytes);
       }
-      if (!volume.isReportedInUse) {
+      if (!isReportedInUse) {
         const prefix = "Volume has not been added to the list of VolumesInUse in the node's volume status";
         throw new OperationError(prefix, subject);
       }
-      const { status } = await step(
-        'VerifyControllerAttachedVolume failed fetching node from API server',
-        subject,
-        () => node.read(signal),
-      );
-      const listed = status?.volumesAttached?.find(({ name }) => name === mount.volume);
+      const { status } = await step(' failed fetching node from API server', () => node.read(signal));
+      const listed = status?.volumesAttached?.find(({ name }) => name === volume);
       if (listed === undefined) throw new OperationError('Volume not attached according to node status', subject);
-      const prefix = 'VerifyControllerAttachedVolume.MarkVolumeAsAttached failed';
       const { devicePath } = listed;
-      actual.initializeSize(await step(prefix, subject, () => actual.attached({ spec, devicePath })), sizeBytes);
+      const attached = await step('.MarkVolumeAsAttached failed', () => actual.attached({ spec, devicePath }));
+      actual.initializeSize(attached, sizeBytes);
     },
   };
 }
 
-/** Asked once: a size that is known on this node is better than what the claim says. */
+/** Read once: a size that is known on this node is better than what the claim says. */
 async function claimSize({ actual, claims }: OperationDeps, mount: DesiredMount, signal: AbortSignal): Promise<bigint> {
   if (mount.spec.persistentVolume?.spec.claimRef === undefined || actual.sizeOf(mount.volume) > 0n) return 0n;
   return storageBytes((await claimOf({ claims }, mount, signal)).status?.capacity);
@@ -140,6 +115,6 @@ export async function claimOf(
 ): Promise<PersistentVolumeClaim> {
   const { namespace = '', name = '' } = spec.persistentVolume?.spec.claimRef ?? {};
   const claim = await claims.claim(namespace, name, signal);
-  if (claim === undefined) throw new ClaimNotFoundError(`persistentvolumeclaims "${name}" not found`);
+  if (claim === undefined) throw new VolumeError('ClaimNotFound', `persistentvolumeclaims "${name}" not found`);
   return claim;
 }

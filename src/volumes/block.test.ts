@@ -6,7 +6,6 @@ import type { PersistentVolume } from '../kube/kinds/storage/persistent-volume.t
 import { ScriptedBlockMapper } from '../testing/fakes/scripted-block-mapper.ts';
 import { ScriptedError, ScriptedPlugin, type ScriptedPluginSettings } from '../testing/fakes/scripted-plugin.ts';
 import { VolumeWorld, claimVolume, podUsing, podWithDevices } from '../testing/worlds/volume-world.ts';
-import { blockOperations } from './block.ts';
 import { asPodUid, asVolumeName } from './volume-name.ts';
 
 const diskName = asVolumeName('example.com/disk/disk');
@@ -21,7 +20,7 @@ class BlockWorld extends VolumeWorld {
     super(t, {
       plugins: [plugin],
       controllerAttach,
-      deps: { operations: (deps) => blockOperations(deps, mapper) },
+      deps: { blockMapper: mapper },
     });
     this.plugin = plugin;
     this.mapper = mapper;

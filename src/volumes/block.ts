@@ -3,15 +3,13 @@
  * it `recordFailedMount` says what is known of the node then; from there on, that something may be mapped.
  */
 import { dirname, join } from 'node:path';
-import { MountletError } from '../base/errors.ts';
 import { inlineSpec, specName } from '../kube/references/volume-spec.ts';
 import { goQuote } from '../kube/values/go-text.ts';
 import { deviceDirectory } from '../kube/values/node-layout.ts';
-import type { BlockMapping } from '../plugins/plugin.ts';
+import { type BlockMapping, VolumeError } from '../plugins/plugin.ts';
 import type { MountRecord } from './actual-state.ts';
 import type { DesiredMount } from './desired-state.ts';
 import {
-  MountRefusedError,
   keyOfMount,
   newest,
   recordFailedDevice,
@@ -22,61 +20,72 @@ import {
 } from './mount.ts';
 import { podRef } from './notices.ts';
 import {
+  type MountExpander,
   type OperationDeps,
   OperationError,
   type OperationKind,
-  type OperationTable,
-  failedStep,
+  type Step,
   isPanic,
-  step,
+  stepsOf,
   subjectOfDevice,
   subjectOfMount,
   subjectOfUnmount,
 } from './operation.ts';
 import type { MountAction, UnmountAction, UnmountDeviceAction } from './plan.ts';
-import { DeviceBusyError, requireClosed } from './unmount.ts';
+import { detailsOf, recordHalfUnmounted, recordUnmounted, requireClosed } from './unmount.ts';
 
-function mapVolume(deps: OperationDeps, mapper: BlockMapper): OperationKind<MountAction> {
+export function mapVolume(
+  deps: OperationDeps,
+  mapper: BlockMapper,
+  expander: MountExpander,
+): OperationKind<MountAction> {
   return {
     name: 'map_volume',
     key: keyOfMount,
     failureEvent: { reason: 'FailedMapVolume', podsOf: ({ mount: { pod } }) => [pod] },
-    run: (action, signal) => new BlockMap(deps, mapper, action).run(signal),
+    run: (action, signal) => new BlockMap(deps, mapper, expander, action).run(signal),
   };
 }
 
-/** The text of the kubelet for a kind that has no raw devices. */
+/** The kubelet's words for a kind that has no raw devices. */
+const notMappable = 'failed to find BlockVolumeMapper plugin. Volume plugin is nil.';
+
 export function requireBlock(block: BlockMapping | undefined, mount: DesiredMount): BlockMapping {
   if (block !== undefined) return block;
-  const prefix = 'MapVolume.FindMapperPluginBySpec failed to find BlockVolumeMapper plugin. Volume plugin is nil.';
-  throw new OperationError(prefix, subjectOfMount(mount));
+  throw new OperationError(`MapVolume.FindMapperPluginBySpec ${notMappable}`, subjectOfMount(mount));
 }
 
 class BlockMap {
   readonly #deps: OperationDeps;
   readonly #mapper: BlockMapper;
+  readonly #expander: MountExpander;
   readonly #action: MountAction;
   readonly #mount: DesiredMount;
+  readonly #step: Step;
 
-  constructor(deps: OperationDeps, mapper: BlockMapper, action: MountAction) {
+  constructor(deps: OperationDeps, mapper: BlockMapper, expander: MountExpander, action: MountAction) {
     this.#deps = deps;
     this.#mapper = mapper;
+    this.#expander = expander;
     this.#action = action;
     this.#mount = newest(deps, action.mount);
+    this.#step = stepsOf(subjectOfMount(this.#mount), 'MapVolume.');
   }
 
   async run(signal: AbortSignal): Promise<void> {
     const { actual, desired, root } = this.#deps;
     const { plugin, source, spec, volume, podUid, changes } = this.#mount;
     const block = requireBlock(plugin.block, this.#mount);
-    await requireAffinity(this.#deps, this.#mount, 'MapVolume.NodeAffinity check failed', signal, 'FailedMount');
-    const link = await this.#step('MapVolume.NewBlockVolumeMapper initialization failed', () => {
+    await this.#step('NodeAffinity check failed', () => requireAffinity(this.#deps, this.#mount, signal), {
+      eventReason: 'FailedMount',
+    });
+    const link = await this.#step('NewBlockVolumeMapper initialization failed', () => {
       plugin.requireUsable?.(source);
       return deviceDirectory(root, podUid, plugin.name, specName(spec));
     });
-    requireOnlyPod(this.#deps, this.#mount, 'MapVolume.SetUpDevice failed');
-    const mapPath = await this.#step('MapVolume.GetGlobalMapPath failed', () => block.globalMapPathOf(source, spec));
-    const attachedPath = await waitForAttach(this.#deps, this.#mount, 'MapVolume.WaitForAttach failed', signal);
+    await this.#step('SetUpDevice failed', () => requireOnlyPod(this.#deps, this.#mount));
+    const mapPath = await this.#step('GetGlobalMapPath failed', () => block.globalMapPathOf(source, spec));
+    const attachedPath = await this.#step('WaitForAttach failed', () => waitForAttach(this.#deps, this.#mount, signal));
     const nodePath = await this.#setUpDevice(block, attachedPath, mapPath, signal);
     await this.#markDevice(nodePath, mapPath);
     const podPath = await this.#mapPodDevice(block, mapPath, signal);
@@ -95,25 +104,27 @@ class BlockMap {
     const { actual } = this.#deps;
     const { source, spec, pod, volume } = this.#mount;
     if (block.setUpDevice === undefined || actual.deviceState(volume) === 'mounted') return attached;
-    try {
-      const made = await block.setUpDevice({ spec, source, pod }, signal);
-      return made === '' ? attached : made;
-    } catch (cause) {
-      recordFailedDevice(actual, { volume, devicePath: attached, deviceMountPath: mapPath }, cause, signal);
-      throw this.#error('MapVolume.SetUpDevice failed', cause);
-    }
+    const made = await this.#step(
+      'SetUpDevice failed',
+      () => block.setUpDevice?.({ spec, source, pod }, signal) ?? '',
+      {
+        failed: (cause) =>
+          recordFailedDevice(actual, { volume, devicePath: attached, deviceMountPath: mapPath }, cause, signal),
+      },
+    );
+    return made === '' ? attached : made;
   }
 
   async #mapPodDevice(block: BlockMapping, mapPath: string, signal: AbortSignal): Promise<string> {
     const { source, spec, pod } = this.#mount;
-    try {
-      return (await block.mapPodDevice?.({ spec, source, pod }, signal)) ?? '';
-    } catch (cause) {
-      // Whatever the plugin says of its own part, what an earlier attempt bound is still there.
-      if (await this.#mayBeBound(mapPath, signal)) this.#markUncertain();
-      else recordFailedMount(this.#deps.actual, this.#record(), cause, signal);
-      throw this.#error('MapVolume.MapPodDevice failed', cause);
-    }
+    const map = async (): Promise<string> => (await block.mapPodDevice?.({ spec, source, pod }, signal)) ?? '';
+    return this.#step('MapPodDevice failed', map, {
+      failed: async (cause) => {
+        // Whatever the plugin says of its own part, what an earlier attempt bound is still there.
+        if (await this.#mayBeBound(mapPath, signal)) this.#markUncertain();
+        else recordFailedMount(this.#deps.actual, this.#record(), cause, signal);
+      },
+    });
   }
 
   async #mayBeBound(mapPath: string, signal: AbortSignal): Promise<boolean> {
@@ -122,7 +133,7 @@ class BlockMap {
       return references.includes(join(mapPath, this.#mount.podUid));
     } catch (error) {
       if (isPanic(error)) throw error;
-      return true; // nobody can tell
+      return true; // unknown counts as bound
     }
   }
 
@@ -136,35 +147,33 @@ class BlockMap {
     given: { readonly devicePath: string; readonly nodePath: string; readonly mapPath: string; readonly link: string },
     signal: AbortSignal,
   ): Promise<void> {
-    const { actual, expander } = this.#deps;
+    const { actual } = this.#deps;
     const { podUid, spec } = this.#mount;
     const { mapPath, link, nodePath } = given;
     if (given.devicePath === '') {
-      throw this.#error('MapVolume failed', new MountRefusedError('device path of the volume is empty'));
+      const why = new VolumeError('MountRefused', 'device path of the volume is empty');
+      throw new OperationError('MapVolume failed', subjectOfMount(this.#mount), why);
     }
-    const devicePath = await this.#step('MapVolume.EvalHostSymlinks failed', () =>
+    const devicePath = await this.#step('EvalHostSymlinks failed', () =>
       this.#mapper.resolve(given.devicePath, signal),
     );
     if (devicePath !== nodePath) await this.#markDevice(devicePath, mapPath);
-    await this.#step('MapVolume.MapBlockVolume failed', () =>
-      this.#mapper.map({ devicePath, mapPath, podUid, link }, signal),
-    );
-    this.#tell(`globalMapPath ${goQuote(mapPath)}`);
-    this.#tell(`volumeMapPath ${goQuote(dirname(link))}`);
-    if (expander !== undefined && spec.persistentVolume !== undefined) {
-      try {
-        await expander.expandOnMount({ mount: this.#mount, devicePath }, signal);
-      } catch (cause) {
-        actual.uncertain(this.#record());
-        throw this.#error('MapVolume.MarkVolumeAsMounted failed while expanding volume', cause);
-      }
+    await this.#step('MapBlockVolume failed', () => this.#mapper.map({ devicePath, mapPath, podUid, link }, signal));
+    this.#reportMapped(`globalMapPath ${goQuote(mapPath)}`);
+    this.#reportMapped(`volumeMapPath ${goQuote(dirname(link))}`);
+    if (spec.persistentVolume !== undefined) {
+      await this.#step(
+        'MarkVolumeAsMounted failed while expanding volume',
+        () => this.#expander.expandOnMount({ mount: this.#mount, devicePath }, signal),
+        { failed: () => actual.uncertain(this.#record()) },
+      );
     }
-    await this.#step('MapVolume.MarkVolumeAsMounted failed', () => actual.mounted(this.#record()));
+    await this.#step('MarkVolumeAsMounted failed', () => actual.mounted(this.#record()));
   }
 
   #markDevice(devicePath: string, mapPath: string): Promise<void> {
     const { actual } = this.#deps;
-    return this.#step('MapVolume.MarkDeviceAsMounted failed', () =>
+    return this.#step('MarkDeviceAsMounted failed', () =>
       actual.deviceMounted(this.#mount.volume, devicePath, mapPath),
     );
   }
@@ -174,105 +183,71 @@ class BlockMap {
     return { volume, podUid, spec, pluginName: plugin.name, gid: this.#action.volume.gid, revision };
   }
 
-  #tell(what: string): void {
+  #reportMapped(what: string): void {
     const { pod, spec } = this.#mount;
     const message = `MapVolume.MapPodDevice succeeded for volume ${goQuote(specName(spec))} ${what}`;
     this.#deps.notify({ kind: 'PodEvent', type: 'Normal', pod: podRef(pod), reason: 'SuccessfulMountVolume', message });
   }
-
-  #step<T>(prefix: string, act: () => T | Promise<T>): Promise<T> {
-    return step(prefix, subjectOfMount(this.#mount), act);
-  }
-
-  #error(prefix: string, cause: unknown): Error {
-    return failedStep(prefix, subjectOfMount(this.#mount), cause);
-  }
 }
 
 /** Takes a raw block device away from a pod. The device itself stays for the next one. */
-function unmapVolume(deps: OperationDeps, mapper: BlockMapper): OperationKind<UnmountAction> {
+export function unmapVolume(deps: OperationDeps, mapper: BlockMapper): OperationKind<UnmountAction> {
   const { root, plugins, actual, notify } = deps;
   return {
     name: 'unmap_volume',
-    key: ({ volume, podUid }) => ({ volume, podUid, node: '' }),
+    key: ({ volume, podUid }) => ({ volume, podUid }),
     async run(action, signal) {
-      const { volume, podUid, pluginName, volumeName, gid, spec = inlineSpec({ name: volumeName }) } = action;
+      const { volume, podUid, pluginName, volumeName, spec = inlineSpec({ name: volumeName }) } = action;
       const subject = subjectOfUnmount(action);
-      const plugin = await step('UnmapVolume.FindMapperPluginByName failed', subject, () =>
-        plugins.findByName(pluginName),
-      );
+      const step = stepsOf(subject, 'UnmapVolume.');
+      const plugin = await step('FindMapperPluginByName failed', () => plugins.findByName(pluginName));
       const { block } = plugin;
-      if (block === undefined) {
-        const prefix =
-          'UnmapVolume.FindMapperPluginByName failed to find BlockVolumeMapper plugin. Volume plugin is nil.';
-        throw new OperationError(prefix, subject);
-      }
-      const link = await step('UnmapVolume.NewUnmapper failed', subject, () =>
-        deviceDirectory(root, podUid, pluginName, volumeName),
-      );
-      const mapPath = await step('UnmapVolume.GetGlobalMapPath failed', subject, () =>
-        block.globalMapPathOf(plugin.sourceOf(spec), spec),
-      );
-      // Whichever step fails, it is not the pod's to use any more and still to be cleaned up.
-      const { revision = 0 } = actual.mount(action) ?? {};
-      await step('UnmapVolume.MarkDeviceAsUncertain failed', subject, () =>
-        actual.uncertain({ volume, podUid, spec, pluginName, gid, revision }),
-      );
-      await step('UnmapVolume.UnmapBlockVolume failed', subject, () => mapper.unmap({ mapPath, podUid, link }, signal));
-      await step('UnmapVolume.UnmapPodDevice failed', subject, () =>
-        block.unmapPodDevice?.({ podUid, volumeName }, signal),
-      );
-      try {
-        actual.unmounted(action);
-      } catch (error) {
-        if (!(error instanceof MountletError)) throw error; // the volume is not listed any more; the device is gone all the same
-      }
-      const message =
-        `UnmapVolume succeeded for volume ${goQuote(volume)} pod ${goQuote(podUid)} (UID: ${goQuote(podUid)}). ` +
-        `InnerVolumeSpecName ${goQuote(volumeName)}. PluginName ${goQuote(pluginName)}, VolumeGIDValue ${goQuote(gid)}`;
+      if (block === undefined) throw new OperationError(`UnmapVolume.FindMapperPluginByName ${notMappable}`, subject);
+      const link = await step('NewUnmapper failed', () => deviceDirectory(root, podUid, pluginName, volumeName));
+      const mapPath = await step('GetGlobalMapPath failed', () => block.globalMapPathOf(plugin.sourceOf(spec), spec));
+      await step('MarkDeviceAsUncertain failed', () => recordHalfUnmounted(actual, action));
+      await step('UnmapBlockVolume failed', () => mapper.unmap({ mapPath, podUid, link }, signal));
+      await step('UnmapPodDevice failed', () => block.unmapPodDevice?.({ podUid, volumeName }, signal));
+      recordUnmounted(actual, action);
+      const message = `UnmapVolume succeeded ${detailsOf(action)}`;
       notify({ kind: 'VolumeUnmounted', volume, podUid, plugin: pluginName, message });
     },
   };
 }
 
 /** Takes a raw block device away from the node, once no pod has it any more. */
-function unmapDevice(deps: OperationDeps, mapper: BlockMapper): OperationKind<UnmountDeviceAction> {
+export function unmapDevice(deps: OperationDeps, mapper: BlockMapper): OperationKind<UnmountDeviceAction> {
   const { plugins, actual, node } = deps;
   return {
     name: 'unmap_device',
-    key: ({ volume: { volume } }) => ({ volume, podUid: '', node: '' }),
+    key: ({ volume: { volume } }) => ({ volume }),
     async run({ volume: attached }, signal) {
       const { volume, devicePath, deviceMountPath, spec, pluginName } = attached;
       const subject = subjectOfDevice(attached, node.name);
-      const plugin = await step('UnmapDevice.FindMapperPluginByName failed', subject, () =>
-        plugins.findByName(pluginName),
-      );
+      const step = stepsOf(subject);
+      const plugin = await step('UnmapDevice.FindMapperPluginByName failed', () => plugins.findByName(pluginName));
       const { block } = plugin;
-      if (block === undefined) {
-        const prefix =
-          'UnmapDevice.FindMapperPluginByName failed to find BlockVolumeMapper plugin. Volume plugin is nil.';
-        throw new OperationError(prefix, subject);
-      }
+      if (block === undefined) throw new OperationError(`UnmapDevice.FindMapperPluginByName ${notMappable}`, subject);
       // Where it was mapped, and not where it would be now: the plugin's settings may have changed.
-      const mapPath = await step('UnmapDevice.NewUnmapper failed', subject, () =>
+      const mapPath = await step('UnmapDevice.NewUnmapper failed', () =>
         deviceMountPath === '' ? block.globalMapPathOf(plugin.sourceOf(spec), spec) : deviceMountPath,
       );
-      const references = await step('UnmapDevice.GetDeviceBindMountRefs check failed', subject, () =>
+      const references = await step('UnmapDevice.GetDeviceBindMountRefs check failed', () =>
         mapper.referencesBelow(mapPath, signal),
       );
-      if (references.length > 0) {
-        const why = `the device ${goQuote(mapPath)} is still referenced from other Pods [${references.join(' ')}]`;
-        throw new OperationError('UnmapDevice failed', subject, new DeviceBusyError(why));
-      }
-      await step('UnmapDevice.MarkDeviceAsUncertain failed', subject, () =>
-        actual.deviceUncertain(volume, devicePath, mapPath),
-      );
-      await step('UnmapDevice.TearDownDevice failed', subject, () =>
-        block.tearDownDevice?.(mapPath, devicePath, signal),
-      );
-      await step('UnmapDevice.RemoveMapPath failed', subject, () => mapper.remove(mapPath, signal));
-      await requireClosed(deps, attached, mapPath, 'UnmapDevice failed', signal);
-      await step('MarkDeviceAsUnmounted failed', subject, () => actual.deviceUnmounted(volume));
+      await step('UnmapDevice failed', () => {
+        if (references.length === 0) return;
+        const list = references.join(' ');
+        throw new VolumeError(
+          'DeviceBusy',
+          `the device ${goQuote(mapPath)} is still referenced from other Pods [${list}]`,
+        );
+      });
+      await step('UnmapDevice.MarkDeviceAsUncertain failed', () => actual.deviceUncertain(volume, devicePath, mapPath));
+      await step('UnmapDevice.TearDownDevice failed', () => block.tearDownDevice?.(mapPath, devicePath, signal));
+      await step('UnmapDevice.RemoveMapPath failed', () => mapper.remove(mapPath, signal));
+      await requireClosed(deps, { attached, path: mapPath, failure: 'UnmapDevice failed' }, step, signal);
+      await step('MarkDeviceAsUnmounted failed', () => actual.deviceUnmounted(volume));
     },
   };
 }
@@ -300,9 +275,4 @@ export interface PodDevice {
 
 export interface NewPodDevice extends PodDevice {
   readonly devicePath: string;
-}
-
-/** The operations of raw block devices, for nodes that can have some. */
-export function blockOperations(deps: OperationDeps, mapper: BlockMapper): OperationTable {
-  return { map: mapVolume(deps, mapper), unmap: unmapVolume(deps, mapper), unmapDevice: unmapDevice(deps, mapper) };
 }

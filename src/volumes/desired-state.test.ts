@@ -40,8 +40,8 @@ class World {
     });
   }
 
-  want(pod: Pod, spec: VolumeSpec, outerName = 'data', gid = ''): VolumeName {
-    return this.state.want({ pod, spec, outerName, gid });
+  want(pod: Pod, spec: VolumeSpec, podVolumeName = 'data', gid = ''): VolumeName {
+    return this.state.want({ pod, spec, podVolumeName, gid });
   }
 }
 
@@ -57,7 +57,7 @@ const idOf = (volume: VolumeName, of: Pod): MountId => ({ volume, podUid: podUid
 
 test('manager invariant 1: a volume that is wanted is visible in every query, and is not reported in use', () => {
   const { state, touched, ...world } = new World();
-  const volume = state.want({ pod: one, spec: storageSpec('disk'), outerName: 'data', gid: '777' });
+  const volume = state.want({ pod: one, spec: storageSpec('disk'), podVolumeName: 'data', gid: '777' });
   assert.equal(volume, 'example.com/disk/disk');
   assert.equal(state.volume(volume)?.isReportedInUse, false);
   assert.equal(state.volume(volume)?.gid, '777');
@@ -78,7 +78,7 @@ test('manager invariant 2: asking twice gives one entry, one outer name and the 
   const newer = { ...one, metadata: { ...one.metadata, labels: { tier: 'gold' } } };
   assert.equal(world.want(newer, plain()), first);
   const mount = world.state.mount(idOf(first, one));
-  assert.deepEqual(mount?.outerNames, ['data']);
+  assert.deepEqual(mount?.podVolumeNames, ['data']);
   assert.equal(mount?.revision, revision);
   assert.equal(mount?.pod, newer, 'pod and spec are the newest');
   assert.equal(world.state.mountsOf(podUidOf(one)).length, 1);
@@ -96,7 +96,7 @@ test('manager invariants 4 and 5: two outer names of one disk are one volume wit
   const volume = world.want(one, storageSpec('disk'), 'first');
   world.want(one, storageSpec('disk'), 'second');
   world.want(two, plain(), 'other');
-  assert.deepEqual(world.state.mount(idOf(volume, one))?.outerNames, ['first', 'second']);
+  assert.deepEqual(world.state.mount(idOf(volume, one))?.podVolumeNames, ['first', 'second']);
   assert.deepEqual(
     [...world.state.namesOf(podUidOf(one))],
     [

@@ -51,7 +51,7 @@ export interface DesiredMount extends MountId, PluginMatch {
   /** What its plugin says its content comes from. */
   readonly follows: readonly Follow[];
   /** The pod's words for the volume, in the order in which they came. */
-  readonly outerNames: readonly string[];
+  readonly podVolumeNames: readonly string[];
   /** When the mount, or its newest refresh by the pod's own sync, was asked for. */
   readonly requestedAt: number;
   readonly revision: number;
@@ -69,7 +69,7 @@ export interface SeenChange {
 interface WantedVolume {
   readonly pod: Pod;
   readonly spec: VolumeSpec;
-  readonly outerName: string;
+  readonly podVolumeName: string;
   readonly gid: string;
 }
 
@@ -108,7 +108,7 @@ export class DesiredState {
    * Asks for a mount. Asking again replaces pod and spec by the newest and is otherwise without effect: whoever wants the
    * content made anew says `refresh`. Throws when the volume is no plugin's.
    */
-  want({ pod, spec, outerName, gid }: WantedVolume): VolumeName {
+  want({ pod, spec, podVolumeName, gid }: WantedVolume): VolumeName {
     const podUid = podUidOf(pod);
     const { volume, plugin, source, isAttachable, isDeviceMountable } = identify(this.#deps.plugins, podUid, spec);
     const entry: VolumeEntry = this.#volumes.get(volume) ?? {
@@ -123,7 +123,7 @@ export class DesiredState {
     };
     this.#volumes.set(volume, entry);
     const known = entry.mounts.get(podUid);
-    const names = known?.outerNames ?? [];
+    const names = known?.podVolumeNames ?? [];
     this.#put(entry, {
       volume,
       podUid,
@@ -132,7 +132,7 @@ export class DesiredState {
       plugin,
       source,
       follows: followsOf({ plugin, source }, known),
-      outerNames: names.includes(outerName) ? names : [...names, outerName],
+      podVolumeNames: names.includes(podVolumeName) ? names : [...names, podVolumeName],
       requestedAt: known === undefined || plugin.follows !== undefined ? this.#deps.now() : known.requestedAt,
       revision: known?.revision ?? this.#newRevision(),
       changes: known?.changes ?? [],
@@ -179,7 +179,7 @@ export class DesiredState {
     const volumes = new Map((pod.spec.volumes ?? []).map((volume) => [volume.name, volume]));
     for (const mount of this.mountsOf(podUidOf(pod))) {
       const entry = this.#volumes.get(mount.volume);
-      const volume = volumes.get(mount.outerNames.at(-1) ?? '');
+      const volume = volumes.get(mount.podVolumeNames.at(-1) ?? '');
       if (entry === undefined || mount.pod === pod) continue;
       const spec = mount.spec.volume === undefined || volume === undefined ? mount.spec : inlineSpec(volume);
       const source = mount.plugin.sourceOf(spec);
@@ -248,7 +248,8 @@ export class DesiredState {
   /** From the pod's words to the node's names. */
   namesOf(podUid: PodUid): ReadonlyMap<string, VolumeName> {
     const names = new Map<string, VolumeName>();
-    for (const { outerNames, volume } of this.mountsOf(podUid)) for (const name of outerNames) names.set(name, volume);
+    for (const { podVolumeNames, volume } of this.mountsOf(podUid))
+      for (const name of podVolumeNames) names.set(name, volume);
     return names;
   }
 

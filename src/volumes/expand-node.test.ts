@@ -55,7 +55,7 @@ class World {
       pod,
       spec,
       follows: [],
-      outerNames: ['data'],
+      podVolumeNames: ['data'],
       requestedAt: 0,
       revision: 1,
       changes: [],

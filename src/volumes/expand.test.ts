@@ -14,8 +14,6 @@ import {
   podUsing,
   podWithDevices,
 } from '../testing/worlds/volume-world.ts';
-import { blockOperations } from './block.ts';
-import { NodeExpander, expansionOperations } from './expand.ts';
 
 type Mode = 'Filesystem' | 'Block';
 const gibibyte = 1024n ** 3n;
@@ -35,8 +33,8 @@ class GrowingWorld extends VolumeWorld {
       plugins: [plugin],
       deps: {
         claims,
-        expander: (deps) => new NodeExpander(deps, writer),
-        operations: (deps) => ({ ...blockOperations(deps, mapper), ...expansionOperations(deps, writer) }),
+        blockMapper: mapper,
+        claimWriter: writer,
       },
     });
     this.plugin = plugin;

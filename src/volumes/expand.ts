@@ -1,6 +1,6 @@
 /** Grows a volume while pods use it. "Not yet" is no failure: then it is tried again after a while. */
 import { KeyedBackOff } from '../base/back-off.ts';
-import { MountletError, messageOf } from '../base/errors.ts';
+import { messageOf } from '../base/errors.ts';
 import type { PersistentVolumeClaim } from '../kube/kinds/storage/persistent-volume-claim.ts';
 import {
   type ClaimStatusPatch,
@@ -16,7 +16,7 @@ import { specName } from '../kube/references/volume-spec.ts';
 import { goQuote } from '../kube/values/go-text.ts';
 import { volumeDirectory } from '../kube/values/node-layout.ts';
 import { Quantity } from '../kube/values/quantity.ts';
-import { expansionRefusalOf } from '../plugins/plugin.ts';
+import { VolumeError, expansionRefusalOf } from '../plugins/plugin.ts';
 import { claimOf } from './attach.ts';
 import { requireBlock } from './block.ts';
 import type { DesiredMount } from './desired-state.ts';
@@ -26,11 +26,11 @@ import {
   type MountExpander,
   type MountExpansion,
   type OperationDeps,
-  OperationError,
   type OperationKind,
-  type OperationTable,
+  type Step,
+  type OperationKey,
   isPanic,
-  step,
+  stepsOf,
   subjectOfMount,
 } from './operation.ts';
 import { type ExpandAction, modeOf } from './plan.ts';
@@ -39,11 +39,7 @@ import type { VolumeName } from './volume-name.ts';
 /** The claim is read at each attempt. A controller that is at work needs seconds; the kubelet asks ten times a second. */
 const retries = { firstMs: 1_000, msMax: 30_000 };
 
-export function expansionOperations(deps: OperationDeps, writer: ClaimWriter): OperationTable {
-  return { expand: new ExpandInUse(deps, writer) };
-}
-
-class ExpandInUse implements OperationKind<ExpandAction> {
+export class ExpandInUse implements OperationKind<ExpandAction> {
   readonly name = 'volume_fs_resize';
   readonly failureEvent = { reason: 'VolumeResizeFailed', podsOf: ({ mount: { pod } }: ExpandAction) => [pod] };
   readonly #deps: OperationDeps;
@@ -51,54 +47,46 @@ class ExpandInUse implements OperationKind<ExpandAction> {
   /** Of volumes that could not be grown yet. */
   readonly #retries = new KeyedBackOff<VolumeName>(retries);
 
-  constructor(deps: OperationDeps, writer: ClaimWriter) {
+  constructor(deps: OperationDeps, expander: NodeExpander) {
     this.#deps = deps;
-    this.#expander = new NodeExpander(deps, writer);
+    this.#expander = expander;
   }
 
-  key({ volume }: ExpandAction): ReturnType<OperationKind<ExpandAction>['key']> {
-    return { volume: volume.volume, podUid: '', node: '' };
+  key({ volume: { volume } }: ExpandAction): OperationKey {
+    return { volume };
   }
 
   async run(action: ExpandAction, signal: AbortSignal): Promise<void> {
     const { actual } = this.#deps;
     const mount = newest(this.#deps, action.mount);
     const { volume } = mount;
-    const subject = subjectOfMount(mount);
-    if (action.sizeBytesNow === 0n || action.sizeBytesWanted === 0n) {
-      const why = new ExpansionError('current or new size of the volume is not set');
-      throw new OperationError('NodeExpandvolume.expansion failed', subject, why);
-    }
-    const expansion = await this.#expansion(mount);
-    const { done, sizeBytes } = await step('NodeExpandVolume.NodeExpandVolume failed', subject, () =>
+    const step = stepsOf(subjectOfMount(mount), 'NodeExpandVolume.');
+    const expansion = await this.#expansion(mount, step);
+    const { done, sizeBytes } = await step('NodeExpandVolume failed', () =>
       this.#expander.expandInUse(expansion, action, signal),
     );
-    if (done && !actual.resized(volume, sizeBytes)) {
-      const why = new ExpansionError('unable to mark volume as resized');
-      throw new OperationError('NodeExpandVolume.MarkVolumeAsResized failed', subject, why);
-    }
+    await step('MarkVolumeAsResized failed', () => {
+      if (done && !actual.resized(volume, sizeBytes)) throw expansionFailed('unable to mark volume as resized');
+    });
     const isOver =
       (done && sizeBytes >= action.sizeBytesWanted) || actual.volume(volume)?.refusesExpansionInUse === true;
     if (isOver) this.#retries.reset(volume);
     else this.#tryAgainLater(mount);
   }
 
-  async #expansion(mount: DesiredMount): Promise<MountExpansion> {
+  async #expansion(mount: DesiredMount, step: Step): Promise<MountExpansion> {
     const { root, actual } = this.#deps;
     const { plugin, source, spec, volume, podUid } = mount;
-    const subject = subjectOfMount(mount);
     const { devicePath = '' } = actual.volume(volume) ?? {};
     if (modeOf(spec) === 'Block') {
       requireBlock(plugin.block, mount);
       return { mount, devicePath };
     }
-    const directory = await step('NodeExpandVolume.NewMounter initialization failed', subject, () => {
+    const directory = await step('NewMounter initialization failed', () => {
       plugin.requireUsable?.(source);
       return volumeDirectory(root, podUid, plugin.name, specName(spec));
     });
-    const deviceMountPath = await step('NodeExpandVolume.GetDeviceMountPath failed', subject, () =>
-      plugin.deviceMount?.pathOf(source, spec),
-    );
+    const deviceMountPath = await step('GetDeviceMountPath failed', () => plugin.deviceMount?.pathOf(source, spec));
     return { mount, directory, devicePath, deviceMountPath };
   }
 
@@ -342,7 +330,7 @@ async function because<T>(prefix: string, act: () => Promise<T>): Promise<T> {
   try {
     return await act();
   } catch (cause) {
-    throw isPanic(cause) ? cause : new ExpansionError(`${prefix}${messageOf(cause)}`, { cause });
+    throw isPanic(cause) ? cause : expansionFailed(`${prefix}${messageOf(cause)}`, { cause });
   }
 }
 
@@ -357,7 +345,7 @@ export interface ClaimWriter {
   ): Promise<PersistentVolumeClaim>;
 }
 
-/** Why a volume could not be grown, where it was not the plugin that failed. The texts are the kubelet's. */
-class ExpansionError extends MountletError {
-  readonly reason = 'ExpansionFailed';
+/** Where it was not the plugin that failed. The texts are the kubelet's. */
+function expansionFailed(message: string, options?: ErrorOptions): VolumeError {
+  return new VolumeError('ExpansionFailed', message, options);
 }

@@ -95,7 +95,7 @@ test('a changed ConfigMap is on disk at once, in every volume that shows it and 
   await world.settle();
   assert.deepEqual([world.read('a', 'web', 'color'), world.read('b', 'all', 'color')], ['blue', 'blue']);
   assert.deepEqual(
-    world.refreshed().map(({ pod, outerNames, changed, files }) => [pod.uid, ...outerNames, changed, files]),
+    world.refreshed().map(({ pod, podVolumeNames, changed, files }) => [pod.uid, ...podVolumeNames, changed, files]),
     [
       ['a', 'web', true, 1],
       ['b', 'all', true, 1],
@@ -292,7 +292,7 @@ test('a token that is due is replaced on disk, and volumes without tokens are le
   await world.settle();
   assert.equal(world.read('a', 'token', 'token'), 'token 2');
   assert.deepEqual(
-    world.refreshed().map(({ outerNames }) => outerNames),
+    world.refreshed().map(({ podVolumeNames }) => podVolumeNames),
     [['token']],
   );
 });
@@ -316,7 +316,7 @@ test('a changed trust bundle is on disk at once, in the volumes that name it and
   await world.settle();
   assert.deepEqual(read(), [pem('one'), pem('changed'), pem('changed')]);
   assert.deepEqual(
-    world.refreshed().map(({ outerNames, trace }) => [...outerNames, trace.changes[0]?.resourceVersion]),
+    world.refreshed().map(({ podVolumeNames, trace }) => [...podVolumeNames, trace.changes[0]?.resourceVersion]),
     [
       ['two', 'changed version'],
       ['gold', 'changed version'],
@@ -336,17 +336,4 @@ test('a pod that uses a volume twice and is deleted leaves nothing on disk', asy
   world.changed('web');
   await world.settle();
   assert.deepEqual(directories.map(existsSync), [false, false, false]);
-});
-
-test('an emptyDir in memory is resized at once, and other volumes are refused', async (t) => {
-  const world = new RealWorld(t);
-  world.real.setConfigMap('web', { color: 'red' });
-  await world.start();
-  const pod = podUsing('a', [config('web'), { name: 'scratch', emptyDir: {} }]);
-  await world.put(pod);
-  const resize = (name: string): Promise<void> =>
-    world.manager.resizeEphemeral(pod, name, 1024n, new AbortController().signal);
-  await assert.rejects(resize('nowhere'), { message: 'volume nowhere not found in pod a' });
-  await assert.rejects(resize('web'), { message: 'volume web does not support direct resizing' });
-  await assert.rejects(resize('scratch'), { message: 'only memory-backed emptyDir volumes support direct resize' });
 });

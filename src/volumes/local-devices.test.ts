@@ -42,8 +42,7 @@ import {
   podUsing,
   podWithDevices,
 } from '../testing/worlds/volume-world.ts';
-import { type BlockMapper, blockOperations } from './block.ts';
-import { NodeExpander, expansionOperations } from './expand.ts';
+import type { BlockMapper } from './block.ts';
 import type { VolumeNotice } from './notices.ts';
 import { asPodUid, asVolumeName } from './volume-name.ts';
 
@@ -73,8 +72,8 @@ class DeviceWorld extends VolumeWorld {
         claims,
         notify: (notice) => told(notice),
         devices: new SystemDevices(),
-        expander: (deps) => new NodeExpander(deps, writer),
-        operations: (deps) => ({ ...blockOperations(deps, mapper), ...expansionOperations(deps, writer) }),
+        blockMapper: mapper,
+        claimWriter: writer,
       },
     });
     this.root = root;

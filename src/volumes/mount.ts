@@ -1,148 +1,212 @@
 /**
- * Mounts a volume for a pod, or brings its content up to date, which is the same with less to do. Every step that fails ends
- * the operation with its own prefix; what is on disk then is recorded by `recordFailedMount`.
+ * Mounts a volume for a pod, or brings its content up to date, which is the same with less to do. `mountVolume` is the
+ * sequence; a node and `render` use it alike, but only a node has state to keep and devices to connect.
  */
 import { onAbort } from '../base/abort.ts';
-import { MountletError, messageOf } from '../base/errors.ts';
+import { messageOf } from '../base/errors.ts';
 import type { Node } from '../kube/kinds/node.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
 import { requireNodeAffinity } from '../kube/references/node-affinity.ts';
-import { mountOptionsOf, specName } from '../kube/references/volume-spec.ts';
+import { type VolumeSpec, mountOptionsOf, specName } from '../kube/references/volume-spec.ts';
 import { commonRunAsUser } from '../kube/run-as-user.ts';
 import { goQuote } from '../kube/values/go-text.ts';
 import { volumeDirectory } from '../kube/values/node-layout.ts';
+import { showDuration } from '../kube/values/times.ts';
 import {
   type FailureClass,
   FilesystemMismatchError,
   type GroupChangePolicy,
   type SetUpOutcome,
   type SetUpRequest,
+  VolumeError,
   failureClassOf,
 } from '../plugins/plugin.ts';
 import type { ActualState, MountRecord } from './actual-state.ts';
 import type { DesiredMount } from './desired-state.ts';
 import { type MountFacts, type UpdateTrace, podRef } from './notices.ts';
 import {
+  type MountExpander,
   type NodeReader,
   type OperationDeps,
-  OperationError,
+  type OperationKey,
   type OperationKind,
-  OperationTimeoutError,
-  failedStep,
-  step,
+  type Step,
+  operationTimeout,
+  stepsOf,
   subjectOfMount,
 } from './operation.ts';
 import type { MountAction } from './plan.ts';
-import { type VolumeName, canAttach } from './volume-name.ts';
+import { type PluginMatch, type VolumeName, canAttach, podUidOf } from './volume-name.ts';
 
-export function mountVolume(deps: OperationDeps): OperationKind<MountAction> {
+/** One volume of one pod. */
+export interface VolumeToMount extends PluginMatch {
+  /** The node's root directory. */
+  readonly root: string;
+  readonly pod: Pod;
+  readonly spec: VolumeSpec;
+  /** The unique name, for messages. */
+  readonly volume: string;
+  readonly isRemount: boolean;
+  readonly isReconstructed: boolean;
+}
+
+/** What a node does beside the plugin, in the order in which the sequence calls it. */
+interface NodeSide {
+  requireAffinity(signal: AbortSignal): Promise<void>;
+  requireOnlyPod(): void;
+  waitForAttach(signal: AbortSignal): Promise<string>;
+  mountDevice(step: Step, devicePath: string, signal: AbortSignal): Promise<string>;
+  recordFailedSetUp(cause: unknown, signal: AbortSignal): void;
+  expand(made: { directory: string; devicePath: string; deviceMountPath: string }, signal: AbortSignal): Promise<void>;
+  recordFailedExpansion(): void;
+  recordMounted(): void;
+}
+
+/** Rejects with an OperationError that names the step. Without a node only the plugin's own steps are taken. */
+export async function mountVolume(
+  mount: VolumeToMount,
+  node: NodeSide | undefined,
+  signal: AbortSignal,
+): Promise<SetUpOutcome> {
+  const { plugin, source, spec, pod, root } = mount;
+  const step = stepsOf(subjectOfMount(mount), 'MountVolume.');
+  if (node !== undefined) await step('NodeAffinity check failed', () => node.requireAffinity(signal));
+  const directory = await step('NewMounter initialization failed', () => {
+    plugin.requireUsable?.(source);
+    return volumeDirectory(root, podUidOf(pod), plugin.name, specName(spec));
+  });
+  await step('MountOptionSupport check failed', () => requireMountOptions(mount));
+  const setUp = (): Promise<SetUpOutcome> => plugin.setUp(requestOf(mount, directory), signal);
+  if (node === undefined) return step('SetUp failed', setUp);
+
+  await step('SetUp failed', () => node.requireOnlyPod());
+  const devicePath = await step('WaitForAttach failed', () => node.waitForAttach(signal));
+  const deviceMountPath = await node.mountDevice(step, devicePath, signal);
+  const outcome = await step('SetUp failed', setUp, { failed: (cause) => node.recordFailedSetUp(cause, signal) });
+  await step(
+    'Setup failed while expanding volume',
+    () => node.expand({ directory, devicePath, deviceMountPath }, signal),
+    { failed: () => node.recordFailedExpansion() },
+  );
+  await step('MarkVolumeAsMounted failed', () => node.recordMounted());
+  return outcome;
+}
+
+/** A PersistentVolume with mount options is refused by plugins that would ignore them. */
+function requireMountOptions({ plugin, spec }: VolumeToMount): void {
+  if (mountOptionsOf(spec).length === 0 || plugin.supportsMountOptions) return;
+  throw new VolumeError('MountRefused', 'mount options are not supported for this volume type');
+}
+
+function requestOf(mount: VolumeToMount, directory: string): SetUpRequest {
+  const { pod, spec, source, isRemount, isReconstructed } = mount;
+  const { fsGroup, fsGroupChangePolicy } = pod.spec.securityContext ?? {};
+  return {
+    pod,
+    spec,
+    source,
+    volumeName: specName(spec),
+    directory,
+    fsGroup,
+    fsGroupChangePolicy: fsGroupChangePolicy as GroupChangePolicy | undefined,
+    fsUser: commonRunAsUser(pod),
+    isRemount,
+    isReconstructed,
+  };
+}
+
+export function mountOperation(deps: OperationDeps, expander: MountExpander): OperationKind<MountAction> {
   return {
     name: 'volume_mount',
     key: keyOfMount,
     failureEvent: { reason: 'FailedMount', podsOf: ({ mount: { pod } }) => [pod] },
-    run: (action, signal) => new FilesystemMount(deps, action).run(signal),
+    run: (action, signal) => new FilesystemMount(deps, expander, action).run(signal),
   };
 }
 
-/** One mount at a time of a volume that pods share; others are in nobody's way. */
-export function keyOfMount({ volume, mount: { podUid } }: MountAction): ReturnType<OperationKind<MountAction>['key']> {
+/** One mount at a time of a volume that pods share; other mounts do not get in each other's way. */
+export function keyOfMount({ volume, mount: { podUid } }: MountAction): OperationKey {
   const isShared = volume.isAttachable || volume.isDeviceMountable;
-  return { volume: volume.volume, podUid: isShared ? '' : podUid, node: '' };
+  return isShared ? { volume: volume.volume } : { volume: volume.volume, podUid };
 }
 
-class FilesystemMount {
+class FilesystemMount implements NodeSide {
   readonly #deps: OperationDeps;
+  readonly #expander: MountExpander;
   readonly #action: MountAction;
   readonly #mount: DesiredMount;
   readonly #plannedAt: number;
+  #writtenAt = 0;
 
-  constructor(deps: OperationDeps, action: MountAction) {
+  constructor(deps: OperationDeps, expander: MountExpander, action: MountAction) {
     this.#deps = deps;
+    this.#expander = expander;
     this.#action = action;
     this.#mount = newest(deps, action.mount);
     this.#plannedAt = deps.now();
   }
 
   async run(signal: AbortSignal): Promise<void> {
-    const { actual, expander, now } = this.#deps;
-    const { plugin, source, spec, volume } = this.#mount;
-    await requireAffinity(this.#deps, this.#mount, 'MountVolume.NodeAffinity check failed', signal);
-    const directory = this.#step('MountVolume.NewMounter initialization failed', () => {
-      plugin.requireUsable?.(source);
-      return this.#directory();
-    });
-    if (mountOptionsOf(spec).length > 0 && !plugin.supportsMountOptions) {
-      const why = new MountRefusedError('mount options are not supported for this volume type');
-      throw this.#error('MountVolume.MountOptionSupport check failed', why);
-    }
-    requireOnlyPod(this.#deps, this.#mount, 'MountVolume.SetUp failed');
+    const { root, actual, desired } = this.#deps;
+    const { isRemount } = this.#action;
+    const isReconstructed = actual.isReconstructed(this.#mount);
+    const outcome = await mountVolume({ ...this.#mount, root, isRemount, isReconstructed }, this, signal);
+    this.#report(outcome);
+    desired.shown(this.#mount, this.#mount.changes);
+  }
 
-    const devicePath = await waitForAttach(this.#deps, this.#mount, 'MountVolume.WaitForAttach failed', signal);
-    const deviceMountPath = await this.#mountDevice(devicePath, signal);
-    const outcome = await this.#setUp(directory, signal);
-    const writtenAt = now();
-    if (expander !== undefined && spec.persistentVolume !== undefined) {
-      try {
-        await expander.expandOnMount({ mount: this.#mount, directory, devicePath, deviceMountPath }, signal);
-      } catch (cause) {
-        actual.uncertain(this.#record());
-        throw this.#error('MountVolume.Setup failed while expanding volume', cause);
-      }
-    }
-    this.#step('MountVolume.MarkVolumeAsMounted failed', () => actual.mounted(this.#record()));
-    this.#tell(outcome, writtenAt);
-    this.#deps.desired.shown({ volume, podUid: this.#mount.podUid }, this.#mount.changes);
+  requireAffinity(signal: AbortSignal): Promise<void> {
+    return requireAffinity(this.#deps, this.#mount, signal);
+  }
+
+  requireOnlyPod(): void {
+    requireOnlyPod(this.#deps, this.#mount);
+  }
+
+  waitForAttach(signal: AbortSignal): Promise<string> {
+    return waitForAttach(this.#deps, this.#mount, signal);
   }
 
   /** The device's path on the node, or the empty string where the plugin mounts none. */
-  async #mountDevice(devicePath: string, signal: AbortSignal): Promise<string> {
+  async mountDevice(step: Step, devicePath: string, signal: AbortSignal): Promise<string> {
     const { actual } = this.#deps;
     const { plugin, source, spec, volume, pod } = this.#mount;
     const { deviceMount } = plugin;
     if (deviceMount === undefined) return '';
     const isMounted = actual.deviceState(volume) === 'mounted';
-    const prefix = isMounted
-      ? 'MountVolume.GetDeviceMountPath failed for expansion'
-      : 'MountVolume.GetDeviceMountPath failed';
-    const path = this.#step(prefix, () => deviceMount.pathOf(source, spec));
+    const path = await step(`GetDeviceMountPath failed${isMounted ? ' for expansion' : ''}`, () =>
+      deviceMount.pathOf(source, spec),
+    );
     if (isMounted) return path;
-    try {
-      const { fsGroup } = pod.spec.securityContext ?? {};
-      await deviceMount.mount({ spec, source, path, devicePath: plugin.attach && devicePath, fsGroup }, signal);
-    } catch (cause) {
-      recordFailedDevice(actual, { volume, devicePath, deviceMountPath: path }, cause, signal);
-      throw this.#error('MountVolume.MountDevice failed', cause);
-    }
-    this.#step('MountVolume.MarkDeviceAsMounted failed', () => actual.deviceMounted(volume, devicePath, path));
+    const { fsGroup } = pod.spec.securityContext ?? {};
+    const request = { spec, source, path, devicePath: plugin.attach && devicePath, fsGroup };
+    await step('MountDevice failed', () => deviceMount.mount(request, signal), {
+      failed: (cause) => recordFailedDevice(actual, { volume, devicePath, deviceMountPath: path }, cause, signal),
+    });
+    await step('MarkDeviceAsMounted failed', () => actual.deviceMounted(volume, devicePath, path));
     return path;
   }
 
-  async #setUp(directory: string, signal: AbortSignal): Promise<SetUpOutcome> {
-    const { actual } = this.#deps;
-    try {
-      return await this.#mount.plugin.setUp(this.#request(directory), signal);
-    } catch (cause) {
-      this.#tellMismatch(cause);
-      recordFailedMount(actual, this.#record(), cause, signal);
-      throw this.#error('MountVolume.SetUp failed', cause);
-    }
+  recordFailedSetUp(cause: unknown, signal: AbortSignal): void {
+    this.#reportMismatch(cause);
+    recordFailedMount(this.#deps.actual, this.#record(), cause, signal);
   }
 
-  #request(directory: string): SetUpRequest {
-    const { pod, spec, source } = this.#mount;
-    const { fsGroup, fsGroupChangePolicy } = pod.spec.securityContext ?? {};
-    return {
-      pod,
-      spec,
-      source,
-      volumeName: specName(spec),
-      directory,
-      fsGroup,
-      fsGroupChangePolicy: fsGroupChangePolicy as GroupChangePolicy | undefined,
-      fsUser: commonRunAsUser(pod),
-      sizeBytesMax: this.#action.volume.sizeBytesMax,
-      isRemount: this.#action.isRemount,
-      isReconstructed: this.#deps.actual.isReconstructed(this.#mount),
-    };
+  async expand(
+    made: { directory: string; devicePath: string; deviceMountPath: string },
+    signal: AbortSignal,
+  ): Promise<void> {
+    this.#writtenAt = this.#deps.now();
+    if (this.#mount.spec.persistentVolume === undefined) return;
+    await this.#expander.expandOnMount({ mount: this.#mount, ...made }, signal);
+  }
+
+  recordFailedExpansion(): void {
+    this.#deps.actual.uncertain(this.#record());
+  }
+
+  recordMounted(): void {
+    this.#deps.actual.mounted(this.#record());
   }
 
   #record(): MountRecord {
@@ -150,18 +214,18 @@ class FilesystemMount {
     return { volume, podUid, spec, pluginName: plugin.name, gid: this.#action.volume.gid, revision };
   }
 
-  #tell({ changed, files, hidden, remade = false }: SetUpOutcome, writtenAt: number): void {
+  #report({ changed, files, hidden, remade = false }: SetUpOutcome): void {
     const { notify, now } = this.#deps;
-    const { volume, pod, outerNames, plugin, revision, requestedAt, changes } = this.#mount;
+    const { volume, pod, podVolumeNames, plugin, revision, requestedAt, changes } = this.#mount;
     if (remade) {
-      const named = outerNames.map((name) => goQuote(name)).join(', ');
+      const named = podVolumeNames.map((name) => goQuote(name)).join(', ');
       const message = `Volume ${named} had been unmounted or deleted on the node and was made again: running containers that mount it keep what they had until they restart`;
       notify({ kind: 'PodEvent', type: 'Warning', pod: podRef(pod), reason: 'VolumeRemade', message });
     }
     const facts: MountFacts = {
       volume,
       pod: podRef(pod),
-      outerNames,
+      podVolumeNames,
       plugin: plugin.name,
       revision,
       changed,
@@ -173,12 +237,13 @@ class FilesystemMount {
       notify({ kind: 'VolumeMounted', tookMs: visibleAt - requestedAt, ...facts });
     } else if (changed || changes.length > 0) {
       const seenAt = changes[0]?.seenAt ?? this.#plannedAt;
-      const trace: UpdateTrace = { changes, seenAt, plannedAt: this.#plannedAt, writtenAt, visibleAt };
+      const times = { seenAt, plannedAt: this.#plannedAt, writtenAt: this.#writtenAt, visibleAt };
+      const trace: UpdateTrace = { changes, ...times };
       notify({ kind: 'VolumeRefreshed', tookMs: visibleAt - seenAt, trace, ...facts });
     }
   }
 
-  #tellMismatch(thrown: unknown): void {
+  #reportMismatch(thrown: unknown): void {
     const { persistentVolume } = this.#mount.spec;
     if (persistentVolume === undefined || !isFilesystemMismatch(thrown)) return;
     const { name, uid = '' } = persistentVolume.metadata;
@@ -189,24 +254,6 @@ class FilesystemMount {
       reason: 'FailedMountOnFilesystemMismatch',
       message: `MountVolume failed for volume ${goQuote(name)} ${messageOf(thrown)}`,
     });
-  }
-
-  #directory(): string {
-    const { podUid, plugin, spec } = this.#mount;
-    return volumeDirectory(this.#deps.root, podUid, plugin.name, specName(spec));
-  }
-
-  /** A step that waits for nothing. */
-  #step<T>(prefix: string, act: () => T): T {
-    try {
-      return act();
-    } catch (cause) {
-      throw this.#error(prefix, cause);
-    }
-  }
-
-  #error(prefix: string, cause: unknown): Error {
-    return failedStep(prefix, subjectOfMount(this.#mount), cause);
   }
 }
 
@@ -222,53 +269,41 @@ function isFilesystemMismatch(thrown: unknown): boolean {
   return false;
 }
 
-/** What must hold before a volume is mounted or mapped for a pod, whatever its kind. */
-export class MountRefusedError extends MountletError {
-  readonly reason = 'MountRefused';
-}
-
-/** The volume's storage may be reachable from some nodes alone. */
+/** The volume's storage may be reachable from some nodes only. */
 export async function requireAffinity(
   { node }: Pick<OperationDeps, 'node'>,
-  mount: DesiredMount,
-  prefix: string,
+  { spec: { persistentVolume } }: DesiredMount,
   signal: AbortSignal,
-  eventReason?: string,
 ): Promise<void> {
-  const { persistentVolume } = mount.spec;
   if (persistentVolume?.spec.nodeAffinity?.required === undefined) return;
-  const check = async (): Promise<void> => {
-    const { metadata } = node.current() ?? (await readNode(node, signal));
-    requireNodeAffinity(persistentVolume, { name: metadata.name, labels: metadata.labels ?? {} });
-  };
-  await step(prefix, subjectOfMount(mount), check, eventReason);
+  const { metadata } = node.current() ?? (await readNode(node, signal));
+  requireNodeAffinity(persistentVolume, { name: metadata.name, labels: metadata.labels ?? {} });
 }
 
 async function readNode(node: NodeReader, signal: AbortSignal): Promise<Node> {
   try {
     return await node.read(signal);
   } catch (cause) {
-    throw new MountRefusedError(`error retrieving node: ${messageOf(cause)}`, { cause });
+    throw new VolumeError('MountRefused', `error retrieving node: ${messageOf(cause)}`, { cause });
   }
 }
 
 /** Storage that one pod at a time may use is not given to a second one. */
-export function requireOnlyPod({ actual }: Pick<OperationDeps, 'actual'>, mount: DesiredMount, prefix: string): void {
+export function requireOnlyPod({ actual }: Pick<OperationDeps, 'actual'>, mount: DesiredMount): void {
   const modes = mount.spec.persistentVolume?.spec.accessModes ?? [];
   const isForOne = modes.length === 1 && modes[0] === 'ReadWriteOncePod';
   if (!isForOne || !actual.isMountedElsewhere(mount)) return;
-  const why = 'volume uses the ReadWriteOncePod access mode and is already in use by another pod';
-  throw new OperationError(prefix, subjectOfMount(mount), new MountRefusedError(why));
+  const message = 'volume uses the ReadWriteOncePod access mode and is already in use by another pod';
+  throw new VolumeError('MountRefused', message);
 }
 
 /** The kubelet's number: some storage takes minutes to appear. */
-const waitMsMax = 10 * 60_000;
+const attachMsMax = 10 * 60_000;
 
 /** The device's path; empty for volumes that are not attached. */
 export async function waitForAttach(
   { actual, timers }: Pick<OperationDeps, 'actual' | 'timers'>,
   mount: DesiredMount,
-  prefix: string,
   signal: AbortSignal,
 ): Promise<string> {
   const { plugin, source, spec, pod, volume } = mount;
@@ -277,11 +312,11 @@ export async function waitForAttach(
   signal.throwIfAborted();
   const controller = new AbortController();
   const stopListening = onAbort(signal, () => controller.abort(signal.reason));
-  const timer = timers.after(waitMsMax, () => controller.abort(new OperationTimeoutError('WaitForAttach', waitMsMax)));
+  const timer = timers.after(attachMsMax, () =>
+    controller.abort(operationTimeout('WaitForAttach', showDuration(attachMsMax))),
+  );
   try {
     return await plugin.attach.waitForAttach({ spec, source, pod, devicePath }, controller.signal);
-  } catch (cause) {
-    throw failedStep(prefix, subjectOfMount(mount), cause);
   } finally {
     timer.cancel();
     stopListening();

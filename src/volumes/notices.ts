@@ -30,7 +30,7 @@ export interface UpdateTrace {
 export interface MountFacts {
   readonly volume: VolumeName;
   readonly pod: PodRef;
-  readonly outerNames: readonly string[];
+  readonly podVolumeNames: readonly string[];
   readonly plugin: string;
   readonly revision: number;
   readonly changed: boolean;
@@ -85,8 +85,8 @@ export type VolumeNotice =
       readonly kind: 'OperationFailed';
       readonly operation: string;
       readonly volume: string;
-      readonly podUid: string;
-      readonly message: string;
+      /** Undefined where it is about the whole volume. */
+      readonly podUid: PodUid | undefined;
       readonly retryAt: number;
       readonly error: Error;
       /** Whether it is an Event of a pod too, which says the same. */
@@ -95,7 +95,12 @@ export type VolumeNotice =
   /** Its storage has grown and the volume has not, which is no failure: it is put off, or not done at all. */
   | { readonly kind: 'VolumeNotGrown'; readonly volume: VolumeName; readonly pod: PodRef; readonly message: string }
   /** A volume of a pod could not be resolved: `Error processing volume`. */
-  | { readonly kind: 'VolumeNotProcessed'; readonly pod: PodRef; readonly outerName: string; readonly message: string }
+  | {
+      readonly kind: 'VolumeNotProcessed';
+      readonly pod: PodRef;
+      readonly podVolumeName: string;
+      readonly message: string;
+    }
   /** Nothing was unmounted up to now, since a pod could still have turned up that uses it. */
   | { readonly kind: 'DesiredStateComplete' }
   | ReconstructionNotice

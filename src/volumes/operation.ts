@@ -1,27 +1,26 @@
 /**
- * The contract of an operation: one for each kind of action, each in a file of its own, all in one table. The table may
- * lack kinds that a node cannot do; asking for one then fails in words.
+ * What an operation is: one for each kind of action, all in one table that has every kind. With it come the words of a failure,
+ * which say the step that failed and the volume it failed for.
  */
 import { AssertionError } from 'node:assert';
 import { MountletError, messageOf } from '../base/errors.ts';
 import type { Timers } from '../base/timers.ts';
 import type { Node } from '../kube/kinds/node.ts';
 import type { Pod } from '../kube/kinds/pod/pod.ts';
-import { specName } from '../kube/references/volume-spec.ts';
+import { type VolumeSpec, specName } from '../kube/references/volume-spec.ts';
 import { goQuote } from '../kube/values/go-text.ts';
-import { showDuration } from '../kube/values/times.ts';
+import { VolumeError } from '../plugins/plugin.ts';
 import type { ActualState, ActualVolume } from './actual-state.ts';
 import type { DesiredMount, DesiredState } from './desired-state.ts';
 import type { NotifyVolumes } from './notices.ts';
 import type { OperationAction, UnmountAction } from './plan.ts';
 import type { ClaimSource } from './populator.ts';
-import type { Plugins } from './volume-name.ts';
+import type { Plugins, PodUid, VolumeName } from './volume-name.ts';
 
-/** What an operation is about. An empty part stands for all: `{ volume, podUid: '', node: '' }` is the whole volume. */
+/** What an operation is about: one pod's mount of a volume, or without a pod the whole volume. */
 export interface OperationKey {
-  readonly volume: string;
-  readonly podUid: string;
-  readonly node: string;
+  readonly volume: VolumeName;
+  readonly podUid?: PodUid | undefined;
 }
 
 export interface OperationKind<Action> {
@@ -29,13 +28,13 @@ export interface OperationKind<Action> {
   readonly name: string;
   key(action: Action): OperationKey;
   run(action: Action, signal: AbortSignal): Promise<void>;
-  /** The Event that a failure is, and whom it is told to; undefined where only the log hears of it. */
+  /** The Event of a failure and the pods that get it; a failure without one is only logged. */
   readonly failureEvent?: { readonly reason: string; podsOf(action: Action): readonly Pod[] };
 }
 
-/** `map` is there for the actions that mount raw block devices, though mounts and maps are planned as one kind of action. */
+/** Mounts and maps are planned as one kind of action and carried out by two kinds of operation. */
 export type OperationTable = {
-  readonly [Kind in OperationAction['kind']]?: OperationKind<ActionOf<Kind>>;
+  readonly [Kind in OperationAction['kind']]: OperationKind<ActionOf<Kind>>;
 };
 
 type ActionOf<Kind extends OperationAction['kind']> = OperationAction extends infer Action
@@ -52,12 +51,21 @@ export interface SubPathCleaner {
 }
 
 export interface DeviceProbe {
-  /** False for a path that is missing or is no device. */
+  /** False for a path that is missing or is not a device. */
   isDevice(path: string, signal: AbortSignal): Promise<boolean>;
   isOpen(path: string, signal: AbortSignal): Promise<boolean>;
 }
 
-/** Grows the file system within a mount, where the claim is smaller than its volume (see the kubelet's offline expansion). */
+/** The node as the cluster sees it. */
+export interface NodeReader {
+  readonly name: string;
+  /** As last received; undefined before the first time. */
+  current(): Node | undefined;
+  /** Read from the API server now; a node without one returns what it knows. */
+  read(signal: AbortSignal): Promise<Node>;
+}
+
+/** Grows the file system within a mount, where the claim is smaller than its volume (the kubelet's offline expansion). */
 export interface MountExpander {
   /** Rejects when the volume must not be used as it is; "not yet" is a success. */
   expandOnMount(request: MountExpansion, signal: AbortSignal): Promise<void>;
@@ -82,31 +90,30 @@ export interface OperationDeps {
   readonly claims: ClaimSource;
   readonly subPaths: SubPathCleaner;
   readonly devices: DeviceProbe;
-  readonly expander?: MountExpander | undefined;
   readonly timers: Timers;
   readonly now: () => number;
   readonly notify: NotifyVolumes;
 }
 
+/** The volume that a message is about. Every operation has one and few fail, so the details are built on demand. */
+export interface Subject {
+  readonly name: string;
+  readonly details: string;
+}
+
 /**
- * How a failed operation is told. The short form is what users see in an Event, the long one is for logs:
+ * A failed operation. The short form is what users see in an Event, the long one is for logs:
  *
  * ```text
  *   MountVolume.SetUp failed for volume "cfg" : configmap "foo" not found
  *   MountVolume.SetUp failed for volume "cfg" (UniqueName: "…") pod "web-0" (UID: "…") : configmap "foo" not found
  * ```
  */
-/** Whom a message is about. Every operation has one and few fail: what takes time is made when it is asked for. */
-export interface Subject {
-  readonly name: string;
-  readonly details: string;
-}
-
 export class OperationError extends MountletError {
   readonly reason = 'OperationFailed';
   /** The text of the Event. */
   readonly simple: string;
-  /** The Event's reason, where it is another than that of the operation. */
+  /** The Event's reason, where it differs from that of the operation. */
   readonly eventReason: string | undefined;
 
   /** `prefix` names the step; without a cause the message ends in a space, as the kubelet's does. */
@@ -121,7 +128,36 @@ export class OperationError extends MountletError {
   }
 }
 
-export function subjectOfMount({ volume, spec, pod }: DesiredMount): Subject {
+interface StepSettings {
+  /** Records what the failure leaves behind, before it is reported. */
+  readonly failed?: (cause: unknown) => unknown;
+  readonly eventReason?: string | undefined;
+}
+
+/** Runs one step of an operation; what it throws becomes an OperationError with the step's words before it. */
+export type Step = <T>(what: string, act: () => T | Promise<T>, settings?: StepSettings) => Promise<T>;
+
+/** `operation` stands before the words of every step: `MountVolume.` and `SetUp failed`. */
+export function stepsOf(subject: Subject, operation = ''): Step {
+  return async (what, act, settings = {}) => {
+    try {
+      return await act();
+    } catch (cause) {
+      await settings.failed?.(cause);
+      // A bug keeps its own stack and has no Event.
+      if (isPanic(cause)) throw cause;
+      throw new OperationError(`${operation}${what}`, subject, cause, settings.eventReason);
+    }
+  };
+}
+
+interface MountSubject {
+  readonly volume: string;
+  readonly spec: VolumeSpec;
+  readonly pod: Pod;
+}
+
+export function subjectOfMount({ volume, spec, pod }: MountSubject): Subject {
   const { name, uid = '' } = pod.metadata;
   return {
     name: specName(spec),
@@ -148,44 +184,13 @@ export function subjectOfDevice({ volume, spec }: ActualVolume, node: string): S
   return { name: specName(spec), details: `(UniqueName: ${goQuote(volume)}) on node ${goQuote(node)}` };
 }
 
-/** A step that failed. A bug keeps its own stack and is nobody's Event. */
-export function failedStep(prefix: string, subject: Subject, cause: unknown, eventReason?: string): Error {
-  return isPanic(cause) ? (cause as Error) : new OperationError(prefix, subject, cause, eventReason);
-}
-
-/** Runs one step of an operation; whatever goes wrong in it is told with the step's prefix. */
-export async function step<T>(
-  prefix: string,
-  subject: Subject,
-  act: () => T | Promise<T>,
-  eventReason?: string,
-): Promise<T> {
-  try {
-    return await act();
-  } catch (cause) {
-    throw failedStep(prefix, subject, cause, eventReason);
-  }
-}
-
-/** The node as the cluster sees it: the narrowest that this room asks for. */
-export interface NodeReader {
-  readonly name: string;
-  /** As it was last heard of; undefined before that. */
-  current(): Node | undefined;
-  /** Asked of the API server now; a node without one answers with what it knows. */
-  read(signal: AbortSignal): Promise<Node>;
-}
-
 /** Whether this can only come from a mistake in the program. */
 export function isPanic(thrown: unknown): boolean {
   if (!(thrown instanceof Error)) return true;
   return [TypeError, RangeError, ReferenceError, SyntaxError, AssertionError].some((bug) => thrown instanceof bug);
 }
 
-/** The operation did not end in time and was told to stop. */
-export class OperationTimeoutError extends MountletError {
-  readonly reason = 'OperationTimeout';
-  constructor(name: string, timeoutMs: number) {
-    super(`operation ${name} did not finish within ${showDuration(timeoutMs)}: context deadline exceeded`);
-  }
+export function operationTimeout(name: string, limit: string): VolumeError {
+  const message = `operation ${name} did not finish within ${limit}: context deadline exceeded`;
+  return new VolumeError('OperationTimeout', message);
 }

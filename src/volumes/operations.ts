@@ -1,86 +1,77 @@
 /**
- * Lets operations run that do not get in each other's way, and makes one that failed wait before it is tried again. What
- * the operations do is not known here.
+ * Carries out what was planned: one operation at a time for each volume, or for each pod's mount of it, and a delay after a
+ * failure before the same is tried again.
  *
  * ```text
  *             start                     success
  *   absent ───────────▶ running ───────────────────▶ absent
  *                        │   ▲ failure: 0.5, 1, 2 … 122 s
- *                        ▼   │ start, when the time is over, or at once for an operation of another name
- *                      backing off ──forgive──▶ the time is over, the delay stays
+ *                        ▼   │ start, when the delay is over, or at once for an operation of another name
+ *                      backing off ──retryNow──▶ the delay is over, and doubles at the next failure all the same
  * ```
  *
- * Two operations exclude each other when they are about the same volume and agree in pod and in node, where saying nothing
- * agrees with everything. An operation without a volume excludes none.
+ * Two operations exclude each other when they are about the same volume and the same pod. One without a pod is about the whole
+ * volume and excludes them all.
  */
 import { BackOff } from '../base/back-off.ts';
 import type { Clock } from '../base/clock.ts';
-import { MountletError, messageOf } from '../base/errors.ts';
+import { messageOf } from '../base/errors.ts';
 import type { Timer, Timers } from '../base/timers.ts';
 import { goQuote } from '../kube/values/go-text.ts';
-import { goTime, showDuration } from '../kube/values/times.ts';
+import { showDuration } from '../kube/values/times.ts';
+import { VolumeError } from '../plugins/plugin.ts';
 import { type NotifyVolumes, podRef } from './notices.ts';
 import {
   OperationError,
   type OperationKey,
   type OperationKind,
   type OperationTable,
-  OperationTimeoutError,
   isPanic,
+  operationTimeout,
 } from './operation.ts';
 import type { OperationAction } from './plan.ts';
-import { podUidOf } from './volume-name.ts';
+import type { VolumeName } from './volume-name.ts';
 
-interface Operation {
-  readonly key: OperationKey;
-  /** `volume_mount`: a failure makes only an operation of the same name wait. */
-  readonly name: string;
-  /** Must stop soon after the signal aborts: until it has, nothing else is done with the volume. */
-  run(signal: AbortSignal): Promise<void>;
-}
-
-export interface OperationEnd {
-  readonly operation: Operation;
-  readonly tookMs: number;
-  readonly failure?: OperationFailure;
-  /** It was told to stop because everything stops. */
-  readonly isClosing: boolean;
-}
-
-interface OperationFailure {
-  readonly error: Error;
-  readonly failedAt: number;
-  readonly delayMs: number;
-}
-
-interface PendingOperationsDeps {
+interface OperationsDeps {
   readonly clock: Clock;
   readonly timers: Timers;
-  /** The volume may be worked on again: an operation ended, or the time after a failure is over. */
-  readonly freed: (volume: string) => void;
-  readonly ended: (end: OperationEnd) => void;
+  /** The volume may be worked on again: an operation ended, or the delay after a failure is over. */
+  readonly freed: (volume: VolumeName) => void;
+  readonly notify: NotifyVolumes;
 }
 
-type Refusal = AlreadyExecutingError | BackOffError;
+/** Busy: another operation runs. Backing off: the same failed a moment ago. Either way `freed` reports when it may start. */
+export type StartResult = 'started' | 'busy' | 'backing-off';
 
 /** The kubelet's numbers; the odd two seconds make a delay from here recognisable. */
 const retries = { firstMs: 500, msMax: 122_000 };
 /** A mount may wait ten minutes for its device and has as long again for the rest. What takes longer hangs. */
 const operationMsMax = 20 * 60_000;
 
+/** What is known of a key while its operation runs, and after it failed. */
 interface Entry {
   key: OperationKey;
+  /** Only an operation of the same name waits for the delay. */
   name: string;
   isRunning: boolean;
   failedAt: number;
   readonly backOff: BackOff;
   lastError: string;
-  /** May be retried before the delay is over: the reason for the failure may be gone. */
-  isForgiven: boolean;
+  /** Before the delay is over: the reason for the failure may be gone. */
+  mayRetryNow: boolean;
+}
+
+interface Operation {
+  readonly action: OperationAction;
+  readonly kind: OperationKind<OperationAction>;
+  readonly key: OperationKey;
+  readonly controller: AbortController;
+  readonly startedAt: number;
+  done: Promise<void>;
 }
 
 /**
- * Operations of one name that began within a second share what stops them, because a signal costs more than all other
+ * Operations of one name that began within a second share one AbortController, because a signal costs more than all other
  * bookkeeping of a short operation: when one of them is overdue, those that still run are too.
  */
 interface Cohort {
@@ -89,85 +80,80 @@ interface Cohort {
 }
 const cohortMs = 1_000;
 
-interface Running {
-  readonly operation: Operation;
-  readonly controller: AbortController;
-  readonly startedAt: number;
-  done: Promise<void>;
-}
-
-export class PendingOperations {
-  readonly #deps: PendingOperationsDeps;
-  readonly #entries = new Map<string, Entry[]>();
+export class Operations {
+  readonly #deps: OperationsDeps;
+  readonly #table: OperationTable;
+  readonly #entries = new Map<VolumeName, Entry[]>();
   /** In the order of their starts, so the first is the first to be overdue. */
-  readonly #running = new Set<Running>();
+  readonly #running = new Set<Operation>();
   /** The newest of each name. */
   readonly #cohorts = new Map<string, Cohort>();
   #overdue: Timer | undefined;
   #isClosed = false;
 
-  constructor(deps: PendingOperationsDeps) {
+  constructor(deps: OperationsDeps, table: OperationTable) {
     this.#deps = deps;
+    this.#table = table;
   }
 
-  /** Starts the operation, in the background, or says why not. */
-  start(operation: Operation): Refusal | undefined {
-    const { key, name } = operation;
+  /** Starts the operation for an action, in the background. */
+  start(action: OperationAction): StartResult {
+    // The table has for each kind an operation that takes actions of that kind.
+    const kind = this.#table[action.kind] as OperationKind<OperationAction>;
+    const key = kind.key(action);
     const previous = this.#matching(key);
-    if (previous?.isRunning === true || this.#isClosed) return new AlreadyExecutingError(key);
+    if (previous?.isRunning === true || this.#isClosed) return 'busy';
     if (previous !== undefined && this.#isBackingOff(previous)) {
-      if (previous.name === name) return new BackOffError(key, failureOf(previous));
-      previous.name = name;
+      if (previous.name === kind.name) return 'backing-off';
+      previous.name = kind.name;
       previous.backOff.reset();
     }
-    const entry = previous ?? this.#add(operation);
+    const entry = previous ?? this.#add(key, kind.name);
     entry.isRunning = true;
     entry.key = key;
-    this.#launch(operation, entry);
-    return undefined;
+    const startedAt = this.#deps.clock.now();
+    const { controller } = this.#cohortOf(kind.name, startedAt);
+    const operation: Operation = { action, kind, key, controller, startedAt, done: Promise.resolve() };
+    this.#running.add(operation);
+    this.#overdue ??= this.#deps.timers.after(operationMsMax, () => this.#stopOverdue());
+    operation.done = this.#execute(operation, entry);
+    return 'started';
   }
 
-  isPending(key: OperationKey): boolean {
-    return this.#matching(key)?.isRunning ?? false;
+  /** An operation runs for the volume, or for any pod's mount of it. */
+  isBusy(volume: VolumeName): boolean {
+    return this.#matching({ volume })?.isRunning ?? false;
   }
 
-  isSafeToRetry(key: OperationKey, name: string): boolean {
-    const entry = this.#matching(key);
-    if (entry === undefined) return true;
-    return !entry.isRunning && !(entry.name === name && this.#isBackingOff(entry));
-  }
-
-  /** What the operation is waiting for may have come: it can be tried now, though another failure doubles its delay. */
-  forgive(key: OperationKey): void {
-    for (const entry of this.#entries.get(key.volume) ?? []) if (matches(entry.key, key)) entry.isForgiven = true;
+  /** What the operation failed for may be gone: it may start now, though another failure doubles its delay. */
+  retryNow(key: OperationKey): void {
+    for (const entry of this.#entries.get(key.volume) ?? []) if (matches(entry.key, key)) entry.mayRetryNow = true;
   }
 
   /** What they all depend on is back. */
-  forgiveAll(): void {
-    for (const entries of this.#entries.values()) for (const entry of entries) entry.isForgiven = true;
+  retryAllNow(): void {
+    for (const entries of this.#entries.values()) for (const entry of entries) entry.mayRetryNow = true;
   }
 
-  /** The volume is of no interest any more, so neither is how often it failed. */
-  forget(volume: string): void {
+  /** The volume needs no more work, so how often it failed does not matter any more. */
+  forget(volume: VolumeName): void {
     const running = this.#entries.get(volume)?.filter(({ isRunning }) => isRunning) ?? [];
     if (running.length > 0) this.#entries.set(volume, running);
     else this.#entries.delete(volume);
   }
 
-  /** The last failure that is still being waited for, of the whole volume or of this pod's mount of it. */
-  failureOf(
-    key: OperationKey,
-  ): { readonly name: string; readonly error: string; readonly retryAt: number } | undefined {
+  /** The last failure, of the whole volume or of this pod's mount of it, while a retry is due. */
+  failureOf(key: OperationKey): { readonly error: string; readonly retryAt: number } | undefined {
     const entry = this.#matching(key);
-    if (entry === undefined || entry.backOff.lastMs === 0) return undefined;
-    return { name: entry.name, error: entry.lastError, retryAt: entry.failedAt + entry.backOff.lastMs };
+    if (entry === undefined || entry.isRunning || entry.backOff.lastMs === 0) return undefined;
+    return { error: entry.lastError, retryAt: entry.failedAt + entry.backOff.lastMs };
   }
 
   get running(): number {
     return this.#running.size;
   }
 
-  /** Starts nothing more, stops what is going on and resolves when nothing is left of it. */
+  /** Starts nothing more, stops what runs and resolves when all of it has ended. */
   async close(reason: unknown): Promise<void> {
     this.#isClosed = true;
     this.#overdue?.cancel();
@@ -175,21 +161,7 @@ export class PendingOperations {
     await Promise.all([...this.#running].map(({ done }) => done));
   }
 
-  #launch(operation: Operation, entry: Entry): void {
-    const { clock, timers } = this.#deps;
-    const startedAt = clock.now();
-    const running: Running = {
-      operation,
-      controller: this.#cohortOf(operation, startedAt).controller,
-      startedAt,
-      done: Promise.resolve(),
-    };
-    this.#running.add(running);
-    this.#overdue ??= timers.after(operationMsMax, () => this.#stopOverdue());
-    running.done = this.#execute(running, entry);
-  }
-
-  #cohortOf({ name }: Operation, now: number): Cohort {
+  #cohortOf(name: string, now: number): Cohort {
     const newest = this.#cohorts.get(name);
     const isOf = newest !== undefined && newest.startedAt <= now && now < newest.startedAt + cohortMs;
     if (isOf && !newest.controller.signal.aborted) return newest;
@@ -198,70 +170,83 @@ export class PendingOperations {
     return cohort;
   }
 
-  async #execute(running: Running, entry: Entry): Promise<void> {
-    const { operation, controller, startedAt } = running;
+  async #execute(operation: Operation, entry: Entry): Promise<void> {
+    const { kind, action, key, controller } = operation;
     let failure: Error | undefined;
     try {
-      // Not within the call that starts it: whoever decides must not find the states changed half-way.
+      // Not within the call that starts it: a plan must not find the states changed half-way.
       await Promise.resolve();
       controller.signal.throwIfAborted();
-      await operation.run(controller.signal);
+      await kind.run(action, controller.signal);
     } catch (thrown) {
-      failure = isPanic(thrown) ? new OperationPanicError(thrown) : (thrown as Error);
+      failure = isPanic(thrown) ? panic(thrown) : (thrown as Error);
     }
-    this.#running.delete(running);
-    const tookMs = this.#deps.clock.now() - startedAt;
-    if (failure === undefined) {
-      this.#drop(entry);
-      this.#deps.ended({ operation, tookMs, isClosing: this.#isClosed });
-    } else {
-      const { failedAt, delayMs } = failureOf(this.#failed(entry, failure));
-      const isClosing = this.#isClosed;
-      this.#deps.ended({ operation, tookMs, failure: { error: failure, failedAt, delayMs }, isClosing });
-    }
-    this.#deps.freed(operation.key.volume);
+    this.#running.delete(operation);
+    if (failure === undefined) this.#drop(entry);
+    else this.#failed(entry, failure);
+    this.#report(operation, entry, failure);
+    this.#deps.freed(key.volume);
   }
 
-  #failed(entry: Entry, failure: Error): Entry {
+  #failed(entry: Entry, failure: Error): void {
     const { clock, timers, freed } = this.#deps;
     const { volume } = entry.key;
     entry.isRunning = false;
-    entry.isForgiven = false;
+    entry.mayRetryNow = false;
     entry.failedAt = clock.now();
-    const delayMs = entry.backOff.next();
     entry.lastError = messageOf(failure);
+    const delayMs = entry.backOff.next();
     // A retry is allowed strictly after the delay.
     if (!this.#isClosed) timers.after(delayMs + 1, () => freed(volume));
-    return entry;
+  }
+
+  /** A metric for each operation, and for a failure a log line and the Events that users see. */
+  #report({ action, kind, key, startedAt }: Operation, entry: Entry, error: Error | undefined): void {
+    const { clock, notify } = this.#deps;
+    if (error !== undefined && this.#isClosed) return; // a node that stops is not a failure of a pod
+    const { name, failureEvent } = kind;
+    const { volume } = key;
+    const status = error === undefined ? 'success' : 'fail-unknown';
+    const tookMs = clock.now() - startedAt;
+    notify({ kind: 'OperationEnded', operation: name, volume, plugin: pluginOf(action), status, tookMs });
+    if (error === undefined) return;
+    const podUid = key.podUid ?? ('mount' in action ? action.mount.podUid : undefined);
+    const pods =
+      error instanceof VolumeError && error.reason === panicReason ? [] : (failureEvent?.podsOf(action) ?? []);
+    notify({
+      kind: 'OperationFailed',
+      operation: name,
+      volume,
+      podUid,
+      retryAt: entry.failedAt + entry.backOff.lastMs,
+      error,
+      hasEvent: pods.length > 0,
+    });
+    if (failureEvent === undefined) return;
+    const failed = error instanceof OperationError ? error : undefined;
+    const message = failed?.simple ?? messageOf(error);
+    const reason = failed?.eventReason ?? failureEvent.reason;
+    for (const pod of pods) notify({ kind: 'PodEvent', type: 'Warning', pod: podRef(pod), reason, message });
   }
 
   #stopOverdue(): void {
     const { clock, timers } = this.#deps;
     this.#overdue = undefined;
-    for (const { controller, startedAt, operation } of this.#running) {
+    for (const { controller, startedAt, kind } of this.#running) {
       const dueAt = startedAt + operationMsMax;
       if (dueAt > clock.now()) {
         this.#overdue = timers.at(dueAt, () => this.#stopOverdue());
         return;
       }
-      controller.abort(new OperationTimeoutError(operation.name, operationMsMax));
+      controller.abort(operationTimeout(kind.name, showDuration(operationMsMax)));
     }
   }
 
-  #add({ key, name }: Operation): Entry {
-    const entry: Entry = {
-      key,
-      name,
-      isRunning: false,
-      failedAt: 0,
-      backOff: new BackOff(retries),
-      lastError: '',
-      isForgiven: false,
-    };
-    const { volume } = key;
-    if (volume === '') return entry;
-    const others = this.#entries.get(volume);
-    if (others === undefined) this.#entries.set(volume, [entry]);
+  #add(key: OperationKey, name: string): Entry {
+    const backOff = new BackOff(retries);
+    const entry: Entry = { key, name, isRunning: false, failedAt: 0, backOff, lastError: '', mayRetryNow: false };
+    const others = this.#entries.get(key.volume);
+    if (others === undefined) this.#entries.set(key.volume, [entry]);
     else others.push(entry);
     return entry;
   }
@@ -279,102 +264,21 @@ export class PendingOperations {
     for (const entry of this.#entries.get(key.volume) ?? []) {
       if (!matches(entry.key, key)) continue;
       if (entry.isRunning) return entry;
-      if (found === undefined || (entry.key.podUid === key.podUid && entry.key.node === key.node)) found = entry;
+      if (found === undefined || entry.key.podUid === key.podUid) found = entry;
     }
     return found;
   }
 
-  #isBackingOff({ failedAt, backOff: { lastMs: delayMs }, isForgiven }: Entry): boolean {
+  #isBackingOff({ failedAt, backOff: { lastMs: delayMs }, mayRetryNow }: Entry): boolean {
     const passedMs = this.#deps.clock.now() - failedAt;
-    // A clock that was set back makes nobody wait for the time that comes twice.
-    return !isForgiven && delayMs > 0 && passedMs >= 0 && passedMs <= delayMs;
+    // If the clock was set back, do not extend the delay.
+    return !mayRetryNow && delayMs > 0 && passedMs >= 0 && passedMs <= delayMs;
   }
 }
 
-function failureOf({ failedAt, backOff, lastError }: Entry): { failedAt: number; delayMs: number; lastError: string } {
-  return { failedAt, delayMs: backOff.lastMs, lastError };
-}
-
-/** Of keys that name the same volume. */
+/** For keys of the same volume. */
 function matches(a: OperationKey, b: OperationKey): boolean {
-  const pods = a.podUid === '' || b.podUid === '' || a.podUid === b.podUid;
-  return pods && (a.node === '' || b.node === '' || a.node === b.node);
-}
-
-/** This node has no operation for what is wanted of it. */
-class OperationMissingError extends MountletError {
-  readonly reason = 'OperationMissing';
-  constructor(kind: string, volume: string) {
-    super(`Cannot ${kind} volume "${volume}": this node has no operation for that`);
-  }
-}
-
-/** An operation that still knows what it is for. */
-interface ActionOperation extends Operation {
-  readonly action: OperationAction;
-  readonly kind: OperationKind<OperationAction>;
-}
-
-export class Operations {
-  readonly #table: OperationTable;
-  readonly #pending: PendingOperations;
-
-  constructor(table: OperationTable, pending: PendingOperations) {
-    this.#table = table;
-    this.#pending = pending;
-  }
-
-  /** In the background. A volume that is busy or backing off is touched again when it is free. */
-  start(action: OperationAction): Refusal | undefined {
-    // The table has for each kind an operation that takes actions of that kind.
-    const kind = (this.#table[action.kind] ?? missing(action.kind)) as OperationKind<OperationAction>;
-    const operation: ActionOperation = {
-      key: kind.key(action),
-      name: kind.name,
-      action,
-      kind,
-      run: (signal) => kind.run(action, signal),
-    };
-    return this.#pending.start(operation);
-  }
-
-  isBusy(volume: string): boolean {
-    return this.#pending.isPending({ volume, podUid: '', node: '' });
-  }
-
-  forget(volume: string): void {
-    this.#pending.forget(volume);
-  }
-}
-
-/** Tells of every operation that ended: a metric for each, and for a failure a log line and what users see of it. */
-export function tellEnd({ operation, tookMs, failure, isClosing }: OperationEnd, notify: NotifyVolumes): void {
-  if (failure !== undefined && isClosing) return; // a node that stops is no failure of a pod
-  const { name, key } = operation;
-  const { action, kind } = operation as ActionOperation;
-  const status = failure === undefined ? 'success' : 'fail-unknown';
-  notify({ kind: 'OperationEnded', operation: name, volume: key.volume, plugin: pluginOf(action), status, tookMs });
-  if (failure === undefined) return;
-  const { error, failedAt, delayMs } = failure;
-  const message = noRetriesMessage(key, { failedAt, delayMs, lastError: messageOf(error) });
-  const podUid = key.podUid === '' && 'mount' in action ? podUidOf(action.mount.pod) : key.podUid;
-  const pods = error instanceof OperationPanicError ? [] : (kind.failureEvent?.podsOf(action) ?? []);
-  notify({
-    kind: 'OperationFailed',
-    operation: name,
-    volume: key.volume,
-    podUid,
-    message,
-    retryAt: failedAt + delayMs,
-    error,
-    hasEvent: pods.length > 0,
-  });
-  if (kind.failureEvent === undefined) return;
-  const text = error instanceof OperationError ? error.simple : messageOf(error);
-  const reason = (error instanceof OperationError ? error.eventReason : undefined) ?? kind.failureEvent.reason;
-  for (const pod of pods) {
-    notify({ kind: 'PodEvent', type: 'Warning', pod: podRef(pod), reason, message: text });
-  }
+  return a.podUid === undefined || b.podUid === undefined || a.podUid === b.podUid;
 }
 
 function pluginOf(action: OperationAction): string {
@@ -382,66 +286,11 @@ function pluginOf(action: OperationAction): string {
   return 'pluginName' in action ? action.pluginName : action.volume.pluginName;
 }
 
-function missing(kind: OperationAction['kind']): OperationKind<OperationAction> {
-  return {
-    name: kind,
-    key: (action): OperationKey => ({
-      volume: typeof action.volume === 'string' ? action.volume : action.volume.volume,
-      podUid: 'mount' in action ? action.mount.podUid : '',
-      node: '',
-    }),
-    failureEvent: { reason: 'FailedMount', podsOf: (action) => ('mount' in action ? [action.mount.pod] : []) },
-    run: (action) =>
-      Promise.reject(
-        new OperationMissingError(kind, typeof action.volume === 'string' ? action.volume : action.volume.volume),
-      ),
-  };
-}
+const panicReason = 'OperationPanic';
 
-/** Something else is going on with the same volume; it is tried again when that is over. */
-export class AlreadyExecutingError extends MountletError {
-  readonly reason = 'OperationRunning';
-  constructor(key: OperationKey) {
-    super(`Failed to create operation with name ${keyText(key)}. An operation with that name is already executing.`);
-  }
-}
-
-interface FailedBefore {
-  readonly failedAt: number;
-  readonly delayMs: number;
-  readonly lastError: string;
-}
-
-/** It failed a moment ago; it is tried again when the time is over. */
-export class BackOffError extends MountletError {
-  readonly reason = 'OperationBackingOff';
-  constructor(key: OperationKey, { failedAt, delayMs, lastError }: FailedBefore) {
-    super(
-      `Failed to create operation with name ${goQuote(keyText(key))}. An operation with that name failed at ` +
-        `${goTime(failedAt)}. No retries permitted until ${goTime(failedAt + delayMs)} (${showDuration(delayMs)}). ` +
-        `Last error: ${goQuote(lastError)}.`,
-    );
-  }
-}
-
-export function noRetriesMessage(key: OperationKey, { failedAt, delayMs, lastError }: FailedBefore): string {
-  return (
-    `Operation for ${goQuote(keyText(key))} failed. No retries permitted until ${goTime(failedAt + delayMs)} ` +
-    `(durationBeforeRetry ${showDuration(delayMs)}). Error: ${lastError}`
-  );
-}
-
-/** A bug in an operation or a plugin. It is told with its stack and costs only the volume it happened to. */
-class OperationPanicError extends MountletError {
-  readonly reason = 'OperationPanic';
-  constructor(thrown: unknown) {
-    const stack = thrown instanceof Error ? (thrown.stack ?? '') : '';
-    super(`recovered from panic ${goQuote(String(thrown))}. (err=${messageOf(thrown)}) Call stack:\n${stack}`, {
-      cause: thrown,
-    });
-  }
-}
-
-function keyText({ volume, podUid, node }: OperationKey): string {
-  return `{volumeName:${volume} podName:${podUid} nodeName:${node}}`;
+/** A bug in an operation or a plugin. It is logged with its stack and costs only the volume it happened to. */
+function panic(cause: unknown): VolumeError {
+  const stack = cause instanceof Error ? (cause.stack ?? '') : '';
+  const message = `recovered from panic ${goQuote(String(cause))}. (err=${messageOf(cause)}) Call stack:\n${stack}`;
+  return new VolumeError(panicReason, message, { cause });
 }

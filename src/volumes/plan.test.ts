@@ -82,7 +82,7 @@ class World {
   }
 
   #want({ wants, reported, sizeWanted }: Case) {
-    const volume = this.desired.want({ pod, spec: this.spec, outerName: 'data', gid: '' });
+    const volume = this.desired.want({ pod, spec: this.spec, podVolumeName: 'data', gid: '' });
     if (wants === undefined) this.desired.forget({ volume, podUid });
     else for (let revision = 1; revision < wants; revision += 1) this.desired.refresh({ volume, podUid });
     if (reported === true) this.desired.markReportedInUse(new Set([volume]));

@@ -235,14 +235,14 @@ export class Populator {
       if (!use.mounted && !use.asDevice) continue;
       try {
         const resolved = resolveInline(pod, volume) ?? (await this.#readClaim(pod, volume, use, signal));
-        const unique = desired.want({ pod, spec: resolved.spec, outerName: name, gid: resolved.gid });
+        const unique = desired.want({ pod, spec: resolved.spec, podVolumeName: name, gid: resolved.gid });
         this.#noteSize(unique, resolved);
       } catch (error) {
         if (signal.aborted) return false;
         // Whatever a manifest brings about costs its own pod: nothing here may end the node.
         const message = messageOf(error);
         errors.push(message);
-        notify({ kind: 'VolumeNotProcessed', pod: podRef(pod), outerName: name, message });
+        notify({ kind: 'VolumeNotProcessed', pod: podRef(pod), podVolumeName: name, message });
       }
     }
     // All at once: whoever waits hears of everything that is wrong, not of the first thing.

@@ -4,7 +4,7 @@ import { type VolumeMode, type VolumeSpec, specName } from '../kube/references/v
 import { deviceDirectory, volumeDirectory } from '../kube/values/node-layout.ts';
 import type { ActualMount, ActualState, MountState } from './actual-state.ts';
 import type { DesiredMount, DesiredState } from './desired-state.ts';
-import type { PendingOperations } from './operations.ts';
+import type { Operations } from './operations.ts';
 import { modeOf } from './plan.ts';
 import { type MountId, type PluginMatch, type PodUid, type VolumeName, podUidOf } from './volume-name.ts';
 
@@ -13,7 +13,7 @@ interface VolumeQueriesDeps {
   readonly root: string;
   readonly desired: DesiredState;
   readonly actual: ActualState;
-  readonly pending: Pick<PendingOperations, 'failureOf'>;
+  readonly operations: Pick<Operations, 'failureOf'>;
 }
 
 export class VolumeQueries {
@@ -29,7 +29,7 @@ export class VolumeQueries {
     const volumes = new Map<string, MountedVolume>();
     for (const mount of desired.mountsOf(podUid)) {
       if (actual.mountState(mount) !== 'mounted') continue;
-      for (const name of mount.outerNames) volumes.set(name, mountedVolume(root, mount, name));
+      for (const name of mount.podVolumeNames) volumes.set(name, mountedVolume(root, mount, name));
     }
     return volumes;
   }
@@ -88,13 +88,13 @@ export class VolumeQueries {
   }
 
   #statusOfWanted(mount: DesiredMount): VolumeStatus {
-    const { podUid, pod, outerNames, spec, volume, plugin, requestedAt, revision } = mount;
+    const { podUid, pod, podVolumeNames, spec, volume, plugin, requestedAt, revision } = mount;
     const present = this.#deps.actual.mount(mount);
     return {
       podUid,
       namespace: pod.metadata.namespace ?? '',
       podName: pod.metadata.name,
-      outerNames,
+      podVolumeNames,
       specName: specName(spec),
       volume,
       plugin: plugin.name,
@@ -108,13 +108,13 @@ export class VolumeQueries {
 
   #statusOfLeft(mount: ActualMount): VolumeStatus {
     const { podUid, spec, volume, pluginName, state } = mount;
-    const nobody = { namespace: '', podName: '', outerNames: [], requestedAt: undefined };
+    const nobody = { namespace: '', podName: '', podVolumeNames: [], requestedAt: undefined };
     const known = { podUid, specName: specName(spec), volume, plugin: pluginName, state };
     return { ...nobody, ...known, isWanted: false, isStale: false, ...this.#failureOf(mount) };
   }
 
   #failureOf({ volume, podUid }: MountId): Pick<VolumeStatus, 'lastError' | 'retryAt'> {
-    const failure = this.#deps.pending.failureOf({ volume, podUid, node: '' });
+    const failure = this.#deps.operations.failureOf({ volume, podUid });
     return { lastError: failure?.error, retryAt: failure?.retryAt };
   }
 }
@@ -158,11 +158,11 @@ function pathOf(root: string, podUid: PodUid, { plugin, source, spec }: DesiredM
 }
 
 /** One line of `get volumes`: a mount that is wanted, or is still there. */
-interface VolumeStatus {
+export interface VolumeStatus {
   readonly podUid: PodUid;
   readonly namespace: string;
   readonly podName: string;
-  readonly outerNames: readonly string[];
+  readonly podVolumeNames: readonly string[];
   readonly specName: string;
   readonly volume: VolumeName;
   readonly plugin: string;

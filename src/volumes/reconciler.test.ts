@@ -535,16 +535,3 @@ test('a node that stops ends what is going on, and a first set-up in the middle 
   assert.deepEqual(world.states(), ['web/data: uncertain']);
   assert.deepEqual(world.events(), [], 'which is no failure of the pod');
 });
-
-test('a raw block volume on a node without block devices is refused in words', async (t) => {
-  const world = newWorld(t, new ScriptedPlugin({ kind: 'device' }));
-  world.claims.bind('disk', { volumeMode: 'Block' });
-  await world.start();
-  const pod = podUsing('web', [claimVolume('data', 'disk')]);
-  const devices = [{ name: 'data', devicePath: '/dev/x' }];
-  await world.put({
-    ...pod,
-    spec: { ...pod.spec, containers: [{ name: 'main', image: 'x', volumeDevices: devices }] },
-  });
-  assert.match(world.events()[0] ?? '', /^FailedMount: Cannot map volume "example\.com\/disk\/disk"/);
-});

@@ -140,7 +140,7 @@ export class Reconciler {
       this.#drop(action.volume);
       return false;
     }
-    const isStarted = this.#deps.operations.start(action) === undefined;
+    const isStarted = this.#deps.operations.start(action) === 'started';
     if (isStarted) this.#starts += 1;
     return isStarted;
   }

@@ -53,7 +53,7 @@ class Start {
       operations: {
         start: (action) => {
           this.started.push(action);
-          return undefined;
+          return 'started';
         },
       },
       populator: this.populator,

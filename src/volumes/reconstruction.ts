@@ -252,18 +252,11 @@ export class Reconstruction {
   #clean({ podUid, pluginName, volumeName }: FoundVolume): void {
     const { desired, operations, notify } = this.#deps;
     if (desired.hasSpecName(podUid, volumeName)) return;
-    // No name of a volume could be found for it. Its own, which has no plugin's before it, is nobody else's.
+    // Its unique name is unknown. The bare directory name cannot collide: real unique names start with a plugin name.
     const volume = asVolumeName(volumeName);
-    const refusal = operations.start({
-      kind: 'unmount',
-      volume,
-      podUid,
-      pluginName,
-      volumeName,
-      gid: '',
-      spec: undefined,
-    });
-    const problem = refusal && `volumeHandler.UnmountVolumeHandler for UnmountVolume failed: ${messageOf(refusal)}`;
+    const action = { kind: 'unmount', volume, podUid, pluginName, volumeName, gid: '', spec: undefined } as const;
+    const result = operations.start(action);
+    const problem = result === 'started' ? undefined : `its unmount is ${result}`;
     notify({ kind: 'FailedVolumeCleaned', podUid, plugin: pluginName, volumeName, problem });
   }
 }

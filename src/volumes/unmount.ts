@@ -1,109 +1,100 @@
-/** Takes a volume away from a pod: first what containers had bound of it, then the volume itself. */
-import { MountletError, messageOf } from '../base/errors.ts';
+/** Takes a volume away from a pod: first what containers had bound of it, then the volume itself, then what pods shared. */
+import { MountletError } from '../base/errors.ts';
 import { inlineSpec } from '../kube/references/volume-spec.ts';
 import { goQuote } from '../kube/values/go-text.ts';
 import { volumeDirectory } from '../kube/values/node-layout.ts';
-import type { DeviceMount } from '../plugins/plugin.ts';
-import type { ActualVolume } from './actual-state.ts';
+import { VolumeError } from '../plugins/plugin.ts';
+import type { ActualState, ActualVolume } from './actual-state.ts';
 import {
   type OperationDeps,
-  OperationError,
   type OperationKind,
-  type Subject,
-  failedStep,
-  step,
+  type Step,
+  stepsOf,
   subjectOfDevice,
   subjectOfUnmount,
 } from './operation.ts';
 import type { UnmountAction, UnmountDeviceAction } from './plan.ts';
 
-export function unmountVolume({
-  root,
-  plugins,
-  actual,
-  subPaths,
-  notify,
-}: OperationDeps): OperationKind<UnmountAction> {
+export function unmountVolume(deps: OperationDeps): OperationKind<UnmountAction> {
+  const { root, plugins, actual, subPaths, notify } = deps;
   return {
     name: 'volume_unmount',
-    key: ({ volume, podUid }) => ({ volume, podUid, node: '' }),
+    key: ({ volume, podUid }) => ({ volume, podUid }),
     async run(action, signal) {
-      const { volume, podUid, pluginName, volumeName, gid, spec = inlineSpec({ name: volumeName }) } = action;
-      const subject = subjectOfUnmount(action);
-      const plugin = await step('UnmountVolume.FindPluginByName failed', subject, () => plugins.findByName(pluginName));
-      const directory = await step('UnmountVolume.NewUnmounter failed', subject, () =>
+      const { volume, podUid, pluginName, volumeName } = action;
+      const step = stepsOf(subjectOfUnmount(action));
+      const plugin = await step('UnmountVolume.FindPluginByName failed', () => plugins.findByName(pluginName));
+      const directory = await step('UnmountVolume.NewUnmounter failed', () =>
         volumeDirectory(root, podUid, pluginName, volumeName),
       );
-      await step('error cleaning subPath mounts', subject, () => subPaths.clean(podUid, volumeName, signal));
-      try {
-        await plugin.tearDown({ podUid, volumeName, directory }, signal);
-      } catch (cause) {
-        // Half torn down: whoever wants it again must set it up again.
-        const { revision = 0 } = actual.mount(action) ?? {};
-        if (actual.volume(volume) !== undefined) {
-          actual.uncertain({ volume, podUid, spec, pluginName, gid, revision });
-        }
-        throw failedStep('UnmountVolume.TearDown failed', subject, cause);
-      }
-      try {
-        actual.unmounted(action);
-      } catch (error) {
-        // It was never listed, as what nobody could make sense of after a restart; it is gone all the same.
-        if (!(error instanceof MountletError)) throw error;
-      }
-      const message =
-        `UnmountVolume.TearDown succeeded for volume ${goQuote(volume)} pod ${goQuote(podUid)} (UID: ${goQuote(podUid)}). ` +
-        `InnerVolumeSpecName ${goQuote(volumeName)}. PluginName ${goQuote(pluginName)}, VolumeGIDValue ${goQuote(gid)}`;
+      await step('error cleaning subPath mounts', () => subPaths.clean(podUid, volumeName, signal));
+      await step(
+        'UnmountVolume.TearDown failed',
+        () => plugin.tearDown({ podUid, volumeName, directory }, signal),
+        // Half torn down: a pod that wants it again must have it set up again.
+        { failed: () => actual.volume(volume) !== undefined && recordHalfUnmounted(actual, action) },
+      );
+      recordUnmounted(actual, action);
+      const message = `UnmountVolume.TearDown succeeded ${detailsOf(action)}`;
       notify({ kind: 'VolumeUnmounted', volume, podUid, plugin: pluginName, message });
     },
   };
 }
 
-/** Takes the mount of a device away that pods shared, once none of them has it any more. */
-export class DeviceBusyError extends MountletError {
-  readonly reason = 'DeviceBusy';
+/** The pod may not use it any more, and it is still to be cleaned up. */
+export function recordHalfUnmounted(actual: ActualState, action: UnmountAction): void {
+  const { volume, podUid, pluginName, volumeName, gid, spec = inlineSpec({ name: volumeName }) } = action;
+  const { revision = 0 } = actual.mount(action) ?? {};
+  actual.uncertain({ volume, podUid, spec, pluginName, gid, revision });
+}
+
+export function recordUnmounted(actual: ActualState, action: UnmountAction): void {
+  try {
+    actual.unmounted(action);
+  } catch (error) {
+    // It was not listed, as what reconstruction could not identify; it is gone all the same.
+    if (!(error instanceof MountletError)) throw error;
+  }
+}
+
+export function detailsOf({ volume, podUid, volumeName, pluginName, gid }: UnmountAction): string {
+  return (
+    `for volume ${goQuote(volume)} pod ${goQuote(podUid)} (UID: ${goQuote(podUid)}). ` +
+    `InnerVolumeSpecName ${goQuote(volumeName)}. PluginName ${goQuote(pluginName)}, VolumeGIDValue ${goQuote(gid)}`
+  );
 }
 
 export function unmountDevice(deps: OperationDeps): OperationKind<UnmountDeviceAction> {
   const { plugins, actual, node } = deps;
   return {
     name: 'unmount_device',
-    key: ({ volume: { volume } }) => ({ volume, podUid: '', node: '' }),
+    key: ({ volume: { volume } }) => ({ volume }),
     async run({ volume: attached }, signal) {
       const { volume, devicePath } = attached;
-      const subject = subjectOfDevice(attached, node.name);
-      const plugin = await step('UnmountDevice.FindDeviceMountablePluginByName failed', subject, () =>
+      const step = stepsOf(subjectOfDevice(attached, node.name));
+      const plugin = await step('UnmountDevice.FindDeviceMountablePluginByName failed', () =>
         plugins.findByName(attached.pluginName),
       );
-      const { deviceMount } = plugin;
-      if (deviceMount === undefined) {
-        const why = new DeviceBusyError(`${plugin.name} mounts no devices`);
-        throw new OperationError('UnmountDevice.NewDeviceUnmounter failed', subject, why);
-      }
-      const path = pathOf(deviceMount, plugin.sourceOf(attached.spec), attached, subject);
-      await step('GetDeviceMountRefs check failed', subject, async () =>
+      const deviceMount = await step('UnmountDevice.NewDeviceUnmounter failed', () => {
+        if (plugin.deviceMount !== undefined) return plugin.deviceMount;
+        throw new VolumeError('DeviceBusy', `${plugin.name} mounts no devices`);
+      });
+      // Where it was mounted, and not where it would be now: its storage may be gone.
+      const path = await step('GetDeviceMountPath failed', () =>
+        attached.deviceMountPath === ''
+          ? deviceMount.pathOf(plugin.sourceOf(attached.spec), attached.spec)
+          : attached.deviceMountPath,
+      );
+      await step('GetDeviceMountRefs check failed', async () =>
         requireUnreferenced(path, await deviceMount.referencesTo(path, signal)),
       );
-      try {
-        await deviceMount.unmount(path, signal);
-      } catch (cause) {
-        actual.deviceUncertain(volume, devicePath, path);
-        throw failedStep('UnmountDevice failed', subject, cause);
-      }
-      await requireClosed(deps, attached, path, 'UnmountDevice failed', signal);
-      await step('MarkDeviceAsUnmounted failed', subject, () => actual.deviceUnmounted(volume));
+      await step('UnmountDevice failed', () => deviceMount.unmount(path, signal), {
+        failed: () => actual.deviceUncertain(volume, devicePath, path),
+      });
+      await requireClosed(deps, { attached, path, failure: 'UnmountDevice failed' }, step, signal);
+      await step('MarkDeviceAsUnmounted failed', () => actual.deviceUnmounted(volume));
     },
   };
-}
-
-/** What is gone with its storage has to be unmounted from where it was put. */
-function pathOf(deviceMount: DeviceMount, source: unknown, attached: ActualVolume, subject: Subject): string {
-  try {
-    return deviceMount.pathOf(source, attached.spec);
-  } catch (cause) {
-    if (attached.deviceMountPath !== '' && messageOf(cause).includes('does not exist')) return attached.deviceMountPath;
-    throw failedStep('GetDeviceMountPath failed', subject, cause);
-  }
 }
 
 /** The device's own mount may be seen at another root; anything else that shows it is in use. */
@@ -111,25 +102,32 @@ function requireUnreferenced(path: string, references: readonly string[]): void 
   const start = path.indexOf('/plugins/kubernetes.io/');
   const own = start < 0 ? path : path.slice(start);
   if (references.every((reference) => reference.includes(own))) return;
-  throw new DeviceBusyError(
-    `the device mount path ${goQuote(path)} is still mounted by other references [${references.join(' ')}]`,
+  const list = references.join(' ');
+  throw new VolumeError(
+    'DeviceBusy',
+    `the device mount path ${goQuote(path)} is still mounted by other references [${list}]`,
   );
 }
 
-/** Somebody else may have the device open: then it is not ours to detach. */
+interface DeviceToClose {
+  readonly attached: ActualVolume;
+  readonly path: string;
+  /** The words before the message when it is still open. */
+  readonly failure: string;
+}
+
+/** Another process may have the device open: then it must not be detached. */
 export async function requireClosed(
-  { actual, devices, node }: Pick<OperationDeps, 'actual' | 'devices' | 'node'>,
-  attached: ActualVolume,
-  path: string,
-  prefix: string,
+  { actual, devices }: Pick<OperationDeps, 'actual' | 'devices'>,
+  { attached: { volume, devicePath }, path, failure }: DeviceToClose,
+  step: Step,
   signal: AbortSignal,
 ): Promise<void> {
-  const { volume, devicePath } = attached;
-  const subject = subjectOfDevice(attached, node.name);
   if (devicePath === '') return;
-  if (!(await step('PathIsDevice failed', subject, () => devices.isDevice(devicePath, signal)))) return;
-  if (!(await step('DeviceOpened failed', subject, () => devices.isOpen(devicePath, signal)))) return;
+  if (!(await step('PathIsDevice failed', () => devices.isDevice(devicePath, signal)))) return;
+  if (!(await step('DeviceOpened failed', () => devices.isOpen(devicePath, signal)))) return;
   actual.deviceUncertain(volume, devicePath, path);
-  const why = 'the device is in use when it was no longer expected to be in use';
-  throw new OperationError(prefix, subject, new DeviceBusyError(why));
+  await step(failure, () => {
+    throw new VolumeError('DeviceBusy', 'the device is in use when it was no longer expected to be in use');
+  });
 }

@@ -10,27 +10,27 @@
  */
 import { onAbort } from '../base/abort.ts';
 import type { Clock } from '../base/clock.ts';
-import { MountletError } from '../base/errors.ts';
 import { runTask } from '../base/run-task.ts';
 import { Timers } from '../base/timers.ts';
 import type { Pod } from '../kube/kinds/pod/pod.ts';
-import { volumeDirectory } from '../kube/values/node-layout.ts';
 import type { VolumePlugin } from '../plugins/plugin.ts';
 import { ActualState } from './actual-state.ts';
 import { attachVolume, detachVolume, verifyAttached } from './attach.ts';
 import { DesiredState, type ObjectRef } from './desired-state.ts';
-import { mountVolume } from './mount.ts';
+import { type BlockMapper, mapVolume, unmapDevice, unmapVolume } from './block.ts';
+import { type ClaimWriter, ExpandInUse, NodeExpander } from './expand.ts';
+import { mountOperation } from './mount.ts';
 import type { NotifyVolumes } from './notices.ts';
 import type { DeviceProbe, NodeReader, OperationDeps, OperationTable, SubPathCleaner } from './operation.ts';
-import { Operations, PendingOperations, tellEnd } from './operations.ts';
-import { type OrphanSweep, OrphanedPods, type PodsOnDisk } from './orphans.ts';
+import { Operations } from './operations.ts';
+import { OrphanedPods, type PodsOnDisk } from './orphans.ts';
 import type { PlanContext } from './plan.ts';
 import { type ClaimSource, type PodSource, type PodStates, Populator } from './populator.ts';
 import { VolumeQueries } from './queries.ts';
 import { Reconciler } from './reconciler.ts';
 import { Reconstruction } from './reconstruction.ts';
 import { unmountDevice, unmountVolume } from './unmount.ts';
-import { type MountId, type Plugins, type PodUid, type VolumeName, podUidOf } from './volume-name.ts';
+import { type MountId, type Plugins, type PodUid } from './volume-name.ts';
 import { VolumeWaits } from './waits.ts';
 
 export interface VolumeManagerDeps {
@@ -45,10 +45,10 @@ export interface VolumeManagerDeps {
   readonly notify: NotifyVolumes;
   /** The directories of pods: what an earlier process left there is found, and what nobody needs is taken away. */
   readonly podsOnDisk?: PodsOnDisk | undefined;
-  /** Operations beside those of file systems: of raw block devices, of growing volumes. */
-  readonly operations?: ((deps: OperationDeps) => OperationTable) | undefined;
-  /** Grows a file system within a mount. */
-  readonly expander?: ((deps: OperationDeps) => OperationDeps['expander']) | undefined;
+  /** Binds raw block devices for pods. */
+  readonly blockMapper: BlockMapper;
+  /** Records on claims that their volumes were grown. */
+  readonly claimWriter: ClaimWriter;
 }
 
 export interface VolumeManagerSettings {
@@ -60,17 +60,13 @@ export interface VolumeManagerSettings {
   readonly sweepMs: number;
 }
 
-class ResizeError extends MountletError {
-  readonly reason = 'ResizeRefused';
-}
-
 export class VolumeManager {
   readonly #deps: VolumeManagerDeps;
   readonly #settings: VolumeManagerSettings;
   readonly #timers: Timers;
   readonly #desired: DesiredState;
   readonly #actual: ActualState;
-  readonly #pending: PendingOperations;
+  readonly #operations: Operations;
   readonly #populator: Populator;
   readonly #reconciler: Reconciler;
   readonly #waits: VolumeWaits;
@@ -85,18 +81,15 @@ export class VolumeManager {
     const timers = new Timers(clock);
     const desired = new DesiredState({ plugins, now: () => clock.now(), touched: (id) => this.#touched(id) });
     const actual = new ActualState(plugins, (podUid) => this.#mountsChanged(podUid));
-    const pending = new PendingOperations({
-      clock,
-      timers,
-      freed: (volume) => this.#reconciler.touch(volume as VolumeName),
-      ended: (end) => tellEnd(end, notify),
-    });
-    const operations = new Operations(this.#table(desired, actual, timers), pending);
+    const operations = new Operations(
+      { clock, timers, freed: (volume) => this.#reconciler.touch(volume), notify },
+      this.#table({ ...deps, root: settings.root, desired, actual, timers, now: () => clock.now() }),
+    );
     const context = this.#planContext();
     this.#timers = timers;
     this.#desired = desired;
     this.#actual = actual;
-    this.#pending = pending;
+    this.#operations = operations;
     this.#reconciler = new Reconciler({
       desired,
       actual,
@@ -114,7 +107,7 @@ export class VolumeManager {
       processed: (podUid) => this.#processed(podUid),
       completed: () => this.#mayUnmountMore(),
     });
-    this.queries = new VolumeQueries({ root: settings.root, desired, actual, pending });
+    this.queries = new VolumeQueries({ root: settings.root, desired, actual, operations });
     this.#waits = new VolumeWaits({ desired, actual, timers, populator: this.#populator });
     if (deps.podsOnDisk === undefined) return;
     const found = { ...deps, ...settings, disk: deps.podsOnDisk, desired, actual, operations };
@@ -152,7 +145,7 @@ export class VolumeManager {
       stopListening();
       stop.abort(signal.reason);
       await Promise.allSettled(parts);
-      await this.#pending.close(stop.signal.reason);
+      await this.#operations.close(stop.signal.reason);
       this.#waits.end();
       timers.abort();
       await ringing;
@@ -182,14 +175,14 @@ export class VolumeManager {
     for (const id of this.#desired.mountsFollowing(object)) {
       // What a pod reads that is about to end does not matter, and its objects often go with it.
       if (this.#deps.states.shouldContainersBeTerminating(id.podUid)) continue;
-      this.#pending.forgive({ ...id, node: '' });
+      this.#operations.retryNow(id);
       this.#desired.refresh(id, { object, resourceVersion, seenAt });
     }
   }
 
   /** The API server is back: what failed for lack of it need not wait. */
   retryNow(): void {
-    this.#pending.forgiveAll();
+    this.#operations.retryAllNow();
     this.#populator.touchAll();
     this.#reconciler.touchAll();
   }
@@ -245,44 +238,30 @@ export class VolumeManager {
     return this.#orphans?.podVolumesExist(podUid) ?? this.queries.hasPossiblyMounted(podUid);
   }
 
-  /** Takes away what is left of pods that are gone; it is done without being asked too. */
-  sweepOrphans(signal: AbortSignal): Promise<OrphanSweep | undefined> {
-    return this.#orphans?.sweep(signal) ?? Promise.resolve(undefined);
-  }
-
+  /** How many operations run now. */
   get operationsRunning(): number {
-    return this.#pending.running;
+    return this.#operations.running;
   }
 
   hasAddedPods(): boolean {
     return this.#populator.hasAddedPods;
   }
 
-  /** Changes the size of a volume in memory at once, beside everything else. */
-  async resizeEphemeral(pod: Pod, name: string, sizeBytes: bigint | undefined, signal: AbortSignal): Promise<void> {
-    const volume = pod.spec.volumes?.find((one) => one.name === name);
-    if (volume === undefined) throw new ResizeError(`volume ${name} not found in pod ${pod.metadata.name}`);
-    const spec = { volume, readOnly: false };
-    const { plugin, source } = this.#deps.plugins.findBySpec(spec);
-    if (plugin.resize === undefined) throw new ResizeError(`volume ${name} does not support direct resizing`);
-    const directory = volumeDirectory(this.#settings.root, podUidOf(pod), plugin.name, name);
-    await plugin.resize.resize({ source, volumeName: name, directory, sizeBytes }, signal);
-  }
-
-  #table(desired: DesiredState, actual: ActualState, timers: Timers): OperationTable {
-    const { clock, operations, expander } = this.#deps;
-    const now = (): number => clock.now();
-    const shared: OperationDeps = {
-      ...this.#deps,
-      root: this.#settings.root,
-      desired,
-      actual,
-      timers,
-      now,
-      expander: undefined,
+  #table(deps: OperationDeps): OperationTable {
+    const { blockMapper, claimWriter } = this.#deps;
+    const expander = new NodeExpander(deps, claimWriter);
+    return {
+      verify: verifyAttached(deps),
+      attach: attachVolume(deps),
+      mount: mountOperation(deps, expander),
+      map: mapVolume(deps, blockMapper, expander),
+      expand: new ExpandInUse(deps, expander),
+      unmount: unmountVolume(deps),
+      unmap: unmapVolume(deps, blockMapper),
+      unmountDevice: unmountDevice(deps),
+      unmapDevice: unmapDevice(deps, blockMapper),
+      detach: detachVolume(deps),
     };
-    const deps: OperationDeps = { ...shared, expander: expander?.(shared) };
-    return { ...filesystemOperations(deps), ...operations?.(deps) };
   }
 
   /** Its answers are live: plans are made from how things are when they are made. */
@@ -342,16 +321,4 @@ export class VolumeManager {
     this.#waits.check(podUid);
     this.#reconstruction?.cleanFailed();
   }
-}
-
-/** The operations that every node has. Those of raw block devices and of growing volumes are added beside them. */
-function filesystemOperations(deps: OperationDeps): OperationTable {
-  return {
-    verify: verifyAttached(deps),
-    attach: attachVolume(deps),
-    mount: mountVolume(deps),
-    unmount: unmountVolume(deps),
-    unmountDevice: unmountDevice(deps),
-    detach: detachVolume(deps),
-  };
 }

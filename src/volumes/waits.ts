@@ -63,7 +63,7 @@ export class VolumeWaits {
     const unattached = this.#unattached(podUid);
     const volumes: VolumeLists = {
       unmounted: unmounted.sort(),
-      unattached: unattached.flatMap(({ outerNames }) => outerNames).sort(),
+      unattached: unattached.flatMap(({ podVolumeNames }) => podVolumeNames).sort(),
       unprocessed: expected.filter((name) => !known.has(name)).sort(),
     };
     if (await isLimitReached(unattached, signal)) throw new AttachLimitError(volumes, cause);

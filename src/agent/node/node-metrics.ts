@@ -1,6 +1,6 @@
 /** The node's figures: under the kubelet's names where it has them, so that dashboards for kubelets work. */
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
-import type { VolumeCount } from '../../volumes/queries.ts';
+import type { VolumeCount, VolumeStatus } from '../../volumes/queries.ts';
 
 /** The kubelet's, for everything about storage. */
 const storageSeconds = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600];
@@ -16,6 +16,8 @@ interface EndedOperation {
 
 interface NodeMetricSources {
   volumes(): readonly VolumeCount[];
+  volumeStatuses(): readonly VolumeStatus[];
+  operationsRunning(): number;
   runningPods(): number;
 }
 
@@ -38,6 +40,26 @@ export class NodeMetrics {
       collect() {
         volumes.reset();
         for (const { plugin, state, count } of sources.volumes()) volumes.set({ plugin_name: plugin, state }, count);
+      },
+    });
+    const failing = new Gauge({
+      name: 'mountlet_volumes_failing',
+      help: 'Volumes of pods whose last operation failed and waits for its retry; unwanted ones cannot be unmounted.',
+      labelNames: ['plugin_name', 'wanted'],
+      registers,
+      collect() {
+        failing.reset();
+        for (const { plugin, isWanted, lastError } of sources.volumeStatuses()) {
+          if (lastError !== undefined) failing.inc({ plugin_name: plugin, wanted: String(isWanted) });
+        }
+      },
+    });
+    const running = new Gauge({
+      name: 'mountlet_volume_operations_running',
+      help: 'Operations on volumes that run now.',
+      registers,
+      collect() {
+        running.set(sources.operationsRunning());
       },
     });
     const pods = new Gauge({

@@ -24,8 +24,7 @@ import type { VolumePlugin } from '../../plugins/plugin.ts';
 import { PluginRegistry, type StandardPluginDeps } from '../../plugins/registry.ts';
 import type { PodVolumes } from '../../pods/loop/pod-lifecycle.ts';
 import type { MountedVolume as ContainerVolume, MountedVolumes, SubPathPreparer } from '../../pods/view/mounts.ts';
-import { blockOperations } from '../../volumes/block.ts';
-import { type ClaimWriter, NodeExpander, expansionOperations } from '../../volumes/expand.ts';
+import type { ClaimWriter } from '../../volumes/expand.ts';
 import type { NodeReader, SubPathCleaner } from '../../volumes/operation.ts';
 import type { ClaimSource, PodSource, PodStates } from '../../volumes/populator.ts';
 import type { MountedVolume } from '../../volumes/queries.ts';
@@ -93,11 +92,8 @@ export function nodeVolumes(deps: NodeVolumesDeps, settings: AgentSettings): Nod
       clock,
       notify,
       podsOnDisk: new PodTrees(podsDirectory(root)),
-      operations: (shared) => ({
-        ...blockOperations(shared, new BlockMappings({ mounts, programs: systemPrograms(), clock })),
-        ...(client !== undefined && expansionOperations(shared, apiClaimWriter(client))),
-      }),
-      ...(client !== undefined && { expander: (shared) => new NodeExpander(shared, apiClaimWriter(client)) }),
+      blockMapper: new BlockMappings({ mounts, programs: systemPrograms(), clock }),
+      claimWriter: client === undefined ? noClaims : apiClaimWriter(client),
     },
     { root, controllerAttach: controllerAttaches && client !== undefined, sweepMs: syncMs },
   );
@@ -192,7 +188,11 @@ function clusterClaims(client: ApiClient): ClaimSource {
 }
 
 /** A node without an API server has none. */
-const noClaims: ClaimSource = { claim: async () => undefined, persistentVolume: async () => undefined };
+const noClaims: ClaimSource & ClaimWriter = {
+  claim: async () => undefined,
+  persistentVolume: async () => undefined,
+  patchStatus: () => Promise.reject(new Error('There are no claims without an API server')),
+};
 
 async function unlessMissing<T>(answer: Promise<T>): Promise<T | undefined> {
   try {

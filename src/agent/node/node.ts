@@ -183,6 +183,8 @@ function nodeMetrics({ pods, volumes }: Assembled): NodeMetrics {
   const isRunning = (uid = ''): boolean => pods.statusOf(uid)?.phase === 'Running';
   return new NodeMetrics({
     volumes: () => volumes.manager.queries.counts(),
+    volumeStatuses: () => volumes.manager.queries.statuses(),
+    operationsRunning: () => volumes.manager.operationsRunning,
     runningPods: () => pods.pods().filter(({ metadata }) => isRunning(metadata.uid)).length,
   });
 }

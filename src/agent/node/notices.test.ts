@@ -7,7 +7,7 @@ const pod = { uid: asPodUid('u1'), namespace: 'shop', name: 'web' };
 const facts = {
   volume: 'kubernetes.io/configmap/u1-config' as VolumeName,
   pod,
-  outerNames: ['config'],
+  podVolumeNames: ['config'],
   plugin: 'kubernetes.io/configmap',
   revision: 2,
   changed: true,
@@ -27,8 +27,7 @@ const failed = {
   kind: 'OperationFailed',
   operation: 'volume_unmount',
   volume: 'v',
-  podUid: 'u1',
-  message: 'no retries until then',
+  podUid: asPodUid('u1'),
   retryAt: 1_000,
   error: new Error('device busy'),
 } as const;

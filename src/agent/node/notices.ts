@@ -118,17 +118,17 @@ const rows: { readonly [Kind in NodeNotice['kind']]: Row<Of<Kind>> } = {
   },
   VolumeMounted: {
     level: 'info',
-    line: ({ pod, outerNames, files, tookMs }) =>
-      `volume ${nameOf(pod)}:${outerNames.join(',')} mounted in ${ms(tookMs)}${files > 0 ? `, ${count(files, 'file')}` : ''}`,
+    line: ({ pod, podVolumeNames, files, tookMs }) =>
+      `volume ${nameOf(pod)}:${podVolumeNames.join(',')} mounted in ${ms(tookMs)}${files > 0 ? `, ${count(files, 'file')}` : ''}`,
     fields: ({ pod, volume }) => ({ pod: nameOf(pod), volume }),
     metric: ({ plugin, tookMs }, metrics) => metrics.mounted(plugin, tookMs),
   },
   VolumeRefreshed: {
     level: 'info',
-    line: ({ pod, outerNames, files, tookMs, trace }) => {
+    line: ({ pod, podVolumeNames, files, tookMs, trace }) => {
       const objects = changedObjects(trace);
       const because = objects.length === 0 ? '' : ` to ${objects.join(', ')}`;
-      return `volume ${nameOf(pod)}:${outerNames.join(',')} updated${because} in ${ms(tookMs)}, ${count(files, 'file')}`;
+      return `volume ${nameOf(pod)}:${podVolumeNames.join(',')} updated${because} in ${ms(tookMs)}, ${count(files, 'file')}`;
     },
     fields: ({ pod, volume, trace: { changes } }) => {
       const last = changes.at(-1);
@@ -151,12 +151,16 @@ const rows: { readonly [Kind in NodeNotice['kind']]: Row<Of<Kind>> } = {
     level: ({ hasEvent }) => (hasEvent ? 'silent' : 'warning'),
     line: ({ operation, volume, error, retryAt }) =>
       `${operation} of volume ${volume}: ${messageOf(error)}; tried again at ${new Date(retryAt).toISOString()}`,
-    fields: ({ podUid: pod, volume, error }) => ({ ...(pod !== '' && { pod }), volume, ...errorField({ error }) }),
+    fields: ({ podUid: pod, volume, error }) => ({
+      ...(pod !== undefined && { pod }),
+      volume,
+      ...errorField({ error }),
+    }),
   },
   VolumeNotGrown: { ...warning, fields: ({ pod, volume }) => ({ pod: nameOf(pod), volume }) },
   VolumeNotProcessed: {
     level: 'warning',
-    line: ({ pod, outerName, message: text }) => `volume ${nameOf(pod)}:${outerName}: ${text}`,
+    line: ({ pod, podVolumeName, message: text }) => `volume ${nameOf(pod)}:${podVolumeName}: ${text}`,
     fields: ({ pod }) => ({ pod: nameOf(pod) }),
   },
   DesiredStateComplete: { level: 'silent' },

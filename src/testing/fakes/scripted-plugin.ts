@@ -53,7 +53,7 @@ export class ScriptedPlugin implements VolumePlugin {
   readonly attach?: Attach;
   readonly deviceMount?: DeviceMount;
   readonly block?: BlockMapping;
-  readonly expand?: Expand;
+  expand?: Expand;
   /** `setUp web/data`, `mountDevice disk-1`, in the order of their starts. */
   readonly calls: string[] = [];
   readonly requests: SetUpRequest[] = [];

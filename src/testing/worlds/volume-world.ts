@@ -22,6 +22,7 @@ import { VolumeManager, type VolumeManagerDeps, type VolumeManagerSettings } fro
 import { type PodUid, asPodUid, podUidOf } from '../../volumes/volume-name.ts';
 import { type PodParts, aContainer, aPod } from '../fakes/builders.ts';
 import { FakeClock, settle } from '../fakes/fake-clock.ts';
+import { ScriptedBlockMapper } from '../fakes/scripted-block-mapper.ts';
 import { ScriptedPlugin } from '../fakes/scripted-plugin.ts';
 
 /** Pods as workers see them: running until a test says otherwise, and gone when it removes them. */
@@ -144,6 +145,8 @@ export class VolumeWorld {
         },
         clock: this.clock,
         notify: (notice) => this.notices.push(notice),
+        blockMapper: new ScriptedBlockMapper(),
+        claimWriter: new ScriptedClaimWriter(this.claims.claims),
         ...deps,
       },
       { root: '/root', controllerAttach: true, sweepMs: 60_000, ...rest },
