@@ -66,7 +66,6 @@ export class InProcessTransport implements Transport {
 type Part = { readonly head: { code: number; headers: ResponseHeaders } } | { readonly bytes: Buffer } | 'end';
 
 class InProcessExchange implements Exchange {
-  readonly protocol = 'HTTP/2';
   readonly remoteAddress = '127.0.0.1';
   readonly upgrade = undefined;
   readonly peer: PeerIdentity;

@@ -43,38 +43,24 @@ const patchTypes = [
 interface Operation {
   readonly method: string;
   readonly verb: Verb;
-  readonly action: string;
   readonly parameters: readonly Json[];
   readonly body: 'object' | 'patch' | 'deleteOptions' | 'none';
   readonly answer: 'object' | 'list' | 'status';
 }
 
 const writing = [dryRun, fieldManager, fieldValidation];
+const deleting = [...listing, dryRun];
 
 const onCollection: readonly Operation[] = [
-  { method: 'get', verb: 'list', action: 'list', parameters: listing, body: 'none', answer: 'list' },
-  { method: 'post', verb: 'create', action: 'post', parameters: writing, body: 'object', answer: 'object' },
-  {
-    method: 'delete',
-    verb: 'deletecollection',
-    action: 'deletecollection',
-    parameters: [...listing, dryRun],
-    body: 'deleteOptions',
-    answer: 'status',
-  },
+  { method: 'get', verb: 'list', parameters: listing, body: 'none', answer: 'list' },
+  { method: 'post', verb: 'create', parameters: writing, body: 'object', answer: 'object' },
+  { method: 'delete', verb: 'deletecollection', parameters: deleting, body: 'deleteOptions', answer: 'status' },
 ];
 const onObject: readonly Operation[] = [
-  { method: 'get', verb: 'get', action: 'get', parameters: [], body: 'none', answer: 'object' },
-  { method: 'put', verb: 'update', action: 'put', parameters: writing, body: 'object', answer: 'object' },
-  {
-    method: 'patch',
-    verb: 'patch',
-    action: 'patch',
-    parameters: [...writing, force],
-    body: 'patch',
-    answer: 'object',
-  },
-  { method: 'delete', verb: 'delete', action: 'delete', parameters: [dryRun], body: 'deleteOptions', answer: 'status' },
+  { method: 'get', verb: 'get', parameters: [], body: 'none', answer: 'object' },
+  { method: 'put', verb: 'update', parameters: writing, body: 'object', answer: 'object' },
+  { method: 'patch', verb: 'patch', parameters: [...writing, force], body: 'patch', answer: 'object' },
+  { method: 'delete', verb: 'delete', parameters: [dryRun], body: 'deleteOptions', answer: 'status' },
 ];
 
 /** What the operations of a path refer to by name. */
@@ -120,18 +106,18 @@ function pathItem(
 function operationOf(resource: Resource, operation: Operation, names: SchemaNames): Json {
   const { group, version, kind } = resource;
   const body = bodyOf(operation.body, names);
+  // Writes of whole objects are named after their methods.
+  const action = operation.body === 'object' ? operation.method : operation.verb;
+  const list = operation.answer === 'list' ? 'List' : '';
   return {
     tags: [group === '' ? `core_${version}` : `${group.split('.')[0]}_${version}`],
-    operationId: `${operation.action}${kind}${version}${group.split('.')[0] ?? ''}${operation.answer === 'list' ? 'List' : ''}`,
+    operationId: `${action}${kind}${version}${group.split('.')[0] ?? ''}${list}`,
     parameters: operation.parameters,
     ...(body && { requestBody: body }),
     responses: {
-      '200': {
-        description: 'OK',
-        content: { 'application/json': { schema: reference(names[operation.answer]) } },
-      },
+      '200': { description: 'OK', content: { 'application/json': { schema: reference(names[operation.answer]) } } },
     },
-    'x-kubernetes-action': operation.action,
+    'x-kubernetes-action': action,
     'x-kubernetes-group-version-kind': { group, version, kind },
   };
 }

@@ -69,9 +69,10 @@ function partOf(token: string, index: number): Record<string, unknown> {
 
 test('14.8: a token has the claims that relying parties look for', () => {
   const { issuer, clock } = world();
-  const { token, expirationTimestamp, credentialId } = issuer.issue(podOrder);
+  const { token, expirationTimestamp } = issuer.issue(podOrder);
   const now = Math.floor(clock.now() / 1000);
   const { jti, ...claims } = partOf(token, 1);
+  assert.equal(typeof jti, 'string');
   assert.deepEqual(claims, {
     aud: [issuerUrl],
     exp: now + 3600,
@@ -86,7 +87,6 @@ test('14.8: a token has the claims that relying parties look for', () => {
       node: { name: 'n1', uid: 'n-uid' },
     },
   });
-  assert.equal(credentialId, `JTI=${String(jti)}`);
   assert.deepEqual(partOf(token, 0), { alg: 'ES256', kid: loadSigningKey(keyPem).id });
   assert.equal(Date.parse(expirationTimestamp), (now + 3600) * 1000);
   assert.match(expirationTimestamp, /:\d\dZ$/);

@@ -49,8 +49,6 @@ export interface IssuedToken {
   readonly token: string;
   /** RFC 3339, whole seconds. */
   readonly expirationTimestamp: string;
-  /** The id of this one token, for logs: never the token. */
-  readonly credentialId: string;
 }
 
 export type TokenVerdict =
@@ -79,18 +77,17 @@ export class TokenIssuer {
     const { namespace, serviceAccount, pod, secret, node } = order;
     const now = Math.floor(this.#deps.clock.now() / 1000);
     const expires = now + order.expirationSeconds;
-    const id = randomUUID();
     const token = signToken(key, {
       aud: order.audiences.length === 0 ? audiences : order.audiences,
       exp: expires,
       iat: now,
       iss: issuer,
-      jti: id,
+      jti: randomUUID(),
       'kubernetes.io': { namespace, node, pod, secret, serviceaccount: serviceAccount },
       nbf: now,
       sub: serviceAccountUserName(namespace, serviceAccount.name),
     });
-    return { token, expirationTimestamp: timestamp(expires * 1000), credentialId: `JTI=${id}` };
+    return { token, expirationTimestamp: timestamp(expires * 1000) };
   }
 
   /** `audiences` are those that the verifier belongs to; the API server's own unless said otherwise. */

@@ -61,17 +61,6 @@ export class FieldSet {
     return this.#nodes.get(element)?.isMember === true;
   }
 
-  hasPath(path: ElementPath): boolean {
-    const last = path.at(-1);
-    return (
-      last !== undefined &&
-      path
-        .slice(0, -1)
-        .reduce<FieldSet>((set, step) => set.below(step), this)
-        .has(last)
-    );
-  }
-
   /** What is in the set below this step, without the step. */
   below(element: PathElement): FieldSet {
     return this.#nodes.get(element)?.below ?? nothing;

@@ -62,7 +62,6 @@ export interface Exchange {
   readonly method: string;
   /** Path and query as they came. */
   readonly target: string;
-  readonly protocol: 'HTTP/1.1' | 'HTTP/2';
   readonly remoteAddress: string;
   /** Of a client that showed a certificate. */
   readonly peer: PeerIdentity | undefined;

@@ -19,7 +19,7 @@ import {
 import { objectKey, parseStored } from '../model/stored-objects.ts';
 import type { Decision, StoredObject } from '../store/store.ts';
 import type { ApiRequest, Handler } from './api-request.ts';
-import { readObject } from './read-object.ts';
+import { readObject } from './request-body.ts';
 import {
   type FieldValidation,
   type WriteContext,
@@ -125,10 +125,9 @@ export function decideCreation(
   }
   const manager = { name: context.manager, subresource: '', nowMs: now };
   const object = creation.isTracked ? prepared : tracked(resource, undefined, prepared, manager);
-  const outcome = { created: true, removed: false };
-  if (context.dryRun) return { kind: 'keep', result: { text: JSON.stringify(object), ...outcome } };
+  if (context.dryRun) return { kind: 'keep', result: { text: JSON.stringify(object), created: true } };
   const text = storableText(object, revision);
-  return { kind: 'put', value: text, result: { text, ...outcome } };
+  return { kind: 'put', value: text, result: { text, created: true } };
 }
 
 function admissionRequest({ resource, namespace, object, context }: Creation): AdmissionRequest {

@@ -2,8 +2,7 @@
  * PATCH of one object or of a part of it, in all four forms. No other write comes in between, so a patch always meets the
  * newest version and is never tried again.
  */
-import { invalidField, showPath } from '../../kube/schema/field-errors.ts';
-import { decode } from '../../kube/schema/schema.ts';
+import { invalidField } from '../../kube/schema/field-errors.ts';
 import type { KubeObject } from '../model/resource.ts';
 import { StatusError, badRequest, invalid, kindName } from '../model/status.ts';
 import { applyJsonPatch, applyMergePatch } from '../patch/json-patch.ts';
@@ -12,8 +11,7 @@ import { apply } from '../patch/server-side-apply.ts';
 import { applyStrategicMergePatch } from '../patch/strategic-merge-patch.ts';
 import { type PatchKind, patchKindOf } from '../wire/media-types.ts';
 import { type ApiRequest, type Handler, bodyBytesMax } from './api-request.ts';
-import { strictProblems } from './read-object.ts';
-import { type JsonBody, JsonError, mediaTypeOf, parseJsonBody, parseYamlBody } from './request-body.ts';
+import { type JsonBody, JsonError, decodeChecked, mediaTypeOf, parseJsonBody, parseYamlBody } from './request-body.ts';
 import { updateObject } from './update.ts';
 import {
   type WriteDeps,
@@ -70,18 +68,11 @@ function patched(request: ApiRequest, patch: Patch, current: KubeObject | undefi
   const { served } = request;
   const live = current && (served.viewOf?.fromStored(current) ?? current);
   const json = withPatch(request, patch, live && asJson(live));
-  const { value, problems } = decode(served.shape, json);
   const refuse = (text: string): Error =>
     invalid(kindName(served), request.info.name, [invalidField(['patch'], '', text)]);
-  const wrong = problems.filter((problem) => problem.kind === 'type');
-  if (wrong.length > 0) {
-    throw refuse(wrong.map(({ path, message }) => `json: ${showPath(path)}: ${message}`).join(', '));
-  }
-  const strange = strictProblems(problems, patch.body.duplicates);
-  if (patch.options.fieldValidation === 'Strict' && strange.length > 0) {
-    throw refuse(`strict decoding error: ${strange.join(', ')}`);
-  }
-  if (patch.options.fieldValidation === 'Warn') for (const text of strange) request.warn(text);
+  const { body, options } = patch;
+  const result = { value: json, duplicates: body.duplicates };
+  const value = decodeChecked(served.shape, result, options.fieldValidation, refuse, (text) => request.warn(text));
   const named = { ...value, metadata: { ...value.metadata, name: value.metadata.name || request.info.name } };
   return served.viewOf?.toStored(named) ?? named;
 }

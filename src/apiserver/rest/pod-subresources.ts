@@ -18,7 +18,7 @@ import { StoredObjects } from '../model/stored-objects.ts';
 import type { Store } from '../store/store.ts';
 import { type ApiRequest, type Handler, type Reply, optionsBytesMax, success } from './api-request.ts';
 import { deleteObject } from './delete.ts';
-import { readObject } from './read-object.ts';
+import { readObject } from './request-body.ts';
 import { updateObject } from './update.ts';
 import { type WriteContext, type WriteDeps, type WriteOptions, contextOf, writeOptions } from './write-context.ts';
 

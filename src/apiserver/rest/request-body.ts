@@ -1,10 +1,111 @@
-/** A request's body as plain data, whichever of the accepted formats it is in. What the data means is not known here. */
+/**
+ * The body of a request: parsed from one of the accepted formats, decoded by the shape of its kind, and checked. What does not
+ * fit becomes an error or a warning, as the client wishes.
+ */
 import { MountletError, messageOf } from '../../base/errors.ts';
 import { parseYamlDocuments } from '../../kube/manifests/yaml-documents.ts';
 import { isRecord } from '../../kube/schema/equality.ts';
-import { StatusError, entityTooLarge } from '../model/status.ts';
+import { showPath } from '../../kube/schema/field-errors.ts';
+import { type Shape, type ShapeProblem, decode } from '../../kube/schema/schema.ts';
+import { goQuote } from '../../kube/values/go-text.ts';
+import { StatusError, badRequest, entityTooLarge } from '../model/status.ts';
 import { decodeProtobuf } from '../wire/decode-protobuf.ts';
 import { UnsupportedMediaTypeError, bodyTypeOf, jsonType, protobufType, yamlType } from '../wire/media-types.ts';
+import { type ApiRequest, bodyBytesMax } from './api-request.ts';
+import type { FieldValidation } from './write-context.ts';
+
+/** What the body is expected to be. */
+interface Expected<T> {
+  readonly apiVersion: string;
+  readonly kind: string;
+  readonly shape: Shape<T>;
+  /** Other versions that are read the same way. */
+  readonly alsoVersions?: readonly string[];
+}
+
+/** The object in a request's body, decoded by its shape. */
+export async function readObject<T>(
+  request: Pick<ApiRequest, 'exchange' | 'warn'>,
+  expected: Expected<T>,
+  validation: FieldValidation,
+  bytesMax = bodyBytesMax,
+): Promise<T> {
+  const { exchange } = request;
+  const contentType = exchange.header('content-type');
+  const bytes = await exchange.readBody(bytesMax);
+  try {
+    const { value, duplicates } = parseBody(bytes, contentType, expected);
+    if (!isRecord(value)) throw new JsonError("couldn't get version/kind; json parse error: the data is not an object");
+    checkKind(value, expected);
+    const refuse = (text: string): Error => cannotHandle(expected, text);
+    return decodeChecked(expected.shape, { value, duplicates }, validation, refuse, (text) => request.warn(text));
+  } catch (error) {
+    if (!(error instanceof JsonError)) throw error;
+    throw badRequest(
+      `the object provided is unrecognized (must be of type ${expected.kind}): ${error.message} (${summarize(bytes)})`,
+    );
+  }
+}
+
+/** Decodes by the shape. Unknown and doubled fields are refused, warned of or ignored, as the client wishes. */
+export function decodeChecked<T>(
+  shape: Shape<T>,
+  { value: json, duplicates }: JsonBody,
+  validation: FieldValidation,
+  refuse: (text: string) => Error,
+  warn: (text: string) => void,
+): T {
+  const { value, problems } = decode(shape, json);
+  const wrong = problems.filter(({ kind }) => kind === 'type').map((problem) => `json: ${showProblem(problem)}`);
+  if (wrong.length > 0) throw refuse(wrong.join(', '));
+  if (validation === 'Ignore') return value;
+  const unknown = problems.filter(({ kind }) => kind === 'unknown').slice(0, strictProblemsMax);
+  const strange = [
+    ...unknown.map(({ path }) => `unknown field ${goQuote(showPath(path))}`),
+    ...duplicates.map((path) => `duplicate field ${goQuote(path)}`),
+  ].slice(0, strictProblemsMax);
+  if (validation === 'Strict' && strange.length > 0) throw refuse(`strict decoding error: ${strange.join(', ')}`);
+  for (const text of strange) warn(text);
+  return value;
+}
+
+function checkKind(json: Record<string, unknown>, expected: Expected<unknown>): void {
+  const { apiVersion = expected.apiVersion, kind = expected.kind } = json;
+  if (typeof apiVersion !== 'string' || typeof kind !== 'string') {
+    throw new JsonError("couldn't get version/kind; json parse error: apiVersion and kind must be text");
+  }
+  if (kind !== '' && kind !== expected.kind) {
+    const version = apiVersion.slice(apiVersion.indexOf('/') + 1);
+    throw badRequest(
+      `${kind} in version ${goQuote(version)} cannot be handled as a ${expected.kind}: the kind in the data does not match`,
+    );
+  }
+  if (apiVersion !== '' && apiVersion !== expected.apiVersion && !expected.alsoVersions?.includes(apiVersion)) {
+    throw badRequest(
+      `the API version in the data (${apiVersion}) does not match the expected API version (${expected.apiVersion})`,
+    );
+  }
+}
+
+function cannotHandle({ apiVersion, kind }: Expected<unknown>, text: string): StatusError {
+  const version = apiVersion.slice(apiVersion.indexOf('/') + 1);
+  return badRequest(`${kind} in version ${goQuote(version)} cannot be handled as a ${kind}: ${text}`);
+}
+
+function showProblem({ path, message }: ShapeProblem): string {
+  const place = showPath(path);
+  return place === '' ? message : `${place}: ${message}`;
+}
+
+const summaryLength = 30;
+
+/** The start of the body, for its sender. */
+function summarize(bytes: Buffer): string {
+  if (bytes.length === 0) return '<empty>';
+  const start = bytes.subarray(0, summaryLength);
+  const text = bytes[0] === 0x7b ? start.toString('utf8') : start.toString('hex');
+  return bytes.length > summaryLength ? `${text} ...` : text;
+}
 
 export function parseBody(
   bytes: Buffer,
@@ -77,7 +178,7 @@ export class JsonError extends MountletError {
 const depthMax = 500;
 
 /** As many unknown and doubled fields as the API reports. */
-export const strictProblemsMax = 100;
+const strictProblemsMax = 100;
 
 /** Parses JSON with a bound on its depth, and finds keys that occur twice, which JSON.parse accepts silently. */
 export function parseJsonBody(text: string): JsonBody {

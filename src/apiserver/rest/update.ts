@@ -134,17 +134,16 @@ function decideUpdate(deps: WriteDeps, update: Update, current: string, revision
   // The books of a large object take longer to keep than the node may wait for; a controller's few fields stay out of them.
   const isTracked = update.isTracked || (context.isController && current.length > trackedLengthMax);
   const object = isTracked ? prepared : tracked(resource, old, prepared, manager);
-  const outcome = { created: false, removed: false };
   // A write that changes nothing takes no revision and wakes no watch.
-  if (isUnchanged(object, old)) return { kind: 'keep', result: { text: current, ...outcome } };
-  if (context.dryRun) return { kind: 'keep', result: { text: JSON.stringify(object), ...outcome } };
+  if (isUnchanged(object, old)) return { kind: 'keep', result: { text: current, created: false } };
+  if (context.dryRun) return { kind: 'keep', result: { text: JSON.stringify(object), created: false } };
   if (isEnded(resource, object)) {
     const last = storedText(object, revision);
-    return { kind: 'delete', value: last, result: { text: last, ...outcome, removed: true } };
+    return { kind: 'delete', value: last, result: { text: last, created: false } };
   }
   const text = storableText(object, revision, current);
   const ending = object.metadata.deletionTimestamp !== undefined;
-  return { kind: 'put', value: text, result: { text, ...outcome }, ending };
+  return { kind: 'put', value: text, result: { text, created: false }, ending };
 }
 
 function validateAs(resource: Resource, object: KubeObject, old: KubeObject): readonly FieldError[] {

@@ -56,8 +56,6 @@ export interface Written {
   /** JSON, as it is stored. */
   readonly text: string;
   readonly created: boolean;
-  /** The write emptied the finalizers of an object that was only waiting for that. */
-  readonly removed: boolean;
 }
 
 /** What etcd takes of a real server, so that what is written here can go there. */

@@ -8,7 +8,6 @@ import type { Exchange, ResponseHeaders, ResponseStream } from '../rest/api-requ
 
 /** An exchange over HTTP/1.1. */
 export class Http1Exchange implements Exchange {
-  readonly protocol = 'HTTP/1.1';
   readonly upgrade: { readonly socket: Duplex; readonly head: Buffer } | undefined;
   readonly peer: PeerIdentity | undefined;
   readonly #request: IncomingMessage;
@@ -101,7 +100,6 @@ function mutable(headers: ResponseHeaders): Record<string, string | string[]> {
 
 /** An exchange over one stream of HTTP/2. */
 export class Http2Exchange implements Exchange {
-  readonly protocol = 'HTTP/2';
   readonly upgrade = undefined;
   readonly peer: PeerIdentity | undefined;
   readonly #stream: ServerHttp2Stream;
