@@ -1,6 +1,6 @@
 /**
- * Finds what should not be there, or should and is not, by comparing everything: pods that are wanted, workers, the runtime,
- * mirrors. Directories of pods that are gone are the volume manager's to remove. It only runs when every source was read: before that anything may be wanted.
+ * Compares the desired pods with the workers, the runtime and the mirrors, and starts or ends what differs. Only runs when every
+ * source was read: before that any pod may be wanted. Directories of pods that are gone are removed by the volume manager.
  */
 import { messageOf } from '../../base/errors.ts';
 import { podFullName, podUid } from '../../kube/kinds/pod/pod-identity.ts';
@@ -31,10 +31,10 @@ export interface HousekeepingFailed {
   readonly message: string;
 }
 
-/** Nobody waits for a pod that nobody knows. */
+/** A pod that only the runtime knows has no hooks and no grace of its own. */
 const orphanGraceSeconds = 1;
 
-/** Answers whether everything could be done. */
+/** Returns whether everything could be done. */
 export async function keepHouse(deps: HousekeepingDeps, signal: AbortSignal): Promise<boolean> {
   const { pods, workers, statuses, probes } = deps;
   let isDone = true;
@@ -60,7 +60,7 @@ export async function keepHouse(deps: HousekeepingDeps, signal: AbortSignal): Pr
   return isDone;
 }
 
-/** A pod that the node refused, or that has ended, has no worker and needs none. */
+/** A pod that was refused or has ended needs no worker. */
 function isActive({ statuses }: HousekeepingDeps, pod: Pod): boolean {
   return !isTerminalPhase(pod.status?.phase) && !isTerminalPhase(statuses.get(podUid(pod))?.phase);
 }
@@ -72,7 +72,7 @@ async function removeOrphanMirrors(
 ): Promise<void> {
   const busy = new Set([...working.keys()].flatMap((uid) => workers.progress.podOf(uid) ?? []).map(podFullName));
   for (const mirror of pods.orphanMirrors()) {
-    // The end of its static pod is still to be told to it.
+    // The last status of its static pod still has to be sent.
     if (!busy.has(podFullName(mirror))) await deleteMirror(api, mirror, signal);
   }
 }
@@ -92,7 +92,7 @@ async function endOrphans(
     if (isOver(runtimePod)) {
       if (!known.has(uid)) await attempt(what, () => runtime.removePod(uid, signal));
     } else if (state === 'finished') await attempt(what, () => runtime.stopPod(uid, signal));
-    // One that was refused after a restart of this program is wanted, but has no worker.
+    // A pod that was refused after a restart of this program is wanted, but has no worker.
     else if (state === undefined)
       workers.update({ kind: 'kill', pod: undefined, runtimePod, graceSeconds: orphanGraceSeconds });
   }

@@ -1,4 +1,4 @@
-/** The parts of the pod loop and how they are put together: what needs what, and nothing of what they do. */
+/** The parts of the pod loop and how they are connected. */
 import type { Pausing } from '../../base/clock.ts';
 import type { TaskFailed } from '../../base/run-task.ts';
 import type { EventSink } from '../../kube/kinds/pod/pod-event.ts';
@@ -38,16 +38,16 @@ export type PodNotice = PodStepFailed | HousekeepingFailed | MirrorFailed | Stat
 /** All that pods need of an API server. On a node without one every method does nothing and finds nothing. */
 export type PodApi = MirrorApi & StatusApi;
 
-/** Whether this node takes a pod. */
+/** Whether this node accepts a pod. */
 export interface PodAdmission {
-  /** Why it does not. */
+  /** Why the pod is refused. */
   readonly refusal?: Eviction | undefined;
-  /** Pods that have to end for it. */
+  /** Pods that have to end to make room. */
   readonly preempted?: readonly Pod[];
 }
 
 export interface PodLoopDeps extends Pausing {
-  /** Each yields complete lists, the first one also when it is empty. */
+  /** Each yields complete lists. The first may be empty. */
   readonly sources: Readonly<Partial<Record<PodSource, (signal: AbortSignal) => AsyncIterable<readonly Pod[]>>>>;
   readonly runtime: Runtime;
   readonly random: () => number;
@@ -57,7 +57,7 @@ export interface PodLoopDeps extends Pausing {
   readonly volumes: PodVolumes;
   readonly registrations: ObjectRegistration;
   readonly network: PodNetwork;
-  /** What a container sees, as the node is now. */
+  /** Called at every start of a container: services and addresses of the node change. */
   readonly view: () => ContainerViewDeps;
   readonly node: () => PodNode;
   /** `others` are the active pods of this node. */
@@ -81,10 +81,10 @@ export interface LoopParts {
   readonly environment: StaleEnvironment;
 }
 
-/** As the kubelet's: long enough that a pod that cannot start costs little, short enough that one waits for a mended one. */
+/** As the kubelet's. */
 const retryMs = 10_000;
 
-/** `moved` hears of every pod that passes from one state to the next, or is forgotten. */
+/** `moved` is called when a pod passes to another state or is forgotten. */
 export function assembleParts(
   deps: PodLoopDeps,
   settings: PodLoopSettings,
@@ -123,7 +123,7 @@ export function assembleParts(
         hasEnded(runtime, { podUid: podUid(pod), containerId }, problem, ended),
       statusOf: (uid) => statuses.get(uid),
       changed: (uid, kind, result) => {
-        // That a container lives is no news.
+        // A liveness probe that succeeds changes nothing.
         if (kind !== 'liveness' || !result) workers.sync(uid);
       },
     },

@@ -1,6 +1,6 @@
 /**
- * The steps of a pod's life on this node, in their order: objects, directories, volumes, pull secrets, probes, containers;
- * then the end of containers; then what the pod leaves behind. Every step may be repeated.
+ * The steps of a pod's life on this node: sync (objects, directories, volumes, pull secrets, probes, containers), terminate (end
+ * its containers), clean up (release what it used). Every step may be repeated.
  */
 import type { Clock } from '../../base/clock.ts';
 import { messageOf } from '../../base/errors.ts';
@@ -26,7 +26,32 @@ import type { ObjectReaders } from '../view/environment-objects.ts';
 import { type ImagePullSecrets, collectPullSecrets, missingPullSecretsEvent } from '../view/image-pull-secrets.ts';
 import type { PodSteps, SyncResult } from '../workers/pod-worker.ts';
 
-/** The node as its pods need to know it. */
+/** All that pod workers need of the volume manager. */
+export interface PodVolumes extends ContainerVolumes {
+  /**
+   * Resolves when all volumes that the pod uses are mounted. Those that are mounted already are refreshed in the background.
+   * Rejects in the kubelet's words when it takes too long.
+   */
+  waitForMounted(pod: Pod, signal: AbortSignal): Promise<void>;
+  /** Resolves when nothing of the pod's volumes is mounted any more. */
+  waitForUnmounted(pod: Pod, signal: AbortSignal): Promise<void>;
+  /** Resolves when nothing of the pod's volumes may be mounted either. */
+  waitForReleased(podUid: string, signal: AbortSignal): Promise<void>;
+  /** Something of its volumes is still mounted, or may be. */
+  podVolumesExist(podUid: string): boolean;
+  /** A pod was added, changed or moved to another state, so other volumes may be wanted. */
+  podChanged(podUid: string): void;
+  /** A source of pods was read completely for the first time, or the runtime was compared with the desired pods. */
+  sourcesChanged(): void;
+}
+
+/** The object managers, which keep the objects of registered pods. Neither call waits for the network. */
+export interface ObjectRegistration {
+  registerPod(pod: Pod): void;
+  unregisterPod(pod: Pod): void;
+}
+
+/** What pods need to know of their node. */
 export interface PodNode {
   /** Undefined until the API server knows the node. */
   readonly owner: MirrorOwner | undefined;
@@ -52,7 +77,7 @@ interface PodLifecycleDeps {
   readonly environment: StaleEnvironment;
   readonly messages: TerminationMessages;
   readonly isTerminationRequested: (podUid: string) => boolean;
-  /** Hears what a status was made of. */
+  /** Called with what a status was computed from. */
   readonly seen: (podUid: string, runtimePod: RuntimePod | undefined) => void;
   readonly notify: (notice: MirrorFailed) => void;
 }
@@ -72,7 +97,7 @@ export class PodLifecycle implements PodSteps {
 
   async sync(pod: Pod, runtimePod: RuntimePod | undefined, signal: AbortSignal): Promise<SyncResult> {
     const { probes, containers, events } = this.#deps;
-    if (await this.#tellStatus(pod, runtimePod, signal)) return { terminal: true };
+    if (await this.#reportStatus(pod, runtimePod, signal)) return { terminal: true };
     await this.#prepare(pod, signal);
     const secrets = await this.#pullSecrets(pod, signal);
     probes.add(pod);
@@ -80,8 +105,8 @@ export class PodLifecycle implements PodSteps {
     const missing = pullFailed ? missingPullSecretsEvent(secrets) : undefined;
     if (missing !== undefined) events.record({ pod, ...missing });
     const current = changed ? await this.#deps.runtime.get(podUid(pod), signal) : runtimePod;
-    await this.#lookAtEnvironment(pod, current, signal);
-    const isOver = await this.#tellStatus(pod, current, signal);
+    await this.#checkEnvironment(pod, current, signal);
+    const isOver = await this.#reportStatus(pod, current, signal);
     if (errors.length > 0) throw new AggregateError(errors, errors.map(messageOf).join(', '));
     const { startTime } = this.#deps.statuses.get(podUid(pod)) ?? {};
     const { atMs } = activeDeadline(pod.spec.activeDeadlineSeconds, startTime, this.#deps.clock.now());
@@ -96,7 +121,7 @@ export class PodLifecycle implements PodSteps {
   ): Promise<void> {
     const { probes, killer, runtime, events } = this.#deps;
     const uid = podUid(pod);
-    await this.#tellStatus(pod, runtimePod, signal, { eviction });
+    await this.#reportStatus(pod, runtimePod, signal, { eviction });
     probes.stopLivenessAndStartup(uid);
     if (runtimePod !== undefined) {
       try {
@@ -117,12 +142,12 @@ export class PodLifecycle implements PodSteps {
         `detected running containers after a successful KillPod, CRI violation: [${running.join(' ')}]`,
       );
     }
-    await this.#tellStatus(pod, left, signal, { eviction, isTerminating: true });
+    await this.#reportStatus(pod, left, signal, { eviction, isTerminating: true });
   }
 
   async terminateOrphan(runtimePod: RuntimePod, graceSeconds: number, signal: AbortSignal): Promise<void> {
     const { uid, namespace, name } = runtimePod;
-    // All that is known of it: its hooks and its grace went with it.
+    // Nothing else is known of it: neither its hooks nor its grace.
     const pod: Pod = { metadata: { uid, namespace, name }, spec: { containers: [] } };
     await this.#deps.killer.killPod(pod, runtimePod, graceSeconds, signal);
     await this.#deps.runtime.removePod(uid, signal);
@@ -131,7 +156,7 @@ export class PodLifecycle implements PodSteps {
   async cleanUp(pod: Pod, runtimePod: RuntimePod | undefined, signal: AbortSignal): Promise<void> {
     const { volumes, registrations, statuses, environment, messages } = this.#deps;
     const uid = podUid(pod);
-    await this.#tellStatus(pod, runtimePod, signal, { isTerminating: true });
+    await this.#reportStatus(pod, runtimePod, signal, { isTerminating: true });
     await volumes.waitForUnmounted(pod, signal);
     await volumes.waitForReleased(uid, signal);
     // Something is mounted that the volume manager does not know of. The step is retried.
@@ -142,7 +167,7 @@ export class PodLifecycle implements PodSteps {
     statuses.finish(pod);
   }
 
-  /** Everything that has to be there before the first container. */
+  /** Everything that the first container needs. */
   async #prepare(pod: Pod, signal: AbortSignal): Promise<void> {
     const { events, files, volumes, registrations, isTerminationRequested } = this.#deps;
     const warn = (reason: string, message: string): void => events.record({ pod, type: 'Warning', reason, message });
@@ -166,7 +191,7 @@ export class PodLifecycle implements PodSteps {
     }
   }
 
-  /** That an API server does not show a pod is no reason not to run it. */
+  /** A static pod runs whether or not the API server can show it. */
   async #mirror(pod: Pod, signal: AbortSignal): Promise<void> {
     const { api, pods, node, notify } = this.#deps;
     try {
@@ -183,34 +208,34 @@ export class PodLifecycle implements PodSteps {
     return { secrets: [], missing: (pod.spec.imagePullSecrets ?? []).map(({ name }) => name) };
   }
 
-  /** Containers that ran before this program did may have variables of any age. */
-  async #lookAtEnvironment(pod: Pod, runtimePod: RuntimePod | undefined, signal: AbortSignal): Promise<void> {
+  /** Containers that ran before this program started may have old variables. */
+  async #checkEnvironment(pod: Pod, runtimePod: RuntimePod | undefined, signal: AbortSignal): Promise<void> {
     const { environment, objects } = this.#deps;
     const { configMaps, secrets } = objects();
     const namespace = podNamespace(pod);
-    environment.condition(pod, runtimePod, this.#toldCondition(pod));
+    environment.condition(pod, runtimePod, this.#lastCondition(pod));
     for (const { kind, name } of environment.unknownObjects(pod, runtimePod)) {
       const reader = kind === 'Secret' ? secrets : configMaps;
       try {
         const object = await reader?.get(namespace, name, signal);
         if (reader !== undefined) environment.objectChanged(kind, namespace, name, object?.metadata.resourceVersion);
       } catch {
-        // Whether it is stale is not known; the next sync asks again.
+        // Unknown whether it is stale; the next sync reads again.
         signal.throwIfAborted();
       }
     }
   }
 
-  #toldCondition(pod: Pod): NonNullable<PodStatus['conditions']>[number] | undefined {
-    return this.#toldStatus(pod).conditions?.find(({ type }) => type === environmentCondition);
+  #lastCondition(pod: Pod): NonNullable<PodStatus['conditions']>[number] | undefined {
+    return this.#lastStatus(pod).conditions?.find(({ type }) => type === environmentCondition);
   }
 
-  #toldStatus(pod: Pod): PodStatus {
+  #lastStatus(pod: Pod): PodStatus {
     return this.#deps.statuses.get(podUid(pod)) ?? pod.status ?? {};
   }
 
-  /** Answers whether the pod has ended for good. */
-  async #tellStatus(
+  /** Returns whether the pod has ended for good. */
+  async #reportStatus(
     pod: Pod,
     runtimePod: RuntimePod | undefined,
     signal: AbortSignal,
@@ -220,7 +245,7 @@ export class PodLifecycle implements PodSteps {
     }: { readonly eviction?: Eviction | undefined; readonly isTerminating?: boolean } = {},
   ): Promise<boolean> {
     const { statuses, runtime, probes, startErrors, node, clock, environment, messages } = this.#deps;
-    const previous = this.#toldStatus(pod);
+    const previous = this.#lastStatus(pod);
     const deadline = activeDeadline(pod.spec.activeDeadlineSeconds, previous.startTime, clock.now());
     const isEnded = isTerminalPhase(previous.phase);
     const status = podStatus({
@@ -234,35 +259,10 @@ export class PodLifecycle implements PodSteps {
       isTerminating,
       hostIPs: node().hostIPs,
       eviction: eviction ?? (isEnded ? undefined : deadline.eviction),
-      environment: environment.condition(pod, runtimePod, this.#toldCondition(pod)),
+      environment: environment.condition(pod, runtimePod, this.#lastCondition(pod)),
     });
     this.#deps.seen(podUid(pod), runtimePod);
     statuses.set(pod, status);
     return isTerminalPhase(status.phase);
   }
-}
-
-/** All that pod workers need of the volume manager. */
-export interface PodVolumes extends ContainerVolumes {
-  /**
-   * Asks for every volume of the pod and resolves when all are mounted; at once for those that are, which are refreshed in
-   * the background. Rejects in the kubelet's words when that takes too long.
-   */
-  waitForMounted(pod: Pod, signal: AbortSignal): Promise<void>;
-  /** Resolves when nothing of the pod's volumes is mounted any more. */
-  waitForUnmounted(pod: Pod, signal: AbortSignal): Promise<void>;
-  /** Resolves when nothing of the pod's volumes may be mounted either. */
-  waitForReleased(podUid: string, signal: AbortSignal): Promise<void>;
-  /** Something of its volumes is still on disk. */
-  podVolumesExist(podUid: string): boolean;
-  /** A pod was added, changed or moved to another state: what is wanted of volumes may be different. */
-  podChanged(podUid: string): void;
-  /** A source of pods was read to its end for the first time, or what runs was compared with what is wanted. */
-  sourcesChanged(): void;
-}
-
-/** The object managers, told who needs what. Neither call waits for the network. */
-export interface ObjectRegistration {
-  registerPod(pod: Pod): void;
-  unregisterPod(pod: Pod): void;
 }

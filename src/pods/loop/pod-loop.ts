@@ -1,6 +1,6 @@
 /**
- * The pods of this node: takes what the sources want, hands it to the workers, and answers what others need to know of pods.
- * Nothing here polls: sources, runtime, probes and deadlines wake what they concern.
+ * The pods of this node: passes what the sources want to the workers, and answers questions of the rest of the node about pods.
+ * Nothing here polls: sources, runtime, probes and deadlines wake the workers that they concern.
  */
 import { setMaxListeners } from 'node:events';
 import { onAbort } from '../../base/abort.ts';
@@ -27,7 +27,7 @@ import { keepHouse } from './housekeeping.ts';
 import { type PodLoopDeps, type PodLoopSettings, type LoopParts, assembleParts } from './loop-parts.ts';
 
 const housekeepingRetryMs = 2000;
-/** A look at everything though nothing happened, for what others did behind our back. */
+/** Housekeeping also runs when nothing happened, in case a change was missed. */
 const housekeepingPeriodMs = 60_000;
 
 export class PodLoop {
@@ -36,19 +36,19 @@ export class PodLoop {
   readonly #config: PodSources;
   readonly #stop = new AbortController();
   readonly #parts: LoopParts;
-  /** Rings when housekeeping may have something to do. */
-  readonly #housework = new WakeSignal();
+  /** Wakes housekeeping when it may have something to do. */
+  readonly #housekeeping = new WakeSignal();
 
   constructor(deps: PodLoopDeps, settings: PodLoopSettings) {
     const { clock, events, sources } = deps;
     this.#deps = deps;
-    // Every pod and every probe listens to its end, which node would take for a leak.
+    // Every pod and every probe listens to this signal, which Node would report as a leak.
     setMaxListeners(0, this.#stop.signal);
     this.#config = new PodSources(Object.keys(sources) as PodSource[], clock, events);
     this.#parts = assembleParts(deps, settings, this.#pods, (uid, state) => this.#moved(uid, state), this.#stop.signal);
   }
 
-  /** Lives until the signal aborts. Containers go on running; the next start adopts them. */
+  /** Runs until the signal aborts. Containers keep running; the next start adopts them. */
   async run(signal: AbortSignal): Promise<void> {
     const { signal: stopped } = this.#stop;
     const stop = (): void => this.#stop.abort(signal.reason);
@@ -60,7 +60,7 @@ export class PodLoop {
       ...Object.entries(this.#deps.sources).map(([name, lists]) =>
         owned(`the pods of source ${name}`, (ended) => this.#follow(name as PodSource, lists(ended))),
       ),
-      owned('changes of the runtime', (ended) => this.#hearRuntime(ended)),
+      owned('changes of the runtime', (ended) => this.#followRuntime(ended)),
       owned('housekeeping', (ended) => this.#keepHouse(ended)),
       owned('statuses of pods', (ended) => this.#parts.statuses.run(ended)),
     ];
@@ -74,7 +74,7 @@ export class PodLoop {
     }
   }
 
-  /** Ends every container, once `run` has resolved: for a node that does not come back soon. */
+  /** Ends every container, after `run` has resolved: for a node that does not come back soon. */
   async endContainers(graceSeconds: number | undefined, signal: AbortSignal): Promise<void> {
     const { runtime } = this.#deps;
     const ends = (await runtime.list(signal)).map(async (runtimePod) => {
@@ -90,14 +90,14 @@ export class PodLoop {
     return this.#pods.pods();
   }
 
-  /** Those that take room on this node: not the ones that were refused, or that have ended. */
+  /** Pods that use resources of this node: all but those that were refused or have ended. */
   activePods(): readonly Pod[] {
     const { progress } = this.#parts.workers;
     return this.#pods.pods().filter((pod) => {
       const state = progress.stateOf(podUid(pod));
       if (state === 'terminated' || state === 'finished') return false;
       const phases = [pod.status?.phase, this.statusOf(podUid(pod))?.phase];
-      // One that ends may still have containers.
+      // A pod that is terminating may still have containers.
       return state === 'terminating' || !phases.some(isTerminalPhase);
     });
   }
@@ -114,12 +114,12 @@ export class PodLoop {
     return pod === undefined || status === undefined ? pod : { ...pod, status };
   }
 
-  /** The newest status, also one that no API server has been told. */
+  /** The newest status, sent to the API server or not. */
   statusOf(uid: string): PodStatus | undefined {
     return this.#parts.statuses.get(uid);
   }
 
-  /** As its status shows it: its containers, their IDs and logs. */
+  /** What its status was computed from: containers, their IDs and logs. */
   runtimePodOf(uid: string): RuntimePod | undefined {
     return this.#parts.workers.progress.get(uid)?.seen;
   }
@@ -141,8 +141,8 @@ export class PodLoop {
   }
 
   /**
-   * Undefined: the object is gone. Pods whose variables are out of date now say so in their status, and containers that
-   * wait for the object need not wait any longer.
+   * `resourceVersion` is undefined for an object that was deleted. Pods whose variables are stale now report it in their status,
+   * and containers that wait for the object are started.
    */
   objectChanged(kind: EnvironmentKind, namespace: string, name: string, resourceVersion: string | undefined): void {
     const { environment, workers } = this.#parts;
@@ -153,16 +153,16 @@ export class PodLoop {
     }
   }
 
-  /** The API server knows the node now, so it can show the static pods. */
+  /** The API server knows the node now, so mirrors of static pods can be created. */
   nodeRegistered(): void {
     for (const pod of this.#pods.pods()) if (isStaticPod(pod)) this.#parts.workers.sync(podUid(pod));
   }
 
   #moved(uid: string, state: PodState | undefined): void {
     this.#deps.volumes.podChanged(uid);
-    // Nothing of it runs any more, so a terminal phase need not be withheld.
+    // Nothing of it runs any more, so a terminal phase can be sent.
     if (state === 'terminated' || state === 'finished') this.#parts.statuses.resend(uid);
-    if (state === 'finished') this.#housework.wake();
+    if (state === 'finished') this.#housekeeping.wake();
   }
 
   #waitsForObject(pod: Pod): boolean {
@@ -178,7 +178,7 @@ export class PodLoop {
       for (const update of this.#config.replace(source, list)) this.#dispatch(update);
       if (wasComplete) continue;
       this.#deps.volumes.sourcesChanged();
-      if (this.#config.isComplete()) this.#housework.wake();
+      if (this.#config.isComplete()) this.#housekeeping.wake();
     }
   }
 
@@ -189,24 +189,24 @@ export class PodLoop {
       else this.#pods.put(pod);
       this.#deps.volumes.podChanged(podUid(pod));
       try {
-        // A mirror whose status changed shows what we told it.
-        if (isMirrorPod(pod) && kind !== 'reconcile') this.#pokeStaticPod(pod);
-        else if (!isMirrorPod(pod)) this.#handOver(kind, pod);
+        // A mirror whose status changed only shows what was sent.
+        if (isMirrorPod(pod) && kind !== 'reconcile') this.#updateStaticPod(pod);
+        else if (!isMirrorPod(pod)) this.#updateWorker(kind, pod);
       } catch (error) {
-        // The other pods of the list are not held up. Housekeeping comes back to this one.
+        // The other pods of the list are not held up. Housekeeping retries this one.
         const task = `${kind} of pod ${podFullName(pod)}`;
         this.#deps.notify({ kind: 'TaskFailed', task, error, retryMs: housekeepingRetryMs });
-        this.#housework.wake();
+        this.#housekeeping.wake();
       }
     }
-    if (kind === 'remove') this.#housework.wake();
+    if (kind === 'remove') this.#housekeeping.wake();
   }
 
-  #handOver(kind: PodUpdate['kind'], pod: Pod): void {
+  #updateWorker(kind: PodUpdate['kind'], pod: Pod): void {
     switch (kind) {
       case 'add':
-        if (this.#isRefused(pod)) return;
-        // Before its worker gets to it: what an earlier program left mounted is refreshed at once, and needs its objects.
+        if (this.#refuses(pod)) return;
+        // Before its worker runs: what an earlier program left mounted is refreshed at once and needs its objects.
         this.#deps.registrations.registerPod(pod);
         this.#parts.workers.update({ kind: 'create', pod });
         return;
@@ -215,8 +215,8 @@ export class PodLoop {
         this.#parts.workers.update({ kind: 'update', pod });
         return;
       case 'remove':
-        // Another source that was not read yet may want it; housekeeping ends it if not. What an API server has deleted
-        // is killed at once: its successor may want the same port of a network that both share.
+        // A source that was not read yet may want it; housekeeping ends it if not. What was deleted from the API server is
+        // killed at once: its successor may need the same port of the host.
         if (this.#config.isComplete())
           this.#parts.workers.update({ kind: 'kill', pod, graceSeconds: isStaticPod(pod) ? undefined : 0 });
         return;
@@ -226,15 +226,15 @@ export class PodLoop {
     }
   }
 
-  /** A mirror that came, changed or went may have to be made anew. */
-  #pokeStaticPod(mirror: Pod): void {
+  /** A mirror that was created, changed or deleted may have to be replaced. */
+  #updateStaticPod(mirror: Pod): void {
     const pod = this.#pods.staticPodOf(mirror);
     if (pod === undefined) return;
     this.#parts.workers.update({ kind: 'update', pod });
     this.#parts.statuses.resend(podUid(pod));
   }
 
-  #isRefused(pod: Pod): boolean {
+  #refuses(pod: Pod): boolean {
     const { workers, statuses } = this.#parts;
     const { events, admit } = this.#deps;
     const uid = podUid(pod);
@@ -255,13 +255,13 @@ export class PodLoop {
     return true;
   }
 
-  async #hearRuntime(signal: AbortSignal): Promise<void> {
+  async #followRuntime(signal: AbortSignal): Promise<void> {
     const changes = this.#deps.runtime.changes(signal);
-    // Begun again after a failure, it has missed some.
+    // It may have missed changes before a restart.
     for (const pod of this.#pods.pods()) this.#parts.workers.sync(podUid(pod));
     for await (const uid of changes) {
-      // Of a pod that is gone: housekeeping ends what started too late.
-      if (!this.#parts.workers.containersChanged(uid)) this.#housework.wake();
+      // The pod is gone: housekeeping ends what started too late.
+      if (!this.#parts.workers.containersChanged(uid)) this.#housekeeping.wake();
     }
   }
 
@@ -270,7 +270,7 @@ export class PodLoop {
     let delayMs = housekeepingPeriodMs;
     let isFirst = true;
     while (!signal.aborted) {
-      await this.#housework.sleep(delayMs, clock, signal);
+      await this.#housekeeping.sleep(delayMs, clock, signal);
       if (signal.aborted || !this.#config.isComplete()) continue;
       const { progress } = this.#parts.workers;
       const before = [...progress.workers()].map(({ uid }) => uid);
@@ -285,10 +285,10 @@ export class PodLoop {
         },
         signal,
       );
-      // Who is forgotten has no worker any more that would hold on to its directories.
+      // The directories of forgotten pods can be removed.
       for (const uid of before) if (progress.stateOf(uid) === undefined) this.#deps.volumes.podChanged(uid);
-      // From the first time on, a UID that is not known is known to be nobody's: its volumes and directories may go.
-      // Nor can it have containers, for which the end of a pod that was refused would be withheld.
+      // From now on a UID without a worker is known to be unused: its volumes and directories may be removed. It has no
+      // containers either, so the terminal phase of a pod that was refused can be sent.
       if (isFirst) {
         this.#deps.volumes.sourcesChanged();
         for (const pod of this.#pods.pods()) this.#parts.statuses.resend(podUid(pod));

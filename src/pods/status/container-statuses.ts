@@ -1,4 +1,4 @@
-/** What is told of each container: its state now, the state before, and how often it was started again. Pure. */
+/** The status of each container: its state, the state before, how often it was restarted, and its termination message. */
 import { type AnyContainer, isSidecar } from '../../kube/kinds/pod/pod-spec.ts';
 import type { ContainerStatus } from '../../kube/kinds/pod/pod-status.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
@@ -63,7 +63,7 @@ function statusOf(
       ...(lastState?.terminated === undefined ? {} : { lastState: { terminated: lastState.terminated } }),
     };
   }
-  // One that ended may have been cleaned away: what was told of it stays true.
+  // One that ended may have been removed: what was reported of it stays true.
   if (before?.state?.terminated !== undefined) return before;
   const waiting: ContainerStatus = {
     name,
@@ -75,7 +75,7 @@ function statusOf(
     ...(before?.lastState === undefined ? {} : { lastState: before.lastState }),
   };
   if (before?.state?.running === undefined || before.lastState?.terminated !== undefined) return waiting;
-  // It ran and is gone without a trace: it must not look as if it had never run.
+  // It ran and left no trace: it must not look as if it had never run.
   const message = 'The container could not be located when the pod was deleted.  The container used to be Running';
   const restarts = pod.metadata.deletionTimestamp === undefined ? 1 : 0;
   return {
@@ -111,7 +111,7 @@ function stateOfContainer(
   }
 }
 
-/** A container that should run and does not is waiting, and says why if that is known. */
+/** A container that should run and does not is waiting. Its last start error says why. */
 function withStartError(
   status: ContainerStatus,
   { pod, runtimePod, startError }: ContainersInput,
@@ -133,14 +133,14 @@ function withStartError(
   };
 }
 
-/** What containers said at their end: the file they wrote, or the end of their log where the pod asks for that. */
 const fileBytesMax = 4096;
 const logBytesMax = 2048;
 const logLinesMax = 80;
 
+/** What containers reported at their end: the file they wrote, or the end of their log if the pod asks for that. */
 export class TerminationMessages {
   readonly #files: ContainerFiles;
-  /** By pod UID, then by container ID: an end is read once. */
+  /** By pod UID, then by container ID. Each message is read once. */
   readonly #read = new Map<string, Map<string, string>>();
 
   constructor(files: ContainerFiles) {
@@ -164,7 +164,7 @@ export class TerminationMessages {
     this.#read.delete(uid);
   }
 
-  /** A message that cannot be read is no reason to know nothing of the pod. */
+  /** A message that cannot be read does not hold up the status. */
   async #message(
     labels: Readonly<Record<string, string>>,
     isFailed: boolean,

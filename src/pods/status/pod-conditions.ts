@@ -1,4 +1,4 @@
-/** The conditions of a pod that its node owns. Pure; when they last changed is the status manager's business. */
+/** The phase of a pod, and the conditions that its node owns. The status manager adds when they last changed. */
 import { isStaticPod } from '../../kube/kinds/pod/pod-identity.ts';
 import { isSidecar } from '../../kube/kinds/pod/pod-spec.ts';
 import type { ContainerStatus, PodStatus } from '../../kube/kinds/pod/pod-status.ts';
@@ -23,7 +23,7 @@ interface ConditionsInput {
   readonly runtimePod: RuntimePod | undefined;
   readonly statuses: readonly ContainerStatus[];
   readonly phase: PodPhase;
-  /** Conditions of others: a readiness gate asks for them. */
+  /** Conditions of others, which readiness gates may require. */
   readonly foreign: readonly PodCondition[];
 }
 
@@ -109,7 +109,6 @@ function listed(what: string, names: readonly string[]): readonly string[] {
   return names.length === 0 ? [] : [`containers with ${what} status: [${names.join(' ')}]`];
 }
 
-/** The phase of a pod, from the states of its containers. Pure. */
 type PodPhase = 'Pending' | 'Running' | 'Succeeded' | 'Failed';
 
 interface PhaseInput {
@@ -117,7 +116,7 @@ interface PhaseInput {
   readonly statuses: readonly ContainerStatus[];
   /** Its containers are not started again, whatever the restart policy. */
   readonly isTerminating: boolean;
-  /** A container that is no init container was made in the pod as it is now. */
+  /** A regular container was created in the current sandbox. */
   readonly wasInitialized: boolean;
 }
 
@@ -140,7 +139,7 @@ export function podPhase({ pod, statuses, isTerminating, wasInitialized }: Phase
   if (!wasInitialized && sidecars.some((one) => one !== 'running' && one !== 'stopped')) return 'Pending';
 
   const standings = containers.map(({ name }) => standingOf(statusOf(name)));
-  // A sidecar that ended does not count; one that runs keeps the pod running.
+  // A sidecar that ended does not count. One that runs keeps the pod running.
   const all = [...standings, ...sidecars.filter((one) => one !== 'stopped')];
   if (all.includes('waiting')) return 'Pending';
   if (all.includes('unknown')) return 'Pending';
@@ -158,7 +157,7 @@ function exitCodeOf(status: ContainerStatus | undefined): number | undefined {
   return status?.state?.waiting === undefined ? undefined : status.lastState?.terminated?.exitCode;
 }
 
-/** One that waits but has run before counts as stopped: it will be started again. */
+/** One that waits but has run before counts as stopped: it will be restarted. */
 function standingOf(status: ContainerStatus | undefined): Standing {
   const { running, terminated, waiting } = status?.state ?? {};
   if (running !== undefined) return status?.started === false ? 'starting' : 'running';

@@ -1,6 +1,6 @@
 /**
- * A pod's status as the node sees it, made anew each time from what runs, what was told last and why containers could not be
- * started. Pure: the status manager compares it with what was told and tells what is new.
+ * The status of a pod, computed each time from what runs, the status before, and why containers could not be started. The status
+ * manager sends what has changed.
  */
 import { isSidecar } from '../../kube/kinds/pod/pod-spec.ts';
 import { type ContainerStatus, type PodStatus, isTerminalPhase } from '../../kube/kinds/pod/pod-status.ts';
@@ -9,26 +9,25 @@ import { newestInSandbox } from '../containers/runtime-containers.ts';
 import { type ContainersInput, containerStatuses } from './container-statuses.ts';
 import { type PodCondition, ownedConditions, podConditions, podPhase } from './pod-conditions.ts';
 
-/** Why the node itself ends a pod. */
+/** Why the node ends a pod. */
 export interface Eviction {
   readonly reason: string;
   readonly message: string;
 }
 
 interface StatusProbes {
-  /** Its startup probe has succeeded, or it has none; undefined when it was not asked yet. */
+  /** Its startup probe has succeeded, or it has none; undefined before the first result. */
   hasStarted(podUid: string, container: string, containerId: string): boolean | undefined;
-  /** Its readiness probe succeeds, or it has none; undefined when it was not asked yet. */
+  /** Its readiness probe succeeds, or it has none; undefined before the first result. */
   isReady(podUid: string, container: string, containerId: string): boolean | undefined;
 }
 
 export interface PodStatusInput extends ContainersInput {
-  /** What was told last; what the API server has if nothing was. */
+  /** The status before; that of the API server if there is none. */
   readonly previous: PodStatus;
   readonly probes: StatusProbes;
   readonly isTerminating: boolean;
   readonly hostIPs: readonly string[];
-  /** The node itself ends the pod, and why. */
   readonly eviction: Eviction | undefined;
   readonly environment: PodCondition | undefined;
 }
@@ -82,13 +81,13 @@ export function podStatus(input: PodStatusInput): PodStatus {
   };
 }
 
-/** Once ended, always ended: neither a restart of this program nor a late container brings a pod back. */
+/** A pod that has ended stays so, whatever a restart of this program or a late container shows. */
 function monotonicPhase(
   computed: ReturnType<typeof podPhase>,
-  told: readonly (string | undefined)[],
+  before: readonly (string | undefined)[],
 ): ReturnType<typeof podPhase> {
   if (isTerminalPhase(computed)) return computed;
-  const end = told.find(isTerminalPhase);
+  const end = before.find(isTerminalPhase);
   return end === 'Succeeded' || end === 'Failed' ? end : computed;
 }
 
@@ -103,7 +102,7 @@ function reasonOf({ pod, previous, eviction }: PodStatusInput, phase: string): P
   };
 }
 
-/** Of a container that was adopted, what was told before a restart of this program holds until its probes answer again. */
+/** For a container that was adopted, the status from before the restart of this program holds until its probes have run. */
 function withProbes(
   { pod, probes, previous }: PodStatusInput,
   status: ContainerStatus,
@@ -117,21 +116,21 @@ function withProbes(
   }
   const id = containerID.slice(containerID.indexOf('://') + 3);
   const { initContainerStatuses = [], containerStatuses: regular = [] } = previous;
-  const told = [...initContainerStatuses, ...regular].find(
+  const before = [...initContainerStatuses, ...regular].find(
     (one) => one.name === name && one.containerID === containerID,
   );
-  const started = isRunning && (probes.hasStarted(uid, name, id) ?? told?.started ?? false);
-  return { ...status, started, ready: started && (probes.isReady(uid, name, id) ?? told?.ready ?? false) };
+  const started = isRunning && (probes.hasStarted(uid, name, id) ?? before?.started ?? false);
+  return { ...status, started, ready: started && (probes.isReady(uid, name, id) ?? before?.ready ?? false) };
 }
 
 function addresses({ pod, runtimePod, previous, hostIPs }: PodStatusInput): PodStatus {
   const [hostIP] = hostIPs;
-  const told = previous.podIPs ?? (previous.podIP === undefined ? [] : [{ ip: previous.podIP }]);
+  const before = previous.podIPs ?? (previous.podIP === undefined ? [] : [{ ip: previous.podIP }]);
   const { state, ips = [] } = runtimePod ?? {};
   // A pod without addresses of its own has those of the node.
   const own = pod.spec.hostNetwork === true || (state === 'ready' && ips.length === 0) ? hostIPs : ips;
   // The addresses of a pod that has ended stay in its status.
-  const podIPs = own.length > 0 ? own.map((ip) => ({ ip })) : told;
+  const podIPs = own.length > 0 ? own.map((ip) => ({ ip })) : before;
   const [first] = podIPs;
   return {
     ...(hostIP === undefined ? {} : { hostIP, hostIPs: hostIPs.map((ip) => ({ ip })) }),

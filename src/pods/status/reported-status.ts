@@ -1,4 +1,7 @@
-/** The node's status of a pod put over the API server's: what others own there stays. Pure. */
+/**
+ * From the status that was computed to the one that is sent: times and bounds, the merge with what others own at the API server,
+ * the patch, and the last status of a pod.
+ */
 import { isDeepStrictEqual } from 'node:util';
 import { isStaticPod } from '../../kube/kinds/pod/pod-identity.ts';
 import { containerNamed, isSidecar } from '../../kube/kinds/pod/pod-spec.ts';
@@ -9,6 +12,7 @@ import { restartsAfter } from '../containers/plan-containers.ts';
 import { unknownExit } from './container-statuses.ts';
 import { type PodCondition, ownedConditions, terminalReadiness } from './pod-conditions.ts';
 
+/** The node's status over that of the API server. What others own there stays. */
 export function mergeStatus(api: PodStatus, own: PodStatus, couldHaveRunningContainers: boolean): PodStatus {
   const foreign = (api.conditions ?? []).filter(({ type }) => !ownedConditions.includes(type));
   const owned = (own.conditions ?? []).filter(({ type }) => ownedConditions.includes(type));
@@ -20,7 +24,7 @@ export function mergeStatus(api: PodStatus, own: PodStatus, couldHaveRunningCont
     conditions: [...foreign, ...owned],
   };
   const ends = isTerminalPhase(own.phase) && !isTerminalPhase(api.phase);
-  // Whoever sees a pod ended may start its successor: not while something of it runs.
+  // A controller may start a successor when it sees that a pod has ended, so that is not sent while something still runs.
   const withheld = ends && couldHaveRunningContainers ? withPhaseOf(merged, api) : merged;
   if (!isTerminalPhase(withheld.phase)) return withheld;
   return { ...withheld, conditions: (withheld.conditions ?? []).map((one) => notReady(one, withheld.phase ?? '')) };
@@ -42,7 +46,7 @@ function notReady(condition: PodCondition, phase: string): PodCondition {
   return { ...terminalReadiness(type, phase), ...(lastTransitionTime === undefined ? {} : { lastTransitionTime }) };
 }
 
-/** A strategic merge patch from one status to another; undefined when there is nothing to say. */
+/** A strategic merge patch from one status to another; undefined when they are equal. */
 export function statusPatch(before: PodStatus, after: PodStatus): Readonly<Record<string, unknown>> | undefined {
   const patch: Record<string, unknown> = {};
   const [old, now] = [before as Record<string, unknown>, after as Record<string, unknown>];
@@ -63,7 +67,7 @@ function conditionsPatch(before: readonly PodCondition[], after: readonly PodCon
     const old = before.find(({ type }) => type === condition.type);
     if (old !== undefined && isDeepStrictEqual({ ...old }, { ...condition })) return [];
     const { reason = null, message = null, ...rest } = condition;
-    // A reason that is gone has to be said to be gone.
+    // A field that is gone is sent as null.
     return [
       {
         ...rest,
@@ -78,7 +82,6 @@ function conditionsPatch(before: readonly PodCondition[], after: readonly PodCon
   return [...changed, ...gone];
 }
 
-/** A status as it is kept and compared: with the times of what did not change, and within the API's bounds. Pure. */
 /** Of all termination messages of a pod together. */
 const messageBytesMax = 12 * 1024;
 
@@ -94,6 +97,7 @@ export function withTimes(status: PodStatus, before: PodStatus | undefined, nowM
   return { ...status, conditions, startTime: before?.startTime ?? status.startTime ?? now };
 }
 
+/** Cuts termination messages to the bounds of the API. */
 export function withinBounds(status: PodStatus): PodStatus {
   const { initContainerStatuses = [], containerStatuses = [], ephemeralContainerStatuses = [] } = status;
   const count = initContainerStatuses.length + containerStatuses.length + ephemeralContainerStatuses.length;
@@ -121,7 +125,7 @@ function cutMessage(
   if (terminated?.message === undefined) return state;
   const bytes = Buffer.from(terminated.message);
   if (bytes.length <= bytesMax) return state;
-  // A character that was cut in two is left out.
+  // Leaves out a character that was cut in two.
   const message = bytes
     .subarray(0, bytesMax)
     .toString('utf8')
@@ -129,7 +133,7 @@ function cutMessage(
   return { ...state, terminated: { ...terminated, message } };
 }
 
-/** Why a status cannot follow the one before: what has ended for good does not run again. */
+/** Why a status cannot follow the one before: a container that has ended for good does not run again. */
 export function illegalTransition(pod: Pod, before: PodStatus, after: PodStatus): string | undefined {
   if ((pod.spec.restartPolicy ?? 'Always') === 'Always') return undefined;
   const pairs = [
@@ -149,7 +153,7 @@ export function illegalTransition(pod: Pod, before: PodStatus, after: PodStatus)
   return undefined;
 }
 
-/** The last status of a pod: nothing of it runs any more, so nothing in it may look as if it did. Pure. */
+/** The last status of a pod: nothing of it runs any more, so nothing in it may look as if it did. */
 export function finalStatus(pod: Pod, status: PodStatus): PodStatus {
   const { initContainerStatuses = [], containerStatuses = [], phase } = status;
   const started = startedCount(initContainerStatuses);
@@ -157,7 +161,7 @@ export function finalStatus(pod: Pod, status: PodStatus): PodStatus {
   const regular = wasInitialized(pod, status) ? containerStatuses.map(ended) : containerStatuses;
   return {
     ...status,
-    // Whether it would have succeeded nobody knows.
+    // Whether it would have succeeded is unknown.
     ...(isTerminalPhase(phase) || isStaticPod(pod) ? {} : { phase: 'Failed' }),
     ...(init.length === 0 ? {} : { initContainerStatuses: init }),
     containerStatuses: regular,
@@ -170,7 +174,7 @@ function ended(status: ContainerStatus): ContainerStatus {
   return { ...status, state: { terminated: { ...unknownExit, message } } };
 }
 
-/** All but those at the end that never started; of containers that all wait, the first one was tried. */
+/** All but those at the end that never started. If all wait, the first one was tried. */
 function startedCount(statuses: readonly ContainerStatus[]): number {
   const last = statuses.findLastIndex(
     ({ state, lastState }) => state?.waiting === undefined || lastState?.terminated !== undefined,

@@ -1,6 +1,6 @@
 /**
- * Variables are read when a container starts and never again. This remembers which versions of objects the containers
- * that run were started with, and which versions there are now, and says where they differ. No value is looked at.
+ * Variables are read when a container starts and never again. This compares the versions of objects that running containers were
+ * started with to the current versions, and reports where they differ. It reads no values.
  */
 import type { EventSink } from '../../kube/kinds/pod/pod-event.ts';
 import { podNamespace, podUid } from '../../kube/kinds/pod/pod-identity.ts';
@@ -18,7 +18,7 @@ interface Use {
   readonly object: EnvironmentObject;
 }
 
-/** Stands for an object that there is none of any more: it has no version. */
+/** The version of an object that was deleted. */
 const deleted = '';
 
 export class StaleEnvironment {
@@ -26,13 +26,14 @@ export class StaleEnvironment {
   readonly #versions = new Map<string, string>();
   readonly #users = new Map<string, Set<string>>();
   readonly #keys = new Map<string, ReadonlySet<string>>();
-  readonly #told = new Map<string, Set<string>>();
+  /** Reported Events, by pod UID. */
+  readonly #reported = new Map<string, Set<string>>();
 
   constructor(events: EventSink) {
     this.#events = events;
   }
 
-  /** Undefined: there is no such object any more. Answers the UIDs of the pods that may be stale now. */
+  /** `resourceVersion` is undefined for an object that was deleted. Returns the UIDs of the pods that may be stale now. */
   objectChanged(
     kind: EnvironmentKind,
     namespace: string,
@@ -48,7 +49,7 @@ export class StaleEnvironment {
     return [...users];
   }
 
-  /** Objects of which it is not known whether the containers that run have their newest version. */
+  /** Objects whose current version is unknown. */
   unknownObjects(pod: Pod, runtimePod: RuntimePod | undefined): readonly EnvironmentObject[] {
     const namespace = podNamespace(pod);
     return usesOf(runtimePod)
@@ -56,7 +57,10 @@ export class StaleEnvironment {
       .filter(({ kind, name }) => !this.#versions.has(keyOf(kind, namespace, name)));
   }
 
-  /** Undefined for a pod of which no container has variables from objects, or as long as nothing is known of them. Tells every container that went stale once. */
+  /**
+   * Undefined if no container of the pod has variables from objects, or while nothing is known of them. Records an Event for every
+   * container that went stale, once.
+   */
   condition(pod: Pod, runtimePod: RuntimePod | undefined, before: PodCondition | undefined): PodCondition | undefined {
     const [uid, namespace] = [podUid(pod), podNamespace(pod)];
     const uses = usesOf(runtimePod);
@@ -65,7 +69,7 @@ export class StaleEnvironment {
       uses.map(({ object: { kind, name } }) => keyOf(kind, namespace, name)),
     );
     if (uses.length === 0) return undefined;
-    // After a restart of this program, until the objects were looked at, what was told before is all that is known.
+    // After a restart of this program, until the objects were read, the last status is all that is known.
     if (this.unknownObjects(pod, runtimePod).length > 0) return before && withoutTime(before);
     const stale = uses.flatMap((use) => {
       const version = this.#versions.get(keyOf(use.object.kind, namespace, use.object.name));
@@ -76,13 +80,13 @@ export class StaleEnvironment {
       const what = version === deleted ? 'was deleted' : 'has changed';
       return `container ${container} has variables from ${kind} "${name}", which ${what} since the container started`;
     });
-    this.#tell(pod, stale, messages, before);
+    this.#record(pod, stale, messages, before);
     return { type: environmentCondition, status: 'False', reason: 'ObjectChanged', message: messages.join('; ') };
   }
 
   forgetPod(uid: string): void {
     this.#remember(uid, []);
-    this.#told.delete(uid);
+    this.#reported.delete(uid);
   }
 
   #remember(uid: string, keys: readonly string[]): void {
@@ -100,21 +104,21 @@ export class StaleEnvironment {
     else this.#keys.delete(uid);
   }
 
-  #tell(
+  #record(
     pod: Pod,
     stale: readonly (Use & { readonly version: string })[],
     messages: readonly string[],
     before: PodCondition | undefined,
   ): void {
-    const isFirst = !this.#told.has(podUid(pod));
-    const told = this.#told.get(podUid(pod)) ?? new Set<string>();
-    this.#told.set(podUid(pod), told);
+    const isFirst = !this.#reported.has(podUid(pod));
+    const reported = this.#reported.get(podUid(pod)) ?? new Set<string>();
+    this.#reported.set(podUid(pod), reported);
     for (const [index, { container, containerId, object, version }] of stale.entries()) {
       const key = `${containerId} ${object.kind}/${object.name} ${version}`;
       const message = messages[index] ?? '';
-      if (told.has(key)) continue;
-      told.add(key);
-      // Before a restart of this program it was told already.
+      if (reported.has(key)) continue;
+      reported.add(key);
+      // It was recorded before a restart of this program.
       if (isFirst && before?.status === 'False' && before.message?.includes(message) === true) continue;
       this.#events.record({ pod, container, type: 'Warning', reason: 'EnvironmentStale', message });
     }
@@ -129,7 +133,7 @@ function usesOf(runtimePod: RuntimePod | undefined): readonly Use[] {
     );
 }
 
-/** When it last changed is the status manager's business. */
+/** The status manager sets the time of the last change. */
 function withoutTime({ lastTransitionTime: _time, ...condition }: PodCondition): PodCondition {
   return condition;
 }
@@ -138,7 +142,7 @@ function keyOf(kind: EnvironmentKind, namespace: string, name: string): string {
   return `${kind}/${namespace}/${name}`;
 }
 
-/** A container may have read a version of which nobody has told yet: where versions are numbers, an older one is not news. */
+/** A container may have read a version before its change was reported. Where versions are numbers, an older one is no change. */
 function isLater(version: string, than: string): boolean {
   const areNumbers = /^\d+$/.test(version) && /^\d+$/.test(than);
   return areNumbers ? BigInt(version) > BigInt(than) : version !== than;

@@ -1,6 +1,6 @@
 /**
- * The status of every pod of this node: the newest is kept here, and sent to the API server as soon as it differs. What
- * could not be sent, and what somebody changed there, is repaired by a look at all of them from time to time.
+ * Keeps the newest status of every pod of this node, and sends it to the API server when it changes. A periodic pass over all of
+ * them repeats what could not be sent, and repairs what was changed there.
  */
 import { type Clock, type Pausing, pauseOf } from '../../base/clock.ts';
 import { messageOf } from '../../base/errors.ts';
@@ -20,23 +20,23 @@ import {
 
 /** Where statuses are sent. */
 export interface StatusApi {
-  /** As it is now, not as some cache has it; undefined if there is none. */
+  /** Read from the server, not from a cache; undefined if there is none. */
   get(namespace: string, name: string, signal: AbortSignal): Promise<Pod | undefined>;
-  /** A strategic merge patch of the status. Undefined if the pod is gone or another now. */
+  /** A strategic merge patch of the status. Undefined if the pod is gone or was replaced. */
   patchStatus(
     namespace: string,
     name: string,
     patch: unknown,
     signal: AbortSignal,
   ): Promise<Pick<Pod, 'metadata'> | undefined>;
-  /** Without grace, and only the pod with this UID: one that is gone, or is another now, is a success. */
+  /** Without grace, and only the pod with this UID. Succeeds if it is gone or was replaced. */
   delete(namespace: string, name: string, uid: string, signal: AbortSignal): Promise<void>;
 }
 
 interface StatusManagerDeps extends Pausing {
   readonly api: StatusApi;
   readonly pods: {
-    /** The pod as the API server knows it: a static pod's mirror. */
+    /** The pod as the API server knows it; for a static pod, its mirror. */
     apiPodOf(pod: Pod): Pod | undefined;
   };
   readonly couldHaveRunningContainers: (podUid: string) => boolean;
@@ -52,13 +52,13 @@ interface Entry {
   status: PodStatus;
   version: number;
   sentVersion: number;
-  /** Everything of the pod is cleaned up: the API server may forget it. */
+  /** Everything of the pod is cleaned up: it may be deleted from the API server. */
   isFinished: boolean;
 }
 
-/** As the kubelet's: often enough that a lost write is not noticed, rarely enough to cost nothing. */
+/** As the kubelet's: often enough that a lost write goes unnoticed, rarely enough to cost little. */
 const passPeriodMs = 10_000;
-/** More at once would only queue up at the server. */
+/** More would only queue up at the server. */
 const writesAtOnceMax = 8;
 
 export class StatusManager {
@@ -66,7 +66,7 @@ export class StatusManager {
   readonly #entries = new Map<string, Entry>();
   /** What the API server answered to the last write. */
   readonly #written = new Map<string, WrittenPod>();
-  /** Rings when there is something to tell. */
+  /** Wakes when there is something to send. */
   readonly #news = new WakeSignal();
 
   constructor(deps: StatusManagerDeps) {
@@ -77,7 +77,7 @@ export class StatusManager {
     return this.#entries.get(uid)?.status;
   }
 
-  /** Answers whether it is new. */
+  /** Returns whether it is new. */
   set(pod: Pod, status: PodStatus): boolean {
     return this.#update(pod, status, false);
   }
@@ -88,7 +88,7 @@ export class StatusManager {
     this.#update(pod, finalStatus(pod, status), true);
   }
 
-  /** Tells it again though it is not new: to a mirror that was made anew. */
+  /** Sends it again though it is not new: to a mirror that was created again. */
   resend(uid: string): void {
     const entry = this.#entries.get(uid);
     if (entry === undefined) return;
@@ -138,7 +138,7 @@ export class StatusManager {
     return isNew;
   }
 
-  /** Somebody changed the status at the API server. */
+  /** The status was changed at the API server. */
   #hasDrifted({ pod, status }: Entry): boolean {
     const api = this.#deps.pods.apiPodOf(pod);
     if (api === undefined) return false;
@@ -150,7 +150,7 @@ export class StatusManager {
     const uids = [...this.#entries.keys()].values();
     const write = async (): Promise<void> => {
       for (const uid of uids) {
-        // The newest when its turn has come: while many wait, what a pod was in between is of no interest.
+        // Read when its turn comes: while many wait, older statuses are skipped.
         const entry = this.#entries.get(uid);
         if (entry !== undefined && !signal.aborted) await this.#send(entry, isDue, signal);
       }
@@ -168,13 +168,13 @@ export class StatusManager {
     }
   }
 
-  /** False if there was nobody to tell. */
+  /** False if the API server has no such pod. */
   async #write({ pod, status, isFinished }: Entry, signal: AbortSignal): Promise<boolean> {
     const { api, pods, couldHaveRunningContainers } = this.#deps;
     const target = pods.apiPodOf(pod);
     if (target === undefined) return false;
     const [namespace, name, uid] = [podNamespace(target), target.metadata.name, podUid(target)];
-    // The watch may not have brought the last write yet. Whatever else it has missed is found by a look at everything.
+    // The watch may be behind the last write. Whatever else it has missed is found by the next pass.
     const current = newest(target, this.#written.get(podUid(pod)));
     const merged = mergeStatus(current.status ?? {}, status, couldHaveRunningContainers(podUid(pod)));
     const patch = statusPatch(current.status ?? {}, merged);
@@ -183,12 +183,12 @@ export class StatusManager {
         ? current
         : await api.patchStatus(namespace, name, { metadata: { uid }, status: patch }, signal);
     if (answer === undefined) {
-      // Where another pod has taken the name, this one's status is of no use any more.
+      // If another pod has the name now, this status is obsolete.
       const other = await api.get(namespace, name, signal);
       if (other !== undefined && podUid(other) !== uid) this.#entries.delete(podUid(pod));
       return false;
     }
-    // What others wrote meanwhile comes with the watch.
+    // What others wrote meanwhile arrives with the watch.
     const written = { metadata: answer.metadata, status: merged };
     this.#written.set(podUid(pod), written);
     if (isFinished && isDeletable(written)) await api.delete(namespace, name, uid, signal);

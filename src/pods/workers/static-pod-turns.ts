@@ -1,6 +1,6 @@
 /**
- * Static pods of one full name run one at a time, in the order in which they came: a changed manifest is another pod with
- * the same name, and the old one has to be gone before it starts.
+ * Static pods of one full name run one at a time, in the order in which they were added: a changed manifest is another pod with
+ * the same name, and the old one has to end before it starts.
  */
 export class StaticPodTurns {
   readonly #started = new Map<string, string>();
@@ -11,7 +11,7 @@ export class StaticPodTurns {
     this.#waiting.set(fullName, line.add(uid));
   }
 
-  /** Takes the turn if it is this pod's. Those in line that `mayStart` denies are passed over. */
+  /** Takes the turn if it is this pod's. Pods in line that `mayStart` denies are skipped. */
   take(fullName: string, uid: string, mayStart: (uid: string) => boolean): boolean {
     const started = this.#started.get(fullName);
     if (started !== undefined) return started === uid;
@@ -26,7 +26,7 @@ export class StaticPodTurns {
     return true;
   }
 
-  /** Gives the turn back, or leaves the line. Answers who waits for it now. */
+  /** Gives the turn back, or leaves the line. Returns the pods that wait for it now. */
   release(fullName: string, uid: string): readonly string[] {
     if (this.#started.get(fullName) === uid) this.#started.delete(fullName);
     const line = this.#waiting.get(fullName);
