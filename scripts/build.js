@@ -9,7 +9,7 @@ const compiler = join(root, 'node_modules', 'typescript', 'bin', 'tsc');
 run(process.execPath, [compiler, '--project', join(root, 'tsconfig.json')]);
 
 // A file that left the sources must leave the build too, or its tests would go on passing.
-for (const folder of ['src', 'test', 'bench']) {
+for (const folder of ['src', 'test', 'bench', 'examples']) {
   const built = join(root, 'dist', folder);
   for (const name of existsSync(built) ? readdirSync(built, { recursive: true }) : []) {
     const source = join(root, folder, String(name).replace(/(\.d)?\.[jt]s(\.map)?$/, '.ts'));

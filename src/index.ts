@@ -58,9 +58,12 @@ export { nodeDefaults, startNode } from './agent/node/node.ts';
 export type { NodeDeps, RunningNode } from './agent/node/node.ts';
 export { logLine } from './agent/node/notices.ts';
 export type { LogLine, NodeNotice } from './agent/node/notices.ts';
+export { startEmbeddedApiServer } from './agent/embedded/embedded-api-server.ts';
+export type { EmbeddedApiServer } from './agent/embedded/embedded-api-server.ts';
 export { startUp } from './agent/embedded/up.ts';
 export type { RunningMachine, UpDeps, UpSettings } from './agent/embedded/up.ts';
 
+export { machineVolumes } from './agent/node/node-volumes.ts';
 export { VolumeManager } from './volumes/volume-manager.ts';
 export type { VolumeManagerDeps, VolumeManagerSettings } from './volumes/volume-manager.ts';
 export { PluginRegistry, standardPlugins } from './plugins/registry.ts';

@@ -8,7 +8,7 @@ import { poolDefaults } from '../../client/transport/connection-pool.ts';
 import { makeDirectories } from '../../disk/paths/directories.ts';
 import type { ManifestFile } from '../../kube/manifests/manifests.ts';
 import { thisMachine } from '../machine/machine-facts.ts';
-import type { AgentSettings } from '../node/agent-settings.ts';
+import { type AgentSettings, requireSettings } from '../node/agent-settings.ts';
 import { type NodeDeps, type RunningNode, nodeDefaults, startNode } from '../node/node.ts';
 import { type AppliedObject, applyManifests } from './apply-manifests.ts';
 import { startEmbeddedApiServer } from './embedded-api-server.ts';
@@ -39,6 +39,7 @@ export interface RunningMachine {
 /** Runs until the signal aborts; then `node.ended` resolves, and `close` ends the server. */
 export async function startUp(settings: UpSettings, deps: UpDeps, signal: AbortSignal): Promise<RunningMachine> {
   const { stateDirectory, host, port } = settings;
+  requireSettings('startUp', { stateDirectory, host, port });
   makeDirectories(stateDirectory);
   // Not the caller's signal: the node reports to the server until it has ended.
   const serving = new AbortController();

@@ -7,7 +7,7 @@ import { homedir } from 'node:os';
 import { systemClock } from '../../base/clock.ts';
 import { type ApiClient, apiClientDefaults } from '../../client/api/api-client.ts';
 import { NotFoundError } from '../../client/api/api-errors.ts';
-import { type AccessDeps, clusterAccess } from '../../client/credentials/cluster-access.ts';
+import { type AccessDeps, type ClusterAccess, clusterAccess } from '../../client/credentials/cluster-access.ts';
 import { connectApiClient } from '../../client/api/api-client.ts';
 import { poolDefaults } from '../../client/transport/connection-pool.ts';
 import { type Reflection, reflect } from '../../client/reflector.ts';
@@ -34,6 +34,8 @@ export interface Cluster extends AsyncDisposable {
   /** The namespace of the kubeconfig's context. */
   readonly namespace: string;
   readonly client: ApiClient;
+  /** For `startNode`. */
+  readonly access: ClusterAccess;
   configMaps(namespace?: string): ObjectClient<ConfigMap>;
   secrets(namespace?: string): ObjectClient<Secret>;
   /** Objects of any kind; those of a namespace are in that of the context unless another one is named. */
@@ -51,6 +53,7 @@ export async function connectCluster({ kubeconfig, context, env = {} }: ClusterO
   return {
     namespace: access.namespace,
     client,
+    access,
     configMaps: (namespace) => of(withShape(configMaps, configMapShape), namespace),
     secrets: (namespace) => of(withShape(secrets, secretShape), namespace),
     objects: of,

@@ -5,6 +5,7 @@ import {
   AgentSettingsError,
   agentSettings,
   readAgentConfiguration,
+  requireSettings,
 } from './agent-settings.ts';
 
 const machine = { nodeName: 'here', rootDirectory: '/var/lib/mountlet' };
@@ -82,4 +83,15 @@ for (const { given, says } of badValues) {
 test('all problems are told at once', () => {
   const problem = /port: .*\nsettings: maxPods: /;
   assert.throws(() => agentSettings({ port: -1, maxPods: 0 }, machine), { message: problem });
+});
+
+test('from plain JavaScript: a setting of the wrong type is refused with its name', () => {
+  const given = { port: '10250', nodeLabels: ['a'] } as unknown as Parameters<typeof agentSettings>[0];
+  assert.throws(
+    () => agentSettings(given, { nodeName: 'here', rootDirectory: '/var' }),
+    /settings: port: .*\n?settings: nodeLabels: /,
+  );
+  assert.throws(() => requireSettings('startUp', { stateDirectory: 'state', port: '1' }), {
+    message: 'startUp: stateDirectory: must be an absolute path\nstartUp: port: must be an integer',
+  });
 });

@@ -98,6 +98,16 @@ export class AgentSettingsError extends MountletError {
   }
 }
 
+/** For plain JavaScript, which no compiler checks: directories are absolute paths, ports are integers, the rest are texts. */
+export function requireSettings(where: string, given: Readonly<Record<string, unknown>>): void {
+  const problems = Object.entries(given).flatMap(([field, value]) => {
+    if (field === 'port') return Number.isInteger(value) ? [] : [`${field}: must be an integer`];
+    if (typeof value !== 'string') return [`${field}: must be a string`];
+    return field.endsWith('Directory') && !value.startsWith('/') ? [`${field}: must be an absolute path`] : [];
+  });
+  if (problems.length > 0) throw new AgentSettingsError(where, problems);
+}
+
 /** Reads the file of `--config`. `where` names it in messages. */
 export function readAgentConfiguration(where: string, text: string): AgentConfiguration {
   const [document, ...more] = parseYamlDocuments(text).filter(
@@ -125,7 +135,10 @@ export function agentSettings(
   given: AgentConfiguration,
   machine: { readonly nodeName: string; readonly rootDirectory: string },
 ): AgentSettings {
-  const problems: string[] = [];
+  const problems = decode(agentConfiguration, given).problems.map(
+    ({ path, message }) => `${showPath(path)}: ${message}`,
+  );
+  if (problems.length > 0) throw new AgentSettingsError('settings', problems);
   const check = new Checks(problems);
   const { nodeIP = '', staticPodPath = '' } = given;
   const settings: AgentSettings = {

@@ -1,6 +1,6 @@
 /** The volumes of a node: plugins over this machine's disk, subPaths that follow, and the manager that drives them. */
 import { readlinkSync } from 'node:fs';
-import type { Pausing } from '../../base/clock.ts';
+import { type Clock, type Pausing, systemClock } from '../../base/clock.ts';
 import { Timers } from '../../base/timers.ts';
 import type { ApiClient } from '../../client/api/api-client.ts';
 import { NotFoundError } from '../../client/api/api-errors.ts';
@@ -9,7 +9,7 @@ import { SystemDevices } from '../../disk/devices/block-device.ts';
 import { BlockMappings } from '../../disk/devices/block-mappings.ts';
 import { systemPrograms } from '../../disk/devices/programs.ts';
 import { privateTmpfsDirectory } from '../../disk/mounts/file-system.ts';
-import type { Mounts } from '../../disk/mounts/mounts.ts';
+import { type Mounts, systemMounts } from '../../disk/mounts/mounts.ts';
 import { replaceableMounts } from '../../disk/mounts/replaceable-mounts.ts';
 import { LiveSubPaths } from '../../disk/pods/live-sub-paths.ts';
 import { PodTrees } from '../../disk/pods/pod-trees.ts';
@@ -28,7 +28,7 @@ import type { ClaimWriter } from '../../volumes/expand.ts';
 import type { NodeReader, SubPathCleaner } from '../../volumes/operation.ts';
 import type { ClaimSource, PodSource, PodStates } from '../../volumes/populator.ts';
 import type { MountedVolume } from '../../volumes/queries.ts';
-import { VolumeManager } from '../../volumes/volume-manager.ts';
+import { VolumeManager, type VolumeManagerDeps } from '../../volumes/volume-manager.ts';
 import { asPodUid } from '../../volumes/volume-name.ts';
 import { fixedSubPaths, followingSubPaths } from '../machine/container-files.ts';
 import type { AgentSettings } from './agent-settings.ts';
@@ -80,20 +80,17 @@ export function nodeVolumes(deps: NodeVolumesDeps, settings: AgentSettings): Nod
     beforeRemoval: ({ podUid, volumeName }) => live.refresh({ podDirectory: podDirectory(root, podUid), volumeName }),
     timers,
   });
+  const { registry, problems } = PluginRegistry.of(plugins);
+  for (const { message } of problems) notify({ kind: 'PluginRefused', message });
   const manager = new VolumeManager(
     {
-      plugins: PluginRegistry.of(plugins).registry,
+      ...machineVolumes(root, mounts, clock),
+      ...(client && { claims: clusterClaims(client), claimWriter: apiClaimWriter(client) }),
+      plugins: registry,
       pods,
       states: pods,
-      claims: client === undefined ? noClaims : clusterClaims(client),
       node,
-      subPaths: subPathCleaner(root, mounts),
-      devices: new SystemDevices(),
-      clock,
       notify,
-      podsOnDisk: new PodTrees(podsDirectory(root)),
-      blockMapper: new BlockMappings({ mounts, programs: systemPrograms(), clock }),
-      claimWriter: client === undefined ? noClaims : apiClaimWriter(client),
     },
     { root, controllerAttach: controllerAttaches && client !== undefined, sweepMs: syncMs },
   );
@@ -119,7 +116,26 @@ export function nodeVolumes(deps: NodeVolumesDeps, settings: AgentSettings): Nod
   };
 }
 
-/** The volume manager as pod workers want it, and the effects on this machine that it asks for. */
+type MachineVolumes = Omit<VolumeManagerDeps, 'plugins' | 'pods' | 'states' | 'node' | 'notify'>;
+
+/** What a volume manager needs of this machine: directories and devices below `root`. Without a cluster there are no claims. */
+export function machineVolumes(
+  root: string,
+  mounts: Mounts = systemMounts(),
+  clock: Clock = systemClock,
+): MachineVolumes {
+  return {
+    clock,
+    subPaths: subPathCleaner(root, mounts),
+    devices: new SystemDevices(),
+    podsOnDisk: new PodTrees(podsDirectory(root)),
+    blockMapper: new BlockMappings({ mounts, programs: systemPrograms(), clock }),
+    claims: noClaims,
+    claimWriter: noClaims,
+  };
+}
+
+/** The volume manager as pod workers use it. */
 export function podVolumes(manager: VolumeManager): PodVolumes {
   return {
     waitForMounted: (pod, signal) => manager.waitForMounted(pod, signal),

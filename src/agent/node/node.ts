@@ -20,7 +20,7 @@ import type { PodLoop } from '../../pods/loop/pod-loop.ts';
 import type { Runtime } from '../../runtimes/runtime.ts';
 import type { VolumeManager } from '../../volumes/volume-manager.ts';
 import { type OpenRuntime, processRuntime, secretPaths } from '../machine/process-runtime.ts';
-import type { AgentSettings } from './agent-settings.ts';
+import { type AgentSettings, requireSettings } from './agent-settings.ts';
 import { type NodeParts, runNode } from './lifecycle.ts';
 import { NodeMetrics } from './node-metrics.ts';
 import { NodeObjects } from './node-objects.ts';
@@ -119,6 +119,7 @@ export async function startNode(given: AgentSettings, deps: NodeDeps, signal: Ab
 
 /** One node for a root directory: a second one would end the pods of the first as leftovers. */
 function claimRoot(given: AgentSettings): { readonly settings: AgentSettings; readonly release: () => Promise<void> } {
+  requireSettings('startNode', { nodeName: given.nodeName, rootDirectory: given.rootDirectory });
   mkdirSync(podsDirectory(given.rootDirectory), { recursive: true, mode: 0o750 });
   // The mount table has no links in its paths.
   const settings = { ...given, rootDirectory: realpathSync(given.rootDirectory) };

@@ -31,7 +31,9 @@ export type NodeNotice =
   /** Emitted once: this machine cannot do it, and what happens instead. */
   | { readonly kind: 'SubPathUpdatesUnavailable'; readonly message: string }
   | ({ readonly kind: 'ContainerProblem' } & PodProblem)
-  | ({ readonly kind: 'NodeEvent' } & NewEvent);
+  | ({ readonly kind: 'NodeEvent' } & NewEvent)
+  /** A volume kind that this node was given and cannot use; the others work. */
+  | { readonly kind: 'PluginRefused'; readonly message: string };
 
 /** Of a volume, or of a pod and its containers, which also say what exactly is meant. */
 type PodEventNotice = Extract<VolumeNotice, { readonly kind: 'PodEvent' }> &
@@ -212,6 +214,7 @@ const rows: { readonly [Kind in NodeNotice['kind']]: Row<Of<Kind>> } = {
   SubPathLost: warning,
   SubPathNotUpdated: warning,
   SubPathUpdatesUnavailable: warning,
+  PluginRefused: { level: 'error', line: message },
   MemoryElsewhere: warning,
   GroupImpossible: warning,
   OwnerImpossible: warning,

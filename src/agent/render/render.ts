@@ -3,6 +3,7 @@
  * Everything is checked before anything is written; a pod that fails leaves nothing new behind and harms no other.
  */
 import { existsSync, realpathSync, rmdirSync } from 'node:fs';
+import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { MountletError } from '../../base/errors.ts';
 import { systemMounts } from '../../disk/mounts/mounts.ts';
@@ -21,19 +22,20 @@ import { type PodFailure, PodStartError, type RenderedPod, type RenderedVolume }
 
 export interface RenderSettings {
   readonly files: readonly ManifestFile[];
-  /** Of objects that name none. */
-  readonly namespace: string;
-  /** Names, or `namespace/name`, of the pods to render; none means all. */
-  readonly pods: readonly string[];
   /** Absolute. */
   readonly root: string;
+  /** Of objects that name none; absent: `default`. */
+  readonly namespace?: string;
+  /** Names, or `namespace/name`, of the pods to render; absent or none: all. */
+  readonly pods?: readonly string[];
   /** Take volumes down instead of putting them up. */
-  readonly clean: boolean;
-  /** What this machine is called where no manifest says so. */
-  readonly nodeName: string;
+  readonly clean?: boolean;
+  /** What this machine is called where no manifest says so; absent: its host name. */
+  readonly nodeName?: string;
   /** A directory in memory that belongs to the user, if there is one: XDG_RUNTIME_DIR. */
-  readonly runtimeDirectory: string | undefined;
-  readonly uid: number;
+  readonly runtimeDirectory?: string | undefined;
+  /** The user who renders; absent: that of this process. */
+  readonly uid?: number;
 }
 
 export interface RenderResult {
@@ -50,18 +52,20 @@ class SameUidError extends MountletError {
   readonly reason = 'SameUid';
 }
 
-/** `tell` gets what a user should know besides the result, a sentence at a time. */
+/** `note` is called with what a user should know besides the result, a sentence at a time. */
 export async function render(
   given: RenderSettings,
-  tell: (note: string) => void,
+  note: (text: string) => void,
   signal: AbortSignal,
 ): Promise<RenderResult> {
-  const manifests = readManifests(given.files, given.namespace);
-  const chosen = choosePods(manifests.all(podKind), given);
-  const tellOnce = once(tell);
+  const { namespace = 'default', pods: wanted = [], clean = false } = given;
+  const { nodeName = hostname().toLowerCase(), runtimeDirectory, uid = process.geteuid?.() ?? 0 } = given;
+  const manifests = readManifests(given.files, namespace);
+  const chosen = choosePods(manifests.all(podKind), wanted, namespace);
+  const noteOnce = once(note);
   const made = makeDirectories(given.root);
   // Mount points are known by their real paths.
-  const settings = { ...given, root: realpathSync(given.root) };
+  const settings = { root: realpathSync(given.root), nodeName, runtimeDirectory, uid };
   try {
     const lock = lockDirectory(settings.root);
     try {
@@ -70,8 +74,8 @@ export async function render(
       const failures: PodFailure[] = [];
       for (const pod of chosen) {
         await heardSignals(signal);
-        const node = renderNode(manifests, pod, settings, mounts, tellOnce);
-        if (settings.clean) await cleanPod(node, signal);
+        const node = renderNode(manifests, pod, settings, mounts, noteOnce);
+        if (clean) await cleanPod(node, signal);
         else {
           const result = await renderPod(node, signal);
           if ('messages' in result) failures.push(result);
@@ -87,7 +91,7 @@ export async function render(
   }
 }
 
-function choosePods(pods: readonly Pod[], { pods: wanted, namespace }: RenderSettings): readonly Pod[] {
+function choosePods(pods: readonly Pod[], wanted: readonly string[], namespace: string): readonly Pod[] {
   requireDifferentUids(pods);
   if (pods.length === 0) {
     throw new NoSuchPodError(

@@ -103,3 +103,32 @@ test('a link is owned by the first file below it', () => {
     ],
   );
 });
+
+const wrong: readonly { readonly it: string; readonly payload: unknown; readonly message: string }[] = [
+  { it: 'an object', payload: { a: 1 }, message: 'payload must be a Map of paths to files, and is an object' },
+  {
+    it: 'a path that is a number',
+    payload: new Map([[1, { data: Buffer.from('x'), mode: 0o644 }]]),
+    message: 'a path of a payload must be a string, and is number',
+  },
+  {
+    it: 'a string as data',
+    payload: new Map([['a', { data: 'text', mode: 0o644 }]]),
+    message: 'payload file "a": data must be a Uint8Array, such as Buffer.from(text), and is string',
+  },
+  {
+    it: 'no mode',
+    payload: new Map([['a', { data: Buffer.from('x') }]]),
+    message: 'payload file "a": mode must be a number, such as 0o644, and is undefined',
+  },
+  {
+    it: 'a uid that is a text',
+    payload: new Map([['a', { data: Buffer.from('x'), mode: 0o644, uid: 'root' }]]),
+    message: 'payload file "a": uid must be a number, and is string',
+  },
+];
+for (const { it, payload, message } of wrong) {
+  test(`from plain JavaScript: ${it} is refused with the name of the field`, () => {
+    assert.throws(() => planTree(payload as Payload), { name: 'TypeError', message });
+  });
+}

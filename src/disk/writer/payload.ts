@@ -48,7 +48,11 @@ export class InvalidPayloadPathError extends MountletError {
  */
 export function planTree(payload: Payload): PayloadTree {
   const files = new Map<string, PayloadFile>();
-  for (const [path, file] of payload) files.set(cleanPath(path), file);
+  requireMap(payload);
+  for (const [path, file] of payload) {
+    requireFile(path, file);
+    files.set(cleanPath(path), file);
+  }
 
   const directories = new Set<string>();
   const links = new Map<string, number | undefined>();
@@ -67,6 +71,35 @@ export function planTree(payload: Payload): PayloadTree {
       );
   }
   return { files, directories: [...directories], links };
+}
+
+function requireMap(payload: unknown): void {
+  if (!(payload instanceof Map))
+    throw new TypeError(`payload must be a Map of paths to files, and is ${shown(payload)}`);
+}
+
+/** The compiler checks this for programs in TypeScript; plain JavaScript would write bad files. */
+function requireFile(path: unknown, file: Partial<PayloadFile> | undefined): void {
+  if (typeof path !== 'string') throw new TypeError(`a path of a payload must be a string, and is ${shown(path)}`);
+  const { data, mode, uid } = file ?? {};
+  const where = `payload file ${JSON.stringify(path)}`;
+  if (!(data instanceof Uint8Array))
+    throw new TypeError(`${where}: data must be a Uint8Array, such as Buffer.from(text), and is ${shown(data)}`);
+  if (!Number.isInteger(mode))
+    throw new TypeError(`${where}: mode must be a number, such as 0o644, and is ${shown(mode)}`);
+  if (uid !== undefined && !Number.isInteger(uid))
+    throw new TypeError(`${where}: uid must be a number, and is ${shown(uid)}`);
+}
+
+/** Its type and no more: what was given may be a secret. */
+function shown(value: unknown): string {
+  return value === null
+    ? 'null'
+    : Array.isArray(value)
+      ? 'an array'
+      : typeof value === 'object'
+        ? 'an object'
+        : typeof value;
 }
 
 /** Nearly every path is a plain key; none of the rules below can refuse it or change it. */
