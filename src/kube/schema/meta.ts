@@ -38,49 +38,58 @@ const ownerReference = described(
 );
 export interface OwnerReference extends Of<typeof ownerReference> {}
 
+const metaTexts = {
+  name: 'The name, unique among objects of the kind in the namespace. It cannot be changed.',
+  generateName: 'The beginning of a name; the server completes it. Used when no name is given.',
+  namespace: 'The namespace the name is unique in. Empty for kinds that belong to no namespace.',
+  selfLink: 'No longer filled in.',
+  uid: 'Tells the object from all others, also from a later one of the same name. The server makes it.',
+  resourceVersion:
+    'Changes with every change of the object. An update that carries an older one is refused; a watch continues from one.',
+  generation: 'Counts the versions of what is wished for. The server sets it.',
+  creationTimestamp: 'When the object was made. The server sets it.',
+  deletionTimestamp: 'When the object will be, or was to be, gone. Set by the server when somebody deletes it.',
+  deletionGracePeriodSeconds: 'How many seconds the object has to end, once deleted.',
+  labels: 'Short keys and values that selectors choose objects by.',
+  annotations: 'Keys and values for programs and people, which nothing selects by.',
+  ownerReferences: 'Objects that this one belongs to. When all of them are gone, it goes too.',
+  finalizers: 'While this list is not empty, a deleted object stays until whoever put a name here removes it.',
+  managedFields: 'Which client set which field.',
+};
+
+const metaFields = {
+  generateName: string,
+  namespace: string,
+  selfLink: string,
+  uid: string,
+  resourceVersion: string,
+  generation: integer,
+  creationTimestamp: string,
+  deletionTimestamp: string,
+  deletionGracePeriodSeconds: integer,
+  labels: map(string),
+  annotations: map(string),
+  ownerReferences: list(atomic(ownerReference), 'uid'),
+  finalizers: setOf(string),
+  managedFields: list(any),
+};
+
 export const objectMeta = described(
   {
     name: 'io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta',
     text: 'What every object has: its name, its labels, who owns it and when it was made.',
-    fields: {
-      name: 'The name, unique among objects of the kind in the namespace. It cannot be changed.',
-      generateName: 'The beginning of a name; the server completes it. Used when no name is given.',
-      namespace: 'The namespace the name is unique in. Empty for kinds that belong to no namespace.',
-      selfLink: 'No longer filled in.',
-      uid: 'Tells the object from all others, also from a later one of the same name. The server makes it.',
-      resourceVersion:
-        'Changes with every change of the object. An update that carries an older one is refused; a watch continues from one.',
-      generation: 'Counts the versions of what is wished for. The server sets it.',
-      creationTimestamp: 'When the object was made. The server sets it.',
-      deletionTimestamp: 'When the object will be, or was to be, gone. Set by the server when somebody deletes it.',
-      deletionGracePeriodSeconds: 'How many seconds the object has to end, once deleted.',
-      labels: 'Short keys and values that selectors choose objects by.',
-      annotations: 'Keys and values for programs and people, which nothing selects by.',
-      ownerReferences: 'Objects that this one belongs to. When all of them are gone, it goes too.',
-      finalizers: 'While this list is not empty, a deleted object stays until whoever put a name here removes it.',
-      managedFields: 'Which client set which field.',
-    },
+    fields: metaTexts,
     optional: ['name'],
   },
-  object({
-    name: required(string),
-    generateName: string,
-    namespace: string,
-    selfLink: string,
-    uid: string,
-    resourceVersion: string,
-    generation: integer,
-    creationTimestamp: string,
-    deletionTimestamp: string,
-    deletionGracePeriodSeconds: integer,
-    labels: map(string),
-    annotations: map(string),
-    ownerReferences: list(atomic(ownerReference), 'uid'),
-    finalizers: setOf(string),
-    managedFields: list(any),
-  }),
+  object({ name: required(string), ...metaFields }),
 );
 export interface ObjectMeta extends Of<typeof objectMeta> {}
+
+/** Of a template: the objects made from it get names of their own. */
+export const templateMeta = described(
+  { text: 'Labels, annotations and the rest that the objects made from it get.', fields: metaTexts },
+  object({ name: string, ...metaFields }),
+);
 
 /** The fields every object begins with; a kind's shape spreads them: `object({ ...objectFields, data: … })`. */
 export const objectFields = { apiVersion: string, kind: string, metadata: required(objectMeta) };

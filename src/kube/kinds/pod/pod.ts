@@ -1,6 +1,6 @@
 /** A pod: containers that share volumes, and the settings they share. */
 import { resourceKind } from '../../schema/kind.ts';
-import { objectFields, objectMeta } from '../../schema/meta.ts';
+import { objectFields, templateMeta } from '../../schema/meta.ts';
 import { type Of, described, object, required } from '../../schema/schema.ts';
 import {
   type ResourceList,
@@ -50,7 +50,14 @@ export const podKind = resourceKind<Pod>({
   wire: podWire,
 });
 
-export const podTemplateSpec = object({ metadata: objectMeta, spec: required(podSpec) });
+export const podTemplateSpec = described(
+  {
+    name: 'io.k8s.api.core.v1.PodTemplateSpec',
+    text: 'What pods are made from.',
+    fields: { metadata: 'Labels and annotations of the pods.', spec: 'What each pod should be.' },
+  },
+  object({ metadata: templateMeta, spec: required(podSpec) }),
+);
 
 export interface PodTemplateSpec extends Of<typeof podTemplateSpec> {}
 
