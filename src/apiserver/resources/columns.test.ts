@@ -290,6 +290,12 @@ const rows: Readonly<Record<string, readonly Row[]>> = {
     },
   ],
   'v1 limitranges': [{ object: {}, cells: { Name: 'x', 'Created At': '2026-01-01T00:15:00Z' } }],
+  'v1 podtemplates': [
+    {
+      object: { template: { spec: { containers: [{ name: 'a', image: 'b' }] } } },
+      cells: { Name: 'x', Containers: 'a', Images: 'b', 'Pod Labels': '<none>' },
+    },
+  ],
   'policy/v1 poddisruptionbudgets': [
     {
       object: { spec: { minAvailable: '50%' } },
