@@ -290,6 +290,12 @@ const rows: Readonly<Record<string, readonly Row[]>> = {
     },
   ],
   'v1 limitranges': [{ object: {}, cells: { Name: 'x', 'Created At': '2026-01-01T00:15:00Z' } }],
+  'apps/v1 controllerrevisions': [
+    {
+      object: { data: {}, revision: 2 },
+      cells: { Name: 'x', Controller: '<none>', Revision: 2, Age: '45m' },
+    },
+  ],
   'v1 podtemplates': [
     {
       object: { template: { spec: { containers: [{ name: 'a', image: 'b' }] } } },

@@ -31,6 +31,7 @@ const published = [
   `secrets Secret ns - ${all} -`,
   `serviceaccounts ServiceAccount ns sa ${all} token:authentication.k8s.io/v1/TokenRequest(create)`,
   `services Service ns svc ${all} status(${part})`,
+  `apps/v1 controllerrevisions ControllerRevision ns - ${all} -`,
   `authentication.k8s.io/v1 selfsubjectreviews SelfSubjectReview cluster - create -`,
   `authentication.k8s.io/v1 tokenreviews TokenReview cluster - create -`,
   `authorization.k8s.io/v1 localsubjectaccessreviews LocalSubjectAccessReview ns - create -`,
@@ -190,6 +191,7 @@ test('ResourceTable finds resources by path and by kind, and by nothing else', (
     [...table.groupVersions().keys()],
     [
       'v1',
+      'apps/v1',
       'authentication.k8s.io/v1',
       'authorization.k8s.io/v1',
       'certificates.k8s.io/v1',

@@ -24,7 +24,7 @@ import { secrets } from './secret.ts';
 import { serviceAccounts } from './service-account.ts';
 import { endpointsResource, services } from './service.ts';
 import { storageClasses } from './storage-class.ts';
-import { podTemplates } from './workloads.ts';
+import { controllerRevisions, podTemplates } from './workloads.ts';
 
 /** The first version of a group is the one that clients prefer. */
 export const resources: readonly Resource[] = [
@@ -43,6 +43,7 @@ export const resources: readonly Resource[] = [
   secrets,
   serviceAccounts,
   services,
+  controllerRevisions,
   selfSubjectReviews,
   tokenReviews,
   localSubjectAccessReviews,

@@ -1,9 +1,10 @@
 /** What workloads are made of. No controller here acts on it: clients and their own controllers do. */
+import { type ControllerRevision, controllerRevisionKind } from '../../kube/kinds/controller-revision.ts';
 import { type PodTemplate, podTemplateKind, podTemplateShape } from '../../kube/kinds/pod-template.ts';
 import { means } from '../../kube/schema/equality.ts';
 import { compareByteOrder } from '../../kube/values/go-text.ts';
-import { nameColumn, orNone, text } from '../model/columns.ts';
-import { resource } from '../model/resource.ts';
+import { ageColumn, nameColumn, orNone, text } from '../model/columns.ts';
+import { parseApiVersion, resource } from '../model/resource.ts';
 
 export const podTemplates = resource(podTemplateKind, {
   prepareForCreate: (object) => withGeneration(object, 1),
@@ -25,6 +26,15 @@ export const podTemplates = resource(podTemplateKind, {
   deleteAnswers: 'object',
 });
 
+export const controllerRevisions = resource(controllerRevisionKind, {
+  columns: [
+    nameColumn,
+    text('Controller', 'The controller it belongs to.', controllerOf),
+    { name: 'Revision', type: 'string', description: 'Its number.', priority: 0, cell: ({ revision }) => revision },
+    ageColumn,
+  ],
+});
+
 function withGeneration(object: PodTemplate, generation: number): PodTemplate {
   return { ...object, metadata: { ...object.metadata, generation } };
 }
@@ -32,4 +42,13 @@ function withGeneration(object: PodTemplate, generation: number): PodTemplate {
 function labelsOf(labels: Readonly<Record<string, string>> = {}): string {
   const pairs = Object.entries(labels).map(([key, value]) => `${key}=${value}`);
   return orNone(pairs.sort(compareByteOrder).join(','));
+}
+
+/** `daemonset.apps/web` */
+function controllerOf({ metadata: { ownerReferences = [] } }: ControllerRevision): string {
+  const controller = ownerReferences.find((owner) => owner.controller === true);
+  if (controller === undefined) return '<none>';
+  const { group } = parseApiVersion(controller.apiVersion);
+  const kind = group === '' ? controller.kind : `${controller.kind}.${group}`;
+  return `${kind.toLowerCase()}/${controller.name}`;
 }
