@@ -160,7 +160,7 @@ export async function buildContainerRequest(
 
 const defects: Readonly<Record<Defect, string>> = {
   NulByte: 'holds a NUL byte, with which no program can be started',
-  NotUtf8: 'is not valid UTF-8, and nothing else can be told to a runtime',
+  NotUtf8: 'is not valid UTF-8, and runtimes accept nothing else',
 };
 
 /** Reported here, and without the text, which may be a secret: a runtime that refuses it may quote it. */

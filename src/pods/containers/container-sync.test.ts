@@ -133,8 +133,8 @@ const failures: readonly {
     },
     arrange: (world) =>
       (world.view = viewDeps({ secrets: [aSecret({ name: 'raw', data: { k: Buffer.from([255]) } })] })),
-    fails: 'CreateContainerError: variable "A" is not valid UTF-8, and nothing else can be told to a runtime',
-    event: 'Warning Failed main: Error: variable "A" is not valid UTF-8, and nothing else can be told to a runtime',
+    fails: 'CreateContainerError: variable "A" is not valid UTF-8, and runtimes accept nothing else',
+    event: 'Warning Failed main: Error: variable "A" is not valid UTF-8, and runtimes accept nothing else',
   },
   {
     it: 'a pod that must not be root and is',

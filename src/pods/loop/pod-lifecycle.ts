@@ -137,10 +137,7 @@ export class PodLifecycle implements PodSteps {
     const left = await runtime.get(uid, signal);
     const running = (left?.containers ?? []).filter(({ state }) => state.kind === 'running').map(({ name }) => name);
     if (running.length > 0) {
-      throw new PodError(
-        'FailedSync',
-        `detected running containers after a successful KillPod, CRI violation: [${running.join(' ')}]`,
-      );
+      throw new PodError('FailedSync', `containers still run after they were ended: [${running.join(' ')}]`);
     }
     await this.#reportStatus(pod, left, signal, { eviction, isTerminating: true });
   }

@@ -74,7 +74,7 @@ export class EnvironmentObjects {
     const key = `${kind}/${name}`;
     if (!this.#fetched.has(key)) {
       if (reader === undefined) {
-        throw new ContainerConfigError(`couldn't get ${kind} ${this.namespace}/${name}, no kubeClient defined`);
+        throw new ContainerConfigError(`couldn't get ${kind} ${this.namespace}/${name}: the node has no API server`);
       }
       const object = await this.#fetch(reader, name);
       this.#fetched.set(key, object === undefined ? undefined : variables(object));

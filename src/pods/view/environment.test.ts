@@ -320,7 +320,7 @@ const bad: readonly Bad[] = [
     it: 'a pod whose service links were not defaulted (13.1)',
     container: {},
     pod: { enableServiceLinks: undefined as never },
-    message: 'nil pod.spec.enableServiceLinks encountered, cannot construct envvars',
+    message: 'spec.enableServiceLinks is not set, cannot construct the variables of services',
   },
   {
     it: 'an API pod before services were read (13.1, invariant 58)',
@@ -435,12 +435,12 @@ test('a node without an API server has no ConfigMaps or Secrets (1.3)', async ()
     envFiles: plainFiles,
   };
   await assert.rejects(resolveEnvironment({ pod: aPod(), container, podIPs: [], volumes: noVolumes }, deps, signal), {
-    message: "couldn't get configMap shop/c, no kubeClient defined",
+    message: "couldn't get configMap shop/c: the node has no API server",
   });
   await assert.rejects(
     resolveEnvironment({ pod: aPod(), container: withSecret, podIPs: [], volumes: noVolumes }, deps, signal),
     {
-      message: "couldn't get secret shop/s, no kubeClient defined",
+      message: "couldn't get secret shop/s: the node has no API server",
     },
   );
 });

@@ -74,7 +74,7 @@ export async function resolveEnvironment(
 function variablesOfServices(pod: Pod, services: EnvironmentDeps['services']): ReadonlyMap<string, Variable> {
   const { enableServiceLinks } = pod.spec;
   if (enableServiceLinks === undefined) {
-    throw new ContainerConfigError('nil pod.spec.enableServiceLinks encountered, cannot construct envvars');
+    throw new ContainerConfigError('spec.enableServiceLinks is not set, cannot construct the variables of services');
   }
   if (services === 'unsynced') {
     // A static pod must start without an API server: it may be the API server.
