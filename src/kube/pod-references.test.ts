@@ -38,7 +38,7 @@ const everySource = aContainer({
 const cases: readonly Case[] = [
   { it: 'of a pod without any', pod: {} },
   {
-    it: 'in env and envFrom of a container (4.1, 4.2)',
+    it: 'in env and envFrom of a container',
     pod: { containers: [everySource] },
     configMaps: ['from-cm', 'key-cm'],
     secrets: ['from-secret', 'key-secret'],
@@ -50,7 +50,7 @@ const cases: readonly Case[] = [
     secrets: ['from-secret', 'key-secret'],
   },
   {
-    it: 'in configMap, secret and projected volumes, mounted or not (4.4)',
+    it: 'in configMap, secret and projected volumes, mounted or not',
     pod: {
       volumes: [
         { name: 'a', configMap: { name: 'cm' } },
@@ -76,7 +76,7 @@ const cases: readonly Case[] = [
     secrets: ['pull'],
   },
   {
-    it: 'once however often it is named, and never with an empty name (4.3)',
+    it: 'once however often it is named, and never with an empty name',
     pod: {
       imagePullSecrets: [{ name: 's' }, { name: 's' }],
       containers: [aContainer({ envFrom: [{ secretRef: { name: 's' } }, { configMapRef: { name: '' } }] })],
@@ -110,7 +110,7 @@ const carried: readonly Volume[] = [
 ];
 for (const volume of carried) {
   const kind = Object.keys(volume)[1] ?? '';
-  test(`referencesOf finds the secret of a ${kind} volume (4.2)`, () => {
+  test(`referencesOf finds the secret of a ${kind} volume`, () => {
     assert.deepEqual([...objectReferences(aPod({ volumes: [volume] })).secrets], ['x']);
   });
 }

@@ -8,7 +8,7 @@ import { namespaces, nodes, pods } from '../../client/api/resource-reference.ts'
 import { type Pod, defaultPod } from '../../kube/kinds/pod/pod.ts';
 import type { PodNotice } from '../../pods/loop/loop-parts.ts';
 import { PodLoop } from '../../pods/loop/pod-loop.ts';
-import { asStaticPod } from '../../pods/sources/static-pod.ts';
+import { asStaticPod } from '../../pods/sources/manifests-folder.ts';
 import { FakeRuntime } from '../../testing/fakes/fake-runtime.ts';
 import { MemoryContainerFiles, RecordedEvents } from '../../testing/fakes/memory-pod-api.ts';
 import { runningApiServer } from '../../testing/servers/test-api-server.ts';

@@ -8,7 +8,7 @@ import { showDuration } from '../../kube/values/times.ts';
 import type { ImageStatus, PodRequest, Runtime, RuntimePod } from '../../runtimes/runtime.ts';
 import type { ImagePullSecrets } from '../view/image-pull-secrets.ts';
 import { ContainerConfigError } from '../view/variables.ts';
-import type { ContainerKiller } from './container-killer.ts';
+import { type ContainerKiller, type HookDeps, runHook } from './container-killer.ts';
 import {
   type BuiltContainer,
   type ContainerRequestDeps,
@@ -17,7 +17,6 @@ import {
   runCleanUps,
 } from './container-request.ts';
 import { ImagePuller } from './image-puller.ts';
-import { type HookDeps, runHook } from './lifecycle-hooks.ts';
 import { hasEnded, newest } from './runtime-containers.ts';
 import { ContainerStartError, FailureBackOff } from './start-errors.ts';
 

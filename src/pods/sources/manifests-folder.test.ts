@@ -5,8 +5,13 @@ import { secretKind } from '../../kube/kinds/secret.ts';
 import { aPod } from '../../testing/fakes/builders.ts';
 import { FakeClock, settle } from '../../testing/fakes/fake-clock.ts';
 import { MemoryFolder } from '../../testing/fakes/memory-pod-api.ts';
-import { type FolderContent, type FolderNotice, ManifestsFolder, folderContents } from './manifests-folder.ts';
-import { asStaticPod } from './static-pod.ts';
+import {
+  type FolderContent,
+  type FolderNotice,
+  ManifestsFolder,
+  asStaticPod,
+  folderContents,
+} from './manifests-folder.ts';
 
 const { signal } = new AbortController();
 
@@ -29,7 +34,7 @@ function names({ pods }: FolderContent): string[] {
   return pods.map(({ metadata }) => metadata.name);
 }
 
-test('pods invariant 45: a static pod gets the lower-cased node name, a hashed UID and the defaults of its source', async () => {
+test('a static pod gets the lower-cased node name, a hashed UID and the defaults of its source', async () => {
   const { folder } = aFolder({ 'web.yaml': manifest('web') });
   const [pod] = (await folder.read(signal)).pods;
   assert.ok(pod);
@@ -61,15 +66,15 @@ test('a static pod gets another UID from other content, another file and another
 const refused: readonly { it: string; text: string; says: RegExp }[] = [
   { it: 'broken YAML', text: 'a: [', says: /^bad\.yaml: couldn't parse as pod\(.*\), please check config file$/s },
   { it: 'a pod without a name', text: manifest('""'), says: /metadata\.name: Required value/ },
-  { it: 'pods invariant 45: an upper-case name', text: manifest('Web'), says: /metadata\.name: Invalid value/ },
+  { it: 'an upper-case name', text: manifest('Web'), says: /metadata\.name: Invalid value/ },
   { it: 'an invalid container', text: manifest('web').replace('name: main, ', ''), says: /containers\[0\]\.name/ },
   {
-    it: 'pods invariant 47: a resource claim',
+    it: 'a resource claim',
     text: manifest('web', 'nginx', '  resourceClaims: [{name: gpu, resourceClaimName: gpu}]\n'),
     says: /static pods may not reference resourceclaims/,
   },
   {
-    it: 'pods invariant 47: a cluster trust bundle',
+    it: 'a cluster trust bundle',
     text: manifest(
       'web',
       'nginx',
@@ -89,12 +94,12 @@ for (const { it, text, says } of refused) {
   });
 }
 
-test('pods invariant 48: a negative grace in a manifest becomes 1', async () => {
+test('a negative grace in a manifest becomes 1', async () => {
   const { folder } = aFolder({ a: manifest('web', 'nginx', '  terminationGracePeriodSeconds: -5\n') });
   assert.equal((await folder.read(signal)).pods[0]?.spec.terminationGracePeriodSeconds, 1);
 });
 
-test('pods invariant 44: a missing folder is empty and an error, an empty one is no error', async () => {
+test('a missing folder is empty and an error, an empty one is no error', async () => {
   const missing = aFolder(undefined);
   assert.deepEqual(names(await missing.folder.read(signal)), []);
   assert.deepEqual(missing.notices, [

@@ -27,30 +27,30 @@ function merge(...lists: readonly (readonly Pod[])[]): MergedPods {
 
 const running = { phase: 'Running' };
 const cases: readonly { it: string; lists: readonly (readonly Pod[])[]; shows: readonly string[] }[] = [
-  { it: 'pods invariant 39: yields one empty add for a first empty list', lists: [[]], shows: ['add'] },
-  { it: 'pods invariant 39: yields nothing for a later empty list', lists: [[], []], shows: [] },
+  { it: 'yields one empty add for a first empty list', lists: [[]], shows: ['add'] },
+  { it: 'yields nothing for a later empty list', lists: [[], []], shows: [] },
   { it: 'adds what is new', lists: [[pod('a')], [pod('a'), pod('b')]], shows: ['add b'] },
   {
-    it: 'pods invariant 40: takes two pods of one name in different namespaces',
+    it: 'takes two pods of one name in different namespaces',
     lists: [[pod('a', { metadata: { name: 'x' } }), pod('b', { metadata: { name: 'x', namespace: 'bank' } })]],
     shows: ['add a,b'],
   },
   {
-    it: 'pods invariant 40: drops the second of the same name and namespace',
+    it: 'drops the second of the same name and namespace',
     lists: [[pod('a', { metadata: { name: 'x' } }), pod('b', { metadata: { name: 'x' } })]],
     shows: ['add a'],
   },
   {
-    it: 'pods invariant 41: only reconciles when the status alone changed',
+    it: 'only reconciles when the status alone changed',
     lists: [[pod('a')], [pod('a', { status: running })]],
     shows: ['reconcile a'],
   },
   {
-    it: 'pods invariant 41: updates when spec and status changed',
+    it: 'updates when spec and status changed',
     lists: [[pod('a')], [pod('a', { status: running, containers: [aContainer({ image: 'other' })] })]],
     shows: ['update a'],
   },
-  { it: 'pods invariant 41: yields nothing without a change', lists: [[pod('a')], [pod('a')]], shows: [] },
+  { it: 'yields nothing without a change', lists: [[pod('a')], [pod('a')]], shows: [] },
   {
     it: 'counts no bookkeeping of the API server',
     lists: [
@@ -64,21 +64,21 @@ const cases: readonly { it: string; lists: readonly (readonly Pod[])[]; shows: r
     shows: [],
   },
   {
-    it: 'pods invariant 42: updates when a label changed',
+    it: 'updates when a label changed',
     lists: [[pod('a')], [pod('a', { metadata: { labels: { x: 'y' } } })]],
     shows: ['update a'],
   },
   {
-    it: 'pods invariant 42: updates when an annotation was removed',
+    it: 'updates when an annotation was removed',
     lists: [[pod('a', { metadata: { annotations: { x: 'y' } } })], [pod('a')]],
     shows: ['update a'],
   },
   {
-    it: 'pods invariant 43: deletes gracefully what has a deletionTimestamp',
+    it: 'deletes gracefully what has a deletionTimestamp',
     lists: [[pod('a')], [pod('a', { metadata: { deletionTimestamp: '2026-01-01T00:00:00Z' } })]],
     shows: ['delete a'],
   },
-  { it: 'pods invariant 43: removes what vanished', lists: [[pod('a'), pod('b')], [pod('b')]], shows: ['remove a'] },
+  { it: 'removes what vanished', lists: [[pod('a'), pod('b')], [pod('b')]], shows: ['remove a'] },
   {
     it: 'tells in the order remove, add, update, delete, reconcile',
     lists: [
@@ -99,7 +99,7 @@ for (const { it, lists, shows } of cases) {
   });
 }
 
-test('mergePods pods invariant 42: the time a pod was first seen survives its updates', () => {
+test('mergePods: the time a pod was first seen survives its updates', () => {
   const { updates } = merge([pod('a')], [pod('a', { metadata: { labels: { x: 'y' } } })]);
   assert.deepEqual(updates[0]?.pods[0]?.metadata.annotations, {
     'kubernetes.io/config.source': 'api',

@@ -122,7 +122,7 @@ const phases: readonly {
     phase: 'Failed',
   },
   {
-    it: 'of a static pod that ends (pods invariant 56)',
+    it: 'of a static pod that ends',
     pod: { containers: named('a'), metadata: { annotations: { 'kubernetes.io/config.source': 'file' } } },
     has: 'a exited 143',
     terminating: true,

@@ -42,7 +42,7 @@ function aWorld(mirror?: Pod): World {
 
 const ready = (status: string): PodStatus => ({ phase: 'Running', conditions: [{ type: 'Ready', status }] });
 
-test('pods invariant 54: a status is sent at once and once; times of what did not change are kept', async () => {
+test('a status is sent at once and once; times of what did not change are kept', async () => {
   const { api, clock, manager, stop } = aWorld();
   api.put(aPod());
   assert.ok(manager.set(aPod(), ready('False')));
@@ -143,7 +143,7 @@ test('a write that failed is repeated by the next look at everything, and so is 
   await stop();
 });
 
-test('pods invariant 54: a pod that is gone is ignored, and one whose UID changed drops the status', async () => {
+test('a pod that is gone is ignored, and one whose UID changed drops the status', async () => {
   const { api, manager, stop } = aWorld();
   manager.set(aPod(), ready('True'));
   await settle();
@@ -183,7 +183,7 @@ test('a static pod tells its status to its mirror, and nobody while there is non
   await stop();
 });
 
-test('pods invariant 56: a deleted pod leaves the API server when it is cleaned up and its phase there is terminal', async () => {
+test('a deleted pod leaves the API server when it is cleaned up and its phase there is terminal', async () => {
   const { api, manager, running, stop } = aWorld();
   const deleted = aPod({ metadata: { deletionTimestamp: '2026-01-01T00:00:00Z' } });
   const uid = deleted.metadata.uid ?? '';
@@ -199,7 +199,7 @@ test('pods invariant 56: a deleted pod leaves the API server when it is cleaned 
   await stop();
 });
 
-test('pods invariant 54: a mirror is never deleted by the status manager', async () => {
+test('a mirror is never deleted by the status manager', async () => {
   const annotations = { 'kubernetes.io/config.mirror': 'h' };
   const mirror = aPod({
     metadata: { annotations, deletionTimestamp: '2026-01-01T00:00:00Z' },
@@ -232,7 +232,7 @@ test('a container that ended for good cannot run again in a status', async () =>
   await stop();
 });
 
-test('pods invariant 57: conditions of others are kept, and a terminal phase waits for the containers', () => {
+test('conditions of others are kept, and a terminal phase waits for the containers', () => {
   const api: PodStatus = { phase: 'Running', conditions: [{ type: 'x/y', status: 'True' }] };
   const own: PodStatus = {
     phase: 'Failed',
@@ -262,14 +262,14 @@ const ends: readonly {
   states: readonly (number | undefined)[];
 }[] = [
   {
-    it: 'pods invariant 55: fills a container in whose end nobody saw',
+    it: 'fills a container in whose end nobody saw',
     pod: aPod(),
     status: { phase: 'Running', containerStatuses: [container('main', { running: {} })] },
     phase: 'Failed',
     states: [137],
   },
   {
-    it: 'pods invariant 55: fills nothing in before the pod had initialised',
+    it: 'fills nothing in before the pod had initialised',
     pod: aPod({ initContainers: [aContainer({ name: 'i' }), aContainer({ name: 'j' })] }),
     status: {
       phase: 'Pending',
@@ -280,7 +280,7 @@ const ends: readonly {
     states: [137, undefined, undefined],
   },
   {
-    it: 'pods invariant 55: the first init container counts as tried',
+    it: 'the first init container counts as tried',
     pod: aPod({ initContainers: [aContainer({ name: 'i' })] }),
     status: {
       phase: 'Pending',
@@ -298,7 +298,7 @@ const ends: readonly {
     states: [0],
   },
   {
-    it: 'pods invariant 56: leaves the phase of a static pod',
+    it: 'leaves the phase of a static pod',
     pod: aPod({ metadata: { annotations: { 'kubernetes.io/config.source': 'file' } } }),
     status: { phase: 'Running', containerStatuses: [] },
     phase: 'Running',

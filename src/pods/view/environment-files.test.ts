@@ -60,7 +60,7 @@ const fileCases: readonly {
   },
 ];
 for (const { it, content, key, optional = false, gives, message } of fileCases) {
-  test(`fileKeyRef gives ${it} (13.6, invariant 66)`, async (t) => {
+  test(`fileKeyRef gives ${it}`, async (t) => {
     const directory = temporaryDirectory(t);
     if (content !== undefined) await writeFile(join(directory, 'e'), content);
     const resolved = resolveIn(

@@ -33,32 +33,32 @@ const keyRef = (name: string, key: string, optional?: boolean) =>
 const good: readonly Good[] = [
   { it: 'nothing for a container that asks for nothing', container: {}, expected: {} },
   {
-    it: 'every key of a ConfigMap, as it is and sorted, but not binaryData (13.3)',
+    it: 'every key of a ConfigMap, as it is and sorted, but not binaryData',
     container: { envFrom: [{ configMapRef: { name: 'color' } }] },
     configMaps: [color],
     expected: { '9.x-y': 'odd', a: 'amber', b: 'blue' },
   },
   {
-    it: 'every key of a Secret with a prefix that starts with a digit (13.3, invariant 62)',
+    it: 'every key of a Secret with a prefix that starts with a digit',
     container: { envFrom: [{ prefix: '1_', secretRef: { name: 'login' } }] },
     secrets: [login],
     expected: { '1_.dot': 'x (secret)', '1_password': 'hunter2 (secret)', '1_user': 'ann (secret)' },
   },
   {
-    it: 'the later of two envFrom, in the place of the first (invariant 64)',
+    it: 'the later of two envFrom, in the place of the first',
     container: { envFrom: [{ configMapRef: { name: 'color' } }, { configMapRef: { name: 'shape' } }] },
     configMaps: [color, shape],
     expected: { '9.x-y': 'odd', a: 'round', b: 'blue' },
   },
   {
-    it: 'the ConfigMap of an envFrom that names both kinds (13.3)',
+    it: 'the ConfigMap of an envFrom that names both kinds',
     container: { envFrom: [{ configMapRef: { name: 'shape' }, secretRef: { name: 'login' } }] },
     configMaps: [shape],
     secrets: [login],
     expected: { a: 'round' },
   },
   {
-    it: 'nothing of optional objects that are missing (invariant 63)',
+    it: 'nothing of optional objects that are missing',
     container: {
       envFrom: [{ configMapRef: { name: 'no', optional: true } }, { secretRef: { name: 'no', optional: true } }],
       env: [
@@ -70,7 +70,7 @@ const good: readonly Good[] = [
     expected: { C: 'c' },
   },
   {
-    it: 'nothing of optional keys that are missing, also when they are binary (invariant 63, 13.6)',
+    it: 'nothing of optional keys that are missing, also when they are binary',
     container: {
       env: [
         { name: 'A', valueFrom: { configMapKeyRef: keyRef('color', 'bin', true) } },
@@ -91,7 +91,7 @@ const good: readonly Good[] = [
     expected: { a: 'round' },
   },
   {
-    it: 'env over envFrom, and later env over earlier (13.2, invariant 64)',
+    it: 'env over envFrom, and later env over earlier',
     container: {
       envFrom: [{ configMapRef: { name: 'color' } }],
       env: [
@@ -104,7 +104,7 @@ const good: readonly Good[] = [
     expected: { '9.x-y': 'odd', a: 'two', b: 'blue', z: 'last' },
   },
   {
-    it: 'values of keys without expanding them (13.5)',
+    it: 'values of keys without expanding them',
     container: {
       env: [
         { name: 'A', value: 'a' },
@@ -115,7 +115,7 @@ const good: readonly Good[] = [
     expected: { A: 'a', B: '$(A) $$' },
   },
   {
-    it: 'references to variables before and of envFrom, not to later ones (13.5, invariant 61)',
+    it: 'references to variables before and of envFrom, not to later ones',
     container: {
       envFrom: [{ configMapRef: { name: 'color' } }],
       env: [
@@ -147,13 +147,13 @@ const good: readonly Good[] = [
     expected: { PATH: '/bin:/usr/bin' },
   },
   {
-    it: 'valueFrom beside an empty value (13.5)',
+    it: 'valueFrom beside an empty value',
     container: { env: [{ name: 'A', value: '', valueFrom: { configMapKeyRef: keyRef('shape', 'a') } }] },
     configMaps: [shape],
     expected: { A: 'round' },
   },
   {
-    it: 'value before valueFrom (13.5)',
+    it: 'value before valueFrom',
     container: { env: [{ name: 'A', value: 'v', valueFrom: { configMapKeyRef: keyRef('shape', 'a') } }] },
     expected: { A: 'v' },
   },
@@ -173,7 +173,7 @@ const good: readonly Good[] = [
     ]),
   },
   {
-    it: 'the kubernetes service alone without service links (invariant 59)',
+    it: 'the kubernetes service alone without service links',
     container: {},
     pod: { enableServiceLinks: false },
     services: [
@@ -192,7 +192,7 @@ const good: readonly Good[] = [
     },
   },
   {
-    it: "services of the pod's namespace with service links, never those without an address (invariant 59)",
+    it: "services of the pod's namespace with service links, never those without an address",
     container: {},
     services: [
       aService({ name: 'my-db', clusterIP: '10.0.0.2' }),
@@ -211,7 +211,7 @@ const good: readonly Good[] = [
     },
   },
   {
-    it: "no service's variable where env has its name, and references to services (invariant 60, 13.5)",
+    it: "no service's variable where env has its name, and references to services",
     container: {
       env: [
         { name: 'URL', value: 'http://$(DB_SERVICE_HOST)' },
@@ -223,14 +223,14 @@ const good: readonly Good[] = [
     expected: { URL: 'http://10.0.0.2', DB_SERVICE_HOST: 'mine', URL2: 'http://mine' },
   },
   {
-    it: 'a static pod without services (invariant 58)',
+    it: 'a static pod without services',
     container: { env: [{ name: 'A', value: 'a' }] },
     pod: { metadata: { annotations: { 'kubernetes.io/config.source': 'file' } } },
     services: 'unsynced',
     expected: { A: 'a' },
   },
   {
-    it: 'fields of the pod and its node (13.6)',
+    it: 'fields of the pod and its node',
     container: {
       env: [
         'metadata.name',
@@ -263,7 +263,7 @@ const good: readonly Good[] = [
     },
   },
   {
-    it: 'addresses of pod and node in the order of the node (invariant 65)',
+    it: 'addresses of pod and node in the order of the node',
     container: {
       env: ['status.hostIPs', 'status.podIP', 'status.podIPs'].map((fieldPath) => ({
         name: fieldPath,
@@ -289,7 +289,7 @@ const good: readonly Good[] = [
     expected: { IP: '' },
   },
   {
-    it: "resources of the container, or the node's where it has no limit (13.6)",
+    it: "resources of the container, or the node's where it has no limit",
     container: {
       resources: { limits: { cpu: '250m' }, requests: { memory: '64Mi' } },
       env: [
@@ -317,25 +317,25 @@ interface Bad extends EnvironmentWorld {
 }
 const bad: readonly Bad[] = [
   {
-    it: 'a pod whose service links were not defaulted (13.1)',
+    it: 'a pod whose service links were not defaulted',
     container: {},
     pod: { enableServiceLinks: undefined as never },
     message: 'spec.enableServiceLinks is not set, cannot construct the variables of services',
   },
   {
-    it: 'an API pod before services were read (13.1, invariant 58)',
+    it: 'an API pod before services were read',
     container: {},
     pod: { metadata: { annotations: { 'kubernetes.io/config.source': 'api' } } },
     services: 'unsynced',
     message: 'services have not yet been read at least once, cannot construct envvars',
   },
   {
-    it: 'a missing ConfigMap in envFrom (1.6)',
+    it: 'a missing ConfigMap in envFrom',
     container: { envFrom: [{ configMapRef: { name: 'no' } }] },
     message: 'configmap "no" not found',
   },
   {
-    it: 'a missing Secret in envFrom (1.6)',
+    it: 'a missing Secret in envFrom',
     container: { envFrom: [{ secretRef: { name: 'no', optional: false } }] },
     message: 'secret "no" not found',
   },
@@ -355,13 +355,13 @@ const bad: readonly Bad[] = [
     message: 'secret "no" not found',
   },
   {
-    it: 'a key that is missing in a ConfigMap, though it is in binaryData (13.6)',
+    it: 'a key that is missing in a ConfigMap, though it is in binaryData',
     container: { env: [{ name: 'A', valueFrom: { configMapKeyRef: keyRef('color', 'bin') } }] },
     configMaps: [color],
     message: "couldn't find key bin in ConfigMap shop/color",
   },
   {
-    it: 'a key that is missing in a Secret (13.6)',
+    it: 'a key that is missing in a Secret',
     container: { env: [{ name: 'A', valueFrom: { secretKeyRef: keyRef('login', 'toString') } }] },
     secrets: [login],
     message: "couldn't find key toString in Secret shop/login",
@@ -373,7 +373,7 @@ const bad: readonly Bad[] = [
     message: 'secret "login" not found',
   },
   {
-    it: 'another version of the fields (13.6)',
+    it: 'another version of the fields',
     container: { env: [{ name: 'A', valueFrom: { fieldRef: { apiVersion: 'v2', fieldPath: 'metadata.name' } } }] },
     message: 'unsupported pod version: v2',
   },
@@ -384,7 +384,7 @@ const bad: readonly Bad[] = [
     ['spec.restartPolicy', 'unsupported fieldPath: spec.restartPolicy'],
     ['spec.schedulerName', 'unsupported fieldPath: spec.schedulerName'],
   ].map(([fieldPath = '', message = '']) => ({
-    it: `the field ${fieldPath} (13.6)`,
+    it: `the field ${fieldPath}`,
     container: { env: [{ name: 'A', valueFrom: { fieldRef: { apiVersion: 'v1', fieldPath } } }] },
     message,
   })),
@@ -395,19 +395,19 @@ const bad: readonly Bad[] = [
     message: 'host IP unknown; known addresses: [{Hostname node-1}]',
   },
   {
-    it: 'an unknown resource (13.6)',
+    it: 'an unknown resource',
     container: { env: [{ name: 'A', valueFrom: { resourceFieldRef: { resource: 'limits.gold' } } }] },
     message: 'unsupported container resource : limits.gold',
   },
   {
-    it: 'resources of an unknown container (13.6)',
+    it: 'resources of an unknown container',
     container: {
       env: [{ name: 'A', valueFrom: { resourceFieldRef: { containerName: 'x', resource: 'limits.cpu' } } }],
     },
     message: 'container x not found',
   },
   {
-    it: 'a file of a volume that is not mounted (13.6)',
+    it: 'a file of a volume that is not mounted',
     container: {
       env: [{ name: 'A', valueFrom: { fileKeyRef: { volumeName: 'v', path: 'e', key: 'K', optional: true } } }],
     },
@@ -424,7 +424,7 @@ for (const { it, container, message, ...world } of bad) {
   });
 }
 
-test('a node without an API server has no ConfigMaps or Secrets (1.3)', async () => {
+test('a node without an API server has no ConfigMaps or Secrets', async () => {
   const container = aContainer({ envFrom: [{ configMapRef: { name: 'c', optional: true } }] });
   const withSecret = aContainer({ env: [{ name: 'A', valueFrom: { secretKeyRef: keyRef('s', 'k', true) } }] });
   const deps: EnvironmentDeps = {
@@ -445,7 +445,7 @@ test('a node without an API server has no ConfigMaps or Secrets (1.3)', async ()
   );
 });
 
-test('an object that could not be read fails the container even where it is optional (13.3)', async () => {
+test('an object that could not be read fails the container even where it is optional', async () => {
   const container = aContainer({ envFrom: [{ configMapRef: { name: 'c', optional: true } }] });
   const deps: EnvironmentDeps = {
     configMaps: { get: () => Promise.reject(new Error('object "shop"/"c" not registered')) },
@@ -483,7 +483,7 @@ test('an abort while an object is read is told as it is', async () => {
   );
 });
 
-test('every object is read once for a container, also one that is missing (13.3)', async () => {
+test('every object is read once for a container, also one that is missing', async () => {
   const configMaps = objectReader(color);
   const secrets = objectReader(login);
   const container = aContainer({
@@ -539,7 +539,7 @@ test('every variable tells where it came from, also through other variables', as
   );
 });
 
-test('values a runtime cannot take are marked, also when they come through another (13.11)', async () => {
+test('values a runtime cannot take are marked, also when they come through another', async () => {
   const variables = await resolveIn(
     {
       envFrom: [{ secretRef: { name: 'bytes' } }, { configMapRef: { name: 'nul' } }],

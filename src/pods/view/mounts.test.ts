@@ -129,82 +129,82 @@ const good: readonly {
   readonly expected: Partial<ContainerMount>;
 }[] = [
   {
-    it: 'of an emptyDir is writable and relabelled (3, 8)',
+    it: 'of an emptyDir is writable and relabelled',
     mount: { name: 'scratch', mountPath: '/tmp' },
     expected: { hostPath: '/pods/u/volumes/scratch' },
   },
   {
-    it: 'of a hostPath follows the spec and is left unlabelled (3, 8)',
+    it: 'of a hostPath follows the spec and is left unlabelled',
     mount: { name: 'host', mountPath: '/srv', readOnly: true },
     expected: { hostPath: '/srv', readOnly: true },
   },
   {
-    it: 'invariant 59: of a configMap is read-only even with readOnly false',
+    it: 'of a configMap is read-only even with readOnly false',
     mount: { name: 'config', mountPath: '/c', readOnly: false },
     expected: { hostPath: '/pods/u/volumes/config', readOnly: true },
   },
   {
-    it: 'of an image has no host path and is read-only (5)',
+    it: 'of an image has no host path and is read-only',
     mount: { name: 'image', mountPath: '/data', subPath: 'models' },
     expected: { hostPath: undefined, image: 'registry.example/data:1', subPath: 'models', readOnly: true },
   },
   {
-    it: 'with a relative path is made absolute and cleaned (6)',
+    it: 'with a relative path is made absolute and cleaned',
     mount: { name: 'host', mountPath: 'a/./b/../c/' },
     expected: { mountPath: '/a/c', hostPath: '/srv' },
   },
   {
-    it: 'with an empty path is the root (6)',
+    it: 'with an empty path is the root',
     mount: { name: 'host', mountPath: '' },
     expected: { mountPath: '/', hostPath: '/srv' },
   },
   {
-    it: 'with an absolute path keeps it unchanged (6)',
+    it: 'with an absolute path keeps it unchanged',
     mount: { name: 'host', mountPath: '/a/../b/' },
     expected: { mountPath: '/a/../b/', hostPath: '/srv' },
   },
   {
-    it: 'with propagation None is private (7)',
+    it: 'with propagation None is private',
     mount: { name: 'host', mountPath: '/h', mountPropagation: 'None' },
     expected: { hostPath: '/srv', propagation: 'None' },
   },
   {
-    it: 'passes HostToContainer on (7)',
+    it: 'passes HostToContainer on',
     mount: { name: 'host', mountPath: '/h', mountPropagation: 'HostToContainer' },
     expected: { hostPath: '/srv', propagation: 'HostToContainer' },
   },
   {
-    it: 'passes Bidirectional on (7)',
+    it: 'passes Bidirectional on',
     mount: { name: 'host', mountPath: '/h', mountPropagation: 'Bidirectional' },
     expected: { hostPath: '/srv', propagation: 'Bidirectional' },
   },
   {
-    it: 'passes bindMountOptions on (10)',
+    it: 'passes bindMountOptions on',
     mount: { name: 'host', mountPath: '/h', bindMountOptions: ['noexec', 'nodev'] },
     expected: { hostPath: '/srv', bindMountOptions: ['noexec', 'nodev'] },
   },
   {
-    it: 'with recursiveReadOnly Disabled is not (5.4)',
+    it: 'with recursiveReadOnly Disabled is not',
     mount: { name: 'host', mountPath: '/h', recursiveReadOnly: 'Disabled' },
     expected: { hostPath: '/srv' },
   },
   {
-    it: 'with recursiveReadOnly Enabled is (5.4)',
+    it: 'with recursiveReadOnly Enabled is',
     mount: { name: 'host', mountPath: '/h', readOnly: true, recursiveReadOnly: 'Enabled', mountPropagation: 'None' },
     expected: { hostPath: '/srv', readOnly: true, recursiveReadOnly: true },
   },
   {
-    it: 'with a subPath is pinned below the name of its persistent volume (5.3)',
+    it: 'with a subPath is pinned below the name of its persistent volume',
     mount: { name: 'claim', mountPath: '/d', subPath: 'a/..b' },
     expected: { hostPath: '/pods/u/volume-subpaths/pv-7/main/0', subPath: 'a/..b' },
   },
   {
-    it: 'with a subPathExpr is expanded (5.2)',
+    it: 'with a subPathExpr is expanded',
     mount: { name: 'host', mountPath: '/d', subPathExpr: 'logs/$(POD)/$$(POD)/$(' },
     expected: { hostPath: '/pods/u/volume-subpaths/host/main/0', subPath: 'logs/web-0/$(POD)/$(' },
   },
   {
-    it: 'uses subPathExpr before subPath (5.2)',
+    it: 'uses subPathExpr before subPath',
     mount: { name: 'host', mountPath: '/d', subPath: '/ignored', subPathExpr: '$(POD)' },
     expected: { hostPath: '/pods/u/volume-subpaths/host/main/0', subPath: 'web-0' },
   },
@@ -225,32 +225,32 @@ const rro = (text: string): string => `failed to resolve recursive read-only mod
 const at = { name: 'host', mountPath: '/h' };
 const bad: readonly { readonly it: string; readonly mount: VolumeMount; readonly message: string }[] = [
   {
-    it: 'a volume that is not mounted (2)',
+    it: 'a volume that is not mounted',
     mount: { name: 'gone', mountPath: '/g' },
     message: 'cannot find volume "gone" to mount into container "main"',
   },
   {
-    it: 'a volume that is a block device (2)',
+    it: 'a volume that is a block device',
     mount: { name: 'block', mountPath: '/g' },
     message: 'cannot find volume "block" to mount into container "main"',
   },
   {
-    it: 'invariant 60: an absolute subPath',
+    it: 'an absolute subPath',
     mount: { ...at, subPath: '/etc' },
     message: 'error SubPath `/etc` must not be an absolute path',
   },
   {
-    it: 'invariant 60: a subPath that steps back',
+    it: 'a subPath that steps back',
     mount: { ...at, subPath: 'a/../b' },
     message: "unable to provision SubPath `a/../b`: must not contain '..'",
   },
   {
-    it: 'invariant 60: a subPathExpr that becomes absolute',
+    it: 'a subPathExpr that becomes absolute',
     mount: { ...at, subPathExpr: '$(SLASH)' },
     message: 'error SubPath `/etc` must not be an absolute path',
   },
   {
-    it: 'invariant 60: a subPathExpr that comes to step back',
+    it: 'a subPathExpr that comes to step back',
     mount: { ...at, subPathExpr: 'a/$(UP)/b' },
     message: "unable to provision SubPath `a/../b`: must not contain '..'",
   },
@@ -265,34 +265,34 @@ const bad: readonly { readonly it: string; readonly mount: VolumeMount; readonly
     message: "unable to provision SubPath `$(SECRET_UP)`: must not contain '..'",
   },
   {
-    it: 'invariant 57: undefined and empty variables, sorted, each once',
+    it: 'undefined and empty variables, sorted, each once',
     mount: { ...at, subPathExpr: '$(ZOO)/$(EMPTY)/$(ABSENT)/$(ZOO)/$(POD)' },
     message: 'missing value for ABSENT, EMPTY, ZOO',
   },
   {
-    it: 'invariant 57: nested references',
+    it: 'nested references',
     mount: { ...at, subPathExpr: '$(POD$(POD))' },
     message: 'missing value for POD$(POD',
   },
   {
-    it: 'an unknown propagation (7)',
+    it: 'an unknown propagation',
     mount: { ...at, mountPropagation: 'Both' },
     message: 'invalid MountPropagation mode: "Both"',
   },
   {
-    it: 'invariant 59: recursiveReadOnly on a configMap without an explicit readOnly',
+    it: 'recursiveReadOnly on a configMap without an explicit readOnly',
     mount: { name: 'config', mountPath: '/c', recursiveReadOnly: 'IfPossible' },
     message: rro('volume "config" requested recursive read-only mode, but it is not read-only'),
   },
   {
-    it: 'recursiveReadOnly with propagation (5.4)',
+    it: 'recursiveReadOnly with propagation',
     mount: { ...at, readOnly: true, recursiveReadOnly: 'Enabled', mountPropagation: 'HostToContainer' },
     message: rro(
       'volume "host" requested recursive read-only mode, but it is not compatible with propagation "HostToContainer"',
     ),
   },
   {
-    it: 'an unknown recursiveReadOnly (5.4)',
+    it: 'an unknown recursiveReadOnly',
     mount: { ...at, readOnly: true, recursiveReadOnly: 'Always' },
     message: rro('unknown recursive read-only mode "Always"'),
   },
@@ -317,7 +317,7 @@ for (const { it, mount, message } of bad) {
   });
 }
 
-test('recursiveReadOnly on a runtime that cannot: Enabled fails and IfPossible does without (5.4)', async () => {
+test('recursiveReadOnly on a runtime that cannot: Enabled fails and IfPossible does without', async () => {
   const without = { runtimeSupportsRecursiveReadOnly: false };
   const mount = { ...at, readOnly: true };
   const { mounts } = await build([{ ...mount, recursiveReadOnly: 'IfPossible' }], without);
@@ -336,7 +336,7 @@ async function errorOf(promise: Promise<unknown>): Promise<ContainerMountsError>
   return thrown;
 }
 
-test("a sub path that cannot be prepared fails in the disk's words, with the details in the cause (5.3)", async () => {
+test("a sub path that cannot be prepared fails in the disk's words, with the details in the cause", async () => {
   const error = await errorOf(build([{ ...at, subPath: 'a' }], { subPaths: failingSubPaths }));
   assert.equal(error.message, 'failed to prepare subPath for volumeMount "host" of container "main"');
   assert.ok(error.cause instanceof DiskError);
@@ -353,7 +353,7 @@ test('anything that is no error of ours passes as it is: it is a bug', async () 
   await assert.rejects(build([{ ...at, subPath: 'a' }], { subPaths }), TypeError);
 });
 
-test('invariant 61: an error at mount k leaves the clean-ups of the mounts before it, last first', async () => {
+test('an error at mount k leaves the clean-ups of the mounts before it, last first', async () => {
   const subPaths = new FakeSubPaths();
   const thrown = await errorOf(
     build(
@@ -371,7 +371,7 @@ test('invariant 61: an error at mount k leaves the clean-ups of the mounts befor
   assert.deepEqual(subPaths.cleaned, [2, 0]);
 });
 
-test('clean-ups of a success run last first (5.1)', async () => {
+test('clean-ups of a success run last first', async () => {
   const subPaths = new FakeSubPaths();
   const { cleanUps } = await build(
     [
@@ -392,7 +392,7 @@ const plainSubPaths: SubPathPreparer = {
   },
 };
 
-test('invariant 56: the subPath of a key that a configMap lacks becomes a directory', async (t) => {
+test('the subPath of a key that a configMap lacks becomes a directory', async (t) => {
   const hostPath = temporaryDirectory(t);
   const volume: MountedVolume = { kind: 'filesystem', hostPath, specName: 'config', ...projected };
   const { mounts } = await build([{ name: 'config', mountPath: '/etc/app.conf', subPath: 'app.conf' }], {
@@ -410,7 +410,7 @@ const hostsMount: ContainerMount = {
   hostPath: '/pods/u/etc-hosts',
 };
 
-test('a pod with an address gets a managed hosts file after its volumes (5.5)', async () => {
+test('a pod with an address gets a managed hosts file after its volumes', async () => {
   const { mounts, written } = await build([at], {
     podIPs: ['10.0.0.7'],
     hostname: { name: 'web', domain: 'db.shop.svc.cluster.local' },
@@ -423,13 +423,13 @@ test('a pod with an address gets a managed hosts file after its volumes (5.5)', 
   assert.ok(text.endsWith('\n# Entries added by HostAliases.\n192.0.2.9\ta\tb\n'));
 });
 
-test("a pod on the host's network gets the node's own hosts file (5.5)", async () => {
+test("a pod on the host's network gets the node's own hosts file", async () => {
   const { mounts, written } = await build([], { pod: { hostNetwork: true } });
   assert.deepEqual(mounts, [hostsMount]);
   assert.equal(written.get(uid), '# Kubernetes-managed hosts file (host network).\n192.0.2.1 node\n');
 });
 
-test('invariant 58: a mount at exactly /etc/hosts replaces the managed hosts file', async () => {
+test('a mount at exactly /etc/hosts replaces the managed hosts file', async () => {
   const { mounts, written } = await build([{ name: 'config', mountPath: '/etc/hosts' }], { podIPs: ['10.0.0.7'] });
   assert.deepEqual(
     mounts.map(({ name }) => name),
@@ -438,7 +438,7 @@ test('invariant 58: a mount at exactly /etc/hosts replaces the managed hosts fil
   assert.equal(written.size, 0);
 });
 
-test('invariant 58: a mount near /etc/hosts does not replace the managed hosts file', async () => {
+test('a mount near /etc/hosts does not replace the managed hosts file', async () => {
   for (const mountPath of ['/etc/hosts/', 'etc/hosts', '/etc/./hosts', '/etc']) {
     const { mounts } = await build([{ name: 'config', mountPath }], { podIPs: ['10.0.0.7'] });
     assert.deepEqual(
@@ -449,7 +449,7 @@ test('invariant 58: a mount near /etc/hosts does not replace the managed hosts f
   }
 });
 
-test('invariant 58: without an address and without the host network there is no managed hosts file', async () => {
+test('without an address and without the host network there is no managed hosts file', async () => {
   const { mounts, written } = await build([]);
   assert.deepEqual(mounts, []);
   assert.equal(written.size, 0);

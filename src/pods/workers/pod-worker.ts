@@ -4,6 +4,7 @@
  *
  *   syncing ──(deleted, ended, killed, orphaned)──▶ terminating ──(no container runs)──▶ terminated ──(cleaned up)──▶ finished
  */
+import { jittered } from '../../base/back-off.ts';
 import type { Clock } from '../../base/clock.ts';
 import { messageOf } from '../../base/errors.ts';
 import { WakeSignal } from '../../base/wake-signal.ts';
@@ -226,7 +227,7 @@ export class PodWorker {
       }
       if (!this.#owner.takeTurn(this)) {
         this.#pending ??= work;
-        this.#dueAtMs = this.#deps.clock.now() + jittered(this.#settings.retryMs, this.#deps.random);
+        this.#dueAtMs = this.#deps.clock.now() + jittered(this.#settings.retryMs, jitterSpread, this.#deps.random);
         return false;
       }
     }
@@ -379,10 +380,8 @@ export interface RequeueSettings {
   readonly retryMs: number;
 }
 
-/** Uniform in [ms, 1.5 ms): pods that started together do not stay together for ever. */
-function jittered(ms: number, random: () => number): number {
-  return ms * (1 + 0.5 * random());
-}
+/** Pods that started together do not stay in step. */
+const jitterSpread = 0.5;
 
 /** When a pod is synced again after a step, if nothing happens before that. */
 export function requeueDelayMs(
@@ -395,13 +394,13 @@ export function requeueDelayMs(
     case 'movedOn':
       return 0;
     case 'done': {
-      const delay = jittered(resyncMs, random);
+      const delay = jittered(resyncMs, jitterSpread, random);
       return outcome.againAtMs === undefined ? delay : Math.min(delay, Math.max(outcome.againAtMs - nowMs, 0));
     }
     case 'failed': {
       const retryAtMs = earliestRetry(outcome.error);
       const delay = retryAtMs === undefined ? retryMs : Math.max(retryAtMs - nowMs, 0);
-      return jittered(Math.min(delay, resyncMs), random);
+      return jittered(Math.min(delay, resyncMs), jitterSpread, random);
     }
   }
 }

@@ -130,7 +130,7 @@ async function act(world: World, { kind, uid, ms }: Action): Promise<void> {
 }
 
 for (const isStatic of [false, true]) {
-  test(`pods invariant 49, 53: ${isStatic ? 'static ' : ''}pods never go back, and all that are not wanted finish`, async () => {
+  test(`${isStatic ? 'static ' : ''}pods never go back, and all that are not wanted finish`, async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(anyAction, { maxLength: 30 }), async (actions) => {
         const world = new World(isStatic);

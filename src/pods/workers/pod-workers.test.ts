@@ -100,7 +100,7 @@ test('a pod is synced, and again after the resync period', async () => {
   await workers.settled();
 });
 
-test('pods invariant 49: a create, a kill and an update that come together end the pod; the kill is never lost', async () => {
+test('a create, a kill and an update that come together end the pod; the kill is never lost', async () => {
   const { workers, history, stop } = aWorld();
   workers.update({ kind: 'create', pod: pod('a') });
   workers.update({ kind: 'kill', pod: pod('a') });
@@ -111,7 +111,7 @@ test('pods invariant 49: a create, a kill and an update that come together end t
   stop.abort();
 });
 
-test('pods invariant 49: a kill interrupts the sync that runs', async () => {
+test('a kill interrupts the sync that runs', async () => {
   const { workers, history, steps, stop } = aWorld();
   steps.set('sync', gate().step);
   workers.update({ kind: 'create', pod: pod('a') });
@@ -136,7 +136,7 @@ test('updates that come while a step runs are one step afterwards', async () => 
   stop.abort();
 });
 
-test('pods invariant 50: updates after the end are ignored until housekeeping forgot the pod', async () => {
+test('updates after the end are ignored until housekeeping forgot the pod', async () => {
   const { workers, history, stop } = aWorld();
   workers.update({ kind: 'kill', pod: pod('a') });
   await settle();
@@ -173,7 +173,7 @@ const ends: readonly { it: string; pod: Pod; runtime?: RuntimePod; history: read
   },
 ];
 for (const { it, pod: seen, runtime, history: expected } of ends) {
-  test(`pods invariant 50: the first sight of a pod that is at its end ${it}`, async () => {
+  test(`the first sight of a pod that is at its end ${it}`, async () => {
     const { workers, history, runtimePods, stop } = aWorld();
     if (runtime !== undefined) runtimePods.set('a', runtime);
     workers.update({ kind: 'create', pod: seen });
@@ -183,7 +183,7 @@ for (const { it, pod: seen, runtime, history: expected } of ends) {
   });
 }
 
-test('pods invariant 51: a pod that only the runtime knows can only be killed, with a grace of a second', async () => {
+test('a pod that only the runtime knows can only be killed, with a grace of a second', async () => {
   const { workers, history, stop } = aWorld();
   const orphan = runtimePodOf('x');
   workers.update({ kind: 'sync', pod: undefined, runtimePod: orphan });
@@ -276,7 +276,7 @@ test('a pod that is no longer wanted is terminated by housekeeping', async () =>
   stop.abort();
 });
 
-test('pods invariant 53: of static pods with one name the next starts when the one before is gone', async () => {
+test('of static pods with one name the next starts when the one before is gone', async () => {
   const { workers, history, steps, stop } = aWorld();
   workers.update({ kind: 'create', pod: staticPod('a') });
   await settle();
@@ -362,7 +362,7 @@ function failed(error: unknown): StepOutcome {
   return { kind: 'failed', error };
 }
 for (const { it, outcome, ms } of requeues) {
-  test(`pods invariant 52: a pod is looked at again ${it}`, () => {
+  test(`a pod is looked at again ${it}`, () => {
     const settings = { resyncMs: 60_000, retryMs: 10_000 };
     assert.deepEqual(
       [0, 1].map((random) => requeueDelayMs(outcome, settings, 1_000_000, () => random)),
