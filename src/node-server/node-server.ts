@@ -6,9 +6,9 @@ import { once, setMaxListeners } from 'node:events';
 import { type Server, createServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
 import { Connections, connectionPlaces } from '../base/connections.ts';
-import { MountletError, messageOf } from '../base/errors.ts';
+import { messageOf } from '../base/errors.ts';
 import { NodeHandler, type NodeServerDeps } from './node-handler.ts';
-import type { StreamLimits } from './streams/protocols.ts';
+import { NodeServerError, type StreamLimits } from './streams/protocols.ts';
 
 export interface NodeServerSettings {
   readonly host: string;
@@ -25,13 +25,6 @@ export interface NodeServer {
   readonly address: AddressInfo;
   /** Ends every session. What runs in containers goes on. */
   close(): Promise<void>;
-}
-
-class NodeListenError extends MountletError {
-  readonly reason = 'CannotListen';
-  constructor({ host, port }: NodeServerSettings, cause: unknown) {
-    super(`Cannot listen on ${host}:${port} for requests to this node: ${messageOf(cause)}`, { cause });
-  }
 }
 
 // An eighth of the descriptors of the process; the node needs its own for volumes, containers and logs.
@@ -74,7 +67,12 @@ export async function startNodeServer(settings: NodeServerSettings, deps: NodeSe
   try {
     await once(server, 'listening');
   } catch (error) {
-    throw new NodeListenError(settings, error);
+    const { host, port } = settings;
+    throw new NodeServerError(
+      'CannotListen',
+      `Cannot listen on ${host}:${port} for requests to this node: ${messageOf(error)}`,
+      { cause: error },
+    );
   }
   // Accepting fails when there are no descriptors left, and goes on when there are.
   server.on('error', (error) => deps.notify({ kind: 'NodeRequestFailed', path: '', error }));

@@ -13,17 +13,15 @@ import { SourceSize, decodeText, readSourceFiles } from '../../disk/paths/source
 import type { ManifestFile } from '../../kube/manifests/manifests.ts';
 import type { FolderReader } from '../../pods/sources/manifests-folder.ts';
 
-class FileTooLargeError extends MountletError {
-  readonly reason = 'FileTooLarge';
-  constructor(bytesMax: number) {
-    super(`the file is larger than ${bytesMax} bytes`);
-  }
-}
+type InputProblem = 'FileTooLarge' | 'ManifestUnusable' | 'NoPodSource' | 'NoSuchPod' | 'NotAFile' | 'SameUid';
 
-class NotAFileError extends MountletError {
-  readonly reason = 'NotAFile';
-  constructor() {
-    super('it is no regular file');
+/** What a user gave cannot be used. */
+export class InputError extends MountletError {
+  readonly reason: InputProblem;
+
+  constructor(reason: InputProblem, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.reason = reason;
   }
 }
 
@@ -68,14 +66,14 @@ async function read(path: string, bytesMax: number): Promise<string> {
   // Without waiting: a pipe in the file's place would keep us for ever.
   const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
   try {
-    if (!(await file.stat()).isFile()) throw new NotAFileError();
+    if (!(await file.stat()).isFile()) throw new InputError('NotAFile', 'it is no regular file');
     const chunks: Buffer[] = [];
     let size = 0;
     for (;;) {
       const { bytesRead, buffer } = await file.read(Buffer.alloc(64 * 1024));
       if (bytesRead === 0) return Buffer.concat(chunks).toString('utf8');
       size += bytesRead;
-      if (size > bytesMax) throw new FileTooLargeError(bytesMax);
+      if (size > bytesMax) throw new InputError('FileTooLarge', `the file is larger than ${bytesMax} bytes`);
       chunks.push(buffer.subarray(0, bytesRead));
     }
   } finally {

@@ -59,7 +59,7 @@ export class PodVolumes {
     const prepared: PreparedVolume[] = [];
     const messages: string[] = [];
     for (const volume of wanted) {
-      await heardSignals(signal);
+      await yieldAndCheck(signal);
       try {
         prepared.push(await this.#setUp(volume, signal));
       } catch (error) {
@@ -236,10 +236,10 @@ function entriesOf(directory: string): readonly string[] {
 }
 
 /**
- * Lets the process hear what it was sent, and throws if that was to stop. Files are written synchronously, which is
- * faster, and a loop that only awaits such work never comes back to where signals arrive.
+ * Lets the event loop turn, and throws if the signal has aborted. Files are written synchronously, which is faster, and a loop
+ * that only awaits such work never gives the process a chance to receive SIGINT.
  */
-export async function heardSignals(signal: AbortSignal): Promise<void> {
+export async function yieldAndCheck(signal: AbortSignal): Promise<void> {
   await setImmediate();
   signal.throwIfAborted();
 }

@@ -5,7 +5,6 @@
 import { existsSync, realpathSync, rmdirSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
-import { MountletError } from '../../base/errors.ts';
 import { systemMounts } from '../../disk/mounts/mounts.ts';
 import { makeDirectories, requirePodDirectories } from '../../disk/paths/directories.ts';
 import { type OwnerNames, listDirectory, ownerNames, visibleFiles } from '../../disk/paths/directory-listing.ts';
@@ -15,8 +14,9 @@ import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { podKind } from '../../kube/kinds/pod/pod.ts';
 import { type ManifestFile, readManifests } from '../../kube/manifests/manifests.ts';
 import { podDirectory } from '../../kube/values/node-layout.ts';
+import { InputError } from '../machine/manifests-folder-reader.ts';
 import { renderContainers, renderCredentials } from './container-rendering.ts';
-import { PodVolumes, type PreparedVolume, heardSignals } from './pod-volumes.ts';
+import { PodVolumes, type PreparedVolume, yieldAndCheck } from './pod-volumes.ts';
 import { type RenderNode, type Tell, renderNode } from './render-node.ts';
 import { type PodFailure, PodStartError, type RenderedPod, type RenderedVolume } from './rendered-pod.ts';
 
@@ -44,14 +44,6 @@ export interface RenderResult {
   readonly owners: OwnerNames;
 }
 
-class NoSuchPodError extends MountletError {
-  readonly reason = 'NoSuchPod';
-}
-
-class SameUidError extends MountletError {
-  readonly reason = 'SameUid';
-}
-
 /** `note` is called with what a user should know besides the result, a sentence at a time. */
 export async function render(
   given: RenderSettings,
@@ -73,7 +65,7 @@ export async function render(
       const pods: RenderedPod[] = [];
       const failures: PodFailure[] = [];
       for (const pod of chosen) {
-        await heardSignals(signal);
+        await yieldAndCheck(signal);
         const node = renderNode(manifests, pod, settings, mounts, noteOnce);
         if (clean) await cleanPod(node, signal);
         else {
@@ -94,7 +86,8 @@ export async function render(
 function choosePods(pods: readonly Pod[], wanted: readonly string[], namespace: string): readonly Pod[] {
   requireDifferentUids(pods);
   if (pods.length === 0) {
-    throw new NoSuchPodError(
+    throw new InputError(
+      'NoSuchPod',
       'Cannot find a pod in these manifests: give at least one Pod or a workload with a pod template',
     );
   }
@@ -102,7 +95,7 @@ function choosePods(pods: readonly Pod[], wanted: readonly string[], namespace: 
   const missing = wanted.find((name) => !pods.some((pod) => isCalled(pod, name)));
   if (missing !== undefined) {
     const known = pods.map(({ metadata }) => showName(metadata.namespace, metadata.name, namespace)).join(', ');
-    throw new NoSuchPodError(`Cannot find pod "${missing}" in these manifests: they have ${known}`);
+    throw new InputError('NoSuchPod', `Cannot find pod "${missing}" in these manifests: they have ${known}`);
   }
   return pods.filter((pod) => wanted.some((name) => isCalled(pod, name)));
 }
@@ -115,7 +108,8 @@ function requireDifferentUids(pods: readonly Pod[]): void {
     const other = seen.get(uid);
     if (other !== undefined) {
       const names = [other, pod].map(({ metadata }) => `"${metadata.namespace}/${metadata.name}"`).join(' and ');
-      throw new SameUidError(
+      throw new InputError(
+        'SameUid',
         `Cannot tell pods ${names} apart: both have metadata.uid "${uid}"; give them different ones, or none`,
       );
     }

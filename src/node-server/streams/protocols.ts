@@ -63,6 +63,17 @@ export function listOf(header: string | undefined): string[] {
     .filter((name) => name !== '');
 }
 
+type ServerProblem = 'CannotListen' | 'StreamsMissing' | 'WebSocketFailed';
+
+export class NodeServerError extends MountletError {
+  readonly reason: ServerProblem;
+
+  constructor(reason: ServerProblem, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.reason = reason;
+  }
+}
+
 /** What the node answers when it does not do what it was asked: a code and plain text, as API servers expect of a node. */
 export class RequestRefused extends MountletError {
   readonly reason = 'NodeRequestRefused';

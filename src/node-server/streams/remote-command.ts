@@ -3,12 +3,12 @@ import type { Duplex, Writable } from 'node:stream';
 import { finished } from 'node:stream/promises';
 import type { WebSocket } from 'ws';
 import type { Clock } from '../../base/clock.ts';
-import { MountletError } from '../../base/errors.ts';
 import type { ExecResult, ProcessStreams, TerminalSize } from '../../runtimes/runtime.ts';
 import { SpdyConnection } from '../spdy/spdy-connection.ts';
 import type { SpdyStream } from '../spdy/spdy-stream.ts';
 import { ChannelSocket } from './channel-socket.ts';
 import {
+  NodeServerError,
   type CommandStatus,
   type RemoteProtocol,
   type RemoteStreams,
@@ -93,11 +93,7 @@ function known<T>(protocols: ReadonlyMap<string, T>, name: string): T {
   return protocol;
 }
 
-/** The streams of a remote command over SPDY: the client opens one for each, named by its header `streamType`. */
-class StreamsMissing extends MountletError {
-  readonly reason = 'StreamsMissing';
-}
-
+/** Over SPDY the client opens a stream for each, named by its header `streamType`. */
 type StreamName = 'error' | 'stdin' | 'stdout' | 'stderr' | 'resize';
 
 /** Resolves when the client has opened every stream it announced. */
@@ -122,7 +118,9 @@ async function spdyCommandStreams(
     return true;
   });
   const gone = new AbortController();
-  const closed = connection.run().finally(() => gone.abort(new StreamsMissing('the client has left')));
+  const closed = connection
+    .run()
+    .finally(() => gone.abort(new NodeServerError('StreamsMissing', 'the client has left')));
   const waiting = new AbortController();
   const late = clock.sleep(limits.creationMs, waiting.signal).then(
     () => 'late' as const,
@@ -133,7 +131,8 @@ async function spdyCommandStreams(
   if (outcome !== 'complete') {
     connection.destroy();
     await closed;
-    throw new StreamsMissing(
+    throw new NodeServerError(
+      'StreamsMissing',
       outcome === 'late' ? 'timed out waiting for client to create streams' : 'the client has left',
     );
   }

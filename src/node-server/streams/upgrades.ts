@@ -2,8 +2,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { type WebSocket, WebSocketServer } from 'ws';
-import { MountletError } from '../../base/errors.ts';
-import { RequestRefused, agreeOn, listOf } from './protocols.ts';
+import { NodeServerError, RequestRefused, agreeOn, listOf } from './protocols.ts';
 
 export interface Upgrade {
   readonly request: IncomingMessage;
@@ -41,10 +40,6 @@ export function upgradeToSpdy({ socket, head }: Upgrade, protocol: string): Dupl
 // Clients send what they read at once, some tens of KiB; one message is held in memory as a whole.
 const messageBytesMax = 4 * 1024 * 1024;
 
-class WebSocketFailed extends MountletError {
-  readonly reason = 'WebSocketFailed';
-}
-
 export function isWebSocket({ request }: Pick<Upgrade, 'request'>): boolean {
   return (request.headers.upgrade ?? '').toLowerCase() === 'websocket';
 }
@@ -77,7 +72,7 @@ export function upgradeToWebSocket({ request, socket, head }: Upgrade, protocol:
   request.headers = headers;
   if (protocol !== '') server.on('headers', (lines) => void lines.push(`Sec-WebSocket-Protocol: ${protocol}`));
   return new Promise((resolve, reject) => {
-    const onClose = (): void => reject(new WebSocketFailed('the request is no proper WebSocket'));
+    const onClose = (): void => reject(new NodeServerError('WebSocketFailed', 'the request is no proper WebSocket'));
     socket.once('close', onClose);
     server.handleUpgrade(request, socket, head, (webSocket) => {
       socket.off('close', onClose);

@@ -23,7 +23,7 @@ export interface FolderReader {
   readonly path: string;
   /** Names of the regular files directly in it; undefined if the folder itself is missing. */
   list(signal: AbortSignal): Promise<readonly string[] | undefined>;
-  /** Rejects with FileTooLargeError, or with an error of the system. */
+  /** Rejects for a file that is too large, or with an error of the system. */
   read(name: string, bytesMax: number, signal: AbortSignal): Promise<string>;
   /** Something in the folder may have changed. May report too often, or nothing at all. */
   changes(signal: AbortSignal): AsyncIterable<void>;
