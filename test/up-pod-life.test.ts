@@ -5,6 +5,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { after, before, describe, test } from 'node:test';
+import { examineMachine } from '../src/runtimes/process/machine.ts';
 import type { Pod } from '../src/kube/kinds/pod/pod.ts';
 import { eventually } from './kubectl-program.ts';
 import { containerOf, mountAt, pod } from './manifests.ts';
@@ -51,6 +52,31 @@ describe('the life of a pod', { concurrency: 4 }, () => {
       await kubectl.until('pod/talks', state('restartCount'), '1');
       assert.equal(await kubectl.ok('logs talks --previous --tail=1'), 'last\n');
       assert.equal(await kubectl.ok(`get pod talks -o jsonpath=${state('lastState.terminated.exitCode')}`), '3');
+    },
+  );
+
+  test(
+    'the node serves what its containers use, over HTTPS and under the names of the kubelet',
+    withNode,
+    async (t) => {
+      const groups = examineMachine().find(({ name }) => name === 'control groups');
+      if (groups?.available !== true) return t.skip('needs control groups');
+      const { kubectl } = machine;
+      await kubectl.apply(pod('uses', { script: 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; sleep 1000' }));
+      await kubectl.running('uses');
+      const port = await kubectl.ok('get nodes -o jsonpath={.items[0].status.daemonEndpoints.kubeletEndpoint.Port}');
+      const figure = async (name: string): Promise<number> => {
+        const text = await kubectl.ok(['--server', `https://127.0.0.1:${port}`, 'get', '--raw', '/metrics']);
+        const series = `${name}{container="main",namespace="default",pod="uses"} `;
+        return Number(
+          text
+            .split('\n')
+            .find((line) => line.startsWith(series))
+            ?.slice(series.length) ?? 0,
+        );
+      };
+      await eventually(async () => assert.ok((await figure('container_cpu_usage_seconds_total')) > 0.01));
+      assert.ok((await figure('container_memory_working_set_bytes')) > 0);
     },
   );
 

@@ -46,6 +46,7 @@ export interface Runtime {
   attach(id: string, streams: ProcessStreams, signal: AbortSignal): Promise<void>;
   /** A connection to a port as a program in the pod would open it; rejects when nobody listens. */
   connect(podUid: string, port: number, signal: AbortSignal): Promise<Duplex>;
+  /** Of the containers that run now, as far as the machine counts it. */
   usage(podUid: string, signal: AbortSignal): Promise<readonly ContainerUsage[]>;
 
   /** Absent where containers are made without images: then none is looked for or pulled. */

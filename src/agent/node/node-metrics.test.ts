@@ -2,7 +2,13 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { NodeMetrics } from './node-metrics.ts';
 
-const none = { volumes: () => [], volumeStatuses: () => [], operationsRunning: () => 0, runningPods: () => 0 };
+const none = {
+  volumes: () => [],
+  volumeStatuses: () => [],
+  operationsRunning: () => 0,
+  runningPods: () => 0,
+  containers: () => Promise.resolve([]),
+};
 
 test('volume manager invariant 75: one desired and one mounted volume give exactly two series with value 1', async () => {
   const metrics = new NodeMetrics({

@@ -180,15 +180,25 @@ function assemble(settings: AgentSettings, deps: NodeDeps, connection: Connectio
   return { ...connection, runtime, presence, objects, volumes, view, pods };
 }
 
-function nodeMetrics({ pods, volumes }: Assembled): NodeMetrics {
+function nodeMetrics({ pods, volumes, runtime }: Assembled): NodeMetrics {
   const isRunning = (uid = ''): boolean => pods.statusOf(uid)?.phase === 'Running';
   return new NodeMetrics({
     volumes: () => volumes.manager.queries.counts(),
     volumeStatuses: () => volumes.manager.queries.statuses(),
     operationsRunning: () => volumes.manager.operationsRunning,
     runningPods: () => pods.pods().filter(({ metadata }) => isRunning(metadata.uid)).length,
+    containers: async () => {
+      const signal = AbortSignal.timeout(usageMsMax);
+      const used = (await runtime.list(signal)).map(async ({ uid, namespace, name: pod }) =>
+        (await runtime.usage(uid, signal)).map(({ name, ...usage }) => ({ namespace, pod, container: name, ...usage })),
+      );
+      return (await Promise.all(used)).flat();
+    },
   });
 }
+
+/** A runtime that does not answer must not hold up whoever scrapes the node. */
+const usageMsMax = 5_000;
 
 async function serve(
   { address: host, port, nodeName }: AgentSettings,
