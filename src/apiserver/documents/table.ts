@@ -3,18 +3,7 @@
  * objects and on lists; which columns there are is said by the resource.
  */
 import type { ListMeta } from '../../kube/schema/meta.ts';
-import type { KubeObject, Resource, RowCondition } from '../model/resource.ts';
-
-/** What a row carries besides its cells. */
-export type IncludeObject = 'None' | 'Metadata' | 'Object';
-
-interface ColumnDefinition {
-  readonly name: string;
-  readonly type: string;
-  readonly format: string;
-  readonly description: string;
-  readonly priority: number;
-}
+import type { Column, KubeObject, Resource, RowCondition } from '../model/resource.ts';
 
 interface TableRow {
   readonly cells: readonly (string | number | boolean)[];
@@ -26,14 +15,15 @@ interface Table {
   readonly kind: 'Table';
   readonly apiVersion: string;
   readonly metadata: ListMeta;
-  readonly columnDefinitions: readonly ColumnDefinition[];
+  readonly columnDefinitions: readonly Omit<Column, 'cell'>[];
   readonly rows: readonly TableRow[];
 }
 
-interface TableOptions {
+export interface TableOptions {
   /** `v1` or `v1beta1` of meta.k8s.io, as the client asked. */
   readonly version: string;
-  readonly includeObject: IncludeObject;
+  /** What a row carries besides its cells. */
+  readonly includeObject: 'None' | 'Metadata' | 'Object';
   /** Not again in each event of a watch. */
   readonly withColumns: boolean;
   readonly now: number;
@@ -55,22 +45,11 @@ export function tableOf(
   };
 }
 
-interface PartialObjectMetadata extends KubeObject {
-  readonly kind: 'PartialObjectMetadata';
-  readonly apiVersion: string;
-}
-
-export function partialObjectMetadata({ metadata }: KubeObject, version: string): PartialObjectMetadata {
+export function partialObjectMetadata({ metadata }: KubeObject, version: string): KubeObject {
   return { kind: 'PartialObjectMetadata', apiVersion: `meta.k8s.io/${version}`, metadata };
 }
 
-function definitionOf({
-  name,
-  type,
-  format = '',
-  description,
-  priority,
-}: Resource['columns'][number]): ColumnDefinition {
+function definitionOf({ name, type, format = '', description, priority }: Column): Omit<Column, 'cell'> {
   return { name, type, format, description, priority };
 }
 

@@ -16,10 +16,20 @@ export interface ApiRequest {
   readonly served: Resource;
   readonly query: URLSearchParams;
   readonly user: User;
+  /** The form of the answer that the client asked for. */
+  readonly representation: Representation;
   /** Aborts when the request has taken too long, the client is gone or the server stops. */
   readonly signal: AbortSignal;
   /** Adds a warning to the answer. */
   warn(text: string): void;
+}
+
+export interface Representation {
+  readonly format: 'json' | 'yaml';
+  readonly as: 'object' | 'table' | 'metadata';
+  /** Of the group meta.k8s.io, for tables and metadata. */
+  readonly version: string;
+  readonly isPretty: boolean;
 }
 
 export interface ListMetadata {

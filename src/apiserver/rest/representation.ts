@@ -4,7 +4,7 @@
  */
 import { stringify } from 'yaml';
 import { invalidField } from '../../kube/schema/field-errors.ts';
-import { type IncludeObject, partialObjectMetadata, tableOf } from '../documents/table.ts';
+import { type TableOptions, partialObjectMetadata, tableOf } from '../documents/table.ts';
 import { type KubeObject, type Resource, apiVersionOf } from '../model/resource.ts';
 import { StatusError, invalid } from '../model/status.ts';
 import { parseStored } from '../model/stored-objects.ts';
@@ -17,7 +17,7 @@ import {
   objectConversions,
   yamlType,
 } from '../wire/media-types.ts';
-import type { ListMetadata, Reply } from './api-request.ts';
+import type { ApiRequest, Reply, Representation } from './api-request.ts';
 
 export interface Encoding {
   readonly representation: Representation;
@@ -65,22 +65,14 @@ export function objectText(text: string, encoding: Encoding, withColumns = true)
     case 'table': {
       const object = viewed(text, resource);
       const { resourceVersion = '' } = object.metadata;
-      const choice = tableOptions(query);
-      const options = {
-        ...choice,
-        withColumns: withColumns && choice.withColumns,
-        version: representation.version,
-        now,
-      };
-      return JSON.stringify(tableOf(resource, [object], { resourceVersion }, options));
+      const options = { ...tableOptions(query), version: representation.version, now };
+      const shown = withColumns ? options : { ...options, withColumns };
+      return JSON.stringify(tableOf(resource, [object], { resourceVersion }, shown));
     }
   }
 }
 
-interface ListReply {
-  readonly items: readonly string[];
-  readonly metadata: ListMetadata;
-}
+type ListReply = Extract<Reply, { kind: 'list' }>;
 
 function listText({ items, metadata }: ListReply, { representation, resource, query, now }: Encoding): string {
   const { as, version } = representation;
@@ -108,12 +100,7 @@ function viewed(text: string, { viewOf }: Resource): KubeObject {
   return viewOf === undefined ? object : viewOf.fromStored(object);
 }
 
-interface TableChoice {
-  readonly includeObject: IncludeObject;
-  readonly withColumns: boolean;
-}
-
-export function tableOptions(query: URLSearchParams): TableChoice {
+export function tableOptions(query: URLSearchParams): Pick<TableOptions, 'includeObject' | 'withColumns'> {
   const include = query.get('includeObject') || 'Metadata';
   if (include !== 'Metadata' && include !== 'Object' && include !== 'None') {
     const text = "must be 'Metadata', 'Object', 'None', or empty";
@@ -122,31 +109,17 @@ export function tableOptions(query: URLSearchParams): TableChoice {
   return { includeObject: include, withColumns: query.get('noHeaders') !== 'true' };
 }
 
-/** Which form of an answer a client asked for, by its Accept header and its other hints. */
-export interface Representation {
-  readonly format: 'json' | 'yaml';
-  readonly as: 'object' | 'table' | 'metadata';
-  /** Of the group meta.k8s.io, for tables and metadata. */
-  readonly version: string;
-  readonly isPretty: boolean;
-}
-
 export const plainJson: Representation = { format: 'json', as: 'object', version: 'v1', isPretty: false };
 
-interface Hints {
-  readonly accept: string | undefined;
-  readonly userAgent: string | undefined;
-  readonly pretty: string | null;
-}
-
-export function negotiate({ accept, userAgent, pretty }: Hints): Representation {
-  const form = acceptedForm(accept, objectConversions);
+/** By the Accept header and the other hints. Throws a 406. */
+export function representationOf({ exchange, query }: Pick<ApiRequest, 'exchange' | 'query'>): Representation {
+  const form = acceptedForm(exchange.header('accept'), objectConversions);
   const { conversion } = form;
   return {
     format: form.type === yamlType ? 'yaml' : 'json',
     as: conversion === undefined ? 'object' : conversion.kind === 'Table' ? 'table' : 'metadata',
     version: conversion?.version ?? 'v1',
-    isPretty: form.pretty || asksForPretty(pretty, userAgent),
+    isPretty: form.pretty || asksForPretty(query.get('pretty'), exchange.header('user-agent')),
   };
 }
 

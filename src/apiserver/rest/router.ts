@@ -8,7 +8,6 @@ import { deleteCollectionHandler, deleteHandler } from './delete.ts';
 import { getHandler, listHandler } from './list.ts';
 import { patchHandler } from './patch.ts';
 import { type ConnectDeps, bindingHandler, connect, evict } from './pod-subresources.ts';
-import { type Representation, negotiate } from './representation.ts';
 import type { ResourceRequest } from './request-info.ts';
 import { type ReviewDeps, reviewHandler } from './reviews.ts';
 import { type TokenDeps, requestToken } from './token-request.ts';
@@ -21,7 +20,7 @@ interface RouterDeps extends ReviewDeps, TokenDeps, ConnectDeps, WatchDeps {
   readonly resources: ResourceTable;
   /** Answers requests that would hold the event loop for too long; undefined for the others. */
   readonly large: {
-    handle(verb: string, request: ApiRequest, representation: Representation): Promise<Reply | undefined>;
+    handle(verb: string, request: ApiRequest): Promise<Reply | undefined>;
   };
 }
 
@@ -60,7 +59,7 @@ export class Router {
     this.#large = new Set(Object.keys(handlers));
     this.#verbs = {
       ...handlers,
-      watch: (request) => watch(deps, request, representationOf(request)),
+      watch: (request) => watch(deps, request),
       delete: deleteHandler(deps),
       deletecollection: deleteCollectionHandler(deps),
     };
@@ -117,21 +116,11 @@ export class Router {
   async #run(verb: string, request: ApiRequest): Promise<Reply> {
     const handler = Object.hasOwn(this.#verbs, verb) ? this.#verbs[verb] : undefined;
     if (handler === undefined) throw methodNotAllowed();
-    const answer = this.#large.has(verb)
-      ? await this.#deps.large.handle(verb, request, representationOf(request))
-      : undefined;
+    const answer = this.#large.has(verb) ? await this.#deps.large.handle(verb, request) : undefined;
     return answer ?? handler(request);
   }
 }
 
 function subresourceOf(served: Resource, { subresource }: ResourceRequest): Subresource | undefined {
   return subresource === '' ? undefined : served.subresources.find(({ name }) => name === subresource);
-}
-
-export function representationOf({ exchange, query }: Pick<ApiRequest, 'exchange' | 'query'>): Representation {
-  return negotiate({
-    accept: exchange.header('accept'),
-    userAgent: exchange.header('user-agent'),
-    pretty: query.get('pretty'),
-  });
 }

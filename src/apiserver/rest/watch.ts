@@ -23,7 +23,7 @@ import type { WatchHub } from '../watch/watch-hub.ts';
 import type { Watcher } from '../watch/watcher.ts';
 import type { ApiRequest, Reply, ResponseStream } from './api-request.ts';
 import { type ListOptions, listOptions } from './list-options.ts';
-import { type Encoding, type Representation, objectText, tableOptions } from './representation.ts';
+import { type Encoding, objectText, tableOptions } from './representation.ts';
 
 export interface WatchDeps {
   readonly store: Store;
@@ -44,19 +44,18 @@ const defaultTimeoutMs = 30 * 60_000;
 /** What the client asked for. */
 interface Asked {
   readonly request: ApiRequest;
-  readonly representation: Representation;
   readonly options: ListOptions;
   readonly selection: Selection;
 }
 
-export async function watch(deps: WatchDeps, request: ApiRequest, representation: Representation): Promise<Reply> {
+export async function watch(deps: WatchDeps, request: ApiRequest): Promise<Reply> {
   const options = listOptions(request.query, true);
   const selection = selectionOf(request.served, options, request.info.name);
-  if (representation.as === 'table') tableOptions(request.query);
+  if (request.representation.as === 'table') tableOptions(request.query);
   const headers = { 'content-type': 'application/json', 'cache-control': 'no-cache, private' };
   const stream = request.exchange.openStream(200, headers);
   try {
-    await serveWatch(deps, { request, representation, options, selection }, stream);
+    await serveWatch(deps, { request, options, selection }, stream);
     stream.end();
   } catch (error) {
     if (!(error instanceof StatusError)) {
@@ -72,9 +71,9 @@ export async function watch(deps: WatchDeps, request: ApiRequest, representation
 /** Resolves when the watch is over: its time is up, its reader gone, or the server stops. */
 async function serveWatch(deps: WatchDeps, asked: Asked, stream: ResponseStream): Promise<void> {
   const { store, forms, clock, hub } = deps;
-  const { request, representation, options, selection } = asked;
+  const { request, options, selection } = asked;
   const { resourceVersion = 0, labelSelector, fieldSelector, allowWatchBookmarks } = options;
-  const { served, query, info, exchange } = request;
+  const { served, query, info, exchange, representation } = request;
   const ended = new AbortController();
   const end = (): void => ended.abort();
   exchange.onClose(end);

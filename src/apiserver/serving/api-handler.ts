@@ -11,8 +11,8 @@ import type { Notify, RequestNotice } from '../model/notices.ts';
 import type { Random } from '../model/random.ts';
 import { type ResourceTable, apiVersionOf } from '../model/resource.ts';
 import { StatusError, internalError, tooManyRequests, unavailable } from '../model/status.ts';
-import type { Exchange, RawReply } from '../rest/api-request.ts';
-import { type Representation, encodeReply, encodeText, plainJson } from '../rest/representation.ts';
+import type { Exchange, RawReply, Representation } from '../rest/api-request.ts';
+import { encodeReply, encodeText, plainJson, representationOf } from '../rest/representation.ts';
 import {
   type RequestInfo,
   type RequestTarget,
@@ -20,7 +20,7 @@ import {
   parseTarget,
   requestInfo,
 } from '../rest/request-info.ts';
-import { type Router, isLongRunning, representationOf } from '../rest/router.ts';
+import { type Router, isLongRunning } from '../rest/router.ts';
 import {
   CommitError,
   DamagedValueError,
@@ -136,7 +136,7 @@ export class ApiHandler {
     const served = router.find(info);
     const resource = served.viewOf?.resource ?? served;
     const place = resource.namespaced ? info : { ...info, namespace: '' };
-    const parts = { exchange, info: place, resource, served, query, user };
+    const parts = { exchange, info: place, resource, served, query, user, representation };
     const request = new OpenRequest(parts, isLongRunning(info), warnings, stopping);
     open.enter(request);
     try {

@@ -188,6 +188,7 @@ function patchOf(name: string, data: object): ApiRequest {
     resource: configMaps,
     served: configMaps,
     query: new URLSearchParams(),
+    representation: plainJson,
     user: { name: 'admin', uid: '', groups: ['system:masters'], extra: {} },
     signal: new AbortController().signal,
     warn: () => {},
@@ -220,7 +221,7 @@ test('a write that others have overtaken is decided again, on what they wrote', 
   });
   const large = new LargeRequests({ store, clock: { now: () => 0 } }, workerDefaults);
   t.after(() => large.close());
-  const reply = await large.handle('patch', patchOf('shared', { mine: '3' }), plainJson);
+  const reply = await large.handle('patch', patchOf('shared', { mine: '3' }));
   assert.ok(reply?.kind === 'raw');
   const { data } = JSON.parse(get(key)?.value ?? '');
   assert.deepEqual(data, { first: '1', 'other-0': '2', 'other-1': '2', 'other-2': '2', mine: '3' });
@@ -237,7 +238,7 @@ for (const { it, limits, code } of failures) {
     t.after(() => large.close());
     for (let time = 0; time < 2; time += 1) {
       await assert.rejects(
-        large.handle('patch', patchOf('shared', { mine: '3' }), plainJson),
+        large.handle('patch', patchOf('shared', { mine: '3' })),
         (error) => error instanceof StatusError && error.code === code,
       );
     }
@@ -250,9 +251,9 @@ test('what the store throws is what the request fails with, and the next one wor
   const full = t.mock.method(store, 'update', () => Promise.reject(new StoreFullError(key, 1)));
   const large = new LargeRequests({ store, clock: { now: () => 0 } }, workerDefaults);
   t.after(() => large.close());
-  await assert.rejects(large.handle('patch', patchOf('shared', { mine: '3' }), plainJson), StoreFullError);
+  await assert.rejects(large.handle('patch', patchOf('shared', { mine: '3' })), StoreFullError);
   full.mock.restore();
-  const reply = await large.handle('patch', patchOf('shared', { mine: '4' }), plainJson);
+  const reply = await large.handle('patch', patchOf('shared', { mine: '4' }));
   assert.ok(reply?.kind === 'raw');
   assert.equal(JSON.parse(String(reply.body)).data.mine, '4');
 });
@@ -261,9 +262,7 @@ test('more large requests than may wait are asked to come back', async (t) => {
   const large = new LargeRequests({ store: await sharedStore(), clock: { now: () => 0 } }, workerDefaults);
   t.after(() => large.close());
   const answers = await Promise.allSettled(
-    Array.from({ length: 20 }, (_, index) =>
-      large.handle('patch', patchOf('shared', { [`k${index}`]: '1' }), plainJson),
-    ),
+    Array.from({ length: 20 }, (_, index) => large.handle('patch', patchOf('shared', { [`k${index}`]: '1' }))),
   );
   const refused = answers.filter((answer) => answer.status === 'rejected');
   assert.deepEqual(

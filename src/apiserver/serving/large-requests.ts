@@ -14,8 +14,7 @@ import { Semaphore } from '../../base/semaphore.ts';
 import type { User } from '../identity/user.ts';
 import { type Status, StatusError, entityTooLarge, timedOut, tooManyRequests } from '../model/status.ts';
 import { objectKey, objectPrefix } from '../model/stored-objects.ts';
-import { type ApiRequest, type Reply, bodyBytesMax } from '../rest/api-request.ts';
-import type { Representation } from '../rest/representation.ts';
+import { type ApiRequest, type Reply, type Representation, bodyBytesMax } from '../rest/api-request.ts';
 import type { ResourceRequest } from '../rest/request-info.ts';
 import { CompactedError, FutureRevisionError } from '../store/store-errors.ts';
 import type { ListRequest, ListResult, Store, StoredObject } from '../store/store.ts';
@@ -121,15 +120,15 @@ export class LargeRequests {
   }
 
   /** The answer, if the request is a large one. */
-  async handle(verb: string, request: ApiRequest, representation: Representation): Promise<Reply | undefined> {
+  async handle(verb: string, request: ApiRequest): Promise<Reply | undefined> {
     const body = takesBody(verb) ? await request.exchange.readBody(bodyBytesMax) : undefined;
-    if (!this.#isLarge(request, body, representation)) return undefined;
+    if (!this.#isLarge(request, body)) return undefined;
     if (this.#waiting >= waitingMax) throw tooManyRequests('Too many requests, please try again later.', 1);
     this.#waiting += 1;
     try {
       const release = await this.#one.acquire(request.signal);
       try {
-        return await this.#work(verb, request, body, representation);
+        return await this.#work(verb, request, body);
       } finally {
         release();
       }
@@ -143,7 +142,8 @@ export class LargeRequests {
     await this.#worker?.terminate();
   }
 
-  #isLarge({ exchange, info, resource, query }: ApiRequest, body: Buffer | undefined, asked: Representation): boolean {
+  #isLarge(request: ApiRequest, body: Buffer | undefined): boolean {
+    const { exchange, info, resource, query, representation: asked } = request;
     const isPlain = asked.format === 'json' && asked.as === 'object' && !asked.isPretty;
     if (body !== undefined) {
       const isYaml = /yaml/.test(exchange.header('content-type') ?? '') && body[0] !== 0x7b;
@@ -163,13 +163,8 @@ export class LargeRequests {
     return items.some(({ value }) => (left -= value.length) < 0);
   }
 
-  async #work(
-    verb: string,
-    request: ApiRequest,
-    body: Buffer | undefined,
-    representation: Representation,
-  ): Promise<Reply> {
-    const { exchange, info, query, user } = request;
+  async #work(verb: string, request: ApiRequest, body: Buffer | undefined): Promise<Reply> {
+    const { exchange, info, query, user, representation } = request;
     const names = ['content-type', 'user-agent', 'accept'];
     const headers = Object.fromEntries(names.map((name) => [name, exchange.header(name)]));
     const place = { verb, info, query: query.toString(), user, headers, representation };

@@ -8,7 +8,7 @@ import type { Clock } from '../../base/clock.ts';
 import type { User } from '../identity/user.ts';
 import type { Resource } from '../model/resource.ts';
 import { timedOut, tooManyRequests, unavailable } from '../model/status.ts';
-import type { ApiRequest, Exchange } from '../rest/api-request.ts';
+import type { ApiRequest, Exchange, Representation } from '../rest/api-request.ts';
 import type { ResourceRequest } from '../rest/request-info.ts';
 import { ConnectionLost } from './http-exchange.ts';
 import type { ApiMetrics } from './metrics.ts';
@@ -109,6 +109,7 @@ export class OpenRequest implements ApiRequest {
   readonly served: Resource;
   readonly query: URLSearchParams;
   readonly user: User;
+  readonly representation: Representation;
   readonly isLong: boolean;
   readonly #warnings: Warnings;
   readonly #stopping: AbortSignal;
@@ -130,6 +131,7 @@ export class OpenRequest implements ApiRequest {
     this.served = request.served;
     this.query = request.query;
     this.user = request.user;
+    this.representation = request.representation;
     this.isLong = isLong;
     this.#warnings = warnings;
     this.#stopping = stopping;

@@ -104,6 +104,7 @@ async function run(job: Job): Promise<Outcome> {
     resource: served.viewOf?.resource ?? served,
     query,
     user,
+    representation,
     signal: new AbortController().signal,
     warn: (text) => warnings.add(text),
   };
