@@ -95,7 +95,7 @@ function* named(kind: ReferencedKind, name: string | undefined, via: PodReferenc
   if (name !== undefined && name !== '') yield { kind, name, via, use: 'read' };
 }
 
-/** Sources that are carried along unread (see objects/volume.ts) and keep a secret's name in the same place. */
+/** Sources that are carried along unread (see foreignVolumeSources) and keep a secret's name in the same place. */
 const carriedWithSecretRef = ['cephfs', 'cinder', 'flexVolume', 'rbd', 'scaleIO', 'iscsi', 'storageos'] as const;
 
 function* volumeReferences(pod: Pod, volume: Volume): Generator<PodReference> {
@@ -117,7 +117,6 @@ function* volumeReferences(pod: Pod, volume: Volume): Generator<PodReference> {
   for (const via of carriedWithSecretRef) yield* named('Secret', textAt(volume[via], 'secretRef', 'name'), via);
 }
 
-/** What one volume shows: the references whose `use` is `shown`. */
 function* shownReferences({ configMap, secret, projected }: Volume): Generator<PodReference> {
   const shown = (kind: ReferencedKind, via: PodReference['via'], name = ''): PodReference => {
     return { kind, name, via, use: 'shown' };

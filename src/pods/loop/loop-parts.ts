@@ -22,14 +22,15 @@ import type { Eviction } from '../status/pod-status.ts';
 import { StaleEnvironment } from '../status/stale-environment.ts';
 import { type StatusApi, StatusManager, type StatusNotice } from '../status/status-manager.ts';
 import type { ContainerViewDeps } from '../view/container-view.ts';
+import { PodProgress } from '../workers/pod-progress.ts';
 import type { PodState, PodStepFailed } from '../workers/pod-worker.ts';
 import { PodWorkers } from '../workers/pod-workers.ts';
 import type { HousekeepingFailed } from './housekeeping.ts';
 import {
   type MirrorFailed,
   type ObjectRegistration,
-  type PodNode,
   PodLifecycle,
+  type PodNode,
   type PodVolumes,
 } from './pod-lifecycle.ts';
 
@@ -93,6 +94,7 @@ export function assembleParts(
   signal: AbortSignal,
 ): LoopParts {
   const { clock, random, events, runtime, api, network, notify } = deps;
+  const progress = new PodProgress();
   const results = new ProbeResults();
   const startErrors = new StartErrors();
   const environment = new StaleEnvironment(events);
@@ -109,7 +111,7 @@ export function assembleParts(
     pause: deps.pause,
     notify,
     pods,
-    couldHaveRunningContainers: (uid) => workers.progress.couldHaveRunningContainers(uid),
+    couldHaveRunningContainers: (uid) => progress.couldHaveRunningContainers(uid),
   });
   const probes = new ProbeManager(
     {
@@ -124,7 +126,7 @@ export function assembleParts(
       statusOf: (uid) => statuses.get(uid),
       changed: (uid, kind, result) => {
         // A liveness probe that succeeds changes nothing.
-        if (kind !== 'liveness' || !result) workers.sync(uid);
+        if (kind !== 'liveness' || !result) progress.get(uid)?.sync();
       },
     },
     signal,
@@ -140,12 +142,12 @@ export function assembleParts(
     startErrors,
     environment,
     messages,
-    isTerminationRequested: (uid) => workers.progress.isTerminationRequested(uid),
-    seen: (uid, runtimePod) => workers.progress.see(uid, runtimePod),
+    isTerminationRequested: (uid) => progress.isTerminationRequested(uid),
+    seen: (uid, runtimePod) => progress.see(uid, runtimePod),
   });
   const newest = (uid: string): Pod | undefined => pods.get(uid);
   const workers = new PodWorkers(
-    { steps, runtime, newest, clock, random, events, notify, moved },
+    { progress, steps, runtime, newest, clock, random, events, notify, moved },
     { resyncMs: settings.resyncMs, retryMs },
     signal,
   );

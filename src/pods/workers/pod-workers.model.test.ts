@@ -6,6 +6,7 @@ import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { aPod } from '../../testing/fakes/builders.ts';
 import { FakeClock, settle } from '../../testing/fakes/fake-clock.ts';
 import { RecordedEvents } from '../../testing/fakes/memory-pod-api.ts';
+import { PodProgress } from './pod-progress.ts';
 import { PodWorkers } from './pod-workers.ts';
 
 const uids = ['a', 'b', 'c'] as const;
@@ -41,6 +42,7 @@ class World {
     const { clock } = this;
     this.workers = new PodWorkers(
       {
+        progress: new PodProgress(),
         clock,
         random: () => 0.5,
         events: new RecordedEvents(),

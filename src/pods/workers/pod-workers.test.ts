@@ -7,6 +7,7 @@ import { FakeClock, settle } from '../../testing/fakes/fake-clock.ts';
 import { RecordedEvents } from '../../testing/fakes/memory-pod-api.ts';
 import { ContainerStartError } from '../containers/start-errors.ts';
 import { effectiveGrace } from './pod-worker.ts';
+import { PodProgress } from './pod-progress.ts';
 import { PodWorkers } from './pod-workers.ts';
 import { type StepOutcome, requeueDelayMs } from './pod-worker.ts';
 
@@ -34,6 +35,7 @@ function aWorld(): World {
   };
   const workers = new PodWorkers(
     {
+      progress: new PodProgress(),
       clock,
       events,
       random: () => 0,

@@ -1,7 +1,7 @@
 /** One worker for each pod UID: the steps of one pod run one after another, those of different pods side by side. */
 import { type TaskFailed, runTask } from '../../base/run-task.ts';
 import { isStaticPod, podUid } from '../../kube/kinds/pod/pod-identity.ts';
-import { PodProgress } from './pod-progress.ts';
+import type { PodProgress } from './pod-progress.ts';
 import {
   type PodState,
   type PodStepFailed,
@@ -13,6 +13,8 @@ import {
 import { StaticPodTurns } from './static-pod-turns.ts';
 
 interface PodWorkersDeps extends PodWorkerDeps {
+  /** Filled here, and read by those who need to know how far a pod has got. */
+  readonly progress: PodProgress;
   readonly notify: (notice: PodStepFailed | TaskFailed) => void;
   /** A pod passed from one state to the next; undefined: it has finished and is forgotten. */
   readonly moved: (uid: string, state: PodState | undefined) => void;
@@ -28,12 +30,13 @@ export class PodWorkers {
   readonly #deps: PodWorkersDeps;
   readonly #settings: RequeueSettings;
   readonly #signal: AbortSignal;
-  readonly progress = new PodProgress();
+  readonly progress: PodProgress;
   readonly #running = new Map<string, Promise<void>>();
   readonly #turns = new StaticPodTurns();
 
   constructor(deps: PodWorkersDeps, settings: RequeueSettings, signal: AbortSignal) {
     this.#deps = deps;
+    this.progress = deps.progress;
     this.#settings = settings;
     this.#signal = signal;
   }
