@@ -32,7 +32,7 @@ await build({
   platform: 'node',
   target: 'node20',
   sourcemap: 'linked',
-  external: ['koffi', 'lmdb'], // hold native code
+  external: ['koffi'], // holds native code
   // Bundled CommonJS packages call require() for Node's own modules.
   banner: {
     js: "import { createRequire as __createRequire } from 'node:module'; const require = __createRequire(import.meta.url);",

@@ -5,5 +5,5 @@ export type { ApiNotice } from './model/notices.ts';
 export { systemRandom } from './model/random.ts';
 export type { KubeObject, Resource } from './model/resource.ts';
 export { resources } from './resources/resources.ts';
-export { LmdbStore, backUpStore, restoreBackup, storeDefaults } from './store/lmdb-store.ts';
+export { DurableStore, backUpStore, restoreBackup, storeDefaults } from './store/durable-store.ts';
 export type { Change, Store, StoredObject } from './store/store.ts';

@@ -15,7 +15,7 @@ import {
   readEncryptionKeys,
   rotateEncryptionKeys,
 } from '../../apiserver/store/encryption-key.ts';
-import { LmdbStore, backUpStore, restoreBackup, storeDefaults } from '../../apiserver/store/lmdb-store.ts';
+import { DurableStore, backUpStore, restoreBackup, storeDefaults } from '../../apiserver/store/durable-store.ts';
 import { StoreDamagedError } from '../../apiserver/store/store-errors.ts';
 import { systemClock } from '../../base/clock.ts';
 import type { ClusterAccess } from '../../client/credentials/cluster-access.ts';
@@ -108,8 +108,8 @@ export async function rotateApiServerKeys(directory: string): Promise<number> {
   }
 }
 
-function openStore(directory: string, keys: readonly EncryptionKey[]): Promise<LmdbStore> {
-  return LmdbStore.open({
+function openStore(directory: string, keys: readonly EncryptionKey[]): Promise<DurableStore> {
+  return DurableStore.open({
     directory: storeDirectory(directory),
     marker: storeMarker(directory),
     keys,

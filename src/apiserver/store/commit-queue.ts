@@ -4,12 +4,10 @@
  */
 import type { LoggedChange } from './change-log.ts';
 
-/** One update, or one slice of resealing, on its way to the disk. */
+/** One update on its way to the disk. */
 export interface Waiting {
   /** Undefined when nothing is written and only the state that was decided on must be durable. */
   readonly change: LoggedChange | undefined;
-  /** Rows to write again as they are. */
-  readonly again?: { readonly keys: readonly string[]; readonly revisions: readonly number[] };
 }
 
 interface CommitQueueDeps {

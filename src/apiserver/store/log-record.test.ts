@@ -1,17 +1,17 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { decodeRecords, encodeRecord, tableNames, type LogRecord } from './log-record.ts';
+import { decodeRecords, encodeRecord, type LogRecord } from './log-record.ts';
+import { encodeRow } from './row.ts';
 
 const bytes = (maxLength: number): fc.Arbitrary<Buffer> =>
   fc.uint8Array({ maxLength }).map((array) => Buffer.from(array));
-const row = fc.record(
-  { table: fc.constantFrom(...tableNames), key: bytes(20), row: fc.option(bytes(50), { nil: undefined }) },
-  { noNullPrototype: true },
-);
+const row = fc
+  .tuple(fc.constantFrom('put', 'delete', 'mark'), fc.string({ unit: 'grapheme', maxLength: 20 }), fc.nat(), bytes(50))
+  .map(([type, key, revision, value]) => encodeRow({ type, key, revision, time: revision / 2 }, value));
 const file: fc.Arbitrary<LogRecord[]> = fc
   .array(fc.array(row, { minLength: 1, maxLength: 4 }), { minLength: 1, maxLength: 4 })
-  .map((all) => all.map((rows, index) => ({ sequence: index + 7, rows })));
+  .map((all) => all.map((rows, index) => ({ sequence: index + 7, compactedRevision: index, rows })));
 
 test('records come back as they were written', () => {
   fc.assert(
@@ -52,7 +52,8 @@ test('a flipped bit is never passed over: no record is wrong, and what follows a
 test('a record with a broken body and others behind it is damage, and not the end of the log', () => {
   const record = (sequence: number): LogRecord => ({
     sequence,
-    rows: [{ table: 'objects', key: Buffer.from('/a'), row: Buffer.from('needle') }],
+    compactedRevision: 0,
+    rows: [encodeRow({ type: 'put', key: '/a', revision: sequence, time: 0 }, Buffer.from('needle'))],
   });
   const whole = Buffer.concat([encodeRecord(record(1)), encodeRecord(record(2)), encodeRecord(record(3))]);
   const flipped = Buffer.from(whole);

@@ -1,49 +1,39 @@
 /**
  * One commit as bytes in the log. A record that was being written when the machine stopped is the last of its file and is
- * left out; one that is not whole although later ones follow it was damaged since, and that is never passed over. Behind the
- * last record may be zeros, and records of an earlier use of the file, which are known by their lower numbers.
+ * left out; one that is broken although later ones follow it was damaged since, and that is an error. Behind the last record
+ * may be zeros, and records of an earlier use of the file, which have lower numbers.
  *
- *   record   checksum of the header 4 | sequence 8 | length of the body 4 | checksum of the body 4 | body
- *   body     for each row:  table 1 | has a value 1 | key length 2 | key | value length 4 | value
+ *   record   checksum of the header 4 | sequence 8 | compacted revision 8 | length of the body 4 | checksum of the body 4 | body
+ *   body     the rows, one behind the other
  */
-import { crc32 } from './checksum.ts';
-
-export const tableNames = ['objects', 'changes', 'state'] as const;
-type TableName = (typeof tableNames)[number];
-
-/** Undefined: the row goes. */
-export interface LogRow {
-  readonly table: TableName;
-  readonly key: Buffer;
-  readonly row: Buffer | undefined;
-}
+import { crc32, rowAt, type Row } from './row.ts';
 
 export interface LogRecord {
   /** One more than that of the commit before it. */
   readonly sequence: number;
-  readonly rows: readonly LogRow[];
+  /** Changes up to and including this revision are not needed any more. */
+  readonly compactedRevision: number;
+  readonly rows: readonly Row[];
 }
 
-export const recordHeaderLength = 20;
-const rowHeaderLength = 8;
+const at = { checksum: 0, sequence: 4, compactedRevision: 12, bodyLength: 20, bodyChecksum: 24 } as const;
+export const recordHeaderLength = 28;
 
-export function encodeRecord({ sequence, rows }: LogRecord): Buffer {
-  const bodyLength = rows.reduce((sum, { key, row }) => sum + rowHeaderLength + key.length + (row?.length ?? 0), 0);
-  const record = Buffer.allocUnsafe(recordHeaderLength + bodyLength);
-  let at = recordHeaderLength;
-  for (const { table, key, row } of rows) {
-    at = record.writeUInt8(tableNames.indexOf(table), at);
-    at = record.writeUInt8(row === undefined ? 0 : 1, at);
-    at = record.writeUInt16BE(key.length, at);
-    at += key.copy(record, at);
-    at = record.writeUInt32BE(row?.length ?? 0, at);
-    at += row?.copy(record, at) ?? 0;
-  }
-  record.writeDoubleBE(sequence, 4);
-  record.writeUInt32BE(bodyLength, 12);
-  record.writeUInt32BE(crc32(record.subarray(recordHeaderLength)), 16);
-  record.writeUInt32BE(crc32(record.subarray(4, recordHeaderLength)), 0);
+export function encodeRecord({ sequence, compactedRevision, rows }: LogRecord): Buffer {
+  const record = Buffer.allocUnsafe(recordLength(rows));
+  let end = recordHeaderLength;
+  for (const { bytes } of rows) end += bytes.copy(record, end);
+  record.writeDoubleBE(sequence, at.sequence);
+  record.writeDoubleBE(compactedRevision, at.compactedRevision);
+  record.writeUInt32BE(end - recordHeaderLength, at.bodyLength);
+  record.writeUInt32BE(crc32(record.subarray(recordHeaderLength)), at.bodyChecksum);
+  record.writeUInt32BE(crc32(record.subarray(at.sequence, recordHeaderLength)), at.checksum);
   return record;
+}
+
+/** Of a record with these rows. */
+export function recordLength(rows: readonly Row[]): number {
+  return rows.reduce((sum, { bytes }) => sum + bytes.length, recordHeaderLength);
 }
 
 interface DecodedRecords {
@@ -56,50 +46,47 @@ interface DecodedRecords {
 /** The records of one file. */
 export function decodeRecords(bytes: Buffer): DecodedRecords {
   const records: LogRecord[] = [];
-  let at = 0;
-  while (isHeader(bytes, at)) {
-    const end = at + recordHeaderLength + bytes.readUInt32BE(at + 12);
-    const body = bytes.subarray(at + recordHeaderLength, end);
-    if (bytes.readUInt32BE(at + 16) !== crc32(body)) break;
-    records.push({ sequence: bytes.readDoubleBE(at + 4), rows: decodeRows(body) });
-    at = end;
+  let start = 0;
+  while (isHeader(bytes, start)) {
+    const end = start + recordHeaderLength + bytes.readUInt32BE(start + at.bodyLength);
+    const body = bytes.subarray(start + recordHeaderLength, end);
+    if (bytes.readUInt32BE(start + at.bodyChecksum) !== crc32(body)) break;
+    const sequence = bytes.readDoubleBE(start + at.sequence);
+    const compactedRevision = bytes.readDoubleBE(start + at.compactedRevision);
+    records.push({ sequence, compactedRevision, rows: decodeRows(body) });
+    start = end;
   }
-  return { records, sequenceBehind: greatestSequence(bytes, at + 1) };
+  return { records, sequenceBehind: greatestSequence(bytes, start + 1) };
 }
 
-function isHeader(bytes: Buffer, at: number): boolean {
+function isHeader(bytes: Buffer, start: number): boolean {
   return (
-    bytes.length - at >= recordHeaderLength &&
-    bytes.readUInt32BE(at) === crc32(bytes.subarray(at + 4, at + recordHeaderLength))
+    bytes.length - start >= recordHeaderLength &&
+    bytes.readUInt32BE(start) === crc32(bytes.subarray(start + at.sequence, start + recordHeaderLength))
   );
 }
 
-/** Looked for at every byte: where one record is not whole, nobody knows where the next begins. */
+/** Searched at every byte: where one record is broken, the place of the next is unknown. */
 function greatestSequence(bytes: Buffer, from: number): number {
   let greatest = 0;
-  for (let at = from; at + recordHeaderLength <= bytes.length; at += 1) {
-    // With these begin whole numbers from 1 on, as doubles; most bytes of a log are none of them.
-    const first = bytes[at + 4] ?? 0;
+  for (let start = from; start + recordHeaderLength <= bytes.length; start += 1) {
+    // Doubles of whole numbers from 1 on begin with one of these; most bytes of a log do not.
+    const first = bytes[start + at.sequence] ?? 0;
     if (first < 0x3f || first > 0x43) continue;
-    const sequence = bytes.readDoubleBE(at + 4);
-    if (sequence > greatest && Number.isSafeInteger(sequence) && isHeader(bytes, at)) greatest = sequence;
+    const sequence = bytes.readDoubleBE(start + at.sequence);
+    if (sequence > greatest && Number.isSafeInteger(sequence) && isHeader(bytes, start)) greatest = sequence;
   }
   return greatest;
 }
 
-function decodeRows(body: Buffer): LogRow[] {
-  const rows: LogRow[] = [];
-  for (let at = 0; at < body.length;) {
-    const table = tableNames[body.readUInt8(at)] ?? 'state';
-    const hasValue = body.readUInt8(at + 1) === 1;
-    const keyEnd = at + 4 + body.readUInt16BE(at + 2);
-    const end = keyEnd + 4 + body.readUInt32BE(keyEnd);
-    rows.push({
-      table,
-      key: body.subarray(at + 4, keyEnd),
-      row: hasValue ? body.subarray(keyEnd + 4, end) : undefined,
-    });
-    at = end;
+function decodeRows(body: Buffer): Row[] {
+  const rows: Row[] = [];
+  for (let offset = 0; offset < body.length;) {
+    const row = rowAt(body, offset);
+    // The body has a checksum of its own, so this is a bug in whoever wrote it.
+    if (row === undefined || typeof row === 'number') throw new Error('a record of the log has a broken row');
+    rows.push(row);
+    offset += row.bytes.length;
   }
   return rows;
 }

@@ -10,7 +10,7 @@ import { fileURLToPath } from 'node:url';
 import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
 import { openStore, put } from '../../testing/servers/stores.ts';
 import { encryptionKey } from './encryption-key.ts';
-import { storeDefaults } from './lmdb-store.ts';
+import { storeDefaults } from './durable-store.ts';
 
 const program = fileURLToPath(import.meta.url);
 const options = {

@@ -19,7 +19,7 @@ async function damagedStore(t: TestContext, damage: (bytes: Buffer) => void): Pr
   await remove(store, `${maps}gone`);
   await put(store, '/registry/core/pods/a/whole', 'whole');
   await store.close();
-  const file = join(directory, 'data.mdb');
+  const file = join(directory, 'snapshot');
   const bytes = readFileSync(file);
   damage(bytes);
   writeFileSync(file, bytes);
@@ -69,7 +69,7 @@ test('a damaged change makes the log begin behind it, and stays away after the n
 
 test('a file that was cut short is opened without a crash, and nothing wrong is served from it', async (t) => {
   const directory = await damagedStore(t, () => undefined);
-  const file = join(directory, 'data.mdb');
+  const file = join(directory, 'snapshot');
   truncateSync(file, statSync(file).size - 3 * 4096);
   let store;
   try {
@@ -94,8 +94,8 @@ for (const { what, bytes } of [
 ]) {
   test(`a data file of ${what} is refused with a message`, async (t) => {
     const directory = temporaryDirectory(t);
-    writeFileSync(join(directory, 'data.mdb'), bytes);
+    writeFileSync(join(directory, 'snapshot'), bytes);
     await assert.rejects(openStore(directory), StoreFormatError);
-    assert.deepEqual(readFileSync(join(directory, 'data.mdb')), bytes);
+    assert.deepEqual(readFileSync(join(directory, 'snapshot')), bytes);
   });
 }

@@ -100,7 +100,7 @@ test('a sealed value opens only in its own place', () => {
   const bytes = seal.seal(place, 'hunter2');
   assert.deepEqual(seal.open(place, bytes), { value: 'hunter2', isStale: false });
   assert.notDeepEqual(seal.seal(place, 'hunter2'), bytes, 'never the same twice');
-  for (const other of [{ ...place, key: '/a/c' }, { ...place, revision: 8 }, { ...place, part: 'previous' } as const]) {
+  for (const other of [{ ...place, key: '/a/c' }, { ...place, revision: 8 }, { ...place, part: 'deleted' } as const]) {
     assert.deepEqual(seal.open(other, bytes), { damage: 'it is not what was encrypted there' });
   }
   for (let length = 0; length < bytes.length; length += 1)

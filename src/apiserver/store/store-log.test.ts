@@ -1,17 +1,17 @@
 /** The log before the tables: what a start makes of it, at each boundary where a machine could have stopped. */
 import assert from 'node:assert/strict';
-import { appendFileSync, cpSync, mkdirSync, readFileSync, truncateSync, writeFileSync } from 'node:fs';
+import { appendFileSync, cpSync, mkdirSync, readFileSync, readdirSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { lockDirectory } from '../../disk/paths/directory-lock.ts';
 import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
 import { openStore, put, remove } from '../../testing/servers/stores.ts';
-import { logFileNames } from './commit-log.ts';
-import { backUpStore, restoreBackup } from './lmdb-store.ts';
+import { backUpStore, restoreBackup } from './durable-store.ts';
 import { decodeRecords, encodeRecord } from './log-record.ts';
 import { StoreFormatError } from './store-errors.ts';
 import type { Store } from './store.ts';
 
+const logFileNames = ['log.0', 'log.1'] as const;
 const maps = '/registry/core/configmaps/a/';
 const large = 'x'.repeat(300_000);
 
@@ -24,7 +24,8 @@ function contentOf(store: Store & { readonly compactedRevision: number }): unkno
 function image(t: TestContext, directory: string): string {
   const copy = join(temporaryDirectory(t), 'image');
   mkdirSync(copy);
-  for (const name of ['data.mdb', ...logFileNames]) cpSync(join(directory, name), join(copy, name));
+  for (const name of readdirSync(directory).filter((other) => /^(snapshot|log\.\d+)$/.test(other)))
+    cpSync(join(directory, name), join(copy, name));
   return copy;
 }
 

@@ -8,7 +8,7 @@ import { compareByteOrder } from '../../kube/values/go-text.ts';
 import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
 import { openStore, put, remove, valueOf } from '../../testing/servers/stores.ts';
 import { encryptionKey } from './encryption-key.ts';
-import { type LmdbStore, storeDefaults } from './lmdb-store.ts';
+import { type DurableStore, storeDefaults } from './durable-store.ts';
 import { CompactedError } from './store-errors.ts';
 import type { Change, ListRequest, ListResult, StoredObject } from './store.ts';
 
@@ -77,7 +77,7 @@ const plain = ({ type, key: of, revision, value, previous }: Change): Change => 
   previous,
 });
 
-function compare(store: LmdbStore, model: Model, requests: readonly ListRequest[]): void {
+function compare(store: DurableStore, model: Model, requests: readonly ListRequest[]): void {
   assert.equal(store.revision, model.revision);
   const { compactedRevision } = store;
   assert.ok(model.revision - compactedRevision >= Math.min(model.revision, 8), 'the log keeps its minimum');
@@ -106,7 +106,7 @@ test('any operations give what the model gives: lists, pages, snapshots, changes
         const model = new Model();
         const heard: Change[] = [];
         let waiting: Promise<unknown>[] = [];
-        const reopen = async (): Promise<LmdbStore> => {
+        const reopen = async (): Promise<DurableStore> => {
           const opened = await openStore(directory, options);
           opened.subscribe((changes) => heard.push(...changes.map(plain)));
           return opened;

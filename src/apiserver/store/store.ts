@@ -1,6 +1,6 @@
 /**
  * The versioned store behind the API server: ordered keys, one revision counter for all of them, a bounded log of changes
- * that watches are fed from. This file is the contract; `versioned-store.ts` keeps it and `lmdb-journal.ts` puts it on disk.
+ * that watches are fed from. This file is the contract; `versioned-store.ts` keeps it and `file-journal.ts` puts it on disk.
  *
  *   key          /registry/<group or "core">/<plural>/<namespace>/<name>, or without namespace for cluster objects
  *   revision     one counter; each committed write takes the next. It survives restarts and never goes back.

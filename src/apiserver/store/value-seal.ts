@@ -13,7 +13,7 @@ import type { EncryptionKey } from './encryption-key.ts';
 
 /** Where a value stands; bound to it by encryption. */
 interface ValuePlace {
-  readonly part: 'object' | 'previous' | 'deleted';
+  readonly part: 'object' | 'deleted';
   readonly key: string;
   readonly revision: number;
 }

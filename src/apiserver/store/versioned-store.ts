@@ -11,7 +11,7 @@
  */
 import { ChangeLog, type ChangeLogLimits, type LoggedChange } from './change-log.ts';
 import { CommitQueue, type Waiting } from './commit-queue.ts';
-import type { Journal, JournalCommit, JournalContent } from './journal.ts';
+import type { Journal, JournalContent } from './journal.ts';
 import { ObjectTree } from './object-tree.ts';
 import {
   DamagedValueError,
@@ -38,9 +38,8 @@ export interface StoreOptions {
 
 /** Twice as many changes go with a commit as come, so that the log always gets back to its bounds; and a few more. */
 const cutExtra = 64;
-/** The engine's limit is 1,978 bytes; two names of 253 bytes and a group leave half of this. */
+/** Two names of 253 bytes and a group leave half of this. */
 const keyBytesMax = 1_024;
-const resealSlice = 100;
 
 export class VersionedStore implements Store {
   readonly #journal: Journal;
@@ -48,7 +47,6 @@ export class VersionedStore implements Store {
   readonly #committed: ObjectTree;
   readonly #log: ChangeLog;
   readonly #damaged: Map<string, string>;
-  readonly #stale: { keys: Set<string>; revisions: Set<number> };
   readonly #undurable = new Map<string, LoggedChange>();
   readonly #listeners = new Set<(changes: readonly Change[]) => void>();
   readonly #queue: CommitQueue;
@@ -56,8 +54,6 @@ export class VersionedStore implements Store {
   #newestRevision: number;
   #newestBytes: number;
   #isDeciding = false;
-  /** Changes up to this one are in memory alone. */
-  #forgottenOnDisk = 0;
   #refusal: Error | undefined;
   readonly damaged: readonly DamagedValue[];
 
@@ -68,7 +64,6 @@ export class VersionedStore implements Store {
     this.#log = new ChangeLog(options.limits, content.compactedRevision, content.changes);
     this.damaged = content.damaged;
     this.#damaged = new Map(content.damaged.map(({ key, reason }) => [key, reason]));
-    this.#stale = { keys: new Set(content.stale.keys), revisions: new Set(content.stale.revisions) };
     this.#revision = content.revision;
     this.#newestRevision = content.revision;
     this.#newestBytes = this.#committed.bytes;
@@ -147,21 +142,11 @@ export class VersionedStore implements Store {
   }
 
   /**
-   * Writes again what is on disk in clear or with an old encryption key. No revision changes. Resolves to how many rows it
-   * wrote; after that the old keys are not needed any more.
+   * Encrypts again what is on disk in clear or with an old encryption key. No revision changes. Resolves to the number of
+   * objects that it concerned, with those that only the change log has; after that the old keys are not needed any more.
    */
-  async reseal(): Promise<number> {
-    let count = 0;
-    for (;;) {
-      if (this.#refusal !== undefined) throw this.#refusal;
-      const keys = [...this.#stale.keys].slice(0, resealSlice);
-      const revisions = [...this.#stale.revisions].slice(0, resealSlice);
-      if (keys.length + revisions.length === 0) return count;
-      await this.#queue.add({ change: undefined, again: { keys, revisions } });
-      for (const key of keys) this.#stale.keys.delete(key);
-      for (const revision of revisions) this.#stale.revisions.delete(revision);
-      count += keys.length + revisions.length;
-    }
+  reseal(): Promise<number> {
+    return this.#refusal === undefined ? this.#journal.reseal() : Promise.reject(this.#refusal);
   }
 
   backup(file: string): Promise<void> {
@@ -215,31 +200,17 @@ export class VersionedStore implements Store {
 
   async #commit(group: readonly Waiting[]): Promise<void> {
     const changes = group.flatMap(({ change }) => change ?? []);
-    const rewritten = group.flatMap(({ again }) => again ?? []);
-    if (changes.length + rewritten.length === 0) return;
-    const objects = new Map<string, StoredObject | undefined>();
-    for (const key of rewritten.flatMap(({ keys }) => keys)) objects.set(key, this.#committed.get(key));
-    for (const change of changes) objects.set(change.key, objectAfter(change));
-    const through = this.#log.cutFor(changes, this.#options.now(), cutExtra + 2 * changes.length);
-    const changesAgain = rewritten
-      .flatMap(({ revisions }) => revisions)
-      .flatMap((revision) => (revision > through ? (this.#log.at(revision) ?? []) : []));
-    const revision = changes.at(-1)?.revision ?? this.#revision;
-    const compactedRevision = Math.max(through, this.#forgottenOnDisk);
-    const commit = { revision, compactedRevision, objects, changes: [...changesAgain, ...changes] };
+    if (changes.length === 0) return;
+    const compactedRevision = this.#log.cutFor(changes, this.#options.now(), cutExtra + 2 * changes.length);
+    const commit = { revision: changes.at(-1)?.revision ?? this.#revision, compactedRevision, changes };
     try {
-      await (this.#isFull() ? this.#commitBare(commit) : this.#journal.commit(commit));
+      await this.#journal.commit(commit);
     } catch (thrown) {
       if (!(thrown instanceof DiskFullError)) throw thrown;
-      await this.#commitBare(commit);
+      // Now that the disk is known to be full, less is written.
+      await this.#journal.commit(commit);
     }
-    this.#publish(changes, through);
-  }
-
-  /** Without room the disk gets the objects alone. The log goes on in memory, and after a restart clients list again. */
-  async #commitBare(commit: JournalCommit): Promise<void> {
-    await this.#journal.commit({ ...commit, compactedRevision: commit.revision, changes: [] });
-    this.#forgottenOnDisk = commit.revision;
+    this.#publish(changes, compactedRevision);
   }
 
   #isFull(): boolean {

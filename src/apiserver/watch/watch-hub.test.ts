@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { FakeClock } from '../../testing/fakes/fake-clock.ts';
 import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
 import { memoryStore, openStore, put, remove } from '../../testing/servers/stores.ts';
-import { storeDefaults } from '../store/lmdb-store.ts';
+import { storeDefaults } from '../store/durable-store.ts';
 import { CompactedError } from '../store/store-errors.ts';
 import { type ChangeFilter, type EventForm, everything, jsonEvents, selecting } from './watch-event.ts';
 import { WatchHub, type WatchRequest } from './watch-hub.ts';

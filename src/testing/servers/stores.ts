@@ -1,15 +1,15 @@
 /** Stores on real directories for tests, with limits that a test can reach. */
 import { join } from 'node:path';
 import type { Journal } from '../../apiserver/store/journal.ts';
-import { LmdbStore, type LmdbStoreOptions, storeDefaults } from '../../apiserver/store/lmdb-store.ts';
+import { DurableStore, type DurableStoreOptions, storeDefaults } from '../../apiserver/store/durable-store.ts';
 import { CompactedError } from '../../apiserver/store/store-errors.ts';
 import type { Change, Decision, ListRequest, ListResult, Store, StoredObject } from '../../apiserver/store/store.ts';
 import { VersionedStore } from '../../apiserver/store/versioned-store.ts';
 import { lockDirectory } from '../../disk/paths/directory-lock.ts';
 import { compareByteOrder } from '../../kube/values/go-text.ts';
 
-export function openStore(directory: string, options: Partial<LmdbStoreOptions> = {}): Promise<LmdbStore> {
-  return LmdbStore.open({
+export function openStore(directory: string, options: Partial<DurableStoreOptions> = {}): Promise<DurableStore> {
+  return DurableStore.open({
     directory,
     marker: join(directory, 'marker'),
     keys: [],
@@ -30,11 +30,11 @@ export function memoryStore(): VersionedStore {
       return Promise.resolve();
     },
     revisionOnDisk: () => revision,
+    reseal: () => Promise.resolve(0),
     backup: () => Promise.resolve(),
     close: () => Promise.resolve(),
   };
-  const stale = { keys: [], revisions: [] };
-  const empty = { revision, compactedRevision: 0, objects: [], changes: [], damaged: [], stale };
+  const empty = { revision, compactedRevision: 0, objects: [], changes: [], damaged: [] };
   return new VersionedStore(journal, empty, { now: () => 0, limits: storeDefaults });
 }
 

@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import { FakeClock } from '../../testing/fakes/fake-clock.ts';
 import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
 import { openStore, put, remove, valueOf } from '../../testing/servers/stores.ts';
-import { restoreBackup, storeDefaults } from './lmdb-store.ts';
+import { restoreBackup, storeDefaults } from './durable-store.ts';
 import {
   CompactedError,
   FutureRevisionError,
@@ -332,4 +332,17 @@ test('a backup is not restored over anything, nor from anything else', async (t)
   const restored = await openStore(join(root, 'empty'));
   assert.equal(restored.get(`${maps}a/x`)?.value, valueOf('1', 1));
   await restored.close();
+});
+
+test('the files of a store stay small however often the same objects are written', async (t) => {
+  const directory = temporaryDirectory(t);
+  const limits = { ...storeDefaults, changesMin: 5, ageMsMin: -1, changesMax: 10 };
+  const store = await openStore(directory, { limits });
+  const sizeBytes = (): number =>
+    readdirSync(directory).reduce((sum, name) => sum + statSync(join(directory, name)).size, 0);
+  for (let i = 0; i < 300; i += 1) await put(store, `${maps}a/${i % 3}`, 'x'.repeat(200_000));
+  // 60 MB were written; a spare, the active file, a few closed ones that wait for their turn, two snapshots of 2.6 MB.
+  assert.ok(sizeBytes() < 25_000_000, `${sizeBytes()} bytes`);
+  await store.close();
+  assert.ok(sizeBytes() < 8_000_000, `${sizeBytes()} bytes when it is closed`);
 });
