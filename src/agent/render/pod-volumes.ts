@@ -2,13 +2,11 @@
 import { existsSync, lstatSync, readdirSync, rmdirSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
-import { MountletError, errorCode, messageOf } from '../../base/errors.ts';
+import { MountletError, errorCode } from '../../base/errors.ts';
 import { removeTree } from '../../disk/paths/remove-tree.ts';
 import { cleanSubPaths } from '../../disk/pods/sub-paths.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
-import type { Volume } from '../../kube/kinds/pod/volume.ts';
-import { type VolumeSpec, mountOptionsOf, resolveVolume, specName } from '../../kube/references/volume-spec.ts';
-import { commonRunAsUser } from '../../kube/run-as-user.ts';
+import { type VolumeSpec, resolveVolume, specName } from '../../kube/references/volume-spec.ts';
 import { usedVolumes } from '../../kube/used-volumes.ts';
 import {
   podDirectory,
@@ -18,8 +16,12 @@ import {
   volumesDirectory,
 } from '../../kube/values/node-layout.ts';
 import { systemCallError } from '../../linux/system-call-error.ts';
-import type { GroupChangePolicy, VolumePlugin } from '../../plugins/plugin.ts';
+import type { VolumePlugin } from '../../plugins/plugin.ts';
 import type { PluginMatch } from '../../plugins/registry.ts';
+import { mountVolume } from '../../volumes/mount.ts';
+import { OperationError } from '../../volumes/operation.ts';
+import { type VolumeIdentity, asPodUid, identify } from '../../volumes/volume-name.ts';
+import { VolumesNotMountedError } from '../../volumes/waits.ts';
 import type { RenderNode } from './render-node.ts';
 import { PodStartError } from './rendered-pod.ts';
 
@@ -32,7 +34,7 @@ export interface PreparedVolume extends PluginMatch {
   readonly path: string | undefined;
 }
 
-interface Wanted extends PluginMatch {
+interface Wanted extends VolumeIdentity {
   readonly name: string;
   readonly spec: VolumeSpec;
 }
@@ -64,9 +66,8 @@ export class PodVolumes {
         prepared.push(await this.#setUp(volume, signal));
       } catch (error) {
         signal.throwIfAborted();
-        if (!(error instanceof MountletError)) throw error;
-        const stage = error instanceof StageError ? error.stage : 'MountVolume.SetUp failed';
-        messages.push(`${stage} for volume "${specName(volume.spec)}" : ${error.message}`);
+        if (!(error instanceof OperationError)) throw error;
+        messages.push(error.simple);
       }
     }
     if (refused.length > 0) messages.push(refusal(refused));
@@ -115,7 +116,7 @@ export class PodVolumes {
       if (!use.mounted && !use.asDevice) continue;
       try {
         const spec = resolveVolume(this.#pod, volume, use, this.#node.claims);
-        wanted.push({ name, spec, ...this.#match(volume, spec) });
+        wanted.push({ name, spec, ...identify(this.#node.plugins, asPodUid(this.#uid), spec) });
       } catch (error) {
         if (!(error instanceof MountletError)) throw error;
         refused.push({ name, why: error.message });
@@ -124,41 +125,13 @@ export class PodVolumes {
     return { wanted, refused };
   }
 
-  #match(volume: Volume, spec: VolumeSpec): PluginMatch {
-    try {
-      return this.#node.plugins.findBySpec(spec);
-    } catch (cause) {
-      const why = `failed to get Plugin from volumeSpec for volume "${volume.name}" err=${messageOf(cause)}`;
-      throw new PodStartError([why]);
-    }
-  }
-
-  async #setUp({ name, spec, plugin, source }: Wanted, signal: AbortSignal): Promise<PreparedVolume> {
-    requireUsable(plugin, source);
-    if (mountOptionsOf(spec).length > 0 && !plugin.supportsMountOptions) {
-      const problem = 'mount options are not supported for this volume type';
-      throw new StageError('MountVolume.MountOptionSupport check failed', problem);
-    }
-    const volumeName = specName(spec);
+  async #setUp({ name, spec, plugin, source, volume }: Wanted, signal: AbortSignal): Promise<PreparedVolume> {
+    const { root } = this.#node;
     const directory = this.#pathOf(plugin, spec);
     const isNew = lstatSync(directory, { throwIfNoEntry: false }) === undefined;
-    const { fsGroup, fsGroupChangePolicy } = this.#pod.spec.securityContext ?? {};
-    await plugin.setUp(
-      {
-        pod: this.#pod,
-        spec,
-        source,
-        volumeName,
-        directory,
-        fsGroup,
-        fsGroupChangePolicy: fsGroupChangePolicy as GroupChangePolicy | undefined,
-        fsUser: commonRunAsUser(this.#pod),
-        isRemount: !isNew,
-        isReconstructed: false,
-      },
-      signal,
-    );
-    if (isNew) this.#made.push({ plugin, volumeName, directory });
+    const mount = { root, pod: this.#pod, spec, plugin, source, volume, isRemount: !isNew, isReconstructed: false };
+    await mountVolume(mount, undefined, signal);
+    if (isNew) this.#made.push({ plugin, volumeName: specName(spec), directory });
     return {
       name,
       spec,
@@ -184,41 +157,17 @@ export class PodVolumes {
   }
 }
 
-/** A failure before set-up, which the kubelet tells apart from one of set-up. */
-class StageError extends MountletError {
-  readonly reason = 'VolumeRefused';
-  readonly stage: string;
-  constructor(stage: string, problem: string, options?: ErrorOptions) {
-    super(problem, options);
-    this.stage = stage;
-  }
-}
-
-function requireUsable(plugin: VolumePlugin, source: unknown): void {
-  try {
-    plugin.requireUsable?.(source);
-  } catch (cause) {
-    if (!(cause instanceof MountletError)) throw cause;
-    throw new StageError('MountVolume.NewMounter initialization failed', cause.message, { cause });
-  }
-}
-
 interface Refused {
   readonly name: string;
   readonly why: string;
 }
 
-/** The kubelet's event for volumes of which it cannot even tell what to mount. */
+/** The kubelet's event for volumes that could not be resolved. */
 function refusal(refused: readonly Refused[]): string {
-  const names = refused
-    .map(({ name }) => name)
-    .sort()
-    .join(' ');
-  const causes = refused.map(({ why }) => why).join('; ');
-  return (
-    `Unable to attach or mount volumes: unmounted volumes=[${names}], unattached volumes=[], ` +
-    `failed to process volumes=[${names}]: ${causes}`
-  );
+  const names = refused.map(({ name }) => name).sort();
+  const volumes = { unmounted: names, unattached: [], unprocessed: names };
+  const causes = new PodStartError([refused.map(({ why }) => why).join('; ')]);
+  return `Unable to attach or mount volumes: ${new VolumesNotMountedError(volumes, causes).message}`;
 }
 
 /** The directory of a volume kind, once its last volume has gone. */
