@@ -67,6 +67,7 @@ export class BenchNode {
         node: { name: 'node', current: () => node, read: async () => node },
         subPaths: { clean: async () => {} },
         devices: { isDevice: async () => false, isOpen: async () => false },
+        mountHolders: async () => [],
         blockMapper: new ScriptedBlockMapper(),
         claimWriter: new ScriptedClaimWriter(new Map()),
         clock: systemClock,

@@ -89,8 +89,14 @@ export type VolumeNotice =
       readonly podUid: PodUid | undefined;
       readonly retryAt: number;
       readonly error: Error;
-      /** Whether it is an Event of a pod too, which says the same. */
+      /** A PodEvent says the same. */
       readonly hasEvent: boolean;
+      /** It failed several times in a row: what holds the volume, and whose Event it is, if its pod is still known. */
+      readonly stuck?: {
+        readonly pod: PodRef | undefined;
+        readonly holders: readonly string[];
+        readonly message: string;
+      };
     }
   /** Its storage has grown and the volume has not, which is no failure: it is put off, or not done at all. */
   | { readonly kind: 'VolumeNotGrown'; readonly volume: VolumeName; readonly pod: PodRef; readonly message: string }

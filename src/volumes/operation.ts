@@ -14,7 +14,7 @@ import type { ActualState, ActualVolume } from './actual-state.ts';
 import type { DesiredMount, DesiredState } from './desired-state.ts';
 import type { NotifyVolumes } from './notices.ts';
 import type { OperationAction, UnmountAction } from './plan.ts';
-import type { ClaimSource } from './populator.ts';
+import type { ClaimSource, PodSource } from './populator.ts';
 import type { Plugins, PodUid, VolumeName } from './volume-name.ts';
 
 /** What an operation is about: one pod's mount of a volume, or without a pod the whole volume. */
@@ -30,6 +30,15 @@ export interface OperationKind<Action> {
   run(action: Action, signal: AbortSignal): Promise<void>;
   /** The Event of a failure and the pods that get it; a failure without one is only logged. */
   readonly failureEvent?: { readonly reason: string; podsOf(action: Action): readonly Pod[] };
+  /** Where it fails again and again, what may be in its way. */
+  readonly obstacle?: (action: Action) => Promise<Obstacle>;
+}
+
+export interface Obstacle {
+  /** The pod that gets an Event; undefined if it is not known any more, or the operation is not about one pod. */
+  readonly pod: Pod | undefined;
+  /** Processes and mounts that hold it, as far as that can be found out. */
+  readonly holders: readonly string[];
 }
 
 /** Mounts and maps are planned as one kind of action and carried out by two kinds of operation. */
@@ -55,6 +64,9 @@ export interface DeviceProbe {
   isDevice(path: string, signal: AbortSignal): Promise<boolean>;
   isOpen(path: string, signal: AbortSignal): Promise<boolean>;
 }
+
+/** Finds what keeps a directory from being unmounted: `process 4711 (sleep), by its working directory`. A few, never files. */
+export type MountHolders = (directory: string) => Promise<readonly string[]>;
 
 /** The node as the cluster sees it. */
 export interface NodeReader {
@@ -90,6 +102,8 @@ export interface OperationDeps {
   readonly claims: ClaimSource;
   readonly subPaths: SubPathCleaner;
   readonly devices: DeviceProbe;
+  readonly mountHolders: MountHolders;
+  readonly pods: Pick<PodSource, 'pod'>;
   readonly timers: Timers;
   readonly now: () => number;
   readonly notify: NotifyVolumes;

@@ -22,6 +22,7 @@ import { showDuration } from '../kube/values/times.ts';
 import { VolumeError } from '../plugins/plugin.ts';
 import { type NotifyVolumes, podRef } from './notices.ts';
 import {
+  type Obstacle,
   OperationError,
   type OperationKey,
   type OperationKind,
@@ -47,6 +48,8 @@ export type StartResult = 'started' | 'busy' | 'backing-off';
 const retries = { firstMs: 500, msMax: 122_000 };
 /** A mount may wait ten minutes for its device and has as long again for the rest. What takes longer hangs. */
 const operationMsMax = 20 * 60_000;
+/** From the third failure on it is stuck: what was in its way for a moment would be gone. */
+const stuckMs = 1_000;
 
 /** What is known of a key while its operation runs, and after it failed. */
 interface Entry {
@@ -181,10 +184,12 @@ export class Operations {
     } catch (thrown) {
       failure = isPanic(thrown) ? panic(thrown) : (thrown as Error);
     }
+    const isStuck = failure !== undefined && entry.backOff.lastMs >= stuckMs && !this.#isClosed;
+    const obstacle = isStuck ? await kind.obstacle?.(action) : undefined;
     this.#running.delete(operation);
     if (failure === undefined) this.#drop(entry);
     else this.#failed(entry, failure);
-    this.#report(operation, entry, failure);
+    this.#report(operation, entry, failure, obstacle);
     this.#deps.freed(key.volume);
   }
 
@@ -201,7 +206,12 @@ export class Operations {
   }
 
   /** A metric for each operation, and for a failure a log line and the Events that users see. */
-  #report({ action, kind, key, startedAt }: Operation, entry: Entry, error: Error | undefined): void {
+  #report(
+    { action, kind, key, startedAt }: Operation,
+    entry: Entry,
+    error: Error | undefined,
+    obstacle: Obstacle | undefined,
+  ): void {
     const { clock, notify } = this.#deps;
     if (error !== undefined && this.#isClosed) return; // a node that stops is not a failure of a pod
     const { name, failureEvent } = kind;
@@ -213,6 +223,8 @@ export class Operations {
     const podUid = key.podUid ?? ('mount' in action ? action.mount.podUid : undefined);
     const pods =
       error instanceof VolumeError && error.reason === panicReason ? [] : (failureEvent?.podsOf(action) ?? []);
+    const failed = error instanceof OperationError ? error : undefined;
+    const message = failed?.simple ?? messageOf(error);
     notify({
       kind: 'OperationFailed',
       operation: name,
@@ -221,10 +233,9 @@ export class Operations {
       retryAt: entry.failedAt + entry.backOff.lastMs,
       error,
       hasEvent: pods.length > 0,
+      ...(obstacle && { stuck: { holders: obstacle.holders, pod: obstacle.pod && podRef(obstacle.pod), message } }),
     });
     if (failureEvent === undefined) return;
-    const failed = error instanceof OperationError ? error : undefined;
-    const message = failed?.simple ?? messageOf(error);
     const reason = failed?.eventReason ?? failureEvent.reason;
     for (const pod of pods) notify({ kind: 'PodEvent', type: 'Warning', pod: podRef(pod), reason, message });
   }

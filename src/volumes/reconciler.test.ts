@@ -5,7 +5,7 @@ import type { Node } from '../kube/kinds/node.ts';
 import { FilesystemMismatchError } from '../plugins/plugin.ts';
 import { type PluginStep, ScriptedError, ScriptedPlugin } from '../testing/fakes/scripted-plugin.ts';
 import { FakePodsOnDisk, VolumeWorld, claimVolume, plainVolume, podUsing } from '../testing/worlds/volume-world.ts';
-import { asPodUid, asVolumeName } from './volume-name.ts';
+import { asPodUid, asVolumeName, podUidOf } from './volume-name.ts';
 
 const diskName = asVolumeName('example.com/disk/disk');
 
@@ -392,6 +392,38 @@ test('a failed tear-down leaves the volume uncertain, and is tried again after i
     /^UnmountVolume\.TearDown failed for volume "example\.com\/plain\/web-data" \(UniqueName: "example\.com\/plain\/web-data"\) pod "web" \(UID: "web"\) : final failure$/,
   );
   await world.advance(501);
+  assert.deepEqual(world.states(), []);
+});
+
+test('an unmount that fails again and again names what holds the volume, and whose it is', async (t) => {
+  const holder = 'process 4711 (sleep), by its working directory';
+  const asked: string[] = [];
+  const mountHolders = async (directory: string): Promise<readonly string[]> => {
+    asked.push(directory);
+    return [holder];
+  };
+  const world = new VolumeWorld(t, { deps: { mountHolders } });
+  await world.start();
+  const pod = podUsing('web', [plainVolume('data')]);
+  await world.put(pod);
+  world.plain.script('tearDown', final(), final(), final(), final());
+  world.pods.terminated.add('web');
+  world.manager.podChanged(podUidOf(pod));
+  await world.settle();
+  const stuck = (): readonly unknown[] =>
+    world.notices.flatMap((notice) => (notice.kind === 'OperationFailed' ? [notice.stuck] : []));
+  await world.advance(501);
+  assert.deepEqual(stuck(), [undefined, undefined], 'twice is no reason to look for more');
+  await world.advance(1_001);
+  const message = 'UnmountVolume.TearDown failed for volume "example.com/plain/web-data" : final failure';
+  const found = { pod: { uid: 'web', namespace: 'shop', name: 'web' }, holders: [holder], message };
+  assert.deepEqual(stuck(), [undefined, undefined, found]);
+  assert.deepEqual(asked, ['/root/pods/web/volumes/example.com~plain/data']);
+  world.pods.remove('web');
+  world.manager.podChanged(podUidOf(pod));
+  await world.advance(2_001);
+  assert.deepEqual(stuck().at(-1), { ...found, pod: undefined }, 'a pod that is gone gets no Event');
+  await world.advance(4_001);
   assert.deepEqual(world.states(), []);
 });
 

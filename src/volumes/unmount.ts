@@ -16,10 +16,14 @@ import {
 import type { UnmountAction, UnmountDeviceAction } from './plan.ts';
 
 export function unmountVolume(deps: OperationDeps): OperationKind<UnmountAction> {
-  const { root, plugins, actual, subPaths, notify } = deps;
+  const { root, plugins, actual, subPaths, notify, mountHolders, pods } = deps;
   return {
     name: 'volume_unmount',
     key: ({ volume, podUid }) => ({ volume, podUid }),
+    obstacle: async ({ podUid, pluginName, volumeName }) => ({
+      pod: pods.pod(podUid),
+      holders: await mountHolders(volumeDirectory(root, podUid, pluginName, volumeName)),
+    }),
     async run(action, signal) {
       const { volume, podUid, pluginName, volumeName } = action;
       const step = stepsOf(subjectOfUnmount(action));
@@ -65,10 +69,14 @@ export function detailsOf({ volume, podUid, volumeName, pluginName, gid }: Unmou
 }
 
 export function unmountDevice(deps: OperationDeps): OperationKind<UnmountDeviceAction> {
-  const { plugins, actual, node } = deps;
+  const { plugins, actual, node, mountHolders } = deps;
   return {
     name: 'unmount_device',
     key: ({ volume: { volume } }) => ({ volume }),
+    obstacle: async ({ volume: { deviceMountPath } }) => ({
+      pod: undefined,
+      holders: await mountHolders(deviceMountPath),
+    }),
     async run({ volume: attached }, signal) {
       const { volume, devicePath } = attached;
       const step = stepsOf(subjectOfDevice(attached, node.name));

@@ -21,7 +21,14 @@ import { type BlockMapper, mapVolume, unmapDevice, unmapVolume } from './block.t
 import { type ClaimWriter, ExpandInUse, NodeExpander } from './expand.ts';
 import { mountOperation } from './mount.ts';
 import type { NotifyVolumes } from './notices.ts';
-import type { DeviceProbe, NodeReader, OperationDeps, OperationTable, SubPathCleaner } from './operation.ts';
+import type {
+  DeviceProbe,
+  MountHolders,
+  NodeReader,
+  OperationDeps,
+  OperationTable,
+  SubPathCleaner,
+} from './operation.ts';
 import { Operations } from './operations.ts';
 import { OrphanedPods, type PodsOnDisk } from './orphans.ts';
 import type { PlanContext } from './plan.ts';
@@ -41,6 +48,7 @@ export interface VolumeManagerDeps {
   readonly node: NodeReader;
   readonly subPaths: SubPathCleaner;
   readonly devices: DeviceProbe;
+  readonly mountHolders: MountHolders;
   readonly clock: Clock;
   readonly notify: NotifyVolumes;
   /** The directories of pods: what an earlier process left there is found, and what nobody needs is taken away. */

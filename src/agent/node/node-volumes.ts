@@ -9,6 +9,7 @@ import { SystemDevices } from '../../disk/devices/block-device.ts';
 import { BlockMappings } from '../../disk/devices/block-mappings.ts';
 import { systemPrograms } from '../../disk/devices/programs.ts';
 import { privateTmpfsDirectory } from '../../disk/mounts/file-system.ts';
+import { mountHolders } from '../../disk/mounts/mount-holders.ts';
 import { type Mounts, systemMounts } from '../../disk/mounts/mounts.ts';
 import { replaceableMounts } from '../../disk/mounts/replaceable-mounts.ts';
 import { LiveSubPaths } from '../../disk/pods/live-sub-paths.ts';
@@ -128,6 +129,7 @@ export function machineVolumes(
     clock,
     subPaths: subPathCleaner(root, mounts),
     devices: new SystemDevices(),
+    mountHolders,
     podsOnDisk: new PodTrees(podsDirectory(root)),
     blockMapper: new BlockMappings({ mounts, programs: systemPrograms(), clock }),
     claims: noClaims,

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type VolumeName, asPodUid } from '../../volumes/volume-name.ts';
-import { type NodeNotice, logLine } from './notices.ts';
+import { type NodeNotice, eventSink, logLine } from './notices.ts';
 
 const pod = { uid: asPodUid('u1'), namespace: 'shop', name: 'web' };
 const facts = {
@@ -31,6 +31,8 @@ const failed = {
   retryAt: 1_000,
   error: new Error('device busy'),
 } as const;
+
+const stuck = { pod, holders: ['process 7 (sh), by an open file'], message: 'UnmountVolume.TearDown failed' };
 
 const cases: readonly { readonly notice: NodeNotice; readonly line: string | undefined }[] = [
   {
@@ -64,6 +66,10 @@ const cases: readonly { readonly notice: NodeNotice; readonly line: string | und
   },
   { notice: { ...failed, hasEvent: true }, line: undefined },
   {
+    notice: { ...failed, hasEvent: false, stuck },
+    line: 'warning: volume_unmount of volume v: device busy; held by process 7 (sh), by an open file; tried again at 1970-01-01T00:00:01.000Z',
+  },
+  {
     notice: { kind: 'OrphanedPodErrors', message: 'many', first: 'cannot remove a', count: 3 },
     line: 'warning: cannot remove a (and 2 more like it)',
   },
@@ -78,6 +84,18 @@ for (const { notice, line } of cases) {
     assert.equal(shown && `${shown.level}: ${shown.message}`, line);
   });
 }
+
+test('a volume that cannot be unmounted is an Event of its pod, which names what holds it', () => {
+  const events: string[] = [];
+  const record = eventSink({
+    record: (event) => void events.push(`${event.object.name}: ${event.reason}: ${event.message}`),
+  });
+  record({ ...failed, hasEvent: false });
+  record({ ...failed, hasEvent: false, stuck });
+  record({ ...failed, hasEvent: false, stuck: { ...stuck, pod: undefined } });
+  const held = 'held by process 7 (sh), by an open file';
+  assert.deepEqual(events, [`web: FailedUnMount: UnmountVolume.TearDown failed; ${held}`]);
+});
 
 test('a line has what machines filter on', () => {
   assert.deepEqual(logLine({ kind: 'VolumeRefreshed', tookMs: 1, trace, ...facts }), {

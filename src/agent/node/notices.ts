@@ -66,7 +66,7 @@ interface Row<Notice> {
   readonly level: LogLevel | 'silent' | ((notice: Notice) => LogLevel | 'silent');
   readonly line?: (notice: Notice) => string;
   readonly fields?: (notice: Notice) => LogFields;
-  readonly event?: (notice: Notice) => NewEvent;
+  readonly event?: (notice: Notice) => NewEvent | undefined;
   readonly metric?: (notice: Notice, metrics: NodeMetrics) => void;
 }
 
@@ -151,8 +151,15 @@ const rows: { readonly [Kind in NodeNotice['kind']]: Row<Of<Kind>> } = {
   },
   OperationFailed: {
     level: ({ hasEvent }) => (hasEvent ? 'silent' : 'warning'),
-    line: ({ operation, volume, error, retryAt }) =>
-      `${operation} of volume ${volume}: ${messageOf(error)}; tried again at ${new Date(retryAt).toISOString()}`,
+    line: ({ operation, volume, error, retryAt, stuck }) =>
+      `${operation} of volume ${volume}: ${messageOf(error)}${heldBy(stuck)}; tried again at ${new Date(retryAt).toISOString()}`,
+    event: ({ stuck }) =>
+      stuck?.pod && {
+        object: podObject(stuck.pod),
+        type: 'Warning',
+        reason: 'FailedUnMount',
+        message: `${stuck.message}${heldBy(stuck)}`,
+      },
     fields: ({ podUid: pod, volume, error }) => ({
       ...(pod !== undefined && { pod }),
       volume,
@@ -299,7 +306,8 @@ export function logLine(notice: NodeNotice): LogLine | undefined {
 export function eventSink(recorder: EventSink): NotifyNode {
   return (notice) => {
     const { event } = rowOf(notice);
-    if (event !== undefined) recorder.record(event(notice));
+    const made = event?.(notice);
+    if (made !== undefined) recorder.record(made);
   };
 }
 
@@ -360,6 +368,10 @@ function changedObjects({ changes }: Of<'VolumeRefreshed'>['trace']): string[] {
     return `${object.kind} ${object.name}${version}`;
   });
   return [...new Set(named)];
+}
+
+function heldBy(stuck: { readonly holders: readonly string[] } | undefined): string {
+  return stuck === undefined || stuck.holders.length === 0 ? '' : `; held by ${stuck.holders.join('; ')}`;
 }
 
 /** What was not foreseen is a bug, and a bug is found by its stack. */

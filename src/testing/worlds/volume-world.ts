@@ -145,6 +145,7 @@ export class VolumeWorld {
         },
         clock: this.clock,
         notify: (notice) => this.notices.push(notice),
+        mountHolders: async () => [],
         blockMapper: new ScriptedBlockMapper(),
         claimWriter: new ScriptedClaimWriter(this.claims.claims),
         ...deps,
