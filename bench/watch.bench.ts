@@ -5,6 +5,9 @@
  * that package is installed; there is one informer for each object, because a node may not watch more. It watches 5,000 only
  * in `npm run bench -- watch all`, because that alone takes a minute and a half.
  */
+import { ApiObjectSource } from '../src/objects/api-objects.ts';
+import { managedConfigMaps } from '../src/objects/object-manager.ts';
+import { WatchedObjects } from '../src/objects/watched-objects.ts';
 import { type ChildProcess, fork, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, readFileSync, readdirSync, readlinkSync, rmSync } from 'node:fs';
@@ -18,9 +21,6 @@ import { ApiClient, apiClientDefaults } from '../src/client/api/api-client.ts';
 import { configMaps, namespaces } from '../src/client/api/resource-reference.ts';
 import { fixedCredentials } from '../src/client/credentials/credentials.ts';
 import { ConnectionPool, poolDefaults } from '../src/client/transport/connection-pool.ts';
-import { ApiObjectSource } from '../src/objects/api-object-source.ts';
-import { managedConfigMaps } from '../src/objects/managed-kind.ts';
-import { WatchedObjects } from '../src/objects/watched-objects.ts';
 import { aPod } from '../src/testing/fakes/builders.ts';
 
 const objectsMax = 5_000;
@@ -78,11 +78,11 @@ function clientFrom(kubeconfig: string): ApiClient {
 
 const { signal: never } = new AbortController();
 
-function ours(scope: 'object' | 'namespace'): Watcher {
+function ours(): Watcher {
   return async (count, kubeconfig, told) => {
     const deps = { clock: systemClock, random: Math.random, notify: () => {} };
     const source = new ApiObjectSource(managedConfigMaps.resource, { ...deps, client: clientFrom(kubeconfig) });
-    const objects = new WatchedObjects(managedConfigMaps, { ...deps, source }, { scope, syncFrequencyMs: 60_000 });
+    const objects = new WatchedObjects(managedConfigMaps, { ...deps, source }, { syncFrequencyMs: 60_000 });
     void objects.run(never);
     void (async () => {
       for await (const id of objects.changes(never)) told(keyOf(id));
@@ -289,7 +289,7 @@ async function main(): Promise<void> {
     );
     for (const count of [1_000, objectsMax]) {
       const isCompared = hasClientNode && (count < objectsMax || mode === 'all');
-      for (const who of ['object', 'namespace', ...(isCompared ? ['client-node'] : [])]) {
+      for (const who of ['object', ...(isCompared ? ['client-node'] : [])]) {
         const child = fork(self, ['measure', who, String(count), kubeconfig], { execArgv: ['--expose-gc'] });
         for await (const [message] of messagesOf(child)) {
           if (message === 'restart') {
@@ -326,10 +326,7 @@ async function* messagesOf(child: ChildProcess): AsyncGenerator<readonly unknown
 const clientNodeName = '@kubernetes/client-node';
 const [mode, who = '', count = '', kubeconfig = ''] = process.argv.slice(2);
 if (mode === 'measure') {
-  const watcher =
-    who === 'client-node'
-      ? theirs((await import(clientNodeName)) as ClientNode)
-      : ours(who === 'object' ? who : 'namespace');
+  const watcher = who === 'client-node' ? theirs((await import(clientNodeName)) as ClientNode) : ours();
   process.send?.(await measure(watcher, Number(count), kubeconfig), () => process.exit(0));
 } else {
   await main();

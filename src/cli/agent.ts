@@ -30,7 +30,6 @@ export interface AgentOptions extends ClusterOptions, SandboxOptions {
   readonly manifests?: string;
   readonly syncFrequency?: string;
   readonly changeDetection?: string;
-  readonly watchScope?: string;
   readonly port?: number;
   readonly address?: string;
   readonly drain?: boolean;
@@ -89,7 +88,6 @@ export function settingsOf(
     staticPodPath: options.manifests === undefined ? undefined : resolve(options.manifests),
     syncFrequency: options.syncFrequency,
     configMapAndSecretChangeDetectionStrategy: options.changeDetection,
-    watchScope: options.watchScope,
     port: options.port,
     address: options.address,
     subPathUpdates: options.subpathUpdates,

@@ -86,13 +86,6 @@ export function addAgentCommands(program: Command): void {
         ['Watch', 'Cache', 'Get'],
       ),
     )
-    .addOption(
-      new Option('--watch-scope <scope>', 'what one watch is about (default: auto)').choices([
-        'auto',
-        'object',
-        'namespace',
-      ]),
-    )
     .option('--address <ip>', "where the node's own server listens (default: 0.0.0.0)", notEmpty)
     .option('--port <number>', "port of the node's own server (default: 10250)", port)
     .option('--drain', 'end all pods when told to stop')

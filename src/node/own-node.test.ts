@@ -1,9 +1,9 @@
+import { ttlMsOfNode } from '../objects/cached-objects.ts';
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { systemClock } from '../base/clock.ts';
 import type { ApiClient } from '../client/api/api-client.ts';
 import type { Node } from '../kube/kinds/node.ts';
-import { ttlMsOfNode } from '../objects/node-ttl.ts';
 import { nodeIdentity, runningApiServer } from '../testing/servers/test-api-server.ts';
 import { OwnNode, nodeResource } from './own-node.ts';
 

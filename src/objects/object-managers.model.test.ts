@@ -2,6 +2,8 @@
  * Random registrations, updates, changes and faults against every strategy. Whatever happened: once the server is back, every
  * registered object is the server's, whoever listened has heard of every change, and nothing else is kept or watched.
  */
+import { type ObjectManager } from './object-manager.ts';
+import { objectManagers } from './api-objects.ts';
 import assert from 'node:assert/strict';
 import { setMaxListeners } from 'node:events';
 import { test } from 'node:test';
@@ -12,10 +14,6 @@ import type { Secret } from '../kube/kinds/secret.ts';
 import { aContainer, aPod } from '../testing/fakes/builders.ts';
 import { FakeClock, settle } from '../testing/fakes/fake-clock.ts';
 import { ScriptedObjectSource } from '../testing/fakes/scripted-object-source.ts';
-import { ObjectNotFoundError } from './object-errors.ts';
-import type { ObjectManager } from './object-manager.ts';
-import { objectManagers } from './object-managers.ts';
-import type { WatchScopeSetting } from './watched-objects.ts';
 
 // More than the number of objects from which a namespace is watched as a whole.
 const names = Array.from({ length: 13 }, (_, index) => `c${index}`);
@@ -50,7 +48,7 @@ const step: fc.Arbitrary<Step> = fc.record({
 
 /** One node that shows what it reads: it reads when a pod comes and when it is told of a change, never otherwise. */
 class World {
-  readonly source = new ScriptedObjectSource<ConfigMap>('configmaps');
+  readonly source = new ScriptedObjectSource<ConfigMap>();
   readonly clock = new FakeClock();
   readonly manager: ObjectManager<ConfigMap>;
   readonly pods = new Map<
@@ -60,15 +58,13 @@ class World {
   readonly shown = new Map<string, string>();
   readonly #stop = new AbortController();
   readonly #tasks: Promise<void>[] = [];
-  readonly #scope: WatchScopeSetting;
 
-  constructor(strategy: string, scope: WatchScopeSetting, random: () => number) {
-    this.#scope = scope;
+  constructor(strategy: string, random: () => number) {
     setMaxListeners(0, this.#stop.signal);
     const { clock, source } = this;
-    const secrets = new ScriptedObjectSource<Secret>('secrets');
+    const secrets = new ScriptedObjectSource<Secret>();
     const deps = { clock, random, notify: () => {}, ownNode: () => undefined, configMaps: source, secrets };
-    this.manager = objectManagers(deps, { strategy, scope, syncFrequencyMs: minuteMs }).configMaps;
+    this.manager = objectManagers(deps, { strategy, syncFrequencyMs: minuteMs }).configMaps;
     this.#tasks.push(this.manager.run(this.#stop.signal), this.#listen());
   }
 
@@ -78,7 +74,7 @@ class World {
 
   /** In the background: a read may wait for time to pass. */
   read(namespace: string, name: string): void {
-    const answer = this.manager.get(namespace, name, this.#stop.signal).then(versionOf, failureOf);
+    const answer = this.manager.get(namespace, name, this.#stop.signal).then(versionOf, String);
     this.#tasks.push(answer.then((version) => void this.shown.set(`${namespace}/${name}`, version)));
   }
 
@@ -117,7 +113,7 @@ class World {
         source.comeBack();
         break;
       case 'refuse':
-        source.refuse((scope) => scope.name === undefined);
+        source.refuse((id) => id.name === name);
         break;
       case 'allow':
         source.refuse(() => false);
@@ -136,8 +132,7 @@ class World {
 
   async calmDown(): Promise<void> {
     this.source.release();
-    // Without this right, only `auto` has another way.
-    if (this.#scope !== 'auto') this.source.refuse(() => false);
+    this.source.refuse(() => false);
     this.source.comeBack();
     // Longer than the longest that anything waits: the check of an immutable object, at most 7.5 minutes and a minute.
     for (let minute = 0; minute < 10; minute += 1) {
@@ -157,7 +152,7 @@ class World {
 
   onServer(namespace: string, name: string): string {
     const object = this.source.current({ namespace, name });
-    return object === undefined ? 'missing' : versionOf(object);
+    return versionOf(object);
   }
 
   async stop(): Promise<void> {
@@ -173,25 +168,18 @@ function podOf(index: number, namespace: string, podNames: readonly string[], is
     : aPod({ metadata, containers: [aContainer({ envFrom: podNames.map((name) => ({ configMapRef: { name } })) })] });
 }
 
-function versionOf({ metadata }: ConfigMap): string {
+function versionOf(object: ConfigMap | undefined): string {
+  if (object === undefined) return 'missing';
+  const { metadata } = object;
   return `${metadata.uid}/${metadata.resourceVersion}`;
 }
 
-function failureOf(error: unknown): string {
-  return error instanceof ObjectNotFoundError ? 'missing' : String(error);
-}
-
-for (const { strategy, scope } of [
-  { strategy: 'Watch', scope: 'object' },
-  { strategy: 'Watch', scope: 'namespace' },
-  { strategy: 'Watch', scope: 'auto' },
-  { strategy: 'Cache', scope: 'object' },
-] as const) {
-  test(`${strategy} (${scope}) ends with the server's objects, having told every change, and keeps nothing else`, async () => {
+for (const strategy of ['Watch', 'Cache']) {
+  test(`${strategy} ends with the server's objects, having told every change, and keeps nothing else`, async () => {
     const random = fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true });
     await fc.assert(
       fc.asyncProperty(fc.array(step, { maxLength: 40 }), random, async (steps, chance) => {
-        const world = new World(strategy, scope, () => chance);
+        const world = new World(strategy, () => chance);
         try {
           for (const each of steps) await world.do(each);
           await world.calmDown();
@@ -204,13 +192,10 @@ for (const { strategy, scope } of [
           }
           for (const namespace of namespaces) {
             for (const name of names) {
-              const answer = await manager
-                .get(namespace, name, new AbortController().signal)
-                .then(versionOf, failureOf);
+              const answer = await manager.get(namespace, name, new AbortController().signal).then(versionOf, String);
               const isRegistered = registered.has(`${namespace}/${name}`);
               if (isRegistered) assert.equal(answer, world.onServer(namespace, name));
               else assert.match(answer, /not registered/);
-              if (!isRegistered) assert.equal(manager.ageOf(namespace, name), undefined);
             }
           }
           for (const scopeWatched of source.watched) {

@@ -1,9 +1,9 @@
+import { type Reference, ReferenceCounts } from './object-manager.ts';
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import type { Pod } from '../kube/kinds/pod/pod.ts';
 import { aContainer, aPod } from '../testing/fakes/builders.ts';
-import { type Reference, ReferenceCounts } from './reference-counts.ts';
 
 /** Holds references as a store would, and says in `log` what it was told: `+shop/a`, `-shop/a`. */
 function holder(): { counts: ReferenceCounts; log: string[]; held: Map<string, number> } {

@@ -33,7 +33,6 @@ const agentConfiguration = object({
   nodeStatusReportFrequency: string,
   nodeLeaseDurationSeconds: integer,
   configMapAndSecretChangeDetectionStrategy: string,
-  watchScope: string,
   subPathUpdates: boolean,
   enableControllerAttachDetach: boolean,
   clusterDomain: string,
@@ -76,7 +75,6 @@ export interface AgentSettings {
   readonly nodeStatusReportMs: number;
   readonly leaseSeconds: number;
   readonly strategy: 'Watch' | 'Cache' | 'Get';
-  readonly watchScope: 'auto' | 'object' | 'namespace';
   readonly subPathUpdates: boolean;
   readonly controllerAttaches: boolean;
   readonly clusterDomain: string;
@@ -163,7 +161,6 @@ export function agentSettings(
       given.configMapAndSecretChangeDetectionStrategy ?? 'Watch',
       ['Watch', 'Cache', 'Get'],
     ),
-    watchScope: check.among('watchScope', given.watchScope ?? 'auto', ['auto', 'object', 'namespace']),
     subPathUpdates: given.subPathUpdates ?? true,
     controllerAttaches: given.enableControllerAttachDetach ?? true,
     clusterDomain: given.clusterDomain ?? 'cluster.local',

@@ -1,7 +1,7 @@
+import type { ObjectChange, ObjectId } from '../../objects/object-manager.ts';
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { ConfigMap } from '../../kube/kinds/config-map.ts';
-import type { ObjectId } from '../../objects/object-id.ts';
 import { FolderObjects } from './node-objects.ts';
 
 const configMap = (name: string, resourceVersion: string): ConfigMap => ({
@@ -10,30 +10,27 @@ const configMap = (name: string, resourceVersion: string): ConfigMap => ({
 
 test('without a cluster, only what the folder has is there', async () => {
   const { signal } = new AbortController();
-  const objects = new FolderObjects<ConfigMap>('configmap', undefined);
-  await assert.rejects(objects.get('shop', 'web', signal), {
-    reason: 'NotFound',
-    message: 'configmap "web" not found',
-  });
+  const objects = new FolderObjects<ConfigMap>(undefined);
+  assert.equal(await objects.get('shop', 'web', signal), undefined);
   objects.replace([configMap('web', '1')]);
-  assert.equal((await objects.get('shop', 'web', signal)).metadata.resourceVersion, '1');
+  assert.equal((await objects.get('shop', 'web', signal))?.metadata.resourceVersion, '1');
 });
 
 test('what is added takes nothing away', async () => {
   const { signal } = new AbortController();
-  const objects = new FolderObjects<ConfigMap>('configmap', undefined);
+  const objects = new FolderObjects<ConfigMap>(undefined);
   objects.replace([configMap('old', '1'), configMap('both', '1')]);
   objects.add([configMap('both', '2'), configMap('new', '1')]);
-  const versions = ['old', 'both', 'new'].map(async (name) => (await objects.get('shop', name, signal)).metadata);
+  const versions = ['old', 'both', 'new'].map(async (name) => (await objects.get('shop', name, signal))?.metadata);
   assert.deepEqual(
-    (await Promise.all(versions)).map(({ resourceVersion }) => resourceVersion),
+    (await Promise.all(versions)).map((metadata) => metadata?.resourceVersion),
     ['1', '2', '1'],
   );
 });
 
 test('what comes, changes and goes is told, and what stays is not', async () => {
   const stop = new AbortController();
-  const objects = new FolderObjects<ConfigMap>('configmap', undefined);
+  const objects = new FolderObjects<ConfigMap>(undefined);
   objects.replace([configMap('same', '1'), configMap('changed', '1'), configMap('gone', '1')]);
   const told: string[] = [];
   const listening = (async () => {
@@ -58,14 +55,12 @@ test('the folder goes before the cluster, whose changes are told too', async () 
     },
     registerPod: () => {},
     unregisterPod: () => {},
-    changes: async function* (): AsyncGenerator<ObjectId> {},
-    ageOf: () => 7,
+    changes: async function* (): AsyncGenerator<ObjectChange> {},
     run: async () => {},
   };
-  const objects = new FolderObjects<ConfigMap>('configmap', base);
+  const objects = new FolderObjects<ConfigMap>(base);
   objects.replace([configMap('own', '1')]);
-  assert.equal((await objects.get('shop', 'own', signal)).metadata.resourceVersion, '1');
-  assert.equal((await objects.get('shop', 'other', signal)).metadata.resourceVersion, '9');
+  assert.equal((await objects.get('shop', 'own', signal))?.metadata.resourceVersion, '1');
+  assert.equal((await objects.get('shop', 'other', signal))?.metadata.resourceVersion, '9');
   assert.deepEqual(asked, [{ namespace: 'shop', name: 'other' }]);
-  assert.deepEqual([objects.ageOf('shop', 'own'), objects.ageOf('shop', 'other')], [0, 7]);
 });

@@ -1,27 +1,30 @@
 /** ConfigMaps, Secrets and tokens for the pods of a node: from an API server, from a folder of manifests, or from both. */
-import { CoalescingTopic } from '../../base/coalescing-queue.ts';
+import { ApiObjectSource, type ObjectManagers, objectManagers } from '../../objects/api-objects.ts';
+import {
+  type ManagedObject,
+  managedConfigMaps,
+  managedSecrets,
+  objectKey,
+  type ObjectChange,
+  type ObjectId,
+  type ObjectManager,
+  type ObjectNotice,
+} from '../../objects/object-manager.ts';
 import type { Pausing } from '../../base/clock.ts';
+import { CoalescingTopic } from '../../base/coalescing-queue.ts';
 import { type TaskDeps, runTask } from '../../base/run-task.ts';
 import type { ApiClient } from '../../client/api/api-client.ts';
+import { services, withShape } from '../../client/api/resource-reference.ts';
 import { ObjectCache } from '../../client/object-cache.ts';
 import type { ReflectorNotice } from '../../client/reflector.ts';
-import { services, withShape } from '../../client/api/resource-reference.ts';
 import { type ConfigMap, configMapKind } from '../../kube/kinds/config-map.ts';
 import type { Node } from '../../kube/kinds/node.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { type Secret, secretKind } from '../../kube/kinds/secret.ts';
 import { type Service } from '../../kube/kinds/service.ts';
 import { serviceShape } from '../../kube/kinds/service.ts';
-import { ApiObjectSource } from '../../objects/api-object-source.ts';
-import { ApiTokenRequester } from '../../objects/api-token-requester.ts';
-import { type ManagedObject, managedConfigMaps, managedSecrets } from '../../objects/managed-kind.ts';
-import { ObjectNotFoundError } from '../../objects/object-errors.ts';
-import type { ObjectId } from '../../objects/object-id.ts';
-import { type ObjectManager, readerOf } from '../../objects/object-manager.ts';
-import { type ObjectManagers, objectManagers } from '../../objects/object-managers.ts';
-import type { ObjectNotice } from '../../objects/object-notices.ts';
-import { TokenManager } from '../../objects/token-manager.ts';
 import type { FolderContent } from '../../pods/sources/manifests-folder.ts';
+import { ApiTokenRequester, TokenManager } from '../../objects/tokens.ts';
 import type { PodLoop } from '../../pods/loop/pod-loop.ts';
 import type { VolumeManager } from '../../volumes/volume-manager.ts';
 import type { AgentSettings } from './agent-settings.ts';
@@ -34,7 +37,7 @@ interface NodeObjectsDeps extends Pausing {
   readonly notify: (notice: ObjectNotice | ReflectorNotice) => void;
 }
 
-type ObjectSettings = Pick<AgentSettings, 'strategy' | 'watchScope' | 'syncMs' | 'manifestsDirectory'>;
+type ObjectSettings = Pick<AgentSettings, 'strategy' | 'syncMs' | 'manifestsDirectory'>;
 
 const serviceTarget = { resource: withShape(services, serviceShape) };
 
@@ -54,8 +57,8 @@ export class NodeObjects {
     const { client } = deps;
     const managers = client === undefined ? undefined : managersOf({ ...deps, client }, settings);
     if (managers === undefined || settings.manifestsDirectory !== undefined) {
-      const configMaps = new FolderObjects(managedConfigMaps.singular, managers?.configMaps);
-      const secrets = new FolderObjects(managedSecrets.singular, managers?.secrets);
+      const configMaps = new FolderObjects(managers?.configMaps);
+      const secrets = new FolderObjects(managers?.secrets);
       [this.configMaps, this.secrets, this.#folder] = [configMaps, secrets, { configMaps, secrets }];
     } else {
       [this.configMaps, this.secrets] = [managers.configMaps, managers.secrets];
@@ -111,7 +114,7 @@ export class NodeObjects {
 
 function managersOf(
   deps: NodeObjectsDeps & { readonly client: ApiClient },
-  { strategy, watchScope, syncMs }: ObjectSettings,
+  { strategy, syncMs }: ObjectSettings,
 ): ObjectManagers {
   return objectManagers(
     {
@@ -119,7 +122,7 @@ function managersOf(
       configMaps: new ApiObjectSource(managedConfigMaps.resource, deps),
       secrets: new ApiObjectSource(managedSecrets.resource, deps),
     },
-    { strategy, scope: watchScope, syncFrequencyMs: syncMs },
+    { strategy, syncFrequencyMs: syncMs },
   );
 }
 
@@ -128,37 +131,32 @@ function managersOf(
  * that the folder does not have come from the API server, if there is one.
  */
 export class FolderObjects<T extends ManagedObject> implements ObjectManager<T> {
-  readonly #singular: string;
   readonly #base: ObjectManager<T> | undefined;
-  readonly #changes = new CoalescingTopic<ObjectId>(keyOf);
+  readonly #changes = new CoalescingTopic<ObjectChange>(objectKey);
   #objects: ReadonlyMap<string, T> = new Map();
 
-  /** `singular` is the kind in messages: `configmap`. */
-  constructor(singular: string, base: ObjectManager<T> | undefined) {
-    this.#singular = singular;
+  constructor(base: ObjectManager<T> | undefined) {
     this.#base = base;
   }
 
   /** What the folder has besides: for as long as pods of before may still need what is no longer there. */
   add(objects: readonly T[]): void {
-    const added = new Set(objects.map((object) => keyOf(idOf(object))));
-    this.replace([...[...this.#objects.values()].filter((object) => !added.has(keyOf(idOf(object)))), ...objects]);
+    const added = new Set(objects.map((object) => objectKey(idOf(object))));
+    this.replace([...[...this.#objects.values()].filter((object) => !added.has(objectKey(idOf(object)))), ...objects]);
   }
 
   /** What the folder has now. */
   replace(objects: readonly T[]): void {
     const before = this.#objects;
-    this.#objects = new Map(objects.map((object) => [keyOf(idOf(object)), object]));
+    this.#objects = new Map(objects.map((object) => [objectKey(idOf(object)), object]));
     for (const [key, object] of [...before, ...this.#objects]) {
-      if (versionOf(before.get(key)) !== versionOf(this.#objects.get(key))) this.#changes.publish(idOf(object));
+      const resourceVersion = versionOf(this.#objects.get(key));
+      if (versionOf(before.get(key)) !== resourceVersion) this.#changes.publish({ ...idOf(object), resourceVersion });
     }
   }
 
-  async get(namespace: string, name: string, signal: AbortSignal): Promise<T> {
-    const own = this.#objects.get(keyOf({ namespace, name }));
-    if (own !== undefined) return own;
-    if (this.#base === undefined) throw new ObjectNotFoundError(`${this.#singular} "${name}" not found`);
-    return await this.#base.get(namespace, name, signal);
+  async get(namespace: string, name: string, signal: AbortSignal): Promise<T | undefined> {
+    return this.#objects.get(objectKey({ namespace, name })) ?? (await this.#base?.get(namespace, name, signal));
   }
 
   registerPod(...[pod]: Parameters<ObjectManager<T>['registerPod']>): void {
@@ -169,21 +167,29 @@ export class FolderObjects<T extends ManagedObject> implements ObjectManager<T> 
     this.#base?.unregisterPod(pod);
   }
 
-  async *changes(signal: AbortSignal): AsyncIterable<ObjectId> {
-    const merged = new CoalescingTopic<ObjectId>(keyOf);
-    const forward = async (feed: AsyncIterable<ObjectId>): Promise<void> => {
-      for await (const id of feed) merged.publish(id);
-    };
-    const heard = merged.follow(signal);
-    const forwarding = [this.#changes.follow(signal), this.#base?.changes(signal) ?? []].map((feed) =>
-      forward(feed as AsyncIterable<ObjectId>),
-    );
-    yield* heard;
+  async *changes(signal: AbortSignal): AsyncIterable<ObjectChange> {
+    const merged = new CoalescingTopic<ObjectChange>(objectKey);
+    const changes = merged.follow(signal);
+    const forwarding = [this.#ownChanges(merged, signal), this.#baseChanges(merged, signal)];
+    yield* changes;
     await Promise.all(forwarding);
   }
 
-  ageOf(namespace: string, name: string): number | undefined {
-    return this.#objects.has(keyOf({ namespace, name })) ? 0 : this.#base?.ageOf(namespace, name);
+  async #ownChanges(merged: CoalescingTopic<ObjectChange>, signal: AbortSignal): Promise<void> {
+    for await (const change of this.#changes.follow(signal)) {
+      const { namespace, name, resourceVersion } = change;
+      // What goes from the folder may be had from the API server instead. If that cannot say, readers find out by themselves.
+      const isGone = resourceVersion === undefined;
+      const other = isGone ? await this.#base?.get(namespace, name, signal).catch(() => undefined) : undefined;
+      merged.publish({ ...change, resourceVersion: resourceVersion ?? versionOf(other) });
+    }
+  }
+
+  async #baseChanges(merged: CoalescingTopic<ObjectChange>, signal: AbortSignal): Promise<void> {
+    if (this.#base === undefined) return;
+    for await (const change of this.#base.changes(signal)) {
+      if (!this.#objects.has(objectKey(change))) merged.publish(change);
+    }
   }
 
   async run(signal: AbortSignal): Promise<void> {
@@ -195,37 +201,23 @@ function idOf({ metadata: { namespace = '', name } }: ManagedObject): ObjectId {
   return { namespace, name };
 }
 
-function keyOf({ namespace, name }: ObjectId): string {
-  return `${namespace}/${name}`;
-}
-
 function versionOf(object: ManagedObject | undefined): string | undefined {
   return object?.metadata.resourceVersion;
 }
 
-/** From "this object changed" to those who show it or have read it. */
-type Kind = 'ConfigMap' | 'Secret';
-
-export async function followChanges<T extends ManagedObject>(
-  kind: Kind,
-  objects: ObjectManager<T>,
+/** Passes on changed objects to the volumes that show them and the pods that have read them. */
+export async function followChanges(
+  kind: 'ConfigMap' | 'Secret',
+  objects: Pick<ObjectManager<ManagedObject>, 'changes'>,
   [volumes, pods]: readonly [Pick<VolumeManager, 'objectChanged'>, Pick<PodLoop, 'objectChanged'>],
   deps: TaskDeps,
   signal: AbortSignal,
 ): Promise<void> {
-  const reader = readerOf(objects);
-  const tell = async ({ namespace, name }: ObjectId): Promise<void> => {
-    // From memory. Where it cannot be had, whoever shows it finds out by itself and says so.
-    const object = await reader.get(namespace, name, signal).catch(() => 'unknown' as const);
-    const version = object === 'unknown' ? undefined : object?.metadata.resourceVersion;
-    volumes.objectChanged({ kind, namespace, name }, version);
-    if (object !== 'unknown') pods.objectChanged(kind, namespace, name, version);
+  const follow = async (over: AbortSignal): Promise<void> => {
+    for await (const { namespace, name, resourceVersion } of objects.changes(over)) {
+      volumes.objectChanged({ kind, namespace, name }, resourceVersion);
+      pods.objectChanged(kind, namespace, name, resourceVersion);
+    }
   };
-  const telling = new Set<Promise<void>>();
-  for await (const id of objects.changes(signal)) {
-    const task = `the change of ${kind} ${id.namespace}/${id.name}`;
-    const told = runTask(task, () => tell(id), deps, signal).finally(() => telling.delete(told));
-    telling.add(told);
-  }
-  await Promise.all(telling);
+  await runTask(`changes of ${kind}s`, follow, deps, signal);
 }

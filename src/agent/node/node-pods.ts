@@ -13,7 +13,6 @@ import type { EventSink } from '../../kube/kinds/pod/pod-event.ts';
 import { type Pod, podShape } from '../../kube/kinds/pod/pod.ts';
 import { runtimeClassShape } from '../../kube/kinds/runtime-class.ts';
 import { podEventObject } from '../../node/event-recorder.ts';
-import { readerOf } from '../../objects/object-manager.ts';
 import type { PodApi, PodLoopDeps } from '../../pods/loop/loop-parts.ts';
 import { PodLoop } from '../../pods/loop/pod-loop.ts';
 import type { PodNetwork } from '../../pods/probes/http-exchange.ts';
@@ -59,8 +58,8 @@ export function nodePods(deps: NodePodsDeps, settings: AgentSettings): PodLoop {
       registrations: objects,
       network: podNetwork(runtime),
       view: () => ({
-        configMaps: readerOf(objects.configMaps),
-        secrets: readerOf(objects.secrets),
+        configMaps: objects.configMaps,
+        secrets: objects.secrets,
         services: objects.services(),
         node: presence.known(),
         ...effects,

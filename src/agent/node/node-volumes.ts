@@ -19,7 +19,6 @@ import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { persistentVolumeClaimShape } from '../../kube/kinds/storage/persistent-volume-claim.ts';
 import { persistentVolumeShape } from '../../kube/kinds/storage/persistent-volume.ts';
 import { podDirectory, podsDirectory } from '../../kube/values/node-layout.ts';
-import { readerOf } from '../../objects/object-manager.ts';
 import { TrustBundles } from '../../objects/trust-bundles.ts';
 import type { VolumePlugin } from '../../plugins/plugin.ts';
 import { PluginRegistry, type StandardPluginDeps } from '../../plugins/registry.ts';
@@ -67,8 +66,8 @@ export function nodeVolumes(deps: NodeVolumesDeps, settings: AgentSettings): Nod
   const live = new LiveSubPaths({ mounts, replaceable: replaceableMounts(mounts), notify });
   const trustBundles = client && new TrustBundles({ ...deps, client });
   const plugins = deps.plugins({
-    configMaps: readerOf(objects.configMaps),
-    secrets: readerOf(objects.secrets),
+    configMaps: objects.configMaps,
+    secrets: objects.secrets,
     nodes: { get: async (signal) => node.current() ?? (await node.read(signal)) },
     ...(trustBundles && { tokens: objects.tokens, trustBundles }),
     root,

@@ -2,13 +2,13 @@
  * Everything that a node reports, and what becomes of it: a log line, a Kubernetes Event, a metric. A kind of notice without a
  * row does not compile. No value of a Secret is in any of them.
  */
+import { type ObjectNotice } from '../../objects/object-manager.ts';
 import { MountletError, messageOf } from '../../base/errors.ts';
 import type { ReflectorNotice } from '../../client/reflector.ts';
 import type { SubPathNotice } from '../../disk/pods/live-sub-paths.ts';
 import type { NodeServerNotice } from '../../node-server/node-handler.ts';
 import type { EventNotice, EventObject, EventSink, NewEvent } from '../../node/event-recorder.ts';
 import type { NodeNotice as ReportNotice } from '../../node/own-node.ts';
-import type { ObjectNotice } from '../../objects/object-notices.ts';
 import type { PluginNotice } from '../../plugins/plugin.ts';
 import type { PodNotice } from '../../pods/loop/loop-parts.ts';
 import type { FolderNotice } from '../../pods/sources/manifests-folder.ts';

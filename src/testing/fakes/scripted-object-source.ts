@@ -2,17 +2,22 @@
  * An API server as the object managers see one, driven by hand: a test puts and removes objects, takes the server away, holds
  * back its answers and reads what was asked of it. What it sends is on its way when the call returns.
  */
+import {
+  type ManagedObject,
+  type ObjectChange,
+  type ObjectId,
+  objectKey,
+  type ObjectManager,
+  type ObjectEvent,
+  type ObjectSource,
+  type WatchOptions,
+} from '../../objects/object-manager.ts';
 import { untilAborted } from '../../base/abort.ts';
 import { CoalescingTopic } from '../../base/coalescing-queue.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
-import type { ManagedKind, ManagedObject } from '../../objects/managed-kind.ts';
-import { ObjectNotFoundError, WatchRefusedError } from '../../objects/object-errors.ts';
-import { type ObjectId, objectKey } from '../../objects/object-id.ts';
-import type { ObjectManager } from '../../objects/object-manager.ts';
-import type { ObjectEvent, ObjectSource, WatchOptions, WatchScope } from '../../objects/object-source.ts';
 
 interface Watch<T> {
-  readonly scope: WatchScope;
+  readonly id: ObjectId;
   readonly options: WatchOptions;
   readonly events: ObjectEvent<T>[];
   isListed: boolean;
@@ -20,20 +25,15 @@ interface Watch<T> {
 }
 
 export class ScriptedObjectSource<T extends ManagedObject> implements ObjectSource<T> {
-  /** Every request in order: `get shop/a`, `get shop/a cached`, `uid shop/a`, `list shop/a`, `watch shop/a`, `list shop`. */
+  /** Every request in order: `get shop/a`, `get shop/a cached`, `uid shop/a`, `list shop/a`, `watch shop/a`. */
   readonly requests: string[] = [];
-  readonly #resource: string;
   readonly #objects = new Map<string, T>();
   readonly #watches = new Set<Watch<T>>();
   #revision = 0;
   #away: Error | undefined;
   #isHeld = false;
-  #refused: (scope: WatchScope) => boolean = () => false;
+  #refused: (id: ObjectId) => boolean = () => false;
   #getting: ((object: T | undefined) => Promise<void>) | undefined;
-
-  constructor(resource: string) {
-    this.#resource = resource;
-  }
 
   /** Creates or changes an object, which gets the next version. A new object gets a new uid. */
   put({ namespace, name }: ObjectId, parts: Omit<T, 'metadata'>): T {
@@ -60,9 +60,9 @@ export class ScriptedObjectSource<T extends ManagedObject> implements ObjectSour
     return this.#objects.get(objectKey(id));
   }
 
-  /** The scopes that are watched now, sorted. */
+  /** The objects that are watched now, sorted. */
   get watched(): readonly string[] {
-    return [...this.#watches].map(({ scope }) => textOf(scope)).toSorted();
+    return [...this.#watches].map(({ id }) => objectKey(id)).toSorted();
   }
 
   /** From now on every request fails, and every watch is interrupted. */
@@ -86,11 +86,11 @@ export class ScriptedObjectSource<T extends ManagedObject> implements ObjectSour
     this.#listAll();
   }
 
-  /** Watches of these scopes, also those under way, are refused. */
-  refuse(refused: (scope: WatchScope) => boolean): void {
+  /** Watches of these objects, also those under way, are refused. */
+  refuse(refused: (id: ObjectId) => boolean): void {
     this.#refused = refused;
     for (const watch of this.#watches) {
-      if (refused(watch.scope)) this.#interrupt(watch, refusal(watch.scope));
+      if (refused(watch.id)) this.#interrupt(watch, refusal(watch.id));
       else if (!watch.isListed) this.#list(watch);
     }
   }
@@ -98,12 +98,11 @@ export class ScriptedObjectSource<T extends ManagedObject> implements ObjectSour
   /** A short interruption, after which the watches go on where they were. */
   blink(): void {
     for (const watch of this.#watches) watch.options.interrupted(new Error('connection reset'));
-    for (const watch of this.#watches) watch.options.contact();
   }
 
-  /** Sends any event to whoever watches the scope: for servers that misbehave. */
-  send(scope: WatchScope, event: ObjectEvent<T>): void {
-    for (const watch of this.#watches) if (textOf(watch.scope) === textOf(scope)) push(watch, event);
+  /** Sends any event to whoever watches the object: for servers that misbehave. */
+  send(id: ObjectId, event: ObjectEvent<T>): void {
+    for (const watch of this.#watches) if (objectKey(watch.id) === objectKey(id)) push(watch, event);
   }
 
   /** Runs between a get's reading of the object and its answer. */
@@ -111,31 +110,34 @@ export class ScriptedObjectSource<T extends ManagedObject> implements ObjectSour
     this.#getting = step;
   }
 
-  async get(id: ObjectId, { mayBeCached }: { readonly mayBeCached: boolean }, signal: AbortSignal): Promise<T> {
-    this.requests.push(`get ${textOf(id)}${mayBeCached ? ' cached' : ''}`);
+  async get(
+    id: ObjectId,
+    { mayBeCached }: { readonly mayBeCached: boolean },
+    signal: AbortSignal,
+  ): Promise<T | undefined> {
+    this.requests.push(`get ${objectKey(id)}${mayBeCached ? ' cached' : ''}`);
     signal.throwIfAborted();
     if (this.#away !== undefined) throw this.#away;
     const object = this.#objects.get(objectKey(id));
     await this.#getting?.(object);
-    if (object === undefined) throw ObjectNotFoundError.of(this.#resource, id.name);
     return object;
   }
 
   async uidOf(id: ObjectId, signal: AbortSignal): Promise<string | undefined> {
-    this.requests.push(`uid ${textOf(id)}`);
+    this.requests.push(`uid ${objectKey(id)}`);
     signal.throwIfAborted();
     if (this.#away !== undefined) throw this.#away;
     return Promise.resolve(this.#objects.get(objectKey(id))?.metadata.uid);
   }
 
-  async *watch(scope: WatchScope, options: WatchOptions, signal: AbortSignal): AsyncGenerator<ObjectEvent<T>> {
-    const watch: Watch<T> = { scope, options, events: [], isListed: false, wake: () => {} };
+  async *watch(id: ObjectId, options: WatchOptions, signal: AbortSignal): AsyncGenerator<ObjectEvent<T>> {
+    const watch: Watch<T> = { id, options, events: [], isListed: false, wake: () => {} };
     const abort = (): void => watch.wake();
     signal.addEventListener('abort', abort, { once: true });
     this.#watches.add(watch);
     try {
       const { notBefore } = options;
-      this.requests.push(`list ${textOf(scope)}${notBefore === undefined ? '' : ` not before ${notBefore}`}`);
+      this.requests.push(`list ${objectKey(id)}${notBefore === undefined ? '' : ` not before ${notBefore}`}`);
       this.#list(watch);
       while (!signal.aborted) {
         const event = watch.events.shift();
@@ -153,15 +155,14 @@ export class ScriptedObjectSource<T extends ManagedObject> implements ObjectSour
   }
 
   #list(watch: Watch<T>): void {
-    const { scope } = watch;
+    const { id } = watch;
     if (this.#away !== undefined) return watch.options.interrupted(this.#away);
-    if (this.#refused(scope)) return watch.options.interrupted(refusal(scope));
+    if (this.#refused(id)) return watch.options.interrupted(refusal(id));
     if (this.#isHeld) return;
     watch.isListed = true;
-    watch.options.contact();
-    const objects = [...this.#objects.values()].filter((object) => isIn(scope, object));
+    const objects = [...this.#objects.values()].filter((object) => isIn(id, object));
     push(watch, { kind: 'replaced', objects, resourceVersion: String(this.#revision) });
-    this.requests.push(`watch ${textOf(scope)}`);
+    this.requests.push(`watch ${objectKey(id)}`);
   }
 
   #interrupt(watch: Watch<T>, error: Error): void {
@@ -172,7 +173,7 @@ export class ScriptedObjectSource<T extends ManagedObject> implements ObjectSour
   }
 
   #send(event: Extract<ObjectEvent<T>, { readonly object: T }>): void {
-    for (const watch of this.#watches) if (watch.isListed && isIn(watch.scope, event.object)) push(watch, event);
+    for (const watch of this.#watches) if (watch.isListed && isIn(watch.id, event.object)) push(watch, event);
   }
 }
 
@@ -181,38 +182,29 @@ function push<T>(watch: Watch<T>, event: ObjectEvent<T>): void {
   watch.wake();
 }
 
-function refusal(scope: WatchScope): Error {
-  return new WatchRefusedError(`${textOf(scope)} is forbidden`);
+function refusal(id: ObjectId): Error {
+  return new Error(`${objectKey(id)} is forbidden`);
 }
 
-function isIn({ namespace, name }: WatchScope, { metadata }: ManagedObject): boolean {
-  return metadata.namespace === namespace && (name === undefined || metadata.name === name);
-}
-
-function textOf({ namespace, name }: WatchScope): string {
-  return name === undefined ? namespace : `${namespace}/${name}`;
+function isIn({ namespace, name }: ObjectId, { metadata }: ManagedObject): boolean {
+  return metadata.namespace === namespace && metadata.name === name;
 }
 
 /** An object manager without a server: a test says what there is, and sees who registered. */
 export class FakeObjectManager<T extends ManagedObject> implements ObjectManager<T> {
-  readonly #kind: ManagedKind<T>;
   readonly #objects = new Map<string, T>();
   readonly #pods = new Map<string, Pod>();
-  readonly #feed = new CoalescingTopic<ObjectId>(objectKey);
+  readonly #feed = new CoalescingTopic<ObjectChange>(objectKey);
   #failure: Error | undefined;
-
-  constructor(kind: ManagedKind<T>) {
-    this.#kind = kind;
-  }
 
   put(object: T): void {
     const { namespace = '', name } = object.metadata;
     this.#objects.set(objectKey({ namespace, name }), object);
-    this.#feed.publish({ namespace, name });
+    this.#feed.publish({ namespace, name, resourceVersion: object.metadata.resourceVersion });
   }
 
   remove(id: ObjectId): void {
-    if (this.#objects.delete(objectKey(id))) this.#feed.publish(id);
+    if (this.#objects.delete(objectKey(id))) this.#feed.publish({ ...id, resourceVersion: undefined });
   }
 
   /** Every get fails with this error, until it is undefined again. */
@@ -225,12 +217,10 @@ export class FakeObjectManager<T extends ManagedObject> implements ObjectManager
     return [...this.#pods.keys()];
   }
 
-  async get(namespace: string, name: string, signal: AbortSignal): Promise<T> {
+  async get(namespace: string, name: string, signal: AbortSignal): Promise<T | undefined> {
     signal.throwIfAborted();
     if (this.#failure !== undefined) throw this.#failure;
-    const object = this.#objects.get(objectKey({ namespace, name }));
-    if (object === undefined) throw ObjectNotFoundError.of(this.#kind.singular, name);
-    return Promise.resolve(object);
+    return Promise.resolve(this.#objects.get(objectKey({ namespace, name })));
   }
 
   registerPod(pod: Pod): void {
@@ -241,15 +231,18 @@ export class FakeObjectManager<T extends ManagedObject> implements ObjectManager
     this.#pods.delete(pod.metadata.uid ?? '');
   }
 
-  changes(signal: AbortSignal): AsyncIterable<ObjectId> {
+  changes(signal: AbortSignal): AsyncIterable<ObjectChange> {
     return this.#feed.follow(signal);
-  }
-
-  ageOf(namespace: string, name: string): number | undefined {
-    return this.#objects.has(objectKey({ namespace, name })) ? 0 : undefined;
   }
 
   run(signal: AbortSignal): Promise<void> {
     return untilAborted(signal);
   }
+}
+
+/** For a test that expects the object to be there: rejects where a manager or a source has none. */
+export async function present<T>(reading: Promise<T | undefined>): Promise<T> {
+  const object = await reading;
+  if (object === undefined) throw new Error('not found');
+  return object;
 }

@@ -1,11 +1,10 @@
+import { ObjectError } from './object-manager.ts';
+import { type ObjectNotice } from './object-manager.ts';
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { TokenRequest } from '../kube/kinds/service-account.ts';
 import { FakeClock, settle } from '../testing/fakes/fake-clock.ts';
-import type { ObjectNotice } from './object-notices.ts';
-import { TokenRequestsUnsupportedError } from './token-errors.ts';
-import { TokenManager, type TokenRequester } from './token-manager.ts';
-import { type ServiceAccountTokenRequest, tokenRequestKey } from './token-request-key.ts';
+import { type ServiceAccountTokenRequest, TokenManager, type TokenRequester, tokenRequestKey } from './tokens.ts';
 
 const secondMs = 1_000;
 const minuteMs = 60_000;
@@ -160,7 +159,10 @@ test('21.4: the first token that cannot be had fails in the words of the kubelet
   const { server, get } = world();
   server.failure = new Error('serviceaccounts "clerk" not found');
   await assert.rejects(get(), { message: 'failed to fetch token: serviceaccounts "clerk" not found' });
-  server.failure = new TokenRequestsUnsupportedError();
+  server.failure = new ObjectError(
+    'TokenRequestsUnsupported',
+    'the API server does not have TokenRequest endpoints enabled',
+  );
   await assert.rejects(get(), {
     message: 'failed to fetch token: the API server does not have TokenRequest endpoints enabled',
   });
