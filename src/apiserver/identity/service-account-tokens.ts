@@ -97,10 +97,11 @@ export class TokenIssuer {
     const { key } = this.#settings;
     if (parsed.keyId !== '' && parsed.keyId !== key.id) return refused('invalid signature, no keys found');
     if (!isSignedBy(key, parsed)) return refused('invalid signature');
-    const claims = claimsOf(parsed.claims);
-    if (claims === undefined) return refused('service account token claims could not be validated');
+    const { claims } = parsed;
+    if (!areClaims(claims)) return refused('service account token claims could not be validated');
 
-    const tokenAudiences = claims.audiences.length === 0 ? this.#settings.audiences : claims.audiences;
+    const named = [claims.aud ?? []].flat();
+    const tokenAudiences = named.length === 0 ? this.#settings.audiences : named;
     const shared = tokenAudiences.filter((audience) => audiences.includes(audience));
     if (shared.length === 0) {
       return refused(
@@ -111,17 +112,16 @@ export class TokenIssuer {
     return problem === undefined ? { kind: 'accepted', user: userOf(claims), audiences: shared } : refused(problem);
   }
 
-  #timeProblem({ notBefore, expires, issuedAt }: TokenClaims): string | undefined {
+  #timeProblem({ nbf = 0, exp = Infinity, iat = 0 }: TokenClaims): string | undefined {
     const now = this.#deps.clock.now();
-    if (notBefore !== undefined && now + setBackMsMax < notBefore * 1000)
-      return 'service account token is not valid yet';
-    if (expires !== undefined && now - leewayMs > expires * 1000) return 'service account token has expired';
-    if (issuedAt !== undefined && now + setBackMsMax < issuedAt * 1000)
-      return 'service account token is issued in the future';
+    if (now + setBackMsMax < nbf * 1000) return 'service account token is not valid yet';
+    if (now - leewayMs > exp * 1000) return 'service account token has expired';
+    if (now + setBackMsMax < iat * 1000) return 'service account token is issued in the future';
     return undefined;
   }
 
-  #subjectProblem({ namespace, serviceAccount, secret, pod, node }: TokenClaims): string | undefined {
+  #subjectProblem({ 'kubernetes.io': own }: TokenClaims): string | undefined {
+    const { namespace, serviceaccount: serviceAccount, secret, pod, node } = own;
     const { subjects } = this.#deps;
     const account = subjects.serviceAccount(namespace, serviceAccount.name);
     if (account === undefined) return `serviceaccounts ${goQuote(serviceAccount.name)} not found`;
@@ -162,14 +162,15 @@ function refused(message: string): TokenVerdict {
   return { kind: 'refused', message };
 }
 
-function userOf({ namespace, serviceAccount, pod, node, id }: TokenClaims): User {
+function userOf({ jti = '', 'kubernetes.io': own }: TokenClaims): User {
+  const { namespace, serviceaccount: serviceAccount, pod, node } = own;
   const prefix = 'authentication.kubernetes.io';
   const extra: Record<string, readonly string[]> = {};
   if (pod !== undefined) {
     extra[`${prefix}/pod-name`] = [pod.name];
     extra[`${prefix}/pod-uid`] = [pod.uid];
   }
-  if (id !== '') extra[`${prefix}/credential-id`] = [`JTI=${id}`];
+  if (jti !== '') extra[`${prefix}/credential-id`] = [`JTI=${jti}`];
   if (node !== undefined) {
     extra[`${prefix}/node-name`] = [node.name];
     if (node.uid !== '') extra[`${prefix}/node-uid`] = [node.uid];
@@ -187,49 +188,36 @@ function quotedList(items: readonly string[]): string {
   return `[${items.map(goQuote).join(' ')}]`;
 }
 
-/** The claims of a service account token, taken out of JSON that was signed but may still be of any form. */
 export interface BoundName {
   readonly name: string;
   readonly uid: string;
 }
 
+/** Times are in seconds since the epoch. */
 interface TokenClaims {
-  readonly id: string;
-  readonly audiences: readonly string[];
-  /** Seconds since the epoch. */
-  readonly notBefore: number | undefined;
-  readonly expires: number | undefined;
-  readonly issuedAt: number | undefined;
-  readonly namespace: string;
-  readonly serviceAccount: BoundName;
-  readonly pod: BoundName | undefined;
-  readonly secret: BoundName | undefined;
-  readonly node: BoundName | undefined;
+  readonly jti?: string;
+  readonly aud?: string | readonly string[];
+  readonly nbf?: number;
+  readonly exp?: number;
+  readonly iat?: number;
+  readonly 'kubernetes.io': {
+    readonly namespace: string;
+    readonly serviceaccount: BoundName;
+    readonly pod?: BoundName;
+    readonly secret?: BoundName;
+    readonly node?: BoundName;
+  };
 }
 
-type JsonObject = Readonly<Record<string, unknown>>;
-
-/** Undefined when a claim has another form than it must have, or when the token names no service account. */
-function claimsOf(json: JsonObject): TokenClaims | undefined {
+/** What was signed may still be of any form, and name no service account. */
+function areClaims(json: unknown): json is TokenClaims {
+  if (!isRecord(json)) return false;
   const { aud = [], nbf, exp, iat, jti = '', 'kubernetes.io': own } = json;
-  const audiences = typeof aud === 'string' ? [aud] : aud;
-  if (!isRecord(own) || typeof own['namespace'] !== 'string' || typeof jti !== 'string') return undefined;
-  if (!Array.isArray(audiences) || !audiences.every((item) => typeof item === 'string')) return undefined;
-  if (![nbf, exp, iat].every((time) => time === undefined || typeof time === 'number')) return undefined;
+  if (!isRecord(own) || typeof own['namespace'] !== 'string' || typeof jti !== 'string') return false;
+  if (![aud].flat().every((item) => typeof item === 'string')) return false;
+  if (![nbf, exp, iat].every((time) => time === undefined || typeof time === 'number')) return false;
   const bound = [own['pod'], own['secret'], own['node']];
-  if (!isName(own['serviceaccount']) || !bound.every((item) => item === undefined || isName(item))) return undefined;
-  return {
-    id: jti,
-    audiences,
-    notBefore: nbf as number | undefined,
-    expires: exp as number | undefined,
-    issuedAt: iat as number | undefined,
-    namespace: own['namespace'],
-    serviceAccount: own['serviceaccount'],
-    pod: own['pod'] as BoundName | undefined,
-    secret: own['secret'] as BoundName | undefined,
-    node: own['node'] as BoundName | undefined,
-  };
+  return isName(own['serviceaccount']) && bound.every((item) => item === undefined || isName(item));
 }
 
 function isName(value: unknown): value is BoundName {

@@ -49,14 +49,14 @@ export class WatchHub {
   readonly #recent = new Map<Change, WatchedChange>();
   #recentBytes = 0;
   /** All changes up to this one have been given to their watchers. */
-  #givenOut: number;
+  #lastBroadcast: number;
   readonly #unsubscribe: () => void;
 
   constructor(store: Store, limits: WatcherLimits) {
     this.#store = store;
     this.#limits = limits;
-    this.#givenOut = store.revision;
-    this.#unsubscribe = store.subscribe((changes) => this.#giveOut(changes));
+    this.#lastBroadcast = store.revision;
+    this.#unsubscribe = store.subscribe((changes) => this.#broadcast(changes));
   }
 
   get size(): number {
@@ -86,7 +86,7 @@ export class WatchHub {
     const channel = this.#watchers.get(watcher);
     if (channel === undefined || !watcher.wantsBookmarks || !watcher.isIdle) return false;
     // A watcher that waits for a later revision must not get an earlier one.
-    watcher.deliver(channel.form.bookmark(Math.max(watcher.startsAfter, this.#givenOut)), 0);
+    watcher.deliver(channel.form.bookmark(Math.max(watcher.startsAfter, this.#lastBroadcast)), 0);
     return true;
   }
 
@@ -108,7 +108,7 @@ export class WatchHub {
     for (const watcher of this.#watchers.keys()) watcher.end('closed');
   }
 
-  #giveOut(changes: readonly Change[]): void {
+  #broadcast(changes: readonly Change[]): void {
     const touched = new Set<Channel>();
     for (const change of this.#channels.size === 0 ? [] : changes) {
       for (const channel of this.#channelsOf(change.key)) {
@@ -128,7 +128,7 @@ export class WatchHub {
       channel.events = [];
       deliver(channel.watchers, events);
     }
-    this.#givenOut = changes.at(-1)?.revision ?? this.#givenOut;
+    this.#lastBroadcast = changes.at(-1)?.revision ?? this.#lastBroadcast;
   }
 
   /** Those of every prefix of the key that ends with a slash, and of the key itself. */
