@@ -1,8 +1,8 @@
 /**
- * What runs containers, as the rest of the node sees it: `process/` runs them as sandboxed processes of this machine, `cri/`
- * hands them to containerd or CRI-O. Everything to decide is decided before: variables, mounts, users, restarts and back-off
- * are the pod worker's business. A runtime keeps what it needs to know on disk or in its own service, never only in memory:
- * after a restart of this program `list` answers the same, exit codes included.
+ * What runs containers, as the rest of the node sees it: `process/` runs them as sandboxed processes of this machine, and a
+ * program that starts a node can give it another. Variables, mounts, users, restarts and back-off are decided by the pod
+ * worker. A runtime keeps what it needs to know on disk or in its own service, never only in memory: after a restart of this
+ * program `list` answers the same, exit codes included.
  *
  *   runPod ──▶ ready ──createContainer──▶ created ──startContainer──▶ running ──(ends by itself, stopContainer)──▶ exited
  *                │                                                                                                 │
@@ -16,13 +16,13 @@ export interface Runtime {
   /** `process`, `containerd`: the scheme of container IDs in a pod's status. */
   readonly name: string;
   readonly version: string;
-  /** The agent of a host that cannot do what a pod asks refuses the pod with these words; undefined when it can. */
+  /** Why this machine cannot do what a pod asks, as the pod is refused with; undefined when it can. */
   unsupported(pod: PodRequest, container: ContainerRequest): string | undefined;
 
-  /** All pods that it knows, with all their containers, however they ended. */
+  /** All pods, with all their containers, running or not. */
   list(signal: AbortSignal): Promise<readonly RuntimePod[]>;
   get(podUid: string, signal: AbortSignal): Promise<RuntimePod | undefined>;
-  /** UIDs of pods in which a container started or ended. Each is told once however often before it is taken. */
+  /** UIDs of pods in which a container started or ended; changes of one pod that were not taken yet are one. */
   changes(signal: AbortSignal): AsyncIterable<string>;
 
   /** Makes the pod's shared namespaces and directories. Repeating it for a pod that is ready changes nothing. */
@@ -40,7 +40,7 @@ export interface Runtime {
   /** Only of a container that is not running; its logs stay until the pod is removed or the caller deletes them. */
   removeContainer(id: string, signal: AbortSignal): Promise<void>;
 
-  /** Runs a command beside the container's own. Rejects with CommandStartError when it cannot be started. */
+  /** Runs a command beside the container's own. Rejects with a RuntimeError when it cannot be started. */
   exec(id: string, request: ExecRequest, signal: AbortSignal): Promise<ExecResult>;
   /** Joins the container's own streams until it ends, the client leaves or the signal aborts. */
   attach(id: string, streams: ProcessStreams, signal: AbortSignal): Promise<void>;
@@ -49,7 +49,7 @@ export interface Runtime {
   /** Of the containers that run now, as far as the machine counts it. */
   usage(podUid: string, signal: AbortSignal): Promise<readonly ContainerUsage[]>;
 
-  /** Absent where containers are made without images: then none is looked for or pulled. */
+  /** Undefined where containers need no images: then none is inspected or pulled. */
   readonly images: RuntimeImages | undefined;
 }
 
@@ -236,13 +236,16 @@ export interface PullCredential {
   readonly password: string;
   readonly auth: string;
   readonly serverAddress: string;
-  readonly identityToken: string;
-  readonly registryToken: string;
 }
 
-/** A failure of the runtime itself; its message goes into a pod's status and events, so it holds no secret. */
+/** A failure of the runtime itself; its message goes into a pod's status and Events, so it holds no secret. */
 export class RuntimeError extends MountletError {
-  readonly reason = 'RuntimeFailed';
+  readonly reason: 'RuntimeFailed' | 'CommandStartFailed' | 'NamespacesRefused';
+
+  constructor(message: string, options?: ErrorOptions, reason: RuntimeError['reason'] = 'RuntimeFailed') {
+    super(message, options);
+    this.reason = reason;
+  }
 }
 
 export class NoSuchContainerError extends MountletError {
@@ -260,6 +263,7 @@ export class ContainerNotRunningError extends MountletError {
   }
 }
 
-export class CommandStartError extends MountletError {
-  readonly reason = 'CommandStartFailed';
+/** A command that could not be started beside a container's own. */
+export function commandStartError(message: string, options?: ErrorOptions): RuntimeError {
+  return new RuntimeError(message, options, 'CommandStartFailed');
 }

@@ -19,7 +19,6 @@ import {
   chmodSync,
   closeSync,
   constants,
-  existsSync,
   fstatSync,
   futimesSync,
   lstatSync,
@@ -74,18 +73,14 @@ interface LiveSubPathsDeps {
   readonly mounts: Mounts;
   readonly replaceable: ReplaceableMounts;
   readonly notify: (notice: SubPathNotice) => void;
-  /** Is there where files have labels. */
-  readonly selinuxDirectory?: string;
 }
 
 export class LiveSubPaths {
   readonly #mounts: Mounts;
   readonly #replaceable: ReplaceableMounts;
   readonly #notify: (notice: SubPathNotice) => void;
-  readonly #selinuxDirectory: string;
 
-  constructor({ mounts, replaceable, notify, selinuxDirectory = '/sys/fs/selinux' }: LiveSubPathsDeps) {
-    this.#selinuxDirectory = selinuxDirectory;
+  constructor({ mounts, replaceable, notify }: LiveSubPathsDeps) {
     this.#mounts = mounts;
     this.#replaceable = replaceable;
     this.#notify = notify;
@@ -93,9 +88,6 @@ export class LiveSubPaths {
 
   /** Why no subPath can follow on this machine, or undefined. */
   get unavailable(): string | undefined {
-    // The runtime labels what a container binds when it starts; what comes later would not have its label.
-    if (existsSync(join(this.#selinuxDirectory, 'enforce')))
-      return 'SELinux is on, and labels only what a container starts with';
     return this.#replaceable.unavailable;
   }
 

@@ -131,7 +131,5 @@ function credentialsFor(secrets: ImagePullSecrets, image: string): readonly Pull
     password,
     auth: '',
     serverAddress: registry,
-    identityToken: '',
-    registryToken: '',
   }));
 }

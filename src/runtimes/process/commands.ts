@@ -10,7 +10,7 @@ import { messageOf } from '../../base/errors.ts';
 import { isAlive } from '../../linux/process-table.ts';
 import { type CompiledProgram, type StepFailure, readFailure } from '../../linux/system-program.ts';
 import {
-  CommandStartError,
+  commandStartError,
   ContainerNotRunningError,
   type ContainerRequest,
   type ExecRequest,
@@ -122,7 +122,7 @@ export class Commands {
     const { containers, groups, powers, spawner } = this.#deps;
     const { main } = record.run ?? {};
     if (main === undefined || pod === undefined || containers.isOver(id)) throw new ContainerNotRunningError(name);
-    if (request.command.length === 0) throw new CommandStartError('Cannot run a command: none is given');
+    if (request.command.length === 0) throw commandStartError('Cannot run a command: none is given');
     const own = await this.#commandOf(id, name);
     const environment = request.tty ? [{ name: 'TERM', value: 'xterm' }, ...own.environment] : own.environment;
     const command = { ...own, environment, words: request.command };
@@ -137,7 +137,7 @@ export class Commands {
     }
     const { workingDirectory } = own;
     const { hostFiles } = this.#settings;
-    throw new CommandStartError(
+    throw commandStartError(
       failureText(failure, outcome, { program: request.command[0] ?? '', workingDirectory, hostFiles }),
     );
   }

@@ -3,7 +3,7 @@
  * that their roots are made of. In a user namespace nothing can be taken from a process outside of it, so an ordinary
  * user's pods each have a copy of the files of their own.
  */
-import { MountletError, messageOf } from '../../base/errors.ts';
+import { messageOf } from '../../base/errors.ts';
 import { type ProcessName, processNamed } from '../../linux/process-table.ts';
 import { readFailure } from '../../linux/system-program.ts';
 import { RuntimeError } from '../runtime.ts';
@@ -11,18 +11,6 @@ import { failureText } from './container-translation.ts';
 import { type Hold, type PodNamespaces, type Powers, holdProgram } from './sandbox/container-program.ts';
 import type { HostFilesView } from './sandbox/host-files.ts';
 import type { SpawnerClient } from './spawner/spawner-client.ts';
-
-/** No container can be run by this user on this machine. */
-class NamespacesRefusedError extends MountletError {
-  readonly reason = 'NamespacesRefused';
-  constructor(detail: string) {
-    super(
-      `Cannot run containers as an ordinary user: this machine permits no user namespaces (${detail}); run as root, or ask its ` +
-        'administrator for user.max_user_namespaces > 0 and, where they exist, kernel.unprivileged_userns_clone=1 and ' +
-        'kernel.apparmor_restrict_unprivileged_userns=0',
-    );
-  }
-}
 
 const podPrefix = 'pod-';
 const filesPrefix = 'files-';
@@ -91,7 +79,13 @@ export class Holders {
     try {
       await this.#hold('trial', { purpose: 'pod', pod, hostname: '', sysctls: {} }, 'a trial');
     } catch (thrown) {
-      throw new NamespacesRefusedError(messageOf(thrown));
+      throw new RuntimeError(
+        `Cannot run containers as an ordinary user: this machine permits no user namespaces (${messageOf(thrown)}); run as root, or ` +
+          'ask its administrator for user.max_user_namespaces > 0 and, where they exist, kernel.unprivileged_userns_clone=1 and ' +
+          'kernel.apparmor_restrict_unprivileged_userns=0',
+        { cause: thrown },
+        'NamespacesRefused',
+      );
     }
     await this.end('trial');
   }

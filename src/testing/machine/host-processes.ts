@@ -14,7 +14,7 @@ import { ReadStream } from 'node:tty';
 import { loadKoffi } from '../../linux/system-calls.ts';
 import { untilAborted } from '../../base/abort.ts';
 import {
-  CommandStartError,
+  commandStartError,
   ContainerNotRunningError,
   type ExecRequest,
   type ExecResult,
@@ -98,7 +98,7 @@ export class HostProcesses implements Pick<Runtime, 'exec' | 'attach' | 'connect
       await Promise.all(copies);
       return { exitCode: code ?? 128 + (killedBy === null ? 0 : constants.signals[killedBy]) };
     } catch (error) {
-      throw new CommandStartError(`Cannot start ${JSON.stringify(file)}`, { cause: error });
+      throw commandStartError(`Cannot start ${JSON.stringify(file)}`, { cause: error });
     }
   }
 
