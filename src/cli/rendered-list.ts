@@ -1,7 +1,7 @@
 /** Rendered pods as a List that jq and kubectl's printers understand: `-o json` and `-o yaml`. */
 import { stringify } from 'yaml';
 import type { RenderedContainer, RenderedMount, RenderedPod, RenderedVolume } from '../agent/render/rendered-pod.ts';
-import { tagsOfBothReadings } from '../kube/manifests/yaml-tags.ts';
+import { tagsOfBothReadings } from '../kube/manifests/yaml-documents.ts';
 
 /** Stands where a value that came from a Secret would. */
 const hidden = '***';

@@ -1,7 +1,6 @@
 import { type Node, nodeShape } from '../kube/kinds/node.ts';
 import { means } from '../kube/schema/equality.ts';
-import { Quantity } from '../kube/values/quantity.ts';
-import { type ResourceList, isExtendedResource, isHugePages, readQuantity } from '../kube/values/resource-list.ts';
+import { Quantity, type ResourceList, isExtendedResource, isHugePages, readQuantity } from '../kube/values/quantity.ts';
 import { timestamp } from '../kube/values/times.ts';
 
 /** What an operator decides about how this machine appears in the cluster. */

@@ -6,7 +6,7 @@ import type { ApiClient } from '../client/api/api-client.ts';
 import { AlreadyExistsError, ForbiddenError } from '../client/api/api-errors.ts';
 import type { Node } from '../kube/kinds/node.ts';
 import { isRecord, keysOf, valueAt } from '../kube/schema/equality.ts';
-import { type ResourceList, isHugePages } from '../kube/values/resource-list.ts';
+import { type ResourceList, isHugePages } from '../kube/values/quantity.ts';
 import { type NodeCondition, type NodeSettings, type Observed, observedStatus } from './node-status.ts';
 import { type NodeNotice, nodeResource } from './own-node.ts';
 

@@ -8,7 +8,7 @@ import { type ResourceReference, configMaps, secrets, withShape } from '../clien
 import type { ConfigMap } from '../kube/kinds/config-map.ts';
 import type { Pod } from '../kube/kinds/pod/pod.ts';
 import type { Secret } from '../kube/kinds/secret.ts';
-import { type PodReference, type ReferencedKind, referencesOf } from '../kube/pod-references.ts';
+import { type PodReference, type ReferencedKind, referencesOf } from '../kube/references/pod-references.ts';
 import type { ObjectMeta } from '../kube/schema/meta.ts';
 import { boolean, bytes, map, object, required, string } from '../kube/schema/schema.ts';
 import { goQuote } from '../kube/values/go-text.ts';

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { MountletError } from '../base/errors.ts';
 import type { ClusterTrustBundle } from '../kube/kinds/cluster-trust-bundle.ts';
 import type { ProjectedVolumeSource, VolumeProjection } from '../kube/kinds/pod/volume.ts';
-import { commonRunAsUser } from '../kube/run-as-user.ts';
+import { commonRunAsUser } from '../kube/references/pod-references.ts';
 import { base64, testPod } from '../testing/worlds/volume-node.ts';
 import {
   type PodCertificateRequest,

@@ -21,6 +21,7 @@ import type { Pod } from '../kube/kinds/pod/pod.ts';
 import type { Volume } from '../kube/kinds/pod/volume.ts';
 import type { PersistentVolumeClaim } from '../kube/kinds/storage/persistent-volume-claim.ts';
 import type { PersistentVolume } from '../kube/kinds/storage/persistent-volume.ts';
+import { usedVolumes } from '../kube/references/pod-references.ts';
 import {
   ClaimError,
   type VolumeSpec,
@@ -31,7 +32,6 @@ import {
   processingFailed,
   specOfClaim,
 } from '../kube/references/volume-spec.ts';
-import { usedVolumes } from '../kube/used-volumes.ts';
 import type { ActualState } from './actual-state.ts';
 import { type DesiredMount, type DesiredState, storageBytes } from './desired-state.ts';
 import { type NotifyVolumes, podRef } from './notices.ts';

@@ -6,7 +6,7 @@ import { onAbort } from '../base/abort.ts';
 import { MountletError, messageOf } from '../base/errors.ts';
 import type { Timers } from '../base/timers.ts';
 import type { Pod } from '../kube/kinds/pod/pod.ts';
-import { usedVolumes } from '../kube/used-volumes.ts';
+import { usedVolumes } from '../kube/references/pod-references.ts';
 import type { ActualState } from './actual-state.ts';
 import type { DesiredMount, DesiredState } from './desired-state.ts';
 import { type PodUid, podUidOf } from './volume-name.ts';

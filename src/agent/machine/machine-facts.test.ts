@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { isIP } from 'node:net';
 import { release } from 'node:os';
 import { test } from 'node:test';
-import { readQuantity } from '../../kube/values/resource-list.ts';
+import { readQuantity } from '../../kube/values/quantity.ts';
 import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
 import { defaultInterface, machineFacts, osImageOf } from './machine-facts.ts';
 

@@ -9,14 +9,14 @@ import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { selectsNode, tolerates } from '../../kube/references/node-affinity.ts';
 import { qualityOfService } from '../../kube/references/pod-resources.ts';
 import { goQuote } from '../../kube/values/go-text.ts';
-import type { Quantity } from '../../kube/values/quantity.ts';
 import {
+  type Quantity,
   type ResourceList,
   isExtendedResource,
   isHugePages,
   isPodLevelResource,
   readQuantity,
-} from '../../kube/values/resource-list.ts';
+} from '../../kube/values/quantity.ts';
 import type { PodAdmission } from '../../pods/loop/loop-parts.ts';
 import type { Eviction } from '../../pods/status/pod-status.ts';
 

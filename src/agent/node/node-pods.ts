@@ -9,7 +9,7 @@ import { AlreadyExistsError, ConflictError, NotFoundError } from '../../client/a
 import { objectKey, pods, runtimeClasses, withShape } from '../../client/api/resource-reference.ts';
 import { type ReflectorDeps, reflect } from '../../client/reflector.ts';
 import type { Mounts } from '../../disk/mounts/mounts.ts';
-import type { EventSink } from '../../kube/kinds/pod/pod-event.ts';
+import type { EventSink } from '../../kube/kinds/event.ts';
 import { type Pod, podShape } from '../../kube/kinds/pod/pod.ts';
 import { runtimeClassShape } from '../../kube/kinds/runtime-class.ts';
 import { podEventObject } from '../../node/event-recorder.ts';

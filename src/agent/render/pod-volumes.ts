@@ -6,8 +6,8 @@ import { MountletError, errorCode } from '../../base/errors.ts';
 import { removeTree } from '../../disk/paths/remove-tree.ts';
 import { cleanSubPaths } from '../../disk/pods/sub-paths.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import { usedVolumes } from '../../kube/references/pod-references.ts';
 import { type VolumeSpec, resolveVolume, specName } from '../../kube/references/volume-spec.ts';
-import { usedVolumes } from '../../kube/used-volumes.ts';
 import {
   podDirectory,
   subPathsDirectory,

@@ -7,7 +7,7 @@ import { isMirrorPod, mirrorAnnotation } from '../../kube/kinds/pod/pod-identity
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { TokenRequest } from '../../kube/kinds/service-account.ts';
 import type { PersistentVolumeClaim } from '../../kube/kinds/storage/persistent-volume-claim.ts';
-import { namesOf, referenceWords, referencesOf } from '../../kube/pod-references.ts';
+import { namesOf, referenceWords, referencesOf } from '../../kube/references/pod-references.ts';
 import { keysOf, valueAt } from '../../kube/schema/equality.ts';
 import { compareByteOrder, goQuote } from '../../kube/values/go-text.ts';
 import { type User, nodeNameOf } from '../identity/user.ts';

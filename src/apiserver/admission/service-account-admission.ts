@@ -7,7 +7,7 @@ import { isMirrorPod } from '../../kube/kinds/pod/pod-identity.ts';
 import type { PodSpec } from '../../kube/kinds/pod/pod-spec.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { ServiceAccount } from '../../kube/kinds/service-account.ts';
-import { namesOf, referencesOf } from '../../kube/pod-references.ts';
+import { namesOf, referencesOf } from '../../kube/references/pod-references.ts';
 import type { Random } from '../model/random.ts';
 import { StoredObjects, objectKey } from '../model/stored-objects.ts';
 import type { Store } from '../store/store.ts';

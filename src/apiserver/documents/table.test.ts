@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { aConfigMap, aPod } from '../../testing/fakes/builders.ts';
-import { configMaps } from '../resources/config-map.ts';
+import { configMaps } from '../resources/configuration.ts';
 import { pods } from '../resources/pod.ts';
 import { partialObjectMetadata, tableOf } from './table.ts';
 

@@ -9,7 +9,7 @@
 import { isMirrorPod } from '../../kube/kinds/pod/pod-identity.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { PersistentVolume } from '../../kube/kinds/storage/persistent-volume.ts';
-import { type ReferencedKind, referencesOf } from '../../kube/pod-references.ts';
+import { type ReferencedKind, referencesOf } from '../../kube/references/pod-references.ts';
 import { objectPrefix, parseStored, placeOfKey } from '../model/stored-objects.ts';
 import type { Change, ListResult, Store } from '../store/store.ts';
 

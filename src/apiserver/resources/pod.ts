@@ -1,8 +1,7 @@
 /** Pods: what an update may touch, how they end, and what each of their subresources exchanges. Their table is in `pod-columns.ts`. */
 import { bindingKind, evictionKind } from '../../kube/kinds/pod/pod-requests.ts';
 import { podSpec } from '../../kube/kinds/pod/pod-spec.ts';
-import { validatePodStatusUpdate } from '../../kube/kinds/pod/pod-status-validation.ts';
-import type { PodStatus } from '../../kube/kinds/pod/pod-status.ts';
+import { type PodStatus, validatePodStatusUpdate } from '../../kube/kinds/pod/pod-status.ts';
 import { validateEphemeralContainersUpdate } from '../../kube/kinds/pod/pod-update-validation.ts';
 import { type Pod, defaultPod, podKind } from '../../kube/kinds/pod/pod.ts';
 import { qualityOfService } from '../../kube/references/pod-resources.ts';

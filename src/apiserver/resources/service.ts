@@ -4,7 +4,7 @@ import { type Service, serviceKind } from '../../kube/kinds/service.ts';
 import { compareByteOrder } from '../../kube/values/go-text.ts';
 import { ageColumn, nameColumn, orNone, text, wide } from '../model/columns.ts';
 import { keepFields, resource } from '../model/resource.ts';
-import { plainStatus } from './plain-status.ts';
+import { plainStatus } from './storage.ts';
 
 const endpointsShown = 3;
 

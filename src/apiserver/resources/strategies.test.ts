@@ -8,14 +8,11 @@ import { persistentVolumeClaimShape } from '../../kube/kinds/storage/persistent-
 import { persistentVolumeShape } from '../../kube/kinds/storage/persistent-volume.ts';
 import { aContainer, aPod, decoded } from '../../testing/fakes/builders.ts';
 import type { Subresource } from '../model/resource.ts';
-import { csiDrivers, csiNodes, volumeAttachments } from './csi.ts';
-import { namespaces } from './namespace.ts';
-import { nodes } from './node.ts';
-import { persistentVolumeClaims, persistentVolumes } from './persistent-volume.ts';
+import { namespaces, nodes, serviceAccounts } from './cluster.ts';
+import { secrets } from './configuration.ts';
 import { pods } from './pod.ts';
-import { secrets } from './secret.ts';
-import { serviceAccounts } from './service-account.ts';
 import { services } from './service.ts';
+import { csiDrivers, csiNodes, persistentVolumeClaims, persistentVolumes, volumeAttachments } from './storage.ts';
 
 const now = Date.parse('2026-01-01T00:00:00.789Z');
 

@@ -3,8 +3,8 @@ import { test } from 'node:test';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { ObjectMeta } from '../../kube/schema/meta.ts';
 import type { Resource } from '../model/resource.ts';
-import { configMaps } from '../resources/config-map.ts';
-import { namespaces } from '../resources/namespace.ts';
+import { namespaces } from '../resources/cluster.ts';
+import { configMaps } from '../resources/configuration.ts';
 import { pods } from '../resources/pod.ts';
 import { planDeletion } from './plan-deletion.ts';
 

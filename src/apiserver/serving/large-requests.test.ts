@@ -7,7 +7,7 @@ import { MemoryStore } from '../../testing/servers/stores.ts';
 import { type TestApiServer, startTestApiServer } from '../../testing/servers/test-api-server.ts';
 import { type TestClient, type TestJson, type TestResponse, http1Client } from '../../testing/servers/test-client.ts';
 import { StatusError } from '../model/status.ts';
-import { configMaps } from '../resources/config-map.ts';
+import { configMaps } from '../resources/configuration.ts';
 import type { ApiRequest, Exchange } from '../rest/api-request.ts';
 import { plainJson } from '../rest/representation.ts';
 import { requestInfo } from '../rest/request-info.ts';

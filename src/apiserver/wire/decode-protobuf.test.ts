@@ -12,8 +12,7 @@ import { persistentVolumeShape } from '../../kube/kinds/storage/persistent-volum
 import { type Shape, decode } from '../../kube/schema/schema.ts';
 import { delimited, encodeProtobuf, envelope, numeric } from '../../testing/servers/protobuf-writer.ts';
 import { UnknownProtobufKindError, decodeProtobuf } from './decode-protobuf.ts';
-import { type Field, parseMessage, scalarTypes } from './message-notation.ts';
-import { messageNameOf, messages, protobufKinds } from './protobuf-messages.ts';
+import { type Field, messageNameOf, messages, parseMessage, protobufKinds, scalarTypes } from './protobuf-messages.ts';
 import { MalformedProtobufError } from './protobuf-reader.ts';
 
 /** Maps have no prototype, so that `__proto__` is a key like any other; as JSON they compare like plain objects. */

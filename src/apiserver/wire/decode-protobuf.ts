@@ -3,12 +3,9 @@
  * every client that sends it also accepts JSON.
  */
 import { MountletError } from '../../base/errors.ts';
-import { scalarTypes } from './message-notation.ts';
-import type { Field, Message } from './message-notation.ts';
-import { messageNameOf, messages } from './protobuf-messages.ts';
+import { type Field, type Message, messageNameOf, messages, scalarTypes } from './protobuf-messages.ts';
 import { MalformedProtobufError, ProtobufReader, wireTypes } from './protobuf-reader.ts';
-import { decodeScalar, isZero, zeroOf } from './protobuf-scalars.ts';
-import type { Json } from './protobuf-scalars.ts';
+import { type Json, decodeScalar, isZero, zeroOf } from './protobuf-scalars.ts';
 
 interface DecodedProtobuf {
   readonly apiVersion: string;

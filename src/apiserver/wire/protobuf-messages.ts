@@ -2,8 +2,6 @@
 import { metaWire } from '../../kube/schema/meta.ts';
 import type { ExchangedKind } from '../model/resource.ts';
 import { resources } from '../resources/resources.ts';
-import { parseMessage } from './message-notation.ts';
-import type { Message } from './message-notation.ts';
 
 const served: readonly ExchangedKind[] = resources.flatMap((resource) => [
   resource,
@@ -37,4 +35,57 @@ export function protobufKinds(): readonly (readonly [string, string])[] {
     (key) => [key.slice(0, key.lastIndexOf('/')), key.slice(key.lastIndexOf('/') + 1)] as const,
   );
   return [...pairs, ['v1', 'DeleteOptions']];
+}
+
+/**
+ * The notation of the tables in `messages/`: one text for each message, fields separated by commas.
+ *
+ *   2 image              field 2 is the string `image`; the empty string counts as unset
+ *   16 stdin bool        of another type: bool, int, bytes, Time, MicroTime, Quantity, IntOrString, RawJson, Strings,
+ *                        or the name of a message; zero, false and a message without content count as unset
+ *   4 optional? bool     presence matters: what was sent is kept, even if it is false, 0, "" or {}
+ *   1 name!              always there: unset means the zero value
+ *   3 command [string]   repeated
+ *   7 nodeSelector {string}   a map with string keys
+ *   2 ...VolumeSource    a message whose fields belong to the one around it
+ *
+ * `?` and `!` are not in the wire format. They say which Go fields are pointers and which are printed although empty,
+ * and without them `runAsUser: 0` and `emptyDir: {}` would be lost or `hostPort: 0` invented.
+ */
+export interface Field {
+  readonly number: number;
+  /** The key in JSON; undefined for fields of an inlined message. */
+  readonly name: string | undefined;
+  readonly type: string;
+  readonly form: 'single' | 'list' | 'map' | 'inline';
+  readonly presence: 'nonzero' | 'sent' | 'always';
+}
+
+export type Message = ReadonlyMap<number, Field>;
+
+export const scalarTypes = new Set(
+  'string bool int bytes Time MicroTime Quantity IntOrString RawJson Strings'.split(' '),
+);
+
+export function parseMessage(text: string): Message {
+  const fields = text.split(',').map((part) => parseField(part.trim()));
+  return new Map(fields.map((field) => [field.number, field]));
+}
+
+function parseField(text: string): Field {
+  const inline = /^(\d+) \.\.\.([\w.]+)$/.exec(text);
+  if (inline !== null) {
+    const [, number, type = ''] = inline;
+    return { number: Number(number), name: undefined, type, form: 'inline', presence: 'nonzero' };
+  }
+  const parts = /^(\d+) (\w+)([?!]?)(?: ([[{]?)([\w.]+)[\]}]?)?$/.exec(text);
+  if (parts === null) throw new SyntaxError(`not a field: "${text}"`);
+  const [, number, name, mark, bracket, type = 'string'] = parts;
+  return {
+    number: Number(number),
+    name,
+    type,
+    form: bracket === '[' ? 'list' : bracket === '{' ? 'map' : 'single',
+    presence: mark === '?' ? 'sent' : mark === '!' ? 'always' : 'nonzero',
+  };
 }

@@ -63,7 +63,7 @@ export function validateClusterTrustBundle(bundle: ClusterTrustBundle, path: Fie
   ];
 }
 
-export function validateClusterTrustBundleUpdate(bundle: ClusterTrustBundle, old: ClusterTrustBundle): FieldError[] {
+function validateClusterTrustBundleUpdate(bundle: ClusterTrustBundle, old: ClusterTrustBundle): FieldError[] {
   return [
     ...validateClusterTrustBundle(bundle),
     ...validateObjectMetaUpdate(bundle.metadata, old.metadata),

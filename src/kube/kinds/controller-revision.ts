@@ -1,5 +1,5 @@
 /** A version of what a controller was asked for, kept so that it can go back. Its data never changes; which revision it is may. */
-import { canonicalJson } from '../schema/content-hash.ts';
+import { canonicalJson } from '../schema/equality.ts';
 import { type FieldError, invalidField, requiredField } from '../schema/field-errors.ts';
 import { resourceKind } from '../schema/kind.ts';
 import { objectFields } from '../schema/meta.ts';

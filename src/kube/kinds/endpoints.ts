@@ -67,7 +67,7 @@ export function validateEndpoints({ metadata, subsets = [] }: Endpoints): FieldE
   ];
 }
 
-export function validateEndpointsUpdate(endpoints: Endpoints, old: Endpoints): FieldError[] {
+function validateEndpointsUpdate(endpoints: Endpoints, old: Endpoints): FieldError[] {
   return [...validateObjectMetaUpdate(endpoints.metadata, old.metadata), ...validateEndpoints(endpoints)];
 }
 

@@ -9,6 +9,7 @@ import { objectFields, objectReference } from '../schema/meta.ts';
 import { immutableErrors, validateObjectMeta, validateObjectMetaUpdate } from '../schema/metadata-validation.ts';
 import { type FieldPath, type Of, described, integer, object, required, string } from '../schema/schema.ts';
 import { dnsSubdomainProblems, pathSegmentProblems, qualifiedNameProblems } from '../values/names.ts';
+import type { Pod } from './pod/pod.ts';
 
 const sourceShape = object({ component: string, host: string });
 
@@ -281,4 +282,19 @@ function textErrors(text: string, path: FieldPath): FieldError[] {
 
 function lengthErrors(text: string, bytesMax: number, path: FieldPath): FieldError[] {
   return Buffer.byteLength(text) > bytesMax ? [invalidField(path, '', `can have at most ${bytesMax} characters`)] : [];
+}
+
+/** Where Kubernetes Events go. Whoever makes them never waits for them and never fails because of them. */
+export interface PodEvent {
+  readonly pod: Pod;
+  /** The name of the container that it is about; who writes the event finds out of which kind it is. */
+  readonly container?: string | undefined;
+  readonly type: 'Normal' | 'Warning';
+  readonly reason: string;
+  /** Holds no value of a Secret and no output of a container's command. */
+  readonly message: string;
+}
+
+export interface EventSink {
+  record(event: PodEvent): void;
 }

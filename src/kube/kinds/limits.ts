@@ -16,7 +16,7 @@ import {
   string,
 } from '../schema/schema.ts';
 
-export const limitRangeShape = described(
+const limitRangeShape = described(
   {
     text: 'Bounds for what pods of a namespace ask for. Not enforced by this server.',
     fields: { spec: 'The bounds.' },
@@ -50,7 +50,7 @@ export const limitRangeKind = resourceKind<LimitRange>({
 });
 
 /** How much of everything a namespace may use. Known by shape alone: this server has none and enforces none. */
-export const resourceQuotaShape = described(
+const resourceQuotaShape = described(
   {
     text: 'How much a namespace may use. Not enforced by this server.',
     fields: { spec: 'What may be used.', status: 'What is used.' },
@@ -72,7 +72,7 @@ export const resourceQuotaKind = resourceKind<ResourceQuota>({
 });
 
 /** How many pods of a selection must stay while others are moved. Known by shape alone: this server has none and enforces none. */
-export const podDisruptionBudgetShape = described(
+const podDisruptionBudgetShape = described(
   {
     text: 'How many pods of a selection must stay while others are moved. Not enforced by this server.',
     fields: { spec: 'Which pods, and how many.', status: 'How many there are.' },

@@ -28,7 +28,7 @@ import {
   string,
 } from '../schema/schema.ts';
 import { dnsSubdomainProblems, labelValueProblems, qualifiedNameProblems } from '../values/names.ts';
-import { roundUpResources } from '../values/resource-list.ts';
+import { roundUpResources } from '../values/quantity.ts';
 import { taintEffects } from './pod/scheduling-validation.ts';
 
 export const nodeShape = described(

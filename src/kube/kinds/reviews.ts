@@ -103,7 +103,7 @@ export const selfSubjectAccessReviewKind = resourceKind<SelfSubjectAccessReview>
   },
 });
 
-export const selfSubjectRulesReviewShape = described(
+const selfSubjectRulesReviewShape = described(
   {
     text: 'What may I do in a namespace?',
     fields: { spec: 'The question.', status: 'The answer. The server fills it in.' },
@@ -239,7 +239,7 @@ export const tokenReviewKind = resourceKind<TokenReview>({
   },
 });
 
-export const selfSubjectReviewShape = described(
+const selfSubjectReviewShape = described(
   { text: 'Who am I?', fields: { status: 'The answer. The server fills it in.' } },
   object({ ...objectFields, status: object({ userInfo }) }),
 );

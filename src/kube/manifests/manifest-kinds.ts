@@ -1,4 +1,5 @@
 /** The kinds that a manifest may hold for a pod to see, and what reading them from a file changes. */
+import { createHash } from 'node:crypto';
 import { trustBundleKind } from '../kinds/cluster-trust-bundle.ts';
 import { configMapKind, defaultConfigMap } from '../kinds/config-map.ts';
 import { nodeKind } from '../kinds/node.ts';
@@ -10,9 +11,14 @@ import { claimKind } from '../kinds/storage/persistent-volume-claim.ts';
 import { persistentVolumeKind } from '../kinds/storage/persistent-volume.ts';
 import { type FieldError, invalidField } from '../schema/field-errors.ts';
 import type { KubeObject, ResourceKind } from '../schema/kind.ts';
+import type { ObjectMeta } from '../schema/meta.ts';
 import type { FieldPath } from '../schema/schema.ts';
-import { podUidProblems } from '../values/names.ts';
-import { identifyPod } from './pod-identity.ts';
+import {
+  completedName,
+  generatedNameLetters as letters,
+  generatedSuffixLength,
+  podUidProblems,
+} from '../values/names.ts';
 
 export interface ManifestKind<T extends KubeObject = KubeObject> extends ResourceKind<T> {
   /** Where the user wrote what the completed object has at `path`, if that is elsewhere. */
@@ -60,4 +66,35 @@ function validateUid({ metadata: { uid = '' } }: Pod): readonly FieldError[] {
 /** A manifest may be that of a running pod, as `kubectl get -o yaml` prints it, and such a pod may have ephemeral containers. */
 function isOfCreation({ kind, path }: FieldError): boolean {
   return kind === 'Forbidden' && path.length === 2 && path[1] === 'ephemeralContainers';
+}
+
+/** Names and uids for pods and workloads that no API server has named. */
+/** Gives a pod what the API server would on create. From the same manifest come the same names, so a second run finds its volumes. */
+export function identifyPod(pod: Pod): Pod {
+  const { name } = withGeneratedName(pod.metadata, pod.metadata.namespace ?? '');
+  const { uid = '' } = pod.metadata;
+  const metadata = { ...pod.metadata, name, uid: uid === '' ? uidOf(pod.metadata.namespace ?? '', name) : uid };
+  return { ...pod, metadata };
+}
+
+/** Completes a generateName where there is no name; what has neither stays without, for validation to say so. */
+export function withGeneratedName(metadata: ObjectMeta, namespace: string): ObjectMeta {
+  const { name, generateName = '' } = metadata;
+  if (name !== '' || generateName === '') return metadata;
+  const suffix = [...digest(namespace, generateName).subarray(0, generatedSuffixLength)].map(
+    (byte) => letters[byte % letters.length],
+  );
+  return { ...metadata, name: completedName(generateName, suffix.join('')) };
+}
+
+/** A UUID of version 8 (made from other data): a hash of the pod's name, as random ones would differ at each run. */
+function uidOf(namespace: string, name: string): string {
+  const bytes = digest(namespace, name);
+  bytes[6] = ((bytes[6] ?? 0) & 0x0f) | 0x80;
+  bytes[8] = ((bytes[8] ?? 0) & 0x3f) | 0x80;
+  return bytes.toString('hex', 0, 16).replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, '$1-$2-$3-$4-$5');
+}
+
+function digest(namespace: string, name: string): Buffer {
+  return createHash('sha256').update(`${namespace}/${name}`).digest();
 }

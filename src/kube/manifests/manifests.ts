@@ -6,11 +6,10 @@ import { MountletError } from '../../base/errors.ts';
 import { type Pod, podTemplateSpec } from '../kinds/pod/pod.ts';
 import { isRecord } from '../schema/equality.ts';
 import { type FieldError, forbiddenField, placeOf, showPath } from '../schema/field-errors.ts';
+import { type KubeObject, type ResourceKind, apiVersionsOf } from '../schema/kind.ts';
 import { objectMeta } from '../schema/meta.ts';
 import { type FieldPath, type ShapeProblem, decode } from '../schema/schema.ts';
-import { type KubeObject, type ResourceKind, apiVersionsOf } from '../schema/kind.ts';
-import { type ManifestKind, manifestKinds, podManifest } from './manifest-kinds.ts';
-import { withGeneratedName } from './pod-identity.ts';
+import { type ManifestKind, manifestKinds, podManifest, withGeneratedName } from './manifest-kinds.ts';
 import { type WorkloadKind, podOfWorkload, workloadKinds } from './workload.ts';
 import { type Position, parseYamlDocuments } from './yaml-documents.ts';
 

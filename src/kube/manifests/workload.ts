@@ -1,12 +1,12 @@
-/**
- * The pods that a workload's controller would make, one for each workload: Deployment, StatefulSet and the rest carry
- * a pod template, and everything else in them is the controller's business and is not looked at.
- */
 import type { PodSpec } from '../kinds/pod/pod-spec.ts';
 import type { Pod, PodTemplateSpec } from '../kinds/pod/pod.ts';
 import type { ObjectMeta } from '../schema/meta.ts';
 import type { FieldPath } from '../schema/schema.ts';
 
+/**
+ * The pods that a workload's controller would make, one for each workload: Deployment, StatefulSet and the rest carry
+ * a pod template, and everything else in them is the controller's business and is not looked at.
+ */
 export interface WorkloadKind {
   readonly kind: string;
   readonly apiVersions: readonly string[];
@@ -19,8 +19,11 @@ export interface WorkloadKind {
 }
 
 const apps = ['apps/v1'];
+
 const batch = ['batch/v1'];
+
 const sameName = (workload: string): string => workload;
+
 const jobLabels = (name: string): Record<string, string> => ({
   'batch.kubernetes.io/job-name': name,
   'job-name': name,

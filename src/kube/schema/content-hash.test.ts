@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { canonicalJson, fnvHash } from './content-hash.ts';
+import { canonicalJson, fnvHash } from './equality.ts';
 
 test('fnvHash is FNV-1a of 128 bits', () => {
   assert.equal(fnvHash(''), '6c62272e07bb014262b821756295c58d');

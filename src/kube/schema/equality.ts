@@ -3,7 +3,7 @@
  * absent, empty text, an empty list and an empty map are one, and `1` cpu is `1000m`. Booleans and numbers are compared as
  * they are, for some of them mean something other when absent.
  */
-import { readQuantity } from '../values/resource-list.ts';
+import { readQuantity } from '../values/quantity.ts';
 import { showPath } from './field-errors.ts';
 import type { FieldPath, Shape } from './schema.ts';
 
@@ -93,3 +93,22 @@ function* changesBetween(
 }
 
 const anything: Shape<unknown> = { type: 'any', zero: () => undefined };
+
+/** A short name for some content: equal content has an equal hash. */
+/** FNV-1a of 128 bits: the same on every run and every machine, and no protection against a forger. */
+const offset = 0x6c62272e07bb014262b821756295c58dn;
+const prime = 0x0000000001000000000000000000013bn;
+
+export function fnvHash(text: string): string {
+  let hash = offset;
+  for (const byte of Buffer.from(text)) hash = BigInt.asUintN(128, (hash ^ BigInt(byte)) * prime);
+  return hash.toString(16).padStart(32, '0');
+}
+
+/** The same text for the same content, in whatever order its fields were written. */
+export function canonicalJson(value: unknown): string {
+  return JSON.stringify(value, (_key, part: unknown) => {
+    if (!isRecord(part)) return part;
+    return Object.fromEntries(Object.entries(part).toSorted(([a], [b]) => (a < b ? -1 : 1)));
+  });
+}

@@ -1,7 +1,6 @@
 /** Rules for numbers that many fields share: modes, ids, quantities. */
 import { rangeProblems } from '../values/network-names.ts';
-import { quantityProblem } from '../values/quantity.ts';
-import { isExtendedResource, readQuantity } from '../values/resource-list.ts';
+import { isExtendedResource, quantityProblem, readQuantity } from '../values/quantity.ts';
 import { type FieldError, invalidField, invalidFields } from './field-errors.ts';
 import type { FieldPath } from './schema.ts';
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type Container, containersTogether } from '../kinds/pod/container.ts';
-import { isExtendedResource, isNativeResource, roundUpResources } from './resource-list.ts';
+import { isExtendedResource, isNativeResource, roundUpResources } from './quantity.ts';
 
 const names = [
   { name: 'cpu', native: true, extended: false },

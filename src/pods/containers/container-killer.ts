@@ -1,8 +1,8 @@
 /** Ends containers as their pod specifies: the preStop hook, then the stop signal, then SIGKILL. Runs the hooks of containers. */
 import type { Clock } from '../../base/clock.ts';
 import { errorCode, messageOf } from '../../base/errors.ts';
+import type { EventSink } from '../../kube/kinds/event.ts';
 import type { Lifecycle } from '../../kube/kinds/pod/container.ts';
-import type { EventSink } from '../../kube/kinds/pod/pod-event.ts';
 import { type AnyContainer, containerNamed, isSidecar } from '../../kube/kinds/pod/pod-spec.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { Runtime, RuntimeContainer, RuntimePod } from '../../runtimes/runtime.ts';

@@ -1,6 +1,6 @@
 /** Carries out what plan-containers.ts decided: ends, creates and starts containers. */
 import { messageOf } from '../../base/errors.ts';
-import type { EventSink } from '../../kube/kinds/pod/pod-event.ts';
+import type { EventSink } from '../../kube/kinds/event.ts';
 import { podNamespace, podUid } from '../../kube/kinds/pod/pod-identity.ts';
 import { containerNamed, isSidecar } from '../../kube/kinds/pod/pod-spec.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';

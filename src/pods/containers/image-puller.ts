@@ -1,7 +1,7 @@
 /** Makes sure that a container's image is present, as its pull policy says, with a back-off after a failed pull. */
 import type { Clock } from '../../base/clock.ts';
 import { messageOf } from '../../base/errors.ts';
-import type { EventSink } from '../../kube/kinds/pod/pod-event.ts';
+import type { EventSink } from '../../kube/kinds/event.ts';
 import { podUid } from '../../kube/kinds/pod/pod-identity.ts';
 import type { AnyContainer } from '../../kube/kinds/pod/pod-spec.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';

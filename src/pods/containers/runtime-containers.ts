@@ -1,6 +1,6 @@
 /** The containers of a pod as the runtime has them: how to find one, and what its labels say. */
 import type { AnyContainer } from '../../kube/kinds/pod/pod-spec.ts';
-import { fnvHash } from '../../kube/schema/content-hash.ts';
+import { fnvHash } from '../../kube/schema/equality.ts';
 import {
   ContainerNotRunningError,
   NoSuchContainerError,

@@ -1,7 +1,7 @@
 /** The parts of the pod loop and how they are connected. */
 import type { Pausing } from '../../base/clock.ts';
 import type { TaskFailed } from '../../base/run-task.ts';
-import type { EventSink } from '../../kube/kinds/pod/pod-event.ts';
+import type { EventSink } from '../../kube/kinds/event.ts';
 import { type PodSource, podUid } from '../../kube/kinds/pod/pod-identity.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { Runtime } from '../../runtimes/runtime.ts';

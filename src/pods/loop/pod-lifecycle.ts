@@ -4,7 +4,7 @@
  */
 import type { Clock } from '../../base/clock.ts';
 import { messageOf } from '../../base/errors.ts';
-import type { EventSink } from '../../kube/kinds/pod/pod-event.ts';
+import type { EventSink } from '../../kube/kinds/event.ts';
 import { isStaticPod, podNamespace, podUid } from '../../kube/kinds/pod/pod-identity.ts';
 import { type PodStatus, isTerminalPhase } from '../../kube/kinds/pod/pod-status.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';

@@ -16,7 +16,7 @@ import {
 } from '../../kube/kinds/pod/pod-identity.ts';
 import { type PodStatus, isTerminalPhase } from '../../kube/kinds/pod/pod-status.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
-import { namesOf, referencesOf } from '../../kube/pod-references.ts';
+import { namesOf, referencesOf } from '../../kube/references/pod-references.ts';
 import { qualityOfService } from '../../kube/references/pod-resources.ts';
 import type { RuntimePod } from '../../runtimes/runtime.ts';
 import { DesiredPods } from '../sources/desired-pods.ts';
@@ -24,7 +24,7 @@ import { PodSources, type PodUpdate } from '../sources/pod-sources.ts';
 import type { EnvironmentKind } from '../status/stale-environment.ts';
 import type { PodState } from '../workers/pod-worker.ts';
 import { keepHouse } from './housekeeping.ts';
-import { type PodLoopDeps, type PodLoopSettings, type LoopParts, assembleParts } from './loop-parts.ts';
+import { type LoopParts, type PodLoopDeps, type PodLoopSettings, assembleParts } from './loop-parts.ts';
 
 const housekeepingRetryMs = 2000;
 /** Housekeeping also runs when nothing happened, in case a change was missed. */

@@ -11,8 +11,8 @@ import { hashAnnotation, withAnnotations } from '../../kube/kinds/pod/pod-identi
 import { type Pod, defaultPod } from '../../kube/kinds/pod/pod.ts';
 import { type ManifestKind, manifestKinds, podManifest } from '../../kube/manifests/manifest-kinds.ts';
 import { Manifests, readManifests } from '../../kube/manifests/manifests.ts';
-import { type PodReference, referenceWords, referencesOf } from '../../kube/pod-references.ts';
-import { canonicalJson, fnvHash } from '../../kube/schema/content-hash.ts';
+import { type PodReference, referenceWords, referencesOf } from '../../kube/references/pod-references.ts';
+import { canonicalJson, fnvHash } from '../../kube/schema/equality.ts';
 import { forbiddenField } from '../../kube/schema/field-errors.ts';
 import type { ObjectMeta } from '../../kube/schema/meta.ts';
 import { compareByteOrder } from '../../kube/values/go-text.ts';

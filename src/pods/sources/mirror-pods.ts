@@ -9,7 +9,7 @@ import {
   withAnnotations,
 } from '../../kube/kinds/pod/pod-identity.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
-import { withoutReferences } from '../../kube/pod-references.ts';
+import { withoutReferences } from '../../kube/references/pod-references.ts';
 
 /** Where mirrors are kept. */
 export interface MirrorApi {

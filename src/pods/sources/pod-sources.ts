@@ -4,7 +4,7 @@
  */
 import { isDeepStrictEqual } from 'node:util';
 import type { Clock } from '../../base/clock.ts';
-import type { EventSink } from '../../kube/kinds/pod/pod-event.ts';
+import type { EventSink } from '../../kube/kinds/event.ts';
 import {
   type PodSource,
   describePod,

@@ -2,7 +2,7 @@
  * Variables are read when a container starts and never again. This compares the versions of objects that running containers were
  * started with to the current versions, and reports where they differ. It reads no values.
  */
-import type { EventSink } from '../../kube/kinds/pod/pod-event.ts';
+import type { EventSink } from '../../kube/kinds/event.ts';
 import { podNamespace, podUid } from '../../kube/kinds/pod/pod-identity.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { environmentCondition } from '../../kube/references/environment.ts';

@@ -8,7 +8,7 @@ import { jittered } from '../../base/back-off.ts';
 import type { Clock } from '../../base/clock.ts';
 import { messageOf } from '../../base/errors.ts';
 import { WakeSignal } from '../../base/wake-signal.ts';
-import type { EventSink } from '../../kube/kinds/pod/pod-event.ts';
+import type { EventSink } from '../../kube/kinds/event.ts';
 import { isStaticPod, podFullName } from '../../kube/kinds/pod/pod-identity.ts';
 import { isTerminalPhase } from '../../kube/kinds/pod/pod-status.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';

@@ -1,6 +1,6 @@
 /** The pods of an API server in memory. Patches of a status are applied as far as tests of pods need it. */
 import { CoalescingTopic } from '../../base/coalescing-queue.ts';
-import type { EventSink, PodEvent } from '../../kube/kinds/pod/pod-event.ts';
+import type { EventSink, PodEvent } from '../../kube/kinds/event.ts';
 import { podUid } from '../../kube/kinds/pod/pod-identity.ts';
 import type { PodStatus } from '../../kube/kinds/pod/pod-status.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';

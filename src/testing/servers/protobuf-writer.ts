@@ -2,8 +2,7 @@
  * Writes objects in protobuf as Go clients do, from the tables that the server reads them with: zero values and empty
  * messages are written out unless presence matters. Only tests need it; the server itself never sends protobuf.
  */
-import { type Field, scalarTypes } from '../../apiserver/wire/message-notation.ts';
-import { messageNameOf, messages } from '../../apiserver/wire/protobuf-messages.ts';
+import { type Field, messageNameOf, messages, scalarTypes } from '../../apiserver/wire/protobuf-messages.ts';
 
 type JsonObject = { readonly [key: string]: unknown };
 

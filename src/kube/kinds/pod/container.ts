@@ -5,6 +5,7 @@ import {
   any,
   atomic,
   boolean,
+  described,
   intOrString,
   integer,
   list,
@@ -14,11 +15,9 @@ import {
   resourceList,
   setOf,
   string,
-  described,
 } from '../../schema/schema.ts';
 import { defaultPullPolicy } from '../../values/image-reference.ts';
-import type { Quantity } from '../../values/quantity.ts';
-import { type ResourceList, readQuantity, roundUpResources } from '../../values/resource-list.ts';
+import { type Quantity, type ResourceList, readQuantity, roundUpResources } from '../../values/quantity.ts';
 import { defaultFieldReference, fieldReference, resourceFieldReference } from './volume.ts';
 
 export const resourceRequirements = described(

@@ -39,7 +39,7 @@ export function validateBinding({ target: { kind = '', name = '' } }: Binding): 
 }
 
 /** The request to remove a pod from its node, if its disruption budget allows. */
-export const evictionShape = described(
+const evictionShape = described(
   { text: 'The request to remove a pod from its node.', fields: { deleteOptions: 'How it is deleted.' } },
   object({ ...objectFields, deleteOptions }),
 );

@@ -8,7 +8,7 @@ import {
   isHugePages,
   isPodLevelResource,
   roundUpResources,
-} from '../../values/resource-list.ts';
+} from '../../values/quantity.ts';
 import {
   type ResourceRequirements,
   containersTogether,

@@ -23,7 +23,7 @@ import { fileModeErrors, idErrors, quantityErrors } from '../../schema/number-va
 import type { FieldPath } from '../../schema/schema.ts';
 import { checkedFieldLabel, splitSubscript } from '../../values/field-path.ts';
 import { projectedPathProblems, qualifiedNameProblems } from '../../values/names.ts';
-import { readQuantity } from '../../values/resource-list.ts';
+import { readQuantity } from '../../values/quantity.ts';
 import { clusterTrustBundleInside, selectorInside } from './go-struct.ts';
 import type {
   ClusterTrustBundleProjection,

@@ -14,8 +14,8 @@ import {
 import { resourceQuantityErrors } from '../../schema/number-validation.ts';
 import type { FieldPath } from '../../schema/schema.ts';
 import { dnsLabelProblems, qualifiedNameProblems } from '../../values/names.ts';
-import type { Quantity } from '../../values/quantity.ts';
 import {
+  type Quantity,
   type ResourceList,
   canBeOvercommitted,
   isExtendedResource,
@@ -23,7 +23,7 @@ import {
   isNativeResource,
   isPodLevelResource,
   readQuantity,
-} from '../../values/resource-list.ts';
+} from '../../values/quantity.ts';
 import { type ResourceRequirements, containersTogether } from './container.ts';
 import type { PodSpec } from './pod-spec.ts';
 

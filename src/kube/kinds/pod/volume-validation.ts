@@ -18,7 +18,7 @@ import { directoryModeErrors, fileModeErrors, idErrors, quantityErrors } from '.
 import type { FieldPath } from '../../schema/schema.ts';
 import { goQuote } from '../../values/go-text.ts';
 import { descendingPathProblems, dnsLabelProblems, dnsSubdomainProblems } from '../../values/names.ts';
-import { readQuantity } from '../../values/resource-list.ts';
+import { readQuantity } from '../../values/quantity.ts';
 import { claimTemplateErrors } from '../storage/persistent-volume-claim.ts';
 import { csiDriverErrors, emptyErrors, hostPathErrors, nfsErrors } from '../storage/volume-sources.ts';
 import { downwardApiFileErrors, keyToPathErrors, projectedErrors } from './projected-validation.ts';

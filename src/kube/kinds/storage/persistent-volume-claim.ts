@@ -35,7 +35,7 @@ import {
   string,
 } from '../../schema/schema.ts';
 import { dnsLabelProblems, dnsSubdomainProblems } from '../../values/names.ts';
-import { type ResourceList, readQuantity, roundUpResources } from '../../values/resource-list.ts';
+import { type ResourceList, readQuantity, roundUpResources } from '../../values/quantity.ts';
 
 const claimSpec = described(
   {

@@ -30,7 +30,7 @@ import {
 } from '../../schema/schema.ts';
 import { inKeyOrder } from '../../values/go-text.ts';
 import { backstepProblems, dnsSubdomainProblems } from '../../values/names.ts';
-import { readQuantity, roundUpResources } from '../../values/resource-list.ts';
+import { readQuantity, roundUpResources } from '../../values/quantity.ts';
 import { nodeSelector, nodeSelectorErrors } from './node-selector.ts';
 import { accessModeErrors, classNameErrors, volumeModeErrors } from './persistent-volume-claim.ts';
 import {

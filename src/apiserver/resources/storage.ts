@@ -2,15 +2,21 @@
  * PersistentVolumes and claims. Upstream a finalizer protects each while it is in use, and a controller removes it. There is no
  * such controller here, so the server adds no such finalizer, and does not wait for one that came with a copied manifest.
  */
+import { type CsiDriver, csiDriverKind, csiDriverShape, csiNodeKind } from '../../kube/kinds/storage/csi.ts';
 import { claimKind } from '../../kube/kinds/storage/persistent-volume-claim.ts';
 import { type PersistentVolume, persistentVolumeKind } from '../../kube/kinds/storage/persistent-volume.ts';
+import { type StorageClass, storageClassKind } from '../../kube/kinds/storage/storage-class.ts';
+import {
+  type VolumeAttachment,
+  validateVolumeAttachmentUpdate,
+  volumeAttachmentKind,
+} from '../../kube/kinds/storage/volume-attachment.ts';
+import { means } from '../../kube/schema/equality.ts';
 import { validateObjectMetaUpdate } from '../../kube/schema/metadata-validation.ts';
-import { Quantity } from '../../kube/values/quantity.ts';
-import { readQuantity } from '../../kube/values/resource-list.ts';
+import { Quantity, readQuantity } from '../../kube/values/quantity.ts';
 import { timestamp } from '../../kube/values/times.ts';
-import { ageColumn, nameColumn, orUnset, text, wide } from '../model/columns.ts';
-import { type KubeObject, keepFields, resource } from '../model/resource.ts';
-import { plainStatus } from './plain-status.ts';
+import { ageColumn, nameColumn, orUnset, text, wide, yesNo } from '../model/columns.ts';
+import { type KubeObject, type Subresource, keepFields, resource } from '../model/resource.ts';
 
 const classAnnotation = 'volume.beta.kubernetes.io/storage-class';
 
@@ -117,4 +123,128 @@ function modesOf(modes: readonly string[] = []): string {
 function classOf({ annotations = {} }: KubeObject['metadata'], spec: { readonly storageClassName?: string }): string {
   const annotated = Object.hasOwn(annotations, classAnnotation) ? annotations[classAnnotation] : undefined;
   return annotated ?? spec.storageClassName ?? '';
+}
+
+const defaultAnnotation = 'storageclass.kubernetes.io/is-default-class';
+
+export const storageClasses = resource(storageClassKind, {
+  columns: [
+    { ...nameColumn, cell: nameOf },
+    text('Provisioner', 'Who makes volumes of the class.', ({ provisioner }) => provisioner),
+    text(
+      'ReclaimPolicy',
+      'What happens to a volume when its claim is gone.',
+      (object) => object.reclaimPolicy ?? 'Delete',
+    ),
+    text('VolumeBindingMode', 'When a volume is chosen.', (object) => object.volumeBindingMode ?? 'Immediate'),
+    yesNo('AllowVolumeExpansion', 'Whether volumes may grow.', (object) => object.allowVolumeExpansion ?? false),
+    ageColumn,
+  ],
+  deleteAnswers: 'object',
+});
+
+function nameOf({ metadata: { name, annotations } }: StorageClass): string {
+  return annotations?.[defaultAnnotation] === 'true' ? `${name} (default)` : name;
+}
+
+/** CSINodes, CSIDrivers and VolumeAttachments: what a kubelet and CSI drivers tell each other through the API. */
+export const csiNodes = resource(csiNodeKind, {
+  subresources: [plainStatus()],
+  prepareForCreate: (object) => {
+    const { status: _, ...rest } = object;
+    return rest;
+  },
+  prepareForUpdate: (object, old) => keepFields(object, old, 'status'),
+  columns: [
+    nameColumn,
+    {
+      name: 'Drivers',
+      type: 'integer',
+      description: 'How many CSI drivers the node has.',
+      priority: 0,
+      cell: ({ spec }) => spec.drivers.length,
+    },
+    ageColumn,
+  ],
+  allowsUnconditionalUpdate: false,
+  deleteAnswers: 'object',
+});
+
+export const csiDrivers = resource(csiDriverKind, {
+  prepareForUpdate: withGeneration,
+  columns: [
+    nameColumn,
+    yesNo(
+      'AttachRequired',
+      'Whether volumes are attached before they are mounted.',
+      ({ spec }) => spec.attachRequired ?? true,
+    ),
+    yesNo('PodInfoOnMount', 'Whether the driver is told of the pod.', ({ spec }) => spec.podInfoOnMount ?? false),
+    yesNo(
+      'StorageCapacity',
+      'Whether the driver says how much room it has.',
+      ({ spec }) => spec.storageCapacity ?? false,
+    ),
+    text('TokenRequests', 'The audiences of the tokens it gets.', ({ spec }) =>
+      spec.tokenRequests ? spec.tokenRequests.map(({ audience }) => audience).join(',') : '<unset>',
+    ),
+    yesNo(
+      'RequiresRepublish',
+      'Whether volumes are mounted again from time to time.',
+      ({ spec }) => spec.requiresRepublish ?? false,
+    ),
+    text(
+      'Modes',
+      'Which kinds of volumes it has.',
+      ({ spec }) => (spec.volumeLifecycleModes ?? []).join(',') || '<none>',
+    ),
+    ageColumn,
+  ],
+  allowsUnconditionalUpdate: false,
+  deleteAnswers: 'object',
+});
+
+export const volumeAttachments = resource(volumeAttachmentKind, {
+  subresources: [
+    {
+      name: 'status',
+      verbs: ['get', 'patch', 'update'],
+      update: {
+        prepare: (object, old) => ({ ...object, spec: old.spec }),
+        validate: validateVolumeAttachmentUpdate,
+      },
+    },
+  ],
+  prepareForCreate: (object) => ({ ...object, status: { attached: false } }),
+  prepareForUpdate: (object, old) => keepFields(object, old, 'status'),
+  columns: [
+    nameColumn,
+    { ...text<VolumeAttachment>('Attacher', 'The driver that attaches.', ({ spec }) => spec.attacher), format: 'name' },
+    text('PV', 'The volume to attach.', ({ spec }) => spec.source.persistentVolumeName ?? ''),
+    text('Node', 'The node to attach it to.', ({ spec }) => spec.nodeName),
+    yesNo('Attached', 'Whether it is attached.', ({ status }) => status?.attached ?? false),
+    ageColumn,
+  ],
+  allowsUnconditionalUpdate: false,
+  deleteAnswers: 'object',
+});
+
+function withGeneration(object: CsiDriver, old: CsiDriver): CsiDriver {
+  const shape = csiDriverShape.fields?.['spec'];
+  const before = old.metadata.generation ?? 0;
+  const isSame = shape !== undefined && means<unknown>(shape, object.spec, old.spec);
+  if (isSame && before === 0) return object;
+  return { ...object, metadata: { ...object.metadata, generation: isSame ? before : before + 1 } };
+}
+
+/** The status of kinds that ask nothing more of it: everything but the spec may come with it, by the rules of metadata. */
+export function plainStatus<T extends KubeObject & { readonly spec: unknown }>(): Subresource<T> {
+  return {
+    name: 'status',
+    verbs: ['get', 'patch', 'update'],
+    update: {
+      prepare: (object, old) => ({ ...object, spec: old.spec }),
+      validate: ({ metadata }, old) => validateObjectMetaUpdate(metadata, old.metadata),
+    },
+  };
 }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { commonRunAsUser } from './run-as-user.ts';
+import { commonRunAsUser } from './pod-references.ts';
 
 const container = (runAsUser?: number): { name: string; securityContext?: { runAsUser: number } } =>
   runAsUser === undefined ? { name: 'c' } : { name: 'c', securityContext: { runAsUser } };

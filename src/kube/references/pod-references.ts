@@ -5,11 +5,11 @@
  * This is the only list. Admission, the node's permissions, the object managers, the volumes and mirror pods each need a part
  * of it and select by `kind`, `via` and `use`.
  */
-import type { Container } from './kinds/pod/container.ts';
-import { type PodSpec, allContainers } from './kinds/pod/pod-spec.ts';
-import type { Pod } from './kinds/pod/pod.ts';
-import type { Volume, VolumeSourceName } from './kinds/pod/volume.ts';
-import { claimNameOf } from './references/volume-spec.ts';
+import type { Container } from '../kinds/pod/container.ts';
+import { type PodSpec, allContainers } from '../kinds/pod/pod-spec.ts';
+import type { Pod } from '../kinds/pod/pod.ts';
+import type { Volume, VolumeSourceName } from '../kinds/pod/volume.ts';
+import { claimNameOf } from './volume-spec.ts';
 
 /** The kinds that a pod can name, each with the resource of the API that serves it. */
 const resources = {
@@ -176,4 +176,37 @@ function stripContainer(container: Container, gone: ReadonlySet<string>): Contai
     ...(volumeMounts && { volumeMounts: volumeMounts.filter(isKept) }),
     ...(volumeDevices && { volumeDevices: volumeDevices.filter(isKept) }),
   };
+}
+
+/** Which volumes of a pod have to be mounted before it starts. */
+interface UsedVolumes {
+  /** Volumes some container wants as a file system. */
+  readonly mounted: ReadonlySet<string>;
+  /** Volumes some container wants as a raw block device. */
+  readonly devices: ReadonlySet<string>;
+}
+
+/**
+ * The volumes that count: a volume of the pod that no container mounts is never set up and never waited for. A
+ * `fileKeyRef` alone does not make a volume used.
+ */
+export function usedVolumes(pod: Pod): UsedVolumes {
+  const containers = allContainers(pod.spec);
+  return {
+    mounted: new Set(containers.flatMap(({ volumeMounts = [] }) => volumeMounts.map(({ name }) => name))),
+    devices: new Set(containers.flatMap(({ volumeDevices = [] }) => volumeDevices.map(({ name }) => name))),
+  };
+}
+
+/** Which user a pod's files should belong to when nobody says so. */
+/**
+ * The uid every container of the pod runs as, init and ephemeral ones included; a container's own value beats the
+ * pod's. One container without a value, or two that differ, means that there is no such user.
+ */
+export function commonRunAsUser({ spec }: Pick<Pod, 'spec'>): number | undefined {
+  const users = new Set(
+    allContainers(spec).map(({ securityContext }) => securityContext?.runAsUser ?? spec.securityContext?.runAsUser),
+  );
+  const [user] = users;
+  return users.size === 1 ? user : undefined;
 }

@@ -2,8 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { aContainer, aPod, decoded, messagesOf } from '../../../testing/fakes/builders.ts';
 import type { PodSpec } from './pod-spec.ts';
-import { validatePodStatusUpdate } from './pod-status-validation.ts';
-import { podStatus } from './pod-status.ts';
+import { podStatus, validatePodStatusUpdate } from './pod-status.ts';
 
 const ended = (exitCode: number): object => ({ state: { terminated: { exitCode } } });
 const running = { state: { running: {} } };

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type PodParts, aContainer, aPod } from '../testing/fakes/builders.ts';
-import type { Pod } from './kinds/pod/pod.ts';
-import type { Volume } from './kinds/pod/volume.ts';
+import { type PodParts, aContainer, aPod } from '../../testing/fakes/builders.ts';
+import type { Pod } from '../kinds/pod/pod.ts';
+import type { Volume } from '../kinds/pod/volume.ts';
 import { namesOf, referencesOf, withoutReferences } from './pod-references.ts';
 
 function objectReferences(

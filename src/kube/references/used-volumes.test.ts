@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { aContainer, aPod } from '../testing/fakes/builders.ts';
-import { usedVolumes } from './used-volumes.ts';
+import { aContainer, aPod } from '../../testing/fakes/builders.ts';
+import { usedVolumes } from './pod-references.ts';
 
 test('usedVolumes are those that init, regular and ephemeral containers mount or open as a device', () => {
   const pod = aPod({

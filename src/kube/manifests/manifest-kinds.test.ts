@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Pod } from '../kinds/pod/pod.ts';
-import { identifyPod, withGeneratedName } from './pod-identity.ts';
+import { identifyPod, withGeneratedName } from './manifest-kinds.ts';
 
 function pod(metadata: Partial<Pod['metadata']>): Pod {
   return { metadata: { name: '', namespace: 'shop', ...metadata }, spec: { containers: [] } };
