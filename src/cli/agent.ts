@@ -1,4 +1,4 @@
-/** `mountlet agent`: the node alone, against any API server, until told to stop. */
+/** `mountlet agent`: the node alone, against any API server, until a signal ends it. */
 import { readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { join, resolve } from 'node:path';
@@ -18,7 +18,7 @@ import { type ClusterOptions, machineAccess } from './cluster-client.ts';
 import { type LogFormat, logPrinter, noticePrinter } from './log-printer.ts';
 import { type SandboxOptions, defaultStateDirectory, secretDirectories } from './options.ts';
 import { showJson } from './rendered-list.ts';
-import { colorsFor, exitCode, showText, tell, telling, untilSignal } from './terminal.ts';
+import { colorsFor, exitCode, showText, report, reportingErrors, untilSignal } from './terminal.ts';
 
 export interface AgentOptions extends ClusterOptions, SandboxOptions {
   readonly inCluster?: boolean;
@@ -39,7 +39,7 @@ export interface AgentOptions extends ClusterOptions, SandboxOptions {
 }
 
 export function agentCommand(options: AgentOptions): Promise<number> {
-  return telling(async () => {
+  return reportingErrors(async () => {
     const settings = settingsOf(options, join(defaultStateDirectory(), 'agent'));
     const print = logPrinter(options.logFormat, options.logLevel);
     const stop = new AbortController();
@@ -107,7 +107,7 @@ function readSettings(path: string): string {
   }
 }
 
-/** A node with a folder of manifests joins a cluster only when asked to: whoever exports KUBECONFIG for kubectl did not. */
+/** A node with a folder of manifests joins a cluster only on request: KUBECONFIG may be set for kubectl alone. */
 async function clusterOrNone(
   { kubeconfig, context, inCluster = false }: AgentOptions,
   { manifestsDirectory }: AgentSettings,
@@ -116,7 +116,7 @@ async function clusterOrNone(
   if (manifestsDirectory === undefined || isAsked)
     return await clusterAccess({ kubeconfig, context, inCluster }, machineAccess());
   if (process.env['KUBECONFIG'] !== undefined)
-    tell('note', 'KUBECONFIG is not used beside a folder of manifests: give --kubeconfig to join its cluster');
+    report('note', 'KUBECONFIG is not used beside a folder of manifests: give --kubeconfig to join its cluster');
   return undefined;
 }
 
@@ -127,7 +127,7 @@ export interface DoctorOptions {
 
 /** Fails where no pod can run, so that scripts can ask. */
 export function doctorCommand({ output }: DoctorOptions): Promise<number> {
-  return telling(async () => {
+  return reportingErrors(async () => {
     const diagnosis = await diagnose();
     const { findings, limitations, isUsable } = diagnosis;
     const done = isUsable ? exitCode.done : exitCode.failed;

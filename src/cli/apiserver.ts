@@ -1,4 +1,4 @@
-/** `mountlet apiserver`: runs the API server alone until it is told to stop; or copies and restores its data. */
+/** `mountlet apiserver`: runs the API server alone until a signal ends it; or copies and restores its data. */
 import { resolve } from 'node:path';
 import {
   type EmbeddedApiServer,
@@ -9,7 +9,7 @@ import {
 } from '../agent/embedded/embedded-api-server.ts';
 import { messageOf } from '../base/errors.ts';
 import { parseListen } from './options.ts';
-import { tell, telling, untilSignal } from './terminal.ts';
+import { report, reportingErrors, untilSignal } from './terminal.ts';
 
 export interface ApiServerOptions {
   readonly data: string;
@@ -18,7 +18,7 @@ export interface ApiServerOptions {
 }
 
 export async function apiServerCommand(options: ApiServerOptions): Promise<number> {
-  return telling(async () => {
+  return reportingErrors(async () => {
     const stop = new AbortController();
     const stopped = untilSignal();
     const server: EmbeddedApiServer = await startEmbeddedApiServer(
@@ -27,7 +27,7 @@ export async function apiServerCommand(options: ApiServerOptions): Promise<numbe
         if (notice.kind === 'RequestServed') {
           if (options.verbose === true)
             talk(`${notice.method} ${notice.path} ${notice.code} ${notice.tookMs.toFixed(1)}ms ${notice.user}`);
-        } else tell('error', `${notice.kind}: ${messageOf(notice.error)}`);
+        } else report('error', `${notice.kind}: ${messageOf(notice.error)}`);
       },
       stop.signal,
     );
@@ -40,7 +40,7 @@ export async function apiServerCommand(options: ApiServerOptions): Promise<numbe
 }
 
 export function backupCommand(file: string, { data }: Pick<ApiServerOptions, 'data'>): Promise<number> {
-  return telling(async () => {
+  return reportingErrors(async () => {
     await backUpApiServer(resolve(data), resolve(file));
     talk(
       `copied the objects of ${data} to ${file}; its keys are in ${data}/pki and are not in the copy: keep them too`,
@@ -49,7 +49,7 @@ export function backupCommand(file: string, { data }: Pick<ApiServerOptions, 'da
 }
 
 export function restoreCommand(file: string, { data }: Pick<ApiServerOptions, 'data'>): Promise<number> {
-  return telling(async () => {
+  return reportingErrors(async () => {
     await restoreApiServer(resolve(file), resolve(data));
     talk(
       `restored ${file} to ${data}; before you start a server there, copy the keys that belong to it to ${data}/pki: ` +
@@ -59,7 +59,7 @@ export function restoreCommand(file: string, { data }: Pick<ApiServerOptions, 'd
 }
 
 export function rotateKeysCommand({ data }: Pick<ApiServerOptions, 'data'>): Promise<number> {
-  return telling(async () => {
+  return reportingErrors(async () => {
     const count = await rotateApiServerKeys(resolve(data));
     talk(`wrote ${count} values again with a new key; backups made before need the old one`);
   });

@@ -27,7 +27,7 @@ export function logPrinter(format: LogFormat, least: LogLevel): (line: LogLine) 
   };
 }
 
-/** What a node tells, as far as it is worth a line. */
+/** Prints the notices that have a log line. */
 export function noticePrinter(print: (line: LogLine) => void): NotifyNode {
   return (notice) => {
     const line = logLine(notice);

@@ -6,7 +6,7 @@ import { collectionPath, objectPath } from '../client/api/resource-reference.ts'
 import { type DiscoveredResource, DiscoveredResources } from '../client/discovery.ts';
 import { type ClusterOptions, clusterClient } from './cluster-client.ts';
 import { showJson, showYaml } from './rendered-list.ts';
-import { openStandardInput, showTable, telling } from './terminal.ts';
+import { openStandardInput, showTable, reportingErrors } from './terminal.ts';
 
 export interface GetOptions extends ClusterOptions {
   readonly namespace?: string;
@@ -30,7 +30,7 @@ interface ListedObject {
 const tableType = 'application/json;as=Table;v=v1;g=meta.k8s.io,application/json';
 
 export function getCommand(type: string, names: readonly string[], options: GetOptions): Promise<number> {
-  return telling(async () => {
+  return reportingErrors(async () => {
     const { signal } = new AbortController();
     const { client, namespace: ofContext } = await clusterClient(options);
     try {
@@ -110,7 +110,7 @@ export interface ApplyOptions extends ClusterOptions {
 }
 
 export function applyCommand(options: ApplyOptions): Promise<number> {
-  return telling(async () => {
+  return reportingErrors(async () => {
     const { signal } = new AbortController();
     const files = await readSources(options.filename, () => openStandardInput(signal));
     const { client, namespace } = await clusterClient(options);

@@ -61,7 +61,7 @@ export function parseListen(text: string): { readonly host: string; readonly por
   return { host: bracketed ?? (plain === undefined || plain === '' ? '127.0.0.1' : plain), port };
 }
 
-/** Where mountlet keeps things when nobody says: of the system for root, of the user for anybody else; see the XDG base directories. */
+/** The default state directory: /var/lib for root, the XDG data directory for other users. */
 const systemDirectory = '/var/lib/mountlet';
 
 export function defaultStateDirectory(): string {

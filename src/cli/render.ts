@@ -7,7 +7,7 @@ import { MountletError } from '../base/errors.ts';
 import { defaultStateDirectory } from './options.ts';
 import { renderedList, showJson, showYaml } from './rendered-list.ts';
 import { renderedTree } from './rendered-tree.ts';
-import { colorsFor, exitCode, openStandardInput, tell } from './terminal.ts';
+import { colorsFor, exitCode, openStandardInput, report } from './terminal.ts';
 
 export interface RenderOptions {
   readonly filename: readonly string[];
@@ -22,7 +22,7 @@ export interface RenderOptions {
 export async function renderCommand(options: RenderOptions): Promise<number> {
   const interrupt = new AbortController();
   const stop = (): void => interrupt.abort();
-  // Not before there is something to take back: a file may be a pipe, and whoever waits for one hears no signal.
+  // Only once there is something to undo: until then SIGINT must end a read from a pipe at once.
   const listen = (): void =>
     void process.off('SIGINT', stop).off('SIGTERM', stop).on('SIGINT', stop).on('SIGTERM', stop);
   try {
@@ -42,18 +42,18 @@ export async function renderCommand(options: RenderOptions): Promise<number> {
         runtimeDirectory: process.env['XDG_RUNTIME_DIR'],
         uid: process.geteuid?.() ?? 0,
       },
-      (note) => tell('note', note),
+      (note) => report('note', note),
       interrupt.signal,
     );
     print(result, options);
     for (const { namespace, name, messages } of result.failures) {
-      for (const message of messages) tell('error', `pod ${namespace}/${name}: ${message}`);
+      for (const message of messages) report('error', `pod ${namespace}/${name}: ${message}`);
     }
     return result.failures.length > 0 ? exitCode.failed : exitCode.done;
   } catch (error) {
     if (interrupt.signal.aborted) return exitCode.interrupted;
     if (!(error instanceof MountletError)) throw error;
-    tell('error', error.message);
+    report('error', error.message);
     return exitCode.failed;
   } finally {
     process.off('SIGINT', stop).off('SIGTERM', stop);

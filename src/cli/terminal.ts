@@ -3,7 +3,7 @@ import { createColors } from 'picocolors';
 import { MountletError } from '../base/errors.ts';
 import { exitNow } from '../linux/processes.ts';
 
-/** What the shell is told, the same for every command. */
+/** The exit codes of all commands. */
 export const exitCode = { done: 0, failed: 1, wrongUsage: 2, interrupted: 130 };
 
 /** What commands say beside their data: to standard error, one line for each thing, errors as the user can act on them. */
@@ -11,19 +11,19 @@ export function colorsFor(stream: { readonly isTTY?: boolean }): ReturnType<type
   return createColors(wantsColor(process.env, stream.isTTY ?? false));
 }
 
-export function tell(kind: 'note' | 'error', text: string): void {
+export function report(kind: 'note' | 'error', text: string): void {
   const colors = colorsFor(process.stderr);
   const word = kind === 'error' ? colors.red('error:') : colors.yellow('note:');
   for (const line of text.split('\n')) process.stderr.write(`${word} ${showText(line)}\n`);
 }
 
-/** Runs a command; an error that was foreseen is told, any other is a bug and ends the program with its trace. */
-export async function telling(act: () => Promise<number | void>): Promise<number> {
+/** Runs a command. A MountletError is printed; any other error is a bug and ends the program with its stack. */
+export async function reportingErrors(act: () => Promise<number | void>): Promise<number> {
   try {
     return (await act()) ?? exitCode.done;
   } catch (error) {
     if (!(error instanceof MountletError)) throw error;
-    tell('error', error.message);
+    report('error', error.message);
     return exitCode.failed;
   }
 }
@@ -77,7 +77,7 @@ export function handleFailures(): void {
   // Of a rejected promise without an owner too: Node raises both here.
   process.on('uncaughtException', endBecauseOf);
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-    // Whoever reads our output may have read enough (`| head`): that is no failure of ours.
+    // The reader may have read enough (`| head`): not a failure.
     if (error.code === 'EPIPE') exitNow(exitCode.done);
     endBecauseOf(error);
   });
@@ -98,7 +98,7 @@ function ignoreOutputErrors(): void {
   process.stdout.removeAllListeners('error').on('error', () => {});
 }
 
-/** For servers. Resolves at the first SIGINT or SIGTERM. A second one ends the process at once: whoever presses Ctrl-C twice means it. */
+/** For servers. Resolves at the first SIGINT or SIGTERM. A second one ends the process at once. */
 export function untilSignal(): Promise<NodeJS.Signals> {
   ignoreOutputErrors();
   return new Promise((resolve) => {

@@ -29,7 +29,7 @@ export async function showFirstPod(
   );
 }
 
-// Nothing tells of it here, and nobody minds a tenth of a second.
+// Polled: no notice says this, and a tenth of a second is short enough.
 const lookEveryMs = 100;
 
 async function firstRunning(pods: RunningMachine['node']['pods'], signal: AbortSignal): Promise<Pod | undefined> {

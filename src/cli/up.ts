@@ -1,4 +1,4 @@
-/** `mountlet up`: API server and node in the foreground, until told to stop. */
+/** `mountlet up`: API server and node in the foreground, until a signal ends them. */
 import { accessSync, constants } from 'node:fs';
 import { delimiter, join, resolve } from 'node:path';
 import { type RunningMachine, startUp } from '../agent/embedded/up.ts';
@@ -10,7 +10,7 @@ import { runTask } from '../base/run-task.ts';
 import { settingsOf } from './agent.ts';
 import { type LogFormat, logPrinter, noticePrinter } from './log-printer.ts';
 import { type SandboxOptions, defaultStateDirectory, parseListen, secretDirectories } from './options.ts';
-import { openStandardInput, tell, telling, untilSignal } from './terminal.ts';
+import { openStandardInput, report, reportingErrors, untilSignal } from './terminal.ts';
 import { type GuideSettings, showFirstPod } from './up-guide.ts';
 
 export interface UpOptions extends SandboxOptions {
@@ -33,7 +33,7 @@ export interface UpOptions extends SandboxOptions {
 const nodeDefaults = { address: '127.0.0.1', port: 0, nodeIP: '127.0.0.1', kubeAPIQPS: 1_000, kubeAPIBurst: 1_000 };
 
 export function upCommand(options: UpOptions): Promise<number> {
-  return telling(async () => {
+  return reportingErrors(async () => {
     const stateDirectory = resolve(options.state ?? defaultStateDirectory());
     const print = logPrinter(options.logFormat, options.logLevel);
     const notify = noticePrinter(print);
@@ -80,7 +80,7 @@ export function upCommand(options: UpOptions): Promise<number> {
         say(`${name} ${outcome}\n`);
       }
       if (process.geteuid?.() === 0) {
-        tell(
+        report(
           'note',
           'containers share the network of this machine and its abstract sockets; docs/security.md says what holds them',
         );

@@ -1,4 +1,4 @@
-/** What the node's server asks of whoever knows its pods. */
+/** What the node's server asks about pods, and how it finds the log of a container. */
 import { errorCode } from '../base/errors.ts';
 import { type PodLogOptions, parsePodLogOptions, podLogOptionErrors } from '../kube/kinds/pod/pod-requests.ts';
 import { allContainers } from '../kube/kinds/pod/pod-spec.ts';
@@ -13,7 +13,7 @@ export interface NodePods {
   find(namespace: string, name: string): NodePod | undefined;
   /** All pods that should run here. */
   list(): readonly Pod[];
-  /** All that the runtime has, whoever wants them. */
+  /** All that the runtime has, whatever wants them. */
   running(signal: AbortSignal): Promise<readonly Pod[]>;
 }
 

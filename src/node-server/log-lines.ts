@@ -54,7 +54,7 @@ export interface LogRecord {
 
 const space = 0x20;
 
-/** Undefined for what is no record. `line` comes without its newline. */
+/** Undefined for a line that is not a record. `line` comes without its newline. */
 export function parseLogLine(line: Buffer): LogRecord | undefined {
   const first = line.indexOf(space);
   const second = line.indexOf(space, first + 1);

@@ -1,4 +1,4 @@
-/** Who asks a node for something, and whether they may. What decides is given; nobody without a name gets anything. */
+/** Authentication and authorization of requests to a node. The decisions are made outside; anonymous requests are refused. */
 import type { IncomingMessage } from 'node:http';
 import type { TLSSocket } from 'node:tls';
 import { RequestRefused } from './streams/protocols.ts';
@@ -116,7 +116,7 @@ export function nodeRoute(path: string): NodeRoute | undefined {
   }
 }
 
-/** Empty for what is no proper text. */
+/** Empty if it cannot be decoded. */
 function decoded(part: string): string {
   try {
     return decodeURIComponent(part);

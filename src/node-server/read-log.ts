@@ -154,7 +154,7 @@ function sinceOf({ sinceSeconds, sinceTime }: PodLogOptions, now: number): bigin
   return sinceSeconds === undefined ? undefined : BigInt(now - sinceSeconds * 1000) * 1_000_000n;
 }
 
-/** Wakes whoever follows a log when its file may have changed. */
+/** Wakes the reader of a followed log when its file may have changed. */
 // Also without a sign: some file systems give none, and a container may end without a last word.
 const checkEveryMs = 1000;
 

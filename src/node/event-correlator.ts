@@ -1,6 +1,6 @@
 /**
  * Keeps many events from becoming many objects, as every client of Kubernetes does: the same again raises a count, many that differ
- * only in their text become one, and who complains about one object without end is not heard any more. It decides; it sends nothing.
+ * only in their text become one, and a source that repeats itself about one object without end is muted. It decides; it sends nothing.
  *
  *   event ──similar?──▶ itself, or one for many ──same?──▶ create, or patch with a higher count ──too much?──▶ drop
  */
@@ -55,7 +55,7 @@ export class EventCorrelator {
   correlate(newest: Event): Correlated {
     const { event, key } = this.#gathered(newest);
     const counted = this.#counted(event, key);
-    // Counted before it is dropped: when this object is heard again, the count tells how often it really was.
+    // Counted before it is dropped, so that the next one that passes has the real count.
     return this.#mayPass(counted.event) ? counted : { kind: 'drop' };
   }
 
@@ -112,7 +112,7 @@ export class EventCorrelator {
   }
 }
 
-/** Source, object and type, and whatever else tells two events apart. No text can look like two. */
+/** Source, object and type, and whatever else distinguishes two events. Encoded, so that different parts cannot give the same key. */
 function keyOf({ source, involvedObject, type }: Event, ...more: readonly (string | undefined)[]): string {
   const { kind, namespace, name, uid, apiVersion } = involvedObject;
   return JSON.stringify([source?.component, source?.host, kind, namespace, name, uid, apiVersion, type, ...more]);

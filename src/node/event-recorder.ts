@@ -1,6 +1,6 @@
 /**
  * Writes Kubernetes Events. Whoever records one neither waits nor fails: it is put into a queue, and what goes wrong on the way to
- * the server is told as a notice. Which of them become objects is decided by event-correlator.ts.
+ * the server becomes a notice. Which of them become objects is decided by event-correlator.ts.
  */
 import { onAbort } from '../base/abort.ts';
 import { type Pausing, pauseOf } from '../base/clock.ts';
@@ -183,7 +183,7 @@ export interface EventObject {
   readonly fieldPath?: string | undefined;
 }
 
-/** What a node's own code asks to be recorded. Who says so, and when, the recorder adds. */
+/** An Event to be recorded. The recorder adds its source and time. */
 export interface NewEvent {
   readonly object: EventObject;
   readonly type: 'Normal' | 'Warning';

@@ -44,7 +44,7 @@ const resource = withShape(leases, leaseShape);
 export class NodeLease {
   readonly #deps: NodeLeaseDeps;
   readonly #settings: NodeLeaseSettings;
-  /** As the server last answered: nobody else writes it, so that it need not be read to be renewed. */
+  /** The server's last answer. Only this node writes the lease, so it need not be read before it is renewed. */
   #latest: Lease | undefined;
 
   constructor(deps: NodeLeaseDeps, settings: NodeLeaseSettings) {

@@ -1,6 +1,6 @@
 /**
- * Tells the cluster that this node is there and how it is: registers it, then looks every few seconds and sends what changed, and
- * everything now and then. That the node is alive is told by node-lease.ts.
+ * Reports this node to the cluster: registers it, then inspects the machine every few seconds and sends what changed, and
+ * everything now and then. The lease, which shows that the node is alive, is in node-lease.ts.
  *
  *   register ──▶ look ──▶ rest until the next look is due ──▶ look ──▶ …        a look that finds no change sends nothing
  *                         └── cut short by touch(), and once as soon as a starting node is ready
@@ -33,7 +33,7 @@ interface NodeReporterDeps extends Pausing {
   readonly problems: () => readonly string[];
   /** Undefined while that is not yet known. */
   readonly volumesInUse: () => readonly string[] | undefined;
-  /** Hears which volumes the cluster has been told of. */
+  /** Called with the volumes in use that the cluster has received. */
   readonly reportedInUse: (names: readonly string[]) => void;
   /** 0 to 1. */
   readonly random: () => number;
@@ -46,7 +46,7 @@ const jitter = 0.04;
 /** A starting node is looked at this often, so that pods need not wait for the next look. */
 const startLookMs = 100;
 const startMsMax = 120_000;
-/** Who touches again and again is answered this often. */
+/** Repeated touches are answered at most this often. */
 const touchMsMin = 100;
 
 export class NodeReporter {
@@ -65,7 +65,7 @@ export class NodeReporter {
     this.#settings = settings;
   }
 
-  /** Something that the status tells has changed: look now. */
+  /** Something in the status has changed: report it now. */
   touch(): void {
     this.#isTouched = true;
     this.#wake();

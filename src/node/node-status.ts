@@ -26,7 +26,7 @@ export interface NodeSettings {
   readonly nodeStatusReportMs: number;
 }
 
-/** The machine under a node, as data: found out by whoever knows the system, told by the node's status. */
+/** The machine under a node, as data for the node's status. */
 export interface MachineFacts {
   /** What there is of `cpu`, `memory` and `ephemeral-storage`, and of huge pages where there are any. */
   readonly capacity: Readonly<Record<string, string>>;
@@ -49,17 +49,17 @@ export type NodeStatus = NonNullable<Node['status']>;
 /** What a node knows of itself at one moment. */
 export interface Observed {
   readonly nowMs: number;
-  /** Undefined when the machine could not be asked: what was told of it before stands. */
+  /** Undefined when the machine could not be inspected: the facts last reported stand. */
   readonly machine: MachineFacts | undefined;
   /** Why no pod should come; none: the node is ready. */
   readonly problems: readonly string[];
-  /** Undefined before that is known: what was told before the restart stands. */
+  /** Undefined before that is known: the list reported before the restart stands. */
   readonly volumesInUse: readonly string[] | undefined;
 }
 
 interface ObservedStatus {
   readonly status: NodeStatus;
-  /** Reasons of the Events that tell what changed. */
+  /** Reasons of the Events about what changed. */
   readonly changes: readonly string[];
 }
 
@@ -83,7 +83,7 @@ export function observedStatus(before: NodeStatus, observed: Observed, settings:
     allocatable: allocatableOf(capacity, before.allocatable ?? {}),
     daemonEndpoints: { kubeletEndpoint: { Port: settings.port } },
     conditions,
-    // In order, so that the same volumes are no change.
+    // Sorted, so that the same volumes do not look like a change.
     ...(volumesInUse !== undefined && { volumesInUse: volumesInUse.toSorted() }),
   };
   return { status, changes };
@@ -110,7 +110,7 @@ function nodeInfo(
   };
 }
 
-/** All there is, as nothing is set aside; memory in huge pages is no other memory. */
+/** Everything, as nothing is reserved, except memory in huge pages. */
 function allocatableOf(capacity: ResourceList, before: ResourceList): ResourceList {
   const kept = Object.entries(before).filter(([name]) => name in capacity || !isExtendedResource(name));
   const allocatable: Record<string, string | number> = { ...Object.fromEntries(kept), ...capacity };
@@ -123,7 +123,7 @@ function allocatableOf(capacity: ResourceList, before: ResourceList): ResourceLi
   return allocatable;
 }
 
-/** Whether there is more to tell than that the node is still there. */
+/** Whether anything but timestamps has changed. */
 export function hasChanged(before: Node, after: Node): boolean {
   return !means(nodeShape, withoutHeartbeats(before), withoutHeartbeats(after));
 }
@@ -140,11 +140,11 @@ export type NodeCondition = NonNullable<NonNullable<Node['status']>['conditions'
 
 interface NodeConditions {
   readonly conditions: readonly NodeCondition[];
-  /** Reasons of the Events that tell what changed. */
+  /** Reasons of the Events about what changed. */
   readonly changes: readonly string[];
 }
 
-/** Nothing is evicted here, so a node is never under pressure; schedulers still want to be told. */
+/** Nothing is evicted here, so a node is never under pressure; schedulers still expect the conditions. */
 const pressures = [
   {
     type: 'MemoryPressure',

@@ -1,4 +1,4 @@
-/** The Node object of this machine as the cluster has it: watched, and newer where this node has just been told of its own write. */
+/** The Node object of this machine as the cluster has it: watched, and updated at once with the answers to our own writes. */
 import type { Pausing } from '../base/clock.ts';
 import type { TaskFailed } from '../base/run-task.ts';
 import type { ApiClient } from '../client/api/api-client.ts';
@@ -40,7 +40,7 @@ export class OwnNode {
     await this.#cache.follow(this.#deps, { resource: nodeResource, fieldSelector }, signal);
   }
 
-  /** As it was last heard of; undefined before that, and when it was deleted. */
+  /** The newest known version; undefined before the first, and after a deletion. */
   current(): Node | undefined {
     const cached = this.#cache.get(this.name);
     const seen = this.#seen;
@@ -48,7 +48,7 @@ export class OwnNode {
     return isOlder(cached.metadata.resourceVersion, seen.metadata.resourceVersion) ? seen : cached;
   }
 
-  /** Hears of every change that the cluster tells. Answers how to stop. */
+  /** Calls back for every change that the cluster sends. Returns how to unsubscribe. */
   subscribe(listener: (node: Node | undefined) => void): () => void {
     return this.#cache.subscribe(() => listener(this.current()));
   }
@@ -65,7 +65,7 @@ export class OwnNode {
     }
   }
 
-  /** For the answer to a write, which is often here before the watch tells of it. */
+  /** For the answer to a write, which often arrives before the watch event. */
   saw(node: Node): void {
     if (!isOlder(node.metadata.resourceVersion, this.#seen?.metadata.resourceVersion)) this.#seen = node;
   }
@@ -76,7 +76,7 @@ export class OwnNode {
   }
 }
 
-/** What a node's registration, status and lease have to tell besides their result. */
+/** What a node's registration, status and lease report. */
 export type NodeNotice =
   | TaskFailed
   | { readonly kind: 'NodeRegistered'; readonly name: string; readonly isNew: boolean }

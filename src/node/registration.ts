@@ -48,7 +48,7 @@ async function attempt(
   try {
     return { node: await client.create(nodeResource, {}, wanted, signal), isNew: true };
   } catch (error) {
-    // Who may not create nodes may still have been given one.
+    // Without the right to create nodes, one may have been created for us.
     if (!(error instanceof AlreadyExistsError || error instanceof ForbiddenError)) throw error;
     return { node: await takeUp(client, wanted, error, signal), isNew: false };
   }

@@ -4,7 +4,7 @@
  *
  *   DIR/pki/authority.json   certificate and key of the authority     DIR/pki/encryption.keys   see apiserver/store
  *   DIR/pki/tokens.key       signs service account tokens             DIR/store/                the objects
- *   DIR/kubeconfig           for the admin; written anew at each start, because the port may have changed
+ *   DIR/kubeconfig           for the admin; written at each start, because the port may have changed
  */
 import { mkdirSync } from 'node:fs';
 import { hostname } from 'node:os';

@@ -50,7 +50,7 @@ export async function* applyManifests(
     });
     const options = { ...place, type: 'apply', fieldManager, force: true } as const;
     const after = await client.patch(resource, options, manifest.object, signal).catch((error: unknown) => {
-      // The server's words are about an object; whoever wrote it looks for the place in a file.
+      // The server names an object; its author needs the place in the file.
       if (!(error instanceof ApiError)) throw error;
       throw new InputError('ManifestUnusable', `${manifest.where}: ${error.message}`, { cause: error });
     });

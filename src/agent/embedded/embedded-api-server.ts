@@ -95,7 +95,7 @@ export async function restoreApiServer(file: string, directory: string): Promise
 /** Gives Secrets a new key on disk and forgets the old ones. No server may run on them. Answers how many rows it wrote again. */
 export async function rotateApiServerKeys(directory: string): Promise<number> {
   const file = encryptionKeysFile(directory);
-  // A server that runs on it, or a store that cannot be read, is told before anything changes.
+  // Fails here, before anything changes, if a server runs on the store or the store cannot be read.
   await (await openStore(directory, readEncryptionKeys(file))).close();
   // The new key stands before the old ones until everything is written with it, so that a crash in between loses nothing.
   const store = await openStore(directory, rotateEncryptionKeys(file));

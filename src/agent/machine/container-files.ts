@@ -47,20 +47,20 @@ export function fixedSubPaths(mounts: Mounts): SubPathPreparer {
 interface FollowingSubPathsDeps {
   readonly mounts: Mounts;
   readonly live: LiveSubPaths;
-  /** Told once, when the first subPath that could follow does not, because of this machine. */
-  readonly tellUnavailable: (message: string) => void;
+  /** Called once, when the first subPath that could follow cannot on this machine. */
+  readonly reportUnavailable: (message: string) => void;
 }
 
 /** Mounts that may follow do; the others, and all where the kernel cannot, are made as the kubelet makes them. */
-export function followingSubPaths({ mounts, live, tellUnavailable }: FollowingSubPathsDeps): SubPathPreparer {
+export function followingSubPaths({ mounts, live, reportUnavailable }: FollowingSubPathsDeps): SubPathPreparer {
   const fixed = fixedSubPaths(mounts);
-  let told = false;
+  let isReported = false;
   return {
     async prepare(request, signal) {
       if (!request.mayFollow) return fixed.prepare(request, signal);
       if (live.unavailable !== undefined) {
-        if (!told) tellUnavailable(`subPath mounts do not follow updates on this machine: ${live.unavailable}`);
-        told = true;
+        if (!isReported) reportUnavailable(`subPath mounts do not follow updates on this machine: ${live.unavailable}`);
+        isReported = true;
         return fixed.prepare(request, signal);
       }
       const restrictions = request.bindMountOptions.filter(isRestriction);
@@ -97,7 +97,7 @@ export function containerFiles({ root, logRoot, tailLog }: ContainerFilesSetting
     async makeMessageFile(uid, container, attempt) {
       const file = join(containerDirectory(root, uid, container), String(attempt));
       guard(dirname(file), () => mkdirSync(dirname(file), { recursive: true, mode: 0o750 }));
-      // Whoever the container runs as has to be able to write it; its directory lets nobody else near.
+      // The user of the container must be able to write it; its directory keeps everyone else out.
       writeInPlace(file, '', 0o666);
       return file;
     },

@@ -49,7 +49,7 @@ async function list(path: string): Promise<readonly string[] | undefined> {
   }
 }
 
-/** One that vanishes meanwhile is none; one that cannot be looked at is told when it is read. */
+/** A file that vanishes meanwhile is left out; one that cannot be inspected fails when it is read. */
 async function isFile(path: string): Promise<boolean> {
   try {
     return (await stat(path)).isFile();
@@ -91,7 +91,7 @@ async function* changes(path: string, clock: Clock, signal: AbortSignal): AsyncG
         yield;
       }
     } catch {
-      // Nobody tells of changes now; the folder is read again from time to time all the same.
+      // No changes are reported now; the folder is still read again periodically.
     }
     if (signal.aborted) return;
     await clock.sleep(backOff.next(), signal).catch(() => {});
@@ -99,7 +99,7 @@ async function* changes(path: string, clock: Clock, signal: AbortSignal): AsyncG
   }
 }
 
-/** Of a single file its folder: editors put another file in its place, which the old one never hears of. */
+/** A single file is watched through its folder: editors replace the file, which a watch on the old one does not report. */
 async function watchable(path: string): Promise<string> {
   return (await stat(path)).isDirectory() ? path : dirname(path);
 }

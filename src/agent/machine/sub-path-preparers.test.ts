@@ -38,7 +38,7 @@ function followingNode(t: TestContext, exchange = replaceable): FollowingNode {
     beforeRemoval: ({ podUid: uid, volumeName }) =>
       live.refresh({ podDirectory: podDirectory(node.root, uid), volumeName }),
   });
-  const subPaths = followingSubPaths({ mounts, live, tellUnavailable: (message) => told.push(message) });
+  const subPaths = followingSubPaths({ mounts, live, reportUnavailable: (message) => told.push(message) });
   return { node, subPaths, told };
 }
 

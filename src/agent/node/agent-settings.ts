@@ -82,7 +82,7 @@ export interface AgentSettings {
   readonly requestsBurst: number;
   readonly logBytesMax: number;
   readonly logFilesMax: number;
-  /** What containers of the process runtime see of the machine, and what besides. */
+  /** What containers of the process runtime see of the machine, and additional paths. */
   readonly hostFiles: 'none' | 'system' | 'all';
   readonly hostPaths: readonly string[];
   /** What one container can write to its root, /tmp, /run and /dev/shm together. */
@@ -176,7 +176,7 @@ export function agentSettings(
   return settings;
 }
 
-/** Each answers the value and remembers what is wrong with it, so that all problems are told at once. */
+/** Each returns the value and records what is wrong with it, so that all problems are reported together. */
 class Checks {
   readonly #problems: string[];
 
@@ -185,52 +185,52 @@ class Checks {
   }
 
   name(field: string, value: string): string {
-    for (const problem of dnsSubdomainProblems(value)) this.#tell(field, value, problem);
+    for (const problem of dnsSubdomainProblems(value)) this.#report(field, value, problem);
     return value;
   }
 
   absolute(field: string, value: string): string {
-    if (!value.startsWith('/')) this.#tell(field, value, 'must be an absolute path');
+    if (!value.startsWith('/')) this.#report(field, value, 'must be an absolute path');
     return value;
   }
 
   within(field: string, value: number, least: number, most: number): number {
-    if (value < least || value > most) this.#tell(field, value, `must be between ${least} and ${most}`);
+    if (value < least || value > most) this.#report(field, value, `must be between ${least} and ${most}`);
     return value;
   }
 
   duration(field: string, value: string): number {
     const ms = parseDurationMs(value) ?? -1;
-    if (ms <= 0) this.#tell(field, value, 'must be a duration above zero, such as 1m0s');
+    if (ms <= 0) this.#report(field, value, 'must be a duration above zero, such as 1m0s');
     return ms;
   }
 
   bytes(field: string, value: string): number {
     const bytes = quantityProblem(value) === undefined ? Number(Quantity.parse(value).value()) : 0;
-    if (bytes <= 0) this.#tell(field, value, 'must be a quantity above zero, such as 10Mi');
+    if (bytes <= 0) this.#report(field, value, 'must be a quantity above zero, such as 10Mi');
     return bytes;
   }
 
   among<T extends string>(field: string, value: string, known: readonly T[]): T {
     const found = known.find((one) => one === value);
-    if (found === undefined) this.#tell(field, value, `must be one of ${known.join(', ')}`);
+    if (found === undefined) this.#report(field, value, `must be one of ${known.join(', ')}`);
     return found ?? (value as T);
   }
 
   sysctl(field: string, value: string): string {
     const isNamespaced = /^(kernel\.(sem|shm[\w*]*|msg[\w*]*)|(fs\.mqueue|net)\.[\w.*-]+)$/.test(value);
-    if (!isNamespaced) this.#tell(field, value, 'is not known to be namespaced');
+    if (!isNamespaced) this.#report(field, value, 'is not known to be namespaced');
     return value;
   }
 
   taint(index: number, { key = '', value = '', effect = '' }: Partial<Taint>): Taint {
     const at = `registerWithTaints[${index}]`;
-    if (key === '') this.#tell(`${at}.key`, key, 'is missing');
+    if (key === '') this.#report(`${at}.key`, key, 'is missing');
     this.among(`${at}.effect`, effect, ['NoSchedule', 'PreferNoSchedule', 'NoExecute']);
     return { key, value, effect };
   }
 
-  #tell(field: string, value: string | number, problem: string): void {
+  #report(field: string, value: string | number, problem: string): void {
     this.#problems.push(`${field}: ${JSON.stringify(value)} ${problem}`);
   }
 }

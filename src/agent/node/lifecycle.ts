@@ -95,7 +95,7 @@ export async function runTogether(tasks: readonly Task[], signal: AbortSignal): 
     try {
       await task(stop.signal);
     } catch (error) {
-      // What ends because it was told to is no failure.
+      // An error after the abort is not a failure.
       if (stop.signal.aborted) return;
       stop.abort(error);
       throw error;

@@ -139,7 +139,7 @@ export class FolderObjects<T extends ManagedObject> implements ObjectManager<T> 
     this.#base = base;
   }
 
-  /** What the folder has besides: for as long as pods of before may still need what is no longer there. */
+  /** Adds objects. Those that the folder no longer has stay until `replace`: pods that are still running may need them. */
   add(objects: readonly T[]): void {
     const added = new Set(objects.map((object) => objectKey(idOf(object))));
     this.replace([...[...this.#objects.values()].filter((object) => !added.has(objectKey(idOf(object)))), ...objects]);

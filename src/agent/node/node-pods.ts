@@ -198,7 +198,7 @@ async function unlessGone<T>(ask: () => Promise<T>): Promise<T | undefined> {
   }
 }
 
-/** All pods that are bound to the node, anew after every change. */
+/** All pods that are bound to the node: a complete list after every change. */
 export async function* podLists(
   deps: ReflectorDeps,
   nodeName: string,

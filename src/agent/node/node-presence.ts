@@ -1,4 +1,4 @@
-/** This machine as a node of its cluster: what it tells of itself, and what the cluster has of it. Without a cluster, what it is. */
+/** This machine as a node of its cluster: the status it reports, and the Node object that the cluster has. Without a cluster, the machine as it is. */
 import { randomUUID } from 'node:crypto';
 import type { Clock, Pausing } from '../../base/clock.ts';
 import { runTask } from '../../base/run-task.ts';
@@ -141,7 +141,7 @@ export class NodePresence implements NodeReader {
   }
 }
 
-/** A node's connections to its API server. As the kubelet has them: what pods need, events, and heartbeats that wait for neither. */
+/** The three clients of a node, as the kubelet has them: for pods, for Events, and for heartbeats, which wait for neither. */
 export interface NodeClients {
   readonly general: ApiClient;
   readonly events: ApiClient;

@@ -113,7 +113,7 @@ export const mastersOnly: NodeAccess = {
 
 /**
  * What the server of an agent shows and believes. Like a kubelet without a signed certificate it makes its own, which API servers
- * accept unless they were told to verify it; the authority whose clients it believes is the cluster's.
+ * accept unless they are configured to verify it. It accepts clients of the cluster's authority.
  */
 const days = 365;
 
@@ -136,6 +136,6 @@ export async function agentServing(
       return read;
     },
   );
-  // Without an authority nobody can show a certificate; bearer tokens still work.
+  // Without an authority no client certificate is accepted; bearer tokens still work.
   return { certificatePem, keyPem, clientAuthorityPem: trust?.authorityPem ?? certificatePem };
 }

@@ -94,8 +94,8 @@ export function nodeVolumes(deps: NodeVolumesDeps, settings: AgentSettings): Nod
     },
     { root, controllerAttach: controllerAttaches && client !== undefined, sweepMs: syncMs },
   );
-  const tellUnavailable = (message: string): void => notify({ kind: 'SubPathUpdatesUnavailable', message });
-  const subPaths = subPathUpdates ? followingSubPaths({ mounts, live, tellUnavailable }) : fixedSubPaths(mounts);
+  const reportUnavailable = (message: string): void => notify({ kind: 'SubPathUpdatesUnavailable', message });
+  const subPaths = subPathUpdates ? followingSubPaths({ mounts, live, reportUnavailable }) : fixedSubPaths(mounts);
   return {
     manager,
     subPaths,

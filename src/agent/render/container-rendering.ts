@@ -115,12 +115,12 @@ function mountedVolume({ spec, plugin, source, path }: PreparedVolume): MountedV
 
 /** The credentials that a pod's pull secrets hold and the images they would be tried for; never a password. */
 export async function renderCredentials(
-  { pod, view, tell }: RenderNode,
+  { pod, view, note }: RenderNode,
   signal: AbortSignal,
 ): Promise<readonly RenderedCredential[]> {
   const collected = await collectPullSecrets(pod, view.secrets, signal);
   const missing = missingPullSecretsEvent(collected);
-  if (missing !== undefined) tell(`pod ${pod.metadata.namespace}/${pod.metadata.name}: ${missing.message}`);
+  if (missing !== undefined) note(`pod ${pod.metadata.namespace}/${pod.metadata.name}: ${missing.message}`);
   return credentialsIn(keyringOf(collected), allContainers(pod.spec));
 }
 

@@ -55,7 +55,7 @@ export class PodVolumes {
     this.#podIsNew = !existsSync(this.#directory);
   }
 
-  /** Sets up every volume that a container uses, in the pod's order, and tells of all that fail. */
+  /** Sets up every volume that a container uses, in the pod's order, and reports all failures. */
   async prepare(signal: AbortSignal): Promise<readonly PreparedVolume[]> {
     const { wanted, refused } = this.#find();
     const prepared: PreparedVolume[] = [];

@@ -33,11 +33,11 @@ export interface RenderNode {
   readonly view: ContainerViewDeps & { readonly secrets: NonNullable<ContainerViewDeps['secrets']> };
   /** The pod as the cluster would hand it to this node. */
   readonly pod: Pod;
-  readonly tell: Tell;
+  readonly note: Note;
 }
 
-/** What a user should know besides the result: told once for each topic, which is the note itself if none is given. */
-export type Tell = (note: string, topic?: string) => void;
+/** Receives what a user should know in addition to the result, once per topic; without a topic, once per note. */
+export type Note = (text: string, topic?: string) => void;
 
 interface RenderNodeSettings {
   readonly root: string;
@@ -51,11 +51,11 @@ export function renderNode(
   pod: Pod,
   settings: RenderNodeSettings,
   mounts: Mounts,
-  tell: Tell,
+  note: Note,
 ): RenderNode {
   const { root, runtimeDirectory, uid } = settings;
   const node = nodeOf(manifests, pod, () => thisMachine(settings.nodeName, root));
-  const objects = manifestObjects(manifests, node, systemClock, tell);
+  const objects = manifestObjects(manifests, node, systemClock, note);
   const { configMaps, secrets, claims } = objects;
   const plugins = standardPlugins({
     ...objects,
@@ -64,8 +64,8 @@ export function renderNode(
     privateTmpfs: () => privateTmpfsDirectory({ ...(runtimeDirectory !== undefined && { runtimeDirectory }), uid }),
     now: () => systemClock.now(),
     random: () => randomInt(2 ** 32), // taken from a store, where randomBytes asks for each
-    // What holds for the machine is found out for every pod, each time with another path, and told for the first.
-    notify: ({ kind, message }) => tell(message, kind === 'PodWarning' ? message : kind),
+    // A limit of the machine is found again for every pod, each time with another path: report the first.
+    notify: ({ kind, message }) => note(message, kind === 'PodWarning' ? message : kind),
   });
   return {
     root,
@@ -74,7 +74,7 @@ export function renderNode(
     claims,
     view: { configMaps, secrets, services: manifests.all(serviceKind), node, ...containerEffects(root, mounts) },
     pod: admitted(manifests, pod, node),
-    tell,
+    note,
   };
 }
 
@@ -102,12 +102,12 @@ type ManifestObjects = ProjectedSources & { readonly claims: ClaimReader };
 // As the API server defaults it; only a pod that was never defaulted leaves it open.
 const tokenSecondsDefault = 3600;
 
-/** `tell` hears once that tokens are samples. */
+/** `note` is called once if tokens are samples. */
 function manifestObjects(
   manifests: Manifests,
   node: Node,
   clock: Clock,
-  tell: (note: string) => void,
+  note: (text: string) => void,
 ): ManifestObjects {
   return {
     configMaps: reader(manifests, configMapKind),
@@ -117,7 +117,7 @@ function manifestObjects(
       get: async (name) => manifests.get(trustBundleKind, '', name),
       list: async (signer) => manifests.all(trustBundleKind).filter(({ spec }) => spec.signerName === signer),
     },
-    tokens: tokenSource(clock, tell),
+    tokens: tokenSource(clock, note),
     claims: boundClaims(manifests),
   };
 }
@@ -129,12 +129,12 @@ function reader<T extends { readonly metadata: ObjectMeta }>(
   return { get: async (namespace, name) => manifests.get(kind, namespace, name) };
 }
 
-function tokenSource(clock: Clock, tell: (note: string) => void): NonNullable<ProjectedSources['tokens']> {
+function tokenSource(clock: Clock, note: (text: string) => void): NonNullable<ProjectedSources['tokens']> {
   let issue: ReturnType<typeof sampleTokens> | undefined;
   return {
     async get({ namespace, serviceAccountName, audiences, expirationSeconds = tokenSecondsDefault, pod }) {
       if (issue === undefined)
-        tell('service account tokens are samples: of the right form, but no API server accepts them');
+        note('service account tokens are samples: of the right form, but no API server accepts them');
       issue ??= sampleTokens(clock);
       return issue({ namespace, serviceAccount: serviceAccountName, audience: audiences[0], expirationSeconds, pod });
     },

@@ -17,7 +17,7 @@ import { podDirectory } from '../../kube/values/node-layout.ts';
 import { InputError } from '../machine/manifests-folder-reader.ts';
 import { renderContainers, renderCredentials } from './container-rendering.ts';
 import { PodVolumes, type PreparedVolume, yieldAndCheck } from './pod-volumes.ts';
-import { type RenderNode, type Tell, renderNode } from './render-node.ts';
+import { type RenderNode, type Note, renderNode } from './render-node.ts';
 import { type PodFailure, PodStartError, type RenderedPod, type RenderedVolume } from './rendered-pod.ts';
 
 export interface RenderSettings {
@@ -44,7 +44,7 @@ export interface RenderResult {
   readonly owners: OwnerNames;
 }
 
-/** `note` is called with what a user should know besides the result, a sentence at a time. */
+/** `note` is called with a sentence for each thing that a user should know in addition to the result. */
 export async function render(
   given: RenderSettings,
   note: (text: string) => void,
@@ -117,11 +117,11 @@ function requireDifferentUids(pods: readonly Pod[]): void {
   }
 }
 
-function once(tell: (note: string) => void): Tell {
-  const told = new Set<string>();
-  return (note, topic = note) => {
-    if (!told.has(topic)) tell(note);
-    told.add(topic);
+function once(note: (text: string) => void): Note {
+  const noted = new Set<string>();
+  return (text, topic = text) => {
+    if (!noted.has(topic)) note(text);
+    noted.add(topic);
   };
 }
 
@@ -145,8 +145,8 @@ function removeEmpty(root: string, made: readonly string[]): void {
 }
 
 /**
- * One pod, once: its volumes are set up, its containers' view is worked out, and what came of it is listed. A pod that
- * could not start is told in the kubelet's words, and what was made for it in this call is taken back.
+ * One pod: sets up its volumes, works out what its containers see and lists the result. A pod that could not start is reported
+ * with the kubelet's message, and what this call made for it is removed.
  */
 async function renderPod(node: RenderNode, signal: AbortSignal): Promise<RenderedPod | PodFailure> {
   const { namespace = '', name, uid = '' } = node.pod.metadata;
@@ -173,7 +173,7 @@ async function cleanPod(node: RenderNode, signal: AbortSignal): Promise<void> {
   if (!existsSync(directory)) return;
   await new PodVolumes(node).removeOthers([], signal);
   removeTree(directory);
-  node.tell(`removed ${directory}`);
+  node.note(`removed ${directory}`);
 }
 
 function describeVolume({ name, plugin, path = '' }: PreparedVolume): RenderedVolume {

@@ -39,7 +39,7 @@ const types = {
 const version = 3;
 const finFlag = 1;
 const headerBytes = 8;
-// A block of headers is a few hundred bytes; whoever sends more wants our memory.
+// A block of headers is a few hundred bytes; more is an attack on our memory.
 const controlBytesMax = 64 * 1024;
 
 /** Takes bytes as they come and gives frames. Frames that ask nothing of us (SETTINGS, WINDOW_UPDATE, unknown ones) are dropped. */

@@ -1,7 +1,7 @@
 /**
  * The server's end of a SPDY/3.1 connection, as far as Kubernetes uses it: the client opens streams, both ends send data.
  *
- * Flow control. A stream that nobody reads makes the whole connection wait, so the client is slowed by TCP and nothing piles
+ * Flow control. A stream that is not read makes the whole connection wait, so the client is slowed by TCP and nothing piles
  * up here. WINDOW_UPDATE frames are sent for clients that count; theirs are not waited for, because the client that everybody
  * uses (Go's spdystream) never sends one and would wait for ever.
  */
@@ -38,7 +38,7 @@ export class SpdyConnection {
   constructor(transport: Duplex, offer: (stream: SpdyStream) => boolean) {
     this.#transport = transport;
     this.#offer = offer;
-    // A broken connection is told by `close`; without a listener its error would end the process.
+    // A broken connection is reported by `close`; without a listener its error would end the process.
     transport.on('error', () => {});
   }
 
@@ -85,7 +85,7 @@ export class SpdyConnection {
         return frame.id % 2 === 1 ? this.#send(pingFrame(frame.id)) : undefined;
       case 'headers':
       case 'synReply':
-        // Read even though nobody asks for them: later blocks are compressed with what stood in this one.
+        // Read although unused: later blocks are compressed with this one as their dictionary.
         await this.#headers.read(frame.block);
         if (frame.isLast) this.#streams.get(frame.streamId)?.receivedEnd();
         return;
@@ -130,7 +130,7 @@ export class SpdyConnection {
     if (frames.length > 0) await this.#send(Buffer.concat(frames));
   }
 
-  /** For what is no stream's data: whoever lets us answer a million pings but reads no answer has to wait. */
+  /** For everything but data of streams: a client that sends a million pings and reads no answer has to wait. */
   async #send(frame: Buffer): Promise<void> {
     if (this.#transport.destroyed || this.#transport.write(frame)) return;
     const gaveUp = new AbortController();

@@ -24,7 +24,7 @@ export class SpdyStream extends Duplex {
     this.id = id;
     this.headers = headers;
     this.#sink = sink;
-    // Whoever uses the stream hears of it too; this only keeps an unused one from ending the process.
+    // The user of the stream gets the error too; this keeps an unused stream from ending the process.
     this.on('error', () => {});
   }
 
@@ -64,7 +64,7 @@ export class SpdyStream extends Duplex {
   }
 }
 
-/** Counts what was read of a stream, or of all of them, until it is worth telling the sender. */
+/** Counts what was read of a stream, or of all of them, until it is worth a WINDOW_UPDATE. */
 
 // Half of the 64 KiB that a sender may have under way at the beginning.
 const stepBytes = 32 * 1024;

@@ -1,6 +1,6 @@
 /**
- * Numbered channels over one WebSocket: each message begins with the number of its channel. A channel that nobody reads stops
- * the socket, and a socket that does not drain stops whoever writes.
+ * Numbered channels over one WebSocket: each message begins with the number of its channel. A channel that is not read stops
+ * the socket, and a socket that does not drain stops its writer.
  */
 import { Readable, Writable } from 'node:stream';
 import type { WebSocket } from 'ws';
@@ -25,7 +25,7 @@ export class ChannelSocket {
     this.#protocol = protocol;
     socket.binaryType = 'nodebuffer';
     socket.on('message', (data) => this.#receive(data as Buffer));
-    // A broken connection is told by `close`; without a listener its error would end the process.
+    // A broken connection is reported by `close`; without a listener its error would end the process.
     socket.on('error', () => {});
     this.closed = new Promise((resolve) => {
       socket.once('close', () => {
@@ -41,7 +41,7 @@ export class ChannelSocket {
     return this.#gone.signal;
   }
 
-  /** What the client sends on a channel. Channels that nobody asked for are passed over. */
+  /** What the client sends on a channel. Channels that were not asked for are ignored. */
   input(channel: number): Readable {
     const input = new Readable({
       highWaterMark: unreadBytesMax,

@@ -131,7 +131,7 @@ async function forwardOverSpdy(
     }
     return true;
   });
-  /** A client that opens one stream of two is told, and its stream does not stay. */
+  /** A client that opens one stream of two gets an error, and its stream is closed. */
   const expire = async (id: string, pair: Pair): Promise<void> => {
     const isLate = await clock.sleep(limits.creationMs, AbortSignal.any([over, pair.complete.signal])).then(
       () => true,

@@ -88,7 +88,7 @@ export class RequestRefused extends MountletError {
 }
 
 /**
- * The streams between a command in a container and whoever asked for it, over whichever transport they came. Both transports
+ * The streams between a command in a container and its client, over either transport. Both transports
  * hold little: a client that does not read makes the command wait, and a command that does not read makes the client wait.
  */
 export interface RemoteStreams {

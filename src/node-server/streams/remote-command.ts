@@ -1,4 +1,4 @@
-/** Runs or joins a command for a client: chooses the transport, gives the command its streams, tells how it ended. */
+/** Runs or joins a command for a client: chooses the transport, connects the streams, reports how it ended. */
 import type { Duplex, Writable } from 'node:stream';
 import { finished } from 'node:stream/promises';
 import type { WebSocket } from 'ws';
@@ -210,7 +210,7 @@ async function webSocketCommandStreams(
   };
 }
 
-/** The sizes of a client's terminal as they come. Only the newest is kept: nobody needs to pass through the ones before. */
+/** The sizes of a client's terminal as they come. Only the newest is kept: the ones before do not matter. */
 // A size is some thirty bytes.
 const textMax = 1024;
 

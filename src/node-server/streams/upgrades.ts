@@ -59,7 +59,7 @@ export function offeredProtocols(request: Upgrade['request']): string[] {
   return listOf(request.headers['sec-websocket-protocol']);
 }
 
-/** Answers 101; a request that is no proper WebSocket is refused by itself. */
+/** Answers 101; a request that is not a valid WebSocket handshake is refused by the library. */
 export function upgradeToWebSocket({ request, socket, head }: Upgrade, protocol: string): Promise<WebSocket> {
   const server = new WebSocketServer({
     noServer: true,

@@ -1,6 +1,6 @@
 /**
  * Small valid objects for tests: each builder fills in what a test does not care about, and takes what it does. All
- * live in the namespace `shop` unless told otherwise.
+ * live in the namespace `shop` unless given another.
  */
 import assert from 'node:assert/strict';
 import type { ConfigMap } from '../../kube/kinds/config-map.ts';
@@ -110,7 +110,7 @@ export function objectReader<T extends { readonly metadata: ObjectMeta }>(
   };
 }
 
-/** A node called `here` on a small machine: what tests of what it tells the cluster begin with. */
+/** A node called `here` on a small machine, for tests of what it reports. */
 export const nodeSettings: NodeSettings = {
   nodeName: 'here',
   nodeLabels: {},

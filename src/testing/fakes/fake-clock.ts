@@ -52,7 +52,7 @@ export class FakeClock implements Clock {
   }
 }
 
-/** A fake clock that tells who goes to sleep, so that a test can wait for that and then move time. */
+/** A fake clock that reports each sleep, so that a test can wait for it and then move time. */
 export class ObservedClock extends FakeClock {
   readonly #slept: number[] = [];
   readonly #readers: ((ms: number) => void)[] = [];
@@ -65,7 +65,7 @@ export class ObservedClock extends FakeClock {
     return sleeping;
   }
 
-  /** How long the next one wants to sleep, that nobody asked about yet. */
+  /** The duration of the next sleep that was not yet returned. */
   nextSleep(): Promise<number> {
     const ms = this.#slept.shift();
     return ms === undefined ? new Promise((resolve) => this.#readers.push(resolve)) : Promise.resolve(ms);

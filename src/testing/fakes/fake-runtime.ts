@@ -186,7 +186,7 @@ export class FakeRuntime implements Runtime {
       this.#set({ ...container, state: { kind: 'running', createdAtMs, startedAtMs: this.#clock.now(), pid: 1 } });
     };
     const starting = start().finally(() => this.#launching.delete(id));
-    // The launch goes on without whoever asked for it.
+    // The launch goes on after its caller has given up.
     starting.catch(() => {});
     await Promise.race([starting, untilAborted(signal)]);
     signal.throwIfAborted();

@@ -95,7 +95,7 @@ function applied(status: PodStatus, patch: Readonly<Record<string, unknown>>): P
   return result;
 }
 
-/** A folder of manifests that a test writes to, and that tells of changes when the test says so. */
+/** A folder of manifests that a test writes to, and that reports changes when the test says so. */
 export class MemoryFolder implements FolderReader {
   readonly path = '/manifests';
   readonly #feed = new CoalescingTopic<void>();
@@ -105,7 +105,7 @@ export class MemoryFolder implements FolderReader {
     this.#files = files === undefined ? undefined : new Map(Object.entries(files));
   }
 
-  /** An error is thrown at whoever reads the file. */
+  /** An error is thrown when the file is read. */
   write(name: string, content: string | Error): void {
     this.#files ??= new Map();
     this.#files.set(name, content);

@@ -7,7 +7,7 @@ export class ScriptedBlockMapper implements BlockMapper {
   /** From bind mounts to the devices that they show. */
   readonly binds = new Map<string, string>();
   readonly links = new Map<string, string>();
-  /** Directories that a mapping made and nobody removed. */
+  /** Directories that a mapping made and that were not removed. */
   readonly mapPaths = new Set<string>();
   readonly #calls: string[];
   readonly #ends = new Map<MapperStep, (Error | undefined)[]>();

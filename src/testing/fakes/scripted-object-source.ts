@@ -100,7 +100,7 @@ export class ScriptedObjectSource<T extends ManagedObject> implements ObjectSour
     for (const watch of this.#watches) watch.options.interrupted(new Error('connection reset'));
   }
 
-  /** Sends any event to whoever watches the object: for servers that misbehave. */
+  /** Sends any event to the watchers of the object: for servers that misbehave. */
   send(id: ObjectId, event: ObjectEvent<T>): void {
     for (const watch of this.#watches) if (objectKey(watch.id) === objectKey(id)) push(watch, event);
   }

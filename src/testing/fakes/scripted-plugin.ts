@@ -96,7 +96,7 @@ export class ScriptedPlugin implements VolumePlugin {
     this.#scripts.set(step, [...(this.#scripts.get(step) ?? []), ...ends]);
   }
 
-  /** Forgets every end that was not used up, and every hold that nobody came to. */
+  /** Forgets every end that was not used up, and every hold that was not reached. */
   stopFailing(): void {
     this.#scripts.clear();
     this.#holds.clear();

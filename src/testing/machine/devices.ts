@@ -53,7 +53,7 @@ function isInstalled(program: string): boolean {
  */
 export function directoryForDevices(test: Pick<TestContext, 'after'>): string {
   let directory = '';
-  // Before the mounts go, and with them the names that tell whose they are. One that is mounted still goes with its mount.
+  // Before the mounts go, and with them the names that identify them. One that is mounted still goes with its mount.
   test.after(() => {
     for (const device of loopDevicesBelow(directory)) spawnSync('losetup', ['--detach', device]);
   });

@@ -37,7 +37,7 @@ export async function faultyRelay(
       far.destroy();
     };
     for (const socket of [near, far]) socket.on('error', end).on('close', end);
-    // Read all the same: a socket that nobody reads does not notice that the other side has gone.
+    // Read all the same: a socket that is not read does not notice that the other side has gone.
     near.on('data', (chunk) => {
       if (!pair.isStalled) far.write(chunk);
     });

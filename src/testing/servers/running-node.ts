@@ -49,7 +49,7 @@ interface Run {
   readonly previous: string | undefined;
 }
 
-/** Who shows the good token may do anything; so may everybody with a certificate. */
+/** The good token, or any client certificate, allows everything. */
 const openAccess: NodeAccess = {
   authenticate: (token) =>
     Promise.resolve(token === goodToken ? { name: 'bearer', uid: '', groups: [], extra: {} } : undefined),

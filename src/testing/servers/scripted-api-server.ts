@@ -1,5 +1,5 @@
 /**
- * An API server that does what a test tells it, over real TLS connections: a test waits for the next request, looks at it and
+ * An API server that does what a test says, over real TLS connections: a test waits for the next request, looks at it and
  * answers as badly as it likes.
  *
  * ```ts

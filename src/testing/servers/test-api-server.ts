@@ -126,7 +126,7 @@ export interface RunningApiServer extends Pick<ApiServer, 'serve'> {
   /** With these two it can be started again after close(), as the same server. */
   readonly authority: Authority;
   readonly port: number;
-  /** A new client, of the admin unless told otherwise; the test closes it. */
+  /** A new client, as the administrator by default; the test closes it. */
   client(settings?: Partial<ApiClientSettings>, identity?: KeyPair): ApiClient;
   /** The server alone: its clients find it away. */
   close(): Promise<void>;

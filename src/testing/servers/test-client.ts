@@ -1,4 +1,4 @@
-/** A client that speaks either version of HTTP and sends whatever a test wants, as the administrator unless told otherwise. */
+/** A client that speaks either version of HTTP and sends whatever a test wants, as the administrator by default. */
 import { type ClientHttp2Session, connect } from 'node:http2';
 import { request as httpsRequest } from 'node:https';
 import { type TestApiServer, adminToken } from './test-api-server.ts';
