@@ -177,7 +177,7 @@ class TerminationOrder {
   }
 }
 
-export type Hook = NonNullable<Lifecycle['postStart']>;
+type Hook = NonNullable<Lifecycle['postStart']>;
 
 export interface HookDeps {
   readonly runtime: Pick<Runtime, 'exec'>;

@@ -7,7 +7,9 @@ import { aContainer, aPod } from '../../testing/fakes/builders.ts';
 import { FakeRuntime } from '../../testing/fakes/fake-runtime.ts';
 import { RecordedEvents } from '../../testing/fakes/memory-pod-api.ts';
 import type { PodNetwork } from '../probes/http-exchange.ts';
-import { type Hook, runHook } from './container-killer.ts';
+import { runHook } from './container-killer.ts';
+
+type Hook = Parameters<typeof runHook>[0]['hook'];
 
 const network: PodNetwork = {
   connect: ({ port }) =>

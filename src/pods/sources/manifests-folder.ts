@@ -259,7 +259,7 @@ export function asStaticPod(written: Pod, { nodeName, file }: StaticPodOrigin): 
  * API objects that a pod from a file cannot have here. The kubelet refuses every reference; we take ConfigMaps, Secrets and
  * claims from the same folder, so these are fine.
  */
-export function refusedReferences(pod: Pod): readonly string[] {
+function refusedReferences(pod: Pod): readonly string[] {
   const refused = referencesOf(pod).filter(needsApiServer);
   return [...new Set(refused.map(referenceWords))].map((what) => `static pods may not reference ${what}`);
 }

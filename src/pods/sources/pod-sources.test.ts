@@ -3,7 +3,9 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { type PodParts, aContainer, aPod } from '../../testing/fakes/builders.ts';
-import { type KnownPod, type MergedPods, mergePods } from './pod-sources.ts';
+import { mergePods } from './pod-sources.ts';
+
+type MergedPods = ReturnType<typeof mergePods>;
 
 function pod(uid: string, parts: PodParts = {}): Pod {
   return aPod({ ...parts, metadata: { uid, name: `pod-${uid}`, ...parts.metadata } });
@@ -15,7 +17,7 @@ function show({ updates }: MergedPods): string[] {
 
 /** Merges the lists one after another and shows what the last one changed. */
 function merge(...lists: readonly (readonly Pod[])[]): MergedPods {
-  let known: ReadonlyMap<string, KnownPod> | undefined;
+  let known: MergedPods['known'] | undefined;
   let merged: MergedPods | undefined;
   for (const [index, list] of lists.entries()) {
     merged = mergePods(known, list, 'api', `seen-${index}`);
@@ -124,7 +126,7 @@ const anyPods = fc
 test('mergePods carried out leaves exactly the pods of the last list, and a repetition changes nothing', () => {
   fc.assert(
     fc.property(fc.array(anyPods, { minLength: 1, maxLength: 6 }), (lists) => {
-      let known: ReadonlyMap<string, KnownPod> | undefined;
+      let known: MergedPods['known'] | undefined;
       const carriedOut = new Map<string, string | undefined>();
       for (const list of lists) {
         const merged = mergePods(known, list, 'api', 'now');

@@ -59,12 +59,12 @@ export interface PodUpdate {
 }
 
 /** One pod of a source: as it was received, to see quickly that it is the same, and as the node keeps it. */
-export interface KnownPod {
+interface KnownPod {
   readonly received: Pod;
   readonly pod: Pod;
 }
 
-export interface MergedPods {
+interface MergedPods {
   readonly known: ReadonlyMap<string, KnownPod>;
   /** In the order in which to handle them. */
   readonly updates: readonly PodUpdate[];

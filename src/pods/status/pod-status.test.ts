@@ -4,7 +4,7 @@ import type { ContainerStatus, PodStatus } from '../../kube/kinds/pod/pod-status
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { ContainerState, RuntimePod } from '../../runtimes/runtime.ts';
 import { type PodParts, aContainer, aPod } from '../../testing/fakes/builders.ts';
-import { type PodStatusInput, activeDeadline, podStatus } from './pod-status.ts';
+import { activeDeadline, podStatus } from './pod-status.ts';
 
 const startMs = Date.UTC(2026, 0, 1);
 
@@ -47,7 +47,7 @@ function stateOf(kind: string, exitCode: number): ContainerState {
   return { kind: 'exited', createdAtMs, startedAtMs, finishedAtMs: startMs + 9000, exitCode, reason, message: '' };
 }
 
-function statusOf(pod: Pod, has: string | undefined, parts: Partial<PodStatusInput> = {}): PodStatus {
+function statusOf(pod: Pod, has: string | undefined, parts: Partial<Parameters<typeof podStatus>[0]> = {}): PodStatus {
   return podStatus({
     pod,
     runtimePod: has === undefined ? undefined : aRuntimePod(has),

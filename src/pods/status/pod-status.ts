@@ -22,7 +22,7 @@ interface StatusProbes {
   isReady(podUid: string, container: string, containerId: string): boolean | undefined;
 }
 
-export interface PodStatusInput extends ContainersInput {
+interface PodStatusInput extends ContainersInput {
   /** The status before; that of the API server if there is none. */
   readonly previous: PodStatus;
   readonly probes: StatusProbes;

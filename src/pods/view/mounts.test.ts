@@ -11,12 +11,13 @@ import {
   ContainerMountsError,
   type MountedVolume,
   type MountsRequest,
-  type PreparedSubPath,
   type SubPathPreparer,
-  type SubPathRequest,
   buildMounts,
 } from './mounts.ts';
 import type { Variable } from './variables.ts';
+
+type SubPathRequest = Parameters<SubPathPreparer['prepare']>[0];
+type PreparedSubPath = Awaited<ReturnType<SubPathPreparer['prepare']>>;
 
 const { signal } = new AbortController();
 const uid = aPod().metadata.uid ?? '';

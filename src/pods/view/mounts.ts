@@ -73,7 +73,7 @@ interface ImageVolume {
 /** Undoes what building one mount has made. */
 export type CleanUp = () => Promise<void>;
 
-export interface SubPathRequest {
+interface SubPathRequest {
   readonly podDirectory: string;
   readonly volumeDirectory: string;
   /** The name of the volume's directory; for a claim, the name of its persistent volume. */
@@ -91,7 +91,7 @@ export interface SubPathRequest {
   readonly bindMountOptions: readonly string[];
 }
 
-export interface PreparedSubPath {
+interface PreparedSubPath {
   /** Keeps naming the same file, whatever the container does to links in the volume. */
   readonly hostPath: string;
   /** Later content is mounted over it, so the container needs it with propagation from the host. */
@@ -319,7 +319,7 @@ function expandExpression(
  * `"false"` on a pod: its mounts by subPath stay as they were when their container started, as with the kubelet. Otherwise
  * they show later content of their volumes.
  */
-export const subPathUpdatesAnnotation = 'mountlet.dev/subpath-updates';
+const subPathUpdatesAnnotation = 'mountlet.dev/subpath-updates';
 
 function wantsSubPathUpdates({ metadata }: Pod): boolean {
   const value = metadata.annotations?.[subPathUpdatesAnnotation] ?? 'true';

@@ -2,14 +2,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Container, VolumeMount } from '../../kube/kinds/pod/container.ts';
 import { aContainer, aPod } from '../../testing/fakes/builders.ts';
-import {
-  type ContainerMount,
-  type SubPathPreparer,
-  type SubPathRequest,
-  buildMounts,
-  canFollow,
-  subPathUpdatesAnnotation,
-} from './mounts.ts';
+import { type ContainerMount, type SubPathPreparer, buildMounts, canFollow } from './mounts.ts';
+
+type SubPathRequest = Parameters<SubPathPreparer['prepare']>[0];
 
 interface Asked {
   readonly annotation?: string;
@@ -34,7 +29,7 @@ async function ask({ annotation, replaced = true, mount = {}, others = [] }: Ask
     volumeMounts: [{ name: 'config', mountPath: '/app/a.conf', subPath: 'a.conf', ...mount }, ...others],
   });
   const pod = aPod({ containers: [container] });
-  const annotations = annotation === undefined ? {} : { [subPathUpdatesAnnotation]: annotation };
+  const annotations = annotation === undefined ? {} : { 'mountlet.dev/subpath-updates': annotation };
   const volume = { readOnly: true, replaced, specName: 'config' };
   const { mounts } = await buildMounts(
     {

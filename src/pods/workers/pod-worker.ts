@@ -368,7 +368,7 @@ export function effectiveGrace(
   return { seconds, shortened: current !== undefined && seconds !== current };
 }
 
-export type StepOutcome =
+type StepOutcome =
   | { readonly kind: 'movedOn' }
   | { readonly kind: 'done'; readonly againAtMs: number | undefined }
   | { readonly kind: 'failed'; readonly error: unknown };

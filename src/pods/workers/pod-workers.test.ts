@@ -9,7 +9,9 @@ import { ContainerStartError } from '../containers/start-errors.ts';
 import { effectiveGrace } from './pod-worker.ts';
 import { PodProgress } from './pod-progress.ts';
 import { PodWorkers } from './pod-workers.ts';
-import { type StepOutcome, requeueDelayMs } from './pod-worker.ts';
+import { requeueDelayMs } from './pod-worker.ts';
+
+type StepOutcome = Parameters<typeof requeueDelayMs>[0];
 
 interface World {
   readonly workers: PodWorkers;
