@@ -392,7 +392,7 @@ const others: readonly Case[] = [
       `${c}.securityContext.runAsGroup: Invalid value: 2147483648: must be between 0 and 2147483647, inclusive`,
       `${c}.securityContext.procMount: Invalid value: "Unmasked": \`hostUsers\` must be false to use \`Unmasked\``,
       `${c}.securityContext.seccompProfile.localhostProfile: Required value: must be set when seccomp type is Localhost`,
-      `${c}.securityContext: Invalid value: {"Capabilities":null,"Privileged":true,"SELinuxOptions":null,"WindowsOptions":null,"RunAsUser":-1,"RunAsGroup":2147483648,"RunAsNonRoot":null,"ReadOnlyRootFilesystem":null,"AllowPrivilegeEscalation":false,"ProcMount":"Unmasked","SeccompProfile":{"Type":"Localhost","LocalhostProfile":null},"AppArmorProfile":{"Type":"Own","LocalhostProfile":null}}: cannot set \`allowPrivilegeEscalation\` to false and \`privileged\` to true`,
+      `${c}.securityContext: Invalid value: {"runAsUser":-1,"runAsGroup":2147483648,"seccompProfile":{"type":"Localhost"},"appArmorProfile":{"type":"Own"},"privileged":true,"allowPrivilegeEscalation":false,"procMount":"Unmasked"}: cannot set \`allowPrivilegeEscalation\` to false and \`privileged\` to true`,
       `${c}.securityContext.appArmorProfile.type: Unsupported value: "Own": supported values: "Localhost", "RuntimeDefault", "Unconfined"`,
     ],
   },

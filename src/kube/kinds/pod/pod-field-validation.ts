@@ -22,7 +22,6 @@ import {
   qualifiedNameProblems,
 } from '../../values/names.ts';
 import { addressProblems, searchDomainProblems } from '../../values/network-names.ts';
-import { resourceClaimInside } from './go-struct.ts';
 import { isMirrorPod, mirrorAnnotation } from './pod-identity.ts';
 import { type PodSpec, allContainers } from './pod-spec.ts';
 
@@ -60,6 +59,15 @@ export function gateErrors({ readinessGates = [], schedulingGates = [] }: PodSpe
   return errors;
 }
 
+const systems = ['linux', 'windows'];
+
+/** Which fields suit which system is left to the node, and only Linux nodes exist here. */
+export function osErrors({ os }: PodSpec, path: FieldPath): FieldError[] {
+  if (os === undefined) return [];
+  if (os.name === '') return [requiredField([...path, 'os', 'name'])];
+  return systems.includes(os.name) ? [] : [unsupportedField([...path, 'os'], os.name, systems)];
+}
+
 type Claims = NonNullable<PodSpec['resourceClaims']>;
 
 export function resourceClaimErrors(claims: Claims, metadata: ObjectMeta | undefined, path: FieldPath): FieldError[] {
@@ -79,11 +87,11 @@ export function resourceClaimErrors(claims: Claims, metadata: ObjectMeta | undef
     names.add(name);
     if (own !== undefined && template !== undefined) {
       const detail = 'at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified';
-      errors.push(invalidField(here, resourceClaimInside(claim), detail));
+      errors.push(invalidField(here, claim, detail));
     }
     if (own === undefined && template === undefined) {
       const detail = 'must specify one of: `resourceClaimName`, `resourceClaimTemplateName`';
-      errors.push(invalidField(here, resourceClaimInside(claim), detail));
+      errors.push(invalidField(here, claim, detail));
     }
     for (const [field, value] of [
       ['resourceClaimName', own] as const,

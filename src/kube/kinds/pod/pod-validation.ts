@@ -33,12 +33,12 @@ import {
   hostNetworkErrors,
   hostUsersErrors,
   hostnameErrors,
+  osErrors,
   podAnnotationErrors,
   preemptionErrors,
   resourceClaimErrors,
   schedulingGroupErrors,
 } from './pod-field-validation.ts';
-import { osErrors } from './pod-os.ts';
 import type { PodSpec } from './pod-spec.ts';
 import type { Pod, PodTemplateSpec } from './pod.ts';
 import { containerResourceErrors, podResourceErrors } from './resource-validation.ts';

@@ -262,9 +262,9 @@ const cases: readonly Case[] = [
       overhead: { disk: '1' },
     },
     errors: [
-      'spec.resourceClaims[0]: Invalid value: {"Name":"a","ResourceClaimName":null,"ResourceClaimTemplateName":null}: must specify one of: `resourceClaimName`, `resourceClaimTemplateName`',
+      'spec.resourceClaims[0]: Invalid value: {"name":"a"}: must specify one of: `resourceClaimName`, `resourceClaimTemplateName`',
       'spec.resourceClaims[1].name: Duplicate value: "a"',
-      'spec.resourceClaims[1]: Invalid value: {"Name":"a","ResourceClaimName":"x","ResourceClaimTemplateName":"y"}: at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified',
+      'spec.resourceClaims[1]: Invalid value: {"name":"a","resourceClaimName":"x","resourceClaimTemplateName":"y"}: at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified',
       'spec.resourceClaims[2].name: Required value',
       `spec.resourceClaims[2].resourceClaimName: Invalid value: "B": ${subdomain}`,
       `spec.readinessGates[0].conditionType: Invalid value: "a b": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`,
@@ -290,14 +290,6 @@ const cases: readonly Case[] = [
       'metadata.annotations.seccomp.security.alpha.kubernetes.io/pod: Invalid value: "mine": must be a valid seccomp profile',
       'metadata.annotations[container.apparmor.security.beta.kubernetes.io/gone]: Invalid value: "gone": container not found',
       'metadata.annotations[container.apparmor.security.beta.kubernetes.io/gone]: Invalid value: "mine": invalid AppArmor profile name: "mine"',
-    ],
-  },
-  {
-    it: 'keeps what is Linux’s from pods for Windows',
-    spec: { os: { name: 'windows' }, hostPID: true, securityContext: { fsGroup: 1 } },
-    errors: [
-      'spec.securityContext.fsGroup: Forbidden: cannot be set for a windows pod',
-      'spec.hostPID: Forbidden: cannot be set for a windows pod',
     ],
   },
   {

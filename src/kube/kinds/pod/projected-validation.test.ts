@@ -111,7 +111,7 @@ const cases: readonly Case[] = [
     ],
     errors: [
       '.sources[0].clusterTrustBundle: Required value: either name or signerName must be specified',
-      '.sources[1].clusterTrustBundle: Invalid value: {"Name":"x","SignerName":"example.com/y","LabelSelector":null,"Optional":true,"Path":"b","User":null}: only one of name and signerName may be used',
+      '.sources[1].clusterTrustBundle: Invalid value: {"name":"x","signerName":"example.com/y","optional":true,"path":"b"}: only one of name and signerName may be used',
     ],
   },
   {

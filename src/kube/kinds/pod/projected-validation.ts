@@ -24,7 +24,6 @@ import type { FieldPath } from '../../schema/schema.ts';
 import { checkedFieldLabel, splitSubscript } from '../../values/field-path.ts';
 import { projectedPathProblems, qualifiedNameProblems } from '../../values/names.ts';
 import { readQuantity } from '../../values/quantity.ts';
-import { clusterTrustBundleInside, selectorInside } from './go-struct.ts';
 import type {
   ClusterTrustBundleProjection,
   DownwardApiFile,
@@ -147,7 +146,7 @@ function bundleChoiceErrors(bundle: ClusterTrustBundleProjection, path: FieldPat
   const { name, signerName, labelSelector } = bundle;
   if (name !== undefined && signerName !== undefined) {
     const detail = 'only one of name and signerName may be used';
-    return [invalidField(path, clusterTrustBundleInside(bundle), detail)];
+    return [invalidField(path, bundle, detail)];
   }
   if (name !== undefined) {
     const problems = trustBundleNameProblems(signerInBundleName(name))(name);
@@ -159,13 +158,7 @@ function bundleChoiceErrors(bundle: ClusterTrustBundleProjection, path: FieldPat
       ),
       ...(labelSelector === undefined
         ? []
-        : [
-            invalidField(
-              selectorPath,
-              selectorInside(labelSelector),
-              'labelSelector must be unset if name is specified',
-            ),
-          ]),
+        : [invalidField(selectorPath, labelSelector, 'labelSelector must be unset if name is specified')]),
     ];
   }
   if (signerName === undefined) return [requiredField(path, 'either name or signerName must be specified')];

@@ -12,7 +12,6 @@ import { idErrors } from '../../schema/number-validation.ts';
 import type { FieldPath } from '../../schema/schema.ts';
 import { descendingPathProblems } from '../../values/names.ts';
 import type { SecurityContext } from './container.ts';
-import { profileInside, securityContextInside } from './go-struct.ts';
 import type { PodSpec } from './pod-spec.ts';
 
 type Profile = NonNullable<SecurityContext['seccompProfile']>;
@@ -76,7 +75,7 @@ function procMountErrors(procMount: string | undefined, hostUsers: boolean, path
 function escalationErrors(context: SecurityContext, path: FieldPath): FieldError[] {
   if (context.allowPrivilegeEscalation !== false) return [];
   const refuse = (other: string): FieldError =>
-    invalidField(path, securityContextInside(context), `cannot set \`allowPrivilegeEscalation\` to false and ${other}`);
+    invalidField(path, context, `cannot set \`allowPrivilegeEscalation\` to false and ${other}`);
   return [
     ...(context.privileged === true ? [refuse('`privileged` to true')] : []),
     // Said once, however often it is listed: the message carries the whole list.
@@ -93,7 +92,7 @@ function seccompErrors(profile: Profile | undefined, path: FieldPath): FieldErro
   const here = [...path, 'localhostProfile'];
   if (profile.type !== 'Localhost') {
     if (localhostProfile === undefined) return errors;
-    return [...errors, invalidField(here, profileInside(profile), 'can only be set when seccomp type is Localhost')];
+    return [...errors, invalidField(here, profile, 'can only be set when seccomp type is Localhost')];
   }
   if (localhostProfile === undefined) {
     return [...errors, requiredField(here, 'must be set when seccomp type is Localhost')];
