@@ -46,7 +46,7 @@ export async function withDeadline<T>(
   } finally {
     stopListening();
     finished.abort(over);
-    limit.abort(over); // whatever of it is still under way is no longer wanted
+    limit.abort(over); // ends what is still under way
     await timer;
   }
 }

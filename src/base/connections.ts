@@ -1,7 +1,8 @@
 /**
  * How many connections a server may hold, by state. Descriptors are shared with everything else in the process: a server that takes
- * all of them stops the volumes of a node. Of whoever has not shown who they are the oldest goes when a new one comes, so that
- * strangers push out each other, and a client gets in as long as it needs less time than so many strangers need to connect.
+ * all of them stops the volumes of a node. Of connections that are
+ * not authenticated yet the oldest is closed when a new one comes: strangers push out each other, and a client gets in as long as it
+ * authenticates sooner than that many strangers connect.
  *
  *   new ──▶ stranger ──a request is authenticated──▶ known      Each has half of the places. Known ones keep theirs while a
  *              └─▶ closed by a newer one               └─▶ closed when idle and another wants its place    request is open.

@@ -1,5 +1,5 @@
 /**
- * The root of every error that mountlet tells a user about. A message says what we could not do, to what (quoted),
+ * The root of every error that mountlet reports to a user. A message says what we could not do, to what (quoted),
  * and what to do next. Anything that is not a MountletError is a bug and ends the process.
  */
 export abstract class MountletError extends Error {

@@ -1,4 +1,4 @@
-/** How fast we may ask. Tokens come at a steady rate and are saved up to a burst; whoever finds none waits for its own. */
+/** How fast we may ask. Tokens come at a steady rate and are saved up to a burst; a request that finds none waits for its own. */
 import type { Clock } from './clock.ts';
 
 export interface RateLimit {

@@ -1,5 +1,5 @@
 /** Which kinds an API server has, and where: what kubectl asks before it can apply a manifest or list `cm`. */
-import { MountletError } from '../base/errors.ts';
+import { ClientError } from './transport/transport.ts';
 import type { ApiClient } from './api/api-client.ts';
 import { apiVersionOf } from '../kube/schema/kind.ts';
 import type { ResourceReference } from './api/resource-reference.ts';
@@ -7,10 +7,6 @@ import type { ResourceReference } from './api/resource-reference.ts';
 export interface DiscoveredResource extends ResourceReference {
   readonly singular: string;
   readonly shortNames: readonly string[];
-}
-
-class UnknownKindError extends MountletError {
-  readonly reason = 'UnknownKind';
 }
 
 interface ResourceList {
@@ -47,7 +43,8 @@ export class DiscoveredResources {
   ofKind(apiVersion: string, kind: string): DiscoveredResource {
     const found = this.#resources.find((one) => one.kind === kind && apiVersionOf(one) === apiVersion);
     if (found !== undefined) return found;
-    throw new UnknownKindError(
+    throw new ClientError(
+      'UnknownKind',
       `no matches for kind "${kind}" in version "${apiVersion}": this API server does not have it`,
     );
   }
@@ -61,7 +58,7 @@ export class DiscoveredResources {
     );
     if (found !== undefined) return found;
     const known = [...new Set(this.#resources.map(({ plural }) => plural))].sort().join(', ');
-    throw new UnknownKindError(`the server doesn't have a resource type "${name}"; it has ${known}`);
+    throw new ClientError('UnknownKind', `the server doesn't have a resource type "${name}"; it has ${known}`);
   }
 }
 

@@ -1,48 +1,30 @@
 /** Why a reflector begins again, in the words of the kubelet where it has some. */
 import type { Clock } from '../base/clock.ts';
-import { MountletError, messageOf } from '../base/errors.ts';
+import { messageOf } from '../base/errors.ts';
 import { isRecord } from '../kube/schema/equality.ts';
 import { type ListPage, readObject } from './api/api-answer.ts';
 import { ExpiredError, TooManyRequestsError, isVersionTooLarge } from './api/api-errors.ts';
 import { apiVersionOf } from '../kube/schema/kind.ts';
 import { type ApiObject, type ResourceReference, objectKey } from './api/resource-reference.ts';
-import {
-  WatchCutError,
-  type WatchEvent,
-  WatchOverflowError,
-  WatchStalledError,
-  type WatchStream,
-} from './api/watch-stream.ts';
-import { ConnectionFailedError, ConnectionLostError } from './transport/transport.ts';
-import { AnswerUnreadableError } from './transport/transport.ts';
+import { WatchLostError, type WatchEvent, type WatchStream } from './api/watch-stream.ts';
+import { ClientError, ConnectionFailedError, ConnectionLostError, unreadableAnswer } from './transport/transport.ts';
 
-export class ListFailedError extends MountletError {
-  readonly reason = 'ListFailed';
-  constructor(what: string, cause: unknown) {
-    super(`failed to list ${what}: ${messageOf(cause)}`, { cause });
-  }
-}
-
-/** A watch that ends sooner without a word is no watch: a server that does this is asked again only after a while. */
+/** A server that ends watches sooner than this, without an event, is asked again only after a while. */
 export const veryShortMs = 1_000;
 
-export class VeryShortWatchError extends MountletError {
-  readonly reason = 'VeryShortWatch';
-  constructor(what: string) {
-    super(`very short watch: ${what}: Unexpected watch close - watch lasted less than a second and no items received`);
-  }
+export function veryShortWatch(what: string): ClientError {
+  const text = `very short watch: ${what}: Unexpected watch close - watch lasted less than a second and no items received`;
+  return new ClientError('VeryShortWatch', text);
 }
 
-export class InitialEventsMissingError extends MountletError {
-  readonly reason = 'InitialEventsMissing';
-  constructor(what: string, silentMs: number, hasEvents: boolean) {
-    const seconds = `${silentMs / 1000}s`;
-    super(
-      hasEvents
-        ? `${what}: hasn't received required bookmark event marking the end of initial events stream, received last event ${seconds} ago`
-        : `${what}: awaiting required bookmark event for initial events stream, no events received for ${seconds}`,
-    );
-  }
+function initialEventsMissing(what: string, silentMs: number, hasEvents: boolean): ClientError {
+  const seconds = `${silentMs / 1000}s`;
+  return new ClientError(
+    'InitialEventsMissing',
+    hasEvents
+      ? `${what}: hasn't received required bookmark event marking the end of initial events stream, received last event ${seconds} ago`
+      : `${what}: awaiting required bookmark event for initial events stream, no events received for ${seconds}`,
+  );
 }
 
 /** Nothing is wrong with what we know: the server is away for a moment, or has too much to do. */
@@ -60,15 +42,10 @@ export function isUnavailable(error: unknown): boolean {
 
 /** The stream is gone, but every change until then was read: it goes on at the last version. */
 export function isClosing(error: unknown): boolean {
-  return (
-    error instanceof ConnectionLostError ||
-    error instanceof WatchCutError ||
-    error instanceof WatchOverflowError ||
-    error instanceof WatchStalledError
-  );
+  return error instanceof ConnectionLostError || error instanceof WatchLostError;
 }
 
-/** What an event of a watch says about the objects somebody asked for. */
+/** What an event of a watch means for the objects that were asked for. */
 type ObjectEvent<T> =
   | { readonly kind: 'added' | 'modified' | 'deleted'; readonly object: T; readonly resourceVersion: string }
   /** Nothing changed up to this version. */
@@ -144,7 +121,7 @@ export async function readInitialEvents<T extends ApiObject>(
       await clock.sleep(heardAt + initialSilenceMsMax - clock.now(), done.signal);
       const silentMs = clock.now() - heardAt;
       if (silentMs >= initialSilenceMsMax) {
-        return stream.fail(new InitialEventsMissingError(what, silentMs, events > 0));
+        return stream.fail(initialEventsMissing(what, silentMs, events > 0));
       }
     }
   })().catch(() => {});
@@ -168,7 +145,7 @@ export async function readInitialEvents<T extends ApiObject>(
     done.abort('over'); // a reason, because making the usual one costs more than all the rest
     await silence;
   }
-  if (events === 0 && clock.now() - startedAt < veryShortMs) throw new VeryShortWatchError(what);
+  if (events === 0 && clock.now() - startedAt < veryShortMs) throw veryShortWatch(what);
   return undefined;
 }
 
@@ -213,7 +190,7 @@ export async function listAll<T>(
   const objects = [...first.items];
   let { continueToken } = first;
   for (let pages = 1; continueToken !== ''; pages++) {
-    if (pages >= pagesMax) throw new AnswerUnreadableError('list', `it has more than ${pagesMax} pages`);
+    if (pages >= pagesMax) throw unreadableAnswer('list', `it has more than ${pagesMax} pages`);
     try {
       // Without a version: that of the first page is in the token.
       const next = await page({ resourceVersion: '', limit, continue: continueToken });

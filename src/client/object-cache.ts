@@ -1,6 +1,6 @@
 /**
- * The objects of one reflector, as they are now. It is fed by `follow` and read by everybody else; who wants to act on changes
- * subscribes. It asks the server nothing.
+ * The objects of one reflector, as they are now. `follow` feeds it; readers that act on changes
+ * subscribe. It asks the server nothing.
  */
 import { onAbort } from '../base/abort.ts';
 import { type ApiObject, objectKey } from './api/resource-reference.ts';
@@ -84,15 +84,15 @@ export class ObjectCache<T extends ApiObject> {
   #set(key: string, object: T): void {
     const previous = this.#objects.get(key);
     this.#objects.set(key, object);
-    if (previous === undefined || !isSameVersion(previous, object)) this.#tell({ key, object, previous });
+    if (previous === undefined || !isSameVersion(previous, object)) this.#emit({ key, object, previous });
   }
 
   #delete(key: string): void {
     const previous = this.#objects.get(key);
-    if (this.#objects.delete(key)) this.#tell({ key, object: undefined, previous });
+    if (this.#objects.delete(key)) this.#emit({ key, object: undefined, previous });
   }
 
-  #tell(change: ObjectChange<T>): void {
+  #emit(change: ObjectChange<T>): void {
     for (const listener of this.#listeners) listener(change);
   }
 }

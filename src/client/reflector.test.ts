@@ -1,4 +1,5 @@
 /** Every rule of the reflector, over real connections to a server that follows a script. Time is fake: a sleep is seen and skipped. */
+import { ClientError } from './transport/transport.ts';
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { type FakeClock, ObservedClock } from '../testing/fakes/fake-clock.ts';
@@ -12,7 +13,6 @@ import {
   versionedConfigMap,
 } from '../testing/servers/scripted-api-server.ts';
 import { type ApiObject, configMaps } from './api/resource-reference.ts';
-import { ListFailedError, VeryShortWatchError } from './initial-list.ts';
 import { type Reflection, type ReflectorNotice, reflect } from './reflector.ts';
 
 interface Scene {
@@ -164,7 +164,8 @@ test('6.4: any other failure to list is told in the words of the kubelet, and wa
   (await s.server.next()).answer(200, listOf('3'));
   assert.equal(await told, 'replaced 3: ');
   const [notice] = s.notices;
-  assert.ok(notice?.kind === 'WatchFailed' && notice.error instanceof ListFailedError && !notice.isExpected);
+  assert.ok(notice?.kind === 'WatchFailed' && notice.error instanceof ClientError && !notice.isExpected);
+  assert.equal(notice.error.reason, 'ListFailed');
   assert.equal(notice.error.message, 'failed to list *v1.ConfigMap: configmaps is forbidden: no');
 });
 
@@ -303,7 +304,8 @@ test('6.9, reflector invariant 30: a watch that closes at once and empty is an e
   watch.end();
   await s.backsOff(800);
   const [notice] = s.notices;
-  assert.ok(notice?.kind === 'WatchFailed' && notice.error instanceof VeryShortWatchError);
+  assert.ok(notice?.kind === 'WatchFailed' && notice.error instanceof ClientError);
+  assert.equal(notice.error.reason, 'VeryShortWatch');
   assert.equal(
     notice.error.message,
     'very short watch: *v1.ConfigMap: Unexpected watch close - watch lasted less than a second and no items received',

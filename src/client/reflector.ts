@@ -8,19 +8,19 @@
  *
  * Invariant: the version we would resume at never runs ahead of the changes that were handed out.
  */
+import { messageOf } from '../base/errors.ts';
+import { ClientError } from './transport/transport.ts';
 import { BackOff } from '../base/back-off.ts';
 import { type Clock, type Pause, type Pausing, pauseOf } from '../base/clock.ts';
 import type { Selection } from './api/api-call.ts';
 import type { ApiClient } from './api/api-client.ts';
 import { ExpiredError } from './api/api-errors.ts';
 import type { ApiObject, Place, ResourceReference } from './api/resource-reference.ts';
-import { type WatchEvent, WatchStalledError, type WatchStream } from './api/watch-stream.ts';
+import { type WatchEvent, type WatchStream } from './api/watch-stream.ts';
 import {
-  InitialEventsMissingError,
   InitialEventsSupport,
-  ListFailedError,
   type OurEvent,
-  VeryShortWatchError,
+  veryShortWatch,
   type WholeList,
   isClosing,
   isUnavailable,
@@ -42,7 +42,7 @@ export type Reflection<T> =
 
 export interface ReflectorTarget<T extends ApiObject> extends Place, Selection {
   readonly resource: ResourceReference<T>;
-  /** A version that was seen before: what is older is no beginning. */
+  /** A version that was seen before: a list must not be older. */
   readonly notBefore?: string | undefined;
   /** The server ends a watch after one to two times this. Absent, or below 300, it counts as 300. */
   readonly watchTimeoutSecondsMin?: number;
@@ -61,13 +61,13 @@ export interface ReflectorDeps extends Pausing {
   readonly notify: (notice: ReflectorNotice) => void;
   /** Of the server, for all reflectors that share it. */
   readonly initialEvents?: InitialEventsSupport;
-  /** Hears each time the server gave a sign of life: what we know is as of now. */
-  readonly contact?: () => void;
 }
 
 const watchTimeoutSecondsFloor = 300;
+/** Reasons that show a server which does not know `sendInitialEvents`. */
+const silences: ReadonlySet<string> = new Set(['InitialEventsMissing', 'WatchStalled']);
 
-/** Ends when the signal aborts; never by a failure, which it tells and survives. */
+/** Ends when the signal aborts; never by a failure, which it reports and survives. */
 export async function* reflect<T extends ApiObject>(
   deps: ReflectorDeps,
   target: ReflectorTarget<T>,
@@ -121,7 +121,6 @@ class Reflector<T extends ApiObject> {
       this.#isUnavailable = false;
       this.#version = resourceVersion;
       this.#delay.worked();
-      this.#deps.contact?.();
       yield { kind: 'replaced', objects, resourceVersion };
       yield* this.#watch(stream);
     } catch (error) {
@@ -153,7 +152,8 @@ class Reflector<T extends ApiObject> {
       if (version === '0' && result.isPaged) this.#listsInPages = true;
       return result;
     } catch (error) {
-      throw new ListFailedError(this.#what, error);
+      const text = `failed to list ${this.#what}: ${messageOf(error)}`;
+      throw new ClientError('ListFailed', text, { cause: error });
     }
   }
 
@@ -181,8 +181,7 @@ class Reflector<T extends ApiObject> {
           continue;
         }
         if (!isUnavailable(error)) {
-          if (error instanceof InitialEventsMissingError || error instanceof WatchStalledError)
-            this.#initialEvents.isMissing = true;
+          if (error instanceof ClientError && silences.has(error.reason)) this.#initialEvents.isMissing = true;
           this.#deps.notify({ kind: 'InitialEventsUnavailable', what: this.#what, error });
           return undefined;
         }
@@ -239,7 +238,7 @@ class Reflector<T extends ApiObject> {
       this.#tell(error);
     }
     this.#signal.throwIfAborted();
-    if (events === 0 && this.#deps.clock.now() - startedAt < veryShortMs) throw new VeryShortWatchError(this.#what);
+    if (events === 0 && this.#deps.clock.now() - startedAt < veryShortMs) throw veryShortWatch(this.#what);
   }
 
   async #open(query: {
@@ -253,12 +252,10 @@ class Reflector<T extends ApiObject> {
     const timeoutSeconds = Math.floor(min * (1 + this.#deps.random()));
     const common = { namespace, labelSelector, fieldSelector, allowWatchBookmarks: true, timeoutSeconds };
     const stream = await this.#deps.client.watch(resource, { ...common, ...query }, this.#signal);
-    this.#deps.contact?.();
     return stream;
   }
 
   #read(raw: WatchEvent): OurEvent<T> | undefined {
-    this.#deps.contact?.();
     const event = readEvent(this.#target.resource, raw);
     if (event.kind === 'foreign' || event.kind === 'unknown')
       this.#deps.notify({ kind: 'WatchEventSkipped', what: this.#what, problem: event.problem });

@@ -3,7 +3,7 @@ import { isRecord } from '../../kube/schema/equality.ts';
 import { status as statusShape } from '../../kube/schema/meta.ts';
 import { type Shape, decode } from '../../kube/schema/schema.ts';
 import {
-  AnswerUnreadableError,
+  unreadableAnswer,
   type HttpHead,
   type HttpRequest,
   type HttpSink,
@@ -29,16 +29,16 @@ export function parseAnswer(body: Buffer, what: string): JsonObject {
     // The parser's own message quotes the text, which may be a Secret.
   }
   if (isRecord(json)) return json;
-  throw new AnswerUnreadableError(what, 'it is no JSON object');
+  throw unreadableAnswer(what, 'it is no JSON object');
 }
 
 export function readObject<T extends ApiObject>(resource: ResourceReference<T>, json: JsonObject, what: string): T {
   const { metadata } = json;
-  if (!isRecord(metadata)) throw new AnswerUnreadableError(what, 'it is no object with metadata');
+  if (!isRecord(metadata)) throw unreadableAnswer(what, 'it is no object with metadata');
   for (const field of ['name', 'namespace', 'uid', 'resourceVersion']) {
     const value = metadata[field];
     if (value !== undefined && value !== null && typeof value !== 'string')
-      throw new AnswerUnreadableError(what, `metadata.${field} is no text`);
+      throw unreadableAnswer(what, `metadata.${field} is no text`);
   }
   // Items of a list leave out what the list says for all of them.
   const named = { apiVersion: apiVersionOf(resource), kind: resource.kind, ...json };
@@ -49,7 +49,7 @@ function decodeAs<T>(shape: Shape<T>, json: JsonObject, what: string): T {
   const { value, problems } = decode(shape, json);
   const wrong = problems.find(({ kind }) => kind === 'type');
   if (wrong === undefined) return value;
-  throw new AnswerUnreadableError(what, `${wrong.path.join('.')}: ${wrong.message}`);
+  throw unreadableAnswer(what, `${wrong.path.join('.')}: ${wrong.message}`);
 }
 
 export function readList<T extends ApiObject>(
@@ -61,19 +61,19 @@ export function readList<T extends ApiObject>(
   if (kind === 'Table') {
     const [group, version] = String(apiVersion).split('/');
     const text = `unsupported list gvk: ${group}/${version}, Kind=Table, type: *${resource.version}.${resource.kind}`;
-    throw new AnswerUnreadableError(what, text);
+    throw unreadableAnswer(what, text);
   }
   if (!isRecord(metadata) || !(Array.isArray(items) || items === null || items === undefined) || kind === 'Status')
-    throw new AnswerUnreadableError(what, 'it is no list');
+    throw unreadableAnswer(what, 'it is no list');
   const texts = { resourceVersion: metadata['resourceVersion'] ?? '', continueToken: metadata['continue'] ?? '' };
   const { resourceVersion, continueToken } = texts;
   if (typeof resourceVersion !== 'string' || typeof continueToken !== 'string')
-    throw new AnswerUnreadableError(what, 'its metadata is no list metadata');
+    throw unreadableAnswer(what, 'its metadata is no list metadata');
   return {
     resourceVersion,
     continueToken,
     items: ((items ?? []) as readonly unknown[]).map((item, index) => {
-      if (!isRecord(item)) throw new AnswerUnreadableError(what, `items.${index} is no object`);
+      if (!isRecord(item)) throw unreadableAnswer(what, `items.${index} is no object`);
       return readObject(resource, item, what);
     }),
   };
@@ -113,7 +113,7 @@ export function receiveAnswer(
       data: (chunk) => {
         bytes += chunk.length;
         if (bytes <= bytesMax) chunks.push(chunk);
-        else reject(new AnswerUnreadableError(what, `it is larger than ${bytesMax} bytes`));
+        else reject(unreadableAnswer(what, `it is larger than ${bytesMax} bytes`));
       },
       end: () => resolve({ head, body: Buffer.concat(chunks) }),
       failed: reject,

@@ -8,7 +8,7 @@ import { type RateLimit, TokenBucket } from '../../base/token-bucket.ts';
 import type { ClusterAccess } from '../credentials/cluster-access.ts';
 import type { Credentials } from '../credentials/credentials.ts';
 import { ConnectionPool, type PoolSettings } from '../transport/connection-pool.ts';
-import { ConnectionLostError, type HttpRequest, RequestTimedOutError, type Transport } from '../transport/transport.ts';
+import { ClientError, ConnectionLostError, type HttpRequest, type Transport } from '../transport/transport.ts';
 import { type ListPage, parseAnswer, readError, readList, readObject, receiveAnswer } from './api-answer.ts';
 import {
   type Call,
@@ -48,9 +48,9 @@ export interface ApiClientSettings {
   readonly requestTimeoutMs: number;
   /** How often a request is repeated because the server asked for that. */
   readonly retriesMax: number;
-  /** A server that asks for more patience than this gets none: the caller is told. */
+  /** A server that asks for more patience than this gets none: the request fails. */
   readonly retryAfterMsMax: number;
-  /** More is no list but an attack or a mistake; text beyond half a gigabyte cannot be held at all. */
+  /** A longer answer is an attack or a mistake; text beyond half a gigabyte cannot be held at all. */
   readonly answerBytesMax: number;
   readonly watch: WatchLimits;
   readonly guard: GuardSettings;
@@ -289,7 +289,11 @@ export class ApiClient {
 
   #attempt(call: Call, request: HttpRequest, signal: AbortSignal): Promise<JsonObject> {
     const { requestTimeoutMs, answerBytesMax } = this.#settings;
-    const late = (): Error => new RequestTimedOutError(call.what, requestTimeoutMs);
+    const late = (): Error =>
+      new ClientError(
+        'RequestTimedOut',
+        `The API server did not answer "${call.what}" within ${requestTimeoutMs / 1000} s`,
+      );
     return withDeadline(this.#deps.clock, requestTimeoutMs, late, signal, async (limited) => {
       const { head, body } = await receiveAnswer(this.#deps.transport, request, call.what, answerBytesMax, limited);
       if (head.status >= 200 && head.status < 300) return parseAnswer(body, call.what);

@@ -1,6 +1,6 @@
 /**
- * The API server's refusals as exceptions, one class for each reason, so that callers catch what they mean. The message is the
- * server's own. Failures to reach the server at all are in transport-errors.ts.
+ * The API server's refusals as exceptions, with a class for each reason that callers catch. The message is the server's own.
+ * Failures to reach the server at all are in transport/transport.ts.
  */
 import { MountletError } from '../../base/errors.ts';
 import type { Status } from '../../kube/schema/meta.ts';
@@ -34,28 +34,23 @@ export class BadRequestError extends ApiError {}
 export class UnauthorizedError extends ApiError {}
 export class ForbiddenError extends ApiError {}
 export class NotFoundError extends ApiError {}
-export class MethodNotAllowedError extends ApiError {}
 export class NotAcceptableError extends ApiError {}
 export class AlreadyExistsError extends ApiError {}
 export class ConflictError extends ApiError {}
-/** Also the older reason `Gone`: the version, or the page of a list, that was asked for is no longer kept. */
+/** Also the older reason `Gone`: the version, or the page of a list, that was requested is no longer kept. */
 export class ExpiredError extends ApiError {}
-export class RequestEntityTooLargeError extends ApiError {}
 export class UnsupportedMediaTypeError extends ApiError {}
 /** Its `causes` name each field that was refused. */
 export class InvalidError extends ApiError {}
 export class TooManyRequestsError extends ApiError {}
-export class InternalServerError extends ApiError {}
 export class ServiceUnavailableError extends ApiError {}
 export class TimeoutError extends ApiError {}
-export class ServerTimeoutError extends ApiError {}
-export class StorageReadError extends ApiError {}
 
 interface Kind {
   readonly reason: string;
   readonly code: number;
   readonly type: typeof ApiError;
-  /** What is said when the answer is no Status: by a proxy, or by a server that does not know the path. */
+  /** The message when the answer is not a Status: by a proxy, or by a server that does not know the path. */
   readonly text: string;
 }
 
@@ -78,7 +73,7 @@ const kinds: readonly Kind[] = [
   {
     reason: 'MethodNotAllowed',
     code: 405,
-    type: MethodNotAllowedError,
+    type: ApiError,
     text: 'the server does not allow this method on the requested resource',
   },
   {
@@ -94,7 +89,7 @@ const kinds: readonly Kind[] = [
   {
     reason: 'RequestEntityTooLarge',
     code: 413,
-    type: RequestEntityTooLargeError,
+    type: ApiError,
     text: 'the request is larger than the server accepts',
   },
   {
@@ -118,7 +113,7 @@ const kinds: readonly Kind[] = [
   {
     reason: 'InternalError',
     code: 500,
-    type: InternalServerError,
+    type: ApiError,
     text: 'an error on the server has prevented the request from succeeding',
   },
   {
@@ -133,8 +128,8 @@ const kinds: readonly Kind[] = [
     type: TimeoutError,
     text: 'the server was unable to return a response in the time allotted, but may still be processing the request',
   },
-  { reason: 'ServerTimeout', code: 500, type: ServerTimeoutError, text: 'the server ran out of time' },
-  { reason: 'StorageReadError', code: 500, type: StorageReadError, text: 'the server could not read its storage' },
+  { reason: 'ServerTimeout', code: 500, type: ApiError, text: 'the server ran out of time' },
+  { reason: 'StorageReadError', code: 500, type: ApiError, text: 'the server could not read its storage' },
 ];
 
 /** From the object of an ERROR event, or from the body of an answer with this code. What is absent there is guessed from the code. */

@@ -3,7 +3,7 @@ import { onAbort } from '../../base/abort.ts';
 import type { Clock } from '../../base/clock.ts';
 import type { HttpHead, HttpRequest, HttpSink, Transport } from '../transport/transport.ts';
 import { readError } from './api-answer.ts';
-import { type WatchLimits, WatchStalledError, WatchStream } from './watch-stream.ts';
+import { type WatchLimits, WatchLostError, WatchStream } from './watch-stream.ts';
 
 interface OpenWatchDeps {
   readonly transport: Transport;
@@ -78,7 +78,7 @@ export const guardDefaults: GuardSettings = { graceMs: 30_000, silenceMsMax: 300
 // How much later than exactly a stalled watch may be noticed.
 const checkEveryMs = 5_000;
 
-/** What the server was told or should keep to; Infinity where there is no limit. */
+/** What the server was given or should keep to; Infinity where there is no limit. */
 interface WatchTimes {
   /** For the whole watch. */
   readonly timeoutMs: number;
@@ -155,6 +155,8 @@ export class WatchGuard {
     const isUnanswered = !guarded.isAnswered && now - guarded.openedAt > guarded.answerMsMax;
     if (!isOverdue && !isSilent && !isUnanswered) return;
     this.#watches.delete(stream);
-    stream.fail(new WatchStalledError(guarded.what, now - guarded.heardAt));
+    const seconds = Math.round((now - guarded.heardAt) / 1000);
+    const text = `Heard nothing for ${seconds} s in "${guarded.what}": the watch was given up`;
+    stream.fail(new WatchLostError('WatchStalled', text));
   }
 }

@@ -1,11 +1,11 @@
 /**
- * The answer to a watch as an async iterable of events. It reads lines, parses each once, and keeps what nobody fetched yet within
+ * The answer to a watch as an async iterable of events. It reads lines, parses each once, and keeps what was not fetched yet within
  * bounds: a reader that falls behind loses the watch and not the connection, which others use. What an event means is the
  * reflector's business.
  *
  * Whatever arrived before the end is delivered first, so that a watch can be resumed at the last version that was read.
  */
-import { MountletError } from '../../base/errors.ts';
+import { ClientError } from '../transport/transport.ts';
 import { isRecord } from '../../kube/schema/equality.ts';
 import { status } from '../../kube/schema/meta.ts';
 import { decode } from '../../kube/schema/schema.ts';
@@ -14,44 +14,18 @@ import { errorFromStatus } from './api-errors.ts';
 export type JsonObject = Readonly<Record<string, unknown>>;
 
 export interface WatchEvent {
-  /** ADDED, MODIFIED, DELETED or BOOKMARK, or one we have never heard of. ERROR is thrown. */
+  /** ADDED, MODIFIED, DELETED or BOOKMARK, or one we do not know. ERROR is thrown. */
   readonly type: string;
   readonly object: JsonObject;
 }
 
-class WatchBrokenError extends MountletError {
-  readonly reason = 'WatchBroken';
-  constructor(what: string, problem: string) {
-    super(`Cannot read on in "${what}": ${problem}`);
-  }
-}
-
-/** The server ended its answer in the middle of an event. */
-export class WatchCutError extends MountletError {
-  readonly reason = 'WatchCut';
-  constructor(what: string) {
-    super(`Cannot read on in "${what}": it was cut off in an event`);
-  }
-}
-
-export class WatchStalledError extends MountletError {
-  readonly reason = 'WatchStalled';
-  constructor(what: string, silentMs: number) {
-    super(`Heard nothing for ${Math.round(silentMs / 1000)} s in "${what}": the watch was given up`);
-  }
-}
-
-export class WatchOverflowError extends MountletError {
-  readonly reason = 'WatchOverflow';
-  constructor(what: string, events: number) {
-    super(`Gave up "${what}" with ${events} events unread: its reader is too slow`);
-  }
-}
+/** The stream is gone, but every event until then was read. `reason`: WatchCut, WatchStalled or WatchOverflow. */
+export class WatchLostError extends ClientError {}
 
 export interface WatchLimits {
   /** A reader this far behind is stuck: ten thousand events are a minute of the busiest cluster. */
   readonly eventsMax: number;
-  /** Text of the events that nobody fetched yet. */
+  /** Text of the events that were not fetched yet. */
   readonly queuedBytesMax: number;
   /** One event. The largest object a server stores has about 1.5 MiB, in JSON at most twice that. */
   readonly eventBytesMax: number;
@@ -91,7 +65,7 @@ export class WatchStream implements AsyncIterableIterator<WatchEvent, undefined>
   #hasBookmarks = false;
   #bytes = 0;
 
-  /** `cancel` tells the server that nobody reads any more, and us why. */
+  /** `cancel` ends the request, for this reason. */
   constructor(what: string, limits: WatchLimits, cancel: (reason: unknown) => void) {
     this.#what = what;
     this.#limits = limits;
@@ -157,7 +131,7 @@ export class WatchStream implements AsyncIterableIterator<WatchEvent, undefined>
     }
     if (this.#end === undefined) return new Promise((resolve, reject) => (this.#reader = { resolve, reject }));
     const { error } = this.#end;
-    this.#end = { error: undefined }; // told once
+    this.#end = { error: undefined }; // thrown once
     return error === undefined ? Promise.resolve({ done: true, value: undefined }) : Promise.reject(error);
   }
 
@@ -180,7 +154,11 @@ export class WatchStream implements AsyncIterableIterator<WatchEvent, undefined>
     if (text === '') return;
     const event = parse(text);
     if (event === undefined)
-      return this.fail(isLast ? new WatchCutError(this.#what) : this.#broken('a line is no event'));
+      return this.fail(
+        isLast
+          ? new WatchLostError('WatchCut', `Cannot read on in "${this.#what}": it was cut off in an event`)
+          : this.#broken('a line is no event'),
+      );
     if (event.type === 'ERROR') return this.fail(errorFromStatus(decode(status, event.object).value));
     this.#hasBookmarks ||= event.type === 'BOOKMARK';
     this.#deliver({ event, bytes: line.length });
@@ -197,7 +175,8 @@ export class WatchStream implements AsyncIterableIterator<WatchEvent, undefined>
     const waiting = this.#queue.length - this.#fetched;
     const { eventsMax, queuedBytesMax } = this.#limits;
     if (waiting >= eventsMax || this.#queuedBytes + queued.bytes > queuedBytesMax) {
-      return this.fail(new WatchOverflowError(this.#what, waiting));
+      const text = `Gave up "${this.#what}" with ${waiting} events unread: its reader is too slow`;
+      return this.fail(new WatchLostError('WatchOverflow', text));
     }
     this.#queue.push(queued);
     this.#queuedBytes += queued.bytes;
@@ -219,12 +198,12 @@ export class WatchStream implements AsyncIterableIterator<WatchEvent, undefined>
     else reader.reject(error);
   }
 
-  #broken(problem: string): WatchBrokenError {
-    return new WatchBrokenError(this.#what, problem);
+  #broken(problem: string): ClientError {
+    return new ClientError('WatchBroken', `Cannot read on in "${this.#what}": ${problem}`);
   }
 }
 
-/** Undefined for what is no event. The text is not quoted anywhere: it may be a Secret. */
+/** Undefined for anything but an event. The text is not quoted anywhere: it may be a Secret. */
 function parse(text: string): WatchEvent | undefined {
   let json: unknown;
   try {

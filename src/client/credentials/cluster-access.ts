@@ -8,7 +8,7 @@ import { MountletError, errorCode, messageOf } from '../../base/errors.ts';
 import { type Endpoint, type Trust, environmentProxy } from '../transport/dial.ts';
 import type { Transport } from '../transport/transport.ts';
 import { type Credentials, RotatingFile, type UserDeps, anonymous, userCredentials } from './credentials.ts';
-import { type Entry, type Kubeconfig, type KubeconfigCluster, KubeconfigError, loadKubeconfig } from './kubeconfig.ts';
+import { type Entry, type Kubeconfig, type KubeconfigCluster, kubeconfigError, loadKubeconfig } from './kubeconfig.ts';
 
 export interface ClusterAccess {
   readonly endpoint: Endpoint;
@@ -61,16 +61,16 @@ function isEmpty({ clusters, users, contexts, currentContext }: Kubeconfig): boo
 function accessOf(kubeconfig: Kubeconfig, wanted: string | undefined, deps: AccessDeps): ClusterAccess {
   const name = wanted ?? kubeconfig.currentContext;
   const [anyFile = ''] = [...kubeconfig.contexts.values(), ...kubeconfig.clusters.values()].map(({ file }) => file);
-  if (name === '') throw new KubeconfigError(anyFile, 'current-context', 'is not set: set it or give --context');
+  if (name === '') throw kubeconfigError(anyFile, 'current-context', 'is not set: set it or give --context');
   const context = kubeconfig.contexts.get(name);
-  if (context === undefined) throw new KubeconfigError(anyFile, 'contexts', `there is no context "${name}"`);
+  if (context === undefined) throw kubeconfigError(anyFile, 'contexts', `there is no context "${name}"`);
   const { cluster: clusterName = '', user: userName = '', namespace } = context.value;
   const cluster = kubeconfig.clusters.get(clusterName);
   if (cluster === undefined)
-    throw new KubeconfigError(context.file, `${context.field}.cluster`, `there is no cluster "${clusterName}"`);
+    throw kubeconfigError(context.file, `${context.field}.cluster`, `there is no cluster "${clusterName}"`);
   const user = userName === '' ? undefined : kubeconfig.users.get(userName);
   if (userName !== '' && user === undefined)
-    throw new KubeconfigError(context.file, `${context.field}.user`, `there is no user "${userName}"`);
+    throw kubeconfigError(context.file, `${context.field}.user`, `there is no user "${userName}"`);
   return {
     endpoint: endpointOf(cluster, deps),
     credentials: user === undefined ? anonymous : userCredentials(user, execClusterOf(cluster.value), deps),
@@ -79,7 +79,7 @@ function accessOf(kubeconfig: Kubeconfig, wanted: string | undefined, deps: Acce
   };
 }
 
-/** Of every context, not of the current one alone: whoever reads the file may use them all. */
+/** Of every context, not of the current one alone: a reader of the file may use them all. */
 function secretFilesOf({ clusters, users, contexts }: Kubeconfig): readonly string[] {
   const entries = [...clusters.values(), ...users.values(), ...contexts.values()];
   const named = [...users.values()].flatMap(({ value }) => [
@@ -96,7 +96,7 @@ function endpointOf({ file, field, value: cluster }: Entry<KubeconfigCluster>, d
   const data = cluster['certificate-authority-data'] ?? '';
   const path = cluster['certificate-authority'] ?? '';
   if (isInsecure && (data !== '' || path !== ''))
-    throw new KubeconfigError(
+    throw kubeconfigError(
       file,
       `${field}.insecure-skip-tls-verify`,
       'is set, but there is a certificate authority too',
@@ -123,7 +123,7 @@ function endpointOf({ file, field, value: cluster }: Entry<KubeconfigCluster>, d
         return { ...common, authorityPem: await authority.content() };
       } catch (error) {
         const problem = `cannot read "${path}": ${messageOf(error)}`;
-        throw new KubeconfigError(file, `${field}.certificate-authority`, problem, { cause: error });
+        throw kubeconfigError(file, `${field}.certificate-authority`, problem, { cause: error });
       }
     },
   };
@@ -134,10 +134,10 @@ function urlOf(file: string, field: string, text: string, protocols: readonly st
   // kubectl takes a bare address for http.
   const whole = text.includes('://') ? text : `http://${text}`;
   if (text === '' || !URL.canParse(whole))
-    throw new KubeconfigError(file, field, 'must be a URL such as https://host:6443');
+    throw kubeconfigError(file, field, 'must be a URL such as https://host:6443');
   const url = new URL(whole);
   if (!protocols.includes(url.protocol))
-    throw new KubeconfigError(file, field, `${url.protocol}// is not supported: use ${protocols.join('// or ')}//`);
+    throw kubeconfigError(file, field, `${url.protocol}// is not supported: use ${protocols.join('// or ')}//`);
   return url;
 }
 
@@ -157,7 +157,7 @@ function execClusterOf(cluster: KubeconfigCluster): unknown {
 /** The API server of the cluster this runs in as a pod: its address is in the environment, the rest in mounted files that rotate. */
 export const inClusterDirectory = '/var/run/secrets/kubernetes.io/serviceaccount';
 
-/** Undefined when this is no pod, or one without a token. */
+/** Undefined outside of a pod, and in one without a token. */
 async function inClusterAccess(deps: UserDeps): Promise<ClusterAccess | undefined> {
   const { KUBERNETES_SERVICE_HOST: host = '', KUBERNETES_SERVICE_PORT: port = '' } = deps.env;
   if (host === '' || port === '') return undefined;

@@ -3,10 +3,10 @@ import type { Clock } from '../../base/clock.ts';
 import { messageOf } from '../../base/errors.ts';
 import { type TlsIdentity, isSameIdentity } from '../transport/transport.ts';
 import { ExecCredentials, type ExecDeps, type ExecResult } from './exec-credentials.ts';
-import { type Entry, KubeconfigError, type KubeconfigUser } from './kubeconfig.ts';
+import { type Entry, kubeconfigError, type KubeconfigUser } from './kubeconfig.ts';
 
 export interface CurrentCredentials {
-  /** `authorization` and who to act as. Never told to anybody but the server. */
+  /** `authorization` and who to act as. Sent to the server alone. */
   readonly headers: Readonly<Record<string, string | readonly string[]>>;
   readonly identity?: TlsIdentity | undefined;
 }
@@ -30,11 +30,11 @@ export interface UserDeps extends ExecDeps {
   readonly clock: Clock;
 }
 
-/** `cluster` is what a program is told, if its entry asks for that. */
+/** `cluster` is passed to a program if its entry asks for that. */
 export function userCredentials(entry: Entry<KubeconfigUser>, cluster: unknown, deps: UserDeps): Credentials {
   const { file, field, value: user } = entry;
   const fail = (name: string, problem: string): never => {
-    throw new KubeconfigError(file, `${field}.${name}`, problem);
+    throw kubeconfigError(file, `${field}.${name}`, problem);
   };
   const hasCertificate = (user['client-certificate-data'] ?? user['client-certificate'] ?? '') !== '';
   const hasKey = (user['client-key-data'] ?? user['client-key'] ?? '') !== '';
@@ -60,7 +60,7 @@ export function userCredentials(entry: Entry<KubeconfigUser>, cluster: unknown, 
       try {
         return await rotating.content();
       } catch (error) {
-        throw new KubeconfigError(file, field, `cannot read "${path}": ${messageOf(error)}`, { cause: error });
+        throw kubeconfigError(file, field, `cannot read "${path}": ${messageOf(error)}`, { cause: error });
       }
     };
   };

@@ -1,14 +1,15 @@
 /**
  * Credentials from a program that the kubeconfig names (`exec`): it is run when there are none, when they expire and when the server
- * refused them. What it prints is never told to anybody.
+ * refused them. What it prints is never shown.
  */
+import { ClientError } from '../transport/transport.ts';
 import { spawn } from 'node:child_process';
 import { onAbort } from '../../base/abort.ts';
 import type { Clock } from '../../base/clock.ts';
-import { MountletError, errorCode, messageOf } from '../../base/errors.ts';
+import { errorCode, messageOf } from '../../base/errors.ts';
 import { type Shape, decode, object, string } from '../../kube/schema/schema.ts';
 import type { TlsIdentity } from '../transport/transport.ts';
-import { type Entry, KubeconfigError, type KubeconfigExec } from './kubeconfig.ts';
+import { type Entry, kubeconfigError, type KubeconfigExec } from './kubeconfig.ts';
 
 export interface CommandResult {
   readonly code: number | null;
@@ -40,11 +41,9 @@ export interface ExecResult {
   readonly identity?: TlsIdentity | undefined;
 }
 
-class ExecCredentialError extends MountletError {
-  readonly reason = 'ExecCredentialFailed';
-  constructor(command: string, problem: string, hint = '', options?: ErrorOptions) {
-    super(`Cannot get credentials from "${command}": ${problem}${hint === '' ? '' : `\n\n${hint}`}`, options);
-  }
+function execFailure(command: string, problem: string, hint = '', options?: ErrorOptions): ClientError {
+  const text = `Cannot get credentials from "${command}": ${problem}${hint === '' ? '' : `\n\n${hint}`}`;
+  return new ClientError('ExecCredentialFailed', text, options);
 }
 
 const versions = ['client.authentication.k8s.io/v1', 'client.authentication.k8s.io/v1beta1'];
@@ -80,11 +79,11 @@ export class ExecCredentials {
   #expiresAt = Infinity;
   #run: Run | undefined;
 
-  /** `cluster` is told to the program if its entry asks for that. Throws a KubeconfigError for an entry that cannot work. */
+  /** `cluster` is passed to the program if its entry asks for that. Throws for an entry that cannot work. */
   constructor(entry: Entry<KubeconfigExec>, cluster: unknown, deps: ExecDeps) {
     const { apiVersion = '', command = '', interactiveMode = '' } = entry.value;
     const fail = (field: string, problem: string): never => {
-      throw new KubeconfigError(entry.file, `${entry.field}.${field}`, problem);
+      throw kubeconfigError(entry.file, `${entry.field}.${field}`, problem);
     };
     if (command === '') fail('command', 'name the program that gives the credentials');
     if (!versions.includes(apiVersion)) fail('apiVersion', `must be one of ${versions.join(', ')}`);
@@ -156,16 +155,15 @@ export class ExecCredentials {
     } catch (error) {
       if (signal.aborted) throw signal.reason;
       const problem = errorCode(error) === 'ENOENT' ? 'there is no such program' : messageOf(error);
-      throw new ExecCredentialError(this.#command, problem, installHint, { cause: error });
+      throw execFailure(this.#command, problem, installHint, { cause: error });
     }
-    if (result.code !== 0)
-      throw new ExecCredentialError(this.#command, `it ended with code ${result.code ?? 'none'}`, installHint);
+    if (result.code !== 0) throw execFailure(this.#command, `it ended with code ${result.code ?? 'none'}`, installHint);
     return this.#accept(result.stdout);
   }
 
   #accept(stdout: string): ExecResult {
     const fail = (problem: string): never => {
-      throw new ExecCredentialError(this.#command, problem);
+      throw execFailure(this.#command, problem);
     };
     let json: unknown;
     try {

@@ -2,8 +2,9 @@
  * One kubeconfig file, read and checked: what it may say, and where its relative paths lead. Several files become one in
  * kubeconfig-merge.ts; what a context means is in cluster-access.ts. No value of a field is ever in an error: it may be a credential.
  */
+import { ClientError } from '../transport/transport.ts';
 import { dirname, join, resolve } from 'node:path';
-import { MountletError, errorCode, messageOf } from '../../base/errors.ts';
+import { errorCode, messageOf } from '../../base/errors.ts';
 import { parseYamlDocuments } from '../../kube/manifests/yaml-documents.ts';
 import { type Of, any, boolean, bytes, decode, list, map, object, required, string } from '../../kube/schema/schema.ts';
 
@@ -77,26 +78,24 @@ export interface Entry<T> {
   readonly value: T;
 }
 
-export class KubeconfigError extends MountletError {
-  readonly reason = 'KubeconfigInvalid';
-  constructor(file: string, field: string, problem: string, options?: ErrorOptions) {
-    super(`Cannot use kubeconfig "${file}": ${field === '' ? '' : `${field}: `}${problem}`, options);
-  }
+export function kubeconfigError(file: string, field: string, problem: string, options?: ErrorOptions): ClientError {
+  const text = `Cannot use kubeconfig "${file}": ${field === '' ? '' : `${field}: `}${problem}`;
+  return new ClientError('KubeconfigInvalid', text, options);
 }
 
 function parseKubeconfig(file: string, text: string): Kubeconfig {
   const documents = parseYamlDocuments(text);
   const [document] = documents;
-  if (documents.length > 1) throw new KubeconfigError(file, '', 'it has more than one YAML document');
+  if (documents.length > 1) throw kubeconfigError(file, '', 'it has more than one YAML document');
   const [problem] = document?.problems ?? [];
   if (problem !== undefined) {
     const { line, column } = problem.position;
-    throw new KubeconfigError(file, `line ${line}, column ${column}`, problem.message);
+    throw kubeconfigError(file, `line ${line}, column ${column}`, problem.message);
   }
   const { value, problems } = decode(kubeconfig, document?.value);
   // Fields we do not know are other tools' business.
   const wrong = problems.find(({ kind }) => kind === 'type');
-  if (wrong !== undefined) throw new KubeconfigError(file, showPath(wrong.path), wrong.message);
+  if (wrong !== undefined) throw kubeconfigError(file, showPath(wrong.path), wrong.message);
   return {
     currentContext: value['current-context'] ?? '',
     clusters: entries(file, 'cluster', value.clusters, (entry) => withPaths(file, entry, ['certificate-authority'])),
@@ -117,9 +116,9 @@ function entries<K extends 'cluster' | 'user' | 'context', T extends object>(
 ): ReadonlyMap<string, Entry<T>> {
   const found = new Map<string, Entry<T>>();
   for (const [index, item] of items.entries()) {
-    // Between files the first counts, but within one nobody can say which was meant; kubectl refuses it too.
+    // Between files the first counts, but within one it is unclear which was meant; kubectl refuses it too.
     if (found.has(item.name))
-      throw new KubeconfigError(file, `${kind}s[${index}].name`, 'is used by another one before it');
+      throw kubeconfigError(file, `${kind}s[${index}].name`, 'is used by another one before it');
     const value = item[kind] ?? ({} as T);
     found.set(item.name, { file, field: `${kind}s[${index}].${kind}`, value: change(value) });
   }
@@ -178,7 +177,7 @@ export async function loadKubeconfig(
       text = await readFile(path);
     } catch (error) {
       if (explicit === undefined && errorCode(error) === 'ENOENT') continue;
-      throw new KubeconfigError(path, '', `cannot read it: ${messageOf(error)}`, { cause: error });
+      throw kubeconfigError(path, '', `cannot read it: ${messageOf(error)}`, { cause: error });
     }
     files.push(parseKubeconfig(path, text));
   }

@@ -47,7 +47,7 @@ export const poolDefaults: PoolSettings = {
 const checkEveryMs = 5_000;
 
 /**
- * While somebody waits for a server that is away, one connection is tried this often, for all who wait. Nodes that lost it at
+ * While requests wait for a server that is away, one connection is tried this often, for all of them. Nodes that lost it at
  * the same moment do not ask at the same moment: they began to wait after a first retry, which comes at random.
  */
 const tryEveryMs = 1_000;
@@ -66,7 +66,7 @@ export class ConnectionPool implements Transport {
   readonly #tasks = new Set<Promise<void>>();
   #http1: Http1Connections | undefined;
   #speaksHttp1 = false;
-  /** The connection that told us so; Node's agent, which opens its own, gets it for the first request. */
+  /** The connection that showed it; Node's agent, which opens its own, gets it for the first request. */
   #spare: { readonly socket: Socket; readonly identity: TlsIdentity | undefined } | undefined;
   #identity: TlsIdentity | undefined;
   #opening = 0;
@@ -161,12 +161,12 @@ export class ConnectionPool implements Transport {
     if (this.#waiting.size === 0) return;
     let free = 0;
     for (const { room, takesMore, streamsMax } of this.#connections) {
-      // A server that allows none for now says so on every connection, and tells when that is over.
+      // A server that allows none for now says so on every connection, and also when that is over.
       if (takesMore && streamsMax === 0) return;
       free += room;
     }
     const missing = this.#waiting.size + (this.#waiting.hasWatches ? 1 : 0) - free;
-    // Until the first connection tells the limit, one is enough to find out.
+    // Until the first connection knows the limit, one is enough to find out.
     const wanted = this.#streamsMax === undefined ? 1 : Math.ceil(missing / this.#streamsMax);
     const allowed = Math.min(wanted, this.#settings.connectionsMax - this.#connections.size);
     while (this.#opening < allowed && !this.#stop.signal.aborted) this.#track(this.#openOne());
@@ -189,7 +189,7 @@ export class ConnectionPool implements Transport {
       this.#isAway = true;
     }
     this.#opening -= 1;
-    // Those that the remaining attempts have no room for are told; the others may still be lucky.
+    // Those that the remaining attempts have no room for fail now; the others may still succeed.
     if (failure !== undefined) this.#waiting.fail(failure, this.#opening * (this.#streamsMax ?? 1));
     this.#serve();
   }

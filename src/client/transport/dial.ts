@@ -2,12 +2,12 @@
  * Opens a connection to the API server: TCP, a proxy's tunnel where there is one, TLS, and the protocol both sides speak. What is
  * then said over it is not known here.
  */
+import { ClientError } from './transport.ts';
 import { request as requestHttp } from 'node:http';
 import { request as requestHttps } from 'node:https';
 import { BlockList, type Socket, connect as connectTcp, isIP } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { onAbort } from '../../base/abort.ts';
-import { MountletError } from '../../base/errors.ts';
 import { ConnectionFailedError, type TlsIdentity } from './transport.ts';
 
 /** Whom we trust to be the server. */
@@ -60,7 +60,7 @@ export async function dial(
     const serverName = trust.serverName ?? host;
     const socket = connectTls({
       socket: tcp,
-      // An address is no server name; giving one is an error of the protocol.
+      // An address is not a server name; sending one violates the protocol.
       ...(isIP(serverName) === 0 && { servername: serverName }),
       host: serverName,
       ALPNProtocols: [...protocols],
@@ -93,7 +93,7 @@ function opened(socket: Socket, event: 'connect' | 'secureConnect', signal: Abor
     };
     const onClose = (): void => settle(() => reject(failure ?? new Error('the connection was closed')));
     let failure: unknown;
-    // Stays: an error after this is told by 'close' to whoever uses the socket.
+    // Stays: an error after this reaches the user of the socket by 'close'.
     socket.on('error', (error) => (failure = error));
     socket.once('close', onClose);
     socket.once(event, () => settle(resolve));
@@ -141,30 +141,25 @@ function tunnel(proxy: URL, host: string, port: number, signal: AbortSignal): Pr
   });
 }
 
+type Environment = Readonly<Record<string, string | undefined>>;
+
 /**
  * The proxy that the environment names (HTTPS_PROXY, HTTP_PROXY, NO_PROXY), by the rules of Go's programs, kubectl among them. A
  * kubeconfig's own `proxy-url` comes before it. No value is ever in an error: it may have a password in it.
+ * Undefined when the server is reached directly, as one on this machine always is.
  */
-class InvalidProxyError extends MountletError {
-  readonly reason = 'InvalidProxy';
-  constructor(variable: string) {
-    super(
-      `Cannot use the proxy of ${variable}: give a URL such as http://proxy:3128; only http and https are supported`,
-    );
-  }
-}
 
-type Environment = Readonly<Record<string, string | undefined>>;
-
-/** Undefined when the server is reached directly; so is always one on this machine. */
 export function environmentProxy(env: Environment, server: URL): URL | undefined {
   const variable = server.protocol === 'https:' ? 'HTTPS_PROXY' : 'HTTP_PROXY';
   const text = valueOf(env, variable);
   if (text === '' || isLoopback(server) || isExempt(server, valueOf(env, 'NO_PROXY'))) return undefined;
   const whole = text.includes('://') ? text : `http://${text}`;
   const proxy = URL.canParse(whole) ? new URL(whole) : undefined;
-  if (proxy?.protocol !== 'http:' && proxy?.protocol !== 'https:') throw new InvalidProxyError(variable);
-  return proxy;
+  if (proxy?.protocol === 'http:' || proxy?.protocol === 'https:') return proxy;
+  throw new ClientError(
+    'InvalidProxy',
+    `Cannot use the proxy of ${variable}: give a URL such as http://proxy:3128; only http and https are supported`,
+  );
 }
 
 function valueOf(env: Environment, name: string): string {

@@ -6,12 +6,12 @@ import { Agent, type AgentOptions, type ClientRequest, request as httpRequest } 
 import type { Socket } from 'node:net';
 import { onAbort } from '../../base/abort.ts';
 import {
+  ClientError,
   ConnectionFailedError,
   ConnectionLostError,
   type HttpRequest,
   type HttpSink,
   type TlsIdentity,
-  TooManyConnectionsError,
   isSameIdentity,
 } from './transport.ts';
 
@@ -45,7 +45,10 @@ export class Http1Connections {
 
   send(request: HttpRequest, sink: HttpSink, signal: AbortSignal): void {
     const { origin, watchesMax } = this.#settings;
-    if (request.isLongLived && this.#watches >= watchesMax) throw new TooManyConnectionsError(origin, watchesMax);
+    if (request.isLongLived && this.#watches >= watchesMax) {
+      const text = `Cannot open more than ${watchesMax} connections to "${origin}": watch fewer objects`;
+      throw new ClientError('TooManyConnections', text);
+    }
     const url = new URL(origin);
     const { body } = request;
     const outgoing = httpRequest({
@@ -92,7 +95,7 @@ export class Http1Connections {
     });
     outgoing.on('error', (error) => (failure = error));
     outgoing.on('close', () => {
-      // The answer closes after the request does, and tells whether it was whole.
+      // The answer closes after the request does, and knows whether it was whole.
       if (!isAnswered) finish();
     });
     outgoing.end(body);

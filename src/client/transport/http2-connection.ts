@@ -1,6 +1,6 @@
 /**
- * One HTTP/2 connection: how many streams it has and may have, when it was last heard of, whether it takes more. Streams above the
- * server's limit would wait without a word, so whoever sends looks at `room` first.
+ * One HTTP/2 connection: how many streams it has and may have, when it last received something, whether it takes more. Streams above the
+ * server's limit would wait silently, so a sender checks `room` first.
  *
  *   open ──goaway, drain──▶ draining ──last stream ends──▶ closed      Invariant: `streams` counts every stream that
  *     └──────────────lost, destroy──────────────────────────▲         the server counts, until the server or we closed it.
@@ -29,7 +29,7 @@ export class Http2Connection {
   #idleSince: number;
   #pingSentAt: number | undefined;
 
-  /** `changed` hears when there may be more room, or none ever again. Use `opened` to wait until the limit is known. */
+  /** `changed` is called when there may be more room, or none ever again. Use `opened` to wait until the limit is known. */
   constructor(origin: string, socket: Socket, clock: Clock, changed: (connection: Http2Connection) => void) {
     this.#clock = clock;
     this.#changed = () => changed(this);
@@ -39,7 +39,7 @@ export class Http2Connection {
       maxSessionMemory: sessionMemoryMax,
       settings: { enablePush: false, initialWindowSize: streamWindowBytes },
     });
-    this.#session.on('error', () => {}); // told by 'close', which follows
+    this.#session.on('error', () => {}); // 'close' follows
     this.#session.on('connect', () => this.#session.setLocalWindowSize(connectionWindowBytes));
     this.#session.on('remoteSettings', ({ maxConcurrentStreams }) => {
       this.#heard();
@@ -53,7 +53,7 @@ export class Http2Connection {
     });
   }
 
-  /** Resolves when the server has told its limit, which it does first of all. */
+  /** Resolves when the server has sent its limit, which it does first of all. */
   opened(signal: AbortSignal): Promise<void> {
     return new Promise((resolve, reject) => {
       const settle = (act: () => void): void => {
@@ -126,7 +126,7 @@ export class Http2Connection {
       this.#heard();
       if (!signal.aborted) sink.data(chunk);
     });
-    // A stream that was reset or lost its connection ends too; only these tell that something is missing.
+    // A stream that was reset or lost its connection ends too; only these show that something is missing.
     stream.on('end', () => {
       isComplete = hasHead && stream.rstCode === constants.NGHTTP2_NO_ERROR && !this.#session.destroyed;
     });

@@ -1,6 +1,6 @@
 /**
  * One request and its answer, whatever the connection speaks. The answer is pushed and never paused: on HTTP/2 a reader that
- * holds up its stream holds up the watches of everybody else on the connection.
+ * holds up its stream holds up all other watches on the connection.
  */
 import { MountletError, errorCode, messageOf } from '../../base/errors.ts';
 
@@ -32,7 +32,7 @@ export interface HttpHead {
   readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>;
 }
 
-/** Hears `head` at most once, then any `data`, then exactly one of `end` and `failed`. */
+/** Gets `head` at most once, then any `data`, then exactly one of `end` and `failed`. */
 export interface HttpSink {
   head(head: HttpHead): void;
   data(chunk: Buffer): void;
@@ -43,22 +43,35 @@ export interface HttpSink {
 
 export interface Transport {
   /**
-   * Resolves when the request is on its way; from then on the sink hears everything. Rejects, and leaves the sink alone,
+   * Resolves when the request is on its way; from then on the sink is called. Rejects, and does not call the sink,
    * when there was no connection. An abort ends either, the latter by `failed` with the signal's reason.
    */
   send(request: HttpRequest, sink: HttpSink, signal: AbortSignal): Promise<void>;
   /** Waits before something is tried again: for no longer than this, and not after a server that was away is back. */
   pause(ms: number, signal: AbortSignal): Promise<void>;
-  /** Hears each time that a server which was away is back. */
+  /** Calls the listener each time that a server which was away is back. */
   onReturn(listener: () => void): void;
   /** Ends every connection and whatever is open on it. */
   close(): Promise<void>;
 }
 
-/** What goes wrong between us and the API server, before or instead of an answer. No header and no body is ever in a message. */
+/** A failure without a class of its own: only its reason differs. No header and no body is ever in a message. */
+export class ClientError extends MountletError {
+  readonly reason: string;
+
+  constructor(reason: string, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.reason = reason;
+  }
+}
+
+export function unreadableAnswer(what: string, problem: string): ClientError {
+  return new ClientError('AnswerUnreadable', `Cannot read the API server's answer to "${what}": ${problem}`);
+}
+
 export class ConnectionFailedError extends MountletError {
   readonly reason = 'ConnectionFailed';
-  /** Nobody listens there: the server is down or starting, and what we know of it stays true. */
+  /** Nothing listens there: the server is down or starting, and what we know of it stays true. */
   readonly isRefused: boolean;
 
   constructor(server: string, cause: unknown) {
@@ -75,27 +88,6 @@ export class ConnectionLostError extends MountletError {
   constructor(text: string, { isUnprocessed = false, cause }: { isUnprocessed?: boolean; cause?: unknown } = {}) {
     super(text, { cause });
     this.isUnprocessed = isUnprocessed;
-  }
-}
-
-export class RequestTimedOutError extends MountletError {
-  readonly reason = 'RequestTimedOut';
-  constructor(what: string, timeoutMs: number) {
-    super(`The API server did not answer "${what}" within ${timeoutMs / 1000} s`);
-  }
-}
-
-export class AnswerUnreadableError extends MountletError {
-  readonly reason = 'AnswerUnreadable';
-  constructor(what: string, problem: string) {
-    super(`Cannot read the API server's answer to "${what}": ${problem}`);
-  }
-}
-
-export class TooManyConnectionsError extends MountletError {
-  readonly reason = 'TooManyConnections';
-  constructor(server: string, connections: number) {
-    super(`Cannot open more than ${connections} connections to "${server}": watch fewer objects`);
   }
 }
 
