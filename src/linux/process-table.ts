@@ -40,7 +40,7 @@ export function signalProcess(name: ProcessName, signal: NodeJS.Signals): void {
 
 /**
  * What a container started, wherever it hides: everything in its control groups and in its mount namespace. The number of a
- * namespace is used again as soon as it is gone: it means something only while somebody holds the namespace.
+ * namespace is used again as soon as it is gone: it identifies the namespace only while that is held.
  */
 export function processesOfContainer(groups: readonly string[], namespace: HeldNamespace | undefined): ProcessName[] {
   const grouped = new Set(groups.flatMap((path) => numbersIn(path)));

@@ -34,7 +34,7 @@ export interface SystemCalls {
   /** Sets attributes of the mount that `tree` is the root of; those that are not named stay. */
   setMountAttributes(tree: number, change: MountAttributeChange, flags: number): void;
   moveMount(tree: number, target: string, flags: number): void;
-  /** Whether a path is the root of a mount, bind mounts included; undefined from a kernel that cannot tell (< 5.8). */
+  /** Whether a path is the root of a mount, bind mounts included; undefined on kernels before 5.8, which do not report it. */
   isMountRoot(path: string): boolean | undefined;
   /** Takes an exclusive lock on an open file without waiting; false when another open file has it. */
   lockFile(descriptor: number, path: string): boolean;

@@ -10,7 +10,7 @@
  *     result > 0    RESULT = result;                 the step `afterPositive`, usually the next
  *     result < 0    FAILURE = [step, result];        the step `afterError`, usually one that reports it
  *
- * It starts with an address space of its own: whoever inspects the process finds these steps and nothing else. Descriptors are
+ * It starts with an address space of its own: inspecting the process shows these steps and nothing else. Descriptors are
  * numbered at compile time, because the program starts with exactly the ones it was given and Linux hands out the lowest
  * free number. Strings and structures stand behind the steps, at addresses that are known when the program is written.
  */
@@ -289,7 +289,7 @@ function writeWord(target: Buffer, value: number | bigint, offset: number): void
   if (value < 0 || value >= 2 ** 32) target.writeInt32LE(Math.floor(value / 2 ** 32), offset + 4);
 }
 
-/** What a failure report says; undefined for bytes that are none. */
+/** What a failure report says; undefined for any other bytes. */
 export function readFailure(report: Buffer, steps: CompiledProgram['steps']): StepFailure | undefined {
   if (report.length !== failureBytes) return undefined;
   const index = (Number(report.readBigUInt64LE(0)) - dataAddress - stepsOffset) / stepBytes;

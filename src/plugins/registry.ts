@@ -107,10 +107,10 @@ export interface StandardPluginDeps extends ProjectedSources {
 
 export function standardPlugins(deps: StandardPluginDeps): readonly VolumePlugin[] {
   const { root, mounts, privateTmpfs, now, random, notify, beforeRemoval, timers, configMaps, secrets, nodes } = deps;
-  const tell = (message: string): void => notify({ kind: 'MemoryElsewhere', message });
+  const warn = (message: string): void => notify({ kind: 'MemoryElsewhere', message });
   const programs = systemPrograms();
   const turns = new Turns(now);
-  const memory = new MemoryDirectories({ mounts, privateTmpfs, tell });
+  const memory = new MemoryDirectories({ mounts, privateTmpfs, warn });
   const emptyDirectories = new EmptyDirectories({ root, mounts, memory, turns, notify });
   const volumes = new ProjectionVolumes({
     emptyDirectories,

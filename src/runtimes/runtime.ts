@@ -44,7 +44,7 @@ export interface Runtime {
   exec(id: string, request: ExecRequest, signal: AbortSignal): Promise<ExecResult>;
   /** Joins the container's own streams until it ends, the client leaves or the signal aborts. */
   attach(id: string, streams: ProcessStreams, signal: AbortSignal): Promise<void>;
-  /** A connection to a port as a program in the pod would open it; rejects when nobody listens. */
+  /** A connection to a port as a program in the pod would open it; rejects when nothing listens. */
   connect(podUid: string, port: number, signal: AbortSignal): Promise<Duplex>;
   /** Of the containers that run now, as far as the machine counts it. */
   usage(podUid: string, signal: AbortSignal): Promise<readonly ContainerUsage[]>;

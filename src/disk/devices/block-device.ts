@@ -1,4 +1,4 @@
-/** What the kernel tells of a block device: its own name, its numbers, its size. Nothing is written here. */
+/** What the kernel reports about a block device: its name, numbers and size, and whether it is in use. Nothing is written here. */
 import { constants, readFileSync, readlinkSync, realpathSync, statSync } from 'node:fs';
 import { open, stat } from 'node:fs/promises';
 import { basename } from 'node:path';
@@ -8,7 +8,7 @@ import { readMountTable } from '../mounts/mount-table.ts';
 import { DiskError } from '../mounts/disk-error.ts';
 
 export interface BlockDevice {
-  /** The name the kernel gave it where there is one, so that nobody can put another device in its place. */
+  /** The name the kernel gave it where there is one, which cannot come to mean another device. */
   readonly path: string;
   /** `major:minor`, as in the mount table. */
   readonly numbers: string;
@@ -80,9 +80,9 @@ function guard<Result>(path: string, act: () => Result): Result {
   }
 }
 
-/** Whether somebody on this machine still uses a device that should be free. Nothing is written here. */
+/** Whether a device that should be free is still in use on this machine. */
 export class SystemDevices {
-  /** False for a path that is missing or is no device. */
+  /** False for a path that is missing or not a device. */
   async isDevice(path: string): Promise<boolean> {
     try {
       const status = await stat(path);

@@ -142,7 +142,7 @@ function requirePlainName(podUid: string): void {
   throw new DiskError('BlockMappingFailed', `Cannot map a device for pod "${podUid}": that is no plain file name`);
 }
 
-/** As the kernel tells it of a loop device: without links. */
+/** Without links, as the kernel reports the file of a loop device. */
 function placeOf(mapPath: string, podUid: string): string {
   requirePlainName(podUid);
   try {

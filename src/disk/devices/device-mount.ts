@@ -27,7 +27,7 @@ export interface DeviceMountSettings {
   readonly options: readonly string[];
   /** What the volume should hold: an ext file system that is smaller grows before it is mounted, if the device has. */
   readonly sizeBytes?: bigint | undefined;
-  /** For storage that may be somebody's file: formats only what has zeros at both ends. */
+  /** For storage that may be a user's file: formats only what has zeros at both ends. */
   readonly blankOnly?: FormatMark | undefined;
 }
 
@@ -134,7 +134,7 @@ async function checkAndRepair(programs: Programs, path: string, signal: AbortSig
       `'fsck' found errors on device ${path} but could not correct them: ${spoken(output)}`,
     );
   }
-  // It could not be checked (no fsck for this file system, not a file system at all): mounting tells.
+  // It could not be checked (no fsck for this file system, not a file system at all): mounting will show.
   return (output.status & corrected) === 0 ? undefined : spoken(output).trim();
 }
 
@@ -152,7 +152,7 @@ export async function diskFormatOf(programs: Programs, device: BlockDevice, sign
   const output = await programs.run({ program: 'blkid', args, timeoutMs: probeMsMax }, signal);
   if (output.status === 2) return '';
   if (output.status !== 0) {
-    // 8: several formats at once, of which it cannot tell the right one.
+    // 8: several formats at once, which it cannot choose from.
     throw new DiskError(
       'GetDiskFormatFailed',
       `failed to get disk format of disk ${device.path}: ${exitText(output)} ${spoken(output)}`.trimEnd(),
@@ -181,7 +181,7 @@ function isZero(bytes: Buffer): boolean {
   return bytes.equals(Buffer.alloc(bytes.length));
 }
 
-/** The size of an ext2, ext3 or ext4 as its superblock tells it; undefined if there is none. */
+/** The size of an ext2, ext3 or ext4 according to its superblock; undefined for anything else. */
 export async function extSizeBytes(device: BlockDevice): Promise<bigint | undefined> {
   const block = await readAt(device, 1024n, 1024);
   if (block.length < 1024 || block.readUInt16LE(0x38) !== 0xef53) return undefined;
@@ -220,7 +220,7 @@ export async function growFileSystem(
   if (isReadOnlyDevice(device)) return;
   const found = await diskFormatOf(programs, device, signal);
   switch (found) {
-    case '': // whoever formats it will use all of it
+    case '': // formatting will use all of it
       return;
     case 'ext3':
     case 'ext4':

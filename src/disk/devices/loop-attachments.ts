@@ -60,7 +60,7 @@ export class LoopAttachments {
     this.#records.removeUnfinished();
   }
 
-  /** What `mountDevice` began with a file, for whoever finishes it. */
+  /** Remembers a formatting that `mountDevice` began, so that a later one can finish it. */
   formatMark(name: string): FormatMark {
     return this.#records.formatMark(name);
   }
@@ -77,7 +77,7 @@ export class LoopAttachments {
     });
   }
 
-  /** What is not attached is a success. Fails while somebody uses the loop device, which then goes with its last user. */
+  /** What is not attached is a success. Fails while the loop device is in use; it then goes with its last user. */
   detach(name: string, signal: AbortSignal): Promise<void> {
     return this.#alone(signal, async () => {
       const attachment = this.find(name);
@@ -139,7 +139,7 @@ export class LoopAttachments {
     const present = await this.#devices.of(attachment, signal);
     const [first] = present;
     if (first?.path === made) return made;
-    // The file was exchanged, or another process made a loop device of it too: whoever came second gives way.
+    // The file was exchanged, or another process made a loop device of it too: the second gives way.
     const findMade = async (): Promise<readonly string[]> =>
       (await this.#devices.all(signal)).map(({ path: device }) => device).filter((device) => device === made);
     await this.#devices.releaseAll(findMade, this.#clock, signal);
@@ -196,7 +196,7 @@ interface OpenFile extends FileIdentity {
   readonly sizeBytes: bigint;
 }
 
-/** A link anywhere on the way is refused: whoever may change it could have any file of this machine formatted. */
+/** A link anywhere on the way is refused: a user who may change it could have any file of this machine formatted. */
 function openWithoutLinks(path: string): number {
   let named: number;
   try {
@@ -230,8 +230,8 @@ function isSameFile(a: FileIdentity, b: FileIdentity): boolean {
 }
 
 /**
- * What is written down about files that are attached as loop devices, each under a name: whoever comes after a crash knows
- * from it which loop devices are ours.
+ * What is written down about files that are attached as loop devices, each under a name: after a crash it
+ * says which loop devices are ours.
  *
  *   <directory>/<name>/loop         the file that is, or is about to be, attached under this name
  *   <directory>/<name>/formatting   of a file that had only zeros in it when formatting it began, and did not end
@@ -240,7 +240,7 @@ interface Attachment extends FileIdentity {
   /** One path segment. */
   readonly name: string;
   readonly path: string;
-  /** False when somebody else had made the loop device: then it is used, and left to him. */
+  /** False when the loop device was made by another program: then it is used and never released. */
   readonly isOurs: boolean;
 }
 

@@ -23,7 +23,7 @@ export interface LoopDevice {
   readonly isWhole: boolean;
 }
 
-/** Whoever has the loop device open for a moment (udev looks at each change) lets go of it within that time. */
+/** Programs that open the loop device for a moment (udev inspects each change) have closed it within that time. */
 const looksMax = 20;
 const lookAgainMs = 50;
 const losetupMsMax = 60_000;
@@ -84,7 +84,7 @@ export class LoopDevices {
     if (output.status !== 0 && !isGone) throw new DiskError('LoopDeviceFailed', failure(`release "${device}"`, output));
   }
 
-  /** Releases all that `find` finds, and waits until they have gone. Answers those that somebody holds on to. */
+  /** Releases all that `find` finds, and waits until they have gone. Returns those that are still in use. */
   async releaseAll(
     find: () => Promise<readonly string[]>,
     clock: Pick<Clock, 'sleep'>,

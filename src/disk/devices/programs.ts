@@ -40,7 +40,7 @@ export class ProgramMissingError extends MountletError {
   }
 }
 
-/** The program was told to end and may have done its work, or may be doing it still. */
+/** The program was asked to end; it may have done its work, or still be doing it. */
 export class ProgramTimeoutError extends MountletError {
   readonly reason = 'ProgramTimeout';
   readonly failureClass = 'uncertain';
@@ -83,7 +83,7 @@ export function systemPrograms(settings: ProgramSettings = {}): Programs {
 const outputBytesMax = 64 * 1024;
 /** e2fsck puts things in order when it is asked to end. */
 const endMsMax = 5_000;
-/** A program that waits for a device or a server cannot even be killed: nobody waits for it any longer. */
+/** A program that waits for a device or a server cannot even be killed, so it is abandoned. */
 const deathMsMax = 2_000;
 /** A program that left a server of its own behind (for FUSE, for locks of NFS) may never close its outputs. */
 const lastWordsMsMax = 1_000;
@@ -261,7 +261,7 @@ async function unmountOnce(programs: Programs, target: string, signal: AbortSign
   );
 }
 
-/** Only an empty directory is removed: whatever else is there is somebody's storage. */
+/** Only an empty directory is removed: whatever else is there is a user's storage. */
 export function removeEmptyDirectory(directory: string): void {
   try {
     if (lstatSync(directory, { throwIfNoEntry: false }) !== undefined) rmdirSync(directory);

@@ -1,4 +1,4 @@
-/** Which kind of file system a path is on, and where an ordinary user has memory-backed storage of his own. */
+/** Which kind of file system a path is on, and where an ordinary user has private memory-backed storage. */
 import { type Stats, lstatSync, mkdirSync, statfsSync } from 'node:fs';
 import { join } from 'node:path';
 import { errorCode } from '../../base/errors.ts';
@@ -50,7 +50,7 @@ export function privateTmpfsDirectory(settings: PrivateTmpfsSettings): string | 
     if (errorCode(thrown) === 'EACCES' || errorCode(thrown) === 'EROFS') return undefined;
     if (errorCode(thrown) !== 'EEXIST') throw systemCallError(thrown, directory);
   }
-  // Looked at in any case. In /dev/shm (sticky) nobody but its owner can exchange it afterwards.
+  // Checked in any case. In /dev/shm (sticky) only its owner can exchange it afterwards.
   const status = lstatIfPresent(directory);
   const flaw = status === undefined ? 'it vanished while it was made' : flawOf(status, uid);
   if (flaw !== undefined) {
@@ -81,10 +81,9 @@ function lstatIfPresent(path: string): Stats | undefined {
   return lstatSync(path, { throwIfNoEntry: false });
 }
 
-/** The page size of a mounted hugetlbfs, as its mount table entry tells it. */
 const units: Readonly<Record<string, bigint>> = { '': 1n, K: 1n << 10n, M: 1n << 20n, G: 1n << 30n, T: 1n << 40n };
 
-/** In bytes; undefined if the entry tells none. `2M` and `2Mi` are the same here: the kernel counts in powers of two. */
+/** The page size of a mounted hugetlbfs; undefined if its entry has none. `2M` and `2Mi` are the same here: the kernel counts in powers of two. */
 export function hugePageSizeBytes({
   superOptions,
   options,

@@ -1,5 +1,5 @@
 /**
- * The mount table of this process, as the kernel tells it in /proc/self/mountinfo, and questions about it. Pure but for
+ * The mount table of this process, as the kernel shows it in /proc/self/mountinfo, and questions about it. Pure but for
  * `readMountTable`. Paths in it have no symbolic links: resolve a path before asking about it.
  */
 import { closeSync, constants, fstatSync, lstatSync, openSync, readFileSync } from 'node:fs';
@@ -143,7 +143,7 @@ export function referencesOf(table: readonly MountEntry[], path: string): string
 }
 
 /**
- * Which mount a path is on, without reading the whole mount table: the kernel tells the id of the mount of every open
+ * Which mount a path is on, without reading the whole mount table: the kernel shows the mount id of every open
  * file in /proc/self/fdinfo. Exact for bind mounts within one file system too, where device numbers say nothing.
  */
 /** A descriptor that names a file without opening it: needs no permission on it, and never waits for a fifo. */

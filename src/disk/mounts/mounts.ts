@@ -181,7 +181,7 @@ class SystemMounts implements Mounts {
 
   isMountPoint(path: string): boolean {
     requireAbsolute(path);
-    // A question alone is no reason to load native code.
+    // Native code is not loaded for a question alone.
     return this.#loaded === undefined ? isMountPoint(path) : this.#loaded.isMountPoint(path);
   }
 }
@@ -304,7 +304,7 @@ const flagOf: Readonly<Record<string, number>> = {
   nosymfollow: mountFlags.noSymlinkFollow,
 };
 
-/** A remount sets all flags anew: those that are not repeated are lost (or refused, in a user namespace). */
+/** A remount replaces all flags: those that are not repeated are lost (or refused, in a user namespace). */
 function flagsOf(options: MountEntry['options']): number {
   const flags = options.reduce((all, option) => all | (flagOf[option] ?? 0), 0);
   const accessTime = mountFlags.noAccessTime | mountFlags.relativeAccessTime;

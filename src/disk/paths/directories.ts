@@ -23,7 +23,7 @@ export function makeDirectories(directory: string): readonly string[] {
   }
 }
 
-/** False: somebody else made it meanwhile. */
+/** False: another process made it meanwhile. */
 function makeOne(path: string): boolean {
   try {
     mkdirSync(path, { mode: 0o755 });
@@ -79,7 +79,7 @@ function requireDirectories(path: string, levelsBelow: number): void {
 function hasDirectory(path: string): boolean {
   const entry = lstatSync(path, { throwIfNoEntry: false });
   if (entry === undefined || entry.isDirectory()) return entry !== undefined;
-  // Never made by us: whoever put it there could divert what we write, or delete, to another place.
+  // Never made by us: it could divert what we write or delete to another place.
   const found = entry.isSymbolicLink() ? 'a symbolic link' : 'a file';
   const advice = 'remove it, or choose another root directory';
   throw new DiskError('NotADirectory', `Cannot use "${path}": it is ${found} and not a directory; ${advice}`);

@@ -24,7 +24,7 @@ interface DirectoryLock {
   release(): void;
 }
 
-// Enough to tell which command of which program it is.
+// Enough to recognise the program and its command.
 const commandLengthMax = 200;
 
 /** Of a process that holds the lock and so is alive; empty where it cannot be read. */
@@ -43,7 +43,7 @@ function inUseError(directory: string, holderPid: number | undefined): DiskError
   return new DiskError('DirectoryInUse', `Cannot use "${directory}": ${holder} uses it; ${advice}`);
 }
 
-// Each further try means that a holder has released it in between; more of them in a row than this is mischief.
+// Each further try means that a holder has released it in between; more than this in a row is an attack.
 const triesMax = 100;
 
 /** Throws a DiskError `DirectoryInUse` at once if another process has it, or this one has it already. */
@@ -59,7 +59,7 @@ export function lockDirectory(directory: string, load: () => SystemCalls = loadS
         descriptor = undefined;
         return { release: once(() => letGo(path, held)) };
       }
-      // The file was removed by its holder after we had opened it: what we have locked, nobody else will look at.
+      // The file was removed by its holder after we had opened it: what we have locked is not the file that others lock.
       if (tries === triesMax) throw inUseError(directory, undefined);
     } finally {
       if (descriptor !== undefined) closeSync(descriptor);
@@ -67,7 +67,7 @@ export function lockDirectory(directory: string, load: () => SystemCalls = loadS
   }
 }
 
-/** Removed while it is still locked, so that nobody can hold a file that is about to go. */
+/** Removed while it is still locked, so that no other process can hold a file that is about to go. */
 function letGo(path: string, descriptor: number): void {
   try {
     if (isAt(path, descriptor)) unlinkSync(path);

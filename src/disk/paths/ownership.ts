@@ -1,7 +1,7 @@
 /**
  * Gives a volume to a group (fsGroup): every entry gets the group, and enough permission bits for it. Bits are added,
  * never taken away. It walks whatever is below the directory, other file systems mounted there included, as the kubelet
- * does; which volumes need it, and what is told to users when it takes long, is decided elsewhere.
+ * does; which volumes need it, and what users see when it takes long, is decided elsewhere.
  *
  * Containers may be running in the volume and changing it meanwhile, so no path is looked up twice: each entry is opened
  * once without following links (O_PATH) and then read and changed through that descriptor. A file swapped for a link to

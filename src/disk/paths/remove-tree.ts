@@ -99,7 +99,7 @@ class Removal {
     const path = `/proc/self/fd/${directory}`;
     const entries = unlessMissing(() => readdirSync(path, { withFileTypes: true, encoding: 'buffer' }));
     for (const entry of entries ?? []) {
-      // Some file systems do not tell the kind; opening it does.
+      // Some file systems do not report the kind; opening it shows.
       const known = entry.isFile() || entry.isSymbolicLink() || entry.isFIFO() || entry.isSocket();
       if (known) unlessMissing(() => unlinkSync(within(directory, entry.name)));
       else yield* this.#remove(directory, entry.name, top, depth);
@@ -138,7 +138,7 @@ class Removal {
       throw thrown;
     }
     try {
-      // Mounted since the table was read. The id tells bind mounts within one file system too; a device number does not.
+      // Mounted since the table was read. Unlike a device number, the id also shows bind mounts within one file system.
       if (mountIdOf(directory) !== this.#mountId) {
         throw new MountPointBelowError(this.#directory, readlinkSync(`/proc/self/fd/${directory}`));
       }
@@ -150,7 +150,7 @@ class Removal {
   }
 }
 
-/** Gives an ordinary user back the access to directories of his own; root needs none. */
+/** Adds u+rwx to an ordinary user's own directories; root needs no permission. */
 function openDirectory(path: Buffer): number {
   const flags = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
   if (process.geteuid?.() === 0) return openSync(path, flags);

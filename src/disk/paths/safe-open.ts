@@ -107,7 +107,7 @@ function triggerAutomount(path: string): void {
   try {
     lstatSync(`${path}/`);
   } catch {
-    // Not a directory, or not there: opening it tells.
+    // Not a directory, or not there: opening it will show.
   }
 }
 
@@ -226,7 +226,7 @@ interface FileInRoot {
   readonly content: Uint8Array;
 }
 
-// As many links as the kernel's own limit allows times six: nobody builds more, and a loop ends.
+// Six times the kernel's own limit: more than any real tree has, and a loop ends.
 const linksMax = 255;
 
 /**
@@ -288,7 +288,7 @@ function readRegular(pathDescriptor: number, sizeBytesMax: number): Uint8Array {
 // Not following a link, and not blocking on a fifo, that took the file's place since it was looked at.
 const readFlags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
 
-/** A mode like 0000 shuts out an ordinary user from files of his own; he lets himself in for as long as opening takes. */
+/** Opens a file of a volume whatever its mode: where an ordinary user may not read a file of their own (0000), adds u+r while opening. */
 export function openToRead(path: string): number {
   try {
     return openSync(path, readFlags);

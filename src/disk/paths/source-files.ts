@@ -39,7 +39,7 @@ function readText(path: string): string {
   );
 }
 
-/** A pipe or a device tells no size beforehand, so what is too large is noticed while it is read. */
+/** The size of a pipe or a device is not known beforehand, so the limit is checked while reading. */
 function readBytes(path: string): Uint8Array {
   const file = openSync(path, 'r');
   try {

@@ -1,6 +1,6 @@
 /**
  * Where one subPath that follows its volume is kept, and what is remembered of it. All of it lies on a tmpfs of its own,
- * so it lives exactly as long as the mounts it tells about, and nothing of a Secret reaches a disk.
+ * so it lives exactly as long as the mounts it describes, and nothing of a Secret reaches a disk.
  *
  *   <pod directory>/volume-subpaths/<volume>/..live/<container>/
  *     <index>             what the runtime binds: a copy of the first version, covered by a mount of each later one
@@ -56,8 +56,8 @@ export class LiveSubPathPlace {
 
   constructor(owner: SubPathOwner) {
     const { podDirectory, volumeName, containerName, index } = owner;
-    const ground = liveSubPathsDirectory(podDirectory, volumeName);
-    this.base = join(ground, requireName(containerName), String(index));
+    const root = liveSubPathsDirectory(podDirectory, volumeName);
+    this.base = join(root, requireName(containerName), String(index));
   }
 
   get directory(): string {
@@ -90,7 +90,7 @@ export class LiveSubPathPlace {
     renameSync(this.draft, this.#record('prepared'));
   }
 
-  turn(from: LiveState, to: LiveState): void {
+  transition(from: LiveState, to: LiveState): void {
     renameSync(this.#record(from), this.#record(to));
   }
 
@@ -116,17 +116,17 @@ export interface FoundPlace {
 }
 
 /** The same place in another state; on disk first. */
-export function turned(found: FoundPlace, state: LiveState): FoundPlace {
-  if (found.state !== state) found.place.turn(found.state, state);
+export function transition(found: FoundPlace, state: LiveState): FoundPlace {
+  if (found.state !== state) found.place.transition(found.state, state);
   return { ...found, state };
 }
 
 /** Of all containers, or of one. */
 export function findPlaces(podDirectory: string, volumeName: string, containerName?: string): FoundPlace[] {
-  const ground = liveSubPathsDirectory(podDirectory, volumeName);
-  const containers = containerName === undefined ? namesIn(ground) : [requireName(containerName)];
+  const root = liveSubPathsDirectory(podDirectory, volumeName);
+  const containers = containerName === undefined ? namesIn(root) : [requireName(containerName)];
   return containers.flatMap((container) =>
-    namesIn(join(ground, container)).flatMap((name) => {
+    namesIn(join(root, container)).flatMap((name) => {
       const [, digits, state] = recordName.exec(name) ?? [];
       if (digits === undefined || state === undefined) return [];
       const owner = { podDirectory, volumeName, containerName: container, index: Number(digits) };
@@ -137,7 +137,7 @@ export function findPlaces(podDirectory: string, volumeName: string, containerNa
 
 const recordName = new RegExp(`^(\\d+)\\.(${liveStates.join('|')})$`);
 
-/** Asked at every update of every volume, and mostly in vain: an error that is thrown takes ten times as long as a look. */
+/** Called at every update of every volume, mostly for a missing directory: throwing an error takes ten times as long as lstat. */
 function namesIn(directory: string): string[] {
   return lstatSync(directory, { throwIfNoEntry: false }) === undefined ? [] : readdirSync(directory);
 }

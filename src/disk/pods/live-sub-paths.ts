@@ -6,7 +6,7 @@
  *   prepare   copies the live version to a place on a shared tmpfs: the base, which the runtime binds as a slave
  *   follow    the container has its mounts: from now on the base is covered by a mount of the live version
  *   refresh   `..data` was swapped: exchanges that mount, which the kernel repeats in the container, and touches what it
- *             hides: an inotify watch is set on an inode, and hears nothing of mounts
+ *             hides: an inotify watch is set on an inode, and does not see mounts
  *
  * Why a copy: what is mounted in a container is mounted on what it bound, so that must stay. A file that is a mount point
  * cannot be deleted here, and deleting it elsewhere would unmount what it carries; a version's own file would be both. Why
@@ -46,7 +46,7 @@ import {
   LiveSubPathPlace,
   copyTree,
   findPlaces,
-  turned,
+  transition,
 } from './live-sub-path-place.ts';
 import {
   type SubPathOwner,
@@ -103,7 +103,7 @@ export class LiveSubPaths {
       const source = openLive(request);
       if (source === undefined) return undefined;
       try {
-        this.#makeGround(request);
+        this.#makeDirectory(request);
         mkdirSync(place.directory, { recursive: true, mode: 0o750 });
         copyTree(`/proc/self/fd/${source.descriptor}`, place.draft);
         renameSync(place.draft, place.base);
@@ -127,7 +127,7 @@ export class LiveSubPaths {
     const found = volumesWithSubPaths(podDirectory).flatMap((volumeName) =>
       findPlaces(podDirectory, volumeName, containerName),
     );
-    return this.#updateAll(found.map((one) => (one.state === 'prepared' ? turned(one, 'followed') : one)));
+    return this.#updateAll(found.map((one) => (one.state === 'prepared' ? transition(one, 'followed') : one)));
   }
 
   /**
@@ -148,7 +148,7 @@ export class LiveSubPaths {
         if (!(thrown instanceof MountletError) && errnoOf(thrown) === undefined) throw thrown;
         complete = false;
         // What a path had in it stays in the error: a subPath may be secret.
-        this.#tell(
+        this.#emit(
           'SubPathNotUpdated',
           one.owner,
           `keeps its content: ${problemOf(thrown)}; the next update tries again`,
@@ -168,11 +168,11 @@ export class LiveSubPaths {
       const isCovered = this.#mounts.isMountPoint(place.base);
       const isCurrent = isCovered ? isSame(source.descriptor, place.base) : source.version === record.version;
       if (!isCurrent) {
-        const changing = turned(one, 'changing');
+        const changing = transition(one, 'changing');
         const exchange = isCovered ? 'replace' : 'place';
         this.#replaceable[exchange](source.descriptor, place.base, record.restrictions);
         this.#touchHidden(place, record, source);
-        this.#tell('SubPathUpdated', one.owner, 'shows the new content');
+        this.#emit('SubPathUpdated', one.owner, 'shows the new content');
         this.#settle(changing);
       } else if (state !== 'followed') this.#settle(one);
     } finally {
@@ -190,11 +190,11 @@ export class LiveSubPaths {
         if (isVersionName(name) && name !== source.version)
           touchTree(join(volumeDirectory, name, source.pathInVersion));
       }
-      const ground = this.#replaceable.openUncovered(dirname(directory));
+      const uncovered = this.#replaceable.openUncovered(dirname(directory));
       try {
-        touchTree(join(`/proc/self/fd/${ground}`, basename(directory), basename(base)));
+        touchTree(join(`/proc/self/fd/${uncovered}`, basename(directory), basename(base)));
       } finally {
-        closeSync(ground);
+        closeSync(uncovered);
       }
     } catch (thrown) {
       if (errnoOf(thrown) === undefined) throw thrown;
@@ -203,17 +203,17 @@ export class LiveSubPaths {
 
   #settle(one: FoundPlace): void {
     removeIfThere(one.place.copy);
-    turned(one, 'followed');
+    transition(one, 'followed');
   }
 
   /** The last content stays. A file is kept by its mount, but the files of a directory go with their version. */
   #lose(one: FoundPlace): void {
     const { place, state } = one;
     if (state === 'lost') return;
-    const changing = turned(one, 'changing');
+    const changing = transition(one, 'changing');
     if (place.isDirectory() && this.#mounts.isMountPoint(place.base)) this.#showCopy(changing);
-    turned(changing, 'lost');
-    this.#tell(
+    transition(changing, 'lost');
+    this.#emit(
       'SubPathLost',
       one.owner,
       'keeps the last content: its subPath is not in the volume any more, or of another kind',
@@ -244,12 +244,12 @@ export class LiveSubPaths {
     for (const _ of stacked.slice(1)) this.#replaceable.detach(base);
   }
 
-  #makeGround({ podDirectory, volumeName }: SubPathOwner): void {
-    const ground = liveSubPathsDirectory(podDirectory, volumeName);
-    mkdirSync(ground, { recursive: true, mode: 0o750 });
-    if (!this.#mounts.isMountPoint(ground)) this.#mounts.mountTmpfs(ground);
-    chmodSync(ground, 0o750);
-    this.#replaceable.share(ground);
+  #makeDirectory({ podDirectory, volumeName }: SubPathOwner): void {
+    const root = liveSubPathsDirectory(podDirectory, volumeName);
+    mkdirSync(root, { recursive: true, mode: 0o750 });
+    if (!this.#mounts.isMountPoint(root)) this.#mounts.mountTmpfs(root);
+    chmodSync(root, 0o750);
+    this.#replaceable.share(root);
   }
 
   #takeAway(place: LiveSubPathPlace): void {
@@ -259,7 +259,7 @@ export class LiveSubPaths {
     for (const path of [place.base, place.copy, place.draft]) removeIfThere(path);
   }
 
-  #tell(kind: SubPathNotice['kind'], owner: SubPathOwner, what: string): void {
+  #emit(kind: SubPathNotice['kind'], owner: SubPathOwner, what: string): void {
     const { containerName, index, volumeName } = owner;
     this.#notify({
       ...owner,
@@ -270,7 +270,7 @@ export class LiveSubPaths {
 }
 
 interface LiveSource {
-  /** O_PATH; whoever asked closes it. */
+  /** O_PATH; the caller closes it. */
   readonly descriptor: number;
   /** The name of the live version. */
   readonly version: string;

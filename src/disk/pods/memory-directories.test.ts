@@ -34,7 +34,7 @@ function without(mounting: string, base: string | undefined): { memory: MemoryDi
   const deps = {
     mounts: unavailableMounts(mounting),
     privateTmpfs: () => base,
-    tell: (text: string) => told.push(text),
+    warn: (text: string) => told.push(text),
   };
   return { memory: new MemoryDirectories(deps), told };
 }
@@ -51,7 +51,7 @@ test('where mounts can be made, memory is a tmpfs of its own', { skip: needsMoun
   const mounts = systemMounts();
   const volume = join(directoryForMounts(t), 'volumes', 'cert');
   const told: string[] = [];
-  const memory = new MemoryDirectories({ mounts, privateTmpfs: () => undefined, tell: (text) => told.push(text) });
+  const memory = new MemoryDirectories({ mounts, privateTmpfs: () => undefined, warn: (text) => told.push(text) });
   assert.equal(memory.find(volume), undefined);
   assert.deepEqual(memory.make(volume, options), { path: volume, made: true });
   assert.ok(mounts.isMountPoint(volume));
@@ -72,7 +72,7 @@ test('a tmpfs mounted by a process with more rights is used as it is', { skip: n
 test('a mount that fails takes the directory it was for with it', (t) => {
   const volume = join(temporaryDirectory(t), 'cert');
   const mounts = { ...unavailableMounts(), unavailable: undefined };
-  const memory = new MemoryDirectories({ mounts, privateTmpfs: () => undefined, tell: () => undefined });
+  const memory = new MemoryDirectories({ mounts, privateTmpfs: () => undefined, warn: () => undefined });
   assert.throws(() => memory.make(volume, options), { code: 'EPERM' });
   assert.ok(!existsSync(volume));
 });

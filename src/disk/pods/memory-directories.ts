@@ -6,7 +6,7 @@
  *      │ no
  *   is it on a tmpfs anyway?  ──yes──▶  it is made in place
  *      │ no
- *   has the user a tmpfs of his own?  ──yes──▶  it becomes a link to a directory there
+ *   has the user a private tmpfs?     ──yes──▶  it becomes a link to a directory there
  *      │ no
  *   refused: nothing is written
  */
@@ -38,10 +38,10 @@ interface MemoryDirectoryOptions {
 
 interface MemoryDirectoryDeps {
   readonly mounts: Mounts;
-  /** A directory on a tmpfs that nobody else can enter, or undefined; asked only where nothing can be mounted. */
+  /** A directory on a tmpfs that no other user can enter, or undefined; called only where nothing can be mounted. */
   readonly privateTmpfs: () => string | undefined;
-  /** Hears once that, and where, memory is kept without mounts. */
-  readonly tell: (message: string) => void;
+  /** Called once, with where memory is kept without mounts. */
+  readonly warn: (message: string) => void;
 }
 
 /** As the root of a freshly mounted tmpfs. */
@@ -49,7 +49,7 @@ const tmpfsMode = 0o1777;
 
 export class MemoryDirectories {
   readonly #deps: MemoryDirectoryDeps;
-  #told = false;
+  #warned = false;
 
   constructor(deps: MemoryDirectoryDeps) {
     this.#deps = deps;
@@ -76,7 +76,7 @@ export class MemoryDirectories {
       if (mounts.unavailable === undefined) return this.#mount(directory, options);
       mkdirSync(dirname(directory), { recursive: true });
       const made = fileSystemOf(dirname(directory)) === 'tmpfs' ? makeInPlace(directory) : this.#link(directory);
-      this.#tellOnce(mounts.unavailable, dirname(made.path));
+      this.#warnOnce(mounts.unavailable, dirname(made.path));
       return made;
     } catch (thrown) {
       throw systemCallError(thrown, directory);
@@ -122,7 +122,7 @@ export class MemoryDirectories {
     removeTree(directory); // a leftover on disk is not memory and was never shown to anybody
     const target = join(base, nameFor(directory));
     try {
-      // Nobody else can enter the directory it is made in, so nobody can have put something in its place.
+      // No other user can enter the directory it is made in, so what is there is ours.
       mkdirSync(target, { mode: 0o700 });
     } catch (thrown) {
       if (errorCode(thrown) !== 'EEXIST' || !isDirectory(target)) throw thrown;
@@ -141,10 +141,10 @@ export class MemoryDirectories {
     return isPrivate && fileSystemOf(dirname(target)) === 'tmpfs' ? target : undefined;
   }
 
-  #tellOnce(why: string, where: string): void {
-    if (this.#told) return;
-    this.#told = true;
-    this.#deps.tell(`cannot mount tmpfs: ${why}; Secret volumes are kept in "${where}", without a limit of their size`);
+  #warnOnce(why: string, where: string): void {
+    if (this.#warned) return;
+    this.#warned = true;
+    this.#deps.warn(`cannot mount tmpfs: ${why}; Secret volumes are kept in "${where}", without a limit of their size`);
   }
 }
 

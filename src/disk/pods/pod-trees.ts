@@ -1,6 +1,6 @@
 /**
- * The directories of pods as they lie on disk, for whoever comes after a crash: what is in them, and how to take away what is
- * left without ever deleting somebody's data.
+ * The directories of pods as they are on disk, also after a crash: what is in them, and how to remove what is left without
+ * ever deleting a user's data.
  *
  * Nothing that is mounted is looked at: a server that is gone must stop neither a start nor a sweep, so the mount table
  * answers what a mount point is. Every directory is opened from the one above it, and no link is followed on the way.
@@ -79,7 +79,7 @@ export class PodTrees {
     }
   }
 
-  /** Where volumes of the pod are, or would be, mounted. Throws when that cannot be read; no directory is no volume. */
+  /** Where volumes of the pod are, or would be, mounted. Throws when that cannot be read; without a directory there are none. */
   volumePaths(podUid: string): readonly string[] {
     const directory = this.#pathOf(podUid, 'volumes');
     return this.#listOrNone(podUid, ['volumes']).flatMap((plugin) => {
@@ -199,7 +199,7 @@ export class PodTrees {
     }
   }
 
-  /** A name becomes no way out: pods of a cluster have UIDs that nobody checked against a disk. */
+  /** A name must not lead out of the directory: the UIDs of a cluster's pods were not checked for that. */
   #pathOf(podUid: string, ...names: readonly string[]): string {
     const bad = [podUid, ...names].find((name) => !isPlainName(name));
     if (bad !== undefined) throw new PodTreeError(`invalid name of a directory: ${JSON.stringify(bad)}`);
@@ -234,7 +234,7 @@ function keep(isGood: boolean, directory: string, name: string, skipped: Skipped
   return isGood;
 }
 
-/** Names that are no UTF-8 cannot be those of an object; using them as text would name something else. */
+/** Names that are not UTF-8 cannot be those of an object; using them as text would name something else. */
 function usableNames(directory: string, list: () => readonly Buffer[], skipped: SkippedEntry[]): readonly string[] {
   return list().flatMap((bytes) => {
     const name = bytes.toString();

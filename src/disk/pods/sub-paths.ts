@@ -88,13 +88,13 @@ function createIfMissing(request: SubPathRequest): void {
     safeMakeDirectory(volumeDirectory, subPath, mode);
   } catch (thrown) {
     if (!(thrown instanceof UnsafePathError)) throw thrown;
-    if (thrown.code === 'EEXIST') return; // made by another meanwhile, or a dangling link: the next step tells
+    if (thrown.code === 'EEXIST') return; // made by another meanwhile, or a dangling link: the next step will show
     throw subPathError('SubPathNotCreated', request, thrown);
   }
 }
 
 /**
- * A path that cannot be looked at is not missing: making it would not help. `throwIfNoEntry` does not tell: from Node 22 on
+ * A path that cannot be inspected is not missing: making it would not help. `throwIfNoEntry` is of no use: from Node 22 on
  * it takes a path through a file for a missing one.
  */
 function isMissing(path: string): boolean {
@@ -345,7 +345,7 @@ export function removeEmptyDirectories(base: string, end: string): void {
   }
 }
 
-/** A place bound twice by mistake needs two unmounts; a place that needs more than this is no mistake of ours. */
+/** A place bound twice by mistake needs two unmounts; a place that needs more than this was not bound by us. */
 const unmountsMax = 8;
 
 function cleanMountPoint(path: string, mounts: Mounts): void {

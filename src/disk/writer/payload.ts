@@ -8,7 +8,7 @@ export interface PayloadFile {
   readonly data: Uint8Array;
   /** Permission bits; anything above 0777 is ignored, as the kubelet does. */
   readonly mode: number;
-  /** The owner; left out, the file belongs to whoever runs the writer. */
+  /** The owner; left out, the file belongs to the user that runs the writer. */
   readonly uid?: number;
 }
 

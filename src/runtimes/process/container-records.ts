@@ -122,7 +122,7 @@ export class Records<T> {
     if (this.#onDisk.delete(name)) rmSync(join(this.#directory, `${name}.json`), { force: true });
   }
 
-  /** What a crash of the machine tore is of no use: the processes it told of are gone too. */
+  /** A record that a crash of the machine cut short is useless: the processes it described are gone too. */
   #read(name: string): T | undefined {
     try {
       return JSON.parse(readFileSync(join(this.#directory, name), 'utf8')) as T;

@@ -31,7 +31,7 @@ export function identityOf(security: ContainerSecurity, powers: Powers): Identit
   );
   return {
     uid,
-    // As the engines: a user without a group is in group 0, never in that of whoever runs the engine.
+    // As the engines: a user without a group is in group 0, never in that of the user who runs the engine.
     gid: ordinary ? 0 : (security.gid ?? (security.uid === undefined ? powers.gid : 0)),
     groups: ordinary ? [] : security.supplementalGroups,
     noNewPrivileges: security.noNewPrivileges,

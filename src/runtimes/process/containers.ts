@@ -89,7 +89,7 @@ export class Containers {
     this.#records.note(record.id, record);
   }
 
-  /** Until `launched`, reports of the spawner do not end it: whoever launches it does. */
+  /** Until `launched`, reports of the spawner do not settle it: the launch does. */
   launching(record: ContainerRecord): void {
     this.#launching.add(record.id);
     this.#records.note(record.id, { ...record, run: { startedAtMs: this.#deps.clock.now() } });

@@ -168,7 +168,7 @@ export function removeGroup(groups: ControlGroups, id: string): void {
   }
 }
 
-/** Groups of containers that nobody knows any more. */
+/** Removes groups of containers that are not known any more. */
 export function sweepGroups(groups: ControlGroups, known: (id: string) => boolean): void {
   for (const name of groups.controllers) {
     const directory = groups.directory(name);
@@ -201,7 +201,7 @@ function canMake(directory: string): boolean {
   }
 }
 
-/** A limit the kernel does not know (swap accounting off) is no reason not to run. */
+/** A limit the kernel does not know (swap accounting off) does not keep a container from running. */
 function write(file: string, value: number | string): void {
   try {
     writeFileSync(file, String(value));

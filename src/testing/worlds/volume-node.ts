@@ -92,7 +92,7 @@ export class VolumeNode {
     const memory = new MemoryDirectories({
       mounts,
       privateTmpfs,
-      tell: (message) => notify({ kind: 'MemoryElsewhere', message }),
+      warn: (message) => notify({ kind: 'MemoryElsewhere', message }),
     });
     const names = { now: settings.now ?? (() => Date.now()), random: () => randomInt(2 ** 32) };
     const turns = new Turns(names.now);

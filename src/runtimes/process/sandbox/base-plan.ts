@@ -8,7 +8,7 @@ import type { HostView, SandboxBuilder, SandboxRequest } from './sandbox-plan.ts
 /** What a container's /dev is made of: bound from the host, because making devices takes a privilege. */
 const deviceFiles: readonly string[] = ['null', 'zero', 'full', 'random', 'urandom', 'tty'];
 
-/** Kernel interfaces that tell about, or change, the whole machine. The lists are those of the container engines. */
+/** Kernel interfaces that show or change the whole machine. The lists are those of the container engines. */
 const maskedFiles = ['/proc/kcore', '/proc/keys', '/proc/latency_stats', '/proc/timer_list', '/proc/sched_debug'];
 const maskedDirectories = ['/proc/acpi', '/proc/scsi', '/sys/firmware'];
 const readOnlyPaths = ['/proc/bus', '/proc/fs', '/proc/irq', '/proc/sys', '/proc/sysrq-trigger'];

@@ -5,14 +5,14 @@
  *   exec     joins the container       │ becomes the user           │ is born in its pid namespace              │ executes
  *   hold     makes what a pod shares   │ an empty root, no user, no privileges                                  │ waits
  *
- * The order is the protection. Other processes of a container may watch for newcomers and take over what they can: whoever
+ * The order is the protection. Other processes of a container may watch for newcomers and take over what they can: a process that
  * appears in a pid namespace that is already in use has the container's root, user and privileges by then, an address space of
  * its own and nothing open but 0 to 2 and the status socket, on which it can report its own failure and nothing else.
  *
  * Descriptors: 0, 1 and 2 are the container's, 3 is the status socket, 4 and 5 are processes to join (pidfds, since a number may
  * mean another process by now): for launch the pod's holder and the holder of files, for exec the container. Reported on 3: first the id of the process that will
- * run the program (8 bytes), then, if a step fails, which one and why (16 bytes). That process goes on when it is told to,
- * and ends when the other side is closed, so that no program runs that nobody knows of.
+ * run the program (8 bytes), then, if a step fails, which one and why (16 bytes). That process goes on at a message,
+ * and ends when the other side is closed, so that no program runs unknown to the spawner.
  */
 import { defaultSeccompFilter } from '../../../linux/seccomp-filter.ts';
 import { type Architecture, type CompiledProgram, type Label, SystemProgram } from '../../../linux/system-program.ts';

@@ -44,7 +44,7 @@ export function unsupportedReason(
 
 /**
  * What a container can do to the machine with them no namespace of this runtime holds: mount, load modules, set the clock, open
- * files by handle, reconfigure the network that pods share with the machine. Whoever has one could as well be privileged.
+ * files by handle, reconfigure the network that pods share with the machine. A container that has one could as well be privileged.
  */
 const machineCapabilities =
   'AUDIT_CONTROL AUDIT_READ BLOCK_SUSPEND BPF DAC_READ_SEARCH MAC_ADMIN MAC_OVERRIDE NET_ADMIN PERFMON SYSLOG SYS_ADMIN SYS_BOOT SYS_MODULE SYS_PACCT SYS_RAWIO SYS_TIME WAKE_ALARM'.split(
@@ -85,7 +85,7 @@ function mountOf(mounts: readonly HostMount[], path: string): HostMount | undefi
 
 /**
  * Which capabilities the processes of a container have. Pure. The default set is that of container engines without MKNOD
- * (this runtime has no filter for devices, so nobody gets to make them unless the pod asks for it by name).
+ * (this runtime has no filter for devices, so containers cannot make them unless the pod asks for it by name).
  */
 /** In the order of their numbers, as capability.h has them. */
 export const capabilityNames: readonly string[] = (

@@ -93,7 +93,7 @@ export interface ExecEnd {
 export type StreamMessage =
   | { readonly resize: { readonly columns: number; readonly rows: number } }
   | { readonly stdinEnded: true }
-  /** Whoever read the output is gone: what still runs has to end, but its exit code counts. */
+  /** The reader of the output is gone: what still runs has to end, but its exit code counts. */
   | { readonly left: true };
 
 /** Ends that an earlier spawner recorded and the node has not taken yet. */
