@@ -142,14 +142,13 @@ export function referencesOf(table: readonly MountEntry[], path: string): string
     .map(({ mountPoint }) => mountPoint);
 }
 
-/**
- * Which mount a path is on, without reading the whole mount table: the kernel shows the mount id of every open
- * file in /proc/self/fdinfo. Exact for bind mounts within one file system too, where device numbers say nothing.
- */
 /** A descriptor that names a file without opening it: needs no permission on it, and never waits for a fifo. */
 export const openPathOnly = 0o10000000; // O_PATH, which Node has no name for; the same on x64 and arm64
 
-/** The id, as in the mount table, of the mount that an open file was reached through. */
+/**
+ * The id, as in the mount table, of the mount that an open file was reached through. Unlike device numbers it is exact for
+ * bind mounts within one file system too, and the whole table need not be read.
+ */
 export function mountIdOf(descriptor: number): number {
   const path = `/proc/self/fdinfo/${descriptor}`;
   const id = /^mnt_id:\s*(\d+)$/m.exec(readFileSync(path, 'utf8'))?.[1];
@@ -189,8 +188,10 @@ function withPath<Result>(path: string, use: (descriptor: number) => Result): Re
   }
 }
 
-/** Whether one path is inside another: by their text alone, so give it paths without symbolic links. */
-/** True for the base itself too. Both paths are absolute; `.` and `..` in them are taken away first. */
+/**
+ * Whether a path is at or below another, by their text alone: give it absolute paths without symbolic links. `.` and `..` in
+ * them are resolved first.
+ */
 export function isWithin(base: string, path: string): boolean {
   const way = relative(base, path);
   return way !== '..' && !way.startsWith('../');

@@ -1,7 +1,7 @@
 /**
  * Everything mountlet mounts: tmpfs for secrets, hugetlbfs, bind mounts for subPaths and local volumes. Not the mounts
- * inside of containers, which belong to the runtimes. All calls are synchronous: they take some 50 µs, less than a turn
- * of the event loop through a thread would.
+ * inside of containers, which belong to the runtimes. By system calls, which take some 50 µs, less than a turn of the event loop
+ * through a thread would; mounts that wait for a disk or a server are in devices/.
  */
 import { closeSync, mkdtempSync, realpathSync, rmdirSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -18,6 +18,10 @@ import {
 } from '../../linux/system-calls.ts';
 import { type MountEntry, isMountPoint, readMountsBelow } from './mount-table.ts';
 import { DiskError } from './disk-error.ts';
+
+/** Options a bind mount can have of its own: they take something away from what the mounted file system allows. */
+export const bindRestrictions = ['ro', 'nosuid', 'nodev', 'noexec', 'noatime', 'nodiratime', 'relatime'] as const;
+export type BindRestriction = (typeof bindRestrictions)[number];
 
 interface TmpfsOptions {
   /** 0 or absent: no limit but the kernel's (half of the memory). */
@@ -76,7 +80,7 @@ export function tmpfsOptions(sizeBytes: bigint, noSwap: boolean): string {
 class SystemMounts implements Mounts {
   readonly #load: () => SystemCalls;
   readonly #temporaryDirectory: string;
-  #loaded: Mounter | undefined;
+  #loaded: SystemCalls | undefined;
   #probed: { readonly unavailable: string | undefined } | undefined;
   #noSwapRefused = false;
 
@@ -85,8 +89,8 @@ class SystemMounts implements Mounts {
     this.#temporaryDirectory = temporaryDirectory;
   }
 
-  get #mounter(): Mounter {
-    this.#loaded ??= kernelMounter(this.#load());
+  get #calls(): SystemCalls {
+    this.#loaded ??= this.#load();
     return this.#loaded;
   }
 
@@ -97,12 +101,12 @@ class SystemMounts implements Mounts {
 
   /** Asking for capabilities would not do: a security module or a system call filter may refuse root as well. */
   #probe(): string | undefined {
-    const mounter = this.#mounter;
+    const calls = this.#calls;
     let directory: string | undefined;
     try {
       directory = mkdtempSync(join(this.#temporaryDirectory, 'mountlet-probe-'));
-      mounter.mount({ source: 'tmpfs', target: directory, fileSystem: 'tmpfs', options: 'size=4096' });
-      mounter.unmount(directory, true);
+      calls.mount({ source: 'tmpfs', target: directory, fileSystem: 'tmpfs', flags: 0, data: 'size=4096' });
+      calls.unmount(directory, unmountFlags.noFollow | unmountFlags.detach);
       return undefined;
     } catch (thrown) {
       // Where it was tried is of no interest: the directory is gone.
@@ -115,8 +119,8 @@ class SystemMounts implements Mounts {
   mountTmpfs(directory: string, { sizeBytes = 0n }: TmpfsOptions = {}): TmpfsMount {
     requireAbsolute(directory);
     const mount = (noSwap: boolean): TmpfsMount => {
-      const options = tmpfsOptions(sizeBytes, noSwap);
-      this.#mounter.mount({ source: 'tmpfs', target: directory, fileSystem: 'tmpfs', options });
+      const data = tmpfsOptions(sizeBytes, noSwap);
+      this.#calls.mount({ source: 'tmpfs', target: directory, fileSystem: 'tmpfs', flags: 0, data });
       return { noSwap };
     };
     if (this.#noSwapRefused) return mount(false);
@@ -134,27 +138,49 @@ class SystemMounts implements Mounts {
   mountHugetlbfs(directory: string, { pageSize }: { readonly pageSize: string }): void {
     requireAbsolute(directory);
     if (!/^\d+[A-Za-z]*$/.test(pageSize)) throw new RangeError(`"${pageSize}" is no size of a huge page`);
-    const options = `pagesize=${pageSize}`;
-    this.#mounter.mount({ source: 'nodev', target: directory, fileSystem: 'hugetlbfs', options });
+    const data = `pagesize=${pageSize}`;
+    this.#calls.mount({ source: 'nodev', target: directory, fileSystem: 'hugetlbfs', flags: 0, data });
   }
 
   bind(source: string, target: string, { readOnly = false, recursive = false, options = [] }: BindOptions = {}): void {
     requireAbsolute(source);
     requireAbsolute(target);
     const restrictions: BindRestriction[] = readOnly ? ['ro', ...options] : [...options];
-    if (restrictions.length === 0) return this.#mounter.bind(source, target, recursive);
-    if (options.length === 0 && this.#mounter.bindReadOnly(source, target, recursive)) return;
-    this.#mounter.bind(source, target, recursive);
+    if (restrictions.length > 0 && options.length === 0 && this.#bindReadOnly(source, target, recursive)) return;
+    this.#calls.mount({ source, target, flags: mountFlags.bind | (recursive ? mountFlags.recursive : 0) });
+    if (restrictions.length === 0) return;
     try {
       const made = entriesAt(target);
       for (const entry of recursive
         ? made
         : made.filter(({ mountPoint }) => mountPoint === realPath(target)).slice(0, 1)) {
-        this.#mounter.restrict(entry, restrictions);
+        const flags = mountFlags.remount | mountFlags.bind | flagsOf([...entry.options, ...restrictions]);
+        this.#calls.mount({ target: entry.mountPoint, flags });
       }
     } catch (thrown) {
-      this.#mounter.unmount(target, true); // better no mount than one that allows more
+      this.unmount(target, { lazy: true }); // better no mount than one that allows more
       throw thrown;
+    }
+  }
+
+  /**
+   * A read-only bind that is never seen writable, so that no container can start in between; false from a kernel that cannot
+   * do that.
+   */
+  #bindReadOnly(source: string, target: string, recursive: boolean): boolean {
+    const calls = this.#calls;
+    const depth = recursive ? treeFlags.recursive : 0;
+    let tree: number | undefined;
+    try {
+      tree = calls.openTree(source, treeFlags.clone | treeFlags.closeOnExec | depth);
+      calls.setMountAttributes(tree, { set: mountAttributes.readOnly }, depth);
+      calls.moveMount(tree, target, 0);
+      return true;
+    } catch (thrown) {
+      if (isUnknownCall(thrown)) return false;
+      throw thrown;
+    } finally {
+      if (tree !== undefined) closeSync(tree); // a copy that was mounted nowhere goes with its descriptor
     }
   }
 
@@ -171,18 +197,19 @@ class SystemMounts implements Mounts {
       throw new DiskError('NotTmpfs', `Cannot resize "${directory}": ${found} is mounted there, not a tmpfs`);
     }
     // A remount that does not repeat `noswap` would turn swap on, which the kernel refuses.
-    this.#mounter.reconfigure(entry, tmpfsOptions(sizeBytes, entry.superOptions.includes('noswap')));
+    const data = tmpfsOptions(sizeBytes, entry.superOptions.includes('noswap'));
+    this.#calls.mount({ target: path, flags: mountFlags.remount | flagsOf(entry.options), data });
   }
 
   unmount(target: string, { lazy = false }: { readonly lazy?: boolean } = {}): void {
     requireAbsolute(target);
-    this.#mounter.unmount(target, lazy);
+    this.#calls.unmount(target, unmountFlags.noFollow | (lazy ? unmountFlags.detach : 0));
   }
 
   isMountPoint(path: string): boolean {
     requireAbsolute(path);
     // Native code is not loaded for a question alone.
-    return this.#loaded === undefined ? isMountPoint(path) : this.#loaded.isMountPoint(path);
+    return this.#loaded?.isMountRoot(path) ?? isMountPoint(path);
   }
 }
 
@@ -207,84 +234,6 @@ function realPath(path: string): string {
 
 function requireAbsolute(path: string): void {
   if (!isAbsolute(path)) throw new RangeError(`A path to mount must be absolute: "${path}"`);
-}
-
-/**
- * The few mount operations that everything in mounts.ts is made of. kernel-mounter.ts does them by system calls, each in
- * about 0.05 ms: a program such as mount(8) would hold the event loop for as long as a disk or a server holds it.
- */
-/** Options a bind mount can have of its own: they take something away from what the mounted file system allows. */
-export const bindRestrictions = ['ro', 'nosuid', 'nodev', 'noexec', 'noatime', 'nodiratime', 'relatime'] as const;
-export type BindRestriction = (typeof bindRestrictions)[number];
-
-interface NewMount {
-  readonly source: string;
-  readonly target: string;
-  readonly fileSystem: string;
-  /** As after `-o`; empty for none. */
-  readonly options: string;
-}
-
-interface Mounter {
-  mount(mount: NewMount): void;
-  bind(source: string, target: string, recursive: boolean): void;
-  /**
-   * A read-only bind that is never seen writable, or false from a kernel that cannot: then bind and remount. As what is
-   * mounted is read-only or is not there, a container cannot be started in between.
-   */
-  bindReadOnly(source: string, target: string, recursive: boolean): boolean;
-  /** Adds options (`ro`, `noexec`) to this mount, and only to this one; those it has stay. */
-  restrict(entry: MountEntry, options: readonly BindRestriction[]): void;
-  /** Changes options of the file system (`size=`); the mount's own options stay. */
-  reconfigure(entry: MountEntry, options: string): void;
-  /** `lazy` takes it out of the tree at once and lets those who use it finish. Never follows a symbolic link. */
-  unmount(target: string, lazy: boolean): void;
-  isMountPoint(path: string): boolean;
-}
-
-/** Mounts by system calls. */
-function kernelMounter(calls: SystemCalls): Mounter {
-  return {
-    mount({ source, target, fileSystem, options }: NewMount) {
-      calls.mount({ source, target, fileSystem, flags: 0, data: options });
-    },
-    bind(source, target, recursive) {
-      calls.mount({ source, target, flags: mountFlags.bind | (recursive ? mountFlags.recursive : 0) });
-    },
-    bindReadOnly(source, target, recursive) {
-      const depth = recursive ? treeFlags.recursive : 0;
-      let tree: number;
-      try {
-        tree = calls.openTree(source, treeFlags.clone | treeFlags.closeOnExec | depth);
-      } catch (thrown) {
-        if (isUnknownCall(thrown)) return false;
-        throw thrown;
-      }
-      try {
-        calls.setMountAttributes(tree, { set: mountAttributes.readOnly }, depth);
-        calls.moveMount(tree, target, 0);
-        return true;
-      } catch (thrown) {
-        if (isUnknownCall(thrown)) return false;
-        throw thrown;
-      } finally {
-        closeSync(tree); // a copy that was mounted nowhere goes with its descriptor
-      }
-    },
-    restrict({ mountPoint, options }, more) {
-      const flags = mountFlags.remount | mountFlags.bind | flagsOf([...options, ...more]);
-      calls.mount({ target: mountPoint, flags });
-    },
-    reconfigure({ mountPoint, options }, data) {
-      calls.mount({ target: mountPoint, flags: mountFlags.remount | flagsOf(options), data });
-    },
-    unmount(target, lazy) {
-      calls.unmount(target, unmountFlags.noFollow | (lazy ? unmountFlags.detach : 0));
-    },
-    isMountPoint(path) {
-      return calls.isMountRoot(path) ?? isMountPoint(path);
-    },
-  };
 }
 
 /** Before Linux 5.12 not all these calls exist; a container's filter may answer for them with EPERM. */

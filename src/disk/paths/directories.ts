@@ -1,4 +1,4 @@
-/** A directory with all its missing parents, where a user names it. Directories of pods are made elsewhere. */
+/** Directories that the node makes: where a user names one, those of pods and volumes, and the markers of volumes. */
 import { chmodSync, lstatSync, mkdirSync, readdirSync, rmSync, rmdirSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { errorCode } from '../../base/errors.ts';
@@ -6,7 +6,7 @@ import { SystemCallError, systemCallError } from '../../linux/system-call-error.
 import { DiskError } from '../mounts/disk-error.ts';
 
 /**
- * Makes a directory and the parents it lacks; answers those it made, the deepest first. When it fails, it has made none.
+ * Makes a directory and the parents it lacks; returns those it made, the deepest first. When it fails, it has made none.
  * Node's own recursive mkdir never returns where nothing can be made (/proc), and calls a read-only disk "not found".
  */
 export function makeDirectories(directory: string): readonly string[] {
@@ -40,7 +40,7 @@ function missingOf(directory: string): readonly string[] {
   return missing;
 }
 
-/** What cannot be looked at counts as present: making it then fails with the reason. */
+/** What cannot be inspected counts as present: making it then fails with the reason. */
 function isPresent(path: string): boolean {
   try {
     statSync(path);
@@ -54,10 +54,9 @@ function isDirectory(path: string): boolean {
   return statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
 }
 
-/** The directories every pod has, and the directory of one volume in them. */
 /**
  * Refuses a pod whose own directories are something else, from the directory of all pods down to that of a volume kind.
- * What a volume's name stands for is not looked at: memory that cannot be mounted is linked to.
+ * What a volume's name stands for is not checked: memory that cannot be mounted is linked to.
  */
 export function requirePodDirectories(podDirectory: string): void {
   guard(podDirectory, () => {
@@ -85,7 +84,7 @@ function hasDirectory(path: string): boolean {
   throw new DiskError('NotADirectory', `Cannot use "${path}": it is ${found} and not a directory; ${advice}`);
 }
 
-/** Made in this order before any volume of the pod is touched. A pod has them from its first volume on: a look is enough. */
+/** Made in this order before any volume of the pod is touched. A pod has them from its first volume on: then one check is enough. */
 export function makePodDirectories(podDirectory: string): void {
   const inside = [`${podDirectory}/volumes`, `${podDirectory}/plugins`];
   const isThere = (path: string): boolean => lstatSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
@@ -118,11 +117,10 @@ function guard<Result>(path: string, act: () => Result): Result {
 }
 
 /**
- * The file `ready` that says: this volume was set up completely once. It stands outside of the volume, below the pod's
- * `plugins` directory, so that nothing a container does can make or remove it. That the volume is there still is not
- * what it says: memory is empty after a reboot, and a directory can be deleted.
+ * Whether a volume was set up completely once. The marker `<pod>/plugins/kubernetes.io~empty-dir/<volume>/ready` stands outside
+ * of the volume, so that no container can make or remove it. It does not say that the volume is still there: memory is empty
+ * after a reboot, and a directory can be deleted.
  */
-/** `marker` is the file, in a directory of its own: `<pod>/plugins/kubernetes.io~empty-dir/<volume>/ready`. */
 export function isMarkedReady(marker: string): boolean {
   try {
     return statSync(marker, { throwIfNoEntry: false })?.isFile() === true;

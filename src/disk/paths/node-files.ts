@@ -1,6 +1,6 @@
 /**
- * Files for the owner alone: keys, kubeconfigs. They are written under another name and take their place when they are whole
- * and on disk, so that a crash leaves the old file or the new one.
+ * Single files that the node writes. Private ones (keys, kubeconfigs) are written under another name and take their place
+ * when they are whole and on disk, so that a crash leaves the old file or the new one.
  */
 import { randomBytes } from 'node:crypto';
 import {
@@ -109,8 +109,10 @@ function removeIfThere(path: string): void {
   }
 }
 
-/** A single file that is written over, not replaced: containers that have it mounted see the new content. */
-/** Has exactly this mode afterwards, whatever the umask. Anything but a file in its place is removed, never followed. */
+/**
+ * Writes a file over instead of replacing it: containers that have it mounted see the new content. It has exactly this mode
+ * afterwards, whatever the umask. Anything but a file in its place is removed, never followed.
+ */
 export function writeInPlace(path: string, content: string, mode: number): void {
   try {
     if (lstatSync(path, { throwIfNoEntry: false })?.isFile() === false) unlinkSync(path);

@@ -1,5 +1,5 @@
 /**
- * Opens a path below a directory that others may change at any time, without ever leaving it. Every element is opened
+ * Opens, makes and reads what is below a directory that others may change at any time, without ever leaving it. Every element is opened
  * relative to the descriptor of the one before and links are refused, so a directory swapped for a link between a check
  * and its use leads to an error and nowhere else.
  *
@@ -112,13 +112,10 @@ function triggerAutomount(path: string): void {
 }
 
 /**
- * Makes a directory below another that a container may write to, so that nothing is ever made outside: the container may
- * replace any part of the way by a link while we are at it.
- */
-/**
- * Makes `below` (relative) in `base` with all missing levels, each with exactly `mode`, setuid, setgid and sticky bits
+ * Makes `below` (relative) in `base`, which a container may write to, and never anything outside, whatever is replaced by a
+ * link meanwhile. With all missing levels, each with exactly `mode`, setuid, setgid and sticky bits
  * included and whatever the umask. Links that stay inside of `base` are followed. What exists already is left as it is,
- * even if links lead outside: making nothing harms nothing, and who uses the directory has to look anyway.
+ * even if links lead outside: making nothing harms nothing, and its user has to check anyway.
  */
 export function safeMakeDirectory(base: string, below: string, mode: number): void {
   const realBase = resolveLinks(base, base);
@@ -284,7 +281,6 @@ function readRegular(pathDescriptor: number, sizeBytesMax: number): Uint8Array {
   }
 }
 
-/** Opens a file of a volume to read it, whatever its mode says. */
 // Not following a link, and not blocking on a fifo, that took the file's place since it was looked at.
 const readFlags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
 
