@@ -31,7 +31,7 @@ export interface DeviceMountSettings {
   readonly blankOnly?: FormatMark | undefined;
 }
 
-/** Remembers that formatting was begun: half a file system is neither blank nor anybody's data. */
+/** Remembers that formatting was begun: half a file system is neither blank nor a user's data. */
 export interface FormatMark {
   begin(): void;
   end(): void;
@@ -138,13 +138,12 @@ async function checkAndRepair(programs: Programs, path: string, signal: AbortSig
   return (output.status & corrected) === 0 ? undefined : spoken(output).trim();
 }
 
-/** What is on a block device, found out without changing it. */
 /** The kubelet's word for a device with a partition table, which is never formatted. */
 export const partitioned = 'unknown data, probably partitions';
 
 const probeMsMax = 60_000;
 
-/** The name of the file system (`ext4`), `partitioned`, or an empty text when nothing was recognised. */
+/** Reads what is on a device: the name of a file system (`ext4`), `partitioned`, or an empty text when nothing was recognised. */
 export async function diskFormatOf(programs: Programs, device: BlockDevice, signal: AbortSignal): Promise<string> {
   // To blkid a device that cannot be read has no format either, and it would be formatted.
   await readAt(device, 0n, probeBytes);
@@ -205,11 +204,10 @@ async function readAt({ path }: BlockDevice, offset: bigint, bytes: number): Pro
   }
 }
 
-/** Grows a file system to the size of its device, mounted or not, as far as the kernel lets us. */
 /** Groups of blocks are initialised one after another; a check reads them all. */
 const growthMsMax = 30 * 60_000;
 
-/** `mountPoint` is where the file system is mounted; xfs and btrfs can only grow there. */
+/** Grows a file system to the size of its device. `mountPoint` is where it is mounted; xfs and btrfs can only grow there. */
 export async function growFileSystem(
   programs: Programs,
   device: BlockDevice,

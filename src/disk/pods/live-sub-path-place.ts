@@ -144,9 +144,9 @@ function namesIn(directory: string): string[] {
 
 /**
  * An exact copy of files that this program wrote itself: bytes, modes, owners and times. Not for trees that others can
- * change: it goes by paths, and reads every file whole.
+ * change: it goes by paths, and reads every file whole. `source` may be `/proc/self/fd/<descriptor>`; `target` must not exist.
+ * Throws the system's error.
  */
-/** `source` may be `/proc/self/fd/<descriptor>`; `target` must not exist. Throws the system's error. */
 export function copyTree(source: string, target: string): void {
   const status = statSync(source);
   if (!status.isDirectory()) return copyFile(source, status, target);

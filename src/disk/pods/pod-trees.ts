@@ -275,7 +275,6 @@ function mountPointsBelow(directory: string): ReadonlySet<string> {
   return new Set(readMountsBelow(directory).map(({ mountPoint }) => mountPoint));
 }
 
-/** What goes wrong in the directories of pods, in the words that the kubelet's messages end with. */
 /** The message is what the kernel said, in the words of Go where a path belongs to it. */
 export class PodTreeError extends MountletError {
   readonly reason = 'PodDirectory';
@@ -297,14 +296,13 @@ function attempt<Result>(act: () => Result, inWords: (code: string) => string): 
   }
 }
 
-/**
- * Removes directories, and only directories, from the bottom up. Where a file is, or something is mounted, the directories
- * around it stay.
- */
 /** Deeper than any volume that only has empty directories in it; bounds the files that are open at once. */
 const depthMax = 64;
 
-/** What `name` is in the open directory `parent`. The first problem; undefined when all of it is gone. */
+/**
+ * Removes `name` in the open directory `parent`: directories, and only directories, from the bottom up. Where a file is, or
+ * something is mounted, the directories around it stay. Returns the first problem; undefined when all of it is gone.
+ */
 function removeEmptyTree(
   parent: number,
   name: string,

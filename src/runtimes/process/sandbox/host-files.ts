@@ -43,9 +43,9 @@ const emptyDirectories: Readonly<Record<string, number>> = {
   'var/spool': 0o755,
   'var/tmp': 0o1777,
 };
-/** A file of configuration is not larger, nor are all of them: what is kept in memory has a bound. */
 /** The table of a machine with many pods takes long to read; what a container sees of it rarely changes. */
 const mountsMs = 1_000;
+/** Configuration files are not larger, nor are all of them together: what is kept in memory has a bound. */
 const fileBytesMax = 2 * 1024 * 1024;
 const totalBytesMax = 12 * 1024 * 1024;
 

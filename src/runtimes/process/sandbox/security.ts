@@ -1,4 +1,4 @@
-/** What this runtime refuses to run, rather than run it in another way than it was asked for. */
+/** Which capabilities containers have, and what this runtime refuses to run rather than run it differently than asked. Pure. */
 import type { ContainerRequest, ContainerSecurity, PodRequest } from '../../runtime.ts';
 import type { Powers } from './container-program.ts';
 import { isBelow } from './root-path.ts';
@@ -83,10 +83,6 @@ function mountOf(mounts: readonly HostMount[], path: string): HostMount | undefi
     );
 }
 
-/**
- * Which capabilities the processes of a container have. Pure. The default set is that of container engines without MKNOD
- * (this runtime has no filter for devices, so containers cannot make them unless the pod asks for it by name).
- */
 /** In the order of their numbers, as capability.h has them. */
 export const capabilityNames: readonly string[] = (
   'CHOWN DAC_OVERRIDE DAC_READ_SEARCH FOWNER FSETID KILL SETGID SETUID SETPCAP LINUX_IMMUTABLE NET_BIND_SERVICE ' +
@@ -95,6 +91,10 @@ export const capabilityNames: readonly string[] = (
   'MAC_ADMIN SYSLOG WAKE_ALARM BLOCK_SUSPEND AUDIT_READ PERFMON BPF CHECKPOINT_RESTORE'
 ).split(' ');
 
+/**
+ * Those of container engines without MKNOD: this runtime has no filter for devices, so containers cannot make them unless the
+ * pod asks for it by name.
+ */
 const defaultCapabilities: readonly string[] =
   'CHOWN DAC_OVERRIDE FSETID FOWNER NET_RAW SETGID SETUID SETFCAP SETPCAP NET_BIND_SERVICE SYS_CHROOT KILL AUDIT_WRITE'.split(
     ' ',
