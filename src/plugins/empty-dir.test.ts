@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { chmodSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { mountOf, readMountTable } from '../disk/mounts/mount-table.ts';
@@ -141,7 +141,6 @@ test('a medium that cannot be had leaves nothing on disk', async (t) => {
   const unreadable = emptyDirPlugin({
     nodes: { get: async () => undefined },
     emptyDirectories: node.emptyDirectories,
-    mounts: node.mounts,
   });
   await assert.rejects(node.setUp(unreadable, scratch({ medium: 'Memory' })), {
     message: 'error retrieving node: node not found',
@@ -178,32 +177,3 @@ test(
     assert.deepEqual(mountPointsBelow(node.root), []);
   },
 );
-
-test('memory is resized while it is in use', { skip }, async (t) => {
-  const node = new VolumeNode(t);
-  const plugin = emptyDirPlugin(node);
-  const directory = node.directoryOf(plugin, 'ram');
-  const { signal } = new AbortController();
-  const resize = (source: NonNullable<Volume['emptyDir']>, sizeBytes: bigint | undefined): Promise<void> | undefined =>
-    plugin.resize?.resize({ source, volumeName: 'ram', directory, sizeBytes }, signal);
-  const memory = { medium: 'Memory', sizeLimit: '1Mi' };
-
-  await assert.rejects(async () => resize(memory, 4096n), {
-    message: 'volume ram is not yet mounted; deferring resize',
-  });
-  await node.setUp(plugin, { name: 'ram', emptyDir: memory });
-  await assert.rejects(async () => resize({}, 4096n), {
-    message: 'only memory-backed emptyDir volumes support direct resize',
-  });
-  for (const none of [undefined, 0n]) {
-    await assert.rejects(async () => resize(memory, none), {
-      message: 'addition or removal of size limit is not supported',
-    });
-  }
-  const twoMebibytes = Buffer.alloc(2 * 1024 * 1024);
-  assert.throws(() => writeFileSync(join(directory, 'f'), twoMebibytes), { code: 'ENOSPC' });
-  rmSync(join(directory, 'f'));
-  await resize(memory, 4n * 1024n * 1024n);
-  writeFileSync(join(directory, 'f'), twoMebibytes);
-  assert.equal(statSync(join(directory, 'f')).size, twoMebibytes.length);
-});

@@ -23,21 +23,19 @@ import { type ResourceList, tmpfsSizeBytes } from '../kube/references/pod-resour
 import { inlineSpec } from '../kube/references/volume-spec.ts';
 import { podDirectory, readyMarker } from '../kube/values/node-layout.ts';
 import { Quantity } from '../kube/values/quantity.ts';
-import type { NotifyPlugin, ResizeRequest, VolumePlugin } from './plugin.ts';
+import type { NotifyPlugin, VolumePlugin } from './plugin.ts';
 
 interface EmptyDirDeps {
   readonly nodes: NodeReader;
   readonly emptyDirectories: EmptyDirectories;
-  readonly mounts: Mounts;
 }
 
-export function emptyDirPlugin(deps: EmptyDirDeps): VolumePlugin<EmptyDirVolumeSource> {
-  const { nodes, emptyDirectories } = deps;
+export function emptyDirPlugin({ nodes, emptyDirectories }: EmptyDirDeps): VolumePlugin<EmptyDirVolumeSource> {
   return {
     name: 'kubernetes.io/empty-dir',
     sourceOf: ({ volume }) => volume?.emptyDir,
     supportsMountOptions: false,
-    attributes: () => ({ readOnly: false, managed: true, selinuxRelabel: true }),
+    attributes: () => ({ readOnly: false, managed: true }),
     async setUp({ pod, source, volumeName, directory, fsGroup }, signal) {
       const memory = source.medium === 'Memory' ? await allocatableMemory(nodes, signal) : Quantity.zero();
       const { made } = await emptyDirectories.setUp(
@@ -57,20 +55,7 @@ export function emptyDirPlugin(deps: EmptyDirDeps): VolumePlugin<EmptyDirVolumeS
       emptyDirectories.tearDown({ podUid, directory, markerName: volumeName }),
     // Which medium it has is not known and need not be: tear-down looks at the directory.
     reconstruct: (name) => inlineSpec({ name, emptyDir: {} }),
-    resize: { resize: async (request) => resize(deps, request) },
   };
-}
-
-function resize({ mounts, emptyDirectories }: EmptyDirDeps, request: ResizeRequest<EmptyDirVolumeSource>): void {
-  const { source, volumeName, directory, sizeBytes } = request;
-  if (source.medium !== 'Memory') throw new MediumError('only memory-backed emptyDir volumes support direct resize');
-  if (sizeBytes === undefined || sizeBytes === 0n) {
-    throw new MediumError('addition or removal of size limit is not supported');
-  }
-  if (!emptyDirectories.isMounted(directory)) {
-    throw new MediumError(`volume ${volumeName} is not yet mounted; deferring resize`);
-  }
-  mounts.resizeTmpfs(directory, sizeBytes);
 }
 
 /** All that tear-down needs to know. */

@@ -46,7 +46,6 @@ export interface VolumePlugin<Source = unknown> {
   readonly deviceMount?: DeviceMount<Source>;
   readonly block?: BlockMapping<Source>;
   readonly expand?: Expand<Source>;
-  readonly resize?: Resize<Source>;
 }
 
 /** A reason to repeat `setUp`. */
@@ -68,9 +67,8 @@ export interface FollowedObject {
 export interface VolumeAttributes {
   /** Every container mounts it read-only, whatever its own mount says. */
   readonly readOnly: boolean;
-  /** The node may change owners and labels of the content. */
+  /** The node may change the owners of the content. */
   readonly managed: boolean;
-  readonly selinuxRelabel: boolean;
   /** The node alone writes the content and replaces it as a whole: what containers see of it can be exchanged. */
   readonly replaced?: boolean;
 }
@@ -229,19 +227,6 @@ export function expansionRefusalOf(thrown: unknown): ExpansionRefusal | undefine
     if (error instanceof ExpansionRefusedError) return error.refusal;
   }
   return undefined;
-}
-
-/** Changes the size of a volume that lives in memory while containers use it. */
-export interface Resize<Source = unknown> {
-  resize(request: ResizeRequest<Source>, signal: AbortSignal): Promise<void>;
-}
-
-export interface ResizeRequest<Source = unknown> {
-  readonly source: Source;
-  readonly volumeName: string;
-  readonly directory: string;
-  /** Undefined or 0 stands for a limit that was taken away. */
-  readonly sizeBytes: bigint | undefined;
 }
 
 /**

@@ -32,7 +32,7 @@ const rows: {
   name: string;
   remount: boolean;
   options: boolean;
-  attributes: [readOnly: boolean, managed: boolean, selinuxRelabel: boolean];
+  attributes: [readOnly: boolean, managed: boolean];
   can: string[];
   reconstructed: VolumeSpec | undefined;
 }[] = [
@@ -41,7 +41,7 @@ const rows: {
     name: 'configmap',
     remount: true,
     options: false,
-    attributes: [true, true, true],
+    attributes: [true, true],
     can: [],
     reconstructed: inlineSpec({ name: 'v', configMap: { name: '' } }),
   },
@@ -50,7 +50,7 @@ const rows: {
     name: 'secret',
     remount: true,
     options: false,
-    attributes: [true, true, true],
+    attributes: [true, true],
     can: [],
     reconstructed: inlineSpec({ name: 'v', secret: { secretName: 'v' } }),
   },
@@ -59,7 +59,7 @@ const rows: {
     name: 'downward-api',
     remount: true,
     options: false,
-    attributes: [true, true, true],
+    attributes: [true, true],
     can: [],
     reconstructed: inlineSpec({ name: 'v', downwardAPI: {} }),
   },
@@ -68,7 +68,7 @@ const rows: {
     name: 'projected',
     remount: true,
     options: false,
-    attributes: [true, true, true],
+    attributes: [true, true],
     can: [],
     reconstructed: inlineSpec({ name: 'v', projected: { sources: [] } }),
   },
@@ -77,8 +77,8 @@ const rows: {
     name: 'empty-dir',
     remount: false,
     options: false,
-    attributes: [false, true, true],
-    can: ['resize'],
+    attributes: [false, true],
+    can: [],
     reconstructed: inlineSpec({ name: 'v', emptyDir: {} }),
   },
   {
@@ -86,7 +86,7 @@ const rows: {
     name: 'host-path',
     remount: false,
     options: false,
-    attributes: [false, false, false],
+    attributes: [false, false],
     can: ['hostPathOf'],
     reconstructed: inlineSpec({ name: 'v', hostPath: { path: 'v' } }),
   },
@@ -95,7 +95,7 @@ const rows: {
     name: 'local-volume',
     remount: false,
     options: true,
-    attributes: [true, false, true],
+    attributes: [true, false],
     can: ['attach', 'deviceMount', 'block', 'expand'],
     reconstructed: persistentSpec(
       { metadata: { name: 'v' }, spec: { local: { path: '' }, volumeMode: 'Filesystem' } },
@@ -107,7 +107,7 @@ const rows: {
     name: 'nfs',
     remount: false,
     options: true,
-    attributes: [true, false, false],
+    attributes: [true, false],
     can: [],
     reconstructed: inlineSpec({ name: 'v', nfs: { server: '', path: 'v' } }),
   },
@@ -119,7 +119,7 @@ const rows: {
     name: 'nfs',
     remount: false,
     options: true,
-    attributes: [false, false, false],
+    attributes: [false, false],
     can: [],
     reconstructed: inlineSpec({ name: 'v', nfs: { server: '', path: 'v' } }),
   },
@@ -128,7 +128,7 @@ const rows: {
     name: 'image',
     remount: false,
     options: false,
-    attributes: [true, false, false],
+    attributes: [true, false],
     can: ['hostPathOf'],
     reconstructed: undefined,
   },
@@ -143,11 +143,11 @@ for (const { spec, name, remount, options, attributes, can, reconstructed } of r
     assert.equal(plugin.name, `kubernetes.io/${name}`);
     assert.equal(plugin.follows !== undefined, remount);
     assert.equal(plugin.supportsMountOptions, options);
-    const [readOnly, managed, selinuxRelabel] = attributes;
+    const [readOnly, managed] = attributes;
     // What is refreshed is what the node writes, and replaces as a whole.
     const replaced = remount && { replaced: true };
-    assert.deepEqual(plugin.attributes(source, spec), { readOnly, managed, selinuxRelabel, ...replaced });
-    const optional = ['hostPathOf', 'attach', 'deviceMount', 'block', 'expand', 'resize'] as const;
+    assert.deepEqual(plugin.attributes(source, spec), { readOnly, managed, ...replaced });
+    const optional = ['hostPathOf', 'attach', 'deviceMount', 'block', 'expand'] as const;
     assert.deepEqual(
       optional.filter((capability) => plugin[capability] !== undefined),
       can,

@@ -37,7 +37,6 @@ import type {
 export const projectionAttributes: VolumeAttributes = {
   readOnly: true,
   managed: true,
-  selinuxRelabel: true,
   replaced: true,
 };
 

@@ -126,7 +126,7 @@ export function standardPlugins(deps: StandardPluginDeps): readonly VolumePlugin
     secretPlugin(secrets, volumes),
     downwardApiPlugin(nodes, volumes),
     projectedPlugin(deps, volumes),
-    emptyDirPlugin({ nodes, emptyDirectories, mounts }),
+    emptyDirPlugin({ nodes, emptyDirectories }),
     hostPathPlugin(),
     localPlugin({ root, mounts, programs, notify, turns, clock: { ...systemClock, now } }),
     nfsPlugin({ root, mounts, programs }),

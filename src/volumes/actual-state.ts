@@ -93,15 +93,17 @@ interface VolumeEntry extends ActualVolume {
 export class ActualState {
   readonly #plugins: Plugins;
   readonly #changed: (podUid: PodUid) => void;
+  readonly #inUseChanged: () => void;
   readonly #volumes = new Map<VolumeName, VolumeEntry>();
   readonly #volumesOfPod = new Map<PodUid, Set<VolumeName>>();
   readonly #found = new Map<VolumeName, Set<PodUid>>();
   readonly #finalExpansionErrors = new Set<VolumeName>();
 
-  /** `changed` hears of every pod whose mounts have changed. */
-  constructor(plugins: Plugins, changed: (podUid: PodUid) => void) {
+  /** `changed` is called for every pod whose mounts have changed, `inUseChanged` when an attached volume is gone. */
+  constructor(plugins: Plugins, changed: (podUid: PodUid) => void, inUseChanged: () => void = () => {}) {
     this.#plugins = plugins;
     this.#changed = changed;
+    this.#inUseChanged = inUseChanged;
   }
 
   /** Of a volume that is listed already only the device's path is taken. */
@@ -137,6 +139,7 @@ export class ActualState {
       throw new VolumeStateError(`failed to DeleteVolume ${goQuote(volume)}, it still has ${pods} mountedPods`);
     }
     this.#volumes.delete(volume);
+    if (entry.attachable === 'yes') this.#inUseChanged();
     this.#found.delete(volume);
   }
 

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Pod } from '../kube/kinds/pod/pod.ts';
-import type { ConfigMapVolumeSource, ProjectedVolumeSource, Volume } from '../kube/kinds/pod/volume.ts';
+import type { ConfigMapVolumeSource, ProjectedVolumeSource } from '../kube/kinds/pod/volume.ts';
 import { type VolumeSpec, inlineSpec } from '../kube/references/volume-spec.ts';
 import type { Follow } from '../plugins/plugin.ts';
 import { PluginRegistry } from '../plugins/registry.ts';
-import { aContainer, aPod } from '../testing/fakes/builders.ts';
+import { aPod } from '../testing/fakes/builders.ts';
 import { FakeClock } from '../testing/fakes/fake-clock.ts';
 import { ScriptedPlugin, storageSpec } from '../testing/fakes/scripted-plugin.ts';
 import { DesiredState } from './desired-state.ts';
@@ -37,6 +37,7 @@ class World {
       plugins: registry,
       now: () => this.clock.now(),
       touched: ({ volume, podUid }) => void this.touched.push(`${volume}@${podUid}`),
+      inUseChanged: () => {},
     });
   }
 
@@ -132,24 +133,6 @@ test('manager invariant 7: reporting is exclusive, and names that nobody wants a
   world.state.markReportedInUse(new Set([b]));
   assert.deepEqual(reported(), [false, true]);
 });
-
-const limited = (limit: string): Pod =>
-  pod('one', { containers: [aContainer({ resources: { limits: { 'ephemeral-storage': limit } } })] });
-const emptyDir = (parts: Volume['emptyDir']): VolumeSpec => inlineSpec({ name: 'data', emptyDir: parts ?? {} });
-for (const { it, of, spec, bytes } of [
-  { it: 'the smaller of volume and pod', of: limited('2Ki'), spec: emptyDir({ sizeLimit: '1Ki' }), bytes: 1024n },
-  { it: 'the pod, if that is less', of: limited('1Ki'), spec: emptyDir({ sizeLimit: '2Ki' }), bytes: 1024n },
-  { it: 'the volume alone', of: one, spec: emptyDir({ sizeLimit: '2Ki' }), bytes: 2048n },
-  { it: 'the pod alone', of: limited('3Ki'), spec: emptyDir({}), bytes: 3072n },
-  { it: 'nobody', of: one, spec: emptyDir({}), bytes: 0n },
-  { it: 'nothing in memory', of: limited('3Ki'), spec: emptyDir({ medium: 'Memory' }), bytes: undefined },
-  { it: 'no storage of others', of: limited('3Ki'), spec: storageSpec('disk'), bytes: undefined },
-]) {
-  test(`manager invariant 8: the size limit comes from ${it}`, () => {
-    const world = new World();
-    assert.equal(world.state.volume(world.want(of, spec))?.sizeBytesMax, bytes);
-  });
-}
 
 test('manager invariant 9: errors of a pod are told once, sorted and each once, eleven at most', () => {
   const { state } = new World();

@@ -15,7 +15,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import { allContainers } from '../kube/kinds/pod/pod-spec.ts';
 import type { Pod } from '../kube/kinds/pod/pod.ts';
-import { podLimits } from '../kube/references/pod-resources.ts';
 import { type VolumeSpec, inlineSpec, specName } from '../kube/references/volume-spec.ts';
 import { Quantity } from '../kube/values/quantity.ts';
 import type { Follow } from '../plugins/plugin.ts';
@@ -37,8 +36,6 @@ export interface DesiredVolume {
   readonly gid: string;
   /** The node's status, as the API server has it, says that this node uses the volume. */
   readonly isReportedInUse: boolean;
-  /** See volume-sizes.ts. */
-  readonly sizeBytesMax: bigint | undefined;
   /** The PersistentVolume's capacity; 0 where there is none. */
   readonly sizeBytes: bigint;
   /** Never empty. */
@@ -78,6 +75,8 @@ interface DesiredStateDeps {
   readonly now: () => number;
   /** Hears of every mount that may need work, so that a change costs what it touches and no more. */
   readonly touched: (id: MountId) => void;
+  /** An attachable volume came or went. */
+  readonly inUseChanged: () => void;
 }
 
 /** The set takes one more while it is no larger than this, as the kubelet's does. */
@@ -117,10 +116,10 @@ export class DesiredState {
       isDeviceMountable,
       gid,
       isReportedInUse: false,
-      sizeBytesMax: sizeLimitBytes(pod, spec),
       sizeBytes: storageBytes(spec.persistentVolume?.spec.capacity),
       mounts: new Map(),
     };
+    const isNew = !this.#volumes.has(volume);
     this.#volumes.set(volume, entry);
     const known = entry.mounts.get(podUid);
     const names = known?.podVolumeNames ?? [];
@@ -137,6 +136,7 @@ export class DesiredState {
       revision: known?.revision ?? this.#newRevision(),
       changes: known?.changes ?? [],
     });
+    if (isNew && isAttachable) this.#deps.inUseChanged();
     return volume;
   }
 
@@ -148,7 +148,10 @@ export class DesiredState {
     if (entry === undefined || mount === undefined) return;
     entry.mounts.delete(podUid);
     this.#objects.remove(mount);
-    if (entry.mounts.size === 0) this.#volumes.delete(volume);
+    if (entry.mounts.size === 0) {
+      this.#volumes.delete(volume);
+      if (entry.isAttachable) this.#deps.inUseChanged();
+    }
     const ofPod = this.#volumesOfPod.get(podUid);
     ofPod?.delete(volume);
     if (ofPod?.size === 0) this.#volumesOfPod.delete(podUid);
@@ -214,6 +217,7 @@ export class DesiredState {
     const entry = this.#volumes.get(volume);
     if (entry === undefined || entry.isAttachable === isAttachable) return;
     entry.isAttachable = isAttachable;
+    this.#deps.inUseChanged();
     this.#touchAll(entry);
   }
 
@@ -381,20 +385,6 @@ function followedKeys({ follows, pod }: DesiredMount): readonly string[] {
 
 function keyOf(kind: string, namespace: string, name: string): string {
   return `${kind}/${namespace}/${name}`;
-}
-
-/**
- * How much a volume on the node's own disk may hold: what its pod may write at all, or less where the volume says so.
- * Undefined for volumes that take no space of the node's disk; 0 where nobody sets a limit.
- */
-function sizeLimitBytes(pod: Pod, { volume }: VolumeSpec): bigint | undefined {
-  const emptyDir = volume?.emptyDir;
-  const onDisk = emptyDir !== undefined && (emptyDir.medium ?? '') === '';
-  if (!onDisk && volume?.configMap === undefined && volume?.gitRepo === undefined) return undefined;
-  const ofPod = podLimits(pod.spec).get('ephemeral-storage')?.value() ?? 0n;
-  const { sizeLimit } = emptyDir ?? {};
-  const ofVolume = sizeLimit === undefined ? 0n : Quantity.parse(sizeLimit).value();
-  return ofVolume > 0n && (ofPod === 0n || ofVolume < ofPod) ? ofVolume : ofPod;
 }
 
 /** What a PersistentVolume or the status of a claim says it can hold; 0 where it says nothing. */

@@ -22,7 +22,7 @@ class RealWorld extends VolumeWorld {
 
   constructor(t: TestContext) {
     const real = new VolumeNode(t, { under: '/dev/shm' });
-    const { configMaps, secrets, nodes, volumes, emptyDirectories, mounts } = real;
+    const { configMaps, secrets, nodes, volumes, emptyDirectories } = real;
     let made = 0;
     const tokens = { get: async () => `token ${(made += 1)}`, forgetPod: () => {} };
     const trustBundles = {
@@ -37,7 +37,7 @@ class RealWorld extends VolumeWorld {
         secretPlugin(secrets, volumes),
         downwardApiPlugin(nodes, volumes),
         projectedPlugin({ configMaps, secrets, nodes, tokens, trustBundles }, volumes),
-        emptyDirPlugin({ nodes, emptyDirectories, mounts }),
+        emptyDirPlugin({ nodes, emptyDirectories }),
       ],
     });
     this.real = real;

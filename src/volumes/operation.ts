@@ -75,6 +75,8 @@ export interface NodeReader {
   current(): Node | undefined;
   /** Read from the API server now; a node without one returns what it knows. */
   read(signal: AbortSignal): Promise<Node>;
+  /** The status has to list other volumes in use: a controller waits for that before it attaches or detaches. */
+  volumesInUseChanged?(): void;
 }
 
 /** Grows the file system within a mount, where the claim is smaller than its volume (the kubelet's offline expansion). */

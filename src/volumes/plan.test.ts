@@ -51,7 +51,7 @@ class World {
       follows: () => [],
     });
     const { registry } = PluginRegistry.of([plugin]);
-    this.desired = new DesiredState({ plugins: registry, now: () => 0, touched: () => {} });
+    this.desired = new DesiredState({ plugins: registry, now: () => 0, touched: () => {}, inUseChanged: () => {} });
     this.actual = new ActualState(registry, () => {});
     this.spec =
       kind === 'plain' ? inlineSpec({ name: 'data', csi: { driver: 'x' } }) : storageSpec('disk', { volumeMode: mode });

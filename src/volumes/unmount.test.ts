@@ -14,8 +14,8 @@ import { asPodUid } from './volume-name.ts';
 const { unavailable } = systemMounts();
 
 test('a process that stands in a tmpfs keeps it mounted, and is named', { skip: unavailable ?? false }, async (t) => {
-  const { root, nodes, emptyDirectories, mounts } = new VolumeNode(t);
-  const plugins = [emptyDirPlugin({ nodes, emptyDirectories, mounts })];
+  const { root, nodes, emptyDirectories } = new VolumeNode(t);
+  const plugins = [emptyDirPlugin({ nodes, emptyDirectories })];
   const world = new VolumeWorld(t, { root, plugins, deps: { mountHolders } });
   await world.start();
   await world.put(podUsing('web', [{ name: 'scratch', emptyDir: { medium: 'Memory' } }]));

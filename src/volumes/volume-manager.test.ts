@@ -25,6 +25,27 @@ async function errorOf(promise: Promise<unknown>): Promise<Error> {
   return new Error('it did not fail');
 }
 
+test('the status of the node is due as soon as an attachable volume is wanted, and when it is gone', async (t) => {
+  let inUse: readonly string[] = [];
+  let told = 0;
+  const node: Node = { metadata: { name: 'node-1' }, status: {} };
+  const volumesInUseChanged = (): void => {
+    told += 1;
+    inUse = world.manager.queries.volumesInUse();
+  };
+  const reader = { name: 'node-1', current: () => node, read: async () => node, volumesInUseChanged };
+  const plugins = [new ScriptedPlugin({ kind: 'attachable' }), new ScriptedPlugin({ follows: () => [] })];
+  const world = new VolumeWorld(t, { plugins, controllerAttach: false, deps: { node: reader } });
+  world.claims.bind('disk');
+  await world.start();
+  await world.put(podUsing('plain', [plainVolume('data')]));
+  assert.equal(told, 0);
+  await world.put(podUsing('web', [claimVolume('data', 'disk')]));
+  assert.deepEqual(inUse, ['example.com/disk/disk']);
+  await world.remove('web');
+  assert.deepEqual(inUse, []);
+});
+
 test('manager invariant 66: a claim is mounted after the wait, and in use where it is attached', async (t) => {
   const disk = new ScriptedPlugin({ kind: 'attachable' });
   const world = new VolumeWorld(t, { plugins: [disk], controllerAttach: false });

@@ -87,11 +87,13 @@ export class VolumeManager {
     this.#settings = settings;
     const { clock, plugins, notify } = deps;
     const timers = new Timers(clock);
-    const desired = new DesiredState({ plugins, now: () => clock.now(), touched: (id) => this.#touched(id) });
-    const actual = new ActualState(plugins, (podUid) => this.#mountsChanged(podUid));
+    const inUseChanged = (): void => deps.node.volumesInUseChanged?.();
+    const now = (): number => clock.now();
+    const desired = new DesiredState({ plugins, now, touched: (id) => this.#touched(id), inUseChanged });
+    const actual = new ActualState(plugins, (podUid) => this.#mountsChanged(podUid), inUseChanged);
     const operations = new Operations(
       { clock, timers, freed: (volume) => this.#reconciler.touch(volume), notify },
-      this.#table({ ...deps, root: settings.root, desired, actual, timers, now: () => clock.now() }),
+      this.#table({ ...deps, root: settings.root, desired, actual, timers, now }),
     );
     const context = this.#planContext();
     this.#timers = timers;
@@ -143,7 +145,7 @@ export class VolumeManager {
     const [reconstruction, orphans] = [this.#reconstruction, this.#orphans];
     if (reconstruction !== undefined) {
       parts.push(
-        owned('the status of volumes found', (ended) => reconstruction.run(() => this.#mayUnmountMore(), ended)),
+        owned('the status of volumes found', (ended) => reconstruction.run(() => this.#nodeStatusApplied(), ended)),
       );
     }
     if (orphans !== undefined) parts.push(owned('directories of pods that are gone', (ended) => orphans.run(ended)));
@@ -302,6 +304,12 @@ export class VolumeManager {
       await this.#reconciler.sweep(signal);
       this.#orphans?.touchAll();
     }
+  }
+
+  /** The status of the node is known to all that a restart found, so it may list what is in use. */
+  #nodeStatusApplied(): void {
+    this.#deps.node.volumesInUseChanged?.();
+    this.#mayUnmountMore();
   }
 
   /** All pods are known, or all that a restart found: what had to wait for both may go on now. */

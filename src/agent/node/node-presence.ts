@@ -57,6 +57,7 @@ export class NodePresence implements NodeReader {
   readonly #ownNode: OwnNode | undefined;
   /** Names this machine as long as no cluster has named it. */
   readonly #uid = randomUUID();
+  #reporter: NodeReporter | undefined;
   #addresses: { readonly atMs: number; readonly known: readonly string[] } | undefined;
 
   constructor(deps: NodePresenceDeps, settings: AgentSettings) {
@@ -94,6 +95,11 @@ export class NodePresence implements NodeReader {
     return await (this.#ownNode?.read(signal) ?? Promise.resolve(this.known()));
   }
 
+  /** Sends the status at once. */
+  volumesInUseChanged(): void {
+    this.#reporter?.touch();
+  }
+
   /** Of mirror pods; undefined until the cluster knows the node. */
   owner(): { readonly name: string; readonly uid: string } | undefined {
     const uid = this.#ownNode?.current()?.metadata.uid;
@@ -127,6 +133,7 @@ export class NodePresence implements NodeReader {
       },
       this.#reported(port),
     );
+    this.#reporter = reporter;
     const lease = new NodeLease(shared, this.#settings);
     const parts = { 'the Node object': ownNode, 'the status of the node': reporter, 'the lease of the node': lease };
     const running = Object.entries(parts).map(([task, part]) =>
