@@ -18,13 +18,12 @@ export function untilAborted(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => void onAbort(signal, resolve));
 }
 
-/** A time limit on the injected clock, for whatever takes a signal. */
 // A reason of our own, because making the usual one, an exception with its stack, costs more than all the rest here.
 const over = 'over';
 
 /**
- * Gives `act` a signal that aborts with the outer one, or with `late()` when the time is over. The outer signal may live as long
- * as the program, so nothing stays attached to it.
+ * A time limit on the injected clock. Gives `act` a signal that aborts with the outer one, or with `late()` when the time is
+ * over. The outer signal may live as long as the program, so nothing stays attached to it.
  */
 export async function withDeadline<T>(
   clock: Clock,

@@ -1,5 +1,5 @@
 /** How long to wait before the next attempt: the delay doubles with every failure, up to a limit. */
-export interface BackOffSettings {
+interface BackOffSettings {
   readonly firstMs: number;
   readonly msMax: number;
   /**

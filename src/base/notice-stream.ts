@@ -5,7 +5,7 @@
  */
 import { onAbort } from './abort.ts';
 
-export interface Following<Notice> extends AsyncIterable<Notice> {
+interface Following<Notice> extends AsyncIterable<Notice> {
   /** How many notices it has lost so far. */
   readonly dropped: number;
 }

@@ -1,4 +1,7 @@
-/** Why a reflector begins again, in the words of the kubelet where it has some. */
+/**
+ * How a reflector gets all objects, as the beginning of a watch or as a list in pages; how it reads events; and which failures it
+ * can go on after. The messages are the kubelet's where it has some.
+ */
 import type { Clock } from '../base/clock.ts';
 import { messageOf } from '../base/errors.ts';
 import { isRecord } from '../kube/schema/equality.ts';
@@ -88,7 +91,6 @@ export function readEvent<T extends ApiObject>(
   }
 }
 
-/** All objects as the beginning of a watch: read until the server says that they are complete. The watch then goes on. */
 // A server that does not know `sendInitialEvents` ignores it and would keep us waiting for ever.
 const initialSilenceMsMax = 10_000;
 
@@ -106,7 +108,10 @@ interface InitialEventsDeps<T> {
   readonly read: (event: WatchEvent) => OurEvent<T> | undefined;
 }
 
-/** Undefined when the stream ended before all objects had come. */
+/**
+ * All objects as the beginning of a watch: read until the server says that they are complete. The watch then goes on. Undefined
+ * when the stream ended before that.
+ */
 export async function readInitialEvents<T extends ApiObject>(
   { clock, what, read }: InitialEventsDeps<T>,
   stream: WatchStream,
@@ -149,7 +154,6 @@ export async function readInitialEvents<T extends ApiObject>(
   return undefined;
 }
 
-/** A whole list, fetched in pages: all of one moment, or none. */
 interface PageQuery {
   readonly resourceVersion: string;
   readonly limit: number;
@@ -177,7 +181,7 @@ export function pageSizeAt(resourceVersion: string, hasSentPages: boolean): numb
 // Five million objects at the usual size; a list that is longer never ends.
 const pagesMax = 10_000;
 
-/** `limit` 0 asks for everything at once. */
+/** A whole list, fetched in pages: all of one moment, or none. `limit` 0 asks for everything at once. */
 export async function listAll<T>(
   page: (query: PageQuery) => Promise<ListPage<T>>,
   resourceVersion: string,

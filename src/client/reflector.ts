@@ -268,13 +268,13 @@ class Reflector<T extends ApiObject> {
   }
 }
 
-/** How long a reflector waits before it tries again: longer each time, and from the start again after things went well for a while. */
 /** The kubelet's numbers: after a minute of failures, one attempt every 30 to 60 s. */
 const retries = { firstMs: 800, msMax: 30_000 };
 const resetAfterMs = 120_000;
 /** A server that answers a list and ends the watch at once is not asked in a tight loop. */
 const steadyMs = 10_000;
 
+/** The wait before the next attempt: longer each time, and from the start again after things went well for a while. */
 class RestartDelay {
   readonly #clock: Clock;
   readonly #backOff: BackOff;

@@ -5,7 +5,6 @@
  *   event ──similar?──▶ itself, or one for many ──same?──▶ create, or patch with a higher count ──too much?──▶ drop
  */
 import type { Clock } from '../base/clock.ts';
-import { RecentMap } from '../base/recent-map.ts';
 import { TokenBucket } from '../base/token-bucket.ts';
 import type { Event } from '../kube/kinds/event.ts';
 import { dnsSubdomainProblems } from '../kube/values/names.ts';
@@ -152,5 +151,39 @@ export class EventNames {
       BigInt(Math.floor(clock.now())) * BigInt(nanosecondsPerMs) + BigInt(Math.floor(random() * nanosecondsPerMs));
     this.#last = now > this.#last ? now : this.#last + 1n;
     return this.#last;
+  }
+}
+
+/** A map that remembers what was used last and forgets what was not used for longest. */
+export class RecentMap<K, V> {
+  readonly #sizeMax: number;
+  readonly #entries = new Map<K, V>();
+
+  constructor(sizeMax: number) {
+    this.#sizeMax = sizeMax;
+  }
+
+  get size(): number {
+    return this.#entries.size;
+  }
+
+  /** Looking is using. */
+  get(key: K): V | undefined {
+    const value = this.#entries.get(key);
+    if (value !== undefined) this.#putLast(key, value);
+    return value;
+  }
+
+  set(key: K, value: V): void {
+    this.#putLast(key, value);
+    if (this.#entries.size <= this.#sizeMax) return;
+    const [oldest] = this.#entries.keys();
+    if (oldest !== undefined) this.#entries.delete(oldest);
+  }
+
+  /** A Map lists its keys in the order they came in, so that coming in again is what makes one the youngest. */
+  #putLast(key: K, value: V): void {
+    this.#entries.delete(key);
+    this.#entries.set(key, value);
   }
 }

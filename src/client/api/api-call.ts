@@ -1,3 +1,4 @@
+/** A call of the API as an HTTP request: its path, query, headers and body. How often it is sent is the client's business. */
 import type { CurrentCredentials } from '../credentials/credentials.ts';
 import type { HttpRequest } from '../transport/transport.ts';
 import { type ObjectPlace, type ResourceReference, objectPath, resourceName } from './resource-reference.ts';
@@ -39,7 +40,6 @@ export interface PatchOptions extends WriteOptions {
   readonly force?: boolean | undefined;
 }
 
-/** A call of the API as an HTTP request: its path, query, headers and body. How often it is sent is the client's business. */
 export const jsonType = 'application/json';
 // A server that cannot do this answers with the whole object.
 export const metadataType = `${jsonType};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,${jsonType}`;

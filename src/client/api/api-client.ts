@@ -310,8 +310,7 @@ function isUnprocessed(error: unknown): boolean {
   return error instanceof ConnectionLostError && error.isUnprocessed;
 }
 
-/** An API client from what a kubeconfig or a cluster says: the pieces of this room put together. */
-/** Connects when the first request asks for it. To be closed by the caller. */
+/** An API client for what `clusterAccess` found. It connects at the first request; the caller closes it. */
 export function connectApiClient(
   { endpoint, credentials, transport }: Pick<ClusterAccess, 'endpoint' | 'credentials' | 'transport'>,
   clock: Clock,

@@ -61,11 +61,6 @@ export async function openWatch(
   });
 }
 
-/**
- * Finds watches that the server has forgotten. A quiet watch and a dead one look alike, so only three things count: the server let the
- * time pass that it was given for the whole watch, or for its first word where it has something to say at once; or it used to send
- * bookmarks and stopped. One timer serves all watches.
- */
 export interface GuardSettings {
   /** After the time the server was given for a watch. */
   readonly graceMs: number;
@@ -94,6 +89,10 @@ interface Guarded extends WatchTimes {
   heardAt: number;
 }
 
+/**
+ * Finds watches that the server has forgotten. A quiet watch and a dead one look alike, so only three things count: the server let the
+ * time pass that it was given for the whole watch, or for the start of its answer; or it used to send bookmarks and stopped. One timer serves all watches.
+ */
 export class WatchGuard {
   readonly #clock: Clock;
   readonly #settings: GuardSettings;

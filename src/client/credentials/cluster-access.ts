@@ -154,10 +154,12 @@ function execClusterOf(cluster: KubeconfigCluster): unknown {
   };
 }
 
-/** The API server of the cluster this runs in as a pod: its address is in the environment, the rest in mounted files that rotate. */
 export const inClusterDirectory = '/var/run/secrets/kubernetes.io/serviceaccount';
 
-/** Undefined outside of a pod, and in one without a token. */
+/**
+ * The API server of the cluster this runs in as a pod: its address is in the environment, the rest in mounted files that rotate.
+ * Undefined outside of a pod, and in one without a token.
+ */
 async function inClusterAccess(deps: UserDeps): Promise<ClusterAccess | undefined> {
   const { KUBERNETES_SERVICE_HOST: host = '', KUBERNETES_SERVICE_PORT: port = '' } = deps.env;
   if (host === '' || port === '') return undefined;

@@ -1,4 +1,4 @@
-/** Who we are to the API server: the contract, and its simplest kinds. Credentials from a kubeconfig are in user-credentials.ts. */
+/** Who we are to the API server: the contract, fixed credentials, and those of a kubeconfig's user. */
 import type { Clock } from '../../base/clock.ts';
 import { messageOf } from '../../base/errors.ts';
 import { type TlsIdentity, isSameIdentity } from '../transport/transport.ts';
@@ -24,13 +24,15 @@ export function fixedCredentials(credentials: CurrentCredentials): Credentials {
 
 export const anonymous: Credentials = fixedCredentials({ headers: {} });
 
-/** What a kubeconfig's user shows to the server: a token, a certificate, or what a program gives, and whom to act as. */
 export interface UserDeps extends ExecDeps {
   readonly readFile: (path: string) => Promise<string>;
   readonly clock: Clock;
 }
 
-/** `cluster` is passed to a program if its entry asks for that. */
+/**
+ * What a kubeconfig's user shows to the server: a token, a certificate, or what a program prints, and whom to act as. `cluster` is
+ * passed to the program if its entry asks for that.
+ */
 export function userCredentials(entry: Entry<KubeconfigUser>, cluster: unknown, deps: UserDeps): Credentials {
   const { file, field, value: user } = entry;
   const fail = (name: string, problem: string): never => {
@@ -153,10 +155,10 @@ function impersonationHeaders(user: KubeconfigUser): Headers {
   };
 }
 
-/** A small file that others replace while we run: a token, a certificate. The last content that could be read stays in use. */
 // A rotated file is in use this long after it was replaced at worst, and at once after a refusal.
 const freshMs = 10_000;
 
+/** A small file that others replace while we run: a token, a certificate. The last content that could be read stays in use. */
 export class RotatingFile {
   readonly path: string;
   readonly #readFile: (path: string) => Promise<string>;

@@ -303,13 +303,13 @@ export class ConnectionPool implements Transport {
   }
 }
 
-/** Requests that no connection has room for yet, short ones before watches. Each leaves by being sent, by failing or by its signal. */
 interface Waiter<C> {
   /** Sends; the stream is taken before this returns. */
   readonly go: (connection: C) => void;
   readonly fail: (error: unknown) => void;
 }
 
+/** Requests that no connection has room for yet, short ones before watches. Each leaves by being sent, by failing or by its signal. */
 class WaitingRequests<C> {
   readonly #short = new Set<Waiter<C>>();
   readonly #long = new Set<Waiter<C>>();

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { RecentMap } from './recent-map.ts';
+import { RecentMap } from './event-correlator.ts';
 
 test('what was not used for longest is forgotten first, and looking is using', () => {
   const map = new RecentMap<string, number>(2);
