@@ -28,6 +28,8 @@ interface ContainerSettings {
 /** A runtime that a node has opened, and closes when it has ended. */
 export interface OpenedRuntime extends Runtime {
   close(): Promise<void>;
+  /** Why no container can be started now. While there is a problem the node is not ready. */
+  problems?(): readonly string[];
 }
 
 export type OpenRuntime = (parts: RuntimeParts) => Promise<OpenedRuntime>;

@@ -28,6 +28,8 @@ interface NodePresenceDeps extends Pausing {
   readonly events: EventSink;
   readonly notify: NotifyNode;
   readonly runtimeVersion: string;
+  /** Why this node is not ready; none: it is. */
+  readonly problems: () => readonly string[];
 }
 
 /** What the node's status contains beside the machine itself. */
@@ -129,7 +131,6 @@ export class NodePresence implements NodeReader {
         machine: () => machineFacts(rootDirectory, nodeIp),
         volumesInUse,
         reportedInUse,
-        problems: () => [],
       },
       this.#reported(port),
     );

@@ -19,7 +19,7 @@ import { standardPlugins } from '../../plugins/registry.ts';
 import type { PodLoop } from '../../pods/loop/pod-loop.ts';
 import type { Runtime } from '../../runtimes/runtime.ts';
 import type { VolumeManager } from '../../volumes/volume-manager.ts';
-import { type OpenRuntime, processRuntime, secretPaths } from '../machine/process-runtime.ts';
+import { type OpenRuntime, type OpenedRuntime, processRuntime, secretPaths } from '../machine/process-runtime.ts';
 import { type AgentSettings, requireSettings } from './agent-settings.ts';
 import { type NodeParts, runNode } from './lifecycle.ts';
 import { NodeMetrics } from './node-metrics.ts';
@@ -159,7 +159,7 @@ function hiddenPaths({ rootDirectory, manifestsDirectory }: AgentSettings, deps:
 type Assembled = Omit<NodeParts, 'server'>;
 
 /** Each part is made of those above it. */
-function assemble(settings: AgentSettings, deps: NodeDeps, connection: Connection, runtime: Runtime): Assembled {
+function assemble(settings: AgentSettings, deps: NodeDeps, connection: Connection, runtime: OpenedRuntime): Assembled {
   const { notify } = connection;
   const client = connection.clients?.general;
   const mounts = systemMounts();
@@ -169,6 +169,7 @@ function assemble(settings: AgentSettings, deps: NodeDeps, connection: Connectio
       ...shared,
       events: { record: (event) => notify({ kind: 'NodeEvent', ...event }) },
       runtimeVersion: `${runtime.name}://${runtime.version}`,
+      problems: () => runtime.problems?.() ?? [],
     },
     settings,
   );

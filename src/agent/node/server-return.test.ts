@@ -54,10 +54,10 @@ async function aNode(t: TestContext) {
     run,
     presence: {
       run: (over: AbortSignal) =>
-        new NodePresence({ ...deps, events: { record: () => {} }, runtimeVersion: 'test://1' }, settings).run(
-          { port: 10_250, volumesInUse: () => [], reportedInUse: () => {} },
-          over,
-        ),
+        new NodePresence(
+          { ...deps, events: { record: () => {} }, runtimeVersion: 'test://1', problems: () => [] },
+          settings,
+        ).run({ port: 10_250, volumesInUse: () => [], reportedInUse: () => {} }, over),
     },
     restart: () => runningApiServer(t, store, first),
     /** Time passes, and what is under way on real connections gets its turn. */
