@@ -40,6 +40,15 @@ export function systemCallError(thrown: unknown, path: string): unknown {
   return new SystemCallError({ call, path, code }, { cause: thrown });
 }
 
+/** Does what the caller asks; a system error becomes one that names the path. */
+export function guarded<Result>(path: string, act: () => Result): Result {
+  try {
+    return act();
+  } catch (thrown) {
+    throw systemCallError(thrown, path);
+  }
+}
+
 /** The errno's name of a failure that Node or this room reports; undefined for anything else. */
 export function errnoOf(thrown: unknown): string | undefined {
   const code = errorCode(thrown);

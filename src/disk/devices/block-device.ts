@@ -3,7 +3,7 @@ import { constants, readFileSync, readlinkSync, realpathSync, statSync } from 'n
 import { open, stat } from 'node:fs/promises';
 import { basename } from 'node:path';
 import { errorCode } from '../../base/errors.ts';
-import { systemCallError } from '../../linux/system-call-error.ts';
+import { guarded, systemCallError } from '../../linux/system-call-error.ts';
 import { readMountTable } from '../mounts/mount-table.ts';
 import { DiskError } from '../mounts/disk-error.ts';
 
@@ -20,7 +20,7 @@ export function blockDeviceAt(path: string): BlockDevice {
   if (numbers === undefined) throw new DiskError('NotABlockDevice', `Cannot use "${path}": it is not a block device`);
   const own = kernelName(numbers);
   const isUsable = own !== undefined && numbersAt(own) === numbers;
-  return { path: isUsable ? own : guard(path, () => realpathSync(path)), numbers };
+  return { path: isUsable ? own : guarded(path, () => realpathSync(path)), numbers };
 }
 
 export function deviceSizeBytes({ numbers }: BlockDevice): bigint {
@@ -48,7 +48,7 @@ export function deviceNumbers(device: bigint): string {
 }
 
 function numbersAt(path: string): string | undefined {
-  return guard(path, () => {
+  return guarded(path, () => {
     try {
       const status = statSync(path, { bigint: true });
       return status.isBlockDevice() ? deviceNumbers(status.rdev) : undefined;
@@ -69,15 +69,7 @@ function kernelName(numbers: string): string | undefined {
 
 function attribute(numbers: string, name: string): string {
   const path = `/sys/dev/block/${numbers}/${name}`;
-  return guard(path, () => readFileSync(path, 'utf8').trim());
-}
-
-function guard<Result>(path: string, act: () => Result): Result {
-  try {
-    return act();
-  } catch (thrown) {
-    throw systemCallError(thrown, path);
-  }
+  return guarded(path, () => readFileSync(path, 'utf8').trim());
 }
 
 /** Whether a device that should be free is still in use on this machine. */

@@ -21,7 +21,7 @@ import {
 import { dirname, join } from 'node:path';
 import type { Clock } from '../../base/clock.ts';
 import { errorCode } from '../../base/errors.ts';
-import { systemCallError } from '../../linux/system-call-error.ts';
+import { guarded, systemCallError } from '../../linux/system-call-error.ts';
 import type { Mounts } from '../mounts/mounts.ts';
 import { makeDirectoryWithMode } from '../paths/directories.ts';
 import { removeTree } from '../paths/remove-tree.ts';
@@ -66,7 +66,7 @@ export class BlockMappings {
 
   /** The device's own path, behind links such as those of `/dev/disk/by-id`. */
   async resolve(devicePath: string): Promise<string> {
-    return guard(devicePath, () => realpathSync(devicePath));
+    return guarded(devicePath, () => realpathSync(devicePath));
   }
 
   async map({ devicePath, mapPath, podUid, link }: NewMapping, signal: AbortSignal): Promise<void> {
@@ -91,7 +91,7 @@ export class BlockMappings {
 
   /** Bind mounts that pods have of it. A directory that is not there has none. */
   async referencesBelow(mapPath: string): Promise<readonly string[]> {
-    return guard(mapPath, () => {
+    return guarded(mapPath, () => {
       // What readdir(3) says of an entry is what lies below the bind mount, so each of them is looked at.
       return entriesOf(mapPath)
         .map((name) => join(mapPath, name))
@@ -106,18 +106,18 @@ export class BlockMappings {
 
   /** A bind mount that is there counts, unless it shows another device: after a restart the names may be others. */
   async #bind(device: BlockDevice, place: string, signal: AbortSignal): Promise<void> {
-    const shown = guard(place, () => lstatSync(place, { bigint: true, throwIfNoEntry: false }));
+    const shown = guarded(place, () => lstatSync(place, { bigint: true, throwIfNoEntry: false }));
     if (shown?.isBlockDevice() === true) {
       if (deviceNumbers(shown.rdev) === device.numbers) return;
       await this.#unlock(place, signal);
       this.#unbind(place);
     }
-    guard(place, () => closeSync(openSync(place, 'a', directoryMode)));
+    guarded(place, () => closeSync(openSync(place, 'a', directoryMode)));
     this.#mounts.bind(device.path, place);
   }
 
   #unbind(place: string): void {
-    guard(place, () => {
+    guarded(place, () => {
       for (let layers = 0; layers < layersMax && isThere(place) && this.#mounts.isMountPoint(place); layers += 1) {
         this.#mounts.unmount(place);
       }
@@ -155,7 +155,7 @@ function placeOf(mapPath: string, podUid: string): string {
 
 function linkTo(devicePath: string, link: string): void {
   makeDirectoryWithMode(dirname(link), directoryMode);
-  guard(link, () => {
+  guarded(link, () => {
     const found = lstatSync(link, { throwIfNoEntry: false });
     if (found?.isSymbolicLink() === true && readlinkSync(link) === devicePath) return;
     if (found !== undefined) unlinkSync(link); // of another boot, when the device had another name
@@ -165,7 +165,7 @@ function linkTo(devicePath: string, link: string): void {
 
 /** Whatever else has its name is not ours. */
 function unlink(link: string): void {
-  guard(link, () => {
+  guarded(link, () => {
     if (lstatSync(link, { throwIfNoEntry: false })?.isSymbolicLink() === true) unlinkSync(link);
   });
 }
@@ -181,12 +181,4 @@ function entriesOf(directory: string): readonly string[] {
 
 function isThere(path: string): boolean {
   return lstatSync(path, { throwIfNoEntry: false }) !== undefined;
-}
-
-function guard<Result>(path: string, act: () => Result): Result {
-  try {
-    return act();
-  } catch (thrown) {
-    throw systemCallError(thrown, path);
-  }
 }

@@ -17,7 +17,7 @@ import { join } from 'node:path';
 import type { Clock } from '../../base/clock.ts';
 import { MountletError, errorCode, messageOf } from '../../base/errors.ts';
 import { Semaphore } from '../../base/semaphore.ts';
-import { systemCallError } from '../../linux/system-call-error.ts';
+import { guarded, systemCallError } from '../../linux/system-call-error.ts';
 import { readPrivateFile, replacePrivateFile } from '../paths/node-files.ts';
 import { safeOpen } from '../paths/safe-open.ts';
 import { blockDeviceAt, deviceNumbers, deviceSizeBytes } from './block-device.ts';
@@ -264,7 +264,7 @@ class AttachmentRecords {
 
   write({ name, path, device, inode, isOurs }: Attachment): void {
     const directory = this.#directoryOf(name);
-    guard(directory, () => mkdirSync(directory, { recursive: true, mode: 0o700 }));
+    guarded(directory, () => mkdirSync(directory, { recursive: true, mode: 0o700 }));
     replacePrivateFile(join(directory, 'loop'), JSON.stringify({ path, device, inode, isOurs, boot: bootId() }));
   }
 
@@ -272,9 +272,9 @@ class AttachmentRecords {
     const directory = this.#directoryOf(name);
     // Drafts that a crash left go too. What was begun to be formatted is remembered for the next attachment.
     for (const entry of entriesOf(directory).filter((one) => one !== 'formatting')) {
-      guard(directory, () => rmSync(join(directory, entry), { force: true }));
+      guarded(directory, () => rmSync(join(directory, entry), { force: true }));
     }
-    guard(directory, () => removeIfEmpty(directory));
+    guarded(directory, () => removeIfEmpty(directory));
   }
 
   /** Of attachments that a crash or a reboot left without a record: drafts, and records of another boot. */
@@ -339,13 +339,5 @@ function removeIfEmpty(directory: string): void {
     rmdirSync(directory);
   } catch (error) {
     if (!['ENOTEMPTY', 'EEXIST', 'ENOENT'].includes(errorCode(error) ?? '')) throw error;
-  }
-}
-
-function guard<Result>(path: string, act: () => Result): Result {
-  try {
-    return act();
-  } catch (thrown) {
-    throw systemCallError(thrown, path);
   }
 }

@@ -4,7 +4,7 @@
  */
 import { closeSync, constants, fstatSync, lstatSync, openSync, readFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
-import { SystemCallError, systemCallError } from '../../linux/system-call-error.ts';
+import { SystemCallError, guarded, systemCallError } from '../../linux/system-call-error.ts';
 import { DiskError } from './disk-error.ts';
 
 export interface MountEntry {
@@ -39,11 +39,7 @@ export function readMountsBelow(directory: string): MountEntry[] {
 
 function readTable(): Buffer {
   const path = '/proc/self/mountinfo';
-  try {
-    return readFileSync(path);
-  } catch (thrown) {
-    throw systemCallError(thrown, path);
-  }
+  return guarded(path, () => readFileSync(path));
 }
 
 /** In the order of the kernel: of two mounts on one place the later one is on top. */

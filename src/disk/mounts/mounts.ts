@@ -7,7 +7,7 @@ import { closeSync, mkdtempSync, realpathSync, rmdirSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { isAbsolute, join } from 'node:path';
 import { errorCode, messageOf } from '../../base/errors.ts';
-import { SystemCallError, systemCallError } from '../../linux/system-call-error.ts';
+import { SystemCallError, guarded } from '../../linux/system-call-error.ts';
 import {
   type SystemCalls,
   loadSystemCalls,
@@ -214,7 +214,7 @@ class SystemMounts implements Mounts {
 }
 
 /** What cannot be removed stays in the directory for temporary files; the answer that was found is worth more. */
-function removeIfEmpty(directory: string): void {
+export function removeIfEmpty(directory: string): void {
   try {
     rmdirSync(directory);
   } catch {}
@@ -225,11 +225,7 @@ function entriesAt(target: string): MountEntry[] {
 }
 
 function realPath(path: string): string {
-  try {
-    return realpathSync(path);
-  } catch (thrown) {
-    throw systemCallError(thrown, path);
-  }
+  return guarded(path, () => realpathSync(path));
 }
 
 function requireAbsolute(path: string): void {

@@ -8,7 +8,7 @@
  *
  * Only by system calls: mount(8) learned this years after the kernel (6.5), and a spawn would take longer than all of it.
  */
-import { closeSync, mkdtempSync, openSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs';
+import { closeSync, mkdtempSync, openSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { MountletError, messageOf } from '../../base/errors.ts';
@@ -23,7 +23,7 @@ import {
   unmountFlags,
 } from '../../linux/system-calls.ts';
 import { openPathOnly } from './mount-table.ts';
-import type { Mounts } from './mounts.ts';
+import { type Mounts, removeIfEmpty } from './mounts.ts';
 
 /** What a mount may take away from what its file system allows. */
 export type PlacedRestriction = 'nosuid' | 'nodev' | 'noexec';
@@ -169,11 +169,4 @@ function reasonOf(thrown: unknown): string {
     return `${call}(2) failed: ${thrown.problem}`;
   }
   return messageOf(thrown);
-}
-
-/** What cannot be removed stays in the directory for temporary files; the answer that was found is worth more. */
-function removeIfEmpty(directory: string): void {
-  try {
-    rmdirSync(directory);
-  } catch {}
 }

@@ -2,7 +2,7 @@
 import { chmodSync, lstatSync, mkdirSync, readdirSync, rmSync, rmdirSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { errorCode } from '../../base/errors.ts';
-import { SystemCallError, systemCallError } from '../../linux/system-call-error.ts';
+import { SystemCallError, guarded, systemCallError } from '../../linux/system-call-error.ts';
 import { DiskError } from '../mounts/disk-error.ts';
 
 /**
@@ -59,7 +59,7 @@ function isDirectory(path: string): boolean {
  * What a volume's name stands for is not checked: memory that cannot be mounted is linked to.
  */
 export function requirePodDirectories(podDirectory: string): void {
-  guard(podDirectory, () => {
+  guarded(podDirectory, () => {
     requireDirectories(dirname(podDirectory), 0);
     requireDirectories(podDirectory, 0);
     requireDirectories(join(podDirectory, 'volumes'), 1);
@@ -88,9 +88,9 @@ function hasDirectory(path: string): boolean {
 export function makePodDirectories(podDirectory: string): void {
   const inside = [`${podDirectory}/volumes`, `${podDirectory}/plugins`];
   const isThere = (path: string): boolean => lstatSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
-  if (guard(podDirectory, () => inside.every(isThere))) return;
+  if (guarded(podDirectory, () => inside.every(isThere))) return;
   for (const directory of [podDirectory, ...inside]) {
-    guard(directory, () => mkdirSync(directory, { recursive: true, mode: 0o750 }));
+    guarded(directory, () => mkdirSync(directory, { recursive: true, mode: 0o750 }));
   }
 }
 
@@ -100,20 +100,12 @@ interface MadeDirectory {
 
 /** Makes a directory with exactly this mode, whatever the umask; one that is there gets the mode too. */
 export function makeDirectoryWithMode(directory: string, mode: number): MadeDirectory {
-  return guard(directory, () => {
+  return guarded(directory, () => {
     const made = !hasDirectory(directory);
     if (made) mkdirSync(directory, { recursive: true, mode });
     if ((lstatSync(directory).mode & 0o7777) !== mode) chmodSync(directory, mode);
     return { made };
   });
-}
-
-function guard<Result>(path: string, act: () => Result): Result {
-  try {
-    return act();
-  } catch (thrown) {
-    throw systemCallError(thrown, path);
-  }
 }
 
 /**

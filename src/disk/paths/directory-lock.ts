@@ -15,7 +15,7 @@ import {
   writeSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import { systemCallError } from '../../linux/system-call-error.ts';
+import { guarded } from '../../linux/system-call-error.ts';
 import { type SystemCalls, loadSystemCalls } from '../../linux/system-calls.ts';
 import { DiskError } from '../mounts/disk-error.ts';
 
@@ -92,11 +92,7 @@ function isAt(path: string, descriptor: number): boolean {
 
 /** Node opens with O_CLOEXEC, so programs that this one starts do not hold the lock after it has ended. */
 function openLockFile(path: string): number {
-  try {
-    return openSync(path, constants.O_RDWR | constants.O_CREAT | constants.O_NOFOLLOW, 0o600);
-  } catch (thrown) {
-    throw systemCallError(thrown, path);
-  }
+  return guarded(path, () => openSync(path, constants.O_RDWR | constants.O_CREAT | constants.O_NOFOLLOW, 0o600));
 }
 
 /** For people and messages only; nothing is decided by it, and a full disk must be usable for cleaning it. */

@@ -20,7 +20,7 @@ import {
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { MountletError } from '../../base/errors.ts';
-import { errnoOf, systemCallError } from '../../linux/system-call-error.ts';
+import { errnoOf, guarded } from '../../linux/system-call-error.ts';
 import { isWithin } from '../mounts/mount-table.ts';
 import type { Mounts } from '../mounts/mounts.ts';
 import { UnsafePathError, resolveLinks, safeMakeDirectory, safeOpen, textOf } from '../paths/safe-open.ts';
@@ -108,11 +108,7 @@ function isMissing(path: string): boolean {
 }
 
 function modeOf(directory: string): number {
-  try {
-    return statSync(directory).mode & 0o7777;
-  } catch (thrown) {
-    throw systemCallError(thrown, directory);
-  }
+  return guarded(directory, () => statSync(directory).mode & 0o7777);
 }
 
 function withOpenSubPath(request: SubPathRequest, use: (descriptor: number, path: string) => string): string {
@@ -221,11 +217,7 @@ function makeBindTarget(target: string, asDirectory: boolean): void {
 }
 
 function lstatOf(path: string): { ino: bigint; dev: bigint } {
-  try {
-    return lstatSync(path, { bigint: true });
-  } catch (thrown) {
-    throw systemCallError(thrown, path);
-  }
+  return guarded(path, () => lstatSync(path, { bigint: true }));
 }
 
 function messageOfCause(thrown: unknown): string {
