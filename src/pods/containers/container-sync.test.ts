@@ -67,7 +67,7 @@ test('a container that ends starts at once the first time, then after 10, 20 …
   assert.ok(world.files.removedLogs.includes('/logs/main/0.log'));
 });
 
-test('a crash loop is told in the words of the kubelet, and a long good run ends it', async () => {
+test('a crash loop is reported in the words of the kubelet, and a long good run ends it', async () => {
   const world = new ContainerWorld();
   const pod = aPod();
   await world.sync(pod);
@@ -196,7 +196,7 @@ for (const { it, container = {}, pod = {}, arrange, fails, event } of failures) 
   });
 }
 
-test('a failed pull waits 10 s, then 20 s, and tells why', async () => {
+test('a failed pull waits 10 s, then 20 s, and reports why', async () => {
   const world = new ContainerWorld();
   world.runtime.presentImages = new Set();
   world.runtime.fail('pullImage', new RuntimeError('unknown'), new RuntimeError('unknown'));
@@ -226,7 +226,7 @@ test('a failed pull waits 10 s, then 20 s, and tells why', async () => {
   );
 });
 
-test('a runtime without images pulls none and tells of none, whatever the policy', async () => {
+test('a runtime without images pulls none and records no pull, whatever the policy', async () => {
   for (const imagePullPolicy of ['Always', 'IfNotPresent', 'Never']) {
     const world = new ContainerWorld();
     world.runtime.images = undefined;
@@ -265,7 +265,7 @@ test('after a reboot the pod is made again, with its restarts counted on', async
   assert.match(world.runtime.show(uid), /^ready: main#1 running/);
 });
 
-test('a container that the runtime has forgotten goes on with the restarts that its status tells', async () => {
+test('a container that the runtime has forgotten goes on with the restart count of its status', async () => {
   const world = new ContainerWorld();
   const told = { name: 'main', ready: true, restartCount: 4, image: '', imageID: '', containerID: 'fake://x' };
   await world.sync(aPod({ status: { containerStatuses: [told] } }));
@@ -341,7 +341,7 @@ for (const { it, security, defaultUid, fails } of users) {
   });
 }
 
-test('a postStart hook that fails ends the container and is told without its output', async () => {
+test('a postStart hook that fails ends the container and is reported without its output', async () => {
   const world = new ContainerWorld();
   world.runtime.execute = () => Promise.resolve(3);
   const lifecycle = { postStart: { exec: { command: ['hook'] } } };
@@ -398,7 +398,7 @@ test('the end of a pod: hook, stop signal with what is left of the grace, then i
   assert.equal(world.events.lines().at(-1), 'Normal Killing main: Stopping container main');
 });
 
-test('a hook that takes the whole grace leaves two seconds; one that fails is told and changes nothing', async () => {
+test('a hook that takes the whole grace leaves two seconds; one that fails is reported and changes nothing', async () => {
   const world = new ContainerWorld();
   world.runtime.execute = (_id, [command = '']) => (command === 'bad' ? Promise.resolve(1) : new Promise(() => {}));
   const hook = (command: string): Partial<Container> => ({ lifecycle: { preStop: { exec: { command: [command] } } } });

@@ -117,7 +117,7 @@ test('a container that was killed while it was launched ends with 137, and the o
   await world.stop();
 });
 
-test('a force-deleted pod is killed at once, without hook and grace, and its status interests nobody any more', async () => {
+test('a force-deleted pod is killed at once, without hook and grace, and its status is no longer sent', async () => {
   const world = new PodWorld();
   const preStop = { exec: { command: ['bye'] } };
   world.runtime.deaf.add('main');

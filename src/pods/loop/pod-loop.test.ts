@@ -16,7 +16,7 @@ const deleted = (pod: Pod, seconds = 30): Pod => ({
 const staticAnnotations = { 'kubernetes.io/config.hash': uid };
 const fromFile = (metadata: object = {}): Pod => pending({ metadata: { annotations: staticAnnotations, ...metadata } });
 
-test('a pod is registered, gets its volumes, starts and is told as running', async () => {
+test('a pod is registered, gets its volumes, starts and is reported as running', async () => {
   const world = new PodWorld();
   world.api.put(pending());
   await world.rest();
@@ -73,7 +73,7 @@ test('a deleted pod ends, is unmounted, unregistered and only then deleted from 
   await world.stop();
 });
 
-test('a pod that has done its work is told as succeeded, and its end stays to be looked at', async () => {
+test('a pod that has done its work is reported as succeeded, and its last container is kept', async () => {
   const world = new PodWorld();
   world.api.put(pending({ restartPolicy: 'Never' }));
   await world.rest();
@@ -106,7 +106,7 @@ test('a container that crashes is in a crash loop that everybody can see, and co
   await world.stop();
 });
 
-test('a variable from a missing object is told at once, and the pod starts when the object is there', async () => {
+test('a variable from a missing object is reported at once, and the pod starts when the object is there', async () => {
   const world = new PodWorld();
   const env = [{ name: 'A', valueFrom: { configMapKeyRef: { name: 'x', key: 'k' } } }];
   world.api.put(pending({ containers: [aContainer({ env })] }));
@@ -126,7 +126,7 @@ test('a variable from a missing object is told at once, and the pod starts when 
   await world.stop();
 });
 
-test('a pod that cannot start is tried again after ten seconds also when nobody tells of a change', async () => {
+test('a pod that cannot start is tried again after ten seconds also when no change is reported', async () => {
   const world = new PodWorld();
   const env = [{ name: 'A', valueFrom: { configMapKeyRef: { name: 'x', key: 'k' } } }];
   world.api.put(pending({ containers: [aContainer({ env })] }));
@@ -138,7 +138,7 @@ test('a pod that cannot start is tried again after ten seconds also when nobody 
   await world.stop();
 });
 
-test('variables of an object that changed since are told as stale, also after a restart of the program', async () => {
+test('variables of an object that changed since are reported as stale, also after a restart of the program', async () => {
   const world = new PodWorld();
   const withVersion = (resourceVersion: string): void => {
     const metadata = { name: 'x', namespace: 'shop', resourceVersion };
@@ -170,7 +170,7 @@ test('variables of an object that changed since are told as stale, also after a 
   await world.stop();
 });
 
-test('after a restart of the program containers are adopted and nothing is told anew', async () => {
+test('after a restart of the program containers are adopted and nothing is reported again', async () => {
   const world = new PodWorld();
   world.api.put(
     pending({ containers: [aContainer({ readinessProbe: { exec: { command: ['ok'] }, periodSeconds: 10 } })] }),
@@ -467,7 +467,7 @@ test('a changed manifest: the old pod ends before the new one starts', async () 
   await world.stop();
 });
 
-test('of several pods with one name in a list the first counts, and it is told', async () => {
+test('of several pods with one name in a list the first counts, and the others are reported', async () => {
   const world = new PodWorld(['file']);
   world.list('file', [fromFile(), fromFile({ uid: 'twin' })]);
   await world.rest();
@@ -482,7 +482,7 @@ test('of several pods with one name in a list the first counts, and it is told',
   await world.stop();
 });
 
-test('a pod whose end fails is told, and ended again', async () => {
+test('a pod whose end fails is reported, and ended again', async () => {
   const world = new PodWorld();
   world.api.put(pending());
   await world.rest();
@@ -499,7 +499,7 @@ test('a pod whose end fails is told, and ended again', async () => {
   await world.stop();
 });
 
-test('the API server may be away: pods run on, and their status is told when it is back', async () => {
+test('the API server may be away: pods run on, and their status is sent when it is back', async () => {
   const world = new PodWorld();
   world.api.put(pending());
   await world.rest();
@@ -516,7 +516,7 @@ test('the API server may be away: pods run on, and their status is told when it 
   await world.stop();
 });
 
-test('endContainers ends everything without a word to the API server, and the next start begins anew', async () => {
+test('endContainers ends everything without a word to the API server, and the next start creates everything again', async () => {
   const world = new PodWorld();
   world.api.put(pending());
   await world.rest();

@@ -70,7 +70,7 @@ for (const { status, headers = {}, is } of answers) {
   });
 }
 
-test('a probe of a port where nobody listens fails in the words of Go', async (t) => {
+test('a probe of a port where nothing listens fails in the words of Go', async (t) => {
   const server = createServer();
   const port = await listen(t, server);
   await new Promise((resolve) => server.close(resolve));
@@ -150,7 +150,7 @@ interface World {
   readonly changes: string[];
   readonly asked: string[];
   outcome: ProbeOutcome | Error;
-  /** The container that is probed has ended, and nobody knows it yet. */
+  /** The container that is probed has ended, and its status does not show it yet. */
   hasEnded: boolean;
   status: PodStatus;
   readonly stop: () => Promise<void>;

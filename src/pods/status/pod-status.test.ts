@@ -377,7 +377,7 @@ test('a status has the addresses, the class of service and the generation it was
   assert.equal(statusOf(aPod({ hostNetwork: true }), 'main running').podIP, '192.0.2.1');
 });
 
-test('a termination message is told, and the reason of a phase is kept while the phase is', () => {
+test('a termination message is reported, and the reason of a phase is kept while the phase is', () => {
   const messages = new Map([['main-0', 'out of luck']]);
   const status = statusOf(
     aPod({ restartPolicy: 'Never', status: { phase: 'Failed', reason: 'Why', message: 'because' } }),

@@ -57,7 +57,7 @@ for (const { it, runtimePod = used, version, shows } of cases) {
   });
 }
 
-test('StaleEnvironment tells each version once, and forgets what no pod uses', () => {
+test('StaleEnvironment reports each version once, and forgets what no pod uses', () => {
   const events = new RecordedEvents();
   const environment = new StaleEnvironment(events);
   environment.condition(aPod(), used, undefined);

@@ -167,7 +167,7 @@ test('a pod that is gone is ignored, and one whose UID changed drops the status'
   await stop();
 });
 
-test('a static pod tells its status to its mirror, and nobody while there is none', async () => {
+test('the status of a static pod is sent to its mirror, and nowhere while there is none', async () => {
   const mirror = aPod({ metadata: { name: 'mirror', uid: 'm', annotations: { 'kubernetes.io/config.mirror': 'h' } } });
   const staticPod = aPod({ metadata: { annotations: { 'kubernetes.io/config.source': 'file' } } });
   const alone = aWorld();

@@ -29,7 +29,7 @@ const cases: readonly { readonly written: string; readonly value: string; readon
   { written: '$$(PASSWORD)', value: '$(PASSWORD)' },
 ];
 for (const { written, value, secret = false } of cases) {
-  test(`13.8: the argument ${written} becomes ${value}`, () => {
+  test(`the argument ${written} becomes ${value}`, () => {
     const { command, args } = expandCommand(aContainer({ command: [written], args: ['x', written] }), environment);
     assert.deepEqual(command, [{ value, secret, written }]);
     assert.deepEqual(args, [

@@ -18,14 +18,14 @@ const mounted: Readonly<Record<string, MountedVolume>> = {
 const devicesOf = (...volumeDevices: readonly { readonly name: string; readonly devicePath: string }[]) =>
   buildDevices(aContainer({ volumeDevices }), { get: (name) => mounted[name] });
 
-test('5.6: a device is the link in the pod directory, writable unless its volume is read-only', () => {
+test('a device is the link in the pod directory, writable unless its volume is read-only', () => {
   assert.deepEqual(devicesOf({ name: 'disk', devicePath: '/dev/a' }, { name: 'archive', devicePath: '/dev/b' }), [
     { name: 'disk', devicePath: '/dev/a', hostPath: '/pods/u/volumeDevices/p/disk', permissions: 'mrw' },
     { name: 'archive', devicePath: '/dev/b', hostPath: '/pods/u/volumeDevices/p/archive', permissions: 'r' },
   ]);
 });
 
-test('5.6: a device whose link is gone is left out', () => {
+test('a device whose link is gone is left out', () => {
   assert.deepEqual(devicesOf({ name: 'unlinked', devicePath: '/dev/a' }), []);
 });
 
@@ -36,7 +36,7 @@ const bad = [
   { name: 'files', devicePath: '/dev/a', message: 'cannot find volume "files" to pass into container "main"' },
 ];
 for (const { message, ...device } of bad) {
-  test(`5.6: the volume ${device.name} at ${device.devicePath} is refused`, () => {
+  test(`the volume ${device.name} at ${device.devicePath} is refused`, () => {
     assert.throws(() => devicesOf(device), { reason: 'CreateContainerConfigError', message });
   });
 }

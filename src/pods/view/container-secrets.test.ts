@@ -1,4 +1,4 @@
-/** No Secret goes unmarked, whatever way it takes into what a container sees, and none is told in an error. */
+/** No Secret goes unmarked, whatever way it takes into what a container sees, and no error contains one. */
 import assert from 'node:assert/strict';
 import * as fc from 'fast-check';
 import { test } from 'node:test';
@@ -114,7 +114,7 @@ function viewWithDisk(
       node: aNode(),
       envFiles: plainFiles,
       subPaths: {
-        // As a disk would, it tells in the cause what path it failed with.
+        // As a disk would, its cause contains the path that failed.
         prepare: ({ subPath }) =>
           diskFails
             ? Promise.reject(new DiskError('failed to prepare subPath', { cause: new Error(`ENOENT: ${subPath}`) }))

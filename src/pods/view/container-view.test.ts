@@ -78,7 +78,7 @@ test('viewContainer puts the final environment into command and sub paths', asyn
   assert.deepEqual(seen.devices, []);
 });
 
-test('of all that is wrong the hostname is told first, then devices, the environment and mounts', async () => {
+test('of several errors that of the hostname is reported first, then devices, the environment and mounts', async () => {
   const broken: Partial<Container> = {
     volumeDevices: [{ name: 'gone', devicePath: '/dev/a' }],
     envFrom: [{ configMapRef: { name: 'gone' } }],

@@ -78,7 +78,7 @@ for (const { it, content, key, optional = false, gives, message } of fileCases) 
   });
 }
 
-test('fileKeyRef reads where the injected reader says the file is, and tells that path', async (t) => {
+test('fileKeyRef reads where the injected reader says the file is, and reports that path', async (t) => {
   const directory = temporaryDirectory(t);
   await writeFile(join(directory, 'real'), "A='a'\n");
   await symlink('real', join(directory, 'e'));

@@ -460,7 +460,7 @@ test('an object that could not be read fails the container even where it is opti
   });
 });
 
-test('an abort while an object is read is told as it is', async () => {
+test('an abort while an object is read is passed on', async () => {
   const abort = new AbortController();
   const container = aContainer({ envFrom: [{ configMapRef: { name: 'c' } }] });
   const deps: EnvironmentDeps = {
@@ -508,7 +508,7 @@ test('every object is read once for a container, also one that is missing', asyn
   assert.deepEqual(secrets.asked, ['shop/login']);
 });
 
-test('every variable tells where it came from, also through other variables', async () => {
+test('every variable records where it came from, also through other variables', async () => {
   const variables = await resolveIn(
     {
       envFrom: [{ prefix: 'C_', configMapRef: { name: 'shape' } }],

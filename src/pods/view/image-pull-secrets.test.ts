@@ -12,7 +12,7 @@ function registrySecret(name: string, registry: string, username: string): Secre
 }
 const named = (...names: readonly string[]) => aPod({ imagePullSecrets: names.map((name) => ({ name })) });
 
-test("14.1: pull secrets are read in the pod's order, without empty names", async () => {
+test("pull secrets are read in the pod's order, without empty names", async () => {
   const reader = objectReader(registrySecret('a', 'a.example', 'ann'), registrySecret('b', 'b.example', 'bob'));
   const { secrets, missing } = await collectPullSecrets(named('b', '', 'a'), reader, signal);
   assert.deepEqual(
@@ -23,7 +23,7 @@ test("14.1: pull secrets are read in the pod's order, without empty names", asyn
   assert.deepEqual(reader.asked, ['shop/b', 'shop/a']);
 });
 
-test('14.1: a secret that is missing or cannot be read is noted, and the rest is read', async () => {
+test('a secret that is missing or cannot be read is noted, and the rest is read', async () => {
   const found = registrySecret('c', 'c.example', 'cid');
   const reader = {
     get: (_namespace: string, name: string) =>
@@ -34,7 +34,7 @@ test('14.1: a secret that is missing or cannot be read is noted, and the rest is
   assert.deepEqual(missing, ['gone', 'broken']);
 });
 
-test('14.1: an abort is not taken for a missing secret', async () => {
+test('an abort is not taken for a missing secret', async () => {
   const abort = new AbortController();
   const reader = {
     get() {
@@ -45,7 +45,7 @@ test('14.1: an abort is not taken for a missing secret', async () => {
   await assert.rejects(collectPullSecrets(named('a'), reader, abort.signal), { message: 'stopping' });
 });
 
-test('14.2: missing secrets are told in one event, and none when none is missing', () => {
+test('missing secrets are reported in one event, and none when none is missing', () => {
   assert.equal(missingPullSecretsEvent({ secrets: [], missing: [] }), undefined);
   assert.deepEqual(missingPullSecretsEvent({ secrets: [], missing: ['a', 'b'] }), {
     type: 'Warning',
@@ -88,7 +88,7 @@ const cases: readonly {
   },
 ];
 for (const { it, secrets, image, logins } of cases) {
-  test(`14.3: pullCredentials gives ${it}`, () => {
+  test(`pullCredentials gives ${it}`, () => {
     assert.deepEqual(
       pullCredentials({ secrets, missing: [] }, image).map(({ username, password }) => `${username}:${password}`),
       logins,
@@ -96,7 +96,7 @@ for (const { it, secrets, image, logins } of cases) {
   });
 }
 
-test('14.3: a secret that counts and is malformed fails the image, and its content is not told', () => {
+test('a malformed secret for an image fails the image, and its content is not reported', () => {
   const broken = aSecret({
     name: 'broken',
     type: 'kubernetes.io/dockerconfigjson',

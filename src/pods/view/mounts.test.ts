@@ -52,7 +52,7 @@ class DiskError extends MountletError {
   readonly reason = 'DiskFailed';
 }
 
-/** Answers a path that tells what it was asked, and remembers what was cleaned up. */
+/** Returns a path that shows the request, and records what was cleaned up. */
 class FakeSubPaths implements SubPathPreparer {
   readonly cleaned: number[] = [];
 
@@ -343,7 +343,7 @@ test("a sub path that cannot be prepared fails in the disk's words, with the det
   assert.ok(error.cause instanceof DiskError);
 });
 
-test('a sub path that holds a Secret and cannot be prepared has no cause that could tell it', async () => {
+test('a sub path that holds a Secret and cannot be prepared has no cause that could contain it', async () => {
   const error = await errorOf(build([{ ...at, subPathExpr: '$(PASSWORD)' }], { subPaths: failingSubPaths }));
   assert.equal(error.message, 'failed to prepare subPath for volumeMount "host" of container "main"');
   assert.equal(error.cause, undefined);

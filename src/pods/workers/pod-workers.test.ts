@@ -302,7 +302,7 @@ test('of static pods with one name the next starts when the one before is gone',
   await workers.settled();
 });
 
-test('a runtime that cannot tell is an event and a retry', async () => {
+test('a runtime that fails to answer causes an Event and a retry', async () => {
   const { workers, history, steps, clock, events, stop } = aWorld();
   steps.set('get', () => Promise.reject(new Error('socket closed')));
   workers.update({ kind: 'create', pod: pod('a') });
