@@ -126,11 +126,11 @@ export class PodView implements PodSource, PodStates {
   }
 
   shouldContainersBeTerminating(uid: PodUid): boolean {
-    return this.#isDrained || (this.#loop?.shouldContainersBeTerminating(uid) ?? false);
+    return this.#isDrained || (this.#loop?.progress.shouldContainersBeTerminating(uid) ?? false);
   }
 
   shouldRuntimeBeRemoved(uid: PodUid): boolean {
-    return this.#isDrained || (this.#loop?.shouldRuntimeBeRemoved(uid) ?? false);
+    return this.#isDrained || (this.#loop?.progress.shouldRuntimeBeRemoved(uid) ?? false);
   }
 }
 

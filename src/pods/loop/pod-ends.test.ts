@@ -86,7 +86,7 @@ for (const [launch, arrange] of Object.entries(launches)) {
         const left = [
           world.api.find('web'),
           world.runtime.show(uid),
-          world.loop.stateOf(uid),
+          world.loop.progress.stateOf(uid),
           world.loop.statusOf(uid),
         ];
         assert.deepEqual(left, [undefined, 'gone', undefined, undefined], `after ${moment} turns`);
@@ -151,7 +151,7 @@ test('a container that starts while its pod is cleaned up is ended: it may hold 
   await world.rest();
   markDeleted(world);
   await world.rest();
-  assert.equal(world.loop.stateOf(uid), 'terminated');
+  assert.equal(world.loop.progress.stateOf(uid), 'terminated');
   started();
   await world.rest();
   assert.match(world.runtime.show(uid), /^notReady: main#0 exited/);

@@ -62,7 +62,7 @@ test('a deleted pod ends, is unmounted, unregistered and only then deleted from 
   assert.match(world.runtime.show(uid), /^notReady: main#0 exited 143/);
   assert.ok(world.registered.has(uid), 'its objects are needed until its volumes are gone');
   assert.equal(world.show(), 'Failed Ready=False main=143');
-  assert.ok(world.loop.shouldRuntimeBeRemoved(uid));
+  assert.ok(world.loop.progress.shouldRuntimeBeRemoved(uid));
   unmounted();
   await world.rest();
   assert.deepEqual(world.steps.slice(-2), ['unmounted web', 'unregister web']);
@@ -80,7 +80,7 @@ test('a pod that has done its work is reported as succeeded, and its last contai
   world.runtime.exit(uid, 'main', 0);
   await world.rest();
   assert.equal(world.show(), 'Succeeded Ready=False main=0');
-  assert.equal(world.loop.stateOf(uid), 'finished');
+  assert.equal(world.loop.progress.stateOf(uid), 'finished');
   assert.deepEqual(world.steps.slice(-2), ['unmounted web', 'unregister web']);
   assert.match(world.runtime.show(uid), /main#0 exited 0/, 'its log can still be read');
   await world.restart();

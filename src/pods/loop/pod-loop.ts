@@ -22,6 +22,7 @@ import type { RuntimePod } from '../../runtimes/runtime.ts';
 import { DesiredPods } from '../sources/desired-pods.ts';
 import { PodSources, type PodUpdate } from '../sources/pod-sources.ts';
 import type { EnvironmentKind } from '../status/stale-environment.ts';
+import type { PodProgress } from '../workers/pod-progress.ts';
 import type { PodState } from '../workers/pod-worker.ts';
 import { keepHouse } from './housekeeping.ts';
 import { type LoopParts, type PodLoopDeps, type PodLoopSettings, assembleParts } from './loop-parts.ts';
@@ -92,7 +93,7 @@ export class PodLoop {
 
   /** Pods that use resources of this node: all but those that were refused or have ended. */
   activePods(): readonly Pod[] {
-    const { progress } = this.#parts.workers;
+    const { progress } = this;
     return this.#pods.pods().filter((pod) => {
       const state = progress.stateOf(podUid(pod));
       if (state === 'terminated' || state === 'finished') return false;
@@ -104,7 +105,7 @@ export class PodLoop {
 
   /** Also one that is no longer wanted but has not finished. */
   pod(uid: string): Pod | undefined {
-    return this.#pods.get(uid) ?? this.#parts.workers.progress.podOf(uid);
+    return this.#pods.get(uid) ?? this.progress.podOf(uid);
   }
 
   /** With its newest status. */
@@ -121,23 +122,16 @@ export class PodLoop {
 
   /** What its status was computed from: containers, their IDs and logs. */
   runtimePodOf(uid: string): RuntimePod | undefined {
-    return this.#parts.workers.progress.get(uid)?.seen;
+    return this.progress.get(uid)?.seen;
   }
 
-  stateOf(uid: string): PodState | undefined {
-    return this.#parts.workers.progress.stateOf(uid);
+  /** How far each pod has got, for those who must not act too early. */
+  get progress(): PodProgress {
+    return this.#parts.workers.progress;
   }
 
   areSourcesReady(): boolean {
     return this.#config.isComplete();
-  }
-
-  shouldContainersBeTerminating(uid: string): boolean {
-    return this.#parts.workers.progress.shouldContainersBeTerminating(uid);
-  }
-
-  shouldRuntimeBeRemoved(uid: string): boolean {
-    return this.#parts.workers.progress.shouldRuntimeBeRemoved(uid);
   }
 
   /**
@@ -239,7 +233,7 @@ export class PodLoop {
     const { events, admit } = this.#deps;
     const uid = podUid(pod);
     const isEnding = pod.metadata.deletionTimestamp !== undefined || isTerminalPhase(pod.status?.phase);
-    if (isEnding || workers.progress.isTerminationRequested(uid)) return false;
+    if (isEnding || this.progress.isTerminationRequested(uid)) return false;
     const others = this.activePods().filter((other) => podUid(other) !== uid);
     const { refusal, preempted = [] } = admit(pod, others);
     for (const victim of preempted) {
@@ -272,7 +266,7 @@ export class PodLoop {
     while (!signal.aborted) {
       await this.#housekeeping.sleep(delayMs, clock, signal);
       if (signal.aborted || !this.#config.isComplete()) continue;
-      const { progress } = this.#parts.workers;
+      const { progress } = this;
       const before = [...progress.workers()].map(({ uid }) => uid);
       const isDone = await keepHouse(
         {
