@@ -1,9 +1,9 @@
 /** Empties namespaces that are to end, and lets them go when nothing is left in them. */
-import type { Namespace } from '../../kube/kinds/namespace.ts';
-import type { KubeObject, Resource } from '../model/resource.ts';
-import { objectKey, objectPrefix, placeOfKey } from '../model/stored-objects.ts';
-import { deleteObject } from '../rest/delete.ts';
-import { updateObject } from '../rest/update.ts';
+import type { KubeObject, Resource } from '../apiserver/model/resource.ts';
+import { objectKey, objectPrefix, placeOfKey } from '../apiserver/model/stored-objects.ts';
+import { deleteObject } from '../apiserver/rest/delete.ts';
+import { updateObject } from '../apiserver/rest/update.ts';
+import type { Namespace } from '../kube/kinds/namespace.ts';
 import {
   type ControllerDeps,
   controllerContext,
@@ -11,7 +11,7 @@ import {
   readObjectAt,
   storedResources,
   unlessRefused,
-} from './controller.ts';
+} from './cluster.ts';
 import { WorkQueue } from './work-queue.ts';
 
 const controller = 'namespace-controller';

@@ -2,13 +2,13 @@
  * What all controllers share: they look at what is, not at what happened, and put right what is not as it should be. A change
  * only tells them which keys to look at again, so a doubled or missed one does no harm, and after a restart they look at all.
  */
-import { type User, wellKnownGroups } from '../identity/user.ts';
-import type { Notify } from '../model/notices.ts';
-import type { KubeObject, Resource, ResourceTable } from '../model/resource.ts';
-import { StatusError } from '../model/status.ts';
-import { parseStored } from '../model/stored-objects.ts';
-import type { WriteContext, WriteDeps } from '../rest/write-context.ts';
-import type { Change, Store } from '../store/store.ts';
+import { type User, wellKnownGroups } from '../apiserver/identity/user.ts';
+import type { Notify } from '../apiserver/model/notices.ts';
+import type { KubeObject, Resource, ResourceTable } from '../apiserver/model/resource.ts';
+import { StatusError } from '../apiserver/model/status.ts';
+import { parseStored } from '../apiserver/model/stored-objects.ts';
+import type { WriteContext, WriteDeps } from '../apiserver/rest/write-context.ts';
+import type { Change, Store } from '../apiserver/store/store.ts';
 
 export interface ControllerDeps extends WriteDeps {
   readonly store: Store;

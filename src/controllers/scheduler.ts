@@ -3,14 +3,14 @@
  * why, and is looked at again when a node changes. It counts no resources: on one machine or a handful that is the user's call.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { Node } from '../../kube/kinds/node.ts';
-import type { Pod } from '../../kube/kinds/pod/pod.ts';
-import { microTimestamp, timestamp } from '../../kube/values/times.ts';
-import type { KubeObject } from '../model/resource.ts';
-import { objectPrefix, parseStored, placeOfKey } from '../model/stored-objects.ts';
-import { createObject } from '../rest/create.ts';
-import { bindPod } from '../rest/pod-subresources.ts';
-import { updateObject } from '../rest/update.ts';
+import type { KubeObject } from '../apiserver/model/resource.ts';
+import { objectPrefix, parseStored, placeOfKey } from '../apiserver/model/stored-objects.ts';
+import { createObject } from '../apiserver/rest/create.ts';
+import { bindPod } from '../apiserver/rest/pod-subresources.ts';
+import { updateObject } from '../apiserver/rest/update.ts';
+import type { Node } from '../kube/kinds/node.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
+import { microTimestamp, timestamp } from '../kube/values/times.ts';
 import {
   type ControllerDeps,
   controllerContext,
@@ -18,7 +18,7 @@ import {
   followObjects,
   readObjectAt,
   unlessRefused,
-} from './controller.ts';
+} from './cluster.ts';
 import { misfit, unschedulableMessage } from './node-fit.ts';
 import { WorkQueue } from './work-queue.ts';
 

@@ -2,13 +2,13 @@
  * The objects that every cluster has without anybody's asking: four namespaces, in every namespace a service account and the
  * certificate authority, and the Service by which pods find this server.
  */
-import type { ConfigMap } from '../../kube/kinds/config-map.ts';
-import type { Service } from '../../kube/kinds/service.ts';
-import type { KubeObject, Resource } from '../model/resource.ts';
-import { objectKey, objectPrefix, placeOfKey } from '../model/stored-objects.ts';
-import { createObject } from '../rest/create.ts';
-import { isSameJson, updateObject } from '../rest/update.ts';
-import { DiskFullError } from '../store/store-errors.ts';
+import type { KubeObject, Resource } from '../apiserver/model/resource.ts';
+import { objectKey, objectPrefix, placeOfKey } from '../apiserver/model/stored-objects.ts';
+import { createObject } from '../apiserver/rest/create.ts';
+import { isSameJson, updateObject } from '../apiserver/rest/update.ts';
+import { DiskFullError } from '../apiserver/store/store-errors.ts';
+import type { ConfigMap } from '../kube/kinds/config-map.ts';
+import type { Service } from '../kube/kinds/service.ts';
 import {
   type ControllerDeps,
   controllerContext,
@@ -16,7 +16,7 @@ import {
   followObjects,
   readObjectAt,
   unlessRefused,
-} from './controller.ts';
+} from './cluster.ts';
 import { WorkQueue } from './work-queue.ts';
 
 export interface CompanionDeps extends ControllerDeps {

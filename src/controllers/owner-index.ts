@@ -1,5 +1,5 @@
 /** Who depends on whom: for each owner, by uid, the keys of the objects that name it. Kept from what the store tells. */
-import type { KubeObject } from '../model/resource.ts';
+import type { KubeObject } from '../apiserver/model/resource.ts';
 
 export class OwnerIndex {
   readonly #dependents = new Map<string, Set<string>>();

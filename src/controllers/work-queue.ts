@@ -6,12 +6,12 @@
  *                  ▲            │ touched meanwhile, or failed and paused
  *                  └────────────┘
  */
-import { Semaphore } from '../../base/semaphore.ts';
-import { CoalescingQueue } from '../../base/coalescing-queue.ts';
-import { KeyedBackOff } from '../../base/back-off.ts';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { Clock } from '../../base/clock.ts';
-import type { Notify } from '../model/notices.ts';
+import type { Notify } from '../apiserver/model/notices.ts';
+import { KeyedBackOff } from '../base/back-off.ts';
+import type { Clock } from '../base/clock.ts';
+import { CoalescingQueue } from '../base/coalescing-queue.ts';
+import { Semaphore } from '../base/semaphore.ts';
 
 interface QueueDeps {
   readonly clock: Clock;

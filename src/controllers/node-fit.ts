@@ -1,7 +1,7 @@
 /** Whether a pod may run on a node, and if not, why, in the scheduler's words. Pure. */
-import type { Node } from '../../kube/kinds/node.ts';
-import type { Pod } from '../../kube/kinds/pod/pod.ts';
-import { selectsNode, tolerates } from '../../kube/references/node-affinity.ts';
+import type { Node } from '../kube/kinds/node.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
+import { selectsNode, tolerates } from '../kube/references/node-affinity.ts';
 
 /** Undefined: it fits. */
 export function misfit({ spec: pod }: Pod, { metadata, spec: node, status }: Node): string | undefined {

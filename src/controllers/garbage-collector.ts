@@ -2,13 +2,13 @@
  * Deletes objects whose owners are all gone, and carries out what a deletion wants of dependents: `foregroundDeletion` waits for
  * those that block it, `orphan` lets them live without their owner.
  */
-import type { ObjectMeta, OwnerReference } from '../../kube/schema/meta.ts';
-import type { KubeObject, Resource } from '../model/resource.ts';
-import { objectKey, parseStored, placeOfKey } from '../model/stored-objects.ts';
-import { deleteObject } from '../rest/delete.ts';
-import { updateObject } from '../rest/update.ts';
-import type { Change } from '../store/store.ts';
-import { type ControllerDeps, controllerContext, readObjectAt, storedResources, unlessRefused } from './controller.ts';
+import type { KubeObject, Resource } from '../apiserver/model/resource.ts';
+import { objectKey, parseStored, placeOfKey } from '../apiserver/model/stored-objects.ts';
+import { deleteObject } from '../apiserver/rest/delete.ts';
+import { updateObject } from '../apiserver/rest/update.ts';
+import type { Change } from '../apiserver/store/store.ts';
+import type { ObjectMeta, OwnerReference } from '../kube/schema/meta.ts';
+import { type ControllerDeps, controllerContext, readObjectAt, storedResources, unlessRefused } from './cluster.ts';
 import { OwnerIndex } from './owner-index.ts';
 import { WorkQueue } from './work-queue.ts';
 

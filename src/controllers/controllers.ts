@@ -1,6 +1,5 @@
 /** Runs all controllers of the server, each until it is told to stop. */
-import type { CompanionDeps } from './companions.ts';
-import { ensureCompanions, runCompanions } from './companions.ts';
+import { type CompanionDeps, ensureCompanions, runCompanions } from './default-objects.ts';
 import { runExpiry } from './expiry.ts';
 import { runGarbageCollector } from './garbage-collector.ts';
 import { runNamespaceDeletion } from './namespace-deletion.ts';

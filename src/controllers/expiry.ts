@@ -1,10 +1,10 @@
 /** Removes objects of kinds that are not kept for ever (events), after their time without an update. */
-import type { KubeObject, Resource } from '../model/resource.ts';
-import { StatusError } from '../model/status.ts';
-import { objectPrefix, placeOfKey } from '../model/stored-objects.ts';
-import { deleteObject } from '../rest/delete.ts';
-import { type ControllerDeps, controllerUser, followObjects, readObjectAt, storedResources } from './controller.ts';
-import { onAbort } from '../../base/abort.ts';
+import type { KubeObject, Resource } from '../apiserver/model/resource.ts';
+import { StatusError } from '../apiserver/model/status.ts';
+import { objectPrefix, placeOfKey } from '../apiserver/model/stored-objects.ts';
+import { deleteObject } from '../apiserver/rest/delete.ts';
+import { onAbort } from '../base/abort.ts';
+import { type ControllerDeps, controllerUser, followObjects, readObjectAt, storedResources } from './cluster.ts';
 
 const controller = 'expiry';
 // Timers of Node overflow beyond 24 days.

@@ -1,7 +1,7 @@
 /** Tells nodes by an annotation how long they may trust what they have read; in a cluster this small not at all. */
-import type { KubeObject } from '../model/resource.ts';
-import { objectKey, objectPrefix, placeOfKey } from '../model/stored-objects.ts';
-import { updateObject } from '../rest/update.ts';
+import type { KubeObject } from '../apiserver/model/resource.ts';
+import { objectKey, objectPrefix, placeOfKey } from '../apiserver/model/stored-objects.ts';
+import { updateObject } from '../apiserver/rest/update.ts';
 import {
   type ControllerDeps,
   controllerContext,
@@ -9,7 +9,7 @@ import {
   followObjects,
   readObjectAt,
   unlessRefused,
-} from './controller.ts';
+} from './cluster.ts';
 import { WorkQueue } from './work-queue.ts';
 
 const controller = 'ttl-controller';
