@@ -90,3 +90,5 @@ export type {
   RuntimeImages,
   RuntimePod,
 } from './runtimes/runtime.ts';
+
+export { runControllers } from './controllers/controllers.ts';

@@ -13,9 +13,8 @@ interface Room {
   readonly because: string;
 }
 
-const everyRoom = 'base kube linux disk client objects plugins volumes runtimes pods node node-server apiserver'.split(
-  ' ',
-);
+const everyRoom =
+  'base kube linux disk client objects plugins volumes runtimes pods node node-server apiserver controllers'.split(' ');
 const rooms: Readonly<Record<string, Room>> = {
   base: { may: [], because: 'base is useful in any program and knows nothing of this one' },
   kube: { may: ['base'], because: 'kube is pure: objects in, objects or errors out' },
@@ -53,6 +52,10 @@ const rooms: Readonly<Record<string, Room>> = {
     because: 'what a node says of itself is told to it: it knows neither pods nor volumes',
   },
   apiserver: { may: ['base', 'kube'], because: 'the server must not know the node: any node may talk to it' },
+  controllers: {
+    may: ['base', 'kube'],
+    because: 'a controller works on any cluster that it is given, in this process or over HTTP',
+  },
   agent: { may: everyRoom, because: 'agent is the composition root and starts everything but the command line' },
   // `linux/processes` ends a process that `process.exit` may leave hanging.
   cli: {
@@ -84,7 +87,6 @@ const layers: Readonly<Record<string, readonly string[]>> = {
     'resources',
     'wire',
     'rest',
-    'controllers',
     'serving',
     '.',
   ],

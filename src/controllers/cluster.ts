@@ -1,81 +1,88 @@
 /**
- * What all controllers share: they look at what is, not at what happened, and put right what is not as it should be. A change
- * only tells them which keys to look at again, so a doubled or missed one does no harm, and after a restart they look at all.
+ * What controllers need of a cluster: get, list, watch and write. The API server has it on its store; over HTTP it is a client.
+ *
+ * Controllers look at what is, not at what happened, and put right what is not as it should be. A change only says which keys to
+ * look at again, so a repeated or missed one does no harm, and after a restart they look at everything.
  */
-import { type User, wellKnownGroups } from '../apiserver/identity/user.ts';
-import type { Notify } from '../apiserver/model/notices.ts';
-import type { KubeObject, Resource, ResourceTable } from '../apiserver/model/resource.ts';
-import { StatusError } from '../apiserver/model/status.ts';
-import { parseStored } from '../apiserver/model/stored-objects.ts';
-import type { WriteContext, WriteDeps } from '../apiserver/rest/write-context.ts';
-import type { Change, Store } from '../apiserver/store/store.ts';
+import type { Clock } from '../base/clock.ts';
+import type { KubeObject } from '../kube/schema/kind.ts';
 
-export interface ControllerDeps extends WriteDeps {
-  readonly store: Store;
-  readonly resources: ResourceTable;
-  readonly notify: Notify;
+export interface Kind {
+  readonly group: string;
+  readonly version: string;
+  readonly kind: string;
+  readonly plural: string;
+  readonly namespaced: boolean;
+  /** Objects are removed after this long without an update (events). */
+  readonly timeToLiveMs?: number;
 }
 
-interface Sighting {
+export interface ClusterObject {
+  /** Names the object in this cluster; what it looks like is the cluster's business. */
   readonly key: string;
-  readonly type: Change['type'];
-  /** Of a deletion, the last content. */
+  /** Parsed when it is read: a key is often all that is needed. */
   readonly object: KubeObject;
 }
 
-/** Tells of every object below the prefix, first of those that are there, then of each change. Returns how to stop. */
-export function followObjects(store: Store, prefix: string, see: (sighting: Sighting) => void): () => void {
-  const stop = store.subscribe((changes) => {
-    for (const { key, type, value } of changes) {
-      if (key.startsWith(prefix)) see(sighting(key, type, value));
-    }
-  });
-  for (const { key, value } of store.list({ prefix, leavesOutDamaged: true }).items) see(sighting(key, 'put', value));
-  return stop;
+export interface ObjectChange extends ClusterObject {
+  /** Of a deletion, `object` is the last content. */
+  readonly type: 'put' | 'delete';
+  /** It was there when the watch began. */
+  readonly isInitial: boolean;
+  /** False when the text of the object does not have this word in quotes. Cheaper than to parse it. */
+  mentions(word: string): boolean;
 }
 
-/** Parsed when somebody looks: a key is often all they want to know. */
-function sighting(key: string, type: Change['type'], value: string): Sighting {
-  return {
-    key,
-    type,
-    get object() {
-      return parseStored(value);
-    },
-  };
+/** Writes reject with an error that has the HTTP status as its `code` when they are refused. */
+export interface Cluster {
+  /** Those whose objects are kept. */
+  readonly kinds: readonly Kind[];
+  /** The kind under which such objects are kept; undefined for one that is unknown here. */
+  kindOf(apiVersion: string, kind: string): Kind | undefined;
+  keyOf(kind: Kind, namespace: string, name: string): string;
+  placeOf(key: string): { readonly kind: Kind | undefined; readonly namespace: string; readonly name: string };
+  get(key: string): Promise<KubeObject | undefined>;
+  /** Of one namespace, or of all. Rejects when some of them cannot be read. */
+  list(kind: Kind, namespace?: string): Promise<readonly ClusterObject[]>;
+  /** Reports what is there, then each change; of one kind, or of all. Returns how to stop. */
+  watch(kind: Kind | undefined, report: (change: ObjectChange) => void): () => void;
+  create(kind: Kind, namespace: string, object: KubeObject): Promise<void>;
+  /** Repeats `change` on newer content where somebody else was faster. Writes nothing when it returns what it was given. */
+  update(key: string, change: (object: KubeObject) => KubeObject, subresource?: string): Promise<void>;
+  /** Dependents are left to the garbage collector. */
+  delete(key: string, preconditions?: { readonly uid?: string; readonly resourceVersion?: string }): Promise<void>;
+  /** Gives a pod its node. */
+  bind(key: string, podUid: string, nodeName: string): Promise<void>;
 }
 
-export function readObjectAt(store: Store, key: string): KubeObject | undefined {
-  const stored = store.get(key);
-  return stored === undefined ? undefined : parseStored(stored.value);
+export interface ControllerFailed {
+  readonly kind: 'ControllerFailed';
+  readonly controller: string;
+  readonly object: string;
+  readonly error: unknown;
 }
 
-/** A controller of this server is one of its masters. */
-export function controllerUser(name: string): User {
-  return { name: `system:controller:${name}`, uid: '', groups: [wellKnownGroups.masters], extra: {} };
+export interface ControllerDeps {
+  /** The cluster as this controller sees it: its writes bear its name. */
+  readonly clusterFor: (controller: string, signal: AbortSignal) => Cluster;
+  readonly clock: Clock;
+  readonly random: { suffix(length: number): string };
+  readonly notify: (notice: ControllerFailed) => void;
 }
 
-export function controllerContext(name: string, signal: AbortSignal): WriteContext {
-  return { user: controllerUser(name), manager: name, dryRun: false, isController: true, signal };
-}
-
-/** A kind that the server cannot be without. */
-export function coreResource(resources: ResourceTable, plural: string): Resource {
-  const found = resources.byPlural({ group: '', version: 'v1' }, plural);
-  if (found === undefined) throw new Error(`the table of resources has no ${plural}`);
+/** A kind that no cluster is without. */
+export function coreKind(cluster: Cluster, name: string): Kind {
+  const found = cluster.kindOf('v1', name);
+  if (found === undefined) throw new Error(`the cluster has no kind ${name}`);
   return found;
 }
 
-/** Resources whose objects are in the store under their own name. */
-export function storedResources(resources: ResourceTable): readonly Resource[] {
-  return resources.all.filter(({ isStored, viewOf }) => isStored && viewOf === undefined);
-}
-
 /** Somebody else was faster, which is as good: `codes` are the refusals that say so. */
-export async function unlessRefused(write: Promise<unknown>, ...codes: readonly number[]): Promise<void> {
+export async function unlessRefused(write: Promise<void>, ...codes: readonly number[]): Promise<void> {
   try {
     await write;
   } catch (error) {
-    if (!(error instanceof StatusError) || !codes.includes(error.code)) throw error;
+    const code = error instanceof Error && 'code' in error ? error.code : undefined;
+    if (!codes.some((accepted) => accepted === code)) throw error;
   }
 }

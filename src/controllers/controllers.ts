@@ -1,5 +1,5 @@
-/** Runs all controllers of the server, each until it is told to stop. */
-import { type CompanionDeps, ensureCompanions, runCompanions } from './default-objects.ts';
+/** Runs all controllers of a cluster until the signal aborts. */
+import { type DefaultObjectDeps, ensureDefaultObjects, runDefaultObjects } from './default-objects.ts';
 import { runExpiry } from './expiry.ts';
 import { runGarbageCollector } from './garbage-collector.ts';
 import { runNamespaceDeletion } from './namespace-deletion.ts';
@@ -13,17 +13,17 @@ interface RunningControllers {
   readonly done: Promise<unknown>;
 }
 
-export function runControllers(deps: CompanionDeps, signal: AbortSignal): RunningControllers {
-  const settled = ensureCompanions(deps, signal);
+export function runControllers(deps: DefaultObjectDeps, signal: AbortSignal): RunningControllers {
+  const settled = ensureDefaultObjects(deps, signal);
   const run = (): Promise<unknown> =>
     Promise.all([
-      runCompanions(deps, signal),
+      runDefaultObjects(deps, signal),
       runNamespaceDeletion(deps, signal),
       runGarbageCollector(deps, signal),
       runExpiry(deps, signal),
       runScheduler(deps, signal),
       runNodeTtl(deps, signal),
     ]);
-  // Whoever waits for `settled` learns of its failure there, and only there.
+  // A failure of `settled` is reported there, and only there.
   return { settled, done: settled.then(run, () => undefined) };
 }

@@ -1,25 +1,16 @@
 /**
- * The objects that every cluster has without anybody's asking: four namespaces, in every namespace a service account and the
- * certificate authority, and the Service by which pods find this server.
+ * The objects that every cluster has from the start: four namespaces, in every namespace a service account and the certificate
+ * authority, and the Service by which pods find the server.
  */
-import type { KubeObject, Resource } from '../apiserver/model/resource.ts';
-import { objectKey, objectPrefix, placeOfKey } from '../apiserver/model/stored-objects.ts';
-import { createObject } from '../apiserver/rest/create.ts';
-import { isSameJson, updateObject } from '../apiserver/rest/update.ts';
-import { DiskFullError } from '../apiserver/store/store-errors.ts';
+import { isDeepStrictEqual } from 'node:util';
+import { MountletError } from '../base/errors.ts';
 import type { ConfigMap } from '../kube/kinds/config-map.ts';
 import type { Service } from '../kube/kinds/service.ts';
-import {
-  type ControllerDeps,
-  controllerContext,
-  coreResource,
-  followObjects,
-  readObjectAt,
-  unlessRefused,
-} from './cluster.ts';
+import type { KubeObject } from '../kube/schema/kind.ts';
+import { type Cluster, type ControllerDeps, coreKind, unlessRefused } from './cluster.ts';
 import { WorkQueue } from './work-queue.ts';
 
-export interface CompanionDeps extends ControllerDeps {
+export interface DefaultObjectDeps extends ControllerDeps {
   readonly authorityPem: string;
   /** Where pods reach this server. */
   readonly endpoint: { readonly address: string; readonly port: number };
@@ -30,108 +21,93 @@ const namespaceNames = ['default', 'kube-system', 'kube-public', 'kube-node-leas
 const authorityMap = 'kube-root-ca.crt';
 const account = 'default';
 
-/** What must be there before anybody is served. On a full disk what was there before must do: objects can still be deleted. */
-export async function ensureCompanions(deps: CompanionDeps, signal: AbortSignal): Promise<void> {
-  const isNew = deps.store.revision === 0;
+/** What must be there before anything is served. On a full disk the old ones must do: objects can still be deleted. */
+export async function ensureDefaultObjects(deps: DefaultObjectDeps, signal: AbortSignal): Promise<void> {
+  const cluster = deps.clusterFor(controller, signal);
+  const namespaces = coreKind(cluster, 'Namespace');
+  const isNew = (await cluster.get(cluster.keyOf(namespaces, '', 'default'))) === undefined;
   try {
-    await ensureAll(deps, signal);
+    for (const name of namespaceNames) {
+      await ensure(cluster, 'Namespace', '', { metadata: { name } });
+      await ensureInNamespace(deps, cluster, name);
+    }
+    await ensureService(deps, cluster);
   } catch (error) {
-    if (isNew || !(error instanceof DiskFullError)) throw error;
+    if (isNew || !(error instanceof MountletError) || error.reason !== 'DiskFull') throw error;
     deps.notify({ kind: 'ControllerFailed', controller, object: 'default', error });
   }
 }
 
-async function ensureAll(deps: CompanionDeps, signal: AbortSignal): Promise<void> {
-  const namespaces = coreResource(deps.resources, 'namespaces');
-  for (const name of namespaceNames) {
-    await ensure(deps, namespaces, '', { metadata: { name } }, signal);
-    await ensureInNamespace(deps, name, signal);
-  }
-  await ensureService(deps, signal);
-}
-
-export async function runCompanions(deps: CompanionDeps, signal: AbortSignal): Promise<void> {
-  const { store, resources } = deps;
+export async function runDefaultObjects(deps: DefaultObjectDeps, signal: AbortSignal): Promise<void> {
+  const cluster = deps.clusterFor(controller, signal);
   const queue = new WorkQueue(controller, deps);
-  const companions: readonly (readonly [plural: string, name: string])[] = [
-    ['serviceaccounts', account],
-    ['configmaps', authorityMap],
+  const followed: readonly (readonly [kind: string, name: string])[] = [
+    ['ServiceAccount', account],
+    ['ConfigMap', authorityMap],
   ];
   const stops = [
-    followObjects(store, objectPrefix(coreResource(resources, 'namespaces')), ({ type, object }) => {
-      if (type === 'put') queue.touch(object.metadata.name);
+    cluster.watch(coreKind(cluster, 'Namespace'), ({ type, key }) => {
+      if (type === 'put') queue.touch(cluster.placeOf(key).name);
     }),
-    ...companions.map(([plural, name]) =>
-      followObjects(store, objectPrefix(coreResource(resources, plural)), ({ key }) => {
-        const place = placeOfKey(key);
+    ...followed.map(([kind, name]) =>
+      cluster.watch(coreKind(cluster, kind), ({ key }) => {
+        const place = cluster.placeOf(key);
         if (place.name === name) queue.touch(place.namespace);
       }),
     ),
   ];
   try {
     await queue.run(async (namespace) => {
-      await ensureInNamespace(deps, namespace, signal);
-      if (namespace === 'default') await ensureService(deps, signal);
+      await ensureInNamespace(deps, cluster, namespace);
+      if (namespace === 'default') await ensureService(deps, cluster);
     }, signal);
   } finally {
     for (const stop of stops) stop();
   }
 }
 
-async function ensureInNamespace(deps: CompanionDeps, namespace: string, signal: AbortSignal): Promise<void> {
-  const { store, resources } = deps;
-  const home = readObjectAt(store, objectKey(coreResource(resources, 'namespaces'), '', namespace));
+async function ensureInNamespace(deps: DefaultObjectDeps, cluster: Cluster, namespace: string): Promise<void> {
+  const home = await cluster.get(cluster.keyOf(coreKind(cluster, 'Namespace'), '', namespace));
   if (home === undefined || home.metadata.deletionTimestamp !== undefined) return;
-  await ensure(deps, coreResource(resources, 'serviceaccounts'), namespace, { metadata: { name: account } }, signal);
+  await ensure(cluster, 'ServiceAccount', namespace, { metadata: { name: account } });
   const data = { 'ca.crt': deps.authorityPem };
   const annotations = {
     'kubernetes.io/description': 'The certificate authority of this API server. It is kept up to date.',
   };
   const wanted: ConfigMap = { metadata: { name: authorityMap, annotations }, data };
-  await ensure(deps, coreResource(resources, 'configmaps'), namespace, wanted, signal, (current) =>
-    isSameJson((current as ConfigMap).data, data) ? current : { ...current, data },
+  await ensure(cluster, 'ConfigMap', namespace, wanted, (current) =>
+    isDeepStrictEqual((current as ConfigMap).data, data) ? current : { ...current, data },
   );
 }
 
-async function ensureService(deps: CompanionDeps, signal: AbortSignal): Promise<void> {
+async function ensureService(deps: DefaultObjectDeps, cluster: Cluster): Promise<void> {
   const { address, port } = deps.endpoint;
   const labels = { component: 'apiserver', provider: 'kubernetes' };
   const ports = [{ name: 'https', protocol: 'TCP', port, targetPort: port }];
   const spec = { clusterIP: address, clusterIPs: [address], type: 'ClusterIP', sessionAffinity: 'None', ports };
   const wanted: Service = { metadata: { name: 'kubernetes', labels }, spec };
-  const services = coreResource(deps.resources, 'services');
-  const key = objectKey(services, 'default', 'kubernetes');
-  const existing = readObjectAt(deps.store, key) as Service | undefined;
-  if (existing?.spec.clusterIP === address && isSameJson(existing.spec.ports, ports)) return;
+  const key = cluster.keyOf(coreKind(cluster, 'Service'), 'default', 'kubernetes');
+  const existing = (await cluster.get(key)) as Service | undefined;
+  if (existing?.spec.clusterIP === address && isDeepStrictEqual(existing.spec.ports, ports)) return;
   // The address of a Service cannot change: when the server has moved it is another Service.
-  if (existing !== undefined) {
-    await deps.store.update(key, (current) =>
-      current === undefined
-        ? { kind: 'keep', result: undefined }
-        : { kind: 'delete', value: current.value, result: undefined },
-    );
-  }
-  await ensure(deps, services, 'default', wanted, signal);
+  if (existing !== undefined) await unlessRefused(cluster.delete(key), 404);
+  await ensure(cluster, 'Service', 'default', wanted);
 }
 
 async function ensure(
-  deps: CompanionDeps,
-  resource: Resource,
+  cluster: Cluster,
+  kindName: string,
   namespace: string,
   object: KubeObject,
-  signal: AbortSignal,
   repair?: (current: KubeObject) => KubeObject,
 ): Promise<void> {
-  const { name } = object.metadata;
-  const current = readObjectAt(deps.store, objectKey(resource, namespace, name));
-  const context = controllerContext(controller, signal);
+  const kind = coreKind(cluster, kindName);
+  const key = cluster.keyOf(kind, namespace, object.metadata.name);
+  const current = await cluster.get(key);
   if (current === undefined) {
-    // Somebody else makes it, or the namespace has just begun to end.
-    await unlessRefused(createObject(deps, { resource, namespace, object, context }), 409, 403, 404);
+    // Another client makes it, or the namespace has just begun to end.
+    await unlessRefused(cluster.create(kind, namespace, object), 409, 403, 404);
   } else if (repair !== undefined && repair(current) !== current) {
-    await unlessRefused(
-      updateObject(deps, { resource, namespace, name, subresource: '', context, change: repair }),
-      404,
-    );
+    await unlessRefused(cluster.update(key, repair), 404);
   }
 }

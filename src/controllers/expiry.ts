@@ -1,48 +1,47 @@
 /** Removes objects of kinds that are not kept for ever (events), after their time without an update. */
-import type { KubeObject, Resource } from '../apiserver/model/resource.ts';
-import { StatusError } from '../apiserver/model/status.ts';
-import { objectPrefix, placeOfKey } from '../apiserver/model/stored-objects.ts';
-import { deleteObject } from '../apiserver/rest/delete.ts';
 import { onAbort } from '../base/abort.ts';
-import { type ControllerDeps, controllerUser, followObjects, readObjectAt, storedResources } from './cluster.ts';
+import type { KubeObject } from '../kube/schema/kind.ts';
+import { type Cluster, type ControllerDeps, type Kind, unlessRefused } from './cluster.ts';
 
 const controller = 'expiry';
 // Timers of Node overflow beyond 24 days.
 const longestSleepMs = 2 ** 31 - 1;
 
 export async function runExpiry(deps: ControllerDeps, signal: AbortSignal): Promise<void> {
-  const kinds = storedResources(deps.resources).filter(({ timeToLiveMs }) => timeToLiveMs !== undefined);
-  await Promise.all(kinds.map((resource) => expire(deps, resource, signal)));
+  const cluster = deps.clusterFor(controller, signal);
+  const kinds = cluster.kinds.filter(({ timeToLiveMs }) => timeToLiveMs !== undefined);
+  await Promise.all(kinds.map((kind) => expire(deps, cluster, kind, signal)));
 }
 
-async function expire(deps: ControllerDeps, resource: Resource, signal: AbortSignal): Promise<void> {
-  const { store, clock } = deps;
-  const { timeToLiveMs = 0 } = resource;
+async function expire(deps: ControllerDeps, cluster: Cluster, kind: Kind, signal: AbortSignal): Promise<void> {
+  const { clock } = deps;
+  const { timeToLiveMs = 0 } = kind;
   // All live equally long and an update puts one at the end: the first is the next to go.
-  const ends = new Map<string, number>();
+  let ends = new Map<string, number>();
+  let isSorted = true;
   let wake = (): void => {};
-  let isLive = false;
-  const stop = followObjects(store, objectPrefix(resource), ({ key, type, object }) => {
+  const stop = cluster.watch(kind, ({ key, type, object, isInitial }) => {
+    const isFirst = ends.size === 0;
     ends.delete(key);
-    if (type === 'put') ends.set(key, (isLive ? clock.now() : lastSign(object, clock.now())) + timeToLiveMs);
-    wake();
+    if (type === 'put') ends.set(key, (isInitial ? lastSign(object, clock.now()) : clock.now()) + timeToLiveMs);
+    if (isInitial) isSorted = false;
+    // What comes later ends later: only where there was nothing, or an old one is found, does the pause become shorter.
+    if (isInitial || isFirst) wake();
   });
-  isLive = true;
-  sortByValue(ends);
   try {
     while (!signal.aborted) {
+      if (!isSorted) ends = new Map([...ends].sort(([, a], [, b]) => a - b));
+      isSorted = true;
       const [next] = ends;
       const waitMs = next === undefined ? longestSleepMs : next[1] - clock.now();
       if (next !== undefined && waitMs <= 0) {
         ends.delete(next[0]);
-        await remove(deps, resource, next[0]);
+        await remove(deps, cluster, next[0]);
         continue;
       }
       const pause = new AbortController();
-      const abort = (): void => pause.abort();
-      // Whatever comes later ends later: only where there was nothing can a change make the pause shorter.
-      wake = next === undefined ? abort : () => {};
-      const stopListening = onAbort(signal, abort);
+      wake = () => pause.abort();
+      const stopListening = onAbort(signal, wake);
       await clock.sleep(Math.min(waitMs, longestSleepMs), pause.signal).catch(() => {});
       stopListening();
     }
@@ -51,7 +50,7 @@ async function expire(deps: ControllerDeps, resource: Resource, signal: AbortSig
   }
 }
 
-/** When an object that was found at the start was last heard of; what lies in the future is taken for now. */
+/** When an object that was found at the start was last updated; a time in the future is taken for now. */
 function lastSign(object: KubeObject, now: number): number {
   const { lastTimestamp, eventTime, series } = object as KubeObject & {
     readonly lastTimestamp?: string;
@@ -64,23 +63,12 @@ function lastSign(object: KubeObject, now: number): number {
   return times.length === 0 ? now : Math.max(...times);
 }
 
-function sortByValue(ends: Map<string, number>): void {
-  const sorted = [...ends].sort(([, a], [, b]) => a - b);
-  ends.clear();
-  for (const [key, end] of sorted) ends.set(key, end);
-}
-
-async function remove(deps: ControllerDeps, resource: Resource, key: string): Promise<void> {
-  const { resourceVersion } = readObjectAt(deps.store, key)?.metadata ?? {};
-  if (resourceVersion === undefined) return;
-  const { namespace, name } = placeOfKey(key);
-  const context = { user: controllerUser(controller), dryRun: false };
-  const options = { preconditions: { resourceVersion } };
+async function remove({ notify }: ControllerDeps, cluster: Cluster, key: string): Promise<void> {
   try {
-    await deleteObject(deps, { resource, namespace, name, options, context });
-  } catch (error) {
+    const { resourceVersion } = (await cluster.get(key))?.metadata ?? {};
     // Gone already, or updated a moment ago: then it has been given a new time.
-    if (error instanceof StatusError) return;
-    deps.notify({ kind: 'ControllerFailed', controller, object: key, error });
+    if (resourceVersion !== undefined) await unlessRefused(cluster.delete(key, { resourceVersion }), 403, 404, 409);
+  } catch (error) {
+    notify({ kind: 'ControllerFailed', controller, object: key, error });
   }
 }

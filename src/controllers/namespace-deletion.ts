@@ -1,17 +1,7 @@
 /** Empties namespaces that are to end, and lets them go when nothing is left in them. */
-import type { KubeObject, Resource } from '../apiserver/model/resource.ts';
-import { objectKey, objectPrefix, placeOfKey } from '../apiserver/model/stored-objects.ts';
-import { deleteObject } from '../apiserver/rest/delete.ts';
-import { updateObject } from '../apiserver/rest/update.ts';
 import type { Namespace } from '../kube/kinds/namespace.ts';
-import {
-  type ControllerDeps,
-  controllerContext,
-  coreResource,
-  readObjectAt,
-  storedResources,
-  unlessRefused,
-} from './cluster.ts';
+import type { KubeObject } from '../kube/schema/kind.ts';
+import { type Cluster, type ControllerDeps, type Kind, coreKind, unlessRefused } from './cluster.ts';
 import { WorkQueue } from './work-queue.ts';
 
 const controller = 'namespace-controller';
@@ -20,68 +10,48 @@ const ownFinalizer = 'kubernetes';
 const deletionsAtOnce = 100;
 
 export async function runNamespaceDeletion(deps: ControllerDeps, signal: AbortSignal): Promise<void> {
-  const { store, resources } = deps;
+  const cluster = deps.clusterFor(controller, signal);
   const queue = new WorkQueue(controller, deps);
-  const namespaces = coreResource(resources, 'namespaces');
-  const prefix = objectPrefix(namespaces);
-  const stop = store.subscribe((changes) => {
-    for (const { key, type } of changes) {
-      if (key.startsWith(prefix)) queue.touch(placeOfKey(key).name);
+  const stops = [
+    cluster.watch(coreKind(cluster, 'Namespace'), ({ key }) => queue.touch(cluster.placeOf(key).name)),
+    cluster.watch(undefined, ({ key, type }) => {
       // The last object of a namespace that waits for it may have gone.
-      else if (type === 'delete') queue.touch(placeOfKey(key).namespace);
-    }
-  });
-  for (const { key } of store.list({ prefix, leavesOutDamaged: true }).items) queue.touch(placeOfKey(key).name);
+      if (type === 'delete') queue.touch(cluster.placeOf(key).namespace);
+    }),
+  ];
   try {
-    await queue.run((namespace) => look(deps, namespaces, namespace, signal), signal);
+    await queue.run((namespace) => look(cluster, namespace), signal);
   } finally {
-    stop();
+    for (const stop of stops) stop();
   }
 }
 
-async function look(deps: ControllerDeps, namespaces: Resource, namespace: string, signal: AbortSignal): Promise<void> {
+async function look(cluster: Cluster, namespace: string): Promise<void> {
   if (namespace === '') return;
-  const home: Namespace | undefined = readObjectAt(deps.store, objectKey(namespaces, '', namespace));
+  const key = cluster.keyOf(coreKind(cluster, 'Namespace'), '', namespace);
+  const home: Namespace | undefined = await cluster.get(key);
   // Something may have been created in the moment the namespace went: it goes too.
   const isEnding = home === undefined || home.metadata.deletionTimestamp !== undefined;
   if (!isEnding) return;
-  const kinds = storedResources(deps.resources).filter(({ namespaced }) => namespaced);
-  for (const resource of kinds) await empty(deps, resource, namespace, signal);
-  const isEmpty = kinds.every(
-    (resource) => deps.store.list({ prefix: objectPrefix(resource, namespace), limit: 1 }).items.length === 0,
-  );
+  const kinds = cluster.kinds.filter(({ namespaced }) => namespaced);
+  for (const kind of kinds) await empty(cluster, kind, namespace);
+  for (const kind of kinds) if ((await cluster.list(kind, namespace)).length > 0) return;
   const { finalizers = [] } = home?.spec ?? {};
-  if (home === undefined || !isEmpty || !finalizers.includes(ownFinalizer)) return;
-  await letGo(deps, namespaces, home, signal);
+  if (home === undefined || !finalizers.includes(ownFinalizer)) return;
+  const { uid } = home.metadata;
+  const change = (current: KubeObject): KubeObject => (current.metadata.uid === uid ? finalized(current) : current);
+  await unlessRefused(cluster.update(key, change, 'finalize'), 404);
 }
 
-async function empty(deps: ControllerDeps, resource: Resource, namespace: string, signal: AbortSignal): Promise<void> {
-  const { user } = controllerContext(controller, signal);
-  const { items } = deps.store.list({ prefix: objectPrefix(resource, namespace) });
-  for (let start = 0; start < items.length; start += deletionsAtOnce) {
-    const batch = items.slice(start, start + deletionsAtOnce).map(({ key }) => {
-      const { name } = placeOfKey(key);
-      const options = { propagationPolicy: 'Background' };
-      const context = { user, dryRun: false };
-      return unlessRefused(deleteObject(deps, { resource, namespace, name, options, context }), 404);
-    });
-    await Promise.all(batch);
+async function empty(cluster: Cluster, kind: Kind, namespace: string): Promise<void> {
+  const objects = await cluster.list(kind, namespace);
+  for (let start = 0; start < objects.length; start += deletionsAtOnce) {
+    const batch = objects.slice(start, start + deletionsAtOnce);
+    await Promise.all(batch.map(({ key }) => unlessRefused(cluster.delete(key), 404)));
   }
 }
 
-async function letGo(deps: ControllerDeps, namespaces: Resource, home: Namespace, signal: AbortSignal): Promise<void> {
-  const { name, uid } = home.metadata;
-  const without = (object: KubeObject): Namespace => {
-    const { spec, ...rest } = object as Namespace;
-    return { ...rest, spec: { ...spec, finalizers: (spec?.finalizers ?? []).filter((one) => one !== ownFinalizer) } };
-  };
-  const update = updateObject(deps, {
-    resource: namespaces,
-    namespace: '',
-    name,
-    subresource: 'finalize',
-    context: controllerContext(controller, signal),
-    change: (current) => (current.metadata.uid === uid ? without(current) : current),
-  });
-  await unlessRefused(update, 404);
+function finalized(namespace: KubeObject): Namespace {
+  const { spec, ...rest } = namespace as Namespace;
+  return { ...rest, spec: { ...spec, finalizers: (spec?.finalizers ?? []).filter((one) => one !== ownFinalizer) } };
 }

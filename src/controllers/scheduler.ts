@@ -3,43 +3,32 @@
  * why, and is looked at again when a node changes. It counts no resources: on one machine or a handful that is the user's call.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { KubeObject } from '../apiserver/model/resource.ts';
-import { objectPrefix, parseStored, placeOfKey } from '../apiserver/model/stored-objects.ts';
-import { createObject } from '../apiserver/rest/create.ts';
-import { bindPod } from '../apiserver/rest/pod-subresources.ts';
-import { updateObject } from '../apiserver/rest/update.ts';
 import type { Node } from '../kube/kinds/node.ts';
 import type { Pod } from '../kube/kinds/pod/pod.ts';
+import { selectsNode, tolerates } from '../kube/references/node-affinity.ts';
+import type { KubeObject } from '../kube/schema/kind.ts';
 import { microTimestamp, timestamp } from '../kube/values/times.ts';
-import {
-  type ControllerDeps,
-  controllerContext,
-  coreResource,
-  followObjects,
-  readObjectAt,
-  unlessRefused,
-} from './cluster.ts';
-import { misfit, unschedulableMessage } from './node-fit.ts';
+import { type Cluster, type ControllerDeps, coreKind, unlessRefused } from './cluster.ts';
 import { WorkQueue } from './work-queue.ts';
 
 const controller = 'default-scheduler';
 
 export async function runScheduler(deps: ControllerDeps, signal: AbortSignal): Promise<void> {
-  const { store, resources } = deps;
+  const cluster = deps.clusterFor(controller, signal);
   const queue = new WorkQueue(controller, deps);
   const known = { pending: new Set<string>(), bound: new Set<string>() };
   const stops = [
-    followObjects(store, objectPrefix(coreResource(resources, 'pods')), ({ key, type }) => {
+    cluster.watch(coreKind(cluster, 'Pod'), ({ key, type }) => {
       if (type === 'delete') known.bound.delete(key);
       // Its node reports its state again and again, and a large pod takes long to read.
       if (!known.bound.has(key)) queue.touch(key);
     }),
-    followObjects(store, objectPrefix(coreResource(resources, 'nodes')), () => {
+    cluster.watch(coreKind(cluster, 'Node'), () => {
       for (const key of known.pending) queue.touch(key);
     }),
   ];
   try {
-    await queue.run((key) => schedule(deps, key, known, signal), signal);
+    await queue.run((key) => schedule(deps, cluster, key, known), signal);
   } finally {
     for (const stop of stops) stop();
   }
@@ -63,39 +52,37 @@ function isPending({ metadata, spec }: Pod): boolean {
 
 async function schedule(
   deps: ControllerDeps,
+  cluster: Cluster,
   key: string,
   { pending, bound }: KnownPods,
-  signal: AbortSignal,
 ): Promise<void> {
-  const { store, resources } = deps;
-  const pod = readObjectAt(store, key) as Pod | undefined;
+  const pod = (await cluster.get(key)) as Pod | undefined;
   if ((pod?.spec.nodeName ?? '') !== '') bound.add(key);
   if (pod === undefined || !isPending(pod)) return void pending.delete(key);
   pending.add(key);
-  const { namespace, name } = placeOfKey(key);
-  const nodes = store
-    .list({ prefix: objectPrefix(coreResource(resources, 'nodes')) })
-    .items.map(({ value }) => parseStored(value) as Node);
+  const { namespace, name } = cluster.placeOf(key);
+  const nodes = (await cluster.list(coreKind(cluster, 'Node'))).map(({ object }) => object as Node);
   const reasons = nodes.map((node) => misfit(pod, node));
   const node = nodes[reasons.indexOf(undefined)];
   if (node === undefined) {
     const message = unschedulableMessage(reasons.filter((reason) => reason !== undefined));
     await nextTurn(); // the update of a large pod takes milliseconds, and gets a turn for itself
-    return tellUnschedulable(deps, pod, message, signal);
+    return reportUnschedulable(deps, cluster, key, pod, message);
   }
-  const target = { apiVersion: 'v1', kind: 'Node', name: node.metadata.name };
-  const binding = { metadata: { name, uid: pod.metadata.uid ?? '' }, target };
-  const context = controllerContext(controller, signal);
-  await unlessRefused(bindPod(deps, coreResource(resources, 'pods'), namespace, name, binding, context), 404, 409);
-  const text = `Successfully assigned ${namespace}/${name} to ${node.metadata.name}`;
-  await tell(deps, pod, { type: 'Normal', reason: 'Scheduled', message: text }, signal);
+  await unlessRefused(cluster.bind(key, pod.metadata.uid ?? '', node.metadata.name), 404, 409);
+  const message = `Successfully assigned ${namespace}/${name} to ${node.metadata.name}`;
+  await record(deps, cluster, pod, { type: 'Normal', reason: 'Scheduled', message });
 }
 
-async function tellUnschedulable(deps: ControllerDeps, pod: Pod, message: string, signal: AbortSignal): Promise<void> {
+async function reportUnschedulable(
+  deps: ControllerDeps,
+  cluster: Cluster,
+  key: string,
+  pod: Pod,
+  message: string,
+): Promise<void> {
   const known = pod.status?.conditions?.find(({ type }) => type === 'PodScheduled');
   if (known?.status === 'False' && known.message === message) return;
-  const pods = coreResource(deps.resources, 'pods');
-  const { namespace = '', name } = pod.metadata;
   const condition = {
     type: 'PodScheduled',
     status: 'False',
@@ -108,19 +95,17 @@ async function tellUnschedulable(deps: ControllerDeps, pod: Pod, message: string
     const others = (status?.conditions ?? []).filter(({ type }) => type !== 'PodScheduled');
     return { ...rest, status: { ...status, conditions: [...others, condition] } } as KubeObject;
   };
-  const context = controllerContext(controller, signal);
-  const update = { resource: pods, namespace, name, subresource: 'status', context, change };
-  await unlessRefused(updateObject(deps, update), 404, 409);
-  await tell(deps, pod, { type: 'Warning', reason: 'FailedScheduling', message }, signal);
+  await unlessRefused(cluster.update(key, change, 'status'), 404, 409);
+  await record(deps, cluster, pod, { type: 'Warning', reason: 'FailedScheduling', message });
 }
 
-interface News {
+interface PodEvent {
   readonly type: 'Normal' | 'Warning';
   readonly reason: string;
   readonly message: string;
 }
 
-async function tell(deps: ControllerDeps, pod: Pod, news: News, signal: AbortSignal): Promise<void> {
+async function record(deps: ControllerDeps, cluster: Cluster, pod: Pod, news: PodEvent): Promise<void> {
   const { namespace = '', name, uid = '', resourceVersion = '' } = pod.metadata;
   const now = deps.clock.now();
   const event = {
@@ -136,13 +121,32 @@ async function tell(deps: ControllerDeps, pod: Pod, news: News, signal: AbortSig
     reportingComponent: controller,
     reportingInstance: controller,
   };
-  const events = coreResource(deps.resources, 'events');
-  const creation = {
-    resource: events,
-    namespace,
-    object: event as KubeObject,
-    context: controllerContext(controller, signal),
-  };
-  // News of something that is about to go is no news.
-  await unlessRefused(createObject(deps, creation), 403, 404, 409, 422);
+  // An event about a pod that is about to go is not missed.
+  const created = cluster.create(coreKind(cluster, 'Event'), namespace, event);
+  await unlessRefused(created, 403, 404, 409, 422);
+}
+
+/** Why a pod may not run on a node, in the scheduler's words; undefined when it fits. */
+export function misfit({ spec: pod }: Pod, { metadata, spec: node, status }: Node): string | undefined {
+  const tolerations = pod.tolerations ?? [];
+  const cordon = { key: 'node.kubernetes.io/unschedulable', effect: 'NoSchedule' };
+  if (node?.unschedulable === true && !tolerations.some((one) => tolerates(one, cordon))) {
+    return 'node(s) were unschedulable';
+  }
+  const taint = (node?.taints ?? [])
+    .filter(({ effect }) => effect === 'NoSchedule' || effect === 'NoExecute')
+    .find((one) => !tolerations.some((toleration) => tolerates(toleration, one)));
+  if (taint !== undefined) return `node(s) had untolerated taint {${taint.key}: ${taint.value ?? ''}}`;
+  if (!selectsNode(pod, metadata)) return "node(s) didn't match Pod's node affinity/selector";
+  const ready = (status?.conditions ?? []).find(({ type }) => type === 'Ready');
+  return ready?.status === 'True' ? undefined : 'node(s) were not ready';
+}
+
+/** `0/2 nodes are available: 1 node(s) were not ready, 1 node(s) were unschedulable.` */
+export function unschedulableMessage(reasons: readonly string[]): string {
+  if (reasons.length === 0) return 'no nodes available to schedule pods';
+  const counts = new Map<string, number>();
+  for (const reason of reasons) counts.set(reason, (counts.get(reason) ?? 0) + 1);
+  const texts = [...counts].map(([reason, count]) => `${count} ${reason}`).sort();
+  return `0/${reasons.length} nodes are available: ${texts.join(', ')}.`;
 }

@@ -7,16 +7,12 @@
  *                  └────────────┘
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { Notify } from '../apiserver/model/notices.ts';
+import type { ControllerDeps } from './cluster.ts';
 import { KeyedBackOff } from '../base/back-off.ts';
-import type { Clock } from '../base/clock.ts';
 import { CoalescingQueue } from '../base/coalescing-queue.ts';
 import { Semaphore } from '../base/semaphore.ts';
 
-interface QueueDeps {
-  readonly clock: Clock;
-  readonly notify: Notify;
-}
+type QueueDeps = Pick<ControllerDeps, 'clock' | 'notify'>;
 
 // Long enough to be no load, short enough that nothing has to be restarted after a full disk was cleared.
 const retries = { firstMs: 20, msMax: 30_000 };
@@ -68,7 +64,7 @@ export class WorkQueue {
   async #lookAt(key: string, look: (key: string) => Promise<void>, signal: AbortSignal): Promise<void> {
     const { clock, notify } = this.#deps;
     try {
-      // In a turn of its own: the one that told of a large object has parsed it for several followers already.
+      // In a turn of its own: the one that reported a large object has parsed it for several watchers already.
       await nextTurn();
       await look(key);
       this.#retries.reset(key);

@@ -18,6 +18,7 @@ import {
 import { DurableStore, backUpStore, restoreBackup, storeDefaults } from '../../apiserver/store/durable-store.ts';
 import { StoreDamagedError } from '../../apiserver/store/store-errors.ts';
 import { systemClock } from '../../base/clock.ts';
+import { runControllers } from '../../controllers/controllers.ts';
 import type { ClusterAccess } from '../../client/credentials/cluster-access.ts';
 import { fixedCredentials } from '../../client/credentials/credentials.ts';
 import { makeDirectories } from '../../disk/paths/directories.ts';
@@ -154,6 +155,7 @@ export async function startEmbeddedApiServer(
         random: systemRandom,
         chance: Math.random,
         notify,
+        controllers: runControllers,
         nodes: new NodeProxy(
           { clock: systemClock, nodes: new StoredObjects(store) },
           { authorityPem: authority.certificatePem, client: nodeClient },

@@ -6,7 +6,6 @@ import { setMaxListeners } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { onAbort } from '../../base/abort.ts';
 import type { Clock } from '../../base/clock.ts';
-import { runControllers } from '../../controllers/controllers.ts';
 import { standardAdmission } from '../admission/standard-admission.ts';
 import { buildDiscovery } from '../documents/discovery.ts';
 import { OpenApiDocuments } from '../documents/openapi.ts';
@@ -37,6 +36,7 @@ import { LargeRequests, workerDefaults } from './large-requests.ts';
 import { ApiMetrics } from './metrics.ts';
 import { OpenRequests } from './open-requests.ts';
 import type { VersionInfo } from './path-handler.ts';
+import { StoreCluster } from './store-cluster.ts';
 
 export interface ApiServerSettings {
   readonly host: string;
@@ -67,6 +67,24 @@ export interface ApiServerDeps {
   readonly notify: Notify;
   /** Reaches the agents of nodes for logs and exec; absent where there is no way to them. */
   readonly nodes?: NodeConnector;
+  /** Runs until the signal aborts. Absent: another process runs controllers, or none does. */
+  readonly controllers?: (host: ControllerHost, signal: AbortSignal) => RunningControllers;
+}
+
+/** What the server gives to the loops that keep its cluster in order. */
+export interface ControllerHost extends Pick<ApiServerDeps, 'clock' | 'random' | 'notify'> {
+  /** The cluster as this controller sees it: its writes bear its name. */
+  readonly clusterFor: (controller: string, signal: AbortSignal) => StoreCluster;
+  readonly authorityPem: string;
+  /** Where pods reach this server. */
+  readonly endpoint: { readonly address: string; readonly port: number };
+}
+
+export interface RunningControllers {
+  /** The objects that every cluster has are there. */
+  readonly settled: Promise<void>;
+  /** All have stopped. */
+  readonly done: Promise<unknown>;
 }
 
 export interface ApiServer {
@@ -163,8 +181,11 @@ export async function startApiServer(
     body: JSON.stringify(jsonWebKeySet(settings.tokens)),
   });
   const endpoint = { address: settings.advertisedAddress, port: listener.address.port };
-  const { authorityPem } = settings;
-  const controllers = runControllers({ ...writes, resources, notify, authorityPem, endpoint }, stopping);
+  const clusterFor = (controller: string, until: AbortSignal): StoreCluster =>
+    new StoreCluster({ ...writes, resources }, controller, until);
+  const host = { clock, random, notify, clusterFor, authorityPem: settings.authorityPem, endpoint };
+  const none = { settled: Promise.resolve(), done: Promise.resolve() };
+  const controllers = deps.controllers?.(host, stopping) ?? none;
   let stopListening = (): void => {};
   let closed: Promise<void> | undefined;
   const close = (): Promise<void> => (closed ??= shutDown());

@@ -17,7 +17,6 @@ import { loadSigningKey, makeSigningKeyPem } from '../../apiserver/identity/sign
 import type { ApiNotice } from '../../apiserver/model/notices.ts';
 import { systemRandom } from '../../apiserver/model/random.ts';
 import { resources } from '../../apiserver/resources/resources.ts';
-import type { NodeConnector } from '../../apiserver/rest/pod-subresources.ts';
 import {
   type ApiServer,
   type ApiServerDeps,
@@ -27,6 +26,7 @@ import {
 import type { Store } from '../../apiserver/store/store.ts';
 import { type Clock, systemClock } from '../../base/clock.ts';
 import { ApiClient, type ApiClientSettings, apiClientDefaults } from '../../client/api/api-client.ts';
+import { runControllers } from '../../controllers/controllers.ts';
 import { ConnectionPool, poolDefaults } from '../../client/transport/connection-pool.ts';
 import { fixedCredentials } from '../../client/credentials/credentials.ts';
 import { MemoryStore, memoryStore } from './stores.ts';
@@ -111,6 +111,7 @@ export async function startTestApiServer({
       random: systemRandom,
       chance: Math.random,
       notify: (notice) => void notices.push(notice),
+      controllers: runControllers,
       ...deps,
     },
     new AbortController().signal,
@@ -140,9 +141,9 @@ interface Test {
 export async function runningApiServer(
   test: Test,
   store: Store = memoryStore(),
-  again: Partial<Pick<RunningApiServer, 'authority' | 'port'>> & { readonly nodes?: NodeConnector } = {},
+  again: Partial<Pick<RunningApiServer, 'authority' | 'port'>> & Pick<ApiServerDeps, 'nodes' | 'controllers'> = {},
 ): Promise<RunningApiServer> {
-  const { authority = newAuthority(), port = 0, nodes } = again;
+  const { authority = newAuthority(), port = 0, nodes, controllers } = again;
   const authorityPem = authority.certificatePem;
   const who = { user: 'admin', groups: ['system:masters'] };
   const admin = issueClientCertificate(authority, { ...who, now: Date.now(), days: 1 });
@@ -156,7 +157,7 @@ export async function runningApiServer(
       staticTokens: [],
       stopGraceMs: 1_000,
     },
-    deps: nodes === undefined ? {} : { nodes },
+    deps: { ...(nodes && { nodes }), ...(controllers && { controllers }) },
   });
   const clients: ApiClient[] = [];
   test.after(async () => {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Node } from '../kube/kinds/node.ts';
 import type { Pod } from '../kube/kinds/pod/pod.ts';
-import { misfit, unschedulableMessage } from './node-fit.ts';
+import { misfit, unschedulableMessage } from './scheduler.ts';
 
 const ready = { conditions: [{ type: 'Ready', status: 'True' }] };
 const node = (more: object = {}): Node => ({
