@@ -20,14 +20,14 @@ export function standardAdmission(deps: Parameters<typeof serviceAccountAdmissio
   ];
 }
 
-/** Nothing is created in a namespace that does not exist or is about to end. */
 const namespaces = { group: '', plural: 'namespaces', namespaced: false };
 
+/** Nothing is created in a namespace that does not exist or is about to end. */
 function namespaceLifecycle(store: Pick<Store, 'get'>): AdmissionStep {
   return {
     admit(request) {
       const { operation, resource, namespace, subresource } = request;
-      // What is asked of an object that exists (a token, an eviction) makes nothing new.
+      // A subresource (a token, an eviction) creates no object.
       if (operation !== 'CREATE' || !resource.namespaced || subresource !== '') return undefined;
       const stored = store.get(objectKey(namespaces, '', namespace));
       if (stored === undefined) throw notFound({ group: '', name: 'namespaces' }, namespace);
@@ -40,12 +40,12 @@ function namespaceLifecycle(store: Pick<Store, 'get'>): AdmissionStep {
   };
 }
 
-/** What admission adds to every new pod besides its account: its priority, and how long it stays on a node that fails. */
 type Toleration = NonNullable<PodSpec['tolerations']>[number];
 
 const stayOnFailedNodeSeconds = 300;
 const failures = ['node.kubernetes.io/not-ready', 'node.kubernetes.io/unreachable'];
 
+/** What admission adds to every new pod besides its account: its priority, and how long it stays on a node that fails. */
 const podDefaultsAdmission: AdmissionStep = {
   admit({ operation, resource, subresource, object }) {
     const isPod = resource.plural === 'pods' && resource.group === '' && subresource === '';

@@ -224,7 +224,6 @@ function isName(value: unknown): value is BoundName {
   return isRecord(value) && typeof value['name'] === 'string' && typeof value['uid'] === 'string';
 }
 
-/** What relying parties read to verify our tokens themselves: the discovery document and the public keys. */
 export const jwksPath = '/openid/v1/jwks';
 
 interface Issuer {
@@ -232,7 +231,7 @@ interface Issuer {
   readonly key: VerificationKey;
 }
 
-/** `serverUrl` is where this server is reached; an issuer may have another address than the server has. */
+/** Relying parties read it to verify our tokens themselves. `serverUrl` is this server's; the issuer may have another address. */
 export function openIdConfiguration({ issuer, key }: Issuer, serverUrl: string): object {
   return {
     issuer,

@@ -1,6 +1,6 @@
 import { goQuote } from '../../kube/values/go-text.ts';
 
-/** Who a request comes from, and the names that Kubernetes reserves for groups and kinds of users. */
+/** Who a request comes from, what it asks for in the words of authorization, and the words of its refusal. */
 export interface User {
   readonly name: string;
   /** Empty where the credentials have none. */
@@ -39,10 +39,10 @@ export function serviceAccountGroups(namespace: string): readonly string[] {
   return [wellKnownGroups.serviceAccounts, `${wellKnownGroups.serviceAccounts}:${namespace}`];
 }
 
-/** What a request wants, in the words of authorisation, and the words of its refusal. */
+/** A request for a resource, in the words of authorization. */
 export interface ResourceAttributes {
   readonly kind: 'resource';
-  /** get, list, watch, create, update, patch, delete, deletecollection, and whatever a review asks about. */
+  /** get, list, watch, create, update, patch, delete, deletecollection, and any other verb that a review asks about. */
   readonly verb: string;
   /** Empty for the core group. */
   readonly group: string;

@@ -63,6 +63,7 @@ export function deleteCollectionHandler(deps: WriteDeps): Handler {
   };
 }
 
+/** From the request's body, or from its query where it has none. */
 async function readDeleteOptions({ exchange, query }: ApiRequest): Promise<DeleteOptions> {
   const bytes = await exchange.readBody(optionsBytesMax);
   if (bytes.length === 0) return deleteOptionsOfQuery(query);
@@ -88,7 +89,6 @@ function answer({ resource, info }: ApiRequest, options: DeleteOptions, { text, 
   return success(200, { name: info.name, ...(group !== '' && { group }), kind: resource.plural, uid });
 }
 
-/** How something is to be deleted: from the request's body, or from its query where it has none. */
 const policies = ['Foreground', 'Background', 'Orphan'];
 
 function deleteOptionsOf(json: unknown): DeleteOptions {
