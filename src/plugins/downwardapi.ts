@@ -10,10 +10,10 @@ import { splitSubscript, volumeFieldValue } from '../kube/values/field-path.ts';
 import { type NodeReader, nodeAllocatable } from './empty-dir.ts';
 import type { Follow, VolumePlugin } from './plugin.ts';
 import {
-  DefaultModeMissingError,
   type ProjectionVolumes,
   combineErrors,
   payloadFile,
+  requireDefaultMode,
   projectionAttributes,
 } from './projection.ts';
 
@@ -56,8 +56,8 @@ interface DownwardApiProjection {
 
 /** Pure. `allocatable` returns what the node has, or throws why that is not known; it is asked only by resource fields. */
 export function downwardApiPayload(projection: DownwardApiProjection, allocatable: () => ResourceList): Payload {
-  const { pod, items, defaultMode, defaultUser } = projection;
-  if (defaultMode === undefined) throw new DefaultModeMissingError();
+  const { pod, items, defaultUser } = projection;
+  const defaultMode = requireDefaultMode(projection.defaultMode);
   const files = new Map<string, PayloadFile>();
   const errors: unknown[] = [];
   for (const item of items) {

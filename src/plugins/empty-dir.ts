@@ -23,7 +23,7 @@ import { type ResourceList, tmpfsSizeBytes } from '../kube/references/pod-resour
 import { inlineSpec } from '../kube/references/volume-spec.ts';
 import { podDirectory, readyMarker } from '../kube/values/node-layout.ts';
 import { Quantity } from '../kube/values/quantity.ts';
-import type { NotifyPlugin, VolumePlugin } from './plugin.ts';
+import { type NotifyPlugin, type VolumePlugin, VolumeError } from './plugin.ts';
 
 interface EmptyDirDeps {
   readonly nodes: NodeReader;
@@ -78,13 +78,6 @@ interface EmptyDirectory {
   readonly path: string;
   /** False: it was there and ready, and was not touched. */
   readonly made: boolean;
-}
-
-class ReadyMarkerError extends MountletError {
-  readonly reason = 'ReadyMarkerLeft';
-  constructor(directory: string, options: { readonly cause: unknown }) {
-    super(`failed to remove ready dir [${directory}]: ${messageOf(options.cause)}`, options);
-  }
 }
 
 interface EmptyDirectoryDeps {
@@ -142,7 +135,8 @@ export class EmptyDirectories {
     try {
       clearReady(marker);
     } catch (cause) {
-      throw new ReadyMarkerError(dirname(marker), { cause });
+      const message = `failed to remove ready dir [${dirname(marker)}]: ${messageOf(cause)}`;
+      throw new VolumeError('ReadyMarkerLeft', message, { cause });
     }
     const { mounts, memory, turns } = this.#deps;
     const entry = lstatSync(place.directory, { throwIfNoEntry: false });
@@ -200,11 +194,13 @@ export class EmptyDirectories {
     if (this.isMounted(directory) && fileSystemOf(directory) === 'hugetlbfs') {
       const mounted = pageSizeAt(directory);
       if (anySize || mounted.equals(Quantity.parse(pageSize))) return { path: directory, made: false };
-      throw new MediumError(
+      throw new VolumeError(
+        'UnusableMedium',
         `pod ${podUid}: mounted dir ${directory} pagesize '${mounted.toString()}' and requested medium size '${pageSize}' differ`,
       );
     }
-    if (mounts.unavailable !== undefined) throw new MediumError(`huge pages must be mounted: ${mounts.unavailable}`);
+    if (mounts.unavailable !== undefined)
+      throw new VolumeError('UnusableMedium', `huge pages must be mounted: ${mounts.unavailable}`);
     const { made } = makeDirectoryWithMode(directory, mode);
     try {
       mounts.mountHugetlbfs(directory, { pageSize });
@@ -234,10 +230,6 @@ function pageSizeAt(directory: string): Quantity {
   return new Quantity((entry && hugePageSizeBytes(entry)) ?? 0n, 0, 'BinarySI');
 }
 
-class MediumError extends MountletError {
-  readonly reason = 'UnusableMedium';
-}
-
 export type Medium =
   | { readonly kind: 'disk' }
   /** 0: as large as the kernel allows. */
@@ -255,7 +247,7 @@ export function mediumOf(source: EmptyDirVolumeSource, pod: Pod, nodeMemory: Qua
   if (medium === 'HugePages' || medium.startsWith(sizedPrefix)) {
     return { kind: 'hugePages', pageSize: hugePageSize(medium, pod), anySize: medium === 'HugePages' };
   }
-  throw new MediumError(`unknown storage medium "${medium}"`);
+  throw new VolumeError('UnusableMedium', `unknown storage medium "${medium}"`);
 }
 
 /**
@@ -274,12 +266,16 @@ export function hugePageSize(medium: string, { spec }: Pick<Pod, 'spec'>): strin
     const size = Quantity.parse(name.slice(resourcePrefix.length));
     if (wanted !== undefined && !size.equals(wanted)) continue;
     if (found !== undefined && !found.equals(size)) {
-      throw new MediumError(`medium: ${medium} can't be used if container requests multiple huge page sizes`);
+      throw new VolumeError(
+        'UnusableMedium',
+        `medium: ${medium} can't be used if container requests multiple huge page sizes`,
+      );
     }
     found = size;
   }
   if (found === undefined) {
-    throw new MediumError(
+    throw new VolumeError(
+      'UnusableMedium',
       `medium ${medium}: hugePages storage requested, but there is no resource request for huge pages`,
     );
   }
@@ -300,20 +296,17 @@ export interface NodeReader {
   get(signal: AbortSignal): Promise<Node | undefined>;
 }
 
-class NodeUnavailableError extends MountletError {
-  readonly reason = 'NodeUnavailable';
-  constructor(problem: string, options?: ErrorOptions) {
-    super(`error retrieving node: ${problem}`, options);
-  }
-}
-
 export async function nodeAllocatable(nodes: NodeReader, signal: AbortSignal): Promise<ResourceList> {
   const node = await nodes.get(signal).catch((error: unknown) => {
     if (!(error instanceof MountletError)) throw error; // an abort or a bug, not an answer
-    throw new NodeUnavailableError(messageOf(error), { cause: error });
+    throw nodeUnavailable(messageOf(error), { cause: error });
   });
-  if (node === undefined) throw new NodeUnavailableError('node not found');
+  if (node === undefined) throw nodeUnavailable('node not found');
   return node.status?.allocatable ?? {};
+}
+
+function nodeUnavailable(problem: string, options?: ErrorOptions): VolumeError {
+  return new VolumeError('NodeUnavailable', `error retrieving node: ${problem}`, options);
 }
 
 export async function allocatableMemory(nodes: NodeReader, signal: AbortSignal): Promise<Quantity> {

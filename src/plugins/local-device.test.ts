@@ -24,7 +24,7 @@ import {
 } from '../testing/machine/devices.ts';
 import { mountPointsBelow } from '../testing/machine/temporary-directory.ts';
 import { VolumeNode, modeOf, testPod } from '../testing/worlds/volume-node.ts';
-import { DeviceNotMountedError, LocalDeviceError } from './local-storage.ts';
+import { LocalDeviceError } from './local-storage.ts';
 import { localPlugin } from './local.ts';
 import {
   type Attach,
@@ -297,7 +297,7 @@ test('set-up without a device that is mounted says who mounts it, and makes noth
   const file = sparseFile(node.storage, 'disk.img');
   for (const path of [file, foreignLoopDevice(sparseFile(node.storage, 'other.img'))]) {
     await assert.rejects(node.setUp(node.plugin, volume(path)), {
-      name: DeviceNotMountedError.name,
+      reason: 'DeviceNotMounted',
       message: `Cannot set up local volume "disk-1": "${path}" is a device or the file of one, and is not mounted on this node; the agent formats and mounts devices, \`mountlet render\` does not`,
     });
   }

@@ -26,7 +26,7 @@ import {
 } from '../kube/references/volume-spec.ts';
 import { globalMountDirectory, pluginDirectory } from '../kube/values/node-layout.ts';
 import { Quantity } from '../kube/values/quantity.ts';
-import { type FailureClass, type NotifyPlugin, failureClassOf } from './plugin.ts';
+import { type FailureClass, type NotifyPlugin, failureClassOf, VolumeError } from './plugin.ts';
 
 export const localPluginName = 'kubernetes.io/local-volume';
 
@@ -83,11 +83,12 @@ export class LocalStorage {
   async deviceOf(source: LocalVolumeSource, spec: VolumeSpec, signal: AbortSignal): Promise<string> {
     const { path } = source;
     const kind = this.kindOf(source, spec);
-    if (kind === 'Directory') throw new LocalVolumeError(`Cannot use "${path}" as a device: it is a directory`);
+    if (kind === 'Directory')
+      throw new VolumeError('LocalVolumeUnusable', `Cannot use "${path}" as a device: it is a directory`);
     if (kind === 'BlockDevice') return path;
     const device = await this.attachments.deviceOf(specName(spec), signal);
     if (device === undefined)
-      throw new LocalVolumeError(`Cannot use "${path}": it has no loop device; attach it first`);
+      throw new VolumeError('LocalVolumeUnusable', `Cannot use "${path}": it has no loop device; attach it first`);
     return device;
   }
 
@@ -175,35 +176,20 @@ export class LocalStorage {
 
 /** What stands behind the path, which the volume's administrator made. */
 export function kindAt(path: string): LocalKind {
-  if (path === '') throw new LocalVolumeError('local volume source is nil or local path is not set');
+  if (path === '') throw new VolumeError('LocalVolumeUnusable', 'local volume source is nil or local path is not set');
   const kind = hostKindOf(path);
   if (kind === 'Directory' || kind === 'BlockDevice' || kind === 'File') return kind;
-  throw new LocalVolumeError('only directory and block device are supported');
+  throw new VolumeError('LocalVolumeUnusable', 'only directory and block device are supported');
 }
 
 export function requireNoBacksteps(path: string): void {
-  if (path.split('/').includes('..')) throw new LocalVolumeError(`invalid path: ${path} must not contain '..'`);
+  if (path.split('/').includes('..'))
+    throw new VolumeError('LocalVolumeUnusable', `invalid path: ${path} must not contain '..'`);
 }
 
 function capacityOf({ persistentVolume }: VolumeSpec): bigint {
   const storage = persistentVolume?.spec.capacity?.['storage'];
   return storage === undefined ? 0n : Quantity.parse(storage).value();
-}
-
-/** Why a local volume cannot be used. Where the kubelet has words for it, the message is exactly those. */
-export class LocalVolumeError extends MountletError {
-  readonly reason = 'LocalVolumeUnusable';
-}
-
-/** Only a node that goes through attaching and device mounting has it: a single set-up, as in `render`, does not. */
-export class DeviceNotMountedError extends MountletError {
-  readonly reason = 'DeviceNotMounted';
-  constructor(volumeName: string, path: string) {
-    super(
-      `Cannot set up local volume "${volumeName}": "${path}" is a device or the file of one, and is not mounted on this node; ` +
-        'the agent formats and mounts devices, `mountlet render` does not',
-    );
-  }
 }
 
 /** Tells what the failure behind it tells: its reason, and whether anything may still be going on. */

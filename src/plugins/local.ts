@@ -16,15 +16,8 @@ import type { LocalVolumeSource } from '../kube/kinds/storage/persistent-volume.
 import { mountOptionsOf, specName } from '../kube/references/volume-spec.ts';
 import { globalMapDirectory, podDirectory, podsDirectory } from '../kube/values/node-layout.ts';
 import { systemCallError } from '../linux/system-call-error.ts';
-import {
-  DeviceNotMountedError,
-  LocalStorage,
-  LocalVolumeError,
-  kindAt,
-  localPluginName,
-  requireNoBacksteps,
-} from './local-storage.ts';
-import type { NotifyPlugin, SetUpOutcome, SetUpRequest, VolumePlugin } from './plugin.ts';
+import { LocalStorage, kindAt, localPluginName, requireNoBacksteps } from './local-storage.ts';
+import { type NotifyPlugin, type SetUpOutcome, type SetUpRequest, type VolumePlugin, VolumeError } from './plugin.ts';
 
 interface LocalDeps {
   readonly mounts: Mounts;
@@ -118,9 +111,9 @@ async function setUpLocal(
   requireNoBacksteps(source.path);
   if (isMounted(mounts, directory)) return unchanged;
   if (mounts.unavailable !== undefined) {
-    throw new LocalVolumeError(`Cannot mount local volume "${volumeName}": ${mounts.unavailable}`);
+    throw new VolumeError('LocalVolumeUnusable', `Cannot mount local volume "${volumeName}": ${mounts.unavailable}`);
   }
-  if (isDevice && !isInMountTable(nodePath)) throw new DeviceNotMountedError(volumeName, source.path);
+  if (isDevice && !isInMountTable(nodePath)) throw deviceNotMounted(volumeName, source.path);
 
   const references = referencesOf(readMountTable(), realPath(nodePath));
   if (fsGroup !== undefined) warnOfOtherGroup(deps, request, nodePath, fsGroup, references);
@@ -135,6 +128,15 @@ async function setUpLocal(
     }
   }
   return { changed: true, files: 0, hidden: [] };
+}
+
+/** Only a node attaches and mounts devices: a single set-up, as in `render`, does not. */
+function deviceNotMounted(volumeName: string, path: string): VolumeError {
+  return new VolumeError(
+    'DeviceNotMounted',
+    `Cannot set up local volume "${volumeName}": "${path}" is a device or the file of one, and is not mounted on this node; ` +
+      'the agent formats and mounts devices, `mountlet render` does not',
+  );
 }
 
 const unchanged: SetUpOutcome = { changed: false, files: 0, hidden: [] };
@@ -166,7 +168,10 @@ function requireUsableOptions(wanted: readonly string[]): readonly BindRestricti
   const unknown = wanted.find((option) => bindRestrictions.every((usable) => usable !== option));
   if (unknown === undefined) return usableOptions(wanted);
   const all = bindRestrictions.join(', ');
-  throw new LocalVolumeError(`Cannot mount a directory with option "${unknown}": the options it can have are ${all}`);
+  throw new VolumeError(
+    'LocalVolumeUnusable',
+    `Cannot mount a directory with option "${unknown}": the options it can have are ${all}`,
+  );
 }
 
 /** Of a device: it was mounted on the node with all its options. */

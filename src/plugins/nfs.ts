@@ -2,7 +2,6 @@
  * A directory that an NFS server exports, mounted for each pod on its own and attached to nothing. The server may be gone at
  * any time, so nothing here looks into the directory: the mount table tells what is mounted.
  */
-import { MountletError } from '../base/errors.ts';
 import { type Programs, isInMountTable, removeEmptyDirectory, runMount, runUnmount } from '../disk/devices/programs.ts';
 import type { Mounts } from '../disk/mounts/mounts.ts';
 import { makeDirectoryWithMode, makePodDirectories } from '../disk/paths/directories.ts';
@@ -10,17 +9,13 @@ import type { NfsVolumeSource } from '../kube/kinds/storage/volume-sources.ts';
 import { type VolumeSpec, inlineSpec, mountOptionsOf } from '../kube/references/volume-spec.ts';
 import { parseIpAddress } from '../kube/values/network-names.ts';
 import { podDirectory } from '../kube/values/node-layout.ts';
-import { type SetUpRequest, type VolumePlugin, failureClassOf } from './plugin.ts';
+import { type SetUpRequest, type VolumePlugin, failureClassOf, VolumeError } from './plugin.ts';
 
 interface NfsDeps {
   readonly mounts: Mounts;
   readonly programs: Programs;
   /** The node's root directory: absolute, and without symbolic links. */
   readonly root: string;
-}
-
-class NfsVolumeError extends MountletError {
-  readonly reason = 'NfsVolumeUnusable';
 }
 
 export function nfsPlugin(deps: NfsDeps): VolumePlugin<NfsVolumeSource> {
@@ -49,7 +44,7 @@ async function mountExport(
 ): Promise<void> {
   requireServer(source);
   if (mounts.unavailable !== undefined) {
-    throw new NfsVolumeError(`Cannot mount NFS volume "${volumeName}": ${mounts.unavailable}`);
+    throw new VolumeError('NfsVolumeUnusable', `Cannot mount NFS volume "${volumeName}": ${mounts.unavailable}`);
   }
   const options = [...new Set([...mountOptionsOf(spec), ...(isReadOnly(source, spec) ? ['ro'] : [])])].toSorted();
   makePodDirectories(podDirectory(root, pod.metadata.uid ?? ''));
@@ -78,7 +73,10 @@ function isReadOnly(source: NfsVolumeSource, spec: VolumeSpec): boolean {
 /** A helper program gets the name as an argument: one that looks like an option, or like two words, is refused. */
 function requireServer({ server }: NfsVolumeSource): void {
   if (/^[^-\s/\0][^\s/\0]*$/.test(server)) return;
-  throw new NfsVolumeError(`Cannot mount from NFS server "${server}": write the name or the address of a server`);
+  throw new VolumeError(
+    'NfsVolumeUnusable',
+    `Cannot mount from NFS server "${server}": write the name or the address of a server`,
+  );
 }
 
 function hostOf(server: string): string {

@@ -295,7 +295,7 @@ test('trust bundles: a selector of absurd length is refused', async () => {
   const labelSelector = { matchExpressions: [{ key: 'a', operator: 'In', values }] };
   await assert.rejects(
     collect([{ clusterTrustBundle: { path: 'ca', signerName: 'example.com/s', labelSelector } }]),
-    /^PayloadError: label selector length \(\d+\) is larger than 102400$/,
+    /^VolumeError: label selector length \(\d+\) is larger than 102400$/,
   );
 });
 

@@ -14,9 +14,9 @@ import { collectDownwardApi, podFollows } from './downwardapi.ts';
 import type { NodeReader } from './empty-dir.ts';
 import { type Follow, ObjectNotFoundError, type VolumePlugin } from './plugin.ts';
 import {
-  DefaultModeMissingError,
   type KeyProjection,
-  PayloadError,
+  invalidPayload,
+  requireDefaultMode,
   type ProjectionVolumes,
   combineErrors,
   payloadFile,
@@ -123,8 +123,7 @@ export async function collectProjected(
   volume: ProjectedVolume,
   signal: AbortSignal,
 ): Promise<Payload> {
-  const { defaultMode } = volume.source;
-  if (defaultMode === undefined) throw new DefaultModeMissingError();
+  const defaultMode = requireDefaultMode(volume.source.defaultMode);
   const collector = new SourceCollector(sources, volume, defaultMode, signal);
   const results = await Promise.allSettled(
     (volume.source.sources ?? []).map((projection, index) => collector.collect(projection, index)),
@@ -200,7 +199,7 @@ class SourceCollector {
   async #token({ path, audience, expirationSeconds, user }: ServiceAccountTokenProjection): Promise<Payload> {
     const { pod } = this.#volume;
     if (this.#sources.tokens === undefined) {
-      throw new PayloadError('failed to fetch token: cannot use TokenManager when kubelet is in standalone mode');
+      throw invalidPayload('failed to fetch token: cannot use TokenManager when kubelet is in standalone mode');
     }
     const token = await this.#sources.tokens.get(
       {
@@ -218,7 +217,7 @@ class SourceCollector {
   async #certificate(projection: PodCertificateProjection, sourceIndex: number): Promise<Payload> {
     const { pod, volumeName } = this.#volume;
     if (this.#sources.podCertificates === undefined) {
-      throw new PayloadError('unimplemented: a podCertificate source needs a cluster that issues certificates');
+      throw invalidPayload('unimplemented: a podCertificate source needs a cluster that issues certificates');
     }
     const { privateKey, certificateChain } = await this.#sources.podCertificates.get(
       {

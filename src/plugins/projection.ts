@@ -25,13 +25,14 @@ import {
   allocatableMemory,
   mediumOf,
 } from './empty-dir.ts';
-import type {
-  FailureClass,
-  NotifyPlugin,
-  SetUpOutcome,
-  SetUpRequest,
-  TearDownRequest,
-  VolumeAttributes,
+import {
+  type FailureClass,
+  type NotifyPlugin,
+  type SetUpOutcome,
+  type SetUpRequest,
+  type TearDownRequest,
+  type VolumeAttributes,
+  VolumeError,
 } from './plugin.ts';
 
 export const projectionAttributes: VolumeAttributes = {
@@ -252,8 +253,8 @@ interface KeyedContent {
 }
 
 export function projectKeys(content: KeyedContent, projection: KeyProjection): Payload {
-  const { items, defaultMode, defaultUser, optional } = projection;
-  if (defaultMode === undefined) throw new DefaultModeMissingError();
+  const { items, defaultUser, optional } = projection;
+  const defaultMode = requireDefaultMode(projection.defaultMode);
   const files = new Map<string, PayloadFile>();
   // An empty list means the same as none: the API cannot tell them apart either.
   if (items === undefined || items.length === 0) {
@@ -263,7 +264,7 @@ export function projectKeys(content: KeyedContent, projection: KeyProjection): P
   for (const { key, path, mode, user } of items) {
     const data = content.find(key);
     if (data !== undefined) files.set(path, payloadFile(data, mode ?? defaultMode, user ?? defaultUser));
-    else if (optional !== true) throw new KeyMissingError(content.missing(key));
+    else if (optional !== true) throw new VolumeError('KeyMissing', content.missing(key));
   }
   return files;
 }
@@ -273,27 +274,21 @@ export function payloadFile(data: Uint8Array, mode: number, uid: number | undefi
 }
 
 /** Why the files of a volume cannot be built, in the kubelet's words. No message holds a file's content. */
-export class PayloadError extends MountletError {
-  readonly reason: string = 'InvalidPayload';
+export function invalidPayload(message: string, options?: ErrorOptions): VolumeError {
+  return new VolumeError('InvalidPayload', message, options);
 }
 
-/** A field of the pod's volume cannot be honoured; it bypassed the API's own checks. */
-export class DefaultModeMissingError extends PayloadError {
-  override readonly reason = 'DefaultModeMissing';
-  constructor() {
-    super('no defaultMode used, not even the default value for it');
-  }
-}
-
-export class KeyMissingError extends PayloadError {
-  override readonly reason = 'KeyMissing';
+/** The API server fills it in: a volume without one has bypassed its checks. */
+export function requireDefaultMode(defaultMode: number | undefined): number {
+  if (defaultMode !== undefined) return defaultMode;
+  throw new VolumeError('DefaultModeMissing', 'no defaultMode used, not even the default value for it');
 }
 
 /** Several sources of one volume failed. */
-class CombinedError extends PayloadError {
+class CombinedError extends VolumeError {
   readonly errors: readonly Error[];
   constructor(message: string, errors: readonly Error[]) {
-    super(message, { cause: errors[0] });
+    super('InvalidPayload', message, { cause: errors[0] });
     this.errors = errors;
   }
 }

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { inlineSpec } from '../kube/references/volume-spec.ts';
-import type { VolumePlugin } from './plugin.ts';
-import { PluginNotFoundError, PluginRegistry } from './registry.ts';
+import { type VolumePlugin, VolumeError } from './plugin.ts';
+import { PluginRegistry } from './registry.ts';
 
 function plugin(name: string, kind: 'configMap' | 'secret' = 'configMap'): VolumePlugin {
   return {
@@ -54,7 +54,7 @@ for (const { it, spec, says } of failures) {
     const { registry } = PluginRegistry.of([plugin('a.io/one'), plugin('a.io/two')]);
     assert.throws(
       () => registry.findBySpec(spec),
-      (error) => error instanceof PluginNotFoundError && error.message === says,
+      (error) => error instanceof VolumeError && error.message === says,
     );
   });
 }

@@ -1,6 +1,5 @@
 /** The plugins of this node: finds the one that a volume, or the name of a directory on disk, belongs to. */
 import { systemClock } from '../base/clock.ts';
-import { MountletError } from '../base/errors.ts';
 import type { Timers } from '../base/timers.ts';
 import { Turns } from '../base/turns.ts';
 import { systemPrograms } from '../disk/devices/programs.ts';
@@ -15,18 +14,10 @@ import { hostPathPlugin } from './host-path.ts';
 import { imagePlugin } from './image.ts';
 import { localPlugin } from './local.ts';
 import { nfsPlugin } from './nfs.ts';
-import type { NotifyPlugin, VolumePlugin } from './plugin.ts';
+import { type NotifyPlugin, type VolumePlugin, VolumeError } from './plugin.ts';
 import { type ProjectedSources, projectedPlugin } from './projected.ts';
 import { type BeforeRemoval, ProjectionVolumes } from './projection.ts';
 import { secretPlugin } from './secret.ts';
-
-class InvalidPluginError extends MountletError {
-  readonly reason = 'InvalidPlugin';
-}
-
-export class PluginNotFoundError extends MountletError {
-  readonly reason = 'PluginNotFound';
-}
 
 /** A plugin and the part of the spec that it recognised as its own. */
 export interface PluginMatch {
@@ -44,37 +35,37 @@ export class PluginRegistry {
   /** One bad plugin does not cost the node the good ones: the problems come back beside the registry. */
   static of(plugins: Iterable<VolumePlugin>): {
     readonly registry: PluginRegistry;
-    readonly problems: readonly InvalidPluginError[];
+    readonly problems: readonly VolumeError[];
   } {
     const accepted = new Map<string, VolumePlugin>();
-    const problems: InvalidPluginError[] = [];
+    const problems: VolumeError[] = [];
     for (const plugin of plugins) {
       const problem = problemOf(plugin.name, accepted);
       if (problem === undefined) accepted.set(plugin.name, plugin);
-      else problems.push(new InvalidPluginError(problem));
+      else problems.push(new VolumeError('InvalidPlugin', problem));
     }
     return { registry: new PluginRegistry(accepted), problems };
   }
 
   findBySpec(spec: VolumeSpec | undefined): PluginMatch {
-    if (spec === undefined) throw new PluginNotFoundError('could not find plugin because volume spec is nil');
+    if (spec === undefined) throw new VolumeError('PluginNotFound', 'could not find plugin because volume spec is nil');
     const matches: PluginMatch[] = [];
     for (const plugin of this.#plugins.values()) {
       const source = plugin.sourceOf(spec);
       if (source !== undefined) matches.push({ plugin, source });
     }
     const [match, ...others] = matches;
-    if (match === undefined) throw new PluginNotFoundError('no volume plugin matched');
+    if (match === undefined) throw new VolumeError('PluginNotFound', 'no volume plugin matched');
     if (others.length > 0) {
       const names = matches.map(({ plugin }) => plugin.name).join(',');
-      throw new PluginNotFoundError(`multiple volume plugins matched: ${names}`);
+      throw new VolumeError('PluginNotFound', `multiple volume plugins matched: ${names}`);
     }
     return match;
   }
 
   findByName(name: string): VolumePlugin {
     const plugin = this.#plugins.get(name);
-    if (plugin === undefined) throw new PluginNotFoundError(`no volume plugin matched name: ${name}`);
+    if (plugin === undefined) throw new VolumeError('PluginNotFound', `no volume plugin matched name: ${name}`);
     return plugin;
   }
 

@@ -5,8 +5,8 @@ import type { ClusterTrustBundle } from '../kube/kinds/cluster-trust-bundle.ts';
 import type { ClusterTrustBundleProjection } from '../kube/kinds/pod/volume.ts';
 import type { LabelSelector } from '../kube/schema/meta.ts';
 import { formatRequirements, requirementsMatch, requirementsOf } from '../kube/values/labels.ts';
-import { ObjectNotFoundError } from './plugin.ts';
-import { PayloadError } from './projection.ts';
+import { ObjectNotFoundError, type VolumeError } from './plugin.ts';
+import { invalidPayload } from './projection.ts';
 
 export interface TrustBundleReader {
   get(name: string, signal: AbortSignal): Promise<ClusterTrustBundle | undefined>;
@@ -24,10 +24,10 @@ export async function collectTrustBundle(
   signal: AbortSignal,
 ): Promise<Buffer> {
   if (name === undefined && signerName === undefined) {
-    throw new PayloadError('ClusterTrustBundle projection requires either name or signerName to be set');
+    throw invalidPayload('ClusterTrustBundle projection requires either name or signerName to be set');
   }
   if (bundles === undefined) {
-    throw new PayloadError('ClusterTrustBundle projection is not supported in static kubelet mode');
+    throw invalidPayload('ClusterTrustBundle projection is not supported in static kubelet mode');
   }
   const found =
     name === undefined
@@ -47,7 +47,7 @@ async function selected(
   const requirements = parse(selector);
   const length = Buffer.byteLength(formatRequirements(requirements));
   if (length > selectorBytesMax) {
-    throw new PayloadError(`label selector length (${length}) is larger than ${selectorBytesMax}`);
+    throw invalidPayload(`label selector length (${length}) is larger than ${selectorBytesMax}`);
   }
   const all = await bundles.list(signerName, signal);
   return all.filter(({ metadata }) => requirementsMatch(requirements, metadata.labels ?? {}));
@@ -58,16 +58,16 @@ function parse(selector: LabelSelector): ReturnType<typeof requirementsOf> {
     return requirementsOf(selector);
   } catch (error) {
     if (!(error instanceof MountletError)) throw error;
-    throw new PayloadError(`while parsing label selector: ${messageOf(error)}`, { cause: error });
+    throw invalidPayload(`while parsing label selector: ${messageOf(error)}`, { cause: error });
   }
 }
 
-function notFound(name: string | undefined): PayloadError {
+function notFound(name: string | undefined): VolumeError {
   if (name === undefined) {
-    return new PayloadError('combination of signerName and labelSelector matched zero ClusterTrustBundles');
+    return invalidPayload('combination of signerName and labelSelector matched zero ClusterTrustBundles');
   }
   const { message } = new ObjectNotFoundError('clustertrustbundle.certificates.k8s.io', name);
-  return new PayloadError(`while getting ClusterTrustBundle: ${message}`);
+  return invalidPayload(`while getting ClusterTrustBundle: ${message}`);
 }
 
 /**

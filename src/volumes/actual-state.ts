@@ -20,7 +20,6 @@
  * Invariant: whatever may be on disk is listed here. Uncertain means: mounted for whoever wants to clean up, not mounted
  * for whoever wants to use it.
  */
-import { MountletError } from '../base/errors.ts';
 import { type VolumeSpec, specName } from '../kube/references/volume-spec.ts';
 import { goQuote } from '../kube/values/go-text.ts';
 import {
@@ -32,6 +31,7 @@ import {
   matchOf,
   sharedName,
 } from './volume-name.ts';
+import { VolumeError } from '../plugins/plugin.ts';
 
 export type Attachable = 'yes' | 'no' | 'uncertain';
 export type DeviceState = 'not-mounted' | 'uncertain' | 'mounted';
@@ -73,10 +73,6 @@ interface Attached {
   readonly volume?: VolumeName | undefined;
   readonly spec: VolumeSpec;
   readonly devicePath: string;
-}
-
-class VolumeStateError extends MountletError {
-  readonly reason = 'VolumeState';
 }
 
 interface VolumeEntry extends ActualVolume {
@@ -136,7 +132,10 @@ export class ActualState {
     if (entry === undefined) return;
     if (entry.mounts.size > 0) {
       const pods = entry.mounts.size;
-      throw new VolumeStateError(`failed to DeleteVolume ${goQuote(volume)}, it still has ${pods} mountedPods`);
+      throw new VolumeError(
+        'VolumeState',
+        `failed to DeleteVolume ${goQuote(volume)}, it still has ${pods} mountedPods`,
+      );
     }
     this.#volumes.delete(volume);
     if (entry.attachable === 'yes') this.#inUseChanged();
@@ -327,6 +326,9 @@ export class ActualState {
   #require(volume: VolumeName): VolumeEntry {
     const entry = this.#volumes.get(volume);
     if (entry !== undefined) return entry;
-    throw new VolumeStateError(`no volume with the name ${goQuote(volume)} exists in the list of attached volumes`);
+    throw new VolumeError(
+      'VolumeState',
+      `no volume with the name ${goQuote(volume)} exists in the list of attached volumes`,
+    );
   }
 }

@@ -6,7 +6,6 @@ import type { PersistentVolumeClaim } from '../kube/kinds/storage/persistent-vol
 import { type VolumeSpec, specName } from '../kube/references/volume-spec.ts';
 import { goQuote } from '../kube/values/go-text.ts';
 import { splitUniqueVolumeName } from '../kube/values/node-layout.ts';
-import { VolumeError } from '../plugins/plugin.ts';
 import { type DesiredMount, storageBytes } from './desired-state.ts';
 import { podRef } from './notices.ts';
 import {
@@ -19,6 +18,7 @@ import {
   subjectOfMount,
 } from './operation.ts';
 import type { AttachAction, DetachAction, VerifyAction } from './plan.ts';
+import { VolumeError } from '../plugins/plugin.ts';
 
 export function attachVolume({ actual, node, notify }: OperationDeps): OperationKind<AttachAction> {
   return {

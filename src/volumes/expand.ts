@@ -16,7 +16,7 @@ import { specName } from '../kube/references/volume-spec.ts';
 import { goQuote } from '../kube/values/go-text.ts';
 import { volumeDirectory } from '../kube/values/node-layout.ts';
 import { Quantity } from '../kube/values/quantity.ts';
-import { VolumeError, expansionRefusalOf } from '../plugins/plugin.ts';
+import { expansionRefusalOf, VolumeError } from '../plugins/plugin.ts';
 import { claimOf } from './attach.ts';
 import { requireBlock } from './block.ts';
 import type { DesiredMount } from './desired-state.ts';

@@ -18,8 +18,8 @@ import {
   type GroupChangePolicy,
   type SetUpOutcome,
   type SetUpRequest,
-  VolumeError,
   failureClassOf,
+  VolumeError,
 } from '../plugins/plugin.ts';
 import type { ActualState, MountRecord } from './actual-state.ts';
 import type { DesiredMount } from './desired-state.ts';

@@ -9,13 +9,13 @@ import type { Node } from '../kube/kinds/node.ts';
 import type { Pod } from '../kube/kinds/pod/pod.ts';
 import { type VolumeSpec, specName } from '../kube/references/volume-spec.ts';
 import { goQuote } from '../kube/values/go-text.ts';
-import { VolumeError } from '../plugins/plugin.ts';
 import type { ActualState, ActualVolume } from './actual-state.ts';
 import type { DesiredMount, DesiredState } from './desired-state.ts';
 import type { NotifyVolumes } from './notices.ts';
 import type { OperationAction, UnmountAction } from './plan.ts';
 import type { ClaimSource, PodSource } from './populator.ts';
 import type { Plugins, PodUid, VolumeName } from './volume-name.ts';
+import { VolumeError } from '../plugins/plugin.ts';
 
 /** What an operation is about: one pod's mount of a volume, or without a pod the whole volume. */
 export interface OperationKey {

@@ -19,7 +19,6 @@ import { messageOf } from '../base/errors.ts';
 import type { Timer, Timers } from '../base/timers.ts';
 import { goQuote } from '../kube/values/go-text.ts';
 import { showDuration } from '../kube/values/times.ts';
-import { VolumeError } from '../plugins/plugin.ts';
 import { type NotifyVolumes, podRef } from './notices.ts';
 import {
   type Obstacle,
@@ -32,6 +31,7 @@ import {
 } from './operation.ts';
 import type { OperationAction } from './plan.ts';
 import type { VolumeName } from './volume-name.ts';
+import { VolumeError } from '../plugins/plugin.ts';
 
 interface OperationsDeps {
   readonly clock: Clock;

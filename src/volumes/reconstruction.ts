@@ -21,7 +21,7 @@ import type { Node } from '../kube/kinds/node.ts';
 import { type VolumeMode, type VolumeSpec, volumeModeOf } from '../kube/references/volume-spec.ts';
 import { goQuote } from '../kube/values/go-text.ts';
 import { unescapePluginName } from '../kube/values/node-layout.ts';
-import type { VolumePlugin } from '../plugins/plugin.ts';
+import { VolumeError, type VolumePlugin } from '../plugins/plugin.ts';
 import type { ActualState } from './actual-state.ts';
 import type { DesiredState } from './desired-state.ts';
 import type { NotifyVolumes } from './notices.ts';
@@ -276,33 +276,26 @@ interface ReconstructedVolume extends FoundVolume, VolumeIdentity {
   readonly spec: VolumeSpec;
 }
 
-class ReconstructionError extends MountletError {
-  readonly reason = 'ReconstructionFailed';
-}
-
 function foundVolume(podUid: string, { pluginDirectory, name, path }: VolumeOnDisk, mode: VolumeMode): FoundVolume {
   return { podUid: asPodUid(podUid), pluginName: unescapePluginName(pluginDirectory), volumeName: name, path, mode };
 }
 
-/** Throws a ReconstructionError; whatever the plugin throws is one too, since one bad directory must not stop a start. */
+/** Whatever it throws, one bad directory does not stop a start. */
 function reconstructVolume(plugins: Plugins, found: FoundVolume): ReconstructedVolume {
-  try {
-    const plugin = plugins.findByName(found.pluginName);
-    const spec = specOf(plugin, found);
-    if (spec === undefined) {
-      throw new ReconstructionError(`failed to reconstruct volume for plugin ${whatOf(found)}: got nil`);
-    }
-    return { ...found, ...identify(plugins, found.podUid, spec), spec };
-  } catch (thrown) {
-    if (thrown instanceof ReconstructionError) throw thrown;
-    throw new ReconstructionError(messageOf(thrown), { cause: thrown });
-  }
+  const plugin = plugins.findByName(found.pluginName);
+  const spec = specOf(plugin, found);
+  if (spec !== undefined) return { ...found, ...identify(plugins, found.podUid, spec), spec };
+  throw notReconstructed(`failed to reconstruct volume for plugin ${whatOf(found)}: got nil`);
+}
+
+function notReconstructed(message: string): VolumeError {
+  return new VolumeError('ReconstructionFailed', message);
 }
 
 function specOf(plugin: VolumePlugin, found: FoundVolume): VolumeSpec | undefined {
   const { podUid, volumeName, path, mode } = found;
   if (mode === 'Filesystem') return plugin.reconstruct(volumeName, path);
-  if (plugin.block === undefined) throw new ReconstructionError(`could not find block volume plugin ${whatOf(found)}`);
+  if (plugin.block === undefined) throw notReconstructed(`could not find block volume plugin ${whatOf(found)}`);
   return plugin.block.reconstruct(podUid, volumeName, path);
 }
 

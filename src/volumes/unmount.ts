@@ -3,7 +3,6 @@ import { MountletError } from '../base/errors.ts';
 import { inlineSpec } from '../kube/references/volume-spec.ts';
 import { goQuote } from '../kube/values/go-text.ts';
 import { volumeDirectory } from '../kube/values/node-layout.ts';
-import { VolumeError } from '../plugins/plugin.ts';
 import type { ActualState, ActualVolume } from './actual-state.ts';
 import {
   type OperationDeps,
@@ -14,6 +13,7 @@ import {
   subjectOfUnmount,
 } from './operation.ts';
 import type { UnmountAction, UnmountDeviceAction } from './plan.ts';
+import { VolumeError } from '../plugins/plugin.ts';
 
 export function unmountVolume(deps: OperationDeps): OperationKind<UnmountAction> {
   const { root, plugins, actual, subPaths, notify, mountHolders, pods } = deps;

@@ -1,10 +1,10 @@
 /** The names of this room. The compiler keeps a pod from being taken for a volume. */
-import { MountletError, messageOf } from '../base/errors.ts';
+import { messageOf } from '../base/errors.ts';
 import type { Pod } from '../kube/kinds/pod/pod.ts';
 import { type VolumeSpec, specName } from '../kube/references/volume-spec.ts';
 import { goQuote } from '../kube/values/go-text.ts';
 import { uniqueVolumeName, uniqueVolumeNameOfPod } from '../kube/values/node-layout.ts';
-import type { VolumePlugin } from '../plugins/plugin.ts';
+import { type VolumePlugin, VolumeError } from '../plugins/plugin.ts';
 
 declare const brand: unique symbol;
 
@@ -54,10 +54,6 @@ export interface VolumeIdentity extends PluginMatch {
   readonly isDeviceMountable: boolean;
 }
 
-class VolumeIdentityError extends MountletError {
-  readonly reason = 'VolumeNotIdentified';
-}
-
 export function identify(plugins: Plugins, podUid: PodUid, spec: VolumeSpec): VolumeIdentity {
   const match = matchOf(plugins, spec);
   const isAttachable = canAttach(match, spec);
@@ -74,7 +70,7 @@ export function matchOf(plugins: Plugins, spec: VolumeSpec): PluginMatch {
     return plugins.findBySpec(spec);
   } catch (cause) {
     const why = `failed to get Plugin from volumeSpec for volume ${goQuote(specName(spec))} err=${messageOf(cause)}`;
-    throw new VolumeIdentityError(why, { cause });
+    throw new VolumeError('VolumeNotIdentified', why, { cause });
   }
 }
 
@@ -92,11 +88,11 @@ export function sharedName({ plugin, source }: PluginMatch, spec: VolumeSpec): V
   const name = goQuote(specName(spec));
   try {
     const identity = plugin.deviceMount?.identityOf(source, spec) ?? '';
-    if (identity === '') throw new VolumeIdentityError('the plugin has no name for it');
+    if (identity === '') throw new VolumeError('VolumeNotIdentified', 'the plugin has no name for it');
     return asVolumeName(uniqueVolumeName(plugin.name, identity));
   } catch (cause) {
     const inner = `failed to GetVolumeName from volumePlugin for volumeSpec ${name} err=${messageOf(cause)}`;
     const why = `failed to GetUniqueVolumeNameFromSpec for volumeSpec ${name} using volume plugin ${goQuote(plugin.name)} err=${inner}`;
-    throw new VolumeIdentityError(why, { cause });
+    throw new VolumeError('VolumeNotIdentified', why, { cause });
   }
 }

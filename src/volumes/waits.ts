@@ -7,6 +7,7 @@ import { MountletError, messageOf } from '../base/errors.ts';
 import type { Timers } from '../base/timers.ts';
 import type { Pod } from '../kube/kinds/pod/pod.ts';
 import { usedVolumes } from '../kube/references/pod-references.ts';
+import { VolumeError } from '../plugins/plugin.ts';
 import type { ActualState } from './actual-state.ts';
 import type { DesiredMount, DesiredState } from './desired-state.ts';
 import { type PodUid, podUidOf } from './volume-name.ts';
@@ -78,7 +79,9 @@ export class VolumeWaits {
     const cause = await this.#until(podUid, () => actual.mountedOf(podUid).length === 0, signal);
     if (cause === undefined) return;
     const mounted = actual.mountedOf(podUid).map(({ volume }) => volume);
-    if (mounted.length > 0) throw new VolumesStillMountedError(mounted.sort(), cause);
+    if (mounted.length === 0) return;
+    const message = `mounted volumes=${goList(mounted.sort())}: ${messageOf(cause)}`;
+    throw new VolumeError('VolumesStillMounted', message, { cause });
   }
 
   /** Tells of every pod that is stuck, not only of the first. */
@@ -108,7 +111,7 @@ export class VolumeWaits {
         podUid,
         () => {
           const errors = desired.popErrors(podUid);
-          if (errors.length > 0) return new PodVolumesError(errors);
+          if (errors.length > 0) return new VolumeError('FailedMount', errors.join('; '));
           return holds() ? 'done' : undefined;
         },
         controller.signal,
@@ -196,14 +199,6 @@ class WaitInterruptedError extends MountletError {
   }
 }
 
-/** Volumes of the pod could not even be resolved; several messages are told as one. */
-class PodVolumesError extends MountletError {
-  readonly reason = 'FailedMount';
-  constructor(messages: readonly string[]) {
-    super(messages.join('; '));
-  }
-}
-
 interface VolumeLists {
   /** The pod's own words, sorted. */
   readonly unmounted: readonly string[];
@@ -231,13 +226,6 @@ export class AttachLimitError extends VolumesNotMountedError {
   override readonly reason = 'VolumeAttachmentLimitExceeded';
   constructor(volumes: VolumeLists, cause: Error) {
     super(volumes, cause, 'Node has reached its volume attachment limit, rejecting pod. ');
-  }
-}
-
-class VolumesStillMountedError extends MountletError {
-  readonly reason = 'VolumesStillMounted';
-  constructor(volumes: readonly string[], cause: Error) {
-    super(`mounted volumes=${goList(volumes)}: ${messageOf(cause)}`, { cause });
   }
 }
 
