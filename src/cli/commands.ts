@@ -1,4 +1,4 @@
-/** How `mountlet up` is called. What it does is loaded when it is. */
+/** How each command is called: its options and help. Its code is loaded when it runs, so that help is instant. */
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { dnsLabelProblems } from '../kube/values/names.ts';
 import type { AgentOptions, DoctorOptions } from './agent.ts';
@@ -10,13 +10,13 @@ import type { RenderOptions } from './render.ts';
 import type { UpOptions } from './up.ts';
 
 export function addUpCommand(program: Command): void {
-  program
+  const command = program
     .command('up')
     .summary('run an API server and a node on this machine: kubectl works at once')
     .description(
       'Runs an API server and a node in one process. Pods run as sandboxed processes of this machine, with their volumes and ' +
-        'variables as in a cluster; changed ConfigMaps and Secrets reach them within milliseconds. Runs until it is told to ' +
-        'stop (SIGTERM, Ctrl-C); pods go on and are adopted by the next start, unless --drain is given.',
+        'variables as in a cluster; changed ConfigMaps and Secrets reach them within milliseconds. Runs until ' +
+        'SIGTERM or Ctrl-C; pods go on and are adopted by the next start, unless --drain is given.',
     )
     .option(
       '--state <dir>',
@@ -27,16 +27,8 @@ export function addUpCommand(program: Command): void {
     .option('--node-name <name>', 'name of the node (default: this host)', notEmpty)
     .option('--manifests <dir>', 'a folder of static pods and their objects', notEmpty)
     .option('--config <file>', 'settings of the node, as for mountlet agent', notEmpty)
-    .option('--apply <paths...>', 'manifests to apply at the start: files or directories')
-    .option('--drain', 'end all pods when told to stop')
-    .addOption(subPathUpdates)
-    .addOption(hostFiles)
-    .addOption(hostPath)
-    .addOption(writableLayer)
-    .addOption(
-      new Option('--log-format <format>', 'how to print what happens').choices(['text', 'json']).default('text'),
-    )
-    .addOption(new Option('--log-level <level>', 'the least that is printed').choices(logLevels).default('info'))
+    .option('--apply <paths...>', 'manifests to apply at the start: files or directories');
+  withNode(command)
     .addHelpText(
       'after',
       '\nExample:\n  mountlet up --apply examples/hello.yaml\n  kubectl --kubeconfig /var/lib/mountlet/kubeconfig get pods',
@@ -48,9 +40,8 @@ export function addUpCommand(program: Command): void {
     });
 }
 
-/** How `mountlet agent` and `mountlet doctor` are called. What they do is loaded when they are. */
 export function addAgentCommands(program: Command): void {
-  program
+  const command = program
     .command('agent')
     .summary('run this machine as a node of any Kubernetes cluster, or of none')
     .description(
@@ -87,16 +78,8 @@ export function addAgentCommands(program: Command): void {
       ),
     )
     .option('--address <ip>', "where the node's own server listens (default: 0.0.0.0)", notEmpty)
-    .option('--port <number>', "port of the node's own server (default: 10250)", port)
-    .option('--drain', 'end all pods when told to stop')
-    .addOption(subPathUpdates)
-    .addOption(hostFiles)
-    .addOption(hostPath)
-    .addOption(writableLayer)
-    .addOption(
-      new Option('--log-format <format>', 'how to print what happens').choices(['text', 'json']).default('text'),
-    )
-    .addOption(new Option('--log-level <level>', 'the least that is printed').choices(logLevels).default('info'))
+    .option('--port <number>', "port of the node's own server (default: 10250)", port);
+  withNode(command)
     .exitOverride()
     .action(async (options: AgentOptions) => {
       const { agentCommand } = await import('./agent.ts');
@@ -125,7 +108,6 @@ function port(text: string): number {
   return Number(text);
 }
 
-/** How `mountlet render` is called. What it does is loaded when it is. */
 export function addRenderCommand(program: Command): void {
   program
     .command('render')
@@ -163,7 +145,6 @@ function namespace(name: string): string {
   return name;
 }
 
-/** How `mountlet apiserver` is called. What it does is loaded when it is. */
 export function addApiServerCommand(program: Command): void {
   const apiserver = program
     .command('apiserver')
@@ -171,7 +152,7 @@ export function addApiServerCommand(program: Command): void {
     .description(
       'Serves ConfigMaps, Secrets, pods and the other objects a node needs to kubectl and every Kubernetes client, with no ' +
         "cluster behind it. Writes the admin's kubeconfig into its data directory, prints one line when it is ready, and runs " +
-        'until it is told to stop (SIGTERM, Ctrl-C).',
+        'until SIGTERM or Ctrl-C.',
     )
     .requiredOption('--data <dir>', 'where to keep the objects, keys and the kubeconfig', notEmpty)
     .option('--listen <host:port>', 'where to listen; port 0 takes any free one', '127.0.0.1:6443')
@@ -222,7 +203,6 @@ export function addApiServerCommand(program: Command): void {
     });
 }
 
-/** How `mountlet apply` and `mountlet get` are called. What they do is loaded when they are. */
 export function addObjectCommands(program: Command): void {
   withCluster(program.command('apply'))
     .summary('create or update the objects of these manifests on an API server')
@@ -255,4 +235,18 @@ function withCluster(command: Command): Command {
     )
     .option('--context <name>', 'which context of the kubeconfig', notEmpty)
     .exitOverride();
+}
+
+/** The options of commands that run a node. */
+function withNode(command: Command): Command {
+  return command
+    .option('--drain', 'end all pods before exiting')
+    .addOption(subPathUpdates)
+    .addOption(hostFiles)
+    .addOption(hostPath)
+    .addOption(writableLayer)
+    .addOption(
+      new Option('--log-format <format>', 'how to print what happens').choices(['text', 'json']).default('text'),
+    )
+    .addOption(new Option('--log-level <level>', 'the least that is printed').choices(logLevels).default('info'));
 }

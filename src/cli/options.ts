@@ -1,4 +1,4 @@
-/** Checks that arguments of several commands share. */
+/** What several commands share: options and their checks, addresses to listen on, default directories. */
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { InvalidArgumentError, Option } from 'commander';

@@ -1,3 +1,4 @@
+/** The terminal of a command: colours, messages to standard error, tables, exit codes, and what ends the program. */
 import { addAbortSignal } from 'node:stream';
 import { createColors } from 'picocolors';
 import { MountletError } from '../base/errors.ts';
@@ -6,7 +7,6 @@ import { exitNow } from '../linux/processes.ts';
 /** The exit codes of all commands. */
 export const exitCode = { done: 0, failed: 1, wrongUsage: 2, interrupted: 130 };
 
-/** What commands say beside their data: to standard error, one line for each thing, errors as the user can act on them. */
 export function colorsFor(stream: { readonly isTTY?: boolean }): ReturnType<typeof createColors> {
   return createColors(wantsColor(process.env, stream.isTTY ?? false));
 }

@@ -1,3 +1,4 @@
+/** Log files as the runtime writes them, one record to a line: cutting bytes into lines, parsing them, finding the last ones. */
 import type { FileHandle } from 'node:fs/promises';
 import { instantOf } from '../kube/values/times.ts';
 

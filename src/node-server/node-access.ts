@@ -73,7 +73,6 @@ async function tokenUser(
 }
 
 /** What a request to a node asks for, read from its path. Paths are the kubelet's, because API servers know those. */
-
 export type NodeRoute =
   | { readonly kind: 'healthz' | 'pods' | 'runningPods' | 'metrics' }
   | { readonly kind: 'logs'; readonly namespace: string; readonly pod: string; readonly container: string }

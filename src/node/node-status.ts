@@ -1,3 +1,4 @@
+/** The status of a node, from the one it had and what is known now. What others put there stays. Pure. */
 import { type Node, nodeShape } from '../kube/kinds/node.ts';
 import { means } from '../kube/schema/equality.ts';
 import { Quantity, type ResourceList, isExtendedResource, isHugePages, readQuantity } from '../kube/values/quantity.ts';
@@ -43,7 +44,6 @@ export interface MachineFacts {
   readonly architecture: string;
 }
 
-/** The status of a node, from the one it had and what is known of it now. What others put there stays. Pure. */
 export type NodeStatus = NonNullable<Node['status']>;
 
 /** What a node knows of itself at one moment. */

@@ -33,7 +33,7 @@ import {
 type Containers = Pick<RenderedPod, 'initContainers' | 'containers' | 'ephemeralContainers'>;
 type AnyContainer = Container | EphemeralContainer;
 
-/** Tells of every container that could not start, not only of the first. */
+/** Reports every container that could not start, not only the first. */
 export async function renderContainers(
   node: RenderNode,
   volumes: readonly PreparedVolume[],
@@ -135,7 +135,7 @@ function keyringOf({ secrets }: ImagePullSecrets): Keyring {
 
 type Named = Pick<Container, 'name' | 'image'>;
 
-/** Tells of every container whose image has no name that can be pulled, whether there are credentials or not. */
+/** Reports every container whose image has no name that can be pulled, with or without credentials. */
 function credentialsIn(keyring: Keyring, containers: readonly Named[]): readonly RenderedCredential[] {
   const fitting = new Map<string, ReadonlySet<RegistryCredentials>>();
   const messages: string[] = [];

@@ -1,3 +1,8 @@
+/**
+ * The frames of SPDY/3.1 as bytes, both ways. Only form is checked here; what a frame means is the connection's business.
+ *
+ *   control:  1 version(15) | type(16) | flags(8) length(24) | payload        data:  0 stream(31) | flags(8) length(24) | bytes
+ */
 import { MountletError } from '../../base/errors.ts';
 
 /** The other end does not keep to SPDY/3.1; the connection cannot go on. */
@@ -5,11 +10,6 @@ export class SpdyError extends MountletError {
   readonly reason = 'SpdyProtocolError';
 }
 
-/**
- * The frames of SPDY/3.1 as bytes, both ways. Only form is checked here; what a frame means is the connection's business.
- *
- *   control:  1 version(15) | type(16) | flags(8) length(24) | payload        data:  0 stream(31) | flags(8) length(24) | bytes
- */
 export type Frame =
   | { readonly kind: 'synStream'; readonly streamId: number; readonly isLast: boolean; readonly block: Buffer }
   | {

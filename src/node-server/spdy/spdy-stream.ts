@@ -65,7 +65,6 @@ export class SpdyStream extends Duplex {
 }
 
 /** Counts what was read of a stream, or of all of them, until it is worth a WINDOW_UPDATE. */
-
 // Half of the 64 KiB that a sender may have under way at the beginning.
 const stepBytes = 32 * 1024;
 

@@ -1,8 +1,7 @@
+/** The protocols that clients and this server may agree on, and how they do. */
 import type { Readable, Writable } from 'node:stream';
 import { MountletError, messageOf } from '../../base/errors.ts';
 import type { ExecResult, TerminalSize } from '../../runtimes/runtime.ts';
-
-/** The protocols that clients and this server may agree on, and how they do. */
 
 export interface RemoteProtocol {
   /** The status at the end is an object, from which a client reads the exit code. */

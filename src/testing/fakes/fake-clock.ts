@@ -1,3 +1,4 @@
+/** Time for tests: clocks that a test moves, and waiting for everything that needs no time. */
 import { onAbort } from '../../base/abort.ts';
 import { type Clock, systemClock } from '../../base/clock.ts';
 

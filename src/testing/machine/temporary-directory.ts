@@ -1,3 +1,4 @@
+/** Directories that go with their test, with or without mounts below them. */
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
