@@ -82,7 +82,7 @@ test('payload invariant 27: no default mode is an error', () => {
 test('payload invariant 34: an empty subscript is an error', () => {
   assert.throws(
     () => texts([field('x', "metadata.annotations['']")]),
-    /^FieldPathError: invalid key subscript in metadata\.annotations\[''\]: /,
+    /^KubeError: invalid key subscript in metadata\.annotations\[''\]: /,
   );
 });
 

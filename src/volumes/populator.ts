@@ -23,7 +23,6 @@ import type { PersistentVolumeClaim } from '../kube/kinds/storage/persistent-vol
 import type { PersistentVolume } from '../kube/kinds/storage/persistent-volume.ts';
 import { usedVolumes } from '../kube/references/pod-references.ts';
 import {
-  ClaimError,
   type VolumeSpec,
   type VolumeUse,
   boundClaim,
@@ -35,6 +34,7 @@ import {
 import type { ActualState } from './actual-state.ts';
 import { type DesiredMount, type DesiredState, storageBytes } from './desired-state.ts';
 import { type NotifyVolumes, podRef } from './notices.ts';
+import { KubeError } from '../kube/values/kube-error.ts';
 import { type PodUid, type VolumeName, canAttach, podUidOf } from './volume-name.ts';
 
 interface PopulatorDeps {
@@ -354,7 +354,7 @@ async function resolveClaim(
     } catch (cause) {
       signal.throwIfAborted();
       const why = `failed to fetch ${what} from API server: ${messageOf(cause)}`;
-      throw new ClaimError(processingFailed(pod, volume, why), { cause });
+      throw new KubeError('FailedMount', processingFailed(pod, volume, why), { cause });
     }
   };
   const claimName = claimNameOf(pod, volume) ?? '';

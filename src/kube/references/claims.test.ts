@@ -3,7 +3,8 @@ import { test } from 'node:test';
 import type { Pod } from '../kinds/pod/pod.ts';
 import type { PersistentVolumeClaim } from '../kinds/storage/persistent-volume-claim.ts';
 import type { PersistentVolume } from '../kinds/storage/persistent-volume.ts';
-import { ClaimError, resolveVolume } from './volume-spec.ts';
+import { KubeError } from '../values/kube-error.ts';
+import { resolveVolume } from './volume-spec.ts';
 
 const pod: Pod = { metadata: { name: 'web', namespace: 'shop', uid: 'u1' }, spec: { containers: [] } };
 const claim: PersistentVolumeClaim = {
@@ -78,7 +79,10 @@ const refused: { it: string; claim?: PersistentVolumeClaim; volume?: PersistentV
 ];
 for (const { it, claim: claimFound, volume: volumeFound, says } of refused) {
   test(`a claim ${it} is refused in the kubelet's words`, () => {
-    assert.throws(() => resolveVolume(pod, named, mounted, reader(claimFound, volumeFound)), new ClaimError(says));
+    assert.throws(
+      () => resolveVolume(pod, named, mounted, reader(claimFound, volumeFound)),
+      new KubeError('FailedMount', says),
+    );
   });
 }
 
@@ -95,6 +99,6 @@ test('an ephemeral volume uses the claim made for this pod and no other', () => 
   assert.ok(resolveVolume(pod, ephemeral, mounted, reader(own, volume)).persistentVolume);
   assert.throws(
     () => resolveVolume(pod, ephemeral, mounted, reader(foreign, volume)),
-    new ClaimError('PVC shop/data was not created for pod shop/web (pod is not owner)'),
+    new KubeError('FailedMount', 'PVC shop/data was not created for pod shop/web (pod is not owner)'),
   );
 });

@@ -2,7 +2,7 @@
  * Which nodes a NodeSelector means: those on which a pod may run, or from which a PersistentVolume can be reached; and which
  * taints a pod tolerates. Pure.
  */
-import { MountletError } from '../../base/errors.ts';
+import { KubeError } from '../values/kube-error.ts';
 import type { Node } from '../kinds/node.ts';
 import type { PodSpec } from '../kinds/pod/pod-spec.ts';
 import type { NodeSelector, NodeSelectorTerm } from '../kinds/storage/node-selector.ts';
@@ -22,18 +22,11 @@ export interface SelectableNode {
   readonly labels: Labels;
 }
 
-/** The kubelet's text, after `MountVolume.NodeAffinity check failed`. */
-export class NodeAffinityError extends MountletError {
-  readonly reason = 'NodeAffinityMismatch';
-  constructor() {
-    super('no matching NodeSelectorTerms');
-  }
-}
-
 /** Throws when the volume cannot be reached from this node. A volume that says nothing about nodes is reached from all. */
 export function requireNodeAffinity({ spec }: PersistentVolume, node: SelectableNode): void {
   const selector = spec.nodeAffinity?.required;
-  if (selector !== undefined && !nodeSelectorMatches(selector, node)) throw new NodeAffinityError();
+  if (selector !== undefined && !nodeSelectorMatches(selector, node))
+    throw new KubeError('NodeAffinityMismatch', 'no matching NodeSelectorTerms');
 }
 
 /** One of the terms must hold, and of a term everything. A term that says nothing, or nothing valid, selects no node. */

@@ -2,7 +2,7 @@
  * What is to be mounted: a volume written in the pod itself, or the PersistentVolume its claim is bound to. Everything
  * after the populator works with this and no longer asks how the pod came to it.
  */
-import { MountletError } from '../../base/errors.ts';
+import { KubeError } from '../values/kube-error.ts';
 import type { Pod } from '../kinds/pod/pod.ts';
 import type { Volume } from '../kinds/pod/volume.ts';
 import type { PersistentVolumeClaim } from '../kinds/storage/persistent-volume-claim.ts';
@@ -38,18 +38,12 @@ export function specName(spec: VolumeSpec): string {
 
 export type VolumeMode = 'Filesystem' | 'Block';
 
-class UnknownVolumeModeError extends MountletError {
-  readonly reason = 'UnknownVolumeMode';
-  constructor(name: string) {
-    super(`cannot get volumeMode for volume: ${name}`);
-  }
-}
-
 /** Defaulting fills a PersistentVolume's mode, so one without it came around the API. */
 export function volumeModeOf(spec: VolumeSpec): VolumeMode {
   if (spec.volume !== undefined) return 'Filesystem';
   const mode = spec.persistentVolume.spec.volumeMode;
-  if (mode !== 'Filesystem' && mode !== 'Block') throw new UnknownVolumeModeError(specName(spec));
+  if (mode !== 'Filesystem' && mode !== 'Block')
+    throw new KubeError('UnknownVolumeMode', `cannot get volumeMode for volume: ${specName(spec)}`);
   return mode;
 }
 
@@ -70,10 +64,6 @@ export function mountOptionsOf(spec: VolumeSpec): readonly string[] {
 export interface ClaimReader {
   claim(namespace: string, name: string): PersistentVolumeClaim | undefined;
   persistentVolume(name: string): PersistentVolume | undefined;
-}
-
-export class ClaimError extends MountletError {
-  readonly reason = 'FailedMount';
 }
 
 export interface VolumeUse {
@@ -104,7 +94,7 @@ interface BoundClaim {
 /** What the claim, as it was just read, must fulfil before its PersistentVolume is looked at. */
 export function boundClaim(pod: Pod, volume: Volume, claim: PersistentVolumeClaim | undefined): BoundClaim {
   const fail = (why: string): never => {
-    throw new ClaimError(processingFailed(pod, volume, why));
+    throw new KubeError('FailedMount', processingFailed(pod, volume, why));
   };
   if (claim === undefined) {
     return fail(`failed to fetch PVC from API server: persistentvolumeclaims "${claimNameOf(pod, volume)}" not found`);
@@ -131,7 +121,7 @@ export function specOfClaim(
   found: PersistentVolume | undefined,
 ): PersistentVolumeSpec {
   const fail = (why: string): never => {
-    throw new ClaimError(processingFailed(pod, volume, why));
+    throw new KubeError('FailedMount', processingFailed(pod, volume, why));
   };
   if (found === undefined) {
     return fail(`failed to fetch PV ${volumeName} from API server: persistentvolumes "${volumeName}" not found`);
@@ -161,7 +151,8 @@ function requireOwner(pod: Pod, claim: PersistentVolumeClaim): void {
   );
   if (owned === true) return;
   const { namespace, name } = claim.metadata;
-  throw new ClaimError(
+  throw new KubeError(
+    'FailedMount',
     `PVC ${namespace}/${name} was not created for pod ${pod.metadata.namespace}/${pod.metadata.name} (pod is not owner)`,
   );
 }
@@ -169,9 +160,9 @@ function requireOwner(pod: Pod, claim: PersistentVolumeClaim): void {
 function requireMode({ name }: Volume, spec: VolumeSpec, { mounted, asDevice }: VolumeUse): void {
   const mode = volumeModeOf(spec);
   if (mounted && mode !== 'Filesystem') {
-    throw new ClaimError(`volume ${name} has volumeMode ${mode}, but is specified in volumeMounts`);
+    throw new KubeError('FailedMount', `volume ${name} has volumeMode ${mode}, but is specified in volumeMounts`);
   }
   if (asDevice && mode !== 'Block') {
-    throw new ClaimError(`volume ${name} has volumeMode ${mode}, but is specified in volumeDevices`);
+    throw new KubeError('FailedMount', `volume ${name} has volumeMode ${mode}, but is specified in volumeDevices`);
   }
 }

@@ -1,14 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
-import {
-  FieldPathError,
-  type FieldSource,
-  environmentFieldValue,
-  formatMap,
-  splitSubscript,
-  volumeFieldValue,
-} from './field-path.ts';
+import { KubeError } from './kube-error.ts';
+import { type FieldSource, environmentFieldValue, formatMap, splitSubscript, volumeFieldValue } from './field-path.ts';
 
 const part =
   "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
@@ -81,7 +75,7 @@ const volumeErrors: [fieldPath: string, message: string][] = [
 ];
 for (const [fieldPath, message] of volumeErrors) {
   test(`a volume cannot show ${JSON.stringify(fieldPath)}`, () => {
-    assert.throws(() => volumeFieldValue(pod, fieldPath), new FieldPathError(message));
+    assert.throws(() => volumeFieldValue(pod, fieldPath), new KubeError('InvalidFieldPath', message));
   });
 }
 
@@ -113,7 +107,7 @@ const environmentErrors: [apiVersion: string, fieldPath: string, message: string
 for (const [apiVersion, fieldPath, message] of environmentErrors) {
   test(`a variable cannot show ${JSON.stringify(fieldPath)} of ${JSON.stringify(apiVersion)}`, () => {
     const reference = { apiVersion, fieldPath };
-    assert.throws(() => environmentFieldValue(pod, reference, addresses()), new FieldPathError(message));
+    assert.throws(() => environmentFieldValue(pod, reference, addresses()), new KubeError('InvalidFieldPath', message));
   });
 }
 
@@ -135,7 +129,7 @@ test('projection invariant 33: a map is sorted and quoted, and a value of severa
 });
 
 test("projection invariant 34: metadata.annotations[''] is an error, an absent but valid key is empty", () => {
-  assert.throws(() => volumeFieldValue(pod, "metadata.annotations['']"), FieldPathError);
+  assert.throws(() => volumeFieldValue(pod, "metadata.annotations['']"), KubeError);
   assert.equal(volumeFieldValue(pod, "metadata.annotations['valid.example/absent']"), '');
   assert.equal(volumeFieldValue({ metadata: {} }, "metadata.labels['a']"), '');
 });

@@ -11,17 +11,9 @@
  *   plugins/<plugin/name>/mounts/<volume>                  a device mounted once for all pods
  *   plugins/<plugin~name>/volumeDevices/<volume>/<uid>     a raw device, bind mounted for one pod
  */
+import { KubeError } from './kube-error.ts';
 import { posix } from 'node:path';
-import { MountletError } from '../../base/errors.ts';
 import { goQuote } from './go-text.ts';
-
-export class UnsafeNameError extends MountletError {
-  readonly reason = 'UnsafeName';
-
-  constructor(what: string, name: string) {
-    super(`Cannot use ${goQuote(name)} as ${what}: it must be a plain file name without "/", other than "." and ".."`);
-  }
-}
 
 const emptyDirPlugin = 'kubernetes.io/empty-dir';
 const segmentBytesMax = 255;
@@ -103,7 +95,11 @@ function volumeSegment(volumeName: string): string {
 
 function segment(what: string, name: string): string {
   const escapes = name === '' || name === '.' || name === '..' || name.includes('/') || name.includes('\0');
-  if (escapes || Buffer.byteLength(name) > segmentBytesMax) throw new UnsafeNameError(what, name);
+  if (escapes || Buffer.byteLength(name) > segmentBytesMax)
+    throw new KubeError(
+      'UnsafeName',
+      `Cannot use ${goQuote(name)} as ${what}: it must be a plain file name without "/", other than "." and ".."`,
+    );
   return name;
 }
 
@@ -113,10 +109,6 @@ function segment(what: string, name: string): string {
  */
 /** A pod is known by its UID alone: two pods of one name may follow each other. */
 type UniquePodName = string;
-
-export class UniqueNameError extends MountletError {
-  readonly reason = 'InvalidUniqueName';
-}
 
 /** `kubernetes.io/configmap` as one path segment: `kubernetes.io~configmap`. */
 export function escapePluginName(name: string): string {
@@ -146,7 +138,7 @@ interface UniqueVolumeParts {
 export function splitUniqueVolumeName(name: string): UniqueVolumeParts {
   const second = name.indexOf('/', name.indexOf('/') + 1);
   if (second < 0 || !name.slice(0, second).includes('/')) {
-    throw new UniqueNameError(`cannot split volume unique name ${name} to plugin/volume components`);
+    throw new KubeError('InvalidUniqueName', `cannot split volume unique name ${name} to plugin/volume components`);
   }
   return { pluginName: name.slice(0, second), volumeName: name.slice(second + 1) };
 }

@@ -1,0 +1,11 @@
+import { MountletError } from '../../base/errors.ts';
+
+/** A value of an object that cannot be used. The reason tells cases apart; a case that somebody catches has a class of its own. */
+export class KubeError extends MountletError {
+  readonly reason: string;
+
+  constructor(reason: string, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.reason = reason;
+  }
+}
