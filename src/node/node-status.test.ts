@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import type { JsonObject } from '../apiserver/patch/json-value.ts';
 import { applyStrategicMergePatch } from '../apiserver/patch/strategic-merge-patch.ts';
-import { type Node, nodeShape, validateNode } from '../kube/kinds/node.ts';
+import { type Node, nodeKind, nodeShape } from '../kube/kinds/node.ts';
 import { means } from '../kube/schema/equality.ts';
 import { nodeSettings, smallMachine } from '../testing/fakes/builders.ts';
 import { type NodeStatus, type Observed, hasChanged, nodeConditions, observedStatus } from './node-status.ts';
@@ -51,7 +51,7 @@ test('node 20.2: the first Node has labels, annotation, taints and its whole sta
   ]);
   assert.deepEqual(node.status.daemonEndpoints, { kubeletEndpoint: { Port: 10_250 } });
   assert.equal(node.status.nodeInfo?.containerRuntimeVersion, 'process://0.1.0');
-  assert.deepEqual(validateNode(node), []);
+  assert.deepEqual(nodeKind.validate(node), []);
 });
 
 test('node 20.4: the conditions of a ready node, in order and in words', () => {

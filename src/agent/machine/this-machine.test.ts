@@ -1,14 +1,14 @@
 import assert from 'node:assert/strict';
 import { isIP } from 'node:net';
 import { test } from 'node:test';
-import { validateNode } from '../../kube/kinds/node.ts';
+import { nodeKind } from '../../kube/kinds/node.ts';
 import { Quantity } from '../../kube/values/quantity.ts';
 import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
 import { thisMachine } from './machine-facts.ts';
 
 test('this machine is a valid Node with an address and something to give', (t) => {
   const node = thisMachine('here', temporaryDirectory(t));
-  assert.deepEqual(validateNode(node), []);
+  assert.deepEqual(nodeKind.validate(node), []);
   assert.equal(node.metadata.name, 'here');
   const { addresses = [], allocatable = {} } = node.status ?? {};
   assert.deepEqual(addresses.at(-1), { type: 'Hostname', address: 'here' });

@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { configMapShape } from '../../kube/kinds/config-map.ts';
 import { nodeShape } from '../../kube/kinds/node.ts';
 import { podShape } from '../../kube/kinds/pod/pod.ts';
-import { serviceAccountShape } from '../../kube/kinds/service-account.ts';
+import { serviceAccountKind } from '../../kube/kinds/service-account.ts';
 import {
   type Shape,
   any,
@@ -478,7 +478,7 @@ const keyTable = [
   merged(podShape, 'status.hostIPs', 'ip'),
   merged(nodeShape, 'status.conditions', 'type'),
   merged(nodeShape, 'status.addresses', 'type'),
-  merged(serviceAccountShape, 'secrets', 'name'),
+  merged(serviceAccountKind.shape, 'secrets', 'name'),
 ];
 for (const { shapeOf, path, key } of keyTable) {
   test(`strategic merge patch merges ${path} by ${key}`, () => {
@@ -497,7 +497,7 @@ const replacedWhole: readonly { shapeOf: Shape<unknown>; path: string }[] = [
     path,
   })),
   ...['spec.taints', 'status.images'].map((path) => ({ shapeOf: nodeShape, path })),
-  { shapeOf: serviceAccountShape, path: 'imagePullSecrets' },
+  { shapeOf: serviceAccountKind.shape, path: 'imagePullSecrets' },
 ];
 for (const { shapeOf, path } of replacedWhole) {
   test(`strategic merge patch replaces ${path} as a whole`, () => {

@@ -1,7 +1,7 @@
 /** What the server itself decides of an object when it is made, changed or deleted. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { namespaceShape } from '../../kube/kinds/namespace.ts';
+import { namespaceKind } from '../../kube/kinds/namespace.ts';
 import { nodeShape } from '../../kube/kinds/node.ts';
 import { serviceShape } from '../../kube/kinds/service.ts';
 import { persistentVolumeClaimShape } from '../../kube/kinds/storage/persistent-volume-claim.ts';
@@ -138,7 +138,7 @@ for (const [what, parts, requested, seconds] of graceCases) {
 
 test('13.4: a new namespace is Active, labelled with its name, and has its finalizer', () => {
   const created = namespaces.prepareForCreate(
-    decoded(namespaceShape, {
+    decoded(namespaceKind.shape, {
       metadata: { name: 'shop', labels: { a: 'b' } },
       spec: { finalizers: ['x.y/z'] },
       status: { phase: 'Odd' },
@@ -153,8 +153,8 @@ test('13.4: a new namespace is Active, labelled with its name, and has its final
 });
 
 test('13.4: an update of a namespace changes neither finalizers nor status nor the label of its name', () => {
-  const old = namespaces.prepareForCreate(decoded(namespaceShape, { metadata: { name: 'shop' } }), now);
-  const given = decoded(namespaceShape, {
+  const old = namespaces.prepareForCreate(decoded(namespaceKind.shape, { metadata: { name: 'shop' } }), now);
+  const given = decoded(namespaceKind.shape, {
     metadata: { name: 'shop', labels: { 'kubernetes.io/metadata.name': 'x' } },
     spec: { finalizers: [] },
   });
@@ -162,8 +162,11 @@ test('13.4: an update of a namespace changes neither finalizers nor status nor t
 });
 
 test('14.10: finalize changes the finalizers of a namespace alone', () => {
-  const old = namespaces.prepareForCreate(decoded(namespaceShape, { metadata: { name: 'shop' } }), now);
-  const given = decoded(namespaceShape, { metadata: { name: 'shop', labels: { a: 'b' } }, status: { phase: 'Odd' } });
+  const old = namespaces.prepareForCreate(decoded(namespaceKind.shape, { metadata: { name: 'shop' } }), now);
+  const given = decoded(namespaceKind.shape, {
+    metadata: { name: 'shop', labels: { a: 'b' } },
+    status: { phase: 'Odd' },
+  });
   const updated = updateOf(namespaces, 'finalize').prepare(given, old, now);
   assert.deepEqual(updated, { ...old, spec: { finalizers: [] } });
   assert.equal(namespaces.deletion?.isHeld?.(old), true);
@@ -171,9 +174,10 @@ test('14.10: finalize changes the finalizers of a namespace alone', () => {
 });
 
 test('13.4: the end of a namespace begins with its phase; some never end', () => {
-  const shop = namespaces.prepareForCreate(decoded(namespaceShape, { metadata: { name: 'shop' } }), now);
+  const shop = namespaces.prepareForCreate(decoded(namespaceKind.shape, { metadata: { name: 'shop' } }), now);
   assert.deepEqual(namespaces.deletion?.begin?.(shop).status, { phase: 'Terminating' });
-  const refusal = (name: string) => namespaces.deletion?.refusal?.(decoded(namespaceShape, { metadata: { name } }));
+  const refusal = (name: string) =>
+    namespaces.deletion?.refusal?.(decoded(namespaceKind.shape, { metadata: { name } }));
   assert.equal(refusal('shop'), undefined);
   assert.equal(refusal('kube-node-lease'), undefined);
   for (const name of ['default', 'kube-system', 'kube-public']) {

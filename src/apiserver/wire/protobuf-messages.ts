@@ -29,16 +29,8 @@ export function messageNameOf(apiVersion: string, kind: string): string | undefi
   return kind === 'DeleteOptions' ? kind : messageNames.get(`${apiVersion}/${kind}`);
 }
 
-/** For tests that want to try every kind: pairs of apiVersion and kind. */
-export function protobufKinds(): readonly (readonly [string, string])[] {
-  const pairs = [...messageNames.keys()].map(
-    (key) => [key.slice(0, key.lastIndexOf('/')), key.slice(key.lastIndexOf('/') + 1)] as const,
-  );
-  return [...pairs, ['v1', 'DeleteOptions']];
-}
-
 /**
- * The notation of the tables in `messages/`: one text for each message, fields separated by commas.
+ * The notation of `wire` in a kind: one text for each message, fields separated by commas.
  *
  *   2 image              field 2 is the string `image`; the empty string counts as unset
  *   16 stdin bool        of another type: bool, int, bytes, Time, MicroTime, Quantity, IntOrString, RawJson, Strings,

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { decoded, messagesOf } from '../../testing/fakes/builders.ts';
-import { clusterTrustBundleShape, validateClusterTrustBundle } from './cluster-trust-bundle.ts';
+import { clusterTrustBundleShape, trustBundleKind } from './cluster-trust-bundle.ts';
 
 /** Self-signed, made for this test; its key was thrown away. */
 const authority = `-----BEGIN CERTIFICATE-----
@@ -58,7 +58,7 @@ const bundles = [
 for (const { it, trustBundle, errors } of bundles) {
   test(`validateClusterTrustBundle ${it}`, () => {
     const object = decoded(clusterTrustBundleShape, { metadata: { name: 'a' }, spec: { trustBundle } });
-    assert.deepEqual(messagesOf(validateClusterTrustBundle(object)), errors);
+    assert.deepEqual(messagesOf(trustBundleKind.validate(object)), errors);
   });
 }
 
@@ -74,5 +74,5 @@ test('validateClusterTrustBundle wants the signer in the name', () => {
 
 function bundle(name: string, signerName: string): string[] {
   const object = decoded(clusterTrustBundleShape, { metadata: { name }, spec: { signerName, trustBundle: authority } });
-  return messagesOf(validateClusterTrustBundle(object));
+  return messagesOf(trustBundleKind.validate(object));
 }

@@ -52,12 +52,12 @@ export const trustBundleKind = resourceKind<ClusterTrustBundle>({
 /** Rules for ClusterTrustBundles: a name that fits the signer, and nothing but certificates of authorities. */
 const bundleBytesMax = 1024 * 1024;
 
-export function validateClusterTrustBundle(bundle: ClusterTrustBundle, path: FieldPath = []): FieldError[] {
+function validateClusterTrustBundle(bundle: ClusterTrustBundle): FieldError[] {
   const { signerName = '', trustBundle } = bundle.spec;
-  const here = [...path, 'spec'];
+  const here = ['spec'];
   const rules = { name: trustBundleNameProblems(signerName), scope: 'cluster' } as const;
   return [
-    ...validateObjectMeta(bundle.metadata, rules, [...path, 'metadata']),
+    ...validateObjectMeta(bundle.metadata, rules, ['metadata']),
     ...(signerName === '' ? [] : signerNameErrors(signerName, [...here, 'signerName'])),
     ...certificateErrors(trustBundle, [...here, 'trustBundle']),
   ];

@@ -11,7 +11,7 @@ import {
 import { resourceKind } from '../schema/kind.ts';
 import { objectFields } from '../schema/meta.ts';
 import { validateObjectMeta, validateObjectMetaUpdate } from '../schema/metadata-validation.ts';
-import { type FieldPath, type Of, boolean, bytes, described, map, object, string } from '../schema/schema.ts';
+import { type Of, boolean, bytes, described, map, object, string } from '../schema/schema.ts';
 import { configMapKeyProblems, dnsSubdomainProblems } from '../values/names.ts';
 
 export const configMapShape = described(
@@ -49,40 +49,37 @@ export const dataSizeBytesMax = 1024 * 1024;
 
 export const immutableDetail = 'field is immutable when `immutable` is set';
 
-export function validateConfigMap(configMap: ConfigMap, path: FieldPath = []): FieldError[] {
+function validateConfigMap(configMap: ConfigMap): FieldError[] {
   const { metadata, data = {}, binaryData = {} } = configMap;
-  const errors = validateObjectMeta(metadata, { name: dnsSubdomainProblems, scope: 'namespace' }, [
-    ...path,
-    'metadata',
-  ]);
+  const errors = validateObjectMeta(metadata, { name: dnsSubdomainProblems, scope: 'namespace' });
   let sizeBytes = 0;
   for (const [key, value] of Object.entries(data)) {
     const problems = configMapKeyProblems(key);
-    if (problems.length > 0) addErrors(errors, invalidFields([...path, 'data', keyPart(key)], key, problems));
+    if (problems.length > 0) addErrors(errors, invalidFields(['data', keyPart(key)], key, problems));
     if (Object.hasOwn(binaryData, key)) {
-      errors.push(invalidField([...path, 'data', keyPart(key)], key, 'duplicate of key present in binaryData'));
+      errors.push(invalidField(['data', keyPart(key)], key, 'duplicate of key present in binaryData'));
     }
     sizeBytes += Buffer.byteLength(value);
   }
   for (const [key, value] of Object.entries(binaryData)) {
-    errors.push(...invalidFields([...path, 'binaryData', keyPart(key)], key, configMapKeyProblems(key)));
+    errors.push(...invalidFields(['binaryData', keyPart(key)], key, configMapKeyProblems(key)));
     sizeBytes += base64SizeBytes(value);
   }
   // The API server gives this error the empty field name, which it prints as `[]`.
-  if (sizeBytes > dataSizeBytesMax) errors.push(...placedAt(path, [tooLongField([keyPart('')], dataSizeBytesMax)]));
+  if (sizeBytes > dataSizeBytesMax) errors.push(...placedAt([], [tooLongField([keyPart('')], dataSizeBytesMax)]));
   return errors;
 }
 
-export function validateConfigMapUpdate(configMap: ConfigMap, old: ConfigMap, path: FieldPath = []): FieldError[] {
-  const errors = validateObjectMetaUpdate(configMap.metadata, old.metadata, [...path, 'metadata']);
+function validateConfigMapUpdate(configMap: ConfigMap, old: ConfigMap): FieldError[] {
+  const errors = validateObjectMetaUpdate(configMap.metadata, old.metadata, ['metadata']);
   if (old.immutable === true) {
-    if (configMap.immutable !== true) errors.push(forbiddenField([...path, 'immutable'], immutableDetail));
-    if (!sameText(configMap.data, old.data)) errors.push(forbiddenField([...path, 'data'], immutableDetail));
+    if (configMap.immutable !== true) errors.push(forbiddenField(['immutable'], immutableDetail));
+    if (!sameText(configMap.data, old.data)) errors.push(forbiddenField(['data'], immutableDetail));
     if (!sameBytes(configMap.binaryData, old.binaryData)) {
-      errors.push(forbiddenField([...path, 'binaryData'], immutableDetail));
+      errors.push(forbiddenField(['binaryData'], immutableDetail));
     }
   }
-  return [...errors, ...validateConfigMap(configMap, path)];
+  return [...errors, ...validateConfigMap(configMap)];
 }
 
 type Entries = Readonly<Record<string, string>> | undefined;

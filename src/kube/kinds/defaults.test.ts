@@ -2,10 +2,10 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { decoded } from '../../testing/fakes/builders.ts';
 import type { Of, Shape } from '../schema/schema.ts';
-import { defaultNode, nodeShape } from './node.ts';
-import { defaultService, serviceShape } from './service.ts';
-import { defaultPersistentVolumeClaim, persistentVolumeClaimShape } from './storage/persistent-volume-claim.ts';
-import { defaultPersistentVolume, persistentVolumeShape } from './storage/persistent-volume.ts';
+import { nodeKind, nodeShape } from './node.ts';
+import { serviceKind, serviceShape } from './service.ts';
+import { claimKind, persistentVolumeClaimShape } from './storage/persistent-volume-claim.ts';
+import { persistentVolumeKind, persistentVolumeShape } from './storage/persistent-volume.ts';
 
 const metadata = { name: 'a' };
 
@@ -22,7 +22,7 @@ function completes<S extends Shape<unknown>>(
 
 test('defaultPersistentVolume keeps what is released and mounts it as files', () => {
   completes(
-    defaultPersistentVolume,
+    persistentVolumeKind.complete,
     persistentVolumeShape,
     { spec: { capacity: { storage: '1.0001' }, hostPath: { path: '/a' } } },
     {
@@ -39,7 +39,7 @@ test('defaultPersistentVolume keeps what is released and mounts it as files', ()
 
 test('defaultPersistentVolumeClaim waits for files', () => {
   completes(
-    defaultPersistentVolumeClaim,
+    claimKind.complete,
     persistentVolumeClaimShape,
     { spec: { resources: { requests: { storage: '1Gi' } } } },
     { spec: { resources: { requests: { storage: '1Gi' } }, volumeMode: 'Filesystem' }, status: { phase: 'Pending' } },
@@ -48,7 +48,7 @@ test('defaultPersistentVolumeClaim waits for files', () => {
 
 test('defaultNode lets pods have all that a node has', () => {
   completes(
-    defaultNode,
+    nodeKind.complete,
     nodeShape,
     { status: { capacity: { cpu: '4' } } },
     { status: { capacity: { cpu: '4' }, allocatable: { cpu: '4' } } },
@@ -57,7 +57,7 @@ test('defaultNode lets pods have all that a node has', () => {
 
 test('defaultService gives a cluster address and targets the same port', () => {
   completes(
-    defaultService,
+    serviceKind.complete,
     serviceShape,
     { spec: { ports: [{ port: 80 }, { port: 81, targetPort: 'web', protocol: 'UDP' }] } },
     {
@@ -76,7 +76,7 @@ test('defaultService gives a cluster address and targets the same port', () => {
 
 test('defaultService opens a load balancer to the outside', () => {
   completes(
-    defaultService,
+    serviceKind.complete,
     serviceShape,
     { spec: { type: 'LoadBalancer', sessionAffinity: 'ClientIP' } },
     {

@@ -15,7 +15,7 @@ import { addressProblems, parseIpAddress, portProblems } from '../values/network
 
 const addressShape = object({ ip: required(string), hostname: string, nodeName: string, targetRef: objectReference });
 
-export const endpointsShape = described(
+const endpointsShape = described(
   { text: 'The addresses behind a service.', fields: { subsets: 'Addresses with the ports they have in common.' } },
   object({
     ...objectFields,
@@ -48,7 +48,7 @@ export const endpointsKind = resourceKind<Endpoints>({
 });
 type EndpointSubset = NonNullable<Endpoints['subsets']>[number];
 
-export function defaultEndpoints(given: Endpoints): Endpoints {
+function defaultEndpoints(given: Endpoints): Endpoints {
   if (given.subsets === undefined) return given;
   const withProtocol = (subset: EndpointSubset): EndpointSubset =>
     subset.ports === undefined
@@ -60,7 +60,7 @@ export function defaultEndpoints(given: Endpoints): Endpoints {
 /** Rules for Endpoints. */
 const protocols = ['SCTP', 'TCP', 'UDP'];
 
-export function validateEndpoints({ metadata, subsets = [] }: Endpoints): FieldError[] {
+function validateEndpoints({ metadata, subsets = [] }: Endpoints): FieldError[] {
   return [
     ...validateObjectMeta(metadata, { name: dnsSubdomainProblems, scope: 'namespace' }),
     ...subsets.flatMap((subset, index) => subsetErrors(subset, ['subsets', index])),

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { decoded } from '../../testing/fakes/builders.ts';
-import { eventShape, eventOfView, eventViewShape, viewOfEvent } from './event.ts';
+import { eventOfView, eventShape, eventViewKind, viewOfEvent } from './event.ts';
 
 const stored = decoded(eventShape, {
   apiVersion: 'v1',
@@ -25,7 +25,7 @@ const stored = decoded(eventShape, {
 
 test('13.9: the events.k8s.io view has other names for the same facts', () => {
   const view = viewOfEvent(stored);
-  assert.deepEqual(view, decoded(eventViewShape, view));
+  assert.deepEqual(view, decoded(eventViewKind.shape, view));
   assert.equal(view.apiVersion, 'events.k8s.io/v1');
   assert.equal(view.note, 'it is here');
   assert.deepEqual(view.regarding, stored.involvedObject);
@@ -41,6 +41,6 @@ test('13.9: nothing is lost on the way to the view and back', () => {
 });
 
 test('13.9: a view with nothing but a name becomes an event with nothing but a name', () => {
-  const view = decoded(eventViewShape, { kind: 'Event', metadata: { name: 'e' } });
+  const view = decoded(eventViewKind.shape, { kind: 'Event', metadata: { name: 'e' } });
   assert.deepEqual(eventOfView(view), { apiVersion: 'v1', kind: 'Event', metadata: { name: 'e' }, involvedObject: {} });
 });

@@ -71,7 +71,7 @@ export const eventKind = resourceKind<Event>({
   },
 });
 
-export const eventViewShape = described(
+const eventViewShape = described(
   {
     text: 'Something that happened to an object. Kept for an hour.',
     fields: {
@@ -174,7 +174,7 @@ const nameBytesMax = 128;
 const noteBytesMax = 1024;
 
 /** Of core/v1, on creation and on update. Any name will do that can stand in a path. */
-export function validateEvent(event: Event): FieldError[] {
+function validateEvent(event: Event): FieldError[] {
   return [
     ...looseErrors(event, 'reportingComponent'),
     ...validateObjectMeta(event.metadata, { name: pathSegmentProblems, scope: 'namespace' }),

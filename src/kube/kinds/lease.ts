@@ -56,12 +56,12 @@ export const leaseKind = resourceKind<Lease>({
 /** Rules for leases, on creation and on update. */
 const strategies = ['OldestEmulationVersion'];
 
-export function validateLease(lease: Lease): FieldError[] {
+function validateLease(lease: Lease): FieldError[] {
   const rules = { name: dnsSubdomainProblems, scope: 'namespace' } as const;
   return [...validateObjectMeta(lease.metadata, rules), ...specErrors(lease.spec ?? {})];
 }
 
-export function validateLeaseUpdate(lease: Lease, old: Lease): FieldError[] {
+function validateLeaseUpdate(lease: Lease, old: Lease): FieldError[] {
   return [...validateObjectMetaUpdate(lease.metadata, old.metadata), ...specErrors(lease.spec ?? {})];
 }
 

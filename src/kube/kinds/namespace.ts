@@ -6,7 +6,7 @@ import { finalizersOfKubernetes, validateObjectMeta, validateObjectMetaUpdate } 
 import { type FieldPath, type Of, described, list, object, required, string } from '../schema/schema.ts';
 import { dnsLabelProblems, qualifiedNameProblems } from '../values/names.ts';
 
-export const namespaceShape = described(
+const namespaceShape = described(
   {
     text: 'A scope of names. Everything in it goes with it.',
     fields: {
@@ -64,14 +64,14 @@ export const namespaceKind = resourceKind<Namespace>({
 });
 
 /** Rules for namespaces, on creation, on update, and for the two subresources that carry their end. */
-export function validateNamespace({ metadata, spec }: Namespace): FieldError[] {
+function validateNamespace({ metadata, spec }: Namespace): FieldError[] {
   return [
     ...validateObjectMeta(metadata, { name: dnsLabelProblems, scope: 'cluster' }),
     ...(spec?.finalizers ?? []).flatMap((name) => finalizerErrors(name, ['spec', 'finalizers'])),
   ];
 }
 
-export function validateNamespaceUpdate(namespace: Namespace, old: Namespace): FieldError[] {
+function validateNamespaceUpdate(namespace: Namespace, old: Namespace): FieldError[] {
   return [...validateNamespace(namespace), ...validateObjectMetaUpdate(namespace.metadata, old.metadata)];
 }
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { decoded, messagesOf } from '../../testing/fakes/builders.ts';
 import { placeOf } from '../schema/field-errors.ts';
-import { defaultNode, nodeShape, validateNode } from './node.ts';
+import { nodeKind, nodeShape } from './node.ts';
 
 test('validateNode holds taints and resources to their rules', () => {
   const taint = { key: 'a', effect: 'NoExecute' };
@@ -11,7 +11,7 @@ test('validateNode holds taints and resources to their rules', () => {
     spec: { taints: [taint, taint, { key: 'b', value: 'c d', effect: 'Never' }, { key: 'c', effect: '' }] },
     status: { capacity: { cpu: '-1', pods: '1500m' } },
   });
-  const errors = validateNode(defaultNode(object));
+  const errors = nodeKind.validate(nodeKind.complete(object));
   assert.deepEqual(messagesOf(errors), [
     'metadata.namespace: Forbidden: not allowed on this type',
     'metadata.taints[1]: Duplicate value: {"Key":"a","Value":"","Effect":"NoExecute","TimeAdded":null}: taints must be unique by key and effect pair',

@@ -175,16 +175,16 @@ export const nodeKind = resourceKind<Node>({
 /** Rules for nodes: name, taints, resources. What the node says of itself in its status is otherwise taken as it is. */
 type Taint = NonNullable<NonNullable<Node['spec']>['taints']>[number];
 
-export function validateNode(node: Node, path: FieldPath = []): FieldError[] {
-  const metadataPath = [...path, 'metadata'];
+function validateNode(node: Node): FieldError[] {
+  const metadataPath = ['metadata'];
   // The API server looks for taints in the spec and reports them as metadata.
   const printed = [...metadataPath, 'taints'];
   return [
     ...validateObjectMeta(node.metadata, { name: dnsSubdomainProblems, scope: 'cluster' }, metadataPath),
-    ...placedBelow([...path, 'spec', 'taints'], printed, taintErrors(node.spec?.taints ?? [], printed)),
+    ...placedBelow(['spec', 'taints'], printed, taintErrors(node.spec?.taints ?? [], printed)),
     ...(['capacity', 'allocatable'] as const).flatMap((field) =>
       Object.entries(node.status?.[field] ?? {}).flatMap(([name, value]) =>
-        resourceQuantityErrors(name, value, [...path, 'status', field, name]),
+        resourceQuantityErrors(name, value, ['status', field, name]),
       ),
     ),
   ];
@@ -243,7 +243,7 @@ function taintErrors(taints: readonly Taint[], path: FieldPath): FieldError[] {
   });
 }
 
-export function defaultNode(node: Node): Node {
+function defaultNode(node: Node): Node {
   const { capacity, allocatable = capacity } = node.status ?? {};
   return {
     ...node,

@@ -82,7 +82,7 @@ export const localSubjectAccessReviewKind = resourceKind<SubjectAccessReview>({
   },
 });
 
-export const selfSubjectAccessReviewShape = described(
+const selfSubjectAccessReviewShape = described(
   { text: 'May I do something?', fields: { spec: 'The question.', status: 'The answer. The server fills it in.' } },
   object({ ...objectFields, spec: required(selfSpec), status }),
 );
@@ -148,15 +148,15 @@ export const selfSubjectRulesReviewKind = resourceKind<SelfSubjectRulesReview>({
 });
 
 /** Rules for questions about access, which say either a resource or a path, and nothing in their metadata. */
-export function validateSubjectAccessReview({ metadata, spec }: SubjectAccessReview): FieldError[] {
+function validateSubjectAccessReview({ metadata, spec }: SubjectAccessReview): FieldError[] {
   return [...subjectErrors(spec), ...emptyMetadataErrors(metadata, 'must be empty')];
 }
 
-export function validateSelfSubjectAccessReview({ metadata, spec }: SelfSubjectAccessReview): FieldError[] {
+function validateSelfSubjectAccessReview({ metadata, spec }: SelfSubjectAccessReview): FieldError[] {
   return [...accessErrors(spec), ...emptyMetadataErrors(metadata, 'must be empty')];
 }
 
-export function validateLocalSubjectAccessReview({ metadata, spec }: SubjectAccessReview): FieldError[] {
+function validateLocalSubjectAccessReview({ metadata, spec }: SubjectAccessReview): FieldError[] {
   const { namespace = '', ...rest } = metadata;
   const errors = [...subjectErrors(spec), ...emptyMetadataErrors(rest, 'must be empty except for namespace')];
   const asked = spec.resourceAttributes?.namespace ?? '';

@@ -48,7 +48,7 @@ export const runtimeClassKind = resourceKind<RuntimeClass>({
 });
 
 /** Rules for RuntimeClasses, on creation and on update. */
-export function validateRuntimeClass({ metadata, handler, overhead, scheduling }: RuntimeClass): FieldError[] {
+function validateRuntimeClass({ metadata, handler, overhead, scheduling }: RuntimeClass): FieldError[] {
   return [
     ...validateObjectMeta(metadata, { name: dnsSubdomainProblems, scope: 'cluster' }),
     ...(handler === '' ? [requiredField(['handler'])] : invalidFields(['handler'], handler, dnsLabelProblems(handler))),
@@ -58,7 +58,7 @@ export function validateRuntimeClass({ metadata, handler, overhead, scheduling }
   ];
 }
 
-export function validateRuntimeClassUpdate(runtimeClass: RuntimeClass, old: RuntimeClass): FieldError[] {
+function validateRuntimeClassUpdate(runtimeClass: RuntimeClass, old: RuntimeClass): FieldError[] {
   return [
     ...validateRuntimeClass(runtimeClass),
     ...validateObjectMetaUpdate(runtimeClass.metadata, old.metadata),

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
-import { type Secret, defaultSecret, validateSecret, validateSecretUpdate } from './secret.ts';
+import { type Secret, secretKind } from './secret.ts';
 
 const metadata = { name: 'tls', namespace: 'shop', resourceVersion: '1' };
 const base64 = (text: string): string => Buffer.from(text).toString('base64');
@@ -105,7 +105,7 @@ const cases: readonly Case[] = [
 ];
 for (const { it, object, errors } of cases) {
   test(`validateSecret ${it}`, () => {
-    assert.deepEqual(messages(validateSecret({ metadata, ...object })), errors);
+    assert.deepEqual(messages(secretKind.validate({ metadata, ...object })), errors);
   });
 }
 
@@ -129,12 +129,16 @@ const updates: readonly (Case & { readonly old: Secret })[] = [
 ];
 for (const { it, old, object, errors } of updates) {
   test(`validateSecretUpdate ${it}`, () => {
-    assert.deepEqual(messages(validateSecretUpdate({ metadata, ...object }, old)), errors);
+    assert.deepEqual(messages(secretKind.validateUpdate({ metadata, ...object }, old)), errors);
   });
 }
 
 test('defaultSecret folds stringData over data and removes it', () => {
-  const secret = defaultSecret({ metadata, data: { a: base64('1'), b: base64('2') }, stringData: { b: 'ü', c: '' } });
+  const secret = secretKind.complete({
+    metadata,
+    data: { a: base64('1'), b: base64('2') },
+    stringData: { b: 'ü', c: '' },
+  });
   assert.deepEqual({ ...secret.data }, { a: base64('1'), b: base64('ü'), c: '' });
   assert.equal(secret.type, 'Opaque');
   assert.ok(!('stringData' in secret));
@@ -144,9 +148,9 @@ test('property: a defaulted Secret is valid, its bytes are those given, and no s
   const key = fc.stringMatching(/^[-_a-zA-Z0-9][-._a-zA-Z0-9]{0,20}$/);
   fc.assert(
     fc.property(fc.dictionary(key, fc.string()), (stringData) => {
-      const once = defaultSecret({ metadata, stringData });
-      assert.deepEqual(validateSecret(once), []);
-      assert.deepEqual(defaultSecret(once), once);
+      const once = secretKind.complete({ metadata, stringData });
+      assert.deepEqual(secretKind.validate(once), []);
+      assert.deepEqual(secretKind.complete(once), once);
       for (const [name, text] of Object.entries(stringData)) assert.equal(once.data?.[name], base64(text));
     }),
   );
@@ -157,7 +161,7 @@ test('property: whatever a docker configuration holds, no message repeats it', (
     fc.property(fc.stringMatching(/^[A-Z]{12,40}$/), (value) => {
       for (const text of [value, `{"a": ${value}`, `{"${value}`, `["${value}"]`]) {
         const data = { '.dockercfg': base64(text) };
-        const errors = validateSecret({ metadata, type: 'kubernetes.io/dockercfg', data });
+        const errors = secretKind.validate({ metadata, type: 'kubernetes.io/dockercfg', data });
         assert.equal(errors.length, 1);
         assert.ok(!messages(errors).join().includes(value.slice(0, 6)));
       }

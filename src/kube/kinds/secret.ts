@@ -57,33 +57,30 @@ export const secretKind = resourceKind<Secret>({
 type Data = Readonly<Record<string, string>>;
 
 /** Expects a defaulted Secret: `stringData` is already part of `data`. */
-export function validateSecret(secret: Secret, path: FieldPath = []): FieldError[] {
+function validateSecret(secret: Secret): FieldError[] {
   const { metadata, data = {} } = secret;
-  const dataPath = [...path, 'data'];
-  const errors = validateObjectMeta(metadata, { name: dnsSubdomainProblems, scope: 'namespace' }, [
-    ...path,
-    'metadata',
-  ]);
+  const dataPath = ['data'];
+  const errors = validateObjectMeta(metadata, { name: dnsSubdomainProblems, scope: 'namespace' });
   let sizeBytes = 0;
   for (const [key, value] of Object.entries(data)) {
     errors.push(...invalidFields([...dataPath, keyPart(key)], key, configMapKeyProblems(key)));
     sizeBytes += base64SizeBytes(value);
   }
   if (sizeBytes > dataSizeBytesMax) errors.push(tooLongField(dataPath, dataSizeBytesMax));
-  return [...errors, ...typeErrors(secret, data, path)];
+  return [...errors, ...typeErrors(secret, data, [])];
 }
 
-export function validateSecretUpdate(secret: Secret, old: Secret, path: FieldPath = []): FieldError[] {
-  const errors = validateObjectMetaUpdate(secret.metadata, old.metadata, [...path, 'metadata']);
+function validateSecretUpdate(secret: Secret, old: Secret): FieldError[] {
+  const errors = validateObjectMetaUpdate(secret.metadata, old.metadata, ['metadata']);
   const oldType = old.type ?? '';
   // An update that names no type keeps the old one.
   const type = secret.type === undefined || secret.type === '' ? oldType : secret.type;
-  errors.push(...immutableErrors(type, oldType, [...path, 'type']));
+  errors.push(...immutableErrors(type, oldType, ['type']));
   if (old.immutable === true) {
-    if (secret.immutable !== true) errors.push(forbiddenField([...path, 'immutable'], immutableDetail));
-    if (!sameBytes(secret.data, old.data)) errors.push(forbiddenField([...path, 'data'], immutableDetail));
+    if (secret.immutable !== true) errors.push(forbiddenField(['immutable'], immutableDetail));
+    if (!sameBytes(secret.data, old.data)) errors.push(forbiddenField(['data'], immutableDetail));
   }
-  return [...errors, ...validateSecret({ ...secret, type }, path)];
+  return [...errors, ...validateSecret({ ...secret, type })];
 }
 
 function typeErrors({ metadata, type }: Secret, data: Data, path: FieldPath): FieldError[] {
@@ -147,7 +144,7 @@ function endsEarly(text: string, error: unknown): boolean {
 }
 
 /** Folds `stringData` into `data`, over what is there, and removes it: from here on nobody needs to know of it. */
-export function defaultSecret(secret: Secret): Secret {
+function defaultSecret(secret: Secret): Secret {
   const { stringData, ...rest } = secret;
   const type = secret.type || 'Opaque';
   if (stringData === undefined) return { ...rest, type };

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { decoded, messagesOf } from '../../testing/fakes/builders.ts';
-import { serviceAccountShape, validateServiceAccount } from './service-account.ts';
+import { serviceAccountKind } from './service-account.ts';
 
 test('validateServiceAccount looks at the metadata alone', () => {
-  const object = decoded(serviceAccountShape, { metadata: { name: 'a' }, imagePullSecrets: [{ name: '' }] });
-  assert.deepEqual(messagesOf(validateServiceAccount(object)), ['metadata.namespace: Required value']);
+  const object = decoded(serviceAccountKind.shape, { metadata: { name: 'a' }, imagePullSecrets: [{ name: '' }] });
+  assert.deepEqual(messagesOf(serviceAccountKind.validate(object)), ['metadata.namespace: Required value']);
 });

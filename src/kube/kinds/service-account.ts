@@ -2,21 +2,10 @@ import { type FieldError, invalidField } from '../schema/field-errors.ts';
 import { exchangedKind, resourceKind } from '../schema/kind.ts';
 import { localObjectReference, objectFields, objectReference } from '../schema/meta.ts';
 import { validateObjectMeta, validateObjectMetaUpdate } from '../schema/metadata-validation.ts';
-import {
-  type FieldPath,
-  type Of,
-  boolean,
-  described,
-  integer,
-  list,
-  map,
-  object,
-  required,
-  string,
-} from '../schema/schema.ts';
+import { type Of, boolean, described, integer, list, map, object, required, string } from '../schema/schema.ts';
 import { dnsSubdomainProblems } from '../values/names.ts';
 
-export const serviceAccountShape = described(
+const serviceAccountShape = described(
   {
     text: 'Somebody that pods act as.',
     fields: {
@@ -50,11 +39,11 @@ export const serviceAccountKind = resourceKind<ServiceAccount>({
 });
 
 /** The Secrets it names need not exist, nor be well named: whoever uses them will see. */
-export function validateServiceAccount({ metadata }: ServiceAccount, path: FieldPath = []): FieldError[] {
-  return validateObjectMeta(metadata, { name: dnsSubdomainProblems, scope: 'namespace' }, [...path, 'metadata']);
+function validateServiceAccount({ metadata }: ServiceAccount): FieldError[] {
+  return validateObjectMeta(metadata, { name: dnsSubdomainProblems, scope: 'namespace' }, ['metadata']);
 }
 
-export function validateServiceAccountUpdate(account: ServiceAccount, old: ServiceAccount): FieldError[] {
+function validateServiceAccountUpdate(account: ServiceAccount, old: ServiceAccount): FieldError[] {
   return [...validateObjectMetaUpdate(account.metadata, old.metadata), ...validateServiceAccount(account)];
 }
 
@@ -97,7 +86,7 @@ export const tokenRequestKind = exchangedKind<TokenRequest>({
 const hourSeconds = 60 * 60;
 
 /** The kubelet plans its refresh by the time in the answer, so it is always there. */
-export function defaultTokenRequest(request: TokenRequest): TokenRequest {
+function defaultTokenRequest(request: TokenRequest): TokenRequest {
   const { spec } = request;
   return { ...request, spec: { ...spec, expirationSeconds: spec.expirationSeconds ?? hourSeconds } };
 }
@@ -107,7 +96,7 @@ const lifetimeSecondsMin = 10 * 60;
 const lifetimeSecondsMax = 2 ** 32;
 
 /** Expects a defaulted request. */
-export function validateTokenRequest({ spec }: TokenRequest): FieldError[] {
+function validateTokenRequest({ spec }: TokenRequest): FieldError[] {
   const { expirationSeconds: seconds = 0, attestations = {} } = spec;
   const path = ['spec', 'expirationSeconds'];
   const errors: FieldError[] = [];

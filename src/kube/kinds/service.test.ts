@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { decoded, messagesOf } from '../../testing/fakes/builders.ts';
-import { defaultService, serviceShape, validateService } from './service.ts';
+import { serviceKind, serviceShape } from './service.ts';
 
 interface Case {
   readonly it: string;
@@ -80,6 +80,6 @@ const cases: readonly Case[] = [
 for (const { it, spec, errors } of cases) {
   test(`validateService ${it}`, () => {
     const object = decoded(serviceShape, { metadata: { name: '1web', namespace: 'shop' }, spec });
-    assert.deepEqual(messagesOf(validateService(defaultService(object))), errors);
+    assert.deepEqual(messagesOf(serviceKind.validate(serviceKind.complete(object))), errors);
   });
 }

@@ -146,14 +146,14 @@ const affinities = ['ClientIP', 'None'];
 const protocols = ['SCTP', 'TCP', 'UDP'];
 const stickySecondsMax = 86400;
 
-export function validateService(service: Service, path: FieldPath = []): FieldError[] {
+function validateService(service: Service): FieldError[] {
   const { metadata, spec } = service;
   const { ports = [], type = '' } = spec;
-  const here = [...path, 'spec'];
+  const here = ['spec'];
   const addresses = clusterAddresses(spec);
   const isHeadless = addresses.length === 1 && addresses[0] === 'None';
   return [
-    ...validateObjectMeta(metadata, { name: dnsLabelProblems, scope: 'namespace' }, [...path, 'metadata']),
+    ...validateObjectMeta(metadata, { name: dnsLabelProblems, scope: 'namespace' }, ['metadata']),
     ...(ports.length === 0 && !isHeadless && type !== 'ExternalName' ? [requiredField([...here, 'ports'])] : []),
     ...typeErrors(spec, isHeadless, here),
     ...servicePortErrors(ports, [...here, 'ports']),
@@ -170,7 +170,7 @@ export function validateService(service: Service, path: FieldPath = []): FieldEr
 }
 
 /** An address once given stays, unless the service becomes a name for something outside, or was one. */
-export function validateServiceUpdate(service: Service, old: Service): FieldError[] {
+function validateServiceUpdate(service: Service, old: Service): FieldError[] {
   return [
     ...validateObjectMetaUpdate(service.metadata, old.metadata),
     ...addressUpdateErrors(service.spec, old.spec, ['spec', 'clusterIPs']),
@@ -313,7 +313,7 @@ function choiceErrors(value: string, supported: readonly string[], path: FieldPa
 
 const stickySeconds = 3 * 60 * 60;
 
-export function defaultService(service: Service): Service {
+function defaultService(service: Service): Service {
   const { sessionAffinityConfig, ...rest } = service.spec;
   const type = rest.type || 'ClusterIP';
   const sessionAffinity = rest.sessionAffinity || 'None';

@@ -4,20 +4,14 @@ import { test } from 'node:test';
 import { decoded, messagesOf } from '../../testing/fakes/builders.ts';
 import type { FieldError } from '../schema/field-errors.ts';
 import { nodeShape, validateNodeUpdate } from './node.ts';
-import { serviceAccountShape, validateServiceAccountUpdate } from './service-account.ts';
-import { defaultService, serviceShape, validateServiceUpdate } from './service.ts';
+import { serviceAccountKind } from './service-account.ts';
+import { serviceKind, serviceShape } from './service.ts';
 import {
   type PersistentVolumeClaim,
-  defaultPersistentVolumeClaim,
+  claimKind,
   persistentVolumeClaimShape,
-  validatePersistentVolumeClaimUpdate,
 } from './storage/persistent-volume-claim.ts';
-import {
-  type PersistentVolume,
-  defaultPersistentVolume,
-  persistentVolumeShape,
-  validatePersistentVolumeUpdate,
-} from './storage/persistent-volume.ts';
+import { type PersistentVolume, persistentVolumeKind, persistentVolumeShape } from './storage/persistent-volume.ts';
 
 interface UpdateCase {
   readonly it: string;
@@ -29,7 +23,7 @@ interface UpdateCase {
 function testUpdates(
   name: string,
   cases: readonly UpdateCase[],
-  errorsOf: (changed: object, old: object) => FieldError[],
+  errorsOf: (changed: object, old: object) => readonly FieldError[],
 ): void {
   for (const { it, old = {}, changed, errors } of cases) {
     test(`${name} ${it}`, () => assert.deepEqual(messagesOf(errorsOf(changed, old)), errors));
@@ -94,7 +88,7 @@ testUpdates(
 );
 
 function aVolume(spec: object): PersistentVolume {
-  return defaultPersistentVolume(
+  return persistentVolumeKind.complete(
     decoded(persistentVolumeShape, {
       metadata: { name: 'pv', resourceVersion: '1' },
       spec: { accessModes: ['ReadWriteOnce'], capacity: { storage: '1Gi' }, hostPath: { path: '/a' }, ...spec },
@@ -132,11 +126,11 @@ testUpdates(
       errors: [],
     },
   ],
-  (changed, old) => validatePersistentVolumeUpdate(aVolume(changed), aVolume(old)),
+  (changed, old) => persistentVolumeKind.validateUpdate(aVolume(changed), aVolume(old)),
 );
 
 function aClaim({ status, ...spec }: { status?: unknown }): PersistentVolumeClaim {
-  return defaultPersistentVolumeClaim(
+  return claimKind.complete(
     decoded(persistentVolumeClaimShape, {
       metadata: { name: 'c', namespace: 'shop', resourceVersion: '1' },
       spec: { accessModes: ['ReadWriteOnce'], resources: { requests: { storage: '2Gi' } }, ...spec },
@@ -202,7 +196,7 @@ testUpdates(
       errors: [],
     },
   ],
-  (changed, old) => validatePersistentVolumeClaimUpdate(aClaim(changed), aClaim(old)),
+  (changed, old) => claimKind.validateUpdate(aClaim(changed), aClaim(old)),
 );
 
 testUpdates(
@@ -238,21 +232,21 @@ testUpdates(
   ],
   (changed, old) => {
     const from = (spec: object) =>
-      defaultService(
+      serviceKind.complete(
         decoded(serviceShape, {
           metadata: { name: 's', namespace: 'shop', resourceVersion: '1' },
           spec: { ports: [{ port: 80 }], ...spec },
         }),
       );
-    return validateServiceUpdate(from(changed), from(old));
+    return serviceKind.validateUpdate(from(changed), from(old));
   },
 );
 
 test('validateServiceAccountUpdate looks at metadata', () => {
   const from = (parts: object) =>
-    decoded(serviceAccountShape, { metadata: { name: 'a', namespace: 'shop', resourceVersion: '1', ...parts } });
-  assert.deepEqual(validateServiceAccountUpdate(from({ labels: { a: 'b' } }), from({})), []);
-  assert.deepEqual(messagesOf(validateServiceAccountUpdate(from({ uid: 'a' }), from({ uid: 'b' }))), [
+    decoded(serviceAccountKind.shape, { metadata: { name: 'a', namespace: 'shop', resourceVersion: '1', ...parts } });
+  assert.deepEqual(serviceAccountKind.validateUpdate(from({ labels: { a: 'b' } }), from({})), []);
+  assert.deepEqual(messagesOf(serviceAccountKind.validateUpdate(from({ uid: 'a' }), from({ uid: 'b' }))), [
     'metadata.uid: Invalid value: "a": field is immutable',
   ]);
 });

@@ -4,46 +4,22 @@ import { test } from 'node:test';
 import { decoded, messagesOf } from '../../testing/fakes/builders.ts';
 import type { FieldError } from '../schema/field-errors.ts';
 import type { Shape } from '../schema/schema.ts';
-import { defaultEndpoints, endpointsShape, validateEndpoints } from './endpoints.ts';
-import { eventShape, validateEvent, validateNewEvent, validateNewEventUpdate } from './event.ts';
-import { leaseShape, validateLease, validateLeaseUpdate } from './lease.ts';
+import { endpointsKind } from './endpoints.ts';
+import { eventKind, eventShape, validateNewEvent, validateNewEventUpdate } from './event.ts';
+import { leaseKind, leaseShape } from './lease.ts';
+import { namespaceKind, validateNamespaceFinalizeUpdate, validateNamespaceStatusUpdate } from './namespace.ts';
+import { bindingKind } from './pod/pod-requests.ts';
 import {
-  namespaceShape,
-  validateNamespace,
-  validateNamespaceFinalizeUpdate,
-  validateNamespaceStatusUpdate,
-  validateNamespaceUpdate,
-} from './namespace.ts';
-import { bindingShape, validateBinding } from './pod/pod-requests.ts';
-import {
-  selfSubjectAccessReviewShape,
+  localSubjectAccessReviewKind,
+  selfSubjectAccessReviewKind,
+  subjectAccessReviewKind,
   subjectAccessReviewShape,
-  validateLocalSubjectAccessReview,
-  validateSelfSubjectAccessReview,
-  validateSubjectAccessReview,
 } from './reviews.ts';
-import { runtimeClassShape, validateRuntimeClass, validateRuntimeClassUpdate } from './runtime-class.ts';
-import { defaultTokenRequest, tokenRequestShape, validateTokenRequest } from './service-account.ts';
-import {
-  csiDriverShape,
-  csiNodeShape,
-  defaultCsiDriver,
-  validateCsiDriver,
-  validateCsiDriverUpdate,
-  validateCsiNode,
-  validateCsiNodeUpdate,
-} from './storage/csi.ts';
-import {
-  defaultStorageClass,
-  storageClassShape,
-  validateStorageClass,
-  validateStorageClassUpdate,
-} from './storage/storage-class.ts';
-import {
-  validateVolumeAttachment,
-  validateVolumeAttachmentUpdate,
-  volumeAttachmentShape,
-} from './storage/volume-attachment.ts';
+import { runtimeClassKind, runtimeClassShape } from './runtime-class.ts';
+import { tokenRequestKind, tokenRequestShape } from './service-account.ts';
+import { csiDriverKind, csiDriverShape, csiNodeKind } from './storage/csi.ts';
+import { storageClassKind } from './storage/storage-class.ts';
+import { validateVolumeAttachmentUpdate, volumeAttachmentKind } from './storage/volume-attachment.ts';
 
 interface Case {
   readonly it: string;
@@ -57,8 +33,8 @@ interface Rules<T> {
   readonly shape: Shape<T>;
   readonly metadata?: object;
   readonly complete?: (object: T) => T;
-  readonly validate: (object: T) => FieldError[];
-  readonly update?: (object: T, old: T) => FieldError[];
+  readonly validate: (object: T) => readonly FieldError[];
+  readonly update?: (object: T, old: T) => readonly FieldError[];
 }
 
 function testRules<T>(name: string, rules: Rules<T>, cases: readonly Case[]): void {
@@ -77,33 +53,37 @@ function testRules<T>(name: string, rules: Rules<T>, cases: readonly Case[]): vo
 
 const inShop = { name: 'x', namespace: 'shop' };
 
-testRules('a Namespace', { shape: namespaceShape, validate: validateNamespace, update: validateNamespaceUpdate }, [
-  {
-    it: 'has a name that is a DNS label',
-    object: { metadata: { name: 'a.b' } },
-    errors: ['metadata.name: Invalid value: "a.b": must not contain dots'],
-  },
-  {
-    it: 'has finalizers with a domain or of Kubernetes',
-    object: { metadata: { name: 'a' }, spec: { finalizers: ['kubernetes', 'a.b/c', 'mine'] } },
-    errors: [
-      'spec.finalizers: Invalid value: "mine": name is neither a standard finalizer name nor is it fully qualified',
-    ],
-  },
-  {
-    it: 'may change its labels',
-    object: { metadata: { name: 'a', resourceVersion: '1', labels: { x: 'y' } } },
-    old: { metadata: { name: 'a' } },
-    errors: [],
-  },
-]);
+testRules(
+  'a Namespace',
+  { shape: namespaceKind.shape, validate: namespaceKind.validate, update: namespaceKind.validateUpdate },
+  [
+    {
+      it: 'has a name that is a DNS label',
+      object: { metadata: { name: 'a.b' } },
+      errors: ['metadata.name: Invalid value: "a.b": must not contain dots'],
+    },
+    {
+      it: 'has finalizers with a domain or of Kubernetes',
+      object: { metadata: { name: 'a' }, spec: { finalizers: ['kubernetes', 'a.b/c', 'mine'] } },
+      errors: [
+        'spec.finalizers: Invalid value: "mine": name is neither a standard finalizer name nor is it fully qualified',
+      ],
+    },
+    {
+      it: 'may change its labels',
+      object: { metadata: { name: 'a', resourceVersion: '1', labels: { x: 'y' } } },
+      old: { metadata: { name: 'a' } },
+      errors: [],
+    },
+  ],
+);
 
 testRules(
   "a Namespace's status",
   {
-    shape: namespaceShape,
+    shape: namespaceKind.shape,
     metadata: { name: 'a' },
-    validate: validateNamespace,
+    validate: namespaceKind.validate,
     update: validateNamespaceStatusUpdate,
   },
   [
@@ -119,7 +99,7 @@ testRules(
 
 test("a Namespace's status is Terminating once it is deleted", () => {
   const metadata = { name: 'a', resourceVersion: '1', deletionTimestamp: '2026-01-01T00:00:00Z' };
-  const from = (phase: string) => decoded(namespaceShape, { metadata, status: { phase } });
+  const from = (phase: string) => decoded(namespaceKind.shape, { metadata, status: { phase } });
   assert.deepEqual(validateNamespaceStatusUpdate(from('Terminating'), from('Active')), []);
   assert.deepEqual(messagesOf(validateNamespaceStatusUpdate(from('Active'), from('Active'))), [
     'status.Phase: Invalid value: "Active": may only be \'Terminating\' if `deletionTimestamp` is not empty',
@@ -127,7 +107,7 @@ test("a Namespace's status is Terminating once it is deleted", () => {
 });
 
 test("a Namespace's own finalizers are named one by one", () => {
-  const object = decoded(namespaceShape, {
+  const object = decoded(namespaceKind.shape, {
     metadata: { name: 'a', resourceVersion: '1' },
     spec: { finalizers: ['mine'] },
   });
@@ -149,7 +129,7 @@ const complete = {
   type: 'Normal',
 };
 
-testRules('13.9: an Event', { shape: eventShape, metadata: inShop, validate: validateEvent }, [
+testRules('13.9: an Event', { shape: eventShape, metadata: inShop, validate: eventKind.validate }, [
   { it: 'is in the namespace of its object', object: ofPod, errors: [] },
   { it: 'is in no other namespace', object: { involvedObject: { namespace: 'other' } }, errors: [mismatch('other')] },
   {
@@ -241,7 +221,7 @@ testRules(
 
 testRules(
   '13.10: a Lease',
-  { shape: leaseShape, metadata: inShop, validate: validateLease, update: validateLeaseUpdate },
+  { shape: leaseShape, metadata: inShop, validate: leaseKind.validate, update: leaseKind.validateUpdate },
   [
     { it: 'needs nothing but a name', object: {}, errors: [] },
     {
@@ -279,7 +259,7 @@ testRules(
 
 testRules(
   'Endpoints',
-  { shape: endpointsShape, metadata: inShop, complete: defaultEndpoints, validate: validateEndpoints },
+  { shape: endpointsKind.shape, metadata: inShop, complete: endpointsKind.complete, validate: endpointsKind.validate },
   [
     { it: 'may be none', object: {}, errors: [] },
     {
@@ -328,11 +308,11 @@ testRules(
 testRules(
   'a StorageClass',
   {
-    shape: storageClassShape,
+    shape: storageClassKind.shape,
     metadata: { name: 'x' },
-    complete: defaultStorageClass,
-    validate: validateStorageClass,
-    update: validateStorageClassUpdate,
+    complete: storageClassKind.complete,
+    validate: storageClassKind.validate,
+    update: storageClassKind.validateUpdate,
   },
   [
     { it: 'has a provisioner', object: {}, errors: ['provisioner: Required value'] },
@@ -373,7 +353,12 @@ testRules(
 const driver = { name: 'd', nodeID: 'n', topologyKeys: ['a/b'] };
 testRules(
   'a CSINode',
-  { shape: csiNodeShape, metadata: { name: 'x' }, validate: validateCsiNode, update: validateCsiNodeUpdate },
+  {
+    shape: csiNodeKind.shape,
+    metadata: { name: 'x' },
+    validate: csiNodeKind.validate,
+    update: csiNodeKind.validateUpdate,
+  },
   [
     { it: 'may have no driver', object: { spec: { drivers: [] } }, errors: [] },
     {
@@ -408,9 +393,9 @@ testRules(
   {
     shape: csiDriverShape,
     metadata: { name: 'x' },
-    complete: defaultCsiDriver,
-    validate: validateCsiDriver,
-    update: validateCsiDriverUpdate,
+    complete: csiDriverKind.complete,
+    validate: csiDriverKind.validate,
+    update: csiDriverKind.validateUpdate,
   },
   [
     { it: 'is complete by default', object: { spec: {} }, errors: [] },
@@ -438,9 +423,9 @@ const attachment = { attacher: 'd', source: { persistentVolumeName: 'pv' }, node
 testRules(
   'a VolumeAttachment',
   {
-    shape: volumeAttachmentShape,
+    shape: volumeAttachmentKind.shape,
     metadata: { name: 'x' },
-    validate: validateVolumeAttachment,
+    validate: volumeAttachmentKind.validate,
     update: validateVolumeAttachmentUpdate,
   },
   [
@@ -477,8 +462,8 @@ testRules(
   {
     shape: runtimeClassShape,
     metadata: { name: 'x' },
-    validate: validateRuntimeClass,
-    update: validateRuntimeClassUpdate,
+    validate: runtimeClassKind.validate,
+    update: runtimeClassKind.validateUpdate,
   },
   [
     { it: 'has a handler', object: {}, errors: ['handler: Required value'] },
@@ -500,7 +485,7 @@ const resourceAttributes = { verb: 'get', resource: 'pods' };
 const either = 'exactly one of nonResourceAttributes or resourceAttributes must be specified';
 testRules(
   'a SubjectAccessReview',
-  { shape: subjectAccessReviewShape, metadata: { resourceVersion: '' }, validate: validateSubjectAccessReview },
+  { shape: subjectAccessReviewShape, metadata: { resourceVersion: '' }, validate: subjectAccessReviewKind.validate },
   [
     { it: 'asks about somebody and something', object: { spec: { user: 'u', resourceAttributes } }, errors: [] },
     {
@@ -536,7 +521,11 @@ testRules(
 );
 testRules(
   'a SelfSubjectAccessReview',
-  { shape: selfSubjectAccessReviewShape, metadata: { resourceVersion: '' }, validate: validateSelfSubjectAccessReview },
+  {
+    shape: selfSubjectAccessReviewKind.shape,
+    metadata: { resourceVersion: '' },
+    validate: selfSubjectAccessReviewKind.validate,
+  },
   [
     { it: 'asks about one thing', object: { spec: { resourceAttributes } }, errors: [] },
     {
@@ -551,7 +540,7 @@ testRules(
   {
     shape: subjectAccessReviewShape,
     metadata: { namespace: 'shop', resourceVersion: '' },
-    validate: validateLocalSubjectAccessReview,
+    validate: localSubjectAccessReviewKind.validate,
   },
   [
     {
@@ -574,7 +563,7 @@ testRules(
 
 testRules(
   '14.8: a TokenRequest',
-  { shape: tokenRequestShape, complete: defaultTokenRequest, validate: validateTokenRequest },
+  { shape: tokenRequestShape, complete: tokenRequestKind.complete, validate: tokenRequestKind.validate },
   [
     { it: 'lasts an hour by default', object: { spec: { audiences: [] } }, errors: [] },
     {
@@ -599,7 +588,7 @@ testRules(
   ],
 );
 
-testRules('14.2: a Binding', { shape: bindingShape, validate: validateBinding }, [
+testRules('14.2: a Binding', { shape: bindingKind.shape, validate: bindingKind.validate }, [
   { it: 'names a node', object: { target: { name: 'n' } }, errors: [] },
   {
     it: 'names nothing else',

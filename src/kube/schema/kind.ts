@@ -30,8 +30,8 @@ export interface Kind<T extends KubeObject = KubeObject> {
    */
   readonly wire: WireMessages;
   /** Fills in defaults, before validation; applying it again changes nothing. */
-  complete(object: T): T;
-  validate(object: T): readonly FieldError[];
+  complete(this: void, object: T): T;
+  validate(this: void, object: T): readonly FieldError[];
 }
 
 /** A kind that has a path of its own: `/api/v1/namespaces/shop/configmaps`. */
@@ -41,7 +41,7 @@ export interface ResourceKind<T extends KubeObject = KubeObject> extends Kind<T>
   readonly shortNames: readonly string[];
   readonly categories: readonly string[];
   readonly namespaced: boolean;
-  validateUpdate(object: T, old: T): readonly FieldError[];
+  validateUpdate(this: void, object: T, old: T): readonly FieldError[];
 }
 
 type Given<K, Needed extends keyof K> = Pick<K, Needed> & Partial<K>;

@@ -12,7 +12,6 @@ import {
   requirement,
   requirementsMatch,
   requirementsOf,
-  selectorMatches,
 } from './labels.ts';
 
 const parsed: [text: string, formatted: string][] = [
@@ -147,11 +146,10 @@ for (const [selector, text] of objects) {
   });
 }
 
-test('no selector selects nothing, an empty selector selects everything', () => {
-  assert.equal(selectorMatches(undefined, { a: 'b' }), false);
-  assert.equal(selectorMatches({}, { a: 'b' }), true);
-  assert.equal(selectorMatches({}, undefined), true);
-  assert.equal(selectorMatches({ matchLabels: { a: 'b' } }, undefined), false);
+test('an empty selector selects everything', () => {
+  assert.equal(requirementsMatch(requirementsOf({}), { a: 'b' }), true);
+  assert.equal(requirementsMatch(requirementsOf({}), {}), true);
+  assert.equal(requirementsMatch(requirementsOf({ matchLabels: { a: 'b' } }), {}), false);
 });
 
 const nonsense: [selector: LabelSelector, message: string][] = [
@@ -171,7 +169,7 @@ const nonsense: [selector: LabelSelector, message: string][] = [
 ];
 for (const [selector, message] of nonsense) {
   test(`the selector ${JSON.stringify(selector)} cannot be evaluated`, () => {
-    assert.throws(() => selectorMatches(selector, {}), new LabelSelectorError(message));
+    assert.throws(() => requirementsOf(selector), new LabelSelectorError(message));
   });
 }
 

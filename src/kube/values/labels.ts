@@ -1,6 +1,5 @@
 /**
- * Label selectors: the object form (`matchLabels`, `matchExpressions`), what it matches, and its text form. Parsing the
- * text form is in label-selector-parser.ts.
+ * Label selectors: the object form (`matchLabels`, `matchExpressions`), what it matches, and its text form.
  */
 import { MountletError } from '../../base/errors.ts';
 import { compareByteOrder, goQuote } from './go-text.ts';
@@ -39,11 +38,7 @@ const operators: Readonly<Record<string, LabelOperator>> = {
   DoesNotExist: '!',
 };
 
-/** An absent selector selects nothing, an empty one everything. Throws `LabelSelectorError` for one that means nothing. */
-export function selectorMatches(selector: LabelSelector | undefined, labels: Labels | undefined): boolean {
-  return selector !== undefined && requirementsMatch(requirementsOf(selector), labels ?? {});
-}
-
+/** Throws `LabelSelectorError` for a selector that means nothing. An empty one has no requirements and selects everything. */
 export function requirementsOf(selector: LabelSelector): readonly LabelRequirement[] {
   const fromLabels = Object.entries(selector.matchLabels ?? {}).map(([key, value]) => requirement(key, '=', [value]));
   const fromExpressions = (selector.matchExpressions ?? []).map(({ key, operator: name, values = [] }) => {

@@ -13,7 +13,7 @@ import { type Of, object, required, described } from '../../schema/schema.ts';
 import { dnsSubdomainProblems } from '../../values/names.ts';
 import { instantOf } from '../../values/times.ts';
 
-export const bindingShape = described(
+const bindingShape = described(
   { text: 'The order to run a pod on a node.', fields: { target: 'The node.' } },
   object({ ...objectFields, target: required(objectReference) }),
 );
@@ -31,7 +31,7 @@ export const bindingKind = resourceKind<Binding>({
 });
 
 /** Rules for the binding of a pod to a node. */
-export function validateBinding({ target: { kind = '', name = '' } }: Binding): FieldError[] {
+function validateBinding({ target: { kind = '', name = '' } }: Binding): FieldError[] {
   const isNode = kind === '' || kind === 'Node';
   const errors = isNode ? [] : [unsupportedText(['target', 'kind'], kind, ['Node', '<empty>'])];
   if (name === '') return [...errors, requiredField(['target', 'name'])];

@@ -26,12 +26,12 @@ const changeable = [
   '`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)',
 ];
 
-export function validatePodUpdate(pod: Pod, old: Pod, path: FieldPath = []): FieldError[] {
-  const specPath = [...path, 'spec'];
+export function validatePodUpdate(pod: Pod, old: Pod): FieldError[] {
+  const specPath = ['spec'];
   const errors = [
-    ...validateObjectMetaUpdate(pod.metadata, old.metadata, [...path, 'metadata']),
-    ...validatePodMetadataAndSpec(pod, path),
-    ...podAnnotationUpdateErrors(pod, old, [...path, 'metadata', 'annotations']),
+    ...validateObjectMetaUpdate(pod.metadata, old.metadata, ['metadata']),
+    ...validatePodMetadataAndSpec(pod),
+    ...podAnnotationUpdateErrors(pod, old, ['metadata', 'annotations']),
   ];
   for (const field of ['containers', 'initContainers'] as const) {
     const changed = pod.spec[field] ?? [];

@@ -52,15 +52,15 @@ import { validateVolumes } from './volume-validation.ts';
  */
 const int32Max = 2 ** 31 - 1;
 
-export function validatePod(pod: Pod, path: FieldPath = []): FieldError[] {
-  return [...validatePodMetadataAndSpec(pod, path), ...creationErrors(pod.spec, [...path, 'spec'])];
+export function validatePod(pod: Pod): FieldError[] {
+  return [...validatePodMetadataAndSpec(pod), ...creationErrors(pod.spec, ['spec'])];
 }
 
 /** The rules that hold for a pod at any time, new or changed. */
-export function validatePodMetadataAndSpec(pod: Pod, path: FieldPath = []): FieldError[] {
+export function validatePodMetadataAndSpec(pod: Pod): FieldError[] {
   const { metadata, spec } = pod;
-  const metadataPath = [...path, 'metadata'];
-  const specPath = [...path, 'spec'];
+  const metadataPath = ['metadata'];
+  const specPath = ['spec'];
   return [
     ...validateObjectMeta(metadata, { name: dnsSubdomainProblems, scope: 'namespace' }, metadataPath),
     ...podAnnotationErrors(metadata.annotations ?? {}, spec, [...metadataPath, 'annotations']),

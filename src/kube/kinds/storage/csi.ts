@@ -71,7 +71,7 @@ export const csiDriverKind = resourceKind<CsiDriver>({
   },
 });
 
-export function defaultCsiDriver(driver: CsiDriver): CsiDriver {
+function defaultCsiDriver(driver: CsiDriver): CsiDriver {
   const { spec } = driver;
   const modes = spec.volumeLifecycleModes ?? [];
   return {
@@ -89,7 +89,7 @@ export function defaultCsiDriver(driver: CsiDriver): CsiDriver {
 }
 
 /** The CSI drivers of one node. A kubelet ends itself when it cannot write this object. */
-export const csiNodeShape = described(
+const csiNodeShape = described(
   { text: 'The CSI drivers of a node.', fields: { spec: 'The drivers.', status: 'How their storage is.' } },
   object({
     ...objectFields,
@@ -138,7 +138,7 @@ const nodeIdBytesMax = 256;
 const fsGroupPolicies = ['File', 'None', 'ReadWriteOnceWithFSType'];
 const lifecycleModes = ['Ephemeral', 'Persistent'];
 
-export function validateCsiNode({ metadata, spec }: CsiNode): FieldError[] {
+function validateCsiNode({ metadata, spec }: CsiNode): FieldError[] {
   const seen = new Set<string>();
   return [
     ...validateObjectMeta(metadata, { name: dnsSubdomainProblems, scope: 'cluster' }),
@@ -147,7 +147,7 @@ export function validateCsiNode({ metadata, spec }: CsiNode): FieldError[] {
 }
 
 /** A driver's identity on the node does not change; how many volumes it can take does. */
-export function validateCsiNodeUpdate(changed: CsiNode, old: CsiNode): FieldError[] {
+function validateCsiNodeUpdate(changed: CsiNode, old: CsiNode): FieldError[] {
   const shape = csiNodeShape.fields?.['spec']?.fields?.['drivers']?.item;
   const identity = (driver: CsiNodeDriver): object => {
     const { allocatable: _, ...rest } = driver;
@@ -184,11 +184,11 @@ function nodeDriverErrors(driver: CsiNodeDriver, seen: Set<string>, path: FieldP
   return errors;
 }
 
-export function validateCsiDriver({ metadata, spec }: CsiDriver): FieldError[] {
+function validateCsiDriver({ metadata, spec }: CsiDriver): FieldError[] {
   return [...validateObjectMeta(metadata, { name: dnsSubdomainProblems, scope: 'cluster' }), ...driverErrors(spec)];
 }
 
-export function validateCsiDriverUpdate({ metadata, spec }: CsiDriver, old: CsiDriver): FieldError[] {
+function validateCsiDriverUpdate({ metadata, spec }: CsiDriver, old: CsiDriver): FieldError[] {
   const errors = [...validateObjectMetaUpdate(metadata, old.metadata), ...driverErrors(spec)];
   if (spec.attachRequired !== old.spec.attachRequired) {
     // The API server's own spelling of the field.

@@ -143,20 +143,17 @@ export const claimKind = resourceKind<PersistentVolumeClaim>({
 const accessModes = ['ReadOnlyMany', 'ReadWriteMany', 'ReadWriteOnce', 'ReadWriteOncePod'];
 const volumeModes = ['Block', 'Filesystem'];
 
-export function validatePersistentVolumeClaim(claim: PersistentVolumeClaim, path: FieldPath = []): FieldError[] {
+function validatePersistentVolumeClaim(claim: PersistentVolumeClaim): FieldError[] {
   return [
-    ...validateObjectMeta(claim.metadata, { name: dnsSubdomainProblems, scope: 'namespace' }, [...path, 'metadata']),
-    ...claimSpecErrors(claim.spec, [...path, 'spec']),
+    ...validateObjectMeta(claim.metadata, { name: dnsSubdomainProblems, scope: 'namespace' }, ['metadata']),
+    ...claimSpecErrors(claim.spec, ['spec']),
   ];
 }
 
 const classAnnotation = 'volume.beta.kubernetes.io/storage-class';
 
 /** A claim is for what it asked for; a bound one may grow and change its attributes' class. */
-export function validatePersistentVolumeClaimUpdate(
-  claim: PersistentVolumeClaim,
-  old: PersistentVolumeClaim,
-): FieldError[] {
+function validatePersistentVolumeClaimUpdate(claim: PersistentVolumeClaim, old: PersistentVolumeClaim): FieldError[] {
   const errors = [...validateObjectMetaUpdate(claim.metadata, old.metadata), ...validatePersistentVolumeClaim(claim)];
   const annotation = claim.metadata.annotations?.[classAnnotation] ?? '';
   const annotationBefore = old.metadata.annotations?.[classAnnotation] ?? '';
@@ -324,7 +321,7 @@ function bothDataSourcesErrors({ dataSource, dataSourceRef }: ClaimSpec, path: F
   return same ? [] : refuse('must match dataSourceRef');
 }
 
-export function defaultPersistentVolumeClaim(claim: PersistentVolumeClaim): PersistentVolumeClaim {
+function defaultPersistentVolumeClaim(claim: PersistentVolumeClaim): PersistentVolumeClaim {
   const { capacity, allocatedResources } = claim.status ?? {};
   return {
     ...claim,

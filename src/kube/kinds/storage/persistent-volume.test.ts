@@ -2,12 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { decoded, messagesOf } from '../../../testing/fakes/builders.ts';
 import { type FieldError, placeOf } from '../../schema/field-errors.ts';
-import {
-  defaultPersistentVolumeClaim,
-  persistentVolumeClaimShape,
-  validatePersistentVolumeClaim,
-} from './persistent-volume-claim.ts';
-import { defaultPersistentVolume, persistentVolumeShape, validatePersistentVolume } from './persistent-volume.ts';
+import { claimKind, persistentVolumeClaimShape } from './persistent-volume-claim.ts';
+import { persistentVolumeKind, persistentVolumeShape } from './persistent-volume.ts';
 
 const accessModes = ['ReadWriteOnce'];
 const capacity = { storage: '1Gi' };
@@ -91,7 +87,7 @@ const volumes: readonly Case[] = [
 for (const { it, spec, errors } of volumes) {
   test(`validatePersistentVolume ${it}`, () => {
     const volume = decoded(persistentVolumeShape, { metadata: { name: 'pv' }, spec });
-    assert.deepEqual(messagesOf(validatePersistentVolume(defaultPersistentVolume(volume))), errors);
+    assert.deepEqual(messagesOf(persistentVolumeKind.validate(persistentVolumeKind.complete(volume))), errors);
   });
 }
 
@@ -148,7 +144,7 @@ test('the error of a claim’s storage is where the request is', () => {
   assert.deepEqual(error && placeOf(error), ['spec', 'resources', 'requests', 'storage']);
 });
 
-function claimErrors(spec: object): FieldError[] {
+function claimErrors(spec: object): readonly FieldError[] {
   const claim = decoded(persistentVolumeClaimShape, { metadata: { name: 'a', namespace: 'b' }, spec });
-  return validatePersistentVolumeClaim(defaultPersistentVolumeClaim(claim));
+  return claimKind.validate(claimKind.complete(claim));
 }

@@ -194,15 +194,15 @@ const sourceOrder = [
 
 const reclaimPolicies = ['Delete', 'Recycle', 'Retain'];
 
-export function validatePersistentVolume(volume: PersistentVolume, path: FieldPath = []): FieldError[] {
+function validatePersistentVolume(volume: PersistentVolume): FieldError[] {
   return [
-    ...validateObjectMeta(volume.metadata, { name: dnsSubdomainProblems, scope: 'cluster' }, [...path, 'metadata']),
-    ...specErrors(volume.spec, [...path, 'spec']),
+    ...validateObjectMeta(volume.metadata, { name: dnsSubdomainProblems, scope: 'cluster' }, ['metadata']),
+    ...specErrors(volume.spec, ['spec']),
   ];
 }
 
 /** Where the data is does not change. */
-export function validatePersistentVolumeUpdate(volume: PersistentVolume, old: PersistentVolume): FieldError[] {
+function validatePersistentVolumeUpdate(volume: PersistentVolume, old: PersistentVolume): FieldError[] {
   const errors = [...validatePersistentVolume(volume), ...validateObjectMetaUpdate(volume.metadata, old.metadata)];
   const shape = persistentVolumeShape.fields?.['spec'];
   const before = sourcesOf(old.spec);
@@ -329,7 +329,7 @@ function attributesClassErrors({ volumeAttributesClassName: name, csi }: Spec, p
   return [...errors, requiredField([...path, 'csi'], 'has to be specified when using volumeAttributesClassName')];
 }
 
-export function defaultPersistentVolume(volume: PersistentVolume): PersistentVolume {
+function defaultPersistentVolume(volume: PersistentVolume): PersistentVolume {
   const { spec } = volume;
   return {
     ...volume,

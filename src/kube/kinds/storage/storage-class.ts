@@ -14,7 +14,7 @@ import { immutableErrors, validateObjectMeta, validateObjectMetaUpdate } from '.
 import { type Of, boolean, described, list, map, object, required, string } from '../../schema/schema.ts';
 import { dnsSubdomainProblems, qualifiedNameProblems } from '../../values/names.ts';
 
-export const storageClassShape = described(
+const storageClassShape = described(
   {
     text: 'A class of storage: who makes volumes of it, and how.',
     fields: {
@@ -54,7 +54,7 @@ export const storageClassKind = resourceKind<StorageClass>({
   validateUpdate: validateStorageClassUpdate,
 });
 
-export function defaultStorageClass(given: StorageClass): StorageClass {
+function defaultStorageClass(given: StorageClass): StorageClass {
   return {
     ...given,
     reclaimPolicy: given.reclaimPolicy ?? 'Delete',
@@ -68,7 +68,7 @@ const parametersBytesMax = 256 * 1024;
 const reclaimPolicies = ['Delete', 'Retain'];
 const bindingModes = ['Immediate', 'WaitForFirstConsumer'];
 
-export function validateStorageClass(storageClass: StorageClass): FieldError[] {
+function validateStorageClass(storageClass: StorageClass): FieldError[] {
   const { metadata, provisioner, reclaimPolicy = '', volumeBindingMode } = storageClass;
   const errors = validateObjectMeta(metadata, { name: dnsSubdomainProblems, scope: 'cluster' });
   if (provisioner === '') errors.push(requiredField(['provisioner']));
@@ -87,7 +87,7 @@ export function validateStorageClass(storageClass: StorageClass): FieldError[] {
   return errors;
 }
 
-export function validateStorageClassUpdate(storageClass: StorageClass, old: StorageClass): FieldError[] {
+function validateStorageClassUpdate(storageClass: StorageClass, old: StorageClass): FieldError[] {
   const { parameters } = storageClass;
   return [
     ...validateStorageClass(storageClass),

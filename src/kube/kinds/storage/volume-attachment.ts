@@ -28,7 +28,7 @@ import { csiDriverErrors } from './volume-sources.ts';
 
 const volumeError = object({ time: string, message: string, errorCode: integer });
 
-export const volumeAttachmentShape = described(
+const volumeAttachmentShape = described(
   {
     text: 'The wish to attach a volume to a node.',
     fields: { spec: 'What to attach, and where. It cannot be changed.', status: 'What came of it.' },
@@ -66,7 +66,7 @@ export const volumeAttachmentKind = resourceKind<VolumeAttachment>({
 const metadataBytesMax = 256 * 1024;
 const messageBytesMax = 1024;
 
-export function validateVolumeAttachment({ metadata, spec, status }: VolumeAttachment): FieldError[] {
+function validateVolumeAttachment({ metadata, spec, status }: VolumeAttachment): FieldError[] {
   const { attacher, nodeName } = spec;
   return [
     ...validateObjectMeta(metadata, { name: dnsSubdomainProblems, scope: 'cluster' }),
