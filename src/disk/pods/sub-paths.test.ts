@@ -21,7 +21,7 @@ import { MountletError, messageOf } from '../../base/errors.ts';
 import { SystemCallError } from '../../linux/system-call-error.ts';
 import { directoryForMounts, needsMounts, unavailableMounts } from '../../testing/machine/temporary-directory.ts';
 import { type Mounts, systemMounts } from '../mounts/mounts.ts';
-import { type SubPathRequest, prepareSubPath, resolveSubPath } from './sub-paths.ts';
+import { type SubPathRequest, prepareSubPath } from './sub-paths.ts';
 import { DiskError } from '../mounts/disk-error.ts';
 
 const mounts = systemMounts();
@@ -318,7 +318,7 @@ for (const { it, prepare, subPath, says, because } of attacks) {
     const before = readdirSync(pod.directory, { recursive: true });
     for (const act of [
       () => prepareSubPath(pod.request(subPath), mounts),
-      () => resolveSubPath(pod.request(subPath)),
+      () => prepareSubPath(pod.request(subPath), unavailableMounts()),
     ]) {
       const thrown = failure(act);
       assert.ok(thrown instanceof DiskError);
@@ -413,7 +413,7 @@ test('without mounts the subPath is the resolved path, made if it is missing', (
 test('a volume that is missing is told as it is', (t) => {
   const { request, volume } = podWithVolume(t);
   rmSync(volume, { recursive: true });
-  assert.throws(() => resolveSubPath(request('x')), { code: 'ENOENT', path: volume });
+  assert.throws(() => prepareSubPath(request('x'), unavailableMounts()), { code: 'ENOENT', path: volume });
 });
 
 /** A spread of a class instance has none of its methods. */

@@ -51,33 +51,22 @@ export function subPathError(
   return new DiskError(reason, `failed to ${failed} for ${where}`, { cause });
 }
 
-/** The host path to give to the runtime. A missing subPath is made, as a directory with the mode of the volume's. */
-export function prepareSubPath(request: SubPathRequest, mounts: Mounts): string {
-  if (mounts.unavailable !== undefined) return resolveSubPath(request);
-  createIfMissing(request);
-  try {
-    return withOpenSubPath(request, (descriptor, path) => bindSubPath(request, descriptor, path, mounts));
-  } catch (thrown) {
-    throw preparing(request, thrown);
-  }
-}
-
 /**
- * The same checks without a bind: the path with all links resolved. Only where nothing can be mounted. The path is safe
- * when it is returned, but a container that goes on changing the volume can change what it leads to; there, container
- * and agent run as the same ordinary user, who gains nothing by that.
+ * The host path to give to the runtime. A missing subPath is made, as a directory with the mode of the volume's.
+ *
+ * Where nothing can be mounted it is the path with all links resolved, after the same checks. That is safe when it is
+ * returned, but a container that goes on changing the volume can change what it leads to; there, container and agent run as
+ * the same ordinary user, who gains nothing by that.
  */
-export function resolveSubPath(request: SubPathRequest): string {
+export function prepareSubPath(request: SubPathRequest, mounts: Mounts): string {
   createIfMissing(request);
   try {
-    return withOpenSubPath(request, (_descriptor, path) => path);
+    return withOpenSubPath(request, (descriptor, path) =>
+      mounts.unavailable === undefined ? bindSubPath(request, descriptor, path, mounts) : path,
+    );
   } catch (thrown) {
-    throw preparing(request, thrown);
+    throw thrown instanceof MountletError ? subPathError('SubPathNotPrepared', request, thrown) : thrown;
   }
-}
-
-function preparing(request: SubPathRequest, thrown: unknown): unknown {
-  return thrown instanceof MountletError ? subPathError('SubPathNotPrepared', request, thrown) : thrown;
 }
 
 function createIfMissing(request: SubPathRequest): void {
