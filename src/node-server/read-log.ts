@@ -1,4 +1,5 @@
 /** Reads a container's log: from where the reader asks, as far as it asks, and on as long as the container writes. */
+import { WakeSignal } from '../base/wake-signal.ts';
 import { type FSWatcher, watch } from 'node:fs';
 import { type FileHandle, open, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
@@ -161,28 +162,18 @@ const checkEveryMs = 1000;
 class LogChanges {
   readonly #clock: Clock;
   readonly #watcher: FSWatcher | undefined;
-  #hasChanged = true;
-  #wake: () => void = () => {};
+  readonly #changed = new WakeSignal();
 
   /** The directory is watched, not the file: that is how a new file of the same name is seen. */
   constructor(path: string, clock: Clock) {
     this.#clock = clock;
-    this.#watcher = watchOrUndefined(dirname(path), () => {
-      this.#hasChanged = true;
-      this.#wake();
-    });
+    this.#watcher = watchOrUndefined(dirname(path), () => this.#changed.wake());
+    this.#changed.wake(); // the first call reads what is there
   }
 
   /** Resolves at once when something changed since the last call. */
   async next(signal: AbortSignal): Promise<void> {
-    if (!this.#hasChanged) {
-      const awake = new AbortController();
-      const tired = this.#clock.sleep(checkEveryMs, AbortSignal.any([signal, awake.signal])).catch(() => {});
-      await Promise.race([tired, new Promise<void>((resolve) => (this.#wake = resolve))]);
-      awake.abort();
-      await tired;
-    }
-    this.#hasChanged = false;
+    await this.#changed.sleep(checkEveryMs, this.#clock, signal);
     signal.throwIfAborted();
   }
 
