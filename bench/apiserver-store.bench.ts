@@ -6,7 +6,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { encryptionKey } from '../src/apiserver/store/encryption-key.ts';
+import { encryptionKey } from '../src/apiserver/store/encryption.ts';
 import type { Store } from '../src/apiserver/store/store.ts';
 import { jsonEvents } from '../src/apiserver/watch/watch-event.ts';
 import { WatchHub } from '../src/apiserver/watch/watch-hub.ts';

@@ -55,7 +55,7 @@ export interface Cluster {
   bind(key: string, podUid: string, nodeName: string): Promise<void>;
 }
 
-export interface ControllerFailed {
+interface ControllerFailed {
   readonly kind: 'ControllerFailed';
   readonly controller: string;
   readonly object: string;

@@ -20,7 +20,7 @@ import {
   makeAuthority,
 } from '../../apiserver/identity/certificates.ts';
 import { type SigningKey, loadSigningKey, makeSigningKeyPem } from '../../apiserver/identity/signing-key.ts';
-import { type EncryptionKey, ensureEncryptionKeys } from '../../apiserver/store/encryption-key.ts';
+import { type EncryptionKey, ensureEncryptionKeys } from '../../apiserver/store/encryption.ts';
 import { ensurePrivateFile, readPrivateFile, replacePrivateFile } from '../../disk/paths/node-files.ts';
 
 interface ApiServerIdentity {

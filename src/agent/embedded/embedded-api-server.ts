@@ -9,18 +9,18 @@ import { StoredObjects, objectPrefix } from '../../apiserver/model/stored-object
 import { resources } from '../../apiserver/resources/resources.ts';
 import { type ApiServer, startApiServer } from '../../apiserver/serving/api-server.ts';
 import { NodeProxy } from '../../apiserver/serving/node-proxy.ts';
+import { DurableStore, backUpStore, restoreBackup, storeDefaults } from '../../apiserver/store/durable-store.ts';
 import {
   type EncryptionKey,
   keepNewestEncryptionKey,
   readEncryptionKeys,
   rotateEncryptionKeys,
-} from '../../apiserver/store/encryption-key.ts';
-import { DurableStore, backUpStore, restoreBackup, storeDefaults } from '../../apiserver/store/durable-store.ts';
+} from '../../apiserver/store/encryption.ts';
 import { StoreDamagedError } from '../../apiserver/store/store-errors.ts';
 import { systemClock } from '../../base/clock.ts';
-import { runControllers } from '../../controllers/controllers.ts';
 import type { ClusterAccess } from '../../client/credentials/cluster-access.ts';
 import { fixedCredentials } from '../../client/credentials/credentials.ts';
+import { runControllers } from '../../controllers/controllers.ts';
 import { makeDirectories } from '../../disk/paths/directories.ts';
 import { lockDirectory } from '../../disk/paths/directory-lock.ts';
 import { kubernetesVersion } from '../machine/machine-facts.ts';

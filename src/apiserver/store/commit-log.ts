@@ -24,7 +24,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { errorCode, messageOf } from '../../base/errors.ts';
-import { decodeRecords, recordHeaderLength, recordLength, type LogRecord } from './log-record.ts';
+import { type LogRecord, decodeRecords, recordHeaderLength, recordLength } from './row.ts';
 import { CommitError, StoreFormatError } from './store-errors.ts';
 import { syncPath } from './sync-path.ts';
 
@@ -292,7 +292,7 @@ async function reserve(descriptor: number): Promise<boolean> {
   }
 }
 
-export function lacksRoom(thrown: unknown): boolean {
+function lacksRoom(thrown: unknown): boolean {
   return errorCode(thrown) === 'ENOSPC' || errorCode(thrown) === 'EDQUOT';
 }
 

@@ -7,15 +7,14 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, renameSy
 import { basename, dirname, join } from 'node:path';
 import { messageOf } from '../../base/errors.ts';
 import { changeLogDefaults } from './change-log.ts';
-import type { EncryptionKey } from './encryption-key.ts';
+import { type EncryptionKey, ValueSeal } from './encryption.ts';
 import { FileJournal, copyStore } from './file-journal.ts';
 import type { JournalContent } from './journal.ts';
 import { isLmdb, readLmdb } from './lmdb-file.ts';
-import { Snapshot, snapshotName, writeSnapshot, type StoreState } from './snapshot.ts';
+import { Snapshot, type StoreState, snapshotName, writeSnapshot } from './snapshot.ts';
 import { BackupError, RestoreError } from './store-errors.ts';
-import { ValueSeal } from './value-seal.ts';
-import { VersionedStore, type StoreLimits, type StoreOptions } from './versioned-store.ts';
 import { syncPath } from './sync-path.ts';
+import { type StoreLimits, type StoreOptions, VersionedStore } from './versioned-store.ts';
 
 export interface DurableStoreOptions extends StoreOptions {
   readonly directory: string;

@@ -7,21 +7,18 @@
  *              └─now and then─▶ snapshot        known by the number of its last commit
  */
 import { randomBytes } from 'node:crypto';
-import { rmSync } from 'node:fs';
+import { closeSync, constants, openSync, readFileSync, rmSync, write } from 'node:fs';
 import { statfs } from 'node:fs/promises';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { MountletError, messageOf } from '../../base/errors.ts';
-import type { LoggedChange } from './change-log.ts';
 import { CommitLog, LogReading, logFileBytesMax, reservedBytes } from './commit-log.ts';
-import type { Journal, JournalCommit, JournalContent } from './journal.ts';
+import type { ValueSeal } from './encryption.ts';
+import { type Journal, type JournalCommit, type JournalContent, load } from './journal.ts';
 import { migrateLmdb } from './lmdb-file.ts';
-import { encodeRecord, type LogRecord } from './log-record.ts';
-import { encodeChange, openRow, resealed, type Row } from './row.ts';
-import { Snapshot, initialState, snapshotName, stateAfter, writeSnapshot, type StoreState } from './snapshot.ts';
-import { CommitError, DiskFullError, StoreFormatError } from './store-errors.ts';
-import { StoreMarker } from './store-marker.ts';
-import type { StoredObject } from './store.ts';
-import type { ValueSeal } from './value-seal.ts';
+import { type LogRecord, type Row, encodeChange, encodeRecord, resealed } from './row.ts';
+import { Snapshot, type StoreState, initialState, snapshotName, stateAfter, writeSnapshot } from './snapshot.ts';
+import { CommitError, DiskFullError, StoreFormatError, StoreLostError } from './store-errors.ts';
 
 /** The log is moved when it is as large as the snapshot, so that a write is copied a few times at most, or as large as this. */
 const logBytesMax = 64 * 1024 * 1024;
@@ -263,73 +260,56 @@ function draftOf(directory: string): string {
 }
 
 /**
- * From rows to the content of a store. What cannot be read is named and left out: an object as damaged, the changes up to and
- * including a damaged one as if they had been compacted, so that clients list again instead of missing something.
+ * The last revision that was committed, in a file outside the store: a store that was emptied, or has lost its newest writes,
+ * must not pass for a whole one. It is written after the commit and not synced, so it may be behind the store, but never ahead.
  */
-async function load(
-  snapshot: Snapshot | undefined,
-  records: readonly LogRecord[],
-  { revision, compactedRevision }: StoreState,
-  seal: ValueSeal,
-): Promise<JournalContent> {
-  const objects = new Map<string, StoredObject>();
-  const damaged = new Map<string, string>();
-  let changes: LoggedChange[] = [];
-  let lost: { readonly revision: number; readonly reason: string } | undefined;
+const writeAt = promisify(write);
 
-  const apply = (row: Row, opened: ReturnType<typeof openRow>): void => {
-    const { type, key } = row;
-    const previous = objects.get(key);
-    const damage = 'damage' in opened ? opened.damage : damaged.get(key);
-    const value = 'damage' in opened ? undefined : opened.value;
-    if (type !== 'mark' && row.revision > compactedRevision) {
-      if (damage === undefined && value !== undefined) {
-        changes.push({
-          type,
-          key,
-          revision: row.revision,
-          time: row.time,
-          value,
-          previous: previous?.value,
-          previousRevision: previous?.revision ?? 0,
-        });
-      } else {
-        changes = [];
-        lost = damage === undefined ? undefined : { revision: row.revision, reason: damage };
-      }
-    }
-    objects.delete(key);
-    damaged.delete(key);
-    if (type === 'delete') return;
-    if ('damage' in opened) damaged.set(key, opened.damage);
-    else if (value !== undefined) objects.set(key, { key, value, revision: row.revision });
-  };
+class StoreMarker {
+  readonly #descriptor: number;
+  #revision = 0;
+  #writing: Promise<void> | undefined;
 
-  const early: (() => void)[] = [];
-  for await (const { part, rows } of snapshot?.rows() ?? []) {
-    for (const row of rows) {
-      const opened = openRow(row, seal);
-      // The changes come first, and need the objects that they changed.
-      if (part === 'objects') apply(row, opened);
-      else {
-        const { type, key, revision: at, time } = row;
-        early.push(() => apply({ type, key, revision: at, time, bytes: nothing }, opened));
-      }
+  private constructor(descriptor: number) {
+    this.#descriptor = descriptor;
+  }
+
+  /** Throws a StoreLostError when the store has been further than `revision`. */
+  static open(path: string, directory: string, revision: number): StoreMarker {
+    const { O_RDWR, O_CREAT, O_NOFOLLOW } = constants;
+    const descriptor = openSync(path, O_RDWR | O_CREAT | O_NOFOLLOW, 0o600);
+    try {
+      const text = readFileSync(descriptor, 'utf8');
+      // One that cannot be read says at least that there was a store.
+      const reached = text === '' ? 0 : Math.max(1, Number(text) || 0);
+      if (reached > revision) throw new StoreLostError(directory, path, revision, reached);
+    } catch (thrown) {
+      closeSync(descriptor);
+      throw thrown;
     }
+    const marker = new StoreMarker(descriptor);
+    if (revision > 0) marker.record(revision);
+    return marker;
   }
-  for (const applyChange of early) applyChange();
-  for (const { rows } of records) for (const row of rows) apply(row, openRow(row, seal));
-  const named = [...damaged].map(([key, reason]) => ({ key, reason }));
-  if (lost !== undefined) {
-    named.push({ key: `change ${lost.revision}`, reason: `${lost.reason}; changes up to it are not kept` });
+
+  record(revision: number): void {
+    this.#revision = revision;
+    this.#writing ??= this.#write();
   }
-  return {
-    revision,
-    compactedRevision: revision - changes.length,
-    objects: [...objects.values()],
-    changes,
-    damaged: named,
-  };
+
+  async close(): Promise<void> {
+    await this.#writing;
+    closeSync(this.#descriptor);
+  }
+
+  /** A failure is no loss: the marker is then behind. */
+  async #write(): Promise<void> {
+    for (let written = 0; written !== this.#revision;) {
+      written = this.#revision;
+      // All of one length, so that each replaces the one before it.
+      const text = Buffer.from(String(written).padStart(16, '0'));
+      await writeAt(this.#descriptor, text, 0, text.length, 0).catch(() => {});
+    }
+    this.#writing = undefined;
+  }
 }
-
-const nothing = Buffer.alloc(0);

@@ -3,6 +3,9 @@
  * all of it in memory and never reads again, so that readers see exactly what was published to them.
  */
 import type { LoggedChange } from './change-log.ts';
+import type { ValueSeal } from './encryption.ts';
+import { type LogRecord, type Row, openRow } from './row.ts';
+import type { Snapshot, StoreState } from './snapshot.ts';
 import type { DamagedValue, StoredObject } from './store.ts';
 
 export interface JournalContent {
@@ -35,3 +38,75 @@ export interface Journal {
   backup(file: string): Promise<void>;
   close(): Promise<void>;
 }
+
+/**
+ * From rows to the content of a store. What cannot be read is named and left out: an object as damaged, the changes up to and
+ * including a damaged one as if they had been compacted, so that clients list again instead of missing something.
+ */
+export async function load(
+  snapshot: Snapshot | undefined,
+  records: readonly LogRecord[],
+  { revision, compactedRevision }: StoreState,
+  seal: ValueSeal,
+): Promise<JournalContent> {
+  const objects = new Map<string, StoredObject>();
+  const damaged = new Map<string, string>();
+  let changes: LoggedChange[] = [];
+  let lost: { readonly revision: number; readonly reason: string } | undefined;
+
+  const apply = (row: Row, opened: ReturnType<typeof openRow>): void => {
+    const { type, key } = row;
+    const previous = objects.get(key);
+    const damage = 'damage' in opened ? opened.damage : damaged.get(key);
+    const value = 'damage' in opened ? undefined : opened.value;
+    if (type !== 'mark' && row.revision > compactedRevision) {
+      if (damage === undefined && value !== undefined) {
+        changes.push({
+          type,
+          key,
+          revision: row.revision,
+          time: row.time,
+          value,
+          previous: previous?.value,
+          previousRevision: previous?.revision ?? 0,
+        });
+      } else {
+        changes = [];
+        lost = damage === undefined ? undefined : { revision: row.revision, reason: damage };
+      }
+    }
+    objects.delete(key);
+    damaged.delete(key);
+    if (type === 'delete') return;
+    if ('damage' in opened) damaged.set(key, opened.damage);
+    else if (value !== undefined) objects.set(key, { key, value, revision: row.revision });
+  };
+
+  const early: (() => void)[] = [];
+  for await (const { part, rows } of snapshot?.rows() ?? []) {
+    for (const row of rows) {
+      const opened = openRow(row, seal);
+      // The changes come first, and need the objects that they changed.
+      if (part === 'objects') apply(row, opened);
+      else {
+        const { type, key, revision: at, time } = row;
+        early.push(() => apply({ type, key, revision: at, time, bytes: nothing }, opened));
+      }
+    }
+  }
+  for (const applyChange of early) applyChange();
+  for (const { rows } of records) for (const row of rows) apply(row, openRow(row, seal));
+  const named = [...damaged].map(([key, reason]) => ({ key, reason }));
+  if (lost !== undefined) {
+    named.push({ key: `change ${lost.revision}`, reason: `${lost.reason}; changes up to it are not kept` });
+  }
+  return {
+    revision,
+    compactedRevision: revision - changes.length,
+    objects: [...objects.values()],
+    changes,
+    damaged: named,
+  };
+}
+
+const nothing = Buffer.alloc(0);

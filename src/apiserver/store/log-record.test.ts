@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { decodeRecords, encodeRecord, type LogRecord } from './log-record.ts';
-import { encodeRow } from './row.ts';
+import { type LogRecord, decodeRecords, encodeRecord, encodeRow } from './row.ts';
 
 const bytes = (maxLength: number): fc.Arbitrary<Buffer> =>
   fc.uint8Array({ maxLength }).map((array) => Buffer.from(array));

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { compareByteOrder } from '../../kube/values/go-text.ts';
+import { OrderedKeys } from './object-tree.ts';
 import { crc32, crc32ByTable } from './row.ts';
-import { OrderedKeys } from './ordered-keys.ts';
 
 test('keys come and go in any order, over many pieces, and stand as a sorted list would have them', () => {
   const number = fc.integer({ min: 0, max: 3_000 });

@@ -8,7 +8,7 @@
  */
 import zlib from 'node:zlib';
 import type { LoggedChange } from './change-log.ts';
-import type { ValueSeal } from './value-seal.ts';
+import type { ValueSeal } from './encryption.ts';
 
 const types = ['put', 'delete', 'mark'] as const;
 
@@ -114,3 +114,94 @@ const table = Uint32Array.from({ length: 256 }, (_, byte) => {
   for (let bit = 0; bit < 8; bit += 1) rest = (rest & 1) === 1 ? 0xedb88320 ^ (rest >>> 1) : rest >>> 1;
   return rest >>> 0;
 });
+
+/**
+ * One commit as bytes in the log. A record that was being written when the machine stopped is the last of its file and is
+ * left out; one that is broken although later ones follow it was damaged since, and that is an error. Behind the last record
+ * may be zeros, and records of an earlier use of the file, which have lower numbers.
+ *
+ *   record   checksum of the header 4 | sequence 8 | compacted revision 8 | length of the body 4 | checksum of the body 4 | body
+ *   body     the rows, one behind the other
+ */
+export interface LogRecord {
+  /** One more than that of the commit before it. */
+  readonly sequence: number;
+  /** Changes up to and including this revision are not needed any more. */
+  readonly compactedRevision: number;
+  readonly rows: readonly Row[];
+}
+
+const recordAt = { checksum: 0, sequence: 4, compactedRevision: 12, bodyLength: 20, bodyChecksum: 24 } as const;
+export const recordHeaderLength = 28;
+
+export function encodeRecord({ sequence, compactedRevision, rows }: LogRecord): Buffer {
+  const record = Buffer.allocUnsafe(recordLength(rows));
+  let end = recordHeaderLength;
+  for (const { bytes } of rows) end += bytes.copy(record, end);
+  record.writeDoubleBE(sequence, recordAt.sequence);
+  record.writeDoubleBE(compactedRevision, recordAt.compactedRevision);
+  record.writeUInt32BE(end - recordHeaderLength, recordAt.bodyLength);
+  record.writeUInt32BE(crc32(record.subarray(recordHeaderLength)), recordAt.bodyChecksum);
+  record.writeUInt32BE(crc32(record.subarray(recordAt.sequence, recordHeaderLength)), recordAt.checksum);
+  return record;
+}
+
+/** Of a record with these rows. */
+export function recordLength(rows: readonly Row[]): number {
+  return rows.reduce((sum, { bytes }) => sum + bytes.length, recordHeaderLength);
+}
+
+interface DecodedRecords {
+  /** Up to the first that is not whole. */
+  readonly records: readonly LogRecord[];
+  /** The greatest number of a record that follows behind that one; 0 for none. Greater than all of them: that one was lost. */
+  readonly sequenceBehind: number;
+}
+
+/** The records of one file. */
+export function decodeRecords(bytes: Buffer): DecodedRecords {
+  const records: LogRecord[] = [];
+  let start = 0;
+  while (isHeader(bytes, start)) {
+    const end = start + recordHeaderLength + bytes.readUInt32BE(start + recordAt.bodyLength);
+    const body = bytes.subarray(start + recordHeaderLength, end);
+    if (bytes.readUInt32BE(start + recordAt.bodyChecksum) !== crc32(body)) break;
+    const sequence = bytes.readDoubleBE(start + recordAt.sequence);
+    const compactedRevision = bytes.readDoubleBE(start + recordAt.compactedRevision);
+    records.push({ sequence, compactedRevision, rows: decodeRows(body) });
+    start = end;
+  }
+  return { records, sequenceBehind: greatestSequence(bytes, start + 1) };
+}
+
+function isHeader(bytes: Buffer, start: number): boolean {
+  return (
+    bytes.length - start >= recordHeaderLength &&
+    bytes.readUInt32BE(start) === crc32(bytes.subarray(start + recordAt.sequence, start + recordHeaderLength))
+  );
+}
+
+/** Searched at every byte: where one record is broken, the place of the next is unknown. */
+function greatestSequence(bytes: Buffer, from: number): number {
+  let greatest = 0;
+  for (let start = from; start + recordHeaderLength <= bytes.length; start += 1) {
+    // Doubles of whole numbers from 1 on begin with one of these; most bytes of a log do not.
+    const first = bytes[start + recordAt.sequence] ?? 0;
+    if (first < 0x3f || first > 0x43) continue;
+    const sequence = bytes.readDoubleBE(start + recordAt.sequence);
+    if (sequence > greatest && Number.isSafeInteger(sequence) && isHeader(bytes, start)) greatest = sequence;
+  }
+  return greatest;
+}
+
+function decodeRows(body: Buffer): Row[] {
+  const rows: Row[] = [];
+  for (let offset = 0; offset < body.length;) {
+    const row = rowAt(body, offset);
+    // The body has a checksum of its own, so this is a bug in whoever wrote it.
+    if (row === undefined || typeof row === 'number') throw new Error('a record of the log has a broken row');
+    rows.push(row);
+    offset += row.bytes.length;
+  }
+  return rows;
+}

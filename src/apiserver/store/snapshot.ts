@@ -7,12 +7,11 @@
  * An object is the row of the change that made it what it is, so a change that is compacted becomes an object without being
  * opened: nothing here decrypts, and a damaged row stays a damaged row.
  */
-import { open, rename, rm, type FileHandle } from 'node:fs/promises';
+import { type FileHandle, open, rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { errorCode } from '../../base/errors.ts';
 import { compareByteOrder } from '../../kube/values/go-text.ts';
-import type { LogRecord } from './log-record.ts';
-import { encodeRow, rowAt, type Row } from './row.ts';
+import { type LogRecord, type Row, encodeRow, rowAt } from './row.ts';
 import { syncPath } from './sync-path.ts';
 
 export const snapshotName = 'snapshot';

@@ -9,8 +9,8 @@ import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
 import { openStore, put } from '../../testing/servers/stores.ts';
-import { encryptionKey } from './encryption-key.ts';
 import { storeDefaults } from './durable-store.ts';
+import { encryptionKey } from './encryption.ts';
 
 const program = fileURLToPath(import.meta.url);
 const options = {

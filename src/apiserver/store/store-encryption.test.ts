@@ -8,14 +8,14 @@ import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts
 import { openStore, put, remove, valueOf } from '../../testing/servers/stores.ts';
 import {
   EncryptionKeyError,
+  ValueSeal,
   encryptionKey,
   ensureEncryptionKeys,
   keepNewestEncryptionKey,
   readEncryptionKeys,
   rotateEncryptionKeys,
-} from './encryption-key.ts';
+} from './encryption.ts';
 import { DamagedValueError } from './store-errors.ts';
-import { ValueSeal } from './value-seal.ts';
 
 const secrets = '/registry/core/secrets/';
 const newKey = (): ReturnType<typeof encryptionKey> => encryptionKey(randomBytes(32));

@@ -7,7 +7,7 @@ import { lockDirectory } from '../../disk/paths/directory-lock.ts';
 import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
 import { openStore, put, remove } from '../../testing/servers/stores.ts';
 import { backUpStore, restoreBackup } from './durable-store.ts';
-import { decodeRecords, encodeRecord } from './log-record.ts';
+import { decodeRecords, encodeRecord } from './row.ts';
 import { StoreFormatError } from './store-errors.ts';
 import type { Store } from './store.ts';
 

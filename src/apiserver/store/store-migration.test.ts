@@ -2,13 +2,13 @@
 import assert from 'node:assert/strict';
 import { readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { test, type TestContext } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { gunzipSync } from 'node:zlib';
-import { openStore, put, valueOf } from '../../testing/servers/stores.ts';
 import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
+import { openStore, put, valueOf } from '../../testing/servers/stores.ts';
 import { backUpStore, restoreBackup } from './durable-store.ts';
-import { encryptionKey } from './encryption-key.ts';
+import { encryptionKey } from './encryption.ts';
 import { BackupError, StoreFormatError } from './store-errors.ts';
 import type { Store } from './store.ts';
 

@@ -7,8 +7,8 @@ import fc from 'fast-check';
 import { compareByteOrder } from '../../kube/values/go-text.ts';
 import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
 import { openStore, put, remove, valueOf } from '../../testing/servers/stores.ts';
-import { encryptionKey } from './encryption-key.ts';
 import { type DurableStore, storeDefaults } from './durable-store.ts';
+import { encryptionKey } from './encryption.ts';
 import { CompactedError } from './store-errors.ts';
 import type { Change, ListRequest, ListResult, StoredObject } from './store.ts';
 
