@@ -1,4 +1,4 @@
-/** Volumes that tell a pod about itself, in memory. */
+/** Volumes that show a pod its own fields, in memory. */
 import { posix } from 'node:path';
 import { MountletError } from '../base/errors.ts';
 import type { Payload, PayloadFile } from '../disk/writer/payload.ts';
@@ -65,7 +65,7 @@ export function downwardApiPayload(projection: DownwardApiProjection, allocatabl
       const data = Buffer.from(contentOf(item, pod, allocatable), 'utf8');
       files.set(cleanPath(item.path), payloadFile(data, item.mode ?? defaultMode, item.user ?? defaultUser));
     } catch (error) {
-      errors.push(error); // all of them are told at once
+      errors.push(error); // all of them are reported at once
     }
   }
   const [first, ...others] = errors;

@@ -153,7 +153,7 @@ export class EmptyDirectories {
     return isDirectory(directory) && this.#deps.mounts.isMountPoint(directory);
   }
 
-  /** Once for the node: whoever may not change groups may not change any. */
+  /** Once for the node: a user who may not change one group may not change any. */
   tellGroupRefused(directory: string, group: number | undefined): void {
     if (this.#toldGroupRefused || group === undefined) return;
     this.#toldGroupRefused = true;
@@ -252,7 +252,7 @@ export function mediumOf(source: EmptyDirVolumeSource, pod: Pod, nodeMemory: Qua
 
 /**
  * The page size in the kernel's and Kubernetes' common spelling (`2Mi`): the one that the pod's huge page requests
- * agree in, or the one the medium names, if somebody requests it.
+ * agree in, or the one the medium names, if a container requests it.
  */
 export function hugePageSize(medium: string, { spec }: Pick<Pod, 'spec'>): string {
   const wanted = medium === 'HugePages' ? undefined : Quantity.parse(medium.slice(sizedPrefix.length));

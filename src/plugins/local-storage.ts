@@ -3,7 +3,7 @@
  * formatting, mounting on the node and growing are here; the part of each pod is in local.ts.
  *
  *   plugins/kubernetes.io/local-volume/mounts/<volume>     the device, mounted for the whole node
- *   plugins/kubernetes.io/local-volume/attached/<volume>   which file has a loop device, for whoever comes after a crash
+ *   plugins/kubernetes.io/local-volume/attached/<volume>   which file has a loop device, for the process after a crash
  */
 import { basename, dirname, join } from 'node:path';
 import type { Clock } from '../base/clock.ts';
@@ -144,7 +144,7 @@ export class LocalStorage {
 
   async expand(source: LocalVolumeSource, spec: VolumeSpec, signal: AbortSignal): Promise<void> {
     const kind = this.kindOf(source, spec);
-    // A directory is as large as the file system it is on; that is no reason to refuse the volume.
+    // A directory is as large as the file system it is on; that is not a reason to refuse the volume.
     if (kind === 'Directory') return;
     const device = await this.deviceOf(source, spec, signal);
     if (kind === 'File') await this.attachments.refresh(device, signal);
@@ -153,7 +153,7 @@ export class LocalStorage {
   }
 
   /**
-   * Files that have a loop device, and devices that are mounted on the node: of these too no directory of a pod tells once
+   * Files that have a loop device, and devices that are mounted on the node: of these too no pod has a directory once
    * the last pod has gone.
    */
   leftBehind(): readonly VolumeSpec[] {
@@ -192,7 +192,7 @@ function capacityOf({ persistentVolume }: VolumeSpec): bigint {
   return storage === undefined ? 0n : Quantity.parse(storage).value();
 }
 
-/** Tells what the failure behind it tells: its reason, and whether anything may still be going on. */
+/** Has what the failure behind it has: its reason, and whether anything may still be going on. */
 export class LocalDeviceError extends MountletError {
   readonly reason: string;
   readonly failureClass: FailureClass;

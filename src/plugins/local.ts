@@ -51,7 +51,7 @@ export function localPlugin(deps: LocalDeps): VolumePlugin<LocalVolumeSource> {
       byNodeAlone: true,
       canAttach: (source, spec) => storage.isFile(source, spec),
       attach: ({ source, spec }, signal) => storage.attach(source, spec, signal),
-      // There is nobody else to wait for, and what is attached is found again.
+      // No controller attaches it, and what is attached is found again.
       waitForAttach: ({ source, spec }, signal) => storage.attach(source, spec, signal),
       detach: (identity, signal) => storage.attachments.detach(identity, signal),
       leftBehind: () => storage.leftBehind(),
@@ -224,7 +224,7 @@ function reporting({ notify, now, root }: LocalSetUpDeps, { pod, directory }: Re
   };
 }
 
-/** Only an empty directory is removed: whatever else is there is somebody's storage. */
+/** Only an empty directory is removed: whatever else is there is user data. */
 function tearDownLocal(mounts: Mounts, directory: string): void {
   try {
     // Mounted twice over, one unmount would show the other mount and not the directory.

@@ -1,6 +1,6 @@
 /**
  * A directory that an NFS server exports, mounted for each pod on its own and attached to nothing. The server may be gone at
- * any time, so nothing here looks into the directory: the mount table tells what is mounted.
+ * any time, so nothing here looks into the directory: the mount table says what is mounted.
  */
 import { type Programs, isInMountTable, removeEmptyDirectory, runMount, runUnmount } from '../disk/devices/programs.ts';
 import type { Mounts } from '../disk/mounts/mounts.ts';
@@ -53,13 +53,13 @@ async function mountExport(
     const from = `${hostOf(source.server)}:${source.path}`;
     await runMount(programs, { source: from, target: directory, fileSystem: 'nfs', options }, signal);
   } catch (error) {
-    // A mount that may still come to pass needs its directory, and whoever tears down finds it there.
+    // A mount that may still come to pass needs its directory, and tear-down finds it there.
     if (failureClassOf(error) === 'final') await takeBack(programs, directory);
     throw error;
   }
 }
 
-/** Also when the caller was told to stop: what was mounted in the meantime must not stay. */
+/** Also when the caller was aborted: what was mounted in the meantime must not stay. */
 async function takeBack(programs: Programs, directory: string): Promise<void> {
   if (isInMountTable(directory)) await runUnmount(programs, directory, new AbortController().signal);
   else removeEmptyDirectory(directory);

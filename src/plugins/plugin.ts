@@ -22,7 +22,7 @@ export interface VolumePlugin<Source = unknown> {
   /** A PersistentVolume with mount options is refused by plugins that would ignore them. */
   readonly supportsMountOptions: boolean;
   attributes(source: Source, spec: VolumeSpec): VolumeAttributes;
-  /** Throws when the source itself is unusable on this node; asked before anything else is, and told apart for users. */
+  /** Throws when the source itself is unusable on this node; called before anything else, and reported apart from set-up. */
   requireUsable?(source: Source): void;
   /**
    * Only for kinds without a directory below the pod: the path a container mounts instead, or undefined when no path of
@@ -98,7 +98,7 @@ export interface SetUpOutcome {
   readonly changed: boolean;
   /** Files that were projected; 0 for kinds that bring no content. */
   readonly files: number;
-  /** First names of projected files that nobody can see, since a mount point or a container's directory has that name. */
+  /** First names of projected files that are hidden, since a mount point or a container's directory has that name. */
   readonly hidden: readonly string[];
   /** Someone had unmounted or deleted the directory of a live volume: containers that mount it go on seeing what they had. */
   readonly remade?: boolean;
@@ -148,7 +148,7 @@ export interface Attach<Source = unknown> {
   isLimitReached?(source: Source, spec: VolumeSpec, signal: AbortSignal): Promise<boolean>;
   /**
    * What this node has connected and not disconnected yet, as far as it was written down: good enough to unmount the
-   * device and detach. After a crash between attaching and setting up no directory of a pod tells of it.
+   * device and detach. After a crash between attaching and setting up no pod has a directory for it.
    */
   leftBehind?(): readonly VolumeSpec[];
 }
@@ -207,7 +207,7 @@ export interface ExpandRequest<Source = unknown> {
 /**
  * Why a volume is not grown:
  *  - in-use: not while pods have it, which must not keep them from having it; it is not tried again on this node;
- *  - infeasible: never to this size, so whoever asked for it has to know;
+ *  - infeasible: never to this size, so the owner of the claim has to know;
  *  - not-supported: nothing has to be done on a node.
  */
 export type ExpansionRefusal = 'in-use' | 'infeasible' | 'not-supported';
@@ -221,7 +221,7 @@ export class ExpansionRefusedError extends MountletError {
   }
 }
 
-/** Also of an error that somebody wrapped. */
+/** Also of a wrapped error. */
 export function expansionRefusalOf(thrown: unknown): ExpansionRefusal | undefined {
   for (let error = thrown; error instanceof Error; error = error.cause) {
     if (error instanceof ExpansionRefusedError) return error.refusal;
@@ -241,13 +241,13 @@ export interface ClassifiedFailure {
   readonly failureClass: FailureClass;
 }
 
-/** Only the error itself counts: one that was wrapped by somebody who does not say the same is final. */
+/** Only the error itself counts: one wrapped in an error without a class is final. */
 export function failureClassOf(thrown: unknown): FailureClass {
   const claimed: unknown = thrown instanceof Error && 'failureClass' in thrown ? thrown.failureClass : undefined;
   return claimed === 'uncertain' || claimed === 'transient' ? claimed : 'final';
 }
 
-/** A failure that callers only report. Where they have to tell one from another there is a class for it. */
+/** A failure that callers only report. Where they have to distinguish one there is a class for it. */
 export class VolumeError extends MountletError {
   readonly reason: string;
   constructor(reason: string, message: string, options?: ErrorOptions) {
@@ -256,7 +256,7 @@ export class VolumeError extends MountletError {
   }
 }
 
-/** The storage holds another file system than the volume asks for: whoever made the volume has to know. */
+/** The storage holds another file system than the volume asks for: the owner of the volume has to know. */
 export class FilesystemMismatchError extends MountletError {
   readonly reason = 'FilesystemMismatch';
 }
@@ -269,7 +269,7 @@ export class ObjectNotFoundError extends MountletError {
   }
 }
 
-/** What a plugin tells besides failing: once for the node where it says so, else about one pod. Never content. */
+/** What a plugin reports besides failures: once for the node, or about one pod. Never content. */
 export type PluginNotice =
   | { readonly kind: 'MemoryElsewhere'; readonly message: string }
   | { readonly kind: 'GroupImpossible'; readonly message: string }

@@ -1,4 +1,4 @@
-/** The door for whoever writes a volume kind of his own: `import type { VolumePlugin } from 'mountlet/plugins'`. */
+/** The door for authors of volume kinds: `import type { VolumePlugin } from 'mountlet/plugins'`. */
 export { PluginRegistry } from './registry.ts';
 export type { PluginMatch } from './registry.ts';
 export { standardPlugins } from './registry.ts';

@@ -66,7 +66,7 @@ const replacedMs = 1_000;
  */
 export type BeforeRemoval = (volume: TearDownRequest) => boolean;
 
-/** A first set-up failed and could not take back what it had made: somebody has to tear the volume down. */
+/** A first set-up failed and could not take back what it had made: the volume has to be torn down. */
 export class LeftoverError extends MountletError {
   readonly reason = 'VolumeLeftBehind';
   readonly failureClass: FailureClass = 'uncertain';
@@ -153,7 +153,7 @@ export class ProjectionVolumes {
     return mediumOf({ medium: 'Memory' }, pod, await allocatableMemory(this.#deps.nodes, signal));
   }
 
-  /** Whoever may not give a file to another user keeps it, and hears of it once. Its mode lets nobody else in. */
+  /** A process that may not give files away keeps them, which is reported once. Their mode lets no other user in. */
   async #write(writer: AtomicWriter, payload: Payload, options: WriteOptions): Promise<WriteOutcome> {
     const { turns } = this.#deps;
     if (!this.#mayGiveAway) return turns.run(writer.writing(withoutOwners(payload), options));
@@ -294,7 +294,7 @@ class CombinedError extends VolumeError {
 }
 
 /**
- * One error that tells of all: the text alone when all say the same, else `[a, b]` with every text once. An error that
+ * One error for all: the text alone when all say the same, else `[a, b]` with every text once. An error that
  * is not one of ours is a bug or an abort and must not be hidden in a list: it is returned as it is.
  */
 export function combineErrors(errors: readonly [unknown, ...unknown[]]): unknown {

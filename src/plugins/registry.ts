@@ -92,7 +92,7 @@ export interface StandardPluginDeps extends ProjectedSources {
   readonly notify: NotifyPlugin;
   /** Of configMap, secret, downwardAPI and projected volumes. */
   readonly beforeRemoval?: BeforeRemoval;
-  /** Of the same: replaced versions stay for a second, if somebody runs these. */
+  /** Of the same: replaced versions stay for a second, if these run. */
   readonly timers?: Pick<Timers, 'after'>;
 }
 

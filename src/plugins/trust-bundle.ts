@@ -72,7 +72,7 @@ function notFound(name: string | undefined): VolumeError {
 
 /**
  * Every PEM block of all bundles, each once, as a bare CERTIFICATE: headers and the text between blocks are gone. The
- * order is that of the certificates' digests. It tells nothing about the order of the bundles, so nobody comes to rely
+ * order is that of the certificates' digests. It says nothing about the order of the bundles, so no reader comes to rely
  * on it, and the same set gives the same bytes, so an unchanged set is never written again.
  */
 export function trustAnchors(bundles: readonly string[]): Buffer {

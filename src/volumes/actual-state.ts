@@ -17,8 +17,8 @@
  *             └──uncertain, foundMounted─────────────────┘
  * ```
  *
- * Invariant: whatever may be on disk is listed here. Uncertain means: mounted for whoever wants to clean up, not mounted
- * for whoever wants to use it.
+ * Invariant: whatever may be on disk is listed here. Uncertain means: mounted as far as clean-up is concerned, not
+ * mounted as far as use is concerned.
  */
 import { type VolumeSpec, specName } from '../kube/references/volume-spec.ts';
 import { goQuote } from '../kube/values/go-text.ts';
@@ -92,7 +92,7 @@ export class ActualState {
   readonly #inUseChanged: () => void;
   readonly #volumes = new Map<VolumeName, VolumeEntry>();
   readonly #volumesOfPod = new Map<PodUid, Set<VolumeName>>();
-  readonly #found = new Map<VolumeName, Set<PodUid>>();
+  readonly #reconstructed = new Map<VolumeName, Set<PodUid>>();
   readonly #finalExpansionErrors = new Set<VolumeName>();
 
   /** `changed` is called for every pod whose mounts have changed, `inUseChanged` when an attached volume is gone. */
@@ -107,10 +107,10 @@ export class ActualState {
     return this.#list(attached, (isAttachable) => (isAttachable ? 'yes' : 'no'));
   }
 
-  /** Found on disk: whether it is attached, only the node's status can tell. */
+  /** Found on disk: whether it is attached, only the node's status says. */
   foundAttached(attached: Attached): VolumeName {
     const volume = this.#list(attached, () => 'uncertain');
-    this.#found.set(volume, this.#found.get(volume) ?? new Set());
+    this.#reconstructed.set(volume, this.#reconstructed.get(volume) ?? new Set());
     return volume;
   }
 
@@ -120,7 +120,7 @@ export class ActualState {
     if (entry?.attachable === 'uncertain') entry.attachable = isAttachable ? 'yes' : 'no';
   }
 
-  /** Only for a device found on disk that nobody has mounted since. */
+  /** Only for a device found on disk and not mounted since. */
   resolveDevicePath(volume: VolumeName, devicePath: string): void {
     const entry = this.#volumes.get(volume);
     if (entry?.device === 'uncertain') entry.devicePath = devicePath;
@@ -139,12 +139,12 @@ export class ActualState {
     }
     this.#volumes.delete(volume);
     if (entry.attachable === 'yes') this.#inUseChanged();
-    this.#found.delete(volume);
+    this.#reconstructed.delete(volume);
   }
 
   mounted(record: MountRecord): void {
     this.#putMount(record, 'mounted');
-    this.#found.get(record.volume)?.delete(record.podUid);
+    this.#reconstructed.get(record.volume)?.delete(record.podUid);
     this.#changed(record.podUid);
   }
 
@@ -156,7 +156,7 @@ export class ActualState {
 
   unmounted({ volume, podUid }: MountId): void {
     const entry = this.#require(volume);
-    this.#found.get(volume)?.delete(podUid);
+    this.#reconstructed.get(volume)?.delete(podUid);
     if (!entry.mounts.delete(podUid)) return;
     const ofPod = this.#volumesOfPod.get(podUid);
     ofPod?.delete(volume);
@@ -170,7 +170,7 @@ export class ActualState {
     const entry = this.#volumes.get(volume);
     if (entry === undefined || entry.mounts.has(podUid)) return false;
     this.#putMount(record, 'uncertain');
-    this.#found.set(volume, (this.#found.get(volume) ?? new Set()).add(podUid));
+    this.#reconstructed.set(volume, (this.#reconstructed.get(volume) ?? new Set()).add(podUid));
     this.#changed(podUid);
     return true;
   }
@@ -230,12 +230,14 @@ export class ActualState {
 
   /** Found on disk after a restart and not set up since. */
   isReconstructed({ volume, podUid }: MountId): boolean {
-    return this.mountState({ volume, podUid }) === 'uncertain' && (this.#found.get(volume)?.has(podUid) ?? false);
+    return (
+      this.mountState({ volume, podUid }) === 'uncertain' && (this.#reconstructed.get(volume)?.has(podUid) ?? false)
+    );
   }
 
   /** It, or some pod's mount of it, was found on disk; true until the volume leaves the node. */
   isDeviceReconstructed(volume: VolumeName): boolean {
-    return this.#found.has(volume);
+    return this.#reconstructed.has(volume);
   }
 
   volume(volume: VolumeName): ActualVolume | undefined {

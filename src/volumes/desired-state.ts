@@ -56,7 +56,7 @@ export interface DesiredMount extends MountId, PluginMatch {
   readonly changes: readonly SeenChange[];
 }
 
-/** A change that a mount has to show, and when this node heard of it. */
+/** A change that a mount has to show, and when this node received it. */
 export interface SeenChange {
   readonly object: ObjectRef;
   readonly resourceVersion?: string | undefined;
@@ -73,7 +73,7 @@ interface WantedVolume {
 interface DesiredStateDeps {
   readonly plugins: Plugins;
   readonly now: () => number;
-  /** Hears of every mount that may need work, so that a change costs what it touches and no more. */
+  /** Called for every mount that may need work, so that a change costs what it touches and no more. */
   readonly touched: (id: MountId) => void;
   /** An attachable volume came or went. */
   readonly inUseChanged: () => void;
@@ -104,8 +104,8 @@ export class DesiredState {
   }
 
   /**
-   * Asks for a mount. Asking again replaces pod and spec by the newest and is otherwise without effect: whoever wants the
-   * content made anew says `refresh`. Throws when the volume is no plugin's.
+   * Asks for a mount. Asking again replaces pod and spec by the newest and is otherwise without effect: to have the
+   * content written again, call `refresh`. Throws when no plugin knows the volume.
    */
   want({ pod, spec, podVolumeName, gid }: WantedVolume): VolumeName {
     const podUid = podUidOf(pod);
@@ -158,7 +158,7 @@ export class DesiredState {
     this.#deps.touched(mount);
   }
 
-  /** Has a mount made anew, whatever its plugin says; of one that is not wanted it asks nothing. */
+  /** Has a mount set up again, whatever its plugin says. Does nothing for one that is not wanted. */
   refresh({ volume, podUid }: MountId, change?: SeenChange): void {
     const entry = this.#volumes.get(volume);
     const mount = entry?.mounts.get(podUid);
@@ -177,7 +177,7 @@ export class DesiredState {
     entry.mounts.set(podUid, { ...mount, changes: mount.changes.filter((change) => !told.has(change)) });
   }
 
-  /** The pod was changed. Only volumes that show what has changed of it are made anew. */
+  /** The pod was changed. Only volumes that show what has changed of it are refreshed. */
   updatePod(pod: Pod): void {
     const volumes = new Map((pod.spec.volumes ?? []).map((volume) => [volume.name, volume]));
     for (const mount of this.mountsOf(podUidOf(pod))) {
@@ -279,7 +279,7 @@ export class DesiredState {
     if (errors.size <= errorsKept) errors.add(text);
   }
 
-  /** Each error is told once. */
+  /** Each error is reported once. */
   popErrors(podUid: PodUid): readonly string[] {
     const errors = [...(this.#errors.get(podUid) ?? [])].sort();
     this.#errors.delete(podUid);

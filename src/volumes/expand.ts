@@ -1,4 +1,4 @@
-/** Grows a volume while pods use it. "Not yet" is no failure: then it is tried again after a while. */
+/** Grows a volume while pods use it. "Not yet" is not a failure: it is tried again after a while. */
 import { KeyedBackOff } from '../base/back-off.ts';
 import { messageOf } from '../base/errors.ts';
 import type { PersistentVolumeClaim } from '../kube/kinds/storage/persistent-volume-claim.ts';
@@ -107,9 +107,9 @@ export class ExpandInUse implements OperationKind<ExpandAction> {
 
 /**
  * The node's part in growing a volume: its plugin grows the file system, or learns the size of the device, and the claim is
- * told. Whether a volume is to be grown is decided by the plans, for one in use, and by the claim, for one that is mounted.
+ * updated. Whether a volume is to be grown is decided by the plans, for one in use, and by the claim, for one that is mounted.
  *
- * A controller that tells how far it has come (`allocatedResources`, `allocatedResourceStatuses`) is followed step by step;
+ * A controller that reports its progress (`allocatedResources`, `allocatedResourceStatuses`) is followed step by step;
  * with any other, the size of the PersistentVolume is what counts.
  */
 /** `done` false: not yet, and no failure either. */
@@ -179,7 +179,7 @@ export class NodeExpander implements MountExpander {
     return this.#growByClaim({ ...growth, newSize: allocated.isZero() ? newSize : allocated }, signal);
   }
 
-  /** With a controller that tells how far it has come. */
+  /** With a controller that reports its progress. */
   async #growByClaim(growth: Growth, signal: AbortSignal): Promise<Expanded> {
     const { mount, oldSize, newSize } = growth;
     const { actual } = this.#deps;
@@ -275,7 +275,7 @@ export class NodeExpander implements MountExpander {
     this.#tellBoth('Normal', 'FileSystemResizeSuccessful', mount, claim, text, node);
   }
 
-  /** The pod and whoever looks at the claim. */
+  /** An Event of the pod and one of the claim. */
   #tellBoth(
     type: 'Normal' | 'Warning',
     reason: string,
@@ -316,7 +316,7 @@ async function callPlugin(growth: Growth, signal: AbortSignal): Promise<boolean>
   );
 }
 
-/** Storage that several nodes mount has to be grown on each of them, also when one of them has told the claim. */
+/** Storage that several nodes mount has to be grown on each of them, also when one of them has updated the claim. */
 function growsOnEachNode({ metadata, spec }: PersistentVolumeClaim): boolean {
   const isNotRequired = metadata.annotations?.['volume.kubernetes.io/node-expansion-not-required'] !== undefined;
   return (spec.accessModes ?? []).includes('ReadWriteMany') && !isNotRequired;

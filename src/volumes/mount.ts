@@ -365,7 +365,7 @@ export function recordFailedDevice(
   }
 }
 
-/** A plugin that was told to stop and did may have been in the middle of anything. */
+/** A plugin that stopped because it was aborted may have been in the middle of anything. */
 export function classOf(thrown: unknown, signal: AbortSignal): FailureClass {
   return signal.aborted && thrown === signal.reason ? 'uncertain' : failureClassOf(thrown);
 }

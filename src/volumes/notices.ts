@@ -1,5 +1,5 @@
 /**
- * Facts that the volume manager tells, for logs, metrics, history and Kubernetes Events. No content of any volume is in
+ * What the volume manager reports, for logs, metrics, history and Kubernetes Events. No content of any volume is in
  * them.
  */
 import type { TaskFailed } from '../base/run-task.ts';
@@ -15,9 +15,9 @@ interface PodRef {
 
 /** When one change went through this node; all are milliseconds since the epoch. */
 export interface UpdateTrace {
-  /** The changes that this write shows, oldest first. Empty when nobody told of one. */
+  /** The changes that this write shows, oldest first. Empty for a write without a known change. */
   readonly changes: readonly SeenChange[];
-  /** The oldest of them came in; the write itself began, where nobody told of a change. */
+  /** The oldest of them came in; the write itself began, where no change is known. */
   readonly seenAt: number;
   /** It was decided to write. */
   readonly plannedAt: number;
@@ -98,7 +98,7 @@ export type VolumeNotice =
         readonly message: string;
       };
     }
-  /** Its storage has grown and the volume has not, which is no failure: it is put off, or not done at all. */
+  /** Its storage has grown and the volume has not, which is not a failure: it is postponed, or not done at all. */
   | { readonly kind: 'VolumeNotGrown'; readonly volume: VolumeName; readonly pod: PodRef; readonly message: string }
   /** A volume of a pod could not be resolved: `Error processing volume`. */
   | {
@@ -118,7 +118,7 @@ export function podRef({ metadata: { uid = '', namespace = '', name } }: Pod): P
   return { uid: uid as PodUid, namespace, name };
 }
 
-/** Facts that reconstruction and the sweep of orphaned pods tell, for logs and metrics. */
+/** What reconstruction and the sweep of orphaned pods report, for logs and metrics. */
 type ReconstructionNotice =
   /** One for each volume that was found: `reconstruct_volume_operations_total`, with a problem also `…_errors_total`. */
   | {
@@ -131,7 +131,7 @@ type ReconstructionNotice =
       readonly volume: VolumeName | undefined;
       readonly problem: string | undefined;
     }
-  /** Something that is no volume lies among them. It is left alone. */
+  /** An entry among them is not a volume. It is left alone. */
   | { readonly kind: 'EntrySkipped'; readonly path: string; readonly message: string }
   /** Of `volume`, found on disk, not everything could be listed; or nothing at all, when `volume` is empty. */
   | { readonly kind: 'ReconstructionProblem'; readonly volume: string; readonly message: string }

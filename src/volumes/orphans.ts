@@ -41,7 +41,7 @@ interface Problems {
 
 export class OrphanedPods {
   readonly #deps: OrphanedPodsDeps;
-  readonly #queue = new CoalescingQueue<PodUid>();
+  readonly #queue = new CoalescingQueue<PodUid | typeof everyPod>();
 
   constructor(deps: OrphanedPodsDeps) {
     this.#deps = deps;
@@ -187,7 +187,7 @@ export class OrphanedPods {
     }
     let isClean = true;
     for (const name of entries) {
-      // Somebody made it again a moment ago, so somebody uses it.
+      // It was made again a moment ago, so it is in use.
       if (name === 'volumes') {
         notify({ kind: 'OrphanedPodKept', podUid, message: 'volumes subdir was found after it was removed' });
         isClean = false;
@@ -212,8 +212,8 @@ export class OrphanedPods {
   }
 }
 
-/** Stands in the queue for a sweep of everything. No pod has an empty UID. */
-const everyPod = '' as PodUid;
+/** Stands in the queue for a sweep of everything. */
+const everyPod = Symbol('every pod');
 
 function found(podUid: PodUid): string {
   return `orphaned pod ${goQuote(podUid)} found, but`;
@@ -234,7 +234,7 @@ function problemOf(act: () => void): string | undefined {
   }
 }
 
-/** Anything that is no error of ours is a bug and goes on its way. */
+/** Any other error is a bug and is thrown on. */
 function mountletMessage(error: unknown): string {
   if (!(error instanceof MountletError)) throw error;
   return messageOf(error);

@@ -10,12 +10,12 @@ import type { MountId, Plugins, PodUid, VolumeName } from './volume-name.ts';
 export interface PlanContext {
   /** Every pod source was read, and the node's status was applied to all that a restart found on disk. */
   readonly mayUnmount: boolean;
-  /** Some volume of this pod could not be resolved: a mount of it that nobody wants may still be in use. */
+  /** Some volume of this pod could not be resolved: an unwanted mount of it may still be in use. */
   isUnresolved(podUid: PodUid): boolean;
   /** A controller attaches and detaches; this node only waits for it. */
   readonly controllerAttach: boolean;
   readonly plugins: Plugins;
-  /** Whether the node's status, as it was last heard of, lists the volume as attached; undefined if it was never read. */
+  /** Whether the node's status, as last received, lists the volume as attached; undefined if it was never read. */
   isListedAttached(volume: VolumeName): boolean | undefined;
 }
 
@@ -159,7 +159,7 @@ export type VolumeAction =
 /** Everything but what is done in no time. */
 export type OperationAction = Exclude<VolumeAction, DropAction>;
 
-/** A volume whose mode nobody can tell is unmounted as a file system, which harms no device. */
+/** A volume whose mode is unknown is unmounted as a file system, which harms no device. */
 export function modeOf(spec: VolumeSpec | undefined): VolumeMode {
   try {
     return spec === undefined ? 'Filesystem' : volumeModeOf(spec);

@@ -45,15 +45,15 @@ interface PopulatorDeps {
   readonly actual: ActualState;
   readonly timers: Timers;
   readonly notify: NotifyVolumes;
-  /** A pod's volumes were looked through: whoever waits for the pod may find an error, or what it waits for. */
-  readonly processed: (podUid: PodUid) => void;
-  /** Every pod that the sources had was looked at: what nobody wants now, nobody wants. */
+  /** A pod's volumes were looked through: those who wait for the pod may find an error, or their volumes. */
+  readonly resolved: (podUid: PodUid) => void;
+  /** Every pod that the sources had was looked at: what is unwanted now may be unmounted. */
   readonly completed: () => void;
 }
 
 /** Claims are read live, two requests each; more at once would only queue in front of the API server. */
 const claimReadersMax = 16;
-/** A pod that nobody waits for yet: the kubelet's pause at first, and then less often than a pod's own sync. */
+/** A pod that no worker waits for yet: the kubelet's pause at first, and then less often than a pod's own sync. */
 const retries = { firstMs: 100, msMax: 10_000 };
 /** Pods without claims cost microseconds; other work gets its turn between so many of them. */
 const podsPerTurn = 32;
@@ -65,10 +65,10 @@ interface Work {
 
 export class Populator {
   readonly #deps: PopulatorDeps;
-  readonly #queue = new CoalescingQueue<PodUid>();
+  readonly #queue = new CoalescingQueue<PodUid | typeof readiness>();
   readonly #work = new Map<PodUid, Work>();
   readonly #claimReaders = new Semaphore(claimReadersMax);
-  readonly #processed = new Map<PodUid, 'due' | 'done'>();
+  readonly #resolved = new Map<PodUid, 'due' | 'done'>();
   readonly #retries = new KeyedBackOff<PodUid>(retries);
   readonly #unresolved = new Set<PodUid>();
   /** Finished, still known, and never mounted: they stay wanted until they were, as the kubelet has it. */
@@ -85,7 +85,7 @@ export class Populator {
     return this.#hasAddedPods;
   }
 
-  /** Some volume of the pod is not known, so a mount of it that nobody wants may be that one. */
+  /** Some volume of the pod is not known, so an unwanted mount of it may be that one. */
   isUnresolved(podUid: PodUid): boolean {
     return this.#unresolved.has(podUid);
   }
@@ -100,17 +100,17 @@ export class Populator {
     if (this.#finished.has(podUid)) this.touch(podUid);
   }
 
-  /** Looks through the pod's volumes again and has their content made anew. */
+  /** Looks through the pod's volumes again and has their content written again. */
   reprocess(podUid: PodUid): void {
-    this.#processed.set(podUid, 'due');
+    this.#resolved.set(podUid, 'due');
     this.touch(podUid);
   }
 
-  /** Everything is looked at again; also where nobody said that it changed. */
+  /** Everything is looked at again; also without a report of a change. */
   touchAll(): void {
     for (const pod of this.#deps.pods.pods()) this.touch(podUidOf(pod));
     for (const podUid of this.#deps.desired.pods()) this.touch(podUid);
-    for (const podUid of this.#processed.keys()) this.touch(podUid);
+    for (const podUid of this.#resolved.keys()) this.touch(podUid);
     for (const podUid of this.#deps.desired.podsWithErrors()) this.touch(podUid);
   }
 
@@ -118,7 +118,7 @@ export class Populator {
   sourcesChanged(): void {
     this.touchAll();
     // Also where there is no pod at all.
-    this.#queue.add(nobody);
+    this.#queue.add(readiness);
   }
 
   async run(signal: AbortSignal): Promise<void> {
@@ -130,7 +130,7 @@ export class Populator {
   async #take(signal: AbortSignal): Promise<void> {
     let inTurn = 0;
     for await (const podUid of this.#queue.take(signal)) {
-      void this.#process(podUid, signal);
+      if (podUid !== readiness) void this.#process(podUid, signal);
       this.#completeSoon(signal);
       inTurn += 1;
       if (inTurn % podsPerTurn === 0) await setImmediate();
@@ -157,7 +157,6 @@ export class Populator {
   }
 
   #process(podUid: PodUid, signal: AbortSignal): Promise<void> {
-    if (podUid === nobody) return Promise.resolve();
     const running = this.#work.get(podUid);
     if (running !== undefined) {
       running.again = true;
@@ -192,22 +191,22 @@ export class Populator {
   }
 
   async #add(pod: Pod, signal: AbortSignal): Promise<void> {
-    const { desired, processed } = this.#deps;
+    const { desired, resolved } = this.#deps;
     const podUid = podUidOf(pod);
-    const before = this.#processed.get(podUid);
+    const before = this.#resolved.get(podUid);
     if (before === 'done') return desired.updatePod(pod);
     // Asked for again while this goes on, it is looked through again.
-    if (before === 'due') this.#processed.set(podUid, 'done');
+    if (before === 'due') this.#resolved.set(podUid, 'done');
     const succeeded = await this.#addVolumes(pod, signal);
     if (signal.aborted) return;
     if (succeeded) this.#succeeded(podUid);
     else this.#failed(podUid, before !== undefined);
-    processed(podUid);
+    resolved(podUid);
   }
 
   #succeeded(podUid: PodUid): void {
     const { desired, actual } = this.#deps;
-    if (!this.#processed.has(podUid)) this.#processed.set(podUid, 'done');
+    if (!this.#resolved.has(podUid)) this.#resolved.set(podUid, 'done');
     this.#unresolved.delete(podUid);
     this.#retries.reset(podUid);
     desired.popErrors(podUid);
@@ -216,7 +215,7 @@ export class Populator {
     }
   }
 
-  /** A pod that somebody waits for is tried again when they ask again; one that nobody does, after a while. */
+  /** A pod that a worker waits for is tried again when the worker asks again; any other, after a while. */
   #failed(podUid: PodUid, wasSeen: boolean): number {
     this.#unresolved.add(podUid);
     if (wasSeen) return 0;
@@ -245,7 +244,7 @@ export class Populator {
         notify({ kind: 'VolumeNotProcessed', pod: podRef(pod), podVolumeName: name, message });
       }
     }
-    // All at once: whoever waits hears of everything that is wrong, not of the first thing.
+    // All at once: the worker reads everything that is wrong, not the first thing only.
     for (const message of errors) desired.addError(podUidOf(pod), message);
     return errors.length === 0;
   }
@@ -272,7 +271,7 @@ export class Populator {
   }
 
   #removeGone(podUid: PodUid): void {
-    const { pods, states, desired, actual, processed } = this.#deps;
+    const { pods, states, desired, actual, resolved } = this.#deps;
     const exists = pods.pod(podUid) !== undefined;
     const isOver = states.shouldRuntimeBeRemoved(podUid);
     this.#finished.delete(podUid);
@@ -282,15 +281,15 @@ export class Populator {
       else if (exists && actual.mount(mount) === undefined) this.#finished.add(podUid);
       else {
         desired.forget(mount);
-        this.#processed.delete(podUid);
+        this.#resolved.delete(podUid);
       }
     }
     // Nothing of the pod runs, so nothing of what it has mounted is in use.
-    if (isOver && this.#unresolved.delete(podUid)) processed(podUid);
+    if (isOver && this.#unresolved.delete(podUid)) resolved(podUid);
     if (exists) return;
     desired.popErrors(podUid);
     if (!isOver || desired.hasPod(podUid)) return;
-    this.#processed.delete(podUid);
+    this.#resolved.delete(podUid);
     this.#retries.reset(podUid);
   }
 
@@ -299,8 +298,8 @@ export class Populator {
   }
 }
 
-/** Stands in the queue for "look whether all sources are ready". No pod has an empty UID. */
-const nobody = '' as PodUid;
+/** Stands in the queue for a check whether all sources are ready. */
+const readiness = Symbol('readiness of the pod sources');
 
 /** Which pods there are and how far they have got: what the populator asks of the pod workers. */
 export interface PodSource {
@@ -323,7 +322,7 @@ export interface PodStates {
  */
 /** Both must give up by themselves: until every pod was looked at once, nothing on the node is unmounted. */
 export interface ClaimSource {
-  /** Undefined when there is none; rejects when that cannot be told. */
+  /** Undefined when there is none; rejects when that cannot be found out. */
   claim(namespace: string, name: string, signal: AbortSignal): Promise<PersistentVolumeClaim | undefined>;
   persistentVolume(name: string, signal: AbortSignal): Promise<PersistentVolume | undefined>;
 }

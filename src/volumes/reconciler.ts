@@ -1,5 +1,5 @@
 /**
- * Brings what is nearer to what is wanted: for every volume that was touched it plans from the two states, never from what
+ * Moves the actual state toward the desired state: for every volume that was touched it plans from the two states, never from what
  * touched it, and starts what was planned. A doubled or late touch plans nothing wrong, and one that was lost is made good
  * by the next sweep.
  */
@@ -65,7 +65,7 @@ export class Reconciler {
     }
   }
 
-  /** Plans everything again and has content made anew that may have changed on disk or unheard of. */
+  /** Plans everything again and refreshes content that may have changed on disk, or whose change was missed. */
   async sweep(signal: AbortSignal): Promise<void> {
     const { desired, actual } = this.#deps;
     const volumes = new Set([...desired.volumes(), ...actual.volumes()].map(({ volume }) => volume));

@@ -11,7 +11,7 @@
  * ```
  *
  * What is wanted is set up again, which leaves what is there as it is; everything else is unmounted like any other volume
- * that nobody wants, and not before the node knows both all its pods and its own status.
+ * that is not wanted, and not before the node knows both all its pods and its own status.
  */
 import { setImmediate } from 'node:timers/promises';
 import { BackOff } from '../base/back-off.ts';
@@ -93,12 +93,12 @@ export class Reconstruction {
     return this.#isScanned && this.#awaitingStatus.length === 0;
   }
 
-  /** Volumes whose attachment only the node's status can tell. */
+  /** Volumes whose attachment only the node's status says. */
   get awaitingStatus(): readonly VolumeName[] {
     return this.#awaitingStatus;
   }
 
-  /** What nobody could make sense of and nobody has cleaned up yet. */
+  /** What could not be identified and is not cleaned up yet. */
   get failed(): readonly FoundVolume[] {
     return this.#failed;
   }
@@ -122,7 +122,7 @@ export class Reconstruction {
   cleanFailed(): void {
     const { populator } = this.#deps;
     if (this.#failed.length === 0 || !this.isApplied() || !populator.hasAddedPods) return;
-    // Of a pod whose volumes could not all be resolved it may be one of those: nobody knows yet whether it is wanted.
+    // If some of a pod's volumes are unresolved, this mount may be one of them.
     const ripe = this.#failed.filter(({ podUid }) => !populator.isUnresolved(podUid));
     this.#failed = this.#failed.filter((found) => !ripe.includes(found));
     for (const found of ripe) this.#clean(found);
@@ -176,7 +176,7 @@ export class Reconstruction {
     });
   }
 
-  /** Storage that is connected though no directory of a pod tells of it: the crash came between. */
+  /** Storage that is connected though no pod has a directory for it: the crash came between. */
   #loadLeftBehind(): readonly VolumeName[] {
     const connected: VolumeName[] = [];
     for (const plugin of this.#deps.plugins.all()) {
@@ -201,7 +201,7 @@ export class Reconstruction {
     return [volume];
   }
 
-  /** What goes wrong with one volume is told and costs the others nothing. */
+  /** A failure with one volume is reported and costs the others nothing. */
   #attempt(volume: string, act: () => void): void {
     try {
       act();

@@ -1,5 +1,5 @@
 /**
- * The volume manager: everything in this room, wired. The agent tells it what has changed (a pod, an object, the node's
+ * The volume manager: everything in this room, wired. The agent reports what has changed (a pod, an object, the node's
  * status) and pod workers wait for what they need.
  *
  * ```text
@@ -51,7 +51,7 @@ export interface VolumeManagerDeps {
   readonly mountHolders: MountHolders;
   readonly clock: Clock;
   readonly notify: NotifyVolumes;
-  /** The directories of pods: what an earlier process left there is found, and what nobody needs is taken away. */
+  /** The directories of pods: what an earlier process left there is found, and what is not needed is removed. */
   readonly podsOnDisk?: PodsOnDisk | undefined;
   /** Binds raw block devices for pods. */
   readonly blockMapper: BlockMapper;
@@ -64,7 +64,7 @@ export interface VolumeManagerSettings {
   readonly root: string;
   /** A controller attaches storage to nodes; if not, this node does it itself. */
   readonly controllerAttach: boolean;
-  /** How often everything is planned and made anew without a reason. */
+  /** How often everything is planned and refreshed without a reason. */
   readonly sweepMs: number;
 }
 
@@ -114,7 +114,7 @@ export class VolumeManager {
       desired,
       actual,
       timers,
-      processed: (podUid) => this.#processed(podUid),
+      resolved: (podUid) => this.#resolved(podUid),
       completed: () => this.#mayUnmountMore(),
     });
     this.queries = new VolumeQueries({ root: settings.root, desired, actual, operations });
@@ -170,14 +170,14 @@ export class VolumeManager {
     this.#orphans?.touch(podUid);
   }
 
-  /** A pod source was read to its end, or what runs was compared with what is wanted: what nobody owns may be known now. */
+  /** A pod source was read to its end, or what runs was compared with what is wanted: it may be known now what has no owner. */
   sourcesChanged(): void {
     this.#populator.sourcesChanged();
     this.#mayUnmountMore();
   }
 
   /**
-   * An object is another now, or is there at last. Exactly the mounts that show it are made anew, at once, also those that
+   * An object has changed, or exists at last. Exactly the mounts that show it are refreshed, at once, also those that
    * failed and would have to wait: this may be what they failed for.
    */
   objectChanged(object: ObjectRef, resourceVersion?: string): void {
@@ -332,7 +332,7 @@ export class VolumeManager {
     this.#orphans?.touch(podUid);
   }
 
-  #processed(podUid: PodUid): void {
+  #resolved(podUid: PodUid): void {
     for (const { volume } of this.#actual.possiblyMountedOf(podUid)) this.#reconciler.touch(volume);
     this.#waits.check(podUid);
     this.#reconstruction?.cleanFailed();

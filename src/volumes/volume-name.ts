@@ -74,7 +74,7 @@ export function matchOf(plugins: Plugins, spec: VolumeSpec): PluginMatch {
   }
 }
 
-/** A plugin that cannot answer attaches nothing: what it cannot tell apart it must not connect. */
+/** A plugin that cannot answer attaches nothing: what it cannot identify it must not connect. */
 export function canAttach({ plugin, source }: PluginMatch, spec: VolumeSpec): boolean {
   try {
     return plugin.attach?.canAttach(source, spec) ?? false;

@@ -41,14 +41,14 @@ export class VolumeWaits {
     if (waiting !== undefined) for (const waiter of waiting) waiter.look();
   }
 
-  /** Nothing will change any more: whoever waits is told so. */
+  /** Nothing will change any more: ends every wait. */
   end(): void {
     for (const waiting of this.#waiting.values()) for (const waiter of waiting) waiter.end();
   }
 
   /**
    * Resolves when every volume that a container of the pod uses is mounted; one whose content is being refreshed is. Each call
-   * also has the pod's volumes resolved again and their content made anew.
+   * also has the pod's volumes resolved again and their content written again.
    */
   async untilMounted(pod: Pod, signal: AbortSignal): Promise<void> {
     const { mounted, devices } = usedVolumes(pod);
@@ -173,7 +173,7 @@ export class VolumeWaits {
   }
 }
 
-/** A plugin that cannot tell is no reason to turn a pod away for good. */
+/** A plugin that cannot answer is not a reason to reject a pod for good. */
 async function isLimitReached(unattached: readonly DesiredMount[], signal: AbortSignal): Promise<boolean> {
   for (const { plugin, source, spec } of unattached) {
     try {
@@ -189,7 +189,7 @@ function isTimeout(reason: unknown): boolean {
   return reason instanceof Error && reason.name === 'TimeoutError';
 }
 
-/** The wait itself was ended, by its own time limit or by whoever waited: the reason is in the events of the operations. */
+/** The wait itself was ended, by its own time limit or by its caller: the reason is in the events of the operations. */
 class WaitInterruptedError extends MountletError {
   readonly reason = 'WaitInterrupted';
   readonly isDeadline: boolean;
@@ -206,7 +206,7 @@ interface VolumeLists {
   readonly unprocessed: readonly string[];
 }
 
-/** `cause` tells an interrupted wait (nothing to tell the user here) from volumes that cannot be resolved. */
+/** `cause` distinguishes an interrupted wait (no news for the user) from volumes that cannot be resolved. */
 export class VolumesNotMountedError extends MountletError {
   readonly reason: string = 'FailedMount';
   readonly volumes: VolumeLists;
