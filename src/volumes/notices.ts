@@ -154,7 +154,6 @@ type OrphanNotice =
   /** The first of many: rolled up, since the next sweep will say the same. */
   | {
       readonly kind: 'OrphanedPodErrors';
-      readonly message: string;
       readonly first: string;
       readonly count: number;
     }

@@ -243,14 +243,8 @@ test(
         `[orphaned pod "beside" found, but error occurred when trying to remove subdir "${beside}": cannot delete directory ${beside}/app: it is a mount point, ` +
         'orphaned pod "beside" found, but error occurred when trying to remove the pod directory: directory not empty]',
     });
-    const told = node.notices.flatMap((notice) =>
-      notice.kind === 'OrphanedPodErrors' ? [[notice.message, notice.count]] : [],
-    );
-    const text = 'There were many similar errors. Turn up verbosity to see them.';
-    assert.deepEqual(told, [
-      [text, 2],
-      [text, 2],
-    ]);
+    const counts = node.notices.flatMap((notice) => (notice.kind === 'OrphanedPodErrors' ? [notice.count] : []));
+    assert.deepEqual(counts, [2, 2]);
     assert.ok(existsSync(join(inner, 'data')));
     assert.ok(existsSync(join(beside, 'app/data')));
   },

@@ -31,8 +31,6 @@ export interface OrphanSweep {
   readonly error: string | undefined;
 }
 
-const manyErrors = 'There were many similar errors. Turn up verbosity to see them.';
-
 /** What went wrong with pods, apart by where: in their volumes, or after those were gone. */
 interface Problems {
   readonly volumes: string[];
@@ -208,7 +206,7 @@ export class OrphanedPods {
   #tell(errors: readonly string[]): void {
     const [first] = errors;
     if (first === undefined) return;
-    this.#deps.notify({ kind: 'OrphanedPodErrors', message: manyErrors, first, count: errors.length });
+    this.#deps.notify({ kind: 'OrphanedPodErrors', first, count: errors.length });
   }
 }
 

@@ -122,7 +122,7 @@ const failures = [
       plain.reconstruct = () => undefined as never;
       disk.leave('a', plainName, 'data');
     },
-    says: `failed to reconstruct volume for plugin "${plainName}" (spec.Name: "data") pod "a" (UID: "a"): got nil`,
+    says: `failed to reconstruct volume for plugin "${plainName}" (spec.Name: "data") pod "a" (UID: "a"): the plugin leaves no directory`,
   },
   {
     it: 'a raw device of a plugin without raw devices',

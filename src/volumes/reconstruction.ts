@@ -285,7 +285,7 @@ function reconstructVolume(plugins: Plugins, found: FoundVolume): ReconstructedV
   const plugin = plugins.findByName(found.pluginName);
   const spec = specOf(plugin, found);
   if (spec !== undefined) return { ...found, ...identify(plugins, found.podUid, spec), spec };
-  throw notReconstructed(`failed to reconstruct volume for plugin ${whatOf(found)}: got nil`);
+  throw notReconstructed(`failed to reconstruct volume for plugin ${whatOf(found)}: the plugin leaves no directory`);
 }
 
 function notReconstructed(message: string): VolumeError {

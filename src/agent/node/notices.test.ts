@@ -70,7 +70,7 @@ const cases: readonly { readonly notice: NodeNotice; readonly line: string | und
     line: 'warning: volume_unmount of volume v: device busy; held by process 7 (sh), by an open file; tried again at 1970-01-01T00:00:01.000Z',
   },
   {
-    notice: { kind: 'OrphanedPodErrors', message: 'many', first: 'cannot remove a', count: 3 },
+    notice: { kind: 'OrphanedPodErrors', first: 'cannot remove a', count: 3 },
     line: 'warning: cannot remove a (and 2 more like it)',
   },
   {
