@@ -1,6 +1,6 @@
 /**
  * Namespaces. Deleting one only begins its end: the phase says so, and it stays until its own finalizer is taken away through
- * `finalize`, by whoever has removed everything in it.
+ * `finalize`, by the controller that has removed everything in it.
  */
 import { leaseKind } from '../../kube/kinds/lease.ts';
 import {

@@ -1,5 +1,5 @@
 /**
- * The table of pods. A pod's status is told in one word, and which word it is depends on all of its containers: while it
+ * The table of pods. A pod's status is one word, and which word it is depends on all of its containers: while it
  * starts, on the first init container that is not done; later, on the first container that has something to say.
  */
 import type { ContainerStatus } from '../../kube/kinds/pod/pod-status.ts';
@@ -27,7 +27,7 @@ export const podColumns: readonly Column<Pod>[] = [
   wide('Environment', 'Whether variables of running containers are still what their objects say.', environmentOf),
 ];
 
-/** Nodes of mountlet tell it; of others nothing is known. */
+/** Nodes of mountlet report it; for others it is unknown. */
 function environmentOf({ status }: Pod): string {
   const condition = status?.conditions?.find(({ type }) => type === environmentCondition);
   return condition === undefined ? '<none>' : condition.status === 'False' ? 'Stale' : 'Current';

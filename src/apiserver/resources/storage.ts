@@ -147,7 +147,7 @@ function nameOf({ metadata: { name, annotations } }: StorageClass): string {
   return annotations?.[defaultAnnotation] === 'true' ? `${name} (default)` : name;
 }
 
-/** CSINodes, CSIDrivers and VolumeAttachments: what a kubelet and CSI drivers tell each other through the API. */
+/** CSINodes, CSIDrivers and VolumeAttachments: what a kubelet and CSI drivers exchange through the API. */
 export const csiNodes = resource(csiNodeKind, {
   subresources: [plainStatus()],
   prepareForCreate: (object) => {

@@ -69,7 +69,7 @@ export class ProtobufReader {
     return this.#bytes.subarray(start, this.#position);
   }
 
-  /** Bytes that are no UTF-8 become U+FFFD, as they would in the JSON of a Go server. */
+  /** Bytes that are not UTF-8 become U+FFFD, as they would in the JSON of a Go server. */
   string(): string {
     return this.bytes().toString('utf8');
   }

@@ -74,7 +74,7 @@ function specErrors(spec: NonNullable<Lease['spec']>): FieldError[] {
   if (transitions !== undefined && transitions < 0) {
     errors.push(invalidField(['spec', 'leaseTransitions'], transitions, 'must be greater than or equal to 0'));
   }
-  // Names with a domain are somebody else's strategies.
+  // Names with a domain are strategies of other programs.
   if (strategy !== undefined && !strategy.includes('/') && !strategies.includes(strategy)) {
     errors.push(unsupportedField(['spec', 'strategy'], strategy, strategies));
   }

@@ -143,7 +143,7 @@ function endsEarly(text: string, error: unknown): boolean {
   return /^(Unexpected end|Unterminated string)/.test(message) || Number(position ?? -1) >= text.length;
 }
 
-/** Folds `stringData` into `data`, over what is there, and removes it: from here on nobody needs to know of it. */
+/** Folds `stringData` into `data`, over what is there, and removes it. */
 function defaultSecret(secret: Secret): Secret {
   const { stringData, ...rest } = secret;
   const type = secret.type || 'Opaque';

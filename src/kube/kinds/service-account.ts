@@ -38,7 +38,7 @@ export const serviceAccountKind = resourceKind<ServiceAccount>({
   },
 });
 
-/** The Secrets it names need not exist, nor be well named: whoever uses them will see. */
+/** The Secrets it names need not exist, nor have valid names: they are checked when they are used. */
 function validateServiceAccount({ metadata }: ServiceAccount): FieldError[] {
   return validateObjectMeta(metadata, { name: dnsSubdomainProblems, scope: 'namespace' }, ['metadata']);
 }
@@ -91,7 +91,7 @@ function defaultTokenRequest(request: TokenRequest): TokenRequest {
   return { ...request, spec: { ...spec, expirationSeconds: spec.expirationSeconds ?? hourSeconds } };
 }
 
-/** Rules for token requests. Whether the bound object exists is for whoever makes the token. */
+/** Rules for token requests. Whether the bound object exists is checked when the token is issued. */
 const lifetimeSecondsMin = 10 * 60;
 const lifetimeSecondsMax = 2 ** 32;
 

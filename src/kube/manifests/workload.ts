@@ -5,7 +5,7 @@ import type { FieldPath } from '../schema/schema.ts';
 
 /**
  * The pods that a workload's controller would make, one for each workload: Deployment, StatefulSet and the rest carry
- * a pod template, and everything else in them is the controller's business and is not looked at.
+ * a pod template, and everything else in them is left to the controller.
  */
 export interface WorkloadKind {
   readonly kind: string;

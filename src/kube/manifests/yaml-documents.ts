@@ -56,7 +56,7 @@ export function parseYamlDocuments(text: string): readonly YamlDocument[] {
   const parser = new Parser(lines.addNewLine);
   const composer = new Composer({
     version: '1.1',
-    uniqueKeys: false, // looked at below: the parser compares every key of a map with every other
+    uniqueKeys: false, // checked below: the parser compares every key of a map with every other
     merge: true,
     prettyErrors: false,
     customTags: kubectlTags,
@@ -125,7 +125,7 @@ interface Unreadable {
   readonly message: string;
 }
 
-/** What YAML can say and JSON cannot: keys that are no text or stand twice, and a value that contains itself. */
+/** What YAML can say and JSON cannot: keys that are not text or occur twice, and a value that contains itself. */
 function unreadableAsJson(document: Document.Parsed): readonly Unreadable[] {
   const found: Unreadable[] = [];
   const anchored = new Map<string, YamlNode>();
@@ -221,7 +221,7 @@ const integer: ScalarTag = {
 const decimal: ScalarTag = {
   tag: `${prefix}float`,
   default: true,
-  // Underscores are for what begins with a digit or a sign; `08` comes here because it is no octal number.
+  // Underscores are for what begins with a digit or a sign; `08` comes here because it is not an octal number.
   test: /^(?:\.[0-9]+|[-+]\.[0-9][0-9_]*|[-+]?[0-9][0-9_]*(?:\.[0-9_]*)?)(?:[eE][-+]?[0-9]+)?$/,
   resolve(text) {
     const value = Number(text.replaceAll('_', ''));

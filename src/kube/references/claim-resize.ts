@@ -1,6 +1,6 @@
 /**
  * What a node writes into the status of a claim whose volume it grows, as strategic merge patches of the `status`
- * subresource. Only patches: nobody is asked here. The states of a claim that is grown, as far as a node knows them:
+ * subresource. This file only makes patches. The states of a claim that is grown, as far as a node knows them:
  *
  * ```text
  *   NodeResizePending ──inProgress──▶ NodeResizeInProgress ──finished──▶ none, and the new capacity
@@ -38,12 +38,12 @@ export function storageOf(amounts: Amounts): Quantity {
   return storage === undefined ? Quantity.zero('BinarySI') : Quantity.parse(storage);
 }
 
-/** How far growing the claim has come; empty when nobody says. */
+/** How far growing the claim has come; empty when unknown. */
 export function resizeStatusOf({ status }: PersistentVolumeClaim): string {
   return status?.allocatedResourceStatuses?.['storage'] ?? '';
 }
 
-/** The claim is grown by a controller that tells how far it has come, and to what size. */
+/** The claim is grown by a controller that reports its progress and the size. */
 export function hasResizeProgress(claim: PersistentVolumeClaim): boolean {
   return resizeStatusOf(claim) !== '' || claim.status?.allocatedResources !== undefined;
 }
@@ -66,7 +66,7 @@ export function finished(claim: PersistentVolumeClaim, size: Quantity): ClaimSta
   };
 }
 
-/** Also on top of a claim that has changed meanwhile: whoever asked for the size has to hear of it. */
+/** Also on top of a claim that has changed meanwhile: the user who asked for the size must learn of it. */
 export function infeasible(claim: PersistentVolumeClaim, why: string, now: number): ClaimStatusPatch {
   const conditions = nodeResizeError(claim, why, now);
   return {

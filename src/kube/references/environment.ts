@@ -1,6 +1,6 @@
 /**
  * `$(NAME)` references in environment values, commands and `subPathExpr`. One pass from left to right; what a reference
- * brings in is never looked at again. `$$` stands for one `$`, and nothing else has a meaning: not `${NAME}`, not `\`.
+ * brings in is not expanded again. `$$` stands for one `$`, and nothing else has a meaning: not `${NAME}`, not `\`.
  */
 import { KubeError } from '../values/kube-error.ts';
 import { MountletError } from '../../base/errors.ts';
@@ -65,7 +65,7 @@ export interface ServicePort {
   readonly protocol?: string;
 }
 
-/** The API server's own service is always told, all others only if the pod wants service links. */
+/** The API server's own service is always included, all others only if the pod wants service links. */
 const apiService = 'kubernetes';
 const apiNamespace = 'default';
 

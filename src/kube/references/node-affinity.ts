@@ -17,7 +17,7 @@ import {
 } from '../values/labels.ts';
 
 export interface SelectableNode {
-  /** Without a name `matchFields` are not looked at. */
+  /** Without a name `matchFields` are ignored. */
   readonly name?: string;
   readonly labels: Labels;
 }

@@ -74,7 +74,7 @@ export function isOnDefaultRegistry(repository: string): boolean {
   return rest.length === 0 || first === 'docker.io' || first === defaultRegistry || !/[.:]/.test(first);
 }
 
-/** `https://quay.io/v1/` is `quay.io`; undefined for what is no URL, which is left out. */
+/** `https://quay.io/v1/` is `quay.io`; undefined for anything but a URL, which is left out. */
 export function registryKey(written: string): string | undefined {
   const url = parseUrl(/^https?:\/\//.test(written) ? written : `https://${written}`);
   if (url === undefined) return undefined;
@@ -172,7 +172,7 @@ interface RegistryUrl {
   readonly path: string;
 }
 
-/** As Go parses URLs, which takes globs for hosts where the WHATWG parser does not. Undefined for what is no URL. */
+/** As Go parses URLs, which takes globs for hosts where the WHATWG parser does not. Undefined for anything but a URL. */
 function parseUrl(url: string): RegistryUrl | undefined {
   // eslint-disable-next-line no-control-regex
   if (/[\u0000-\u001F\u007F]/.test(url)) return undefined;

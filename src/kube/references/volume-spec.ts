@@ -60,7 +60,7 @@ export function mountOptionsOf(spec: VolumeSpec): readonly string[] {
  * From a pod's volume to what is really mounted: a claim leads to its PersistentVolume, anything else is the volume
  * itself. Refusals are in the words the kubelet uses in its FailedMount event.
  */
-/** Where claims and volumes are read, each time anew: a claim that was bound a moment ago counts as bound. */
+/** Where claims and volumes are read, each time again: a claim that was bound a moment ago counts as bound. */
 export interface ClaimReader {
   claim(namespace: string, name: string): PersistentVolumeClaim | undefined;
   persistentVolume(name: string): PersistentVolume | undefined;
@@ -91,7 +91,7 @@ interface BoundClaim {
   readonly volumeName: string;
 }
 
-/** What the claim, as it was just read, must fulfil before its PersistentVolume is looked at. */
+/** What the claim, as it was just read, must fulfil before its PersistentVolume is read. */
 export function boundClaim(pod: Pod, volume: Volume, claim: PersistentVolumeClaim | undefined): BoundClaim {
   const fail = (why: string): never => {
     throw new KubeError('FailedMount', processingFailed(pod, volume, why));
@@ -144,7 +144,7 @@ export function processingFailed(pod: Pod, volume: Volume, why: string): string 
   return `error processing PVC ${pod.metadata.namespace ?? ''}/${claimNameOf(pod, volume) ?? ''}: ${why}`;
 }
 
-/** A claim of that name which somebody else made must not become the pod's. */
+/** A claim of that name that another owner made must not become the pod's. */
 function requireOwner(pod: Pod, claim: PersistentVolumeClaim): void {
   const owned = claim.metadata.ownerReferences?.some(
     ({ controller, uid }) => controller === true && uid === pod.metadata.uid,

@@ -35,7 +35,7 @@ export function showPath(path: FieldPath): string {
 
 /**
  * The part of an error's path that names a map's key: printed in brackets, `metadata.annotations[example.com/a]`.
- * No field's name begins with a bracket, so a key can be told from a field.
+ * No field's name begins with a bracket, which distinguishes a key from a field.
  */
 export function keyPart(key: string): string {
   return `[${key}]`;

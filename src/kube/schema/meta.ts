@@ -231,7 +231,7 @@ export const deleteOptions = described(
 );
 export interface DeleteOptions extends Of<typeof deleteOptions> {}
 
-/** Versions of one server's objects grow and may be compared as numbers; what is no number says nothing and counts as 0. */
+/** Versions of one server's objects grow and may be compared as numbers; anything but a number counts as 0. */
 export function isOlder(version: string | undefined, than: string | undefined): boolean {
   return numberOf(version) < numberOf(than);
 }

@@ -228,7 +228,7 @@ export function signerNameErrors(signerName: string, path: FieldPath): FieldErro
   return errors;
 }
 
-/** Only the first bad part is told: the next ones would say the same. */
+/** Only the first bad part is reported: the next ones would say the same. */
 function partErrors(text: string, rule: (part: string) => Problems, path: FieldPath): FieldError[] {
   for (const part of text.split('.')) {
     const problems = rule(part);

@@ -133,15 +133,15 @@ interface Decoded<T> {
   readonly problems: readonly ShapeProblem[];
 }
 
-/** Turns parsed JSON or YAML into a value of the shape, and tells everything that does not fit. Never throws. */
+/** Turns parsed JSON or YAML into a value of the shape, and reports everything that does not fit. Never throws. */
 export function decode<T>(shape: Shape<T>, json: unknown, path: FieldPath = []): Decoded<T> {
   const problems: ShapeProblem[] = [];
   const value = decodeInto(shape, json, [...path], problems);
-  // A type problem leaves a hole that the type does not admit; whoever decodes looks at the problems first.
+  // A type problem leaves a hole that the type does not admit; callers check the problems first.
   return { value: value as T, problems };
 }
 
-/** One path goes along on the whole way, and is copied where there is something to tell. */
+/** One path is shared by the whole descent and copied where a problem is reported. */
 type Way = (string | number)[];
 
 function decodeInto(shape: Shape<unknown>, json: unknown, way: Way, problems: ShapeProblem[]): unknown {

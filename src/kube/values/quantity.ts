@@ -85,7 +85,7 @@ export class Quantity {
     const difference = this.sign() - other.sign();
     if (difference !== 0) return difference < 0 ? -1 : 1;
     if (this.mantissa === 0n) return 0;
-    // Quantities of different size are told apart without writing out their zeros.
+    // Quantities of different size are distinguished without writing out their zeros.
     const magnitude = digitsOf(this.mantissa).length + this.scale - (digitsOf(other.mantissa).length + other.scale);
     if (magnitude !== 0) return magnitude > 0 === this.mantissa > 0n ? 1 : -1;
     const [a, b] = aligned(this, other);

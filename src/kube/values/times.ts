@@ -12,7 +12,7 @@ export function microTimestamp(timeMs: number): string {
 
 const pattern = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9})\d*)?(Z|[+-]\d\d:\d\d)$/;
 
-/** Nanoseconds since the epoch; undefined for anything that is no time. */
+/** Nanoseconds since the epoch; undefined for anything but a time. */
 export function instantOf(text: string): bigint | undefined {
   const match = pattern.exec(text);
   if (match === null) return undefined;
@@ -33,7 +33,7 @@ const unitMs: Readonly<Record<string, number>> = {
   h: 3_600_000,
 };
 
-/** In milliseconds; undefined when the text is no duration. A bare number is none, but for 0. */
+/** In milliseconds; undefined when the text is not a duration. A bare number is none, but for 0. */
 export function parseDurationMs(text: string): number | undefined {
   const [, sign = '', rest = ''] = /^([+-]?)(.*)$/s.exec(text) ?? [];
   if (rest === '0') return 0;

@@ -83,7 +83,7 @@ export function initContainerErrors(context: ContainerContext, path: FieldPath):
     addErrors(errors, commonErrors(container, context, here), restartPolicyErrors(container, here));
     if (names.has(container.name)) errors.push(duplicateField([...here, 'name'], container.name));
     if (container.name !== '') names.add(container.name);
-    // Init containers run one after the other, so each is looked at alone, and the API server then calls it the first.
+    // Init containers run one after the other, so each is checked alone, and the API server then calls it the first.
     addErrors(errors, placedBelow(here, [...path, 0], hostPortErrors([container], path)));
     addErrors(errors, isSidecar ? lifeErrors(container, context.spec, here) : shortLifeErrors(container, here));
   }

@@ -131,7 +131,7 @@ export function podLogQuery(options: PodLogOptions): URLSearchParams {
   return query;
 }
 
-/** As the API reads booleans: given without a value it is a yes, and so is anything that is no clear no. */
+/** As the API reads booleans: given without a value it is true, and so is anything that is not clearly false. */
 export function isYes(query: URLSearchParams, name: string): boolean {
   const value = query.get(name)?.toLowerCase();
   return value !== undefined && value !== 'false' && value !== '0';

@@ -153,7 +153,7 @@ function isGated({ spec }: Pod): boolean {
   return (spec.schedulingGates ?? []).length > 0;
 }
 
-/** A pod that waits at a gate may still be told where to run, more narrowly than before. */
+/** A pod that waits at a gate may still be restricted to fewer nodes. */
 function gatedPodErrors(spec: PodSpec, old: PodSpec, path: FieldPath): FieldError[] {
   const selector = spec.nodeSelector ?? {};
   const isNarrowed = Object.entries(old.nodeSelector ?? {}).every(

@@ -288,7 +288,7 @@ function storageErrors({ resources }: ClaimSpec, path: FieldPath): FieldError[] 
   ];
 }
 
-/** Amounts that nobody will compare must still be amounts. */
+/** Amounts that are never compared must still parse. */
 function syntaxErrors(resources: ResourceList, path: FieldPath): FieldError[] {
   return Object.entries(resources).flatMap(([name, value]) => quantityErrors(value, [...path, keyPart(name)]));
 }
