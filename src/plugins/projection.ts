@@ -91,7 +91,7 @@ export class ProjectionVolumes {
   /** The job that is under way at a path. Operations exclude each other, but not the removal of a replaced version. */
   readonly #jobs = new Map<string, Promise<unknown>>();
   #rememberedBytes = 0;
-  #mayGiveAway = true;
+  #canChown = true;
 
   constructor(deps: ProjectionDeps) {
     this.#deps = deps;
@@ -107,17 +107,17 @@ export class ProjectionVolumes {
     const volume = { podUid: request.pod.metadata.uid ?? '', volumeName, directory };
     const place = placeOf(volume);
     const { emptyDirectories, beforeRemoval } = this.#deps;
-    // A refresh finds its ground. For a first set-up the node is asked how large a tmpfs may be, before any object is.
-    const ground =
+    // A refresh finds its directory. Before a first set-up reads any object, the node is asked how large a tmpfs may be.
+    const existingOrMedium =
       emptyDirectories.find(place, storage, this.#writers.has(directory)) ??
       (await this.#mediumFor(request.pod, storage, signal));
     const payload = await collect(signal);
     signal.throwIfAborted();
 
     const { path, made } =
-      typeof ground === 'string'
-        ? { path: ground, made: false }
-        : await emptyDirectories.setUp({ ...place, medium: ground, fsGroup: request.fsGroup }, signal);
+      typeof existingOrMedium === 'string'
+        ? { path: existingOrMedium, made: false }
+        : await emptyDirectories.setUp({ ...place, medium: existingOrMedium, fsGroup: request.fsGroup }, signal);
     try {
       makeNestedMountPoints(path, nestedMountPoints(request.volumeName, mountPlacesOf(request.pod)));
       const options: WriteOptions = {
@@ -156,12 +156,12 @@ export class ProjectionVolumes {
   /** A process that may not give files away keeps them, which is reported once. Their mode lets no other user in. */
   async #write(writer: AtomicWriter, payload: Payload, options: WriteOptions): Promise<WriteOutcome> {
     const { turns } = this.#deps;
-    if (!this.#mayGiveAway) return turns.run(writer.writing(withoutOwners(payload), options));
+    if (!this.#canChown) return turns.run(writer.writing(withoutOwners(payload), options));
     try {
       return await turns.run(writer.writing(payload, options));
     } catch (error) {
       if (!(error instanceof OwnerRefusedError)) throw error;
-      this.#mayGiveAway = false;
+      this.#canChown = false;
       const message = `cannot give "${error.path}" to user ${error.uid}: not permitted; files keep the user that runs mountlet as their owner unless that is root`;
       this.#deps.notify({ kind: 'OwnerImpossible', message });
       return this.#write(writer, payload, options);
