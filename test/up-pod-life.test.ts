@@ -9,7 +9,7 @@ import { examineMachine } from '../src/runtimes/process/machine.ts';
 import type { Pod } from '../src/kube/kinds/pod/pod.ts';
 import { eventually } from './kubectl-program.ts';
 import { containerOf, mountAt, pod } from './manifests.ts';
-import { UpMachine, withNode } from './up-program.ts';
+import { UpMachine, freePort, withNode } from './up-program.ts';
 
 const machine = new UpMachine();
 before(async () => void (withNode.skip === false && (await machine.start())));
@@ -181,18 +181,19 @@ describe('the life of a pod', { concurrency: 4 }, () => {
     assert.doesNotMatch(up.output(), /status of pod .*stubborn/);
   });
 
-  for (const { kind, port, probe } of [
-    { kind: 'exec', port: 18_470, probe: { exec: { command: ['test', '-e', '/tmp/well'] } } },
-    { kind: 'httpGet', port: 18_471, probe: { httpGet: { path: '/', port: 18_471 } } },
-    { kind: 'tcpSocket', port: 18_472, probe: { tcpSocket: { port: 18_472 } } },
+  for (const { kind, probe } of [
+    { kind: 'exec', probe: () => ({ exec: { command: ['test', '-e', '/tmp/well'] } }) },
+    { kind: 'httpGet', probe: (port: number) => ({ httpGet: { path: '/', port } }) },
+    { kind: 'tcpSocket', probe: (port: number) => ({ tcpSocket: { port } }) },
   ]) {
     test(`a pod is ready when its ${kind} probe says so`, withNode, async () => {
       const { kubectl } = machine;
+      const port = await freePort(); // pods share the network of the machine
       const name = `probed-${kind.toLowerCase()}`;
       const serve = `require('http').createServer((_, a) => a.end('well')).listen(${port})`;
       // Nobody listens, and nothing is there, before it is told to.
       const script = `until [ -e /tmp/go ]; do sleep 0.1; done; touch /tmp/well; exec ${process.execPath} -e "${serve}"`;
-      await kubectl.apply(pod(name, { script, readinessProbe: { ...probe, periodSeconds: 1 } }));
+      await kubectl.apply(pod(name, { script, readinessProbe: { ...probe(port), periodSeconds: 1 } }));
       await kubectl.running(name);
       await eventually(async () => assert.match(await kubectl.ok(`events --for pod/${name}`), /Unhealthy.*Readiness/));
       assert.match(await kubectl.ok(`get pod ${name}`), / 0\/1 +Running /);

@@ -1,10 +1,12 @@
 /** Runs `mountlet up` in a process of its own, with kubectl to talk to it, and knows what it must not leave behind. */
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
 import { chmodSync, mkdtempSync, realpathSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
+import { type AddressInfo, createServer } from 'node:net';
 import { createInterface } from 'node:readline';
 import { mountPointsBelow } from '../src/testing/machine/temporary-directory.ts';
 import { Kubectl, eventually, hasKubectl } from './kubectl-program.ts';
@@ -143,4 +145,26 @@ export class UpMachine {
       rmSync(this.directory, { recursive: true, force: true });
     }
   }
+}
+
+/** Undefined when a port that was asked for is taken. */
+export async function portIfFree(wanted: number): Promise<number | undefined> {
+  const server = createServer().listen(wanted, '127.0.0.1');
+  try {
+    await once(server, 'listening');
+    return (server.address() as AddressInfo).port;
+  } catch {
+    return undefined;
+  } finally {
+    server.close();
+  }
+}
+
+/** Below those that the kernel gives to outgoing connections, one of which could take it meanwhile. */
+export async function freePort(): Promise<number> {
+  for (let tries = 0; tries < 100; tries += 1) {
+    const port = await portIfFree(randomInt(20_000, 32_000));
+    if (port !== undefined) return port;
+  }
+  return assert.fail('no port is free');
 }

@@ -8,14 +8,13 @@ import { once } from 'node:events';
 import { existsSync, readdirSync } from 'node:fs';
 import type { IncomingMessage } from 'node:http';
 import { get } from 'node:https';
-import { createServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { issueServerCertificate, makeAuthority } from '../src/apiserver/identity/certificates.ts';
 import { eventually, hasKubectl, type Kubectl } from './kubectl-program.ts';
 import { configMap, mountAt, pod, secret } from './manifests.ts';
 import { mountlet } from './mountlet-program.ts';
-import { UpMachine, withNode } from './up-program.ts';
+import { UpMachine, withNode, freePort, portIfFree } from './up-program.ts';
 
 const machine = new UpMachine();
 before(async () => void (withNode.skip === false && (await machine.start())));
@@ -38,23 +37,6 @@ function missing(...programs: readonly string[]): string | false {
 const withPrograms = (...programs: readonly string[]): { skip: string | boolean } => ({
   skip: withNode.skip === false ? missing(...programs) : withNode.skip,
 });
-
-/** Undefined when a port that was asked for is taken. */
-async function portIfFree(wanted: number): Promise<number | undefined> {
-  const server = createServer().listen(wanted, '127.0.0.1');
-  try {
-    await once(server, 'listening');
-    return (server.address() as AddressInfo).port;
-  } catch {
-    return undefined;
-  } finally {
-    server.close();
-  }
-}
-
-async function freePort(): Promise<number> {
-  return (await portIfFree(0)) ?? assert.fail('no port is free');
-}
 
 /** One that takes a capability to listen on. */
 async function freeLowPort(): Promise<number> {

@@ -11,10 +11,10 @@ import { text } from 'node:stream/consumers';
 import { after, before, describe, test } from 'node:test';
 import { eventually } from './kubectl-program.ts';
 import { pod } from './manifests.ts';
-import { UpMachine, withNode } from './up-program.ts';
+import { UpMachine, freePort, withNode } from './up-program.ts';
 
 const machine = new UpMachine();
-const port = 18_480;
+const port = await freePort();
 before(async () => {
   if (withNode.skip !== false) return;
   await machine.start();
