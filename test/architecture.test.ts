@@ -94,7 +94,7 @@ const layers: Readonly<Record<string, readonly string[]>> = {
   testing: ['machine', 'fakes', 'servers', 'worlds', '.'],
 };
 
-const filesMax = 23;
+const filesMax = 20;
 const filesMin = 4;
 /** Folders that may hold fewer files. */
 const small: Readonly<Record<string, string>> = {
