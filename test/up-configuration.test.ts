@@ -16,7 +16,7 @@ const becomes = async (name: string, path: string, content: string): Promise<voi
   await eventually(async () => assert.equal(await machine.kubectl.exec(name, 'cat', path), content));
 };
 
-test('walkthrough 1: a ConfigMap is below the directory of its pod, and its edit is inside', withNode, async () => {
+test('a ConfigMap is below the directory of its pod, and its edit is inside', withNode, async () => {
   const { kubectl, up } = machine;
   await kubectl.apply(
     configMap('myconfigmap01', { 'redis.conf': 'port=6379\nmaxmemory=2mb\n' }),
@@ -49,7 +49,7 @@ test('walkthrough 1: a ConfigMap is below the directory of its pod, and its edit
   assert.match(await kubectl.ok('get pods redis'), /^redis +1\/1 +Running +0 /m);
 });
 
-test('walkthrough 2: two files of one ConfigMap are read, updated and read again', withNode, async () => {
+test('two files of one ConfigMap are read, updated and read again', withNode, async () => {
   const { kubectl } = machine;
   const version = (number: number): object =>
     configMap('test-config', { 'config.yml': `version: ${number}\n`, 'bootstrap.yml': `boot: ${number}\n` });

@@ -42,7 +42,7 @@ async function world(t: TestContext, settings: object = {}): Promise<World> {
   };
 }
 
-test('15.1: no credentials make an anonymous user, wrong ones a 401', async (t) => {
+test('no credentials make an anonymous user, wrong ones a 401', async (t) => {
   const { as } = await world(t);
   const anonymous = await as('', `${core}/pods`);
   assert.deepEqual(
@@ -58,12 +58,12 @@ test('15.1: no credentials make an anonymous user, wrong ones a 401', async (t) 
   assert.equal((await as('', '/healthz')).text, 'ok');
 });
 
-test('15.1: with anonymous access off, no credentials are a 401', async (t) => {
+test('with anonymous access off, no credentials are a 401', async (t) => {
   const { as } = await world(t, { allowsAnonymous: false });
   assert.equal((await as('', '/healthz')).status, 401);
 });
 
-test('6.3: a name in a refusal cannot be markup', async (t) => {
+test('a name in a refusal cannot be markup', async (t) => {
   const { as } = await world(t);
   const { json } = await as('user-token', '/api/v1/nodes/n');
   assert.equal(
@@ -72,13 +72,13 @@ test('6.3: a name in a refusal cannot be markup', async (t) => {
   );
 });
 
-test('19.7: impersonation is refused, never ignored', async (t) => {
+test('impersonation is refused, never ignored', async (t) => {
   const { client } = await world(t);
   const answer = await client.send(`${core}/pods`, { headers: { 'impersonate-user': 'other' } });
   assert.equal(answer.status, 403);
 });
 
-test('15.1: a client certificate of our authority names its user; one of another authority nobody', async (t) => {
+test('a client certificate of our authority names its user; one of another authority nobody', async (t) => {
   const { server } = await world(t);
   const validity = { now: Date.now(), days: 1 };
   const whoAmI = (authority: typeof server.authority): Promise<string> =>
@@ -108,7 +108,7 @@ test('15.1: a client certificate of our authority names its user; one of another
   assert.equal(await whoAmI(makeAuthority(validity)), '401');
 });
 
-test('11: a token is asked for, bound to a pod, works, and ends with the pod', async (t) => {
+test('a token is asked for, bound to a pod, works, and ends with the pod', async (t) => {
   const { client, post, as } = await world(t);
   const path = `${core}/serviceaccounts/default/token`;
   const short = await post(path, { spec: { expirationSeconds: 599 } });
@@ -151,7 +151,7 @@ test('11: a token is asked for, bound to a pod, works, and ends with the pod', a
   assert.equal((await review()).json.status.authenticated, false);
 });
 
-test('15.3: reviews of access answer what a request would be answered', async (t) => {
+test('reviews of access answer what a request would be answered', async (t) => {
   const { post } = await world(t);
   const path = '/apis/authorization.k8s.io/v1/selfsubjectaccessreviews';
   const spec = { resourceAttributes: { verb: 'get', resource: 'pods', namespace: 'default' } };
@@ -161,7 +161,7 @@ test('15.3: reviews of access answer what a request would be answered', async (t
   assert.deepEqual(rules.json.status.resourceRules, [{ verbs: ['*'], apiGroups: ['*'], resources: ['*'] }]);
 });
 
-test('12: a node reads what its pods name, by name, and nothing else', async (t) => {
+test('a node reads what its pods name, by name, and nothing else', async (t) => {
   const { post, as, client } = await world(t);
   const maps = `${core}/configmaps`;
   await post(maps, { metadata: { name: 'used' } });
@@ -188,7 +188,7 @@ test('12: a node reads what its pods name, by name, and nothing else', async (t)
   assert.equal(await status(`${maps}/used`), 403);
 });
 
-test('15.6: a node writes its own objects and no others', async (t) => {
+test('a node writes its own objects and no others', async (t) => {
   const { post, client } = await world(t);
   const node = (name: string, metadata: object = {}): Promise<TestResponse> =>
     post('/api/v1/nodes', { metadata: { name, ...metadata } }, 'node-token');

@@ -50,7 +50,7 @@ const pod = (name: string, spec: object = {}): object => ({
   spec: { containers: [{ name: 'c', image: 'i' }], ...spec },
 });
 
-test('13.3: the objects every cluster has are there before the first request', async (t) => {
+test('the objects every cluster has are there before the first request', async (t) => {
   const { client } = await world(t);
   for (const namespace of ['default', 'kube-system', 'kube-public', 'kube-node-lease']) {
     const { json } = await client.send(`${core}/${namespace}`);
@@ -62,7 +62,7 @@ test('13.3: the objects every cluster has are there before the first request', a
   assert.equal(service.spec.clusterIP, '10.0.0.1');
 });
 
-test('13.3: a new namespace gets its account and certificates; a damaged or lost one is restored', async (t) => {
+test('a new namespace gets its account and certificates; a damaged or lost one is restored', async (t) => {
   const { server, client, post, until } = await world(t);
   await post(core, { metadata: { name: 'shop' } });
   const map = `${core}/shop/configmaps`;
@@ -84,7 +84,7 @@ test('13.3: a new namespace gets its account and certificates; a damaged or lost
   });
 });
 
-test('10: a namespace that is deleted takes nothing new, is emptied, and is gone', async (t) => {
+test('a namespace that is deleted takes nothing new, is emptied, and is gone', async (t) => {
   const { client, post, until } = await world(t);
   await post(core, { metadata: { name: 'shop' } });
   await post(`${core}/shop/configmaps`, { metadata: { name: 'held', finalizers: ['example.com/x'] } });
@@ -183,7 +183,7 @@ async function owned(w: World, name: string, owner: TestJson, more: object = {})
 const maps = `${core}/default/configmaps`;
 const ends = (name: string) => (event: TestJson) => event.type === 'DELETED' && event.object.metadata.name === name;
 
-test('7.12: an object goes when all its owners are gone, and not before', async (t) => {
+test('an object goes when all its owners are gone, and not before', async (t) => {
   const w = await world(t);
   const one = (await w.post(maps, { metadata: { name: 'one' } })).json;
   const two = (await w.post(maps, { metadata: { name: 'two' } })).json;
@@ -204,7 +204,7 @@ test('7.12: an object goes when all its owners are gone, and not before', async 
   await w.until(maps, ends('child'));
 });
 
-test('7.12: an owner of the same name and another uid is no owner; an unknown kind may be one', async (t) => {
+test('an owner of the same name and another uid is no owner; an unknown kind may be one', async (t) => {
   const w = await world(t);
   const live = (await w.post(maps, { metadata: { name: 'live' } })).json;
   await owned(w, 'stranger', { metadata: { name: 'live', uid: 'other' } });
@@ -216,7 +216,7 @@ test('7.12: an owner of the same name and another uid is no owner; an unknown ki
   assert.equal((await w.client.send(`${maps}/foreign`)).status, 200);
 });
 
-test('7.11: deletion in the foreground waits for dependents that block it', async (t) => {
+test('deletion in the foreground waits for dependents that block it', async (t) => {
   const w = await world(t);
   const owner = (await w.post(maps, { metadata: { name: 'owner' } })).json;
   await owned(w, 'child', owner, { blockOwnerDeletion: true });
@@ -231,7 +231,7 @@ test('7.11: deletion in the foreground waits for dependents that block it', asyn
   assert.deepEqual(order, ['child', 'owner']);
 });
 
-test('7.11: orphans live on without their owner', async (t) => {
+test('orphans live on without their owner', async (t) => {
   const w = await world(t);
   const owner = (await w.post(maps, { metadata: { name: 'owner' } })).json;
   await owned(w, 'child', owner);
@@ -276,13 +276,13 @@ test('a pod that was deleted and made again under the same name gets a node agai
   }
 });
 
-test('16.3: a node is told not to keep what it has read', async (t) => {
+test('a node is told not to keep what it has read', async (t) => {
   const { post, until } = await world(t);
   await post('/api/v1/nodes', readyNode('a'));
   await until('/api/v1/nodes', ({ object }) => object.metadata.annotations?.['node.alpha.kubernetes.io/ttl'] === '0');
 });
 
-test('13.9: an event goes an hour after its last update', async (t) => {
+test('an event goes an hour after its last update', async (t) => {
   const clock = new FakeClock();
   const { client, post } = await world(t, { deps: { clock } });
   const events = `${core}/default/events`;
@@ -306,7 +306,7 @@ test('13.9: an event goes an hour after its last update', async (t) => {
   );
 });
 
-test('13.1, 13.2: a new pod gets an account, a token volume, tolerations and a priority', async (t) => {
+test('a new pod gets an account, a token volume, tolerations and a priority', async (t) => {
   const { client, post } = await world(t);
   await post(`${core}/default/serviceaccounts`, { metadata: { name: 'robot' }, imagePullSecrets: [{ name: 'pull' }] });
   const { json } = await post(`${core}/default/pods`, pod('p', { serviceAccountName: 'robot' }));
@@ -339,7 +339,7 @@ test('a pod in a namespace that was made a moment ago finds its account', async 
   assert.deepEqual([namespace.status, created.status], [201, 201]);
 });
 
-test('5: a pod on a node is given time, less on request, and is removed by force', async (t) => {
+test('a pod on a node is given time, less on request, and is removed by force', async (t) => {
   const { client, post } = await world(t);
   const pods = `${core}/default/pods`;
   const created = await post(pods, pod('p', { nodeName: 'n' }));
@@ -357,7 +357,7 @@ test('5: a pod on a node is given time, less on request, and is removed by force
   assert.equal((await client.send(`${pods}/p`)).status, 404);
 });
 
-test('14.1, 14.2, 14.3: status, binding and eviction of a pod', async (t) => {
+test('status, binding and eviction of a pod', async (t) => {
   const { client, post } = await world(t);
   const pods = `${core}/default/pods`;
   const { json } = await post(pods, pod('p', { schedulerName: 'mine' }));
@@ -402,7 +402,7 @@ test('14.1, 14.2, 14.3: status, binding and eviction of a pod', async (t) => {
   );
 });
 
-test("14.4, 14.5: logs and exec that cannot be had are refused in the API's words", async (t) => {
+test("logs and exec that cannot be had are refused in the API's words", async (t) => {
   const { client, post } = await world(t);
   const pods = `${core}/default/pods`;
   const containers = [

@@ -28,7 +28,7 @@ function received(socket: TLSSocket): Promise<string> {
 const line = (method: string, path: string, headers: string): string =>
   `${method} ${path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${adminToken}\r\n${headers}\r\n\r\n`;
 
-test('1.7: a body that does not come is waited for 34 seconds, and at most a quarter of one more', async (t) => {
+test('a body that does not come is waited for 34 seconds, and at most a quarter of one more', async (t) => {
   const clock = new FakeClock();
   const server = await startTestApiServer({ deps: { clock } });
   t.after(() => server.close());
@@ -60,7 +60,7 @@ test('a server that stops does not wait for the rest of a body', async (t) => {
   assert.match(await answer, /^HTTP\/1\.1 503 /);
 });
 
-test('14.5: an upgrade that cannot be had is refused like any request', async (t) => {
+test('an upgrade that cannot be had is refused like any request', async (t) => {
   const server = await startTestApiServer();
   t.after(() => server.close());
   const socket = await rawConnection(t, server);
@@ -70,7 +70,7 @@ test('14.5: an upgrade that cannot be had is refused like any request', async (t
   assert.match(await answer, /^HTTP\/1\.1 404 [\s\S]*pods \\"none\\" not found/);
 });
 
-test('19.5: beyond 400 reads or 200 writes at once clients are asked to come back; watches do not count', () => {
+test('beyond 400 reads or 200 writes at once clients are asked to come back; watches do not count', () => {
   const counts: string[] = [];
   const metrics = {
     inFlight: (kind: string, count: number) => void counts.push(`${kind} ${count}`),

@@ -52,7 +52,7 @@ for (const [protocol, connect] of [
       assert.deepEqual(read.json, created.json);
     });
 
-    test('what a client says of uid, times and generation does not count (7.1)', async () => {
+    test('what a client says of uid, times and generation does not count', async () => {
       const metadata = {
         uid: 'mine',
         creationTimestamp: '2000-01-01T00:00:00Z',
@@ -65,7 +65,7 @@ for (const [protocol, connect] of [
       assert.equal(json.metadata.generation, undefined);
     });
 
-    test('a name is generated from its beginning (7.3)', async () => {
+    test('a name is generated from its beginning', async () => {
       const body = { metadata: { generateName: `${'a'.repeat(70)}-` } };
       const { json } = await client.send(maps, { method: 'POST', body });
       assert.match(json.metadata.name, /^a{58}[bcdfghjklmnpqrstvwxz2456789]{5}$/);
@@ -315,7 +315,7 @@ for (const [protocol, connect] of [
       assert.equal((await client.send(`${maps}/new`, { headers })).headers['content-type'], 'application/json');
     });
 
-    test('unknown and doubled fields are refused, warned of or dropped, as the client wishes (11.1)', async () => {
+    test('unknown and doubled fields are refused, warned of or dropped, as the client wishes', async () => {
       const body = '{"metadata":{"name":"odd"},"dta":{},"data":{"a":"1","a":"2"}}';
       const strict = await client.send(`${maps}?fieldValidation=Strict`, { method: 'POST', body });
       assert.equal(
@@ -335,7 +335,7 @@ for (const [protocol, connect] of [
       assert.equal((await client.send(`${maps}/odd?fieldValidation=Ignore`, patch)).headers['warning'], undefined);
     });
 
-    test('a dry run answers as if and stores nothing (7.15)', async () => {
+    test('a dry run answers as if and stores nothing', async () => {
       const { revision } = server.store;
       const answer = await client.send(`${maps}?dryRun=All`, { method: 'POST', body: configMap('dry') });
       assert.equal(answer.status, 201);
@@ -346,7 +346,7 @@ for (const [protocol, connect] of [
       assert.equal(server.store.revision, revision);
     });
 
-    test('a write that changes nothing keeps the version (7.4)', async () => {
+    test('a write that changes nothing keeps the version', async () => {
       const { json: stored } = await client.send(`${maps}/new`);
       const put = await client.send(`${maps}/new`, { method: 'PUT', body: stored });
       assert.equal(put.json.metadata.resourceVersion, stored.metadata.resourceVersion);
@@ -428,7 +428,7 @@ for (const [protocol, connect] of [
       assert.equal((await client.send(`${maps}/held`)).status, 404);
     });
 
-    test('deletes answer with a Status or with the object, by kind (6.5)', async () => {
+    test('deletes answer with a Status or with the object, by kind', async () => {
       const { json: created } = await client.send(maps, { method: 'POST', body: configMap('gone') });
       const { json } = await client.send(`${maps}/gone`, { method: 'DELETE' });
       assert.deepEqual(json, {
@@ -466,7 +466,7 @@ for (const [protocol, connect] of [
       assert.equal(says(answer), '413 RequestEntityTooLarge: Request entity too large: limit is 3145728');
     });
 
-    test('a large answer is compressed for those who can read it (19.4)', async () => {
+    test('a large answer is compressed for those who can read it', async () => {
       await client.send(maps, { method: 'POST', body: configMap('large', { a: 'x'.repeat(200_000) }) });
       const plain = await client.send(`${maps}/large`);
       assert.equal(plain.headers['content-encoding'], undefined);
@@ -476,7 +476,7 @@ for (const [protocol, connect] of [
       assert.equal(gunzipSync(packed.bytes).toString(), plain.text);
     });
 
-    test('tables, metadata alone and lines are made on request (12.1)', async () => {
+    test('tables, metadata alone and lines are made on request', async () => {
       const table = await client.send(maps, { headers: { accept: 'application/json;as=Table;v=v1;g=meta.k8s.io' } });
       assert.equal(table.json.kind, 'Table');
       assert.ok(table.json.metadata.resourceVersion);
@@ -511,7 +511,7 @@ for (const [protocol, connect] of [
       assert.equal(typeof json.metadata.remainingItemCount, 'number');
     });
 
-    test('a version that is yet to come is refused after a wait (8.2)', async () => {
+    test('a version that is yet to come is refused after a wait', async () => {
       const answer = await client.send(`${maps}?resourceVersion=99999999&resourceVersionMatch=NotOlderThan`);
       assert.match(says(answer), /^504 Timeout: Timeout: Too large resource version: 99999999, current: \d+$/);
       assert.equal(answer.headers['retry-after'], '1');

@@ -88,7 +88,7 @@ async function watching(s: Scene): Promise<{ watch: ScriptedRequest; next: Promi
   return { watch: await s.server.next(), next };
 }
 
-test('6.1, 6.6: lists everything, then tells each change', async (t) => {
+test('lists everything, then tells each change', async (t) => {
   const s = await scene(t);
   const { watch, next } = await watching(s);
   watch.event('ADDED', versionedConfigMap('db', '8'));
@@ -99,7 +99,7 @@ test('6.1, 6.6: lists everything, then tells each change', async (t) => {
   assert.equal(await s.told(), 'deleted db@10');
 });
 
-test('6.2, reflector invariant 24: lists at version 0, then at the last, and at none after 410; success clears the mark', async (t) => {
+test('lists at version 0, then at the last, and at none after 410; success clears the mark', async (t) => {
   const s = await scene(t);
   const first = s.told();
   const list = await s.server.next();
@@ -127,7 +127,7 @@ test('6.2, reflector invariant 24: lists at version 0, then at the last, and at 
 });
 
 for (const reason of ['Expired', 'Gone']) {
-  test(`reflector invariant 25: a list refused as ${reason} is repeated at no version`, async (t) => {
+  test(`a list refused as ${reason} is repeated at no version`, async (t) => {
     const s = await scene(t);
     const told = s.told();
     (await s.server.next()).refuse(410, reason);
@@ -145,7 +145,7 @@ const tooLargeStatuses = [
   { it: 'by its message', message: `Timeout: ${tooLarge}: 99, current: 5`, details: {} },
 ];
 for (const { it, message, details } of tooLargeStatuses) {
-  test(`6.15, reflector invariant 26: a version the server has not seen is told ${it} and given up`, async (t) => {
+  test(`a version the server has not seen is told ${it} and given up`, async (t) => {
     const s = await scene(t);
     const told = s.told();
     (await s.server.next()).refuse(504, 'Timeout', message, { details });
@@ -156,7 +156,7 @@ for (const { it, message, details } of tooLargeStatuses) {
   });
 }
 
-test('6.4: any other failure to list is told in the words of the kubelet, and waited for', async (t) => {
+test('any other failure to list is told in the words of the kubelet, and waited for', async (t) => {
   const s = await scene(t);
   const told = s.told();
   (await s.server.next()).refuse(403, 'Forbidden', 'configmaps is forbidden: no');
@@ -169,7 +169,7 @@ test('6.4: any other failure to list is told in the words of the kubelet, and wa
   assert.equal(notice.error.message, 'failed to list *v1.ConfigMap: configmaps is forbidden: no');
 });
 
-test('6.5: a table is no list', async (t) => {
+test('a table is no list', async (t) => {
   const s = await scene(t);
   const told = s.told();
   (await s.server.next()).answer(200, { kind: 'Table', apiVersion: 'meta.k8s.io/v1', metadata: {}, rows: [] });
@@ -187,7 +187,7 @@ const page = (continueToken: string, ...names: string[]): object => ({
   items: names.map((name) => ({ metadata: { name, namespace: 'shop', resourceVersion: '1' } })),
 });
 
-test('6.3, reflector invariant 33: version 0 asks for pages; a server that gives them is asked for pages again', async (t) => {
+test('version 0 asks for pages; a server that gives them is asked for pages again', async (t) => {
   const s = await scene(t);
   let told = s.told();
   const first = await s.server.next();
@@ -206,7 +206,7 @@ test('6.3, reflector invariant 33: version 0 asks for pages; a server that gives
   assert.equal(await told, 'replaced 7: a');
 });
 
-test('6.3, reflector invariant 33: a relist at a version asks for everything at once', async (t) => {
+test('a relist at a version asks for everything at once', async (t) => {
   const s = await scene(t);
   const { watch } = await watching(s);
   watch.refuse(500, 'InternalError');
@@ -214,7 +214,7 @@ test('6.3, reflector invariant 33: a relist at a version asks for everything at 
   assert.deepEqual((await s.server.next()).query, { resourceVersion: '7' });
 });
 
-test('6.3: when a later page has expired, everything is listed at once at the version first asked for', async (t) => {
+test('when a later page has expired, everything is listed at once at the version first asked for', async (t) => {
   const s = await scene(t);
   const told = s.told();
   (await s.server.next()).answer(200, page('c1', 'a'));
@@ -233,7 +233,7 @@ const timeouts = [
   { min: 1800, random: 0.5, seconds: '2700' },
 ];
 for (const { min, random, seconds } of timeouts) {
-  test(`6.7, reflector invariant 34: a minimum of ${min} s with chance ${random} watches for ${seconds} s`, async (t) => {
+  test(`a minimum of ${min} s with chance ${random} watches for ${seconds} s`, async (t) => {
     const s = await scene(t, { watchTimeoutSecondsMin: min, random: () => random, fieldSelector: 'metadata.name=web' });
     const { watch } = await watching(s);
     assert.deepEqual(watch.query, {
@@ -246,7 +246,7 @@ for (const { min, random, seconds } of timeouts) {
   });
 }
 
-test('6.8: bookmarks move the version and nothing else; a closed watch goes on there at once', async (t) => {
+test('bookmarks move the version and nothing else; a closed watch goes on there at once', async (t) => {
   const s = await scene(t);
   const { watch, next } = await watching(s);
   watch.event('BOOKMARK', bookmark('50'));
@@ -259,7 +259,7 @@ test('6.8: bookmarks move the version and nothing else; a closed watch goes on t
   assert.deepEqual(s.notices, []);
 });
 
-test('6.8, reflector invariant 31: foreign objects and tables are skipped and move no version; unknown types are skipped and do', async (t) => {
+test('foreign objects and tables are skipped and move no version; unknown types are skipped and do', async (t) => {
   const s = await scene(t);
   const { watch, next } = await watching(s);
   watch.event('ADDED', { kind: 'Secret', apiVersion: 'v1', metadata: { name: 'x', resourceVersion: '90' } });
@@ -274,7 +274,7 @@ test('6.8, reflector invariant 31: foreign objects and tables are skipped and mo
   assert.equal(await next, 'changed web@61');
 });
 
-test('6.8, reflector invariant 32: versions of a watch that began at none count only after something else than ADDED', async (t) => {
+test('versions of a watch that began at none count only after something else than ADDED', async (t) => {
   const s = await scene(t);
   const first = s.told();
   (await s.server.next()).answer(200, listOf('0'));
@@ -298,7 +298,7 @@ test('6.8, reflector invariant 32: versions of a watch that began at none count 
   assert.equal((await s.server.next()).query['resourceVersion'], '41');
 });
 
-test('6.9, reflector invariant 30: a watch that closes at once and empty is an error; it is relisted after a wait', async (t) => {
+test('a watch that closes at once and empty is an error; it is relisted after a wait', async (t) => {
   const s = await scene(t);
   const { watch, next } = await watching(s);
   watch.end();
@@ -316,7 +316,7 @@ test('6.9, reflector invariant 30: a watch that closes at once and empty is an e
   assert.equal(await next, 'replaced 8: ');
 });
 
-test('6.9: an empty watch that lasted a second is no error', async (t) => {
+test('an empty watch that lasted a second is no error', async (t) => {
   const s = await scene(t);
   const { watch } = await watching(s);
   watch.begin();
@@ -328,7 +328,7 @@ test('6.9: an empty watch that lasted a second is no error', async (t) => {
 });
 
 for (const reason of ['Expired', 'Gone']) {
-  test(`6.9, 6.12: an ERROR event ${reason} is relisted at the last version first, and told quietly`, async (t) => {
+  test(`an ERROR event ${reason} is relisted at the last version first, and told quietly`, async (t) => {
     const s = await scene(t);
     const { watch, next } = await watching(s);
     watch.event('MODIFIED', web('9'));
@@ -348,7 +348,7 @@ for (const reason of ['Expired', 'Gone']) {
   });
 }
 
-test('6.9, reflector invariant 27: an ERROR event 429 waits and watches again without a list', async (t) => {
+test('an ERROR event 429 waits and watches again without a list', async (t) => {
   const s = await scene(t);
   const { watch, next } = await watching(s);
   watch.event('ERROR', aStatus(429, 'TooManyRequests'));
@@ -360,7 +360,7 @@ test('6.9, reflector invariant 27: an ERROR event 429 waits and watches again wi
   assert.equal(await next, 'changed web@8');
 });
 
-test('6.10, reflector invariant 27: a watch refused by 429 waits as long as the server asks, and is not relisted', async (t) => {
+test('a watch refused by 429 waits as long as the server asks, and is not relisted', async (t) => {
   const s = await scene(t);
   const { watch } = await watching(s);
   watch.refuse(429, 'TooManyRequests', 'slow down', {}, { 'retry-after': '5' });
@@ -368,7 +368,7 @@ test('6.10, reflector invariant 27: a watch refused by 429 waits as long as the 
   assert.deepEqual((await s.server.next()).query['resourceVersion'], '7');
 });
 
-test('6.10, reflector invariant 28: while nobody listens the watch is tried again, and nothing is listed', async (t) => {
+test('while nobody listens the watch is tried again, and nothing is listed', async (t) => {
   const s = await scene(t);
   const { watch, next } = await watching(s);
   watch.event('MODIFIED', web('8'));
@@ -388,7 +388,7 @@ test('6.10, reflector invariant 28: while nobody listens the watch is tried agai
   assert.ok(s.notices.every((notice) => notice.kind === 'WatchFailed' && notice.isExpected));
 });
 
-test('6.9, reflector invariant 29: an internal error ends the attempt', async (t) => {
+test('an internal error ends the attempt', async (t) => {
   const s = await scene(t);
   const { watch } = await watching(s);
   watch.event('ERROR', aStatus(500, 'InternalError'));
@@ -396,7 +396,7 @@ test('6.9, reflector invariant 29: an internal error ends the attempt', async (t
   assert.equal((await s.server.next()).query['watch'], undefined);
 });
 
-test('6.11: waits are 0.8 s doubling to 30 s, spread to twice that, and start again after two minutes', async (t) => {
+test('waits are 0.8 s doubling to 30 s, spread to twice that, and start again after two minutes', async (t) => {
   const s = await scene(t, { random: () => 0.5 });
   void s.told();
   const waits: number[] = [];
@@ -433,7 +433,7 @@ test('waits start again after a watch that went well for ten seconds, and not af
 
 const stages = ['before it began', 'in a list', 'in a wait', 'in a watch', 'when a watch is opened'] as const;
 for (const stage of stages) {
-  test(`6.13, reflector invariant 38: stopping ${stage} ends it`, async (t) => {
+  test(`stopping ${stage} ends it`, async (t) => {
     const s = await scene(t);
     if (stage === 'before it began') {
       s.stop.abort();
@@ -470,7 +470,7 @@ test('leaving the loop ends the watch on the server', async (t) => {
 
 const streamed = (t: TestContext): Promise<Scene> => scene(t, { streamsInitialEvents: true });
 
-test('6.14: the stream asks for initial events at no version, and becomes the watch', async (t) => {
+test('the stream asks for initial events at no version, and becomes the watch', async (t) => {
   const s = await streamed(t);
   const told = s.told();
   const stream = await s.server.next();
@@ -489,14 +489,14 @@ test('6.14: the stream asks for initial events at no version, and becomes the wa
   assert.equal(s.server.unread, 0, 'one request did it all');
 });
 
-test('6.14, managers invariant 23: a single end bookmark suffices when there are no objects', async (t) => {
+test('a single end bookmark suffices when there are no objects', async (t) => {
   const s = await streamed(t);
   const told = s.told();
   (await s.server.next()).event('BOOKMARK', bookmark('7', true));
   assert.equal(await told, 'replaced 7: ');
 });
 
-test('6.14, reflector invariant 35: only a bookmark with the annotation "true" ends the initial events', async (t) => {
+test('only a bookmark with the annotation "true" ends the initial events', async (t) => {
   const s = await streamed(t);
   const told = s.told();
   const stream = await s.server.next();
@@ -508,7 +508,7 @@ test('6.14, reflector invariant 35: only a bookmark with the annotation "true" e
   assert.equal(await told, 'replaced 8: web db');
 });
 
-test('6.14, reflector invariant 36: changes and deletions among the initial events count', async (t) => {
+test('changes and deletions among the initial events count', async (t) => {
   const s = await streamed(t);
   const told = s.told();
   const stream = await s.server.next();
@@ -520,7 +520,7 @@ test('6.14, reflector invariant 36: changes and deletions among the initial even
   assert.equal(await told, 'replaced 8: web');
 });
 
-test('6.14, reflector invariant 37: a stream that ends early is begun again from nothing, without a list', async (t) => {
+test('a stream that ends early is begun again from nothing, without a list', async (t) => {
   const s = await streamed(t);
   const told = s.told();
   const stream = await s.server.next();
@@ -546,7 +546,7 @@ test('a server whose streams always end early is not asked in a tight loop', asy
   assert.equal(await s.clock.nextSleep(), 800);
 });
 
-test('6.14, reflector invariant 37: a stream that ends after its initial events goes on as a plain watch', async (t) => {
+test('a stream that ends after its initial events goes on as a plain watch', async (t) => {
   const s = await streamed(t);
   const told = s.told();
   const stream = await s.server.next();
@@ -563,7 +563,7 @@ test('6.14, reflector invariant 37: a stream that ends after its initial events 
   assert.equal(await next, 'changed web@9');
 });
 
-test('6.14, managers invariant 23: a server that refuses initial events is listed', async (t) => {
+test('a server that refuses initial events is listed', async (t) => {
   const s = await streamed(t);
   const told = s.told();
   (await s.server.next()).refuse(422, 'Invalid', 'sendInitialEvents is forbidden');
@@ -578,7 +578,7 @@ test('6.14, managers invariant 23: a server that refuses initial events is liste
   assert.equal(await next, 'changed web@8');
 });
 
-test('6.14: initial events refused by 429 are waited for', async (t) => {
+test('initial events refused by 429 are waited for', async (t) => {
   const s = await streamed(t);
   const told = s.told();
   (await s.server.next()).refuse(429, 'TooManyRequests');
@@ -589,7 +589,7 @@ test('6.14: initial events refused by 429 are waited for', async (t) => {
   assert.equal(await told, 'replaced 7: ');
 });
 
-test('6.14: a relist streams at the last version; when that has expired, at none, and once more only after a wait', async (t) => {
+test('a relist streams at the last version; when that has expired, at none, and once more only after a wait', async (t) => {
   const s = await streamed(t);
   const told = s.told();
   const stream = await s.server.next();
@@ -611,7 +611,7 @@ test('6.14: a relist streams at the last version; when that has expired, at none
   assert.equal(await next, 'replaced 9: ');
 });
 
-test('6.14: a server that ignores the question for initial events is listed after ten silent seconds', async (t) => {
+test('a server that ignores the question for initial events is listed after ten silent seconds', async (t) => {
   const s = await streamed(t);
   const told = s.told();
   const stream = await s.server.next();
@@ -639,7 +639,7 @@ test('6.14: a server that ignores the question for initial events is listed afte
   assert.equal(await next, 'replaced 8: ');
 });
 
-test('6.14: a server that does not even begin to answer the question for initial events is listed after a minute', async (t) => {
+test('a server that does not even begin to answer the question for initial events is listed after a minute', async (t) => {
   const s = await streamed(t);
   const told = s.told();
   const closed = (await s.server.next()).closed();

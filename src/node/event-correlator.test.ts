@@ -37,7 +37,7 @@ function countOf(correlated: Correlated): number | undefined {
   return correlated.kind === 'drop' ? undefined : correlated.event.count;
 }
 
-test('events 19.2a: the same again is a patch of the first with count and time', () => {
+test('the same again is a patch of the first with count and time', () => {
   const { say } = setUp();
   const first = say();
   const second = say({ lastTimestamp: '2026-01-01T00:05:00Z', firstTimestamp: '2026-01-01T00:05:00Z' });
@@ -56,7 +56,7 @@ const differences: readonly { readonly what: string; readonly parts: Partial<Eve
   { what: 'object', parts: { involvedObject: { ...anEvent('').involvedObject, uid: 'u2' } } },
 ];
 for (const { what, parts } of differences) {
-  test(`events 19.2a: another ${what} is another event`, () => {
+  test(`another ${what} is another event`, () => {
     const { say } = setUp();
     say();
     assert.equal(say(parts).kind, 'create');
@@ -64,7 +64,7 @@ for (const { what, parts } of differences) {
   });
 }
 
-test('events 19.2b: the tenth different text and those after it become one event, which tells the newest', () => {
+test('the tenth different text and those after it become one event, which tells the newest', () => {
   const { say } = setUp();
   const said = Array.from({ length: 12 }, (_, index) => say({ message: `m${index}` }));
   assert.deepEqual(said.map(show), [
@@ -75,7 +75,7 @@ test('events 19.2b: the tenth different text and those after it become one event
   ]);
 });
 
-test('events 19.2b: after ten quiet minutes they are told one by one again; until then they are not', async () => {
+test('after ten quiet minutes they are told one by one again; until then they are not', async () => {
   const { clock, say } = setUp();
   for (let index = 0; index < 10; index += 1) say({ message: `m${index}` });
   await clock.advance(600_000);
@@ -84,7 +84,7 @@ test('events 19.2b: after ten quiet minutes they are told one by one again; unti
   assert.equal(show(say({ message: 'b' })), 'create b x1');
 });
 
-test('events 19.2c: of one object 25 are heard, then one each five minutes, and the count has them all', async () => {
+test('of one object 25 are heard, then one each five minutes, and the count has them all', async () => {
   const { clock, say } = setUp();
   const heard = Array.from({ length: 30 }, () => say()).filter(({ kind }) => kind !== 'drop');
   assert.equal(heard.length, 25);
@@ -96,7 +96,7 @@ test('events 19.2c: of one object 25 are heard, then one each five minutes, and 
   assert.equal(say().kind, 'drop');
 });
 
-test('events 19.2c: of more than 4096 objects the oldest is forgotten, and nothing grows', () => {
+test('of more than 4096 objects the oldest is forgotten, and nothing grows', () => {
   const { say } = setUp();
   const about = (uid: string): Correlated => say({ involvedObject: { kind: 'Pod', name: 'web', uid } });
   about('first');
@@ -105,7 +105,7 @@ test('events 19.2c: of more than 4096 objects the oldest is forgotten, and nothi
   assert.equal(about('first').kind, 'create');
 });
 
-test('events 19.2: whatever is said, counts of one event only grow, and no two events have one name', () => {
+test('whatever is said, counts of one event only grow, and no two events have one name', () => {
   const saying = fc.record({ message: fc.integer({ min: 0, max: 14 }).map(String), reason: fc.constantFrom('A', 'B') });
   fc.assert(
     fc.property(fc.array(saying, { maxLength: 60 }), (sayings) => {
@@ -123,7 +123,7 @@ test('events 19.2: whatever is said, counts of one event only grow, and no two e
   );
 });
 
-test('events 19.1: a name is the object and a moment in hexadecimal, and a UUID where that is no name', () => {
+test('a name is the object and a moment in hexadecimal, and a UUID where that is no name', () => {
   const clock = new FakeClock(1_000);
   const names = new EventNames({ clock, random: () => 0.5, uuid: () => 'a-uuid' });
   assert.equal(names.next('web'), `web.${(1_000_500_000).toString(16)}`);
@@ -131,7 +131,7 @@ test('events 19.1: a name is the object and a moment in hexadecimal, and a UUID 
   assert.equal(names.next('system:node:x'), 'a-uuid');
 });
 
-test('events 19.1: a container is named by the list it stands in', () => {
+test('a container is named by the list it stands in', () => {
   const container = (name: string): { name: string; image: string } => ({ name, image: 'i' });
   const pod = aPod({
     containers: [container('web')],

@@ -58,7 +58,7 @@ async function eventsIn(client: ApiClient, namespace: string): Promise<readonly 
   return items;
 }
 
-test('events 19.1: a node writes what happened to a container, and the same again raises the count', async (t) => {
+test('a node writes what happened to a container, and the same again raises the count', async (t) => {
   const { admin, node } = await nodeWithShop(t);
   const { recorder, notices, stop } = recording(t, node);
   for (let index = 0; index < 3; index += 1) recorder.record(started);
@@ -73,7 +73,7 @@ test('events 19.1: a node writes what happened to a container, and the same agai
   assert.deepEqual(notices, []);
 });
 
-test('events 19.1: what is about the node is written in the namespace default', async (t) => {
+test('what is about the node is written in the namespace default', async (t) => {
   const { admin, node } = await nodeWithShop(t);
   const { recorder, stop } = recording(t, node);
   recorder.record({ ...started, object: nodeEventObject('here', undefined), reason: 'Starting' });
@@ -85,7 +85,7 @@ test('events 19.1: what is about the node is written in the namespace default', 
   );
 });
 
-test('events 19.2a: an event that the server no longer has is created anew, with all that was counted', async (t) => {
+test('an event that the server no longer has is created anew, with all that was counted', async (t) => {
   const { admin, node } = await nodeWithShop(t);
   const first = recording(t, node);
   first.recorder.record(started);
@@ -98,7 +98,7 @@ test('events 19.2a: an event that the server no longer has is created anew, with
   assert.notEqual(again.metadata.uid, written?.metadata.uid);
 });
 
-test('events 19.2: what the server refuses is told and not tried again, and the next goes through', async (t) => {
+test('what the server refuses is told and not tried again, and the next goes through', async (t) => {
   const { admin, node } = await nodeWithShop(t);
   const { recorder, notices, stop } = recording(t, node);
   recorder.record({ ...started, object: { ...started.object, namespace: 'nowhere' } });
@@ -110,7 +110,7 @@ test('events 19.2: what the server refuses is told and not tried again, and the 
   assert.deepEqual(told, ['NotFoundError', 'InvalidPlaceError']);
 });
 
-test('events 19.2: with the server away everything waits, the first time by chance, and is written when it is back', async (t) => {
+test('with the server away everything waits, the first time by chance, and is written when it is back', async (t) => {
   const store = memoryStore();
   const server = await runningApiServer(t, store);
   await server.client().create(namespaces, {}, { metadata: { name: 'shop' } }, signal);
@@ -128,7 +128,7 @@ test('events 19.2: with the server away everything waits, the first time by chan
   assert.deepEqual(notices, []);
 });
 
-test('events 19.2: after twelve tries an event is given up', async (t) => {
+test('after twelve tries an event is given up', async (t) => {
   const server = await runningApiServer(t);
   const node = server.client({}, nodeIdentity(server, 'here'));
   await server.close();
@@ -147,7 +147,7 @@ test('events 19.2: after twelve tries an event is given up', async (t) => {
   );
 });
 
-test('events 19.2: a thousand wait, more are lost, and nobody who records is held up', async (t) => {
+test('a thousand wait, more are lost, and nobody who records is held up', async (t) => {
   const { recorder, notices } = recording(t, { create: hangs(), patch: hangs() });
   // The first is taken out of the queue to be written.
   recorder.record(started);

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { apiClientDefaults } from '../client/api/api-client.ts';
 import { heartbeatClientSettings } from './node-lease.ts';
 
-test('node 20.6: heartbeats have no rate and no more patience than there is between two of them', () => {
+test('heartbeats have no rate and no more patience than there is between two of them', () => {
   const settings = heartbeatClientSettings(apiClientDefaults, { nodeStatusUpdateMs: 10_000, leaseSeconds: 40 });
   assert.equal(settings.rate.perSecond, Infinity);
   assert.equal(settings.requestTimeoutMs, 10_000);

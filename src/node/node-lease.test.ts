@@ -45,7 +45,7 @@ function leaseOf(client: ApiClient): Promise<Lease> {
   return client.get(resource, place, signal);
 }
 
-test('node 20.5: a node makes its lease, owned by its Node, and renews it every ten seconds', async (t) => {
+test('a node makes its lease, owned by its Node, and renews it every ten seconds', async (t) => {
   const server = await runningApiServer(t);
   const admin = server.client();
   const node = await admin.create(nodeResource, {}, { metadata: { name: 'here' } }, signal);
@@ -65,7 +65,7 @@ test('node 20.5: a node makes its lease, owned by its Node, and renews it every 
   assert.deepEqual(notices, []);
 });
 
-test('node 20.5: a lease that somebody else wrote is read again and renewed; one that is gone is made again', async (t) => {
+test('a lease that somebody else wrote is read again and renewed; one that is gone is made again', async (t) => {
   const server = await runningApiServer(t);
   const admin = server.client();
   await admin.create(nodeResource, {}, { metadata: { name: 'here' } }, signal);
@@ -95,7 +95,7 @@ for (const { it, startsAt, renewTime } of [
     renewTime: '2025-12-31T19:00:00.000000Z',
   },
 ]) {
-  test(`node 20.5: a lease from before the restart is taken up${it}`, async (t) => {
+  test(`a lease from before the restart is taken up${it}`, async (t) => {
     const server = await runningApiServer(t);
     const admin = server.client();
     await admin.create(nodeResource, {}, { metadata: { name: 'here' } }, signal);
@@ -112,7 +112,7 @@ for (const { it, startsAt, renewTime } of [
   });
 }
 
-test('node 20.5: without its Node there is no lease; it is tried after 200 ms, 400 ms and so on up to 7 s', async (t) => {
+test('without its Node there is no lease; it is tried after 200 ms, 400 ms and so on up to 7 s', async (t) => {
   const store = memoryStore();
   const server = await runningApiServer(t, store);
   const admin = server.client();

@@ -99,7 +99,7 @@ function own<T extends ApiObject>(client: ApiClient, resource: ResourceReference
 /** The next period of looking, as the clock of tests has it: 10 s and 3 % of chance. */
 const lookMs = 10_300;
 
-test('node 20.1, 20.3: a node registers with its own credentials, reports and is ready', async (t) => {
+test('a node registers with its own credentials, reports and is ready', async (t) => {
   const server = await runningApiServer(t);
   const { clock, events, notices, requests } = reporting(t, server.client({}, nodeIdentity(server, 'here')), {
     nodeLabels: { tier: 'front' },
@@ -121,7 +121,7 @@ test('node 20.1, 20.3: a node registers with its own credentials, reports and is
   assert.deepEqual(requests, ['create', 'patch']);
 });
 
-test('node 20.1: a Node from before is taken up: its labels are corrected, its taints and its own labels stay', async (t) => {
+test('a Node from before is taken up: its labels are corrected, its taints and its own labels stay', async (t) => {
   const server = await runningApiServer(t);
   const admin = server.client();
   const labels = { 'kubernetes.io/arch': 'sparc', team: 'a' };
@@ -140,7 +140,7 @@ test('node 20.1: a Node from before is taken up: its labels are corrected, its t
   assert.ok(reasons(events).includes('NodeNotSchedulable'));
 });
 
-test('node 20.1: with the server away registration is tried after 100 ms, 200 ms and so on up to 7 s, until it works', async (t) => {
+test('with the server away registration is tried after 100 ms, 200 ms and so on up to 7 s, until it works', async (t) => {
   const store = memoryStore();
   const server = await runningApiServer(t, store);
   const client = server.client({}, nodeIdentity(server, 'here'));
@@ -160,7 +160,7 @@ test('node 20.1: with the server away registration is tried after 100 ms, 200 ms
   assert.equal(notices.filter(({ kind }) => kind === 'NodeRegistrationFailed').length, 9);
 });
 
-test('node 20.1: who is refused and has no Node either is told why it was refused', async (t) => {
+test('who is refused and has no Node either is told why it was refused', async (t) => {
   const server = await runningApiServer(t);
   const { clock, notices } = reporting(t, server.client({}, nodeIdentity(server, 'here')), {
     nodeLabels: { 'node-role.kubernetes.io/main': '' },
@@ -171,7 +171,7 @@ test('node 20.1: who is refused and has no Node either is told why it was refuse
   assert.match(notice.error.message, /is not allowed to set the following labels: node-role.kubernetes.io\/main/);
 });
 
-test('node 20.3: nothing is sent while nothing changes, until the time of a report has come', async (t) => {
+test('nothing is sent while nothing changes, until the time of a report has come', async (t) => {
   const server = await runningApiServer(t);
   const { clock, requests } = reporting(t, server.client({}, nodeIdentity(server, 'here')));
   await clock.nextSleep();
@@ -188,7 +188,7 @@ test('node 20.3: nothing is sent while nothing changes, until the time of a repo
   assert.deepEqual(sentAt, [37, 67, 97]);
 });
 
-test('node 20.3: what changed is sent at the next look, with an event, and a touch makes that now', async (t) => {
+test('what changed is sent at the next look, with an event, and a touch makes that now', async (t) => {
   const server = await runningApiServer(t);
   const admin = server.client();
   const { clock, facts, events, reporter, requests, reported } = reporting(
@@ -226,7 +226,7 @@ test('who touches without end is answered every 100 ms, and costs nothing while 
   assert.deepEqual(requests, ['create', 'patch']);
 });
 
-test('node 20.3: a starting node is looked at every 100 ms, and its first Ready is sent at once', async (t) => {
+test('a starting node is looked at every 100 ms, and its first Ready is sent at once', async (t) => {
   const server = await runningApiServer(t);
   const admin = server.client();
   const identity = nodeIdentity(server, 'here');
@@ -245,7 +245,7 @@ test('node 20.3: a starting node is looked at every 100 ms, and its first Ready 
   assert.equal(reasons(events).at(-1), 'NodeReady');
 });
 
-test('node 20.3: after two minutes a node that is still not ready is looked at as any other', async (t) => {
+test('after two minutes a node that is still not ready is looked at as any other', async (t) => {
   const server = await runningApiServer(t);
   const { clock } = reporting(t, server.client({}, nodeIdentity(server, 'here')), {}, ['starting']);
   assert.equal(await clock.nextSleep(), 100);
@@ -253,7 +253,7 @@ test('node 20.3: after two minutes a node that is still not ready is looked at a
   for (;;) if ((await clock.nextSleep()) > 100) break;
 });
 
-test('node 20.3: a status that cannot be sent is tried five times, from the second on with what the server has', async (t) => {
+test('a status that cannot be sent is tried five times, from the second on with what the server has', async (t) => {
   const server = await runningApiServer(t);
   const client = server.client({}, nodeIdentity(server, 'here'));
   const { clock, facts, requests, notices, events } = reporting(t, client);

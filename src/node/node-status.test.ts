@@ -25,7 +25,7 @@ function withStatus(status: NodeStatus): Node {
   return { metadata: { name: 'here' }, status };
 }
 
-test('node 20.2: the first Node has labels, annotation, taints and its whole status, and is valid', () => {
+test('the first Node has labels, annotation, taints and its whole status, and is valid', () => {
   const settings = {
     ...nodeSettings,
     nodeLabels: { tier: 'front', 'kubernetes.io/arch': 'sparc' },
@@ -54,7 +54,7 @@ test('node 20.2: the first Node has labels, annotation, taints and its whole sta
   assert.deepEqual(nodeKind.validate(node), []);
 });
 
-test('node 20.4: the conditions of a ready node, in order and in words', () => {
+test('the conditions of a ready node, in order and in words', () => {
   const { conditions, changes } = nodeConditions([], [], 'now');
   const times = { lastHeartbeatTime: 'now', lastTransitionTime: 'now' };
   const words = conditions.map(({ type, status, reason, message, ...rest }) => {
@@ -76,13 +76,13 @@ const problemTexts: readonly (readonly [problems: readonly string[], message: st
   [['one', 'one'], 'one'],
 ];
 for (const [problems, message] of problemTexts) {
-  test(`node 20.4: a node with the problems ${problems.join(' and ')} is not ready: ${message}`, () => {
+  test(`a node with the problems ${problems.join(' and ')} is not ready: ${message}`, () => {
     const ready = nodeConditions([], problems, 'now').conditions.at(-1);
     assert.deepEqual([ready?.status, ready?.reason, ready?.message], ['False', 'KubeletNotReady', message]);
   });
 }
 
-test('node 20.4: a condition keeps its time of transition while its status stays, and a change is an event', () => {
+test('a condition keeps its time of transition while its status stays, and a change is an event', () => {
   const foreign = { type: 'NetworkUnavailable', status: 'False' };
   const first = nodeConditions([foreign], ['starting'], 't1').conditions;
   const second = nodeConditions(first, ['still starting'], 't2');
@@ -98,7 +98,7 @@ test('node 20.4: a condition keeps its time of transition while its status stays
   assert.deepEqual(third.conditions[0], foreign);
 });
 
-test('node 20.4: what the control plane made of a silent node is put right, and told', () => {
+test('what the control plane made of a silent node is put right, and told', () => {
   const known = nodeConditions([], [], 't1').conditions.map((condition) => ({ ...condition, status: 'Unknown' }));
   const { conditions, changes } = nodeConditions(known, [], 't2');
   assert.deepEqual(
@@ -108,7 +108,7 @@ test('node 20.4: what the control plane made of a silent node is put right, and 
   assert.equal(changes.length, 4);
 });
 
-test('node 20.3: that time passed is no change; anything else is', () => {
+test('that time passed is no change; anything else is', () => {
   const before = withStatus(statusAfter({}));
   const changed = (status: NodeStatus): boolean => hasChanged(before, withStatus(status));
   assert.equal(changed(statusAfter(before.status ?? {}, later)), false);
@@ -152,7 +152,7 @@ test('what others count on this node stays, and huge pages are taken from its me
   assert.equal(allocatable?.['memory'], '1Mi');
 });
 
-test('node 20.1: a Node from before keeps what is not ours, and gets labels, annotation and sizes of pages', () => {
+test('a Node from before keeps what is not ours, and gets labels, annotation and sizes of pages', () => {
   const existing: Node = {
     metadata: {
       name: 'here',
@@ -175,7 +175,7 @@ test('node 20.1: a Node from before keeps what is not ours, and gets labels, ann
   assert.deepEqual(reconciledNode({ ...existing, metadata }, without).metadata.annotations, { note: 'keep' });
 });
 
-test('node 20.3: changed addresses are sent as a whole, and unchanged ones not at all', () => {
+test('changed addresses are sent as a whole, and unchanged ones not at all', () => {
   const before = withStatus({ addresses: [{ type: 'InternalIP', address: '192.0.2.1' }], capacity: { cpu: '1' } });
   const addresses = [
     { type: 'InternalIP', address: '192.0.2.1' },
@@ -206,7 +206,7 @@ const someNode = fc.record({
   }),
 });
 
-test('node 20.3: whatever two Nodes are, the server makes the second of the first with the patch', () => {
+test('whatever two Nodes are, the server makes the second of the first with the patch', () => {
   fc.assert(
     fc.property(someNode, someNode, (before, after) => {
       const patched = applyStrategicMergePatch(asJson(before), asJson(nodePatch(before, after)), nodeShape);

@@ -52,7 +52,7 @@ test('a node follows its own Node with its own credentials: made, changed, delet
   assert.equal((await when((node) => node !== undefined))?.metadata.uid, again.metadata.uid);
 });
 
-test('manager invariant 7: the time to live that the cluster writes to the Node is the one the managers get', async (t) => {
+test('the time to live that the cluster writes to the Node is the one the managers get', async (t) => {
   const { admin, when } = await following(t);
   await admin.create(nodeResource, {}, { metadata: { name: 'here' } }, signal);
   // In a cluster of one node, copies are not used at all.

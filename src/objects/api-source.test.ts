@@ -100,7 +100,7 @@ for (const { it, read, message } of [
     message: 'the API server does not have TokenRequest endpoints enabled',
   },
 ]) {
-  test(`21.4: ${it}`, async () => {
+  test(it, async () => {
     const requester = new ApiTokenRequester(clientWith({ create: () => Promise.reject(notFound), read }));
     await assert.rejects(requester.requestToken({ namespace: 'shop', name: 'clerk' }, body, signal), { message });
   });

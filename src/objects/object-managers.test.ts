@@ -20,7 +20,7 @@ function world(strategy: string) {
 }
 
 for (const strategy of ['', 'watch', 'Poll']) {
-  test(`1.1: the strategy "${strategy}" is refused`, () => {
+  test(`the strategy "${strategy}" is refused`, () => {
     assert.throws(world(strategy).make, {
       reason: 'UnknownStrategy',
       message: `unknown configmap and secret manager mode: ${strategy}`,
@@ -29,7 +29,7 @@ for (const strategy of ['', 'watch', 'Poll']) {
 }
 
 for (const strategy of ['Get', 'Cache', 'Watch']) {
-  test(`1.2 (${strategy}): ConfigMaps and Secrets have managers of their own, and an ended manager leaves nothing behind`, async () => {
+  test(`${strategy}: ConfigMaps and Secrets have managers of their own, and an ended manager leaves nothing behind`, async () => {
     const { configMaps, secrets, make } = world(strategy);
     configMaps.put({ namespace: 'shop', name: 'a' }, { data: { key: 'ConfigMap' } });
     secrets.put({ namespace: 'shop', name: 'a' }, { data: { key: 'U2VjcmV0' } });
@@ -53,7 +53,7 @@ for (const strategy of ['Get', 'Cache', 'Watch']) {
   });
 }
 
-test('1.2 (Get): every read asks the server, also for what nobody registered, and nothing is ever told', async () => {
+test('Get: every read asks the server, also for what nobody registered, and nothing is ever told', async () => {
   const { configMaps, make } = world('Get');
   const id = { namespace: 'shop', name: 'a' };
   configMaps.put(id, {});
@@ -73,7 +73,7 @@ test('1.2 (Get): every read asks the server, also for what nobody registered, an
 });
 
 for (const strategy of ['Watch', 'Cache', 'Get']) {
-  test(`1.4, 1.6 (${strategy}): what is missing is absent, and what is not registered is refused in the words of the kubelet`, async () => {
+  test(`${strategy}: what is missing is absent, and what is not registered is refused in the words of the kubelet`, async () => {
     const { configMaps, secrets } = world(strategy).make();
     const { signal } = new AbortController();
     const pod = aPod({
@@ -95,7 +95,7 @@ for (const strategy of ['Watch', 'Cache', 'Get']) {
   });
 }
 
-test('3.5 (Watch): what does not come in time is told in the words of the kubelet, for both kinds', async () => {
+test('Watch: what does not come in time is told in the words of the kubelet, for both kinds', async () => {
   const { configMaps, secrets, make, clock } = world('Watch');
   const pod = aPod({
     volumes: [

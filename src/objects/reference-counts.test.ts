@@ -32,7 +32,7 @@ type Step = readonly ['register' | 'unregister', Pod];
 const twin = { uid: 'u2' };
 const cases: readonly { readonly it: string; readonly steps: readonly Step[]; readonly log: readonly string[] }[] = [
   {
-    it: 'objects invariant 12: registering twice is one reference, unregistering twice one release',
+    it: 'registering twice is one reference, unregistering twice one release',
     steps: [
       ['register', podWith(['a'])],
       ['register', podWith(['a'])],
@@ -42,7 +42,7 @@ const cases: readonly { readonly it: string; readonly steps: readonly Step[]; re
     log: ['+shop/a', '-shop/a'],
   },
   {
-    it: 'objects invariant 12: different pods count separately',
+    it: 'different pods count separately',
     steps: [
       ['register', podWith(['a'])],
       ['register', podWith(['a'], { name: 'db', uid: 'u9' })],
@@ -51,7 +51,7 @@ const cases: readonly { readonly it: string; readonly steps: readonly Step[]; re
     log: ['+shop/a', '+shop/a', '-shop/a'],
   },
   {
-    it: 'objects invariant 13: a pod and its successor of the same name are apart, whatever the argument names',
+    it: 'a pod and its successor of the same name are apart, whatever the argument names',
     steps: [
       ['register', podWith(['a', 'b'])],
       ['register', podWith(['b', 'c'], twin)],
@@ -61,7 +61,7 @@ const cases: readonly { readonly it: string; readonly steps: readonly Step[]; re
     log: ['+shop/a', '+shop/b', '+shop/b', '+shop/c', '-shop/a', '-shop/b', '-shop/b', '-shop/c'],
   },
   {
-    it: 'objects invariant 14: an update adds what is new, then releases what is gone, and leaves the rest alone',
+    it: 'an update adds what is new, then releases what is gone, and leaves the rest alone',
     steps: [
       ['register', podWith(['s1', 's2', 's3'])],
       ['register', podWith(['s2', 's4'])],
@@ -69,7 +69,7 @@ const cases: readonly { readonly it: string; readonly steps: readonly Step[]; re
     log: ['+shop/s1', '+shop/s2', '+shop/s3', '+shop/s4', '-shop/s1', '-shop/s3'],
   },
   {
-    it: 'objects invariant 15: a name in another namespace is another object',
+    it: 'a name in another namespace is another object',
     steps: [
       ['register', podWith(['a'])],
       ['register', podWith(['a'], { namespace: 'bank' })],
@@ -87,7 +87,7 @@ for (const { it, steps, log } of cases) {
   });
 }
 
-test('objects invariant 16: references from pull secrets, env, envFrom and volumes all count, and volumes show theirs', () => {
+test('references from pull secrets, env, envFrom and volumes all count, and volumes show theirs', () => {
   const uses: string[] = [];
   const counts = new ReferenceCounts('Secret', {
     addReference: ({ name, use }) => uses.push(`${name} ${use}`),

@@ -58,7 +58,7 @@ function world({ random = (): number => 0 } = {}) {
   return { clock, server, manager, get, notices };
 }
 
-test('21.1: a token is asked for with its audiences and lifetime, and bound to the pod', async () => {
+test('a token is asked for with its audiences and lifetime, and bound to the pod', async () => {
   const { server, get } = world();
   assert.equal(await get({ serviceAccountUid: 'sa-1' }), 'token-1');
   assert.deepEqual(server.asked, [
@@ -90,7 +90,7 @@ const keys: readonly (readonly [string, Partial<ServiceAccountTokenRequest>, boo
   ["the service account's uid", { serviceAccountUid: 'sa-2' }, false],
 ];
 for (const [what, other, isSame] of keys) {
-  test(`objects invariant 70: a request that differs in ${what} ${isSame ? 'gets the same token' : 'gets its own'}`, async () => {
+  test(`a request that differs in ${what} ${isSame ? 'gets the same token' : 'gets its own'}`, async () => {
     const { server, get } = world();
     await get();
     await get(other);
@@ -126,7 +126,7 @@ const refreshes: readonly RefreshCase[] = [
   { it: 'after a day, however long it lives', lifeSeconds: 30 * 86_400, dueAfterMs: 24 * hourMs },
 ];
 for (const { it, lifeSeconds, random = 0, dueAfterMs } of refreshes) {
-  test(`objects invariant 70, 21.3: a token is refreshed ${it}`, async () => {
+  test(`a token is refreshed ${it}`, async () => {
     const { clock, manager, get } = world({ random: () => random });
     const start = clock.now();
     const read = (): Promise<string> => get({ expirationSeconds: lifeSeconds });
@@ -140,7 +140,7 @@ for (const { it, lifeSeconds, random = 0, dueAfterMs } of refreshes) {
   });
 }
 
-test('21.3: the lifetime is what the server says it granted, and without one a token is never refreshed', async () => {
+test('the lifetime is what the server says it granted, and without one a token is never refreshed', async () => {
   const { clock, server, manager, get, notices } = world();
   server.answer = ({ spec: { audiences }, ...rest }) => ({ ...rest, spec: { audiences } });
   await get();
@@ -155,7 +155,7 @@ test('21.3: the lifetime is what the server says it granted, and without one a t
   assert.equal(manager.nextRefresh('u1'), start + hourMs - 1440 * secondMs);
 });
 
-test('21.4: the first token that cannot be had fails in the words of the kubelet, and the next read asks again', async () => {
+test('the first token that cannot be had fails in the words of the kubelet, and the next read asks again', async () => {
   const { server, get } = world();
   server.failure = new Error('serviceaccounts "clerk" not found');
   await assert.rejects(get(), { message: 'failed to fetch token: serviceaccounts "clerk" not found' });
@@ -170,7 +170,7 @@ test('21.4: the first token that cannot be had fails in the words of the kubelet
   assert.equal(await get(), 'token-3');
 });
 
-test('21.4: while the server is away the last token serves until it expires, and then its expiry is the error', async () => {
+test('while the server is away the last token serves until it expires, and then its expiry is the error', async () => {
   const { clock, server, get, notices } = world();
   await get();
   server.failure = new Error('connection refused');
@@ -185,7 +185,7 @@ test('21.4: while the server is away the last token serves until it expires, and
   assert.match(await get(), /^token-\d+$/);
 });
 
-test('21.6: without an API server there are no tokens', async () => {
+test('without an API server there are no tokens', async () => {
   const manager = new TokenManager({ requester: undefined, clock: new FakeClock(), random: () => 0, notify: () => {} });
   await assert.rejects(manager.get(request, new AbortController().signal), {
     message: 'failed to fetch token: cannot use TokenManager when kubelet is in standalone mode',
@@ -205,7 +205,7 @@ for (const { it, status, message } of [
   });
 }
 
-test('21.5: expired tokens are dropped every minute', async () => {
+test('expired tokens are dropped every minute', async () => {
   const { clock, server, manager, get } = world();
   const stop = new AbortController();
   const running = manager.run(stop.signal);
@@ -218,7 +218,7 @@ test('21.5: expired tokens are dropped every minute', async () => {
   await running;
 });
 
-test('21.5: the tokens of a pod are forgotten with it, also one that is being asked for', async () => {
+test('the tokens of a pod are forgotten with it, also one that is being asked for', async () => {
   const { server, manager, get } = world();
   const other = { pod: { name: 'db', uid: 'u2' } };
   await Promise.all([get(), get({ audiences: [] }), get(other)]);

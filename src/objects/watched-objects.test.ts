@@ -61,7 +61,7 @@ function world(t: TestContext, { syncFrequencyMs = minuteMs / 5 }: { syncFrequen
 
 const notSynced = 'failed to sync configmap cache: timed out waiting for the condition';
 
-test('objects invariant 17: the first reference makes one list and one watch, others none, and the last ends them', async (t) => {
+test('the first reference makes one list and one watch, others none, and the last ends them', async (t) => {
   const { source, objects, get } = world(t);
   source.put(a, {});
   objects.registerPod(readingPod(['a']));
@@ -79,7 +79,7 @@ test('objects invariant 17: the first reference makes one list and one watch, ot
   await assert.rejects(get('a'), { message: 'object "shop"/"a" not registered' });
 });
 
-test('objects invariant 15: an object of another namespace is not read, registered or not', async (t) => {
+test('an object of another namespace is not read, registered or not', async (t) => {
   const { source, objects, get } = world(t);
   source.put(a, { data: { whose: 'shop' } });
   source.put({ namespace: 'bank', name: 'a' }, { data: { whose: 'bank' } });
@@ -90,7 +90,7 @@ test('objects invariant 15: an object of another namespace is not read, register
   assert.deepEqual((await get('a', 'bank')).data, { whose: 'bank' });
 });
 
-test('objects invariant 18: missing, then added, then deleted', async (t) => {
+test('missing, then added, then deleted', async (t) => {
   const { source, objects, get } = world(t);
   const read = (): Promise<ConfigMap | undefined> => objects.get('shop', 'a', AbortSignal.timeout(5_000));
   objects.registerPod(readingPod(['a']));
@@ -126,7 +126,7 @@ const immutabilities: readonly Immutability[] = [
   },
 ];
 for (const { it, first, later, isWatched } of immutabilities) {
-  test(`objects invariant 19: ${it}`, async (t) => {
+  test(it, async (t) => {
     const { source, objects, get } = world(t);
     if (first !== undefined) source.put(a, { immutable: first });
     objects.registerPod(readingPod(['a']));
@@ -143,7 +143,7 @@ for (const { it, first, later, isWatched } of immutabilities) {
   });
 }
 
-test('objects invariant 20: a watch nobody reads from is stopped, and the next read starts it again', async (t) => {
+test('a watch nobody reads from is stopped, and the next read starts it again', async (t) => {
   const { source, clock, objects, get, notices } = world(t);
   const object = source.put(a, {});
   objects.registerPod(readingPod(['a']));
@@ -165,7 +165,7 @@ test('objects invariant 20: a watch nobody reads from is stopped, and the next r
   assert.deepEqual(source.watched, ['shop/a']);
 });
 
-test('3.8: the idle limit is five sync periods, and what nobody ever read goes at the first look', async (t) => {
+test('the idle limit is five sync periods, and what nobody ever read goes at the first look', async (t) => {
   const { source, clock, objects, get } = world(t, { syncFrequencyMs: minuteMs });
   source.put(a, {});
   objects.registerPod(readingPod(['a', 'never']));
@@ -196,7 +196,7 @@ test('an object that a volume shows stays watched although nobody reads it, and 
   assert.deepEqual(await takeTold(), ['shop/b'], 'what changed while it was not watched is told');
 });
 
-test('3.9: old content is not answered after an idle stop while the server is slow', async (t) => {
+test('old content is not answered after an idle stop while the server is slow', async (t) => {
   const { source, clock, objects, get, getInTime, takeTold } = world(t);
   source.put(a, { data: { key: 'old' } });
   objects.registerPod(readingPod(['a']));
@@ -211,7 +211,7 @@ test('3.9: old content is not answered after an idle stop while the server is sl
   assert.equal(await get('a'), changed);
 });
 
-test('3.9: a watch that is started again waits for the end of the one before', async () => {
+test('a watch that is started again waits for the end of the one before', async () => {
   const running: string[] = [];
   let end = (): void => {};
   const hasEnded = new Promise<void>((resolve) => (end = resolve));
@@ -245,7 +245,7 @@ test('3.9: a watch that is started again waits for the end of the one before', a
   assert.deepEqual(running, ['begin', 'end', 'begin', 'end']);
 });
 
-test('1.7: an object that the server refuses at first, because it does not know of the pod yet, is there when it does', async (t) => {
+test('an object that the server refuses at first, because it does not know of the pod yet, is there when it does', async (t) => {
   const { source, objects, get, getInTime, takeTold } = world(t);
   source.put(a, {});
   source.refuse(() => true);
@@ -256,7 +256,7 @@ test('1.7: an object that the server refuses at first, because it does not know 
   assert.equal((await get('a')).metadata.name, 'a');
 });
 
-test('objects invariant 21: a first list still under way is not stopped, and reads fail meanwhile', async (t) => {
+test('a first list still under way is not stopped, and reads fail meanwhile', async (t) => {
   const { source, clock, objects, get, getInTime, takeTold } = world(t);
   source.put(a, {});
   source.hold();
@@ -298,7 +298,7 @@ test('a read ends when its caller gives up or the last reference goes', async (t
   await assert.rejects(released, { message: 'object "shop"/"a" not registered' });
 });
 
-test('objects invariant 22: references are counted for each pod, and releasing what is not held does nothing', async (t) => {
+test('references are counted for each pod, and releasing what is not held does nothing', async (t) => {
   const { source, objects } = world(t);
   const reference = { ...a, podUid: 'u1', use: 'read' } as const;
   const isHeld = async (): Promise<boolean> => {
@@ -320,7 +320,7 @@ test('objects invariant 22: references are counted for each pod, and releasing w
   assert.ok(await isHeld());
 });
 
-test('3.10: nothing is watched after the end, and later reads start nothing', async (t) => {
+test('nothing is watched after the end, and later reads start nothing', async (t) => {
   const { source, objects, get, getInTime, stop, running } = world(t);
   const object = source.put(a, {});
   objects.registerPod(readingPod(['a']));

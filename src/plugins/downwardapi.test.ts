@@ -28,17 +28,17 @@ function texts(items: readonly DownwardApiFile[]): Record<string, string> {
 
 const cases: { it: string; items: DownwardApiFile[]; files: Record<string, string> }[] = [
   {
-    it: 'payload invariant 33: a map is sorted and quoted, one line for each entry',
+    it: 'a map is sorted and quoted, one line for each entry',
     items: [field('labels', 'metadata.labels'), field('annotations', 'metadata.annotations')],
     files: { labels: 'app="web"\ntier="front"', annotations: 'text="two\\nlines \\"quoted\\"\\ttab"' },
   },
   {
-    it: 'payload invariant 34: a valid key that is absent gives an empty file',
+    it: 'a valid key that is absent gives an empty file',
     items: [field('x', "metadata.labels['gone']"), field('y', "metadata.labels['app']")],
     files: { x: '', y: 'web' },
   },
   {
-    it: 'payload invariant 35: a path is cleaned, and the later of two equal ones wins',
+    it: 'a path is cleaned, and the later of two equal ones wins',
     items: [field('a//b/./c/', 'metadata.name'), field('x/../a/b/c', 'metadata.namespace')],
     files: { 'a/b/c': 'shop' },
   },
@@ -60,7 +60,7 @@ for (const { it, items, files } of cases) {
   });
 }
 
-test('payload invariants 25, 26: mode and user of the item beat the volume’s', () => {
+test('mode and user of the item beat the volume’s', () => {
   const items = [field('a', 'metadata.name', { mode: 0o400, user: 0 }), field('b', 'metadata.name')];
   const files = downwardApiPayload({ pod, items, defaultMode: 0o644, defaultUser: 7 }, () => ({}));
   assert.deepEqual(
@@ -72,14 +72,14 @@ test('payload invariants 25, 26: mode and user of the item beat the volume’s',
   );
 });
 
-test('payload invariant 27: no default mode is an error', () => {
+test('no default mode is an error', () => {
   const projection = { pod, items: [], defaultMode: undefined, defaultUser: undefined };
   assert.throws(() => downwardApiPayload(projection, () => ({})), {
     message: 'no defaultMode used, not even the default value for it',
   });
 });
 
-test('payload invariant 34: an empty subscript is an error', () => {
+test('an empty subscript is an error', () => {
   assert.throws(
     () => texts([field('x', "metadata.annotations['']")]),
     /^KubeError: invalid key subscript in metadata\.annotations\[''\]: /,

@@ -23,14 +23,14 @@ const sizes = [
   { it: 'a fraction of a byte is rounded up', sizeLimit: '1500m', of: pod(), size: '2' },
 ];
 for (const { it, sizeLimit, of, size } of sizes) {
-  test(`emptyDir invariant 63: size of a tmpfs: ${it}`, () => {
+  test(`size of a tmpfs: ${it}`, () => {
     const source = sizeLimit === undefined ? {} : { sizeLimit };
     const medium = mediumOf({ medium: 'Memory', ...source }, of, Quantity.parse('8Gi'));
     assert.deepEqual(medium, { kind: 'memory', sizeBytes: Quantity.parse(size).value() });
   });
 }
 
-test('emptyDir invariant 63: a node that tells nothing leaves the size to the kernel', () => {
+test('a node that tells nothing leaves the size to the kernel', () => {
   const medium = mediumOf({ medium: 'Memory', sizeLimit: '1Gi' }, pod(), Quantity.zero());
   assert.deepEqual(medium, { kind: 'memory', sizeBytes: 0n });
 });
@@ -62,7 +62,7 @@ const pages = [
   },
 ];
 for (const { it, medium, of, size } of pages) {
-  test(`emptyDir invariant 64: huge pages: ${it}`, () => {
+  test(`huge pages: ${it}`, () => {
     assert.equal(hugePageSize(medium, of), size);
   });
 }
@@ -91,7 +91,7 @@ const refused = [
   { medium: 'Flash', of: pod(), says: 'unknown storage medium "Flash"' },
 ];
 for (const { medium, of, says } of refused) {
-  test(`emptyDir invariant 64: medium ${medium} is refused: ${says}`, () => {
+  test(`medium ${medium} is refused: ${says}`, () => {
     assert.throws(() => mediumOf({ medium }, of, Quantity.zero()), { message: says });
   });
 }

@@ -16,7 +16,7 @@ const scratch = (emptyDir: NonNullable<Volume['emptyDir']> = {}): Volume => ({ n
 for (const hasDirectory of [false, true]) {
   for (const hasMarker of [false, true]) {
     const state = `directory ${hasDirectory ? 'there' : 'missing'}, marker ${hasMarker ? 'there' : 'missing'}`;
-    test(`emptyDir invariant 62: ${state}`, async (t) => {
+    test(`set-up with ${state}`, async (t) => {
       // Mounts that refuse everything: the default medium makes none.
       const node = new VolumeNode(t, { mounts: unavailableMounts() });
       const plugin = emptyDirPlugin(node);
@@ -51,27 +51,23 @@ test('a repeated set-up never clears what a container wrote', { skip }, async (t
   }
 });
 
-test(
-  'emptyDir invariant 63: a tmpfs has the smallest size of node, pod and volume, and then noswap',
-  { skip },
-  async (t) => {
-    const node = new VolumeNode(t, { allocatable: { memory: '64Mi' } });
-    const plugin = emptyDirPlugin(node);
-    const pod = testPod({ containers: [{ name: 'c', resources: { limits: { memory: '16Mi' } } }] });
-    const sizes = [
-      { name: 'node', source: { medium: 'Memory' }, pod: testPod(), size: 'size=65536k' },
-      { name: 'pod', source: { medium: 'Memory' }, pod, size: 'size=16384k' },
-      { name: 'volume', source: { medium: 'Memory', sizeLimit: '1Mi' }, pod, size: 'size=1024k' },
-    ];
-    for (const { name, source, pod: owner, size } of sizes) {
-      await node.setUp(plugin, { name, emptyDir: source }, { pod: owner });
-      const directory = node.directoryOf(plugin, name);
-      const options = mountOf(readMountTable(), directory)?.superOptions ?? [];
-      assert.ok(options.includes(size), `${name}: ${options.join()}`);
-      assert.throws(() => writeFileSync(join(directory, 'big'), Buffer.alloc(65 * 1024 * 1024)), { code: 'ENOSPC' });
-    }
-  },
-);
+test('a tmpfs has the smallest size of node, pod and volume, and then noswap', { skip }, async (t) => {
+  const node = new VolumeNode(t, { allocatable: { memory: '64Mi' } });
+  const plugin = emptyDirPlugin(node);
+  const pod = testPod({ containers: [{ name: 'c', resources: { limits: { memory: '16Mi' } } }] });
+  const sizes = [
+    { name: 'node', source: { medium: 'Memory' }, pod: testPod(), size: 'size=65536k' },
+    { name: 'pod', source: { medium: 'Memory' }, pod, size: 'size=16384k' },
+    { name: 'volume', source: { medium: 'Memory', sizeLimit: '1Mi' }, pod, size: 'size=1024k' },
+  ];
+  for (const { name, source, pod: owner, size } of sizes) {
+    await node.setUp(plugin, { name, emptyDir: source }, { pod: owner });
+    const directory = node.directoryOf(plugin, name);
+    const options = mountOf(readMountTable(), directory)?.superOptions ?? [];
+    assert.ok(options.includes(size), `${name}: ${options.join()}`);
+    assert.throws(() => writeFileSync(join(directory, 'big'), Buffer.alloc(65 * 1024 * 1024)), { code: 'ENOSPC' });
+  }
+});
 
 const modes = [
   { it: '01777 sets the sticky bit', mode: 0o1777, shown: '1777' },
@@ -79,7 +75,7 @@ const modes = [
   { it: 'none means open to all', mode: undefined, shown: '777' },
 ];
 for (const { it, mode, shown } of modes) {
-  test(`emptyDir invariant 66: mode: ${it}`, async (t) => {
+  test(`mode: ${it}`, async (t) => {
     const node = new VolumeNode(t);
     const plugin = emptyDirPlugin(node);
     const umask = process.umask(0o077);
@@ -156,24 +152,20 @@ test('huge pages need mounts, and say so', async (t) => {
   });
 });
 
-test(
-  'emptyDir invariants 64, 65: huge pages are mounted once, with the page size that is asked for',
-  { skip },
-  async (t) => {
-    const node = new VolumeNode(t);
-    const plugin = emptyDirPlugin(node);
-    if (!existsSync('/sys/kernel/mm/hugepages/hugepages-2048kB'))
-      return t.skip('needs a kernel with huge pages of 2 MiB');
-    const requests = { 'hugepages-2Mi': '2Mi', 'hugepages-1Gi': '1Gi' };
-    const pod = testPod({ containers: [{ name: 'c', resources: { requests } }] });
-    await node.setUp(plugin, scratch({ medium: 'HugePages-2Mi' }), { pod });
-    const directory = node.directoryOf(plugin, 'scratch');
-    assert.equal(mountOf(readMountTable(), directory)?.fileSystem, 'hugetlbfs');
-    assert.equal((await node.setUp(plugin, scratch({ medium: 'HugePages-2Mi' }), { pod })).changed, false);
-    await assert.rejects(node.setUp(plugin, scratch({ medium: 'HugePages-1Gi' }), { pod }), {
-      message: `pod ${podUid}: mounted dir ${directory} pagesize '2Mi' and requested medium size '1Gi' differ`,
-    });
-    await node.tearDown(plugin, 'scratch');
-    assert.deepEqual(mountPointsBelow(node.root), []);
-  },
-);
+test('huge pages are mounted once, with the page size that is asked for', { skip }, async (t) => {
+  const node = new VolumeNode(t);
+  const plugin = emptyDirPlugin(node);
+  if (!existsSync('/sys/kernel/mm/hugepages/hugepages-2048kB'))
+    return t.skip('needs a kernel with huge pages of 2 MiB');
+  const requests = { 'hugepages-2Mi': '2Mi', 'hugepages-1Gi': '1Gi' };
+  const pod = testPod({ containers: [{ name: 'c', resources: { requests } }] });
+  await node.setUp(plugin, scratch({ medium: 'HugePages-2Mi' }), { pod });
+  const directory = node.directoryOf(plugin, 'scratch');
+  assert.equal(mountOf(readMountTable(), directory)?.fileSystem, 'hugetlbfs');
+  assert.equal((await node.setUp(plugin, scratch({ medium: 'HugePages-2Mi' }), { pod })).changed, false);
+  await assert.rejects(node.setUp(plugin, scratch({ medium: 'HugePages-1Gi' }), { pod }), {
+    message: `pod ${podUid}: mounted dir ${directory} pagesize '2Mi' and requested medium size '1Gi' differ`,
+  });
+  await node.tearDown(plugin, 'scratch');
+  assert.deepEqual(mountPointsBelow(node.root), []);
+});

@@ -9,7 +9,7 @@ import { hostPathPlugin } from './host-path.ts';
 
 const plugin = hostPathPlugin();
 
-test('hostPath invariant 67: DirectoryOrCreate and FileOrCreate make what is missing and nothing else', async (t) => {
+test('DirectoryOrCreate and FileOrCreate make what is missing and nothing else', async (t) => {
   const node = new VolumeNode(t);
   const host = temporaryDirectory(t);
   const at = (name: string, type: string): Promise<unknown> =>

@@ -314,7 +314,7 @@ test('paths that lead back or over a link are refused, and nothing is attached',
   assert.deepEqual(leftBelow(node.storage), []);
 });
 
-test('volume manager 7.3: after a restart the file is known, so that it is detached', { skip }, async (t) => {
+test('after a restart the file is known, so that it is detached', { skip }, async (t) => {
   const node = new DeviceNode(t);
   const file = sparseFile(node.storage, 'disk.img');
   await node.start(volume(file));
@@ -356,7 +356,7 @@ test('a volume that was a file and is a directory now is a directory', { skip },
   await node.release();
 });
 
-test('volume manager 7.3: after a restart a block device is found through the mount table', { skip }, async (t) => {
+test('after a restart a block device is found through the mount table', { skip }, async (t) => {
   const node = new DeviceNode(t);
   const device = foreignLoopDevice(sparseFile(node.storage, 'disk.img'));
   await node.start(volume(device));

@@ -112,7 +112,7 @@ for (const { it, projections, files } of merges) {
   });
 }
 
-test('payload invariant 27: no default mode is an error', async () => {
+test('no default mode is an error', async () => {
   const volume = { pod: testPod(), volumeName: 'all', source: { sources: [token] } };
   await assert.rejects(collectProjected(sources, volume, signal), {
     message: 'no defaultMode used, not even the default value for it',
@@ -197,21 +197,21 @@ for (const { kind, path, projection, withUser } of credentials) {
     volume: Partial<ProjectedVolume>,
   ): Promise<string> => /(?<= )\d+( \d+)?$/.exec((await collect([from], more, volume))[path] ?? '')?.[0] ?? '';
 
-  test(`payload invariants 37, 40: mode of a ${kind}`, async () => {
+  test(`mode of a ${kind}`, async () => {
     assert.equal(await ending(projection, {}, {}), '644');
     assert.equal(await ending(projection, {}, { fsGroup: 2000 }), '600');
     assert.equal(await ending(projection, {}, user(1000)), '600 1000');
     assert.equal(await ending(projection, { defaultMode: 0o444 }, user(0)), '600 0');
   });
 
-  test(`payload invariants 38, 40: owner of a ${kind}: source, then volume, then run-as user`, async () => {
+  test(`owner of a ${kind}: source, then volume, then run-as user`, async () => {
     assert.equal(await ending(withUser, { defaultUser: 8 }, user(7)), '600 9');
     assert.equal(await ending(projection, { defaultUser: 8 }, user(7)), '600 8');
     assert.equal(await ending(projection, {}, user(7)), '600 7');
   });
 }
 
-test('payload invariant 39: what the token source does not say is left for the API server to decide', async () => {
+test('what the token source does not say is left for the API server to decide', async () => {
   asked.length = 0;
   const pod = testPod({ serviceAccountName: 'robot' });
   await collect([token], {}, { pod });
@@ -224,7 +224,7 @@ test('payload invariant 39: what the token source does not say is left for the A
   ]);
 });
 
-test('payload invariant 41: the credential bundle is key, then chain; each file only where it has a path', async () => {
+test('the credential bundle is key, then chain; each file only where it has a path', async () => {
   asked.length = 0;
   const podCertificate = { credentialBundlePath: 'bundle', keyPath: 'key', certificateChainPath: 'chain' };
   assert.deepEqual(await collect([{}, { podCertificate }]), {

@@ -34,15 +34,15 @@ function shown(payload: Payload): Record<string, string> {
 
 const all = { a: '"A" 644', b: '"B" 644', c: '"\\u0000C" 644' };
 const cases: { it: string; projection: KeyProjection; files: Record<string, string> }[] = [
-  { it: 'payload invariant 21: no items means all keys', projection: {}, files: all },
-  { it: 'payload invariant 21: an empty list of items means all keys', projection: { items: [] }, files: all },
+  { it: 'no items means all keys', projection: {}, files: all },
+  { it: 'an empty list of items means all keys', projection: { items: [] }, files: all },
   {
-    it: 'payload invariant 22: one listed key is the only file',
+    it: 'one listed key is the only file',
     projection: { items: [{ key: 'b', path: 'etc/b.conf' }] },
     files: { 'etc/b.conf': '"B" 644' },
   },
   {
-    it: 'payload invariant 23: an item finds text and binary keys',
+    it: 'an item finds text and binary keys',
     projection: {
       items: [
         { key: 'a', path: 'a' },
@@ -52,12 +52,12 @@ const cases: { it: string; projection: KeyProjection; files: Record<string, stri
     files: { a: '"A" 644', c: '"\\u0000C" 644' },
   },
   {
-    it: 'payload invariant 24: a missing key of an optional source is left out, which may leave nothing',
+    it: 'a missing key of an optional source is left out, which may leave nothing',
     projection: { optional: true, items: [{ key: 'nope', path: 'x' }] },
     files: {},
   },
   {
-    it: 'payload invariant 25: a mode of the item beats the default mode',
+    it: 'a mode of the item beats the default mode',
     projection: {
       items: [
         { key: 'a', path: 'a', mode: 0o400 },
@@ -67,7 +67,7 @@ const cases: { it: string; projection: KeyProjection; files: Record<string, stri
     files: { a: '"A" 400', b: '"B" 644' },
   },
   {
-    it: 'payload invariant 26: a user of the item beats the default user',
+    it: 'a user of the item beats the default user',
     projection: {
       defaultUser: 7,
       items: [
@@ -78,7 +78,7 @@ const cases: { it: string; projection: KeyProjection; files: Record<string, stri
     files: { a: '"A" 644 9', b: '"B" 644 7' },
   },
   {
-    it: 'payload invariant 26: user 0 is a user too',
+    it: 'user 0 is a user too',
     projection: { defaultUser: 7, items: [{ key: 'a', path: 'a', user: 0 }] },
     files: { a: '"A" 644 0' },
   },
@@ -101,7 +101,7 @@ for (const { kind, payload, missing } of kinds) {
     });
   }
 
-  test(`payload invariant 24: a missing listed key is an error (${kind})`, () => {
+  test(`a missing listed key is an error (${kind})`, () => {
     const projection = {
       defaultMode: 0o644,
       items: [
@@ -112,7 +112,7 @@ for (const { kind, payload, missing } of kinds) {
     assert.throws(() => payload(projection), { reason: 'KeyMissing', message: missing });
   });
 
-  test(`payload invariant 27: no default mode is an error (${kind})`, () => {
+  test(`no default mode is an error (${kind})`, () => {
     assert.throws(() => payload({}), { message: 'no defaultMode used, not even the default value for it' });
   });
 

@@ -79,7 +79,7 @@ test('a volume stands where the kubelet puts it, with the kubelet’s modes', { 
     assert.equal(modeOf(directory), isDisk ? '777' : '1777', plugin.name);
     assert.equal(node.mounts.isMountPoint(directory), !isDisk, plugin.name);
     assert.equal(fileSystemOf(directory) === 'tmpfs', !isDisk, plugin.name);
-    // payload invariant 32: the marker of the emptyDir that the volume stands on
+    // The marker of the emptyDir that the volume stands on
     assert.ok(
       existsSync(join(node.root, 'pods', podUid, 'plugins/kubernetes.io~empty-dir', `wrapped_${volume.name}`, 'ready')),
     );
@@ -97,7 +97,7 @@ test('pod, volumes and plugins directories are made with mode 0750', async (t) =
   assert.equal(readFileSync(join(marker, 'ready'), 'utf8'), '');
 });
 
-test('payload invariant 28: an optional object that is missing gives a volume without files', { skip }, async (t) => {
+test('an optional object that is missing gives a volume without files', { skip }, async (t) => {
   const node = new VolumeNode(t);
   const configMap = configMapPlugin(node.configMaps, node.volumes);
   assert.equal((await node.setUp(configMap, configVolume({ optional: true }))).files, 0);
@@ -121,7 +121,7 @@ const unbuildable = [
   },
 ];
 for (const { it, more, says } of unbuildable) {
-  test(`payload invariants 24, 27, 29: where ${it}, set-up fails and touches nothing`, async (t) => {
+  test(`where ${it}, set-up fails and touches nothing`, async (t) => {
     const node = new VolumeNode(t);
     node.setConfigMap('web', { a: '1' });
     const configMap = configMapPlugin(node.configMaps, node.volumes);
@@ -137,7 +137,7 @@ test('a missing Secret is named without any of its content', { skip }, async (t)
   await assert.rejects(node.setUp(secret, secretVolume()), { message: 'secret "tls" not found' });
 });
 
-test('payload invariant 30: a marker from before a reboot does not prevent a set-up', { skip }, async (t) => {
+test('a marker from before a reboot does not prevent a set-up', { skip }, async (t) => {
   const node = new VolumeNode(t);
   for (const { plugin, volume } of everyKind(node)) {
     await node.setUp(plugin, volume);
@@ -168,25 +168,21 @@ test('a volume that is known is refreshed without its marker, and one that is go
   assert.ok(node.isMarked('wrapped_conf'));
 });
 
-test(
-  'payload invariant 31: tear-down removes directory, mount and marker, and may be repeated',
-  { skip },
-  async (t) => {
-    const node = new VolumeNode(t);
-    for (const { plugin, volume } of everyKind(node)) {
-      await node.setUp(plugin, volume);
-      const directory = node.directoryOf(plugin, volume.name);
-      await node.tearDown(plugin, volume.name);
-      assert.ok(!existsSync(directory));
-      assert.ok(!node.isMarked(`wrapped_${volume.name}`));
-      await node.tearDown(plugin, volume.name);
-      // And the volume can come back.
-      await node.setUp(plugin, volume);
-      assert.deepEqual(Object.keys(visibleFiles(directory)), ['a']);
-    }
-    assert.equal(mountPointsBelow(node.root).length, 3);
-  },
-);
+test('tear-down removes directory, mount and marker, and may be repeated', { skip }, async (t) => {
+  const node = new VolumeNode(t);
+  for (const { plugin, volume } of everyKind(node)) {
+    await node.setUp(plugin, volume);
+    const directory = node.directoryOf(plugin, volume.name);
+    await node.tearDown(plugin, volume.name);
+    assert.ok(!existsSync(directory));
+    assert.ok(!node.isMarked(`wrapped_${volume.name}`));
+    await node.tearDown(plugin, volume.name);
+    // And the volume can come back.
+    await node.setUp(plugin, volume);
+    assert.deepEqual(Object.keys(visibleFiles(directory)), ['a']);
+  }
+  assert.equal(mountPointsBelow(node.root).length, 3);
+});
 
 test('tear-down of a volume that something else is mounted in deletes nothing of that', { skip }, async (t) => {
   const node = new VolumeNode(t);
@@ -209,7 +205,7 @@ test('tear-down of a volume that something else is mounted in deletes nothing of
 
 const labelled = (tier: string): ReturnType<typeof testPod> => testPod({}, { labels: { tier } });
 
-test('payload invariant 36: a changed label moves ..data, a set-up without a change does not', { skip }, async (t) => {
+test('a changed label moves ..data, a set-up without a change does not', { skip }, async (t) => {
   const node = new VolumeNode(t);
   const plugin = downwardApiPlugin(node.nodes, node.volumes);
   const items = [{ path: 'labels', fieldRef: { fieldPath: 'metadata.labels' } }];

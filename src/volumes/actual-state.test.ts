@@ -34,7 +34,7 @@ function attached(): ReturnType<typeof world> {
   return made;
 }
 
-test('manager invariant 11: a volume that was just attached has no pods and no mounted device', () => {
+test('a volume that was just attached has no pods and no mounted device', () => {
   const { state } = attached();
   const entry = state.volume(volume);
   assert.equal(entry?.mounts.size, 0);
@@ -42,7 +42,7 @@ test('manager invariant 11: a volume that was just attached has no pods and no m
   assert.equal(entry?.attachable, 'yes');
 });
 
-test('manager invariant 12: a name that is given wins over the one the plugin has', () => {
+test('a name that is given wins over the one the plugin has', () => {
   const { state } = world();
   const given = asVolumeName('example.com/disk/given');
   assert.equal(state.attached({ volume: given, spec: disk, devicePath: '' }), given);
@@ -50,7 +50,7 @@ test('manager invariant 12: a name that is given wins over the one the plugin ha
   assert.equal(state.attached({ spec: disk, devicePath: '' }), volume);
 });
 
-test('manager invariant 13: attaching again changes the device path alone', () => {
+test('attaching again changes the device path alone', () => {
   const { state } = attached();
   state.deviceMounted(volume, '', '/mnt');
   state.attached({ volume, spec: storageSpec('other'), devicePath: '/dev/b' });
@@ -58,7 +58,7 @@ test('manager invariant 13: attaching again changes the device path alone', () =
   assert.deepEqual([spec, device, devicePath], [disk, 'mounted', '/dev/b']);
 });
 
-test('manager invariant 14: a pod is not added to an unknown volume', () => {
+test('a pod is not added to an unknown volume', () => {
   const { state, changed } = world();
   assert.throws(() => state.mounted(record(one, unknown)), { message: noVolume });
   assert.throws(() => state.uncertain(record(one, unknown)), { message: noVolume });
@@ -68,7 +68,7 @@ test('manager invariant 14: a pod is not added to an unknown volume', () => {
   assert.deepEqual([changed, state.possiblyMountedOf(one)], [[], []]);
 });
 
-test('manager invariant 15: the same pod twice is one mount, and the device path stays', () => {
+test('the same pod twice is one mount, and the device path stays', () => {
   const { state } = attached();
   state.mounted(record());
   state.mounted(record(one, volume, 2));
@@ -77,7 +77,7 @@ test('manager invariant 15: the same pod twice is one mount, and the device path
   assert.equal(state.volume(volume)?.devicePath, '/dev/a');
 });
 
-test('manager invariant 16: mounted elsewhere is true for each of two pods and for none of one', () => {
+test('mounted elsewhere is true for each of two pods and for none of one', () => {
   const { state } = attached();
   state.mounted(record());
   assert.deepEqual([state.isMountedElsewhere(id()), state.isMountedElsewhere(id(two))], [false, true]);
@@ -86,7 +86,7 @@ test('manager invariant 16: mounted elsewhere is true for each of two pods and f
 });
 
 for (const how of ['mounted', 'uncertain'] as const) {
-  test(`manager invariant 17: a volume with a pod that has it ${how} is not detached`, () => {
+  test(`a volume with a pod that has it ${how} is not detached`, () => {
     const { state } = attached();
     state[how](record());
     assert.throws(() => state.remove(volume), {
@@ -100,14 +100,14 @@ for (const how of ['mounted', 'uncertain'] as const) {
   });
 }
 
-test('manager invariant 18: a mounted device without pods is both', () => {
+test('a mounted device without pods is both', () => {
   const { state } = attached();
   state.deviceMounted(volume, '/dev/b', '/mnt');
   const { device, devicePath, deviceMountPath, mounts } = state.volume(volume) ?? {};
   assert.deepEqual([device, devicePath, deviceMountPath, mounts?.size], ['mounted', '/dev/b', '/mnt', 0]);
 });
 
-test('manager invariant 19: an uncertain mount is possibly mounted, not mounted, and not gone', () => {
+test('an uncertain mount is possibly mounted, not mounted, and not gone', () => {
   const { state, changed } = attached();
   state.mounted(record());
   state.uncertain(record());
@@ -131,7 +131,7 @@ for (const { how, act, deviceToo } of [
     deviceToo: false,
   },
 ]) {
-  test(`manager invariant 20: ${how} takes away the mark of what was found on disk`, () => {
+  test(`${how} takes away the mark of what was found on disk`, () => {
     const { state } = world();
     state.foundAttached({ volume, spec: disk, devicePath: '' });
     assert.equal(state.foundMounted(record()), true);
@@ -144,7 +144,7 @@ for (const { how, act, deviceToo } of [
 }
 
 for (const answer of [true, false]) {
-  test(`manager invariant 21: uncertain attachability becomes ${answer ? 'yes' : 'no'} once and for all`, () => {
+  test(`uncertain attachability becomes ${answer ? 'yes' : 'no'} once and for all`, () => {
     const { state } = world();
     state.foundAttached({ volume, spec: disk, devicePath: '' });
     assert.equal(state.volume(volume)?.attachable, 'uncertain');
@@ -154,7 +154,7 @@ for (const answer of [true, false]) {
   });
 }
 
-test('manager invariant 23: unmounting a device keeps the path of the device', () => {
+test('unmounting a device keeps the path of the device', () => {
   const { state } = attached();
   state.deviceMounted(volume, '/dev/b', '/mnt');
   state.deviceUnmounted(volume);

@@ -69,7 +69,7 @@ const life = [
   'remove',
 ];
 
-test('manager invariant 40: a raw device is mapped and taken away again, each step exactly once', async (t) => {
+test('a raw device is mapped and taken away again, each step exactly once', async (t) => {
   const world = await started(t);
   await world.put(pod('web'));
   assert.deepEqual(world.states(), ['web/disk: mounted']);
@@ -88,7 +88,7 @@ test('manager invariant 40: a raw device is mapped and taken away again, each st
   ]);
 });
 
-test('manager invariant 40: where the node attaches, a raw device is attached first and detached last', async (t) => {
+test('where the node attaches, a raw device is attached first and detached last', async (t) => {
   const world = await started(t, { kind: 'attachable', controllerAttach: false });
   await world.put(pod('web'));
   await world.remove('web');
@@ -96,7 +96,7 @@ test('manager invariant 40: where the node attaches, a raw device is attached fi
   world.assertGone();
 });
 
-test('manager invariant 40: where a controller attaches, the node neither attaches nor detaches', async (t) => {
+test('where a controller attaches, the node neither attaches nor detaches', async (t) => {
   const world = await started(t, { kind: 'attachable' });
   await world.put(pod('web'));
   assert.deepEqual(world.plugin.calls, []);
@@ -137,7 +137,7 @@ test('the device of an attached volume is the one it was attached as, behind lin
 const nil = 'failed to find BlockVolumeMapper plugin. Volume plugin is nil. for volume';
 const onPod = '"disk" (UniqueName: "example.com/disk/disk") pod "web" (UID: "web") ';
 
-test('manager invariant 41: a kind without raw devices is told of in the kubelet’s words', async (t) => {
+test('a kind without raw devices is told of in the kubelet’s words', async (t) => {
   const world = await started(t, { kind: 'attachable', controllerAttach: false });
   const { block } = world.plugin;
   Reflect.deleteProperty(world.plugin, 'block');
@@ -170,7 +170,7 @@ test('manager invariant 41: a kind without raw devices is told of in the kubelet
   world.assertGone();
 });
 
-test('manager invariant 49: two pods share a raw device, which stays until both are gone', async (t) => {
+test('two pods share a raw device, which stays until both are gone', async (t) => {
   const world = await started(t);
   await world.put(pod('web'), pod('api'));
   assert.deepEqual(world.states(), ['api/disk: mounted', 'web/disk: mounted']);
@@ -184,7 +184,7 @@ test('manager invariant 49: two pods share a raw device, which stays until both 
   world.assertGone();
 });
 
-test('manager invariant 66: a raw device is mounted after the wait, in use, and offered to containers', async (t) => {
+test('a raw device is mounted after the wait, in use, and offered to containers', async (t) => {
   const world = await started(t, { kind: 'attachable', controllerAttach: false });
   world.pods.put(pod('web', true));
   await world.manager.waitForMounted(pod('web'), new AbortController().signal);
@@ -196,7 +196,7 @@ test('manager invariant 66: a raw device is mounted after the wait, in use, and 
   );
 });
 
-test('manager invariant 66: a file system given as a device is an error, not mapped and not in use', async (t) => {
+test('a file system given as a device is an error, not mapped and not in use', async (t) => {
   const world = await started(t, {
     kind: 'attachable',
     controllerAttach: false,
@@ -217,15 +217,15 @@ const transient = new ScriptedError('transient');
 
 /** What is asked of the plugin after each history of device set-ups, when the pod is gone. */
 const deviceMatrix = [
-  { invariant: 42, ends: [uncertain], tornDown: 1 },
-  { invariant: 43, ends: [final], tornDown: 0 },
-  { invariant: 43, ends: [transient], tornDown: 0 },
-  { invariant: 44, ends: [uncertain, final], tornDown: 0 },
-  { invariant: 44, ends: [uncertain, transient], tornDown: 1 },
+  { ends: [uncertain], tornDown: 1 },
+  { ends: [final], tornDown: 0 },
+  { ends: [transient], tornDown: 0 },
+  { ends: [uncertain, final], tornDown: 0 },
+  { ends: [uncertain, transient], tornDown: 1 },
 ];
-for (const { invariant, ends, tornDown } of deviceMatrix) {
+for (const { ends, tornDown } of deviceMatrix) {
   const told = ends.map(({ failureClass }) => failureClass).join(', then ');
-  test(`manager invariant ${invariant}, block: after ${told} the device is torn down ${tornDown} times`, async (t) => {
+  test(`block: after ${told} the device is torn down ${tornDown} times`, async (t) => {
     const world = await started(t);
     world.plugin.script('setUpDevice', ...ends, ...Array.from({ length: 9 }, () => transient));
     await world.put(pod('web'));
@@ -253,7 +253,7 @@ const podMatrix = [
 ];
 for (const { ends, unmapped } of podMatrix) {
   const told = ends.map(({ failureClass }) => failureClass).join(', then ');
-  test(`manager invariant 46, block: after ${told} the pod is unmapped ${unmapped} times, the device once`, async (t) => {
+  test(`block: after ${told} the pod is unmapped ${unmapped} times, the device once`, async (t) => {
     const world = await started(t);
     world.plugin.script('mapPodDevice', ...ends, ...Array.from({ length: 9 }, () => transient));
     await world.put(pod('web'));

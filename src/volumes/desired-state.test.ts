@@ -56,7 +56,7 @@ const one = pod('one');
 const two = pod('two');
 const idOf = (volume: VolumeName, of: Pod): MountId => ({ volume, podUid: podUidOf(of) });
 
-test('manager invariant 1: a volume that is wanted is visible in every query, and is not reported in use', () => {
+test('a volume that is wanted is visible in every query, and is not reported in use', () => {
   const { state, touched, ...world } = new World();
   const volume = state.want({ pod: one, spec: storageSpec('disk'), podVolumeName: 'data', gid: '777' });
   assert.equal(volume, 'example.com/disk/disk');
@@ -72,7 +72,7 @@ test('manager invariant 1: a volume that is wanted is visible in every query, an
   assert.deepEqual(touched, ['example.com/disk/disk@one']);
 });
 
-test('manager invariant 2: asking twice gives one entry, one outer name and the old revision', () => {
+test('asking twice gives one entry, one outer name and the old revision', () => {
   const world = new World();
   const first = world.want(one, plain());
   const revision = world.state.mount(idOf(first, one))?.revision;
@@ -85,14 +85,14 @@ test('manager invariant 2: asking twice gives one entry, one outer name and the 
   assert.equal(world.state.mountsOf(podUidOf(one)).length, 1);
 });
 
-test('manager invariant 3: pods share storage by its name, and never a volume of their own', () => {
+test('pods share storage by its name, and never a volume of their own', () => {
   const world = new World();
   assert.equal(world.want(one, storageSpec('disk')), world.want(two, storageSpec('disk')));
   assert.equal(world.want(one, plain()), 'example.com/plain/one-data');
   assert.equal(world.want(two, plain()), 'example.com/plain/two-data');
 });
 
-test('manager invariants 4 and 5: two outer names of one disk are one volume with both names, of this pod alone', () => {
+test('two outer names of one disk are one volume with both names, of this pod alone', () => {
   const world = new World();
   const volume = world.want(one, storageSpec('disk'), 'first');
   world.want(one, storageSpec('disk'), 'second');
@@ -107,7 +107,7 @@ test('manager invariants 4 and 5: two outer names of one disk are one volume wit
   );
 });
 
-test('manager invariant 6: with its last pod a volume is gone from every query', () => {
+test('with its last pod a volume is gone from every query', () => {
   const world = new World();
   const volume = world.want(one, storageSpec('disk'));
   world.want(two, storageSpec('disk'));
@@ -123,7 +123,7 @@ test('manager invariant 6: with its last pod a volume is gone from every query',
   world.state.forget(idOf(volume, two));
 });
 
-test('manager invariant 7: reporting is exclusive, and names that nobody wants are ignored', () => {
+test('reporting is exclusive, and names that nobody wants are ignored', () => {
   const world = new World();
   const [a, b] = [world.want(one, storageSpec('a'), 'a'), world.want(one, storageSpec('b'), 'b')];
   const reported = (): readonly (boolean | undefined)[] =>
@@ -134,7 +134,7 @@ test('manager invariant 7: reporting is exclusive, and names that nobody wants a
   assert.deepEqual(reported(), [false, true]);
 });
 
-test('manager invariant 9: errors of a pod are told once, sorted and each once, eleven at most', () => {
+test('errors of a pod are told once, sorted and each once, eleven at most', () => {
   const { state } = new World();
   const uid = podUidOf(one);
   for (const text of ['b', 'a', 'b']) state.addError(uid, text);
@@ -231,7 +231,7 @@ test('a changed pod refreshes the volumes that show it, and those alone', () => 
   assert.equal(world.state.mount(idOf(cfg, one))?.pod, labelled);
 });
 
-test('manager invariant 31: the volume keeps its name when its plugin no longer attaches it', () => {
+test('the volume keeps its name when its plugin no longer attaches it', () => {
   const world = new World();
   const volume = world.want(one, storageSpec('disk'));
   world.state.setAttachable(volume, false);

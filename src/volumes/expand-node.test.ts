@@ -147,7 +147,7 @@ const quiet = [
   },
 ];
 for (const { it, parts, is } of quiet) {
-  test(`manager invariant 59: ${it}`, async () => {
+  test(it, async () => {
     const world = new World(parts);
     assert.deepEqual(await world.inUse(), is);
     assert.deepEqual([world.plugin.calls, world.writer.patches, world.events()], [[], [], []]);
@@ -155,7 +155,7 @@ for (const { it, parts, is } of quiet) {
 }
 
 for (const status of ['NodeResizePending', 'NodeResizeInProgress']) {
-  test(`manager invariant 59: a claim in ${status} is grown and told of it`, async () => {
+  test(`a claim in ${status} is grown and told of it`, async () => {
     const world = new World({ claim: pending(status) });
     assert.deepEqual(await world.inUse(), done);
     assert.equal(world.plugin.count('expand'), 1);
@@ -170,7 +170,7 @@ for (const status of ['NodeResizePending', 'NodeResizeInProgress']) {
   });
 }
 
-test('manager invariant 59: a claim of many nodes at its size is grown here too, and not written', async () => {
+test('a claim of many nodes at its size is grown here too, and not written', async () => {
   const world = new World({ claim: atSize, accessMode: 'ReadWriteMany' });
   assert.deepEqual(await world.inUse(), done);
   assert.equal(world.plugin.count('expand'), 1);
@@ -178,7 +178,7 @@ test('manager invariant 59: a claim of many nodes at its size is grown here too,
   assert.deepEqual(world.events(), grown);
 });
 
-test('manager invariant 59: what can never be done makes the claim infeasible, and is remembered', async () => {
+test('what can never be done makes the claim infeasible, and is remembered', async () => {
   const world = new World({ claim: pending('NodeResizePending') });
   world.plugin.script('expand', new Error('wrapped', { cause: new ExpansionRefusedError('infeasible', 'too large') }));
   await assert.rejects(world.inUse(), { message: 'wrapped' });
@@ -189,7 +189,7 @@ test('manager invariant 59: what can never be done makes the claim infeasible, a
   assert.equal(world.plugin.count('expand'), 1);
 });
 
-test('manager invariant 59: another final failure leaves the claim in progress, with a condition', async () => {
+test('another final failure leaves the claim in progress, with a condition', async () => {
   const world = new World({ claim: pending('NodeResizePending') });
   world.plugin.script('expand', new Error('no room'), new Error('no room at all'));
   await assert.rejects(world.inUse(), { message: 'no room' });
@@ -225,7 +225,7 @@ for (const failureClass of ['uncertain', 'transient'] as const) {
   });
 }
 
-test('manager invariant 48: a volume that cannot be grown in use is left alone, by steps: not done, no error', async () => {
+test('a volume that cannot be grown in use is left alone, by steps: not done, no error', async () => {
   const world = new World({ claim: pending('NodeResizePending') });
   world.plugin.script('expand', new Error('wrapped', { cause: new ExpansionRefusedError('in-use', 'in use') }));
   assert.deepEqual(await world.inUse(), notDone);
@@ -234,7 +234,7 @@ test('manager invariant 48: a volume that cannot be grown in use is left alone, 
   assert.equal(world.status().conditions?.[0]?.type, 'NodeResizeError');
 });
 
-test('manager invariant 48: without steps, a volume that cannot be grown in use counts as done', async () => {
+test('without steps, a volume that cannot be grown in use counts as done', async () => {
   const world = new World();
   world.plugin.script('expand', new ExpansionRefusedError('in-use', 'in use'));
   assert.deepEqual(await world.inUse(), done);
@@ -249,7 +249,7 @@ const unsupported = [
   { it: 'of a claim that waits for this node it is a failure', parts: { claim: pending('NodeResizePending') } },
 ];
 for (const { it, parts, is } of unsupported) {
-  test(`manager invariant 48: growing is not supported: ${it}`, async () => {
+  test(`growing is not supported: ${it}`, async () => {
     const world = new World(parts);
     world.plugin.script('expand', notSupported);
     if (is === undefined) await assert.rejects(world.inUse(), notSupported);

@@ -77,7 +77,7 @@ const byPod = 'MountVolume.NodeExpandVolume succeeded for volume "disk" node-1';
 const success = [`FileSystemResizeSuccessful: ${byPod}`, `FileSystemResizeSuccessful: ${byPod}`];
 
 for (const mode of ['Filesystem', 'Block'] as const) {
-  test(`manager invariants 34 and 48: a ${mode} volume that grew while it is mounted is grown once`, async (t) => {
+  test(`a ${mode} volume that grew while it is mounted is grown once`, async (t) => {
     const world = new GrowingWorld(t, mode);
     await world.start();
     await world.put(world.pod('web'));
@@ -104,7 +104,7 @@ for (const mode of ['Filesystem', 'Block'] as const) {
     assert.deepEqual(world.plugin.violations, []);
   });
 
-  test(`manager invariant 34: a ${mode} volume that is mounted read-only is not grown`, async (t) => {
+  test(`a ${mode} volume that is mounted read-only is not grown`, async (t) => {
     const world = new GrowingWorld(t, mode);
     await world.start();
     const pod = world.pod('web', true);
@@ -116,7 +116,7 @@ for (const mode of ['Filesystem', 'Block'] as const) {
   });
 }
 
-test('manager invariant 34: the claim of an ephemeral volume is grown too', async (t) => {
+test('the claim of an ephemeral volume is grown too', async (t) => {
   const world = new GrowingWorld(t);
   await world.start();
   const ephemeral = podUsing('web', [{ name: 'data', ephemeral: { volumeClaimTemplate: { spec: {} } } }]);
@@ -135,7 +135,7 @@ test('manager invariant 34: the claim of an ephemeral volume is grown too', asyn
   assert.equal(world.bound.claims.get('web-data')?.status?.capacity?.['storage'], '3Gi');
 });
 
-test('manager invariant 34: a volume that grows before it is mounted is grown within the mount, and not again', async (t) => {
+test('a volume that grows before it is mounted is grown within the mount, and not again', async (t) => {
   const world = new GrowingWorld(t);
   world.grow('2Gi');
   await world.start();
@@ -150,7 +150,7 @@ test('manager invariant 34: a volume that grows before it is mounted is grown wi
 });
 
 for (const mode of ['Filesystem', 'Block'] as const) {
-  test(`manager invariant 47: a ${mode} volume that cannot be grown is uncertain and its pod does not start`, async (t) => {
+  test(`a ${mode} volume that cannot be grown is uncertain and its pod does not start`, async (t) => {
     const world = new GrowingWorld(t, mode);
     world.grow('2Gi');
     world.plugin.script('expand', new Error('no room'));
@@ -169,7 +169,7 @@ for (const mode of ['Filesystem', 'Block'] as const) {
   });
 }
 
-test('manager invariant 48: a volume that cannot be grown in use is never tried again', async (t) => {
+test('a volume that cannot be grown in use is never tried again', async (t) => {
   const world = new GrowingWorld(t);
   await world.start();
   await world.put(world.pod('web'));

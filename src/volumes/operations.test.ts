@@ -110,14 +110,14 @@ const exclusions: readonly { first: OperationKey; second: OperationKey; result: 
 ];
 for (const { first, second, result } of exclusions) {
   const says = result === 'started' ? 'runs beside' : 'waits for';
-  test(`manager invariant 51: ${JSON.stringify(second)} ${says} ${JSON.stringify(first)}`, (t) => {
+  test(`${JSON.stringify(second)} ${says} ${JSON.stringify(first)}`, (t) => {
     const world = new World(t);
     assert.equal(world.start(first).result, 'started');
     assert.equal(world.start(second, 'unmount').result, result);
   });
 }
 
-test('manager invariant 52: a second operation is refused until the first is over, and the volume is told to be free then', async (t) => {
+test('a second operation is refused until the first is over, and the volume is told to be free then', async (t) => {
   const world = new World(t);
   const first = world.start(whole);
   assert.equal(world.start(whole).result, 'busy');
@@ -128,7 +128,7 @@ test('manager invariant 52: a second operation is refused until the first is ove
   assert.equal(world.start(whole).result, 'started');
 });
 
-test('manager invariant 53: after a failure the same operation waits, and another starts at once', async (t) => {
+test('after a failure the same operation waits, and another starts at once', async (t) => {
   const world = new World(t);
   await world.start(whole, 'mount').end(new Error('no such disk'));
   assert.equal(world.start(whole, 'mount').result, 'backing-off');
@@ -179,7 +179,7 @@ test('what may be retried now is tried at once, and fails with a doubled delay',
   assert.equal(world.start(whole).result, 'backing-off');
 });
 
-test('manager invariant 54: one that runs wins over others that have failed', async (t) => {
+test('one that runs wins over others that have failed', async (t) => {
   const world = new World(t);
   await world.start(ofPod('a'), 'unmount').end(new Error('no'));
   await world.start(ofPod('b'), 'unmount').end(new Error('no'));
@@ -189,7 +189,7 @@ test('manager invariant 54: one that runs wins over others that have failed', as
   assert.equal(world.start(whole, 'unmountDevice').result, 'started');
 });
 
-test("manager invariant 55: a pod's failed unmount uses its own entry, and success deletes that one alone", async (t) => {
+test("a pod's failed unmount uses its own entry, and success deletes that one alone", async (t) => {
   const world = new World(t);
   await world.start(ofPod('a'), 'unmount').end(new Error('a'));
   await world.start(ofPod('b'), 'unmount').end(new Error('b'));
@@ -200,7 +200,7 @@ test("manager invariant 55: a pod's failed unmount uses its own entry, and succe
   assert.equal(world.start(ofPod('b'), 'unmount').result, 'started');
 });
 
-test('manager invariant 56: a bug in an operation is a failure of that operation, and nothing else', async (t) => {
+test('a bug in an operation is a failure of that operation, and nothing else', async (t) => {
   const world = new World(t);
   const bug = new TypeError('undefined is not a volume');
   await world.start(whole).end(bug);

@@ -21,7 +21,7 @@ for (const { it, complete, state, isAdded } of [
   { it: 'a terminating pod later', complete: true, state: 'terminating', isAdded: false },
   { it: 'a terminated pod later', complete: true, state: 'terminated', isAdded: false },
 ] as const) {
-  test(`manager invariant 24: ${it} is ${isAdded ? '' : 'not '}added`, async (t) => {
+  test(`${it} is ${isAdded ? '' : 'not '}added`, async (t) => {
     const world = new VolumeWorld(t);
     world.pods.ready = complete;
     await world.start();
@@ -32,7 +32,7 @@ for (const { it, complete, state, isAdded } of [
   });
 }
 
-test('manager invariant 25: a pod that nobody has waited for is tried again by itself until its claim can be read', async (t) => {
+test('a pod that nobody has waited for is tried again by itself until its claim can be read', async (t) => {
   const world = new VolumeWorld(t);
   await world.start();
   await world.put(podUsing('web', [claimVolume('data', 'disk'), plainVolume('other')]));
@@ -48,7 +48,7 @@ test('manager invariant 25: a pod that nobody has waited for is tried again by i
   assert.equal(world.claims.reads, after, 'and not again');
 });
 
-test('manager invariant 26: a pod that is waited for is tried once for each wait', async (t) => {
+test('a pod that is waited for is tried once for each wait', async (t) => {
   const world = new VolumeWorld(t);
   await world.start();
   const pod = podUsing('web', [claimVolume('data', 'disk')]);
@@ -72,7 +72,7 @@ test('manager invariant 26: a pod that is waited for is tried once for each wait
   assert.equal(world.claims.reads, reads + 1);
 });
 
-test('manager invariant 27: a pod that was deleted stays wanted until its containers are gone', async (t) => {
+test('a pod that was deleted stays wanted until its containers are gone', async (t) => {
   const world = new VolumeWorld(t);
   await world.start();
   await world.put(podUsing('web', [plainVolume('data')]));
@@ -86,7 +86,7 @@ test('manager invariant 27: a pod that was deleted stays wanted until its contai
   assert.deepEqual(world.states(), []);
 });
 
-test('manager invariant 28: whoever waits for a pod that is gone leaves nothing behind', async (t) => {
+test('whoever waits for a pod that is gone leaves nothing behind', async (t) => {
   const world = new VolumeWorld(t);
   await world.start();
   const pod = podUsing('web', [plainVolume('data')]);
@@ -102,7 +102,7 @@ test('manager invariant 28: whoever waits for a pod that is gone leaves nothing 
   assert.deepEqual(world.states(), ['web/disk: mounted']);
 });
 
-test('manager invariant 29: a finished pod that is still known is unwanted only once it was mounted', async (t) => {
+test('a finished pod that is still known is unwanted only once it was mounted', async (t) => {
   const world = new VolumeWorld(t);
   await world.start();
   world.plain.script('setUp', new Error('not yet'));
@@ -116,7 +116,7 @@ test('manager invariant 29: a finished pod that is still known is unwanted only 
   assert.deepEqual(world.plain.calls, ['setUp web/data', 'setUp web/data', 'tearDown web/data']);
 });
 
-test('manager invariant 30: an uncertain mount does not keep a deleted pod wanted', async (t) => {
+test('an uncertain mount does not keep a deleted pod wanted', async (t) => {
   const world = new VolumeWorld(t);
   await world.start();
   world.plain.script('setUp', Object.assign(new Error('timed out'), { failureClass: 'uncertain' }));
@@ -127,7 +127,7 @@ test('manager invariant 30: an uncertain mount does not keep a deleted pod wante
   assert.equal(world.plain.count('tearDown'), 1);
 });
 
-test('manager invariant 31: a plugin that no longer attaches changes the volume in place', async (t) => {
+test('a plugin that no longer attaches changes the volume in place', async (t) => {
   const disk = new ScriptedPlugin({ kind: 'attachable' });
   const world = new VolumeWorld(t, { plugins: [disk] });
   world.claims.bind('disk');
@@ -141,7 +141,7 @@ test('manager invariant 31: a plugin that no longer attaches changes the volume 
   assert.deepEqual(world.states(), ['web/disk: mounted'], 'nothing is waited for any more');
 });
 
-test('manager invariant 32: an ephemeral claim that the pod does not own is refused', async (t) => {
+test('an ephemeral claim that the pod does not own is refused', async (t) => {
   const world = new VolumeWorld(t);
   world.claims.bind('web-data');
   await world.start();
@@ -176,7 +176,7 @@ for (const { mode, pod, refusal } of [
     refusal: 'volume data has volumeMode Filesystem, but is specified in volumeDevices',
   },
 ]) {
-  test(`manager invariant 33: a ${mode} claim is ${refusal ?? 'accepted'}`, async (t) => {
+  test(`a ${mode} claim is ${refusal ?? 'accepted'}`, async (t) => {
     const world = new VolumeWorld(t);
     world.claims.bind('disk', { volumeMode: mode });
     await world.start();
@@ -191,7 +191,7 @@ for (const { it, readOnly, expands } of [
   { it: 'a volume that grew', readOnly: false, expands: true },
   { it: 'a read-only volume that grew', readOnly: true, expands: false },
 ]) {
-  test(`manager invariant 34: ${it} is ${expands ? '' : 'not '}grown on the node`, async (t) => {
+  test(`${it} is ${expands ? '' : 'not '}grown on the node`, async (t) => {
     const grown: string[] = [];
     const world = new VolumeWorld(t);
     world.disk.expand = {
@@ -214,7 +214,7 @@ for (const { it, readOnly, expands } of [
   });
 }
 
-test('manager invariant 35: a volume that no container uses is never looked at', async (t) => {
+test('a volume that no container uses is never looked at', async (t) => {
   const world = new VolumeWorld(t);
   await world.start();
   const pod = podUsing('web', [plainVolume('data')]);

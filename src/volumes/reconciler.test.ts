@@ -39,7 +39,7 @@ async function attachByController(world: World): Promise<void> {
   await world.settle();
 }
 
-test('manager invariant 36: a node without pods calls no plugin', async (t) => {
+test('a node without pods calls no plugin', async (t) => {
   const world = new VolumeWorld(t);
   await world.start();
   await world.advance(200_000);
@@ -79,7 +79,7 @@ test('a plain volume is mounted, told of and unmounted again', async (t) => {
 
 const life = ['waitForAttach disk', 'mountDevice disk', 'setUp web/disk', 'tearDown web/disk', 'unmountDevice disk'];
 
-test('manager invariant 37: where the node attaches, each step is done exactly once', async (t) => {
+test('where the node attaches, each step is done exactly once', async (t) => {
   const world = attachable(t, false);
   await world.start();
   await world.put(podUsing('web', [claimVolume('data', 'disk')]));
@@ -90,7 +90,7 @@ test('manager invariant 37: where the node attaches, each step is done exactly o
   assert.deepEqual(world.events(), ['SuccessfulAttachVolume: AttachVolume.Attach succeeded for volume "disk" ']);
 });
 
-test('manager invariant 38: where a controller attaches, the node neither attaches nor detaches', async (t) => {
+test('where a controller attaches, the node neither attaches nor detaches', async (t) => {
   const world = attachable(t, true);
   await world.start();
   await world.put(podUsing('web', [claimVolume('data', 'disk')]));
@@ -109,7 +109,7 @@ test('what only the node can attach does not wait for the controller', async (t)
   assert.deepEqual(world.shared.calls, ['attach disk', ...life, 'detach disk']);
 });
 
-test('manager invariant 39: a volume that is not reported in use waits, and no delay builds up', async (t) => {
+test('a volume that is not reported in use waits, and no delay builds up', async (t) => {
   const world = attachable(t, true);
   await world.start();
   await world.put(podUsing('web', [claimVolume('data', 'disk')]));
@@ -137,7 +137,7 @@ interface Failing {
 }
 const failing: readonly Failing[] = [
   {
-    it: '42: a device mount that timed out',
+    it: 'a device mount that timed out',
     step: 'mountDevice',
     ends: [timeout()],
     state: 'uncertain',
@@ -145,7 +145,7 @@ const failing: readonly Failing[] = [
     devices: 1,
   },
   {
-    it: '43: a device mount that failed',
+    it: 'a device mount that failed',
     step: 'mountDevice',
     ends: [final()],
     state: 'not-mounted',
@@ -153,17 +153,17 @@ const failing: readonly Failing[] = [
     devices: 0,
   },
   {
-    it: '44: a device mount that timed out, then failed',
+    it: 'a device mount that timed out, then failed',
     step: 'mountDevice',
     ends: [timeout(), final()],
     state: 'not-mounted',
     unmounts: 0,
     devices: 0,
   },
-  { it: '46: a set-up that timed out', step: 'setUp', ends: [timeout()], state: 'uncertain', unmounts: 1, devices: 1 },
-  { it: '46: a set-up that failed', step: 'setUp', ends: [final()], state: 'not-mounted', unmounts: 0, devices: 1 },
+  { it: 'a set-up that timed out', step: 'setUp', ends: [timeout()], state: 'uncertain', unmounts: 1, devices: 1 },
+  { it: 'a set-up that failed', step: 'setUp', ends: [final()], state: 'not-mounted', unmounts: 0, devices: 1 },
   {
-    it: '46: a set-up that timed out, then failed',
+    it: 'a set-up that timed out, then failed',
     step: 'setUp',
     ends: [timeout(), final()],
     state: 'not-mounted',
@@ -171,7 +171,7 @@ const failing: readonly Failing[] = [
     devices: 1,
   },
   {
-    it: '46: a set-up that decided nothing',
+    it: 'a set-up that decided nothing',
     step: 'setUp',
     ends: [new ScriptedError('transient')],
     state: 'not-mounted',
@@ -179,7 +179,7 @@ const failing: readonly Failing[] = [
     devices: 1,
   },
   {
-    it: '58: a set-up whose uncertain error was wrapped, which is final',
+    it: 'a set-up whose uncertain error was wrapped, which is final',
     step: 'setUp',
     ends: [new Error('wrapped', { cause: timeout() })],
     state: 'not-mounted',
@@ -188,7 +188,7 @@ const failing: readonly Failing[] = [
   },
 ];
 for (const { it, step, ends, state, unmounts, devices } of failing) {
-  test(`manager invariant ${it} leaves ${state}, ${unmounts} unmounts and ${devices} of the device`, async (t) => {
+  test(`${it} leaves ${state}, ${unmounts} unmounts and ${devices} of the device`, async (t) => {
     const world = newWorld(t, new ScriptedPlugin({ kind: 'device' }));
     world.shared.script(step, ...ends);
     await world.start();
@@ -209,7 +209,7 @@ for (const [step, end] of [
   ['setUp', final()],
   ['mountDevice', final()],
 ] as const) {
-  test(`manager invariants 45 and 46: a mounted volume stays that when ${step} fails in a refresh (${end.message})`, async (t) => {
+  test(`a mounted volume stays that when ${step} fails in a refresh (${end.message})`, async (t) => {
     const world = newWorld(t, new ScriptedPlugin({ kind: 'device', follows: () => [] }));
     await world.start();
     const pod = podUsing('web', [claimVolume('data', 'disk')]);
@@ -225,7 +225,7 @@ for (const [step, end] of [
   });
 }
 
-test('manager invariant 49: a shared device stays until the last of its pods is gone', async (t) => {
+test('a shared device stays until the last of its pods is gone', async (t) => {
   const world = newWorld(t, new ScriptedPlugin({ kind: 'device' }));
   await world.start();
   await world.put(podUsing('one', [claimVolume('data', 'disk')]), podUsing('two', [claimVolume('data', 'disk')]));
@@ -238,7 +238,7 @@ test('manager invariant 49: a shared device stays until the last of its pods is 
   assert.deepEqual(world.shared.violations, []);
 });
 
-test('manager invariant 50: mounts of a shared volume take turns, and a move unmounts first', async (t) => {
+test('mounts of a shared volume take turns, and a move unmounts first', async (t) => {
   const world = newWorld(t, new ScriptedPlugin({ kind: 'device' }));
   await world.start();
   const hold = world.shared.hold('setUp');
@@ -266,7 +266,7 @@ test('manager invariant 50: mounts of a shared volume take turns, and a move unm
   assert.deepEqual(world.shared.calls.slice(2), ['setUp three/disk'], 'the device is used again');
 });
 
-test('manager invariant 50: mounts of plain volumes run beside each other', async (t) => {
+test('mounts of plain volumes run beside each other', async (t) => {
   const world = new VolumeWorld(t);
   await world.start();
   const hold = world.plain.hold('setUp');
@@ -287,7 +287,7 @@ test('a pod whose mount of a shared volume always fails does not starve the othe
   assert.deepEqual(world.states(), ['one/disk: not-mounted', 'two/disk: mounted']);
 });
 
-test('manager invariant 23: a volume that is wanted again while its device is unmounted is mounted again from the same path', async (t) => {
+test('a volume that is wanted again while its device is unmounted is mounted again from the same path', async (t) => {
   const world = attachable(t, true);
   await world.start();
   await world.put(podUsing('web', [claimVolume('data', 'disk')]));
@@ -523,7 +523,7 @@ test('storage for one pod alone is not given to a second one', async (t) => {
   assert.deepEqual(world.states(), ['two/disk: mounted']);
 });
 
-test('manager invariant 58: a file system that is another one is told to the volume, also when wrapped', async (t) => {
+test('a file system that is another one is told to the volume, also when wrapped', async (t) => {
   const world = newWorld(t, new ScriptedPlugin({ kind: 'device' }));
   world.shared.script('setUp', new Error('mount failed', { cause: new FilesystemMismatchError('ext4, not xfs') }));
   await world.start();
@@ -534,7 +534,7 @@ test('manager invariant 58: a file system that is another one is told to the vol
   ]);
 });
 
-test('manager invariant 56: a bug in a plugin costs its volume a delay, is no event, and leaves the others alone', async (t) => {
+test('a bug in a plugin costs its volume a delay, is no event, and leaves the others alone', async (t) => {
   const world = new VolumeWorld(t);
   world.plain.script('setUp', new TypeError('boom'));
   await world.start();

@@ -76,7 +76,7 @@ class Start {
   }
 }
 
-test('manager invariant 60: two pods of one volume are one volume with two uncertain pods, and its status is asked for twice', async () => {
+test('two pods of one volume are one volume with two uncertain pods, and its status is asked for twice', async () => {
   const start = new Start();
   start.disk.leave('a', diskName, 'd1');
   start.disk.leave('b', diskName, 'd1');
@@ -99,7 +99,7 @@ test('volumes of one pod get the names that the populator gives them', async () 
   ]);
 });
 
-test('manager invariant 61: the directory of an unknown plugin is listed as failed, and nothing of it as mounted', async () => {
+test('the directory of an unknown plugin is listed as failed, and nothing of it as mounted', async () => {
   const start = new Start();
   start.disk.leave('a', 'example.com/other', 'data');
   await start.reconstruction.scan(signal);
@@ -154,7 +154,7 @@ for (const { it, arrange, says } of failures) {
   });
 }
 
-test('manager invariant 62: what failed and is wanted is left alone, what nobody wants is torn down once; then the list is empty', async () => {
+test('what failed and is wanted is left alone, what nobody wants is torn down once; then the list is empty', async () => {
   const start = new Start();
   start.plain.reconstruct = () => undefined as never;
   start.disk.leave('a', plainName, 'wanted');
@@ -195,7 +195,7 @@ test('what failed waits for all pods to be known, and for the volumes of its own
   assert.equal(start.started.length, 1);
 });
 
-test('manager invariant 65: the status of the node fills in devices and attachments, and nothing is unmounted before', async () => {
+test('the status of the node fills in devices and attachments, and nothing is unmounted before', async () => {
   const start = new Start(new ScriptedPlugin({ kind: 'attachable' }));
   start.disk.leave('a', diskName, 'd1');
   start.disk.leave('a', diskName, 'd2');
@@ -312,7 +312,7 @@ async function restarted(
   return Object.assign(world, { directories: podsOnDisk });
 }
 
-test('manager invariant 63: what is found and wanted is set up once, is mounted then, and is never torn down', async (t) => {
+test('what is found and wanted is set up once, is mounted then, and is never torn down', async (t) => {
   const world = await restarted(t, [['web', diskName, 'd1']], {
     before: ({ pods, claims }) => {
       claims.bind('d1');
@@ -328,7 +328,7 @@ test('manager invariant 63: what is found and wanted is set up once, is mounted 
 });
 
 for (const step of ['setUp', 'mountDevice'] as const) {
-  test(`manager invariant 64: when ${step} fails finally, what was found stays uncertain and is unmounted once nobody wants it`, async (t) => {
+  test(`when ${step} fails finally, what was found stays uncertain and is unmounted once nobody wants it`, async (t) => {
     const world = await restarted(t, [['web', diskName, 'd1']], {
       before: ({ pods, claims, disk }) => {
         claims.bind('d1');
@@ -359,7 +359,7 @@ function unreadNode(answer: Promise<Node>): NodeReader {
   return { name: 'node-1', current: () => undefined, read };
 }
 
-test('restart guarantee 1: no operation starts before everything on disk was listed', async (t) => {
+test('no operation starts before everything on disk was listed', async (t) => {
   let [scanned, started] = [false, false];
   const disk = new FakePodsOnDisk();
   for (let pod = 0; pod < 100; pod += 1) disk.leave(`gone-${pod}`, plainName, 'data');
@@ -387,7 +387,7 @@ test('restart guarantee 1: no operation starts before everything on disk was lis
   assert.ok(started);
 });
 
-test('restart guarantee 2: mounts start before all pods are known and before the status of the node is', async (t) => {
+test('mounts start before all pods are known and before the status of the node is', async (t) => {
   const world = await restarted(t, [['web', plainName, 'data']], {
     deps: { node: unreadNode(new Promise(() => {})) },
     before: ({ pods }) => {
@@ -399,7 +399,7 @@ test('restart guarantee 2: mounts start before all pods are known and before the
   assert.equal(world.manager.areStatesSynced(), false);
 });
 
-test('restart guarantee 3: nothing is unmounted, detached or cleaned before all pods and the status of the node are known', async (t) => {
+test('nothing is unmounted, detached or cleaned before all pods and the status of the node are known', async (t) => {
   let status: Error | undefined = new Error('connection refused');
   const node: Node = { metadata: { name: 'node-1' }, status: {} };
   const read = async (): Promise<Node> => {
@@ -440,7 +440,7 @@ test('restart guarantee 3: nothing is unmounted, detached or cleaned before all 
   assert.deepEqual(world.states(), []);
 });
 
-test('restart guarantee 3, the other way round: the status of the node alone is not enough', async (t) => {
+test('the status of the node alone is not enough to unmount, detach or clean anything', async (t) => {
   const world = await restarted(t, [['gone', plainName, 'data']], { before: ({ pods }) => (pods.ready = false) });
   assert.equal(world.manager.areStatesSynced(), true);
   await world.advance(60_000);
@@ -451,7 +451,7 @@ test('restart guarantee 3, the other way round: the status of the node alone is 
   assert.deepEqual(world.states(), []);
 });
 
-test('restart guarantee 4: the list of volumes in use is not to be written before the status of the node was applied', async (t) => {
+test('the list of volumes in use is not to be written before the status of the node was applied', async (t) => {
   let apply = (): void => {};
   const read = new Promise<Node>((resolve) => (apply = () => resolve({ metadata: { name: 'node-1' } })));
   const world = await restarted(t, [['web', diskName, 'd1']], {
@@ -463,7 +463,7 @@ test('restart guarantee 4: the list of volumes in use is not to be written befor
   assert.equal(world.manager.areStatesSynced(), true);
 });
 
-test('restart guarantee 5: the volumes of a pod that is still terminating are kept until its containers are gone', async (t) => {
+test('the volumes of a pod that is still terminating are kept until its containers are gone', async (t) => {
   const world = await restarted(t, [['web', plainName, 'data']], {
     before: ({ pods }) => {
       pods.put(podUsing('web', [plainVolume('data')]));

@@ -46,7 +46,7 @@ test('the status of the node is due as soon as an attachable volume is wanted, a
   assert.deepEqual(inUse, []);
 });
 
-test('manager invariant 66: a claim is mounted after the wait, and in use where it is attached', async (t) => {
+test('a claim is mounted after the wait, and in use where it is attached', async (t) => {
   const disk = new ScriptedPlugin({ kind: 'attachable' });
   const world = new VolumeWorld(t, { plugins: [disk], controllerAttach: false });
   world.claims.bind('disk');
@@ -58,7 +58,7 @@ test('manager invariant 66: a claim is mounted after the wait, and in use where 
   assert.deepEqual(world.manager.queries.volumesInUse(), ['example.com/disk/disk']);
 });
 
-test('manager invariant 66: a claim of the wrong mode is an error, not mounted and not in use', async (t) => {
+test('a claim of the wrong mode is an error, not mounted and not in use', async (t) => {
   const disk = new ScriptedPlugin({ kind: 'attachable' });
   const world = new VolumeWorld(t, { plugins: [disk] });
   world.claims.bind('disk', { volumeMode: 'Block' });
@@ -75,7 +75,7 @@ test('manager invariant 66: a claim of the wrong mode is an error, not mounted a
   assert.deepEqual(world.manager.queries.volumesInUse(), []);
 });
 
-test('manager invariant 67: the error lists what is unmounted, unattached and unprocessed, each sorted', async (t) => {
+test('the error lists what is unmounted, unattached and unprocessed, each sorted', async (t) => {
   const disk = new ScriptedPlugin({ kind: 'attachable' });
   const world = new VolumeWorld(t, { plugins: [disk] });
   for (const name of ['vol2', 'vol02']) world.claims.bind(name);
@@ -94,7 +94,7 @@ test('manager invariant 67: the error lists what is unmounted, unattached and un
   );
 });
 
-test('manager invariant 68: a node that can attach no more says so, with the lists and the deadline', async (t) => {
+test('a node that can attach no more says so, with the lists and the deadline', async (t) => {
   const disk = new ScriptedPlugin({ kind: 'attachable' });
   const world = new VolumeWorld(t, { plugins: [disk] });
   world.claims.bind('disk');
@@ -114,7 +114,7 @@ test('manager invariant 68: a node that can attach no more says so, with the lis
   assert.equal(isDeadlineExceeded(error), true);
 });
 
-test('manager invariant 69: a claim that is bound later is mounted by a later wait', async (t) => {
+test('a claim that is bound later is mounted by a later wait', async (t) => {
   const world = new VolumeWorld(t);
   world.claims.bind('disk');
   const claim = world.claims.claims.get('disk');
@@ -136,7 +136,7 @@ for (const { it, gid, own, groups } of [
   { it: 'no number', gid: 'wheel', own: [], groups: [] },
   { it: 'nothing', gid: '', own: [], groups: [] },
 ]) {
-  test(`manager invariant 70: ${it} gives the pod ${JSON.stringify(groups)}`, async (t) => {
+  test(`${it} gives the pod ${JSON.stringify(groups)}`, async (t) => {
     const world = new VolumeWorld(t);
     for (const name of ['a', 'b']) world.claims.bind(name, {}, { annotations: { 'pv.beta.kubernetes.io/gid': gid } });
     await world.start();
@@ -155,7 +155,7 @@ for (const { it, reason, text, isDeadline } of [
     isDeadline: true,
   },
 ]) {
-  test(`manager invariant 71: both waits end at once when the caller ${it}`, async (t) => {
+  test(`both waits end at once when the caller ${it}`, async (t) => {
     const world = new VolumeWorld(t);
     await world.start();
     const [starting, stopping] = [podUsing('new', [plainVolume('data')]), podUsing('old', [plainVolume('data')])];
@@ -180,7 +180,7 @@ for (const { it, reason, text, isDeadline } of [
   });
 }
 
-test('manager invariant 72: each stuck pod is one error with its own volume, and pods without volumes are none', async (t) => {
+test('each stuck pod is one error with its own volume, and pods without volumes are none', async (t) => {
   const world = new VolumeWorld(t);
   await world.start();
   const pods = [podUsing('one', [plainVolume('a')]), podUsing('two', [plainVolume('b')]), podUsing('three', [])];

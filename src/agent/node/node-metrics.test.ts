@@ -10,7 +10,7 @@ const none = {
   containers: () => Promise.resolve([]),
 };
 
-test('volume manager invariant 75: one desired and one mounted volume give exactly two series with value 1', async () => {
+test('one desired and one mounted volume give exactly two series with value 1', async () => {
   const metrics = new NodeMetrics({
     ...none,
     volumes: () => [

@@ -140,12 +140,12 @@ const mirrors: readonly (readonly [string, Pod, string])[] = [
   ],
 ];
 for (const [it, object, says] of mirrors) {
-  test(`15.6: a node creates a pod with ${it}: ${says}`, () => {
+  test(`a node creates a pod with ${it}: ${says}`, () => {
     assert.equal(restrict({ object }), says);
   });
 }
 
-test('15.6: a mirror pod waits for its Node object', () => {
+test('a mirror pod waits for its Node object', () => {
   const n3 = { ...n1, name: 'system:node:n3' };
   assert.equal(
     restrict({ object: mirror({ nodeName: 'n3' }, [{ ...owner, name: 'n3' }]) }, n3),
@@ -200,7 +200,7 @@ const podCases: readonly (readonly [string, Partial<Admission>, string])[] = [
   ['creates a status', { subresource: 'status' }, 'unexpected operation "CREATE"'],
 ];
 for (const [it, admission, says] of podCases) {
-  test(`15.6: a node ${it}: ${says}`, () => {
+  test(`a node ${it}: ${says}`, () => {
     assert.equal(restrict(admission), says);
   });
 }
@@ -256,7 +256,7 @@ const nodeCases: readonly (readonly [string, Partial<Admission>, string])[] = [
   ],
 ];
 for (const [it, admission, says] of nodeCases) {
-  test(`15.6: a node ${it}: ${says}`, () => {
+  test(`a node ${it}: ${says}`, () => {
     assert.equal(restrict({ resource: 'nodes', name: 'n1', ...admission }), says);
   });
 }
@@ -287,7 +287,7 @@ const tokenCases: readonly (readonly [string, object, string])[] = [
   ],
 ];
 for (const [it, spec, says] of tokenCases) {
-  test(`15.6: a node requests a token ${it}: ${says}`, () => {
+  test(`a node requests a token ${it}: ${says}`, () => {
     assert.equal(
       restrict({ resource: 'serviceaccounts', subresource: 'token', name: 'robot', object: { spec } }),
       says,
@@ -295,7 +295,7 @@ for (const [it, spec, says] of tokenCases) {
   });
 }
 
-test('15.6: a node has one lease and one CSINode, and leaves claims alone', () => {
+test('a node has one lease and one CSINode, and leaves claims alone', () => {
   const lease = { group: 'coordination.k8s.io', resource: 'leases', namespace: 'kube-node-lease' };
   assert.equal(restrict({ ...lease, name: 'n1' }), 'fine');
   assert.equal(
@@ -328,7 +328,7 @@ test('15.6: a node has one lease and one CSINode, and leaves claims alone', () =
   );
 });
 
-test('15.6: others are not restricted, and a nameless node always is', () => {
+test('others are not restricted, and a nameless node always is', () => {
   const admission = { resource: 'nodes', name: 'n2', object: aNode() };
   assert.equal(restrict(admission, { ...n1, name: 'ann' }), 'fine');
   assert.equal(restrict(admission, { ...n1, groups: [] }), 'fine');

@@ -13,7 +13,7 @@ const web = aConfigMap({
   metadata: { name: 'web', creationTimestamp: '2026-01-01T00:00:00Z' },
 });
 
-test('12.1: a table has all columns, wide ones too, and a cell for each', () => {
+test('a table has all columns, wide ones too, and a cell for each', () => {
   const table = tableOf(pods, [aPod()], { resourceVersion: '7' }, options);
   assert.equal(table.kind, 'Table');
   assert.equal(table.apiVersion, 'meta.k8s.io/v1');
@@ -36,13 +36,13 @@ test('12.1: a table has all columns, wide ones too, and a cell for each', () => 
   assert.equal(table.rows[0]?.cells.length, table.columnDefinitions.length);
 });
 
-test('12.1: a column says its type, its format and what it shows', () => {
+test('a column says its type, its format and what it shows', () => {
   const [name] = tableOf(configMaps, [], {}, options).columnDefinitions;
   assert.deepEqual(Object.keys(name ?? {}), ['name', 'type', 'format', 'description', 'priority']);
   assert.equal(name?.format, 'name');
 });
 
-test('12.1: a row carries the metadata of its object, all of the object, or nothing', () => {
+test('a row carries the metadata of its object, all of the object, or nothing', () => {
   const row = (includeObject: 'None' | 'Metadata' | 'Object') =>
     tableOf(configMaps, [web], {}, { ...options, includeObject }).rows[0];
   assert.deepEqual(row('Metadata'), {
@@ -53,14 +53,14 @@ test('12.1: a row carries the metadata of its object, all of the object, or noth
   assert.deepEqual(row('None'), { cells: ['web', 1, '10s'] });
 });
 
-test('12.1: columns may be left out, and the older version differs in name alone', () => {
+test('columns may be left out, and the older version differs in name alone', () => {
   const table = tableOf(configMaps, [web], {}, { ...options, version: 'v1beta1', withColumns: false });
   assert.deepEqual(table.columnDefinitions, []);
   assert.equal(table.apiVersion, 'meta.k8s.io/v1beta1');
   assert.equal(table.rows[0]?.object?.apiVersion, 'meta.k8s.io/v1beta1');
 });
 
-test('12.3: a row of an ended pod says so', () => {
+test('a row of an ended pod says so', () => {
   const conditions = (phase: string) => tableOf(pods, [aPod({ status: { phase } })], {}, options).rows[0]?.conditions;
   const completed = { type: 'Completed', status: 'True' };
   assert.deepEqual(conditions('Succeeded'), [
@@ -70,7 +70,7 @@ test('12.3: a row of an ended pod says so', () => {
   assert.equal(conditions('Running'), undefined);
 });
 
-test('2.1: metadata alone, of one object', () => {
+test('metadata alone, of one object', () => {
   const partial = { kind: 'PartialObjectMetadata', apiVersion: 'meta.k8s.io/v1', metadata: web.metadata };
   assert.deepEqual(partialObjectMetadata(web, 'v1'), partial);
 });

@@ -106,7 +106,7 @@ const cases: readonly { it: string; credentials: Credentials; user?: string; fai
   },
 ];
 for (const { it, credentials, user, fails, anonymous = true } of cases) {
-  test(`15.1: ${it}`, () => {
+  test(it, () => {
     const result = authenticator(anonymous).authenticate(credentials);
     if (result.kind === 'unauthenticated') assert.equal(result.message, fails);
     else assert.equal(`${result.user.name} [${result.user.groups.join(',')}]`, user);

@@ -110,7 +110,7 @@ const references: readonly { it: string; pod: PodParts; kind: RelatedKind; names
   { it: 'the pod itself', pod: {}, kind: 'pod', names: ['web'] },
 ];
 for (const { it, pod, kind, names } of references) {
-  test(`15.5: ${it} of a pod are related to its node, in its namespace alone`, () => {
+  test(`${it} of a pod are related to its node, in its namespace alone`, () => {
     const graph = graphOf(pod);
     for (const name of names) {
       assert.ok(graph.isRelated('n1', kind, 'shop', name), name);
@@ -121,7 +121,7 @@ for (const { it, pod, kind, names } of references) {
   });
 }
 
-test('15.5: a pod without a node gives access to nobody', () => {
+test('a pod without a node gives access to nobody', () => {
   const graph = new NodeGraph();
   graph.podChanged(aPod({ imagePullSecrets: [{ name: 'a' }] }));
   assert.ok(!graph.isRelated('', 'secret', 'shop', 'a'));
@@ -129,7 +129,7 @@ test('15.5: a pod without a node gives access to nobody', () => {
   assert.ok(graph.isRelated('n1', 'secret', 'shop', 'a'), 'as soon as it is bound');
 });
 
-test('15.5: a mirror pod is related to its node, and what it names is not', () => {
+test('a mirror pod is related to its node, and what it names is not', () => {
   const graph = graphOf({
     metadata: { annotations: { 'kubernetes.io/config.mirror': 'x' } },
     imagePullSecrets: [{ name: 'a' }],
@@ -140,7 +140,7 @@ test('15.5: a mirror pod is related to its node, and what it names is not', () =
   assert.ok(!graph.isRelated('n1', 'serviceAccount', 'shop', 'b'));
 });
 
-test('15.5: access ends with the last pod object that needs it, and not when a pod has finished', () => {
+test('access ends with the last pod object that needs it, and not when a pod has finished', () => {
   const secret = { imagePullSecrets: [{ name: 'a' }] };
   const graph = graphOf(
     { ...secret, metadata: { name: 'one' }, status: { phase: 'Succeeded' } },
@@ -153,14 +153,14 @@ test('15.5: access ends with the last pod object that needs it, and not when a p
   assert.ok(!graph.isRelated('n1', 'secret', 'shop', 'a'));
 });
 
-test('15.5: a pod made anew on another node takes its access with it', () => {
+test('a pod made anew on another node takes its access with it', () => {
   const graph = graphOf({ imagePullSecrets: [{ name: 'a' }] });
   graph.podChanged(aPod({ nodeName: 'n2', imagePullSecrets: [{ name: 'a' }] }));
   assert.ok(!graph.isRelated('n1', 'secret', 'shop', 'a'));
   assert.ok(graph.isRelated('n2', 'secret', 'shop', 'a'));
 });
 
-test('15.5: a claim leads to its volume and to the secrets that its node needs', () => {
+test('a claim leads to its volume and to the secrets that its node needs', () => {
   const graph = graphOf({ volumes: [{ name: 'v', persistentVolumeClaim: { claimName: 'data' } }] });
   const csi = {
     driver: 'd',
@@ -182,7 +182,7 @@ test('15.5: a claim leads to its volume and to the secrets that its node needs',
   assert.ok(!graph.isRelated('n1', 'secret', 'storage', 'stage'));
 });
 
-test('15.5: secrets of older volumes are in the namespace of the claim unless they say otherwise', () => {
+test('secrets of older volumes are in the namespace of the claim unless they say otherwise', () => {
   const graph = graphOf({ volumes: [{ name: 'v', persistentVolumeClaim: { claimName: 'data' } }] });
   const claimRef = { namespace: 'shop', name: 'data' };
   graph.persistentVolumeChanged(volume('pv1', { rbd: { secretRef: { name: 'a' } }, claimRef }));

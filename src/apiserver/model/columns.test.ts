@@ -34,10 +34,10 @@ const cases: readonly (readonly [number, string])[] = [
   [9 * year + 100 * day, '9y'],
 ];
 for (const [seconds, text] of cases) {
-  test(`12.4: ${seconds} seconds are shown as ${text}`, () => assert.equal(age(seconds * 1000), text));
+  test(`${seconds} seconds are shown as ${text}`, () => assert.equal(age(seconds * 1000), text));
 }
 
-test('12.4: a time that is not there is unknown', () => {
+test('a time that is not there is unknown', () => {
   assert.equal(ageSince(undefined, 0), '<unknown>');
   assert.equal(ageSince('', 0), '<unknown>');
   assert.equal(ageSince('1970-01-01T00:00:00Z', 5000), '5s');

@@ -403,12 +403,12 @@ for (const resource of resources) {
   const name = `${apiVersionOf(resource)} ${resource.plural}`;
   if (name === 'v1 pods') continue;
   for (const [index, { it, object, cells }] of (rows[name] ?? []).entries()) {
-    test(`12.2: a row of ${name}${it === undefined ? '' : `: ${it}`}`, () => {
+    test(`a row of ${name}${it === undefined ? '' : `: ${it}`}`, () => {
       const shown = cellsOf(resource, object);
       // The first case of a kind has all of its columns, in their order.
       if (index === 0) assert.deepEqual(Object.keys(shown), Object.keys(cells));
       assert.deepEqual(Object.fromEntries(Object.keys(cells).map((column) => [column, shown[column]])), cells);
     });
   }
-  test(`12.2: ${name} have a row in this test`, () => assert.ok((rows[name] ?? []).length > 0));
+  test(`${name} have a row in this test`, () => assert.ok((rows[name] ?? []).length > 0));
 }

@@ -237,7 +237,7 @@ const cases: readonly (Parts & { it: string; cells: object })[] = [
   },
 ];
 for (const { it, cells, ...parts } of cases) {
-  test(`12.3: a pod's row shows ${it}`, () => {
+  test(`a pod's row shows ${it}`, () => {
     const shown = row(parts);
     assert.deepEqual(Object.fromEntries(Object.keys(cells).map((name) => [name, shown[name]])), cells);
   });

@@ -66,16 +66,16 @@ function inDiscovery(entry: Resource): string {
   ].join(' ');
 }
 
-test('1.4: the table publishes what clients look for', () => {
+test('the table publishes what clients look for', () => {
   assert.deepEqual(resources.map(inDiscovery), published);
 });
 
-test('1.4: only pods and services belong to the category all', () => {
+test('only pods and services belong to the category all', () => {
   const inAll = resources.filter(({ categories }) => categories.includes('all')).map(({ plural }) => plural);
   assert.deepEqual(inAll, ['pods', 'services']);
 });
 
-test('6.5: what a deletion answers', () => {
+test('what a deletion answers', () => {
   const withObject = resources.filter(({ deleteAnswers }) => deleteAnswers === 'object').map(({ plural }) => plural);
   assert.deepEqual(withObject, [
     'namespaces',
@@ -93,7 +93,7 @@ test('6.5: what a deletion answers', () => {
   ]);
 });
 
-test('7.6: which kinds an update creates, and which it does not overwrite unseen', () => {
+test('which kinds an update creates, and which it does not overwrite unseen', () => {
   const names = (isChosen: (entry: Resource) => boolean): string[] =>
     resources.filter(isChosen).map((entry) => `${entry.plural}.${entry.group}`);
   assert.deepEqual(

@@ -25,7 +25,7 @@ function updateOf<T>(
   return update;
 }
 
-test('7.5, 7.7: a new pod is of generation 1, Pending and of a quality of service, whatever it says', () => {
+test('a new pod is of generation 1, Pending and of a quality of service, whatever it says', () => {
   const given = aPod({ metadata: { generation: 9 }, status: { phase: 'Running', podIP: '10.0.0.1' } });
   const created = pods.prepareForCreate(given, now);
   assert.equal(created.metadata.generation, 1);
@@ -50,7 +50,7 @@ test('a new pod with gates says that they hold it', () => {
   ]);
 });
 
-test('7.5: the generation of a pod moves with its spec and with nothing else', () => {
+test('the generation of a pod moves with its spec and with nothing else', () => {
   const old = pods.prepareForCreate(aPod(), now);
   const same = { ...old, metadata: { ...old.metadata, generation: 7, labels: { a: 'b' } } };
   assert.equal(pods.prepareForUpdate(same, old, now).metadata.generation, 1);
@@ -58,7 +58,7 @@ test('7.5: the generation of a pod moves with its spec and with nothing else', (
   assert.equal(pods.prepareForUpdate(changed, old, now).metadata.generation, 2);
 });
 
-test('7.7: an update of a pod leaves its status alone', () => {
+test('an update of a pod leaves its status alone', () => {
   const old = pods.prepareForCreate(aPod(), now);
   const { status: _, ...bare } = old;
   assert.deepEqual(pods.prepareForUpdate({ ...old, status: { phase: 'Failed' } }, old, now), old);
@@ -66,7 +66,7 @@ test('7.7: an update of a pod leaves its status alone', () => {
   assert.deepEqual(pods.prepareForUpdate(old, bare, now), bare);
 });
 
-test("7.7: an update of a pod's status leaves the spec, the owners, the generation and the end alone", () => {
+test("an update of a pod's status leaves the spec, the owners, the generation and the end alone", () => {
   const owner = { apiVersion: 'v1', kind: 'Node', name: 'n', uid: 'u' };
   const metadata = { ownerReferences: [owner], deletionTimestamp: '2026-01-01T00:00:00Z', generation: 3 };
   const old = aPod({
@@ -103,7 +103,7 @@ test("7.7: an update of a pod's status leaves the spec, the owners, the generati
   });
 });
 
-test('14.7: an update of ephemeral containers changes these alone, and the generation', () => {
+test('an update of ephemeral containers changes these alone, and the generation', () => {
   const old = aPod({ metadata: { generation: 1, resourceVersion: '5' }, status: { phase: 'Running' } });
   const one = aContainer({ name: 'debug' });
   const given = {
@@ -131,12 +131,12 @@ const graceCases: readonly (readonly [string, Parameters<typeof aPod>[0], number
   ['a second for less than none', { nodeName: 'n' }, -1, 1],
 ];
 for (const [what, parts, requested, seconds] of graceCases) {
-  test(`7.9: a deleted pod has ${what}`, () => {
+  test(`a deleted pod has ${what}`, () => {
     assert.equal(pods.deletion?.graceSeconds?.(aPod(parts), requested), seconds);
   });
 }
 
-test('13.4: a new namespace is Active, labelled with its name, and has its finalizer', () => {
+test('a new namespace is Active, labelled with its name, and has its finalizer', () => {
   const created = namespaces.prepareForCreate(
     decoded(namespaceKind.shape, {
       metadata: { name: 'shop', labels: { a: 'b' } },
@@ -152,7 +152,7 @@ test('13.4: a new namespace is Active, labelled with its name, and has its final
   });
 });
 
-test('13.4: an update of a namespace changes neither finalizers nor status nor the label of its name', () => {
+test('an update of a namespace changes neither finalizers nor status nor the label of its name', () => {
   const old = namespaces.prepareForCreate(decoded(namespaceKind.shape, { metadata: { name: 'shop' } }), now);
   const given = decoded(namespaceKind.shape, {
     metadata: { name: 'shop', labels: { 'kubernetes.io/metadata.name': 'x' } },
@@ -161,7 +161,7 @@ test('13.4: an update of a namespace changes neither finalizers nor status nor t
   assert.deepEqual(namespaces.prepareForUpdate(given, old, now), old);
 });
 
-test('14.10: finalize changes the finalizers of a namespace alone', () => {
+test('finalize changes the finalizers of a namespace alone', () => {
   const old = namespaces.prepareForCreate(decoded(namespaceKind.shape, { metadata: { name: 'shop' } }), now);
   const given = decoded(namespaceKind.shape, {
     metadata: { name: 'shop', labels: { a: 'b' } },
@@ -173,7 +173,7 @@ test('14.10: finalize changes the finalizers of a namespace alone', () => {
   assert.equal(namespaces.deletion?.isHeld?.(updated), false);
 });
 
-test('13.4: the end of a namespace begins with its phase; some never end', () => {
+test('the end of a namespace begins with its phase; some never end', () => {
   const shop = namespaces.prepareForCreate(decoded(namespaceKind.shape, { metadata: { name: 'shop' } }), now);
   assert.deepEqual(namespaces.deletion?.begin?.(shop).status, { phase: 'Terminating' });
   const refusal = (name: string) =>
@@ -185,7 +185,7 @@ test('13.4: the end of a namespace begins with its phase; some never end', () =>
   }
 });
 
-test('7.7: a new node keeps its status; an update of it does not change it', () => {
+test('a new node keeps its status; an update of it does not change it', () => {
   const given = decoded(nodeShape, { metadata: { name: 'n' }, status: { capacity: { cpu: '1' } } });
   const created = nodes.prepareForCreate(given, now);
   assert.deepEqual(created, given);
@@ -193,7 +193,7 @@ test('7.7: a new node keeps its status; an update of it does not change it', () 
   assert.deepEqual(nodes.prepareForUpdate(update, created, now), { ...update, status: given.status });
 });
 
-test("7.7: an update of a node's status takes metadata along and leaves the spec alone", () => {
+test("an update of a node's status takes metadata along and leaves the spec alone", () => {
   const old = decoded(nodeShape, { metadata: { name: 'n' }, spec: { podCIDR: '10.0.0.0/24' } });
   const given = decoded(nodeShape, {
     metadata: { name: 'n', labels: { a: 'b' } },
@@ -203,7 +203,7 @@ test("7.7: an update of a node's status takes metadata along and leaves the spec
   assert.deepEqual(updateOf(nodes, 'status').prepare(given, old, now), { ...given, spec: old.spec });
 });
 
-test('13.10: a new volume and a new claim are Pending, and no finalizer is added that nothing would remove', () => {
+test('a new volume and a new claim are Pending, and no finalizer is added that nothing would remove', () => {
   const volume = persistentVolumes.prepareForCreate(
     decoded(persistentVolumeShape, {
       metadata: { name: 'v' },
@@ -226,7 +226,7 @@ test('13.10: a new volume and a new claim are Pending, and no finalizer is added
   assert.deepEqual(claim.status, { phase: 'Pending' });
 });
 
-test('7.7: statuses of volumes and claims are theirs alone', () => {
+test('statuses of volumes and claims are theirs alone', () => {
   const old = decoded(persistentVolumeShape, {
     metadata: { name: 'v' },
     spec: { storageClassName: 'a' },
@@ -270,12 +270,12 @@ test('a service says its address in both places, and an update that leaves it ou
   assert.deepEqual(updateOf(services, 'status').prepare(from({}), created, now).spec, created.spec);
 });
 
-test('13.6: a Secret has a type and no stringData once it is complete', () => {
+test('a Secret has a type and no stringData once it is complete', () => {
   const completed = secrets.complete({ metadata: { name: 's' }, stringData: { a: 'b' } });
   assert.deepEqual(completed, { metadata: { name: 's' }, data: { a: 'Yg==' }, type: 'Opaque' });
 });
 
-test('14.8: a token request lasts an hour if it does not say otherwise', () => {
+test('a token request lasts an hour if it does not say otherwise', () => {
   const kind = serviceAccounts.subresources.find(({ name }) => name === 'token')?.kind;
   const given = decoded(kind?.shape ?? assert.fail(), { spec: { audiences: [] } });
   assert.deepEqual(kind?.complete?.(given), {

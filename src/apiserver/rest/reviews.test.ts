@@ -12,7 +12,7 @@ function asked(spec: Parameters<typeof reviewAccess>[2]): RequestAttributes {
   return seen;
 }
 
-test('15.3: a review asks the same question that a request would', () => {
+test('a review asks the same question that a request would', () => {
   const resourceAttributes = {
     namespace: 'shop',
     verb: 'get',
@@ -30,7 +30,7 @@ test('15.3: a review asks the same question that a request would', () => {
   });
 });
 
-test('15.3: field selectors of a review count if they pin a field to one value', () => {
+test('field selectors of a review count if they pin a field to one value', () => {
   const fieldsOf = (
     fieldSelector: NonNullable<NonNullable<Parameters<typeof asked>[0]['resourceAttributes']>['fieldSelector']>,
   ): unknown => {
@@ -50,7 +50,7 @@ test('15.3: field selectors of a review count if they pin a field to one value',
   assert.deepEqual(fieldsOf({ requirements }), { 'spec.nodeName': 'n1' });
 });
 
-test('15.3: the status has a reason only where there is one', () => {
+test('the status has a reason only where there is one', () => {
   const spec = { nonResourceAttributes: { path: '/', verb: 'get' } };
   assert.deepEqual(reviewAccess({ authorize: () => ({ allowed: false, reason: 'why' }) }, me, spec), {
     allowed: false,

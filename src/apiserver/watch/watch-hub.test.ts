@@ -52,7 +52,7 @@ class TestSink implements WatchSink {
   }
 }
 
-test('api-server 9.1: an event is one line of JSON around the object as it is stored', async () => {
+test('an event is one line of JSON around the object as it is stored', async () => {
   const store = memoryStore();
   const hub = new WatchHub(store, watcherDefaults);
   const sink = new TestSink();
@@ -61,7 +61,7 @@ test('api-server 9.1: an event is one line of JSON around the object as it is st
   assert.equal(Buffer.concat(sink.chunks).toString('utf8'), `{"type":"ADDED","object":${value}}\n`);
 });
 
-test('api-server 9.3: a watch from a revision replays what came after it, then goes on live', async () => {
+test('a watch from a revision replays what came after it, then goes on live', async () => {
   const store = memoryStore();
   const hub = new WatchHub(store, watcherDefaults);
   for (const text of ['1', '2', '3']) await put(store, `${maps}a/x`, text);
@@ -73,7 +73,7 @@ test('api-server 9.3: a watch from a revision replays what came after it, then g
   assert.deepEqual(sink.events, ['MODIFIED 2', 'MODIFIED 3', 'DELETED 4', 'ADDED 5']);
 });
 
-test('api-server 9.4: a watch from before the log is refused; one from the future waits for its revision', async (t) => {
+test('a watch from before the log is refused; one from the future waits for its revision', async (t) => {
   const limits = { ...storeDefaults, changesMin: 1, changesMax: 2 };
   const store = await openStore(temporaryDirectory(t), { limits });
   const hub = new WatchHub(store, watcherDefaults);
@@ -86,7 +86,7 @@ test('api-server 9.4: a watch from before the log is refused; one from the futur
   await store.close();
 });
 
-test('api-server 9.2: entering a filter is ADDED, leaving it DELETED with the last state and the revision of now', async () => {
+test('entering a filter is ADDED, leaving it DELETED with the last state and the revision of now', async () => {
   const store = memoryStore();
   const hub = new WatchHub(store, watcherDefaults);
   const sink = new TestSink();
@@ -155,7 +155,7 @@ test('however many watch, a change is parsed and printed once, and all get the s
   assert.deepEqual(late[99]?.events, ['ADDED 1', 'ADDED 2']);
 });
 
-test('api-server 9.8: a slow watcher is cut off at its bound; the others and the writers do not notice', async () => {
+test('a slow watcher is cut off at its bound; the others and the writers do not notice', async () => {
   const store = memoryStore();
   const hub = new WatchHub(store, { queuedEventsMax: 10, queuedBytesMax: 1_000_000 });
   const [slow, large, quick] = [new TestSink(), new TestSink(), new TestSink()];
@@ -224,7 +224,7 @@ test('a stopped watch gets nothing more, and closing the hub ends the rest', asy
   assert.equal(hub.size, 0);
 });
 
-test('api-server 9.5: bookmarks tell idle watchers who want them how far they have come, at each interval', async () => {
+test('bookmarks tell idle watchers who want them how far they have come, at each interval', async () => {
   const store = memoryStore();
   const hub = new WatchHub(store, watcherDefaults);
   const clock = new FakeClock();
@@ -251,7 +251,7 @@ test('api-server 9.5: bookmarks tell idle watchers who want them how far they ha
   await running;
 });
 
-test('api-server 9.6: the initial state comes first, as the sink takes it, and what happens meanwhile after it', async () => {
+test('the initial state comes first, as the sink takes it, and what happens meanwhile after it', async () => {
   const store = memoryStore();
   const hub = new WatchHub(store, watcherDefaults);
   await put(store, `${maps}a/x`, '1');

@@ -107,7 +107,7 @@ function fits({ form, type }: Field, shape: Shape<unknown>): boolean {
   return scalar[shape.type]?.includes(type) ?? false;
 }
 
-test('3.2 and 3.3: the tables have the field numbers of the reference', () => {
+test('the tables have the field numbers of the reference', () => {
   const numbers = (name: string): Record<string, number> =>
     Object.fromEntries(fieldsOf(name).map((field) => [field.name, field.number]));
   assert.deepEqual(numbers('OwnerReference'), {
@@ -175,7 +175,7 @@ test('an object of a Go client loses its zero values and keeps what was meant', 
   });
 });
 
-test('3.4: bytes become base64, every value of them', () => {
+test('bytes become base64, every value of them', () => {
   const all = Buffer.from(Array.from({ length: 256 }, (_, index) => index)).toString('base64');
   const object = {
     apiVersion: 'v1',

@@ -13,7 +13,7 @@ const cases = [
   { options: ['pagesize='], bytes: undefined },
 ];
 for (const { options, bytes } of cases) {
-  test(`emptyDir invariant 65: ${options.join()} is a page size of ${bytes}`, () => {
+  test(`${options.join()} is a page size of ${bytes}`, () => {
     assert.equal(hugePageSizeBytes({ superOptions: options, options: [] }), bytes);
   });
 }

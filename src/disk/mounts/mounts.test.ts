@@ -251,7 +251,7 @@ test('a question alone does not load native code', (t) => {
   assert.equal(mounts.isMountPoint(directoryForMounts(t)), false);
 });
 
-test('emptyDir invariant 63: options of a tmpfs are size, then noswap; a size of zero is left out', () => {
+test('options of a tmpfs are size, then noswap; a size of zero is left out', () => {
   assert.equal(tmpfsOptions(1024n, true), 'size=1024,noswap');
   assert.equal(tmpfsOptions(0n, true), 'noswap');
   assert.equal(tmpfsOptions(2n ** 60n, false), 'size=1152921504606846976');

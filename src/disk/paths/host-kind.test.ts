@@ -101,7 +101,7 @@ const cases: readonly { path: string; type: string; says?: string }[] = [
   { path: 'HOST/file/a/b', type: 'DirectoryOrCreate', says: 'mkdir HOST/file: not a directory' },
 ];
 for (const { path, type, says } of cases) {
-  test(`hostPath invariant 67: ${path} as "${type}" ${says === undefined ? 'is accepted' : 'is refused'}, nothing is made`, async (t) => {
+  test(`${path} as "${type}" ${says === undefined ? 'is accepted' : 'is refused'}, nothing is made`, async (t) => {
     const host = await hostOf(t);
     const names = readdirSync(host);
     const act = (): void => checkHostPath(path.replace('HOST', host), type);
@@ -111,7 +111,7 @@ for (const { path, type, says } of cases) {
   });
 }
 
-test('hostPath invariant 67: a missing directory is made with its parents, a missing file is made empty, both once', async (t) => {
+test('a missing directory is made with its parents, a missing file is made empty, both once', async (t) => {
   const host = await hostOf(t);
   const mask = process.umask();
   for (const _ of [1, 2]) {

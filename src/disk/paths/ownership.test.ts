@@ -45,7 +45,7 @@ for (const { it, kind, readOnly, from, to } of results) {
   });
 }
 
-test('applyGroup (invariant 68) gives links the group and leaves what they lead to alone', async (t) => {
+test('applyGroup gives links the group and leaves what they lead to alone', async (t) => {
   if (needsRoot !== undefined) return t.skip(needsRoot);
   const base = temporaryDirectory(t);
   const outside = makeWith(0o600, join(base, 'outside'), 'file');
@@ -72,7 +72,7 @@ const roots = [
   { it: 'changes a root that lacks a bit', readOnly: false, gid: group, mode: 0o2750, skipped: false },
 ];
 for (const { it, readOnly, gid, mode, skipped } of roots) {
-  test(`applyGroup OnRootMismatch (invariant 69) ${it}`, async (t) => {
+  test(`applyGroup OnRootMismatch ${it}`, async (t) => {
     if (needsRoot !== undefined) return t.skip(needsRoot);
     const volume = join(temporaryDirectory(t), 'volume');
     mkdirSync(volume);
@@ -99,7 +99,7 @@ test('applyGroup fails when the tree cannot be walked', async (t) => {
   });
 });
 
-test('applyGroup (invariant 70) reports after 30 s and then every 60 s', async (t) => {
+test('applyGroup reports after 30 s and then every 60 s', async (t) => {
   const volume = temporaryDirectory(t);
   const files = 128 * 12;
   for (let index = 0; index < files; index += 1) writeFileSync(join(volume, String(index)), '');

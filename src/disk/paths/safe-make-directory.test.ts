@@ -31,7 +31,7 @@ function volume(t: Parameters<typeof temporaryDirectory>[0]): { base: string; ou
 
 const modes = [0o755, 0o2770, 0o4711, 0o1777, 0o6777, 0o7777, 0o700];
 for (const mode of modes) {
-  test(`safe mkdir invariant 47: every missing level gets mode ${mode.toString(8)}`, (t) => {
+  test(`safe mkdir: every missing level gets mode ${mode.toString(8)}`, (t) => {
     const { base } = volume(t);
     const before = statSync(join(base, 'dir')).mode;
     safeMakeDirectory(base, 'dir/x/y/z', mode);
@@ -41,7 +41,7 @@ for (const mode of modes) {
 }
 
 for (const below of ['inside/new', 'inside-absolute/a/b', 'dir/to-b/to-a/to-b/new', 'x/../dir/new']) {
-  test(`safe mkdir invariant 48: ${below} is made through links that stay inside`, (t) => {
+  test(`safe mkdir: ${below} is made through links that stay inside`, (t) => {
     const { base } = volume(t);
     safeMakeDirectory(base, below, 0o755);
     assert.ok(statSync(join(base, below)).isDirectory());
@@ -68,7 +68,7 @@ const refused = [
   { below: 'a\0b', says: /invalid argument$/ },
 ];
 for (const { below, says, code } of refused) {
-  test(`safe mkdir invariant 48: ${JSON.stringify(below)} is refused and makes nothing`, (t) => {
+  test(`safe mkdir: ${JSON.stringify(below)} is refused and makes nothing`, (t) => {
     const { base, outside } = volume(t);
     const before = readdirSync(base);
     assert.throws(
@@ -86,7 +86,7 @@ for (const { below, says, code } of refused) {
   });
 }
 
-test('safe mkdir invariant 49: what exists is left as it is, the base too, also through links', (t) => {
+test('safe mkdir: what exists is left as it is, the base too, also through links', (t) => {
   const { base, outside } = volume(t);
   chmodSync(join(base, 'dir', 'sub'), 0o711);
   chmodSync(base, 0o750);

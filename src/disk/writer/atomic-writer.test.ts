@@ -62,7 +62,7 @@ const fileSystems = [tmpdir(), '/dev/shm'].filter((directory) => existsSync(dire
 for (const under of fileSystems) {
   const volumeIn = (t: TestContext): string => temporaryDirectory(t, under);
 
-  test(`writer invariant 1: a missing directory fails construction, an existing one does not (${under})`, (t) => {
+  test(`a missing directory fails construction, an existing one does not (${under})`, (t) => {
     const volume = volumeIn(t);
     assert.doesNotThrow(() => new AtomicWriter(volume));
     assert.throws(() => new AtomicWriter(join(volume, 'missing')), {
@@ -76,7 +76,7 @@ for (const under of fileSystems) {
     assert.throws(() => writer.write(new Map()), { code: 'ENOTDIR' });
   });
 
-  test(`writer invariant 2: one bad path leaves the volume untouched (${under})`, (t) => {
+  test(`one bad path leaves the volume untouched (${under})`, (t) => {
     const volume = volumeIn(t);
     const writer = new AtomicWriter(volume);
     for (const bad of ['..sneaky', '.', 'a/..', 'good/below'])
@@ -90,28 +90,28 @@ for (const under of fileSystems) {
 
   const sequences: readonly { it: string; payloads: readonly Record<string, string>[]; links: readonly string[] }[] = [
     {
-      it: '4: unclean paths are stored clean',
+      it: 'unclean paths are stored clean',
       payloads: [{ 'foo////bar': '1', 'bar///bar/zab.txt': '2', './baz': '3' }],
       links: ['bar', 'baz', 'foo'],
     },
     {
-      it: '5: binary content and one content under several names',
+      it: 'binary content and one content under several names',
       payloads: [{ a: '\0\xff\xfe\n', b: '\0\xff\xfe\n', c: '' }],
       links: ['a', 'b', 'c'],
     },
-    { it: '9: a file in a new deep directory', payloads: [{ a: '1' }, { a: '1', 'x/y/z': '2' }], links: ['a', 'x'] },
-    { it: '9: a file in an existing directory', payloads: [{ 'd/a': '1' }, { 'd/a': '1', 'd/b': '2' }], links: ['d'] },
-    { it: '9: a file at the top', payloads: [{ 'd/a': '1' }, { 'd/a': '1', b: '2' }], links: ['b', 'd'] },
-    { it: '10: the only file of a directory goes', payloads: [{ 'd/a': '1', b: '2' }, { b: '2' }], links: ['b'] },
+    { it: 'a file in a new deep directory', payloads: [{ a: '1' }, { a: '1', 'x/y/z': '2' }], links: ['a', 'x'] },
+    { it: 'a file in an existing directory', payloads: [{ 'd/a': '1' }, { 'd/a': '1', 'd/b': '2' }], links: ['d'] },
+    { it: 'a file at the top', payloads: [{ 'd/a': '1' }, { 'd/a': '1', b: '2' }], links: ['b', 'd'] },
+    { it: 'the only file of a directory goes', payloads: [{ 'd/a': '1', b: '2' }, { b: '2' }], links: ['b'] },
     {
-      it: '10: one of several files of a directory goes',
+      it: 'one of several files of a directory goes',
       payloads: [{ 'd/a': '1', 'd/b': '2' }, { 'd/b': '2' }],
       links: ['d'],
     },
-    { it: '11: all files go', payloads: [{ 'd/a': '1', b: '2' }, {}], links: [] },
-    { it: '11: nothing at all is written', payloads: [{}], links: [] },
+    { it: 'all files go', payloads: [{ 'd/a': '1', b: '2' }, {}], links: [] },
+    { it: 'nothing at all is written', payloads: [{}], links: [] },
     {
-      it: '12: all files are replaced by others',
+      it: 'all files are replaced by others',
       payloads: [
         { a: '1', 'd/b': '2' },
         { c: '3', 'e/f/g': '4' },
@@ -119,7 +119,7 @@ for (const under of fileSystems) {
       links: ['c', 'e'],
     },
     {
-      it: '13: a directory becomes a file',
+      it: 'a directory becomes a file',
       payloads: [
         { 'bar/zib////zib/zab.txt': '1' },
         { 'bar/zib/zab.txt': '2' },
@@ -130,18 +130,18 @@ for (const under of fileSystems) {
       links: ['bar'],
     },
     {
-      it: '19: directories empty at every depth go, used ones stay',
+      it: 'directories empty at every depth go, used ones stay',
       payloads: [{ 'zip/1/2/3': '1', 'zip/1/4': '2', 'zip/5/6/7': '3' }, { 'zip/1/4': '2' }],
       links: ['zip'],
     },
     {
-      it: '20: links are first elements only',
+      it: 'links are first elements only',
       payloads: [{ 'foo/bar': '1', 'foo/baz/txt': '2', 'bar/txt': '3' }],
       links: ['bar', 'foo'],
     },
   ];
   for (const { it, payloads, links } of sequences) {
-    test(`writer invariant ${it} (${under})`, (t) => {
+    test(`${it} (${under})`, (t) => {
       const volume = volumeIn(t);
       const writer = new AtomicWriter(volume);
       for (const files of payloads) {
@@ -157,7 +157,7 @@ for (const under of fileSystems) {
     });
   }
 
-  test(`writer invariant 6: each file has exactly its mode whatever the umask (${under})`, (t) => {
+  test(`each file has exactly its mode whatever the umask (${under})`, (t) => {
     const volume = volumeIn(t);
     const before = process.umask(0o077);
     t.after(() => process.umask(before));
@@ -168,7 +168,7 @@ for (const under of fileSystems) {
     assert.equal(modeOf(join(volume, 'd')), '0755');
   });
 
-  test(`writer invariant 7: modes change with content, and alone (${under})`, (t) => {
+  test(`modes change with content, and alone (${under})`, (t) => {
     const volume = volumeIn(t);
     const writer = new AtomicWriter(volume);
     for (const [content, mode] of [
@@ -185,7 +185,7 @@ for (const under of fileSystems) {
     }
   });
 
-  test(`writer invariants 8 and 15: the same payload again changes no inode, whoever writes it (${under})`, (t) => {
+  test(`the same payload again changes no inode, whoever writes it (${under})`, (t) => {
     const volume = volumeIn(t);
     const payload = payloadOf({ a: '1', 'd/b': '2', 'd/e/c': '3' });
     const writer = new AtomicWriter(volume);
@@ -198,7 +198,7 @@ for (const under of fileSystems) {
     }
   });
 
-  test(`writer invariant 14: an update of content keeps the links (${under})`, (t) => {
+  test(`an update of content keeps the links (${under})`, (t) => {
     const volume = volumeIn(t);
     const writer = new AtomicWriter(volume);
     writer.write(payloadOf({ 'd/a': '1', b: '2' }));
@@ -211,7 +211,7 @@ for (const under of fileSystems) {
     assert.equal(readFileSync(join(volume, 'd/a'), 'utf8'), 'new');
   });
 
-  test(`writer invariant 16: beforePublish is called once for a real write, on a complete version (${under})`, (t) => {
+  test(`beforePublish is called once for a real write, on a complete version (${under})`, (t) => {
     const volume = volumeIn(t);
     const writer = new AtomicWriter(volume);
     const calls: string[] = [];
@@ -223,7 +223,7 @@ for (const under of fileSystems) {
     assert.deepEqual(calls, ['1', '2']);
   });
 
-  test(`writer invariant 17: what beforePublish throws is thrown on, and the old content stays (${under})`, (t) => {
+  test(`what beforePublish throws is thrown on, and the old content stays (${under})`, (t) => {
     const volume = volumeIn(t);
     const writer = new AtomicWriter(volume);
     writer.write(payloadOf({ a: 'old' }));
@@ -242,7 +242,7 @@ for (const under of fileSystems) {
     assert.deepEqual(visibleFiles(volume), { a: 'new', b: 'more' });
   });
 
-  test(`writer invariant 18: lost links come back without a new version (${under})`, (t) => {
+  test(`lost links come back without a new version (${under})`, (t) => {
     const volume = volumeIn(t);
     const payload = payloadOf({ a: '1', 'd/b': '2' });
     const writer = new AtomicWriter(volume);

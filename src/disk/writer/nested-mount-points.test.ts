@@ -31,7 +31,7 @@ const cases = [
     nested: ['sub1/sub2/sub3'],
   },
   {
-    it: '(invariant 44) is not misled by the order of names',
+    it: 'is not misled by the order of names',
     containers: [
       container(
         'vol:/dir',
@@ -45,7 +45,7 @@ const cases = [
     nested: ['nested', 'nested-vol', 'nested.vol', 'nested2'],
   },
   {
-    it: '(invariant 45) gathers from every container and every place',
+    it: 'gathers from every container and every place',
     containers: [
       container('vol:/init', 'a:/init/one'),
       container('vol:/x', 'vol:/y', 'a:/x/two', 'a:/y/three', 'b:/y/one'),
@@ -62,7 +62,7 @@ for (const { it, containers, nested } of cases) {
   });
 }
 
-test('nestedMountPoints (invariant 46) refuses a mount path that leads out', () => {
+test('nestedMountPoints refuses a mount path that leads out', () => {
   assert.throws(() => nestedMountPoints('vol', [container('vol:foo/../../dir')]), {
     message: 'invalid container mount point ../dir',
     reason: 'InvalidMountPoint',

@@ -31,7 +31,7 @@ const refused = [
   { path: 'a\ud800', because: 'must be valid Unicode' },
 ];
 for (const { path, because } of refused) {
-  test(`writer invariants 2 and 3: the path ${JSON.stringify(path.slice(0, 30))} refuses the payload`, () => {
+  test(`the path ${JSON.stringify(path.slice(0, 30))} refuses the payload`, () => {
     assert.throws(
       () => planTree(payloadOf('fine', path)),
       (error) => error instanceof InvalidPayloadPathError && error.message === `invalid path: ${because}`,
@@ -54,7 +54,7 @@ const accepted = [
 ];
 for (const { path, as } of accepted) {
   const verdict = as === undefined ? 'is refused' : 'is accepted';
-  test(`writer invariants 3 and 4: the path ${JSON.stringify(path.slice(0, 30))} ${verdict}`, () => {
+  test(`the path ${JSON.stringify(path.slice(0, 30))} ${verdict}`, () => {
     if (as === undefined) assert.throws(() => planTree(payloadOf(path)), /must not start with/);
     else assert.deepEqual([...planTree(payloadOf(path)).files.keys()], [as]);
   });
@@ -80,7 +80,7 @@ for (const paths of [
   });
 }
 
-test('writer invariant 20: links are the first elements, directories come parents first', () => {
+test('links are the first elements, directories come parents first', () => {
   const tree = planTree(payloadOf('foo/bar/txt', 'foo/baz', 'bar/txt', 'top'));
   assert.deepEqual([...tree.links.keys()], ['foo', 'bar', 'top']);
   assert.deepEqual(tree.directories, ['foo', 'foo/bar', 'bar']);

@@ -23,7 +23,7 @@ const stored = decoded(eventShape, {
   reportingInstance: 'agent-1',
 });
 
-test('13.9: the events.k8s.io view has other names for the same facts', () => {
+test('the events.k8s.io view has other names for the same facts', () => {
   const view = viewOfEvent(stored);
   assert.deepEqual(view, decoded(eventViewKind.shape, view));
   assert.equal(view.apiVersion, 'events.k8s.io/v1');
@@ -36,11 +36,11 @@ test('13.9: the events.k8s.io view has other names for the same facts', () => {
   assert.equal(view.deprecatedCount, 3);
 });
 
-test('13.9: nothing is lost on the way to the view and back', () => {
+test('nothing is lost on the way to the view and back', () => {
   assert.deepEqual(eventOfView(viewOfEvent(stored)), stored);
 });
 
-test('13.9: a view with nothing but a name becomes an event with nothing but a name', () => {
+test('a view with nothing but a name becomes an event with nothing but a name', () => {
   const view = decoded(eventViewKind.shape, { kind: 'Event', metadata: { name: 'e' } });
   assert.deepEqual(eventOfView(view), { apiVersion: 'v1', kind: 'Event', metadata: { name: 'e' }, involvedObject: {} });
 });

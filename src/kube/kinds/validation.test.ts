@@ -129,7 +129,7 @@ const complete = {
   type: 'Normal',
 };
 
-testRules('13.9: an Event', { shape: eventShape, metadata: inShop, validate: eventKind.validate }, [
+testRules('an Event', { shape: eventShape, metadata: inShop, validate: eventKind.validate }, [
   { it: 'is in the namespace of its object', object: ofPod, errors: [] },
   { it: 'is in no other namespace', object: { involvedObject: { namespace: 'other' } }, errors: [mismatch('other')] },
   {
@@ -163,7 +163,7 @@ testRules('13.9: an Event', { shape: eventShape, metadata: inShop, validate: eve
 ]);
 
 testRules(
-  '13.9: an Event through events.k8s.io',
+  'an Event through events.k8s.io',
   { shape: eventShape, metadata: inShop, validate: validateNewEvent, update: validateNewEventUpdate },
   [
     { it: 'is complete', object: complete, errors: [] },
@@ -220,7 +220,7 @@ testRules(
 );
 
 testRules(
-  '13.10: a Lease',
+  'a Lease',
   { shape: leaseShape, metadata: inShop, validate: leaseKind.validate, update: leaseKind.validateUpdate },
   [
     { it: 'needs nothing but a name', object: {}, errors: [] },
@@ -562,7 +562,7 @@ testRules(
 );
 
 testRules(
-  '14.8: a TokenRequest',
+  'a TokenRequest',
   { shape: tokenRequestShape, complete: tokenRequestKind.complete, validate: tokenRequestKind.validate },
   [
     { it: 'lasts an hour by default', object: { spec: { audiences: [] } }, errors: [] },
@@ -588,7 +588,7 @@ testRules(
   ],
 );
 
-testRules('14.2: a Binding', { shape: bindingKind.shape, validate: bindingKind.validate }, [
+testRules('a Binding', { shape: bindingKind.shape, validate: bindingKind.validate }, [
   { it: 'names a node', object: { target: { name: 'n' } }, errors: [] },
   {
     it: 'names nothing else',

@@ -73,7 +73,7 @@ test('the first map that has a name decides, even with an empty value', () => {
   assert.equal(expand('[$(X)]', new Map([['X', '']]), new Map([['X', 'later']])), '[]');
 });
 
-test('projection invariant 57: a subPathExpr with an undefined, empty or nested variable is an error', () => {
+test('a subPathExpr with an undefined, empty or nested variable is an error', () => {
   assert.equal(expandSubPath('logs/$(VAR_A)-$$(VAR_A)', variables), 'logs/A-$(VAR_A)');
   assert.throws(() => expandSubPath('$(NOT)', variables), { message: 'missing value for NOT' });
   assert.throws(() => expandSubPath('$(VAR_EMPTY)', variables), new MissingVariablesError(['VAR_EMPTY']));

@@ -183,7 +183,7 @@ const sizes: { it: string; node: string; pod?: PodResources; sizeLimit?: string;
   { it: 'nothing on a node that knows nothing', node: '0', sizeLimit: '1Mi', bytes: 0n },
 ];
 for (const { it, node, pod = { containers: [{}] }, sizeLimit, bytes } of sizes) {
-  test(`projection invariant 63: the size of a tmpfs is ${it}`, () => {
+  test(`the size of a tmpfs is ${it}`, () => {
     assert.equal(tmpfsSizeBytes(Quantity.parse(node), pod, sizeLimit), bytes);
   });
 }

@@ -41,7 +41,7 @@ const matches: [key: string, repository: string, expected: boolean][] = [
   ['x[a-z].io', 'xa.io', true],
 ];
 for (const [key, repository, expected] of matches) {
-  test(`objects invariant 67: ${key} ${expected ? 'fits' : 'does not fit'} ${repository}`, () => {
+  test(`${key} ${expected ? 'fits' : 'does not fit'} ${repository}`, () => {
     assert.equal(registryMatches(key, repository), expected);
   });
 }
@@ -93,7 +93,7 @@ const hub: [image: string, expected: boolean][] = [
   ['myhostdocker.io/foo/bar', false],
 ];
 for (const [image, expected] of hub) {
-  test(`objects invariant 68: ${JSON.stringify(image)} is ${expected ? '' : 'not '}on Docker Hub`, () => {
+  test(`${JSON.stringify(image)} is ${expected ? '' : 'not '}on Docker Hub`, () => {
     assert.equal(isOnDefaultRegistry(image), expected);
     const ring = keyring({ 'https://index.docker.io/v1/': 'foo:bar' });
     assert.equal(users(ring, image), expected ? 'foo' : '');
@@ -125,7 +125,7 @@ for (const [repository, found] of lookups) {
   });
 }
 
-test('objects invariant 69: several secrets for one registry are all tried, in the order of the secrets', () => {
+test('several secrets for one registry are all tried, in the order of the secrets', () => {
   const ring = parsePullSecrets([
     configJson({ 'quay.io': { auth: base64('one:1') } }),
     { type: 'Opaque', data: { '.dockerconfigjson': base64('nonsense') } },

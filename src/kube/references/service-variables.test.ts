@@ -97,7 +97,7 @@ const pods: { it: string; namespace: string; links: boolean; hosts: string[] }[]
   { it: 'of an empty namespace', namespace: 'none', links: true, hosts: ['KUBERNETES 10.0.0.1'] },
 ];
 for (const { it, namespace, links, hosts } of pods) {
-  test(`objects invariant 59: a pod ${it}`, () => {
+  test(`a pod ${it}`, () => {
     for (const order of [services, services.toReversed()]) {
       const variables = serviceVariablesOf(order, { namespace, enableServiceLinks: links });
       const seen = [...variables].filter(([name]) => name.endsWith('_SERVICE_HOST'));

@@ -119,7 +119,7 @@ test('a pod without addresses has empty ones, and one with a strange address kee
   assert.equal(environmentFieldValue(pod, podIp, { ...none, podIps: ['local'] }), 'local');
 });
 
-test('projection invariant 33: a map is sorted and quoted, and a value of several lines stays on one line', () => {
+test('a map is sorted and quoted, and a value of several lines stays on one line', () => {
   assert.equal(
     formatMap({ b: 'two\nlines', a: 'say "hi"', '\u{10000}': '3', '\uFFFD': '4' }),
     [String.raw`a="say \"hi\""`, String.raw`b="two\nlines"`, '\uFFFD="4"', '\u{10000}="3"'].join('\n'),
@@ -128,7 +128,7 @@ test('projection invariant 33: a map is sorted and quoted, and a value of severa
   assert.equal(formatMap(undefined), '');
 });
 
-test("projection invariant 34: metadata.annotations[''] is an error, an absent but valid key is empty", () => {
+test("metadata.annotations[''] is an error, an absent but valid key is empty", () => {
   assert.throws(() => volumeFieldValue(pod, "metadata.annotations['']"), KubeError);
   assert.equal(volumeFieldValue(pod, "metadata.annotations['valid.example/absent']"), '');
   assert.equal(volumeFieldValue({ metadata: {} }, "metadata.labels['a']"), '');

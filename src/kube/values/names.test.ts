@@ -188,7 +188,7 @@ for (const [of, actual, expected] of texts) {
   });
 }
 
-test('projection invariant 71: keys of 253 characters are valid, 254 not; ".ab" is valid, "." and ".." are not', () => {
+test('keys of 253 characters are valid, 254 not; ".ab" is valid, "." and ".." are not', () => {
   assert.deepEqual(configMapKeyProblems(a(253)), []);
   assert.deepEqual(configMapKeyProblems(a(254)), ['must be no more than 253 characters']);
   assert.deepEqual(configMapKeyProblems('.ab'), []);

@@ -90,7 +90,7 @@ const orders: { it: string; node?: IpFamily; ips: string; ordered: string }[] = 
   { it: 'gives nothing for nothing', ips: '', ordered: '' },
 ];
 for (const { it, node = 'IPv4', ips, ordered } of orders) {
-  test(`objects invariant 65: orderPodIps ${it}`, () => {
+  test(`orderPodIps ${it}`, () => {
     assert.equal(orderPodIps(ips.split(' '), node).join(' '), ordered);
   });
 }

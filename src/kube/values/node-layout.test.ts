@@ -52,7 +52,7 @@ for (const [path, expected] of layout) {
   });
 }
 
-test('projection invariant 32: the marker of a wrapper lies under wrapped_<volume>', () => {
+test('the marker of a wrapper lies under wrapped_<volume>', () => {
   const marker = readyMarker(root, 'u1', wrappedVolumeName('cfg'));
   assert.equal(marker, `${root}/pods/u1/plugins/kubernetes.io~empty-dir/wrapped_cfg/ready`);
 });

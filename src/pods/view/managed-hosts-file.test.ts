@@ -57,7 +57,7 @@ const wanted: { it: string; hostNetwork?: boolean; podIps?: string[]; mountPaths
   { it: 'that mounts near /etc/hosts gets one', podIps: ['10.0.0.1'], mountPaths: ['/etc/hosts/'], wants: true },
 ];
 for (const { it, hostNetwork = false, podIps = [], mountPaths = [], wants } of wanted) {
-  test(`projection invariant 58: a pod ${it}`, () => {
+  test(`a pod ${it}`, () => {
     assert.equal(wantsHostsFile({ hostNetwork, podIps, mountPaths }), wants);
   });
 }

@@ -298,12 +298,12 @@ const bad: readonly { readonly it: string; readonly mount: VolumeMount; readonly
     message: rro('unknown recursive read-only mode "Always"'),
   },
   {
-    it: 'the sub path before the propagation (order of 5.1)',
+    it: 'the sub path before the propagation',
     mount: { ...at, subPath: '/etc', mountPropagation: 'Both', recursiveReadOnly: 'Always' },
     message: 'error SubPath `/etc` must not be an absolute path',
   },
   {
-    it: 'the propagation before the recursion (order of 5.1)',
+    it: 'the propagation before the recursion',
     mount: { ...at, mountPropagation: 'Both', recursiveReadOnly: 'Always' },
     message: 'invalid MountPropagation mode: "Both"',
   },

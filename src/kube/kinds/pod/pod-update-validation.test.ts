@@ -32,7 +32,7 @@ const cases: readonly {
     errors: [],
   },
   {
-    it: '13.7: refuses what may not change, and shows it',
+    it: 'refuses what may not change, and shows it',
     pod: { nodeName: 'node-1', containers: [aContainer({ image: 'other:2', command: ['sh'] })] },
     errors: [`${refusal}+ spec-less`],
   },

@@ -82,7 +82,7 @@ const cases: readonly Case[] = [
     errors: [],
   },
   {
-    it: 'invariant 74: refuses tokens that are too short or too long lived',
+    it: 'refuses tokens that are too short or too long lived',
     sources: [
       { serviceAccountToken: { expirationSeconds: 599, path: 'a' } },
       { serviceAccountToken: { expirationSeconds: 4294967297, path: 'b' } },
@@ -169,7 +169,7 @@ const cases: readonly Case[] = [
     ],
   },
   {
-    it: 'invariant 74: refuses a certificate’s key and chain at one path',
+    it: 'refuses a certificate’s key and chain at one path',
     sources: [{ podCertificate: { ...certificate, keyPath: 'a', certificateChainPath: 'a' } }],
     errors: [`: Invalid value: "a": ${conflict}`],
   },
