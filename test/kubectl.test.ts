@@ -190,7 +190,7 @@ test('kubectl apply creates, leaves alone, configures and removes keys', options
   });
 });
 
-test('kubectl apply --server-side keeps track of owners and tells conflicts', options, () => {
+test('kubectl apply --server-side keeps track of owners and reports conflicts', options, () => {
   const ns = namespace();
   const input = configMap('web', { a: '1' });
   kubectl(`apply --server-side --field-manager=one -n ${ns} -f -`, { input });

@@ -180,60 +180,56 @@ for (const transport of ['websockets', 'spdy'] as const) {
     await assertTransport(transport, /attach/);
   });
 
-  test(
-    `kubectl port-forward over ${transport}: many connections at once, and a port where nobody listens`,
-    options,
-    async () => {
-      const server = createServer((request, response) => {
-        request.resume();
-        request.on('end', () => response.end(`${request.url}:${'x'.repeat(100_000)}`));
-      }).listen(0, '127.0.0.1');
-      await once(server, 'listening');
-      const { port } = server.address() as AddressInfo;
-      const forward = start(['port-forward', 'pod/web', `:${port}`, ':1'], transport);
-      const closed = once(forward, 'close');
-      const stderr: string[] = [];
-      forward.stderr?.on('data', (bytes: Buffer) => stderr.push(bytes.toString()));
-      const locals: number[] = [];
-      for await (const line of createInterface({ input: forward.stdout ?? process.stdin })) {
-        const [, local] = /127\.0\.0\.1:(\d+) ->/.exec(line) ?? [];
-        if (local !== undefined) locals.push(Number(local));
-        if (locals.length === 2) break;
-      }
-      const [good, refused] = locals;
-      const texts = await Promise.all(
-        Array.from({ length: 8 }, async (_, index) => (await fetch(`http://127.0.0.1:${good}/${index}`)).text()),
-      );
-      assert.deepEqual(
-        texts.map((text) => [text.slice(0, 3), text.length]),
-        texts.map((_, index) => [`/${index}:`, 100_003]),
-      );
-      const said = new Promise<void>((resolve) => {
-        forward.stderr?.on('data', () => {
-          if (stderr.join('').includes('error forwarding')) resolve();
-        });
+  test(`kubectl port-forward over ${transport}: many connections at once, and a closed port`, options, async () => {
+    const server = createServer((request, response) => {
+      request.resume();
+      request.on('end', () => response.end(`${request.url}:${'x'.repeat(100_000)}`));
+    }).listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const { port } = server.address() as AddressInfo;
+    const forward = start(['port-forward', 'pod/web', `:${port}`, ':1'], transport);
+    const closed = once(forward, 'close');
+    const stderr: string[] = [];
+    forward.stderr?.on('data', (bytes: Buffer) => stderr.push(bytes.toString()));
+    const locals: number[] = [];
+    for await (const line of createInterface({ input: forward.stdout ?? process.stdin })) {
+      const [, local] = /127\.0\.0\.1:(\d+) ->/.exec(line) ?? [];
+      if (local !== undefined) locals.push(Number(local));
+      if (locals.length === 2) break;
+    }
+    const [good, refused] = locals;
+    const texts = await Promise.all(
+      Array.from({ length: 8 }, async (_, index) => (await fetch(`http://127.0.0.1:${good}/${index}`)).text()),
+    );
+    assert.deepEqual(
+      texts.map((text) => [text.slice(0, 3), text.length]),
+      texts.map((_, index) => [`/${index}:`, 100_003]),
+    );
+    const said = new Promise<void>((resolve) => {
+      forward.stderr?.on('data', () => {
+        if (stderr.join('').includes('error forwarding')) resolve();
       });
-      await assert.rejects(fetch(`http://127.0.0.1:${refused}/`));
-      await said;
-      assert.match(stderr.join(''), /error forwarding port 1 to pod web, uid [0-9a-f-]+: connect ECONNREFUSED/);
-      forward.kill('SIGKILL');
-      await closed;
-      server.closeAllConnections();
-      server.close();
-      while (
-        !node.notices.some(
-          (notice) =>
-            'path' in notice &&
-            notice.path.startsWith('/portForward') &&
-            notice.kind === 'NodeRequestServed' &&
-            notice.method === (transport === 'websockets' ? 'GET' : 'POST'),
-        )
-      ) {
-        await new Promise((resolve) => setImmediate(resolve));
-      }
-      await assertTransport(transport, /portForward/);
-    },
-  );
+    });
+    await assert.rejects(fetch(`http://127.0.0.1:${refused}/`));
+    await said;
+    assert.match(stderr.join(''), /error forwarding port 1 to pod web, uid [0-9a-f-]+: connect ECONNREFUSED/);
+    forward.kill('SIGKILL');
+    await closed;
+    server.closeAllConnections();
+    server.close();
+    while (
+      !node.notices.some(
+        (notice) =>
+          'path' in notice &&
+          notice.path.startsWith('/portForward') &&
+          notice.kind === 'NodeRequestServed' &&
+          notice.method === (transport === 'websockets' ? 'GET' : 'POST'),
+      )
+    ) {
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    await assertTransport(transport, /portForward/);
+  });
 }
 
 test('kubectl logs: tail, timestamps, since, limits, several containers', options, async () => {
@@ -287,7 +283,7 @@ test('kubectl logs refuses what makes no sense, in the words of the API', option
   }
 });
 
-test('kubectl logs tells why there is no log yet', options, async () => {
+test('kubectl logs says why there is no log yet', options, async () => {
   await node.addPod('waiting', { main: ['cat'] });
   const cases: readonly [string, string][] = [
     ['ContainerCreating', 'is waiting to start: ContainerCreating'],

@@ -94,7 +94,7 @@ for (const { args, input = '', says } of refused) {
   });
 }
 
-test('without a cluster the user is told how to name one', () => {
+test('without a cluster the error says how to name one', () => {
   const { code, stderr } = mountlet(['get', 'pods'], {
     asOrdinaryUser: true,
     env: { XDG_DATA_HOME: join(directory, 'nothing') },

@@ -101,7 +101,7 @@ test('render -f of a directory passes over directories in it', (t) => {
   assert.equal(code, 0, stderr);
 });
 
-test('render tells every container whose image has no proper name, as the kubelet does', (t) => {
+test('render reports every container whose image has no proper name, as the kubelet does', (t) => {
   const root = join(rootDirectory(t), 'new');
   const input =
     'apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  containers: [{name: a, image: "x y"}, {name: b, image: nginx}, {name: c, image: "x:y:z"}]\n';
@@ -114,7 +114,7 @@ test('render tells every container whose image has no proper name, as the kubele
   assert.ok(!existsSync(root));
 });
 
-test('render tells how a mount is made where that is not the usual way', (t) => {
+test('render says how a mount is made where that is not the usual way', (t) => {
   const input = `
 apiVersion: v1
 kind: Pod

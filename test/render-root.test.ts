@@ -209,7 +209,7 @@ const stages = [
     says: 'MountVolume.NewMounter initialization failed for volume "disk" : path "/nowhere" does not exist',
   },
   {
-    it: 'a local volume that is no storage',
+    it: 'a local volume that is not storage',
     spec: 'local: {path: /dev/null}',
     says: 'MountVolume.NewMounter initialization failed for volume "disk" : only directory and block device are supported',
   },
@@ -236,7 +236,7 @@ test('render attaches, formats and mounts no device: that is the agent’s part'
 });
 
 for (const { it, spec, says } of stages) {
-  test(`render tells in the kubelet's words of ${it}`, (t) => {
+  test(`render reports in the kubelet's words ${it}`, (t) => {
     const root = rootDirectory(t);
     const ran = run(root, persistentVolume(spec) + pod('persistentVolumeClaim: {claimName: data}'));
     assert.equal(ran.code, 1);

@@ -76,7 +76,7 @@ test('a key file that is damaged is named, and nothing of it is shown', (t) => {
   }
 });
 
-test('a state directory that nobody may write to is named', (t) => {
+test('a state directory that is not writable is named', (t) => {
   if (!isRoot) return t.skip('needs root: who else could make a directory that this user may not write to');
   const directory = rootDirectory(t);
   const state = join(directory, 'state');

@@ -78,7 +78,7 @@ test('impersonation is refused, never ignored', async (t) => {
   assert.equal(answer.status, 403);
 });
 
-test('a client certificate of our authority names its user; one of another authority nobody', async (t) => {
+test('a client certificate of our authority names its user; one of another authority names none', async (t) => {
   const { server } = await world(t);
   const validity = { now: Date.now(), days: 1 };
   const whoAmI = (authority: typeof server.authority): Promise<string> =>

@@ -204,7 +204,7 @@ test('an object goes when all its owners are gone, and not before', async (t) =>
   await w.until(maps, ends('child'));
 });
 
-test('an owner of the same name and another uid is no owner; an unknown kind may be one', async (t) => {
+test('an owner of the same name and another uid does not count; an unknown kind may be one', async (t) => {
   const w = await world(t);
   const live = (await w.post(maps, { metadata: { name: 'live' } })).json;
   await owned(w, 'stranger', { metadata: { name: 'live', uid: 'other' } });
@@ -276,7 +276,7 @@ test('a pod that was deleted and made again under the same name gets a node agai
   }
 });
 
-test('a node is told not to keep what it has read', async (t) => {
+test('a new node gets the annotation that forbids caching', async (t) => {
   const { post, until } = await world(t);
   await post('/api/v1/nodes', readyNode('a'));
   await until('/api/v1/nodes', ({ object }) => object.metadata.annotations?.['node.alpha.kubernetes.io/ttl'] === '0');

@@ -215,7 +215,7 @@ test('patches of the fields of an object are answered, and leave an object that 
   );
 });
 
-test('bytes that are no TLS or no HTTP close their own connection and nothing else', async () => {
+test('bytes that are not TLS or not HTTP close their own connection and nothing else', async () => {
   for (const bytes of ['GET / HTTP/1.1\r\n\r\n', '\0\0\0', 'x'.repeat(1000)]) {
     const socket = connect(server.address.port, '127.0.0.1');
     socket.on('error', () => {});

@@ -175,7 +175,7 @@ for (const [protocol, connect] of [
         says: '406 NotAcceptable: only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf',
       },
       {
-        it: 'a body that is no JSON',
+        it: 'a body that is not JSON',
         path: maps,
         method: 'POST',
         body: '{"a',

@@ -66,7 +66,7 @@ for (const { kind, open } of stores) {
     ['HTTP/1.1', http1Client],
     ['HTTP/2', http2Client],
   ] as const) {
-    test(`a watch over ${protocol} of a store ${kind} tells each change once, in order, from its version on`, async (t) => {
+    test(`a watch over ${protocol} of a store ${kind} delivers each change once, in order, from its version on`, async (t) => {
       const store = await open(t);
       const { client } = await world(t, { store }, over);
       const { json: list } = await client.send(maps);
@@ -268,7 +268,7 @@ test('five hundred watches on one connection all get the event', async (t) => {
   for (const watch of watches) watch.close();
 });
 
-test('a reader that does not read is cut off, and delays nobody', async (t) => {
+test('a reader that does not read is cut off, and delays no other', async (t) => {
   const { server, client } = await world(t);
   const path = `${maps}?watch=1&resourceVersion=${server.store.revision}`;
   const stuck = connect({ port: server.address.port, host: '127.0.0.1', ca: server.authority.certificatePem });

@@ -23,7 +23,7 @@ test('each key comes once, in order, and again when it is added after it was tak
   await collecting;
 });
 
-test('a queue that is not taken from any more keeps its keys, and nobody waits for it', async () => {
+test('a queue that is not taken from any more keeps its keys and blocks no caller', async () => {
   const queue = new CoalescingQueue<string>();
   const stop = new AbortController();
   const collecting = collect(queue, stop.signal, []);

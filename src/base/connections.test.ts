@@ -48,7 +48,7 @@ test('a client that is known keeps its place, whatever strangers do', async (t) 
   assert.equal(known.destroyed, false);
 });
 
-test('of known ones the longest idle makes room for another; when none is idle there is no place', async (t) => {
+test('the known connection that is idle the longest makes room for another; when none is idle there is no room', async (t) => {
   const { connections, open } = await world(t, 4);
   const [next, last] = [await open(), await open()];
   assert.ok(connections.trust(next) && connections.trust(last));

@@ -49,7 +49,7 @@ test('a clock that is set back earns nothing and costs nothing', async () => {
   await third;
 });
 
-test('without a limit nobody waits, but a signal that has aborted is heard', async () => {
+test('without a limit there is no wait, but an aborted signal is honoured', async () => {
   const bucket = new TokenBucket(new FakeClock(), { perSecond: Infinity, burst: 1 });
   await Promise.all(Array.from({ length: 1_000 }, () => bucket.take(signal)));
   await assert.rejects(bucket.take(AbortSignal.abort(new Error('enough'))), { message: 'enough' });

@@ -74,7 +74,7 @@ async function scripted(t: TestContext): Promise<{
   return { cache, clock, server };
 }
 
-test('a relist tells only what differs, and what has gone', async (t) => {
+test('a relist reports only what differs, and what is gone', async (t) => {
   const { cache, clock, server } = await scripted(t);
   const changed = changesOf(cache);
   const stream = await server.next();

@@ -88,7 +88,7 @@ for (const { it, act } of accidents) {
   });
 }
 
-test('a line that is no event ends the attempt, and everything is listed again', async (t) => {
+test('a line that is not an event ends the attempt, and everything is listed again', async (t) => {
   const s = await scene(t);
   const watch = await s.server.next();
   watch.event('MODIFIED', web('8'));
@@ -162,7 +162,7 @@ test('a server that goes away for good leaves what is known', async (t) => {
   assert.equal(s.cache.get('shop/web')?.metadata.resourceVersion, '5');
 });
 
-test('the real server, changed while nobody listened, is caught up with', async (t) => {
+test('changes of the real server during an outage are caught up with', async (t) => {
   const server = await runningApiServer(t);
   const signal = new AbortController().signal;
   const writer = server.client();

@@ -88,7 +88,7 @@ async function watching(s: Scene): Promise<{ watch: ScriptedRequest; next: Promi
   return { watch: await s.server.next(), next };
 }
 
-test('lists everything, then tells each change', async (t) => {
+test('lists everything, then reports each change', async (t) => {
   const s = await scene(t);
   const { watch, next } = await watching(s);
   watch.event('ADDED', versionedConfigMap('db', '8'));
@@ -145,7 +145,7 @@ const tooLargeStatuses = [
   { it: 'by its message', message: `Timeout: ${tooLarge}: 99, current: 5`, details: {} },
 ];
 for (const { it, message, details } of tooLargeStatuses) {
-  test(`a version the server has not seen is told ${it} and given up`, async (t) => {
+  test(`a version the server has not seen, reported ${it}, is given up`, async (t) => {
     const s = await scene(t);
     const told = s.told();
     (await s.server.next()).refuse(504, 'Timeout', message, { details });
@@ -156,7 +156,7 @@ for (const { it, message, details } of tooLargeStatuses) {
   });
 }
 
-test('any other failure to list is told in the words of the kubelet, and waited for', async (t) => {
+test('any other failure to list is reported in the words of the kubelet, and retried after a wait', async (t) => {
   const s = await scene(t);
   const told = s.told();
   (await s.server.next()).refuse(403, 'Forbidden', 'configmaps is forbidden: no');
@@ -169,7 +169,7 @@ test('any other failure to list is told in the words of the kubelet, and waited 
   assert.equal(notice.error.message, 'failed to list *v1.ConfigMap: configmaps is forbidden: no');
 });
 
-test('a table is no list', async (t) => {
+test('a table is not a list', async (t) => {
   const s = await scene(t);
   const told = s.told();
   (await s.server.next()).answer(200, { kind: 'Table', apiVersion: 'meta.k8s.io/v1', metadata: {}, rows: [] });
@@ -316,7 +316,7 @@ test('a watch that closes at once and empty is an error; it is relisted after a 
   assert.equal(await next, 'replaced 8: ');
 });
 
-test('an empty watch that lasted a second is no error', async (t) => {
+test('an empty watch that lasted a second is not an error', async (t) => {
   const s = await scene(t);
   const { watch } = await watching(s);
   watch.begin();
@@ -328,7 +328,7 @@ test('an empty watch that lasted a second is no error', async (t) => {
 });
 
 for (const reason of ['Expired', 'Gone']) {
-  test(`an ERROR event ${reason} is relisted at the last version first, and told quietly`, async (t) => {
+  test(`an ERROR event ${reason} is relisted at the last version first, without a warning`, async (t) => {
     const s = await scene(t);
     const { watch, next } = await watching(s);
     watch.event('MODIFIED', web('9'));
@@ -368,7 +368,7 @@ test('a watch refused by 429 waits as long as the server asks, and is not relist
   assert.deepEqual((await s.server.next()).query['resourceVersion'], '7');
 });
 
-test('while nobody listens the watch is tried again, and nothing is listed', async (t) => {
+test('while no server listens the watch is retried, and nothing is listed', async (t) => {
   const s = await scene(t);
   const { watch, next } = await watching(s);
   watch.event('MODIFIED', web('8'));

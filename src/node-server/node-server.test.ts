@@ -83,7 +83,7 @@ function ask(
 const certificate = (user: string, authority = node.api.authority): KeyPair =>
   issueClientCertificate(authority, { user, groups: ['testers'], now: Date.now(), days: 1 });
 
-test('the node answers nobody without a name, except whether it lives', async () => {
+test('the node answers no anonymous client, except for its health', async () => {
   assert.deepEqual(pick(await ask('/healthz', { headers: {} })), [200, 'ok']);
   for (const path of ['/pods', '/metrics', '/containerLogs/default/web/main', '/what', '/exec/default/web/main']) {
     assert.deepEqual(pick(await ask(path, { headers: {} })), [401, 'Unauthorized'], path);
@@ -103,7 +103,7 @@ test('the node knows certificates of its authority and no others', async () => {
   ]);
 });
 
-test('the node tells its pods and its metrics', async () => {
+test('the node serves its pods and its metrics', async () => {
   for (const path of ['/pods', '/runningpods/']) {
     const { kind, items } = JSON.parse((await ask(path)).text) as {
       kind: string;
@@ -409,7 +409,7 @@ test('ports over SPDY, and streams that make no sense', async (t) => {
   assert.match(await client.text(lonely), /timed out waiting for streams/);
 });
 
-test('the server tells that it cannot listen', async () => {
+test('the server reports that it cannot listen', async () => {
   const { port } = node.node.address;
   const { certificatePem, keyPem } = node.api.authority;
   const settings = {

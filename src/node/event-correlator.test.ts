@@ -64,7 +64,7 @@ for (const { what, parts } of differences) {
   });
 }
 
-test('the tenth different text and those after it become one event, which tells the newest', () => {
+test('the tenth different text and those after it become one event with the newest text', () => {
   const { say } = setUp();
   const said = Array.from({ length: 12 }, (_, index) => say({ message: `m${index}` }));
   assert.deepEqual(said.map(show), [
@@ -75,7 +75,7 @@ test('the tenth different text and those after it become one event, which tells 
   ]);
 });
 
-test('after ten quiet minutes they are told one by one again; until then they are not', async () => {
+test('after ten quiet minutes they are separate events again; until then they are not', async () => {
   const { clock, say } = setUp();
   for (let index = 0; index < 10; index += 1) say({ message: `m${index}` });
   await clock.advance(600_000);
@@ -84,7 +84,7 @@ test('after ten quiet minutes they are told one by one again; until then they ar
   assert.equal(show(say({ message: 'b' })), 'create b x1');
 });
 
-test('of one object 25 are heard, then one each five minutes, and the count has them all', async () => {
+test('an object may emit 25 events, then one each five minutes, and the count includes them all', async () => {
   const { clock, say } = setUp();
   const heard = Array.from({ length: 30 }, () => say()).filter(({ kind }) => kind !== 'drop');
   assert.equal(heard.length, 25);
@@ -123,7 +123,7 @@ test('whatever is said, counts of one event only grow, and no two events have on
   );
 });
 
-test('a name is the object and a moment in hexadecimal, and a UUID where that is no name', () => {
+test('a name is the object and a moment in hexadecimal, and a UUID where that is not a valid name', () => {
   const clock = new FakeClock(1_000);
   const names = new EventNames({ clock, random: () => 0.5, uuid: () => 'a-uuid' });
   assert.equal(names.next('web'), `web.${(1_000_500_000).toString(16)}`);

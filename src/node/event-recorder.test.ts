@@ -85,7 +85,7 @@ test('what is about the node is written in the namespace default', async (t) => 
   );
 });
 
-test('an event that the server no longer has is created anew, with all that was counted', async (t) => {
+test('an event that the server no longer has is created again, with the full count', async (t) => {
   const { admin, node } = await nodeWithShop(t);
   const first = recording(t, node);
   first.recorder.record(started);
@@ -98,7 +98,7 @@ test('an event that the server no longer has is created anew, with all that was 
   assert.notEqual(again.metadata.uid, written?.metadata.uid);
 });
 
-test('what the server refuses is told and not tried again, and the next goes through', async (t) => {
+test('an event that the server refuses is reported and not retried, and the next goes through', async (t) => {
   const { admin, node } = await nodeWithShop(t);
   const { recorder, notices, stop } = recording(t, node);
   recorder.record({ ...started, object: { ...started.object, namespace: 'nowhere' } });
@@ -147,7 +147,7 @@ test('after twelve tries an event is given up', async (t) => {
   );
 });
 
-test('a thousand wait, more are lost, and nobody who records is held up', async (t) => {
+test('a thousand events are queued, more are dropped, and recording never blocks', async (t) => {
   const { recorder, notices } = recording(t, { create: hangs(), patch: hangs() });
   // The first is taken out of the queue to be written.
   recorder.record(started);

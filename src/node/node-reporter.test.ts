@@ -160,7 +160,7 @@ test('with the server away registration is tried after 100 ms, 200 ms and so on 
   assert.equal(notices.filter(({ kind }) => kind === 'NodeRegistrationFailed').length, 9);
 });
 
-test('who is refused and has no Node either is told why it was refused', async (t) => {
+test('a node that is refused and has no Node object reports why it was refused', async (t) => {
   const server = await runningApiServer(t);
   const { clock, notices } = reporting(t, server.client({}, nodeIdentity(server, 'here')), {
     nodeLabels: { 'node-role.kubernetes.io/main': '' },

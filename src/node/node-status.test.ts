@@ -98,7 +98,7 @@ test('a condition keeps its time of transition while its status stays, and a cha
   assert.deepEqual(third.conditions[0], foreign);
 });
 
-test('what the control plane made of a silent node is put right, and told', () => {
+test('conditions that the control plane set on a silent node are corrected, with an event', () => {
   const known = nodeConditions([], [], 't1').conditions.map((condition) => ({ ...condition, status: 'Unknown' }));
   const { conditions, changes } = nodeConditions(known, [], 't2');
   assert.deepEqual(
@@ -108,7 +108,7 @@ test('what the control plane made of a silent node is put right, and told', () =
   assert.equal(changes.length, 4);
 });
 
-test('that time passed is no change; anything else is', () => {
+test('the passing of time is not a change; anything else is', () => {
   const before = withStatus(statusAfter({}));
   const changed = (status: NodeStatus): boolean => hasChanged(before, withStatus(status));
   assert.equal(changed(statusAfter(before.status ?? {}, later)), false);
@@ -120,14 +120,14 @@ test('that time passed is no change; anything else is', () => {
   assert.equal(changed(statusAfter(before.status ?? {}, { machine: sameMemory })), false);
 });
 
-test('the volumes in use are told in order, and not before they are known', () => {
+test('the volumes in use are reported in order, and not before they are known', () => {
   const told = statusAfter({ volumesInUse: ['old'] });
   assert.deepEqual(told.volumesInUse, ['old']);
   assert.deepEqual(statusAfter(told, { volumesInUse: ['b', 'a'] }).volumesInUse, ['a', 'b']);
   assert.deepEqual(statusAfter(told, { volumesInUse: [] }).volumesInUse, []);
 });
 
-test('a machine that cannot be asked leaves what was told of it; without a capacity no node is ready', () => {
+test('a machine that cannot be queried keeps its last report; without a capacity no node is ready', () => {
   const before = statusAfter({});
   const after = statusAfter(before, { machine: undefined, problems: ['no answer'] });
   assert.deepEqual(

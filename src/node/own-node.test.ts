@@ -59,7 +59,7 @@ test('the time to live that the cluster writes to the Node is the one the manage
   assert.equal(ttlMsOfNode(await when((node) => ttlMsOfNode(node) !== undefined)), 0);
 });
 
-test('the answer to a write counts before the watch tells of it, and never after something newer', () => {
+test('the answer to a write counts before the watch delivers it, and never after something newer', () => {
   const unused = { get: never, list: never, watch: never };
   const own = new OwnNode('here', { client: unused, clock: systemClock, random: () => 0, notify: () => {} });
   const version = (resourceVersion: string): Node => ({ metadata: { name: 'here', uid: 'u', resourceVersion } });

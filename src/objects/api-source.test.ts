@@ -85,12 +85,12 @@ const notFound = new NotFoundError({ message: 'the server could not find the req
 const body = { metadata: { name: 'clerk' }, spec: { audiences: [] } };
 for (const { it, read, message } of [
   {
-    it: 'a server without tokens is told from a missing account',
+    it: 'a server without tokens is distinguished from a missing account',
     read: () => Promise.resolve({ resources: [{ name: 'pods' }, null] }),
     message: 'the API server does not have TokenRequest endpoints enabled',
   },
   {
-    it: 'a missing account is told from a server without tokens',
+    it: 'a missing account is distinguished from a server without tokens',
     read: () => Promise.resolve({ resources: [{ name: 'serviceaccounts/token' }] }),
     message: 'the server could not find the requested resource',
   },

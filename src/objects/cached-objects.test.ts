@@ -210,7 +210,7 @@ test('an older answer never replaces a newer one, and is asked for again; withou
   assert.deepEqual(await requestsOf(() => get('a')), [], 'the newer answer was stamped');
 });
 
-test('an update fetches only what is new; another pod makes exactly its objects be fetched anew', async () => {
+test('an update fetches only what is new; another pod causes exactly its objects to be fetched again', async () => {
   const { source, objects, get, requestsOf } = world();
   for (const name of ['a', 'b', 'c']) source.put({ namespace: 'shop', name }, {});
   const readAll = (): Promise<unknown> => Promise.all(['a', 'b', 'c'].map((name) => get(name).catch(() => {})));
@@ -239,7 +239,7 @@ test('a read under way is not disturbed by a registration', async () => {
   assert.deepEqual(await requestsOf(() => get('a')), ['get shop/a']);
 });
 
-test('a fetch that finds another version tells those who listen, once', async () => {
+test('a fetch that finds another version notifies the listeners once', async () => {
   const { source, objects, get } = world('0');
   source.put(a, {});
   objects.registerPod(podWith(['a']));

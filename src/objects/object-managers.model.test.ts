@@ -175,7 +175,7 @@ function versionOf(object: ConfigMap | undefined): string {
 }
 
 for (const strategy of ['Watch', 'Cache']) {
-  test(`${strategy} ends with the server's objects, having told every change, and keeps nothing else`, async () => {
+  test(`${strategy} ends with the server's objects, has reported every change, and keeps nothing else`, async () => {
     const random = fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true });
     await fc.assert(
       fc.asyncProperty(fc.array(step, { maxLength: 40 }), random, async (steps, chance) => {

@@ -53,7 +53,7 @@ for (const strategy of ['Get', 'Cache', 'Watch']) {
   });
 }
 
-test('Get: every read asks the server, also for what nobody registered, and nothing is ever told', async () => {
+test('Get: every read asks the server, also for unregistered objects, and no change is ever reported', async () => {
   const { configMaps, make } = world('Get');
   const id = { namespace: 'shop', name: 'a' };
   configMaps.put(id, {});
@@ -95,7 +95,7 @@ for (const strategy of ['Watch', 'Cache', 'Get']) {
   });
 }
 
-test('Watch: what does not come in time is told in the words of the kubelet, for both kinds', async () => {
+test('Watch: an object that does not arrive in time is an error in the words of the kubelet, for both kinds', async () => {
   const { configMaps, secrets, make, clock } = world('Watch');
   const pod = aPod({
     volumes: [

@@ -77,7 +77,7 @@ const cases: readonly { readonly it: string; readonly steps: readonly Step[]; re
     ],
     log: ['+shop/a', '+bank/a', '-shop/a'],
   },
-  { it: 'unregistering a pod nobody registered does nothing', steps: [['unregister', podWith(['a'])]], log: [] },
+  { it: 'unregistering an unknown pod does nothing', steps: [['unregister', podWith(['a'])]], log: [] },
 ];
 for (const { it, steps, log } of cases) {
   test(it, () => {
@@ -111,7 +111,7 @@ test('references from pull secrets, env, envFrom and volumes all count, and volu
   assert.deepEqual(uses.toSorted(), ['both shown', 'env read', 'from read', 'pull read', 'volume shown']);
 });
 
-test('a pod update never lets go of a shared object, and in the end what is held is what registered pods name', () => {
+test('a pod update never releases a shared object, and at the end exactly what registered pods name is held', () => {
   const names = fc.subarray(['a', 'b', 'c', 'd']);
   const pods = fc.constantFrom(
     { uid: 'u1' },

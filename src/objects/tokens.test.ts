@@ -264,7 +264,7 @@ test('readers that wait behind a failed request ask for themselves, and what the
   manager.forgetPod('u1');
 });
 
-test('a pod is told when its token is due, again after a while, and no more once it was refreshed', async () => {
+test('a pod is notified when its token is due, again after a while, and no more once it was refreshed', async () => {
   const { clock, server, manager, get } = world();
   const stop = new AbortController();
   const running = manager.run(stop.signal);
@@ -295,7 +295,7 @@ test('a pod is told when its token is due, again after a while, and no more once
   await Promise.all([running, listening]);
 });
 
-test('a pod whose token expired while the server was away is told until it has a new one', async () => {
+test('a pod whose token expired while the server was away is notified until it has a new one', async () => {
   const { clock, server, manager, get } = world();
   const stop = new AbortController();
   const running = manager.run(stop.signal);
@@ -325,7 +325,7 @@ for (const { it, expirationSeconds, aheadMs } of [
   { it: 'of a node whose clock is ahead by its life', expirationSeconds: 600, aheadMs: 600 * secondMs },
   { it: 'of a life of seconds', expirationSeconds: 5, aheadMs: 0 },
 ]) {
-  test(`a token that is due when it comes, ${it}, is told of once in a while, not without end`, async () => {
+  test(`a token that is due when issued, ${it}, is reported once in a while, not in an endless loop`, async () => {
     const { clock, server, manager, get } = world({ random: () => 0.99 });
     server.answer = ({ spec, status, ...rest }) => ({
       ...rest,

@@ -143,7 +143,7 @@ for (const { it, first, later, isWatched } of immutabilities) {
   });
 }
 
-test('a watch nobody reads from is stopped, and the next read starts it again', async (t) => {
+test('an idle watch is stopped, and the next read starts it again', async (t) => {
   const { source, clock, objects, get, notices } = world(t);
   const object = source.put(a, {});
   objects.registerPod(readingPod(['a']));
@@ -165,7 +165,7 @@ test('a watch nobody reads from is stopped, and the next read starts it again', 
   assert.deepEqual(source.watched, ['shop/a']);
 });
 
-test('the idle limit is five sync periods, and what nobody ever read goes at the first look', async (t) => {
+test('the idle limit is five sync periods, and an object that was never read goes at the first check', async (t) => {
   const { source, clock, objects, get } = world(t, { syncFrequencyMs: minuteMs });
   source.put(a, {});
   objects.registerPod(readingPod(['a', 'never']));
@@ -179,7 +179,7 @@ test('the idle limit is five sync periods, and what nobody ever read goes at the
   assert.deepEqual(source.watched, []);
 });
 
-test('an object that a volume shows stays watched although nobody reads it, and is watched again when a volume comes', async (t) => {
+test('an object that a volume shows stays watched without reads, and is watched again when a volume comes', async (t) => {
   const { source, clock, objects, takeTold } = world(t);
   source.put(a, {});
   source.put({ ...a, name: 'b' }, {});
@@ -334,7 +334,7 @@ test('nothing is watched after the end, and later reads start nothing', async (t
   assert.deepEqual(source.watched, []);
 });
 
-test('every change is told, an unchanged relist is not, nor is the first list to those who got what they asked for', async (t) => {
+test('every change is reported, an unchanged relist is not, nor is the first list to readers that already have it', async (t) => {
   const { source, objects, get, takeTold } = world(t);
   source.put(a, {});
   objects.registerPod(showingPod(['a']));
@@ -387,7 +387,7 @@ test('after an idle stop the last known object is answered when the server is aw
   assert.equal(await getInTime('a'), object);
 });
 
-test('an immutable object that was deleted and created anew is noticed, and told', async (t) => {
+test('an immutable object that was deleted and created again is noticed and reported', async (t) => {
   const { source, clock, objects, get, takeTold, notices } = world(t);
   source.put(a, { immutable: true, data: { key: 'old' } });
   objects.registerPod(showingPod(['a']));

@@ -86,7 +86,7 @@ test('an empty subscript is an error', () => {
   );
 });
 
-test('all problems are told at once, each text once; one alone is told as it is', () => {
+test('all problems are reported at once, each text once; a single one is reported as it is', () => {
   const [bad, worse] = [field('a', 'status.podIP'), field('b', 'spec.nodeName')];
   assert.throws(() => texts([bad]), { message: 'unsupported fieldPath: status.podIP' });
   assert.throws(() => texts([bad, field('ok', 'metadata.name'), worse, bad]), {

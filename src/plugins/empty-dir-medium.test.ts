@@ -30,7 +30,7 @@ for (const { it, sizeLimit, of, size } of sizes) {
   });
 }
 
-test('a node that tells nothing leaves the size to the kernel', () => {
+test('a node without a known capacity leaves the size to the kernel', () => {
   const medium = mediumOf({ medium: 'Memory', sizeLimit: '1Gi' }, pod(), Quantity.zero());
   assert.deepEqual(medium, { kind: 'memory', sizeBytes: 0n });
 });

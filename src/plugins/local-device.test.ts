@@ -333,7 +333,7 @@ test('after a restart the file is known, so that it is detached', { skip }, asyn
 });
 
 test(
-  'what was attached before a crash, and mounted for no pod, is told of and can be released',
+  'what was attached before a crash, and mounted for no pod, is reported and can be released',
   { skip },
   async (t) => {
     const node = new DeviceNode(t);

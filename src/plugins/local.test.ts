@@ -124,7 +124,7 @@ test('the group of the first pod stays: a second one with another group is warne
   ]);
 });
 
-test('a change of many files that takes long is told of, first with advice', { skip }, async (t) => {
+test('a slow change of many files is reported, first with advice', { skip }, async (t) => {
   const node = new VolumeNode(t);
   let nowMs = 0;
   const plugin = pluginOf(node, () => (nowMs += 20_000));

@@ -117,7 +117,7 @@ test(
   },
 );
 
-test('a mount that fails is told in the kubelet’s words, and nothing stays', { skip }, async (t) => {
+test('a failed mount is reported in the kubelet’s words, and nothing stays', { skip }, async (t) => {
   const node = new VolumeNode(t);
   const { programs } = recorder(t, 'echo "mount.nfs: Connection refused" >&2; exit 32');
   const plugin = pluginOf(node, programs);
@@ -202,7 +202,7 @@ test('an aborted mount is ended, and nothing stays', { skip }, async (t) => {
 });
 
 for (const server of ['', '-o', 'a b', 'nas/x', 'nas\n']) {
-  test(`${JSON.stringify(server)} is no server, and mount(8) is not asked`, { skip }, async (t) => {
+  test(`${JSON.stringify(server)} is not a server, and mount(8) is not run`, { skip }, async (t) => {
     const node = new VolumeNode(t);
     const { programs, asked } = recorder(t);
     const plugin = pluginOf(node, programs);
@@ -222,7 +222,7 @@ test('what a directory holds is never removed with it', { skip }, async (t) => {
   assert.deepEqual(readdirSync(directory), ['data']);
 });
 
-test('reconstruction touches nothing: a directory that is not there, or hangs, is no obstacle', () => {
+test('reconstruction touches nothing: a directory that is missing, or hangs, does not matter', () => {
   const plugin = nfsPlugin({
     mounts: unavailableMounts(),
     root: '/nowhere',

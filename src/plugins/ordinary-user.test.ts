@@ -153,7 +153,7 @@ async function asNobody<Result>(act: () => Promise<Result>): Promise<Result> {
   }
 }
 
-test('an owner or a group that cannot be given is told of once', async (t) => {
+test('an owner or a group that cannot be set is reported once', async (t) => {
   if (process.geteuid?.() !== 0) return t.skip('needs root: it becomes an ordinary user for a while');
   const open = temporaryDirectory(t);
   await asNobody(async () => {

@@ -119,7 +119,7 @@ test('no default mode is an error', async () => {
   });
 });
 
-test('all sources are asked, and all that failed are told of', async () => {
+test('all sources are read, and every failure is reported', async () => {
   const failing: VolumeProjection[] = [
     { secret: { name: 'x' } },
     token,
@@ -157,7 +157,7 @@ test('a failure that is not "not found" fails an optional source too', async () 
   });
 });
 
-test('an error that is nobody’s answer is not hidden in a list', async () => {
+test('an unexpected error is not hidden in a list', async () => {
   const bug = new TypeError('a bug');
   const get = async (): Promise<never> => {
     throw bug;

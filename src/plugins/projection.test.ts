@@ -283,7 +283,7 @@ test('paths below a read-only volume where containers mount something else are m
   assert.ok(statSync(join(node.directoryOf(plugin, 'conf'), 'run/deep')).isDirectory());
 });
 
-test('a projected name that a mount point has taken is told of', async (t) => {
+test('a projected name that a mount point has taken is reported', async (t) => {
   const node = new VolumeNode(t);
   node.setConfigMap('web', { a: '1', cache: '2' });
   const plugin = configMapPlugin(node.configMaps, node.volumes);

@@ -32,7 +32,7 @@ test('a volume finds its plugin, together with the source it recognised', () => 
   );
 });
 
-test('a bad plugin is told of and the good ones stay usable', () => {
+test('a bad plugin is reported and the good ones stay usable', () => {
   const { registry, problems } = PluginRegistry.of([plugin('a.io/x'), plugin('a.io/x', 'secret'), plugin('a.io/b/c')]);
   assert.equal(problems[0]?.message, 'volume plugin "a.io/x" was registered more than once');
   assert.match(problems[1]?.message ?? '', /^volume plugin has invalid name: "a.io\/b\/c": a valid label key must/);
@@ -43,7 +43,7 @@ test('a bad plugin is told of and the good ones stay usable', () => {
 const failures = [
   { it: 'no spec', spec: undefined, says: 'could not find plugin because volume spec is nil' },
   {
-    it: 'a kind nobody knows',
+    it: 'an unknown kind',
     spec: inlineSpec({ name: 'v', nfs: { server: 's', path: '/' } }),
     says: 'no volume plugin matched',
   },

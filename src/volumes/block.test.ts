@@ -137,7 +137,7 @@ test('the device of an attached volume is the one it was attached as, behind lin
 const nil = 'failed to find BlockVolumeMapper plugin. Volume plugin is nil. for volume';
 const onPod = '"disk" (UniqueName: "example.com/disk/disk") pod "web" (UID: "web") ';
 
-test('a kind without raw devices is told of in the kubelet’s words', async (t) => {
+test('a kind without raw devices is reported in the kubelet’s words', async (t) => {
   const world = await started(t, { kind: 'attachable', controllerAttach: false });
   const { block } = world.plugin;
   Reflect.deleteProperty(world.plugin, 'block');
@@ -311,7 +311,7 @@ test('what an earlier attempt bound for the pod is not forgotten when a later on
   world.assertGone();
 });
 
-test('a device that nobody knows the path of is refused', async (t) => {
+test('a device with an unknown path is refused', async (t) => {
   const world = await started(t, {
     block: { globalMapPathOf: () => mapPath, mapPodDevice: async () => '', reconstruct: () => undefined },
   });
@@ -479,7 +479,7 @@ const lives = fc.record({
 const pluginSteps = ['setUpDevice', 'mapPodDevice', 'unmapPodDevice', 'tearDownDevice'] as const;
 const mapperSteps = ['resolve', 'map', 'unmap', 'referencesBelow', 'remove'] as const;
 
-test('whatever fails and whoever comes and goes, in the end nothing of a raw device is left', async (t) => {
+test('whatever fails and whichever pods come and go, nothing of a raw device is left at the end', async (t) => {
   const check = fc.asyncProperty(lives, async ({ steps, ...ends }) => {
     const world = await started(t);
     for (const step of pluginSteps) world.plugin.script(step, ...ends[step]);

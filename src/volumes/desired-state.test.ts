@@ -123,7 +123,7 @@ test('with its last pod a volume is gone from every query', () => {
   world.state.forget(idOf(volume, two));
 });
 
-test('reporting is exclusive, and names that nobody wants are ignored', () => {
+test('reporting is exclusive, and names of unwanted volumes are ignored', () => {
   const world = new World();
   const [a, b] = [world.want(one, storageSpec('a'), 'a'), world.want(one, storageSpec('b'), 'b')];
   const reported = (): readonly (boolean | undefined)[] =>
@@ -134,7 +134,7 @@ test('reporting is exclusive, and names that nobody wants are ignored', () => {
   assert.deepEqual(reported(), [false, true]);
 });
 
-test('errors of a pod are told once, sorted and each once, eleven at most', () => {
+test('errors of a pod are reported once, sorted, without duplicates, eleven at most', () => {
   const { state } = new World();
   const uid = podUidOf(one);
   for (const text of ['b', 'a', 'b']) state.addError(uid, text);

@@ -155,7 +155,7 @@ for (const { it, parts, is } of quiet) {
 }
 
 for (const status of ['NodeResizePending', 'NodeResizeInProgress']) {
-  test(`a claim in ${status} is grown and told of it`, async () => {
+  test(`a claim in ${status} is grown and its status says so`, async () => {
     const world = new World({ claim: pending(status) });
     assert.deepEqual(await world.inUse(), done);
     assert.equal(world.plugin.count('expand'), 1);
@@ -271,7 +271,7 @@ test('without steps a claim that has the size is not written', async () => {
   assert.deepEqual([world.writer.patches, world.events()], [[], grown]);
 });
 
-test('a plugin that is not ready yet is asked again, and nobody is told of success', async () => {
+test('a plugin that is not ready yet is asked again, and no success is reported', async () => {
   for (const claim of [{}, pending('NodeResizePending')]) {
     const world = new World({ claim });
     world.plugin.canExpand = false;
@@ -285,7 +285,7 @@ const readOnlyEvents = [
   'disk Warning FileSystemResizeFailed: MountVolume.NodeExpandVolume failed for volume "disk" requested read-only file system',
 ];
 
-test('a volume that is read-only is not grown, and the pod and its claim are told', async () => {
+test('a volume that is read-only is not grown, and that is reported to the pod and its claim', async () => {
   const world = new World({ readOnly: true });
   await world.onMount();
   assert.deepEqual([world.plugin.calls, world.events()], [[], readOnlyEvents]);
@@ -310,14 +310,14 @@ const failures = [
     calls: 0,
   },
   {
-    it: 'the beginning cannot be told',
+    it: 'the beginning cannot be written',
     parts: { claim: pending('NodeResizePending') },
     prepare: (world: World) => world.writer.script(new Error('conflict')),
     message: 'patchPVCStatus failed to patch PVC "disk": conflict',
     calls: 0,
   },
   {
-    it: 'the end cannot be told, by steps',
+    it: 'the end cannot be written, by steps',
     parts: { claim: pending('NodeResizePending') },
     prepare: (world: World) => world.writer.script(undefined, new Error('conflict')),
     message:
@@ -325,7 +325,7 @@ const failures = [
     calls: 1,
   },
   {
-    it: 'the end cannot be told, without steps',
+    it: 'the end cannot be written, without steps',
     parts: {},
     prepare: (world: World) => world.writer.script(new Error('conflict')),
     message:
@@ -342,7 +342,7 @@ for (const { it, parts, prepare, message, calls } of failures) {
   });
 }
 
-test('a failure that the claim cannot be told of is thrown all the same', async () => {
+test('a failure that cannot be written to the claim is thrown all the same', async () => {
   const world = new World({ claim: pending('NodeResizePending') });
   world.plugin.script('expand', new Error('no room'));
   world.writer.script(undefined, new Error('conflict'));
@@ -355,7 +355,7 @@ test('a failure that the claim cannot be told of is thrown all the same', async 
   );
 });
 
-test('a bug of a plugin is nobody’s final failure', async () => {
+test('a bug in a plugin is not a final failure', async () => {
   const world = new World({ claim: pending('NodeResizePending') });
   world.plugin.script('expand', new TypeError('undefined is not a function'));
   await assert.rejects(world.inUse(), TypeError);

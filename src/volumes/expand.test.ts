@@ -186,7 +186,7 @@ test('a volume that cannot be grown in use is never tried again', async (t) => {
   assert.deepEqual(world.states(), ['web/disk: mounted']);
 });
 
-test('a failure to grow is told to the pod and tried again with growing delays', async (t) => {
+test('a failure to grow is reported to the pod and retried with growing delays', async (t) => {
   const world = new GrowingWorld(t);
   await world.start();
   await world.put(world.pod('web'));

@@ -240,7 +240,7 @@ test('the sweep repairs what somebody broke on disk, and writes nothing where al
   assert.equal(world.read('a', 'web', 'color'), 'red');
 });
 
-test('a volume directory that somebody deleted under a running pod is made again, and its pod is told', async (t) => {
+test('a volume directory deleted under a running pod is created again, and its pod gets an event', async (t) => {
   const world = new RealWorld(t);
   world.real.setConfigMap('web', { color: 'red' });
   await world.start();

@@ -54,7 +54,7 @@ for (const before of ['not mounted', 'uncertain', 'found on disk', 'mounted'] as
   }
 }
 
-test('a set-up that was told to stop may have been in the middle of anything', () => {
+test('an aborted set-up may have been in the middle of anything', () => {
   const stop = new AbortController();
   stop.abort(new Error('the node stops'));
   const actual = stateThatIs('not mounted');

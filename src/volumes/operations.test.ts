@@ -117,7 +117,7 @@ for (const { first, second, result } of exclusions) {
   });
 }
 
-test('a second operation is refused until the first is over, and the volume is told to be free then', async (t) => {
+test('a second operation is refused until the first is over, and the volume is then reported free', async (t) => {
   const world = new World(t);
   const first = world.start(whole);
   assert.equal(world.start(whole).result, 'busy');
@@ -235,7 +235,7 @@ test('operations of one name that began within a second are overdue together, an
   assert.deepEqual(stopped(), ['first', 'second', 'unmount', 'third']);
 });
 
-test('an operation that does not end is told to stop, and its volume stays busy until it has', async (t) => {
+test('an operation that does not end is aborted, and its volume stays busy until it ends', async (t) => {
   const world = new World(t);
   world.start(whole);
   await world.clock.advance(10 * 60_000);

@@ -91,7 +91,7 @@ test('volumes exist where something is mounted, not where there are bare directo
   assert.equal(node.orphans.podVolumesExist(gone), true);
 });
 
-test('volumes exist where the node lists them, or where nobody can tell', (t) => {
+test('volumes exist where the node lists them, or where that is unknown', (t) => {
   const node = new Node(t);
   node.mounted.add('gone');
   assert.equal(node.orphans.podVolumesExist(gone), true);
@@ -150,7 +150,7 @@ for (const { it, directory, file, says } of [
       `failed to remove subpath at path ${pods}/gone/volume-subpaths/v/app/0: remove ${pods}/gone/volume-subpaths/v/app/0: directory not empty`,
   },
 ]) {
-  test(`a file in a ${it} stays, and that is no error of the sweep`, async (t) => {
+  test(`a file in a ${it} stays, and that is not an error of the sweep`, async (t) => {
     const node = new Node(t);
     node.make(`gone/${directory}`, 'gone/plugins/x');
     node.write(`gone/${file}`);
@@ -268,7 +268,7 @@ test('subPaths of a volume that has no directory of its own are unmounted with t
   assert.equal(readFileSync(join(node.root, 'host/dir/data'), 'utf8'), 'precious');
 });
 
-test('a pod is cleaned as soon as it is told to have gone', async (t) => {
+test('a pod is cleaned up as soon as it is reported gone', async (t) => {
   const node = new Node(t);
   node.make('gone/volumes/p/v', 'later/volumes');
   const stop = new AbortController();

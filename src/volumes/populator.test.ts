@@ -32,7 +32,7 @@ for (const { it, complete, state, isAdded } of [
   });
 }
 
-test('a pod that nobody has waited for is tried again by itself until its claim can be read', async (t) => {
+test('a pod without a waiter is retried until its claim can be read', async (t) => {
   const world = new VolumeWorld(t);
   await world.start();
   await world.put(podUsing('web', [claimVolume('data', 'disk'), plainVolume('other')]));
@@ -86,7 +86,7 @@ test('a pod that was deleted stays wanted until its containers are gone', async 
   assert.deepEqual(world.states(), []);
 });
 
-test('whoever waits for a pod that is gone leaves nothing behind', async (t) => {
+test('waiting for a pod that is gone leaves nothing behind', async (t) => {
   const world = new VolumeWorld(t);
   await world.start();
   const pod = podUsing('web', [plainVolume('data')]);
@@ -278,7 +278,7 @@ test('what an unresolved pod has mounted stays, until it is resolved or its cont
   assert.deepEqual(world.states(), []);
 });
 
-test('the sweep makes good what nobody told of', async (t) => {
+test('the sweep catches changes that were not reported', async (t) => {
   const world = new VolumeWorld(t);
   await world.start();
   world.pods.put(podUsing('web', [plainVolume('data')]));

@@ -47,7 +47,7 @@ test('a node without pods calls no plugin', async (t) => {
   assert.ok(world.notices.some(({ kind }) => kind === 'DesiredStateComplete'));
 });
 
-test('a plain volume is mounted, told of and unmounted again', async (t) => {
+test('a plain volume is mounted, reported and unmounted again', async (t) => {
   const world = new VolumeWorld(t);
   await world.start();
   await world.put(podUsing('web', [plainVolume('data')]));
@@ -523,7 +523,7 @@ test('storage for one pod alone is not given to a second one', async (t) => {
   assert.deepEqual(world.states(), ['two/disk: mounted']);
 });
 
-test('a file system that is another one is told to the volume, also when wrapped', async (t) => {
+test('a file system mismatch is reported for the volume, also when the error is wrapped', async (t) => {
   const world = newWorld(t, new ScriptedPlugin({ kind: 'device' }));
   world.shared.script('setUp', new Error('mount failed', { cause: new FilesystemMismatchError('ext4, not xfs') }));
   await world.start();
@@ -534,7 +534,7 @@ test('a file system that is another one is told to the volume, also when wrapped
   ]);
 });
 
-test('a bug in a plugin costs its volume a delay, is no event, and leaves the others alone', async (t) => {
+test('a bug in a plugin delays its volume, emits no event, and leaves the others alone', async (t) => {
   const world = new VolumeWorld(t);
   world.plain.script('setUp', new TypeError('boom'));
   await world.start();

@@ -154,7 +154,7 @@ for (const { it, arrange, says } of failures) {
   });
 }
 
-test('what failed and is wanted is left alone, what nobody wants is torn down once; then the list is empty', async () => {
+test('a failed volume that is wanted is left alone, an unwanted one is torn down once; then the list is empty', async () => {
   const start = new Start();
   start.plain.reconstruct = () => undefined as never;
   start.disk.leave('a', plainName, 'wanted');
@@ -257,7 +257,7 @@ test('a raw device is listed with the place where it is mapped', async () => {
   assert.deepEqual(start.listed(), [`${disk1}: a uncertain; device uncertain at /plugins/map/d1`]);
 });
 
-test('directories of pods that cannot be read are told and are no reason not to start', async () => {
+test('unreadable pod directories are reported and do not prevent the start', async () => {
   const start = new Start();
   start.disk.failure = new PodTreeProblem('open /root/pods: no such file or directory');
   await start.reconstruction.scan(signal);
@@ -270,7 +270,7 @@ test('directories of pods that cannot be read are told and are no reason not to 
   );
 });
 
-test('entries that are no volumes are told of', async () => {
+test('entries that are not volumes are reported', async () => {
   const start = new Start();
   start.disk.skipped.push({ path: '/root/pods/file', why: 'it is not what belongs there' });
   await start.reconstruction.scan(signal);
@@ -279,7 +279,7 @@ test('entries that are no volumes are told of', async () => {
   ]);
 });
 
-test('a place that cannot be told costs the device, not the pods that have the volume', async () => {
+test('an unknown device mount path loses the device, not the pods that have the volume', async () => {
   const start = new Start();
   Object.assign(start.shared.deviceMount ?? {}, {
     pathOf: () => {
@@ -328,7 +328,7 @@ test('what is found and wanted is set up once, is mounted then, and is never tor
 });
 
 for (const step of ['setUp', 'mountDevice'] as const) {
-  test(`when ${step} fails finally, what was found stays uncertain and is unmounted once nobody wants it`, async (t) => {
+  test(`when ${step} fails finally, what was found stays uncertain and is unmounted once it is unwanted`, async (t) => {
     const world = await restarted(t, [['web', diskName, 'd1']], {
       before: ({ pods, claims, disk }) => {
         claims.bind('d1');
@@ -477,7 +477,7 @@ test('the volumes of a pod that is still terminating are kept until its containe
   assert.deepEqual(world.states(), []);
 });
 
-test('storage that was attached for nobody is unmounted and detached; what a pod has of it is not touched', async (t) => {
+test('storage attached for no pod is unmounted and detached; storage that a pod uses is not touched', async (t) => {
   const loop = new ScriptedPlugin({ kind: 'attachable', byNodeAlone: true });
   for (const name of ['d1', 'd2']) {
     loop.attached.add(name);

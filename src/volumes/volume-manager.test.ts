@@ -233,7 +233,7 @@ test('a wait ends after two minutes and three seconds, not earlier', async (t) =
   assert.ok((await waiting) instanceof VolumesNotMountedError);
 });
 
-test('whoever waits when the node stops is told', async (t) => {
+test('waits are rejected when the node stops', async (t) => {
   const world = new VolumeWorld(t);
   await world.start();
   const pod = podUsing('web', [plainVolume('data')]);
@@ -286,7 +286,7 @@ test('what is mounted is known by all of the pod words for it', async (t) => {
   assert.deepEqual([...world.manager.queries.mountedVolumesOf('nobody' as PodUid)], []);
 });
 
-test('volumes are counted by plugin and state, and failures are told where they are asked for', async (t) => {
+test('volumes are counted by plugin and state, and failures are listed on request', async (t) => {
   const world = new VolumeWorld(t);
   await world.start();
   world.plain.script('setUp', new Error('no such thing'));

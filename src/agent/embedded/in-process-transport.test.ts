@@ -81,7 +81,7 @@ test('a node may do what nodes may, and no more', async (t) => {
   assert.deepEqual(items, []);
 });
 
-test('a watch goes on until one side ends it, and each side hears of it', async (t) => {
+test('a watch goes on until one side ends it, and both sides see the end', async (t) => {
   const server = await runningApiServer(t);
   const transport = new InProcessTransport(server.serve, admin, systemClock);
   const watch = '/api/v1/namespaces/default/secrets?watch=true';

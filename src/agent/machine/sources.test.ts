@@ -22,7 +22,11 @@ test('sources come in the order they were named, standard input among them', asy
 });
 
 const refused = [
-  { it: 'is no text', input: () => pieces(Buffer.from([0xff])), says: /^Cannot read "<stdin>": it is not UTF-8 text$/ },
+  {
+    it: 'is not text',
+    input: () => pieces(Buffer.from([0xff])),
+    says: /^Cannot read "<stdin>": it is not UTF-8 text$/,
+  },
   {
     it: 'has no end',
     input: () => pieces(...Array.from({ length: 65 }, () => Buffer.alloc(1024 * 1024))),

@@ -51,7 +51,7 @@ const badFiles = [
     says: /agent\.yaml: syncFrequenzy: unknown field/,
   },
   { it: 'with a wrong type', text: `${head}port: "1"\n`, says: /agent\.yaml: port: expected a whole number/ },
-  { it: 'that is no YAML', text: `${head}a: [\n`, says: /agent\.yaml: line \d+: / },
+  { it: 'that is not YAML', text: `${head}a: [\n`, says: /agent\.yaml: line \d+: / },
   { it: 'of two documents', text: `${head}---\n${head}`, says: /more than one document/ },
 ];
 for (const { it, text, says } of badFiles) {
@@ -80,7 +80,7 @@ for (const { given, says } of badValues) {
   });
 }
 
-test('all problems are told at once', () => {
+test('all problems are reported at once', () => {
   const problem = /port: .*\nsettings: maxPods: /;
   assert.throws(() => agentSettings({ port: -1, maxPods: 0 }, machine), { message: problem });
 });

@@ -61,7 +61,7 @@ const grown = {
   ],
 };
 
-test('a node tells the claim of growing its volume, from beginning to end', async (t) => {
+test('a node writes the progress of an expansion to the claim, from beginning to end', async (t) => {
   const { writer, claim } = await world(t, grown);
   const begun = await writer.patchStatus('default', 'disk', inProgress(claim), signal);
   assert.equal(begun.status?.allocatedResourceStatuses?.['storage'], 'NodeResizeInProgress');
@@ -82,7 +82,7 @@ test('a claim that has changed since it was read is not written', async (t) => {
   await assert.rejects(writer.patchStatus('default', 'disk', inProgress(claim), signal), { reason: 'Conflict' });
 });
 
-test('a failure is told to a claim that has changed, too, and the first one stays', async (t) => {
+test('a failure is written to a claim that has changed, too, and the first one stays', async (t) => {
   const { admin, writer, claim } = await world(t, grown);
   await admin.patch(claims, { ...place, type: 'merge' }, { metadata: { labels: { a: 'b' } } }, signal);
   const patch = failed(claim, 'no room', now);

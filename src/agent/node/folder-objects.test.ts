@@ -28,7 +28,7 @@ test('what is added takes nothing away', async () => {
   );
 });
 
-test('what comes, changes and goes is told, and what stays is not', async () => {
+test('additions, changes and removals are reported, and unchanged objects are not', async () => {
   const stop = new AbortController();
   const objects = new FolderObjects<ConfigMap>(undefined);
   objects.replace([configMap('same', '1'), configMap('changed', '1'), configMap('gone', '1')]);
@@ -45,7 +45,7 @@ test('what comes, changes and goes is told, and what stays is not', async () => 
   assert.deepEqual(told.sort(), ['changed', 'gone', 'new']);
 });
 
-test('the folder goes before the cluster, whose changes are told too', async () => {
+test('the folder takes precedence over the cluster, whose changes are reported too', async () => {
   const { signal } = new AbortController();
   const asked: ObjectId[] = [];
   const base = {

@@ -12,7 +12,7 @@ const task =
     ended.push(name);
   };
 
-test('tasks end together, and the end of the signal is no failure', async () => {
+test('tasks end together, and an abort is not a failure', async () => {
   const ended: string[] = [];
   const stop = new AbortController();
   const running = runTogether([task('a', ended), task('b', ended)], stop.signal);
@@ -21,7 +21,7 @@ test('tasks end together, and the end of the signal is no failure', async () => 
   assert.deepEqual(ended.sort(), ['a', 'b']);
 });
 
-test('the first failure ends the others and is what the caller hears', async () => {
+test('the first failure ends the others and is what the caller gets', async () => {
   const ended: string[] = [];
   const running = runTogether(
     [task('a', ended), () => Promise.reject(new Error('broken'))],

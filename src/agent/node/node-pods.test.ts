@@ -120,7 +120,7 @@ test('a pod of the real API server runs, crashes, is deleted and is gone, and th
   );
 });
 
-test('a static pod has a mirror at the real API server that tells how it is, and comes back when deleted', async (t) => {
+test('a static pod has a mirror at the real API server that shows its status, and comes back when deleted', async (t) => {
   const written = { ...manifest, metadata: { name: 'static', namespace: 'shop' } };
   const { admin, notices, until } = await aWorld(t, [
     defaultPod(asStaticPod(written, { nodeName: 'here', file: 'f' })),

@@ -95,12 +95,12 @@ const cases: readonly { it: string; credentials: Credentials; user?: string; fai
     fails: 'no credentials were given',
   },
   {
-    it: 'another scheme is no credential',
+    it: 'another scheme is not a credential',
     credentials: { authorization: 'Basic YTpi' },
     user: 'system:anonymous [system:unauthenticated]',
   },
   {
-    it: 'a bearer without a token is no credential',
+    it: 'a bearer without a token is not a credential',
     credentials: { authorization: 'Bearer  ' },
     user: 'system:anonymous [system:unauthenticated]',
   },

@@ -121,7 +121,7 @@ for (const { it, pod, kind, names } of references) {
   });
 }
 
-test('a pod without a node gives access to nobody', () => {
+test('a pod without a node gives no access', () => {
   const graph = new NodeGraph();
   graph.podChanged(aPod({ imagePullSecrets: [{ name: 'a' }] }));
   assert.ok(!graph.isRelated('', 'secret', 'shop', 'a'));
@@ -153,7 +153,7 @@ test('access ends with the last pod object that needs it, and not when a pod has
   assert.ok(!graph.isRelated('n1', 'secret', 'shop', 'a'));
 });
 
-test('a pod made anew on another node takes its access with it', () => {
+test('a pod created again on another node takes its access with it', () => {
   const graph = graphOf({ imagePullSecrets: [{ name: 'a' }] });
   graph.podChanged(aPod({ nodeName: 'n2', imagePullSecrets: [{ name: 'a' }] }));
   assert.ok(!graph.isRelated('n1', 'secret', 'shop', 'a'));

@@ -120,7 +120,7 @@ const verdicts: readonly { it: string; order?: TokenOrder; change: (world: World
     says: 'serviceaccounts "robot" not found',
   },
   {
-    it: 'for an account made anew',
+    it: 'for an account created again',
     change: ({ objects }) => objects.set('serviceAccount/shop/robot', { uid: 'a2' }),
     says: 'service account UID (a2) does not match claim (a1)',
   },
@@ -137,7 +137,7 @@ const verdicts: readonly { it: string; order?: TokenOrder; change: (world: World
     says: 'service account token has been invalidated',
   },
   {
-    it: 'of a pod made anew',
+    it: 'of a pod created again',
     order: podOrder,
     change: ({ objects }) => objects.set('pod/shop/web', { uid: 'p2' }),
     says: 'pod UID (p2) does not match service account pod ref claim (p1)',
@@ -167,7 +167,7 @@ const verdicts: readonly { it: string; order?: TokenOrder; change: (world: World
     says: 'service account token has been invalidated',
   },
   {
-    it: 'of a secret made anew',
+    it: 'of a secret created again',
     order: { ...order, secret: { name: 'old', uid: 's1' } },
     change: ({ objects }) => objects.set('secret/shop/old', { uid: 's2' }),
     says: 'secret UID (s2) does not match service account secret ref claim (s1)',
@@ -179,7 +179,7 @@ const verdicts: readonly { it: string; order?: TokenOrder; change: (world: World
     says: 'service account token has been invalidated',
   },
   {
-    it: 'of a node made anew',
+    it: 'of a node created again',
     order: { ...order, node: { name: 'n1', uid: 'n-uid' } },
     change: ({ objects }) => objects.set('node//n1', { uid: 'x' }),
     says: 'node UID (x) does not match service account node ref claim (n-uid)',
@@ -257,7 +257,7 @@ test('a token that is signed but makes no sense is refused', () => {
   }
 });
 
-test('what is no token of ours is left to others, whatever it looks like', () => {
+test('a token that is not ours is left to others, whatever it looks like', () => {
   const { issuer } = world();
   const foreign = signToken(loadSigningKey(keyPem), { iss: 'https://elsewhere' });
   for (const token of ['', 'abc', 'a.b.c', 'a.b', foreign, '...', `${foreign}.x`])

@@ -64,7 +64,7 @@ test('causes of an invalid object name the field, the reason and the text withou
   });
 });
 
-test('a client that should come back is told when, in the body and in a header', () => {
+test('a client that should retry learns when from the body and a header', () => {
   const error = tooManyRequests('later', 10);
   assert.equal(error.status.details?.retryAfterSeconds, 10);
   assert.deepEqual(error.headers, { 'retry-after': '10' });

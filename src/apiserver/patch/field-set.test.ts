@@ -219,19 +219,19 @@ const container = (...items: JsonObject[]): JsonObject => ({ spec: { containers:
 const differences: readonly Difference[] = [
   { it: 'finds nothing in equals', before: { spec: { nodeName: 'n' } }, after: { spec: { nodeName: 'n' } } },
   {
-    it: 'tells a changed leaf',
+    it: 'reports a changed leaf',
     before: { spec: { nodeName: 'n' } },
     after: { spec: { nodeName: 'm' } },
     modified: ['.spec.nodeName'],
   },
   {
-    it: 'tells all that came, with what it came in',
+    it: 'reports everything that was added, with its parents',
     before: {},
     after: { metadata: { labels: { a: 'b' } } },
     added: ['.metadata', '.metadata.labels', '.metadata.labels.a'],
   },
   {
-    it: 'tells all that went',
+    it: 'reports everything that was removed',
     before: { metadata: { labels: { a: 'b' } } },
     after: { metadata: {} },
     removed: ['.metadata.labels', '.metadata.labels.a'],
@@ -243,13 +243,13 @@ const differences: readonly Difference[] = [
     modified: ['.spec.containers[name="b"].image'],
   },
   {
-    it: 'tells a new item and its fields',
+    it: 'reports a new item and its fields',
     before: container({ name: 'a' }),
     after: container({ name: 'a' }, { name: 'b' }),
     added: ['.spec.containers[name="b"]', '.spec.containers[name="b"].name'],
   },
   {
-    it: 'tells an atomic list as one',
+    it: 'reports an atomic list as one',
     before: { spec: { tolerations: [{ key: 'a' }] } },
     after: { spec: { tolerations: [] } },
     modified: ['.spec.tolerations'],
@@ -282,7 +282,7 @@ const differences: readonly Difference[] = [
     added: ['.status.extendedResourceClaimStatus.a'],
   },
   {
-    it: 'tells an empty map from an absent one',
+    it: 'distinguishes an empty map from an absent one',
     before: { metadata: {} },
     after: { metadata: { labels: {} } },
     added: ['.metadata.labels'],

@@ -143,7 +143,7 @@ test('apply shows items by their keys in conflicts', () => {
   assert.match(result.message, /: \.spec\.containers\[name="a\\"b"\]\.image$/);
 });
 
-test('apply of the same value is no conflict and makes co-owners', () => {
+test('apply of the same value is not a conflict and makes co-owners', () => {
   const live = updated(undefined, cm({ a: '1', b: '1' }));
   const both = applied(live, cm({ a: '1' }), { nowMs: start + 60_000 });
   assert.deepEqual(owners(both), ['m Apply: .data.a', 'u Update: .data .data.a .data.b']);
@@ -182,7 +182,7 @@ test('apply merges keyed lists in the order of the applier', () => {
   assert.deepEqual(namesOf(applied(own, containers('c', 'a'), options)), ['c', 'a']);
 });
 
-test('apply tells ports apart by number and protocol', () => {
+test('apply distinguishes ports by number and protocol', () => {
   const options = { shape: podShape, kind: 'Pod' };
   const ports = (...items: JsonObject[]): JsonObject => podWith({ containers: [{ name: 'dns', ports: items }] });
   const live = applied(undefined, ports({ containerPort: 53, protocol: 'UDP' }), { ...options, manager: 'other' });

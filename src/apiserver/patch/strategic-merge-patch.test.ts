@@ -131,7 +131,7 @@ const maps: readonly Case[] = [
     fails: 'invalid patch format of retainKeys',
   },
   {
-    it: 'refuses $retainKeys that is no list',
+    it: 'refuses $retainKeys that is not a list',
     of: { map: {} },
     patch: { map: { $retainKeys: 'b' } },
     fails: 'invalid patch format of retainKeys',
@@ -283,7 +283,7 @@ const keyedLists: readonly Case[] = [
     fails: 'merging lists cannot yet be specified in the patch',
   },
   {
-    it: 'refuses items that are no maps',
+    it: 'refuses items that are not maps',
     of: { keyed: [{ name: 1 }] },
     patch: { keyed: [1] },
     fails: 'list element types are not identical: [map[name:1] 1]',
@@ -433,7 +433,7 @@ const orders: readonly Case[] = [
     fails: "The order in patch list:\n[2]\n doesn't match $setElementOrder list:\n[1]\n",
   },
   {
-    it: 'refuses an order that is no list',
+    it: 'refuses an order that is not a list',
     of: { keyed: [] },
     patch: { '$setElementOrder/keyed': 1 },
     fails: 'invalid patch format of setElementOrder list',
@@ -577,7 +577,7 @@ test('strategic merge patch treats hostile keys as keys', () => {
   assert.equal(({} as Record<string, unknown>)['polluted'], undefined);
 });
 
-test('strategic merge patch refuses what is no object, and nesting without bounds', () => {
+test('strategic merge patch refuses what is not an object, and unbounded nesting', () => {
   const message = 'json: cannot unmarshal array into Go value of type map[string]interface {}';
   assert.throws(() => applyStrategicMergePatch({}, [], podShape), { kind: 'malformed', message });
   const deep = JSON.parse(`${'{"a":'.repeat(50_000)}1${'}'.repeat(50_000)}`) as JsonObject;

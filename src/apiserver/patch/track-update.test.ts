@@ -56,7 +56,7 @@ test('who creates an object owns all of it but what the server decides', () => {
   ]);
 });
 
-test('who changes a field owns it, and nobody else does; what is new is its maker’s', () => {
+test('the manager that changes a field owns it alone; a new field belongs to its creator', () => {
   const live = track(undefined, cm({ a: '1', b: '1' }));
   const object = track(live, cm({ a: '2', b: '1', c: '1' }), { manager: 'n', nowMs: start + 1000 });
   assert.deepEqual(owners(object), [
@@ -65,7 +65,7 @@ test('who changes a field owns it, and nobody else does; what is new is its make
   ]);
 });
 
-test('a field that is gone is nobody’s, and who has none left is gone too', () => {
+test('a removed field has no owner, and a manager without fields is removed too', () => {
   const live = track(track(undefined, cm({ a: '1' })), cm({ a: '1', b: '1' }), { manager: 'n' });
   assert.deepEqual(owners(track(live, cm({ a: '1' }))), ['m 2026-08-01T10:00:00Z: .data .data.a']);
   assert.deepEqual(owners(track(live, { metadata: { name: 'web' } })), []);
@@ -152,7 +152,7 @@ test('more than ten updaters are put together, the oldest first, and no field lo
   assert.equal(list.at(-1), 'm14 2026-08-01T10:00:14Z: .data.k14');
 });
 
-test('items that cannot be told apart do not stop a write', () => {
+test('indistinguishable items do not stop a write', () => {
   const live = track(undefined, { metadata: { name: 'web' }, spec: { nodeName: 'n' } }, { shape: podShape });
   const object = track(
     live,
@@ -163,7 +163,7 @@ test('items that cannot be told apart do not stop a write', () => {
 });
 
 const anyData = fc.dictionary(fc.constantFrom('a', 'b', 'c', '__proto__'), fc.constantFrom('1', '2'));
-test('after any writes each field of the data has an owner, and there is no owner of anything else', () => {
+test('after any writes each field of the data has an owner, and nothing else has one', () => {
   fc.assert(
     fc.property(fc.array(fc.tuple(fc.constantFrom('m', 'n'), anyData), { minLength: 1, maxLength: 6 }), (writes) => {
       let object: JsonObject | undefined;

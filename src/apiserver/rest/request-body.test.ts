@@ -29,7 +29,7 @@ test('what JSON can print is read back, without a key twice', () => {
   );
 });
 
-test('text that is no JSON is refused, and the message does not quote it', () => {
+test('text that is not JSON is refused, and the message does not quote it', () => {
   for (const text of ['', '   ', '{', '{"a":', '{"password":hunter2}', 'nul', '[1,]', '"\u0001"']) {
     assert.throws(
       () => parseJsonBody(text),

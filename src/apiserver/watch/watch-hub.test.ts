@@ -123,7 +123,7 @@ test('a large object that changes several times is parsed once for each change, 
   assert.deepEqual(seen[3]?.previous, seen[1]?.current);
 });
 
-test('a watch of one object hears of that object alone, also when others begin with its name', async () => {
+test('a watch of one object gets events of that object alone, also when others begin with its name', async () => {
   const store = memoryStore();
   const hub = new WatchHub(store, watcherDefaults);
   await put(store, `${maps}a/web`, '1');
@@ -224,7 +224,7 @@ test('a stopped watch gets nothing more, and closing the hub ends the rest', asy
   assert.equal(hub.size, 0);
 });
 
-test('bookmarks tell idle watchers who want them how far they have come, at each interval', async () => {
+test('bookmarks give idle watchers that want them the current revision, at each interval', async () => {
   const store = memoryStore();
   const hub = new WatchHub(store, watcherDefaults);
   const clock = new FakeClock();

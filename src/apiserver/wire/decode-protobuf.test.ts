@@ -50,7 +50,7 @@ test('every field of every table refers to a scalar or to a message that exists,
   for (const [apiVersion, kind] of protobufKinds) assert.ok(messages.has(messageNameOf(apiVersion, kind) ?? ''), kind);
 });
 
-test('a text that is no field is a syntax error', () => {
+test('a text that is not a field is a syntax error', () => {
   assert.throws(() => parseMessage('1 name, two type'), /not a field: "two type"/);
 });
 
@@ -284,7 +284,7 @@ for (const { it, body, message } of refused) {
   });
 }
 
-test('a kind without a table is told apart from bad bytes', () => {
+test('a kind without a table is distinguished from bad bytes', () => {
   assert.throws(
     () => decodeProtobuf(envelope('apps/v1', 'Deployment', Buffer.alloc(0))),
     (error) =>

@@ -36,7 +36,7 @@ const answers = [
   { it: 'an old kubectl get', accept: `${oldTable},application/json`, form: 'application/json Table v1beta1' },
   { it: 'a table in YAML', accept: table.replace('json', 'yaml'), form: 'application/yaml Table v1' },
   {
-    it: 'a table in protobuf, which nobody offers',
+    it: 'a table in protobuf, which no server offers',
     accept: `${table.replace('json', 'vnd.kubernetes.protobuf')},application/json`,
     form: 'application/json',
   },
@@ -65,7 +65,7 @@ const answers = [
   },
   { it: 'nonsense between commas', accept: ',,text,a/b/c, application/json', form: 'application/json' },
   {
-    it: 'a quality that is no number',
+    it: 'a quality that is not a number',
     accept: 'application/yaml;q=high, application/json;q=0.1',
     form: 'application/json',
   },

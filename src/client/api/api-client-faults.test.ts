@@ -51,7 +51,7 @@ test('a create that an unavailable server may have carried out is not repeated, 
   await failed;
 });
 
-test('a refusal without a time, or with too long a one, is told at once; one with a time only ten times', async (t) => {
+test('a refusal without a retry time, or with too long a one, is returned at once; one with a time is retried ten times', async (t) => {
   const server = await scriptedApiServer(t);
   const clock = new ObservedClock();
   const { client } = server.client({ clock });
@@ -82,7 +82,7 @@ function rotating(): Credentials & { refusals: number } {
   return state;
 }
 
-test('credentials that were refused are renewed once, for any request; the second refusal is told without them', async (t) => {
+test('credentials that were refused are renewed once, for any request; the second refusal is reported without them', async (t) => {
   const server = await scriptedApiServer(t);
   const credentials = rotating();
   const { client } = server.client({ credentials });
@@ -266,7 +266,7 @@ test('a watch that outlives its time, and one whose bookmarks stop, are given up
   await silent;
 });
 
-test('a watch may be answered late, but not one that begins with all there is, and the reason is told', async (t) => {
+test('a watch may be answered late, but not one that begins with the initial state, and the reason is reported', async (t) => {
   const server = await scriptedApiServer(t);
   const { client, clock } = server.client({ pool: { pingAfterMs: Infinity } });
   const times = { timeoutSeconds: 600 };

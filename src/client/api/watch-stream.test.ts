@@ -53,8 +53,8 @@ test('however the bytes are cut, the events are the same', async () => {
 
 const ends = [
   { it: 'is cut off in an event', text: '{"type":"ADDED","obj', reason: 'WatchCut' },
-  { it: 'has a line that is no JSON', text: 'secret!\n', reason: 'WatchBroken' },
-  { it: 'has a line that is no event', text: '{"type":"ADDED","object":[]}\n', reason: 'WatchBroken' },
+  { it: 'has a line that is not JSON', text: 'secret!\n', reason: 'WatchBroken' },
+  { it: 'has a line that is not an event', text: '{"type":"ADDED","object":[]}\n', reason: 'WatchBroken' },
   {
     it: 'has an ERROR event',
     text: line('ERROR', { kind: 'Status', code: 410, reason: 'Expired' }),
@@ -63,7 +63,7 @@ const ends = [
   { it: 'has an ERROR event that is nonsense', text: line('ERROR', { code: [], reason: {} }), reason: 'InternalError' },
 ];
 for (const { it, text, reason } of ends) {
-  test(`a watch that ${it} tells what came before, then an error without the text`, async () => {
+  test(`a watch that ${it} delivers what came before, then an error without the text`, async () => {
     const { watch } = stream();
     watch.receive(Buffer.from(line('ADDED', { n: 1 }) + text));
     watch.complete();

@@ -132,7 +132,7 @@ const wrong = [
     error: /users\[0\]\.user\.token: expected a string, got a list/,
   },
   {
-    it: 'data that is no base64',
+    it: 'data that is not base64',
     text: kubeconfig({ user: { 'client-key-data': `!${secret}` } }),
     error: /users\[0\]\.user\.client-key-data: expected base64 text/,
   },
@@ -207,7 +207,7 @@ const wrong = [
   },
 ];
 for (const { it, text, error } of wrong) {
-  test(`a kubeconfig with ${it} is refused by file and field, and nothing of its values is told`, async () => {
+  test(`a kubeconfig with ${it} is refused by file and field, without its values`, async () => {
     const failure: unknown = await clusterAccess(explicit, world({ '/k/config': text })).catch((e: unknown) => e);
     assert.ok(failure instanceof Error);
     assert.match(failure.message, error);
@@ -291,7 +291,7 @@ test('a token in the file cannot be renewed', async () => {
   assert.equal(credentials.refused(current), false);
 });
 
-test('whom to act as is told in headers, each group in one of its own', async () => {
+test('the user to act as is sent in headers, each group in one of its own', async () => {
   const user = {
     as: 'ann',
     'as-uid': '7',

@@ -132,7 +132,7 @@ test('a request that GOAWAY says was not looked at is sent again, even one that 
   first.answer(200, versionedConfigMap('web', '1'));
 });
 
-test('a lost connection is no complete answer: a get is sent again, a create is not', async (t) => {
+test('a lost connection is not a complete answer: a get is sent again, a create is not', async (t) => {
   const server = await scriptedApiServer(t);
   const { client } = server.client();
   const get = client.get(configMaps, place, signal);
@@ -269,7 +269,7 @@ test('HTTP/1.1 watches above the limit are refused', async (t) => {
   await assert.rejects(client.watch(configMaps, {}, signal), { reason: 'TooManyConnections' });
 });
 
-test('a proxy is asked for a tunnel, and its refusal is told', async (t) => {
+test('a proxy is asked for a tunnel, and its refusal is reported', async (t) => {
   const server = await scriptedApiServer(t);
   const asked: string[] = [];
   const sockets: Socket[] = [];
@@ -304,7 +304,7 @@ test('a proxy is asked for a tunnel, and its refusal is told', async (t) => {
   });
 });
 
-test('a certificate that nobody vouches for is refused', async (t) => {
+test('a certificate of an unknown authority is refused', async (t) => {
   const server = await scriptedApiServer(t);
   const stranger = await scriptedApiServer(t);
   stranger.url = server.url;
@@ -430,7 +430,7 @@ for (const { it, answer, problem } of [
   { it: 'hangs up', answer: 'HTTP/1.1 20', problem: /failed: socket hang up/ },
   { it: 'wants to know who we are', answer: 'HTTP/1.1 407 Who\r\n\r\n', problem: /answered 407/ },
 ]) {
-  test(`a proxy that ${it} is told as such`, async (t) => {
+  test(`a proxy that ${it} is reported as such`, async (t) => {
     const proxy = createServer().on('connect', (_, socket: Socket) => {
       socket.on('error', () => {});
       socket.end(answer);

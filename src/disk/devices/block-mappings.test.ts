@@ -250,22 +250,26 @@ test('a device is found behind links, also where the root directory has one', { 
   assert.deepEqual(leftBelow(world.mapPath), []);
 });
 
-test('what is no device, and a pod UID that is a path, is refused before anything is made', { skip }, async (t) => {
-  const world = new DeviceWorld(t);
-  const file = sparseFile(world.directory, 'plain');
-  await assert.rejects(world.mappings.map(world.mapping('one', file), signal), {
-    message: `Cannot use "${file}": it is not a block device`,
-  });
-  assert.equal(existsSync(world.mapPath), false);
-  for (const podUid of ['', '.', '..', '../one', 'a\0b']) {
-    await assert.rejects(
-      world.mappings.map({ ...world.mapping('one'), podUid }, signal),
-      { reason: 'BlockMappingFailed' },
-      JSON.stringify(podUid),
-    );
-  }
-  assert.equal(existsSync(world.mapPath), false);
-});
+test(
+  'a path that is not a device, and a pod UID that is a path, are refused before anything is made',
+  { skip },
+  async (t) => {
+    const world = new DeviceWorld(t);
+    const file = sparseFile(world.directory, 'plain');
+    await assert.rejects(world.mappings.map(world.mapping('one', file), signal), {
+      message: `Cannot use "${file}": it is not a block device`,
+    });
+    assert.equal(existsSync(world.mapPath), false);
+    for (const podUid of ['', '.', '..', '../one', 'a\0b']) {
+      await assert.rejects(
+        world.mappings.map({ ...world.mapping('one'), podUid }, signal),
+        { reason: 'BlockMappingFailed' },
+        JSON.stringify(podUid),
+      );
+    }
+    assert.equal(existsSync(world.mapPath), false);
+  },
+);
 
 test('something else in the place of the link is left alone when the device goes', { skip }, async (t) => {
   const world = new DeviceWorld(t);
@@ -302,7 +306,7 @@ test('a device is in use while a file system of it is mounted', { skip: needsDev
   assert.equal(await devices.isOpen(world.device), false);
 });
 
-test('what is no device, or is gone, is not in use', async () => {
+test('a path that is not a device, or is gone, is not in use', async () => {
   const devices = new SystemDevices();
   assert.equal(await devices.isDevice('/proc/self/status'), false);
   assert.equal(await devices.isDevice('/dev/mountlet-no-such-device'), false);

@@ -174,7 +174,7 @@ test('a partition table is not overwritten', { skip }, async (t) => {
   assert.ok(readFileSync(one.file).equals(before));
 });
 
-test('a damaged file system is repaired before it is mounted, and that is told', { skip }, async (t) => {
+test('a damaged file system is repaired before it is mounted, and that is reported', { skip }, async (t) => {
   const one = disk(t, 16, mkfs());
   // Says that it has errors: fsck -a then checks everything.
   execFileSync('debugfs', ['-w', '-R', 'set_super_value state 2', one.device.path], { stdio: 'ignore' });
@@ -184,7 +184,7 @@ test('a damaged file system is repaired before it is mounted, and that is told',
   assert.match(repaired ?? '', /contains a file system with errors, check forced/);
 });
 
-test('errors that fsck cannot correct are told in its words, and nothing is mounted', { skip }, async (t) => {
+test('errors that fsck cannot correct are reported in its words, and nothing is mounted', { skip }, async (t) => {
   const one = disk(t, 16, mkfs('-O', '^has_journal'));
   // The root directory becomes a plain file, which is not for a program to decide on.
   execFileSync('debugfs', ['-w', '-R', 'set_inode_field <2> mode 0100644', one.device.path], { stdio: 'ignore' });
@@ -201,7 +201,7 @@ test('errors that fsck cannot correct are told in its words, and nothing is moun
 });
 
 for (const fileSystem of ['../../bin/true', 'ext4,xfs', 'a b', '-t', 'x'.repeat(40), 'ext4\n']) {
-  test(`${JSON.stringify(fileSystem)} is no file system, and no program is run for it`, async () => {
+  test(`${JSON.stringify(fileSystem)} is not a file system, and no program is run for it`, async () => {
     const programs: Programs = { run: () => assert.fail('a program was run') };
     const settings = { device: { path: '/dev/null', numbers: '1:3' }, target: '/nowhere', fileSystem, options: [] };
     await assert.rejects(mountDevice(programs, settings, signal), { reason: 'InvalidFileSystemType' });
@@ -298,7 +298,7 @@ test('growing a mounted ext4 works or says why not, and never pretends', { skip 
   await growFileSystem(systemPrograms(), one.device, one.target, signal);
 });
 
-test('a file system that nobody can grow is told of', { skip }, async (t) => {
+test('a file system that cannot be grown is reported', { skip }, async (t) => {
   const one = disk(t, 8, (file) => void execFileSync('mkfs.ext4', ['-q', '-F', '-t', 'ext2', file]));
   await assert.rejects(growFileSystem(systemPrograms(), one.device, one.target, signal), {
     reason: 'FileSystemResizeFailed',

@@ -41,7 +41,7 @@ function world(
   return { directory, records, attachments: new LoopAttachments({ directory: records, programs, clock: systemClock }) };
 }
 
-test('a file is attached once, found again by whoever comes after, and nothing of it stays', { skip }, async (t) => {
+test('a file is attached once, found again by later processes, and nothing of it stays', { skip }, async (t) => {
   const { directory, records, attachments } = world(t);
   const file = sparseFile(directory, 'disk.img');
   const device = await attachments.attach('pv-1', file, signal);
@@ -216,7 +216,7 @@ for (const { it, make, says } of hostile) {
 
 for (const around of [(programs: Programs) => programs, watchedPrograms]) {
   const who = around === watchedPrograms ? ', also while others look at it' : '';
-  test(`a file that is exchanged for another while it is attached is let go of again${who}`, { skip }, async (t) => {
+  test(`a file that is replaced while it is attached is detached again${who}`, { skip }, async (t) => {
     let exchange = (): void => undefined;
     const system = systemPrograms();
     const programs: Programs = {
@@ -340,7 +340,7 @@ test('what was written down before the machine was started again says nothing', 
 });
 
 for (const name of ['', '.', '..', '../x', 'a/b', 'a\0']) {
-  test(`${JSON.stringify(name)} is no name to attach something under`, { skip }, async (t) => {
+  test(`${JSON.stringify(name)} is not a valid name for an attachment`, { skip }, async (t) => {
     const { directory, attachments } = world(t);
     const file = sparseFile(directory, 'disk.img', 1);
     await assert.rejects(attachments.attach(name, file, signal), { reason: 'AttachmentUnreadable' });

@@ -21,7 +21,7 @@ function programsIn(directory: string): ReturnType<typeof systemPrograms> {
   return systemPrograms({ searchPath: `${directory}:/usr/bin:/bin` });
 }
 
-test('a program gets its arguments as they are, and tells its exit code and both outputs', async (t) => {
+test('a program gets its arguments unchanged, and its exit code and both outputs are returned', async (t) => {
   const programs = programsIn(script(t, 'printf "%s|" "$@"; echo bad >&2; exit 3'));
   const args = ['a b', '$(touch /tmp/never)', 'new\nline', '*', ''];
   assert.deepEqual(await programs.run({ program: 'act', args, timeoutMs }, signal), {
@@ -93,7 +93,7 @@ test('whatever a program has started ends with it', { timeout: timeoutMs }, asyn
   assert.equal((await held.next()).done, true);
 });
 
-test('an aborted program is ended, and the reason is told', async (t) => {
+test('an aborted program is ended, and the reason is reported', async (t) => {
   const programs = programsIn(script(t, 'exec sleep 600'));
   const stop = new AbortController();
   const running = programs.run({ program: 'act', args: [], timeoutMs }, stop.signal);

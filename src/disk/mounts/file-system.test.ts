@@ -26,7 +26,7 @@ function sharedMemory(t: TestContext): string {
   return directory;
 }
 
-test('the kind of a file system is told by its magic number', { skip }, (t) => {
+test('the kind of a file system is recognised by its magic number', { skip }, (t) => {
   assert.equal(fileSystemOf(memory), 'tmpfs');
   assert.equal(fileSystemOf('/proc'), 'other');
   assert.throws(() => fileSystemOf(join(temporaryDirectory(t), 'missing')), { code: 'ENOENT' });

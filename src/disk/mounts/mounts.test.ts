@@ -88,7 +88,7 @@ for (const { way, load } of ways) {
     assert.throws(() => mounts.resizeTmpfs(directory, 65_536n), { reason: 'NotTmpfs' });
   });
 
-  test(`${way}: a bind shows the source and is told from it on one file system`, { skip }, (t) => {
+  test(`${way}: a bind shows the source and is distinguished from it on one file system`, { skip }, (t) => {
     const { source, target } = sourceAndTarget(directoryForMounts(t));
     assert.equal(mounts.isMountPoint(target), false);
     mounts.bind(source, target);
@@ -333,7 +333,7 @@ test('one mount takes the place of another without a gap when it is moved beneat
   assert.deepEqual(readdirSync(target), []);
 });
 
-test('a mount whose server is gone tells its errno, in both ways of asking', { skip }, (t) => {
+test('a mount whose server is gone reports its errno, with both calls', { skip }, (t) => {
   const directory = directoryForMounts(t);
   if (!isUsable('/dev/fuse')) return t.skip('needs /dev/fuse');
   const device = openSync('/dev/fuse', 'r+');

@@ -122,7 +122,7 @@ test('the trial of a kernel that can leaves nothing either', { skip }, (t) => {
   assert.deepEqual([readdirSync(temporary), mountPointsBelow(temporary)], [[], []]);
 });
 
-test('whoever may not mount, or has no place to try it, learns that', () => {
+test('the reason says that mounting is not permitted, or that there is no place to try it', () => {
   assert.equal(replaceableMounts(unavailableMounts('run as root')).unavailable, 'run as root');
   const able = { ...unavailableMounts(), unavailable: undefined };
   const gone = replaceableMounts(able, { temporaryDirectory: '/nowhere' });

@@ -82,7 +82,7 @@ test('a missing directory cannot be locked', (t) => {
   });
 });
 
-test('a lock file that names nobody is told as another process', (t) => {
+test('a lock file that names no process is reported as another process', (t) => {
   const directory = temporaryDirectory(t);
   const lock = lockDirectory(directory);
   t.after(() => lock.release());
@@ -90,7 +90,7 @@ test('a lock file that names nobody is told as another process', (t) => {
   assert.throws(() => lockDirectory(directory), { message: /another process uses it/ });
 });
 
-test('whoever has locked a file that is gone from the directory tries again with the one that is there', (t) => {
+test('after locking a file that is gone from the directory, the lock is retried with the current file', (t) => {
   const directory = temporaryDirectory(t);
   const path = join(directory, '.lock');
   const loads = [

@@ -42,7 +42,7 @@ test('the kind of a path follows links', async (t) => {
   assert.throws(() => hostKindOf(`${host}/a\0b`), { reason: 'HostPathCheckFailed' });
 });
 
-test('the kind of a block device is told', (t) => {
+test('the kind of a block device is recognised', (t) => {
   if (blockDevice === undefined) return t.skip('needs a block device in /dev');
   assert.equal(hostKindOf(blockDevice), 'BlockDevice');
   checkHostPath(blockDevice, 'BlockDevice');

@@ -86,7 +86,7 @@ for (const { it, readOnly, gid, mode, skipped } of roots) {
   });
 }
 
-test('applyGroup OnRootMismatch does the change for a root that is no directory', async (t) => {
+test('applyGroup OnRootMismatch makes the change for a root that is not a directory', async (t) => {
   if (needsRoot !== undefined) return t.skip(needsRoot);
   const file = makeWith(0o660, join(temporaryDirectory(t), 'file'), 'file');
   lchownSync(file, 0, group);

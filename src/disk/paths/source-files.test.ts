@@ -39,7 +39,7 @@ const refusals = [
     says: 'it holds no .yaml, .yml or .json file',
   },
   {
-    it: 'a file that is no text',
+    it: 'a file that is not text',
     make: (path: string) => writeFileSync(path, Buffer.from([0xc3, 0x28])),
     says: 'it is not UTF-8 text',
   },

@@ -34,7 +34,7 @@ test('a tree is copied with bytes, modes and times, whatever the umask', (t) => 
   }
 });
 
-test('links, fifos and what else is no file are left out; a target that is there is refused', (t) => {
+test('links, fifos and other special files are left out; a target that is there is refused', (t) => {
   const directory = temporaryDirectory(t);
   const [source, target] = [join(directory, 'source'), join(directory, 'target')];
   mkdirSync(source);

@@ -107,7 +107,7 @@ class World {
   }
 }
 
-test('an inotify watch hears of every update, whenever it was begun', { skip, timeout: 60_000 }, async (t) => {
+test('an inotify watch sees every update, whenever it was begun', { skip, timeout: 60_000 }, async (t) => {
   const files = (text: string): Files => ({ 'a.conf': text, 'd/x': text, empty: '' });
   const world = new World(t, files('0'), replaceable, true);
   const subPaths = ['a.conf', 'd', 'empty'];
@@ -243,7 +243,7 @@ test('a container that starts again gets what is there then, and follows again',
 });
 
 test(
-  'a key that vanishes keeps its last content, is told once, and is followed again when it comes back',
+  'a key that vanishes keeps its last content, is reported once, and is followed again when it comes back',
   { skip },
   async (t) => {
     const world = new World(t, { a: '0', 'd/x': '0', rest: '' });
@@ -399,7 +399,7 @@ function failingOnce(step: 'place' | 'replace' | 'detach after beneath'): Replac
 
 for (const step of ['place', 'replace', 'detach after beneath'] as const) {
   test(
-    `a failure of ${step} is told without a path, keeps the version, and the next write repairs it`,
+    `a failure of ${step} is reported without a path, keeps the version, and the next write repairs it`,
     { skip },
     async (t) => {
       const world = new World(t, { 'd/secret-name': '0' }, failingOnce(step));
@@ -423,7 +423,7 @@ for (const step of ['place', 'replace', 'detach after beneath'] as const) {
   );
 }
 
-test('a program that starts anew goes on with what the one before it prepared and followed', { skip }, async (t) => {
+test('a restarted program continues with what the previous one prepared and followed', { skip }, async (t) => {
   const world = new World(t, { a: '0' });
   const container = await world.start([world.prepare('a')]);
   world.write({ a: '1' });
@@ -444,7 +444,7 @@ test('names that would lead elsewhere are refused', { skip }, (t) => {
   }
 });
 
-test('where nothing can be mounted, nothing follows, and the reason is told', (t) => {
+test('where nothing can be mounted, no update is followed, and the reason is reported', (t) => {
   const without = replaceableMounts(unavailableMounts('not today'));
   const live = new LiveSubPaths({ mounts: unavailableMounts(), replaceable: without, notify: () => undefined });
   assert.equal(live.unavailable, 'not today');

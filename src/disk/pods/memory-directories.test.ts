@@ -119,7 +119,7 @@ test('two volumes never share memory', { skip: needsTmpfs }, (t) => {
 });
 
 test(
-  'a link whose memory went with a reboot is made anew, also by a process that may mount',
+  'a link whose memory was lost in a reboot is made again, also by a process that may mount',
   { skip: needsTmpfs },
   (t) => {
     const { base, volume } = diskAndMemory(t);

@@ -42,7 +42,7 @@ test('a scan finds volumes and raw devices of every pod, in any order of directo
   assert.deepEqual(skipped(pods), []);
 });
 
-test('a scan follows no link on its way down, and tells of what does not belong there', (t) => {
+test('a scan follows no link on its way down, and reports entries that do not belong there', (t) => {
   const elsewhere = temporaryDirectory(t);
   make(elsewhere, 'volumes/kubernetes.io~configmap/stolen', 'stolen');
   const pods = temporaryDirectory(t);
@@ -67,7 +67,7 @@ test('a scan follows no link on its way down, and tells of what does not belong 
   ]);
 });
 
-test('names that no object can have are skipped and told', (t) => {
+test('names that no object can have are skipped and reported', (t) => {
   const pods = temporaryDirectory(t);
   make(pods, 'a/volumes/kubernetes.io~configmap');
   const below = Buffer.from(`${join(pods, 'a/volumes/kubernetes.io~configmap')}/`);
@@ -100,7 +100,7 @@ test('no name is a way out of the directory of pods', (t) => {
   }
 });
 
-test('only empty directories of volumes are removed, all that can be, and the first problem is told', (t) => {
+test('only empty directories of volumes are removed, as many as possible, and the first problem is reported', (t) => {
   const pods = temporaryDirectory(t);
   make(pods, 'a/volumes/p/empty/deep/deeper', 'a/volumes/p/full/deep', 'a/volumes/q/empty');
   writeFileSync(join(pods, 'a/volumes/p/full/deep/data'), 'precious');

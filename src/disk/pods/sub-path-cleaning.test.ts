@@ -53,7 +53,7 @@ test('a plain file as container entry makes it fail, after the others were clean
   assert.deepEqual(readdirSync(data), ['file']);
 });
 
-test('an unmounted entry with content is not deleted: nobody knows whose it is', (t) => {
+test('an unmounted entry with content is not deleted: its owner is unknown', (t) => {
   const pod = temporaryDirectory(t);
   const container = join(pod, 'volume-subpaths', 'data', 'app');
   mkdirSync(join(container, '0', 'content'), { recursive: true });

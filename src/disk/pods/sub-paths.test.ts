@@ -122,7 +122,7 @@ test('a link that stays inside of the volume is followed once, and ..data too', 
   assert.equal(readFileSync(prepareSubPath(request('..data/key', { index: 4 }), mounts), 'utf8'), 'one');
 });
 
-test('a bind of the same inode is reused, one of another is detached and made anew', { skip }, (t) => {
+test('a bind of the same inode is reused, one of another inode is detached and made again', { skip }, (t) => {
   const { request, target, volume } = podWithVolume(t);
   const calls: string[] = [];
   const watched: Mounts = {
@@ -147,7 +147,7 @@ test('a bind of the same inode is reused, one of another is detached and made an
   assert.equal(readFileSync(target, 'utf8'), 'second');
 });
 
-test('a subPath that was a file and is a directory now, and the other way round, is bound anew', { skip }, (t) => {
+test('a subPath that changed from a file to a directory, or the reverse, is bound again', { skip }, (t) => {
   const { request, target, volume } = podWithVolume(t);
   for (const kind of ['file', 'directory', 'file']) {
     rmSync(join(volume, 'it'), { recursive: true, force: true });
@@ -158,7 +158,7 @@ test('a subPath that was a file and is a directory now, and the other way round,
   }
 });
 
-test('a stale handle is unmounted normally; a failure of that is told and leaves the target', { skip }, (t) => {
+test('a stale handle is unmounted normally; a failure of that is reported and leaves the target', { skip }, (t) => {
   const { request, target } = podWithVolume(t);
   mkdirSync(target, { recursive: true });
   const stale: Mounts = {
@@ -181,7 +181,7 @@ test('a stale handle is unmounted normally; a failure of that is told and leaves
   assert.equal(mounts.isMountPoint(target), true);
 });
 
-test('a lazy unmount that fails is told, and another failure of the mount check too', { skip }, (t) => {
+test('a failed lazy unmount is reported, and another failure of the mount check too', { skip }, (t) => {
   const { request, target } = podWithVolume(t);
   prepareSubPath(request('dir'), mounts);
   const busy: Mounts = {
@@ -402,7 +402,7 @@ test('without mounts the subPath is the resolved path, made if it is missing', (
   assert.deepEqual(readdirSync(pod), ['volumes']);
 });
 
-test('a volume that is missing is told as it is', (t) => {
+test('a missing volume is reported as it is', (t) => {
   const { request, volume } = podWithVolume(t);
   rmSync(volume, { recursive: true });
   assert.throws(() => prepareSubPath(request('x'), unavailableMounts()), { code: 'ENOENT', path: volume });

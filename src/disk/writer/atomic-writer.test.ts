@@ -185,7 +185,7 @@ for (const under of fileSystems) {
     }
   });
 
-  test(`the same payload again changes no inode, whoever writes it (${under})`, (t) => {
+  test(`the same payload again changes no inode, whichever writer writes it (${under})`, (t) => {
     const volume = volumeIn(t);
     const payload = payloadOf({ a: '1', 'd/b': '2', 'd/e/c': '3' });
     const writer = new AtomicWriter(volume);
@@ -363,7 +363,7 @@ for (const under of fileSystems) {
     (data: string): void => mkdirSync(data),
     (data: string): void => void mkdirSync(join(data, 'deep/er'), { recursive: true }),
   ]) {
-    test(`a ..data that is no link gives way to one, once the new version is complete (${under})`, (t) => {
+    test(`a ..data that is not a link is replaced by one once the new version is complete (${under})`, (t) => {
       const volume = volumeIn(t);
       make(join(volume, '..data'));
       const refuse = (): void => {

@@ -37,7 +37,7 @@ const bundles = [
     errors: [`${omitted}: duplicate trust anchor (indices [0 1])`],
   },
   {
-    it: 'refuses who is no authority',
+    it: 'refuses a certificate that is not an authority’s',
     trustBundle: authority + leaf,
     errors: [`${omitted}: entry 1 does not have the CA bit set`],
   },

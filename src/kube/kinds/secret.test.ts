@@ -66,7 +66,7 @@ const cases: readonly Case[] = [
     errors: [`data[.dockercfg]: ${redacted}: unexpected end of JSON input`],
   },
   {
-    it: 'refuses a docker configuration that is no JSON, without a byte of it',
+    it: 'refuses a docker configuration that is not JSON, without quoting it',
     object: { type: 'kubernetes.io/dockercfg', data: { '.dockercfg': base64('Zpassword') } },
     errors: [`data[.dockercfg]: ${redacted}: invalid character in JSON input`],
   },

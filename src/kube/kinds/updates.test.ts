@@ -216,7 +216,7 @@ testUpdates(
       errors: ['spec.clusterIPs[0]: Invalid value: []: primary clusterIP can not be unset'],
     },
     {
-      it: 'gives up an address of another family only when told so',
+      it: 'gives up an address of another family only when the update says so',
       old: { clusterIP: '10.0.0.1', clusterIPs: ['10.0.0.1', 'fd00::1'] },
       changed: { clusterIP: '10.0.0.1', clusterIPs: ['10.0.0.1'] },
       errors: [

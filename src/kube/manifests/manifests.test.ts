@@ -120,7 +120,7 @@ spec:
 
 const problems: { it: string; text: string; says: readonly string[] }[] = [
   {
-    it: 'text that is no object',
+    it: 'text that is not an object',
     text: 'just words',
     says: ['app.yaml:1:1: expected a Kubernetes object (a map with apiVersion and kind)'],
   },
@@ -145,7 +145,7 @@ const problems: { it: string; text: string; says: readonly string[] }[] = [
     ],
   },
   {
-    it: "a Secret's value that is no base64 without repeating it",
+    it: "a Secret's value that is not base64 without repeating it",
     text: 'apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata: {password: hunter2!}\n',
     says: ['app.yaml:4:8: Secret "s": data.password: expected base64 text, got other text'],
   },
@@ -209,7 +209,7 @@ spec:
   },
 ];
 for (const { it, text, says } of problems) {
-  test(`manifests: tells ${it}`, () => {
+  test(`manifests: reports ${it}`, () => {
     assert.deepEqual(problemsOf(text), says);
   });
 }

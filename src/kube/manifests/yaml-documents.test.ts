@@ -118,7 +118,7 @@ const broken: readonly { it: string; yaml: string; at?: string; says?: string }[
     says: 'Too deeply nested (more than 500 levels)',
   })),
   {
-    it: '!!binary that is no text',
+    it: '!!binary that is not text',
     yaml: 'a: !!binary /w==\n',
     at: '1:4',
     says: '!!binary must be UTF-8 text here, use binaryData or data for other bytes',

@@ -34,7 +34,7 @@ const cases = [
     },
   },
   {
-    it: 'a claim that nobody grew by steps has its size',
+    it: 'a claim that was not grown by steps has its size',
     patch: finished(claim({ capacity: { storage: '1Gi' } }, '7'), size),
     is: { metadata: { resourceVersion: '7' }, status: { capacity: { storage: '2Gi' } } },
   },
@@ -90,12 +90,12 @@ const cases = [
   },
 ];
 for (const { it, patch, is } of cases) {
-  test(`the claim is told: ${it}`, () => {
+  test(`the claim's status: ${it}`, () => {
     assert.deepEqual(patch, is);
   });
 }
 
-test('a claim tells how far growing it has come, or that nobody says', () => {
+test('a claim says how far its expansion has come, or nothing', () => {
   assert.equal(
     resizeStatusOf(claim({ allocatedResourceStatuses: { storage: 'NodeResizePending' } })),
     'NodeResizePending',

@@ -28,7 +28,7 @@ const reader = (claimFound?: PersistentVolumeClaim, volumeFound?: PersistentVolu
   persistentVolume: () => volumeFound,
 });
 
-test('a volume that is no claim is itself', () => {
+test('a volume that is not a claim stands for itself', () => {
   const inline = { name: 'v', emptyDir: {} };
   assert.deepEqual(resolveVolume(pod, inline, mounted, reader()), { volume: inline, readOnly: false });
 });

@@ -41,7 +41,7 @@ const cases: { it: string; terms?: readonly NodeSelectorTerm[]; on?: SelectableN
   { it: 'compares a word', terms: [labelled('zone', 'Gt', '1')], fits: false },
   { it: 'compares with two numbers', terms: [labelled('cores', 'Gt', '1', '2')], fits: false },
   { it: 'has a negation without values', terms: [labelled('zone', 'NotIn')], fits: false },
-  { it: 'has an operator that nobody knows', terms: [labelled('zone', 'Like', 'a')], fits: false },
+  { it: 'has an unknown operator', terms: [labelled('zone', 'Like', 'a')], fits: false },
   { it: 'names the node', terms: [named('In', 'edge-1')], fits: true },
   { it: 'names another node', terms: [named('In', 'edge-2')], fits: false },
   { it: 'excludes the node by name', terms: [named('NotIn', 'edge-1')], fits: false },

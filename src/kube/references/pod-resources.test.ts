@@ -120,7 +120,7 @@ const limitCases: LimitCase[] = [
     pod: { containers: [memory('1Mi')], overhead: { memory: '1Mi', cpu: '1' } },
     limit: '2Mi',
   },
-  { it: 'overhead is no limit', pod: { containers: [{}], overhead: { memory: '1Mi' } }, limit: undefined },
+  { it: 'overhead is not a limit', pod: { containers: [{}], overhead: { memory: '1Mi' } }, limit: undefined },
 ];
 for (const { it, pod, limit } of limitCases) {
   test(`in the limits of a pod ${it}`, () => {
@@ -248,7 +248,7 @@ for (const resource of [
   'Limits.cpu',
   'limits.toString',
 ]) {
-  test(`${JSON.stringify(resource)} is no resource of a container`, () => {
+  test(`${JSON.stringify(resource)} is not a resource of a container`, () => {
     const error = new KubeError('InvalidResourceField', `unsupported container resource : ${resource}`);
     assert.throws(() => resourceFieldValue(resources, { resource }), error);
   });
@@ -259,7 +259,7 @@ test('a value beyond 64 bits is the largest 64-bit number', () => {
   assert.equal(resourceFieldValue({ limits: { memory: '12E' } }, { resource: 'limits.memory' }), '9223372036854775807');
 });
 
-test('a limit that is no quantity is told as such', () => {
+test('a limit that is not a quantity is reported as such', () => {
   assert.throws(() => resourceFieldValue({ limits: { cpu: 'much' } }, { resource: 'limits.cpu' }), QuantityError);
 });
 

@@ -28,7 +28,7 @@ const cases = [
   { it: 'there is no container', spec: { securityContext: { runAsUser: 5 }, containers: [] }, user: undefined },
 ];
 for (const { it, spec, user } of cases) {
-  test(`the run-as user where ${it}`, () => {
+  test(`the common run-as user: ${it}`, () => {
     assert.equal(commonRunAsUser({ spec }), user);
   });
 }

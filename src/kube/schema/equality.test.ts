@@ -16,18 +16,18 @@ const cases: readonly { it: string; a: unknown; b: unknown; same: boolean }[] = 
   { it: 'takes absent and an empty list for the same', a: {}, b: { items: [] }, same: true },
   { it: 'takes absent and an empty map for the same', a: { limits: {} }, b: {}, same: true },
   { it: 'takes absent and an object of nothing for the same', a: { inner: { name: '' } }, b: {}, same: true },
-  { it: 'tells absent from false, which may mean something', a: {}, b: { flag: false }, same: false },
+  { it: 'distinguishes absent from false, which may mean something', a: {}, b: { flag: false }, same: false },
   { it: 'compares quantities by their amount', a: { limits: { cpu: '1000m' } }, b: { limits: { cpu: 1 } }, same: true },
-  { it: 'tells amounts apart', a: { limits: { cpu: '1001m' } }, b: { limits: { cpu: 1 } }, same: false },
+  { it: 'distinguishes amounts', a: { limits: { cpu: '1001m' } }, b: { limits: { cpu: 1 } }, same: false },
   {
     it: 'compares unreadable quantities as text',
     a: { limits: { cpu: 'x' } },
     b: { limits: { cpu: 'y' } },
     same: false,
   },
-  { it: 'tells lists of another order apart', a: { items: ['a', 'b'] }, b: { items: ['b', 'a'] }, same: false },
-  { it: 'tells a longer list apart', a: { items: ['a'] }, b: { items: ['a', 'b'] }, same: false },
-  { it: 'tells text from a map', a: { name: 'a' }, b: { name: { a: 'b' } }, same: false },
+  { it: 'distinguishes lists of another order', a: { items: ['a', 'b'] }, b: { items: ['b', 'a'] }, same: false },
+  { it: 'distinguishes a longer list', a: { items: ['a'] }, b: { items: ['a', 'b'] }, same: false },
+  { it: 'distinguishes text from a map', a: { name: 'a' }, b: { name: { a: 'b' } }, same: false },
   { it: 'sees a key named like a method', a: { limits: { toString: 1 } }, b: {}, same: false },
 ];
 for (const { it, a, b, same } of cases) {

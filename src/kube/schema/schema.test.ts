@@ -50,7 +50,7 @@ test('decode counts null as absent, and as the zero value inside lists and maps'
   );
 });
 
-test('decode leaves unknown fields out and tells where they are', () => {
+test('decode leaves unknown fields out and reports where they are', () => {
   const { value, problems } = decode(shape, { items: [{ name: 'x', colour: 'red' }], Text: 'a' });
   assert.deepEqual(value.items, [{ name: 'x' }]);
   assert.deepEqual(

@@ -52,7 +52,7 @@ const refused: [image: string, problem: string][] = [
   ['a'.repeat(256), 'repository name must not be more than 255 characters'],
 ];
 for (const [image, problem] of refused) {
-  test(`${JSON.stringify(image.slice(0, 40))} is no image: ${problem}`, () => {
+  test(`${JSON.stringify(image.slice(0, 40))} is not an image: ${problem}`, () => {
     assert.throws(() => parseImageReference(image), new ImageReferenceError(image, problem));
   });
 }

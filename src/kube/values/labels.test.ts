@@ -173,7 +173,7 @@ for (const [selector, message] of nonsense) {
   });
 }
 
-test('validation tells everything that is wrong with a selector, field by field', () => {
+test('validation reports everything that is wrong with a selector, field by field', () => {
   const errors = validateLabelSelector(
     {
       matchLabels: { 'a/b/c': 'ok', fine: '-' },

@@ -86,7 +86,7 @@ const orders: { it: string; node?: IpFamily; ips: string; ordered: string }[] = 
     ordered: '10.0.0.1 fd01::1234',
   },
   { it: 'writes them in one form', ips: '010.000.000.001 fd01:0:0:0:0:0:0:1234', ordered: '10.0.0.1 fd01::1234' },
-  { it: 'drops what is no address', ips: 'x 10.0.0.1', ordered: '10.0.0.1' },
+  { it: 'drops what is not an address', ips: 'x 10.0.0.1', ordered: '10.0.0.1' },
   { it: 'gives nothing for nothing', ips: '', ordered: '' },
 ];
 for (const { it, node = 'IPv4', ips, ordered } of orders) {

@@ -127,7 +127,7 @@ const refused: [text: string | number, problem: string][] = [
   ['.e-10', wrongNumber],
 ];
 for (const [text, problem] of refused) {
-  test(`${JSON.stringify(text)} is no quantity`, () => {
+  test(`${JSON.stringify(text)} is not a quantity`, () => {
     assert.throws(() => q(text), new QuantityError(problem));
     assert.equal(quantityProblem(text), problem);
   });

@@ -92,7 +92,7 @@ test('SpdyConnection: a reset destroys the stream and nothing else; the end of t
   assert.equal(streams[1]?.destroyed, true);
 });
 
-test('SpdyConnection stops reading when nobody reads a stream, and goes on when somebody does', async (t) => {
+test('SpdyConnection stops reading while a stream is not read, and continues when it is', async (t) => {
   const { client, streams, socket } = await ends(t);
   const id = client.open({});
   await client.next((frame) => frame.kind === 'synReply');

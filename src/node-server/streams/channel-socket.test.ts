@@ -65,7 +65,7 @@ test('ChannelSocket sends no message longer than kubectl reads', async (t) => {
   assert.ok(Math.max(...sizes) <= 32 * 1024);
 });
 
-test('ChannelSocket holds back a client whose channel nobody reads, and lets it go on', async (t) => {
+test('ChannelSocket holds back a client whose channel is not read, and then lets it continue', async (t) => {
   const { client, server, raw } = await ends(t);
   const input = server.input(0);
   const message = Buffer.alloc(64 * 1024);

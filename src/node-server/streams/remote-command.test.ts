@@ -15,7 +15,7 @@ test('TerminalSizes reads sizes cut anywhere and keeps the newest', async () => 
   assert.deepEqual(await all(sizes), [{ columns: 80, rows: 24 }]);
 });
 
-test('TerminalSizes passes over what is no size, and holds little of it', async () => {
+test('TerminalSizes skips invalid sizes, and buffers little of them', async () => {
   const sizes = new TerminalSizes();
   for (const text of [
     '{}',

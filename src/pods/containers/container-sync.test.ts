@@ -126,7 +126,7 @@ const failures: readonly {
     event: 'Warning Failed main: Error: variable "A" holds a NUL byte, with which no program can be started',
   },
   {
-    it: 'an argument made of bytes that are no text',
+    it: 'an argument made of bytes that are not text',
     container: {
       args: ['$(A)'],
       env: [{ name: 'A', valueFrom: { secretKeyRef: { name: 'raw', key: 'k' } } }],

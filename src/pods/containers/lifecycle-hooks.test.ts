@@ -57,7 +57,7 @@ test('an httpGet hook that asks a plain server for https asks again in plain, an
 });
 
 const failures: readonly { it: string; hook: Hook; says: RegExp }[] = [
-  { it: 'nobody listens', hook: { httpGet: { port: 1 } }, says: /ECONNREFUSED/ },
+  { it: 'the port is closed', hook: { httpGet: { port: 1 } }, says: /ECONNREFUSED/ },
   { it: 'its port has no name', hook: { httpGet: { port: 'none' } }, says: /couldn't find port: none/ },
   { it: 'it asks for a socket', hook: { tcpSocket: { port: 1 } }, says: /cannot run handler/ },
 ];

@@ -99,7 +99,7 @@ test('a negative grace in a manifest becomes 1', async () => {
   assert.equal((await folder.read(signal)).pods[0]?.spec.terminationGracePeriodSeconds, 1);
 });
 
-test('a missing folder is empty and an error, an empty one is no error', async () => {
+test('a missing folder is empty and an error, an empty one is not an error', async () => {
   const missing = aFolder(undefined);
   assert.deepEqual(names(await missing.folder.read(signal)), []);
   assert.deepEqual(missing.notices, [
@@ -113,7 +113,7 @@ test('a missing folder is empty and an error, an empty one is no error', async (
 const survivals: readonly { it: string; change: (reader: MemoryFolder) => void }[] = [
   { it: 'is broken', change: (reader) => reader.write('web.yaml', 'kind: Pod\nspec: [') },
   { it: 'is truncated', change: (reader) => reader.write('web.yaml', '') },
-  { it: 'is no pod any more', change: (reader) => reader.write('web.yaml', 'hello') },
+  { it: 'is not a pod any more', change: (reader) => reader.write('web.yaml', 'hello') },
   { it: 'cannot be read', change: (reader) => reader.write('web.yaml', new Error('EIO: i/o error')) },
   { it: 'is in a folder that vanished', change: (reader) => reader.vanish() },
 ];

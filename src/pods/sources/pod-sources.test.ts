@@ -82,7 +82,7 @@ const cases: readonly { it: string; lists: readonly (readonly Pod[])[]; shows: r
   },
   { it: 'removes what vanished', lists: [[pod('a'), pod('b')], [pod('b')]], shows: ['remove a'] },
   {
-    it: 'tells in the order remove, add, update, delete, reconcile',
+    it: 'reports in the order remove, add, update, delete, reconcile',
     lists: [
       [pod('gone'), pod('edited'), pod('dying'), pod('moved')],
       [

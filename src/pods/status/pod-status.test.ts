@@ -166,7 +166,7 @@ const phases: readonly {
     phase: 'Succeeded',
   },
   {
-    it: 'that was told as ended once',
+    it: 'that was reported as ended once',
     pod: { containers: named('a'), status: { phase: 'Failed' } },
     has: 'a running',
     phase: 'Failed',
@@ -225,7 +225,7 @@ const states: readonly {
     },
   },
   {
-    it: 'has ended and is kept as it was told when the runtime forgot it',
+    it: 'has ended and is kept as it was reported when the runtime forgot it',
     has: '',
     previous: {
       ...waiting('a'),
@@ -326,7 +326,7 @@ const conditionCases: readonly {
     ],
   },
   {
-    it: 'with a readiness gate that nobody opened, and the condition of another that is kept',
+    it: 'with a readiness gate that is not open, and the condition of another that is kept',
     pod: {
       readinessGates: [{ conditionType: 'x/gate' }, { conditionType: 'y/gate' }],
       status: { conditions: [{ type: 'y/gate', status: 'False' }] },

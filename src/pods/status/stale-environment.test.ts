@@ -27,7 +27,7 @@ const cases: readonly { it: string; runtimePod?: RuntimePod; version?: string | 
     shows: 'False container main has variables from Secret "s", which has changed since the container started',
   },
   {
-    it: 'is stale at a version that is no number',
+    it: 'is stale at a version that is not a number',
     version: 'abc',
     shows: 'False container main has variables from Secret "s", which has changed since the container started',
   },

@@ -262,7 +262,7 @@ const ends: readonly {
   states: readonly (number | undefined)[];
 }[] = [
   {
-    it: 'fills a container in whose end nobody saw',
+    it: 'fills in a container whose end was not seen',
     pod: aPod(),
     status: { phase: 'Running', containerStatuses: [container('main', { running: {} })] },
     phase: 'Failed',

@@ -43,7 +43,12 @@ const fileCases: readonly {
     key: 'BLANK',
     message: 'environment variable key "BLANK" not found in file "DIR/e"',
   },
-  { it: 'an error for a line that is no assignment', content: 'oops\n', key: 'K', message: "couldn't parse env file" },
+  {
+    it: 'an error for a line that is not an assignment',
+    content: 'oops\n',
+    key: 'K',
+    message: "couldn't parse env file",
+  },
   {
     it: 'an error for a blank before the equals sign',
     content: "K ='v'\n",

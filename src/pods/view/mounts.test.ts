@@ -256,12 +256,12 @@ const bad: readonly { readonly it: string; readonly mount: VolumeMount; readonly
     message: "unable to provision SubPath `a/../b`: must not contain '..'",
   },
   {
-    it: 'a secret subPathExpr without telling it (absolute)',
+    it: 'a secret subPathExpr without revealing it (absolute)',
     mount: { ...at, subPathExpr: '$(SECRET_SLASH)' },
     message: 'error SubPath `$(SECRET_SLASH)` must not be an absolute path',
   },
   {
-    it: 'a secret subPathExpr without telling it (backstep)',
+    it: 'a secret subPathExpr without revealing it (backstep)',
     mount: { ...at, subPathExpr: '$(SECRET_UP)' },
     message: "unable to provision SubPath `$(SECRET_UP)`: must not contain '..'",
   },
@@ -349,7 +349,7 @@ test('a sub path that holds a Secret and cannot be prepared has no cause that co
   assert.equal(error.cause, undefined);
 });
 
-test('anything that is no error of ours passes as it is: it is a bug', async () => {
+test('any error that is not ours passes unchanged: it is a bug', async () => {
   const subPaths = { prepare: () => Promise.reject(new TypeError('undefined is not a function')) };
   await assert.rejects(build([{ ...at, subPath: 'a' }], { subPaths }), TypeError);
 });

@@ -55,7 +55,7 @@ for (const { it, add, drop, has, lacks } of capabilityCases) {
   });
 }
 
-test('capabilities: nobody gets what this program cannot hand on', () => {
+test('capabilities: a container never gets one that this program does not have', () => {
   const bounding = capabilitySetIn('Name:\tnode\nCapBnd:\t000001fffeffffff\n', 'CapBnd');
   const set = capabilitiesOf({ privileged: true, addCapabilities: [], dropCapabilities: [] }, bounding);
   assert.equal(set.length, capabilityNames.length - 1);

@@ -241,7 +241,7 @@ test(
 
 const hint = ' (containers see the system files of this machine: --host-path DIR adds a directory)';
 
-test('a command that cannot be executed is told as the engines tell it', { skip }, async (t) => {
+test('a command that cannot be executed is reported as the engines report it', { skip }, async (t) => {
   const { sandboxes, pod } = await open(t);
   const cases = [
     { command: ['no-such-program'], message: `exec: "no-such-program": executable file not found in $PATH${hint}` },
@@ -538,7 +538,7 @@ test(
   },
 );
 
-test('a container that uses up its memory is told so', { skip }, async (t) => {
+test('a container that uses up its memory is reported as OOMKilled', { skip }, async (t) => {
   const { sandboxes, pod } = await open(t);
   if ((await sandboxes.runtime.usage(pod)).length > 0) assert.fail('nothing runs yet');
   const idle = await sandboxes.start(pod, { name: 'idle' });

@@ -23,7 +23,7 @@ interface Case {
 const cases: readonly Case[] = [
   { it: 'accepts the smallest pod', errors: [] },
   {
-    it: 'refuses a token for nobody',
+    it: 'refuses a token without a service account',
     spec: { volumes: [{ name: 'v', projected: { sources: [{ serviceAccountToken: { path: 'token' } }] } }] },
     errors: [
       'spec.volumes[0].projected.sources[0].serviceAccountToken: Forbidden: must not be specified when serviceAccountName is not set',
