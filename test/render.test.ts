@@ -768,6 +768,35 @@ test('mountlet prints help and version', () => {
   assert.equal(mountlet(['--help']).code, 0);
   assert.match(mountlet(['render', '--help']).stdout, /--show-secrets/);
   assert.match(mountlet(['--version']).stdout, /^\d+\.\d+\.\d+\n$/);
+  assert.match(
+    mountlet(['apiserver', 'backup', '--help']).stdout,
+    /^Usage: mountlet apiserver backup <file> --data <dir>$/m,
+  );
+  assert.match(
+    mountlet(['apiserver', 'restore', '--help']).stdout,
+    /^Usage: mountlet apiserver restore <file> --data <dir>$/m,
+  );
+  assert.match(
+    mountlet(['apiserver', 'rotate-keys', '--help']).stdout,
+    /^Usage: mountlet apiserver rotate-keys --data <dir>$/m,
+  );
+});
+
+test('the examples can be rendered together: none replaces an object of another', (t) => {
+  const files = ['deployment', 'hello', 'projected', 'redis', 'secret'].map((name) => `examples/${name}.yaml`);
+  const summary = (args: readonly string[]): readonly string[] => {
+    const { code, stdout, stderr } = mountlet(['render', '--root', rootDirectory(t), '-o', 'json', '-f', ...args]);
+    assert.equal(code, 0, stderr);
+    const { items } = JSON.parse(stdout) as { items: Item[] };
+    return items.map(({ name, volumes }) => {
+      const paths = volumes.flatMap((volume) => volume.files.map(({ path, size }) => `${volume.name}/${path} ${size}`));
+      return `${name}: ${paths.join(', ')}`;
+    });
+  };
+  assert.deepEqual(
+    summary(['examples/']),
+    files.flatMap((file) => summary([file])),
+  );
 });
 
 test('render says which file it cannot read', () => {

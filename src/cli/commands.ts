@@ -89,6 +89,7 @@ export function addAgentCommands(program: Command): void {
   program
     .command('doctor')
     .summary('say what this machine can and cannot do for pods, and what that means')
+    .description('Says what this machine can and cannot do for pods, for the user who asks, and what that means.')
     .addOption(new Option('-o, --output <format>', 'how to print').choices(['json']))
     .exitOverride()
     .action(async (options: DoctorOptions) => {
@@ -119,7 +120,7 @@ export function addRenderCommand(program: Command): void {
     )
     .requiredOption('-f, --filename <paths...>', 'manifests: files, directories of them, or - for standard input')
     .option('-n, --namespace <name>', 'namespace of objects that name none', namespace, 'default')
-    .option('--pod <names...>', 'only these pods (name or namespace/name)', [])
+    .addOption(new Option('--pod <names...>', 'only these pods (name or namespace/name)').default([], 'all'))
     .option(
       '--root <dir>',
       'where to put the volumes (default: a directory of your user, or of the system as root)',
@@ -169,6 +170,7 @@ export function addApiServerCommand(program: Command): void {
 
   apiserver
     .command('backup <file>')
+    .usage('<file> --data <dir>')
     .summary('copy all objects into a file, also while a server runs on them')
     .description(
       'Copies all objects into a file, also while a server runs on them. Secrets are encrypted in it; the keys are in pki/ of ' +
@@ -182,6 +184,7 @@ export function addApiServerCommand(program: Command): void {
 
   apiserver
     .command('restore <file>')
+    .usage('<file> --data <dir>')
     .summary('make a data directory of a backup')
     .description(
       'Makes a data directory of a backup. Copy pki/ of the old data directory into it before you start a server there: ' +
@@ -195,7 +198,12 @@ export function addApiServerCommand(program: Command): void {
 
   apiserver
     .command('rotate-keys')
+    .usage('--data <dir>')
     .summary('encrypt Secrets with a new key and forget the old ones; stop the server first')
+    .description(
+      'Encrypts every Secret with a new key and forgets the old ones. Stop the server first. Backups made before need the ' +
+        'old keys: keep a copy of pki/encryption.keys with them.',
+    )
     .exitOverride()
     .action(async () => {
       const { rotateKeysCommand } = await import('./apiserver.ts');
@@ -215,6 +223,7 @@ export function addObjectCommands(program: Command): void {
 
   withCluster(program.command('get <type> [names...]'))
     .summary('print objects of an API server: pods, configmaps, cm, nodes ...')
+    .description('Prints objects as `kubectl get` does, for machines without kubectl.')
     .option('-A, --all-namespaces', 'of all namespaces')
     .option('-l, --selector <labels>', 'only those with these labels: app=web,tier!=test')
     .addOption(new Option('-o, --output <format>', 'how to print').choices(['wide', 'json', 'yaml', 'name']))
