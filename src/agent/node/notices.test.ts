@@ -110,3 +110,15 @@ test('a line has what machines filter on', () => {
   const { pod: podUid, volume, error } = logLine({ ...failed, hasEvent: false }) ?? {};
   assert.deepEqual({ podUid, volume, error }, { podUid: 'u1', volume: 'v', error: 'device busy' });
 });
+
+test('a pod has one name in all lines, and what is unmounted or detached is for those who look closely', () => {
+  const step = { podUid: 'u1', fullName: 'web_shop', state: 'syncing', message: 'back-off 10s' } as const;
+  assert.deepEqual(logLine({ kind: 'PodStepFailed', ...step }), {
+    level: 'warning',
+    kind: 'PodStepFailed',
+    message: 'pod shop/web: back-off 10s',
+    pod: 'shop/web',
+  });
+  const { volume } = facts;
+  assert.equal(logLine({ kind: 'VolumeDetached', volume, message: 'Volume detached' })?.level, 'debug');
+});

@@ -87,8 +87,8 @@ const rows: { readonly [Kind in NodeNotice['kind']]: Row<Of<Kind>> } = {
   },
   PodStepFailed: {
     level: 'warning',
-    line: ({ fullName, message: text }) => `pod ${fullName.replace('_', ' in namespace ')}: ${text}`,
-    fields: ({ fullName }) => ({ pod: fullName }),
+    line: ({ fullName, message: text }) => `pod ${slashed(fullName)}: ${text}`,
+    fields: ({ fullName }) => ({ pod: slashed(fullName) }),
   },
   PodWarning: podProblem(),
   ContainerProblem: podProblem(),
@@ -144,7 +144,7 @@ const rows: { readonly [Kind in NodeNotice['kind']]: Row<Of<Kind>> } = {
     metric: ({ plugin, tookMs }, metrics) => metrics.updated(plugin, tookMs),
   },
   VolumeUnmounted: { level: 'debug', line: message, fields: ({ podUid: pod, volume }) => ({ pod, volume }) },
-  VolumeDetached: { level: 'info', line: message, fields: ({ volume }) => ({ volume }) },
+  VolumeDetached: { level: 'debug', line: message, fields: ({ volume }) => ({ volume }) },
   OperationEnded: {
     level: 'silent',
     metric: (notice, metrics) => metrics.operationEnded(notice),
@@ -356,6 +356,12 @@ interface PodName {
 
 function nameOf({ namespace, name }: PodName): string {
   return `${namespace}/${name}`;
+}
+
+/** `NAME_NAMESPACE`, as the kubelet calls a pod in its messages, in the form of our own lines. */
+function slashed(fullName: string): string {
+  const [name = '', namespace = ''] = fullName.split('_');
+  return nameOf({ namespace, name });
 }
 
 function podObject({ uid, namespace, name }: PodName & { readonly uid: string }): EventObject {
