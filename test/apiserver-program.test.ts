@@ -359,6 +359,7 @@ test('rotate-keys gives Secrets a new key, forgets the old one, and is refused w
 
   const { code, stderr } = mountlet(['apiserver', 'rotate-keys', '--data', directory]);
   assert.equal(code, 0, stderr);
+  assert.match(stderr, /^wrote 1 value again/);
   const lines = readFileSync(keys, 'utf8').trim().split('\n');
   assert.equal(lines.length, 1);
   assert.ok(!old.includes(lines[0] ?? ''));

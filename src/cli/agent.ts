@@ -12,7 +12,7 @@ import {
 } from '../agent/node/agent-settings.ts';
 import { startAgent } from '../agent/node/agent.ts';
 import type { LogLevel } from '../agent/node/notices.ts';
-import { messageOf } from '../base/errors.ts';
+import { errorCode, messageOf } from '../base/errors.ts';
 import { type ClusterAccess, clusterAccess } from '../client/credentials/cluster-access.ts';
 import { type ClusterOptions, machineAccess } from './cluster-client.ts';
 import { type LogFormat, logPrinter, noticePrinter } from './log-printer.ts';
@@ -103,7 +103,8 @@ function readSettings(path: string): string {
   try {
     return readFileSync(path, 'utf8');
   } catch (error) {
-    throw new AgentSettingsError(path, [`cannot read it: ${messageOf(error)}`]);
+    const isMissing = errorCode(error) === 'ENOENT';
+    throw new AgentSettingsError(path, [isMissing ? 'there is no such file' : `cannot read it: ${messageOf(error)}`]);
   }
 }
 

@@ -61,7 +61,9 @@ export function restoreCommand(file: string, { data }: Pick<ApiServerOptions, 'd
 export function rotateKeysCommand({ data }: Pick<ApiServerOptions, 'data'>): Promise<number> {
   return reportingErrors(async () => {
     const count = await rotateApiServerKeys(resolve(data));
-    talk(`wrote ${count} values again with a new key; backups made before need the old one`);
+    talk(
+      `wrote ${count} ${count === 1 ? 'value' : 'values'} again with a new key; backups made before need the old one`,
+    );
   });
 }
 

@@ -239,7 +239,10 @@ test('a token beside a token file serves until the file can be read', async () =
 });
 
 test('an explicit kubeconfig must exist', async () => {
-  await assert.rejects(clusterAccess(explicit, world({})), { reason: 'KubeconfigInvalid' });
+  await assert.rejects(clusterAccess(explicit, world({})), {
+    reason: 'KubeconfigInvalid',
+    message: 'Cannot use kubeconfig "/k/config": there is no such file',
+  });
 });
 
 test('without a kubeconfig and outside a cluster the error says what to do', async () => {

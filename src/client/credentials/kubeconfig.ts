@@ -176,8 +176,10 @@ export async function loadKubeconfig(
     try {
       text = await readFile(path);
     } catch (error) {
-      if (explicit === undefined && errorCode(error) === 'ENOENT') continue;
-      throw kubeconfigError(path, '', `cannot read it: ${messageOf(error)}`, { cause: error });
+      const isMissing = errorCode(error) === 'ENOENT';
+      if (explicit === undefined && isMissing) continue;
+      const why = isMissing ? 'there is no such file' : `cannot read it: ${messageOf(error)}`;
+      throw kubeconfigError(path, '', why, { cause: error });
     }
     files.push(parseKubeconfig(path, text));
   }
