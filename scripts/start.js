@@ -18,7 +18,7 @@ const up = [
 ];
 const program = join(root, 'bin', 'mountlet.js');
 const child = spawn(process.execPath, [program, ...(given.length > 0 ? given : up)], { stdio: 'inherit', cwd: root });
-// A terminal tells both of Ctrl-C; whoever tells only us means the program.
+// A terminal sends Ctrl-C to both processes; a SIGTERM that only this one gets is passed on.
 process.on('SIGINT', () => {});
 process.on('SIGTERM', () => child.kill('SIGTERM'));
 child.on('exit', (code, signal) => {

@@ -72,7 +72,7 @@ export function agentCommand(options: AgentOptions): Promise<number> {
   });
 }
 
-/** What is said on the command line goes before what the file says. */
+/** The command line takes precedence over the file. */
 export function settingsOf(
   options: Partial<AgentOptions>,
   rootDirectory: string,

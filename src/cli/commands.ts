@@ -47,7 +47,7 @@ export function addAgentCommands(program: Command): void {
     .description(
       'Runs the pods that an API server binds to this node, as sandboxed processes, and keeps their volumes up to date. With ' +
         '--manifests those of a folder, and an API server only if --kubeconfig, --context or --in-cluster asks for it. Settings have the names of the kubelet where it ' +
-        'has them; on the command line they go before those of --config.',
+        'has them; those of the command line take precedence over those of --config.',
     )
     .option(
       '--kubeconfig <file>',
@@ -105,7 +105,7 @@ function labels(text: string): Readonly<Record<string, string>> {
 }
 
 function port(text: string): number {
-  if (!/^\d{1,5}$/.test(text)) throw new InvalidArgumentError('It is no port.');
+  if (!/^\d{1,5}$/.test(text)) throw new InvalidArgumentError('It must be a port number.');
   return Number(text);
 }
 
