@@ -122,7 +122,7 @@ export class BenchNode {
     await Promise.race([mounted, this.#running.then(() => Promise.reject(new Error('The node ended')))]);
   }
 
-  /** One ConfigMap changes; resolves when it was told of as many refreshed volumes. */
+  /** One ConfigMap changes; resolves when as many refreshed volumes were reported. */
   change(name: string, volumes: number): Promise<void> {
     return new Promise((resolve) => {
       let left = volumes;

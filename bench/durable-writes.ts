@@ -11,7 +11,7 @@ export interface Contestant {
   readonly write: Write;
   /** Of the server, where that is a process of its own. */
   readonly pid?: number;
-  /** The others are told as multiples of it. */
+  /** The others are printed as multiples of it. */
   readonly isMeasure?: boolean;
 }
 

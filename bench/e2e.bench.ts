@@ -1,8 +1,8 @@
 /**
  * A whole machine, `mountlet up`, with 1, 100 and up to 1,000 pods: how long a change of a ConfigMap takes from the API
  * server's answer until the program in the container can read it; how long a pod takes to run, alone and 100 at once; the
- * memory of each pod; and what an idle node costs. Beside each update runs the least that anybody could do instead: this
- * process hears of a change from the same API server and swaps one file. Ratios are to that, from request to readable.
+ * memory of each pod; and what an idle node costs. Beside each update runs the least possible work: this
+ * process gets the change from the same API server and swaps one file. Ratios are to that, from request to readable.
  *
  * `--pods N` bounds the number of pods, `--cpu-prof` writes a profile of the machine into the working directory.
  */
@@ -44,7 +44,7 @@ const signal = AbortSignal.any([stop.signal, AbortSignal.timeout(limitMs)]);
 // Not once: npm passes on the signal that the terminal has sent already, and the second one must not cut the cleaning short.
 for (const name of ['SIGINT', 'SIGTERM'] as const) process.on(name, () => stop.abort(new Error(`ended by ${name}`)));
 
-// What is thrown where nobody waits for it must not leave a machine running.
+// An unhandled rejection must not leave a machine running.
 process.once('uncaughtException', (error) => stop.abort(error));
 
 const say = (line: string): void => void process.stdout.write(`${line}\n`);
@@ -121,7 +121,7 @@ async function update({ client }: BenchMachine, index: number, file: ContainerFi
   return { afterRequestMs: readableAt - at, afterAnswerMs: Math.max(0, readableAt - answeredAt) };
 }
 
-/** A change that this process hears of, and one file swapped as the atomic writer would. */
+/** A change that this process watches, and one file swapped as the atomic writer would. */
 class BareUpdates {
   readonly #machine: BenchMachine;
   readonly #directory: string;
@@ -232,7 +232,7 @@ async function withMachine(settings: readonly string[], work: (machine: BenchMac
   }
 }
 
-/** With strategies that are not told, a change is found by the next sync after the copy's time to live. */
+/** With strategies that do not watch, a change is found by the next sync after the copy's time to live. */
 async function measureStrategy(strategy: 'Cache' | 'Get'): Promise<readonly number[]> {
   const results: number[] = [];
   const settings = [`syncFrequency: ${syncMs}ms`, `configMapAndSecretChangeDetectionStrategy: ${strategy}`];

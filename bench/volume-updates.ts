@@ -1,6 +1,6 @@
 /**
- * One node of the benchmark `volumes`, in a process of its own: what a large heap costs has to be seen. Mounts as many volumes as
- * it is told, each with its own ConfigMap and ten to a pod, tells what they take of memory, and then makes updates whenever
+ * One node of the benchmark `volumes`, in a process of its own: what a large heap costs has to be seen. Mounts the given number of
+ * volumes, each with its own ConfigMap and ten to a pod, reports the memory they take, and then makes updates whenever
  * it is asked: `fork('volume-updates.js', [COUNT, UNDER])`, answered by a `Ready`; a number of updates, answered by a `Measured`.
  */
 import { systemMounts } from '../src/disk/mounts/mounts.ts';

@@ -2,7 +2,7 @@
  * What the volume manager costs above what the disk does for it: updates on small and large nodes, one object in many volumes,
  * many pods at once, a restart, and doing nothing. With the real plugins, mounts and directories, so as root. What is compared
  * runs in turns, so that noise of the machine meets all alike; ratios are of medians in one run. Where one process does both
- * sides, the ratio of the CPU time is told too: others who need the machine do not change that.
+ * sides, the ratio of the CPU time is printed too: other load on the machine does not change it.
  *
  * `npm run bench -- volumes [updates|fan-out|starts|idle]…`: all of them, or some.
  */

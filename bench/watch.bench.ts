@@ -1,6 +1,6 @@
 /**
  * Watching 1,000 and 5,000 ConfigMaps of a real API server in another process: how many sockets and how much memory that takes,
- * how long a change needs to be told, and how long until everything is told again after the server was restarted. Each
+ * how long a change takes to be delivered, and how long until everything is delivered again after the server was restarted. Each
  * measurement has a process of its own. Beside ours, on the same server, runs the informer of @kubernetes/client-node, where
  * that package is installed; there is one informer for each object, because a node may not watch more. It watches 5,000 only
  * in `npm run bench -- watch all`, because that alone takes a minute and a half.
@@ -47,7 +47,7 @@ interface Result {
   readonly recoveryMs: number;
 }
 
-/** Somebody who watches; `told` hears of every change. Resolves when all objects are known. */
+/** A watcher; `told` is called with every change. Resolves when all objects are known. */
 type Watcher = (count: number, kubeconfig: string, told: (key: string) => void) => Promise<void>;
 
 interface Kubeconfig {
@@ -170,7 +170,7 @@ function openSockets(): number {
   }).length;
 }
 
-/** In a process of its own: watches, counts, and tells the parent when it wants the server to be restarted. */
+/** In a process of its own: watches, counts, and asks the parent to restart the server. */
 async function measure(watcher: Watcher, count: number, kubeconfig: string): Promise<Result> {
   const writer = clientFrom(kubeconfig);
   const waiting = new Map<string, () => void>();

@@ -9,7 +9,7 @@ import { root, run, setUp } from './set-up.js';
 const words = process.argv.slice(2).filter((argument) => !argument.startsWith('--'));
 const long = process.argv.includes('--long');
 
-// Whoever tests with several versions of Node (test-nodes.js) has built already; the build is the same for all.
+// test-nodes.js, which tests with several versions of Node, has built already; the build is the same for all.
 const built = process.argv.includes('--built');
 if (!built) setUp();
 if (words.length === 0 && !long && !built) check();

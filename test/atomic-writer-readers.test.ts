@@ -1,4 +1,4 @@
-/** Nobody ever sees half an update: a process reads without pause while another writes. */
+/** No reader ever sees half an update: a process reads without pause while another writes. */
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';

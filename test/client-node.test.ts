@@ -254,7 +254,7 @@ test('client-node informer lists again when its revision is gone (410)', { timeo
   const cache = await startInformer(t, ns);
   await cache.has(['a', 'lost']);
   await server.kill();
-  // What the restored store never had, its clients may have seen: it tells them that their revision is too old.
+  // What the restored store never had, its clients may have seen: it answers that their revision is too old.
   const restored = join(base, 'restored');
   cpSync(join(data, 'pki'), join(restored, 'pki'), { recursive: true });
   assert.equal(mountlet(['apiserver', 'restore', file, '--data', restored]).code, 0);

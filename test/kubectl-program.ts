@@ -96,7 +96,7 @@ export class Kubectl {
   }
 }
 
-/** Asks again until the answer passes; the last failure is the test's. For what tells nobody of its changes, as files. */
+/** Retries until the assertion passes; the last failure is the test's. For state that emits no changes, such as files. */
 export async function eventually<T>(ask: () => T | Promise<T>): Promise<T> {
   const deadline = performance.now() + patienceMs;
   for (;;) {

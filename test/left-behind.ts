@@ -129,6 +129,6 @@ function read(path: string): string {
   try {
     return readFileSync(path, 'utf8');
   } catch {
-    return ''; // gone, or nobody may
+    return ''; // gone, or not readable
   }
 }

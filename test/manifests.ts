@@ -6,7 +6,7 @@ export interface ContainerPart {
   readonly [field: string]: unknown;
 }
 
-/** A pod of one container, or of those given; it ends at once when it is told to. */
+/** A pod of one container, or of those given; it ends at once on SIGTERM. */
 export function pod(
   name: string,
   container: ContainerPart | readonly ContainerPart[] = {},

@@ -19,7 +19,7 @@ export interface Ran {
 
 export interface RunOptions {
   readonly input?: string;
-  /** Run without root's privileges; as root a test becomes nobody for it. */
+  /** Run without root's privileges; as root a test switches to the user nobody for it. */
   readonly asOrdinaryUser?: boolean;
   readonly env?: Readonly<Record<string, string>>;
 }

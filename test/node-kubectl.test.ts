@@ -92,7 +92,7 @@ async function assertTransport(transport: Transport, path: RegExp): Promise<void
       notice.kind === 'NodeRequestServed' && path.test(notice.path) ? [notice.method] : [],
     );
   const wanted = transport === 'websockets' ? 'GET' : 'POST';
-  // kubectl may be gone before the node has told of it.
+  // kubectl may be gone before the node has reported it.
   for (let looks = 0; looks < 200 && methods().at(-1) !== wanted; looks += 1) await sleep(50);
   assert.equal(methods().at(-1), wanted);
 }

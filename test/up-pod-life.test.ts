@@ -191,7 +191,7 @@ describe('the life of a pod', { concurrency: 4 }, () => {
       const port = await freePort(); // pods share the network of the machine
       const name = `probed-${kind.toLowerCase()}`;
       const serve = `require('http').createServer((_, a) => a.end('well')).listen(${port})`;
-      // Nobody listens, and nothing is there, before it is told to.
+      // It neither listens nor has the file before the test says so.
       const script = `until [ -e /tmp/go ]; do sleep 0.1; done; touch /tmp/well; exec ${process.execPath} -e "${serve}"`;
       await kubectl.apply(pod(name, { script, readinessProbe: { ...probe(port), periodSeconds: 1 } }));
       await kubectl.running(name);

@@ -63,7 +63,7 @@ for (const end of ['stop', 'kill'] as const) {
 
       await first[end]();
       assert.equal(readFileSync(join(volume, 'key'), 'utf8'), 'before', 'files stay');
-      // What a container does while nobody looks: with the program that would hear of it gone.
+      // The container goes on while the program that watches it is gone.
       writeFileSync(join(told, 'go'), '');
 
       const second = await machine.start();

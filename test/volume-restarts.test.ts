@@ -81,7 +81,7 @@ test('an ordinary user, who can mount nothing, finds everything again too', { ti
 
 const nobody = 65534;
 
-/** A process of its own, of the user nobody, that does what is wanted and is killed then. */
+/** A separate process of the user nobody, which does the work and is then killed. */
 async function settleAndDie(place: readonly string[], truth: Truth): Promise<void> {
   const program = join(dirname(fileURLToPath(import.meta.url)), 'fixtures/restart-node-program.js');
   const child = spawn(process.execPath, [program, ...place], {

@@ -121,7 +121,7 @@ test('a namespace with claims goes, also with those of a copied manifest that na
     assert.equal((await post(`${core}/shop/persistentvolumeclaims`, { metadata, spec })).status, 201);
   }
   assert.equal((await client.send(`${core}/shop`, { method: 'DELETE' })).status, 200);
-  // A finalizer of somebody else's still holds.
+  // Another finalizer still holds it.
   await until(`${core}/shop/persistentvolumeclaims`, ({ type, object }) => {
     return type === 'DELETED' && object.metadata.name === 'claim-1';
   });

@@ -46,7 +46,7 @@ after(async () => {
   await server.close();
 });
 
-/** Somebody else writes and is told of it. */
+/** Another client writes and gets an answer. */
 async function othersAreServed(): Promise<void> {
   count += 1;
   const metadata = { name: `other-${count}`, labels: { watched: '' } };

@@ -1,4 +1,4 @@
-/** Requests of nobody's making, over real HTTP: whatever comes is answered, never with a failure of the server's own. */
+/** Requests that no client would send, over real HTTP: each is answered, and never with an internal error. */
 import assert from 'node:assert/strict';
 import { connect } from 'node:net';
 import { after, before, test } from 'node:test';

@@ -36,7 +36,7 @@ async function accessFor({ kubeconfig, context }: ClusterOptions): Promise<Clust
   try {
     return await clusterAccess({ kubeconfig, context }, machineAccess());
   } catch (error) {
-    // Nobody named a cluster, so the one of this machine is meant.
+    // No cluster was named: use the one of this machine.
     const own = join(defaultStateDirectory(), 'kubeconfig');
     if (!(error instanceof NoClusterError) || !existsSync(own)) throw error;
     return clusterAccess({ kubeconfig: own, context }, machineAccess());

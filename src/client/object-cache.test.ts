@@ -10,7 +10,7 @@ import { ObjectCache, type ObjectChange } from './object-cache.ts';
 const resource = withShape(configMaps, configMapShape);
 const target = { resource, namespace: 'shop' };
 
-/** The changes a cache tells, one at a time, as `web: old -> new`. */
+/** The changes a cache reports, one at a time, as `web: old -> new`. */
 function changesOf(cache: ObjectCache<ConfigMap>): () => Promise<string> {
   const told: string[] = [];
   const readers: ((text: string) => void)[] = [];

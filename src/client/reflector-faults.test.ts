@@ -1,4 +1,4 @@
-/** The reflector through accidents: whatever happens to the stream, what was told is in the end what the server has. */
+/** The reflector through accidents: whatever happens to the stream, the reported objects are at the end those of the server. */
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { ObservedClock } from '../testing/fakes/fake-clock.ts';

@@ -22,7 +22,7 @@ interface Scene {
   readonly requestClock: FakeClock;
   readonly notices: ReflectorNotice[];
   readonly stop: AbortController;
-  /** The next thing the reflector tells: `replaced 7: web`, `changed web@8`, `deleted web`, or `end`. */
+  /** The next thing the reflector reports: `replaced 7: web`, `changed web@8`, `deleted web`, or `end`. */
   told(): Promise<string>;
   /** Waits for a back-off, checks its base, and skips it. */
   backsOff(baseMs: number): Promise<void>;
@@ -79,7 +79,7 @@ function show(reflection: Reflection<ApiObject>): string {
 
 const web = (version: string): object => versionedConfigMap('web', version);
 
-/** Brings a reflector to where it watches from version 7; `next` is what it tells first. */
+/** Brings a reflector to where it watches from version 7; `next` is what it reports first. */
 async function watching(s: Scene): Promise<{ watch: ScriptedRequest; next: Promise<string> }> {
   const first = s.told();
   (await s.server.next()).answer(200, listOf('7', web('5')));
@@ -328,7 +328,7 @@ test('an empty watch that lasted a second is not an error', async (t) => {
 });
 
 for (const reason of ['Expired', 'Gone']) {
-  test(`an ERROR event ${reason} is relisted at the last version first, without a warning`, async (t) => {
+  test(`an ERROR event ${reason} is relisted at the last version first, and reported as expected`, async (t) => {
     const s = await scene(t);
     const { watch, next } = await watching(s);
     watch.event('MODIFIED', web('9'));

@@ -1,5 +1,5 @@
 /**
- * Writes Kubernetes Events. Whoever records one neither waits nor fails: it is put into a queue, and what goes wrong on the way to
+ * Writes Kubernetes Events. Recording one neither blocks nor fails: it is put into a queue, and what goes wrong on the way to
  * the server becomes a notice. Which of them become objects is decided by event-correlator.ts.
  */
 import { onAbort } from '../base/abort.ts';
@@ -16,7 +16,7 @@ import { timestamp } from '../kube/values/times.ts';
 import { type Correlated, EventCorrelator, EventNames, type EventNamesDeps } from './event-correlator.ts';
 
 export type EventNotice =
-  /** Nobody will see it: the queue is full, or the recorder has ended. */
+  /** Dropped: the queue is full, or the recorder has ended. */
   | { readonly kind: 'EventLost'; readonly event: NewEvent }
   /** The server does not want it, or could not be reached for a long time. */
   | { readonly kind: 'EventUnwritten'; readonly event: Event; readonly error: unknown };

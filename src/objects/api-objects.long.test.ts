@@ -1,6 +1,6 @@
 /**
  * All of it, from the manager down to the sockets, against the real API server through a network that cuts, stalls and refuses at
- * random, while pods and objects come and go: in the end every registered object is the server's, every change was told, and
+ * random, while pods and objects come and go: in the end every registered object is the server's, every change was reported, and
  * nothing stays open.
  */
 import { ApiObjectSource } from './api-objects.ts';
@@ -54,7 +54,7 @@ for (const seed of [1, 2, 3, 4, 5]) {
     const objects = new WatchedObjects(managedConfigMaps, { ...deps, source }, { syncFrequencyMs: 60_000 });
     const stop = new AbortController();
     const running = objects.run(stop.signal);
-    // As a volume: it reads when its pod comes and when it is told, until that succeeds, and never otherwise.
+    // As a volume: it reads when its pod comes and when a change is reported, until that succeeds, and never otherwise.
     const shown = new Map<string, string | undefined>();
     const read = async (name: string): Promise<void> => {
       try {

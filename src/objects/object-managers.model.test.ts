@@ -1,6 +1,6 @@
 /**
  * Random registrations, updates, changes and faults against every strategy. Whatever happened: once the server is back, every
- * registered object is the server's, whoever listened has heard of every change, and nothing else is kept or watched.
+ * registered object is the server's, every listener got every change, and nothing else is kept or watched.
  */
 import { type ObjectManager } from './object-manager.ts';
 import { objectManagers } from './api-objects.ts';
@@ -46,7 +46,7 @@ const step: fc.Arbitrary<Step> = fc.record({
   passMs: fc.constantFrom(10, 1_000, 20_000, 2 * minuteMs, 7 * minuteMs),
 });
 
-/** One node that shows what it reads: it reads when a pod comes and when it is told of a change, never otherwise. */
+/** One node that shows what it reads: it reads when a pod comes and when a change is reported, never otherwise. */
 class World {
   readonly source = new ScriptedObjectSource<ConfigMap>();
   readonly clock = new FakeClock();

@@ -5,7 +5,7 @@ import fc from 'fast-check';
 import type { Pod } from '../kube/kinds/pod/pod.ts';
 import { aContainer, aPod } from '../testing/fakes/builders.ts';
 
-/** Holds references as a store would, and says in `log` what it was told: `+shop/a`, `-shop/a`. */
+/** Holds references as a store would, and logs the calls: `+shop/a`, `-shop/a`. */
 function holder(): { counts: ReferenceCounts; log: string[]; held: Map<string, number> } {
   const log: string[] = [];
   const held = new Map<string, number>();

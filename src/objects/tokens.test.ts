@@ -337,7 +337,7 @@ for (const { it, expirationSeconds, aheadMs } of [
     });
     const stop = new AbortController();
     const running = manager.run(stop.signal);
-    // As a volume does: whoever hears that a token is due reads it again.
+    // As a volume does: it reads a token again when it is due.
     const listening = (async () => {
       for await (const _ of manager.due(stop.signal)) await get();
     })();

@@ -107,8 +107,8 @@ export class EmptyDirectories {
   }
 
   /**
-   * Where the content of a volume that was set up is; undefined when it must be set up (again). Whoever knows that it was set
-   * up completely need not have that looked up: the marker is for those who come later.
+   * Where the content of a volume that was set up is; undefined when it must be set up (again). A caller that knows that it was set
+   * up completely skips the check of the marker, which is for later processes.
    */
   find(place: EmptyDirectoryPlace, kind: 'disk' | 'memory', isKnownReady = false): string | undefined {
     if (!isKnownReady && !isMarkedReady(this.#markerOf(place))) return undefined;

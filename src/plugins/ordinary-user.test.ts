@@ -115,7 +115,7 @@ test('without any tmpfs a Secret is refused, and nothing of it is written', asyn
   assert.ok(!existsSync(node.directoryOf(plugin, 'cert')));
   assert.ok(!bytesBelow(node.root).includes(password));
   await assert.rejects(node.setUp(plugin, volume), (error) => !String(error).includes(password));
-  // A ConfigMap is no secret: it may be on the disk.
+  // A ConfigMap is not secret: it may be on the disk.
   node.setConfigMap('web', { a: '1' });
   const configMap = configMapPlugin(node.configMaps, node.volumes);
   await node.setUp(configMap, { name: 'conf', configMap: { name: 'web', defaultMode: 0o644 } });

@@ -140,7 +140,7 @@ export interface Attach<Source = unknown> {
   readonly byNodeAlone: boolean;
   /** Connects the storage and resolves with the device's path. Repeating it gives the same device. */
   attach(request: AttachRequest<Source>, signal: AbortSignal): Promise<string>;
-  /** Resolves with the device's path once the storage is connected, whoever connects it. */
+  /** Resolves with the device's path once the storage is connected, by the node or by a controller. */
   waitForAttach(request: AttachRequest<Source>, signal: AbortSignal): Promise<string>;
   /** `identity` is that of `deviceMount.identityOf`; storage that is not connected is a success. */
   detach(identity: string, signal: AbortSignal): Promise<void>;

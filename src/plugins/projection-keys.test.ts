@@ -1,4 +1,4 @@
-/** ConfigMaps and Secrets as files: the rules they share, each told with both. */
+/** ConfigMaps and Secrets as files: the rules they share, each tested with both. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';

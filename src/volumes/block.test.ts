@@ -1,4 +1,4 @@
-/** Raw block devices through the whole manager, with a plugin and a machine that do as they are told. */
+/** Raw block devices through the whole manager, with a scripted plugin and machine. */
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import fc from 'fast-check';

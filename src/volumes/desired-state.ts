@@ -79,7 +79,7 @@ interface DesiredStateDeps {
   readonly inUseChanged: () => void;
 }
 
-/** The set takes one more while it is no larger than this, as the kubelet's does. */
+/** The set accepts another error while its size is at most this, as the kubelet's does. */
 const errorsKept = 10;
 /** Of a volume that many objects change at once, the trace keeps the newest. */
 const changesKept = 8;

@@ -24,11 +24,11 @@ interface Parts {
   readonly accessMode?: string;
   readonly request?: string;
   readonly readOnly?: boolean;
-  /** Bound to nobody, as a volume that came around the API. */
+  /** Bound to no claim, as a volume that did not come from the API. */
   readonly isUnbound?: boolean;
 }
 
-/** One volume of 2Gi on the node, whose claim is told to be as a test says. */
+/** One volume of 2Gi on the node, whose claim has the status that a test gives. */
 class World {
   readonly plugin = new ScriptedPlugin({ kind: 'device' });
   readonly claims = new Map<string, PersistentVolumeClaim>();

@@ -1,4 +1,4 @@
-/** Volumes that grow, through the whole manager, with a plugin that does as it is told. */
+/** Volumes that grow, through the whole manager, with a scripted plugin. */
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import type { Pod } from '../kube/kinds/pod/pod.ts';
@@ -49,7 +49,7 @@ class GrowingWorld extends VolumeWorld {
     return this.mode === 'Block' ? podWithDevices(uid, volumes) : podUsing(uid, volumes);
   }
 
-  /** The storage has grown, and the controller has told the PersistentVolume. */
+  /** The storage has grown, and the controller has updated the PersistentVolume. */
   grow(size: string, status: Partial<PersistentVolumeClaim['status']> = {}): void {
     const [volume, claim] = [this.bound.volumes.get('disk'), this.bound.claims.get('disk')];
     assert.ok(volume && claim);

@@ -105,13 +105,12 @@ export class ExpandInUse implements OperationKind<ExpandAction> {
   }
 }
 
-/**
- * The node's part in growing a volume: its plugin grows the file system, or learns the size of the device, and the claim is
- * updated. Whether a volume is to be grown is decided by the plans, for one in use, and by the claim, for one that is mounted.
- *
- * A controller that reports its progress (`allocatedResources`, `allocatedResourceStatuses`) is followed step by step;
- * with any other, the size of the PersistentVolume is what counts.
- */
+// The node's part in growing a volume: its plugin grows the file system, or learns the size of the device, and the claim is
+// updated. Whether a volume is to be grown is decided by the plans, for one in use, and by the claim, for one that is mounted.
+//
+// A controller that reports its progress (`allocatedResources`, `allocatedResourceStatuses`) is followed step by step;
+// with any other, the size of the PersistentVolume is what counts.
+
 /** `done` false: not yet, and no failure either. */
 export interface Expanded {
   readonly done: boolean;

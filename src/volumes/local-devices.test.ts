@@ -85,7 +85,7 @@ class DeviceWorld extends VolumeWorld {
     };
   }
 
-  /** Looks again at whatever the manager tells: what the system's programs do takes as long as it takes. */
+  /** Checks again at every notice of the manager: how long the system's programs take is unknown. */
   async until(isSo: () => boolean): Promise<void> {
     let check = (): void => {};
     let late: NodeJS.Timeout | undefined;

@@ -238,10 +238,8 @@ function mountletMessage(error: unknown): string {
   return messageOf(error);
 }
 
-/**
- * What this room asks of the directories of pods: to find what an earlier process left, and to take away what is left of
- * pods that are gone. Nothing in it follows a link, waits for what is mounted, or deletes the content of a volume.
- */
+// What this room asks of the directories of pods: to find what an earlier process left, and to take away what is left of
+// pods that are gone. Nothing in it follows a link, waits for what is mounted, or deletes the content of a volume.
 
 export interface SkippedEntry {
   readonly path: string;

@@ -317,10 +317,10 @@ export interface PodStates {
 }
 
 /**
- * Where claims and PersistentVolumes are read, each time anew: a claim that was bound a moment ago counts as bound. The rules
- * about what was read are in kube/references/volume-spec.ts.
+ * Where claims and PersistentVolumes are read, without a cache: a claim that was bound a moment ago counts as bound. The rules
+ * about what was read are in kube/references/volume-spec.ts. Both must give up by themselves: until every pod was looked at
+ * once, nothing on the node is unmounted.
  */
-/** Both must give up by themselves: until every pod was looked at once, nothing on the node is unmounted. */
 export interface ClaimSource {
   /** Undefined when there is none; rejects when that cannot be found out. */
   claim(namespace: string, name: string, signal: AbortSignal): Promise<PersistentVolumeClaim | undefined>;

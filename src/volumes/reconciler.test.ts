@@ -1,4 +1,4 @@
-/** The life of volumes through the whole manager, with plugins that do as they are told. */
+/** The life of volumes through the whole manager, with scripted plugins. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Node } from '../kube/kinds/node.ts';

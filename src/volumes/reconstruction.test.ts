@@ -352,7 +352,7 @@ for (const step of ['setUp', 'mountDevice'] as const) {
 
 // The order of things after a restart.
 
-/** A node of which nothing was heard, and which is read when it is read, or never. */
+/** A node whose status is not known yet; a test decides when it is read, if ever. */
 function unreadNode(answer: Promise<Node>): NodeReader {
   const read = (stop: AbortSignal): Promise<Node> =>
     Promise.race([answer, untilAborted(stop).then(() => Promise.reject(stop.reason as Error))]);

@@ -31,10 +31,9 @@ export function podUidOf(pod: Pick<Pod, 'metadata'>): PodUid {
   return asPodUid(pod.metadata.uid ?? '');
 }
 
-/**
- * What a spec is on this node: whose plugin it is, what it is called, and whether pods share it. Decided when a volume is
- * wanted and again, from what lies on disk, after a restart: both must come to the same name.
- */
+// What a spec is on this node: whose plugin it is, what it is called, and whether pods share it. Decided when a volume is
+// wanted and again, from what lies on disk, after a restart: both must come to the same name.
+
 /** All this room asks of the registry of plugins. Both reject a spec or name that is not exactly one plugin's. */
 export interface Plugins {
   findBySpec(spec: VolumeSpec | undefined): PluginMatch;

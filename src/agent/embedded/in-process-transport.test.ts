@@ -23,7 +23,7 @@ async function world(t: TestContext, peer = admin): Promise<{ server: RunningApi
   return { server, client };
 }
 
-/** What a sink hears, in words. */
+/** The calls of a sink, as text. */
 class Heard implements HttpSink {
   readonly words: string[] = [];
   #wake: () => void = () => {};

@@ -1,6 +1,6 @@
 /**
- * The folder of manifests on disk, or a single file. Links are followed, as everywhere where a ConfigMap may be mounted; what
- * is no regular file is left out. Files may be half written, vanish, or be replaced at any time.
+ * The folder of manifests on disk, or a single file. Links are followed, because a ConfigMap may be mounted there; anything that
+ * is not a regular file is left out. Files may be half written, vanish, or be replaced at any time.
  */
 import { constants, watch } from 'node:fs';
 import { open, readdir, stat } from 'node:fs/promises';

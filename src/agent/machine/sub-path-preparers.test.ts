@@ -179,7 +179,7 @@ test(
   },
 );
 
-/** What somebody may do to the directory of a live volume, and whether a container that mounts it can see the repair. */
+/** Possible damage to the directory of a live volume, and whether a container that mounts it can see the repair. */
 const damages: readonly {
   readonly it: string;
   readonly remade: boolean;

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { untilAborted } from '../../base/abort.ts';
 import { inOrder, runTogether } from './lifecycle.ts';
 
-/** Lives until told, and writes down when it ended. */
+/** Runs until it is aborted, and records when it ended. */
 const task =
   (name: string, ended: string[]) =>
   async (signal: AbortSignal): Promise<void> => {

@@ -198,7 +198,7 @@ function nodeMetrics({ pods, volumes, runtime }: Assembled): NodeMetrics {
   });
 }
 
-/** A runtime that does not answer must not hold up whoever scrapes the node. */
+/** A runtime that does not answer must not block a scrape of the node. */
 const usageMsMax = 5_000;
 
 async function serve(

@@ -142,7 +142,7 @@ function tokenSource(clock: Clock, note: (text: string) => void): NonNullable<Pr
   };
 }
 
-/** There is no controller here that binds claims: a claim and a volume that name each other, from either side, are bound. */
+/** No controller binds claims here: a claim and a volume that name each other, from either side, are bound. */
 function boundClaims(manifests: Manifests): ClaimReader {
   const volumes = manifests.all(persistentVolumeKind);
   const volumeOf = (claim: PersistentVolumeClaim): PersistentVolume | undefined =>

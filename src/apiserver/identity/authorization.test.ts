@@ -15,7 +15,7 @@ const n1 = user('system:node:n1', 'system:nodes');
 const ann = user('ann', 'dev');
 const anonymous: User = { name: 'system:anonymous', uid: '', groups: ['system:unauthenticated'], extra: {} };
 
-/** `get pods/log.group ns/name`; a namespace of `-` is the cluster. A verb with a path is no resource. */
+/** `get pods/log.group ns/name`; a namespace of `-` is the cluster. A verb with a path is not a request for a resource. */
 function request(text: string, fieldEquals: Record<string, string> = {}): RequestAttributes {
   const [verb = '', what = '', where = '-/'] = text.split(' ');
   if (what.startsWith('/')) return { kind: 'path', verb, path: what };

@@ -1,6 +1,6 @@
+/** Who a request comes from, what it asks for in the words of authorization, and the words of its refusal. */
 import { goQuote } from '../../kube/values/go-text.ts';
 
-/** Who a request comes from, what it asks for in the words of authorization, and the words of its refusal. */
 export interface User {
   readonly name: string;
   /** Empty where the credentials have none. */

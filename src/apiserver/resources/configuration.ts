@@ -1,3 +1,4 @@
+/** The resources that configure pods: ConfigMaps, Secrets and ClusterTrustBundles. */
 import { type ClusterTrustBundle, trustBundleKind } from '../../kube/kinds/cluster-trust-bundle.ts';
 import { configMapKind } from '../../kube/kinds/config-map.ts';
 import { secretKind } from '../../kube/kinds/secret.ts';

@@ -70,7 +70,7 @@ const gatedCondition = {
   message: 'Scheduling is blocked due to non-empty scheduling gates',
 };
 
-/** Counts the versions of the spec. Nobody but the server says which one it is. */
+/** Counts the versions of the spec. Only the server sets it. */
 function withGeneration(object: Pod, old: Pod): Pod {
   const before = old.metadata.generation ?? 0;
   const generation = means(podSpec, object.spec, old.spec) ? before : before + 1;
@@ -123,7 +123,7 @@ function prepareEphemeralContainers(object: Pod, old: Pod): Pod {
   );
 }
 
-/** Nobody waits for a pod that never ran or has ended. */
+/** A pod that never ran or has ended needs no grace period. */
 function graceSeconds({ spec, status }: Pod, requested: number | undefined): number {
   if ((spec.nodeName ?? '') === '' || status?.phase === 'Failed' || status?.phase === 'Succeeded') return 0;
   const seconds = requested ?? spec.terminationGracePeriodSeconds ?? 0;

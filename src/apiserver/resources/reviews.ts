@@ -1,4 +1,4 @@
-/** Questions that the API answers: who somebody is, and what they may do. None of them is stored. Bindings are answered in the same way. */
+/** Questions that the API answers: who a user is, and what they may do. None of them is stored. Bindings are answered in the same way. */
 import { bindingKind } from '../../kube/kinds/pod/pod-requests.ts';
 import {
   localSubjectAccessReviewKind,

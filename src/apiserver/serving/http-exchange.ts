@@ -1,3 +1,4 @@
+/** Exchanges over HTTP/1.1 and over a stream of HTTP/2: one request, its body and its answer behind a common interface. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { type IncomingHttpHeaders, type OutgoingHttpHeaders, type ServerHttp2Stream, constants } from 'node:http2';
 import type { Duplex, Readable } from 'node:stream';

@@ -26,7 +26,7 @@ interface Place {
   readonly name: string;
 }
 
-/** A stored text, parsed when somebody reads the object. */
+/** A stored text, parsed when the object is read. */
 class StoredChange {
   readonly key: string;
   readonly type: Change['type'];

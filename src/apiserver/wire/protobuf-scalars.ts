@@ -122,7 +122,7 @@ function rawJson(bytes: Uint8Array): Json | undefined {
   } catch {
     throw new MalformedProtobufError('a field that holds JSON does not');
   }
-  // Whoever prints or compares it recurses.
+  // Printing and comparing it recurse.
   if (isDeeperThan(value, jsonDepthMax))
     throw new MalformedProtobufError('a field that holds JSON is nested too deeply');
   return value;

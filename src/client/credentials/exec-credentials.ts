@@ -132,7 +132,7 @@ export class ExecCredentials {
   #end(run: Run): void {
     if (this.#run === run) this.#run = undefined;
     run.stop.abort();
-    // Nobody waits for what a stopped program says.
+    // The result of a stopped program is not awaited.
     run.result.catch(() => {});
   }
 

@@ -148,7 +148,6 @@ type Environment = Readonly<Record<string, string | undefined>>;
  * kubeconfig's own `proxy-url` comes before it. No value is ever in an error: it may have a password in it.
  * Undefined when the server is reached directly, as one on this machine always is.
  */
-
 export function environmentProxy(env: Environment, server: URL): URL | undefined {
   const variable = server.protocol === 'https:' ? 'HTTPS_PROXY' : 'HTTP_PROXY';
   const text = valueOf(env, variable);

@@ -276,7 +276,7 @@ test(
     const { directory, attachments } = world(t, programs);
     const file = sparseFile(directory, 'disk.img', 1);
     const device = await attachments.attach('pv-1', file, signal);
-    // The lower number counts as first: theirs, unless another process let go of a lower one in between.
+    // The lower number counts as first: theirs, unless another process released a lower one in between.
     assert.equal(attachments.find('pv-1')?.isOurs, device !== theirs);
     assert.ok(loopDevicesBelow(directory).includes(device));
     await attachments.detach('pv-1', signal);

@@ -71,7 +71,7 @@ for (const under of fileSystems) {
       reason: 'VolumeWriteFailed',
     });
     writeFileSync(join(volume, 'file'), '');
-    // Any other error is told by the first write.
+    // Any other error is reported by the first write.
     const writer = new AtomicWriter(join(volume, 'file/below'));
     assert.throws(() => writer.write(new Map()), { code: 'ENOTDIR' });
   });
@@ -164,7 +164,7 @@ for (const under of fileSystems) {
     const modes = ['0777', '0400', '0407', '0440', '0666', '0000', '0644'];
     new AtomicWriter(volume).write(payloadOf(Object.fromEntries(modes.map((mode) => [`d/${mode}`, `${mode} x`]))));
     for (const mode of modes) assert.equal(modeOf(join(volume, 'd', mode)), mode);
-    // The kubelet leaves these to the umask; then nobody but root could pass.
+    // The kubelet leaves these to the umask; then only root could pass.
     assert.equal(modeOf(join(volume, 'd')), '0755');
   });
 

@@ -35,7 +35,7 @@ if (process.getuid?.() === 0) {
   test('an owner that may not be given is an error, and the old content stays', (t) => {
     const volume = temporaryDirectory(t);
     const writer = new AtomicWriter(volume);
-    writer.write(payloadOf('old', process.getuid?.())); // one's own is no gift
+    writer.write(payloadOf('old', process.getuid?.())); // a process may chown to its own uid
     const before = namesIn(volume);
     assert.throws(() => writer.write(payloadOf('new', 1)), {
       reason: 'OwnerRefused',

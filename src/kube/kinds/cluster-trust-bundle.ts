@@ -1,3 +1,4 @@
+/** The ClusterTrustBundle: its shape and its rules. Its name must fit its signer, and it holds only certificates of authorities. */
 import { X509Certificate } from 'node:crypto';
 import { type FieldError, invalidField, tooLongField } from '../schema/field-errors.ts';
 import { resourceKind } from '../schema/kind.ts';
@@ -49,7 +50,6 @@ export const trustBundleKind = resourceKind<ClusterTrustBundle>({
   },
 });
 
-/** Rules for ClusterTrustBundles: a name that fits the signer, and nothing but certificates of authorities. */
 const bundleBytesMax = 1024 * 1024;
 
 function validateClusterTrustBundle(bundle: ClusterTrustBundle): FieldError[] {

@@ -1,3 +1,4 @@
+/** The ConfigMap: its shape, its defaults, its rules on creation and update, and the base64 and size rules that Secrets share. */
 import {
   type FieldError,
   addErrors,
@@ -43,7 +44,6 @@ export const configMapKind = resourceKind<ConfigMap>({
   wire: { ConfigMap: '1 metadata ObjectMeta, 4 immutable? bool, 2 data {string}, 3 binaryData {bytes}' },
 });
 
-/** Rules for ConfigMaps, on creation and on update. */
 /** The sum of all values; keys are not counted. The API server has the same limit for ConfigMaps and Secrets. */
 export const dataSizeBytesMax = 1024 * 1024;
 
@@ -100,7 +100,6 @@ function sameEntries(a: Entries = {}, b: Entries = {}, same: (x: string, y: stri
 }
 
 /** The bytes of `data` and `binaryData`, which JSON carries as base64. Line breaks in the text are ignored, as Go does. */
-
 export function decodeBase64(text: string): Buffer {
   return Buffer.from(text, 'base64');
 }

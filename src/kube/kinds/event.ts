@@ -284,7 +284,7 @@ function lengthErrors(text: string, bytesMax: number, path: FieldPath): FieldErr
   return Buffer.byteLength(text) > bytesMax ? [invalidField(path, '', `can have at most ${bytesMax} characters`)] : [];
 }
 
-/** Where Kubernetes Events go. Whoever makes them never waits for them and never fails because of them. */
+/** Where Kubernetes Events go. Emitting one never blocks and never fails. */
 export interface PodEvent {
   readonly pod: Pod;
   /** The name of the container that it is about; who writes the event finds out of which kind it is. */

@@ -1,4 +1,4 @@
-/** Questions about what somebody may do. Answered, never stored. */
+/** Questions about what a user may do. Answered, never stored. */
 import { isEmpty } from '../schema/equality.ts';
 import { type FieldError, invalidField, requiredField, showPath } from '../schema/field-errors.ts';
 import { resourceKind } from '../schema/kind.ts';
@@ -211,7 +211,7 @@ function emptyMetadataErrors(meta: ObjectMeta, detail: string): FieldError[] {
   return isEmpty(metadata) ? [] : [invalidField(['metadata'], metadata, detail)];
 }
 
-/** Questions about who somebody is: the owner of a token, or the one who asks. Answered, never stored. */
+/** Questions about identity: the user of a token, or of the request itself. Answered, never stored. */
 const userInfo = object({ username: string, uid: string, groups: list(string), extra: map(list(string)) });
 export interface UserInfo extends Of<typeof userInfo> {}
 

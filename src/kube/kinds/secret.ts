@@ -1,3 +1,4 @@
+/** The Secret: its shape, its defaults, and its rules on creation and update. No message here ever carries a byte of a value. */
 import {
   type FieldError,
   forbiddenField,
@@ -53,7 +54,6 @@ export const secretKind = resourceKind<Secret>({
   wire: { Secret: '1 metadata ObjectMeta, 5 immutable? bool, 2 data {bytes}, 4 stringData {string}, 3 type' },
 });
 
-/** Rules for Secrets, on creation and on update. No message here ever carries a byte of a value. */
 type Data = Readonly<Record<string, string>>;
 
 /** Expects a defaulted Secret: `stringData` is already part of `data`. */

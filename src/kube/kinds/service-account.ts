@@ -1,3 +1,4 @@
+/** The ServiceAccount, and the TokenRequest by which a client gets a token of one. */
 import { type FieldError, invalidField } from '../schema/field-errors.ts';
 import { exchangedKind, resourceKind } from '../schema/kind.ts';
 import { localObjectReference, objectFields, objectReference } from '../schema/meta.ts';
@@ -91,11 +92,10 @@ function defaultTokenRequest(request: TokenRequest): TokenRequest {
   return { ...request, spec: { ...spec, expirationSeconds: spec.expirationSeconds ?? hourSeconds } };
 }
 
-/** Rules for token requests. Whether the bound object exists is checked when the token is issued. */
 const lifetimeSecondsMin = 10 * 60;
 const lifetimeSecondsMax = 2 ** 32;
 
-/** Expects a defaulted request. */
+/** Expects a defaulted request. Whether the bound object exists is checked when the token is issued. */
 function validateTokenRequest({ spec }: TokenRequest): FieldError[] {
   const { expirationSeconds: seconds = 0, attestations = {} } = spec;
   const path = ['spec', 'expirationSeconds'];

@@ -68,7 +68,6 @@ function isOfCreation({ kind, path }: FieldError): boolean {
   return kind === 'Forbidden' && path.length === 2 && path[1] === 'ephemeralContainers';
 }
 
-/** Names and uids for pods and workloads that no API server has named. */
 /** Gives a pod what the API server would on create. From the same manifest come the same names, so a second run finds its volumes. */
 export function identifyPod(pod: Pod): Pod {
   const { name } = withGeneratedName(pod.metadata, pod.metadata.namespace ?? '');

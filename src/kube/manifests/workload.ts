@@ -1,12 +1,12 @@
+/**
+ * The pods that a workload's controller would make, one for each workload: Deployment, StatefulSet and the rest carry
+ * a pod template, and everything else in them is left to the controller.
+ */
 import type { PodSpec } from '../kinds/pod/pod-spec.ts';
 import type { Pod, PodTemplateSpec } from '../kinds/pod/pod.ts';
 import type { ObjectMeta } from '../schema/meta.ts';
 import type { FieldPath } from '../schema/schema.ts';
 
-/**
- * The pods that a workload's controller would make, one for each workload: Deployment, StatefulSet and the rest carry
- * a pod template, and everything else in them is left to the controller.
- */
 export interface WorkloadKind {
   readonly kind: string;
   readonly apiVersions: readonly string[];

@@ -130,10 +130,8 @@ function variableName(name: string): string {
   return name.replaceAll('-', '_').toUpperCase();
 }
 
-/**
- * Env files for `fileKeyRef`: a small part of shell syntax, `NAME='value'`, where single quotes are a must and nothing is
- * expanded. The parser reads no further than the wanted name, so a mistake behind it goes unnoticed, as in the kubelet.
- */
+// Env files for `fileKeyRef`: a small part of shell syntax, `NAME='value'`, where single quotes are a must and nothing is
+// expanded. The parser reads no further than the wanted name, so a mistake behind it goes unnoticed, as in the kubelet.
 
 /** The kubelet reads lines through a buffer of 64 KiB. */
 const lineBytesMax = 64 * 1024 - 1;

@@ -198,7 +198,6 @@ export function usedVolumes(pod: Pod): UsedVolumes {
   };
 }
 
-/** Which user a pod's files should belong to by default. */
 /**
  * The uid every container of the pod runs as, init and ephemeral ones included; a container's own value beats the
  * pod's. One container without a value, or two that differ, means that there is no such user.

@@ -56,11 +56,10 @@ export function mountOptionsOf(spec: VolumeSpec): readonly string[] {
   return [...new Set(options.filter((option) => option !== ''))].toSorted();
 }
 
-/**
- * From a pod's volume to what is really mounted: a claim leads to its PersistentVolume, anything else is the volume
- * itself. Refusals are in the words the kubelet uses in its FailedMount event.
- */
-/** Where claims and volumes are read, each time again: a claim that was bound a moment ago counts as bound. */
+// From a pod's volume to what is really mounted: a claim leads to its PersistentVolume, anything else is the volume
+// itself. Refusals are in the words the kubelet uses in its FailedMount event.
+
+/** Where claims and volumes are read, without a cache: a claim that was bound a moment ago counts as bound. */
 export interface ClaimReader {
   claim(namespace: string, name: string): PersistentVolumeClaim | undefined;
   persistentVolume(name: string): PersistentVolume | undefined;

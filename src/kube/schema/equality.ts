@@ -51,10 +51,9 @@ function sameQuantity(a: string | number, b: string | number): boolean {
   return left === undefined || right === undefined ? String(a) === String(b) : left.compare(right) === 0;
 }
 
-/**
- * What changed between two objects, for the end of a message that refuses the change: one line for the old value and one for
- * the new, for each field that differs. Never used on Secrets.
- */
+// What changed between two objects, for the end of a message that refuses the change: one line for the old value and one for
+// the new, for each field that differs. Never used on Secrets.
+
 /** A message is read by people: who replaced a whole pod learns enough from the first fields. */
 const changesMax = 20;
 
@@ -94,7 +93,8 @@ function* changesBetween(
 
 const anything: Shape<unknown> = { type: 'any', zero: () => undefined };
 
-/** A short name for some content: equal content has an equal hash. */
+// A short name for some content: equal content has an equal hash.
+
 /** FNV-1a of 128 bits: the same on every run and every machine, and no protection against a forger. */
 const offset = 0x6c62272e07bb014262b821756295c58dn;
 const prime = 0x0000000001000000000000000000013bn;

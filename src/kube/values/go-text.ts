@@ -38,10 +38,9 @@ function hex(point: number, digits: number): string {
 }
 
 /**
- * JSON as Go's encoder writes it, because the API server's messages carry values in this form. Not for storing objects:
- * there any JSON will do.
+ * JSON as Go's encoder writes it, because the API server's messages carry values in this form. Not for storing objects: there
+ * any JSON will do. Go escapes the characters that could end a script element in a page.
  */
-/** Go escapes the characters that could end a script element in a page. */
 export function goJson(value: unknown): string {
   const json = JSON.stringify(value) ?? 'null';
   return json.replace(

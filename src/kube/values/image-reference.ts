@@ -76,8 +76,10 @@ function digestProblem(text: string): string | undefined {
   return /^[a-f0-9]+$/.test(encoded) ? undefined : 'invalid checksum digest format';
 }
 
-/** The default pull policy: an image without a tag moves like `latest` and is asked for every time. */
-/** A text that names no image gets the quieter default: pulling it will say what is wrong. */
+/**
+ * The default pull policy: an image without a tag moves like `latest` and is asked for every time. A text that names no image
+ * gets the quieter default: pulling it will say what is wrong.
+ */
 export function defaultPullPolicy(image: string): 'Always' | 'IfNotPresent' {
   try {
     return parseImageReference(image).tag === 'latest' ? 'Always' : 'IfNotPresent';

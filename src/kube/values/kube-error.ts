@@ -1,3 +1,4 @@
+/** The general error of src/kube. */
 import { MountletError } from '../../base/errors.ts';
 
 /** A value of an object that cannot be used. The reason tells cases apart; a case that is caught has a class of its own. */

@@ -139,7 +139,7 @@ function withPattern(rule: string, pattern: string, ...examples: string[]): stri
   return `${rule} (e.g. ${quoted}regex used for validation is '${pattern}')`;
 }
 
-/** The names the API server completes: `generateName` and five characters more. Where those come from is the caller's choice. */
+// The names the API server completes: `generateName` and five characters more. Where those come from is the caller's choice.
 
 /** Letters and digits that make no words and cannot be mistaken for each other. */
 export const generatedNameLetters = 'bcdfghjklmnpqrstvwxz2456789';

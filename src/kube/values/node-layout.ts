@@ -103,10 +103,9 @@ function segment(what: string, name: string): string {
   return name;
 }
 
-/**
- * Names by which the node knows volumes. A volume of one pod is named after that pod; a volume that pods share, because it
- * is attached to the node or mounted once for all, is named after its storage. A restart must find the same names again.
- */
+// Names by which the node knows volumes. A volume of one pod is named after that pod; a volume that pods share, because it
+// is attached to the node or mounted once for all, is named after its storage. A restart must find the same names again.
+
 /** A pod is known by its UID alone: two pods of one name may follow each other. */
 type UniquePodName = string;
 

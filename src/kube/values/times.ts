@@ -8,7 +8,7 @@ export function microTimestamp(timeMs: number): string {
   return new Date(timeMs).toISOString().replace(/Z$/, '000Z');
 }
 
-/** Points in time to the nanosecond, as RFC 3339 writes them; a `Date` keeps milliseconds only. */
+// Points in time to the nanosecond, as RFC 3339 writes them; a `Date` keeps milliseconds only.
 
 const pattern = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9})\d*)?(Z|[+-]\d\d:\d\d)$/;
 
@@ -21,7 +21,7 @@ export function instantOf(text: string): bigint | undefined {
   return Number.isNaN(ms) ? undefined : BigInt(ms) * 1_000_000n + BigInt(fraction.padEnd(9, '0'));
 }
 
-/** Durations as Go writes them, `1m30s`, `100ms`, which is how Kubernetes configuration spells time. */
+// Durations as Go writes them, `1m30s`, `100ms`, which is how Kubernetes configuration spells time.
 
 const unitMs: Readonly<Record<string, number>> = {
   ns: 1e-6,

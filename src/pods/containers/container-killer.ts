@@ -231,5 +231,5 @@ async function runHttpHook(
 }
 
 const userAgent = 'kube-lifecycle/1.33';
-/** How OpenSSL reports an answer that is no TLS. */
+/** How OpenSSL reports an answer that is not TLS. */
 const notTls: ReadonlySet<string> = new Set(['ERR_SSL_WRONG_VERSION_NUMBER', 'ERR_SSL_PACKET_LENGTH_TOO_LONG']);

@@ -142,7 +142,7 @@ function keyOf(kind: EnvironmentKind, namespace: string, name: string): string {
   return `${kind}/${namespace}/${name}`;
 }
 
-/** A container may have read a version before its change was reported. Where versions are numbers, an older one is no change. */
+/** A container may have read a version before its change was reported. Where versions are numbers, an older one is not a change. */
 function isLater(version: string, than: string): boolean {
   const areNumbers = /^\d+$/.test(version) && /^\d+$/.test(than);
   return areNumbers ? BigInt(version) > BigInt(than) : version !== than;

@@ -110,7 +110,7 @@ function shorten(podName: string, hostname: string): string {
   return shortened;
 }
 
-/** The content of the `/etc/hosts` that the kubelet manages for a pod's containers. Writing it is somebody else's work. */
+/** The content of the `/etc/hosts` that the kubelet manages for a pod's containers. It is written elsewhere. */
 export interface HostAlias {
   readonly ip: string;
   readonly hostnames?: readonly string[];

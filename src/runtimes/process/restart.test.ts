@@ -36,7 +36,7 @@ if (victim === undefined) {
     await once(program, 'exit');
     const [id = '', running = ''] = said.toString().trim().split(' ');
 
-    // It ends while nobody is there to see it.
+    // It ends while no runtime is there to see it.
     writeFileSync(join(directory, 'flag', 'go'), '');
     const sandboxes = await ProcessSandboxes.open(t, {}, directory);
     const { exitCode, reason } = await sandboxes.ended('pod-1', id);

@@ -132,7 +132,7 @@ async function copy(from: NodeJS.ReadableStream, to: Writable | undefined): Prom
     if (to === undefined) for await (const _ of from) continue;
     else await pipeline(from, to, { end: false });
   } catch {
-    // Whoever listened has left; the process goes on.
+    // The reader is gone; the process goes on.
   }
 }
 

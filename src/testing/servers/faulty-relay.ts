@@ -10,7 +10,7 @@ export interface FaultyRelay {
   cut(afterBytes?: number): void;
   /** Connections that are open carry nothing more in either direction, and stay open. */
   stall(): void;
-  /** Nobody listens until restart(). */
+  /** Refuses connections until restart(). */
   stop(): Promise<void>;
   restart(): Promise<void>;
 }

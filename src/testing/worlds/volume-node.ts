@@ -151,8 +151,10 @@ export function modeOf(path: string): string {
   return (lstatSync(path).mode & 0o7777).toString(8);
 }
 
-/** Reads a projected volume the way tests want to compare it. For tests alone. */
-/** `a.conf: text` for each visible file, through the first-level links, by path. Binary content reads as latin1. */
+/**
+ * Reads a projected volume the way tests want to compare it. For tests alone. `a.conf: text` for each visible file, through the
+ * first-level links, by path. Binary content reads as latin1.
+ */
 export function visibleFiles(volume: string): Record<string, string> {
   const found: Record<string, string> = {};
   for (const name of readdirSync(volume).sort()) {

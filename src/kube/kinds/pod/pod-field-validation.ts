@@ -118,7 +118,8 @@ export function schedulingGroupErrors(
   return [...errors, forbiddenField(path, 'may not be set when evictionResponders is set')];
 }
 
-/** Rules for what a pod shares with its host and what it is called: network, users, names, resolver. */
+// Rules for what a pod shares with its host and what it is called: network, users, names, resolver.
+
 /** The C library reads no more than these. */
 const nameserverCountMax = 3;
 const searchCountMax = 32;

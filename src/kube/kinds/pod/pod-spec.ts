@@ -1,3 +1,4 @@
+/** The shape of a pod's spec, and the few questions about its containers that many callers ask. */
 import { labelSelector, localObjectReference } from '../../schema/meta.ts';
 import {
   type Of,

@@ -1,3 +1,7 @@
+/**
+ * Rules for pods as they are created, and for the templates that workloads make pods of. Expects defaulted objects. The
+ * errors come in the API server's order, so that the first one is the same as there.
+ */
 import {
   type FieldError,
   forbiddenField,
@@ -46,10 +50,6 @@ import { affinityErrors, spreadErrors, tolerationErrors } from './scheduling-val
 import { podSecurityContextErrors } from './security-context-validation.ts';
 import { validateVolumes } from './volume-validation.ts';
 
-/**
- * Rules for pods as they are created, and for the templates that workloads make pods of. Expects defaulted objects. The
- * errors come in the API server's order, so that the first one is the same as there.
- */
 const int32Max = 2 ** 31 - 1;
 
 export function validatePod(pod: Pod): FieldError[] {
@@ -133,7 +133,7 @@ function validatePodSpec(spec: PodSpec, { metadata, isPod }: PodSpecContext, pat
   ];
 }
 
-/** A token needs somebody to be the token of. */
+/** A token needs a service account. */
 function tokenWithoutAccountErrors({ serviceAccountName = '', volumes = [] }: PodSpec, path: FieldPath): FieldError[] {
   if (serviceAccountName !== '') return [];
   return volumes.flatMap(({ projected }, index) =>

@@ -206,8 +206,10 @@ function userAnnotationErrors(annotations: Readonly<Record<string, string>>, pat
   return [...errors, ...annotationSizeErrors(annotations, path)];
 }
 
-/** Rules for one file of a volume: a key of an object, or a field of the pod. */
-/** The key may be anything: whether the object has it shows when the volume is set up. */
+/**
+ * Rules for one file of a volume: a key of an object, or a field of the pod. The key may be anything: whether the object has it
+ * shows when the volume is set up.
+ */
 export function keyToPathErrors({ key, path: file, mode, user }: KeyToPath, path: FieldPath): FieldError[] {
   return [
     ...(key === '' ? [requiredField([...path, 'key'])] : []),

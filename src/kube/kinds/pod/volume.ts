@@ -368,7 +368,8 @@ function defaultProjection(projection: VolumeProjection): VolumeProjection {
   };
 }
 
-/** Defaults of a pod's volumes, as the API server sets them when an object is decoded. */
+// Defaults of a pod's volumes, as the API server sets them when an object is decoded.
+
 /** Readable by everyone, writable by the owner. */
 const defaultFileMode = 0o644;
 
