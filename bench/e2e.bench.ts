@@ -309,5 +309,5 @@ try {
   process.stderr.write(`${error instanceof Error ? error.stack : String(error)}\n`);
   process.exitCode = 1;
 }
-// A watch that was let go may still be open.
+// A released watch may still be open.
 process.exit();

@@ -2,7 +2,7 @@
 //   npm run test:nodes -- disk volumes    only the test files whose path contains one of these words
 //   npm run test:nodes -- --newest        only the newest version
 //   npm run test:nodes -- --if-possible   no failure where a version cannot be had
-// The programs are inside of npm packages, which are kept beside the project's own and are no dependency of it.
+// The programs are inside of npm packages, which are kept beside the project's own and are not dependencies of it.
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';

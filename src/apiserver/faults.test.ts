@@ -162,7 +162,7 @@ test('a client that vanishes in the middle of the handshake hurts no one', async
   await othersAreServed();
 });
 
-test('a session of HTTP/2 that vanishes with open streams, or sends what is none, hurts no one', async () => {
+test('a session of HTTP/2 that vanishes with open streams, or sends invalid frames, affects no other', async () => {
   for (const end of ['destroy', 'garbage'] as const) {
     const session = connectHttp2(server.url, { ca: server.authority.certificatePem }).on('error', () => {});
     const headers = { authorization: `Bearer ${adminToken}` };

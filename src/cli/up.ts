@@ -27,8 +27,8 @@ export interface UpOptions extends SandboxOptions {
 }
 
 /**
- * Reached by the API server of this machine alone, so any free port of loopback will do. And that server has no other node:
- * who asks it often takes nothing from anybody.
+ * Reached by the API server of this machine alone, so any free port of loopback will do. That server has no other node, so a high request rate
+ * slows down no other client.
  */
 const nodeDefaults = { address: '127.0.0.1', port: 0, nodeIP: '127.0.0.1', kubeAPIQPS: 1_000, kubeAPIBurst: 1_000 };
 

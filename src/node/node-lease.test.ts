@@ -65,7 +65,7 @@ test('a node makes its lease, owned by its Node, and renews it every ten seconds
   assert.deepEqual(notices, []);
 });
 
-test('a lease that somebody else wrote is read again and renewed; one that is gone is made again', async (t) => {
+test('a lease that another client wrote is read again and renewed; a deleted one is created again', async (t) => {
   const server = await runningApiServer(t);
   const admin = server.client();
   await admin.create(nodeResource, {}, { metadata: { name: 'here' } }, signal);
@@ -95,7 +95,7 @@ for (const { it, startsAt, renewTime } of [
     renewTime: '2025-12-31T19:00:00.000000Z',
   },
 ]) {
-  test(`a lease from before the restart is taken up${it}`, async (t) => {
+  test(`a lease from before the restart is adopted${it}`, async (t) => {
     const server = await runningApiServer(t);
     const admin = server.client();
     await admin.create(nodeResource, {}, { metadata: { name: 'here' } }, signal);

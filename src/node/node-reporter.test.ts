@@ -121,7 +121,7 @@ test('a node registers with its own credentials, reports and is ready', async (t
   assert.deepEqual(requests, ['create', 'patch']);
 });
 
-test('a Node from before is taken up: its labels are corrected, its taints and its own labels stay', async (t) => {
+test('a Node from before is adopted: its labels are corrected, its taints and its own labels stay', async (t) => {
   const server = await runningApiServer(t);
   const admin = server.client();
   const labels = { 'kubernetes.io/arch': 'sparc', team: 'a' };
@@ -214,7 +214,7 @@ test('what changed is sent at the next look, with an event, and a touch makes th
   assert.deepEqual(requests, ['create', 'patch', 'patch', 'patch']);
 });
 
-test('who touches without end is answered every 100 ms, and costs nothing while nothing changes', async (t) => {
+test('endless touches are answered every 100 ms, and cost nothing while nothing changes', async (t) => {
   const server = await runningApiServer(t);
   const { clock, reporter, requests } = reporting(t, server.client({}, nodeIdentity(server, 'here')));
   assert.equal(await clock.nextSleep(), lookMs);
@@ -226,7 +226,7 @@ test('who touches without end is answered every 100 ms, and costs nothing while 
   assert.deepEqual(requests, ['create', 'patch']);
 });
 
-test('a starting node is looked at every 100 ms, and its first Ready is sent at once', async (t) => {
+test('a starting node is checked every 100 ms, and its first Ready is sent at once', async (t) => {
   const server = await runningApiServer(t);
   const admin = server.client();
   const identity = nodeIdentity(server, 'here');
@@ -245,7 +245,7 @@ test('a starting node is looked at every 100 ms, and its first Ready is sent at 
   assert.equal(reasons(events).at(-1), 'NodeReady');
 });
 
-test('after two minutes a node that is still not ready is looked at as any other', async (t) => {
+test('after two minutes a node that is still not ready is checked as any other', async (t) => {
   const server = await runningApiServer(t);
   const { clock } = reporting(t, server.client({}, nodeIdentity(server, 'here')), {}, ['starting']);
   assert.equal(await clock.nextSleep(), 100);

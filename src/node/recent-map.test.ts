@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { RecentMap } from './event-correlator.ts';
 
-test('what was not used for longest is forgotten first, and looking is using', () => {
+test('the least recently used entry is evicted first, and a read is a use', () => {
   const map = new RecentMap<string, number>(2);
   map.set('a', 1);
   map.set('b', 2);

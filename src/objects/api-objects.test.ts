@@ -100,7 +100,7 @@ test('a change, a deletion and a new creation reach those who listen', async (t)
   assert.equal(await objects.get('shop', 'c3', patience()), undefined);
 });
 
-test('what is kept of an object is its content and who it is, not who manages it', async (t) => {
+test('the content and identity of an object are kept, not its managedFields', async (t) => {
   const server = await serverWithShop(t);
   const annotations = { 'kubectl.kubernetes.io/last-applied-configuration': 'the content once more' };
   await server

@@ -286,7 +286,7 @@ for (const { step, prefix } of laterFailures) {
     world.assertGone();
   });
 
-  test(`a failure to ${step} is made good by the next attempt`, async (t) => {
+  test(`a failure to ${step} is repaired by the next attempt`, async (t) => {
     const world = await started(t);
     world.mapper.script(step, new Error('no such thing'));
     await world.put(pod('web'));
@@ -390,7 +390,7 @@ test('a pod that comes back while its device is half unmapped has it mapped agai
   world.assertGone();
 });
 
-test('a device that somebody has a bind mount of is not taken away', async (t) => {
+test('a device with a bind mount elsewhere is not removed', async (t) => {
   const world = await started(t);
   await world.put(pod('web'));
   world.mapper.binds.set(`${mapPath}/stranger`, '/dev/disk');

@@ -127,7 +127,7 @@ test('a change costs one operation, whatever else is mounted', async (t) => {
   assert.deepEqual(ended, ['kubernetes.io/configmap/a-web']);
 });
 
-test('changes during a write are made good by one more write, with the newest content', async (t) => {
+test('changes during a write cause one more write, with the newest content', async (t) => {
   const world = new RealWorld(t);
   world.real.setConfigMap('web', { color: 'red' });
   await world.start();
@@ -222,7 +222,7 @@ test('labels and annotations of a pod reach its files, and nothing else of an up
   assert.equal(world.refreshed().length, 2);
 });
 
-test('the sweep repairs what somebody broke on disk, and writes nothing where all is well', async (t) => {
+test('the sweep repairs damage on disk, and writes nothing where all is well', async (t) => {
   const world = new RealWorld(t);
   world.real.setConfigMap('web', { color: 'red' });
   await world.start();

@@ -214,7 +214,7 @@ for (const { it, readOnly, expands } of [
   });
 }
 
-test('a volume that no container uses is never looked at', async (t) => {
+test('a volume that no container uses is never resolved', async (t) => {
   const world = new VolumeWorld(t);
   await world.start();
   const pod = podUsing('web', [plainVolume('data')]);

@@ -76,7 +76,7 @@ class Start {
   }
 }
 
-test('two pods of one volume are one volume with two uncertain pods, and its status is asked for twice', async () => {
+test('two pods of one volume are one volume with two uncertain pods, and its status is requested twice', async () => {
   const start = new Start();
   start.disk.leave('a', diskName, 'd1');
   start.disk.leave('b', diskName, 'd1');
@@ -512,7 +512,7 @@ test('storage that was attached and that a pod wants is mounted, not detached', 
   assert.equal(loop.count('detach'), 0);
 });
 
-test('the sweep follows what was unmounted: in the end no directory of a pod that is gone is left', async (t) => {
+test('the sweep follows the unmounts: at the end no directory of a deleted pod is left', async (t) => {
   const world = await restarted(t, [['gone', plainName, 'data']], {
     before: ({ pods }) => pods.terminated.add('gone'),
   });

@@ -166,7 +166,7 @@ class Node {
   }
 }
 
-test('in the end what is there is what is wanted, and nothing was taken away from anybody', async () => {
+test('the final state is the desired state, and no volume in use was removed', async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(command, { minLength: 5, maxLength: 40 }), async (commands) => {
       const node = new Node();

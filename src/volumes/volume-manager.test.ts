@@ -261,13 +261,13 @@ test('an uncertain mount does not hold up an unmount, but does hold up a release
   await released;
 });
 
-test('a pod without volumes is waited for in no time and not looked at', async (t) => {
+test('waiting for a pod without volumes returns at once, and the pod is not resolved', async (t) => {
   const world = new VolumeWorld(t);
   await world.manager.waitForMounted(podUsing('web', []), never());
   assert.deepEqual(world.states(), []);
 });
 
-test('what is mounted is known by all of the pod words for it', async (t) => {
+test('a mounted volume is known by all names that the pod has for it', async (t) => {
   const world = new VolumeWorld(t);
   world.claims.bind('disk');
   await world.start();

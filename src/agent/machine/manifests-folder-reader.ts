@@ -115,7 +115,7 @@ async function* events(folder: string, clock: Clock, signal: AbortSignal): Async
   watcher.on('error', () => over.abort());
   watcher.once('close', () => over.abort());
   try {
-    // What happened before anybody listened has to be looked for.
+    // Changes from before the watch began cause no event: have the folder read once.
     changed.wake();
     while (await changed.sleep(Infinity, clock, over.signal)) yield;
   } finally {

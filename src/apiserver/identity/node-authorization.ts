@@ -1,6 +1,6 @@
 /**
  * What a node may do: read what its own pods name, report about itself and them. It is refused with a reason, unless
- * somebody else allows it. What depends on the content of an object is checked later, in `admission/node-restriction.ts`.
+ * another authorizer allows it. What depends on the content of an object is checked later, in `admission/node-restriction.ts`.
  */
 import { goQuote } from '../../kube/values/go-text.ts';
 import type { NodeRelations, RelatedKind } from './node-graph.ts';

@@ -67,7 +67,7 @@ function textOf(object: JsonObject, name: string): string {
 
 /**
  * Checks that an applied configuration fits the shape. Server-side apply is stricter than other writes: an unknown field is an error,
- * and so is an item that cannot be told from another. All problems in one text, as the API server words it, without values:
+ * and so is an item that cannot be distinguished from another. All problems in one text, as the API server words it, without values:
  * they may be a Secret's. Undefined where there are none.
  */
 function appliedProblem(object: Json, shape: TypeShape): string | undefined {

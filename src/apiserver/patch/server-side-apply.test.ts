@@ -255,7 +255,7 @@ test('fields that an endpoint never writes are not owned through it', () => {
   assert.deepEqual(owners(object), ['m Apply: .spec.nodeName']);
 });
 
-test('an applier through a subresource is somebody else', () => {
+test('an applier through a subresource is another manager', () => {
   const options = { shape: podShape, kind: 'Pod' };
   const live = applied(undefined, podWith({ nodeName: 'n' }), options);
   const object = applied(live, { ...podWith({}), status: { phase: 'Running' } }, { ...options, subresource: 'status' });

@@ -59,7 +59,7 @@ test('the status has a reason only where there is one', () => {
   assert.deepEqual(reviewAccess({ authorize: () => ({ allowed: true, reason: '' }) }, me, spec), { allowed: true });
 });
 
-test('a review about somebody else takes them as described', () => {
+test('a review about another user takes them as described', () => {
   assert.deepEqual(reviewedUser({ user: 'ann', groups: ['dev'], extra: { a: ['b'] } }), {
     name: 'ann',
     uid: '',

@@ -190,7 +190,7 @@ export class ApiClient {
     return this.#answer({ ...about, method: 'DELETE', ...hasOptions }, signal);
   }
 
-  /** For paths that are no resource (`/version`), and for other forms of those that are: a Table. */
+  /** For paths that are not resources (`/version`), and for other forms of those that are: a Table. */
   read(
     path: string,
     { accept, ...query }: Selection & { readonly accept?: string },

@@ -197,7 +197,7 @@ test('a bind mount of another device is replaced, and its lock with it', { skip 
   await world.mappings.unmap(world.mapping('one'), signal);
 });
 
-test('a lock that somebody has open keeps the bind mount, in words, until he lets go', { skip }, async (t) => {
+test('an open lock keeps the bind mount, with an error, until it is closed', { skip }, async (t) => {
   let looks = 0;
   let isHeld = true;
   const world = new DeviceWorld(t, {

@@ -250,7 +250,7 @@ const blankCases: { it: string; content: (file: string) => void; begun?: boolean
   },
 ];
 for (const { it, content, begun = false, fails } of blankCases) {
-  test(`of files that may be somebody’s ${it}`, { skip }, async (t) => {
+  test(`of files that may belong to a user ${it}`, { skip }, async (t) => {
     const one = disk(t, 16, content);
     const blankOnly = mark(begun);
     if (!fails) {

@@ -94,7 +94,7 @@ test('two names of one file share its loop device, and the last one releases it'
   assert.deepEqual(leftBelow(directory), []);
 });
 
-test('a loop device that somebody else made is used, and left to him', { skip }, async (t) => {
+test('a loop device that another process made is used, and not removed', { skip }, async (t) => {
   const { directory, attachments } = world(t);
   const file = sparseFile(directory, 'disk.img', 1);
   const theirs = foreignLoopDevice(file);

@@ -94,7 +94,7 @@ test('after locking a file that is gone from the directory, the lock is retried 
   const directory = temporaryDirectory(t);
   const path = join(directory, '.lock');
   const loads = [
-    // What a holder does who lets go between our opening and our locking of his file.
+    // The holder releases the lock between our opening and our locking of its file.
     () => unlinkSync(path),
     () => {},
   ];

@@ -119,7 +119,7 @@ export class MemoryDirectories {
           'run as root, or choose a root directory on a tmpfs, or set XDG_RUNTIME_DIR to a directory on one',
       );
     }
-    removeTree(directory); // a leftover on disk is not memory and was never shown to anybody
+    removeTree(directory); // a leftover on disk is not memory and was never visible to a container
     const target = join(base, nameFor(directory));
     try {
       // No other user can enter the directory it is made in, so what is there is ours.

@@ -90,7 +90,7 @@ test('a replaced version that is kept is whole until it is removed, and unknown 
   assert.deepEqual(visibleFiles(volume), { 'd/a': '3' });
 });
 
-test('a removal keeps the mark of a known directory, and hides no change that somebody else made', (t) => {
+test('a removal keeps the mark of a known directory, and hides no change of another process', (t) => {
   const volume = temporaryDirectory(t);
   const longAgo = 1_000_000_000_000;
   let number = 0;

@@ -487,7 +487,7 @@ testRules(
   'a SubjectAccessReview',
   { shape: subjectAccessReviewShape, metadata: { resourceVersion: '' }, validate: subjectAccessReviewKind.validate },
   [
-    { it: 'asks about somebody and something', object: { spec: { user: 'u', resourceAttributes } }, errors: [] },
+    { it: 'asks about a user and a resource', object: { spec: { user: 'u', resourceAttributes } }, errors: [] },
     {
       it: 'asks about one thing',
       object: { spec: {} },

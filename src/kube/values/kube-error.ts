@@ -1,7 +1,7 @@
 /** The general error of src/kube. */
 import { MountletError } from '../../base/errors.ts';
 
-/** A value of an object that cannot be used. The reason tells cases apart; a case that is caught has a class of its own. */
+/** A value of an object that cannot be used. The reason distinguishes the cases; one that is caught has a class of its own. */
 export class KubeError extends MountletError {
   readonly reason: string;
 

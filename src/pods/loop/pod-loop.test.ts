@@ -414,7 +414,7 @@ test('nothing that runs is ended before every source was read', async () => {
   await world.stop();
 });
 
-test('a static pod is shown by a mirror, which is made again when somebody deletes it', async () => {
+test('a static pod is shown by a mirror, which is created again when it is deleted', async () => {
   const world = new PodWorld(['api', 'file']);
   world.list('api', []);
   world.list('file', [fromFile()]);

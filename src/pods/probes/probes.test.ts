@@ -82,7 +82,7 @@ test('a probe of a port where nothing listens fails in the words of Go', async (
   assert.match(`${grpc.result} ${grpc.output}`, /^failure error: failed to connect service at "127\.0\.0\.1:\d+": /);
 });
 
-test('a tcpSocket probe succeeds where somebody listens, and a port that has no name fails the probe itself', async (t) => {
+test('a tcpSocket probe succeeds on an open port, and a port that has no name fails the probe itself', async (t) => {
   const port = await listen(
     t,
     createServer((socket) => socket.end()),

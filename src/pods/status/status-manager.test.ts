@@ -123,7 +123,7 @@ test('a status is compared with the last one written, though the watch has not b
   await done;
 });
 
-test('a write that failed is repeated by the next look at everything, and so is what somebody else changed', async () => {
+test('a failed write is repeated by the next sync, and so is a status that another client changed', async () => {
   const { api, clock, manager, notices, stop } = aWorld();
   api.put(aPod());
   api.failure = new Error('away');

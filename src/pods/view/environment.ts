@@ -115,7 +115,7 @@ async function importVariables(
       ? await objects.secret(secretRef)
       : undefined;
   if (found === undefined) return [];
-  // Keys are taken as they are, also those that are no valid names in a shell.
+  // Keys are taken as they are, also those that are not valid names in a shell.
   return [...found.keys].sort(compareByteOrder).flatMap((key) => {
     const variable = found.get(key);
     return variable === undefined ? [] : [{ ...variable, name: `${prefix}${key}` }];

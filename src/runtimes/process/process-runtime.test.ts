@@ -175,7 +175,7 @@ test('a volume may cover what the launcher itself needs', { skip }, async (t) =>
   assert.match(await sandboxes.output(pod, id), /This account is currently not available/);
 });
 
-test('processes are whom the pod says, with the capabilities it says', { skip }, async (t) => {
+test('processes have the user and the capabilities that the pod gives', { skip }, async (t) => {
   const { sandboxes, pod } = await open(t);
   const script =
     "id -u; id -g; id -G; grep -E '^(CapEff|CapBnd|NoNewPrivs|SigIgn|SigBlk)' /proc/self/status | tr -d '\\t'";
