@@ -131,6 +131,24 @@ test('by default an agent uses another directory than up, and with manifests it 
   assert.match(outside.stderr, /^error: Cannot tell which API server to use/);
 });
 
+test('with --log-format json every line of a starting agent is an object', async (t) => {
+  const { code, stdout } = mountlet(['doctor']);
+  if (code !== 0) return t.skip(`no pods on this machine:\n${stdout}`);
+  const machine = new AgentMachine(t);
+  const directory = machine.directory();
+  const manifests = join(directory, 'manifests');
+  mkdirSync(manifests);
+  const { ready, stderr } = await machine.start(
+    ['--manifests', manifests, '--root-dir', join(directory, 'root'), '--log-format', 'json', '--log-level', 'debug'],
+    { env: { KUBECONFIG: '/nonexistent' } },
+  );
+  const lines = [ready, ...stderr().trimEnd().split('\n')].map((line) => JSON.parse(line) as { kind: string });
+  assert.deepEqual(
+    ['NodeRunning', 'Note'].map((kind) => lines.filter((line) => line.kind === kind).length),
+    [1, 1],
+  );
+});
+
 test('a root container sees no manifests, no kubeconfig and no API server beside it', asRoot, async (t) => {
   // In /opt, which containers see; below /tmp nothing of the machine is there anyway.
   const machine = new AgentMachine(t);

@@ -15,10 +15,10 @@ import type { LogLevel } from '../agent/node/notices.ts';
 import { errorCode, messageOf } from '../base/errors.ts';
 import { type ClusterAccess, clusterAccess } from '../client/credentials/cluster-access.ts';
 import { type ClusterOptions, machineAccess } from './cluster-client.ts';
-import { type LogFormat, logPrinter, noticePrinter } from './log-printer.ts';
+import { type LogFormat, logPrinter, notePrinter, noticePrinter } from './log-printer.ts';
 import { type SandboxOptions, defaultStateDirectory, secretDirectories } from './options.ts';
 import { showJson } from './rendered-list.ts';
-import { colorsFor, exitCode, showText, report, reportingErrors, untilSignal } from './terminal.ts';
+import { colorsFor, exitCode, showText, reportingErrors, untilSignal } from './terminal.ts';
 
 export interface AgentOptions extends ClusterOptions, SandboxOptions {
   readonly inCluster?: boolean;
@@ -44,7 +44,7 @@ export function agentCommand(options: AgentOptions): Promise<number> {
     const print = logPrinter(options.logFormat, options.logLevel);
     const stop = new AbortController();
     const stopped = untilSignal().then(() => stop.abort());
-    const cluster = await clusterOrNone(options, settings);
+    const cluster = await clusterOrNone(options, settings, notePrinter(options.logFormat, print));
     const node = await startAgent(
       settings,
       {
@@ -58,9 +58,9 @@ export function agentCommand(options: AgentOptions): Promise<number> {
       stop.signal,
     );
     const whose = cluster === undefined ? 'without an API server' : `of ${cluster.endpoint.url.origin}`;
-    process.stdout.write(
-      `node ${settings.nodeName} ${whose} is running; volumes are below ${settings.rootDirectory}/pods\n`,
-    );
+    const ready = `node ${settings.nodeName} ${whose} is running; volumes are below ${settings.rootDirectory}/pods`;
+    const line = { time: new Date().toISOString(), level: 'info', kind: 'NodeRunning', message: ready };
+    process.stdout.write(`${options.logFormat === 'json' ? JSON.stringify(line) : ready}\n`);
     try {
       await Promise.race([node.ended, stopped]);
     } finally {
@@ -68,8 +68,13 @@ export function agentCommand(options: AgentOptions): Promise<number> {
       await Promise.allSettled([node.ended]);
       await node.close();
       await node.ended;
+      if (options.logFormat === 'text') process.stdout.write(farewell(options.drain));
     }
   });
+}
+
+export function farewell(drains = false): string {
+  return drains ? 'stopped; all pods have ended\n' : 'stopped; pods keep running, and the next start adopts them\n';
 }
 
 /** The command line takes precedence over the file. */
@@ -112,12 +117,13 @@ function readSettings(path: string): string {
 async function clusterOrNone(
   { kubeconfig, context, inCluster = false }: AgentOptions,
   { manifestsDirectory }: AgentSettings,
+  note: (text: string) => void,
 ): Promise<ClusterAccess | undefined> {
   const isAsked = kubeconfig !== undefined || context !== undefined || inCluster;
   if (manifestsDirectory === undefined || isAsked)
     return await clusterAccess({ kubeconfig, context, inCluster }, machineAccess());
   if (process.env['KUBECONFIG'] !== undefined)
-    report('note', 'KUBECONFIG is not used beside a folder of manifests: give --kubeconfig to join its cluster');
+    note('KUBECONFIG is not used beside a folder of manifests: give --kubeconfig to join its cluster');
   return undefined;
 }
 

@@ -1,6 +1,6 @@
 /** Lines about a running node: short ones for people, or one JSON object each. To standard error: standard output is data. */
 import { type LogLevel, type LogLine, type NotifyNode, logLine } from '../agent/node/notices.ts';
-import { colorsFor, showText } from './terminal.ts';
+import { colorsFor, report, showText } from './terminal.ts';
 
 export type LogFormat = 'text' | 'json';
 
@@ -25,6 +25,11 @@ export function logPrinter(format: LogFormat, least: LogLevel): (line: LogLine) 
         : `${colors.dim(clockText(time))} ${marks[level]}${showText(message)}`;
     process.stderr.write(`${text}\n`);
   };
+}
+
+/** Prints notes to the user so that with `json` every line is an object. */
+export function notePrinter(format: LogFormat, print: (line: LogLine) => void): (text: string) => void {
+  return (text) => (format === 'json' ? print({ level: 'info', kind: 'Note', message: text }) : report('note', text));
 }
 
 /** Prints the notices that have a log line. */

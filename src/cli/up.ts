@@ -7,10 +7,10 @@ import type { LogLevel } from '../agent/node/notices.ts';
 import { systemClock } from '../base/clock.ts';
 import { messageOf } from '../base/errors.ts';
 import { runTask } from '../base/run-task.ts';
-import { settingsOf } from './agent.ts';
-import { type LogFormat, logPrinter, noticePrinter } from './log-printer.ts';
+import { farewell, settingsOf } from './agent.ts';
+import { type LogFormat, logPrinter, notePrinter, noticePrinter } from './log-printer.ts';
 import { type SandboxOptions, defaultStateDirectory, parseListen, secretDirectories } from './options.ts';
-import { openStandardInput, report, reportingErrors, untilSignal } from './terminal.ts';
+import { openStandardInput, reportingErrors, untilSignal } from './terminal.ts';
 import { type GuideSettings, showFirstPod } from './up-guide.ts';
 
 export interface UpOptions extends SandboxOptions {
@@ -37,6 +37,7 @@ export function upCommand(options: UpOptions): Promise<number> {
     const stateDirectory = resolve(options.state ?? defaultStateDirectory());
     const print = logPrinter(options.logFormat, options.logLevel);
     const notify = noticePrinter(print);
+    const note = notePrinter(options.logFormat, print);
     const say = (text: string): void => void (options.logFormat === 'text' && process.stdout.write(text));
     const stop = new AbortController();
     const files = await readSources(options.apply ?? [], () => openStandardInput(stop.signal));
@@ -80,9 +81,8 @@ export function upCommand(options: UpOptions): Promise<number> {
         say(`${name} ${outcome}\n`);
       }
       if (process.geteuid?.() === 0) {
-        report(
-          'note',
-          'containers share the network of this machine and its abstract sockets; docs/security.md says what holds them',
+        note(
+          'containers share the network of this machine and its abstract sockets; docs/security.md says what confines them',
         );
       }
       const show = (ended: AbortSignal): Promise<void> =>
@@ -96,11 +96,7 @@ export function upCommand(options: UpOptions): Promise<number> {
       await Promise.allSettled([machine.node.ended]);
       await machine.close();
       await machine.node.ended;
-      say(
-        options.drain === true
-          ? 'stopped; all pods have ended\n'
-          : 'stopped; pods go on, and the next start takes them up\n',
-      );
+      say(farewell(options.drain));
     }
   });
 }
