@@ -16,7 +16,7 @@ import {
   readEncryptionKeys,
   rotateEncryptionKeys,
 } from '../../apiserver/store/encryption.ts';
-import { StoreDamagedError } from '../../apiserver/store/store-errors.ts';
+import { storeDamaged } from '../../apiserver/store/store-errors.ts';
 import { systemClock } from '../../base/clock.ts';
 import type { ClusterAccess } from '../../client/credentials/cluster-access.ts';
 import { fixedCredentials } from '../../client/credentials/credentials.ts';
@@ -133,7 +133,7 @@ export async function startEmbeddedApiServer(
   let running: ApiServer | undefined;
   try {
     const { damaged } = store;
-    if (damaged.length > 0) notify({ kind: 'StoreDamaged', error: new StoreDamagedError(directory, damaged) });
+    if (damaged.length > 0) notify({ kind: 'StoreDamaged', error: storeDamaged(directory, damaged) });
     running = await startApiServer(
       {
         host,

@@ -3,7 +3,6 @@
  * that a client sends can end the process.
  */
 import type { Clock } from '../../base/clock.ts';
-import { messageOf } from '../../base/errors.ts';
 import type { Authenticator } from '../identity/authentication.ts';
 import type { Authorizer } from '../identity/authorization.ts';
 import { type User, anonymousUser } from '../identity/user.ts';
@@ -21,15 +20,7 @@ import {
   requestInfo,
 } from '../rest/request-info.ts';
 import { type Router, isLongRunning } from '../rest/router.ts';
-import {
-  CommitError,
-  DamagedValueError,
-  DiskFullError,
-  StoreBusyError,
-  StoreClosedError,
-  StoreFullError,
-  StoreStoppedError,
-} from '../store/store-errors.ts';
+import { DiskFullError, StoreBusyError, StoreClosedError, StoreError, StoreFullError } from '../store/store-errors.ts';
 import { ConnectionLost } from './http-exchange.ts';
 import type { ApiMetrics } from './metrics.ts';
 import { OpenRequest, type OpenRequests } from './open-requests.ts';
@@ -200,9 +191,7 @@ function statusOfFailure(error: unknown): StatusError {
   if (error instanceof DiskFullError || error instanceof StoreFullError) {
     return new StatusError(507, 'InsufficientStorage', error.message);
   }
-  if ([CommitError, DamagedValueError, StoreStoppedError].some((known) => error instanceof known)) {
-    return internalError(messageOf(error));
-  }
+  if (error instanceof StoreError) return internalError(error.message); // names keys, never values
   // The message of an unexpected error may quote what it was working on, and that may be a Secret.
   return internalError(error instanceof Error ? `unexpected ${error.name}` : 'unexpected failure');
 }

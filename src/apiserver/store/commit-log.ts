@@ -25,7 +25,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { errorCode, messageOf } from '../../base/errors.ts';
 import { type LogRecord, decodeRecords, recordHeaderLength, recordLength } from './row.ts';
-import { CommitError, StoreFormatError } from './store-errors.ts';
+import { commitFailed, unreadableStore } from './store-errors.ts';
 import { syncPath } from './sync-path.ts';
 
 /** Then the next file is written. To read a closed one takes a few milliseconds. */
@@ -99,7 +99,7 @@ export class CommitLog {
   /** One record. Resolves when it is on disk. When it rejects, it is not in the log, unless that is uncertain now. */
   async append(bytes: Buffer): Promise<void> {
     const file = this.#active;
-    if (this.#isUncertain) throw new CommitError('an earlier write to the log could not be taken back');
+    if (this.#isUncertain) throw commitFailed('an earlier write to the log could not be taken back');
     try {
       for (let done = 0; done < bytes.length;) {
         const { bytesWritten } = await writeAt(file.descriptor, bytes, done, bytes.length - done, file.length + done);
@@ -107,7 +107,7 @@ export class CommitLog {
       }
     } catch (thrown) {
       this.#takeBack(file);
-      throw new CommitError(messageOf(thrown), { cause: thrown });
+      throw commitFailed(messageOf(thrown), { cause: thrown });
     }
     file.length += bytes.length;
   }
@@ -261,7 +261,7 @@ export class LogReading {
     const isComplete = records.length === this.#records.filter((record) => record.sequence > sequence).length;
     if (!isComplete || this.#sequenceBehind > sequence + records.length) {
       const names = this.files.map(({ name }) => name);
-      throw new StoreFormatError(
+      throw unreadableStore(
         this.#directory,
         `its log is damaged behind commit ${sequence + records.length} (remove "${names.join('" and "')}" to go on without the newest writes)`,
       );

@@ -12,7 +12,7 @@ import { FileJournal, copyStore } from './file-journal.ts';
 import type { JournalContent } from './journal.ts';
 import { isLmdb, readLmdb } from './lmdb-file.ts';
 import { Snapshot, type StoreState, snapshotName, writeSnapshot } from './snapshot.ts';
-import { BackupError, RestoreError } from './store-errors.ts';
+import { backupFailed, restoreFailed } from './store-errors.ts';
 import { syncPath } from './sync-path.ts';
 import { type StoreLimits, type StoreOptions, VersionedStore } from './versioned-store.ts';
 
@@ -77,9 +77,9 @@ export class DurableStore extends VersionedStore {
 export async function backUpStore(directory: string, file: string): Promise<void> {
   const names = existsSync(directory) ? readdirSync(directory) : [];
   if (names.includes('data.mdb'))
-    throw new BackupError(directory, 'an older version wrote it; start the server once, which converts it');
+    throw backupFailed(directory, 'an older version wrote it; start the server once, which converts it');
   if (!names.some((name) => name === snapshotName || name.startsWith('log.')))
-    throw new BackupError(directory, 'there is no store in it');
+    throw backupFailed(directory, 'there is no store in it');
   await copyStore(directory, file);
 }
 
@@ -89,7 +89,7 @@ export async function backUpStore(directory: string, file: string): Promise<void
  */
 export async function restoreBackup(file: string, directory: string): Promise<void> {
   if (existsSync(directory) && readdirSync(directory).length > 0) {
-    throw new RestoreError(directory, 'it is not empty; choose another directory, or move what is in it away');
+    throw restoreFailed(directory, 'it is not empty; choose another directory, or move what is in it away');
   }
   mkdirSync(dirname(directory), { recursive: true });
   const draft = mkdtempSync(join(dirname(directory), `.${basename(directory)}-`));
@@ -104,7 +104,7 @@ export async function restoreBackup(file: string, directory: string): Promise<vo
     renameSync(draft, directory);
     syncPath(dirname(directory));
   } catch (thrown) {
-    throw new RestoreError(directory, messageOf(thrown), { cause: thrown });
+    throw restoreFailed(directory, messageOf(thrown), { cause: thrown });
   } finally {
     await snapshot?.close();
     rmSync(draft, { recursive: true, force: true });

@@ -18,7 +18,7 @@ import { type Journal, type JournalCommit, type JournalContent, load } from './j
 import { migrateLmdb } from './lmdb-file.ts';
 import { type LogRecord, type Row, encodeChange, encodeRecord, resealed } from './row.ts';
 import { Snapshot, type StoreState, initialState, snapshotName, stateAfter, writeSnapshot } from './snapshot.ts';
-import { CommitError, DiskFullError, StoreFormatError, StoreLostError } from './store-errors.ts';
+import { DiskFullError, commitFailed, storeLost, unreadableStore } from './store-errors.ts';
 
 /** The log is moved when it is as large as the snapshot, so that a write is copied a few times at most, or as large as this. */
 const logBytesMax = 64 * 1024 * 1024;
@@ -86,7 +86,7 @@ export class FileJournal implements Journal {
     } catch (thrown) {
       log?.close();
       if (thrown instanceof MountletError) throw thrown;
-      throw new StoreFormatError(directory, messageOf(thrown), { cause: thrown });
+      throw unreadableStore(directory, messageOf(thrown), { cause: thrown });
     } finally {
       await snapshot?.close();
     }
@@ -114,7 +114,7 @@ export class FileJournal implements Journal {
   }
 
   revisionOnDisk(): number {
-    if (this.#log.isUncertain) throw new StoreFormatError(this.#directory, 'its log could not be written');
+    if (this.#log.isUncertain) throw unreadableStore(this.#directory, 'its log could not be written');
     return this.#revision;
   }
 
@@ -167,7 +167,7 @@ export class FileJournal implements Journal {
     if (this.#isFull || this.#log.closedBytes < logExcessMax * enough) return;
     await this.#compacting;
     if (this.#log.closedBytes >= logExcessMax * enough) {
-      throw new CommitError(`the log cannot be compacted: ${messageOf(this.#compactionFailure)}`);
+      throw commitFailed(`the log cannot be compacted: ${messageOf(this.#compactionFailure)}`);
     }
   }
 
@@ -274,7 +274,7 @@ class StoreMarker {
     this.#descriptor = descriptor;
   }
 
-  /** Throws a StoreLostError when the store has been further than `revision`. */
+  /** Throws when the store has been further than `revision`. */
   static open(path: string, directory: string, revision: number): StoreMarker {
     const { O_RDWR, O_CREAT, O_NOFOLLOW } = constants;
     const descriptor = openSync(path, O_RDWR | O_CREAT | O_NOFOLLOW, 0o600);
@@ -282,7 +282,7 @@ class StoreMarker {
       const text = readFileSync(descriptor, 'utf8');
       // One that cannot be read says at least that there was a store.
       const reached = text === '' ? 0 : Math.max(1, Number(text) || 0);
-      if (reached > revision) throw new StoreLostError(directory, path, revision, reached);
+      if (reached > revision) throw storeLost(directory, path, revision, reached);
     } catch (thrown) {
       closeSync(descriptor);
       throw thrown;

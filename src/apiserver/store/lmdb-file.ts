@@ -2,7 +2,7 @@
 import { existsSync, readFileSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { crc32, encodeRow, type Row } from './row.ts';
-import { SnapshotDamage, snapshotName, writeSnapshot, type StoreState } from './snapshot.ts';
+import { snapshotName, writeSnapshot, type StoreState } from './snapshot.ts';
 
 const dataName = 'data.mdb';
 
@@ -23,13 +23,13 @@ export function readLmdb(
   path: string,
 ): Pick<Parameters<typeof writeSnapshot>[2], 'base' | 'records'> & { state: StoreState } {
   const bytes = readFileSync(path);
-  if (!isLmdb(bytes)) throw new SnapshotDamage(`"${path}" is not a data file`);
+  if (!isLmdb(bytes)) throw new Error(`"${path}" is not a data file`);
   const pageSize = bytes.readUInt32LE(48);
   const newest = bytes.readBigUInt64LE(152) > bytes.readBigUInt64LE(pageSize + 152) ? 0 : pageSize;
   const tables = new Map([...rowsOf(bytes, pageSize, newest + 96)].map(([key, tree]) => [String(key), tree]));
   const tableOf = (name: string): [string, Buffer][] => {
     const tree = tables.get(`${name}\0`);
-    if (tree === undefined) throw new SnapshotDamage(`"${path}" is damaged: it has no ${name}`);
+    if (tree === undefined) throw new Error(`"${path}" is damaged: it has no ${name}`);
     return [...rowsOf(tree, pageSize, 0, bytes)].map(([key, row]) => [String(key), row]);
   };
   const objects = new Map(tableOf('objects'));
@@ -48,7 +48,7 @@ export function readLmdb(
       ? objects.size > 0
       : crc32(stateRow.subarray(4), crc32(Buffer.from('state'))) !== stateRow.readUInt32BE(0)
   )
-    throw new SnapshotDamage(`"${path}" is damaged: its state is missing`);
+    throw new Error(`"${path}" is damaged: its state is missing`);
   const [revision, sequence] = [stateRow?.readDoubleBE(8) ?? 0, sequenceOf(stateRow)];
   const state = { revision, sequence, compactedRevision: revision };
   return { base: undefined, records: [{ ...state, rows: [...objects].map(([key, row]) => rowOf(key, row)) }], state };
@@ -67,8 +67,7 @@ function* rowsOf(tree: Buffer, pageSize: number, at: number, file = tree): Itera
   yield* walk(Number(tree.readBigUInt64LE(at + 40)), tree.readUInt16LE(at + 6));
   function* walk(page: number, depth: number): Iterable<[Buffer, Buffer]> {
     const start = page * pageSize + 24;
-    if (depth < 1 || file.readUInt16LE(start - 6) !== (depth === 1 ? 2 : 1))
-      throw new SnapshotDamage(`page ${page} is damaged`);
+    if (depth < 1 || file.readUInt16LE(start - 6) !== (depth === 1 ? 2 : 1)) throw new Error(`page ${page} is damaged`);
     for (let index = 0; index < file.readUInt16LE(start - 4) / 2; index += 1) {
       const node = start + file.readUInt16LE(start + 2 * index);
       const [length, flags, keyEnd] = [

@@ -32,9 +32,7 @@ export interface StoreState {
 
 export const initialState: StoreState = { revision: 0, compactedRevision: 0, sequence: 0 };
 
-/** The file is not a snapshot, or a damaged one. */
-export class SnapshotDamage extends Error {}
-
+/** Reading rejects where the file is not a snapshot or is damaged; the journal says what to do then. */
 export class Snapshot {
   readonly #file: FileHandle;
   readonly #path: string;
@@ -63,10 +61,9 @@ export class Snapshot {
       const bytes = await readAt(file, 0, 1024);
       const row = rowAt(bytes, magic.length);
       if (!bytes.subarray(0, magic.length).equals(magic) || row === undefined || typeof row === 'number')
-        throw new SnapshotDamage(`"${path}" is not a snapshot of a store`);
+        throw new Error(`"${path}" is not a snapshot of a store`);
       const state = JSON.parse(row.key) as StoreState & { readonly format: number };
-      if (state.format !== format)
-        throw new SnapshotDamage(`it has format ${state.format}, and this version knows ${format}`);
+      if (state.format !== format) throw new Error(`it has format ${state.format}, and this version knows ${format}`);
       const { size } = await file.stat();
       return new Snapshot(file, path, state, size, magic.length + row.bytes.length);
     } catch (thrown) {
@@ -91,14 +88,14 @@ export class Snapshot {
           part = 'objects';
         else if (part === 'changes' && type !== 'mark' && revision === expected) expected += 1;
         else if (part === 'objects' && type === 'put' && compareByteOrder(key, lastKey) > 0) lastKey = key;
-        else throw new SnapshotDamage(`"${this.#path}" is damaged: its rows are out of order`);
+        else throw new Error(`"${this.#path}" is damaged: its rows are out of order`);
         if (type !== 'mark') rows[part].push(row);
         count += 1;
       }
       if (rows.changes.length > 0) yield { part: 'changes', rows: rows.changes };
       if (rows.objects.length > 0) yield { part: 'objects', rows: rows.objects };
     }
-    throw new SnapshotDamage(`"${this.#path}" is damaged: its end is missing`);
+    throw new Error(`"${this.#path}" is damaged: its end is missing`);
   }
 
   close(): Promise<void> {
@@ -116,9 +113,9 @@ export class Snapshot {
         rows.push(row);
         end += row.bytes.length;
       }
-      if (row === undefined) throw new SnapshotDamage(`"${this.#path}" is damaged at byte ${offset + end}`);
+      if (row === undefined) throw new Error(`"${this.#path}" is damaged at byte ${offset + end}`);
       if (offset + end + row > this.sizeBytes && offset + end < this.sizeBytes)
-        throw new SnapshotDamage(`"${this.#path}" is damaged: its end is missing`);
+        throw new Error(`"${this.#path}" is damaged: its end is missing`);
       offset += end;
       wanted = Math.max(turnBytes, row);
       yield rows;

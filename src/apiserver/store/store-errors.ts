@@ -2,6 +2,27 @@
 import { dirname } from 'node:path';
 import { MountletError } from '../../base/errors.ts';
 
+/** What callers do not tell apart by class; `reason` says what it is. */
+export class StoreError extends MountletError {
+  readonly reason: StoreProblem;
+
+  constructor(reason: StoreProblem, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.reason = reason;
+  }
+}
+
+type StoreProblem =
+  | 'BackupFailed'
+  | 'CommitFailed'
+  | 'DamagedValue'
+  | 'InvalidKey'
+  | 'RestoreFailed'
+  | 'StoreDamaged'
+  | 'StoreFormat'
+  | 'StoreLost'
+  | 'StoreStopped';
+
 /** The change log no longer reaches back that far. A client lists again and goes on from there. */
 export class CompactedError extends MountletError {
   readonly reason = 'Compacted';
@@ -29,39 +50,36 @@ export class FutureRevisionError extends MountletError {
   }
 }
 
-export class DamagedValueError extends MountletError {
-  readonly reason = 'DamagedValue';
-  readonly key: string;
-
-  constructor(key: string, why: string) {
-    super(`Cannot read "${key}" from the store: ${why}; give the key it was encrypted with, or restore a backup`);
-    this.key = key;
-  }
+export function damagedValue(key: string, why: string): StoreError {
+  return new StoreError(
+    'DamagedValue',
+    `Cannot read "${key}" from the store: ${why}; give the key it was encrypted with, or restore a backup`,
+  );
 }
 
 /** Names the first few of what could not be read; a lost key would name thousands. */
-export class StoreDamagedError extends MountletError {
-  readonly reason = 'StoreDamaged';
-
-  constructor(directory: string, damaged: readonly { readonly key: string; readonly reason: string }[]) {
-    const named = damaged.slice(0, namedMax).map(({ key, reason }) => `"${key}": ${reason}`);
-    const more = damaged.length > namedMax ? `; and ${damaged.length - namedMax} more` : '';
-    super(
-      `Cannot read all of "${directory}", the rest is served: ${named.join('; ')}${more}; ` +
-        'stop and give the keys it was encrypted with, or restore a backup: mountlet apiserver restore FILE --data DIR',
-    );
-  }
+export function storeDamaged(
+  directory: string,
+  damaged: readonly { readonly key: string; readonly reason: string }[],
+): StoreError {
+  const named = damaged.slice(0, namedMax).map(({ key, reason }) => `"${key}": ${reason}`);
+  const more = damaged.length > namedMax ? `; and ${damaged.length - namedMax} more` : '';
+  return new StoreError(
+    'StoreDamaged',
+    `Cannot read all of "${directory}", the rest is served: ${named.join('; ')}${more}; ` +
+      'stop and give the keys it was encrypted with, or restore a backup: mountlet apiserver restore FILE --data DIR',
+  );
 }
 
 const namedMax = 5;
 
 /** A commit did not reach the disk. None of its writes happened. */
-export class CommitError extends MountletError {
-  readonly reason = 'CommitFailed';
-
-  constructor(why: string, options?: ErrorOptions) {
-    super(`Cannot write to the store: ${why}; nothing was changed, check the disk and try again`, options);
-  }
+export function commitFailed(why: string, options?: ErrorOptions): StoreError {
+  return new StoreError(
+    'CommitFailed',
+    `Cannot write to the store: ${why}; nothing was changed, check the disk and try again`,
+    options,
+  );
 }
 
 /** Deletions are still taken: they have a reserve. */
@@ -77,15 +95,12 @@ export class DiskFullError extends MountletError {
 }
 
 /** It is unknown what is on disk, so nothing more is built on it. */
-export class StoreStoppedError extends MountletError {
-  readonly reason = 'StoreStopped';
-
-  constructor(options?: ErrorOptions) {
-    super(
-      'Cannot write to the store: a failed write may have reached the disk in part; check the disk and restart',
-      options,
-    );
-  }
+export function storeStopped(options?: ErrorOptions): StoreError {
+  return new StoreError(
+    'StoreStopped',
+    'Cannot write to the store: a failed write may have reached the disk in part; check the disk and restart',
+    options,
+  );
 }
 
 export class StoreClosedError extends MountletError {
@@ -114,51 +129,36 @@ export class StoreBusyError extends MountletError {
   }
 }
 
-export class InvalidKeyError extends MountletError {
-  readonly reason = 'InvalidKey';
-
-  constructor(key: string, why: string) {
-    super(`Cannot use "${key.slice(0, 100)}" as a key of the store: ${why}`);
-  }
+export function invalidKey(key: string, why: string): StoreError {
+  return new StoreError('InvalidKey', `Cannot use "${key.slice(0, 100)}" as a key of the store: ${why}`);
 }
 
-export class StoreFormatError extends MountletError {
-  readonly reason = 'StoreFormat';
-
-  constructor(directory: string, why: string, options?: ErrorOptions) {
-    super(`Cannot open the store in "${directory}": ${why}; ${restoreAdvice(directory)}`, options);
-  }
+export function unreadableStore(directory: string, why: string, options?: ErrorOptions): StoreError {
+  return new StoreError(
+    'StoreFormat',
+    `Cannot open the store in "${directory}": ${why}; ${restoreAdvice(directory)}`,
+    options,
+  );
 }
 
 /** The store is sound, but has been further than it is now. */
-export class StoreLostError extends MountletError {
-  readonly reason = 'StoreLost';
-
-  constructor(directory: string, marker: string, revision: number, reached: number) {
-    const what = revision === 0 ? 'it is empty' : `it ends at revision ${revision}`;
-    super(
-      `Cannot open the store in "${directory}": ${what}, and has been at revision ${reached}; ${restoreAdvice(directory)}; ` +
-        `or remove "${marker}" to go on without what is missing`,
-    );
-  }
+export function storeLost(directory: string, marker: string, revision: number, reached: number): StoreError {
+  const what = revision === 0 ? 'it is empty' : `it ends at revision ${revision}`;
+  return new StoreError(
+    'StoreLost',
+    `Cannot open the store in "${directory}": ${what}, and has been at revision ${reached}; ${restoreAdvice(directory)}; ` +
+      `or remove "${marker}" to go on without what is missing`,
+  );
 }
 
 function restoreAdvice(directory: string): string {
   return `move it away and restore a backup: mountlet apiserver restore FILE --data "${dirname(directory)}"`;
 }
 
-export class RestoreError extends MountletError {
-  readonly reason = 'RestoreFailed';
-
-  constructor(target: string, why: string, options?: ErrorOptions) {
-    super(`Cannot restore a backup to "${target}": ${why}`, options);
-  }
+export function restoreFailed(target: string, why: string, options?: ErrorOptions): StoreError {
+  return new StoreError('RestoreFailed', `Cannot restore a backup to "${target}": ${why}`, options);
 }
 
-export class BackupError extends MountletError {
-  readonly reason = 'BackupFailed';
-
-  constructor(directory: string, why: string, options?: ErrorOptions) {
-    super(`Cannot back up "${directory}": ${why}`, options);
-  }
+export function backupFailed(directory: string, why: string, options?: ErrorOptions): StoreError {
+  return new StoreError('BackupFailed', `Cannot back up "${directory}": ${why}`, options);
 }

@@ -8,8 +8,9 @@ import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts
 import { openStore, put, remove } from '../../testing/servers/stores.ts';
 import { backUpStore, restoreBackup } from './durable-store.ts';
 import { decodeRecords, encodeRecord } from './row.ts';
-import { StoreFormatError } from './store-errors.ts';
+
 import type { Store } from './store.ts';
+import { StoreError } from './store-errors.ts';
 
 const logFileNames = ['log.0', 'log.1'] as const;
 const maps = '/registry/core/configmaps/a/';
@@ -115,7 +116,8 @@ for (const { it, damage } of damages) {
     const log = join(copy, logFileNames[0]);
     writeFileSync(log, damage(readFileSync(log)));
     await assert.rejects(openStore(copy), (error: unknown) => {
-      assert.ok(error instanceof StoreFormatError);
+      assert.ok(error instanceof StoreError);
+      assert.equal(error.reason, 'StoreFormat');
       assert.match(
         error.message,
         /its log is damaged behind commit 0.*restore a backup: mountlet apiserver restore FILE --data/,

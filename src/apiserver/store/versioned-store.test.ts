@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { put, valueOf } from '../../testing/servers/stores.ts';
 import type { Journal, JournalCommit } from './journal.ts';
 import { storeDefaults } from './durable-store.ts';
-import { CommitError, StoreBusyError, StoreStoppedError } from './store-errors.ts';
+import { StoreBusyError, commitFailed } from './store-errors.ts';
 import { VersionedStore } from './versioned-store.ts';
 
 /** A disk that does what the test says, when the test says so. */
@@ -114,8 +114,8 @@ test('a commit that fails takes all with it that was decided on top of it, and l
     put(store, '/a/3', 'decided after the lost ones'),
     store.update('/a/1', (current) => ({ kind: 'keep', result: current?.value })),
   ];
-  await disk.next(new CommitError('the disk is full'));
-  for (const update of [...failed, ...behind]) await assert.rejects(update, CommitError);
+  await disk.next(commitFailed('the disk is full'));
+  for (const update of [...failed, ...behind]) await assert.rejects(update, { reason: 'CommitFailed' });
   assert.equal(store.get('/a/1')?.value, valueOf('kept', 1));
   assert.deepEqual([store.revision, store.list({ prefix: '/a/' }).items.length, heard], [1, 1, 0]);
 
@@ -153,9 +153,9 @@ test('when it is unknown what a failed commit left on disk, nothing is written a
   await kept;
   const lost = put(store, '/a/1', 'lost');
   disk.revision = 2;
-  await disk.next(new CommitError('the sync failed'));
-  await assert.rejects(lost, StoreStoppedError);
-  await assert.rejects(put(store, '/a/2', 'x'), StoreStoppedError);
+  await disk.next(commitFailed('the sync failed'));
+  await assert.rejects(lost, { reason: 'StoreStopped' });
+  await assert.rejects(put(store, '/a/2', 'x'), { reason: 'StoreStopped' });
   assert.equal(store.get('/a/1')?.value, valueOf('kept', 1));
 });
 

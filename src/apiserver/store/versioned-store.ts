@@ -13,13 +13,13 @@ import { ChangeLog, type ChangeLogLimits, type LoggedChange } from './change-log
 import type { Journal, JournalContent } from './journal.ts';
 import { ObjectTree } from './object-tree.ts';
 import {
-  DamagedValueError,
   DiskFullError,
-  InvalidKeyError,
   StoreBusyError,
   StoreClosedError,
   StoreFullError,
-  StoreStoppedError,
+  damagedValue,
+  invalidKey,
+  storeStopped,
 } from './store-errors.ts';
 import type { Change, DamagedValue, Decision, ListRequest, ListResult, Store, StoredObject } from './store.ts';
 
@@ -87,7 +87,7 @@ export class VersionedStore implements Store {
 
   list(request: ListRequest): ListResult {
     for (const [key, reason] of this.#damaged) {
-      if (request.leavesOutDamaged !== true && key.startsWith(request.prefix)) throw new DamagedValueError(key, reason);
+      if (request.leavesOutDamaged !== true && key.startsWith(request.prefix)) throw damagedValue(key, reason);
     }
     return this.#committed.list(request, this.#revision, this.#log);
   }
@@ -160,16 +160,15 @@ export class VersionedStore implements Store {
 
   #checkWhole(key: string): void {
     const damage = this.#damaged.get(key);
-    if (damage !== undefined) throw new DamagedValueError(key, damage);
+    if (damage !== undefined) throw damagedValue(key, damage);
   }
 
   #checkUpdate(key: string): void {
     if (this.#refusal !== undefined) throw this.#refusal;
     if (this.#isDeciding) throw new Error('update was called from within a decision');
     if (this.#queue.length >= this.#options.limits.waitingMax) throw new StoreBusyError(this.#queue.length);
-    if (!key.startsWith('/') || key.endsWith('/'))
-      throw new InvalidKeyError(key, 'it must begin, and not end, with "/"');
-    if (Buffer.byteLength(key) > keyBytesMax) throw new InvalidKeyError(key, `it is longer than ${keyBytesMax} bytes`);
+    if (!key.startsWith('/') || key.endsWith('/')) throw invalidKey(key, 'it must begin, and not end, with "/"');
+    if (Buffer.byteLength(key) > keyBytesMax) throw invalidKey(key, `it is longer than ${keyBytesMax} bytes`);
     this.#checkWhole(key);
   }
 
@@ -235,7 +234,7 @@ export class VersionedStore implements Store {
     this.#newestRevision = this.#revision;
     this.#newestBytes = this.#committed.bytes;
     if (this.#isOnDisk(this.#revision)) return error;
-    const reason = new StoreStoppedError({ cause: error });
+    const reason = storeStopped({ cause: error });
     this.#refusal ??= reason;
     return reason;
   }
