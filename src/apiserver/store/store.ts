@@ -59,7 +59,7 @@ export interface DamagedValue {
 }
 
 /**
- * Reads are of committed state alone and never wait. A read that would need a damaged value throws a DamagedValueError:
+ * Reads are of committed state alone and never wait. A read that would need a damaged value throws a StoreError:
  * half a list would look like a deletion to whoever compares it with the last one.
  */
 export interface Store {
