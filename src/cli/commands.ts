@@ -16,7 +16,7 @@ export function addUpCommand(program: Command): void {
     .description(
       'Runs an API server and a node in one process. Pods run as sandboxed processes of this machine, with their volumes and ' +
         'variables as in a cluster; changed ConfigMaps and Secrets reach them within milliseconds. Runs until ' +
-        'SIGTERM or Ctrl-C; pods go on and are adopted by the next start, unless --drain is given.',
+        'SIGTERM or Ctrl-C; pods keep running and are adopted by the next start, unless --drain is given.',
     )
     .option(
       '--state <dir>',
