@@ -111,7 +111,7 @@ test('a line has what machines filter on', () => {
   assert.deepEqual({ podUid, volume, error }, { podUid: 'u1', volume: 'v', error: 'device busy' });
 });
 
-test('a pod has one name in all lines, and what is unmounted or detached is for those who look closely', () => {
+test('a failed step names its pod as its Events do, and a detached volume is a line for debugging', () => {
   const step = { podUid: 'u1', fullName: 'web_shop', state: 'syncing', message: 'back-off 10s' } as const;
   assert.deepEqual(logLine({ kind: 'PodStepFailed', ...step }), {
     level: 'warning',
