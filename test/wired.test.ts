@@ -1,12 +1,14 @@
 /**
  * Nothing is built and left unconnected: every export is used by the program or stands in a door of the package, and every setting
- * is read. That every kind of notice has a row is the compiler's business (agent/node/notices.ts).
+ * is read, and every kind of notice has a row in the table.
  */
 import assert from 'node:assert/strict';
-import { readFileSync, readdirSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
-import { test } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { temporaryDirectory } from '../src/testing/machine/temporary-directory.ts';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..', '..');
 const { exports: doors } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
@@ -68,6 +70,7 @@ const unconnected = new Set([
   'src/node-server/spdy/frames.ts synStreamFrame', // the client's side of SPDY, for its tests
 ]);
 
+const noticesFile = 'src/agent/node/notices.ts';
 const sources = sourcesBelow('src', 'test', 'bench', 'bin');
 
 test('every export is used by the program or stands in a door', () => {
@@ -122,4 +125,35 @@ test('a setting that is read nowhere is found', () => {
     'export interface AgentSettings {\n  readonly plantedSetting: number;',
   );
   assert.deepEqual(unreadSettings(new Map([...sources, [file, planted]])), ['plantedSetting']);
+});
+
+/** What the compiler says of the table of notices with this text. */
+function compileNotices(t: TestContext, text: string): string {
+  const directory = temporaryDirectory(t);
+  const home = join(root, dirname(noticesFile));
+  const moved = text.replace(
+    /from '(\.[^']+)'/g,
+    (_, path: string) => `from '${relative(directory, resolve(home, path))}'`,
+  );
+  writeFileSync(join(directory, 'notices.ts'), moved);
+  writeFileSync(join(directory, 'package.json'), '{ "type": "module" }');
+  const compilerOptions = {
+    noEmit: true,
+    rootDir: '/',
+    tsBuildInfoFile: join(directory, 'build'),
+    typeRoots: [join(root, 'node_modules', '@types')],
+  };
+  const project = { extends: join(root, 'tsconfig.json'), compilerOptions, include: [], files: ['notices.ts'] };
+  writeFileSync(join(directory, 'tsconfig.json'), JSON.stringify(project));
+  const compiler = join(root, 'node_modules', 'typescript', 'bin', 'tsc');
+  return spawnSync(process.execPath, [compiler, '--project', directory], { encoding: 'utf8' }).stdout;
+}
+
+test('a kind of notice without a row does not compile', (t) => {
+  const text = sources.get(noticesFile) ?? '';
+  const union = 'export type NodeNotice =';
+  assert.ok(text.includes(union));
+  assert.equal(compileNotices(t, text), '');
+  const planted = text.replace(union, `${union}\n  | { readonly kind: 'Planted' }`);
+  assert.match(compileNotices(t, planted), /Property 'Planted' is missing/);
 });

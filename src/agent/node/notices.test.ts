@@ -113,12 +113,14 @@ test('a line has what machines filter on', () => {
 
 test('a failed step names its pod as its Events do, and a detached volume is a line for debugging', () => {
   const step = { podUid: 'u1', fullName: 'web_shop', state: 'syncing', message: 'back-off 10s' } as const;
-  assert.deepEqual(logLine({ kind: 'PodStepFailed', ...step }), {
+  assert.deepEqual(logLine({ kind: 'PodStepFailed', ...step, hasEvent: false }), {
     level: 'warning',
     kind: 'PodStepFailed',
     message: 'pod shop/web: back-off 10s',
     pod: 'shop/web',
   });
+  // Its Event is a line of the log already.
+  assert.equal(logLine({ kind: 'PodStepFailed', ...step, hasEvent: true })?.level, 'debug');
   const { volume } = facts;
   assert.equal(logLine({ kind: 'VolumeDetached', volume, message: 'Volume detached' })?.level, 'debug');
 });

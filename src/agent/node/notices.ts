@@ -86,7 +86,7 @@ const rows: { readonly [Kind in NodeNotice['kind']]: Row<Of<Kind>> } = {
     },
   },
   PodStepFailed: {
-    level: 'warning',
+    level: ({ hasEvent }) => (hasEvent ? 'debug' : 'warning'),
     line: ({ fullName, message: text }) => `pod ${slashed(fullName)}: ${text}`,
     fields: ({ fullName }) => ({ pod: slashed(fullName) }),
   },

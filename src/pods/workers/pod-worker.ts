@@ -58,6 +58,8 @@ export interface PodStepFailed {
   readonly fullName: string;
   readonly state: PodState;
   readonly message: string;
+  /** An Event of the pod says the same. */
+  readonly hasEvent: boolean;
 }
 
 export interface PodWorkerDeps {
@@ -245,7 +247,8 @@ export class PodWorker {
       return await this.#act(work, signal);
     } catch (error) {
       if (signal.aborted) return this.#pending === undefined ? { kind: 'movedOn' } : undefined;
-      this.#deps.notify({ kind: 'PodStepFailed', podUid: uid, fullName, state, message: messageOf(error) });
+      const hasEvent = isStartError(error);
+      this.#deps.notify({ kind: 'PodStepFailed', podUid: uid, fullName, state, message: messageOf(error), hasEvent });
       return { kind: 'failed', error };
     } finally {
       this.#step = undefined;
@@ -412,4 +415,9 @@ function earliestRetry(error: unknown): number | undefined {
     return times.length === 0 ? undefined : Math.min(...times);
   }
   return error instanceof Error && error.cause !== undefined ? earliestRetry(error.cause) : undefined;
+}
+
+/** Whether containers did not start, and that is all: each of them has its Event. */
+function isStartError(error: unknown): boolean {
+  return error instanceof AggregateError ? error.errors.every(isStartError) : error instanceof ContainerStartError;
 }
