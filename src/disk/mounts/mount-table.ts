@@ -147,7 +147,8 @@ export const openPathOnly = 0o10000000; // O_PATH, which Node has no name for; t
  */
 export function mountIdOf(descriptor: number): number {
   const path = `/proc/self/fdinfo/${descriptor}`;
-  const id = /^mnt_id:\s*(\d+)$/m.exec(readFileSync(path, 'utf8'))?.[1];
+  // As bytes: read as text, Node aborts the process when a close fails.
+  const id = /^mnt_id:\s*(\d+)$/m.exec(readFileSync(path).toString('latin1'))?.[1];
   if (id === undefined) throw new SystemCallError({ call: 'read', path, code: 'ENOTSUP' });
   return Number(id);
 }
