@@ -2,7 +2,7 @@
  * Gives pods without a node one: the first, by name, that is ready and that the pod may run on. Where there is none the pod says
  * why, and is looked at again when a node changes. It counts no resources: on one machine or a handful that is the user's call.
  */
-import { setImmediate as nextTurn } from 'node:timers/promises';
+import { nextTurn } from '../base/turns.ts';
 import type { Node } from '../kube/kinds/node.ts';
 import type { Pod } from '../kube/kinds/pod/pod.ts';
 import { selectsNode, tolerates } from '../kube/references/node-affinity.ts';

@@ -6,7 +6,7 @@
  *                  ▲            │ touched meanwhile, or failed and paused
  *                  └────────────┘
  */
-import { setImmediate as nextTurn } from 'node:timers/promises';
+import { nextTurn } from '../base/turns.ts';
 import type { ControllerDeps } from './cluster.ts';
 import { KeyedBackOff } from '../base/back-off.ts';
 import { CoalescingQueue } from '../base/coalescing-queue.ts';

@@ -1,5 +1,5 @@
 /** Sends a complete answer, compressed where that is worth it, and a large one in pieces. */
-import { setImmediate as nextTurn } from 'node:timers/promises';
+import { nextTurn } from '../../base/turns.ts';
 import { promisify } from 'node:util';
 import { gzip as gzipWithCallback } from 'node:zlib';
 import { type Exchange, type ResponseHeaders, headerText } from '../rest/api-request.ts';
