@@ -46,11 +46,12 @@ export class BenchMachine {
     this.#child = child;
   }
 
-  /** `settings` are lines of the file of `--config`; `flags` are node's own. */
+  /** `settings` are lines of the file of `--config`; `flags` are node's own, `args` those of `mountlet up`. */
   static async start(
     settings: readonly string[],
     flags: readonly string[],
     signal: AbortSignal,
+    args: readonly string[] = [],
   ): Promise<BenchMachine> {
     const directory = mkdtempSync(join(tmpdir(), 'mountlet-bench-'));
     const config = join(directory, 'config.yaml');
@@ -58,7 +59,7 @@ export class BenchMachine {
     writeFileSync(config, [...kind, ...settings, ''].join('\n'));
     const state = join(directory, 'state');
     mkdirSync(state);
-    const own = ['--state', state, '--listen', '127.0.0.1:0', '--config', config, '--drain'];
+    const own = ['--state', state, '--listen', '127.0.0.1:0', '--config', config, '--drain', ...args];
     const node = ['--enable-source-maps', '--expose-gc', '--import', preload, ...flags];
     const child = spawn(process.execPath, [...node, program, 'up', ...own], {
       // Ctrl-C is for the benchmark, which then ends this one in good order.

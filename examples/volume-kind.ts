@@ -24,7 +24,7 @@ export function templatePlugin(): VolumePlugin<Templates> {
     supportsMountOptions: false,
     sourceOf: ({ volume }) => (volume?.csi?.driver === driver ? (volume.csi.volumeAttributes ?? {}) : undefined),
     follows: () => [{ pod: 'labels' }],
-    attributes: () => ({ readOnly: true, managed: true, replaced: true }),
+    attributes: () => ({ readOnly: true, replaced: true }),
     async setUp({ pod, source, directory }) {
       const files = Object.entries(source).map(([name, template]) => {
         return [name, { data: Buffer.from(fill(template, pod)), mode: 0o644 }] as const;

@@ -31,7 +31,7 @@ test('pods run on while the API server is away, and have what changed when it is
     '--node-ip',
     '127.0.0.1',
   ];
-  const how = ['--port', '0', '--address', '127.0.0.1', '--log-format', 'json'];
+  const how = ['--register-with-taints', '', '--port', '0', '--address', '127.0.0.1', '--log-format', 'json'];
   const agent = spawn(process.execPath, [program, 'agent', ...where, ...how], { stdio: ['ignore', 'pipe', 'pipe'] });
   const exited = once(agent, 'exit');
   let told = '';

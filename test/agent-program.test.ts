@@ -20,6 +20,7 @@ const asRoot = { skip: isRoot ? false : 'needs root: an ordinary user has no mou
 interface Agent {
   /** The line that it prints when it is ready. */
   readonly ready: string;
+  readonly child: ChildProcess;
   readonly stderr: () => string;
 }
 
@@ -73,7 +74,7 @@ class AgentMachine {
       once(createInterface({ input: child.stdout }), 'line'),
       once(child, 'exit').then(() => assert.fail(`the agent ended before it was ready: ${stderr}`)),
     ])) as [string];
-    return { ready, stderr: () => stderr };
+    return { ready, child, stderr: () => stderr };
   }
 }
 
@@ -147,6 +148,28 @@ test('with --log-format json every line of a starting agent is an object', async
     ['NodeRunning', 'Note'].map((kind) => lines.filter((line) => line.kind === kind).length),
     [1, 1],
   );
+});
+
+test('with --log-format json an error that ends the program is an object too, and so is a bug', async (t) => {
+  const missing = mountlet(['agent', '--log-format', 'json', '--config', '/nonexistent.yaml']);
+  assert.equal(missing.code, 1);
+  const { time, ...said } = JSON.parse(missing.stderr) as { readonly time: string };
+  assert.ok(Date.parse(time) > 0);
+  const text = '/nonexistent.yaml: there is no such file';
+  assert.deepEqual(said, { level: 'error', kind: 'InvalidSettings', message: text });
+  const machine = new AgentMachine(t);
+  const directory = machine.directory();
+  const planted = new URL('../../test/fixtures/reject-on-signal.mjs', import.meta.url).href;
+  const { child, stderr } = await machine.start(
+    ['--manifests', directory, '--root-dir', join(directory, 'root'), '--log-format', 'json'],
+    { env: { NODE_OPTIONS: `--import=${planted}` } },
+  );
+  const exited = once(child, 'close');
+  child.kill('SIGUSR2');
+  assert.deepEqual(await exited, [1, null]);
+  const last = JSON.parse(stderr().trimEnd().split('\n').at(-1) ?? '') as { kind: string; message: string };
+  assert.equal(last.kind, 'UnexpectedFailure');
+  assert.match(last.message, /^Error: planted\n/);
 });
 
 test('a root container sees no manifests, no kubeconfig and no API server beside it', asRoot, async (t) => {

@@ -14,7 +14,9 @@ interface Room {
 }
 
 const everyRoom =
-  'base kube linux disk client objects plugins volumes runtimes pods node node-server apiserver controllers'.split(' ');
+  'base kube linux grpc spdy disk client objects plugins volumes runtimes pods stats reclaim node node-server apiserver controllers'.split(
+    ' ',
+  );
 const rooms: Readonly<Record<string, Room>> = {
   base: { may: [], because: 'base is useful in any program and knows nothing of this one' },
   kube: { may: ['base'], because: 'kube is pure: objects in, objects or errors out' },
@@ -22,6 +24,8 @@ const rooms: Readonly<Record<string, Room>> = {
     may: ['base'],
     because: 'linux has system calls that Node does not offer, and knows nothing of what they are for',
   },
+  grpc: { may: ['base'], because: 'grpc has calls and messages, and knows nothing of who makes them' },
+  spdy: { may: ['base'], because: 'both ends of a SPDY connection, which know nothing of who streams what' },
   disk: { may: ['base', 'linux'], because: 'disk has all file effects and knows no Kubernetes object' },
   client: { may: ['base', 'kube'], because: 'the client knows an API server only through HTTP' },
   objects: { may: ['base', 'kube', 'client'], because: 'object managers know no volume' },
@@ -36,15 +40,23 @@ const rooms: Readonly<Record<string, Room>> = {
   },
   runtimes: {
     // Reading the mount table and walking into a directory that a container writes to is done once, and there.
-    may: ['base', 'kube', 'linux', 'disk/mounts/mount-table', 'disk/paths/safe-open'],
+    may: ['base', 'kube', 'linux', 'grpc', 'spdy', 'disk/mounts/mount-table', 'disk/paths/safe-open'],
     because: 'a runtime is told what to run and where its mounts are',
   },
   pods: {
-    may: ['base', 'kube', 'volumes', 'runtimes/runtime'],
+    may: ['base', 'kube', 'grpc', 'volumes', 'runtimes/runtime'],
     because: 'pod workers use contracts, not plugins or runtimes',
   },
-  'node-server': {
+  stats: {
+    may: ['base', 'linux/network-counters', 'runtimes/runtime'],
+    because: 'what is used is counted by the runtime, the kernel and walks; what pods are is told to it',
+  },
+  reclaim: {
     may: ['base', 'kube', 'runtimes/runtime'],
+    because: 'who has to make room is decided here from figures; measuring, removing and ending pods is done by others',
+  },
+  'node-server': {
+    may: ['base', 'kube', 'spdy', 'runtimes/runtime'],
     because: "the node's server passes on what others know: it decides nothing about pods and runs nothing itself",
   },
   node: {
@@ -73,9 +85,9 @@ const layers: Readonly<Record<string, readonly string[]>> = {
   kube: ['values', 'schema', 'kinds/storage', 'kinds/pod', 'kinds', 'references', 'manifests'],
   disk: ['mounts', 'paths', 'writer', 'devices', 'pods'],
   client: ['transport', 'credentials', 'api', '.'],
-  runtimes: ['.', 'process/sandbox', 'process/spawner', 'process'],
-  pods: ['view', 'sources', 'probes', 'containers', 'status', 'workers', 'loop'],
-  'node-server': ['spdy', 'streams', '.'],
+  runtimes: ['.', 'process/network', 'process/sandbox', 'process/spawner', 'process', 'cri'],
+  pods: ['view', 'images', 'sources', 'probes', 'containers', 'status', 'workers', 'loop'],
+  'node-server': ['streams', '.'],
   apiserver: [
     'store',
     'model',
@@ -99,7 +111,9 @@ const filesMin = 4;
 /** Folders that may hold fewer files. */
 const small: Readonly<Record<string, string>> = {
   apiserver: 'the door alone',
+  grpc: 'calls alone: the messages are generated',
   runtimes: 'the contract alone: every runtime has a folder',
+  'runtimes/cri': 'grows to its size while it is built',
   testing: 'the door alone',
 };
 const depthMax = 4;
@@ -133,7 +147,8 @@ const files = readdirSync(source, { recursive: true })
   .map(String)
   .filter((name) => name.endsWith('.ts'))
   .sort();
-const programFiles = files.filter((name) => !name.endsWith('.test.ts'));
+/** Without what `npm run generate` makes. */
+const programFiles = files.filter((name) => !name.endsWith('.test.ts') && !name.startsWith('grpc/messages/'));
 
 test('every file stands in a room of the table', () => {
   const strangers = files.filter((file) => file !== 'index.ts' && rooms[roomOf(file)] === undefined);
@@ -157,7 +172,9 @@ test('inside a room imports go down its layers, those of types too', () => {
     if (room === '' || roomOf(to) !== room) return [];
     const [own, other] = [layerOf(from), layerOf(to)];
     const order = layers[room] ?? ['.'];
-    return own === other || order.indexOf(other) < order.indexOf(own) ? [] : [`${from} imports ${to}`];
+    return own === other || to.startsWith('grpc/messages/') || order.indexOf(other) < order.indexOf(own)
+      ? []
+      : [`${from} imports ${to}`];
   });
   assert.deepEqual(wrong, []);
 });
@@ -202,9 +219,10 @@ const waitsForChildren = new Set(['runtimes/process/machine.ts']);
 test('no program file waits for a child process: a server would stop meanwhile', () => {
   const wrong = programFiles
     .filter((file) => roomOf(file) !== 'testing' && !waitsForChildren.has(file))
-    .filter((file) =>
-      /\b(spawnSync|execSync|execFileSync)\b/.test(withoutComments(readFileSync(join(source, file), 'utf8'))),
-    );
+    .map((file) => ({ file, text: withoutComments(readFileSync(join(source, file), 'utf8')) }))
+    // A container runtime has a call of one of these names.
+    .filter(({ text }) => text.includes('child_process') && /\b(spawnSync|execSync|execFileSync)\b/.test(text))
+    .map(({ file }) => file);
   assert.deepEqual(wrong, []);
 });
 

@@ -3,9 +3,11 @@
  * an administrator would, and never asked from the program itself.
  */
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
+import { networkNames } from '../src/runtimes/process/network/subnet.ts';
 import { mountPointsBelow } from '../src/testing/machine/temporary-directory.ts';
 
 export interface LeftBehind {
@@ -14,6 +16,8 @@ export interface LeftBehind {
   readonly controlGroups: readonly string[];
   readonly loopDevices: readonly string[];
   readonly directories: readonly string[];
+  /** Interfaces of pods; with the program gone, the bridge and the tables of packet rules too. */
+  readonly network: readonly string[];
 }
 
 const directoriesOfPods = ['pods', 'logs', ...['pods', 'containers', 'exits', 'work'].map((name) => `runtime/${name}`)];
@@ -27,17 +31,19 @@ export function leftBehind(stateDirectory: string, parentPid?: number): LeftBehi
       : childrenOf(parentPid).filter((pid) => pid !== spawner);
   return {
     processes: [...processesOf(stateDirectory), ...children].map(commandLine),
-    mounts: mountPointsBelow(stateDirectory),
+    // With a container runtime the directory of all pods is a mount itself, for mounts that containers share with the machine.
+    mounts: mountPointsBelow(stateDirectory).filter((path) => path !== join(stateDirectory, 'node', 'pods')),
     controlGroups: controlGroupsOf(stateDirectory),
     loopDevices: loopDevicesOf(stateDirectory),
     directories: directoriesOfPods.flatMap((name) =>
       namesIn(join(stateDirectory, 'node', name)).map((entry) => join(name, entry)),
     ),
+    network: networkOf(stateDirectory, parentPid === undefined),
   };
 }
 
 export function assertNothingLeft(stateDirectory: string, parentPid?: number): void {
-  const nothing = { processes: [], mounts: [], controlGroups: [], loopDevices: [], directories: [] };
+  const nothing = { processes: [], mounts: [], controlGroups: [], loopDevices: [], directories: [], network: [] };
   assert.deepEqual(leftBehind(stateDirectory, parentPid), nothing);
 }
 
@@ -94,6 +100,18 @@ function controlGroupsOf(stateDirectory: string): string[] {
     }
   }
   return [...groups];
+}
+
+function networkOf(stateDirectory: string, isOver: boolean): string[] {
+  const { bridge, table, endPrefix } = networkNames(join(stateDirectory, 'node', 'runtime'));
+  const interfaces = read('/proc/net/dev')
+    .split('\n')
+    .map((line) => line.trim().split(':')[0] ?? '');
+  const ends = interfaces.filter((name) => name.startsWith(endPrefix));
+  if (!isOver) return ends;
+  const { stdout } = spawnSync('nft', ['list', 'tables'], { encoding: 'utf8' });
+  const tables = (stdout ?? '').split('\n').filter((line) => line.endsWith(` ${table}`));
+  return [...ends, ...interfaces.filter((name) => name === bridge), ...tables];
 }
 
 export function loopDevicesOf(stateDirectory: string): string[] {

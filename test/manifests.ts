@@ -22,7 +22,7 @@ export function pod(
 }
 
 export function containerOf({ script, ...fields }: ContainerPart): object {
-  return { name: 'main', image: 'none', ...(script !== undefined && { command: ['sh', '-c', script] }), ...fields };
+  return { name: 'main', image: 'test:1', ...(script !== undefined && { command: ['sh', '-c', script] }), ...fields };
 }
 
 export function configMap(name: string, data: Readonly<Record<string, string>>): object {

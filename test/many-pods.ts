@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import type { V1Pod } from '@kubernetes/client-node';
 import { CoreV1Api, KubeConfig } from '@kubernetes/client-node';
+import { groupsBelow } from '../src/testing/machine/containerd.ts';
 import { eventually } from './kubectl-program.ts';
 import type { ContainerPart } from './manifests.ts';
 import { configMap, mountAt, pod, secret } from './manifests.ts';
@@ -50,16 +51,34 @@ export async function startAndStopPods(count: number, test: Test): Promise<void>
   }
   await kubectl.ok('delete pods --all');
   await machine.up.assertNothingLeft();
+  assertNoControlGroups(pods.items.map(({ metadata }) => metadata.uid));
+}
+
+/** Those of a container runtime are named after pods, below the root of all groups. */
+function assertNoControlGroups(uids: readonly string[]): void {
+  const groups = groupsBelow('/sys/fs/cgroup');
+  assert.deepEqual(
+    groups.filter((path) => uids.some((uid) => path.includes(uid))),
+    [],
+  );
 }
 
 const aliveMax = 50;
-const startMsMax = 300;
 const graceSeconds = 1;
-/** How long after its grace a pod may take to be gone with all that it had. */
-const goneMsMax = 10_000;
+
+interface Times {
+  /** What the start of a crowd takes, so that some are deleted early and some late. */
+  readonly startMsMax?: number;
+  /** How long after its grace a pod may take to be gone with all that it had. */
+  readonly goneMsMax?: number;
+}
 
 /** Every pod is deleted at another moment of its start; every second one does not end when it is asked to. */
-export async function deletePodsWhileTheyStart(count: number, test: Test): Promise<void> {
+export async function deletePodsWhileTheyStart(
+  count: number,
+  test: Test,
+  { startMsMax = 300, goneMsMax = 10_000 }: Times = {},
+): Promise<void> {
   const machine = new UpMachine();
   test.after(() => machine.end());
   const { kubectl, directory } = await machine.start();
@@ -69,10 +88,12 @@ export async function deletePodsWhileTheyStart(count: number, test: Test): Promi
   const api = config.makeApiClient(CoreV1Api);
   const namespace = 'default';
 
+  const uids: string[] = [];
   const startAndDelete = async (index: number): Promise<void> => {
     const script = `${index % 2 === 0 ? "trap '' TERM; " : ''}while :; do sleep 1; done`;
     const body = podWithVolumes(`pod-${index}`, { script }, { terminationGracePeriodSeconds: graceSeconds }) as V1Pod;
-    await api.createNamespacedPod({ namespace, body });
+    const { metadata } = await api.createNamespacedPod({ namespace, body });
+    uids.push(metadata?.uid ?? '');
     await new Promise((resolve) => setTimeout(resolve, Math.random() * startMsMax));
     await api.deleteNamespacedPod({ namespace, name: `pod-${index}` });
   };
@@ -85,6 +106,7 @@ export async function deletePodsWhileTheyStart(count: number, test: Test): Promi
     await machine.up.assertNothingLeft();
     slowestMs = Math.max(slowestMs, performance.now() - deletedAtMs);
   }
+  assertNoControlGroups(uids);
   test.diagnostic(
     `${count} pods; all of the slowest ${aliveMax} were gone ${Math.round(slowestMs)} ms after the last delete`,
   );

@@ -120,7 +120,7 @@ test('variables from a ConfigMap stay as they were, and the pod says that they a
   await kubectl.apply(configMap('variables', { COLOR: 'blue' }));
   await kubectl.until('pod/stale', condition, 'False');
   assert.equal(await kubectl.exec('stale', 'sh', '-c', 'echo $COLOR'), 'red\n');
-  assert.match(await kubectl.ok('get pod stale -o wide'), /READINESS GATES +ENVIRONMENT\n.* Stale\n/);
+  assert.match(await kubectl.ok('get pod stale -o wide'), /READINESS GATES +ENVIRONMENT +IDLE\n.* Stale +Idle\n/);
   await eventually(async () => assert.match(await kubectl.ok('events --for pod/stale'), /EnvironmentStale/));
 });
 

@@ -91,7 +91,7 @@ test('doctor says what this machine can do', () => {
   const { code, stdout } = mountlet(['doctor']);
   assert.equal(code, 0);
   assert.match(stdout, /^(yes|no ) {2}/m);
-  assert.match(stdout, /What pods do not have here:/);
+  assert.match(stdout, /What pods do not have here with --runtime process:/);
   const answer = JSON.parse(mountlet(['doctor', '-o', 'json']).stdout) as { findings: { name: string }[] };
   assert.ok(answer.findings.length > 3);
 });

@@ -1,5 +1,6 @@
 /** The life of pods under `mountlet up`, as kubectl shows it: logs, restarts, hooks, probes, init containers, ends. */
 import assert from 'node:assert/strict';
+import type { Summary } from '../src/stats/summary.ts';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -9,6 +10,7 @@ import { examineMachine } from '../src/runtimes/process/machine.ts';
 import type { Pod } from '../src/kube/kinds/pod/pod.ts';
 import { eventually } from './kubectl-program.ts';
 import { containerOf, mountAt, pod } from './manifests.ts';
+import { testedRuntime } from './tested-runtime.ts';
 import { UpMachine, freePort, withNode } from './up-program.ts';
 
 const machine = new UpMachine();
@@ -66,17 +68,26 @@ describe('the life of a pod', { concurrency: 4 }, () => {
       await kubectl.running('uses');
       const port = await kubectl.ok('get nodes -o jsonpath={.items[0].status.daemonEndpoints.kubeletEndpoint.Port}');
       const figure = async (name: string): Promise<number> => {
-        const text = await kubectl.ok(['--server', `https://127.0.0.1:${port}`, 'get', '--raw', '/metrics']);
+        const text = await kubectl.ok(['--server', `https://127.0.0.1:${port}`, 'get', '--raw', '/metrics/resource']);
         const series = `${name}{container="main",namespace="default",pod="uses"} `;
         return Number(
           text
             .split('\n')
             .find((line) => line.startsWith(series))
-            ?.slice(series.length) ?? 0,
+            ?.slice(series.length)
+            .split(' ')[0] ?? 0,
         );
       };
       await eventually(async () => assert.ok((await figure('container_cpu_usage_seconds_total')) > 0.01));
       assert.ok((await figure('container_memory_working_set_bytes')) > 0);
+      const node = ['--server', `https://127.0.0.1:${port}`, 'get', '--raw'];
+      const summary = JSON.parse(await kubectl.ok([...node, '/stats/summary'])) as Summary;
+      const uses = summary.pods.find(({ podRef }) => podRef.name === 'uses');
+      assert.ok((uses?.containers[0]?.cpu.usageCoreNanoSeconds ?? 0) > 1e7);
+      assert.ok((uses?.['ephemeral-storage']?.usedBytes ?? 0) > 0);
+      assert.ok((summary.node.fs?.capacityBytes ?? 0) > 0);
+      const less = await kubectl.ok([...node, '/stats/summary?only_cpu_and_memory=true']);
+      assert.doesNotMatch(less, /capacityBytes|"network"/);
     },
   );
 
@@ -190,9 +201,8 @@ describe('the life of a pod', { concurrency: 4 }, () => {
       const { kubectl } = machine;
       const port = await freePort(); // pods share the network of the machine
       const name = `probed-${kind.toLowerCase()}`;
-      const serve = `require('http').createServer((_, a) => a.end('well')).listen(${port})`;
       // It neither listens nor has the file before the test says so.
-      const script = `until [ -e /tmp/go ]; do sleep 0.1; done; touch /tmp/well; exec ${process.execPath} -e "${serve}"`;
+      const script = `until [ -e /tmp/go ]; do sleep 0.1; done; touch /tmp/well; ${testedRuntime().httpServer(port)}`;
       await kubectl.apply(pod(name, { script, readinessProbe: { ...probe(port), periodSeconds: 1 } }));
       await kubectl.running(name);
       await eventually(async () => assert.match(await kubectl.ok(`events --for pod/${name}`), /Unhealthy.*Readiness/));
@@ -264,7 +274,7 @@ describe('the life of a pod', { concurrency: 4 }, () => {
       apiVersion: 'node.k8s.io/v1',
       kind: 'RuntimeClass',
       metadata: { name: 'sandboxed' },
-      handler: 'process',
+      handler: testedRuntime().handler,
     });
     await kubectl.running('classy');
   });

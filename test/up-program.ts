@@ -12,10 +12,15 @@ import { mountPointsBelow } from '../src/testing/machine/temporary-directory.ts'
 import { Kubectl, eventually, hasKubectl } from './kubectl-program.ts';
 import { type LeftBehind, assertNothingLeft, endProcessesOf, leftBehind } from './left-behind.ts';
 import { isRoot, programCommand } from './mountlet-program.ts';
+import { type RunningRuntime, type TestedRuntime, testedRuntime } from './tested-runtime.ts';
 
 /** For tests that need pods with all that a node of root gives them, and kubectl. */
 export const withNode = {
-  skip: !isRoot ? 'needs root: an ordinary user has no mounts' : hasKubectl ? false : 'needs kubectl on the PATH',
+  skip: !isRoot
+    ? 'needs root: an ordinary user has no mounts'
+    : hasKubectl
+      ? testedRuntime().skip
+      : 'needs kubectl on the PATH',
 };
 
 export class UpProgram {
@@ -25,9 +30,17 @@ export class UpProgram {
   /** What it has printed so far, of both kinds. */
   readonly output: () => string;
   readonly #exited: Promise<number | null>;
+  readonly #runtime: RunningRuntime;
 
-  private constructor(directory: string, child: ChildProcess, output: () => string, exited: Promise<number | null>) {
+  private constructor(
+    directory: string,
+    child: ChildProcess,
+    output: () => string,
+    exited: Promise<number | null>,
+    runtime: RunningRuntime,
+  ) {
     this.directory = directory;
+    this.#runtime = runtime;
     this.process = child;
     this.output = output;
     this.#exited = exited;
@@ -37,6 +50,7 @@ export class UpProgram {
   /** Resolves when it says that it is ready; rejects when it ends before. */
   static async start(
     directory: string,
+    runtime: RunningRuntime,
     args: readonly string[],
     asOrdinaryUser: boolean,
     under: readonly string[] = [],
@@ -51,6 +65,7 @@ export class UpProgram {
       '127.0.0.1:0',
       '--host-path',
       dirname(process.execPath),
+      ...runtime.args,
       ...args,
     ];
     const env = { PATH: process.env['PATH'], HOME: '/nonexistent', NODE_OPTIONS: process.env['NODE_OPTIONS'] };
@@ -65,7 +80,7 @@ export class UpProgram {
       exited.then((code) => assert.fail(`mountlet up ended with ${code} before it was ready: ${output}`)),
     ])) as [string];
     assert.match(line, /^API server is ready at /);
-    return new UpProgram(directory, child, () => output, exited);
+    return new UpProgram(directory, child, () => output, exited, runtime);
   }
 
   /** SIGTERM; resolves to the exit code. Pods go on, unless it was started with --drain. */
@@ -94,14 +109,23 @@ export class UpProgram {
   }
 
   async assertNothingLeft(): Promise<void> {
-    await eventually(() => assertNothingLeft(this.directory, this.process.pid));
+    await eventually(async () => {
+      assertNothingLeft(this.directory, this.process.pid);
+      assert.deepEqual(await this.#runtime.left(), []);
+    });
   }
 }
 
 /** A state directory for the tests of one file, and what has to be taken from the machine when they have failed. */
 export class UpMachine {
   readonly directory = realpathSync(mkdtempSync(join(tmpdir(), 'mountlet-test-')));
+  readonly #tested: TestedRuntime;
   #up: UpProgram | undefined;
+  #runtime: RunningRuntime | undefined;
+
+  constructor(runtime = testedRuntime()) {
+    this.#tested = runtime;
+  }
 
   /** The one that runs, or ran last. */
   get up(): UpProgram {
@@ -114,19 +138,20 @@ export class UpMachine {
   }
 
   async start(...args: readonly string[]): Promise<UpProgram> {
-    this.#up = await UpProgram.start(join(this.directory, 'state'), args, false);
-    return this.#up;
+    return await this.startUnder([], ...args);
   }
 
   /** `under` are the words of a program that runs another, such as prlimit. */
   async startUnder(under: readonly string[], ...args: readonly string[]): Promise<UpProgram> {
-    this.#up = await UpProgram.start(join(this.directory, 'state'), args, false, under);
+    this.#runtime ??= await this.#tested.start();
+    this.#up = await UpProgram.start(join(this.directory, 'state'), this.#runtime, args, false, under);
     return this.#up;
   }
 
   async startAsOrdinaryUser(...args: readonly string[]): Promise<UpProgram> {
     chmodSync(this.directory, 0o777);
-    this.#up = await UpProgram.start(join(this.directory, 'state'), args, true);
+    this.#runtime ??= await this.#tested.start();
+    this.#up = await UpProgram.start(join(this.directory, 'state'), this.#runtime, args, true);
     return this.#up;
   }
 
@@ -141,6 +166,7 @@ export class UpMachine {
     } finally {
       this.#up?.process.kill('SIGKILL');
       endProcessesOf(this.directory);
+      await this.#runtime?.close();
       for (const path of mountPointsBelow(this.directory)) spawnSync('umount', ['--lazy', path]);
       rmSync(this.directory, { recursive: true, force: true });
     }

@@ -1,6 +1,7 @@
 /**
  * Programs as people run them in pods, under `mountlet up`: configured by ConfigMaps and Secrets, reloaded when those change.
- * They are the machine's own, from Debian's packages. Its network is theirs too: each listens on a free port of loopback.
+ * They are the machine's own, from Debian's packages. Each
+ * pod of root has a network of its own and is asked at its address; those of an ordinary user listen on free ports of loopback.
  */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -14,7 +15,7 @@ import { issueServerCertificate, makeAuthority } from '../src/apiserver/identity
 import { eventually, hasKubectl, type Kubectl } from './kubectl-program.ts';
 import { configMap, mountAt, pod, secret } from './manifests.ts';
 import { mountlet } from './mountlet-program.ts';
-import { UpMachine, withNode, freePort, portIfFree } from './up-program.ts';
+import { UpMachine, withNode, freePort } from './up-program.ts';
 
 const machine = new UpMachine();
 before(async () => void (withNode.skip === false && (await machine.start())));
@@ -38,12 +39,6 @@ const withPrograms = (...programs: readonly string[]): { skip: string | boolean 
   skip: withNode.skip === false ? missing(...programs) : withNode.skip,
 });
 
-/** One that takes a capability to listen on. */
-async function freeLowPort(): Promise<number> {
-  for (let port = 1023; port > 900; port -= 1) if ((await portIfFree(port)) !== undefined) return port;
-  return assert.fail('no port below 1024 is free');
-}
-
 const emptyDirs = (...names: readonly string[]): object[] => names.map((name) => ({ name, emptyDir: {} }));
 const fromConfigMap = (name: string): object => ({ name, configMap: { name } });
 
@@ -52,14 +47,18 @@ async function arrives(kubectl: Kubectl, name: string, path: string, text: strin
   await eventually(async () => assert.ok((await kubectl.exec(name, 'cat', path)).includes(text), `${path}: ${text}`));
 }
 
-async function getText(port: number, path = '/'): Promise<string> {
-  const response = await fetch(`http://127.0.0.1:${port}${path}`, { headers: { connection: 'close' } });
+async function addressOf(kubectl: Kubectl, name: string): Promise<string> {
+  return await kubectl.ok(`get pod ${name} -o jsonpath={.status.podIP}`);
+}
+
+async function getText(host: string, port: number, path = '/'): Promise<string> {
+  const response = await fetch(`http://${host}:${port}${path}`, { headers: { connection: 'close' } });
   return await response.text();
 }
 
 /** Over a connection of its own that trusts one authority. */
-async function getSecurely(port: number, ca: string): Promise<{ body: string; version: unknown }> {
-  const request = get({ host: '127.0.0.1', port, servername: 'localhost', ca, agent: false });
+async function getSecurely(host: string, port: number, ca: string): Promise<{ body: string; version: unknown }> {
+  const request = get({ host, port, servername: 'localhost', ca, agent: false });
   const [response] = (await once(request, 'response')) as [IncomingMessage];
   let body = '';
   for await (const text of response.setEncoding('utf8')) body += String(text);
@@ -80,7 +79,8 @@ function tlsSecret(name: string): { readonly manifest: object; readonly pem: str
  * user is the only one of its namespace, root inside, so nginx must not become another; and no subPath follows there.
  */
 async function servesAndReloads(kubectl: Kubectl, kind: 'root' | 'ordinary'): Promise<void> {
-  const port = await freePort();
+  const isAlone = kind === 'root';
+  const port = isAlone ? 443 : await freePort();
   const settings = (version: string): object[] => [
     configMap('nginx', {
       'nginx.conf': `user ${kind === 'root' ? 'www-data' : 'root'};
@@ -91,7 +91,7 @@ async function servesAndReloads(kubectl: Kubectl, kind: 'root' | 'ordinary'): Pr
     }),
     configMap('sites', {
       'site.conf': `server {
-        listen 127.0.0.1:${port} ssl;
+        listen ${isAlone ? '0.0.0.0' : '127.0.0.1'}:${port} ssl;
         ssl_certificate /etc/nginx/tls/tls.crt;
         ssl_certificate_key /etc/nginx/tls/tls.key;
         location / { return 200 "site ${version}"; }
@@ -113,7 +113,7 @@ async function servesAndReloads(kubectl: Kubectl, kind: 'root' | 'ordinary'): Pr
           mountAt('state', '/var/lib/nginx'),
           mountAt('logs', '/var/log/nginx'),
         ],
-        readinessProbe: { tcpSocket: { host: '127.0.0.1', port }, periodSeconds: 1 },
+        readinessProbe: { tcpSocket: { port }, periodSeconds: 1 },
       },
       {
         volumes: [
@@ -126,7 +126,8 @@ async function servesAndReloads(kubectl: Kubectl, kind: 'root' | 'ordinary'): Pr
     ),
   );
   await kubectl.ok('wait pod/nginx --for=condition=Ready --timeout=120s');
-  assert.deepEqual(await getSecurely(port, first.ca), { body: 'site one', version: 'one' });
+  const host = isAlone ? await addressOf(kubectl, 'nginx') : '127.0.0.1';
+  assert.deepEqual(await getSecurely(host, port, first.ca), { body: 'site one', version: 'one' });
 
   const second = tlsSecret('site-tls');
   await kubectl.apply(...settings('two'), second.manifest);
@@ -136,10 +137,10 @@ async function servesAndReloads(kubectl: Kubectl, kind: 'root' | 'ordinary'): Pr
     const shown = await kubectl.exec('nginx', 'cat', '/etc/nginx/tls/tls.crt', '/etc/nginx/tls/tls.key');
     assert.equal(shown, second.pem);
   });
-  assert.equal((await getSecurely(port, first.ca)).body, 'site one', 'nothing changes before the reload');
+  assert.equal((await getSecurely(host, port, first.ca)).body, 'site one', 'nothing changes before the reload');
   await kubectl.exec('nginx', 'nginx', '-s', 'reload');
   await eventually(async () =>
-    assert.deepEqual(await getSecurely(port, second.ca), {
+    assert.deepEqual(await getSecurely(host, port, second.ca), {
       body: 'site two',
       version: kind === 'root' ? 'two' : 'one',
     }),
@@ -292,14 +293,13 @@ describe('real programs', { concurrency: 2 }, () => {
     withPrograms('prometheus', 'prometheus-node-exporter'),
     async () => {
       const { kubectl } = machine;
-      const [port, exporterPort] = [await freePort(), await freePort()];
       const settings = (stage: string): object =>
         configMap('prometheus', {
           'prometheus.yml': `
 global: { scrape_interval: 1s }
 scrape_configs:
   - job_name: node
-    static_configs: [{ targets: ['127.0.0.1:${exporterPort}'], labels: { stage: ${stage} } }]
+    static_configs: [{ targets: ['127.0.0.1:9100'], labels: { stage: ${stage} } }]
 `,
         });
       await kubectl.apply(
@@ -312,14 +312,14 @@ scrape_configs:
                 'prometheus',
                 '--config.file=/etc/prometheus/prometheus.yml',
                 '--storage.tsdb.path=/prometheus',
-                `--web.listen-address=127.0.0.1:${port}`,
+                '--web.listen-address=:9090',
               ],
               volumeMounts: [mountAt('prometheus', '/etc/prometheus'), mountAt('data', '/prometheus')],
-              readinessProbe: { httpGet: { host: '127.0.0.1', port, path: '/-/ready' }, periodSeconds: 1 },
+              readinessProbe: { httpGet: { port: 9090, path: '/-/ready' }, periodSeconds: 1 },
             },
             {
               name: 'exporter',
-              command: ['prometheus-node-exporter', `--web.listen-address=127.0.0.1:${exporterPort}`],
+              command: ['prometheus-node-exporter', '--web.listen-address=127.0.0.1:9100'],
             },
           ],
           {
@@ -329,9 +329,10 @@ scrape_configs:
         ),
       );
       await kubectl.ok('wait pod/prometheus --for=condition=Ready --timeout=120s');
+      const host = await addressOf(kubectl, 'prometheus');
       const stages = async (): Promise<unknown> => {
         const query = encodeURIComponent('up{job="node"} == 1 and on(instance) node_memory_MemTotal_bytes > 0');
-        const answer = JSON.parse(await getText(port, `/api/v1/query?query=${query}`)) as {
+        const answer = JSON.parse(await getText(host, 9090, `/api/v1/query?query=${query}`)) as {
           data: { result: { metric: { stage: string } }[] };
         };
         return answer.data.result.map(({ metric }) => metric.stage);
@@ -347,7 +348,7 @@ scrape_configs:
 
   test('haproxy runs hardened and reloads by a signal to its master', withPrograms('haproxy'), async () => {
     const { kubectl } = machine;
-    const [port, lowPort] = [await freePort(), await freeLowPort()];
+    const [port, lowPort] = [8080, 80];
     const settings = (version: string): object =>
       configMap('haproxy', {
         'haproxy.cfg': `
@@ -359,8 +360,8 @@ defaults
   timeout connect 5s
   timeout server 5s
 frontend web
-  bind 127.0.0.1:${port}
-  bind 127.0.0.1:${lowPort}
+  bind :${port}
+  bind :${lowPort}
   http-request return status 200 content-type text/plain string "${version}"
 `,
       });
@@ -376,7 +377,7 @@ frontend web
             allowPrivilegeEscalation: false,
             capabilities: { drop: ['ALL'], add: ['NET_BIND_SERVICE'] },
           },
-          livenessProbe: { httpGet: { host: '127.0.0.1', port, path: '/' }, periodSeconds: 1 },
+          livenessProbe: { httpGet: { port, path: '/' }, periodSeconds: 1 },
         },
         {
           securityContext: {
@@ -390,8 +391,9 @@ frontend web
       ),
     );
     await kubectl.running('haproxy');
-    await eventually(async () => assert.equal(await getText(port), 'one'));
-    assert.equal(await getText(lowPort), 'one');
+    const host = await addressOf(kubectl, 'haproxy');
+    await eventually(async () => assert.equal(await getText(host, port), 'one'));
+    assert.equal(await getText(host, lowPort), 'one');
     const status = await kubectl.exec('haproxy', 'cat', '/proc/1/status');
     assert.match(status, /^Uid:\t1000\t1000\t1000\t1000$/m);
     assert.match(status, /^CapBnd:\t0000000000000400$/m);
@@ -400,7 +402,7 @@ frontend web
     await kubectl.apply(settings('two'));
     await arrives(kubectl, 'haproxy', '/usr/local/etc/haproxy/haproxy.cfg', '"two"');
     await kubectl.exec('haproxy', 'kill', '-USR2', '1');
-    for (const one of [port, lowPort]) await eventually(async () => assert.equal(await getText(one), 'two'));
+    for (const one of [port, lowPort]) await eventually(async () => assert.equal(await getText(host, one), 'two'));
     assert.equal(await kubectl.ok('get pod haproxy -o jsonpath={.status.containerStatuses[0].restartCount}'), '0');
   });
 });

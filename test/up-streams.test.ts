@@ -11,6 +11,7 @@ import { text } from 'node:stream/consumers';
 import { after, before, describe, test } from 'node:test';
 import { eventually } from './kubectl-program.ts';
 import { pod } from './manifests.ts';
+import { testedRuntime } from './tested-runtime.ts';
 import { UpMachine, freePort, withNode } from './up-program.ts';
 
 const machine = new UpMachine();
@@ -18,11 +19,11 @@ const port = await freePort();
 before(async () => {
   if (withNode.skip !== false) return;
   await machine.start();
-  const serve = `require('net').createServer((s) => s.end('hello from inside')).listen(${port}, '127.0.0.1')`;
+  const script = testedRuntime().tcpServer(port, 'hello from inside');
   await machine.kubectl.apply(
     pod('idle'),
     pod('echo', { script: 'while read -r line; do echo "heard $line"; done; echo over', stdin: true, stdinOnce: true }),
-    pod('server', { command: [process.execPath, '-e', serve], ports: [{ containerPort: port }] }),
+    pod('server', { script, ports: [{ containerPort: port }] }),
   );
   await machine.kubectl.running('idle', 'echo', 'server');
 });

@@ -1,4 +1,6 @@
 /** How long to wait before the next attempt: the delay doubles with every failure, up to a limit. */
+import type { Clock } from './clock.ts';
+
 interface BackOffSettings {
   readonly firstMs: number;
   readonly msMax: number;
@@ -57,5 +59,55 @@ export class KeyedBackOff<Key> {
 
   reset(key: Key): void {
     this.#backOffs.delete(key);
+  }
+}
+
+interface FailureEntry {
+  readonly backOff: BackOff;
+  readonly updatedAtMs: number;
+}
+
+/** Delays that double with every failure of the same thing, and start over when it has not failed for long. */
+export class FailureBackOff {
+  readonly #initialMs: number;
+  readonly #delayMsMax: number;
+  readonly #clock: Clock;
+  readonly #entries = new Map<string, FailureEntry>();
+
+  constructor(initialMs: number, delayMsMax: number, clock: Clock) {
+    this.#initialMs = initialMs;
+    this.#delayMsMax = delayMsMax;
+    this.#clock = clock;
+  }
+
+  /** When the wait ends for what failed at `failedAtMs`; undefined if there is nothing to wait for. */
+  until(key: string, failedAtMs: number): number | undefined {
+    const entry = this.#entries.get(key);
+    if (entry === undefined || this.#isStale(entry, failedAtMs)) return undefined;
+    const untilMs = failedAtMs + entry.backOff.lastMs;
+    return this.#clock.now() < untilMs ? untilMs : undefined;
+  }
+
+  delayMsOf(key: string): number {
+    return this.#entries.get(key)?.backOff.lastMs ?? 0;
+  }
+
+  /** Counts a failure, so that the next wait is longer. */
+  next(key: string, failedAtMs: number): void {
+    const before = this.#entries.get(key);
+    const isNew = before === undefined || this.#isStale(before, failedAtMs);
+    const backOff = isNew ? new BackOff({ firstMs: this.#initialMs, msMax: this.#delayMsMax }) : before.backOff;
+    backOff.next();
+    this.#entries.set(key, { backOff, updatedAtMs: this.#clock.now() });
+  }
+
+  /** Drops what can have no effect any more; called by housekeeping, so the number of entries has a bound. */
+  collectGarbage(): void {
+    const now = this.#clock.now();
+    for (const [key, entry] of this.#entries) if (this.#isStale(entry, now)) this.#entries.delete(key);
+  }
+
+  #isStale({ updatedAtMs }: FailureEntry, atMs: number): boolean {
+    return atMs - updatedAtMs > 2 * this.#delayMsMax;
   }
 }

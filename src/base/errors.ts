@@ -20,3 +20,9 @@ export function messageOf(thrown: unknown): string {
 export function errorCode(thrown: unknown): string | undefined {
   return thrown instanceof Error && 'code' in thrown && typeof thrown.code === 'string' ? thrown.code : undefined;
 }
+
+/** As Go joins messages: one as it is, more of them in brackets, none twice. */
+export function aggregated(messages: readonly string[]): string {
+  const different = [...new Set(messages)];
+  return different.length === 1 ? different.join('') : `[${different.join(', ')}]`;
+}

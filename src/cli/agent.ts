@@ -8,17 +8,18 @@ import {
   type AgentSettings,
   AgentSettingsError,
   agentSettings,
+  defaultEndpoint,
   readAgentConfiguration,
 } from '../agent/node/agent-settings.ts';
-import { startAgent } from '../agent/node/agent.ts';
+import { startAgent } from '../agent/node/node.ts';
 import type { LogLevel } from '../agent/node/notices.ts';
 import { errorCode, messageOf } from '../base/errors.ts';
 import { type ClusterAccess, clusterAccess } from '../client/credentials/cluster-access.ts';
 import { type ClusterOptions, machineAccess } from './cluster-client.ts';
-import { type LogFormat, logPrinter, notePrinter, noticePrinter } from './log-printer.ts';
+import { logPrinter, notePrinter, noticePrinter } from './log-printer.ts';
 import { type SandboxOptions, defaultStateDirectory, secretDirectories } from './options.ts';
 import { showJson } from './rendered-list.ts';
-import { colorsFor, exitCode, showText, reportingErrors, untilSignal } from './terminal.ts';
+import { type LogFormat, colorsFor, exitCode, showText, reportingErrors, untilSignal } from './terminal.ts';
 
 export interface AgentOptions extends ClusterOptions, SandboxOptions {
   readonly inCluster?: boolean;
@@ -27,6 +28,7 @@ export interface AgentOptions extends ClusterOptions, SandboxOptions {
   readonly rootDir?: string;
   readonly nodeIp?: string;
   readonly nodeLabels?: Readonly<Record<string, string>>;
+  readonly registerWithTaints?: AgentConfiguration['registerWithTaints'];
   readonly manifests?: string;
   readonly syncFrequency?: string;
   readonly changeDetection?: string;
@@ -34,23 +36,27 @@ export interface AgentOptions extends ClusterOptions, SandboxOptions {
   readonly address?: string;
   readonly drain?: boolean;
   readonly subpathUpdates?: boolean;
+  readonly imageCredentialProviderConfig?: string;
+  readonly imageCredentialProviderBinDir?: string;
   readonly logFormat: LogFormat;
   readonly logLevel: LogLevel;
 }
 
 export function agentCommand(options: AgentOptions): Promise<number> {
   return reportingErrors(async () => {
-    const settings = settingsOf(options, join(defaultStateDirectory(), 'agent'));
     const print = logPrinter(options.logFormat, options.logLevel);
+    const note = notePrinter(options.logFormat, print);
+    const settings = settingsOf(options, join(defaultStateDirectory(), 'agent'), {}, note);
     const stop = new AbortController();
     const stopped = untilSignal().then(() => stop.abort());
-    const cluster = await clusterOrNone(options, settings, notePrinter(options.logFormat, print));
+    const cluster = await clusterOrNone(options, settings, note);
     const node = await startAgent(
       settings,
       {
         cluster,
         runtimeDirectory: process.env['XDG_RUNTIME_DIR'],
         uid: process.geteuid?.() ?? 0,
+        environment: process.env,
         drains: options.drain ?? false,
         hidden: secretDirectories(),
         notify: noticePrinter(print),
@@ -70,7 +76,7 @@ export function agentCommand(options: AgentOptions): Promise<number> {
       await node.ended;
       if (options.logFormat === 'text') process.stdout.write(farewell(options.drain));
     }
-  });
+  }, options.logFormat);
 }
 
 export function farewell(drains = false): string {
@@ -81,27 +87,44 @@ export function farewell(drains = false): string {
 export function settingsOf(
   options: Partial<AgentOptions>,
   rootDirectory: string,
-  defaults: AgentConfiguration = {},
+  defaults: AgentConfiguration,
+  note: (text: string) => void,
 ): AgentSettings {
   const { config } = options;
-  const file = config === undefined ? {} : readAgentConfiguration(config, readSettings(config));
+  const file =
+    config === undefined
+      ? {}
+      : readAgentConfiguration(config, readSettings(config), (fields) => noteUnused(config, fields, note));
   const said = {
     nodeName: options.nodeName,
-    rootDir: options.rootDir === undefined ? undefined : resolve(options.rootDir),
+    rootDir: absolute(options.rootDir),
     nodeIP: options.nodeIp,
     nodeLabels: options.nodeLabels,
-    staticPodPath: options.manifests === undefined ? undefined : resolve(options.manifests),
+    registerWithTaints: options.registerWithTaints,
+    staticPodPath: absolute(options.manifests),
     syncFrequency: options.syncFrequency,
     configMapAndSecretChangeDetectionStrategy: options.changeDetection,
     port: options.port,
     address: options.address,
     subPathUpdates: options.subpathUpdates,
+    runtime: options.runtime,
+    containerRuntimeEndpoint: options.containerRuntimeEndpoint,
     hostFiles: options.hostFiles,
     hostPaths: options.hostPath?.map((path) => resolve(path)),
     containerWritableLayerMax: options.writableLayer,
+    imageCredentialProviderConfig: absolute(options.imageCredentialProviderConfig),
+    imageCredentialProviderBinDir: absolute(options.imageCredentialProviderBinDir),
   };
   const given = Object.fromEntries(Object.entries(said).filter(([, value]) => value !== undefined));
   return agentSettings({ ...defaults, ...file, ...given }, { nodeName: hostname().toLowerCase(), rootDirectory });
+}
+
+function noteUnused(file: string, fields: readonly string[], note: (text: string) => void): void {
+  note(`${file} has settings without effect here:\n${fields.map((field) => `  ${field}`).join('\n')}`);
+}
+
+function absolute(path: string | undefined): string | undefined {
+  return path === undefined ? undefined : resolve(path);
 }
 
 function readSettings(path: string): string {
@@ -130,12 +153,13 @@ async function clusterOrNone(
 /** `mountlet doctor`: what this machine can and cannot do, and what that means. */
 export interface DoctorOptions {
   readonly output?: 'json';
+  readonly containerRuntimeEndpoint?: string;
 }
 
 /** Fails where no pod can run, so that scripts can ask. */
-export function doctorCommand({ output }: DoctorOptions): Promise<number> {
+export function doctorCommand({ output, containerRuntimeEndpoint = defaultEndpoint }: DoctorOptions): Promise<number> {
   return reportingErrors(async () => {
-    const diagnosis = await diagnose();
+    const diagnosis = await diagnose(containerRuntimeEndpoint);
     const { findings, limitations, isUsable } = diagnosis;
     const done = isUsable ? exitCode.done : exitCode.failed;
     if (output === 'json') {
@@ -148,7 +172,7 @@ export function doctorCommand({ output }: DoctorOptions): Promise<number> {
       const mark = available ? colors.green('yes') : colors.yellow('no ');
       process.stdout.write(`${mark}  ${name.padEnd(width)}  ${showText(consequence)}\n`);
     }
-    process.stdout.write('\nWhat pods do not have here:\n');
+    process.stdout.write('\nWhat pods do not have here with --runtime process:\n');
     for (const text of limitations) process.stdout.write(`  - ${text}\n`);
     return done;
   });

@@ -5,7 +5,7 @@ import type { AgentOptions, DoctorOptions } from './agent.ts';
 import type { ApiServerOptions } from './apiserver.ts';
 import { logLevels } from './log-printer.ts';
 import type { ApplyOptions, GetOptions } from './object-commands.ts';
-import { hostFiles, hostPath, notEmpty, subPathUpdates, writableLayer } from './options.ts';
+import { hostFiles, hostPath, notEmpty, runtime, runtimeEndpoint, subPathUpdates, writableLayer } from './options.ts';
 import type { RenderOptions } from './render.ts';
 import type { UpOptions } from './up.ts';
 
@@ -61,7 +61,11 @@ export function addAgentCommands(program: Command): void {
       ]),
     )
     .option('--context <name>', 'which context of the kubeconfig', notEmpty)
-    .option('--config <file>', 'settings: apiVersion mountlet.dev/v1alpha1, kind AgentConfiguration', notEmpty)
+    .option(
+      '--config <file>',
+      "settings: an AgentConfiguration (mountlet.dev/v1alpha1), or a kubelet's file (kubelet.config.k8s.io/v1beta1)",
+      notEmpty,
+    )
     .option('--node-name <name>', 'name of the node (default: this host)', notEmpty)
     .option(
       '--root-dir <dir>',
@@ -70,6 +74,12 @@ export function addAgentCommands(program: Command): void {
     )
     .option('--node-ip <address>', "the node's address (default: this machine's)", notEmpty)
     .option('--node-labels <labels>', 'labels of the node: a=b,c=d', labels)
+    .option(
+      '--register-with-taints <taints>',
+      "the node's taints at its registration: key=value:Effect,...; an empty text for none (default: " +
+        'mountlet.dev/no-images:NoSchedule with the process runtime, which cannot run pods that need their images)',
+      taints,
+    )
     .option('--manifests <dir>', 'a folder of static pods and their objects (staticPodPath)', notEmpty)
     .option('--sync-frequency <duration>', 'how often everything is looked at though nothing happened (default: 1m0s)')
     .addOption(
@@ -77,6 +87,12 @@ export function addAgentCommands(program: Command): void {
         ['Watch', 'Cache', 'Get'],
       ),
     )
+    .option(
+      '--image-credential-provider-config <path>',
+      'programs that know logins for registries: a CredentialProviderConfig, or a directory of them',
+      notEmpty,
+    )
+    .option('--image-credential-provider-bin-dir <dir>', 'where those programs are', notEmpty)
     .option('--address <ip>', "where the node's own server listens (default: 0.0.0.0)", notEmpty)
     .option('--port <number>', "port of the node's own server (default: 10250)", port);
   withNode(command)
@@ -90,6 +106,7 @@ export function addAgentCommands(program: Command): void {
     .command('doctor')
     .summary('say what this machine can and cannot do for pods, and what that means')
     .description('Says what this machine can and cannot do for pods, for the user who asks, and what that means.')
+    .addOption(runtimeEndpoint)
     .addOption(new Option('-o, --output <format>', 'how to print').choices(['json']))
     .exitOverride()
     .action(async (options: DoctorOptions) => {
@@ -102,6 +119,15 @@ function labels(text: string): Readonly<Record<string, string>> {
   const pairs = text.split(',').map((pair) => pair.split('='));
   if (pairs.some(({ length }) => length !== 2)) throw new InvalidArgumentError('Write them as a=b,c=d.');
   return Object.fromEntries(pairs as [string, string][]);
+}
+
+function taints(text: string): readonly { readonly key: string; readonly value: string; readonly effect: string }[] {
+  const found = text.split(',').filter((taint) => taint !== '');
+  return found.map((taint) => {
+    const [, key, value = '', effect] = /^([^=:]+)(?:=([^:]*))?:(\w+)$/.exec(taint) ?? [];
+    if (key === undefined || effect === undefined) throw new InvalidArgumentError('Write them as key=value:Effect.');
+    return { key, value, effect };
+  });
 }
 
 function port(text: string): number {
@@ -251,6 +277,8 @@ function withNode(command: Command): Command {
   return command
     .option('--drain', 'end all pods before exiting')
     .addOption(subPathUpdates)
+    .addOption(runtime)
+    .addOption(runtimeEndpoint)
     .addOption(hostFiles)
     .addOption(hostPath)
     .addOption(writableLayer)

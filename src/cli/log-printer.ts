@@ -1,8 +1,6 @@
 /** Lines about a running node: short ones for people, or one JSON object each. To standard error: standard output is data. */
 import { type LogLevel, type LogLine, type NotifyNode, logLine } from '../agent/node/notices.ts';
-import { colorsFor, report, showText } from './terminal.ts';
-
-export type LogFormat = 'text' | 'json';
+import { type LogFormat, colorsFor, report, showText } from './terminal.ts';
 
 export const logLevels = ['debug', 'info', 'warning', 'error'] as const satisfies readonly LogLevel[];
 

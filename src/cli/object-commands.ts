@@ -4,6 +4,7 @@ import { readSources } from '../agent/machine/manifests-folder-reader.ts';
 import type { ApiClient } from '../client/api/api-client.ts';
 import { collectionPath, objectPath } from '../client/api/resource-reference.ts';
 import { type DiscoveredResource, DiscoveredResources } from '../client/discovery.ts';
+import { type PodStatus, idleCondition } from '../kube/kinds/pod/pod-status.ts';
 import { type ClusterOptions, clusterClient } from './cluster-client.ts';
 import { showJson, showYaml } from './rendered-list.ts';
 import { openStandardInput, showTable, reportingErrors } from './terminal.ts';
@@ -25,6 +26,7 @@ interface Table {
 
 interface ListedObject {
   readonly metadata: { readonly name: string; readonly namespace?: string };
+  readonly status?: Pick<PodStatus, 'conditions'>;
 }
 
 const tableType = 'application/json;as=Table;v=v1;g=meta.k8s.io,application/json';
@@ -77,7 +79,8 @@ async function printTable(
   { output, selector, allNamespaces }: GetOptions,
   signal: AbortSignal,
 ): Promise<void> {
-  const query = { accept: tableType, labelSelector: selector };
+  const includeObject = resource.plural === 'pods' && resource.group === '' ? 'Object' : undefined;
+  const query = { accept: tableType, labelSelector: selector, includeObject } as const;
   const tables = (await Promise.all(paths.map((path) => client.read(path, query, signal)))) as unknown as Table[];
   const rows = tables.flatMap((table) => table.rows);
   if (output === 'name') {
@@ -90,17 +93,28 @@ async function printTable(
     return;
   }
   const columns = (tables[0]?.columnDefinitions ?? []).map(({ name, priority }, index) => ({ name, priority, index }));
-  const shown = columns.filter(({ priority }) => priority === 0 || output === 'wide');
+  const shown = columns.filter(({ name, priority }) => (priority === 0 || output === 'wide') && name !== 'Idle');
+  // Pods of which nothing is to be expected are not to be taken for working ones, whoever makes the table.
+  const withIdle = rows.some(({ object }) => isIdle(object));
   const withNamespace = allNamespaces === true && resource.isNamespaced;
   process.stdout.write(
     showTable([
-      [...(withNamespace ? ['NAMESPACE'] : []), ...shown.map(({ name }) => name.toUpperCase())],
+      [
+        ...(withNamespace ? ['NAMESPACE'] : []),
+        ...shown.map(({ name }) => name.toUpperCase()),
+        ...(withIdle ? ['IDLE'] : []),
+      ],
       ...rows.map(({ cells, object }) => [
         ...(withNamespace ? [object.metadata.namespace ?? ''] : []),
         ...shown.map(({ index }) => String(cells[index] ?? '')),
+        ...(withIdle ? [isIdle(object) ? 'Idle' : '<none>'] : []),
       ]),
     ]),
   );
+}
+
+function isIdle({ status }: ListedObject): boolean {
+  return status?.conditions?.some(({ type, status: is }) => type === idleCondition && is === 'True') ?? false;
 }
 
 /** `mountlet apply`: manifests to the API server, for machines without kubectl. */

@@ -20,6 +20,16 @@ export const subPathUpdates = new Option(
     return text === 'true';
   });
 
+export const runtime = new Option(
+  '--runtime <kind>',
+  'what runs containers: process (without images), cri (containerd or CRI-O), or auto: cri if it answers (default: cri if an endpoint is given, else process)',
+).choices(['process', 'cri', 'auto']);
+
+export const runtimeEndpoint = new Option(
+  '--container-runtime-endpoint <url>',
+  'the socket of the container runtime (default: unix:///run/containerd/containerd.sock)',
+);
+
 /** What containers see of the machine, for every command that runs some. */
 export const hostFiles = new Option(
   '--host-files <view>',
@@ -37,6 +47,8 @@ export const writableLayer = new Option(
 );
 
 export interface SandboxOptions {
+  readonly runtime?: string;
+  readonly containerRuntimeEndpoint?: string;
   readonly hostFiles?: string;
   readonly hostPath?: readonly string[];
   readonly writableLayer?: string;

@@ -17,15 +17,26 @@ export function report(kind: 'note' | 'error', text: string): void {
   for (const line of text.split('\n')) process.stderr.write(`${word} ${showText(line)}\n`);
 }
 
+/** Of what a command says while it runs: lines for people, or one JSON object each. */
+export type LogFormat = 'text' | 'json';
+
 /** Runs a command. A MountletError is printed; any other error is a bug and ends the program with its stack. */
-export async function reportingErrors(act: () => Promise<number | void>): Promise<number> {
+export async function reportingErrors(act: () => Promise<number | void>, format: LogFormat = 'text'): Promise<number> {
+  if (format === 'json') {
+    process.removeAllListeners('uncaughtException').on('uncaughtException', (error) => endBecauseOf(error, format));
+  }
   try {
     return (await act()) ?? exitCode.done;
   } catch (error) {
-    if (!(error instanceof MountletError)) throw error;
-    report('error', error.message);
+    if (!(error instanceof MountletError)) endBecauseOf(error, format);
+    if (format === 'json') reportAsObject(error.reason, error.message);
+    else report('error', error.message);
     return exitCode.failed;
   }
+}
+
+function reportAsObject(kind: string, message: string): void {
+  process.stderr.write(`${JSON.stringify({ time: new Date().toISOString(), level: 'error', kind, message })}\n`);
 }
 
 type Environment = Readonly<Record<string, string | undefined>>;
@@ -75,7 +86,7 @@ export function openStandardInput(signal: AbortSignal): AsyncIterable<Uint8Array
 /** For every command, before anything else. A server also calls `ignoreOutputErrors`. */
 export function handleFailures(): void {
   // Of a rejected promise without an owner too: Node raises both here.
-  process.on('uncaughtException', endBecauseOf);
+  process.on('uncaughtException', (error) => endBecauseOf(error));
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
     // The reader may have read enough (`| head`): not a failure.
     if (error.code === 'EPIPE') exitNow(exitCode.done);
@@ -86,10 +97,10 @@ export function handleFailures(): void {
 }
 
 /** A bug. State in memory cannot be trusted any more; containers are processes of their own, and the next start adopts them. */
-export function endBecauseOf(error: unknown): never {
-  process.stderr.write(
-    `error: unexpected failure\n${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`,
-  );
+export function endBecauseOf(error: unknown, format: LogFormat = 'text'): never {
+  const trace = error instanceof Error ? (error.stack ?? error.message) : String(error);
+  if (format === 'json') reportAsObject('UnexpectedFailure', trace);
+  else process.stderr.write(`error: unexpected failure\n${trace}\n`);
   exitNow(exitCode.failed);
 }
 

@@ -8,9 +8,9 @@ import { systemClock } from '../base/clock.ts';
 import { messageOf } from '../base/errors.ts';
 import { runTask } from '../base/run-task.ts';
 import { farewell, settingsOf } from './agent.ts';
-import { type LogFormat, logPrinter, notePrinter, noticePrinter } from './log-printer.ts';
+import { logPrinter, notePrinter, noticePrinter } from './log-printer.ts';
 import { type SandboxOptions, defaultStateDirectory, parseListen, secretDirectories } from './options.ts';
-import { openStandardInput, reportingErrors, untilSignal } from './terminal.ts';
+import { type LogFormat, openStandardInput, reportingErrors, untilSignal } from './terminal.ts';
 import { type GuideSettings, showFirstPod } from './up-guide.ts';
 
 export interface UpOptions extends SandboxOptions {
@@ -42,15 +42,21 @@ export function upCommand(options: UpOptions): Promise<number> {
     const stop = new AbortController();
     const files = await readSources(options.apply ?? [], () => openStandardInput(stop.signal));
     const stopped = untilSignal().then(() => stop.abort());
+    const settings = settingsOf(options, join(stateDirectory, 'node'), nodeDefaults, note);
+    if (settings.serving.certificate !== undefined || settings.serving.clientAuthorityFile !== undefined)
+      note(
+        'tlsCertFile and authentication.x509.clientCAFile have no effect: the API server of this machine issues certificates',
+      );
     const machine = await startUp(
       {
         stateDirectory,
         ...parseListen(options.listen),
-        node: settingsOf(options, join(stateDirectory, 'node'), nodeDefaults),
+        node: settings,
       },
       {
         runtimeDirectory: process.env['XDG_RUNTIME_DIR'],
         uid: process.geteuid?.() ?? 0,
+        environment: process.env,
         drains: options.drain ?? false,
         hidden: secretDirectories(),
         notify,
@@ -80,7 +86,7 @@ export function upCommand(options: UpOptions): Promise<number> {
       for await (const { name, outcome } of files.length > 0 ? machine.apply(files, stop.signal) : []) {
         say(`${name} ${outcome}\n`);
       }
-      if (process.geteuid?.() === 0) {
+      if (process.geteuid?.() === 0 && machine.node.runtime.images === undefined) {
         note(
           'containers share the network of this machine and its abstract sockets; docs/security.md says what confines them',
         );
@@ -98,7 +104,7 @@ export function upCommand(options: UpOptions): Promise<number> {
       await machine.node.ended;
       say(farewell(options.drain));
     }
-  });
+  }, options.logFormat);
 }
 
 function greet({ url, kubeconfig }: RunningMachine, stateDirectory: string): string {

@@ -3,6 +3,7 @@ import { type DefaultObjectDeps, ensureDefaultObjects, runDefaultObjects } from 
 import { runExpiry } from './expiry.ts';
 import { runGarbageCollector } from './garbage-collector.ts';
 import { runNamespaceDeletion } from './namespace-deletion.ts';
+import { runNodeTaints } from './node-taints.ts';
 import { runNodeTtl } from './node-ttl.ts';
 import { runScheduler } from './scheduler.ts';
 
@@ -23,6 +24,7 @@ export function runControllers(deps: DefaultObjectDeps, signal: AbortSignal): Ru
       runExpiry(deps, signal),
       runScheduler(deps, signal),
       runNodeTtl(deps, signal),
+      runNodeTaints(deps, signal),
     ]);
   // A failure of `settled` is reported there, and only there.
   return { settled, done: settled.then(run, () => undefined) };

@@ -1,7 +1,7 @@
 /**
  * Processes that Node's own child_process cannot make or follow: programs of `system-program.ts`, with exactly the descriptors
- * they are given, whose children are ours too. Bound with koffi. For a process of its own (the spawner): `reap` takes the end
- * of every child, so nothing else in that process may start children.
+ * they are given, whose children are ours too. Bound with koffi. `reap` is for a process of its own (the spawner): it takes the
+ * end of every child, so nothing else in that process may start children.
  */
 import { readdirSync } from 'node:fs';
 import { getSystemErrorName } from 'node:util';
@@ -15,6 +15,8 @@ export interface Processes {
   start(image: Buffer, descriptors: readonly number[]): number;
   /** Children that have ended since the last call. */
   reap(): ChildEnd[];
+  /** Resolves when this child has ended. Where `reap` is used it takes their ends. */
+  ended(pid: number): Promise<void>;
   kill(pid: number, signal: number): boolean;
   /** A descriptor that means this child whatever its number is used for later. */
   openChild(pid: number): number;
@@ -41,7 +43,7 @@ export interface ChildEnd {
   readonly exitCode: number;
 }
 
-interface Message {
+export interface Message {
   readonly bytes: Buffer;
   readonly descriptor: number | undefined;
 }
@@ -165,6 +167,10 @@ export function loadProcesses(): Processes {
         ends.push({ pid, exitCode: signal === 0 ? (word >> 8) & 0xff : 128 + signal });
       }
     },
+    ended: (pid) =>
+      new Promise((resolve) => {
+        calls.wait4.async(pid, [0], 0, null, () => resolve());
+      }),
     kill: (pid, signal) => pid > 0 && Number(calls.kill(pid, signal)) === 0, // 0 is our own process group
     openChild: (pid) => check('pidfd_open', Number(calls.syscall(pidfdOpen, pid, 0))),
     pipe: () => pair('pipe2', (ends) => Number(calls.pipe2(ends, closeOnExec))),

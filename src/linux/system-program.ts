@@ -28,6 +28,10 @@ const callNumbers = {
   close: [3, 57],
   ioctl: [16, 29],
   ppoll: [271, 73],
+  socket: [41, 198],
+  connect: [42, 203],
+  sendto: [44, 206],
+  recvfrom: [45, 207],
   sendmsg: [46, 211],
   clone: [56, 220],
   execve: [59, 221],
@@ -249,6 +253,18 @@ export class SystemProgram {
   /** Sends the last positive result, a process id, to a socket. */
   reportResult(socket: number): void {
     this.call('write', [socket, dataAddress + resultOffset, resultBytes], { onError: this.#failed });
+  }
+
+  /** Passes a descriptor to the other side of a socket. */
+  sendDescriptor(socket: number, descriptor: number): void {
+    const control = Buffer.alloc(24); // a control message with one descriptor
+    control.writeBigUInt64LE(20n, 0);
+    control.writeInt32LE(1, 8); // SOL_SOCKET
+    control.writeInt32LE(1, 12); // SCM_RIGHTS
+    control.writeInt32LE(descriptor, 16);
+    const payload = this.words([this.bytes(Buffer.from('d')), 1]);
+    const message = this.words([0, 0, payload, 1, this.bytes(control), control.length, 0]);
+    this.call('sendmsg', [socket, message, 0], { what: 'hand on a descriptor' });
   }
 
   compile(architecture: Architecture, statusSocket: number): CompiledProgram {

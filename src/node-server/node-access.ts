@@ -1,4 +1,4 @@
-/** Authentication and authorization of requests to a node. The decisions are made outside; anonymous requests are refused. */
+/** Authentication and authorization of requests to a node. The decisions are made outside. */
 import type { IncomingMessage } from 'node:http';
 import type { TLSSocket } from 'node:tls';
 import { RequestRefused } from './streams/protocols.ts';
@@ -20,6 +20,8 @@ export interface NodeAccess {
   /** Undefined for a token that is not valid. */
   authenticate(token: string, signal: AbortSignal): Promise<NodeUser | undefined>;
   authorize(user: NodeUser, action: NodeAction, signal: AbortSignal): Promise<boolean>;
+  /** Who shows nothing is `system:anonymous`; otherwise such a request is refused. */
+  readonly allowsAnonymous: boolean;
 }
 
 const verbs: Readonly<Record<string, string>> = {
@@ -31,8 +33,12 @@ const verbs: Readonly<Record<string, string>> = {
   DELETE: 'delete',
 };
 
+const anonymous: NodeUser = { name: 'system:anonymous', uid: '', groups: ['system:unauthenticated'], extra: {} };
+
 export async function identify(access: NodeAccess, request: IncomingMessage, signal: AbortSignal): Promise<NodeUser> {
-  const user = certifiedUser(request.socket as TLSSocket) ?? (await tokenUser(access, request, signal));
+  const shown = certifiedUser(request.socket as TLSSocket) ?? (await tokenUser(access, request, signal));
+  const isAnonymous = access.allowsAnonymous && request.headers.authorization === undefined;
+  const user = shown ?? (isAnonymous ? anonymous : undefined);
   if (user === undefined) throw new RequestRefused(401, 'Unauthorized');
   return user;
 }
@@ -74,7 +80,7 @@ async function tokenUser(
 
 /** What a request to a node asks for, read from its path. Paths are the kubelet's, because API servers know those. */
 export type NodeRoute =
-  | { readonly kind: 'healthz' | 'pods' | 'runningPods' | 'metrics' }
+  | { readonly kind: 'healthz' | 'pods' | 'runningPods' | 'metrics' | 'resourceMetrics' | 'summary' }
   | { readonly kind: 'logs'; readonly namespace: string; readonly pod: string; readonly container: string }
   | ({ readonly kind: 'exec' | 'attach'; readonly container: string } & RoutedPod)
   | ({ readonly kind: 'portForward' } & RoutedPod);
@@ -91,6 +97,8 @@ const plain = new Map([
   ['/pods', 'pods'],
   ['/runningpods', 'runningPods'],
   ['/metrics', 'metrics'],
+  ['/metrics/resource', 'resourceMetrics'],
+  ['/stats/summary', 'summary'],
 ] as const);
 
 /** Undefined for what this node does not have. */
@@ -128,5 +136,6 @@ function decoded(part: string): string {
 export function subresourcesOf({ kind }: NodeRoute): readonly string[] {
   if (kind === 'pods' || kind === 'runningPods') return ['pods', 'proxy'];
   if (kind === 'healthz') return ['healthz', 'proxy'];
-  return kind === 'metrics' ? ['metrics'] : ['proxy'];
+  if (kind === 'summary') return ['stats'];
+  return kind === 'metrics' || kind === 'resourceMetrics' ? ['metrics'] : ['proxy'];
 }

@@ -5,6 +5,7 @@ import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { Clock } from '../base/clock.ts';
 import type { Connections } from '../base/connections.ts';
+import { allContainers } from '../kube/kinds/pod/pod-spec.ts';
 import { goQuote } from '../kube/values/go-text.ts';
 import { ContainerNotRunningError, NoSuchContainerError, type Runtime } from '../runtimes/runtime.ts';
 import { type NodePod, type NodePods, chooseLog, logOpenRefusal, logOptions } from './container-logs.ts';
@@ -31,6 +32,11 @@ export interface NodeServerDeps {
   readonly clock: Clock;
   /** In Prometheus' text format. */
   readonly metrics: () => Promise<{ readonly contentType: string; readonly text: string }>;
+  readonly stats: {
+    summary(onlyCpuAndMemory: boolean, signal: AbortSignal): Promise<object>;
+    /** In Prometheus' text format. */
+    resourceMetrics(signal: AbortSignal): Promise<{ readonly contentType: string; readonly text: string }>;
+  };
   readonly notify: (notice: NodeServerNotice) => void;
 }
 
@@ -147,7 +153,8 @@ export class NodeHandler {
   }
 
   async #answer(asked: Asked, request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const { route, signal } = asked;
+    const { route, query, signal } = asked;
+    const { pods, stats, metrics } = this.#deps;
     if (route.kind === 'exec' || route.kind === 'attach' || route.kind === 'portForward') {
       throw new RequestRefused(400, 'Upgrade request required');
     }
@@ -156,11 +163,14 @@ export class NodeHandler {
       case 'healthz':
         return send(response, plainText, 'ok');
       case 'pods':
-        return send(response, json, podList(this.#deps.pods.list()));
+        return send(response, json, podList(pods.list()));
       case 'runningPods':
-        return send(response, json, podList(await this.#deps.pods.running(signal)));
-      case 'metrics': {
-        const { contentType, text } = await this.#deps.metrics();
+        return send(response, json, podList(await pods.running(signal)));
+      case 'summary':
+        return send(response, json, JSON.stringify(await stats.summary(isTrue(query, onlyUsage), signal)));
+      case 'metrics':
+      case 'resourceMetrics': {
+        const { contentType, text } = await (route.kind === 'metrics' ? metrics() : stats.resourceMetrics(signal));
         return send(response, { 'content-type': contentType }, text);
       }
       case 'logs':
@@ -199,7 +209,10 @@ export class NodeHandler {
     }
     if (route.kind !== 'exec' && route.kind !== 'attach') throw new RequestRefused(400, 'this path cannot be upgraded');
     const choice = streamChoice(query);
-    const id = this.#pod(route).runningContainer(route.container);
+    const found = this.#pod(route);
+    const id = found.runningContainer(route.container);
+    // Whether the container has a terminal was decided when it started.
+    const tty = allContainers(found.pod.spec).some(({ name, tty: own }) => name === route.container && own === true);
     if (id === undefined) throw new RequestRefused(500, `container not found (${goQuote(route.container)})`);
     const command = query.getAll('command');
     if (route.kind === 'exec' && command.length === 0) throw new RequestRefused(400, 'you must specify a command');
@@ -218,7 +231,7 @@ export class NodeHandler {
           }
         : {
             failure: 'error attaching to container',
-            run: (streams, over) => runtime.attach(id, streams, over).then(() => undefined, refuse),
+            run: (streams, over) => runtime.attach(id, { ...streams, tty }, over).then(() => undefined, refuse),
           },
       signal,
     );
@@ -230,6 +243,13 @@ export class NodeHandler {
     if (uid !== '' && found.pod.metadata.uid !== uid) throw new RequestRefused(404, 'pod not found');
     return found;
   }
+}
+
+const onlyUsage = 'only_cpu_and_memory';
+
+/** As Go reads a yes. */
+function isTrue(query: URLSearchParams, name: string): boolean {
+  return /^(1|t|true)$/i.test(query.get(name) ?? '');
 }
 
 const plainText = { 'content-type': 'text/plain' };

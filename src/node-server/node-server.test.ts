@@ -419,7 +419,9 @@ test('the server reports that it cannot listen', async () => {
     keyPem,
     clientAuthorityPem: certificatePem,
     limits: streamLimits,
-  };
+    minVersion: 'TLSv1.2',
+    ciphers: undefined,
+  } as const;
   const deps = { ...node.nodeDeps };
   await assert.rejects(startNodeServer(settings, deps), {
     reason: 'CannotListen',

@@ -19,6 +19,9 @@ export interface NodeServerSettings {
   /** Signs the certificates that clients may show. */
   readonly clientAuthorityPem: string;
   readonly limits: StreamLimits;
+  readonly minVersion: 'TLSv1' | 'TLSv1.1' | 'TLSv1.2' | 'TLSv1.3';
+  /** As OpenSSL names them; undefined: the usual ones. */
+  readonly ciphers: string | undefined;
 }
 
 export interface NodeServer {
@@ -46,7 +49,8 @@ export async function startNodeServer(settings: NodeServerSettings, deps: NodeSe
     ca: settings.clientAuthorityPem,
     requestCert: true,
     rejectUnauthorized: false,
-    minVersion: 'TLSv1.2',
+    minVersion: settings.minVersion,
+    ...(settings.ciphers !== undefined && { ciphers: settings.ciphers }),
     ALPNProtocols: ['http/1.1'],
   });
   const track = (answer: Promise<void>): void => {

@@ -143,14 +143,14 @@ export class EventRecorder implements EventSink {
     await client.create(resource, { namespace }, event, signal);
   }
 
-  #eventOf({ object, type, reason, message }: NewEvent): Event {
+  #eventOf({ object, type, reason, message, annotations }: NewEvent): Event {
     const { nodeName: host } = this.#settings;
     const time = timestamp(this.#deps.clock.now());
     const namespace = object.namespace === undefined || object.namespace === '' ? 'default' : object.namespace;
     return {
       apiVersion: 'v1',
       kind: 'Event',
-      metadata: { name: this.#names.next(object.name), namespace },
+      metadata: { name: this.#names.next(object.name), namespace, ...(annotations && { annotations }) },
       involvedObject: referenceOf(object),
       type,
       reason,
@@ -191,6 +191,8 @@ export interface NewEvent {
   readonly reason: string;
   /** Holds no value of a Secret. */
   readonly message: string;
+  /** For programs that read it. */
+  readonly annotations?: Readonly<Record<string, string>> | undefined;
 }
 
 /** All that anyone needs of a recorder. */

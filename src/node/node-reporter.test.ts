@@ -56,6 +56,7 @@ function reporting(
       machine: () => facts.machine(),
       problems: () => facts.problems,
       volumesInUse: () => facts.volumesInUse,
+      isUnderDiskPressure: () => false,
       reportedInUse: (names) => void reported.push(names),
       clock,
       random,

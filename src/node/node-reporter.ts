@@ -33,6 +33,7 @@ interface NodeReporterDeps extends Pausing {
   readonly problems: () => readonly string[];
   /** Undefined while that is not yet known. */
   readonly volumesInUse: () => readonly string[] | undefined;
+  readonly isUnderDiskPressure: () => boolean;
   /** Called with the volumes in use that the cluster has received. */
   readonly reportedInUse: (names: readonly string[]) => void;
   /** 0 to 1. */
@@ -174,8 +175,13 @@ export class NodeReporter {
   }
 
   #observe(): Observed {
-    const { clock, problems, volumesInUse, notify, machine } = this.#deps;
-    const common = { nowMs: clock.now(), problems: problems(), volumesInUse: volumesInUse() };
+    const { clock, problems, volumesInUse, isUnderDiskPressure, notify, machine } = this.#deps;
+    const common = {
+      nowMs: clock.now(),
+      problems: problems(),
+      volumesInUse: volumesInUse(),
+      isUnderDiskPressure: isUnderDiskPressure(),
+    };
     try {
       return { ...common, machine: machine() };
     } catch (error) {

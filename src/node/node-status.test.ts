@@ -14,6 +14,7 @@ const observed: Observed = {
   machine: smallMachine,
   problems: [],
   volumesInUse: undefined,
+  isUnderDiskPressure: false,
 };
 const later = { ...observed, nowMs: Date.UTC(2026, 0, 2) };
 
@@ -55,7 +56,7 @@ test('the first Node has labels, annotation, taints and its whole status, and is
 });
 
 test('the conditions of a ready node, in order and in words', () => {
-  const { conditions, changes } = nodeConditions([], [], 'now');
+  const { conditions, changes } = nodeConditions([], { problems: [] }, 'now');
   const times = { lastHeartbeatTime: 'now', lastTransitionTime: 'now' };
   const words = conditions.map(({ type, status, reason, message, ...rest }) => {
     assert.deepEqual(rest, times);
@@ -77,16 +78,16 @@ const problemTexts: readonly (readonly [problems: readonly string[], message: st
 ];
 for (const [problems, message] of problemTexts) {
   test(`a node with the problems ${problems.join(' and ')} is not ready: ${message}`, () => {
-    const ready = nodeConditions([], problems, 'now').conditions.at(-1);
+    const ready = nodeConditions([], { problems: problems }, 'now').conditions.at(-1);
     assert.deepEqual([ready?.status, ready?.reason, ready?.message], ['False', 'KubeletNotReady', message]);
   });
 }
 
 test('a condition keeps its time of transition while its status stays, and a change is an event', () => {
   const foreign = { type: 'NetworkUnavailable', status: 'False' };
-  const first = nodeConditions([foreign], ['starting'], 't1').conditions;
-  const second = nodeConditions(first, ['still starting'], 't2');
-  const third = nodeConditions(second.conditions, [], 't3');
+  const first = nodeConditions([foreign], { problems: ['starting'] }, 't1').conditions;
+  const second = nodeConditions(first, { problems: ['still starting'] }, 't2');
+  const third = nodeConditions(second.conditions, { problems: [] }, 't3');
   const timesOf = (conditions: typeof first): unknown => {
     const { lastTransitionTime, lastHeartbeatTime } = conditions.at(-1) ?? {};
     return [lastTransitionTime, lastHeartbeatTime];
@@ -94,13 +95,16 @@ test('a condition keeps its time of transition while its status stays, and a cha
   assert.deepEqual(timesOf(second.conditions), ['t1', 't2']);
   assert.deepEqual(timesOf(third.conditions), ['t3', 't3']);
   assert.deepEqual([second.changes, third.changes], [[], ['NodeReady']]);
-  assert.deepEqual(nodeConditions(third.conditions, ['ill'], 't4').changes, ['NodeNotReady']);
+  assert.deepEqual(nodeConditions(third.conditions, { problems: ['ill'] }, 't4').changes, ['NodeNotReady']);
   assert.deepEqual(third.conditions[0], foreign);
 });
 
 test('conditions that the control plane set on a silent node are corrected, with an event', () => {
-  const known = nodeConditions([], [], 't1').conditions.map((condition) => ({ ...condition, status: 'Unknown' }));
-  const { conditions, changes } = nodeConditions(known, [], 't2');
+  const known = nodeConditions([], { problems: [] }, 't1').conditions.map((condition) => ({
+    ...condition,
+    status: 'Unknown',
+  }));
+  const { conditions, changes } = nodeConditions(known, { problems: [] }, 't2');
   assert.deepEqual(
     conditions.map(({ status, lastTransitionTime }) => `${status} ${lastTransitionTime}`),
     ['False t2', 'False t2', 'False t2', 'True t2'],
@@ -218,3 +222,21 @@ test('whatever two Nodes are, the server makes the second of the first with the 
 function asJson(value: unknown): JsonObject {
   return JSON.parse(JSON.stringify(value)) as JsonObject;
 }
+
+test('a short disk is a condition of its own, with its Event', () => {
+  const { conditions: before } = nodeConditions([], { problems: [] }, 't1');
+  const { conditions: now, changes } = nodeConditions(before, { problems: [], isUnderDiskPressure: true }, 't2');
+  assert.deepEqual(changes, ['NodeHasDiskPressure']);
+  assert.deepEqual(
+    now.find(({ type }) => type === 'DiskPressure'),
+    {
+      type: 'DiskPressure',
+      status: 'True',
+      reason: 'KubeletHasDiskPressure',
+      message: 'kubelet has disk pressure',
+      lastHeartbeatTime: 't2',
+      lastTransitionTime: 't2',
+    },
+  );
+  assert.deepEqual(nodeConditions(now, { problems: [] }, 't3').changes, ['NodeHasNoDiskPressure']);
+});

@@ -1,4 +1,5 @@
 /** The status of a node, from the one it had and what is known now. What others put there stays. Pure. */
+import { aggregated } from '../base/errors.ts';
 import { type Node, nodeShape } from '../kube/kinds/node.ts';
 import { means } from '../kube/schema/equality.ts';
 import { Quantity, type ResourceList, isExtendedResource, isHugePages, readQuantity } from '../kube/values/quantity.ts';
@@ -55,6 +56,7 @@ export interface Observed {
   readonly problems: readonly string[];
   /** Undefined before that is known: the list reported before the restart stands. */
   readonly volumesInUse: readonly string[] | undefined;
+  readonly isUnderDiskPressure: boolean;
 }
 
 interface ObservedStatus {
@@ -69,7 +71,11 @@ export function observedStatus(before: NodeStatus, observed: Observed, settings:
   const missing = ['cpu', 'memory', 'pods', 'ephemeral-storage'].filter((name) => !(name in capacity));
   const problems = [...observed.problems];
   if (missing.length > 0) problems.push(`missing node capacity for resources: ${missing.join(', ')}`);
-  const { conditions, changes } = nodeConditions(before.conditions ?? [], problems, timestamp(nowMs));
+  const { conditions, changes } = nodeConditions(
+    before.conditions ?? [],
+    { problems, isUnderDiskPressure: observed.isUnderDiskPressure },
+    timestamp(nowMs),
+  );
   const status: NodeStatus = {
     ...before,
     ...(machine !== undefined && {
@@ -144,32 +150,54 @@ interface NodeConditions {
   readonly changes: readonly string[];
 }
 
-/** Nothing is evicted here, so a node is never under pressure; schedulers still expect the conditions. */
-const pressures = [
+interface Pressure {
+  readonly type: string;
+  readonly status: 'True' | 'False';
+  readonly reason: string;
+  readonly message: string;
+  readonly change: string;
+}
+
+/** Nothing is evicted for the sake of memory or process ids here; schedulers still expect the conditions. */
+const pressures = (isUnderDiskPressure: boolean): readonly Pressure[] => [
   {
     type: 'MemoryPressure',
+    status: 'False',
     reason: 'KubeletHasSufficientMemory',
     message: 'kubelet has sufficient memory available',
     change: 'NodeHasSufficientMemory',
   },
-  {
-    type: 'DiskPressure',
-    reason: 'KubeletHasNoDiskPressure',
-    message: 'kubelet has no disk pressure',
-    change: 'NodeHasNoDiskPressure',
-  },
+  isUnderDiskPressure
+    ? {
+        type: 'DiskPressure',
+        status: 'True',
+        reason: 'KubeletHasDiskPressure',
+        message: 'kubelet has disk pressure',
+        change: 'NodeHasDiskPressure',
+      }
+    : {
+        type: 'DiskPressure',
+        status: 'False',
+        reason: 'KubeletHasNoDiskPressure',
+        message: 'kubelet has no disk pressure',
+        change: 'NodeHasNoDiskPressure',
+      },
   {
     type: 'PIDPressure',
+    status: 'False',
     reason: 'KubeletHasSufficientPID',
     message: 'kubelet has sufficient PID available',
     change: 'NodeHasSufficientPID',
   },
-] as const;
+];
 
 /** Conditions of others stay as they are and where they are. */
 export function nodeConditions(
   before: readonly NodeCondition[],
-  problems: readonly string[],
+  {
+    problems,
+    isUnderDiskPressure = false,
+  }: { readonly problems: readonly string[]; readonly isUnderDiskPressure?: boolean },
   time: string,
 ): NodeConditions {
   const conditions = [...before];
@@ -183,8 +211,8 @@ export function nodeConditions(
     else conditions[index] = condition;
     return old;
   };
-  for (const { type, reason, message, change } of pressures) {
-    if (put({ type, status: 'False', reason, message })?.status !== 'False') changes.push(change);
+  for (const { change, ...condition } of pressures(isUnderDiskPressure)) {
+    if (put(condition)?.status !== condition.status) changes.push(change);
   }
   const isReady = problems.length === 0;
   const status = isReady ? 'True' : 'False';
@@ -199,10 +227,4 @@ export function nodeConditions(
 
 export function isReadyNode({ status }: Node): boolean {
   return status?.conditions?.find(({ type }) => type === 'Ready')?.status === 'True';
-}
-
-/** As Go joins errors: one as it is, more of them in brackets, none twice. */
-function aggregated(problems: readonly string[]): string {
-  const different = [...new Set(problems)];
-  return different.length === 1 ? different.join('') : `[${different.join(', ')}]`;
 }

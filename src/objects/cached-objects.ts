@@ -10,7 +10,6 @@ import type { Clock } from '../base/clock.ts';
 import { CoalescingTopic } from '../base/coalescing-queue.ts';
 import { Semaphore } from '../base/semaphore.ts';
 import type { Node } from '../kube/kinds/node.ts';
-import type { Pod } from '../kube/kinds/pod/pod.ts';
 import { isOlder } from '../kube/schema/meta.ts';
 import {
   type ManagedKind,
@@ -21,8 +20,7 @@ import {
   type ObjectManager,
   type ObjectSource,
   type Reference,
-  ReferenceCounts,
-  type ReferenceHolder,
+  ReferencedObjects,
   notRegistered,
   objectKey,
 } from './object-manager.ts';
@@ -74,26 +72,17 @@ interface Entry<T> {
   lastRead: string | undefined;
 }
 
-export class CachedObjects<T extends ManagedObject> implements ObjectManager<T>, ReferenceHolder {
+export class CachedObjects<T extends ManagedObject> extends ReferencedObjects implements ObjectManager<T> {
   readonly #deps: CachedObjectsDeps<T>;
-  readonly #references: ReferenceCounts;
   readonly #entries = new Map<ObjectKey, Entry<T>>();
   readonly #changes = new CoalescingTopic<ObjectChange>(objectKey);
 
   constructor(kind: ManagedKind<T>, deps: CachedObjectsDeps<T>) {
+    super(kind.kind);
     this.#deps = deps;
-    this.#references = new ReferenceCounts(kind.kind, this);
   }
 
-  registerPod(pod: Pod): void {
-    this.#references.registerPod(pod);
-  }
-
-  unregisterPod(pod: Pod): void {
-    this.#references.unregisterPod(pod);
-  }
-
-  addReference(reference: Reference): void {
+  override addReference(reference: Reference): void {
     const key = objectKey(reference);
     const entry = this.#entries.get(key) ?? { references: 0, copy: new Copy(), lastRead: undefined };
     entry.references += 1;
@@ -102,7 +91,7 @@ export class CachedObjects<T extends ManagedObject> implements ObjectManager<T>,
     this.#entries.set(key, entry);
   }
 
-  releaseReference(reference: Reference): void {
+  override releaseReference(reference: Reference): void {
     const entry = this.#entries.get(objectKey(reference));
     if (entry === undefined) return;
     entry.references -= 1;

@@ -148,41 +148,37 @@ export interface Reference extends ObjectId {
   readonly use: PodReference['use'];
 }
 
-/** Neither call waits for anything. */
-export interface ReferenceHolder {
-  addReference(reference: Reference): void;
-  /** Of a reference that is not held: no effect. */
-  releaseReference(reference: Reference): void;
-}
-
 /**
- * Turns pods into references to a holder that keeps what is referenced. A pod is updated by adding before releasing, so an
- * object that it names before and after, or shares with another pod, is never dropped in between.
+ * Objects that are kept because pods refer to them. A pod is updated by adding before releasing, so an object that it names
+ * before and after, or shares with another pod, is never dropped in between.
  */
-export class ReferenceCounts {
+export abstract class ReferencedObjects {
   readonly #kind: ReferencedKind;
-  readonly #holder: ReferenceHolder;
   readonly #pods = new Map<string, ReadonlyMap<string, Reference>>();
 
-  constructor(kind: ReferencedKind, holder: ReferenceHolder) {
+  constructor(kind: ReferencedKind) {
     this.#kind = kind;
-    this.#holder = holder;
   }
+
+  /** Waits for nothing. */
+  abstract addReference(reference: Reference): void;
+  /** Waits for nothing. Of a reference that is not held: no effect. */
+  abstract releaseReference(reference: Reference): void;
 
   registerPod(pod: Pod): void {
     const key = podKey(pod);
     const before = this.#pods.get(key);
     const now = this.#referencesOf(pod);
     this.#pods.set(key, now);
-    for (const [name, reference] of now) if (!before?.has(name)) this.#holder.addReference(reference);
-    for (const [name, reference] of before ?? []) if (!now.has(name)) this.#holder.releaseReference(reference);
+    for (const [name, reference] of now) if (!before?.has(name)) this.addReference(reference);
+    for (const [name, reference] of before ?? []) if (!now.has(name)) this.releaseReference(reference);
   }
 
   unregisterPod(pod: Pod): void {
     const key = podKey(pod);
     const references = this.#pods.get(key);
     this.#pods.delete(key);
-    for (const reference of references?.values() ?? []) this.#holder.releaseReference(reference);
+    for (const reference of references?.values() ?? []) this.releaseReference(reference);
   }
 
   #referencesOf(pod: Pod): ReadonlyMap<string, Reference> {

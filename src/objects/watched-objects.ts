@@ -14,7 +14,6 @@ import { jittered } from '../base/back-off.ts';
 import type { Pausing } from '../base/clock.ts';
 import { CoalescingTopic } from '../base/coalescing-queue.ts';
 import { Semaphore } from '../base/semaphore.ts';
-import type { Pod } from '../kube/kinds/pod/pod.ts';
 import {
   type ManagedKind,
   type ManagedObject,
@@ -25,8 +24,7 @@ import {
   type ObjectManager,
   type ObjectSource,
   type Reference,
-  ReferenceCounts,
-  type ReferenceHolder,
+  ReferencedObjects,
   notRegistered,
   objectKey,
 } from './object-manager.ts';
@@ -68,12 +66,11 @@ interface Item<T extends ManagedObject> {
   recheckAtMs: number;
 }
 
-export class WatchedObjects<T extends ManagedObject> implements ObjectManager<T>, ReferenceHolder {
+export class WatchedObjects<T extends ManagedObject> extends ReferencedObjects implements ObjectManager<T> {
   readonly #kind: ManagedKind<T>;
   readonly #deps: WatchedObjectsDeps<T>;
   readonly #watchDeps: ObjectWatchDeps<T>;
   readonly #idleMs: number;
-  readonly #references: ReferenceCounts;
   readonly #items = new Map<ObjectKey, Item<T>>();
   /** Watches of objects that are no longer referenced, until they have ended. */
   readonly #ending = new Map<ObjectKey, Promise<void>>();
@@ -81,6 +78,7 @@ export class WatchedObjects<T extends ManagedObject> implements ObjectManager<T>
   #isStopped = false;
 
   constructor(kind: ManagedKind<T>, deps: WatchedObjectsDeps<T>, { syncFrequencyMs }: WatchedObjectsSettings) {
+    super(kind.kind);
     this.#kind = kind;
     this.#deps = deps;
     this.#watchDeps = {
@@ -89,18 +87,9 @@ export class WatchedObjects<T extends ManagedObject> implements ObjectManager<T>
       changed: (change) => this.#changes.publish(change),
     };
     this.#idleMs = Math.max(idleSyncs * syncFrequencyMs, idleMsMin);
-    this.#references = new ReferenceCounts(kind.kind, this);
   }
 
-  registerPod(pod: Pod): void {
-    this.#references.registerPod(pod);
-  }
-
-  unregisterPod(pod: Pod): void {
-    this.#references.unregisterPod(pod);
-  }
-
-  addReference(reference: Reference): void {
+  override addReference(reference: Reference): void {
     const key = objectKey(reference);
     const holder = `${reference.use}/${reference.podUid}`;
     const item = this.#items.get(key) ?? this.#add(key, reference);
@@ -111,7 +100,7 @@ export class WatchedObjects<T extends ManagedObject> implements ObjectManager<T>
     if (item.state === 'immutable') this.#watchAgain(item);
   }
 
-  releaseReference(reference: Reference): void {
+  override releaseReference(reference: Reference): void {
     const key = objectKey(reference);
     const holder = `${reference.use}/${reference.podUid}`;
     const item = this.#items.get(key);

@@ -35,7 +35,7 @@ export function emptyDirPlugin({ nodes, emptyDirectories }: EmptyDirDeps): Volum
     name: 'kubernetes.io/empty-dir',
     sourceOf: ({ volume }) => volume?.emptyDir,
     supportsMountOptions: false,
-    attributes: () => ({ readOnly: false, managed: true }),
+    attributes: () => ({ readOnly: false }),
     async setUp({ pod, source, volumeName, directory, fsGroup }, signal) {
       const memory = source.medium === 'Memory' ? await allocatableMemory(nodes, signal) : Quantity.zero();
       const { made } = await emptyDirectories.setUp(

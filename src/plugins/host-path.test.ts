@@ -55,7 +55,6 @@ test('a PersistentVolume may be a host path; it is read-only when its claim is',
   assert.deepEqual(source, { path: '/srv' });
   assert.deepEqual(source && plugin.attributes(source, spec), {
     readOnly: true,
-    managed: false,
   });
   const inline = inlineSpec({ name: 'v', hostPath: { path: '/srv' } });
   assert.deepEqual(source && plugin.attributes(source, inline).readOnly, false);

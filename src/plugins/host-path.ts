@@ -9,7 +9,7 @@ export function hostPathPlugin(): VolumePlugin<HostPathVolumeSource> {
     name: 'kubernetes.io/host-path',
     sourceOf: ({ volume, persistentVolume }) => volume?.hostPath ?? persistentVolume?.spec.hostPath,
     supportsMountOptions: false,
-    attributes: (_source, { readOnly }) => ({ readOnly, managed: false }),
+    attributes: (_source, { readOnly }) => ({ readOnly }),
     hostPathOf: ({ path }) => path,
     async setUp({ source: { path, type = '' } }) {
       checkHostPath(path, type);

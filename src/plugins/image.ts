@@ -7,7 +7,7 @@ export function imagePlugin(): VolumePlugin<NonNullable<Volume['image']>> {
     name: 'kubernetes.io/image',
     sourceOf: ({ volume }) => volume?.image,
     supportsMountOptions: false,
-    attributes: () => ({ readOnly: true, managed: false }),
+    attributes: () => ({ readOnly: true }),
     hostPathOf: () => undefined,
     setUp: async () => ({ changed: false, files: 0, hidden: [] }),
     async tearDown() {

@@ -36,7 +36,7 @@ export function localPlugin(deps: LocalDeps): VolumePlugin<LocalVolumeSource> {
     name: localPluginName,
     sourceOf: ({ persistentVolume }) => persistentVolume?.spec.local,
     supportsMountOptions: true,
-    attributes: (_source, { readOnly }) => ({ readOnly, managed: !readOnly }),
+    attributes: (_source, { readOnly }) => ({ readOnly }),
     requireUsable: ({ path }) => void kindAt(path),
     async setUp(request, signal) {
       const nodePath = storage.nodePathOf(request.source, request.spec);

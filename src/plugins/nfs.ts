@@ -23,7 +23,7 @@ export function nfsPlugin(deps: NfsDeps): VolumePlugin<NfsVolumeSource> {
     name: 'kubernetes.io/nfs',
     sourceOf: ({ volume, persistentVolume }) => volume?.nfs ?? persistentVolume?.spec.nfs,
     supportsMountOptions: true,
-    attributes: (source, spec) => ({ readOnly: isReadOnly(source, spec), managed: false }),
+    attributes: (source, spec) => ({ readOnly: isReadOnly(source, spec) }),
     requireUsable: requireServer,
     async setUp(request, signal) {
       if (isInMountTable(request.directory)) return { changed: false, files: 0, hidden: [] };

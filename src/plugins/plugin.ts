@@ -67,8 +67,6 @@ export interface FollowedObject {
 export interface VolumeAttributes {
   /** Every container mounts it read-only, whatever its own mount says. */
   readonly readOnly: boolean;
-  /** The node may change the owners of the content. */
-  readonly managed: boolean;
   /** The node alone writes the content and replaces it as a whole: what containers see of it can be exchanged. */
   readonly replaced?: boolean;
 }

@@ -32,7 +32,7 @@ const rows: {
   name: string;
   remount: boolean;
   options: boolean;
-  attributes: [readOnly: boolean, managed: boolean];
+  readOnly: boolean;
   can: string[];
   reconstructed: VolumeSpec | undefined;
 }[] = [
@@ -41,7 +41,7 @@ const rows: {
     name: 'configmap',
     remount: true,
     options: false,
-    attributes: [true, true],
+    readOnly: true,
     can: [],
     reconstructed: inlineSpec({ name: 'v', configMap: { name: '' } }),
   },
@@ -50,7 +50,7 @@ const rows: {
     name: 'secret',
     remount: true,
     options: false,
-    attributes: [true, true],
+    readOnly: true,
     can: [],
     reconstructed: inlineSpec({ name: 'v', secret: { secretName: 'v' } }),
   },
@@ -59,7 +59,7 @@ const rows: {
     name: 'downward-api',
     remount: true,
     options: false,
-    attributes: [true, true],
+    readOnly: true,
     can: [],
     reconstructed: inlineSpec({ name: 'v', downwardAPI: {} }),
   },
@@ -68,7 +68,7 @@ const rows: {
     name: 'projected',
     remount: true,
     options: false,
-    attributes: [true, true],
+    readOnly: true,
     can: [],
     reconstructed: inlineSpec({ name: 'v', projected: { sources: [] } }),
   },
@@ -77,7 +77,7 @@ const rows: {
     name: 'empty-dir',
     remount: false,
     options: false,
-    attributes: [false, true],
+    readOnly: false,
     can: [],
     reconstructed: inlineSpec({ name: 'v', emptyDir: {} }),
   },
@@ -86,7 +86,7 @@ const rows: {
     name: 'host-path',
     remount: false,
     options: false,
-    attributes: [false, false],
+    readOnly: false,
     can: ['hostPathOf'],
     reconstructed: inlineSpec({ name: 'v', hostPath: { path: 'v' } }),
   },
@@ -95,7 +95,7 @@ const rows: {
     name: 'local-volume',
     remount: false,
     options: true,
-    attributes: [true, false],
+    readOnly: true,
     can: ['attach', 'deviceMount', 'block', 'expand'],
     reconstructed: persistentSpec(
       { metadata: { name: 'v' }, spec: { local: { path: '' }, volumeMode: 'Filesystem' } },
@@ -107,7 +107,7 @@ const rows: {
     name: 'nfs',
     remount: false,
     options: true,
-    attributes: [true, false],
+    readOnly: true,
     can: [],
     reconstructed: inlineSpec({ name: 'v', nfs: { server: '', path: 'v' } }),
   },
@@ -119,7 +119,7 @@ const rows: {
     name: 'nfs',
     remount: false,
     options: true,
-    attributes: [false, false],
+    readOnly: false,
     can: [],
     reconstructed: inlineSpec({ name: 'v', nfs: { server: '', path: 'v' } }),
   },
@@ -128,13 +128,13 @@ const rows: {
     name: 'image',
     remount: false,
     options: false,
-    attributes: [true, false],
+    readOnly: true,
     can: ['hostPathOf'],
     reconstructed: undefined,
   },
 ];
 
-for (const { spec, name, remount, options, attributes, can, reconstructed } of rows) {
+for (const { spec, name, remount, options, readOnly, can, reconstructed } of rows) {
   test(`kubernetes.io/${name} says of itself what the kubelet's plugin says`, (t) => {
     const node = new VolumeNode(t, { mounts: systemMounts() });
     const { registry, problems } = PluginRegistry.of(allPlugins(node));
@@ -143,10 +143,9 @@ for (const { spec, name, remount, options, attributes, can, reconstructed } of r
     assert.equal(plugin.name, `kubernetes.io/${name}`);
     assert.equal(plugin.follows !== undefined, remount);
     assert.equal(plugin.supportsMountOptions, options);
-    const [readOnly, managed] = attributes;
     // What is refreshed is what the node writes, and replaces as a whole.
     const replaced = remount && { replaced: true };
-    assert.deepEqual(plugin.attributes(source, spec), { readOnly, managed, ...replaced });
+    assert.deepEqual(plugin.attributes(source, spec), { readOnly, ...replaced });
     const optional = ['hostPathOf', 'attach', 'deviceMount', 'block', 'expand'] as const;
     assert.deepEqual(
       optional.filter((capability) => plugin[capability] !== undefined),

@@ -37,7 +37,6 @@ import {
 
 export const projectionAttributes: VolumeAttributes = {
   readOnly: true,
-  managed: true,
   replaced: true,
 };
 

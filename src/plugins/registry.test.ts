@@ -10,7 +10,7 @@ function plugin(name: string, kind: 'configMap' | 'secret' = 'configMap'): Volum
     sourceOf: ({ volume }) => volume?.[kind],
     follows: () => [],
     supportsMountOptions: false,
-    attributes: () => ({ readOnly: true, managed: true }),
+    attributes: () => ({ readOnly: true }),
     setUp: async () => ({ changed: false, files: 0, hidden: [] }),
     tearDown: async () => undefined,
     reconstruct: () => undefined,

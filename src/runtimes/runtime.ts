@@ -1,6 +1,6 @@
 /**
- * What runs containers, as the rest of the node sees it: `process/` runs them as sandboxed processes of this machine, and a
- * program that starts a node can give it another. Variables, mounts, users, restarts and back-off are decided by the pod
+ * What runs containers, as the rest of the node sees it: `process/` runs them as sandboxed processes of this machine, `cri/` asks
+ * containerd or CRI-O, and a program that starts a node can give it another. Variables, mounts, users, restarts and back-off are decided by the pod
  * worker. A runtime keeps what it needs to know on disk or in its own service, never only in memory: after a restart of this
  * program `list` answers the same, exit codes included.
  *
@@ -16,6 +16,12 @@ export interface Runtime {
   /** `process`, `containerd`: the scheme of container IDs in a pod's status. */
   readonly name: string;
   readonly version: string;
+  /** Why no container can be started now. While there is a problem the node is not ready. */
+  problems(): readonly string[];
+  /** Why pods without the host's network cannot start now, as the runtime says it; undefined when they can. */
+  networkProblem(): string | undefined;
+  /** The cluster has decided which addresses the node's pods get: `10.1.2.0/24`, for each family. */
+  setPodRanges?(ranges: readonly string[]): void;
   /** Why this machine cannot do what a pod asks, as the pod is refused with; undefined when it can. */
   unsupported(pod: PodRequest, container: ContainerRequest): string | undefined;
 
@@ -32,8 +38,11 @@ export interface Runtime {
   /** Removes every trace of a stopped pod; its logs go too. A pod that is gone is a success. */
   removePod(podUid: string, signal: AbortSignal): Promise<void>;
 
-  /** Resolves with the container's ID. Nothing of it runs yet. */
-  createContainer(request: ContainerRequest, signal: AbortSignal): Promise<string>;
+  /** Removes sandboxes that a newer one of their pod has replaced, once they are without containers: no pod of `list` shows them. */
+  removeReplaced(signal: AbortSignal): Promise<void>;
+
+  /** Resolves with the container's ID. Nothing of it runs yet. `pod` is what its pod was made with, or would be now. */
+  createContainer(request: ContainerRequest, pod: PodRequest, signal: AbortSignal): Promise<string>;
   startContainer(id: string, signal: AbortSignal): Promise<void>;
   /** The stop signal, then SIGKILL after the grace. Resolves when it has ended; one that had ended is a success. */
   stopContainer(id: string, graceMs: number, signal: AbortSignal): Promise<void>;
@@ -46,17 +55,46 @@ export interface Runtime {
   attach(id: string, streams: ProcessStreams, signal: AbortSignal): Promise<void>;
   /** A connection to a port as a program in the pod would open it; rejects when nothing listens. */
   connect(podUid: string, port: number, signal: AbortSignal): Promise<Duplex>;
+  /** Runs a command to its end for a probe or a hook. One that takes too long is killed. */
+  run(id: string, request: CommandRequest, signal: AbortSignal): Promise<CommandResult | 'timedOut'>;
   /** Of the containers that run now, as far as the machine counts it. */
-  usage(podUid: string, signal: AbortSignal): Promise<readonly ContainerUsage[]>;
+  stats(signal: AbortSignal): Promise<readonly PodStats[]>;
 
-  /** Undefined where containers need no images: then none is inspected or pulled. */
+  /** Undefined where there are none: then none is inspected or pulled, and a container without a command can only idle. */
   readonly images: RuntimeImages | undefined;
 }
 
 export interface RuntimeImages {
   /** Undefined for one that is not on this machine. */
   status(image: string, signal: AbortSignal): Promise<ImageStatus | undefined>;
-  pull(image: string, credentials: readonly PullCredential[], signal: AbortSignal): Promise<ImageStatus>;
+  /** Undefined: without a login. `pod` is the one that needs it first. */
+  pull(
+    image: string,
+    credential: PullCredential | undefined,
+    pod: PodRequest,
+    signal: AbortSignal,
+  ): Promise<ImageStatus>;
+  list(signal: AbortSignal): Promise<readonly RuntimeImage[]>;
+  /** With all its names. One that is gone is a success. */
+  remove(id: string, signal: AbortSignal): Promise<void>;
+  /** Where images are kept, and how much they take there. */
+  filesystem(signal: AbortSignal): Promise<ImageFilesystem>;
+}
+
+export interface RuntimeImage {
+  readonly id: string;
+  /** `docker.io/library/nginx:1.8` */
+  readonly tags: readonly string[];
+  readonly digests: readonly string[];
+  readonly sizeBytes: number;
+  /** The runtime needs it itself: it is not to be removed. */
+  readonly pinned: boolean;
+}
+
+export interface ImageFilesystem {
+  readonly mountPoint: string;
+  readonly usedBytes: number;
+  readonly inodesUsed: number;
 }
 
 export interface RuntimePod {
@@ -67,6 +105,8 @@ export interface RuntimePod {
   readonly createdAtMs: number;
   /** Empty when the pod has the host's network: then its addresses are the node's. */
   readonly ips: readonly string[];
+  /** Where a pod with a network of its own reaches the API server of this node, if that listens on the loopback address. */
+  readonly loopbackIp?: string;
   /** Newest first. */
   readonly containers: readonly RuntimeContainer[];
 }
@@ -82,11 +122,14 @@ export interface RuntimeContainer {
   readonly logPath: string;
   /** As given at creation. */
   readonly labels: Readonly<Record<string, string>>;
+  readonly annotations: Readonly<Record<string, string>>;
 }
 
 export type ContainerState =
   | { readonly kind: 'created'; readonly createdAtMs: number }
-  | { readonly kind: 'running'; readonly createdAtMs: number; readonly startedAtMs: number; readonly pid: number }
+  /** The runtime lost track of it: it has to be stopped before another takes its place. */
+  | { readonly kind: 'unknown'; readonly createdAtMs: number }
+  | { readonly kind: 'running'; readonly createdAtMs: number; readonly startedAtMs: number; readonly pid?: number }
   | {
       readonly kind: 'exited';
       readonly createdAtMs: number;
@@ -115,7 +158,53 @@ export interface PodRequest {
   readonly directory: string;
   readonly logDirectory: string;
   readonly labels: Readonly<Record<string, string>>;
+  readonly annotations: Readonly<Record<string, string>>;
+  /** Of the pod as a whole, what it costs beside its containers included. It has a limit only if all its containers have one. */
   readonly resources: ResourceLimits;
+  /** What its containers ask for together. Some runtimes size virtual machines by it; it limits nothing. */
+  readonly containersTotal: ResourceLimits;
+  /** What the pod costs beside its containers. */
+  readonly overhead: ResourceLimits;
+  readonly qosClass: 'Guaranteed' | 'Burstable' | 'BestEffort';
+  readonly dns: DnsConfig;
+  readonly ports: readonly PortMapping[];
+  /** Of its RuntimeClass; empty without one. */
+  readonly runtimeHandler: string;
+  readonly security: PodSecurity;
+}
+
+/** What /etc/resolv.conf says. */
+export interface DnsConfig {
+  readonly servers: readonly string[];
+  readonly searches: readonly string[];
+  readonly options: readonly string[];
+}
+
+export interface PortMapping {
+  readonly protocol: 'TCP' | 'UDP' | 'SCTP';
+  readonly containerPort: number;
+  /** Zero: it is not to be reached through the machine's addresses. */
+  readonly hostPort: number;
+  /** Empty: all addresses of the machine. */
+  readonly hostIp: string;
+}
+
+/** What holds for the pod as a whole; containers have their own. */
+export interface PodSecurity {
+  /** Whether any container is. */
+  readonly privileged: boolean;
+  readonly uid: number | undefined;
+  readonly gid: number | undefined;
+  readonly supplementalGroups: readonly number[];
+  readonly supplementalGroupsPolicy: 'Merge' | 'Strict';
+  readonly seLinux: SeLinuxOptions | undefined;
+}
+
+export interface SeLinuxOptions {
+  readonly user: string;
+  readonly role: string;
+  readonly type: string;
+  readonly level: string;
 }
 
 export interface ContainerRequest {
@@ -123,6 +212,8 @@ export interface ContainerRequest {
   readonly name: string;
   readonly attempt: number;
   readonly image: string;
+  /** What the runtime calls the image, from ImageStatus. */
+  readonly imageId: string;
   /** Empty: the image's own, or an idle process where there is no image. */
   readonly command: readonly string[];
   readonly args: readonly string[];
@@ -139,11 +230,15 @@ export interface ContainerRequest {
   readonly stdin: boolean;
   readonly stdinOnce: boolean;
   readonly tty: boolean;
-  /** `SIGTERM` unless the pod says otherwise. */
+  /** Empty: the image's own, or SIGTERM. */
   readonly stopSignal: string;
   /** Relative to the pod's log directory: `web/0.log`. */
   readonly logPath: string;
   readonly labels: Readonly<Record<string, string>>;
+  /** Kept by the runtime: what is known of the container after a restart of this program. */
+  readonly annotations: Readonly<Record<string, string>>;
+  /** The ID of the container whose processes it sees; undefined: as the pod says. */
+  readonly processesOf: string | undefined;
 }
 
 export interface EnvironmentEntry {
@@ -172,20 +267,29 @@ interface RuntimeDevice {
 export interface ContainerSecurity {
   /** Undefined: the image's own, or the user of this program. */
   readonly uid: number | undefined;
+  /** The image's user, where neither pod nor container name one and the image's is not a number. */
+  readonly username: string | undefined;
   readonly gid: number | undefined;
   /** The pod's supplemental groups, its fsGroup and the groups of its volumes. */
   readonly supplementalGroups: readonly number[];
+  readonly supplementalGroupsPolicy: 'Merge' | 'Strict';
   readonly readOnlyRootFilesystem: boolean;
   readonly privileged: boolean;
   readonly noNewPrivileges: boolean;
   /** Names without `CAP_`; `ALL` is allowed. */
   readonly addCapabilities: readonly string[];
   readonly dropCapabilities: readonly string[];
-  readonly seccomp: 'RuntimeDefault' | 'Unconfined' | 'Localhost';
-  readonly appArmor: 'RuntimeDefault' | 'Unconfined' | 'Localhost';
+  readonly seccomp: SecurityProfile;
+  /** Undefined: the runtime's own where the machine has AppArmor. */
+  readonly appArmor: SecurityProfile | undefined;
   readonly procMount: 'Default' | 'Unmasked';
-  /** Whether it asks for a label. */
-  readonly seLinux: boolean;
+  readonly seLinux: SeLinuxOptions | undefined;
+}
+
+export interface SecurityProfile {
+  readonly type: 'RuntimeDefault' | 'Unconfined' | 'Localhost';
+  /** Of a profile of this machine: a file for seccomp, a name for AppArmor; otherwise empty. */
+  readonly profile: string;
 }
 
 /** Zero or undefined: no limit. */
@@ -193,6 +297,10 @@ export interface ResourceLimits {
   readonly memoryBytesMax?: number | undefined;
   readonly cpuMilliMax?: number | undefined;
   readonly cpuMilliRequested?: number | undefined;
+  /** From -1000, killed last when memory is short, to 1000. */
+  readonly oomScoreAdjustment?: number | undefined;
+  /** By page size: `2Mi`. */
+  readonly hugePageBytesMax?: Readonly<Record<string, number>> | undefined;
 }
 
 export interface ProcessStreams {
@@ -217,10 +325,54 @@ export interface ExecResult {
   readonly exitCode: number;
 }
 
-export interface ContainerUsage {
+export interface CommandRequest {
+  readonly command: readonly string[];
+  /** Undefined: as long as it takes. */
+  readonly timeoutMs: number | undefined;
+  /** What it writes beyond is dropped. */
+  readonly bytesMax: number;
+}
+
+export interface CommandResult extends ExecResult {
+  /** Of both streams. */
+  readonly output: Buffer;
+}
+
+export interface PodStats {
+  readonly uid: string;
+  readonly namespace: string;
   readonly name: string;
-  readonly memoryBytes: number;
+  readonly startedAtMs: number;
+  /** Undefined with the host's network. */
+  readonly network: NetworkStats | undefined;
+  readonly containers: readonly ContainerStats[];
+}
+
+export interface NetworkStats {
+  readonly atMs: number;
+  /** The first is the one with the pod's address. */
+  readonly interfaces: readonly {
+    readonly name: string;
+    readonly receivedBytes: number;
+    readonly receiveErrors: number;
+    readonly sentBytes: number;
+    readonly sendErrors: number;
+  }[];
+}
+
+export interface ContainerStats {
+  readonly name: string;
+  readonly startedAtMs: number;
+  readonly atMs: number;
   readonly cpuNanoseconds: number;
+  readonly memoryBytes: number;
+  /** Without what the kernel can drop at any time. */
+  readonly workingSetBytes: number;
+  readonly rssBytes: number | undefined;
+  readonly pageFaults: number | undefined;
+  readonly majorPageFaults: number | undefined;
+  /** What the container has written to its root. */
+  readonly writableLayer: { readonly usedBytes: number; readonly inodesUsed: number } | undefined;
 }
 
 export interface ImageStatus {

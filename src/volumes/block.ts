@@ -32,7 +32,7 @@ import {
   subjectOfUnmount,
 } from './operation.ts';
 import type { MountAction, UnmountAction, UnmountDeviceAction } from './plan.ts';
-import { detailsOf, recordHalfUnmounted, recordUnmounted, requireClosed } from './unmount.ts';
+import { detailsOf, recordHalfUnmounted, recordUnmounted, reportUnmounted, requireClosed } from './unmount.ts';
 
 export function mapVolume(
   deps: OperationDeps,
@@ -192,12 +192,12 @@ class BlockMap {
 
 /** Takes a raw block device away from a pod. The device itself stays for the next one. */
 export function unmapVolume(deps: OperationDeps, mapper: BlockMapper): OperationKind<UnmountAction> {
-  const { root, plugins, actual, notify } = deps;
+  const { root, plugins, actual } = deps;
   return {
     name: 'unmap_volume',
     key: ({ volume, podUid }) => ({ volume, podUid }),
     async run(action, signal) {
-      const { volume, podUid, pluginName, volumeName, spec = inlineSpec({ name: volumeName }) } = action;
+      const { podUid, pluginName, volumeName, spec = inlineSpec({ name: volumeName }) } = action;
       const subject = subjectOfUnmount(action);
       const step = stepsOf(subject, 'UnmapVolume.');
       const plugin = await step('FindMapperPluginByName failed', () => plugins.findByName(pluginName));
@@ -209,8 +209,7 @@ export function unmapVolume(deps: OperationDeps, mapper: BlockMapper): Operation
       await step('UnmapBlockVolume failed', () => mapper.unmap({ mapPath, podUid, link }, signal));
       await step('UnmapPodDevice failed', () => block.unmapPodDevice?.({ podUid, volumeName }, signal));
       recordUnmounted(actual, action);
-      const message = `UnmapVolume succeeded ${detailsOf(action)}`;
-      notify({ kind: 'VolumeUnmounted', volume, podUid, plugin: pluginName, message });
+      reportUnmounted(deps, action, `UnmapVolume succeeded ${detailsOf(action)}`);
     },
   };
 }

@@ -68,6 +68,8 @@ export type VolumeNotice =
       readonly kind: 'VolumeUnmounted';
       readonly volume: VolumeName;
       readonly podUid: PodUid;
+      /** Undefined where the pod is known no more. */
+      readonly pod: PodRef | undefined;
       readonly plugin: string;
       readonly message: string;
     }

@@ -4,6 +4,7 @@ import { inlineSpec } from '../kube/references/volume-spec.ts';
 import { goQuote } from '../kube/values/go-text.ts';
 import { volumeDirectory } from '../kube/values/node-layout.ts';
 import type { ActualState, ActualVolume } from './actual-state.ts';
+import { podRef } from './notices.ts';
 import {
   type OperationDeps,
   type OperationKind,
@@ -16,7 +17,7 @@ import type { UnmountAction, UnmountDeviceAction } from './plan.ts';
 import { VolumeError } from '../plugins/plugin.ts';
 
 export function unmountVolume(deps: OperationDeps): OperationKind<UnmountAction> {
-  const { root, plugins, actual, subPaths, notify, mountHolders, pods } = deps;
+  const { root, plugins, actual, subPaths, mountHolders, pods } = deps;
   return {
     name: 'volume_unmount',
     key: ({ volume, podUid }) => ({ volume, podUid }),
@@ -39,8 +40,7 @@ export function unmountVolume(deps: OperationDeps): OperationKind<UnmountAction>
         { failed: () => actual.volume(volume) !== undefined && recordHalfUnmounted(actual, action) },
       );
       recordUnmounted(actual, action);
-      const message = `UnmountVolume.TearDown succeeded ${detailsOf(action)}`;
-      notify({ kind: 'VolumeUnmounted', volume, podUid, plugin: pluginName, message });
+      reportUnmounted(deps, action, `UnmountVolume.TearDown succeeded ${detailsOf(action)}`);
     },
   };
 }
@@ -59,6 +59,12 @@ export function recordUnmounted(actual: ActualState, action: UnmountAction): voi
     // It was not listed, as what reconstruction could not identify; it is gone all the same.
     if (!(error instanceof MountletError)) throw error;
   }
+}
+
+export function reportUnmounted({ notify, pods }: OperationDeps, action: UnmountAction, message: string): void {
+  const { volume, podUid, pluginName: plugin } = action;
+  const pod = pods.pod(podUid);
+  notify({ kind: 'VolumeUnmounted', volume, podUid, pod: pod && podRef(pod), plugin, message });
 }
 
 export function detailsOf({ volume, podUid, volumeName, pluginName, gid }: UnmountAction): string {

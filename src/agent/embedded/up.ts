@@ -22,7 +22,7 @@ export interface UpSettings {
 }
 
 /** What is absent is as in `nodeDefaults`. */
-export interface UpDeps extends Partial<Omit<NodeDeps, 'cluster' | 'serving'>> {
+export interface UpDeps extends Partial<Omit<NodeDeps, 'cluster' | 'serving' | 'isOwnServer'>> {
   /** The notices of the API server. */
   readonly notifyServer?: Notify;
 }
@@ -59,6 +59,7 @@ export async function startUp(settings: UpSettings, deps: UpDeps, signal: AbortS
         ...nodeDefaults,
         ...deps,
         ...server.issueNode(nodeName, hosts),
+        isOwnServer: true,
         hidden: [stateDirectory, ...(deps.hidden ?? [])],
       },
       signal,

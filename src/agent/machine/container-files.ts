@@ -1,6 +1,17 @@
 /** The file effects that a container's view needs, for the pods below one root: subPaths, hosts files, env files. */
-import { closeSync, constants, fstatSync, mkdirSync, openSync, readFileSync, readSync, rmSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  readSync,
+  readdirSync,
+  rmSync,
+} from 'node:fs';
+import { readdir } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
 import type { Clock } from '../../base/clock.ts';
 import { errorCode } from '../../base/errors.ts';
 import type { Mounts } from '../../disk/mounts/mounts.ts';
@@ -11,8 +22,9 @@ import { readInRoot } from '../../disk/paths/safe-open.ts';
 import type { LiveSubPaths } from '../../disk/pods/live-sub-paths.ts';
 import { prepareSubPath } from '../../disk/pods/sub-paths.ts';
 import { podNamespace, podUid } from '../../kube/kinds/pod/pod-identity.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { PodLogOptions } from '../../kube/kinds/pod/pod-requests.ts';
-import { containerDirectory, etcHostsFile, podDirectory } from '../../kube/values/node-layout.ts';
+import { containerDirectory, etcHostsFile, podDirectory, podLogDirectory } from '../../kube/values/node-layout.ts';
 import { systemCallError } from '../../linux/system-call-error.ts';
 import { openLog, readLog } from '../../node-server/read-log.ts';
 import type { ContainerFiles } from '../../pods/containers/container-request.ts';
@@ -85,10 +97,18 @@ interface ContainerFilesSettings {
 }
 
 export function containerFiles({ root, logRoot, tailLog }: ContainerFilesSettings): ContainerFiles {
+  const logDirectory = (pod: Pod): string =>
+    podLogDirectory(logRoot, { namespace: podNamespace(pod), name: pod.metadata.name, uid: podUid(pod) });
   return {
     tailLog,
     podDirectory: (uid) => podDirectory(root, uid),
-    logDirectory: (pod) => join(logRoot, `${podNamespace(pod)}_${pod.metadata.name}_${podUid(pod)}`),
+    logDirectory,
+    seccompFile: (profile) => join(root, 'seccomp', profile),
+    async lastLogAttempt(pod, container) {
+      const names = await readdir(join(logDirectory(pod), container)).catch(() => []);
+      const attempts = names.flatMap((name) => /^(\d+)\.log/.exec(name)?.[1] ?? []).map(Number);
+      return attempts.length === 0 ? undefined : Math.max(...attempts);
+    },
     async makePodDirectories(pod) {
       const directory = podDirectory(root, podUid(pod));
       requirePodDirectories(directory);
@@ -101,14 +121,39 @@ export function containerFiles({ root, logRoot, tailLog }: ContainerFilesSetting
       writeInPlace(file, '', 0o666);
       return file;
     },
-    readMessageFile: async (path, bytesMax) => readBeginning(path, bytesMax),
+    readMessageFile: async (path, bytesMax) => readEnd(path, bytesMax),
     async removeLog(path) {
-      guard(path, () => rmSync(path, { force: true }));
+      const directory = dirname(path);
+      for (const name of namesIn(directory)) {
+        if (!name.startsWith(basename(path))) continue;
+        guard(path, () => rmSync(join(directory, name), { force: true }));
+      }
+    },
+    podsWithLogs: async () => namesIn(logRoot).map(podOfLogs),
+    async removePodLogs(uid) {
+      for (const name of namesIn(logRoot)) {
+        if (podOfLogs(name) !== uid) continue;
+        guard(name, () => rmSync(join(logRoot, name), { recursive: true, force: true }));
+      }
     },
   };
 }
 
-function readBeginning(path: string, bytesMax: number): string {
+/** `NAMESPACE_NAME_UID`. */
+function podOfLogs(directory: string): string {
+  return directory.slice(directory.lastIndexOf('_') + 1);
+}
+
+function namesIn(directory: string): readonly string[] {
+  try {
+    return readdirSync(directory);
+  } catch (error) {
+    if (errorCode(error) === 'ENOENT') return [];
+    throw systemCallError(error, directory);
+  }
+}
+
+function readEnd(path: string, bytesMax: number): string {
   let file: number;
   try {
     file = openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
@@ -117,9 +162,11 @@ function readBeginning(path: string, bytesMax: number): string {
     throw systemCallError(error, path);
   }
   try {
-    if (!fstatSync(file).isFile()) return '';
+    const status = fstatSync(file);
+    if (!status.isFile()) return '';
     const buffer = Buffer.alloc(bytesMax);
-    return buffer.subarray(0, readSync(file, buffer, 0, bytesMax, 0)).toString('utf8');
+    const from = Math.max(0, status.size - bytesMax);
+    return buffer.subarray(0, readSync(file, buffer, 0, bytesMax, from)).toString('utf8');
   } finally {
     closeSync(file);
   }

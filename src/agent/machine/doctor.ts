@@ -4,9 +4,12 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
+import { systemClock } from '../../base/clock.ts';
 import { messageOf } from '../../base/errors.ts';
 import { systemMounts } from '../../disk/mounts/mounts.ts';
 import { replaceableMounts } from '../../disk/mounts/replaceable-mounts.ts';
+import { networkProblem } from '../../runtimes/process/network/network-trial.ts';
+import { findCriRuntime } from '../../runtimes/cri/open-cri-runtime.ts';
 import { type Finding, examineMachine, findPowers, limitations } from '../../runtimes/process/machine.ts';
 
 interface Diagnosis {
@@ -17,14 +20,65 @@ interface Diagnosis {
   readonly isUsable: boolean;
 }
 
-export async function diagnose(): Promise<Diagnosis> {
-  const findings = [...examineMachine(), ...examineVolumes(), await examineKubectl()];
+export async function diagnose(containerRuntimeEndpoint: string): Promise<Diagnosis> {
+  const findings = [
+    ...examineMachine(),
+    await examineNetwork(),
+    await examineContainerRuntime(containerRuntimeEndpoint),
+    ...examineVolumes(),
+    await examineKubectl(),
+  ];
   return {
     findings,
     limitations: limitations(findPowers()).map(({ text }) => text),
-    isUsable: findings.some(({ name, available }) => name === 'namespaces' && available),
+    isUsable: findings.some(({ name, available }) => ['namespaces', containerRuntime].includes(name) && available),
   };
 }
+
+const containerRuntime = 'container runtime';
+
+async function examineContainerRuntime(endpoint: string): Promise<Finding> {
+  try {
+    const signal = AbortSignal.timeout(trialMsMax);
+    const { name, version, networkProblem: noNetwork } = await findCriRuntime(endpoint, systemClock, signal);
+    const use = `--runtime cri runs pods with images in ${name} ${version} at ${endpoint}`;
+    const consequence =
+      noNetwork === undefined ? `${use}.` : `${use}; only those with the machine's network: ${noNetwork}`;
+    return { name: containerRuntime, available: true, consequence };
+  } catch (error) {
+    const consequence = `Pods run without images, with --runtime process alone: ${messageOf(error)}`;
+    return { name: containerRuntime, available: false, consequence };
+  }
+}
+
+async function examineNetwork(): Promise<Finding> {
+  const { kind, architecture } = findPowers();
+  const problem =
+    kind === 'user'
+      ? 'a network for each pod takes root'
+      : await networkProblem(architecture, AbortSignal.timeout(trialMsMax));
+  const forwarding = (await dropsForwarded())
+    ? 'Another firewall of this machine drops what is forwarded, so that they reach other machines only if it permits interfaces named ml-*.'
+    : 'net.ipv4.ip_forward is set for the first of them.';
+  return {
+    name: 'pod networks',
+    available: problem === undefined,
+    consequence:
+      problem === undefined
+        ? `Pods have addresses and ports of their own. ${forwarding}`
+        : `All pods have the network of the machine: ${problem}`,
+  };
+}
+
+/** As Docker sets it up: a rule that accepts a packet in one table does not keep it from being dropped in another. */
+async function dropsForwarded(): Promise<boolean> {
+  const chain = ['list', 'chain', 'ip', 'filter', 'FORWARD'];
+  const answer = await promisify(execFile)('nft', chain, { timeout: trialMsMax }).catch(() => undefined);
+  return / policy drop;/.test(answer?.stdout ?? '');
+}
+
+/** Of a trial that takes milliseconds. */
+const trialMsMax = 10_000;
 
 function examineVolumes(): readonly Finding[] {
   const mounts = systemMounts();

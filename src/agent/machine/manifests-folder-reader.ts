@@ -13,7 +13,14 @@ import { SourceSize, decodeText, readSourceFiles } from '../../disk/paths/source
 import type { ManifestFile } from '../../kube/manifests/manifests.ts';
 import type { FolderReader } from '../../pods/sources/manifests-folder.ts';
 
-type InputProblem = 'FileTooLarge' | 'ManifestUnusable' | 'NoPodSource' | 'NoSuchPod' | 'NotAFile' | 'SameUid';
+type InputProblem =
+  | 'CredentialProvidersUnusable'
+  | 'FileTooLarge'
+  | 'ManifestUnusable'
+  | 'NoPodSource'
+  | 'NoSuchPod'
+  | 'NotAFile'
+  | 'SameUid';
 
 /** What a user gave cannot be used. */
 export class InputError extends MountletError {
@@ -32,7 +39,7 @@ export function manifestsFolderReader(path: string, clock: Clock): FolderReader 
   return {
     path: path.length > 1 ? path.replace(/\/+$/, '') : path,
     list: () => list(path),
-    read: async (name, bytesMax) => await read(await pathOf(path, name), bytesMax),
+    read: async (name, bytesMax) => await readRegularFile(await pathOf(path, name), bytesMax),
     changes: (signal) => changes(path, clock, signal),
   };
 }
@@ -62,7 +69,8 @@ async function pathOf(path: string, name: string): Promise<string> {
   return (await stat(path)).isDirectory() ? join(path, name) : path;
 }
 
-async function read(path: string, bytesMax: number): Promise<string> {
+/** Rejects with an InputError for anything but a regular file of that size. */
+export async function readRegularFile(path: string, bytesMax: number): Promise<string> {
   // Without waiting: a pipe in the file's place would keep us for ever.
   const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
   try {

@@ -13,11 +13,29 @@ export interface RuntimeParts {
   /** Files and directories that no container may see. They may be missing: what is not there now may come. */
   readonly hidden: readonly string[];
   readonly settings: ContainerSettings;
+  /** Where the node's API server is; undefined without one. */
+  readonly server: URL | undefined;
   readonly clock: Clock;
   readonly report: (problem: PodProblem) => void;
+  /** When the node ends, so do all pods. */
+  readonly drains: boolean;
+  readonly notify: (notice: RuntimeNotice) => void;
+  /** Aborts when the node ends; what the runtime does after that is its own affair. */
+  readonly signal: AbortSignal;
+}
+
+export interface RuntimeNotice {
+  /** Which one was taken where the node may take any, or what it cannot do on this machine. */
+  readonly kind: 'RuntimeChosen' | 'RuntimeLimited';
+  readonly message: string;
 }
 
 interface ContainerSettings {
+  readonly runtime: 'process' | 'cri' | 'auto';
+  readonly containerRuntimeEndpoint: string;
+  readonly cgroupDriver: 'cgroupfs' | 'systemd';
+  readonly podPidsMax: number | undefined;
+  readonly logsDirectory: string | undefined;
   readonly logBytesMax: number;
   readonly logFilesMax: number;
   readonly hostFiles: 'none' | 'system' | 'all';
@@ -28,13 +46,11 @@ interface ContainerSettings {
 /** A runtime that a node has opened, and closes when it has ended. */
 export interface OpenedRuntime extends Runtime {
   close(): Promise<void>;
-  /** Why no container can be started now. While there is a problem the node is not ready. */
-  problems?(): readonly string[];
 }
 
 export type OpenRuntime = (parts: RuntimeParts) => Promise<OpenedRuntime>;
 
-export const processRuntime: OpenRuntime = ({ root, hidden, settings, clock, report }) =>
+export const processRuntime: OpenRuntime = ({ root, hidden, settings, server, clock, report }) =>
   openProcessRuntime(
     {
       ...defaultProcessRuntimeSettings,
@@ -45,9 +61,16 @@ export const processRuntime: OpenRuntime = ({ root, hidden, settings, clock, rep
       hostFiles: settings.hostFiles,
       hostPaths: settings.hostPaths,
       writableBytesMax: settings.writableLayerBytesMax,
+      machinePorts: loopbackPorts(server),
     },
     { clock, report },
   );
+
+/** A server on the loopback address, which pods with a network of their own do not share. */
+function loopbackPorts(server: URL | undefined): readonly number[] {
+  if (server === undefined || !/^(127\.|localhost$)/.test(server.hostname)) return [];
+  return [server.port === '' ? 443 : Number(server.port)];
+}
 
 interface SecretSources {
   /** Directories that commands of this program keep keys, tokens and Secrets in. */

@@ -39,6 +39,31 @@ test('a configuration file is read with names that the kubelet has too', () => {
   assert.equal(settings.subPathUpdates, false);
 });
 
+const pulls: readonly { readonly given: AgentConfiguration; readonly atOnce: number }[] = [
+  { given: {}, atOnce: 1 },
+  { given: { serializeImagePulls: false }, atOnce: Infinity },
+  { given: { maxParallelImagePulls: 3 }, atOnce: 3 },
+  { given: { maxParallelImagePulls: 1 }, atOnce: 1 },
+  { given: { serializeImagePulls: false, maxParallelImagePulls: 1 }, atOnce: 1 },
+];
+for (const { given, atOnce } of pulls) {
+  test(`with ${JSON.stringify(given)} images are pulled ${atOnce} at once`, () => {
+    const { pullsAtOnceMax, pullsPerSecond, pullsBurst } = agentSettings(given, machine);
+    assert.deepEqual(
+      { pullsAtOnceMax, pullsPerSecond, pullsBurst },
+      { pullsAtOnceMax: atOnce, pullsPerSecond: 5, pullsBurst: 10 },
+    );
+    assert.equal(agentSettings({ registryPullQPS: 0 }, machine).pullsPerSecond, Infinity);
+  });
+}
+
+test('who names a container runtime uses it, unless another is asked for', () => {
+  const endpoint = 'unix:///run/crio/crio.sock';
+  assert.equal(agentSettings({}, machine).runtime, 'process');
+  assert.equal(agentSettings({ containerRuntimeEndpoint: endpoint }, machine).runtime, 'cri');
+  assert.equal(agentSettings({ containerRuntimeEndpoint: endpoint, runtime: 'auto' }, machine).runtime, 'auto');
+});
+
 test('an empty configuration file says nothing', () => {
   assert.deepEqual(readAgentConfiguration('agent.yaml', '# nothing yet\n'), {});
 });
@@ -72,6 +97,29 @@ const badValues: readonly { readonly given: AgentConfiguration; readonly says: R
     given: { allowedUnsafeSysctls: ['net.*', 'vm.swappiness'] },
     says: /: "vm.swappiness" is not known to be namespaced$/,
   },
+  { given: { maxParallelImagePulls: 0 }, says: /maxParallelImagePulls: 0 must be between 1/ },
+  {
+    given: { serializeImagePulls: true, maxParallelImagePulls: 2 },
+    says: /maxParallelImagePulls: 2 cannot be larger than 1 unless serializeImagePulls is false/,
+  },
+  { given: { registryPullQPS: -1 }, says: /registryPullQPS: -1 must be between 0/ },
+  {
+    given: { imageCredentialProviderConfig: '/a' },
+    says: /imageCredentialProviderBinDir: "" must be an absolute path/,
+  },
+  { given: { evictionHard: { 'disk.free': '1Gi' } }, says: /evictionHard: unsupported eviction signal disk\.free$/ },
+  {
+    given: { evictionPressureTransitionPeriod: '-1s' },
+    says: /evictionPressureTransitionPeriod: "-1s" must be a duration/,
+  },
+  { given: { evictionMaxPodGracePeriod: -1 }, says: /evictionMaxPodGracePeriod: -1 must be between 0/ },
+  { given: { imageGCHighThresholdPercent: 101 }, says: /imageGCHighThresholdPercent: 101 must be between 0 and 100/ },
+  {
+    given: { imageGCLowThresholdPercent: 85 },
+    says: /imageGCLowThresholdPercent: 85 must be less than imageGCHighThresholdPercent 85$/,
+  },
+  { given: { imageMinimumGCAge: 'old' }, says: /imageMinimumGCAge: "old" must be a duration/ },
+  { given: { imageMaximumGCAge: '1m' }, says: /imageMaximumGCAge: "1m" must be greater than imageMinimumGCAge$/ },
   { given: { registerWithTaints: [{ effect: 'Never' }] }, says: /registerWithTaints\[0\]\.key.*\n.*effect: "Never"/ },
 ];
 for (const { given, says } of badValues) {
@@ -79,6 +127,14 @@ for (const { given, says } of badValues) {
     assert.throws(() => agentSettings(given, machine), { name: AgentSettingsError.name, message: says });
   });
 }
+
+test('thresholds of images and disks are those of the kubelet', () => {
+  const { imageCollection, eviction, localStorageCapacityIsolation, volumeStatsMs } = agentSettings({}, machine);
+  assert.deepEqual(imageCollection, { highPercent: 85, lowPercent: 80, ageMsMin: 120_000, unusedMsMax: 0 });
+  assert.deepEqual([eviction.transitionMs, eviction.podGraceSecondsMax, eviction.given], [300_000, 0, []]);
+  assert.equal(eviction.defaults.length, 4);
+  assert.deepEqual([localStorageCapacityIsolation, volumeStatsMs], [true, 60_000]);
+});
 
 test('all problems are reported at once', () => {
   const problem = /port: .*\nsettings: maxPods: /;

@@ -2,6 +2,8 @@
  * The settings of a node agent: checked and defaulted here, once; further in none of them is optional. Names and defaults are
  * the kubelet's where it has them, so that what operators know of one holds for the other.
  */
+import { isIP } from 'node:net';
+import { dirname, resolve } from 'node:path';
 import { MountletError } from '../../base/errors.ts';
 import { parseYamlDocuments } from '../../kube/manifests/yaml-documents.ts';
 import { showPath } from '../../kube/schema/field-errors.ts';
@@ -9,10 +11,17 @@ import { type Of, boolean, decode, integer, list, map, object, string } from '..
 import { dnsSubdomainProblems } from '../../kube/values/names.ts';
 import { Quantity, quantityProblem } from '../../kube/values/quantity.ts';
 import { parseDurationMs } from '../../kube/values/times.ts';
+import type { EvictionSettings } from '../../reclaim/eviction-loop.ts';
+import type { ImageCollectorSettings } from '../../reclaim/image-collector.ts';
+import { type Thresholds, readThresholds } from '../../reclaim/thresholds.ts';
+import { kubeletConfigurationKind, readKubeletConfiguration } from './kubelet-configuration.ts';
+import { type ServingSettings, servingFields, servingSettings } from './serving-settings.ts';
 
 const agentConfigurationKind = { apiVersion: 'mountlet.dev/v1alpha1', kind: 'AgentConfiguration' } as const;
 
-/** The file of `--config`. */
+export const defaultEndpoint = 'unix:///run/containerd/containerd.sock';
+
+/** The file of `--config`, where it is not a kubelet's. */
 const agentConfiguration = object({
   apiVersion: string,
   kind: string,
@@ -36,17 +45,49 @@ const agentConfiguration = object({
   subPathUpdates: boolean,
   enableControllerAttachDetach: boolean,
   clusterDomain: string,
+  clusterDNS: list(string),
+  resolvConf: string,
   kubeAPIQPS: integer,
   kubeAPIBurst: integer,
   containerLogMaxSize: string,
   containerLogMaxFiles: integer,
+  runtime: string,
+  containerRuntimeEndpoint: string,
+  cgroupDriver: string,
+  serializeImagePulls: boolean,
+  maxParallelImagePulls: integer,
+  registryPullQPS: integer,
+  registryBurst: integer,
+  imageCredentialProviderConfig: string,
+  imageCredentialProviderBinDir: string,
   hostFiles: string,
   hostPaths: list(string),
   containerWritableLayerMax: string,
+  evictionHard: map(string),
+  evictionSoft: map(string),
+  evictionSoftGracePeriod: map(string),
+  evictionMinimumReclaim: map(string),
+  evictionPressureTransitionPeriod: string,
+  evictionMaxPodGracePeriod: integer,
+  mergeDefaultEvictionSettings: boolean,
+  imageMinimumGCAge: string,
+  imageMaximumGCAge: string,
+  imageGCHighThresholdPercent: integer,
+  imageGCLowThresholdPercent: integer,
+  localStorageCapacityIsolation: boolean,
+  volumeStatsAggPeriod: string,
+  podLogsDir: string,
+  providerID: string,
+  eventRecordQPS: integer,
+  eventBurst: integer,
+  podPidsLimit: integer,
+  failCgroupV1: boolean,
+  crashLoopBackOff: object({ maxContainerRestartPeriod: string }),
+  ...servingFields,
 });
 export type AgentConfiguration = Of<typeof agentConfiguration>;
 
-interface Taint {
+export interface Taint {
   readonly key: string;
   readonly value: string;
   readonly effect: string;
@@ -63,7 +104,8 @@ export interface AgentSettings {
   readonly nodeIp: string | undefined;
   readonly nodeLabels: Readonly<Record<string, string>>;
   readonly registersNode: boolean;
-  readonly taints: readonly Taint[];
+  /** Undefined: one that keeps pods with images away from a runtime without them. */
+  readonly taints: readonly Taint[] | undefined;
   readonly podsMax: number;
   /** Names, or prefixes that end in `*`, that pods may set beside the safe ones. */
   readonly allowedUnsafeSysctls: readonly string[];
@@ -78,15 +120,50 @@ export interface AgentSettings {
   readonly subPathUpdates: boolean;
   readonly controllerAttaches: boolean;
   readonly clusterDomain: string;
+  /** Addresses of the cluster's DNS; empty where there is none. */
+  readonly clusterDns: readonly string[];
+  /** The machine's own file about DNS; empty: pods see nothing of it. */
+  readonly resolvConf: string;
   readonly requestsPerSecond: number;
   readonly requestsBurst: number;
   readonly logBytesMax: number;
   readonly logFilesMax: number;
+  /** `auto`: containers where a runtime answers at the endpoint, else processes. */
+  readonly runtime: 'process' | 'cri' | 'auto';
+  /** `unix:///run/containerd/containerd.sock` */
+  readonly containerRuntimeEndpoint: string;
+  /** For runtimes that do not say which one they have. */
+  readonly cgroupDriver: 'cgroupfs' | 'systemd';
+  /** How many images are pulled at once; Infinity: as many as pods need. */
+  readonly pullsAtOnceMax: number;
+  /** Infinity: no limit. */
+  readonly pullsPerSecond: number;
+  readonly pullsBurst: number;
+  /** Programs that know logins for registries; undefined: none. */
+  readonly credentialProviders: { readonly configuration: string; readonly programs: string } | undefined;
   /** What containers of the process runtime see of the machine, and additional paths. */
   readonly hostFiles: 'none' | 'system' | 'all';
   readonly hostPaths: readonly string[];
   /** What one container can write to its root, /tmp, /run and /dev/shm together. */
   readonly writableLayerBytesMax: number;
+  readonly eviction: Thresholds & Pick<EvictionSettings, 'podGraceSecondsMax'> & { readonly transitionMs: number };
+  readonly imageCollection: ImageCollectorSettings;
+  /** Pods above the limits of their ephemeral storage are evicted. */
+  readonly localStorageCapacityIsolation: boolean;
+  /** What is in a volume is counted this often. */
+  readonly volumeStatsMs: number;
+  /** Absolute; undefined: in the root directory. */
+  readonly logsDirectory: string | undefined;
+  /** What a cloud calls this machine; empty: nothing. */
+  readonly providerId: string;
+  readonly eventsPerSecond: number;
+  readonly eventsBurst: number;
+  /** Of all processes of one pod; undefined: as the machine allows. */
+  readonly podPidsMax: number | undefined;
+  /** A machine with control groups of version 1 is refused. */
+  readonly failsOnCgroupV1: boolean;
+  readonly restartBackOffMsMax: number;
+  readonly serving: ServingSettings;
 }
 
 export class AgentSettingsError extends MountletError {
@@ -106,8 +183,15 @@ export function requireSettings(where: string, given: Readonly<Record<string, un
   if (problems.length > 0) throw new AgentSettingsError(where, problems);
 }
 
-/** Reads the file of `--config`. `where` names it in messages. */
-export function readAgentConfiguration(where: string, text: string): AgentConfiguration {
+/**
+ * Reads the file of `--config`, of this agent or of a kubelet. `where` is its path. `unused` hears what a kubelet's file asks for
+ * and this agent does not do.
+ */
+export function readAgentConfiguration(
+  where: string,
+  text: string,
+  unused: (fields: readonly string[]) => void = () => {},
+): AgentConfiguration {
   const [document, ...more] = parseYamlDocuments(text).filter(
     ({ value, problems }) => value !== undefined || problems.length > 0,
   );
@@ -117,15 +201,31 @@ export function readAgentConfiguration(where: string, text: string): AgentConfig
     const problems = document.problems.map(({ position, message }) => `line ${position.line}: ${message}`);
     throw new AgentSettingsError(where, problems);
   }
+  const kubelet = isKubeletConfiguration(document.value)
+    ? readKubeletConfiguration(document.value, (path) => resolve(dirname(where), path))
+    : undefined;
+  if (kubelet !== undefined) {
+    if (kubelet.problems.length > 0) throw new AgentSettingsError(where, kubelet.problems);
+    if (kubelet.withoutEffect.length > 0) unused(kubelet.withoutEffect);
+    return kubelet.settings;
+  }
   const { value, problems } = decode(agentConfiguration, document.value);
   const { apiVersion = '', kind = '' } = value;
   const wrongKind =
     apiVersion === agentConfigurationKind.apiVersion && kind === agentConfigurationKind.kind
       ? []
-      : [`it must have apiVersion: ${agentConfigurationKind.apiVersion} and kind: ${agentConfigurationKind.kind}`];
+      : [
+          `it must have apiVersion: ${agentConfigurationKind.apiVersion} and kind: ${agentConfigurationKind.kind}, or ` +
+            `${kubeletConfigurationKind.apiVersion} and ${kubeletConfigurationKind.kind}`,
+        ];
   const all = [...problems.map(({ path, message }) => `${showPath(path)}: ${message}`), ...wrongKind];
   if (all.length > 0) throw new AgentSettingsError(where, all);
   return value;
+}
+
+function isKubeletConfiguration(document: unknown): boolean {
+  const { apiVersion, kind } = (document ?? {}) as { readonly apiVersion?: unknown; readonly kind?: unknown };
+  return apiVersion === kubeletConfigurationKind.apiVersion && kind === kubeletConfigurationKind.kind;
 }
 
 /** `given` is the file's content with what was said on the command line over it; `machine` is asked for the rest. */
@@ -139,6 +239,8 @@ export function agentSettings(
   if (problems.length > 0) throw new AgentSettingsError('settings', problems);
   const check = new Checks(problems);
   const { nodeIP = '', staticPodPath = '' } = given;
+  const { evictionHard, evictionSoft, evictionSoftGracePeriod, evictionMinimumReclaim } = given;
+  const { mergeDefaultEvictionSettings } = given;
   const settings: AgentSettings = {
     nodeName: check.name('nodeName', given.nodeName ?? machine.nodeName),
     rootDirectory: check.absolute('rootDir', given.rootDir ?? machine.rootDirectory),
@@ -147,7 +249,7 @@ export function agentSettings(
     nodeIp: nodeIP === '' ? undefined : nodeIP,
     nodeLabels: given.nodeLabels ?? {},
     registersNode: given.registerNode ?? true,
-    taints: (given.registerWithTaints ?? []).map((taint, index) => check.taint(index, taint)),
+    taints: given.registerWithTaints?.map((taint, index) => check.taint(index, taint)),
     podsMax: check.within('maxPods', given.maxPods ?? 110, 1, 100_000),
     allowedUnsafeSysctls: (given.allowedUnsafeSysctls ?? []).map((name) => check.sysctl('allowedUnsafeSysctls', name)),
     manifestsDirectory: staticPodPath === '' ? undefined : check.absolute('staticPodPath', staticPodPath),
@@ -164,13 +266,57 @@ export function agentSettings(
     subPathUpdates: given.subPathUpdates ?? true,
     controllerAttaches: given.enableControllerAttachDetach ?? true,
     clusterDomain: given.clusterDomain ?? 'cluster.local',
+    clusterDns: (given.clusterDNS ?? []).map((address, index) => check.address(`clusterDNS[${index}]`, address)),
+    resolvConf: given.resolvConf ?? '/etc/resolv.conf',
     requestsPerSecond: check.within('kubeAPIQPS', given.kubeAPIQPS ?? 50, 1, 100_000),
     requestsBurst: check.within('kubeAPIBurst', given.kubeAPIBurst ?? 100, 1, 100_000),
     logBytesMax: check.bytes('containerLogMaxSize', given.containerLogMaxSize ?? '10Mi'),
     logFilesMax: check.within('containerLogMaxFiles', given.containerLogMaxFiles ?? 5, 2, 1_000),
+    // Who names a container runtime means to use it.
+    runtime: check.among(
+      'runtime',
+      given.runtime ?? (given.containerRuntimeEndpoint === undefined ? 'process' : 'cri'),
+      ['process', 'cri', 'auto'],
+    ),
+    containerRuntimeEndpoint: check.endpoint(
+      'containerRuntimeEndpoint',
+      given.containerRuntimeEndpoint ?? defaultEndpoint,
+    ),
+    cgroupDriver: check.among('cgroupDriver', given.cgroupDriver ?? 'cgroupfs', ['cgroupfs', 'systemd']),
+    pullsAtOnceMax: check.pullsAtOnce(given.serializeImagePulls, given.maxParallelImagePulls),
+    pullsPerSecond: check.within('registryPullQPS', given.registryPullQPS ?? 5, 0, 100_000) || Infinity,
+    pullsBurst: check.within('registryBurst', given.registryBurst ?? 10, 0, 100_000),
+    credentialProviders: check.providers(given.imageCredentialProviderConfig, given.imageCredentialProviderBinDir),
     hostFiles: check.among('hostFiles', given.hostFiles ?? 'system', ['none', 'system', 'all']),
     hostPaths: (given.hostPaths ?? []).map((path) => check.absolute('hostPaths', path)),
     writableLayerBytesMax: check.bytes('containerWritableLayerMax', given.containerWritableLayerMax ?? '256Mi'),
+    eviction: {
+      ...readThresholds(
+        { evictionHard, evictionSoft, evictionSoftGracePeriod, evictionMinimumReclaim, mergeDefaultEvictionSettings },
+        problems,
+      ),
+      transitionMs: check.duration(
+        'evictionPressureTransitionPeriod',
+        given.evictionPressureTransitionPeriod ?? '5m0s',
+      ),
+      podGraceSecondsMax: check.within(
+        'evictionMaxPodGracePeriod',
+        given.evictionMaxPodGracePeriod ?? 0,
+        0,
+        2 ** 31 - 1,
+      ),
+    },
+    imageCollection: check.imageCollection(given),
+    localStorageCapacityIsolation: given.localStorageCapacityIsolation ?? true,
+    volumeStatsMs: check.duration('volumeStatsAggPeriod', given.volumeStatsAggPeriod ?? '1m0s'),
+    logsDirectory: given.podLogsDir === undefined ? undefined : check.absolute('podLogsDir', given.podLogsDir),
+    providerId: given.providerID ?? '',
+    eventsPerSecond: check.within('eventRecordQPS', given.eventRecordQPS ?? 50, 0, 100_000) || Infinity,
+    eventsBurst: check.within('eventBurst', given.eventBurst ?? 100, 1, 100_000),
+    podPidsMax: (given.podPidsLimit ?? -1) < 1 ? undefined : given.podPidsLimit,
+    failsOnCgroupV1: given.failCgroupV1 ?? false,
+    restartBackOffMsMax: check.restartPeriod(given.crashLoopBackOff?.maxContainerRestartPeriod ?? '5m0s'),
+    serving: servingSettings(given, check),
   };
   if (problems.length > 0) throw new AgentSettingsError('settings', problems);
   return settings;
@@ -185,52 +331,104 @@ class Checks {
   }
 
   name(field: string, value: string): string {
-    for (const problem of dnsSubdomainProblems(value)) this.#report(field, value, problem);
+    for (const problem of dnsSubdomainProblems(value)) this.refuse(field, value, problem);
+    return value;
+  }
+
+  address(field: string, value: string): string {
+    if (isIP(value) === 0) this.refuse(field, value, 'must be an IP address');
     return value;
   }
 
   absolute(field: string, value: string): string {
-    if (!value.startsWith('/')) this.#report(field, value, 'must be an absolute path');
+    if (!value.startsWith('/')) this.refuse(field, value, 'must be an absolute path');
+    return value;
+  }
+
+  endpoint(field: string, value: string): string {
+    if (!value.startsWith('unix:///')) this.refuse(field, value, `must be a socket, such as ${defaultEndpoint}`);
     return value;
   }
 
   within(field: string, value: number, least: number, most: number): number {
-    if (value < least || value > most) this.#report(field, value, `must be between ${least} and ${most}`);
+    if (value < least || value > most) this.refuse(field, value, `must be between ${least} and ${most}`);
     return value;
   }
 
   duration(field: string, value: string): number {
     const ms = parseDurationMs(value) ?? -1;
-    if (ms <= 0) this.#report(field, value, 'must be a duration above zero, such as 1m0s');
+    if (ms <= 0) this.refuse(field, value, 'must be a duration above zero, such as 1m0s');
+    return ms;
+  }
+
+  imageCollection(given: AgentConfiguration): ImageCollectorSettings {
+    const { imageGCHighThresholdPercent: high = 85, imageGCLowThresholdPercent: low = 80 } = given;
+    this.within('imageGCHighThresholdPercent', high, 0, 100);
+    this.within('imageGCLowThresholdPercent', low, 0, 100);
+    if (low >= high)
+      this.refuse('imageGCLowThresholdPercent', low, `must be less than imageGCHighThresholdPercent ${high}`);
+    const ageMsMin = this.age('imageMinimumGCAge', given.imageMinimumGCAge ?? '2m0s');
+    const unusedMsMax = this.age('imageMaximumGCAge', given.imageMaximumGCAge ?? '0s');
+    if (unusedMsMax > 0 && unusedMsMax <= ageMsMin)
+      this.refuse('imageMaximumGCAge', given.imageMaximumGCAge ?? '', 'must be greater than imageMinimumGCAge');
+    return { highPercent: high, lowPercent: low, ageMsMin, unusedMsMax };
+  }
+
+  age(field: string, value: string): number {
+    const ms = parseDurationMs(value) ?? -1;
+    if (ms < 0) this.refuse(field, value, 'must be a duration that is not negative, such as 2m0s');
+    return ms;
+  }
+
+  restartPeriod(value: string): number {
+    const field = 'crashLoopBackOff.maxContainerRestartPeriod';
+    const ms = this.duration(field, value);
+    if (ms < 1_000 || ms > 300_000) this.refuse(field, value, 'must be between 1s and 300s');
     return ms;
   }
 
   bytes(field: string, value: string): number {
     const bytes = quantityProblem(value) === undefined ? Number(Quantity.parse(value).value()) : 0;
-    if (bytes <= 0) this.#report(field, value, 'must be a quantity above zero, such as 10Mi');
+    if (bytes <= 0) this.refuse(field, value, 'must be a quantity above zero, such as 10Mi');
     return bytes;
+  }
+
+  /** One after another, unless a number above one or `serializeImagePulls: false` is given. */
+  pullsAtOnce(serial: boolean | undefined, given: number | undefined): number {
+    const max = given === undefined ? undefined : this.within('maxParallelImagePulls', given, 1, 100_000);
+    const isSerial = serial ?? (max ?? 1) <= 1;
+    if (isSerial && max !== undefined && max > 1)
+      this.refuse('maxParallelImagePulls', max, 'cannot be larger than 1 unless serializeImagePulls is false');
+    return isSerial ? 1 : (max ?? Infinity);
+  }
+
+  providers(configuration = '', programs = ''): AgentSettings['credentialProviders'] {
+    if (configuration === '' && programs === '') return undefined;
+    this.absolute('imageCredentialProviderConfig', configuration);
+    this.absolute('imageCredentialProviderBinDir', programs);
+    return { configuration, programs };
   }
 
   among<T extends string>(field: string, value: string, known: readonly T[]): T {
     const found = known.find((one) => one === value);
-    if (found === undefined) this.#report(field, value, `must be one of ${known.join(', ')}`);
+    if (found === undefined) this.refuse(field, value, `must be one of ${known.join(', ')}`);
     return found ?? (value as T);
   }
 
   sysctl(field: string, value: string): string {
     const isNamespaced = /^(kernel\.(sem|shm[\w*]*|msg[\w*]*)|(fs\.mqueue|net)\.[\w.*-]+)$/.test(value);
-    if (!isNamespaced) this.#report(field, value, 'is not known to be namespaced');
+    if (!isNamespaced) this.refuse(field, value, 'is not known to be namespaced');
     return value;
   }
 
   taint(index: number, { key = '', value = '', effect = '' }: Partial<Taint>): Taint {
     const at = `registerWithTaints[${index}]`;
-    if (key === '') this.#report(`${at}.key`, key, 'is missing');
+    if (key === '') this.refuse(`${at}.key`, key, 'is missing');
     this.among(`${at}.effect`, effect, ['NoSchedule', 'PreferNoSchedule', 'NoExecute']);
     return { key, value, effect };
   }
 
-  #report(field: string, value: string | number, problem: string): void {
+  refuse(field: string, value: string | number, problem: string): void {
     this.#problems.push(`${field}: ${JSON.stringify(value)} ${problem}`);
   }
 }

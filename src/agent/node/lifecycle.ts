@@ -14,6 +14,7 @@ import type { Clock } from '../../base/clock.ts';
 import { type NodeObjects, followChanges } from './node-objects.ts';
 import type { PodView } from './node-pods.ts';
 import type { NodePresence } from './node-presence.ts';
+import type { NodeReclaim } from './node-reclaim.ts';
 import type { NodeVolumes } from './node-volumes.ts';
 import type { NotifyNode } from './notices.ts';
 
@@ -26,6 +27,7 @@ export interface NodeParts {
   readonly volumes: NodeVolumes;
   readonly view: PodView;
   readonly pods: PodLoop;
+  readonly reclaim: NodeReclaim;
   readonly server: NodeServer | undefined;
   readonly recorder: EventRecorder | undefined;
 }
@@ -35,7 +37,7 @@ const drainMsMax = 60_000;
 
 /** Resolves after the signal, when everything has ended; rejects if a part failed. */
 export function runNode(parts: NodeParts, drains: boolean, signal: AbortSignal): Promise<void> {
-  const { objects, volumes, presence, pods, server, recorder } = parts;
+  const { objects, volumes, presence, pods, reclaim, server, recorder } = parts;
   const { manager } = volumes;
   const followers = [manager, pods] as const;
   return inOrder(
@@ -49,6 +51,7 @@ export function runNode(parts: NodeParts, drains: boolean, signal: AbortSignal):
     [
       (stop) => objects.run(stop),
       (stop) => volumes.run(stop),
+      (stop) => reclaim.run(stop),
       (stop) => presence.run({ port: server?.address.port ?? 0, ...volumesInUse(volumes) }, stop),
       (stop) => followChanges('ConfigMap', objects.configMaps, followers, parts, stop),
       (stop) => followChanges('Secret', objects.secrets, followers, parts, stop),

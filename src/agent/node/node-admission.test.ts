@@ -10,7 +10,10 @@ const node: Node = { metadata: { name: 'here', labels: { disk: 'ssd' } } };
 const tainted: Node = { ...node, spec: { taints: [{ key: 'broken', effect: 'NoExecute' }] } };
 const cordoned: Node = { ...node, spec: { taints: [{ key: 'broken', effect: 'NoSchedule' }] } };
 const allocatable = { cpu: '2', memory: '1Gi', 'ephemeral-storage': '10G', 'example.com/gpu': '1' };
-const admission = new NodeAdmission({ podsMax: 3, allowedUnsafeSysctls: ['kernel.msg*', 'net.core.somaxconn'] });
+const admission = new NodeAdmission(
+  { isUnderDiskPressure: () => false },
+  { podsMax: 3, allowedUnsafeSysctls: ['kernel.msg*', 'net.core.somaxconn'] },
+);
 
 const asking = (requests: Record<string, string>, more: Partial<Container> = {}): Container =>
   aContainer({ resources: { requests }, ...more });
@@ -256,3 +259,12 @@ for (const { it, pod, others, ends } of preemptions) {
     );
   });
 }
+
+test('under disk pressure only pods that the node depends on are taken', () => {
+  const full = new NodeAdmission({ isUnderDiskPressure: () => true }, { podsMax: 3, allowedUnsafeSysctls: [] });
+  const refusal = { reason: 'Evicted', message: 'The node had condition: [DiskPressure]. ' };
+  assert.deepEqual(full.admit(named('web'), [], node, allocatable), { refusal });
+  assert.equal(full.admit(named('dns', critical), [], node, allocatable).refusal, undefined);
+  const fromFile = aPod({ metadata: { name: 'static', uid: 's', ...staticPod } });
+  assert.equal(full.admit(fromFile, [], node, allocatable).refusal, undefined);
+});

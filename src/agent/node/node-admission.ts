@@ -4,7 +4,7 @@
  */
 import type { Node } from '../../kube/kinds/node.ts';
 import { type Container, containersTogether } from '../../kube/kinds/pod/container.ts';
-import { isStaticPod } from '../../kube/kinds/pod/pod-identity.ts';
+import { isCriticalPod, isStaticPod } from '../../kube/kinds/pod/pod-identity.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { selectsNode, tolerates } from '../../kube/references/node-affinity.ts';
 import { qualityOfService } from '../../kube/references/pod-resources.ts';
@@ -20,6 +20,10 @@ import {
 import type { PodAdmission } from '../../pods/loop/loop-parts.ts';
 import type { Eviction } from '../../pods/status/pod-status.ts';
 
+interface AdmissionDeps {
+  readonly isUnderDiskPressure: () => boolean;
+}
+
 interface AdmissionSettings {
   readonly podsMax: number;
   /** Names, or prefixes that end in `*`. */
@@ -29,15 +33,14 @@ interface AdmissionSettings {
 /** In thousandths of a cpu, bytes, pods, devices. */
 type Amounts = ReadonlyMap<string, bigint>;
 
-/** Priorities of `system-cluster-critical` and above. */
-const criticalPriority = 2_000_000_000;
-
 export class NodeAdmission {
+  readonly #deps: AdmissionDeps;
   readonly #settings: AdmissionSettings;
   /** Every admission adds up the requests of all pods: each is parsed once. */
   readonly #requests = new WeakMap<Pod, Amounts>();
 
-  constructor(settings: AdmissionSettings) {
+  constructor(deps: AdmissionDeps, settings: AdmissionSettings) {
+    this.#deps = deps;
     this.#settings = settings;
   }
 
@@ -46,13 +49,16 @@ export class NodeAdmission {
    * then, but what the machine has is.
    */
   admit(pod: Pod, others: readonly Pod[], node: Node | undefined, allocatable: ResourceList): PodAdmission {
+    // Whatever it asks for, it would be among the first to be evicted.
+    if (this.#deps.isUnderDiskPressure() && !isCriticalPod(pod))
+      return { refusal: { reason: 'Evicted', message: 'The node had condition: [DiskPressure]. ' } };
     const refused = forbiddenSysctl(pod, this.#settings.allowedUnsafeSysctls) ?? foreignSystem(pod);
     if (refused !== undefined) return { refusal: refused };
     const shortages = this.#shortages(pod, others, allocatable);
     const unmet = affinityProblem(pod, node) ?? portProblem(pod, others) ?? taintProblem(pod, node);
     const [shortage] = shortages;
-    if (shortage === undefined || (unmet !== undefined && isCritical(pod))) return { refusal: unmet };
-    if (!isCritical(pod)) return { refusal: shortage.refusal };
+    if (shortage === undefined || (unmet !== undefined && isCriticalPod(pod))) return { refusal: unmet };
+    if (!isCriticalPod(pod)) return { refusal: shortage.refusal };
     const lacking = new Map(shortages.map(({ name, missing }) => [name, missing]));
     const preempted = this.#preempted(pod, others, lacking);
     if (preempted !== undefined) return { preempted };
@@ -139,12 +145,8 @@ function amountOf(name: string, quantity: Quantity): bigint {
   return name === 'cpu' ? quantity.milliValue() : quantity.value();
 }
 
-function isCritical(pod: Pod): boolean {
-  return isStaticPod(pod) || (pod.spec.priority ?? 0) >= criticalPriority;
-}
-
 function isPreemptable(by: Pod, pod: Pod): boolean {
-  if (!isCritical(pod)) return true;
+  if (!isCriticalPod(pod)) return true;
   const [higher, lower] = [by.spec.priority, pod.spec.priority];
   return higher !== undefined && lower !== undefined && higher > lower;
 }

@@ -7,7 +7,6 @@ const none = {
   volumeStatuses: () => [],
   operationsRunning: () => 0,
   runningPods: () => 0,
-  containers: () => Promise.resolve([]),
 };
 
 test('one desired and one mounted volume give exactly two series with value 1', async () => {
@@ -39,14 +38,4 @@ test('a volume that was found and not understood is counted twice, and a cleaned
   ]) {
     assert.match(text, new RegExp(`^${name}$`, 'm'));
   }
-});
-
-test('operations are measured in the seconds of the kubelet', async () => {
-  const metrics = new NodeMetrics(none);
-  const operation = { operation: 'volume_mount', plugin: 'kubernetes.io/secret' };
-  metrics.operationEnded({ ...operation, status: 'success', tookMs: 200 });
-  const { text } = await metrics.text();
-  const labels = 'volume_plugin="kubernetes.io/secret",operation_name="volume_mount",status="success",migrated="false"';
-  assert.ok(text.includes(`storage_operation_duration_seconds_bucket{le="0.1",${labels}} 0`));
-  assert.ok(text.includes(`storage_operation_duration_seconds_bucket{le="0.25",${labels}} 1`));
 });

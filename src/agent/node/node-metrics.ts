@@ -19,16 +19,6 @@ interface NodeMetricSources {
   volumeStatuses(): readonly VolumeStatus[];
   operationsRunning(): number;
   runningPods(): number;
-  containers(): Promise<readonly UsedResources[]>;
-}
-
-/** What one running container uses. */
-interface UsedResources {
-  readonly namespace: string;
-  readonly pod: string;
-  readonly container: string;
-  readonly cpuNanoseconds: number;
-  readonly memoryBytes: number;
 }
 
 export class NodeMetrics {
@@ -39,13 +29,9 @@ export class NodeMetrics {
   readonly #counters = new Map<string, Counter>();
   readonly #orphans: Gauge;
   readonly #orphanErrors: Gauge;
-  readonly #sources: NodeMetricSources;
-  readonly #cpu: Counter<'container' | 'namespace' | 'pod'>;
-  readonly #memory: Gauge<'container' | 'namespace' | 'pod'>;
 
   constructor(sources: NodeMetricSources) {
     const registers = [this.#registry];
-    this.#sources = sources;
     const volumes = new Gauge({
       name: 'volume_manager_total_volumes',
       help: 'Volumes that should be mounted and that are, by plugin.',
@@ -115,17 +101,6 @@ export class NodeMetrics {
       help: 'Those of them that could not be removed.',
       registers,
     });
-    const ofContainer = { labelNames: ['container', 'namespace', 'pod'], registers } as const;
-    this.#cpu = new Counter({
-      name: 'container_cpu_usage_seconds_total',
-      help: 'CPU time that a running container has used, in core-seconds.',
-      ...ofContainer,
-    });
-    this.#memory = new Gauge({
-      name: 'container_memory_working_set_bytes',
-      help: 'Memory of a running container, without file caches that the kernel can drop.',
-      ...ofContainer,
-    });
     for (const [name, help] of counters) this.#counters.set(name, new Counter({ name, help, registers }));
   }
 
@@ -156,19 +131,7 @@ export class NodeMetrics {
   }
 
   async text(): Promise<{ readonly contentType: string; readonly text: string }> {
-    await this.#collectUsage();
     return { contentType: this.#registry.contentType, text: await this.#registry.metrics() };
-  }
-
-  /** Asked once for both figures. */
-  async #collectUsage(): Promise<void> {
-    const used = await this.#sources.containers();
-    this.#cpu.reset();
-    this.#memory.reset();
-    for (const { container, namespace, pod, cpuNanoseconds, memoryBytes } of used) {
-      this.#cpu.inc({ container, namespace, pod }, cpuNanoseconds / 1e9);
-      this.#memory.set({ container, namespace, pod }, memoryBytes);
-    }
   }
 
   #count(

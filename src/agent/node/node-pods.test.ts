@@ -12,7 +12,13 @@ import { asStaticPod } from '../../pods/sources/manifests-folder.ts';
 import { FakeRuntime } from '../../testing/fakes/fake-runtime.ts';
 import { MemoryContainerFiles, RecordedEvents } from '../../testing/fakes/memory-pod-api.ts';
 import { runningApiServer } from '../../testing/servers/test-api-server.ts';
-import { emptyVolumes, silentNetwork, testNodeSettings, viewDeps } from '../../testing/worlds/container-world.ts';
+import {
+  emptyVolumes,
+  silentNetwork,
+  testDns,
+  testNodeSettings,
+  viewDeps,
+} from '../../testing/worlds/container-world.ts';
 import { apiPods, podLists } from './node-pods.ts';
 
 const { signal } = new AbortController();
@@ -45,12 +51,15 @@ async function aWorld(t: TestContext, staticPods: readonly Pod[] = []): Promise<
       clock: systemClock,
       random: Math.random,
       events: new RecordedEvents(),
+      nodeEvents: { record: () => {} },
       api: apiPods(client),
       files: new MemoryContainerFiles(),
       volumes: emptyVolumes,
       registrations: { registerPod: () => {}, unregisterPod: () => {} },
       network: silentNetwork,
+      nodeLogins: [],
       view: viewDeps,
+      dns: testDns,
       node: () => ({
         owner: { name: 'here', uid: node.metadata.uid ?? '' },
         hostIPs: ['192.0.2.1'],
@@ -65,7 +74,7 @@ async function aWorld(t: TestContext, staticPods: readonly Pod[] = []): Promise<
         },
       },
     },
-    { ...testNodeSettings, resyncMs: 60_000 },
+    { ...testNodeSettings, resyncMs: 60_000, idleIsReady: true },
   );
   const stop = new AbortController();
   const running = loop.run(stop.signal);

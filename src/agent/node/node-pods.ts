@@ -1,9 +1,12 @@
 /** The pods of a node: the loop that runs them, wired to the runtime, the volumes and the API server. */
+import { readFile } from 'node:fs/promises';
 import { connect } from 'node:net';
+import { totalmem } from 'node:os';
 import { join } from 'node:path';
 import type { Duplex } from 'node:stream';
 import { onAbort } from '../../base/abort.ts';
 import type { Pausing } from '../../base/clock.ts';
+import { errorCode } from '../../base/errors.ts';
 import type { ApiClient } from '../../client/api/api-client.ts';
 import { AlreadyExistsError, ConflictError, NotFoundError } from '../../client/api/api-errors.ts';
 import { objectKey, pods, runtimeClasses, withShape } from '../../client/api/resource-reference.ts';
@@ -13,11 +16,12 @@ import type { EventSink } from '../../kube/kinds/event.ts';
 import { type Pod, podShape } from '../../kube/kinds/pod/pod.ts';
 import { runtimeClassShape } from '../../kube/kinds/runtime-class.ts';
 import { podEventObject } from '../../node/event-recorder.ts';
+import type { NodeLogins } from '../../pods/images/image-puller.ts';
 import type { PodApi, PodLoopDeps } from '../../pods/loop/loop-parts.ts';
 import { PodLoop } from '../../pods/loop/pod-loop.ts';
 import type { PodNetwork } from '../../pods/probes/http-exchange.ts';
 import { folderContents } from '../../pods/sources/manifests-folder.ts';
-import type { Runtime } from '../../runtimes/runtime.ts';
+import type { Runtime, RuntimePod } from '../../runtimes/runtime.ts';
 import { podRef } from '../../volumes/notices.ts';
 import type { PodSource, PodStates } from '../../volumes/populator.ts';
 import type { PodUid } from '../../volumes/volume-name.ts';
@@ -38,25 +42,29 @@ interface NodePodsDeps extends Pausing {
   readonly presence: NodePresence;
   readonly objects: NodeObjects;
   readonly volumes: NodeVolumes;
+  readonly isUnderDiskPressure: () => boolean;
   readonly uid: number;
+  readonly isOwnServer: boolean;
+  readonly nodeLogins: readonly NodeLogins[];
   readonly notify: NotifyNode;
 }
 
 export function nodePods(deps: NodePodsDeps, settings: AgentSettings): PodLoop {
   const { client, clock, runtime, presence, objects, volumes, notify } = deps;
   const { rootDirectory: root } = settings;
-  const admission = new NodeAdmission(settings);
+  const admission = new NodeAdmission(deps, settings);
   const effects = containerEffects(root, deps.mounts, volumes.subPaths);
-  return new PodLoop(
+  const loop: PodLoop = new PodLoop(
     {
       ...deps,
       sources: podSources(deps, settings),
       events: podEvents(notify),
+      nodeEvents: presence,
       api: client === undefined ? noPodApi : apiPods(client),
-      files: containerFiles({ root, logRoot: join(root, 'logs'), tailLog: logTail(clock) }),
+      files: containerFiles({ root, logRoot: settings.logsDirectory ?? join(root, 'logs'), tailLog: logTail(clock) }),
       volumes: podVolumes(volumes.manager),
       registrations: objects,
-      network: podNetwork(runtime),
+      network: podNetwork((uid) => loop.runtimePodOf(uid)),
       view: () => ({
         configMaps: objects.configMaps,
         secrets: objects.secrets,
@@ -64,18 +72,45 @@ export function nodePods(deps: NodePodsDeps, settings: AgentSettings): PodLoop {
         node: presence.known(),
         ...effects,
       }),
+      dns: async () => ({
+        clusterDns: settings.clusterDns,
+        clusterDomain: settings.clusterDomain,
+        restartBackOffMsMax: settings.restartBackOffMsMax,
+        resolvConf: await readResolvConf(settings.resolvConf),
+        nodeIps: presence.hostIps(),
+        // Pods of the process runtime have the names of the machine, and most of them want no others.
+        warnsWithoutCluster: runtime.images !== undefined,
+      }),
       node: () => ({ owner: presence.owner(), hostIPs: presence.hostIps() }),
       admit: (pod, others) =>
         admission.admit(pod, others, presence.current(), presence.known().status?.allocatable ?? {}),
       runtimeHandler: async (name, ended) => client && (await runtimeHandler(client, name, ended)),
     },
     {
+      ...settings,
       resyncMs: settings.syncMs,
-      clusterDomain: settings.clusterDomain,
+      idleIsReady: deps.isOwnServer || client === undefined,
       runtimeSupportsRecursiveReadOnly: true,
       defaultUid: deps.uid,
+      memoryBytes: totalmem(),
     },
   );
+  return loop;
+}
+
+/** Undefined when pods are to see none of it; a machine that has no such file has no servers to name. */
+async function readResolvConf(path: string): Promise<string | undefined> {
+  if (path === '') return undefined;
+  const read = async (file: string): Promise<string> =>
+    await readFile(file, 'utf8').catch((thrown: unknown) => {
+      if (errorCode(thrown) === 'ENOENT') return '';
+      throw thrown;
+    });
+  const text = await read(path);
+  // A server on the loopback address answers the machine alone: systemd-resolved keeps a list of those it asks itself.
+  return path === '/etc/resolv.conf' && /^nameserver 127\.0\.0\.53$/m.test(text)
+    ? (await read('/run/systemd/resolve/resolv.conf')) || text
+    : text;
 }
 
 /** Pods come from the API server, from the folder of manifests, or from both. */
@@ -137,9 +172,9 @@ export class PodView implements PodSource, PodStates {
 /** What happens to pods is a notice, from which its Kubernetes Event follows. */
 function podEvents(notify: NotifyNode): EventSink {
   return {
-    record({ pod, container, type, reason, message }) {
+    record({ pod, container, type, reason, message, annotations }) {
       const { fieldPath, resourceVersion } = podEventObject(pod, container);
-      notify({ kind: 'PodEvent', type, pod: podRef(pod), reason, message, fieldPath, resourceVersion });
+      notify({ kind: 'PodEvent', type, pod: podRef(pod), reason, message, fieldPath, resourceVersion, annotations });
     },
   };
 }
@@ -217,11 +252,9 @@ export async function* podLists(
 }
 
 /** How this node reaches ports of pods, for probes and hooks. */
-function podNetwork(runtime: Pick<Runtime, 'connect'>): PodNetwork {
-  return {
-    connect: ({ podUid, host, port }, signal) =>
-      host === undefined ? runtime.connect(podUid, port, signal) : dial(host, port, signal),
-  };
+function podNetwork(podOf: (uid: string) => Pick<RuntimePod, 'ips'> | undefined): PodNetwork {
+  const hostOf = (podUid: string): string => podOf(podUid)?.ips[0] ?? '127.0.0.1';
+  return { hostOf, connect: ({ podUid, host = hostOf(podUid), port }, signal) => dial(host, port, signal) };
 }
 
 function dial(host: string, port: number, signal: AbortSignal): Promise<Duplex> {

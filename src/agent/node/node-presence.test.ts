@@ -23,6 +23,7 @@ test('without a cluster the node has the labels, taints and room that it would r
       notify: () => {},
       runtimeVersion: 'fake://1',
       problems: () => [],
+      isUnderDiskPressure: () => false,
     },
     settings,
   );
@@ -51,6 +52,7 @@ test('a volume that has just come into use is in the status of the node long bef
       notify: () => {},
       runtimeVersion: 'fake://1',
       problems: () => [],
+      isUnderDiskPressure: () => false,
     },
     settings,
   );

@@ -11,7 +11,7 @@ import {
 import type { ClusterAccess } from '../../client/credentials/cluster-access.ts';
 import { poolDefaults } from '../../client/transport/connection-pool.ts';
 import type { Node } from '../../kube/kinds/node.ts';
-import type { EventSink } from '../../node/event-recorder.ts';
+import { type EventSink, type NewEvent, nodeEventObject } from '../../node/event-recorder.ts';
 import { NodeLease, heartbeatClientSettings } from '../../node/node-lease.ts';
 import { NodeReporter } from '../../node/node-reporter.ts';
 import type { NodeSettings } from '../../node/node-status.ts';
@@ -30,6 +30,7 @@ interface NodePresenceDeps extends Pausing {
   readonly runtimeVersion: string;
   /** Why this node is not ready; none: it is. */
   readonly problems: () => readonly string[];
+  readonly isUnderDiskPressure: () => boolean;
 }
 
 /** What the node's status contains beside the machine itself. */
@@ -88,7 +89,13 @@ export class NodePresence implements NodeReader {
     if (current !== undefined) return current;
     const { rootDirectory, nodeIp } = this.#settings;
     const machine = machineFacts(rootDirectory, nodeIp);
-    const observed = { nowMs: this.#deps.clock.now(), machine, problems: [], volumesInUse: undefined };
+    const observed = {
+      nowMs: this.#deps.clock.now(),
+      machine,
+      problems: [],
+      volumesInUse: undefined,
+      isUnderDiskPressure: this.#deps.isUnderDiskPressure(),
+    };
     const { node } = initialNode(this.#reported(0), observed);
     return { ...node, metadata: { ...node.metadata, uid: this.#uid } };
   }
@@ -97,8 +104,18 @@ export class NodePresence implements NodeReader {
     return await (this.#ownNode?.read(signal) ?? Promise.resolve(this.known()));
   }
 
+  /** An Event about this node. */
+  record({ type, reason, message }: Omit<NewEvent, 'object'>): void {
+    const object = nodeEventObject(this.name, this.#ownNode?.current()?.metadata.uid);
+    this.#deps.events.record({ object, type, reason, message });
+  }
+
   /** Sends the status at once. */
   volumesInUseChanged(): void {
+    this.#reporter?.touch();
+  }
+
+  pressureChanged(): void {
     this.#reporter?.touch();
   }
 
@@ -145,7 +162,14 @@ export class NodePresence implements NodeReader {
 
   #reported(port: number): NodeSettings {
     const { runtimeVersion } = this.#deps;
-    return { ...this.#settings, port, providerId: '', kubeletVersion: kubernetesVersion.gitVersion, runtimeVersion };
+    const { taints = [] } = this.#settings;
+    return {
+      ...this.#settings,
+      taints,
+      port,
+      kubeletVersion: kubernetesVersion.gitVersion,
+      runtimeVersion,
+    };
   }
 }
 
@@ -165,7 +189,8 @@ export function connectNode(
   const connect = (client: ApiClientSettings): ApiClient => connectApiClient(cluster, clock, client, poolDefaults);
   const rate = { perSecond: settings.requestsPerSecond, burst: settings.requestsBurst };
   const shared = { ...apiClientDefaults, userAgent: 'mountlet-agent', rate };
-  const [general, events] = [connect(shared), connect(shared)];
+  const general = connect(shared);
+  const events = connect({ ...shared, rate: { perSecond: settings.eventsPerSecond, burst: settings.eventsBurst } });
   const heartbeat = connect(heartbeatClientSettings(shared, settings));
   return {
     general,

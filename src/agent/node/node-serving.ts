@@ -1,7 +1,9 @@
 /** The pods of this node, as its own server needs them. */
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createSecureContext } from 'node:tls';
 import { issueServerCertificate, makeAuthority } from '../../apiserver/identity/certificates.ts';
+import { messageOf } from '../../base/errors.ts';
 import type { ApiClient } from '../../client/api/api-client.ts';
 import type { ResourceReference } from '../../client/api/resource-reference.ts';
 import type { ClusterAccess } from '../../client/credentials/cluster-access.ts';
@@ -13,8 +15,11 @@ import type { NodeAccess } from '../../node-server/node-access.ts';
 import type { PodLoop } from '../../pods/loop/pod-loop.ts';
 import type { Runtime, RuntimePod } from '../../runtimes/runtime.ts';
 import { thisMachine } from '../machine/machine-facts.ts';
-import type { AgentSettings } from './agent-settings.ts';
+import { type AgentSettings, AgentSettingsError } from './agent-settings.ts';
 import type { NodeDeps } from './node.ts';
+import type { ServingSettings } from './serving-settings.ts';
+
+type Reviews = Pick<NodeAccess, 'authenticate' | 'authorize'>;
 
 export function serverPods(loop: PodLoop, runtime: Pick<Runtime, 'list' | 'get'>): NodePods {
   return {
@@ -80,7 +85,21 @@ const accessReviews: ResourceReference<SubjectAccessReview> = {
 /** What the API server's own client certificate says of it: it has asked itself already who may do what. */
 const masters = 'system:masters';
 
-export function reviewedAccess(client: Pick<ApiClient, 'create'>, nodeName: string): NodeAccess {
+/** Without an API server only who shows a certificate of its administrators gets in, unless the settings let in everybody. */
+export function nodeAccess(
+  client: Pick<ApiClient, 'create'> | undefined,
+  nodeName: string,
+  { reviewsTokens, allowsAnonymous, allowsAll }: ServingSettings,
+): NodeAccess {
+  const reviewed = client === undefined ? mastersOnly : reviewedAccess(client, nodeName);
+  return {
+    authenticate: reviewsTokens ? reviewed.authenticate : mastersOnly.authenticate,
+    authorize: allowsAll ? async () => true : reviewed.authorize,
+    allowsAnonymous,
+  };
+}
+
+function reviewedAccess(client: Pick<ApiClient, 'create'>, nodeName: string): Reviews {
   return {
     async authenticate(token, signal) {
       const review = { apiVersion: 'authentication.k8s.io/v1', kind: 'TokenReview', metadata: {}, spec: { token } };
@@ -105,8 +124,7 @@ export function reviewedAccess(client: Pick<ApiClient, 'create'>, nodeName: stri
   };
 }
 
-/** On a node without an API server: only who shows a certificate of its administrators. */
-export const mastersOnly: NodeAccess = {
+const mastersOnly: Reviews = {
   authenticate: async () => undefined,
   authorize: async ({ groups }) => groups.includes(masters),
 };
@@ -118,24 +136,47 @@ export const mastersOnly: NodeAccess = {
 const days = 365;
 
 export async function agentServing(
-  { rootDirectory, nodeName, nodeIp }: Pick<AgentSettings, 'rootDirectory' | 'nodeName' | 'nodeIp'>,
+  {
+    rootDirectory,
+    nodeName,
+    nodeIp,
+    serving,
+  }: Pick<AgentSettings, 'rootDirectory' | 'nodeName' | 'nodeIp' | 'serving'>,
   host: string,
   cluster: Pick<ClusterAccess, 'endpoint'> | undefined,
   signal: AbortSignal,
 ): Promise<NodeDeps['serving']> {
+  const { certificate, clientAuthorityFile } = serving;
   const trust = await cluster?.endpoint.trust(signal);
+  const authorityPem =
+    clientAuthorityFile === undefined
+      ? trust?.authorityPem
+      : readPem('authentication.x509.clientCAFile', clientAuthorityFile);
   const addresses = (thisMachine(nodeName, rootDirectory).status?.addresses ?? []).map(({ address }) => address);
   const hosts = [...new Set([nodeName, host.toLowerCase(), ...(nodeIp === undefined ? addresses : [nodeIp])])];
   const now = Date.now();
-  const { certificatePem, keyPem } = ensurePrivateFile(
-    join(rootDirectory, 'serving.json'),
-    () => JSON.stringify(issueServerCertificate(makeAuthority({ now, days }), { hosts, now, days })),
-    (text) => {
-      const read = JSON.parse(text) as { certificatePem: string; keyPem: string };
-      createSecureContext({ cert: read.certificatePem, key: read.keyPem });
-      return read;
-    },
-  );
+  const { certificatePem, keyPem } = certificate
+    ? {
+        certificatePem: readPem('tlsCertFile', certificate.file),
+        keyPem: readPem('tlsPrivateKeyFile', certificate.keyFile),
+      }
+    : ensurePrivateFile(
+        join(rootDirectory, 'serving.json'),
+        () => JSON.stringify(issueServerCertificate(makeAuthority({ now, days }), { hosts, now, days })),
+        (text) => {
+          const read = JSON.parse(text) as { certificatePem: string; keyPem: string };
+          createSecureContext({ cert: read.certificatePem, key: read.keyPem });
+          return read;
+        },
+      );
   // Without an authority no client certificate is accepted; bearer tokens still work.
-  return { certificatePem, keyPem, clientAuthorityPem: trust?.authorityPem ?? certificatePem };
+  return { certificatePem, keyPem, clientAuthorityPem: authorityPem ?? certificatePem };
+}
+
+function readPem(field: string, file: string): string {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch (error) {
+    throw new AgentSettingsError('settings', [`${field}: cannot read it: ${messageOf(error)}`]);
+  }
 }

@@ -4,11 +4,13 @@
  */
 import { randomUUID } from 'node:crypto';
 import { existsSync, mkdirSync, realpathSync } from 'node:fs';
+import { hostname } from 'node:os';
 import type { Clock, Pausing } from '../../base/clock.ts';
 import { systemClock } from '../../base/clock.ts';
 import { NoticeStream } from '../../base/notice-stream.ts';
 import type { ClusterAccess } from '../../client/credentials/cluster-access.ts';
 import { systemMounts } from '../../disk/mounts/mounts.ts';
+import { makeDirectories } from '../../disk/paths/directories.ts';
 import { lockDirectory } from '../../disk/paths/directory-lock.ts';
 import { podsDirectory } from '../../kube/values/node-layout.ts';
 import { type NodeServerSettings, startNodeServer } from '../../node-server/node-server.ts';
@@ -16,17 +18,23 @@ import type { NodeServer } from '../../node-server/node-server.ts';
 import { streamLimits } from '../../node-server/streams/protocols.ts';
 import { EventRecorder } from '../../node/event-recorder.ts';
 import { standardPlugins } from '../../plugins/registry.ts';
+import type { NodeLogins } from '../../pods/images/image-puller.ts';
 import type { PodLoop } from '../../pods/loop/pod-loop.ts';
 import type { Runtime } from '../../runtimes/runtime.ts';
 import type { VolumeManager } from '../../volumes/volume-manager.ts';
-import { type OpenRuntime, type OpenedRuntime, processRuntime, secretPaths } from '../machine/process-runtime.ts';
-import { type AgentSettings, requireSettings } from './agent-settings.ts';
+import { InputError } from '../machine/manifests-folder-reader.ts';
+import { chosenRuntime } from '../machine/chosen-runtime.ts';
+import { type OpenRuntime, type OpenedRuntime, secretPaths } from '../machine/process-runtime.ts';
+import { type AgentSettings, AgentSettingsError, type Taint, requireSettings } from './agent-settings.ts';
+import { openNodeLogins } from '../machine/node-logins.ts';
 import { type NodeParts, runNode } from './lifecycle.ts';
 import { NodeMetrics } from './node-metrics.ts';
 import { NodeObjects } from './node-objects.ts';
 import { PodView, nodePods } from './node-pods.ts';
 import { type NodeClients, NodePresence, connectNode } from './node-presence.ts';
-import { mastersOnly, reviewedAccess, serverPods } from './node-serving.ts';
+import { agentServing, nodeAccess, serverPods } from './node-serving.ts';
+import { diskPressure, nodeReclaim } from './node-reclaim.ts';
+import { type NodeStats, nodeStats, servedStats } from './node-stats.ts';
 import { type MakePlugins, nodeVolumes } from './node-volumes.ts';
 import { type NodeNotice, type NotifyNode, eventSink, metricSink } from './notices.ts';
 
@@ -35,6 +43,8 @@ export interface NodeDeps {
   readonly cluster: Pick<ClusterAccess, 'endpoint' | 'credentials' | 'secretFiles' | 'transport'> | undefined;
   /** The certificate of the node's own server, and the authority whose clients it accepts; undefined: there is no server. */
   readonly serving: Pick<NodeServerSettings, 'certificatePem' | 'keyPem' | 'clientAuthorityPem'> | undefined;
+  /** The API server is this program's own, so that pods which can only idle here may come and may be ready. */
+  readonly isOwnServer: boolean;
   readonly openRuntime: OpenRuntime;
   readonly plugins: MakePlugins;
   readonly clock: Clock;
@@ -48,6 +58,8 @@ export interface NodeDeps {
   readonly runtimeDirectory: string | undefined;
   /** Containers that name no user run as this one. */
   readonly uid: number;
+  /** Of this process, for credential providers. */
+  readonly environment: Readonly<Record<string, string | undefined>>;
   readonly notify: NotifyNode;
 }
 
@@ -55,7 +67,8 @@ export interface NodeDeps {
 export const nodeDefaults: NodeDeps = {
   cluster: undefined,
   serving: undefined,
-  openRuntime: processRuntime,
+  isOwnServer: false,
+  openRuntime: chosenRuntime,
   plugins: standardPlugins,
   clock: systemClock,
   random: Math.random,
@@ -63,6 +76,7 @@ export const nodeDefaults: NodeDeps = {
   drains: false,
   runtimeDirectory: undefined,
   uid: process.geteuid?.() ?? 0,
+  environment: {},
   notify: () => {},
 };
 
@@ -100,11 +114,22 @@ export async function startNode(given: AgentSettings, deps: NodeDeps, signal: Ab
       root: settings.rootDirectory,
       hidden: hiddenPaths(settings, deps),
       settings,
+      server: deps.cluster?.endpoint.url,
       clock: deps.clock,
       report: (problem) => notices.emit({ kind: 'ContainerProblem', ...problem }),
+      drains: deps.drains,
+      notify: (notice) => notices.emit(notice),
+      signal,
     });
     closing.push(() => runtime.close());
-    const parts = assemble(settings, deps, connection, runtime);
+    const nodeLogins = await openNodeLogins(
+      { ...deps, notify: (notice) => notices.emit(notice) },
+      settings.rootDirectory,
+      settings.credentialProviders,
+      signal,
+    );
+    const parts = assemble(settings, deps, connection, runtime, nodeLogins);
+    closing.push(() => parts.stats.close());
     const metrics = nodeMetrics(parts);
     notices.subscribe(metricSink(metrics));
     const server = await serve(settings, deps, connection, parts, metrics);
@@ -115,6 +140,32 @@ export async function startNode(given: AgentSettings, deps: NodeDeps, signal: Ab
     await close();
     throw error;
   }
+}
+
+/** What is absent is as in `nodeDefaults`. */
+interface AgentDeps extends Partial<Omit<NodeDeps, 'cluster' | 'serving'>> {
+  readonly cluster: ClusterAccess | undefined;
+}
+
+/** A node alone, against any API server or none, with a certificate that it keeps in its root. Runs until the signal aborts. */
+export async function startAgent(settings: AgentSettings, deps: AgentDeps, signal: AbortSignal): Promise<RunningNode> {
+  const { cluster } = deps;
+  if (cluster === undefined && settings.manifestsDirectory === undefined) {
+    throw new InputError(
+      'NoPodSource',
+      'Cannot run a node without pods: give --kubeconfig FILE, --in-cluster or --manifests DIR',
+    );
+  }
+  requireCgroupVersion(settings);
+  makeDirectories(settings.rootDirectory);
+  const serving = await agentServing(settings, hostname(), cluster, signal);
+  return await startNode(settings, { ...nodeDefaults, ...deps, serving }, signal);
+}
+
+function requireCgroupVersion({ failsOnCgroupV1 }: AgentSettings): void {
+  if (!failsOnCgroupV1 || existsSync('/sys/fs/cgroup/cgroup.controllers')) return;
+  const text = 'Cannot run on a machine with control groups of version 1: failCgroupV1 forbids it; set it to false';
+  throw new AgentSettingsError('settings', [text]);
 }
 
 /** One node for a root directory: a second one would end the pods of the first as leftovers. */
@@ -156,68 +207,91 @@ function hiddenPaths({ rootDirectory, manifestsDirectory }: AgentSettings, deps:
   return secretPaths({ stateDirectories, manifests: manifestsDirectory, clusterFiles }, existsSync);
 }
 
-type Assembled = Omit<NodeParts, 'server'>;
+type Assembled = Omit<NodeParts, 'server'> & { readonly stats: NodeStats };
 
 /** Each part is made of those above it. */
-function assemble(settings: AgentSettings, deps: NodeDeps, connection: Connection, runtime: OpenedRuntime): Assembled {
+function assemble(
+  settings: AgentSettings,
+  deps: NodeDeps,
+  connection: Connection,
+  runtime: OpenedRuntime,
+  nodeLogins: readonly NodeLogins[],
+): Assembled {
   const { notify } = connection;
   const client = connection.clients?.general;
   const mounts = systemMounts();
   const shared = { ...deps, ...connection, client, mounts, runtime };
+  const pressure = diskPressure(settings, runtime);
+  const isUnderDiskPressure = (): boolean => pressure.isUnderPressure;
   const presence = new NodePresence(
     {
       ...shared,
       events: { record: (event) => notify({ kind: 'NodeEvent', ...event }) },
       runtimeVersion: `${runtime.name}://${runtime.version}`,
-      problems: () => runtime.problems?.() ?? [],
+      problems: () => runtime.problems(),
+      isUnderDiskPressure,
     },
-    settings,
+    { ...settings, taints: settings.taints ?? defaultTaints(deps, runtime) },
   );
   const objects = new NodeObjects({ ...shared, ownNode: () => presence.current() }, settings);
   const view = new PodView();
   const volumes = nodeVolumes({ ...shared, objects, node: presence, pods: view }, settings);
-  const pods = nodePods({ ...shared, presence, objects, volumes }, settings);
+  const pods = nodePods({ ...shared, presence, objects, volumes, nodeLogins, isUnderDiskPressure }, settings);
   view.attach(pods);
-  return { ...connection, runtime, presence, objects, volumes, view, pods };
+  const stats = nodeStats({ ...shared, volumes, pods }, settings);
+  const changed = (): void => presence.pressureChanged();
+  const reclaim = nodeReclaim({ ...shared, pressure, pods, stats, events: presence, changed }, settings);
+  return { ...connection, runtime, presence, objects, volumes, view, pods, stats, reclaim };
 }
 
-function nodeMetrics({ pods, volumes, runtime }: Assembled): NodeMetrics {
+/** Where other people schedule, a pod that needs its image must not come to a runtime without images. */
+function defaultTaints({ isOwnServer }: NodeDeps, { images }: Pick<Runtime, 'images'>): readonly Taint[] {
+  return isOwnServer || images !== undefined
+    ? []
+    : [{ key: 'mountlet.dev/no-images', value: '', effect: 'NoSchedule' }];
+}
+
+function nodeMetrics({ pods, volumes }: Assembled): NodeMetrics {
   const isRunning = (uid = ''): boolean => pods.statusOf(uid)?.phase === 'Running';
   return new NodeMetrics({
     volumes: () => volumes.manager.queries.counts(),
     volumeStatuses: () => volumes.manager.queries.statuses(),
     operationsRunning: () => volumes.manager.operationsRunning,
     runningPods: () => pods.pods().filter(({ metadata }) => isRunning(metadata.uid)).length,
-    containers: async () => {
-      const signal = AbortSignal.timeout(usageMsMax);
-      const used = (await runtime.list(signal)).map(async ({ uid, namespace, name: pod }) =>
-        (await runtime.usage(uid, signal)).map(({ name, ...usage }) => ({ namespace, pod, container: name, ...usage })),
-      );
-      return (await Promise.all(used)).flat();
-    },
   });
 }
 
-/** A runtime that does not answer must not block a scrape of the node. */
-const usageMsMax = 5_000;
-
 async function serve(
-  { address: host, port, nodeName }: AgentSettings,
+  { address: host, port, nodeName, serving: own }: AgentSettings,
   { serving, clock }: NodeDeps,
   { clients, notify }: Connection,
-  { pods, runtime }: Assembled,
+  { pods, runtime, stats }: Assembled,
   metrics: NodeMetrics,
 ): Promise<NodeServer | undefined> {
-  if (serving === undefined) return undefined;
-  const access = clients === undefined ? mastersOnly : reviewedAccess(clients.general, nodeName);
+  if (serving === undefined || !own.isEnabled) return undefined;
+  const access = nodeAccess(clients?.general, nodeName, own);
   return await startNodeServer(
-    { host, port, ...serving, limits: streamLimits },
-    { pods: serverPods(pods, runtime), runtime, access, clock, metrics: () => metrics.text(), notify },
+    { host, port, ...own, ...serving, limits: { ...streamLimits, idleMs: own.streamIdleMs } },
+    {
+      pods: serverPods(pods, runtime),
+      runtime,
+      access,
+      clock,
+      metrics: () => metrics.text(),
+      stats: servedStats(stats),
+      notify,
+    },
   );
 }
 
 /** What is to happen when the cluster is back, or has another Node object. */
-function subscribe({ presence, pods, volumes: { manager } }: Assembled, { clients }: Connection): void {
-  presence.subscribe({ changed: () => manager.nodeChanged(), registered: () => pods.nodeRegistered() });
+function subscribe({ presence, pods, runtime, volumes: { manager } }: Assembled, { clients }: Connection): void {
+  presence.subscribe({
+    changed() {
+      manager.nodeChanged();
+      runtime.setPodRanges?.(presence.current()?.spec?.podCIDRs ?? []);
+    },
+    registered: () => pods.nodeRegistered(),
+  });
   clients?.general.onReturn(() => manager.retryNow());
 }

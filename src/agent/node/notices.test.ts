@@ -111,6 +111,14 @@ test('a line has what machines filter on', () => {
   assert.deepEqual({ podUid, volume, error }, { podUid: 'u1', volume: 'v', error: 'device busy' });
 });
 
+test('an unmounted volume and a static pod that cannot be shown name their pod', () => {
+  const unmounted = { kind: 'VolumeUnmounted', ...facts, podUid: pod.uid, message: 'done' } as const;
+  assert.equal(logLine(unmounted)?.pod, 'shop/web');
+  assert.equal(logLine({ ...unmounted, pod: undefined })?.pod, 'u1');
+  const mirror = logLine({ kind: 'MirrorFailed', pod: 'shop/web', message: 'forbidden' });
+  assert.deepEqual([mirror?.pod, mirror?.message], ['shop/web', 'static pod shop/web: forbidden']);
+});
+
 test('a failed step names its pod as its Events do, and a detached volume is a line for debugging', () => {
   const step = { podUid: 'u1', fullName: 'web_shop', state: 'syncing', message: 'back-off 10s' } as const;
   assert.deepEqual(logLine({ kind: 'PodStepFailed', ...step, hasEvent: false }), {

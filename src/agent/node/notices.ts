@@ -12,8 +12,10 @@ import type { NodeNotice as ReportNotice } from '../../node/own-node.ts';
 import type { PluginNotice } from '../../plugins/plugin.ts';
 import type { PodNotice } from '../../pods/loop/loop-parts.ts';
 import type { FolderNotice } from '../../pods/sources/manifests-folder.ts';
+import type { ReclaimFailed } from '../../reclaim/eviction-loop.ts';
 import type { PodProblem } from '../../runtimes/process/process-runtime.ts';
 import type { VolumeNotice } from '../../volumes/notices.ts';
+import type { RuntimeNotice } from '../machine/process-runtime.ts';
 import type { NodeMetrics } from './node-metrics.ts';
 
 export type NodeNotice =
@@ -33,11 +35,15 @@ export type NodeNotice =
   | ({ readonly kind: 'ContainerProblem' } & PodProblem)
   | ({ readonly kind: 'NodeEvent' } & NewEvent)
   /** A volume kind that this node was given and cannot use; the others work. */
-  | { readonly kind: 'PluginRefused'; readonly message: string };
+  | { readonly kind: 'PluginRefused'; readonly message: string }
+  | RuntimeNotice
+  /** Emitted once: thresholds that this node was given and does not watch. */
+  | { readonly kind: 'ThresholdsUnwatched'; readonly signals: readonly string[] }
+  | ReclaimFailed;
 
 /** Of a volume, or of a pod and its containers, which also say what exactly is meant. */
 type PodEventNotice = Extract<VolumeNotice, { readonly kind: 'PodEvent' }> &
-  Partial<Pick<EventObject, 'fieldPath' | 'resourceVersion'>>;
+  Partial<Pick<EventObject, 'fieldPath' | 'resourceVersion'> & Pick<NewEvent, 'annotations'>>;
 
 export type NotifyNode = (notice: NodeNotice) => void;
 
@@ -81,8 +87,8 @@ const rows: { readonly [Kind in NodeNotice['kind']]: Row<Of<Kind>> } = {
     level: levelOfEvent,
     line: ({ pod, reason, message: text }) => `pod ${nameOf(pod)}: ${reason}: ${text}`,
     fields: ({ pod }) => ({ pod: nameOf(pod) }),
-    event: ({ type, pod, reason, message: text, fieldPath, resourceVersion }) => {
-      return { object: { ...podObject(pod), fieldPath, resourceVersion }, type, reason, message: text };
+    event: ({ type, pod, reason, message: text, fieldPath, resourceVersion, annotations }) => {
+      return { object: { ...podObject(pod), fieldPath, resourceVersion }, type, reason, message: text, annotations };
     },
   },
   PodStepFailed: {
@@ -92,9 +98,17 @@ const rows: { readonly [Kind in NodeNotice['kind']]: Row<Of<Kind>> } = {
   },
   PodWarning: podProblem(),
   ContainerProblem: podProblem(),
-  MirrorFailed: { ...warning, fields: ({ podUid }) => ({ pod: podUid }) },
+  MirrorFailed: {
+    level: 'warning',
+    line: ({ pod, message: text }) => `static pod ${pod}: ${text}`,
+    fields: ({ pod }) => ({ pod }),
+  },
   StatusNotSent: statusProblem(),
   StatusRefused: statusProblem(),
+  CredentialProviderFailed: {
+    level: 'warning',
+    line: ({ provider, image, message: text }) => `credential provider ${provider} gave no login for ${image}: ${text}`,
+  },
   HousekeepingFailed: { level: 'warning', line: ({ what, message: text }) => `${what}: ${text}` },
   ManifestRefused: {
     level: 'error',
@@ -143,7 +157,11 @@ const rows: { readonly [Kind in NodeNotice['kind']]: Row<Of<Kind>> } = {
     },
     metric: ({ plugin, tookMs }, metrics) => metrics.updated(plugin, tookMs),
   },
-  VolumeUnmounted: { level: 'debug', line: message, fields: ({ podUid: pod, volume }) => ({ pod, volume }) },
+  VolumeUnmounted: {
+    level: 'debug',
+    line: message,
+    fields: ({ podUid, pod, volume }) => ({ pod: pod === undefined ? podUid : nameOf(pod), volume }),
+  },
   VolumeDetached: { level: 'debug', line: message, fields: ({ volume }) => ({ volume }) },
   OperationEnded: {
     level: 'silent',
@@ -222,6 +240,13 @@ const rows: { readonly [Kind in NodeNotice['kind']]: Row<Of<Kind>> } = {
   SubPathNotUpdated: warning,
   SubPathUpdatesUnavailable: warning,
   PluginRefused: { level: 'error', line: message },
+  RuntimeChosen: { level: 'info', line: message },
+  ThresholdsUnwatched: {
+    level: 'warning',
+    line: ({ signals }) => `eviction thresholds without effect here: ${signals.join(', ')}`,
+  },
+  ReclaimFailed: { level: 'warning', line: ({ message: text }) => `cannot make room on the disk: ${text}` },
+  RuntimeLimited: warning,
   MemoryElsewhere: warning,
   GroupImpossible: warning,
   OwnerImpossible: warning,

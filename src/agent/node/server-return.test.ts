@@ -55,7 +55,13 @@ async function aNode(t: TestContext) {
     presence: {
       run: (over: AbortSignal) =>
         new NodePresence(
-          { ...deps, events: { record: () => {} }, runtimeVersion: 'test://1', problems: () => [] },
+          {
+            ...deps,
+            events: { record: () => {} },
+            runtimeVersion: 'test://1',
+            problems: () => [],
+            isUnderDiskPressure: () => false,
+          },
           settings,
         ).run({ port: 10_250, volumesInUse: () => [], reportedInUse: () => {} }, over),
     },

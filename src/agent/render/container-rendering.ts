@@ -17,7 +17,7 @@ import {
   type ImagePullSecrets,
   collectPullSecrets,
   missingPullSecretsEvent,
-} from '../../pods/view/image-pull-secrets.ts';
+} from '../../pods/images/image-pull-secrets.ts';
 import type { ContainerMount, MountedVolume, MountedVolumes } from '../../pods/view/mounts.ts';
 import { ContainerConfigError } from '../../pods/view/variables.ts';
 import type { PreparedVolume } from './pod-volumes.ts';

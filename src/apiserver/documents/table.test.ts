@@ -31,6 +31,7 @@ test('a table has all columns, wide ones too, and a cell for each', () => {
       'Nominated Node 1',
       'Readiness Gates 1',
       'Environment 1',
+      'Idle 1',
     ],
   );
   assert.equal(table.rows[0]?.cells.length, table.columnDefinitions.length);

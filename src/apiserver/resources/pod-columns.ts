@@ -2,7 +2,7 @@
  * The table of pods. A pod's status is one word, and which word it is depends on all of its containers: while it
  * starts, on the first init container that is not done; later, on the first container that has something to say.
  */
-import type { ContainerStatus } from '../../kube/kinds/pod/pod-status.ts';
+import { type ContainerStatus, idleCondition } from '../../kube/kinds/pod/pod-status.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { environmentCondition } from '../../kube/references/environment.ts';
 import { ageColumn, ageSince, nameColumn, orNone, text, wide } from '../model/columns.ts';
@@ -25,12 +25,19 @@ export const podColumns: readonly Column<Pod>[] = [
   wide('Nominated Node', 'The node where room is made for the pod.', ({ status }) => orNone(status?.nominatedNodeName)),
   wide('Readiness Gates', 'How many of the further conditions for being ready hold, of how many.', readinessGates),
   wide('Environment', 'Whether variables of running containers are still what their objects say.', environmentOf),
+  wide('Idle', 'Whether containers do nothing, because the node has no images for them.', idleOf),
 ];
 
 /** Nodes of mountlet report it; for others it is unknown. */
 function environmentOf({ status }: Pod): string {
   const condition = status?.conditions?.find(({ type }) => type === environmentCondition);
   return condition === undefined ? '<none>' : condition.status === 'False' ? 'Stale' : 'Current';
+}
+
+function idleOf({ status }: Pod): string {
+  return status?.conditions?.some(({ type, status: is }) => type === idleCondition && is === 'True')
+    ? 'Idle'
+    : '<none>';
 }
 
 export function podRowConditions({ status }: Pod): readonly RowCondition[] {

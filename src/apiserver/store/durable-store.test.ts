@@ -318,6 +318,10 @@ test('a backup is not restored over anything, nor from anything else', async (t)
   assert.equal(readFileSync(join(root, 'used', 'file'), 'utf8'), 'mine');
   writeFileSync(join(root, 'other'), 'x'.repeat(100_000));
   await assert.rejects(restoreBackup(join(root, 'other'), join(root, 'restored')), { reason: 'RestoreFailed' });
+  const missing = join(root, 'missing');
+  await assert.rejects(restoreBackup(missing, join(root, 'restored')), {
+    message: `Cannot read the backup "${missing}": there is no such file`,
+  });
   mkdirSync(join(root, 'empty'));
   await restoreBackup(join(root, 'backup'), join(root, 'empty'));
   assert.deepEqual(readdirSync(root).sort(), ['backup', 'empty', 'other', 'store', 'used']);

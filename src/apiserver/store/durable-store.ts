@@ -5,14 +5,14 @@
  */
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-import { messageOf } from '../../base/errors.ts';
+import { errorCode, messageOf } from '../../base/errors.ts';
 import { changeLogDefaults } from './change-log.ts';
 import { type EncryptionKey, ValueSeal } from './encryption.ts';
 import { FileJournal, copyStore } from './file-journal.ts';
 import type { JournalContent } from './journal.ts';
 import { isLmdb, readLmdb } from './lmdb-file.ts';
 import { Snapshot, type StoreState, snapshotName, writeSnapshot } from './snapshot.ts';
-import { backupFailed, restoreFailed } from './store-errors.ts';
+import { StoreError, backupFailed, restoreFailed } from './store-errors.ts';
 import { syncPath } from './sync-path.ts';
 import { type StoreLimits, type StoreOptions, VersionedStore } from './versioned-store.ts';
 
@@ -91,11 +91,11 @@ export async function restoreBackup(file: string, directory: string): Promise<vo
   if (existsSync(directory) && readdirSync(directory).length > 0) {
     throw restoreFailed(directory, 'it is not empty; choose another directory, or move what is in it away');
   }
+  const isOld = isLmdb(readBackup(file));
   mkdirSync(dirname(directory), { recursive: true });
   const draft = mkdtempSync(join(dirname(directory), `.${basename(directory)}-`));
   let snapshot: Snapshot | undefined;
   try {
-    const isOld = isLmdb(readFileSync(file));
     snapshot = isOld ? undefined : await Snapshot.open(file);
     const content = snapshot === undefined ? readLmdb(file) : { base: snapshot, records: [], state: snapshot.state };
     const path = join(draft, snapshotName);
@@ -108,6 +108,15 @@ export async function restoreBackup(file: string, directory: string): Promise<vo
   } finally {
     await snapshot?.close();
     rmSync(draft, { recursive: true, force: true });
+  }
+}
+
+function readBackup(file: string): Buffer {
+  try {
+    return readFileSync(file);
+  } catch (thrown) {
+    const why = errorCode(thrown) === 'ENOENT' ? 'there is no such file' : messageOf(thrown);
+    throw new StoreError('RestoreFailed', `Cannot read the backup "${file}": ${why}`, { cause: thrown });
   }
 }
 

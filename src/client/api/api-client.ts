@@ -193,7 +193,7 @@ export class ApiClient {
   /** For paths that are not resources (`/version`), and for other forms of those that are: a Table. */
   read(
     path: string,
-    { accept, ...query }: Selection & { readonly accept?: string },
+    { accept, ...query }: Selection & { readonly accept?: string; readonly includeObject?: 'Object' | undefined },
     signal: AbortSignal,
   ): Promise<JsonObject> {
     return this.#answer(

@@ -24,7 +24,6 @@ type DiskProblem =
   | 'NotABlockDevice'
   | 'NotADirectory'
   | 'NotBlank'
-  | 'NotTmpfs'
   | 'ProgramArgumentInvalid'
   | 'SubPathNotCleaned'
   | 'SubPathNotCreated'

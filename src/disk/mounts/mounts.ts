@@ -17,7 +17,6 @@ import {
   unmountFlags,
 } from '../../linux/system-calls.ts';
 import { type MountEntry, isMountPoint, readMountsBelow } from './mount-table.ts';
-import { DiskError } from './disk-error.ts';
 
 /** Options a bind mount can have of its own: they take something away from what the mounted file system allows. */
 export const bindRestrictions = ['ro', 'nosuid', 'nodev', 'noexec', 'noatime', 'nodiratime', 'relatime'] as const;
@@ -52,8 +51,6 @@ export interface Mounts {
   bind(source: string, target: string, options?: BindOptions): void;
   /** Binds what an open file (O_PATH is enough) stands for, whatever has been renamed or linked since it was opened. */
   bindFileDescriptor(descriptor: number, target: string, options?: BindOptions): void;
-  /** Fails with EINVAL when more than that is in use. */
-  resizeTmpfs(directory: string, sizeBytes: bigint): void;
   unmount(target: string, options?: { readonly lazy?: boolean }): void;
   /** Exact for bind mounts too; a symbolic link is not followed. A missing path is an error with code ENOENT. */
   isMountPoint(path: string): boolean;
@@ -186,19 +183,6 @@ class SystemMounts implements Mounts {
 
   bindFileDescriptor(descriptor: number, target: string, options: BindOptions = {}): void {
     this.bind(`/proc/self/fd/${descriptor}`, target, options);
-  }
-
-  resizeTmpfs(directory: string, sizeBytes: bigint): void {
-    requireAbsolute(directory);
-    const path = realPath(directory);
-    const entry = entriesAt(path).find(({ mountPoint }) => mountPoint === path); // the topmost comes first
-    if (entry?.fileSystem !== 'tmpfs') {
-      const found = entry === undefined ? 'nothing' : `a ${entry.fileSystem}`;
-      throw new DiskError('NotTmpfs', `Cannot resize "${directory}": ${found} is mounted there, not a tmpfs`);
-    }
-    // A remount that does not repeat `noswap` would turn swap on, which the kernel refuses.
-    const data = tmpfsOptions(sizeBytes, entry.superOptions.includes('noswap'));
-    this.#calls.mount({ target: path, flags: mountFlags.remount | flagsOf(entry.options), data });
   }
 
   unmount(target: string, { lazy = false }: { readonly lazy?: boolean } = {}): void {

@@ -416,7 +416,6 @@ function boundMethods(real: Mounts): Mounts {
     mountHugetlbfs: (...args) => real.mountHugetlbfs(...args),
     bind: (...args) => real.bind(...args),
     bindFileDescriptor: (...args) => real.bindFileDescriptor(...args),
-    resizeTmpfs: (...args) => real.resizeTmpfs(...args),
     unmount: (...args) => real.unmount(...args),
     isMountPoint: (...args) => real.isMountPoint(...args),
   };

@@ -293,6 +293,8 @@ export interface PodEvent {
   readonly reason: string;
   /** Holds no value of a Secret and no output of a container's command. */
   readonly message: string;
+  /** For programs that read it. */
+  readonly annotations?: Readonly<Record<string, string>> | undefined;
 }
 
 export interface EventSink {

@@ -33,13 +33,16 @@ export class PullSecretError extends MountletError {
 
 /** Secrets of other types, and those without the key of their type, do not count. Throws `PullSecretError`. */
 export function parsePullSecrets(secrets: readonly PullSecret[]): Keyring {
+  return keyringOf(secrets.flatMap(entriesOf));
+}
+
+/** Of entries as in the files: `https://quay.io/v1/`. */
+export function keyringOf(entries: Iterable<readonly [registry: string, login: Login]>): Keyring {
   const byRegistry = new Map<string, RegistryCredentials[]>();
-  for (const secret of secrets) {
-    for (const [written, { username, password }] of entriesOf(secret)) {
-      const registry = registryKey(written);
-      if (registry === undefined) continue;
-      byRegistry.set(registry, [...(byRegistry.get(registry) ?? []), { registry, username, password }]);
-    }
+  for (const [written, { username, password }] of entries) {
+    const registry = registryKey(written);
+    if (registry === undefined) continue;
+    byRegistry.set(registry, [...(byRegistry.get(registry) ?? []), { registry, username, password }]);
   }
   // From the end of the alphabet, so that a longer path comes before the registry it is on.
   return new Map([...byRegistry].toSorted(([a], [b]) => compareByteOrder(b, a)));

@@ -27,6 +27,14 @@ export function podDirectory(root: string, podUid: string): string {
   return `${podsDirectory(root)}/${segment('a pod UID', podUid)}`;
 }
 
+/** The logs of a pod's containers, in a directory that may be elsewhere than the root. */
+export function podLogDirectory(
+  logRoot: string,
+  { namespace, name, uid }: { readonly namespace: string; readonly name: string; readonly uid: string },
+): string {
+  return `${logRoot}/${segment('a pod', `${namespace}_${name}_${uid}`)}`;
+}
+
 export function volumesDirectory(root: string, podUid: string): string {
   return `${podDirectory(root, podUid)}/volumes`;
 }

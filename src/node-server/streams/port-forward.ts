@@ -6,8 +6,8 @@ import { pipeline } from 'node:stream/promises';
 import { createWebSocketStream } from 'ws';
 import type { Clock } from '../../base/clock.ts';
 import { messageOf } from '../../base/errors.ts';
-import { SpdyConnection } from '../spdy/spdy-connection.ts';
-import type { SpdyStream } from '../spdy/spdy-stream.ts';
+import { SpdyConnection } from '../../spdy/spdy-connection.ts';
+import type { SpdyStream } from '../../spdy/spdy-stream.ts';
 import { ChannelSocket } from './channel-socket.ts';
 import {
   RequestRefused,

@@ -4,8 +4,8 @@ import { finished } from 'node:stream/promises';
 import type { WebSocket } from 'ws';
 import type { Clock } from '../../base/clock.ts';
 import type { ExecResult, ProcessStreams, TerminalSize } from '../../runtimes/runtime.ts';
-import { SpdyConnection } from '../spdy/spdy-connection.ts';
-import type { SpdyStream } from '../spdy/spdy-stream.ts';
+import { SpdyConnection } from '../../spdy/spdy-connection.ts';
+import type { SpdyStream } from '../../spdy/spdy-stream.ts';
 import { ChannelSocket } from './channel-socket.ts';
 import {
   NodeServerError,

@@ -11,7 +11,7 @@ import type { KillReason } from './plan-containers.ts';
 import { hasEnded } from './runtime-containers.ts';
 
 interface KillDeps extends HookDeps {
-  readonly runtime: Pick<Runtime, 'exec' | 'get' | 'stopContainer' | 'stopPod'>;
+  readonly runtime: Pick<Runtime, 'run' | 'get' | 'stopContainer' | 'stopPod'>;
 }
 
 interface KillRequest {
@@ -39,7 +39,7 @@ export class ContainerKiller {
     graceSeconds: number | undefined,
     signal: AbortSignal,
   ): Promise<void> {
-    const running = runtimePod.containers.filter(({ state }) => state.kind === 'running');
+    const running = runtimePod.containers.filter(({ state }) => state.kind === 'running' || state.kind === 'unknown');
     const order = new TerminationOrder(
       pod,
       running.map(({ name }) => name),
@@ -180,7 +180,7 @@ class TerminationOrder {
 type Hook = NonNullable<Lifecycle['postStart']>;
 
 export interface HookDeps {
-  readonly runtime: Pick<Runtime, 'exec'>;
+  readonly runtime: Pick<Runtime, 'run'>;
   readonly network: PodNetwork;
   readonly clock: Clock;
   readonly events: EventSink;
@@ -201,8 +201,10 @@ interface HookRequest {
 export async function runHook(request: HookRequest, deps: HookDeps, signal: AbortSignal): Promise<void> {
   const { hook, containerId } = request;
   if (hook.exec !== undefined) {
-    const { exitCode } = await deps.runtime.exec(containerId, { command: hook.exec.command ?? [], tty: false }, signal);
-    if (exitCode !== 0) throw new HandlerError(`command exited with ${exitCode}`);
+    const command = { command: hook.exec.command ?? [], timeoutMs: undefined, bytesMax: 0 };
+    const result = await deps.runtime.run(containerId, command, signal);
+    if (result === 'timedOut') throw new HandlerError('command timed out');
+    if (result.exitCode !== 0) throw new HandlerError(`command exited with ${result.exitCode}`);
     return;
   }
   if (hook.httpGet !== undefined) return await runHttpHook(request, hook.httpGet, deps, signal);

@@ -1,29 +1,21 @@
 /** Everything a runtime needs to make one container, decided: variables, mounts, user, limits and labels. */
-import type { ResourceRequirements } from '../../kube/kinds/pod/container.ts';
-import { describePod, podNamespace, podUid } from '../../kube/kinds/pod/pod-identity.ts';
+import { podNamespace, podUid } from '../../kube/kinds/pod/pod-identity.ts';
 import type { AnyContainer } from '../../kube/kinds/pod/pod-spec.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
-import { podLimits } from '../../kube/references/pod-resources.ts';
 import { goQuote } from '../../kube/values/go-text.ts';
-import { Quantity } from '../../kube/values/quantity.ts';
-import type {
-  ContainerRequest,
-  ContainerSecurity,
-  ImageStatus,
-  ResourceLimits,
-  RuntimeMount,
-} from '../../runtimes/runtime.ts';
+import type { ContainerRequest, ImageStatus, RuntimeMount, RuntimePod } from '../../runtimes/runtime.ts';
 import { type ContainerView, type ContainerViewDeps, viewContainer } from '../view/container-view.ts';
 import { type CleanUp, type ContainerMount, ContainerMountsError, type MountedVolumes } from '../view/mounts.ts';
 import { ContainerConfigError, type Defect } from '../view/variables.ts';
+import { containerResources } from './container-resources.ts';
+import { containerSecurity } from './container-security.ts';
 import {
-  containerHash,
   containerNameLabel,
   environmentObjects,
-  environmentObjectsLabel,
-  hashLabel,
-  messageFileLabel,
-  messagePolicyLabel,
+  environmentObjectsAnnotation,
+  kubeletAnnotations,
+  messageFileAnnotation,
+  newest,
   podNameLabel,
   podNamespaceLabel,
   podUidLabel,
@@ -36,15 +28,24 @@ export interface ContainerFiles {
   /** Below the node's root. */
   podDirectory(podUid: string): string;
   logDirectory(pod: Pod): string;
+  /** Of a profile that a pod names, which need not exist. */
+  seccompFile(profile: string): string;
+  /** The highest attempt of a container that left a log; undefined without any. */
+  lastLogAttempt(pod: Pod, container: string, signal: AbortSignal): Promise<number | undefined>;
   /** The directories every pod has, with mode 0750. */
   makePodDirectories(pod: Pod, signal: AbortSignal): Promise<void>;
   /** An empty file with mode 0666, to be mounted as the container's termination message. Returns its path. */
   makeMessageFile(podUid: string, container: string, attempt: number, signal: AbortSignal): Promise<string>;
-  /** Empty if there is none. Never follows a link and reads no more than `bytesMax`: the container wrote it. */
+  /** Its end; empty if there is none. Never follows a link and reads no more than `bytesMax`: the container wrote it. */
   readMessageFile(path: string, bytesMax: number, signal: AbortSignal): Promise<string>;
   /** The end of a log, without what the runtime adds to each line. */
   tailLog(path: string, bytesMax: number, linesMax: number, signal: AbortSignal): Promise<string>;
+  /** With what was rotated away from it. */
   removeLog(path: string, signal: AbortSignal): Promise<void>;
+  /** UIDs of the pods that have a directory of logs. */
+  podsWithLogs(signal: AbortSignal): Promise<readonly string[]>;
+  /** All logs of a pod that is unknown by now. */
+  removePodLogs(podUid: string, signal: AbortSignal): Promise<void>;
 }
 
 /** What a container needs of the volumes of its pod. */
@@ -64,8 +65,12 @@ export interface ContainerRequestDeps {
 export interface NodeSettings {
   readonly clusterDomain: string;
   readonly runtimeSupportsRecursiveReadOnly: boolean;
+  /** How long a container that fails again and again waits at most. */
+  readonly restartBackOffMsMax: number;
   /** The user of a container if neither pod nor image name one. */
   readonly defaultUid: number;
+  /** Of the machine: a container that asks for a large part of it is killed late when there is none left. */
+  readonly memoryBytes: number;
 }
 
 export interface BuiltContainer {
@@ -80,17 +85,21 @@ interface ContainerInput {
   readonly attempt: number;
   readonly podIPs: readonly string[];
   readonly image: ImageStatus;
+  readonly runtimePod: RuntimePod;
 }
 
 /** Rejects with a ContainerConfigError, or a ContainerStartError for what every runtime would refuse. */
 export async function buildContainerRequest(
-  { pod, container, attempt, podIPs, image }: ContainerInput,
+  { pod, container, attempt, podIPs, image, runtimePod }: ContainerInput,
   { view: viewDeps, volumes, files }: ContainerRequestDeps,
-  { clusterDomain, runtimeSupportsRecursiveReadOnly, defaultUid }: NodeSettings,
+  { clusterDomain, runtimeSupportsRecursiveReadOnly, defaultUid, memoryBytes }: NodeSettings,
   signal: AbortSignal,
 ): Promise<BuiltContainer> {
   const uid = podUid(pod);
-  const security = containerSecurity({ pod, container, image, defaultUid, volumeGroups: volumes.groupsOf(pod) });
+  const volumeGroups = volumes.groupsOf(pod);
+  const seccompFile = (profile: string): string => files.seccompFile(profile);
+  const security = containerSecurity({ pod, container, image, defaultUid, volumeGroups, seccompFile });
+  const processesOf = targetOf(container, runtimePod);
   let view: ContainerView;
   try {
     view = await viewContainer(
@@ -98,6 +107,7 @@ export async function buildContainerRequest(
         pod,
         container,
         podIPs,
+        loopbackIp: runtimePod.loopbackIp,
         clusterDomain,
         runtimeSupportsRecursiveReadOnly,
         volumes: volumes.mountedVolumesOf(pod),
@@ -123,6 +133,7 @@ export async function buildContainerRequest(
     name: container.name,
     attempt,
     image: container.image ?? '',
+    imageId: image.id,
     command: view.command.map(({ value }) => value),
     args: view.args.map(({ value }) => value),
     program: container.command?.[0] ?? container.args?.[0] ?? '',
@@ -138,24 +149,35 @@ export async function buildContainerRequest(
       permissions,
     })),
     security,
-    resources: containerResources(container.resources),
+    resources: containerResources(container, pod, memoryBytes),
     stdin: container.stdin ?? false,
     stdinOnce: container.stdinOnce ?? false,
     tty: container.tty ?? false,
-    stopSignal: container.lifecycle?.stopSignal ?? 'SIGTERM',
+    stopSignal: container.lifecycle?.stopSignal ?? '',
     logPath: `${container.name}/${attempt}.log`,
     labels: {
       [podNameLabel]: pod.metadata.name,
       [podNamespaceLabel]: podNamespace(pod),
       [podUidLabel]: uid,
       [containerNameLabel]: container.name,
-      [hashLabel]: containerHash(container),
-      [messagePolicyLabel]: container.terminationMessagePolicy ?? 'File',
-      [environmentObjectsLabel]: writeEnvironmentObjects(environmentObjects(view.environment)),
-      ...(messageFile === undefined ? {} : { [messageFileLabel]: messageFile }),
     },
+    annotations: {
+      ...kubeletAnnotations(pod, container, attempt),
+      [environmentObjectsAnnotation]: writeEnvironmentObjects(environmentObjects(view.environment)),
+      ...(messageFile === undefined ? {} : { [messageFileAnnotation]: messageFile }),
+    },
+    processesOf,
   };
   return { request, cleanUps: view.cleanUps };
+}
+
+/** The ID of the container that an ephemeral one looks at. */
+function targetOf(container: AnyContainer, runtimePod: RuntimePod): string | undefined {
+  const name = 'targetContainerName' in container ? (container.targetContainerName ?? '') : '';
+  if (name === '') return undefined;
+  const target = newest(runtimePod, name);
+  if (target === undefined) throw new ContainerConfigError(`unable to find target container ${name}`);
+  return target.id;
 }
 
 const defects: Readonly<Record<Defect, string>> = {
@@ -193,102 +215,4 @@ function runtimeMount({ hostPath = '', mountPath, image, subPath, ...mount }: Co
 
 function fileMount(hostPath: string, containerPath: string): RuntimeMount {
   return { hostPath, containerPath, readOnly: false, recursiveReadOnly: false, propagation: 'None' };
-}
-
-/** As whom a container runs and what it may do: the container's security context over that of its pod. */
-interface SecurityRequest {
-  readonly pod: Pod;
-  readonly container: AnyContainer;
-  readonly image: Pick<ImageStatus, 'uid' | 'username'>;
-  /** The user if neither the pod nor the image name one. */
-  readonly defaultUid: number;
-  /** Groups that own volumes of the pod. */
-  readonly volumeGroups: readonly number[];
-}
-
-function containerSecurity(request: SecurityRequest): ContainerSecurity {
-  const { pod, container, volumeGroups } = request;
-  const ofPod = pod.spec.securityContext ?? {};
-  const own = container.securityContext ?? {};
-  checkNonRoot(request);
-  const { supplementalGroups = [], fsGroup } = ofPod;
-  const groups = new Set([...supplementalGroups, ...(fsGroup === undefined ? [] : [fsGroup]), ...volumeGroups]);
-  return {
-    uid: own.runAsUser ?? ofPod.runAsUser,
-    gid: own.runAsGroup ?? ofPod.runAsGroup,
-    supplementalGroups: [...groups],
-    readOnlyRootFilesystem: own.readOnlyRootFilesystem ?? false,
-    privileged: own.privileged ?? false,
-    noNewPrivileges: own.allowPrivilegeEscalation === false,
-    addCapabilities: (own.capabilities?.add ?? []).map(withoutPrefix),
-    dropCapabilities: (own.capabilities?.drop ?? []).map(withoutPrefix),
-    // By default a pod gets the runtime's own profile; the kubelet leaves it unconfined.
-    seccomp: profileType(own.seccompProfile ?? ofPod.seccompProfile),
-    appArmor: profileType(own.appArmorProfile ?? ofPod.appArmorProfile),
-    procMount: own.procMount === 'Unmasked' ? 'Unmasked' : 'Default',
-    seLinux: own.seLinuxOptions !== undefined || ofPod.seLinuxOptions !== undefined,
-  };
-}
-
-function profileType(profile: { readonly type: string } | undefined): ContainerSecurity['seccomp'] {
-  const { type = 'RuntimeDefault' } = profile ?? {};
-  return type === 'Unconfined' || type === 'Localhost' ? type : 'RuntimeDefault';
-}
-
-function withoutPrefix(capability: string): string {
-  return capability.toUpperCase().replace(/^CAP_/, '');
-}
-
-function checkNonRoot({ pod, container, image, defaultUid }: SecurityRequest): void {
-  const ofPod = pod.spec.securityContext ?? {};
-  const own = container.securityContext ?? {};
-  if (!(own.runAsNonRoot ?? ofPod.runAsNonRoot ?? false)) return;
-  const where = `(pod: "${describePod(pod)}", container: ${container.name})`;
-  const user = own.runAsUser ?? ofPod.runAsUser;
-  if (user !== undefined) {
-    if (user !== 0) return;
-    throw new ContainerConfigError(`container's runAsUser breaks non-root policy ${where}`);
-  }
-  const { username = '', uid } = image;
-  if (uid === undefined && username !== '') {
-    throw new ContainerConfigError(
-      `container has runAsNonRoot and image has non-numeric user (${username}), cannot verify user is non-root ${where}`,
-    );
-  }
-  if ((uid ?? defaultUid) === 0) {
-    throw new ContainerConfigError(`container has runAsNonRoot and image will run as root ${where}`);
-  }
-}
-
-function containerResources({ limits = {}, requests = {} }: ResourceRequirements = {}): ResourceLimits {
-  return {
-    memoryBytesMax: bytes(limits['memory']),
-    cpuMilliMax: milli(limits['cpu']),
-    cpuMilliRequested: milli(requests['cpu']),
-  };
-}
-
-/** A pod is limited as a whole only if every container is limited. */
-export function podResources({ spec }: Pod): ResourceLimits {
-  const all = [...spec.containers, ...(spec.initContainers ?? [])];
-  const limits = podLimits(spec);
-  const bounded = (name: string): Quantity | undefined => {
-    const isSet = spec.resources?.limits?.[name] !== undefined;
-    return isSet || all.every(({ resources }) => resources?.limits?.[name] !== undefined)
-      ? limits.get(name)
-      : undefined;
-  };
-  return { memoryBytesMax: number(bounded('memory')?.value()), cpuMilliMax: number(bounded('cpu')?.milliValue()) };
-}
-
-function bytes(quantity: string | number | undefined): number | undefined {
-  return quantity === undefined ? undefined : number(Quantity.parse(quantity).value());
-}
-
-function milli(quantity: string | number | undefined): number | undefined {
-  return quantity === undefined ? undefined : number(Quantity.parse(quantity).milliValue());
-}
-
-function number(value: bigint | undefined): number | undefined {
-  return value === undefined ? undefined : Number(value);
 }

@@ -1,12 +1,14 @@
 /** Starts one container: its back-off, its image, its configuration, the container itself, and its postStart hook. */
 import { messageOf } from '../../base/errors.ts';
+import { FailureBackOff } from '../../base/back-off.ts';
 import { nextTurn } from '../../base/turns.ts';
 import { describePod, podUid } from '../../kube/kinds/pod/pod-identity.ts';
 import { type AnyContainer, containerNamed } from '../../kube/kinds/pod/pod-spec.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { showDuration } from '../../kube/values/times.ts';
 import type { ImageStatus, PodRequest, Runtime, RuntimePod } from '../../runtimes/runtime.ts';
-import type { ImagePullSecrets } from '../view/image-pull-secrets.ts';
+import type { ImagePullSecrets } from '../images/image-pull-secrets.ts';
+import { ImageError, type ImagePuller } from '../images/image-puller.ts';
 import { ContainerConfigError } from '../view/variables.ts';
 import { type ContainerKiller, type HookDeps, runHook } from './container-killer.ts';
 import {
@@ -16,16 +18,20 @@ import {
   buildContainerRequest,
   runCleanUps,
 } from './container-request.ts';
-import { ImagePuller } from './image-puller.ts';
+import { imageEvent, initRefusal } from './idle-containers.ts';
 import { hasEnded, newest } from './runtime-containers.ts';
-import { ContainerStartError, FailureBackOff } from './start-errors.ts';
+import { ContainerStartError } from './start-errors.ts';
 
 interface ContainerStarterDeps extends ContainerRequestDeps, HookDeps {
   readonly runtime: Runtime;
   readonly killer: ContainerKiller;
+  readonly images: ImagePuller;
   /** The addresses of pods that have the host's network. */
   readonly hostIPs: () => readonly string[];
 }
+
+/** Of the volumes that are images, by name: what the runtime has for them, or why it does not. */
+export type ImageVolumes = ReadonlyMap<string, ImageStatus | ImageError>;
 
 interface StartRequest {
   readonly pod: Pod;
@@ -34,31 +40,39 @@ interface StartRequest {
   readonly runtimePod: RuntimePod;
   readonly podRequest: PodRequest;
   readonly pullSecrets: ImagePullSecrets;
+  readonly imageVolumes: ImageVolumes;
   /** From the last status: containers may have been removed since. */
   readonly restartsBefore: number | undefined;
 }
 
+/** After the first failure; then twice as long each time. */
+const restartMs = 10_000;
+
 export class ContainerStarter {
   readonly #deps: ContainerStarterDeps;
   readonly #settings: NodeSettings;
-  readonly #images: ImagePuller;
   readonly #backOff: FailureBackOff;
 
   constructor(deps: ContainerStarterDeps, settings: NodeSettings) {
     this.#deps = deps;
     this.#settings = settings;
-    this.#images = new ImagePuller(deps);
-    this.#backOff = new FailureBackOff(10_000, 300_000, deps.clock);
+    this.#backOff = new FailureBackOff(
+      Math.min(restartMs, settings.restartBackOffMsMax),
+      settings.restartBackOffMsMax,
+      deps.clock,
+    );
   }
 
   collectGarbage(): void {
     this.#backOff.collectGarbage();
-    this.#images.collectGarbage();
+    this.#deps.images.collectGarbage();
   }
 
   /** Rejects with a ContainerStartError: what the container's waiting state says. */
   async start(request: StartRequest, signal: AbortSignal): Promise<void> {
     this.#holdBack(request);
+    this.#requireCommand(request, signal);
+    this.#requireVolumes(request);
     const image = await this.#image(request, signal);
     const built = await this.#build(request, image, signal);
     const { pod, container } = request;
@@ -66,11 +80,12 @@ export class ContainerStarter {
     let id: string;
     await nextTurn(); // ten thousand variables take long, here and in the runtime
     try {
-      id = await runtime.createContainer(built.request, signal);
+      id = await runtime.createContainer(built.request, request.podRequest, signal);
     } catch (error) {
       await runCleanUps(built.cleanUps);
       throw this.#failure(request, 'CreateContainerError', error, signal);
     }
+    this.#explainImage(request);
     this.#record(request, 'Normal', 'Created', `Created container: ${container.name}`);
     try {
       await runtime.startContainer(id, signal);
@@ -115,25 +130,69 @@ export class ContainerStarter {
     );
   }
 
-  async #image({ pod, container, pullSecrets }: StartRequest, signal: AbortSignal): Promise<ImageStatus> {
-    try {
-      return await this.#images.ensure(pod, container, pullSecrets, signal);
-    } catch (error) {
-      if (error instanceof ContainerStartError) {
-        const message = `Error: ${error.reason}`;
-        this.#deps.events.record({ pod, container: container.name, type: 'Warning', reason: 'Failed', message });
-      }
-      throw error;
+  #requireCommand(request: StartRequest, signal: AbortSignal): void {
+    const refusal = initRefusal(request.pod, request.container, this.#deps.runtime);
+    if (refusal === undefined) return;
+    throw this.#failure(request, 'ImageRequired', new ContainerConfigError(refusal), signal);
+  }
+
+  /** Where images are not used, this stands in the place of the Events about them. */
+  #explainImage(request: StartRequest): void {
+    const { container, runtimePod, restartsBefore } = request;
+    const event = imageEvent(container, this.#deps.runtime);
+    const isFirst = newest(runtimePod, container.name) === undefined && restartsBefore === undefined;
+    if (event !== undefined && isFirst) this.#record(request, event.type, event.reason, event.message);
+  }
+
+  /** Before the first container of a pod starts. One that fails concerns only the containers that mount it. */
+  async pullVolumes(
+    { pod, pullSecrets: secrets, podRequest }: Pick<StartRequest, 'pod' | 'pullSecrets' | 'podRequest'>,
+    signal: AbortSignal,
+  ): Promise<ImageVolumes> {
+    const pulled = new Map<string, ImageStatus | ImageError>();
+    for (const { name, image: source } of pod.spec.volumes ?? []) {
+      if (source === undefined || this.#deps.runtime.images === undefined) continue;
+      const { reference: image = '', pullPolicy: policy = 'IfNotPresent' } = source;
+      const request = { pod, container: undefined, image, policy, secrets, podRequest };
+      pulled.set(name, await this.#deps.images.ensure(request, signal).catch(imageError));
     }
+    return pulled;
+  }
+
+  #requireVolumes(request: StartRequest): void {
+    const failures = (request.container.volumeMounts ?? []).flatMap(({ name }) => {
+      const volume = request.imageVolumes.get(name);
+      return volume instanceof ImageError ? [this.#withoutImage(request, volume)] : [];
+    });
+    const last = failures.at(-1);
+    if (last !== undefined) throw last;
+  }
+
+  async #image(request: StartRequest, signal: AbortSignal): Promise<ImageStatus> {
+    const { pod, container, pullSecrets: secrets, podRequest } = request;
+    const { name, image = '', imagePullPolicy: policy = 'IfNotPresent' } = container;
+    try {
+      return await this.#deps.images.ensure({ pod, container: name, image, policy, secrets, podRequest }, signal);
+    } catch (error) {
+      throw this.#withoutImage(request, imageError(error));
+    }
+  }
+
+  #withoutImage(request: StartRequest, { reason, message, retryAtMs }: ImageError): ContainerStartError {
+    this.#record(request, 'Warning', 'Failed', `Error: ${reason}`);
+    return new ContainerStartError(reason, message, { retryAtMs });
   }
 
   async #build(request: StartRequest, image: ImageStatus, signal: AbortSignal): Promise<BuiltContainer> {
     const { pod, container, runtimePod, podRequest, restartsBefore } = request;
     const last = newest(runtimePod, container.name);
-    const attempt = Math.max((last?.attempt ?? -1) + 1, restartsBefore === undefined ? 0 : restartsBefore + 1);
+    // Counted on: the log of an earlier one must not be continued by another.
+    const before =
+      last?.attempt ?? restartsBefore ?? (await this.#deps.files.lastLogAttempt(pod, container.name, signal)) ?? -1;
+    const attempt = Math.max(before, restartsBefore ?? -1) + 1;
     const podIPs = runtimePod.ips.length > 0 ? runtimePod.ips : this.#deps.hostIPs();
     try {
-      const input = { pod, container, attempt, podIPs, image };
+      const input = { pod, container, attempt, podIPs, image, runtimePod };
       const built = await buildContainerRequest(input, this.#deps, this.#settings, signal);
       const refusal = this.#deps.runtime.unsupported(podRequest, built.request);
       if (refusal === undefined) return built;
@@ -177,6 +236,11 @@ export class ContainerStarter {
   #record({ pod, container }: StartRequest, type: 'Normal' | 'Warning', reason: string, message: string): void {
     this.#deps.events.record({ pod, container: container.name, type, reason, message });
   }
+}
+
+function imageError(thrown: unknown): ImageError {
+  if (thrown instanceof ImageError) return thrown;
+  throw thrown;
 }
 
 /** With another image or other resources a container may work now, so its back-off starts over. */

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { messageOf } from '../../base/errors.ts';
 import type { Container } from '../../kube/kinds/pod/container.ts';
+import { podUid } from '../../kube/kinds/pod/pod-identity.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { RuntimeError } from '../../runtimes/runtime.ts';
 import { aConfigMap, aContainer, aPod, aSecret } from '../../testing/fakes/builders.ts';
@@ -65,6 +66,17 @@ test('a container that ends starts at once the first time, then after 10, 20 …
   assert.deepEqual(waits, ['none', '10s', '20s', '40s', '1m20s', '2m40s', '5m0s', '5m0s']);
   assert.match(world.runtime.show(uid), /^ready: main#8 running, main#7 exited 1$/, 'one dead container is kept');
   assert.ok(world.files.removedLogs.includes('/logs/main/0.log'));
+});
+
+test('the longest wait of a container that fails can be set, also below the first one', async () => {
+  const world = new ContainerWorld({ settings: { ...testNodeSettings, restartBackOffMsMax: 5_000 } });
+  const pod = aPod();
+  for (const [failure, says] of ['', 'back-off 5s', 'back-off 5s'].entries()) {
+    await world.sync(pod);
+    world.runtime.exit(uid, 'main', 1);
+    assert.match(reasons(await world.sync(pod)).join(), new RegExp(says), `failure ${failure}`);
+    await world.clock.advance(5_000);
+  }
 });
 
 test('a crash loop is reported in the words of the kubelet, and a long good run ends it', async () => {
@@ -226,16 +238,60 @@ test('a failed pull waits 10 s, then 20 s, and reports why', async () => {
   );
 });
 
-test('a runtime without images pulls none and records no pull, whatever the policy', async () => {
+test('a runtime without images pulls none and says what runs instead, once, whatever the policy', async () => {
   for (const imagePullPolicy of ['Always', 'IfNotPresent', 'Never']) {
     const world = new ContainerWorld();
     world.runtime.images = undefined;
-    await world.sync(aPod({ containers: [aContainer({ imagePullPolicy })] }));
-    assert.deepEqual(world.events.lines(), [
+    const pod = aPod({ containers: [aContainer({ imagePullPolicy, command: ['$(SHELL)', '-c', 'secret'] })] });
+    await world.sync(pod);
+    const started = world.events.lines().length;
+    world.runtime.exit(uid, 'main');
+    await world.sync(pod);
+    assert.equal(
+      world.events
+        .lines()
+        .slice(started)
+        .filter((line) => line.includes('image')).length,
+      0,
+    );
+    assert.deepEqual(world.events.lines().slice(0, started), [
+      'Normal ImageNotUsed main: Image "registry.example/web:1" is not used: this runtime has no images, and runs "$(SHELL)" of this machine',
       'Normal Created main: Created container: main',
       'Normal Started main: Started container main',
     ]);
   }
+});
+
+test('without images a container without a command idles with a warning, and arguments alone change nothing', async () => {
+  for (const [args, has] of [
+    [[], 'no command'],
+    [['--port', '80'], 'arguments and no command'],
+  ] as const) {
+    const world = new ContainerWorld();
+    world.runtime.images = undefined;
+    await world.sync(aPod({ containers: [aContainer({ args: [...args] })] }));
+    assert.equal(
+      world.events.lines()[0],
+      `Warning ContainerIdle main: Image "registry.example/web:1" is not used: this runtime has no images. Container main has ${has}, so it only idles: give it a command, or use a node whose runtime has images`,
+    );
+    assert.equal(world.runtime.show(uid), 'ready: main#0 running');
+  }
+});
+
+test('without images an init container without a command is not started, and nothing after it; a sidecar idles', async () => {
+  const world = new ContainerWorld();
+  world.runtime.images = undefined;
+  const sidecar = aContainer({ name: 'proxy', restartPolicy: 'Always' });
+  const pod = aPod({ initContainers: [sidecar, aContainer({ name: 'prepare' })] });
+  await world.syncAll(pod);
+  await world.syncAll(pod);
+  assert.equal(world.runtime.show(uid), 'ready: proxy#0 running');
+  const { reason, message } = world.startErrors.get(uid, 'prepare') ?? {};
+  assert.equal(reason, 'ImageRequired');
+  assert.match(
+    message ?? '',
+    /^init container prepare has no command: .* in image "registry.example\/web:1", and this/,
+  );
 });
 
 test('a sandbox that cannot be made is an event and an error', async () => {
@@ -272,6 +328,58 @@ test('a container that the runtime has forgotten goes on with the restart count 
   assert.match(world.runtime.show(uid), /main#5 running/);
 });
 
+test('all containers start over in the same sandbox when one asks for it, and count on', async () => {
+  const world = new ContainerWorld();
+  const rule = { action: 'RestartAllContainers', exitCodes: { operator: 'In', values: [42] } };
+  const containers = [
+    aContainer({ name: 'a', restartPolicy: 'Never', restartPolicyRules: [rule] }),
+    aContainer({ name: 'b' }),
+  ];
+  const pod = aPod({ containers, restartPolicy: 'Never' });
+  await world.syncAll(pod);
+  world.runtime.exit(podUid(pod), 'a', 42);
+  const status = (name: string, id: string): object => ({ name, restartCount: 0, containerID: `fake://${id}` });
+  await world.syncAll({ ...pod, status: { containerStatuses: [status('a', 'c1'), status('b', 'c2')] } } as Pod);
+  assert.deepEqual(
+    (await world.runtime.get(podUid(pod)))?.containers
+      .map(({ name, attempt, state }) => `${name} ${attempt} ${state.kind}`)
+      .sort(),
+    ['a 1 running', 'b 1 running'],
+  );
+  assert.equal(world.runtime.calls.filter((call) => call.startsWith('runPod')).length, 1);
+  assert.ok(world.events.lines().includes('Normal Killing b: killing'));
+});
+
+test('an ephemeral container sees the processes of the container it names, which must exist', async () => {
+  const world = new ContainerWorld();
+  const debug = { name: 'debug', image: 'busybox', targetContainerName: 'main' };
+  await world.sync(aPod());
+  await world.sync(aPod({ ephemeralContainers: [debug] }));
+  assert.equal(world.runtime.requests.get('c2')?.processesOf, 'c1');
+  const { errors } = await world.sync(
+    aPod({ ephemeralContainers: [debug, { ...debug, name: 'd', targetContainerName: 'x' }] }),
+  );
+  assert.deepEqual(errors.map(String), ['ContainerStartError: unable to find target container x']);
+  assert.equal(world.startErrors.get(podUid(aPod()), 'd')?.reason, 'CreateContainerConfigError');
+});
+
+test('the sandbox has the DNS of the cluster, and a pod whose name is too long waits and says so', async () => {
+  const world = new ContainerWorld();
+  await world.sync(aPod());
+  assert.deepEqual(world.runtime.podRequests[0]?.dns.servers, ['10.96.0.10']);
+  const long = aPod({
+    metadata: { uid: 'long' },
+    hostname: 'h'.repeat(40),
+    subdomain: 's'.repeat(20),
+    setHostnameAsFQDN: true,
+  });
+  await assert.rejects(world.sync(long), /is too long/);
+  assert.match(
+    world.events.lines().at(-1) ?? '',
+    /^Warning FailedCreatePodSandBox Failed to create pod sandbox: failed to/,
+  );
+});
+
 test('a container is asked for with variables, labels, user and message file', async () => {
   const world = new ContainerWorld();
   world.view = viewDeps({ configMaps: [aConfigMap({ name: 'x', data: { k: 'v' } })] });
@@ -299,24 +407,28 @@ test('a container is asked for with variables, labels, user and message file', a
   );
   assert.deepEqual(request?.security, {
     uid: 7,
+    username: undefined,
     gid: undefined,
-    supplementalGroups: [8, 9],
+    supplementalGroups: [9, 8],
+    supplementalGroupsPolicy: 'Merge',
     readOnlyRootFilesystem: false,
     privileged: false,
     noNewPrivileges: true,
     addCapabilities: ['NET_ADMIN'],
     dropCapabilities: ['ALL'],
-    seccomp: 'RuntimeDefault',
-    appArmor: 'RuntimeDefault',
+    seccomp: { type: 'RuntimeDefault', profile: '' },
+    appArmor: undefined,
     procMount: 'Default',
-    seLinux: false,
+    seLinux: undefined,
   });
   assert.deepEqual(request?.resources, {
     memoryBytesMax: 64 * 1024 * 1024,
     cpuMilliMax: 500,
     cpuMilliRequested: undefined,
+    oomScoreAdjustment: 999,
+    hugePageBytesMax: {},
   });
-  assert.equal(request?.labels['mountlet.dev/environment-objects'], '[["ConfigMap","x","1"]]');
+  assert.equal(request?.annotations['mountlet.dev/environment-objects'], '[["ConfigMap","x","1"]]');
   assert.ok(request?.mounts.some(({ containerPath }) => containerPath === '/dev/termination-log'));
   assert.equal(request?.logPath, 'main/0.log');
 });

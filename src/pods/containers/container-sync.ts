@@ -1,29 +1,33 @@
 /** Carries out what plan-containers.ts decided: ends, creates and starts containers. */
 import { messageOf } from '../../base/errors.ts';
 import type { EventSink } from '../../kube/kinds/event.ts';
-import { podNamespace, podUid } from '../../kube/kinds/pod/pod-identity.ts';
+import { podUid } from '../../kube/kinds/pod/pod-identity.ts';
 import { containerNamed, isSidecar } from '../../kube/kinds/pod/pod-spec.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { goQuote } from '../../kube/values/go-text.ts';
 import { type PodRequest, type Runtime, RuntimeError, type RuntimePod } from '../../runtimes/runtime.ts';
-import { podHostname } from '../view/hosts-file.ts';
-import type { ImagePullSecrets } from '../view/image-pull-secrets.ts';
+import { type DnsSettings, podDns } from '../view/dns.ts';
+import type { ImagePullSecrets } from '../images/image-pull-secrets.ts';
 import type { ContainerKiller } from './container-killer.ts';
-import { type ContainerFiles, podResources } from './container-request.ts';
+import type { ContainerFiles, ContainerVolumes } from './container-request.ts';
 import type { ContainerStarter } from './container-starter.ts';
-import { isFailedPull } from './image-puller.ts';
+import type { DeadContainers } from './dead-containers.ts';
 import { type ContainerPlan, type ProbeVerdicts, planContainers } from './plan-containers.ts';
-import { podNameLabel, podNamespaceLabel, podUidLabel } from './runtime-containers.ts';
-import { ContainerStartError, type StartErrors } from './start-errors.ts';
+import { podRequest } from './pod-request.ts';
+import { ContainerStartError, type StartErrors, isFailedPull } from './start-errors.ts';
 
 interface ContainerSyncDeps {
   readonly runtime: Runtime;
   readonly events: EventSink;
   readonly files: ContainerFiles;
+  readonly volumes: Pick<ContainerVolumes, 'groupsOf'>;
+  /** As it is now: the machine's own DNS may change. */
+  readonly dns: () => Promise<DnsSettings>;
   readonly probes: ProbeVerdicts;
   readonly startErrors: StartErrors;
   readonly killer: ContainerKiller;
   readonly starter: ContainerStarter;
+  readonly dead: DeadContainers;
   /** Undefined: there is no such RuntimeClass. */
   readonly runtimeHandler: (runtimeClass: string, signal: AbortSignal) => Promise<string | undefined>;
 }
@@ -35,9 +39,6 @@ export interface ContainerSyncResult {
   /** Something was ended or started. */
   readonly changed: boolean;
 }
-
-/** How many ended containers of one name are kept, so that the log of the last one can still be read. */
-const deadContainersKept = 1;
 
 export class ContainerSync {
   readonly #deps: ContainerSyncDeps;
@@ -60,21 +61,36 @@ export class ContainerSync {
       if (plan.createSandbox) this.#recordSandboxChanged(pod, runtimePod);
       await killer.killPod(pod, runtimePod, undefined, signal);
     }
+    if (plan.reset.length > 0 && runtimePod !== undefined) {
+      await this.#reset(pod, runtimePod, plan.reset, signal);
+      return await this.sync(pod, await this.#deps.runtime.get(podUid(pod), signal), pullSecrets, signal);
+    }
     if (plan.killPod && !plan.createSandbox) return { errors: [], pullFailed: false, changed: true };
     for (const { id, message, reason } of plan.kill) {
       const container = runtimePod?.containers.find((one) => one.id === id);
       if (runtimePod === undefined || container === undefined) continue;
       await killer.kill(pod, runtimePod, container, { message, reason }, signal);
     }
-    const request = this.#podRequest(pod);
-    const current = plan.createSandbox
-      ? await this.#createSandbox(pod, request, signal)
-      : await this.#runtimePod(pod, runtimePod, plan, signal);
+    const made = plan.createSandbox ? await this.#createSandbox(pod, signal) : undefined;
+    const current = made?.runtimePod ?? (await this.#runtimePod(pod, runtimePod, plan, signal));
     if (current === undefined) return { errors: [], pullFailed: false, changed: true };
     this.#deps.starter.followRunning(pod, current);
-    const result = await this.#start(plan, { pod, runtimePod: current, podRequest: request, pullSecrets }, signal);
-    await this.#removeDead(current, signal);
+    const result = await this.#start(plan, { pod, runtimePod: current, made: made?.request, pullSecrets }, signal);
+    await this.#deps.dead.removeSurplus(current, signal);
     return result;
+  }
+
+  /** Without grace, and their logs stay: the pod starts over as if it were new. */
+  async #reset(pod: Pod, runtimePod: RuntimePod, ids: readonly string[], signal: AbortSignal): Promise<void> {
+    const { runtime, killer } = this.#deps;
+    for (const id of ids) {
+      const container = runtimePod.containers.find((one) => one.id === id);
+      if (container !== undefined && container.state.kind !== 'exited') {
+        const kill = { reason: 'restartAll', message: 'killing', graceSeconds: 0 } as const;
+        await killer.kill(pod, runtimePod, container, kill, signal);
+      }
+      await runtime.removeContainer(id, signal);
+    }
   }
 
   /** From the last status, for containers that the runtime no longer has. */
@@ -91,10 +107,14 @@ export class ContainerSync {
     this.#deps.events.record({ pod, type: 'Normal', reason: 'SandboxChanged', message });
   }
 
-  async #createSandbox(pod: Pod, request: PodRequest, signal: AbortSignal): Promise<RuntimePod> {
+  async #createSandbox(
+    pod: Pod,
+    signal: AbortSignal,
+  ): Promise<{ readonly request: PodRequest; readonly runtimePod: RuntimePod }> {
     try {
-      await this.#requireHandler(pod.spec.runtimeClassName ?? '', signal);
-      return await this.#deps.runtime.runPod(request, signal);
+      const { request, warnings } = await this.#podRequest(pod, signal);
+      for (const warning of warnings) this.#deps.events.record({ pod, type: 'Warning', ...warning });
+      return { request, runtimePod: await this.#deps.runtime.runPod(request, signal) };
     } catch (error) {
       signal.throwIfAborted();
       const message = `Failed to create pod sandbox: ${messageOf(error)}`;
@@ -103,13 +123,27 @@ export class ContainerSync {
     }
   }
 
-  /** A runtime has one handler, named like the runtime. */
-  async #requireHandler(runtimeClass: string, signal: AbortSignal): Promise<void> {
-    if (runtimeClass === '') return;
-    const { runtime, runtimeHandler } = this.#deps;
-    const handler = await runtimeHandler(runtimeClass, signal);
+  async #podRequest(
+    pod: Pod,
+    signal: AbortSignal,
+  ): Promise<{ readonly request: PodRequest; readonly warnings: ReturnType<typeof podDns>['warnings'] }> {
+    const { files, volumes, dns } = this.#deps;
+    const runtimeHandler = await this.#handler(pod.spec.runtimeClassName ?? '', signal);
+    const { config, warnings } = podDns(pod, await dns());
+    const clusterDomain = this.#clusterDomain;
+    const volumeGroups = volumes.groupsOf(pod);
+    return {
+      request: podRequest(pod, { files, clusterDomain, dns: config, runtimeHandler, volumeGroups }),
+      warnings,
+    };
+  }
+
+  /** Whether the runtime has it is the runtime's to say. */
+  async #handler(runtimeClass: string, signal: AbortSignal): Promise<string> {
+    if (runtimeClass === '') return '';
+    const handler = await this.#deps.runtimeHandler(runtimeClass, signal);
     if (handler === undefined) throw new RuntimeError(`runtimeclass.node.k8s.io ${goQuote(runtimeClass)} not found`);
-    if (handler !== runtime.name) throw new RuntimeError(`no runtime for ${goQuote(handler)} is configured`);
+    return handler;
   }
 
   /** Read again after kills, so that the state of the ended containers is known. */
@@ -124,19 +158,25 @@ export class ContainerSync {
 
   async #start(
     plan: ContainerPlan,
-    request: {
+    given: {
       readonly pod: Pod;
       readonly runtimePod: RuntimePod;
-      readonly podRequest: PodRequest;
+      /** What the sandbox was made with just now. */
+      readonly made: PodRequest | undefined;
       readonly pullSecrets: ImagePullSecrets;
     },
     signal: AbortSignal,
   ): Promise<ContainerSyncResult> {
     const errors: unknown[] = [];
+    const { made, ...rest } = given;
+    const starts = plan.startEphemeral.length + plan.startInit.length + plan.start.length;
+    if (starts === 0) return { errors, pullFailed: false, changed: plan.killPod || plan.kill.length > 0 };
+    const request = { ...rest, podRequest: made ?? (await this.#podRequest(given.pod, signal)).request };
+    const imageVolumes = await this.#deps.starter.pullVolumes(request, signal);
     const start = async (name: string): Promise<boolean> => {
       const container = containerNamed(request.pod, name);
       if (container === undefined) return true;
-      const error = await this.#startOne({ ...request, container }, signal);
+      const error = await this.#startOne({ ...request, imageVolumes, container }, signal);
       if (error !== undefined) errors.push(error);
       return error === undefined;
     };
@@ -149,9 +189,7 @@ export class ContainerSync {
     }
     for (const name of plan.start) await start(name);
     const pullFailed = errors.some(isFailedPull);
-    const { killPod, kill, startEphemeral, startInit, start: regular } = plan;
-    const changed = killPod || kill.length + startEphemeral.length + startInit.length + regular.length > 0;
-    return { errors, pullFailed, changed };
+    return { errors, pullFailed, changed: true };
   }
 
   async #startOne(
@@ -172,43 +210,5 @@ export class ContainerSync {
       startErrors.set(uid, container.name, { reason: error.reason, message: error.message });
       return error;
     }
-  }
-
-  async #removeDead({ containers }: RuntimePod, signal: AbortSignal): Promise<void> {
-    const seen = new Map<string, number>();
-    for (const { id, name, state, logPath } of containers) {
-      if (state.kind === 'running') continue;
-      const count = (seen.get(name) ?? 0) + 1;
-      seen.set(name, count);
-      if (count <= deadContainersKept) continue;
-      await this.#deps.runtime.removeContainer(id, signal);
-      await this.#deps.files.removeLog(logPath, signal);
-    }
-  }
-
-  #podRequest(pod: Pod): PodRequest {
-    const { metadata, spec } = pod;
-    const { name, domain } = podHostname(pod, this.#clusterDomain);
-    return {
-      uid: podUid(pod),
-      namespace: podNamespace(pod),
-      name: metadata.name,
-      hostname: spec.setHostnameAsFQDN === true && domain !== '' ? `${name}.${domain}` : name,
-      hostNetwork: spec.hostNetwork ?? false,
-      hostPid: spec.hostPID ?? false,
-      hostIpc: spec.hostIPC ?? false,
-      shareProcessNamespace: spec.shareProcessNamespace ?? false,
-      hostUsers: spec.hostUsers ?? true,
-      sysctls: Object.fromEntries((spec.securityContext?.sysctls ?? []).map(({ name: key, value }) => [key, value])),
-      directory: this.#deps.files.podDirectory(podUid(pod)),
-      logDirectory: this.#deps.files.logDirectory(pod),
-      labels: {
-        ...metadata.labels,
-        [podNameLabel]: metadata.name,
-        [podNamespaceLabel]: podNamespace(pod),
-        [podUidLabel]: podUid(pod),
-      },
-      resources: podResources(pod),
-    };
   }
 }

@@ -6,7 +6,7 @@ import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { ContainerState, RuntimeContainer, RuntimePod } from '../../runtimes/runtime.ts';
 import { type PodParts, aContainer, aPod } from '../../testing/fakes/builders.ts';
 import { type ContainerPlan, type ProbeVerdicts, planContainers } from './plan-containers.ts';
-import { containerHash, hashLabel } from './runtime-containers.ts';
+import { containerHash, hashAnnotation } from './runtime-containers.ts';
 
 /** `a running`, `a exited 1`, `a created`, `a old` (from before the pod's shared part was made), newest first. */
 function aRuntimePod(pod: Pod, text: string, state: RuntimePod['state'] = 'ready'): RuntimePod {
@@ -20,7 +20,7 @@ function aRuntimeContainer(pod: Pod, text: string, index: number): RuntimeContai
   const state: ContainerState =
     kind === 'running'
       ? { kind, createdAtMs: 200, startedAtMs: 200, pid: 1 }
-      : kind === 'created'
+      : kind === 'created' || kind === 'unknown'
         ? { kind, createdAtMs: 200 }
         : {
             kind: 'exited',
@@ -28,7 +28,7 @@ function aRuntimeContainer(pod: Pod, text: string, index: number): RuntimeContai
             startedAtMs: 200,
             finishedAtMs: 300,
             exitCode: Number(code ?? 0),
-            reason: '',
+            reason: kind === 'oom' ? 'OOMKilled' : '',
             message: '',
           };
   const hash = code === 'changed' ? 'other' : containerHash(spec);
@@ -40,14 +40,16 @@ function aRuntimeContainer(pod: Pod, text: string, index: number): RuntimeContai
     imageId: '',
     state,
     logPath: '',
-    labels: { [hashLabel]: hash },
+    labels: {},
+    annotations: { [hashAnnotation]: hash },
   };
 }
 
-function show({ killPod, createSandbox, kill, startInit, startEphemeral, start }: ContainerPlan): string {
+function show({ killPod, createSandbox, reset, kill, startInit, startEphemeral, start }: ContainerPlan): string {
   return [
     killPod ? 'killPod' : '',
     createSandbox ? 'createSandbox' : '',
+    ...reset.map((id) => `reset ${id}`),
     ...kill.map(({ name, reason }) => `kill ${name} (${reason})`),
     ...startInit.map((name) => `init ${name}`),
     ...startEphemeral.map((name) => `ephemeral ${name}`),
@@ -66,6 +68,19 @@ const probe = { exec: { command: ['true'] } };
 const withSidecar: PodParts = {
   initContainers: [sidecar('s', { startupProbe: probe, livenessProbe: probe }), aContainer({ name: 'j' })],
   containers: named('a'),
+};
+
+const restartAll: PodParts = {
+  restartPolicy: 'Never',
+  initContainers: named('i'),
+  containers: [
+    aContainer({
+      name: 'a',
+      restartPolicy: 'Never',
+      restartPolicyRules: [{ action: 'RestartAllContainers', exitCodes: { operator: 'In', values: [42] } }],
+    }),
+    aContainer({ name: 'b' }),
+  ],
 };
 
 const cases: readonly {
@@ -114,6 +129,54 @@ const cases: readonly {
     },
     has: 'a exited 42',
     plan: 'start a',
+  },
+  {
+    it: 'ends a container that the runtime lost track of before it starts another',
+    pod: two,
+    has: 'a unknown, b running',
+    plan: 'kill a (unknown), start a',
+  },
+  {
+    it: 'does the same for an init container and a sidecar',
+    pod: { initContainers: [sidecar('s'), aContainer({ name: 'i' })], containers: named('a') },
+    has: 's unknown, i unknown',
+    plan: 'kill s (unknown), kill i (unknown), init s, init i',
+  },
+  {
+    it: 'ends a pod whose init container is lost and must not run twice',
+    pod: { ...withInit, restartPolicy: 'Never' },
+    has: 'i unknown',
+    plan: 'killPod',
+  },
+  {
+    it: 'runs an init container again that lost a process for want of memory',
+    pod: withInit,
+    has: 'i oom 0',
+    plan: 'init i',
+  },
+  {
+    it: 'ends a pod whose init container may not run again and lost a process for want of memory',
+    pod: { ...withInit, restartPolicy: 'OnFailure' },
+    has: 'i oom 0',
+    plan: 'killPod',
+  },
+  {
+    it: 'starts all over when a container wants so, and removes that one last',
+    pod: restartAll,
+    has: 'a exited 42, b running, i exited 0, a exited 1',
+    plan: 'reset a-3, reset b-1, reset i-2, reset a-0',
+  },
+  {
+    it: 'does not start all over for another exit code',
+    pod: restartAll,
+    has: 'a exited 1, b running, i exited 0',
+    plan: '',
+  },
+  {
+    it: 'starts from the first init container when all are gone',
+    pod: restartAll,
+    has: '',
+    plan: 'init i',
   },
   {
     it: 'starts nothing of a pod that is being deleted',

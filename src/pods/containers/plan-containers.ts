@@ -5,9 +5,16 @@
 import { type AnyContainer, isSidecar } from '../../kube/kinds/pod/pod-spec.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { RuntimeContainer, RuntimePod } from '../../runtimes/runtime.ts';
-import { containerHash, hashLabel, newest, newestInSandbox } from './runtime-containers.ts';
+import { containerHash, hashAnnotation, newest, newestInSandbox } from './runtime-containers.ts';
 
-export type KillReason = 'livenessProbe' | 'startupProbe' | 'changed' | 'postStartHook' | 'podEnds';
+export type KillReason =
+  | 'livenessProbe'
+  | 'startupProbe'
+  | 'changed'
+  | 'unknown'
+  | 'postStartHook'
+  | 'restartAll'
+  | 'podEnds';
 
 interface ContainerKill {
   readonly id: string;
@@ -20,6 +27,8 @@ export interface ContainerPlan {
   /** All containers are ended first. Without `createSandbox` nothing follows: the pod is done. */
   readonly killPod: boolean;
   readonly createSandbox: boolean;
+  /** IDs of containers that go, in this order, before anything else is planned: all containers start over in the same sandbox. */
+  readonly reset: readonly string[];
   readonly kill: readonly ContainerKill[];
   /** Names, in the order in which they start. */
   readonly startInit: readonly string[];
@@ -32,9 +41,12 @@ export interface ProbeVerdicts {
   get(kind: 'liveness' | 'readiness' | 'startup', containerId: string): boolean | undefined;
 }
 
+type RestartRule = NonNullable<AnyContainer['restartPolicyRules']>[number];
+
 const nothing: ContainerPlan = {
   killPod: false,
   createSandbox: false,
+  reset: [],
   kill: [],
   startInit: [],
   startEphemeral: [],
@@ -43,6 +55,8 @@ const nothing: ContainerPlan = {
 
 export function planContainers(pod: Pod, runtimePod: RuntimePod | undefined, probes: ProbeVerdicts): ContainerPlan {
   if (runtimePod?.state !== 'ready') return planFromScratch(pod, runtimePod);
+  const reset = planReset(pod, runtimePod);
+  if (reset.length > 0) return { ...nothing, reset };
   const startEphemeral = (pod.spec.ephemeralContainers ?? [])
     .map(({ name }) => name)
     .filter((name) => newest(runtimePod, name) === undefined);
@@ -54,6 +68,37 @@ export function planContainers(pod: Pod, runtimePod: RuntimePod | undefined, pro
   // Sidecars alone do not keep a pod alive.
   if (kept === 0 && start.length === 0) return { ...nothing, killPod: true, startEphemeral };
   return { ...nothing, kill: [...init.kill, ...kill], startInit, startEphemeral, start };
+}
+
+/** Whether a container ended in a way for which its pod wants all containers to start over. */
+export function restartsAll(pod: Pod, runtimePod: RuntimePod | undefined): boolean {
+  const { containers, initContainers = [] } = pod.spec;
+  return [...initContainers, ...containers].some((container) => {
+    const state = newest(runtimePod, container.name)?.state;
+    return state?.kind === 'exited' && restartRule(container, state.exitCode)?.action === 'RestartAllContainers';
+  });
+}
+
+export function canRestartAll({ spec }: Pod): boolean {
+  return [...(spec.initContainers ?? []), ...spec.containers].some(({ restartPolicyRules = [] }) =>
+    restartPolicyRules.some(({ action }) => action === 'RestartAllContainers'),
+  );
+}
+
+/** What ended so goes last: a program that starts again in between still sees that all have to go. */
+function planReset(pod: Pod, runtimePod: RuntimePod): readonly string[] {
+  if (!restartsAll(pod, runtimePod)) return [];
+  const targets: string[] = [];
+  const sources: string[] = [];
+  for (const container of [...pod.spec.containers, ...(pod.spec.initContainers ?? [])]) {
+    for (const { id, name, state } of runtimePod.containers) {
+      if (name !== container.name) continue;
+      const isSource =
+        state.kind === 'exited' && restartRule(container, state.exitCode)?.action === 'RestartAllContainers';
+      (isSource ? sources : targets).push(id);
+    }
+  }
+  return [...targets, ...sources];
 }
 
 /** The sandbox that containers share is gone or not ready: everything starts over, unless the pod is done. */
@@ -130,6 +175,7 @@ interface InitStep {
 function planSidecar(container: AnyContainer, latest: RuntimeContainer, probes: ProbeVerdicts): InitStep {
   const { name } = container;
   const { id, state } = latest;
+  if (state.kind === 'unknown') return { done: false, start: true, kill: unknownKill('Init container', latest) };
   if (state.kind !== 'running') return { done: false, start: true };
   const restart = (done: boolean, message: string, reason: KillReason): InitStep => ({
     done,
@@ -148,16 +194,26 @@ function planSidecar(container: AnyContainer, latest: RuntimeContainer, probes: 
   return { done: true, start: false };
 }
 
-function planInitContainer(container: AnyContainer, pod: Pod, { state }: RuntimeContainer): InitStep | 'failed' {
+function planInitContainer(container: AnyContainer, pod: Pod, latest: RuntimeContainer): InitStep | 'failed' {
+  const { state } = latest;
   switch (state.kind) {
     case 'created':
       return { done: false, start: true };
+    case 'unknown':
+      if (!restartsOnFailure(container, pod)) return 'failed';
+      return { done: false, start: true, kill: unknownKill('Init container', latest) };
     case 'running':
       return { done: false, start: false };
     case 'exited':
-      if (state.exitCode === 0) return { done: true, start: false };
+      // One that lost a process for want of memory may not have done its work, whatever it says.
+      if (state.exitCode === 0 && state.reason !== 'OOMKilled') return { done: true, start: false };
       return restartsAfter(container, pod, state.exitCode) ? { done: false, start: true } : 'failed';
   }
+}
+
+/** It may still run, and two of a name must not. */
+function unknownKill(what: string, { id, name }: RuntimeContainer): ContainerKill {
+  return { id, name, message: `${what} is in "unknown" state, try killing it before restart`, reason: 'unknown' };
 }
 
 function planRegular(
@@ -172,7 +228,9 @@ function planRegular(
     const { name } = container;
     const latest = newest(runtimePod, name);
     if (latest?.state.kind !== 'running') {
-      if (shouldStart(container, pod, latest)) start.push(name);
+      if (!shouldStart(container, pod, latest)) continue;
+      if (latest?.state.kind === 'unknown') kill.push(unknownKill('Container', latest));
+      start.push(name);
       continue;
     }
     const fault = faultOf(container, latest, probes);
@@ -200,8 +258,8 @@ function faultOf(
 }
 
 /** A container that another program created has no hash and is left as it is. */
-function hasChanged(container: AnyContainer, { labels }: RuntimeContainer): boolean {
-  const made = labels[hashLabel];
+function hasChanged(container: AnyContainer, { annotations }: RuntimeContainer): boolean {
+  const made = annotations[hashAnnotation];
   return made !== undefined && made !== containerHash(container);
 }
 
@@ -212,6 +270,7 @@ export function shouldStart(container: AnyContainer, pod: Pod, latest: RuntimeCo
   switch (latest.state.kind) {
     case 'running':
       return false;
+    case 'unknown':
     case 'created':
       // Its start failed.
       return true;
@@ -222,11 +281,20 @@ export function shouldStart(container: AnyContainer, pod: Pod, latest: RuntimeCo
 
 export function restartsAfter(container: AnyContainer, { spec }: Pod, exitCode: number): boolean {
   if (container.restartPolicy === undefined) return policyAllows(spec.restartPolicy ?? 'Always', exitCode);
-  const rule = (container.restartPolicyRules ?? []).find(({ exitCodes }) => {
+  return restartRule(container, exitCode) !== undefined || policyAllows(container.restartPolicy, exitCode);
+}
+
+/** The first that speaks of this exit code: to start the container again, or all of them. */
+function restartRule(
+  { restartPolicy, restartPolicyRules = [] }: AnyContainer,
+  exitCode: number,
+): RestartRule | undefined {
+  if (restartPolicy === undefined) return undefined;
+  return restartPolicyRules.find(({ action, exitCodes }) => {
     const listed = exitCodes?.values?.includes(exitCode) ?? false;
-    return exitCodes?.operator === 'NotIn' ? !listed : exitCodes?.operator === 'In' && listed;
+    const applies = exitCodes?.operator === 'NotIn' ? !listed : exitCodes?.operator === 'In' && listed;
+    return applies && (action === 'Restart' || action === 'RestartAllContainers');
   });
-  return rule?.action === 'Restart' || policyAllows(container.restartPolicy, exitCode);
 }
 
 /** Whether a container that the node ends because a probe failed is started again. */

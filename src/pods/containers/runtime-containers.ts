@@ -1,6 +1,6 @@
-/** The containers of a pod as the runtime has them: how to find one, and what its labels say. */
+/** The containers of a pod as the runtime has them: how to find one, and what its annotations say. */
 import type { AnyContainer } from '../../kube/kinds/pod/pod-spec.ts';
-import { fnvHash } from '../../kube/schema/equality.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import {
   ContainerNotRunningError,
   NoSuchContainerError,
@@ -38,20 +38,59 @@ export async function hasEnded(
   }
 }
 
-// Labels are what is known of a container after a restart of this program.
 export const podNameLabel = 'io.kubernetes.pod.name';
 export const podNamespaceLabel = 'io.kubernetes.pod.namespace';
 export const podUidLabel = 'io.kubernetes.pod.uid';
 export const containerNameLabel = 'io.kubernetes.container.name';
-export const hashLabel = 'io.kubernetes.container.hash';
-export const messagePolicyLabel = 'io.kubernetes.container.terminationMessagePolicy';
+// Annotations are what is known of a container after a restart of this program.
+export const hashAnnotation = 'io.kubernetes.container.hash';
+export const messagePolicyAnnotation = 'io.kubernetes.container.terminationMessagePolicy';
 /** Where on this machine the container's termination message is. */
-export const messageFileLabel = 'mountlet.dev/termination-message-file';
-export const environmentObjectsLabel = 'mountlet.dev/environment-objects';
+export const messageFileAnnotation = 'mountlet.dev/termination-message-file';
+export const environmentObjectsAnnotation = 'mountlet.dev/environment-objects';
 
-/** A container is replaced when its hash changes. Of what may change in a pod, only the image requires that. */
+/**
+ * What the kubelet notes on a container, so that either of us can take over the containers of the other: how often it was
+ * restarted, whether it is still as its pod says, and how it is ended if its pod is gone.
+ */
+export function kubeletAnnotations(
+  { metadata, spec }: Pod,
+  container: AnyContainer,
+  attempt: number,
+): Readonly<Record<string, string>> {
+  const { terminationMessagePath = '', terminationMessagePolicy = 'File', lifecycle, ports = [] } = container;
+  const noted: Readonly<Record<string, string | number | undefined>> = {
+    [hashAnnotation]: containerHash(container),
+    'io.kubernetes.container.restartCount': attempt,
+    'io.kubernetes.container.terminationMessagePath': terminationMessagePath,
+    [messagePolicyAnnotation]: terminationMessagePolicy,
+    'io.kubernetes.pod.terminationGracePeriod': spec.terminationGracePeriodSeconds,
+    'io.kubernetes.pod.deletionGracePeriod': metadata.deletionGracePeriodSeconds,
+    'io.kubernetes.container.preStopHandler': lifecycle?.preStop && goJson(lifecycle.preStop),
+    'io.kubernetes.container.ports': ports.length === 0 ? undefined : goJson(ports),
+  };
+  return Object.fromEntries(
+    Object.entries(noted).flatMap(([key, value]) => (value === undefined ? [] : [[key, String(value)]])),
+  );
+}
+
+/**
+ * A container is replaced when its hash changes. Of what may change in a pod, only the image requires that. The kubelet's: FNV-1a
+ * of 32 bits over the bytes of name and image as JSON, which it prints as Go prints a list of bytes.
+ */
 export function containerHash({ name, image = '' }: AnyContainer): string {
-  return fnvHash(`${name}\0${image}`);
+  const printed = `([]uint8)[${[...Buffer.from(goJson({ image, name }))].join(' ')}]`;
+  let hash = 0x811c9dc5;
+  for (const byte of Buffer.from(printed)) hash = Math.imul(hash ^ byte, 0x01000193) >>> 0;
+  return hash.toString(16);
+}
+
+/** Go writes these characters so that its JSON can stand in a page or a script. */
+function goJson(value: unknown): string {
+  return JSON.stringify(value).replaceAll(
+    /[<>&\u2028\u2029]/g,
+    (character) => `\\u${(character.codePointAt(0) ?? 0).toString(16).padStart(4, '0')}`,
+  );
 }
 
 /** An object from which variables were taken, with its version at that time. */
@@ -77,11 +116,11 @@ export function writeEnvironmentObjects(objects: readonly EnvironmentObject[]): 
   return JSON.stringify(objects.map(({ kind, name, resourceVersion }) => [kind, name, resourceVersion]));
 }
 
-/** Other programs may write labels: what is malformed is left out. */
-export function readEnvironmentObjects(labels: Readonly<Record<string, string>>): readonly EnvironmentObject[] {
+/** Other programs may write annotations: what is malformed is left out. */
+export function readEnvironmentObjects(annotations: Readonly<Record<string, string>>): readonly EnvironmentObject[] {
   let entries: unknown;
   try {
-    entries = JSON.parse(labels[environmentObjectsLabel] ?? '[]');
+    entries = JSON.parse(annotations[environmentObjectsAnnotation] ?? '[]');
   } catch {
     return [];
   }

@@ -1,6 +1,4 @@
-/** Why containers do not run, and how long they wait before they are started again. */
-import { BackOff } from '../../base/back-off.ts';
-import type { Clock } from '../../base/clock.ts';
+/** Why containers do not run. */
 import { MountletError } from '../../base/errors.ts';
 
 /** Reason and message are those of the container's waiting state. */
@@ -9,11 +7,20 @@ export class ContainerStartError extends MountletError {
   /** Set for a container that waits for the end of its back-off. */
   readonly retryAtMs: number | undefined;
 
-  constructor(reason: string, message: string, options: ErrorOptions & { readonly retryAtMs?: number } = {}) {
+  constructor(
+    reason: string,
+    message: string,
+    options: ErrorOptions & { readonly retryAtMs?: number | undefined } = {},
+  ) {
     super(message, options);
     this.reason = reason;
     this.retryAtMs = options.retryAtMs;
   }
+}
+
+/** A pull was tried and failed just now, so pull secrets that are missing may be the reason. */
+export function isFailedPull(error: unknown): boolean {
+  return error instanceof ContainerStartError && error.reason === 'ErrImagePull';
 }
 
 export interface StartError {
@@ -47,58 +54,4 @@ export class StartErrors {
 
 function keyOf(podUid: string, container: string): string {
   return `${podUid}_${container}`;
-}
-
-interface FailureEntry {
-  readonly backOff: BackOff;
-  readonly updatedAtMs: number;
-}
-
-/** Delays that double with every failure of the same thing, and start over when it has not failed for long. */
-export class FailureBackOff {
-  readonly #initialMs: number;
-  readonly #delayMsMax: number;
-  readonly #clock: Clock;
-  readonly #entries = new Map<string, FailureEntry>();
-
-  constructor(initialMs: number, delayMsMax: number, clock: Clock) {
-    this.#initialMs = initialMs;
-    this.#delayMsMax = delayMsMax;
-    this.#clock = clock;
-  }
-
-  /** When the wait ends for what failed at `failedAtMs`; undefined if there is nothing to wait for. */
-  until(key: string, failedAtMs: number): number | undefined {
-    const entry = this.#entries.get(key);
-    if (entry === undefined || this.#isStale(entry, failedAtMs)) return undefined;
-    const untilMs = failedAtMs + entry.backOff.lastMs;
-    return this.#clock.now() < untilMs ? untilMs : undefined;
-  }
-
-  delayMsOf(key: string): number {
-    return this.#entries.get(key)?.backOff.lastMs ?? 0;
-  }
-
-  /** Counts a failure, so that the next wait is longer. */
-  next(key: string, failedAtMs: number): void {
-    const before = this.#entries.get(key);
-    const isNew = before === undefined || this.#isStale(before, failedAtMs);
-    const backOff = isNew ? new BackOff({ firstMs: this.#initialMs, msMax: this.#delayMsMax }) : before.backOff;
-    backOff.next();
-    this.#entries.set(key, { backOff, updatedAtMs: this.#clock.now() });
-  }
-
-  forget(key: string): void {
-    this.#entries.delete(key);
-  }
-
-  /** Drops what can have no effect any more; called by housekeeping, so the number of entries has a bound. */
-  collectGarbage(): void {
-    const now = this.#clock.now();
-    for (const [key, entry] of this.#entries) if (this.#isStale(entry, now)) this.#entries.delete(key);
-  }
-
-  #isStale({ updatedAtMs }: FailureEntry, atMs: number): boolean {
-    return atMs - updatedAtMs > 2 * this.#delayMsMax;
-  }
 }

@@ -9,8 +9,11 @@ import { ContainerKiller } from '../containers/container-killer.ts';
 import type { ContainerFiles, NodeSettings } from '../containers/container-request.ts';
 import { ContainerStarter } from '../containers/container-starter.ts';
 import { ContainerSync } from '../containers/container-sync.ts';
+import { DeadContainers } from '../containers/dead-containers.ts';
 import { hasEnded } from '../containers/runtime-containers.ts';
 import { StartErrors } from '../containers/start-errors.ts';
+import type { CredentialProviderFailed } from '../images/credential-providers.ts';
+import { ImagePuller, type NodeLogins, type PullSettings } from '../images/image-puller.ts';
 import type { PodNetwork } from '../probes/http-exchange.ts';
 import { runProbe } from '../probes/probe-handlers.ts';
 import { ProbeManager } from '../probes/probe-manager.ts';
@@ -22,10 +25,11 @@ import type { Eviction } from '../status/pod-status.ts';
 import { StaleEnvironment } from '../status/stale-environment.ts';
 import { type StatusApi, StatusManager, type StatusNotice } from '../status/status-manager.ts';
 import type { ContainerViewDeps } from '../view/container-view.ts';
+import type { DnsSettings } from '../view/dns.ts';
 import { PodProgress } from '../workers/pod-progress.ts';
 import type { PodState, PodStepFailed } from '../workers/pod-worker.ts';
 import { PodWorkers } from '../workers/pod-workers.ts';
-import type { HousekeepingFailed } from './housekeeping.ts';
+import type { HousekeepingFailed, NodeEvents } from './housekeeping.ts';
 import {
   type MirrorFailed,
   type ObjectRegistration,
@@ -34,7 +38,13 @@ import {
   type PodVolumes,
 } from './pod-lifecycle.ts';
 
-export type PodNotice = PodStepFailed | HousekeepingFailed | MirrorFailed | StatusNotice | TaskFailed;
+export type PodNotice =
+  | CredentialProviderFailed
+  | PodStepFailed
+  | HousekeepingFailed
+  | MirrorFailed
+  | StatusNotice
+  | TaskFailed;
 
 /** All that pods need of an API server. On a node without one every method does nothing and finds nothing. */
 export type PodApi = MirrorApi & StatusApi;
@@ -53,14 +63,18 @@ export interface PodLoopDeps extends Pausing {
   readonly runtime: Runtime;
   readonly random: () => number;
   readonly events: EventSink;
+  /** Events about the node itself. */
+  readonly nodeEvents: NodeEvents;
   readonly api: PodApi;
   readonly files: ContainerFiles;
   readonly volumes: PodVolumes;
   readonly registrations: ObjectRegistration;
   readonly network: PodNetwork;
+  readonly nodeLogins: readonly NodeLogins[];
   /** Called at every start of a container: services and addresses of the node change. */
   readonly view: () => ContainerViewDeps;
   readonly node: () => PodNode;
+  readonly dns: () => Promise<DnsSettings>;
   /** `others` are the active pods of this node. */
   readonly admit: (pod: Pod, others: readonly Pod[]) => PodAdmission;
   /** The handler of a RuntimeClass; undefined: there is no such class. */
@@ -68,9 +82,11 @@ export interface PodLoopDeps extends Pausing {
   readonly notify: (notice: PodNotice) => void;
 }
 
-export interface PodLoopSettings extends NodeSettings {
+export interface PodLoopSettings extends NodeSettings, PullSettings {
   /** `syncFrequency`: 60 s. */
   readonly resyncMs: number;
+  /** Whether a container that only idles, because the runtime has no images, counts as ready. */
+  readonly idleIsReady: boolean;
 }
 
 export interface LoopParts {
@@ -79,6 +95,7 @@ export interface LoopParts {
   readonly probes: ProbeManager;
   readonly killer: ContainerKiller;
   readonly starter: ContainerStarter;
+  readonly dead: DeadContainers;
   readonly environment: StaleEnvironment;
 }
 
@@ -100,9 +117,11 @@ export function assembleParts(
   const environment = new StaleEnvironment(events);
   const messages = new TerminationMessages(deps.files);
   const killer = new ContainerKiller({ runtime, network, clock, events });
-  const starter = new ContainerStarter({ ...deps, killer, hostIPs: () => deps.node().hostIPs }, settings);
+  const dead = new DeadContainers(deps);
+  const images = new ImagePuller(deps, settings);
+  const starter = new ContainerStarter({ ...deps, killer, images, hostIPs: () => deps.node().hostIPs }, settings);
   const containers = new ContainerSync(
-    { ...deps, probes: results, startErrors, killer, starter },
+    { ...deps, probes: results, startErrors, killer, starter, dead },
     settings.clusterDomain,
   );
   const statuses = new StatusManager({
@@ -142,6 +161,7 @@ export function assembleParts(
     startErrors,
     environment,
     messages,
+    idleIsReady: settings.idleIsReady,
     isTerminationRequested: (uid) => progress.isTerminationRequested(uid),
     seen: (uid, runtimePod) => progress.see(uid, runtimePod),
   });
@@ -151,5 +171,5 @@ export function assembleParts(
     { resyncMs: settings.resyncMs, retryMs },
     signal,
   );
-  return { workers, statuses, probes, killer, starter, environment };
+  return { workers, statuses, probes, killer, starter, dead, environment };
 }

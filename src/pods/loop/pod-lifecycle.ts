@@ -14,6 +14,7 @@ import { isDeadlineExceeded } from '../../volumes/waits.ts';
 import type { ContainerKiller } from '../containers/container-killer.ts';
 import type { ContainerFiles, ContainerVolumes } from '../containers/container-request.ts';
 import type { ContainerSync } from '../containers/container-sync.ts';
+import { idleContainers } from '../containers/idle-containers.ts';
 import type { StartErrors } from '../containers/start-errors.ts';
 import type { ProbeManager } from '../probes/probe-manager.ts';
 import type { DesiredPods } from '../sources/desired-pods.ts';
@@ -23,7 +24,7 @@ import { type Eviction, activeDeadline, podStatus } from '../status/pod-status.t
 import type { StaleEnvironment } from '../status/stale-environment.ts';
 import type { StatusManager } from '../status/status-manager.ts';
 import type { ObjectReaders } from '../view/environment-objects.ts';
-import { type ImagePullSecrets, collectPullSecrets, missingPullSecretsEvent } from '../view/image-pull-secrets.ts';
+import { type ImagePullSecrets, collectPullSecrets, missingPullSecretsEvent } from '../images/image-pull-secrets.ts';
 import type { PodSteps, SyncResult } from '../workers/pod-worker.ts';
 
 /** All that pod workers need of the volume manager. */
@@ -76,6 +77,7 @@ interface PodLifecycleDeps {
   readonly startErrors: StartErrors;
   readonly environment: StaleEnvironment;
   readonly messages: TerminationMessages;
+  readonly idleIsReady: boolean;
   readonly isTerminationRequested: (podUid: string) => boolean;
   /** Called with what a status was computed from. */
   readonly seen: (podUid: string, runtimePod: RuntimePod | undefined) => void;
@@ -84,7 +86,8 @@ interface PodLifecycleDeps {
 
 export interface MirrorFailed {
   readonly kind: 'MirrorFailed';
-  readonly podUid: string;
+  /** `namespace/name` */
+  readonly pod: string;
   readonly message: string;
 }
 
@@ -98,6 +101,7 @@ export class PodLifecycle implements PodSteps {
   async sync(pod: Pod, runtimePod: RuntimePod | undefined, signal: AbortSignal): Promise<SyncResult> {
     const { probes, containers, events } = this.#deps;
     if (await this.#reportStatus(pod, runtimePod, signal)) return { terminal: true };
+    this.#requireNetwork(pod);
     await this.#prepare(pod, signal);
     const secrets = await this.#pullSecrets(pod, signal);
     probes.add(pod);
@@ -164,6 +168,15 @@ export class PodLifecycle implements PodSteps {
     statuses.finish(pod);
   }
 
+  /** A pod that needs a network of its own waits until the runtime can give it one. */
+  #requireNetwork(pod: Pod): void {
+    const problem = pod.spec.hostNetwork === true ? undefined : this.#deps.runtime.networkProblem();
+    if (problem === undefined) return;
+    const message = `network is not ready: ${problem}`;
+    this.#deps.events.record({ pod, type: 'Warning', reason: 'NetworkNotReady', message });
+    throw new PodError('FailedSync', message);
+  }
+
   /** Everything that the first container needs. */
   async #prepare(pod: Pod, signal: AbortSignal): Promise<void> {
     const { events, files, volumes, registrations, isTerminationRequested } = this.#deps;
@@ -195,7 +208,7 @@ export class PodLifecycle implements PodSteps {
       await reconcileMirror(api, pod, pods.mirrorOf(pod), node().owner, signal);
     } catch (error) {
       signal.throwIfAborted();
-      notify({ kind: 'MirrorFailed', podUid: podUid(pod), message: messageOf(error) });
+      notify({ kind: 'MirrorFailed', pod: `${podNamespace(pod)}/${pod.metadata.name}`, message: messageOf(error) });
     }
   }
 
@@ -257,6 +270,8 @@ export class PodLifecycle implements PodSteps {
       hostIPs: node().hostIPs,
       eviction: eviction ?? (isEnded ? undefined : deadline.eviction),
       environment: environment.condition(pod, runtimePod, this.#lastCondition(pod)),
+      idle: idleContainers(pod, runtime),
+      idleIsReady: this.#deps.idleIsReady,
     });
     this.#deps.seen(podUid(pod), runtimePod);
     statuses.set(pod, status);

@@ -372,6 +372,28 @@ test('a pod of an unknown RuntimeClass or handler waits, says why, and starts wh
   await world.stop();
 });
 
+test('a pod that needs a network of its own waits until the runtime has one, and says why', async () => {
+  const world = new PodWorld();
+  world.runtime.withoutNetwork = 'container runtime network not ready: NetworkReady=false reason:NoPlugin message:none';
+  world.api.put(pending());
+  world.api.put(pending({ metadata: { name: 'host', uid: 'host' }, hostNetwork: true }));
+  await world.rest();
+  assert.equal(world.show('host'), 'Running Ready=True main=running');
+  assert.equal(world.show(), 'Pending Ready=False main=ContainerCreating');
+  assert.ok(
+    world.events
+      .lines()
+      .includes(
+        'Warning NetworkNotReady network is not ready: container runtime network not ready: NetworkReady=false reason:NoPlugin message:none',
+      ),
+  );
+  world.runtime.withoutNetwork = undefined;
+  await world.clock.advance(10_000);
+  await world.rest();
+  assert.equal(world.show(), 'Running Ready=True main=running');
+  await world.stop();
+});
+
 test('a pod that is made again under its name does not wait for the old one, and neither touches the other', async () => {
   const world = new PodWorld();
   world.api.put(pending());
@@ -398,7 +420,7 @@ test('a pod that is made again under its name does not wait for the old one, and
 
 test('nothing that runs is ended before every source was read', async () => {
   const world = new PodWorld(['api', 'file']);
-  await world.runtime.runPod({ uid: 'stray', namespace: 'shop', name: 'stray', hostNetwork: false } as never);
+  await world.runtime.runPod({ uid: 'stray', namespace: 'shop', name: 'stray', runtimeHandler: '' } as never);
   world.api.put(pending());
   await world.rest();
   world.api.remove(pending());

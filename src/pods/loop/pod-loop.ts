@@ -24,8 +24,24 @@ import { PodSources, type PodUpdate } from '../sources/pod-sources.ts';
 import type { EnvironmentKind } from '../status/stale-environment.ts';
 import type { PodProgress } from '../workers/pod-progress.ts';
 import type { PodState } from '../workers/pod-worker.ts';
-import { keepHouse } from './housekeeping.ts';
+import { collectGarbage, keepHouse } from './housekeeping.ts';
 import { type LoopParts, type PodLoopDeps, type PodLoopSettings, assembleParts } from './loop-parts.ts';
+
+/** Why a pod ends early, for a node that needs what it uses. */
+export interface PodEviction {
+  readonly message: string;
+  readonly graceSeconds: number;
+  /** Of the Event. */
+  readonly annotations?: Readonly<Record<string, string>> | undefined;
+  /** Its owner may start it elsewhere: it did nothing wrong. */
+  readonly isDisruption: boolean;
+}
+
+const preemption = {
+  reason: 'Preempting',
+  message: 'Preempted in order to admit critical pod',
+  disruption: 'Pod was preempted by Kubelet to accommodate a critical pod.',
+};
 
 const housekeepingRetryMs = 2000;
 /** Housekeeping also runs when nothing happened, in case a change was missed. */
@@ -152,6 +168,20 @@ export class PodLoop {
     for (const pod of this.#pods.pods()) if (isStaticPod(pod)) this.#parts.workers.sync(podUid(pod));
   }
 
+  /** Ends a pod for good, whatever its restart policy. */
+  evict(pod: Pod, { message, graceSeconds, annotations, isDisruption }: PodEviction): void {
+    const reason = 'Evicted';
+    this.#deps.events.record({ pod, type: 'Warning', reason, message, annotations });
+    const eviction = { reason, message, ...(isDisruption && { disruption: message }) };
+    this.#parts.workers.update({ kind: 'kill', pod, graceSeconds, eviction });
+  }
+
+  /** Removes all that is left of pods that have ended, of those that are not deleted too: a disk is short. */
+  async removeFinished(signal: AbortSignal): Promise<void> {
+    if (!this.#config.isComplete()) return;
+    await collectGarbage({ ...this.#deps, ...this.#parts, pods: this.#pods }, { removesFinished: true }, signal);
+  }
+
   #moved(uid: string, state: PodState | undefined): void {
     this.#deps.volumes.podChanged(uid);
     // Nothing of it runs any more, so a terminal phase can be sent.
@@ -237,9 +267,9 @@ export class PodLoop {
     const others = this.activePods().filter((other) => podUid(other) !== uid);
     const { refusal, preempted = [] } = admit(pod, others);
     for (const victim of preempted) {
-      const eviction = { reason: 'Preempting', message: 'Preempted in order to admit critical pod' };
-      events.record({ pod: victim, type: 'Warning', ...eviction });
-      workers.update({ kind: 'kill', pod: victim, eviction });
+      const { reason, message } = preemption;
+      events.record({ pod: victim, type: 'Warning', reason, message });
+      workers.update({ kind: 'kill', pod: victim, eviction: preemption });
     }
     if (refusal === undefined) return false;
     const { reason, message } = refusal;
@@ -260,7 +290,7 @@ export class PodLoop {
   }
 
   async #keepHouse(signal: AbortSignal): Promise<void> {
-    const { clock, runtime, api, notify } = this.#deps;
+    const { clock } = this.#deps;
     let delayMs = housekeepingPeriodMs;
     let isFirst = true;
     while (!signal.aborted) {
@@ -270,12 +300,10 @@ export class PodLoop {
       const before = [...progress.workers()].map(({ uid }) => uid);
       const isDone = await keepHouse(
         {
-          runtime,
-          api,
-          notify,
+          ...this.#deps,
           ...this.#parts,
           pods: this.#pods,
-          collectGarbage: () => this.#parts.starter.collectGarbage(),
+          forgetPulls: () => this.#parts.starter.collectGarbage(),
         },
         signal,
       );

@@ -11,13 +11,15 @@ import type { Pod } from '../../kube/kinds/pod/pod.ts';
 
 export interface PodAddress {
   readonly podUid: string;
-  /** Undefined: the pod itself, reached as its own programs reach each other. */
+  /** Undefined: the pod itself. */
   readonly host: string | undefined;
   readonly port: number;
 }
 
 /** How the node connects to a pod. */
 export interface PodNetwork {
+  /** Where the ports of a pod are: its own address, or this machine's loopback for one that shares its network. */
+  hostOf(podUid: string): string;
   /** Rejects with the system's error when nothing listens. */
   connect(address: PodAddress, signal: AbortSignal): Promise<Duplex>;
 }
@@ -34,13 +36,6 @@ export function containerPort(port: string | number, { ports = [] }: AnyContaine
 /** A probe or a hook cannot be carried out as it is written, or its server refuses it. */
 export class HandlerError extends MountletError {
   readonly reason = 'HandlerFailed';
-  /** The code with which a server refused the health check. */
-  readonly grpcStatus: number | undefined;
-
-  constructor(message: string, { grpcStatus }: { readonly grpcStatus?: number } = {}) {
-    super(message);
-    this.grpcStatus = grpcStatus;
-  }
 }
 
 export interface HttpExchange extends PodAddress {

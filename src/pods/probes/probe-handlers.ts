@@ -1,15 +1,15 @@
 /** Runs one probe once and reports the result in the kubelet's words. */
-import { Writable } from 'node:stream';
 import type { Clock } from '../../base/clock.ts';
 import { messageOf } from '../../base/errors.ts';
 import type { Probe } from '../../kube/kinds/pod/container.ts';
 import { podUid } from '../../kube/kinds/pod/pod-identity.ts';
 import type { AnyContainer } from '../../kube/kinds/pod/pod-spec.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import { hasCode } from '../../grpc/grpc-error.ts';
 import { goQuote } from '../../kube/values/go-text.ts';
 import { showDuration } from '../../kube/values/times.ts';
 import type { Runtime } from '../../runtimes/runtime.ts';
-import { checkGrpcHealth } from './grpc-health.ts';
+import { GrpcConnectError, checkGrpcHealth } from './grpc-health.ts';
 import {
   HandlerError,
   type HttpExchange,
@@ -35,7 +35,7 @@ export interface ProbeTarget {
 }
 
 interface ProbeHandlerDeps {
-  readonly runtime: Pick<Runtime, 'exec'>;
+  readonly runtime: Pick<Runtime, 'run'>;
   readonly network: PodNetwork;
   readonly clock: Clock;
 }
@@ -50,7 +50,7 @@ export async function runProbe(
   deps: ProbeHandlerDeps,
   signal: AbortSignal,
 ): Promise<ProbeOutcome> {
-  const timeoutMs = (target.probe.timeoutSeconds ?? 1) * 1000;
+  const timeoutMs = timeoutOf(target);
   const stop = new AbortController();
   const ended = AbortSignal.any([signal, stop.signal]);
   const timeout = deps.clock.sleep(timeoutMs, ended).then(
@@ -69,6 +69,10 @@ export async function runProbe(
   }
 }
 
+function timeoutOf({ probe }: ProbeTarget): number {
+  return (probe.timeoutSeconds ?? 1) * 1000;
+}
+
 async function handle(target: ProbeTarget, deps: ProbeHandlerDeps, signal: AbortSignal): Promise<ProbeOutcome> {
   const { exec, httpGet, tcpSocket, grpc } = target.probe;
   if (exec !== undefined) return await probeCommand(target, exec.command ?? [], deps, signal);
@@ -79,24 +83,15 @@ async function handle(target: ProbeTarget, deps: ProbeHandlerDeps, signal: Abort
 }
 
 async function probeCommand(
-  { containerId }: ProbeTarget,
+  target: ProbeTarget,
   command: readonly string[],
   { runtime }: ProbeHandlerDeps,
   signal: AbortSignal,
 ): Promise<ProbeOutcome> {
-  const chunks: Buffer[] = [];
-  let size = 0;
-  const sink = (): Writable =>
-    new Writable({
-      write(chunk: Buffer, _encoding, done) {
-        if (size < outputBytesMax) chunks.push(chunk.subarray(0, outputBytesMax - size));
-        size += chunk.length;
-        done();
-      },
-    });
-  const { exitCode } = await runtime.exec(containerId, { command, tty: false, stdout: sink(), stderr: sink() }, signal);
-  const output = Buffer.concat(chunks).toString('utf8');
-  return { result: exitCode === 0 ? 'success' : 'failure', output };
+  const timeoutMs = timeoutOf(target);
+  const result = await runtime.run(target.containerId, { command, timeoutMs, bytesMax: outputBytesMax }, signal);
+  if (result === 'timedOut') return { result: 'failure', output: timedOut(target, timeoutMs) };
+  return { result: result.exitCode === 0 ? 'success' : 'failure', output: result.output.toString('utf8') };
 }
 
 async function probeHttp(
@@ -160,32 +155,31 @@ async function probeTcp(
 }
 
 async function probeGrpc(
-  { pod, podIp, probe: { grpc } }: ProbeTarget,
+  target: ProbeTarget,
   { network }: ProbeHandlerDeps,
   signal: AbortSignal,
 ): Promise<ProbeOutcome> {
-  const { port = 0, service = '' } = grpc ?? {};
+  const { pod, podIp } = target;
+  const { port = 0, service = '' } = target.probe.grpc ?? {};
   const authority = `${podIp || 'localhost'}:${port}`;
-  let status: string;
   try {
-    const socket = await network.connect({ podUid: podUid(pod), host: undefined, port }, signal);
-    status = await checkGrpcHealth(socket, service, authority, userAgent, signal);
+    const host = network.hostOf(podUid(pod));
+    const status = await checkGrpcHealth({ host, port, service, authority, userAgent }, timeoutOf(target), signal);
+    if (status === 'SERVING') return { result: 'success', output: 'service healthy' };
+    return { result: 'failure', output: `service unhealthy (responded with ${goQuote(status)})` };
   } catch (error) {
     signal.throwIfAborted();
-    return { result: 'failure', output: grpcProblem(error, authority) };
+    return { result: 'failure', output: grpcProblem(error, authority, target) };
   }
-  if (status === 'SERVING') return { result: 'success', output: 'service healthy' };
-  return { result: 'failure', output: `service unhealthy (responded with ${goQuote(status)})` };
 }
 
-/** The gRPC status of a method that a server does not have. */
-const unimplemented = 12;
-
-function grpcProblem(error: unknown, authority: string): string {
-  if (!(error instanceof HandlerError) || error.grpcStatus === undefined)
-    return `error: failed to connect service at ${goQuote(authority)}: ${messageOf(error)}`;
-  if (error.grpcStatus !== unimplemented) return `error: health rpc probe failed: ${error.message}`;
-  return `error: this server does not implement the grpc health protocol (grpc.health.v1.Health): ${error.message}`;
+function grpcProblem(error: unknown, authority: string, target: ProbeTarget): string {
+  if (error instanceof GrpcConnectError)
+    return `error: failed to connect service at ${goQuote(authority)}: ${error.message}`;
+  if (hasCode(error, 'UNIMPLEMENTED'))
+    return `error: this server does not implement the grpc health protocol (grpc.health.v1.Health): ${messageOf(error)}`;
+  if (hasCode(error, 'DEADLINE_EXCEEDED')) return timedOut(target, timeoutOf(target));
+  return `error: health rpc probe failed: ${messageOf(error)}`;
 }
 
 function timedOut(target: ProbeTarget, timeoutMs: number): string {

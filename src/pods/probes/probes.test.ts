@@ -17,6 +17,7 @@ import { ProbeResults } from './probe-worker.ts';
 
 const { signal } = new AbortController();
 const network: PodNetwork = {
+  hostOf: () => '127.0.0.1',
   connect: ({ port }) =>
     new Promise((resolve, reject) => {
       const socket = connect(port, '127.0.0.1', () => resolve(socket));
@@ -95,7 +96,7 @@ test('an exec probe is judged by its exit code, and fails when it takes too long
   const clock = new FakeClock();
   const runtime = new FakeRuntime(clock);
   const request = { podUid: 'u', name: 'main' };
-  await runtime.runPod({ uid: 'u', namespace: 'shop', name: 'web', hostNetwork: false } as never);
+  await runtime.runPod({ uid: 'u', namespace: 'shop', name: 'web', hostNetwork: false, runtimeHandler: '' } as never);
   await runtime.createContainer({ ...request, attempt: 0, image: '', labels: {}, logPath: '' } as never);
   await runtime.startContainer('c1', signal);
   runtime.execute = (_id, [command]) =>

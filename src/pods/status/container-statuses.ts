@@ -1,4 +1,5 @@
 /** The status of each container: its state, the state before, how often it was restarted, and its termination message. */
+import { messageOf } from '../../base/errors.ts';
 import { type AnyContainer, isSidecar } from '../../kube/kinds/pod/pod-spec.ts';
 import type { ContainerStatus } from '../../kube/kinds/pod/pod-status.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
@@ -6,8 +7,13 @@ import { compareByteOrder } from '../../kube/values/go-text.ts';
 import { timestamp } from '../../kube/values/times.ts';
 import type { RuntimeContainer, RuntimePod } from '../../runtimes/runtime.ts';
 import type { ContainerFiles } from '../containers/container-request.ts';
-import { shouldStart } from '../containers/plan-containers.ts';
-import { messageFileLabel, messagePolicyLabel, newest } from '../containers/runtime-containers.ts';
+import { canRestartAll, shouldStart } from '../containers/plan-containers.ts';
+import {
+  messageFileAnnotation,
+  messagePolicyAnnotation,
+  newest,
+  newestInSandbox,
+} from '../containers/runtime-containers.ts';
 import type { StartError } from '../containers/start-errors.ts';
 
 export interface ContainersInput {
@@ -41,17 +47,28 @@ export function containerStatuses(
 }
 
 function statusOf(
-  { pod, runtimePod, runtimeName, terminationMessages }: ContainersInput,
+  input: ContainersInput,
   container: AnyContainer,
   before: ContainerStatus | undefined,
   defaultReason: string,
 ): ContainerStatus {
+  const { pod, runtimePod, runtimeName, terminationMessages } = input;
   const { name, image = '' } = container;
   const [latest, earlier] = (runtimePod?.containers ?? []).filter((one) => one.name === name);
   const stateOf = (one: RuntimeContainer): NonNullable<ContainerStatus['state']> =>
     stateOfContainer(one, runtimeName, terminationMessages.get(one.id));
+  if (latest?.state.kind === 'unknown' && before?.state?.running !== undefined) {
+    // It ran, so it must not look as if it had never: what runs once would run twice.
+    const message = 'The container could not be located when the pod was terminated';
+    return {
+      ...before,
+      restartCount: before.restartCount + 1,
+      ready: false,
+      state: { terminated: { ...unknownExit, message } },
+    };
+  }
   if (latest !== undefined) {
-    const lastState = earlier === undefined ? before?.lastState : stateOf(earlier);
+    const lastState = earlier === undefined ? lastStateBefore(input, latest, before) : stateOf(earlier);
     return {
       name,
       image: latest.image,
@@ -65,6 +82,12 @@ function statusOf(
   }
   // One that ended may have been removed: what was reported of it stays true.
   if (before?.state?.terminated !== undefined) return before;
+  if (isInitialized(pod, runtimePod, container)) {
+    const message =
+      'Unable to get init container status from container runtime and pod has been initialized, treat it as exited normally';
+    const terminated = { exitCode: 0, reason: 'Completed', message };
+    return { name, image, imageID: '', ready: false, restartCount: before?.restartCount ?? 0, state: { terminated } };
+  }
   const waiting: ContainerStatus = {
     name,
     image,
@@ -85,6 +108,26 @@ function statusOf(
   };
 }
 
+/** Whether this is an init container of a pod whose containers were made, so that it must have done its work. */
+function isInitialized({ spec }: Pod, runtimePod: RuntimePod | undefined, container: AnyContainer): boolean {
+  const { initContainers = [], containers } = spec;
+  const isInit = initContainers.some((one) => one === container) && !isSidecar(container);
+  return isInit && containers.some(({ name }) => newestInSandbox(runtimePod, name) !== undefined);
+}
+
+/** Of a container whose record is gone: it was collected, or went when all containers of the pod started over. */
+function lastStateBefore(
+  { pod, runtimeName }: ContainersInput,
+  latest: RuntimeContainer,
+  before: ContainerStatus | undefined,
+): ContainerStatus['lastState'] {
+  if (before === undefined || before.containerID === `${runtimeName}://${latest.id}`) return before?.lastState;
+  if (before.state?.terminated !== undefined) return before.state;
+  if (before.state?.running === undefined || !canRestartAll(pod)) return before.lastState;
+  const message = 'The container is removed because RestartAllContainers in place';
+  return { terminated: { exitCode: unknownExit.exitCode, reason: 'RestartingAllContainers', message } };
+}
+
 function stateOfContainer(
   { id, state }: RuntimeContainer,
   runtimeName: string,
@@ -92,11 +135,12 @@ function stateOfContainer(
 ): NonNullable<ContainerStatus['state']> {
   switch (state.kind) {
     case 'created':
+    case 'unknown':
       return { waiting: {} };
     case 'running':
       return { running: { startedAt: timestamp(state.startedAtMs) } };
     case 'exited': {
-      const text = message || state.message;
+      const text = [state.message, message ?? ''].filter((part) => part !== '').join(': ');
       return {
         terminated: {
           exitCode: state.exitCode,
@@ -151,10 +195,11 @@ export class TerminationMessages {
     if (runtimePod === undefined) return new Map();
     const before = this.#read.get(runtimePod.uid);
     const messages = new Map<string, string>();
-    for (const { id, state, labels, logPath } of runtimePod.containers) {
+    for (const { id, state, annotations, logPath } of runtimePod.containers) {
       if (state.kind !== 'exited') continue;
-      const isFailed = state.exitCode !== 0;
-      messages.set(id, before?.get(id) ?? (await this.#message(labels, isFailed, logPath, signal)));
+      // One that never ran has left nothing in its log.
+      const isFailed = state.exitCode !== 0 && state.reason !== 'ContainerCannotRun';
+      messages.set(id, before?.get(id) ?? (await this.#message(annotations, isFailed, logPath, signal)));
     }
     this.#read.set(runtimePod.uid, messages);
     return messages;
@@ -164,21 +209,21 @@ export class TerminationMessages {
     this.#read.delete(uid);
   }
 
-  /** A message that cannot be read does not hold up the status. */
   async #message(
-    labels: Readonly<Record<string, string>>,
+    annotations: Readonly<Record<string, string>>,
     isFailed: boolean,
     logPath: string,
     signal: AbortSignal,
   ): Promise<string> {
+    const file = annotations[messageFileAnnotation];
     try {
-      const file = labels[messageFileLabel];
       const message = file === undefined ? '' : await this.#files.readMessageFile(file, fileBytesMax, signal);
-      if (message !== '' || !isFailed || labels[messagePolicyLabel] !== 'FallbackToLogsOnError') return message;
+      if (message !== '' || !isFailed || annotations[messagePolicyAnnotation] !== 'FallbackToLogsOnError')
+        return message;
       return await this.#files.tailLog(logPath, logBytesMax, logLinesMax, signal);
-    } catch {
+    } catch (error) {
       signal.throwIfAborted();
-      return '';
+      return `Error on reading termination log ${file ?? logPath}: ${messageOf(error)}`;
     }
   }
 }

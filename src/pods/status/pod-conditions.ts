@@ -1,10 +1,10 @@
 /** The phase of a pod, and the conditions that its node owns. The status manager adds when they last changed. */
 import { isStaticPod } from '../../kube/kinds/pod/pod-identity.ts';
 import { isSidecar } from '../../kube/kinds/pod/pod-spec.ts';
-import type { ContainerStatus, PodStatus } from '../../kube/kinds/pod/pod-status.ts';
+import { type ContainerStatus, type PodStatus, idleCondition } from '../../kube/kinds/pod/pod-status.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { RuntimePod } from '../../runtimes/runtime.ts';
-import { restartsAfter } from '../containers/plan-containers.ts';
+import { canRestartAll, restartsAfter, restartsAll } from '../containers/plan-containers.ts';
 
 export type PodCondition = NonNullable<PodStatus['conditions']>[number];
 
@@ -15,14 +15,21 @@ export const ownedConditions: readonly string[] = [
   'Ready',
   'ContainersReady',
   'PodScheduled',
+  'AllContainersRestarting',
   'mountlet.dev/EnvironmentCurrent',
+  idleCondition,
 ];
+
+/** Says that the pod ends for the sake of others. Nodes set it as well as the control plane does. */
+export const disruptionTarget = 'DisruptionTarget';
 
 interface ConditionsInput {
   readonly pod: Pod;
   readonly runtimePod: RuntimePod | undefined;
   readonly statuses: readonly ContainerStatus[];
   readonly phase: PodPhase;
+  /** Containers that only idle and for that reason are not ready. */
+  readonly idle: readonly string[];
   /** Conditions of others, which readiness gates may require. */
   readonly foreign: readonly PodCondition[];
 }
@@ -35,6 +42,7 @@ export function podConditions(input: ConditionsInput): readonly PodCondition[] {
     readyCondition(input, containersReady),
     containersReady,
     { type: 'PodScheduled', status: 'True' },
+    ...(canRestartAll(input.pod) ? [restartingCondition(input)] : []),
   ];
 }
 
@@ -46,8 +54,15 @@ export function terminalReadiness(type: string, phase: string): PodCondition {
 function sandboxCondition({ runtimePod }: ConditionsInput): PodCondition {
   const type = 'PodReadyToStartContainers';
   if (runtimePod?.state === 'ready') return { type, status: 'True' };
-  const message = runtimePod === undefined ? 'no pod sandbox exists' : 'no pod sandbox is ready';
+  const message = runtimePod === undefined ? 'no pod sandbox exists' : 'pod sandbox is not ready';
   return { type, status: 'False', reason: 'PodSandboxNotReady', message };
+}
+
+function restartingCondition({ pod, runtimePod }: ConditionsInput): PodCondition {
+  const type = 'AllContainersRestarting';
+  if (!restartsAll(pod, runtimePod)) return { type, status: 'False' };
+  const message = 'container exited with restart policy rule';
+  return { type, status: 'True', reason: 'RestartAllContainersStarted', message };
 }
 
 function initializedCondition({ pod, statuses, phase }: ConditionsInput): PodCondition {
@@ -74,7 +89,7 @@ function hasStarted(status: ContainerStatus | undefined): boolean {
   return state?.running !== undefined || state?.terminated !== undefined || lastState?.terminated !== undefined;
 }
 
-function containersReadyCondition({ pod, statuses, phase }: ConditionsInput): PodCondition {
+function containersReadyCondition({ pod, statuses, phase, idle }: ConditionsInput): PodCondition {
   const type = 'ContainersReady';
   const counted = [...(pod.spec.initContainers ?? []).filter(isSidecar), ...pod.spec.containers];
   const unknown: string[] = [];
@@ -85,8 +100,11 @@ function containersReadyCondition({ pod, statuses, phase }: ConditionsInput): Po
     else if (!status.ready) unready.push(name);
   }
   if (phase === 'Failed' || (phase === 'Succeeded' && unknown.length === 0)) return terminalReadiness(type, phase);
-  const message = [listed('unknown', unknown), listed('unready', unready)].flat().join(', ');
-  return message === '' ? { type, status: 'True' } : { type, status: 'False', reason: 'ContainersNotReady', message };
+  const parts = [...listed('unknown', unknown), ...listed('unready', unready)];
+  if (parts.length === 0) return { type, status: 'True' };
+  const why =
+    idle.length === 0 ? [] : [`containers that only idle, since this runtime has no images: [${idle.join(' ')}]`];
+  return { type, status: 'False', reason: 'ContainersNotReady', message: [...parts, ...why].join(', ') };
 }
 
 function readyCondition({ pod, foreign }: ConditionsInput, containersReady: PodCondition): PodCondition {

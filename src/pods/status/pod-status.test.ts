@@ -24,6 +24,7 @@ function aRuntimePod(text: string, parts: Partial<RuntimePod> = {}): RuntimePod 
             state: stateOf(kind, Number(code)),
             logPath: '',
             labels: {},
+            annotations: {},
           };
         });
   return {
@@ -42,7 +43,7 @@ function stateOf(kind: string, exitCode: number): ContainerState {
   const createdAtMs = startMs + 1000;
   const startedAtMs = startMs + 1500;
   if (kind === 'running') return { kind, createdAtMs, startedAtMs, pid: 1 };
-  if (kind === 'created') return { kind, createdAtMs };
+  if (kind === 'created' || kind === 'unknown') return { kind, createdAtMs };
   const reason = exitCode === 0 ? 'Completed' : 'Error';
   return { kind: 'exited', createdAtMs, startedAtMs, finishedAtMs: startMs + 9000, exitCode, reason, message: '' };
 }
@@ -57,6 +58,8 @@ function statusOf(pod: Pod, has: string | undefined, parts: Partial<Parameters<t
     terminationMessages: new Map(),
     probes: { hasStarted: () => true, isReady: () => true },
     isTerminating: false,
+    idle: { idle: [], init: [] },
+    idleIsReady: true,
     hostIPs: ['192.0.2.1'],
     eviction: undefined,
     environment: undefined,
@@ -397,4 +400,83 @@ test('a pod past its active deadline has failed', () => {
     [status.phase, status.reason, status.message],
     ['Failed', 'DeadlineExceeded', 'Pod was active on the node longer than the specified deadline'],
   );
+});
+
+const web = aPod({ containers: [aContainer({ name: 'web' }), aContainer({ name: 'log' })] });
+const idle = { idle: ['web'], init: ['prepare'] };
+
+function conditionOf({ conditions = [] }: PodStatus, type: string): object | undefined {
+  return conditions.find((one) => one.type === type);
+}
+
+test('a container that only idles is a condition of its pod; whether it is ready is for the node to say', () => {
+  const message =
+    'this runtime has no images; init containers without a command are not started: [prepare], containers without a command only idle: [web]';
+  const told = { type: 'mountlet.dev/Idle', status: 'True', reason: 'NoImages', message };
+  const own = statusOf(web, 'web running, log running', { idle });
+  assert.deepEqual(conditionOf(own, 'mountlet.dev/Idle'), told);
+  assert.deepEqual(conditionOf(own, 'Ready'), { type: 'Ready', status: 'True' });
+
+  const foreign = statusOf(web, 'web running, log running', { idle, idleIsReady: false });
+  assert.deepEqual(conditionOf(foreign, 'mountlet.dev/Idle'), told);
+  const why =
+    'containers with unready status: [web], containers that only idle, since this runtime has no images: [web]';
+  for (const type of ['Ready', 'ContainersReady']) {
+    assert.deepEqual(conditionOf(foreign, type), { type, status: 'False', reason: 'ContainersNotReady', message: why });
+  }
+  assert.deepEqual(
+    foreign.containerStatuses?.map(({ name, ready, started }) => [name, ready, started]),
+    [
+      ['log', true, true],
+      ['web', false, true],
+    ],
+  );
+});
+
+test('a container that the runtime lost track of has ended if it ran, and waits otherwise', () => {
+  const pod = aPod({ containers: named('a') });
+  const before = { name: 'a', image: 'img', imageID: 'sha', ready: true, restartCount: 2, containerID: 'fake://a-0' };
+  const running = { containerStatuses: [{ ...before, state: { running: {} } }] };
+  const [lost] = statusOf(pod, 'a unknown', { previous: running }).containerStatuses ?? [];
+  assert.deepEqual(lost?.state, {
+    terminated: {
+      exitCode: 137,
+      reason: 'ContainerStatusUnknown',
+      message: 'The container could not be located when the pod was terminated',
+    },
+  });
+  assert.equal(lost?.restartCount, 3);
+  const [never] = statusOf(pod, 'a unknown').containerStatuses ?? [];
+  assert.deepEqual(never?.state, { waiting: {} });
+});
+
+test('when all containers start over, a condition says so and the last state of each is kept', () => {
+  const rule = { action: 'RestartAllContainers', exitCodes: { operator: 'In', values: [42] } };
+  const containers = [
+    aContainer({ name: 'a', restartPolicy: 'Never', restartPolicyRules: [rule] }),
+    aContainer({ name: 'b' }),
+  ];
+  const pod = aPod({ containers, restartPolicy: 'Never' });
+  const before = statusOf(pod, 'a exited 42, b running');
+  const restarting = (status: PodStatus): unknown =>
+    status.conditions?.find(({ type }) => type === 'AllContainersRestarting')?.status;
+  assert.deepEqual([before.phase, restarting(before)], ['Running', 'True']);
+  const renamed = aRuntimePod('a running, b running');
+  const runtimePod = { ...renamed, containers: renamed.containers.map((one) => ({ ...one, id: `${one.id}-new` })) };
+  const after = statusOf(pod, '', { previous: before, runtimePod });
+  assert.equal(restarting(after), 'False');
+  assert.deepEqual(
+    after.containerStatuses?.map(({ lastState }) => [lastState?.terminated?.exitCode, lastState?.terminated?.reason]),
+    [
+      [42, 'Error'],
+      [137, 'RestartingAllContainers'],
+    ],
+  );
+});
+
+test('an init container that is gone has done its work once the containers after it were made', () => {
+  const pod = aPod({ initContainers: named('i'), containers: named('a') });
+  const [init] = statusOf(pod, 'a running').initContainerStatuses ?? [];
+  assert.deepEqual([init?.state?.terminated?.exitCode, init?.state?.terminated?.reason], [0, 'Completed']);
+  assert.deepEqual(statusOf(pod, '').initContainerStatuses?.[0]?.state, { waiting: { reason: 'PodInitializing' } });
 });

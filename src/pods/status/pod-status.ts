@@ -5,14 +5,17 @@
 import { isSidecar } from '../../kube/kinds/pod/pod-spec.ts';
 import { type ContainerStatus, type PodStatus, isTerminalPhase } from '../../kube/kinds/pod/pod-status.ts';
 import { qualityOfService } from '../../kube/references/pod-resources.ts';
+import { type IdleContainers, idleConditionOf } from '../containers/idle-containers.ts';
 import { newestInSandbox } from '../containers/runtime-containers.ts';
 import { type ContainersInput, containerStatuses } from './container-statuses.ts';
-import { type PodCondition, ownedConditions, podConditions, podPhase } from './pod-conditions.ts';
+import { type PodCondition, disruptionTarget, ownedConditions, podConditions, podPhase } from './pod-conditions.ts';
 
 /** Why the node ends a pod. */
 export interface Eviction {
   readonly reason: string;
   readonly message: string;
+  /** The node needs the room: why, as the condition DisruptionTarget tells the pod's owner. */
+  readonly disruption?: string | undefined;
 }
 
 interface StatusProbes {
@@ -30,6 +33,9 @@ interface PodStatusInput extends ContainersInput {
   readonly hostIPs: readonly string[];
   readonly eviction: Eviction | undefined;
   readonly environment: PodCondition | undefined;
+  readonly idle: IdleContainers;
+  /** Whether a container that only idles counts as ready: not where other people's pods come. */
+  readonly idleIsReady: boolean;
 }
 
 export function podStatus(input: PodStatusInput): PodStatus {
@@ -57,8 +63,12 @@ export function podStatus(input: PodStatusInput): PodStatus {
   const wasInitialized = spec.containers.some(({ name }) => newestInSandbox(runtimePod, name) !== undefined);
   const computed = podPhase({ pod, statuses, isTerminating: input.isTerminating, wasInitialized });
   const phase = eviction === undefined ? monotonicPhase(computed, [pod.status?.phase, previous.phase]) : 'Failed';
-  const foreign = (pod.status?.conditions ?? []).filter(({ type }) => !ownedConditions.includes(type));
-  const conditions = podConditions({ pod, runtimePod, statuses, phase, foreign });
+  const isReplaced = (type: string): boolean => type === disruptionTarget && eviction?.disruption !== undefined;
+  const foreign = (pod.status?.conditions ?? []).filter(
+    ({ type }) => !ownedConditions.includes(type) && !isReplaced(type),
+  );
+  const conditions = podConditions({ pod, runtimePod, statuses, phase, foreign, idle: idleUnready(input) });
+  const disruption = disruptionOf(input, foreign);
   const { generation } = metadata;
   const observed = generation === undefined ? {} : { observedGeneration: generation };
   return {
@@ -67,10 +77,9 @@ export function podStatus(input: PodStatusInput): PodStatus {
     ...reasonOf(input, phase),
     conditions: [
       ...foreign,
-      ...[...conditions, ...(input.environment === undefined ? [] : [input.environment])].map((condition) => ({
-        ...condition,
-        ...observed,
-      })),
+      ...[...conditions, input.environment, idleConditionOf(input.idle), disruption].flatMap((condition) =>
+        condition === undefined ? [] : [{ ...condition, ...observed }],
+      ),
     ],
     ...addresses(input),
     ...(previous.startTime === undefined ? {} : { startTime: previous.startTime }),
@@ -79,6 +88,18 @@ export function podStatus(input: PodStatusInput): PodStatus {
     ...(ephemeral.length === 0 ? {} : { ephemeralContainerStatuses: ephemeral }),
     qosClass: qualityOfService(spec),
   };
+}
+
+/** Once the node has decided to end the pod it stays decided; what others said of it before is replaced. */
+function disruptionOf(
+  { eviction, previous }: PodStatusInput,
+  foreign: readonly PodCondition[],
+): PodCondition | undefined {
+  const type = disruptionTarget;
+  if (eviction?.disruption !== undefined) {
+    return { type, status: 'True', reason: 'TerminationByKubelet', message: eviction.disruption };
+  }
+  return foreign.some((one) => one.type === type) ? undefined : previous.conditions?.find((one) => one.type === type);
 }
 
 /** A pod that has ended stays so, whatever a restart of this program or a late container shows. */
@@ -102,12 +123,13 @@ function reasonOf({ pod, previous, eviction }: PodStatusInput, phase: string): P
   };
 }
 
+function idleUnready({ idle, idleIsReady }: PodStatusInput): readonly string[] {
+  return idleIsReady ? [] : idle.idle;
+}
+
 /** For a container that was adopted, the status from before the restart of this program holds until its probes have run. */
-function withProbes(
-  { pod, probes, previous }: PodStatusInput,
-  status: ContainerStatus,
-  isProbed: boolean,
-): ContainerStatus {
+function withProbes(input: PodStatusInput, status: ContainerStatus, isProbed: boolean): ContainerStatus {
+  const { pod, probes, previous } = input;
   const uid = pod.metadata.uid ?? '';
   const { name, state, containerID = '' } = status;
   const isRunning = state?.running !== undefined;
@@ -120,7 +142,8 @@ function withProbes(
     (one) => one.name === name && one.containerID === containerID,
   );
   const started = isRunning && (probes.hasStarted(uid, name, id) ?? before?.started ?? false);
-  return { ...status, started, ready: started && (probes.isReady(uid, name, id) ?? before?.ready ?? false) };
+  const mayBeReady = started && !idleUnready(input).includes(name);
+  return { ...status, started, ready: mayBeReady && (probes.isReady(uid, name, id) ?? before?.ready ?? false) };
 }
 
 function addresses({ pod, runtimePod, previous, hostIPs }: PodStatusInput): PodStatus {

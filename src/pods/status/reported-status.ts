@@ -10,20 +10,23 @@ import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { timestamp } from '../../kube/values/times.ts';
 import { restartsAfter } from '../containers/plan-containers.ts';
 import { unknownExit } from './container-statuses.ts';
-import { type PodCondition, ownedConditions, terminalReadiness } from './pod-conditions.ts';
+import { type PodCondition, disruptionTarget, ownedConditions, terminalReadiness } from './pod-conditions.ts';
 
 /** The node's status over that of the API server. What others own there stays. */
 export function mergeStatus(api: PodStatus, own: PodStatus, couldHaveRunningContainers: boolean): PodStatus {
   const foreign = (api.conditions ?? []).filter(({ type }) => !ownedConditions.includes(type));
   const owned = (own.conditions ?? []).filter(({ type }) => ownedConditions.includes(type));
+  const ends = isTerminalPhase(own.phase) && !isTerminalPhase(api.phase);
+  // Sent with the phase, and not before.
+  const disruption = (own.conditions ?? []).find(({ type }) => type === disruptionTarget);
+  const shared = disruption !== undefined && ends && !couldHaveRunningContainers ? [disruption] : [];
   const { resourceClaimStatuses, nominatedNodeName } = api;
   const merged: PodStatus = {
     ...own,
     ...(resourceClaimStatuses === undefined ? {} : { resourceClaimStatuses }),
     ...(nominatedNodeName === undefined ? {} : { nominatedNodeName }),
-    conditions: [...foreign, ...owned],
+    conditions: [...foreign.filter(({ type }) => !shared.some((one) => one.type === type)), ...owned, ...shared],
   };
-  const ends = isTerminalPhase(own.phase) && !isTerminalPhase(api.phase);
   // A controller may start a successor when it sees that a pod has ended, so that is not sent while something still runs.
   const withheld = ends && couldHaveRunningContainers ? withPhaseOf(merged, api) : merged;
   if (!isTerminalPhase(withheld.phase)) return withheld;
@@ -89,7 +92,7 @@ const messageBytesMax = 12 * 1024;
 export function withTimes(status: PodStatus, before: PodStatus | undefined, nowMs: number): PodStatus {
   const now = timestamp(nowMs);
   const conditions = (status.conditions ?? []).map((condition) => {
-    if (!ownedConditions.includes(condition.type)) return condition;
+    if (![...ownedConditions, disruptionTarget].includes(condition.type)) return condition;
     const old = before?.conditions?.find(({ type }) => type === condition.type);
     const isSame = old?.status === condition.status && old.lastTransitionTime !== undefined;
     return { ...condition, lastTransitionTime: isSame ? old.lastTransitionTime : now };

@@ -11,8 +11,18 @@ const uid = aPod().metadata.uid ?? '';
 function runningWith(label: string, kind: 'running' | 'created' = 'running'): RuntimePod {
   const state =
     kind === 'running' ? ({ kind, createdAtMs: 0, startedAtMs: 0, pid: 1 } as const) : { kind, createdAtMs: 0 };
-  const labels = { 'mountlet.dev/environment-objects': label };
-  const container = { id: 'c1', name: 'main', attempt: 0, image: '', imageId: '', logPath: '', labels, state };
+  const annotations = { 'mountlet.dev/environment-objects': label };
+  const container = {
+    id: 'c1',
+    name: 'main',
+    attempt: 0,
+    image: '',
+    imageId: '',
+    logPath: '',
+    labels: {},
+    annotations,
+    state,
+  };
   return { uid, namespace: 'shop', name: 'web', state: 'ready', createdAtMs: 0, ips: [], containers: [container] };
 }
 

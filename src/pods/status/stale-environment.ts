@@ -128,8 +128,8 @@ export class StaleEnvironment {
 function usesOf(runtimePod: RuntimePod | undefined): readonly Use[] {
   return (runtimePod?.containers ?? [])
     .filter(({ state }) => state.kind === 'running')
-    .flatMap(({ id, name, labels }) =>
-      readEnvironmentObjects(labels).map((object) => ({ container: name, containerId: id, object })),
+    .flatMap(({ id, name, annotations }) =>
+      readEnvironmentObjects(annotations).map((object) => ({ container: name, containerId: id, object })),
     );
 }
 

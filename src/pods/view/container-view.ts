@@ -25,6 +25,7 @@ import {
 interface ContainerViewRequest extends Omit<MountsRequest, 'environment' | 'hostname'> {
   /** Ends the names of pods with a subdomain: `cluster.local`. */
   readonly clusterDomain: string;
+  readonly loopbackIp?: string | undefined;
 }
 
 export type ContainerViewDeps = EnvironmentDeps & MountsDeps;

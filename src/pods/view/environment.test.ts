@@ -192,6 +192,16 @@ const good: readonly Good[] = [
     },
   },
   {
+    it: "a server on the machine's loopback address where a pod with a network of its own reaches it",
+    container: {},
+    services: [
+      aService({ name: 'kubernetes', namespace: 'default', clusterIP: '127.0.0.1', ports: [] }),
+      aService({ name: 'db', clusterIP: '10.0.0.2', ports: [] }),
+    ],
+    loopbackIp: '10.96.0.1',
+    expected: { DB_SERVICE_HOST: '10.0.0.2', KUBERNETES_SERVICE_HOST: '10.96.0.1' },
+  },
+  {
     it: "services of the pod's namespace with service links, never those without an address",
     container: {},
     services: [

@@ -31,6 +31,8 @@ interface EnvironmentRequest {
   readonly container: AnyContainer;
   /** As the runtime reported them; empty before the pod has its sandbox. */
   readonly podIPs: readonly string[];
+  /** Stands for the loopback address of the machine where a Service has that; undefined: the pod has the machine's network. */
+  readonly loopbackIp?: string | undefined;
   readonly volumes: MountedVolumes;
 }
 
@@ -47,7 +49,7 @@ export async function resolveEnvironment(
   signal: AbortSignal,
 ): Promise<readonly Variable[]> {
   const { pod, container } = request;
-  const fromServices = variablesOfServices(pod, deps.services);
+  const fromServices = variablesOfServices(pod, reachable(deps.services, request.loopbackIp));
   const objects = new EnvironmentObjects(podNamespace(pod), deps, signal);
   const budget = new ExpansionBudget(container.name);
   const variables = new Map<string, Variable>();
@@ -91,6 +93,16 @@ function variablesOfServices(pod: Pod, services: EnvironmentDeps['services']): R
     }
   }
   return new Map([...variables].sort(([a], [b]) => compareByteOrder(a, b)));
+}
+
+/** The API server's Service on a machine of its own has the loopback address, which is another one in a network of the pod's own. */
+function reachable(services: EnvironmentDeps['services'], loopbackIp: string | undefined): EnvironmentDeps['services'] {
+  if (services === 'unsynced' || loopbackIp === undefined) return services;
+  return services.map((service) =>
+    service.spec.clusterIP?.startsWith('127.') === true
+      ? { ...service, spec: { ...service.spec, clusterIP: loopbackIp } }
+      : service,
+  );
 }
 
 /** Services of one name replace each other; those of different names all have variables. */

@@ -83,7 +83,7 @@ for (const uid of [0, 1000]) {
         hardened,
         { dropCapabilities: ['ALL'], addCapabilities: ['NET_BIND_SERVICE'] },
         { noNewPrivileges: true },
-        { seccomp: 'Unconfined' },
+        { seccomp: { type: 'Unconfined', profile: '' } },
         { privileged: true },
       ];
       for (const [index, given] of cases.entries()) {
@@ -96,7 +96,7 @@ for (const uid of [0, 1000]) {
         const command = await sandboxes.exec(id, ['sh', '-c', script]);
         assert.equal(command.output, main.output);
         const field = (name: string): string => new RegExp(`^${name}:\\s*(.*?)\\s*$`, 'm').exec(main.output)?.[1] ?? '';
-        const isConfined = given.privileged !== true && given.seccomp !== 'Unconfined';
+        const isConfined = given.privileged !== true && given.seccomp?.type !== 'Unconfined';
         assert.equal(field('Seccomp'), isConfined ? '2' : '0');
         assert.equal(field('NoNewPrivs'), given.noNewPrivileges === true ? '1' : '0');
         assert.equal(field('Groups'), '8 9');
@@ -227,10 +227,18 @@ for (const uid of [0, 1000]) {
 const refused: readonly { readonly it: string; readonly given: Partial<ContainerSecurity>; readonly says: RegExp }[] = [
   { it: 'an unknown capability', given: { addCapabilities: ['FLY'] }, says: /unknown capability "FLY"/ },
   { it: 'all capabilities', given: { addCapabilities: ['ALL'] }, says: /takes a privileged container/ },
-  { it: 'a seccomp profile of its own', given: { seccomp: 'Localhost' }, says: /seccomp profiles of type Localhost/ },
-  { it: 'an AppArmor profile of its own', given: { appArmor: 'Localhost' }, says: /AppArmor profiles/ },
+  {
+    it: 'a seccomp profile of its own',
+    given: { seccomp: { type: 'Localhost', profile: 'a.json' } },
+    says: /seccomp profiles of type Localhost/,
+  },
+  {
+    it: 'an AppArmor profile of its own',
+    given: { appArmor: { type: 'Localhost', profile: 'a' } },
+    says: /AppArmor profiles/,
+  },
   { it: 'an unmasked /proc', given: { procMount: 'Unmasked' }, says: /procMount: Unmasked/ },
-  { it: 'SELinux options', given: { seLinux: true }, says: /SELinux options/ },
+  { it: 'SELinux options', given: { seLinux: { user: '', role: '', type: '', level: 's0' } }, says: /SELinux options/ },
 ];
 for (const { it, given, says } of refused) {
   test(`a container that asks for ${it} is refused`, { skip }, async (t) => {

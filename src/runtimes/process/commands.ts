@@ -188,7 +188,8 @@ export class Commands {
   ): CompiledProgram {
     const { clock, files, groups, powers } = this.#deps;
     const { work, hidden, writableBytesMax } = this.#settings;
-    const places = { work, hidden, view: files.view };
+    const { address, resolver } = pod;
+    const places = { work, hidden, view: files.view, ownNetwork: address !== undefined, resolver };
     const plan = planSandbox(sandboxRequestOf(request, sources, places, powers), files.host(clock.now()));
     for (const point of plan.volumePoints) makeVolumePoint(point);
     const joined = makeGroup(groups, id, request.resources);

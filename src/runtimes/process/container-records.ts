@@ -5,7 +5,7 @@
 import { mkdirSync, readFileSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { ProcessName } from '../../linux/process-table.ts';
-import { RuntimeError } from '../runtime.ts';
+import { type PortMapping, RuntimeError } from '../runtime.ts';
 import type { Identity } from './sandbox/container-program.ts';
 
 export interface PodRecord {
@@ -21,6 +21,12 @@ export interface PodRecord {
   readonly logDirectory: string;
   readonly createdAtMs: number;
   readonly state: 'ready' | 'notReady';
+  /** In a network of its own; absent: it has the machine's. */
+  readonly address?: string;
+  /** A file of the runtime that says how names are resolved; absent: as on the machine. */
+  readonly resolver?: string;
+  /** Those of the machine that lead to it; with an address alone. */
+  readonly hostPorts?: readonly PortMapping[];
   /** Holds what its containers share; the first process of their pid namespace if they share that. */
   readonly holder?: ProcessName;
 }
@@ -32,6 +38,8 @@ export interface ContainerRecord {
   readonly attempt: number;
   readonly image: string;
   readonly labels: Readonly<Record<string, string>>;
+  /** Missing in records of earlier versions, which had them among the labels. */
+  readonly annotations?: Readonly<Record<string, string>>;
   readonly logPath: string;
   readonly stopSignal: string;
   readonly stdin: 'none' | 'keep' | 'once';

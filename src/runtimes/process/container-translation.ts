@@ -1,5 +1,5 @@
 /** From the contract's words to the sandbox's and back. Pure but for a look at the sources of volumes. */
-import { stat } from 'node:fs/promises';
+import { mkdir, stat } from 'node:fs/promises';
 import { getSystemErrorName } from 'node:util';
 import { errorCode } from '../../base/errors.ts';
 import type { StepFailure } from '../../linux/system-program.ts';
@@ -12,6 +12,7 @@ import {
   type RuntimePod,
 } from '../runtime.ts';
 import type { ContainerEnd, ContainerRecord, PodRecord } from './container-records.ts';
+import { machineAddress } from './network/packet-rules.ts';
 import type { Command, Identity, Powers } from './sandbox/container-program.ts';
 import type { HostFiles } from './sandbox/host-files.ts';
 import type { SandboxRequest, VolumeMount } from './sandbox/sandbox-plan.ts';
@@ -38,7 +39,7 @@ export function identityOf(security: ContainerSecurity, powers: Powers): Identit
     capabilities,
     // What a pod asks for by name a user who is not root gets too; with the engines it would be lost to them.
     ambient: uid === 0 ? [] : capabilities.filter((name) => added.has(name)),
-    seccomp: security.privileged || security.seccomp === 'Unconfined' ? 'none' : 'default',
+    seccomp: security.privileged || security.seccomp.type === 'Unconfined' ? 'none' : 'default',
   };
 }
 
@@ -66,7 +67,20 @@ async function kindOf(path: string): Promise<VolumeMount['kind']> {
     return (await stat(path)).isDirectory() ? 'directory' : 'file';
   } catch (thrown) {
     const code = errorCode(thrown);
-    throw new RuntimeError(`Cannot mount "${path}": ${code === 'ENOENT' ? 'no such file or directory' : code}`, {
+    if (code === 'ENOENT') return await makeSource(path);
+    throw new RuntimeError(`Cannot mount "${path}": ${code}`, {
+      cause: thrown,
+    });
+  }
+}
+
+/** As the engines do for a hostPath that says of no type. */
+async function makeSource(path: string): Promise<VolumeMount['kind']> {
+  try {
+    await mkdir(path, { recursive: true, mode: 0o755 });
+    return 'directory';
+  } catch (thrown) {
+    throw new RuntimeError(`Cannot mount "${path}": it is missing and cannot be made: ${errorCode(thrown)}`, {
       cause: thrown,
     });
   }
@@ -75,7 +89,7 @@ async function kindOf(path: string): Promise<VolumeMount['kind']> {
 export function sandboxRequestOf(
   { security, mounts, devices }: ContainerRequest,
   kinds: ReadonlyMap<string, VolumeMount['kind']>,
-  places: Pick<SandboxRequest, 'work' | 'hidden' | 'view'>,
+  places: Pick<SandboxRequest, 'work' | 'hidden' | 'view' | 'ownNetwork' | 'resolver'>,
   powers: Powers,
 ): SandboxRequest {
   return {
@@ -109,9 +123,9 @@ export function commandOf(
   { hostname }: PodRecord,
   uid: number,
 ): Command {
-  const words = [...command, ...args];
   return {
-    words: words.length === 0 ? idleCommand : words,
+    // Arguments alone are those of a program that only the image names.
+    words: command.length === 0 ? idleCommand : [...command, ...args],
     workingDirectory: workingDirectory === '' ? '/' : workingDirectory,
     environment: [
       { name: 'PATH', value: '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin' },
@@ -173,23 +187,25 @@ function errorWords(errno: number): string {
 }
 
 export function describePod(pod: PodRecord, containers: readonly ContainerRecord[]): RuntimePod {
-  const { uid, namespace, name, state, createdAtMs } = pod;
+  const { uid, namespace, name, state, createdAtMs, address } = pod;
   return {
     uid,
     namespace,
     name,
     state,
     createdAtMs,
-    ips: [], // those of the node
+    ips: address === undefined ? [] : [address],
+    ...(address === undefined ? {} : { loopbackIp: machineAddress }),
     containers: containers.map((record) => ({
       id: record.id,
       name: record.name,
       attempt: record.attempt,
       image: record.image,
-      imageId: record.image,
+      imageId: '', // there is none
       state: stateOf(record),
       logPath: record.logPath,
       labels: record.labels,
+      annotations: record.annotations ?? record.labels,
     })),
   };
 }

@@ -5,7 +5,7 @@
 import { existsSync, mkdirSync, readFileSync, readdirSync, rmdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { errorCode } from '../../base/errors.ts';
-import type { ResourceLimits } from '../runtime.ts';
+import type { ContainerStats, ResourceLimits } from '../runtime.ts';
 
 export interface ControlGroups {
   readonly version: 1 | 2 | undefined;
@@ -137,7 +137,7 @@ export function ranOutOfMemory(groups: ControlGroups, id: string): boolean {
 export function usageOf(
   groups: ControlGroups,
   id: string,
-): { memoryBytes: number; cpuNanoseconds: number } | undefined {
+): Omit<ContainerStats, 'name' | 'startedAtMs' | 'atMs'> | undefined {
   const memory = groups.directory('memory');
   const accounting = groups.directory(groups.version === 2 ? 'cpu' : 'cpuacct');
   if (memory === undefined && accounting === undefined) return undefined;
@@ -150,7 +150,12 @@ export function usageOf(
   const [, microseconds = '0'] =
     /^usage_usec (\d+)$/m.exec(accounting === undefined ? '' : read(join(accounting, id, 'cpu.stat'))) ?? [];
   return {
-    memoryBytes: Math.max(0, used - Number(inactive)), // the working set, as the kubelet counts it
+    memoryBytes: used,
+    workingSetBytes: Math.max(0, used - Number(inactive)),
+    rssBytes: undefined,
+    pageFaults: undefined,
+    majorPageFaults: undefined,
+    writableLayer: undefined,
     cpuNanoseconds:
       groups.version === 2 || accounting === undefined
         ? Number(microseconds) * 1000

@@ -3,11 +3,14 @@
  * that their roots are made of. In a user namespace nothing can be taken from a process outside of it, so an ordinary
  * user's pods each have a copy of the files of their own.
  */
+import { getSystemErrorName } from 'node:util';
 import { messageOf } from '../../base/errors.ts';
 import { type ProcessName, processNamed } from '../../linux/process-table.ts';
+import { errnoText } from '../../linux/system-call-error.ts';
 import { readFailure } from '../../linux/system-program.ts';
 import { RuntimeError } from '../runtime.ts';
 import { failureText } from './container-translation.ts';
+import { interfaceFailure } from './network/pod-interface.ts';
 import { type Hold, type PodNamespaces, type Powers, holdProgram } from './sandbox/container-program.ts';
 import type { HostFilesView } from './sandbox/host-files.ts';
 import type { SpawnerClient } from './spawner/spawner-client.ts';
@@ -58,7 +61,7 @@ export class Holders {
   /** Undefined for a holder that has ended since. */
   async holdPod(
     uid: string,
-    hold: Pick<Hold, 'pod' | 'hostname' | 'sysctls'>,
+    hold: Pick<Hold, 'pod' | 'hostname' | 'sysctls' | 'network'>,
     what: string,
   ): Promise<ProcessName | undefined> {
     const files = this.#powers.kind === 'user' ? { files: this.#files.entries } : {};
@@ -109,7 +112,13 @@ export class Holders {
     });
     if (answer.outcome === 'started') return processNamed(answer.pid);
     await this.#spawner.forget(id);
-    const failure = readFailure(Buffer.from(answer.report, 'hex'), program.steps);
+    const report = Buffer.from(answer.report, 'hex');
+    const refused = hold.network && interfaceFailure(report, hold.network);
+    if (refused !== undefined) {
+      const code = getSystemErrorName(-refused.errno);
+      throw new RuntimeError(`Cannot make the network of ${what}: Cannot ${refused.what}: ${errnoText(code)}`);
+    }
+    const failure = readFailure(report, program.steps);
     throw new RuntimeError(`Cannot make the namespaces of ${what}: ${failureText(failure, answer)}`);
   }
 

@@ -69,14 +69,18 @@ function ownControlGroups(stateDirectory: string): ControlGroups {
 /** What containers of this runtime do not have, whatever the machine: for `root` and, more of it, for ordinary users. */
 export function limitations({ kind }: Pick<Powers, 'kind'>): readonly Limitation[] {
   const always: readonly Limitation[] = [
+    { name: 'images', text: 'Images are not used: a container runs its command with the programs of the machine.' },
+    {
+      name: 'idle',
+      text: 'A container without a command only idles, since only its image says what to run (condition mountlet.dev/Idle); an init container without one is not started.',
+    },
+    {
+      name: 'taint',
+      text: 'mountlet agent keeps pods with images away from this node by the taint mountlet.dev/no-images (--register-with-taints).',
+    },
     {
       name: 'network',
-      text: 'All pods have the network of the machine: the IP of a pod is that of its node, and ports are shared.',
-    },
-    { name: 'images', text: 'Images are not used: a container sees the programs of the machine.' },
-    {
-      name: 'sockets',
-      text: 'Abstract unix sockets and everything that listens on the loopback address of the machine can be reached by containers.',
+      text: 'Pods have IPv4 alone, and Services lead nowhere but to the API server.',
     },
     {
       name: 'files',
@@ -96,11 +100,19 @@ export function limitations({ kind }: Pick<Powers, 'kind'>): readonly Limitation
     },
     { name: 'devices', text: 'Containers cannot make device files; the MKNOD capability has to be asked for by name.' },
     { name: 'propagation', text: 'Mount propagation Bidirectional is refused.' },
-    { name: 'sysctls', text: 'Only the sysctls of IPC namespaces can be set for a pod.' },
+    { name: 'sysctls', text: 'Only the sysctls of IPC and network namespaces can be set for a pod.' },
   ];
   if (kind === 'root') return always;
   return [
-    ...always,
+    ...always.filter(({ name }) => name !== 'network'),
+    {
+      name: 'network',
+      text: 'All pods have the network of the machine: the IP of a pod is that of its node, and ports are shared.',
+    },
+    {
+      name: 'sockets',
+      text: 'Abstract unix sockets and everything that listens on the loopback address of the machine can be reached by containers.',
+    },
     {
       name: 'users',
       text: 'Containers run as this user, whom they see as root; runAsUser, runAsGroup, fsGroup and supplementalGroups of others are refused.',

@@ -48,7 +48,7 @@ test('a hundred pods started and stopped leave no process, mount, control group 
 
   async function pidOf(uid: string): Promise<number> {
     const state = (await sandboxes.runtime.get(uid))?.containers[0]?.state;
-    return state?.kind === 'running' ? state.pid : 0;
+    return state?.kind === 'running' ? (state.pid ?? 0) : 0;
   }
 });
 

@@ -10,15 +10,19 @@ import { existsSync, mkdirSync, rmSync } from 'node:fs';
 import { statfs } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { join } from 'node:path';
-import type { Duplex } from 'node:stream';
+import { type Duplex, Writable } from 'node:stream';
+import { withDeadline } from '../../base/abort.ts';
 import type { Clock } from '../../base/clock.ts';
 import { CoalescingTopic } from '../../base/coalescing-queue.ts';
 import {
   type ContainerRequest,
-  type ContainerUsage,
+  type CommandRequest,
+  type CommandResult,
   type ExecRequest,
   type ExecResult,
   type PodRequest,
+  type PodStats,
+  type PortMapping,
   type ProcessStreams,
   type Runtime,
   RuntimeError,
@@ -30,10 +34,15 @@ import { describePod, identityOf } from './container-translation.ts';
 import { Containers } from './containers.ts';
 import { type ControlGroups, usageOf } from './control-groups.ts';
 import { Holders } from './holders.ts';
+import { networkStats } from './network/network-stats.ts';
+import { PodConnections } from './network/pod-connection.ts';
+import type { PodInterface } from './network/pod-interface.ts';
+import { PodNetworks } from './network/pod-networks.ts';
+import { Resolvers } from './network/resolvers.ts';
 import type { Powers } from './sandbox/container-program.ts';
 import { type HostFiles, HostFilesView, readMounts } from './sandbox/host-files.ts';
 import { filesName } from './sandbox/sandbox-program.ts';
-import { unsupportedReason } from './sandbox/security.ts';
+import { sysctlRefusal, unsupportedReason } from './sandbox/security.ts';
 import { SpawnerClient, endSpawner } from './spawner/spawner-client.ts';
 import { type ChildFacts, recordedEnds } from './spawner/spawner-protocol.ts';
 
@@ -49,6 +58,8 @@ export interface ProcessRuntimeSettings {
   readonly logFilesMax: number;
   /** Bounds what a container can write to its root, /tmp, /run and /dev/shm together. */
   readonly writableBytesMax: number;
+  /** Of the machine's loopback address: pods with a network of their own reach them at an address for that. */
+  readonly machinePorts: readonly number[];
   /** How often to look for control groups that could not be removed yet. */
   readonly sweepMs: number;
 }
@@ -60,6 +71,7 @@ export const defaultProcessRuntimeSettings = {
   logSizeBytesMax: 10 * 1024 * 1024,
   logFilesMax: 5,
   writableBytesMax: 256 * 1024 * 1024,
+  machinePorts: [],
   sweepMs: 10_000,
 } as const satisfies Omit<ProcessRuntimeSettings, 'stateDirectory'>;
 
@@ -95,11 +107,19 @@ export class ProcessRuntime implements Runtime {
   readonly #full = new Set<string>();
   #opened: { readonly holders: Holders; readonly commands: Commands } | undefined;
   #sweeping: Promise<void> = Promise.resolve();
+  /** Undefined for an ordinary user, whose pods have the network of the machine. */
+  readonly #networks: PodNetworks | undefined;
+  readonly #connections: PodConnections;
+  readonly #resolvers: Resolvers;
 
   constructor(settings: ProcessRuntimeSettings, deps: ProcessRuntimeDeps) {
     this.#settings = settings;
     this.#deps = deps;
     this.#pods = new Records(join(settings.stateDirectory, 'pods'));
+    const hasNetworks = deps.powers.kind === 'root';
+    this.#networks = hasNetworks ? new PodNetworks(settings) : undefined;
+    this.#connections = new PodConnections(deps.powers.architecture);
+    this.#resolvers = new Resolvers(join(settings.stateDirectory, 'resolvers'));
     this.#spawner = new SpawnerClient(settings.stateDirectory, {
       changed: (facts) => this.#reported(facts),
       lost: () => this.#lost(),
@@ -153,6 +173,8 @@ export class ProcessRuntime implements Runtime {
       });
     }
     containers.sweepGroups();
+    this.#resolvers.sweep((uid) => this.#pods.get(uid) !== undefined);
+    await this.#networks?.adopt(this.#leases());
     this.#sweeping = this.#sweep();
   }
 
@@ -164,6 +186,7 @@ export class ProcessRuntime implements Runtime {
       await endSpawner(this.#settings.stateDirectory).catch(() => {}); // one that hangs is found again
     await Promise.all([this.#sweeping, this.#containers.lost()]);
     this.#containers.sweepGroups();
+    await this.#networks?.close();
   }
 
   unsupported(pod: PodRequest, container: ContainerRequest): string | undefined {
@@ -185,39 +208,30 @@ export class ProcessRuntime implements Runtime {
 
   async runPod(request: PodRequest, signal: AbortSignal): Promise<RuntimePod> {
     signal.throwIfAborted();
+    if (request.runtimeHandler !== '' && request.runtimeHandler !== this.name) {
+      throw new RuntimeError(`no runtime for "${request.runtimeHandler}" is configured`);
+    }
     const known = this.#pods.get(request.uid);
     if (known?.state === 'ready' && this.#holders.holds(known.uid)) return this.#describe(known);
-    const { uid, namespace, name, hostname, hostPid, hostIpc, hostNetwork, logDirectory, sysctls } = request;
-    const shareProcessNamespace = request.shareProcessNamespace && !hostPid;
-    const shared = { hostPid, hostIpc, hostNetwork, shareProcessNamespace };
-    const holder = await this.#holders.holdPod(uid, { pod: shared, hostname, sysctls }, `pod "${namespace}/${name}"`);
-    const record: PodRecord = {
-      uid,
-      namespace,
-      name,
-      hostname,
-      ...shared,
-      directory: request.directory,
-      logDirectory,
-      // A pod that lost what its containers shared begins again.
-      createdAtMs: this.#deps.clock.now(),
-      state: 'ready',
-      ...(holder && { holder }),
-    };
+    const { uid, hostNetwork } = request;
+    const network = hostNetwork ? undefined : await this.#networks?.lease(uid, request.ports);
+    if (network === undefined && !hostNetwork) this.#reportNoNetwork(request);
     try {
+      const record = await this.#makeShared(request, network);
       this.#pods.put(uid, record);
+      return this.#describe(record);
     } catch (thrown) {
-      await this.#holders.endPod(uid);
+      await this.#endShared(uid).catch(() => {}); // the next start finds what is left
+      if (network !== undefined) this.#networks?.doubt();
       throw thrown;
     }
-    return this.#describe(record);
   }
 
   async stopPod(podUid: string, signal: AbortSignal): Promise<void> {
     await Promise.all(this.#containers.ofPod(podUid).map(({ id }) => this.stopContainer(id, 0, signal)));
     const pod = this.#pods.get(podUid);
     if (pod === undefined) return;
-    await this.#holders.endPod(podUid);
+    await this.#endShared(podUid);
     this.#pods.keep(podUid, { ...pod, state: 'notReady' }); // without its holder it is not ready anyway
   }
 
@@ -226,11 +240,15 @@ export class ProcessRuntime implements Runtime {
     for (const { id } of this.#containers.ofPod(podUid)) await this.removeContainer(id);
     const pod = this.#pods.get(podUid);
     if (pod !== undefined) rmSync(pod.logDirectory, { recursive: true, force: true });
+    this.#resolvers.remove(podUid);
     this.#pods.delete(podUid);
   }
 
+  /** A pod keeps its sandbox for as long as it is here. */
+  async removeReplaced(): Promise<void> {}
+
   async createContainer(request: ContainerRequest): Promise<string> {
-    const { podUid, name, attempt, image, labels, stopSignal, tty } = request;
+    const { podUid, name, attempt, image, labels, annotations, stopSignal, tty } = request;
     const pod = this.#pods.get(podUid);
     if (pod?.state !== 'ready') throw new RuntimeError(`Cannot create container "${name}": its pod is not running`);
     const id = randomBytes(32).toString('hex');
@@ -241,6 +259,7 @@ export class ProcessRuntime implements Runtime {
       attempt,
       image,
       labels,
+      annotations,
       logPath: join(pod.logDirectory, request.logPath),
       stopSignal,
       stdin: request.stdin ? (request.stdinOnce ? 'once' : 'keep') : 'none',
@@ -276,8 +295,9 @@ export class ProcessRuntime implements Runtime {
     await this.#open.commands.attach(this.#containers.known(id), streams, untilClosed);
   }
 
-  /** All pods have the network of the machine. */
-  async connect(_podUid: string, port: number, signal: AbortSignal): Promise<Duplex> {
+  async connect(podUid: string, port: number, signal: AbortSignal): Promise<Duplex> {
+    const { address, holder } = this.#pods.get(podUid) ?? {};
+    if (address !== undefined && holder !== undefined) return await this.#connections.connect(holder, port, signal);
     return await new Promise((resolve, reject) => {
       const socket = connect({ host: '127.0.0.1', port, signal });
       socket.once('connect', () => {
@@ -288,11 +308,103 @@ export class ProcessRuntime implements Runtime {
     });
   }
 
-  async usage(podUid: string): Promise<readonly ContainerUsage[]> {
-    return this.#containers.ofPod(podUid).flatMap(({ id, name }) => {
-      const used = this.#containers.isOver(id) ? undefined : usageOf(this.#deps.groups, id);
-      return used === undefined ? [] : [{ name, ...used }];
-    });
+  async run(
+    id: string,
+    { command, timeoutMs, bytesMax }: CommandRequest,
+    signal: AbortSignal,
+  ): Promise<CommandResult | 'timedOut'> {
+    const chunks: Buffer[] = [];
+    let size = 0;
+    const collect = (chunk: Buffer): void => {
+      const taken = chunk.subarray(0, bytesMax - size);
+      size += taken.length;
+      if (taken.length > 0) chunks.push(taken);
+    };
+    const sink = (): Writable =>
+      new Writable({
+        write: (chunk: Buffer, _encoding, done) => {
+          collect(chunk);
+          done();
+        },
+      });
+    const run = (limited: AbortSignal): Promise<ExecResult> =>
+      this.exec(id, { command, tty: false, stdout: sink(), stderr: sink() }, limited);
+    const late = new RuntimeError('The command takes too long');
+    try {
+      const { exitCode } = await (timeoutMs === undefined
+        ? run(signal)
+        : withDeadline(this.#deps.clock, timeoutMs, () => late, signal, run));
+      return { exitCode, output: Buffer.concat(chunks) };
+    } catch (thrown) {
+      if (thrown === late) return 'timedOut';
+      throw thrown;
+    }
+  }
+
+  async stats(): Promise<readonly PodStats[]> {
+    const atMs = this.#deps.clock.now();
+    return this.#pods.all().map(({ uid, namespace, name, createdAtMs, address, holder }) => ({
+      uid,
+      namespace,
+      name,
+      startedAtMs: createdAtMs,
+      network: address === undefined || holder === undefined ? undefined : networkStats(holder.pid, atMs),
+      containers: this.#containers.ofPod(uid).flatMap(({ id, name: container, run }) => {
+        const used = this.#containers.isOver(id) ? undefined : usageOf(this.#deps.groups, id);
+        if (used === undefined || run === undefined) return [];
+        return [{ name: container, startedAtMs: run.startedAtMs, atMs, ...used }];
+      }),
+    }));
+  }
+
+  problems(): readonly string[] {
+    return [];
+  }
+
+  networkProblem(): string | undefined {
+    return undefined;
+  }
+
+  /** What a pod's containers share: their namespaces, and with them their network. */
+  async #makeShared(request: PodRequest, network: PodInterface | undefined): Promise<PodRecord> {
+    const { uid, namespace, name, hostname, hostPid, hostIpc, hostNetwork, directory, logDirectory, sysctls } = request;
+    const refusal = sysctlRefusal(sysctls, network !== undefined);
+    if (refusal !== undefined)
+      throw new RuntimeError(`Cannot set what pod "${namespace}/${name}" asks for: ${refusal}`);
+    const shareProcessNamespace = request.shareProcessNamespace && !hostPid;
+    const { address } = network ?? {};
+    const shared = { hostPid, hostIpc, hostNetwork, shareProcessNamespace, ...(address && { address }) };
+    const hold = { pod: shared, hostname, sysctls, ...(network && { network }) };
+    const holder = await this.#holders.holdPod(uid, hold, `pod "${namespace}/${name}"`);
+    const resolver = this.#resolvers.write(uid, request.dns);
+    return {
+      uid,
+      namespace,
+      name,
+      hostname,
+      ...shared,
+      directory,
+      logDirectory,
+      // A pod that lost what its containers shared begins again.
+      createdAtMs: this.#deps.clock.now(),
+      state: 'ready',
+      ...(holder && { holder }),
+      ...(resolver && { resolver }),
+      ...(network && { hostPorts: request.ports.filter(({ hostPort }) => hostPort > 0) }),
+    };
+  }
+
+  async #endShared(podUid: string): Promise<void> {
+    await this.#holders.endPod(podUid);
+    await this.#networks?.release(podUid);
+  }
+
+  /** Once, of the first pod that notices it. */
+  #reportNoNetwork({ uid: podUid, namespace, name: podName }: PodRequest): void {
+    const problem = this.#networks?.takeProblem();
+    if (problem === undefined) return;
+    const message = `Pods have the network of this machine instead of one of their own: ${problem}`;
+    this.#deps.report({ podUid, namespace, podName, reason: 'PodNetworkUnavailable', message });
   }
 
   #reported(facts: ChildFacts): void {
@@ -330,11 +442,22 @@ export class ProcessRuntime implements Runtime {
     return [this.#settings.stateDirectory, ...this.#settings.hidden];
   }
 
+  /** Of pods whose namespaces are there. */
+  #leases(): Map<string, { readonly address: string; readonly ports: readonly PortMapping[] }> {
+    const held = this.#pods.all().filter(({ uid, state }) => state === 'ready' && this.#holders.holds(uid));
+    return new Map(
+      held.flatMap(({ uid, address, hostPorts = [] }) =>
+        address === undefined ? [] : [[uid, { address, ports: hostPorts }]],
+      ),
+    );
+  }
+
   async #sweep(): Promise<void> {
     const { signal } = this.#closing;
     while (!signal.aborted) {
       await this.#deps.clock.sleep(this.#settings.sweepMs, signal).catch(() => {});
       this.#containers.sweepGroups();
+      await this.#networks?.sweep().catch(() => {}); // tried again
       await this.#reportFullLayers().catch(() => {}); // containers come and go meanwhile
     }
   }

@@ -9,11 +9,13 @@ import { untilAborted } from '../../base/abort.ts';
 import {
   ContainerNotRunningError,
   type ContainerRequest,
-  type ContainerUsage,
+  type CommandRequest,
+  type CommandResult,
   type ExecRequest,
   type ExecResult,
   NoSuchContainerError,
   type PodRequest,
+  type PodStats,
   type Runtime,
   type RuntimeContainer,
   RuntimeError,
@@ -22,7 +24,7 @@ import {
 } from '../../runtimes/runtime.ts';
 
 type Method =
-  | Exclude<keyof Runtime, 'name' | 'version' | 'unsupported' | 'changes' | 'images'>
+  | Exclude<keyof Runtime, 'name' | 'version' | 'problems' | 'networkProblem' | 'unsupported' | 'changes' | 'images'>
   | 'imageStatus'
   | 'pullImage';
 
@@ -42,9 +44,12 @@ export class FakeRuntime implements Runtime {
   readonly calls: string[] = [];
   /** The requests of all containers ever made, by ID. */
   readonly requests = new Map<string, ContainerRequest>();
+  readonly podRequests: PodRequest[] = [];
   /** Undefined: every image is present. */
   presentImages: Set<string> | undefined;
   refusal: string | undefined;
+  /** Why pods without the host's network have to wait. */
+  withoutNetwork: string | undefined;
   execute: (id: string, command: readonly string[], signal: AbortSignal) => Promise<number> = () => Promise.resolve(0);
   /** Between the call of startContainer and the start: a test may let it hang, fail or take its time. */
   launch: (name: string, signal: AbortSignal) => Promise<void> = () => Promise.resolve();
@@ -114,7 +119,11 @@ export class FakeRuntime implements Runtime {
 
   runPod(request: PodRequest): Promise<RuntimePod> {
     return this.#answer('runPod', () => {
-      const { uid, namespace, name, hostNetwork } = request;
+      const { uid, namespace, name, hostNetwork, runtimeHandler } = request;
+      if (runtimeHandler !== '' && runtimeHandler !== this.name) {
+        throw new RuntimeError(`no runtime for "${runtimeHandler}" is configured`);
+      }
+      this.podRequests.push(request);
       const present = this.#pods.get(uid);
       if (present?.state === 'ready') return present;
       this.calls.push(`runPod ${name}`);
@@ -148,6 +157,10 @@ export class FakeRuntime implements Runtime {
     });
   }
 
+  removeReplaced(): Promise<void> {
+    return this.#answer('removeReplaced', () => {});
+  }
+
   createContainer(request: ContainerRequest): Promise<string> {
     return this.#answer('createContainer', () => {
       const pod = this.#pods.get(request.podUid);
@@ -157,7 +170,7 @@ export class FakeRuntime implements Runtime {
       this.#lastId += 1;
       const id = `c${this.#lastId}`;
       this.requests.set(id, request);
-      const { name, attempt, image, labels, podUid } = request;
+      const { name, attempt, image, labels, annotations, podUid } = request;
       const container: FakeContainer = {
         id,
         podUid,
@@ -167,6 +180,7 @@ export class FakeRuntime implements Runtime {
         image,
         imageId: `sha256:${image}`,
         labels,
+        annotations,
         logPath: `/logs/${request.logPath}`,
         state: { kind: 'created', createdAtMs: this.#clock.now() },
       };
@@ -226,8 +240,20 @@ export class FakeRuntime implements Runtime {
     return this.#answer('connect', () => new Duplex({ read() {}, write: (_chunk, _encoding, done) => done() }));
   }
 
-  usage(): Promise<readonly ContainerUsage[]> {
-    return this.#answer('usage', () => []);
+  async run(id: string, { command }: CommandRequest, signal: AbortSignal): Promise<CommandResult> {
+    return { ...(await this.exec(id, { command, tty: false }, signal)), output: Buffer.alloc(0) };
+  }
+
+  stats(): Promise<readonly PodStats[]> {
+    return this.#answer('stats', () => []);
+  }
+
+  problems(): readonly string[] {
+    return [];
+  }
+
+  networkProblem(): string | undefined {
+    return this.withoutNetwork;
   }
 
   /** A test may take it away: then it is a runtime without images. */
@@ -243,6 +269,9 @@ export class FakeRuntime implements Runtime {
         this.presentImages?.add(image);
         return { id: `sha256:${image}`, sizeBytes: 42 };
       }),
+    list: () => Promise.resolve([]),
+    remove: () => Promise.resolve(),
+    filesystem: () => Promise.resolve({ mountPoint: '/', usedBytes: 0, inodesUsed: 0 }),
   };
 
   async #answer<T>(method: Method, act: () => T): Promise<T> {

@@ -143,6 +143,8 @@ export class MemoryContainerFiles implements ContainerFiles {
   readonly logs = new Map<string, string>();
   readonly directories = new Set<string>();
   readonly removedLogs: string[] = [];
+  /** UIDs of pods that have a directory of logs. */
+  readonly podLogs = new Set<string>();
 
   podDirectory(uid: string): string {
     return `/root/pods/${uid}`;
@@ -150,6 +152,14 @@ export class MemoryContainerFiles implements ContainerFiles {
 
   logDirectory(pod: Pod): string {
     return `/logs/${podUid(pod)}`;
+  }
+
+  seccompFile(profile: string): string {
+    return `/root/seccomp/${profile}`;
+  }
+
+  async lastLogAttempt(): Promise<number | undefined> {
+    return undefined;
   }
 
   async makePodDirectories(pod: Pod): Promise<void> {
@@ -172,6 +182,14 @@ export class MemoryContainerFiles implements ContainerFiles {
 
   async removeLog(path: string): Promise<void> {
     this.removedLogs.push(path);
+  }
+
+  podsWithLogs(): Promise<readonly string[]> {
+    return Promise.resolve([...this.podLogs]);
+  }
+
+  async removePodLogs(uid: string): Promise<void> {
+    this.podLogs.delete(uid);
   }
 }
 

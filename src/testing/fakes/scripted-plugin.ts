@@ -121,7 +121,7 @@ export class ScriptedPlugin implements VolumePlugin {
   }
 
   attributes(_source: unknown, { readOnly }: VolumeSpec): ReturnType<VolumePlugin['attributes']> {
-    return { readOnly, managed: true };
+    return { readOnly };
   }
 
   async setUp(request: SetUpRequest, signal: AbortSignal): Promise<SetUpOutcome> {

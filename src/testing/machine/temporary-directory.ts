@@ -60,7 +60,6 @@ export function unavailableMounts(reason = 'mounts are switched off in this test
     mountHugetlbfs: refuse,
     bind: (_source, target) => refuse(target),
     bindFileDescriptor: (_descriptor, target) => refuse(target),
-    resizeTmpfs: refuse,
     unmount: refuse,
     isMountPoint,
   };

@@ -54,6 +54,7 @@ const openAccess: NodeAccess = {
   authenticate: (token) =>
     Promise.resolve(token === goodToken ? { name: 'bearer', uid: '', groups: [], extra: {} } : undefined),
   authorize: ({ name }) => Promise.resolve(name !== 'nobody'),
+  allowsAnonymous: false,
 };
 
 export async function runningNode(
@@ -97,6 +98,10 @@ export async function runningNode(
     access: openAccess,
     clock: systemClock,
     metrics: () => Promise.resolve({ contentType: 'text/plain; version=0.0.4', text: 'up 1\n' }),
+    stats: {
+      summary: (onlyCpuAndMemory) => Promise.resolve({ onlyCpuAndMemory }),
+      resourceMetrics: () => Promise.resolve({ contentType: 'text/plain; version=0.0.4', text: 'used 1\n' }),
+    },
     notify: (notice) => void notices.push(notice),
   };
   const node = await startNodeServer(
@@ -106,6 +111,8 @@ export async function runningNode(
       ...serving,
       clientAuthorityPem: authorityPem,
       limits: { ...streamLimits, ...limits },
+      minVersion: 'TLSv1.2',
+      ciphers: undefined,
     },
     nodeDeps,
   );

@@ -1,7 +1,7 @@
 /** The client's end of a SPDY connection, for tests: it sends whatever a test wants, right or wrong. */
 import type { Duplex } from 'node:stream';
-import { type Frame, FrameReader, dataFrame, synStreamFrame } from '../../node-server/spdy/frames.ts';
-import { HeaderWriter } from '../../node-server/spdy/header-blocks.ts';
+import { type Frame, FrameReader, dataFrame, synStreamFrame } from '../../spdy/frames.ts';
+import { HeaderWriter } from '../../spdy/header-blocks.ts';
 
 export class SpdyClient {
   readonly #transport: Duplex;

@@ -10,11 +10,14 @@ import { ContainerKiller } from '../../pods/containers/container-killer.ts';
 import type { NodeSettings } from '../../pods/containers/container-request.ts';
 import { ContainerStarter } from '../../pods/containers/container-starter.ts';
 import { ContainerSync, type ContainerSyncResult } from '../../pods/containers/container-sync.ts';
+import { DeadContainers } from '../../pods/containers/dead-containers.ts';
+import { ImagePuller, type PullSettings } from '../../pods/images/image-puller.ts';
 import { StartErrors } from '../../pods/containers/start-errors.ts';
 import type { PodVolumes } from '../../pods/loop/pod-lifecycle.ts';
 import type { PodNetwork } from '../../pods/probes/http-exchange.ts';
 import type { ContainerViewDeps } from '../../pods/view/container-view.ts';
 import { type EnvironmentDeps, resolveEnvironment } from '../../pods/view/environment.ts';
+import type { DnsSettings } from '../../pods/view/dns.ts';
 import type { MountedVolumes } from '../../pods/view/mounts.ts';
 import type { Variable } from '../../pods/view/variables.ts';
 import { type PodParts, aContainer, aNode, aPod, objectReader } from '../fakes/builders.ts';
@@ -22,11 +25,24 @@ import { FakeClock } from '../fakes/fake-clock.ts';
 import { FakeRuntime } from '../fakes/fake-runtime.ts';
 import { MemoryContainerFiles, RecordedEvents } from '../fakes/memory-pod-api.ts';
 
-export const testNodeSettings: NodeSettings = {
+export const testNodeSettings: NodeSettings & PullSettings = {
   clusterDomain: 'cluster.local',
   runtimeSupportsRecursiveReadOnly: true,
+  restartBackOffMsMax: 300_000,
   defaultUid: 1000,
+  memoryBytes: 8 * 1024 ** 3,
+  pullsAtOnceMax: Infinity,
+  pullsPerSecond: Infinity,
+  pullsBurst: 1,
 };
+
+export const testDns = async (): Promise<DnsSettings> => ({
+  clusterDns: ['10.96.0.10'],
+  clusterDomain: 'cluster.local',
+  resolvConf: 'nameserver 192.0.2.53\n',
+  nodeIps: ['192.0.2.1'],
+  warnsWithoutCluster: true,
+});
 
 export const emptyVolumes: PodVolumes = {
   waitForMounted: () => Promise.resolve(),
@@ -40,6 +56,7 @@ export const emptyVolumes: PodVolumes = {
 };
 
 export const silentNetwork: PodNetwork = {
+  hostOf: () => '127.0.0.1',
   connect: () => Promise.reject(new Error('connect ECONNREFUSED')),
 };
 
@@ -89,6 +106,7 @@ export class ContainerWorld {
         volumes,
         view: () => this.view,
         killer: this.killer,
+        images: new ImagePuller({ clock, runtime, events, nodeLogins: [] }, testNodeSettings),
         hostIPs: () => ['192.0.2.1'],
       },
       settings,
@@ -96,7 +114,9 @@ export class ContainerWorld {
     const probes = { get: (kind: string, id: string) => this.verdicts.get(`${kind} ${id}`) };
     const { startErrors, killer, runtimeClasses } = this;
     const runtimeHandler = (name: string): Promise<string | undefined> => Promise.resolve(runtimeClasses.get(name));
-    const deps = { runtime, events, files, probes, starter, startErrors, killer, runtimeHandler };
+    const dead = new DeadContainers({ runtime, files });
+    const dns = testDns;
+    const deps = { runtime, events, files, volumes, dns, probes, starter, startErrors, killer, dead, runtimeHandler };
     this.#sync = new ContainerSync(deps, 'cluster.local');
   }
 
@@ -120,6 +140,7 @@ export interface EnvironmentWorld extends Partial<Omit<EnvironmentDeps, 'configM
   readonly secrets?: readonly Secret[];
   readonly pod?: PodParts;
   readonly podIPs?: readonly string[];
+  readonly loopbackIp?: string;
   readonly volumes?: MountedVolumes;
 }
 
@@ -133,11 +154,19 @@ export const plainFiles: EnvironmentDeps['envFiles'] = {
 
 export function resolveIn(
   container: Partial<Container>,
-  { configMaps = [], secrets = [], pod = {}, podIPs = [], volumes = noVolumes, ...deps }: EnvironmentWorld = {},
+  {
+    configMaps = [],
+    secrets = [],
+    pod = {},
+    podIPs = [],
+    loopbackIp,
+    volumes = noVolumes,
+    ...deps
+  }: EnvironmentWorld = {},
 ): Promise<readonly Variable[]> {
   const own = aContainer(container);
   return resolveEnvironment(
-    { pod: aPod({ containers: [own], ...pod }), container: own, podIPs, volumes },
+    { pod: aPod({ containers: [own], ...pod }), container: own, podIPs, loopbackIp, volumes },
     {
       configMaps: objectReader(...configMaps),
       secrets: objectReader(...secrets),

@@ -9,7 +9,7 @@ import type { ContainerViewDeps } from '../../pods/view/container-view.ts';
 import { FakeClock, settle } from '../fakes/fake-clock.ts';
 import { FakeRuntime } from '../fakes/fake-runtime.ts';
 import { MemoryContainerFiles, MemoryPodApi, RecordedEvents } from '../fakes/memory-pod-api.ts';
-import { emptyVolumes, silentNetwork, testNodeSettings, viewDeps } from './container-world.ts';
+import { emptyVolumes, silentNetwork, testDns, testNodeSettings, viewDeps } from './container-world.ts';
 
 export class PodWorld {
   readonly clock: FakeClock;
@@ -19,6 +19,8 @@ export class PodWorld {
   readonly notices: PodNotice[] = [];
   /** What was done with objects and volumes, in order. */
   readonly steps: string[] = [];
+  /** `ContainerGCFailed: …` */
+  readonly nodeEvents: string[] = [];
   readonly registered = new Set<string>();
   readonly api: MemoryPodApi;
   loop: PodLoop;
@@ -96,6 +98,7 @@ export class PodWorld {
         clock,
         runtime,
         events,
+        nodeEvents: { record: ({ reason, message }) => void this.nodeEvents.push(`${reason}: ${message}`) },
         files,
         api,
         random: () => 0,
@@ -103,7 +106,9 @@ export class PodWorld {
           this.#sources.map((source) => [source, (signal: AbortSignal) => this.#feeds[source].follow(signal)]),
         ),
         network: silentNetwork,
+        nodeLogins: [],
         view: () => this.view,
+        dns: testDns,
         admit: (pod, others) => this.admit(pod, others),
         runtimeHandler: (name) => Promise.resolve(this.runtimeClasses.get(name)),
         notify: (notice) => this.notices.push(notice),
@@ -134,7 +139,7 @@ export class PodWorld {
           },
         },
       },
-      { ...testNodeSettings, resyncMs: 60_000 },
+      { ...testNodeSettings, resyncMs: 60_000, idleIsReady: true },
     );
   }
 }

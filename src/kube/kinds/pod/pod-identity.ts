@@ -46,6 +46,14 @@ export function isMirrorPod(pod: Pick<Pod, 'metadata'>): boolean {
   return annotationOf(pod, mirrorAnnotation) !== undefined;
 }
 
+/** Priorities of `system-cluster-critical` and above. */
+const criticalPriority = 2_000_000_000;
+
+/** A pod that the node itself depends on: it is taken and kept also when there is little room. */
+export function isCriticalPod(pod: Pick<Pod, 'metadata' | 'spec'>): boolean {
+  return isStaticPod(pod) || isMirrorPod(pod) || (pod.spec.priority ?? 0) >= criticalPriority;
+}
+
 export function withAnnotations(pod: Pod, annotations: Readonly<Record<string, string>>): Pod {
   return { ...pod, metadata: { ...pod.metadata, annotations: { ...pod.metadata.annotations, ...annotations } } };
 }

@@ -26,6 +26,9 @@ import type { PodSpec } from './pod-spec.ts';
 import { podAnnotationUpdateErrors } from './pod-update-validation.ts';
 import type { Pod } from './pod.ts';
 
+/** The condition by which a node says that containers of a pod do nothing, because what they should run is not there. */
+export const idleCondition = 'mountlet.dev/Idle';
+
 const containerState = described(
   {
     name: 'io.k8s.api.core.v1.ContainerState',

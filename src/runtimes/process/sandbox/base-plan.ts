@@ -106,15 +106,20 @@ function showDirectory(
   else builder.host(source, place, 'none', ['rbind', 'ro', 'nosuid', 'nodev', 'rslave']);
 }
 
-function kernelInterfaces(builder: SandboxBuilder, { technique, privileged }: SandboxRequest, host: HostView): void {
+function kernelInterfaces(
+  builder: SandboxBuilder,
+  { technique, privileged, ownNetwork }: SandboxRequest,
+  host: HostView,
+): void {
   const root = builder.inWork('m');
   const protectedOptions = ['nosuid', 'nodev', 'noexec'];
   builder.point('/proc', 'directory');
   builder.host('proc', '/proc', 'proc', protectedOptions);
   if (host.look('/sys') !== undefined) {
     builder.point('/sys', 'directory');
+    if (ownNetwork) builder.host('sysfs', '/sys', 'sysfs', ['ro', ...protectedOptions]);
     // Without what is mounted below it: no cgroups to write to. In a user namespace the kernel allows it only as a whole.
-    builder.host('/sys', '/sys', 'none', [technique === 'overlay' ? 'bind' : 'rbind', 'ro', ...protectedOptions]);
+    else builder.host('/sys', '/sys', 'none', [technique === 'overlay' ? 'bind' : 'rbind', 'ro', ...protectedOptions]);
   }
   if (privileged) return;
   for (const path of maskedFiles) {
@@ -129,7 +134,11 @@ function kernelInterfaces(builder: SandboxBuilder, { technique, privileged }: Sa
   }
 }
 
-function ownDirectories(builder: SandboxBuilder, { technique, readOnlyRoot }: SandboxRequest, host: HostView): void {
+function ownDirectories(
+  builder: SandboxBuilder,
+  { technique, readOnlyRoot, resolver }: SandboxRequest,
+  host: HostView,
+): void {
   builder.point('/dev', 'directory');
   builder.own('/dev', 'dev', ['nosuid', 'noexec']);
   for (const [name, to] of Object.entries(deviceLinks)) builder.link(`dev/${name}`, to);
@@ -155,7 +164,8 @@ function ownDirectories(builder: SandboxBuilder, { technique, readOnlyRoot }: Sa
     builder.directory(name, mode);
     builder.own(`/${name}`, name, ['nosuid', 'nodev', ...(readOnlyRoot ? ['ro'] : [])]);
   }
-  keepResolver(builder, host);
+  if (resolver === undefined) keepResolver(builder, host);
+  else builder.host(resolver, builder.point('/etc/resolv.conf', 'file'), 'none', ['bind', 'ro']);
 }
 
 /** Names must resolve as on the machine now: its file may be a link into /run, or have changed since the view was made. */

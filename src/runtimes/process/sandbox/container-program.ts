@@ -19,6 +19,7 @@ import { type Architecture, type CompiledProgram, type Label, SystemProgram } fr
 import type { EnvironmentEntry } from '../../runtime.ts';
 import type { FileEntry } from './host-files.ts';
 import type { SandboxPlan } from './sandbox-plan.ts';
+import { type PodInterface, makeInterface, openMachineSide } from '../network/pod-interface.ts';
 import { currentDirectory, filesName, makeRoot, mounting, openFlags, tree, writeTree } from './sandbox-program.ts';
 import { capabilityNames } from './security.ts';
 
@@ -53,6 +54,8 @@ export interface PodNamespaces {
   readonly hostIpc: boolean;
   readonly hostNetwork: boolean;
   readonly shareProcessNamespace: boolean;
+  /** In a network of its own; absent: it has the machine's, whatever it asked for. */
+  readonly address?: string;
 }
 
 export interface Command {
@@ -88,13 +91,22 @@ export interface Hold {
   /** Empty: the machine's. */
   readonly hostname: string;
   readonly sysctls: Readonly<Record<string, string>>;
+  /** What its network is made of, for a pod that has an address. */
+  readonly network?: PodInterface;
 }
 
 const statusSocket = 3;
 const firstJoined = 4;
 const secondJoined = 5;
 const clone = { parent: 0x8000, newPid: 0x20000000, childSignal: 17 } as const;
-const namespaces = { mount: 0x20000, uts: 0x4000000, ipc: 0x8000000, user: 0x10000000, pid: 0x20000000 } as const;
+const namespaces = {
+  mount: 0x20000,
+  uts: 0x4000000,
+  ipc: 0x8000000,
+  user: 0x10000000,
+  pid: 0x20000000,
+  network: 0x40000000,
+} as const;
 const detach = 2;
 const prctl = {
   parentDeathSignal: 1,
@@ -140,8 +152,7 @@ export function execProgram({ pod, groups, identity, command, tty }: Exec, power
   const flags =
     namespaces.mount |
     (pod.hostPid ? 0 : namespaces.pid) |
-    (pod.hostIpc ? 0 : namespaces.ipc) |
-    (pod.hostNetwork ? 0 : namespaces.uts) |
+    sharedOf(pod) |
     (powers.kind === 'user' ? namespaces.user : 0);
   program.call('setns', [firstJoined, flags], { what: 'enter the container' });
   program.close(firstJoined);
@@ -151,7 +162,10 @@ export function execProgram({ pod, groups, identity, command, tty }: Exec, power
   return program.compile(powers.architecture, statusSocket);
 }
 
-export function holdProgram({ purpose, pod, files, work, hostname, sysctls }: Hold, powers: Powers): CompiledProgram {
+export function holdProgram(
+  { purpose, pod, files, work, hostname, sysctls, network }: Hold,
+  powers: Powers,
+): CompiledProgram {
   const program = new SystemProgram(4);
   if (powers.kind === 'user') {
     program.call('unshare', [namespaces.user], { what: 'make a user namespace' });
@@ -160,8 +174,9 @@ export function holdProgram({ purpose, pod, files, work, hostname, sysctls }: Ho
     writeFile(program, '/proc/self/gid_map', `0 ${powers.gid} 1`);
   }
   protect(program); // not before: what cannot be inspected cannot write its own maps either
-  const own = namespaces.mount | (pod.hostIpc ? 0 : namespaces.ipc) | (pod.hostNetwork ? 0 : namespaces.uts);
-  program.call('unshare', [own], { what: "make the pod's namespaces" });
+  const machine = network && openMachineSide(program);
+  program.call('unshare', [namespaces.mount | sharedOf(pod)], { what: "make the pod's namespaces" });
+  if (network !== undefined && machine !== undefined) makeInterface(program, network, machine, statusSocket);
   if (!pod.hostNetwork && hostname !== '') {
     const name = Buffer.from(hostname);
     program.call('sethostname', [program.bytes(name), name.length], { what: 'set the host name' });
@@ -216,12 +231,18 @@ function joinGroups(program: SystemProgram, groups: readonly string[]): void {
   for (const path of groups) writeFile(program, path, '0');
 }
 
+/** What all containers of a pod have, and the machine has not. */
+function sharedOf({ hostIpc, hostNetwork, address }: PodNamespaces): number {
+  return (
+    (hostIpc ? 0 : namespaces.ipc) |
+    (hostNetwork ? 0 : namespaces.uts) |
+    (address === undefined ? 0 : namespaces.network)
+  );
+}
+
 function joinHolder(program: SystemProgram, pod: PodNamespaces, { kind }: Powers): void {
   const flags =
-    (kind === 'user' ? namespaces.user : 0) |
-    (pod.hostIpc ? 0 : namespaces.ipc) |
-    (pod.hostNetwork ? 0 : namespaces.uts) |
-    (pod.shareProcessNamespace ? namespaces.pid : 0);
+    (kind === 'user' ? namespaces.user : 0) | sharedOf(pod) | (pod.shareProcessNamespace ? namespaces.pid : 0);
   if (flags !== 0) program.call('setns', [firstJoined, flags], { what: "enter the pod's namespaces" });
 }
 
@@ -350,14 +371,7 @@ function takeTerminal(program: SystemProgram): void {
   });
   program.call('ioctl', [master, terminal.unlock, program.bytes(Buffer.alloc(8))], { what: 'open a terminal' });
   const slave = program.open('ioctl', [master, terminal.openPeer, flags], { what: 'open a terminal' });
-  const control = Buffer.alloc(24); // a control message with one descriptor
-  control.writeBigUInt64LE(20n, 0);
-  control.writeInt32LE(1, 8); // SOL_SOCKET
-  control.writeInt32LE(1, 12); // SCM_RIGHTS
-  control.writeInt32LE(master, 16);
-  const payload = program.words([program.bytes(Buffer.from('t')), 1]);
-  const message = program.words([0, 0, payload, 1, program.bytes(control), control.length, 0]);
-  program.call('sendmsg', [statusSocket, message, 0], { what: 'hand on the terminal' });
+  program.sendDescriptor(statusSocket, master);
   program.call('ioctl', [slave, terminal.makeControlling, 0], { what: 'take the terminal' });
   for (const stream of [0, 1, 2]) program.call('dup3', [slave, stream, 0]);
 }

@@ -43,6 +43,8 @@ function request(volumes: readonly VolumeMount[], given: Partial<SandboxRequest>
     readOnlyRoot: false,
     privileged: false,
     view: { root: '/', directories: [] },
+    ownNetwork: false,
+    resolver: undefined,
     hidden: ['/var/state'],
     volumes,
     devices: [],

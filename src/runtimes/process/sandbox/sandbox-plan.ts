@@ -39,6 +39,10 @@ export interface SandboxRequest {
   readonly privileged: boolean;
   /** What of the machine's files the container sees: a directory that becomes its root, and others that stand in it. */
   readonly view: { readonly root: string; readonly directories: readonly string[] };
+  /** Whether it has a network of its own, of which the kernel tells it then. */
+  readonly ownNetwork: boolean;
+  /** A file that says how names are resolved; undefined: as on the machine. */
+  readonly resolver: string | undefined;
   /** Directories and files of the host that no container may see. */
   readonly hidden: readonly string[];
   readonly volumes: readonly VolumeMount[];

@@ -11,9 +11,6 @@ export function unsupportedReason(
   hidden: readonly string[],
   hostMounts: () => readonly HostMount[],
 ): string | undefined {
-  const [sysctl] = foreignSysctls(pod.sysctls);
-  if (sysctl !== undefined)
-    return `sysctl "${sysctl}" belongs to the network or the whole machine, which its pods share in the process runtime`;
   if (!pod.hostUsers)
     return 'hostUsers: false is not possible in the process runtime: it has no user namespaces for pods';
   const refused = refusedSecurity(pod, security, powers);
@@ -61,17 +58,23 @@ function refusedSecurity(pod: PodRequest, security: ContainerSecurity, powers: P
     if (tooMuch !== undefined)
       return `capability "${tooMuch}" reaches the whole machine in the process runtime and takes a privileged container`;
   }
-  if (seccomp === 'Localhost') return 'seccomp profiles of type Localhost are not possible in the process runtime';
+  if (seccomp.type === 'Localhost') return 'seccomp profiles of type Localhost are not possible in the process runtime';
   if (procMount === 'Unmasked' && !privileged)
     return 'procMount: Unmasked takes a privileged container in the process runtime';
-  if (appArmor === 'Localhost') return 'AppArmor profiles of type Localhost are not possible in the process runtime';
-  if (seLinux) return 'SELinux options are not possible in the process runtime';
+  if (appArmor?.type === 'Localhost')
+    return 'AppArmor profiles of type Localhost are not possible in the process runtime';
+  if (seLinux !== undefined) return 'SELinux options are not possible in the process runtime';
   return undefined;
 }
 
-/** Those that an IPC namespace does not have for itself. */
-function foreignSysctls(sysctls: PodRequest['sysctls']): string[] {
-  return Object.keys(sysctls).filter((name) => !/^(kernel\.(shm|msg)\w*|kernel\.sem|fs\.mqueue\.\w+)$/.test(name));
+/** Why a sysctl of a pod would be set for others too; undefined when all are of its own namespaces. */
+export function sysctlRefusal(sysctls: PodRequest['sysctls'], hasNetwork: boolean): string | undefined {
+  const isOwn = (name: string): boolean =>
+    /^(kernel\.(shm|msg)\w*|kernel\.sem|fs\.mqueue\.\w+)$/.test(name) || (hasNetwork && name.startsWith('net.'));
+  const foreign = Object.keys(sysctls).find((name) => !isOwn(name.replaceAll('/', '.')));
+  return foreign === undefined
+    ? undefined
+    : `sysctl "${foreign}" belongs to the whole machine, or to a network that the pod shares with it`;
 }
 
 function mountOf(mounts: readonly HostMount[], path: string): HostMount | undefined {

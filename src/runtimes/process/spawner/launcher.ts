@@ -115,7 +115,7 @@ export class Launcher {
         if (descriptor !== undefined) {
           if (tty && streams.terminal === undefined) streams = terminalStreams(descriptor);
           else processes.close(descriptor);
-        } else if (bytes.length === failureBytes) {
+        } else if (bytes.length >= failureBytes) {
           report = bytes.toString('hex');
         } else if (bytes.length === resultBytes && !isBorn) {
           // From now on its child is the one that counts.

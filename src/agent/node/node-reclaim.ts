@@ -1,0 +1,97 @@
+/** Room on this node's disks: images and containers that nobody needs are removed, and pods evicted where that is not enough. */
+import type { Clock } from '../../base/clock.ts';
+import { type TaskFailed, runTask } from '../../base/run-task.ts';
+import type { PodLoop } from '../../pods/loop/pod-loop.ts';
+import { DiskPressure, type Filesystems } from '../../reclaim/disk-pressure.ts';
+import { EvictionLoop } from '../../reclaim/eviction-loop.ts';
+import { ImageCollector, type NodeEvents } from '../../reclaim/image-collector.ts';
+import type { Runtime, RuntimeImages } from '../../runtimes/runtime.ts';
+import type { AgentSettings } from './agent-settings.ts';
+import type { NodeStats } from './node-stats.ts';
+import type { NotifyNode } from './notices.ts';
+
+interface NodeReclaimDeps {
+  readonly clock: Clock;
+  readonly runtime: Pick<Runtime, 'list' | 'images'>;
+  readonly pressure: DiskPressure;
+  readonly pods: Pick<PodLoop, 'activePods' | 'evict' | 'removeFinished' | 'progress'>;
+  readonly stats: NodeStats;
+  readonly events: NodeEvents;
+  /** The pressure began or ended. */
+  readonly changed: () => void;
+  readonly notify: NotifyNode;
+}
+
+export interface NodeReclaim {
+  run(signal: AbortSignal): Promise<void>;
+}
+
+/** The kubelet's defaults hold where there are images: without them a pod takes little of a disk that its user fills in other ways. */
+export function diskPressure({ eviction }: AgentSettings, { images }: Pick<Runtime, 'images'>): DiskPressure {
+  const { defaults, given, transitionMs } = eviction;
+  return new DiskPressure([...(images === undefined ? [] : defaults), ...given], transitionMs);
+}
+
+export function nodeReclaim(deps: NodeReclaimDeps, settings: AgentSettings): NodeReclaim {
+  const { clock, runtime, pods, stats, events, notify } = deps;
+  const { rootDirectory, eviction, imageCollection } = settings;
+  const { images } = runtime;
+  const collector =
+    images &&
+    new ImageCollector(
+      {
+        images,
+        pods: (signal) => runtime.list(signal),
+        filesystem: async (signal) => await imageFilesystem(stats, images, signal),
+        clock,
+        events,
+      },
+      imageCollection,
+    );
+  const loop = new EvictionLoop(
+    {
+      ...deps,
+      filesystems: (signal) => filesystems(stats, rootDirectory, images, signal),
+      usage: async (signal) => (await stats.source.summary(signal)).pods,
+      pods: {
+        activePods: () => pods.activePods(),
+        evict: (pod, why) => pods.evict(pod, why),
+        isFinished: (uid) => pods.progress.isFinished(uid),
+      },
+      removeDeadContainers: (signal) => pods.removeFinished(signal),
+      removeUnusedImages: collector && ((signal) => collector.removeUnused(signal)),
+    },
+    { ...eviction, enforcesLimits: settings.localStorageCapacityIsolation },
+  );
+  return {
+    async run(signal) {
+      const { unwatched } = eviction;
+      if (unwatched.length > 0) notify({ kind: 'ThresholdsUnwatched', signals: unwatched });
+      const task = (name: string, body: (stop: AbortSignal) => Promise<void>): Promise<void> =>
+        runTask(name, body, { clock, notify: (failed: TaskFailed) => notify(failed) }, signal);
+      await Promise.all([
+        task('the eviction of pods', (stop) => loop.run(stop)),
+        ...(collector === undefined ? [] : [task('the removal of images', (stop) => collector.run(stop))]),
+      ]);
+    },
+  };
+}
+
+async function filesystems(
+  stats: NodeStats,
+  root: string,
+  images: RuntimeImages | undefined,
+  signal: AbortSignal,
+): Promise<Filesystems> {
+  const node = await stats.directories.fileSystem(root);
+  const image = images && (await imageFilesystem(stats, images, signal));
+  return { node, image, isImageDedicated: image !== undefined && image.device !== node.device };
+}
+
+async function imageFilesystem(
+  { directories }: NodeStats,
+  images: RuntimeImages,
+  signal: AbortSignal,
+): ReturnType<NodeStats['directories']['fileSystem']> {
+  return await directories.fileSystem((await images.filesystem(signal)).mountPoint);
+}

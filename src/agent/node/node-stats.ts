@@ -1,0 +1,90 @@
+/** What this node uses: the summary of it, wired to the runtime, the pods and their volumes. */
+import { dirname } from 'node:path';
+import type { Clock } from '../../base/clock.ts';
+import { podNamespace } from '../../kube/kinds/pod/pod-identity.ts';
+import { allContainers } from '../../kube/kinds/pod/pod-spec.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import { claimNameOf } from '../../kube/references/volume-spec.ts';
+import { etcHostsFile } from '../../kube/values/node-layout.ts';
+import { readQuantity } from '../../kube/values/quantity.ts';
+import type { NodeServerDeps } from '../../node-server/node-handler.ts';
+import type { PodLoop } from '../../pods/loop/pod-loop.ts';
+import type { Runtime } from '../../runtimes/runtime.ts';
+import { DirectoryUsage } from '../../stats/directory-usage.ts';
+import { readMachineUsage } from '../../stats/machine-usage.ts';
+import { resourceMetrics, resourceMetricsType } from '../../stats/resource-metrics.ts';
+import { type PodFacts, SummarySource } from '../../stats/summary.ts';
+import { asPodUid } from '../../volumes/volume-name.ts';
+import type { AgentSettings } from './agent-settings.ts';
+import type { NodeVolumes } from './node-volumes.ts';
+
+interface NodeStatsDeps {
+  readonly clock: Clock;
+  readonly runtime: Pick<Runtime, 'stats' | 'images'>;
+  readonly volumes: NodeVolumes;
+  readonly pods: Pick<PodLoop, 'pod' | 'runtimePodOf'>;
+}
+
+export interface NodeStats {
+  readonly source: SummarySource;
+  readonly directories: DirectoryUsage;
+  close(): Promise<void>;
+}
+
+export function nodeStats(deps: NodeStatsDeps, settings: AgentSettings): NodeStats {
+  const { nodeName, rootDirectory, volumeStatsMs } = settings;
+  const { clock, runtime } = deps;
+  const directories = new DirectoryUsage(clock, volumeStatsMs);
+  const source = new SummarySource({
+    clock,
+    nodeName,
+    rootDirectory,
+    runtime,
+    directories,
+    machine: readMachineUsage,
+    factsOf: (podUid) => factsOf(deps, rootDirectory, podUid),
+  });
+  return { source, directories, close: () => directories.close() };
+}
+
+function factsOf({ pods, volumes }: NodeStatsDeps, root: string, podUid: string): PodFacts | undefined {
+  const pod = pods.pod(podUid);
+  if (pod === undefined) return undefined;
+  const mounted = [...volumes.manager.queries.mountedVolumesOf(asPodUid(podUid)).values()];
+  return {
+    // What is the host's own is not the pod's to answer for.
+    volumes: mounted.flatMap(({ name, path, plugin }) =>
+      path === undefined || plugin.hostPathOf !== undefined ? [] : [{ name, path, claim: claimOf(pod, name) }],
+    ),
+    hostsFile: etcHostsFile(root, podUid),
+    logDirectory(name) {
+      const container = pods.runtimePodOf(podUid)?.containers.find((one) => one.name === name);
+      return container && dirname(container.logPath);
+    },
+    memoryBytesMax(name) {
+      const container = allContainers(pod.spec).find((one) => one.name === name);
+      const limit = container?.resources?.limits?.['memory'];
+      return limit === undefined ? undefined : Number(readQuantity(limit)?.value() ?? 0n);
+    },
+  };
+}
+
+function claimOf(pod: Pod, volumeName: string): PodFacts['volumes'][number]['claim'] {
+  const volume = pod.spec.volumes?.find(({ name }) => name === volumeName);
+  const name = volume && claimNameOf(pod, volume);
+  return name === undefined ? undefined : { name, namespace: podNamespace(pod) };
+}
+
+/** A runtime that does not answer must not block a scrape of the node. */
+const scrapeMsMax = 10_000;
+
+export function servedStats({ source }: NodeStats): NodeServerDeps['stats'] {
+  return {
+    summary: (onlyCpuAndMemory, signal) => (onlyCpuAndMemory ? source.cpuAndMemory(signal) : source.summary(signal)),
+    async resourceMetrics(signal) {
+      const limit = AbortSignal.any([signal, AbortSignal.timeout(scrapeMsMax)]);
+      const summary = await source.cpuAndMemory(limit).catch(() => undefined);
+      return { contentType: resourceMetricsType, text: resourceMetrics(summary) };
+    },
+  };
+}

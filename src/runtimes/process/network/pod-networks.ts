@@ -1,0 +1,280 @@
+/**
+ * A network for the pods of this node: a bridge of the machine with a /22, on which every pod has an interface and an address
+ * of its own.
+ *
+ *   pod: eth0 10.212.4.5 ──cable── mv1a2b3c4d-5 ─┐
+ *   pod: eth0 10.212.4.6 ──cable── mv1a2b3c4d-6 ─┴─ ml-1a2b3c4d 10.212.4.1 ── the machine ── the way out
+ *
+ * Made for the first pod that wants it and taken away when the runtime closes without pods. A cable is gone with its pod's last
+ * process; what a crash left is swept. Where the machine cannot do it, pods have the machine's own network.
+ */
+import { readFileSync, writeFileSync } from 'node:fs';
+import { isIPv4 } from 'node:net';
+import { networkInterfaces } from 'node:os';
+import { join } from 'node:path';
+import { messageOf } from '../../../base/errors.ts';
+import { NetlinkSocket, requests } from '../../../linux/netlink.ts';
+import { SystemCallError } from '../../../linux/system-call-error.ts';
+import { type PortMapping, RuntimeError } from '../../runtime.ts';
+import { type PublishedPort, frameRules, loadRules, packetRules, withoutTables } from './packet-rules.ts';
+import type { PodInterface } from './pod-interface.ts';
+import {
+  type NetworkNames,
+  type Range,
+  type Subnet,
+  addressIn,
+  chooseSubnet,
+  firstPod,
+  isFree,
+  lastPod,
+  macOf,
+  networkNames,
+  numberIn,
+  prefixBits,
+  rangeOf,
+  routedRanges,
+} from './subnet.ts';
+
+const subnetFile = 'subnet';
+const bridgeNumber = 1;
+
+interface PodNetworksSettings {
+  readonly stateDirectory: string;
+  /** Of the machine's loopback address, for pods at `machineAddress`. */
+  readonly machinePorts: readonly number[];
+}
+
+interface Lease {
+  readonly address: string;
+  readonly ports: readonly PortMapping[];
+}
+
+interface Made {
+  readonly subnet: Subnet;
+  readonly bridgeIndex: number;
+}
+
+export class PodNetworks {
+  readonly #settings: PodNetworksSettings;
+  readonly #names: NetworkNames;
+  readonly #leases = new Map<string, Lease>();
+  #socket: NetlinkSocket | undefined;
+  #making: Promise<Made | undefined> | undefined;
+  #loading: Promise<void> = Promise.resolve();
+  #lastNumber = firstPod - 1;
+  #problem: string | undefined;
+
+  constructor(settings: PodNetworksSettings) {
+    this.#settings = settings;
+    this.#names = networkNames(settings.stateDirectory);
+  }
+
+  /** Why pods have the machine's network instead; undefined when there is nothing to say, or it was taken before. */
+  takeProblem(): string | undefined {
+    const problem = this.#problem;
+    this.#problem = undefined;
+    return problem;
+  }
+
+  /** Takes up what pods of an earlier program have, and sweeps what is left of others. */
+  async adopt(pods: ReadonlyMap<string, Lease>): Promise<void> {
+    for (const [uid, lease] of pods) this.#leases.set(uid, lease);
+    if (pods.size > 0) await this.#made();
+    await this.sweep();
+  }
+
+  /** For a pod that is about to be made. Undefined: it has the machine's network. */
+  async lease(uid: string, ports: readonly PortMapping[]): Promise<PodInterface | undefined> {
+    const made = await this.#made();
+    if (made === undefined) return undefined;
+    const { subnet, bridgeIndex } = made;
+    const number = this.#freeNumber(subnet);
+    const address = addressIn(subnet, number);
+    this.#leases.set(uid, { address, ports: ports.filter(({ hostPort }) => hostPort > 0) });
+    try {
+      await this.#publish(uid, made);
+    } catch (thrown) {
+      this.#leases.delete(uid);
+      throw thrown;
+    }
+    return {
+      address,
+      gateway: addressIn(subnet, bridgeNumber),
+      end: `${this.#names.endPrefix}${number}`,
+      bridgeIndex,
+    };
+  }
+
+  /** The pod's namespace is gone, or was never made. */
+  async release(uid: string): Promise<void> {
+    const lease = this.#leases.get(uid);
+    if (lease === undefined || !this.#leases.delete(uid) || lease.ports.length === 0) return;
+    const made = await this.#made();
+    if (made !== undefined) await this.#load(made);
+  }
+
+  /** Someone may have removed the bridge: the next pod looks again. */
+  doubt(): void {
+    this.#making = undefined;
+  }
+
+  /** Removes interfaces of pods that are gone, which the kernel does too, in its own time; brings back what others removed. */
+  async sweep(): Promise<void> {
+    const { endPrefix, table } = this.#names;
+    const made = await this.#making;
+    if (made === undefined && this.#leases.size > 0) return;
+    if (made !== undefined && !(await hasTable(table))) await this.#loadAll(made);
+    const ends = interfaceNames().filter((name) => name.startsWith(endPrefix));
+    for (const name of ends) {
+      // Looked up for each: pods come while another is removed.
+      const used = made === undefined ? [] : this.#numbers(made.subnet);
+      if (!used.includes(Number(name.slice(endPrefix.length)))) await this.#remove(name);
+    }
+  }
+
+  /** Without a pod that has an address, nothing stays on the machine. */
+  async close(): Promise<void> {
+    await this.#making;
+    if (this.#leases.size === 0 && interfaceNames().includes(this.#names.bridge)) {
+      await this.sweep();
+      await this.#remove(this.#names.bridge);
+      await loadRules(withoutTables(this.#names)).catch(() => {}); // then there are none
+    }
+    this.#socket?.close();
+    this.#socket = undefined;
+  }
+
+  async #made(): Promise<Made | undefined> {
+    this.#making ??= this.#make().catch((thrown: unknown) => {
+      this.#problem = messageOf(thrown);
+      return undefined;
+    });
+    return await this.#making;
+  }
+
+  async #make(): Promise<Made> {
+    const { bridge } = this.#names;
+    const netlink = this.#netlink();
+    const known = await netlink.indexOf(bridge);
+    const subnet = this.#chooseSubnet(known !== undefined);
+    const gateway = addressIn(subnet, bridgeNumber);
+    if (known === undefined) await netlink.ask(requests.newBridge({ name: bridge, mac: macOf(gateway) }));
+    const bridgeIndex = known ?? (await netlink.indexOf(bridge));
+    if (bridgeIndex === undefined) throw new RuntimeError(`Cannot find the interface ${bridge}: it was removed`);
+    const made = { subnet, bridgeIndex };
+    // Before the address: at no time may pods reach more than the rules let them.
+    await this.#loadAll(made);
+    const ofBridge = `/proc/sys/net/ipv4/conf/${bridge}`;
+    writeFileSync(`${ofBridge}/route_localnet`, '1'); // for hostPorts at 127.0.0.1, and the machine's ports
+    forward();
+    await netlink.ask(requests.addAddress(bridgeIndex, gateway, prefixBits));
+    return made;
+  }
+
+  /** The same as before where it can be: running pods have addresses of it, or had. */
+  #chooseSubnet(isInUse: boolean): Subnet {
+    const { stateDirectory } = this.#settings;
+    const path = join(stateDirectory, subnetFile);
+    const before = textOf(path)?.trim() ?? '';
+    if (isIPv4(before) && (isInUse || isFree(before, takenRanges()))) return before;
+    const chosen = chooseSubnet(stateDirectory, takenRanges());
+    if (chosen === undefined) throw new RuntimeError('no private network of 1024 addresses is free on this machine');
+    writeFileSync(path, `${chosen}\n`, { mode: 0o600 });
+    return chosen;
+  }
+
+  /** The next one after the last: an address that was just given up is not used again soon. */
+  #freeNumber(subnet: Subnet): number {
+    const used = new Set(this.#numbers(subnet));
+    const count = lastPod - firstPod + 1;
+    for (let step = 1; step <= count; step += 1) {
+      const number = firstPod + ((this.#lastNumber - firstPod + step + count) % count);
+      if (used.has(number)) continue;
+      this.#lastNumber = number;
+      return number;
+    }
+    throw new RuntimeError(
+      `Cannot give the pod an address: all ${count} of ${addressIn(subnet, 0)}/${prefixBits} are used`,
+    );
+  }
+
+  #numbers(subnet: Subnet): number[] {
+    return [...this.#leases.values()].map(({ address }) => numberIn(subnet, address));
+  }
+
+  async #publish(uid: string, made: Made): Promise<void> {
+    if ((this.#leases.get(uid)?.ports.length ?? 0) > 0) await this.#load(made);
+  }
+
+  async #loadAll(made: Made): Promise<void> {
+    await loadRules(frameRules(this.#names, made.subnet));
+    await this.#load(made);
+  }
+
+  /** One after the other, each with what is leased by then. */
+  async #load({ subnet }: Made): Promise<void> {
+    const { machinePorts } = this.#settings;
+    const loading = this.#loading.then(() =>
+      loadRules(packetRules({ names: this.#names, subnet, machinePorts, hostPorts: this.#hostPorts() })),
+    );
+    this.#loading = loading.catch(() => {});
+    await loading;
+  }
+
+  #hostPorts(): PublishedPort[] {
+    return [...this.#leases.values()].flatMap(({ address, ports }) => ports.map((port) => ({ ...port, address })));
+  }
+
+  async #remove(name: string): Promise<void> {
+    try {
+      await this.#netlink().ask(requests.deleteLink(name));
+    } catch (thrown) {
+      if (!(thrown instanceof SystemCallError) || thrown.code !== 'ENODEV') throw thrown;
+    }
+  }
+
+  #netlink(): NetlinkSocket {
+    this.#socket ??= NetlinkSocket.open('routes');
+    return this.#socket;
+  }
+}
+
+/** A firewall that is set up again removes all tables, and with ours what keeps pods from the machine's loopback address. */
+async function hasTable(name: string): Promise<boolean> {
+  const filters = NetlinkSocket.open('filters');
+  try {
+    return await filters.hasTable(name);
+  } finally {
+    filters.close();
+  }
+}
+
+/** As the CNI plugins do: without it no packet leaves the machine for a pod. It stays, since others may have come to need it. */
+function forward(): void {
+  const path = '/proc/sys/net/ipv4/ip_forward';
+  if (textOf(path)?.trim() === '0') writeFileSync(path, '1');
+}
+
+function takenRanges(): Range[] {
+  const addresses = Object.values(networkInterfaces()).flatMap((list = []) => list);
+  return [
+    ...routedRanges(textOf('/proc/net/route') ?? ''),
+    ...addresses.flatMap(({ family, cidr }) => {
+      const [address = '', bits] = cidr?.split('/') ?? [];
+      return family === 'IPv4' && bits !== undefined ? [rangeOf(address, Number(bits))] : [];
+    }),
+  ];
+}
+
+/** Of the namespace of this process, those without addresses too. */
+function interfaceNames(): string[] {
+  return (textOf('/proc/net/dev') ?? '').split('\n').flatMap((line) => /^\s*([^\s:]+):/.exec(line)?.[1] ?? []);
+}
+
+function textOf(path: string): string | undefined {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch {
+    return undefined;
+  }
+}

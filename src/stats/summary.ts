@@ -1,0 +1,388 @@
+/**
+ * What the node and its pods use, in the form of the kubelet's summary: monitoring programs read it over HTTP, and eviction decides
+ * by it. Figures of containers come from the runtime, those of the machine from its kernel, those of directories from walks.
+ */
+import type { Clock } from '../base/clock.ts';
+import type { ContainerStats, NetworkStats, PodStats, Runtime } from '../runtimes/runtime.ts';
+import type { DirectoryUsage, FileSystemUsage, TreeUsage } from './directory-usage.ts';
+import type { MachineUsage } from './machine-usage.ts';
+
+export interface Summary {
+  readonly node: NodeSummary;
+  readonly pods: readonly PodSummary[];
+}
+
+interface NodeSummary {
+  readonly nodeName: string;
+  readonly systemContainers: readonly ContainerSummary[];
+  readonly startTime: string;
+  readonly cpu: CpuSummary;
+  readonly memory: MemorySummary;
+  readonly network?: NetworkSummary;
+  /** Of the file system with the node's root directory. */
+  readonly fs?: FsSummary;
+  /** Absent where containers need no images. */
+  readonly runtime?: { readonly imageFs: FsSummary; readonly containerFs: FsSummary };
+  readonly rlimit?: { readonly time: string; readonly maxpid: number; readonly curproc: number };
+  readonly swap: { readonly time: string; readonly swapAvailableBytes: number; readonly swapUsageBytes: number };
+}
+
+export interface PodSummary {
+  readonly podRef: { readonly name: string; readonly namespace: string; readonly uid: string };
+  readonly startTime: string;
+  readonly containers: readonly ContainerSummary[];
+  readonly cpu?: CpuSummary;
+  readonly memory?: MemorySummary;
+  readonly network?: NetworkSummary;
+  readonly volume?: readonly VolumeSummary[];
+  readonly 'ephemeral-storage'?: FsSummary;
+}
+
+export interface ContainerSummary {
+  readonly name: string;
+  readonly startTime: string;
+  readonly cpu: CpuSummary;
+  readonly memory: MemorySummary;
+  readonly rootfs?: FsSummary;
+  readonly logs?: FsSummary;
+}
+
+interface CpuSummary {
+  readonly time: string;
+  /** Absent until there are two samples. */
+  readonly usageNanoCores?: number;
+  readonly usageCoreNanoSeconds: number;
+}
+
+interface MemorySummary {
+  readonly time: string;
+  /** Absent without a limit. */
+  readonly availableBytes?: number;
+  readonly usageBytes: number;
+  readonly workingSetBytes: number;
+  readonly rssBytes?: number;
+  readonly pageFaults?: number;
+  readonly majorPageFaults?: number;
+}
+
+export interface FsSummary {
+  readonly time: string;
+  readonly availableBytes: number;
+  readonly capacityBytes: number;
+  readonly usedBytes: number;
+  readonly inodesFree: number;
+  readonly inodes: number;
+  readonly inodesUsed: number;
+}
+
+export interface VolumeSummary extends FsSummary {
+  readonly name: string;
+  readonly pvcRef?: { readonly name: string; readonly namespace: string };
+}
+
+interface InterfaceSummary {
+  readonly name: string;
+  readonly rxBytes: number;
+  readonly rxErrors: number;
+  readonly txBytes: number;
+  readonly txErrors: number;
+}
+
+interface NetworkSummary extends InterfaceSummary {
+  readonly time: string;
+  readonly interfaces: readonly InterfaceSummary[];
+}
+
+/** What this node knows of a pod beyond what its runtime counts. */
+export interface PodFacts {
+  /** Those that are mounted and have a path here. */
+  readonly volumes: readonly {
+    readonly name: string;
+    readonly path: string;
+    readonly claim: { readonly name: string; readonly namespace: string } | undefined;
+  }[];
+  readonly hostsFile: string;
+  /** Where the logs of a container are, rotated ones too. */
+  logDirectory(container: string): string | undefined;
+  memoryBytesMax(container: string): number | undefined;
+}
+
+interface SummaryDeps {
+  readonly clock: Clock;
+  readonly nodeName: string;
+  readonly rootDirectory: string;
+  readonly runtime: Pick<Runtime, 'stats' | 'images'>;
+  readonly directories: DirectoryUsage;
+  readonly machine: () => Promise<MachineUsage>;
+  /** Undefined for a pod that only the runtime still knows. */
+  readonly factsOf: (podUid: string) => PodFacts | undefined;
+}
+
+export class SummarySource {
+  readonly #deps: SummaryDeps;
+  readonly #rates = new CpuRates();
+
+  constructor(deps: SummaryDeps) {
+    this.#deps = deps;
+  }
+
+  async summary(signal: AbortSignal): Promise<Summary> {
+    const { directories, machine, rootDirectory, runtime } = this.#deps;
+    const [usage, pods, root, image] = await Promise.all([
+      machine(),
+      runtime.stats(signal),
+      directories.fileSystem(rootDirectory),
+      runtime.images?.filesystem(signal),
+    ]);
+    const time = timeOf(this.#deps.clock.now());
+    const imageFs = image && (await directories.fileSystem(image.mountPoint));
+    const shown = await Promise.all(
+      pods.map((stats) => this.#pod(stats, { time, root, layers: imageFs ?? root }, signal)),
+    );
+    const [first = noInterface, ...others] = usage.interfaces;
+    const network = { atMs: this.#deps.clock.now(), interfaces: [first, ...others] };
+    return {
+      node: {
+        ...this.#node(usage, pods),
+        network: networkOf(network),
+        fs: fsOf(time, root, root),
+        ...(image &&
+          imageFs && { runtime: { imageFs: fsOf(time, imageFs, image), containerFs: fsOf(time, imageFs, imageFs) } }),
+        rlimit: { time, maxpid: usage.processesMax, curproc: usage.processes },
+      },
+      pods: shown,
+    };
+  }
+
+  /** What `only_cpu_and_memory` asks for: no directory is walked for it. */
+  async cpuAndMemory(signal: AbortSignal): Promise<Summary> {
+    const [usage, pods] = await Promise.all([this.#deps.machine(), this.#deps.runtime.stats(signal)]);
+    return { node: this.#node(usage, pods), pods: pods.map((stats) => this.#usageOf(stats)) };
+  }
+
+  #node(usage: MachineUsage, pods: readonly PodStats[]): NodeSummary {
+    const atMs = this.#deps.clock.now();
+    const time = timeOf(atMs);
+    const { memory, swap, own } = usage;
+    this.#rates.keep(pods);
+    const containers = pods.flatMap((pod) => pod.containers);
+    const sum = (pick: (stats: ContainerStats) => number): number =>
+      containers.reduce((total, one) => total + pick(one), 0);
+    return {
+      nodeName: this.#deps.nodeName,
+      systemContainers: [
+        {
+          name: 'kubelet',
+          startTime: timeOf(own.startedAtMs),
+          cpu: this.#rates.cpuOf('kubelet', atMs, own.cpuNanoseconds),
+          memory: { time, usageBytes: own.rssBytes, workingSetBytes: own.rssBytes, rssBytes: own.rssBytes },
+        },
+        {
+          name: 'pods',
+          startTime: timeOf(usage.bootedAtMs),
+          cpu: this.#rates.cpuOf(
+            'pods',
+            atMs,
+            sum((one) => one.cpuNanoseconds),
+          ),
+          memory: {
+            time,
+            usageBytes: sum((one) => one.memoryBytes),
+            workingSetBytes: sum((one) => one.workingSetBytes),
+          },
+        },
+      ],
+      startTime: timeOf(usage.bootedAtMs),
+      cpu: this.#rates.cpuOf('node', atMs, usage.cpuNanoseconds),
+      memory: {
+        time,
+        availableBytes: Math.max(0, memory.totalBytes - memory.workingSetBytes),
+        usageBytes: memory.usedBytes,
+        workingSetBytes: memory.workingSetBytes,
+        rssBytes: memory.rssBytes,
+        pageFaults: memory.pageFaults,
+        majorPageFaults: memory.majorPageFaults,
+      },
+      swap: { time, swapAvailableBytes: swap.totalBytes - swap.usedBytes, swapUsageBytes: swap.usedBytes },
+    };
+  }
+
+  /** CPU and memory of a pod are those of its containers together. */
+  #usageOf({ uid, namespace, name, startedAtMs, containers }: PodStats): PodSummary {
+    const facts = this.#deps.factsOf(uid);
+    const shown = containers.map((stats) => ({
+      name: stats.name,
+      startTime: timeOf(stats.startedAtMs),
+      cpu: this.#rates.cpuOf(rateKey(uid, stats), stats.atMs, stats.cpuNanoseconds),
+      memory: memoryOf(stats, facts?.memoryBytesMax(stats.name)),
+    }));
+    return {
+      podRef: { name, namespace, uid },
+      startTime: timeOf(startedAtMs),
+      containers: shown,
+      ...totalOf(shown),
+    };
+  }
+
+  async #pod(stats: PodStats, { time, root, layers }: Places, signal: AbortSignal): Promise<PodSummary> {
+    const { directories, factsOf } = this.#deps;
+    const facts = factsOf(stats.uid);
+    const usage = this.#usageOf(stats);
+    const tree = async (path: string | undefined): Promise<TreeUsage> =>
+      path === undefined ? nothing : await directories.tree(path, signal);
+    const [volumes, logs, hosts] = await Promise.all([
+      Promise.all((facts?.volumes ?? []).map((volume) => this.#volume(volume, root, signal))),
+      Promise.all(stats.containers.map(({ name }) => tree(facts?.logDirectory(name)))),
+      tree(facts?.hostsFile),
+    ]);
+    const measured = volumes.filter((volume) => volume !== undefined);
+    const containers = usage.containers.map((container, index) => ({
+      ...container,
+      rootfs: fsOf(time, layers, stats.containers[index]?.writableLayer ?? nothing),
+      logs: fsOf(time, root, logs[index] ?? nothing),
+    }));
+    const local = [
+      hosts,
+      ...containers.flatMap(({ rootfs, logs: own }) => [rootfs, own]),
+      ...measured.flatMap((volume) => (volume.isLocal ? [volume.summary] : [])),
+    ];
+    return {
+      ...usage,
+      containers,
+      ...(stats.network && stats.network.interfaces.length > 0 && { network: networkOf(stats.network) }),
+      volume: measured.map(({ summary }) => summary),
+      'ephemeral-storage': fsOf(time, root, {
+        usedBytes: local.reduce((total, one) => total + one.usedBytes, 0),
+        inodesUsed: local.reduce((total, one) => total + one.inodesUsed, 0),
+      }),
+    };
+  }
+
+  /** One with a file system of its own uses what that has in use; any other shares the node's, and its files are counted. */
+  async #volume(
+    { name, path, claim }: PodFacts['volumes'][number],
+    root: FileSystemUsage,
+    signal: AbortSignal,
+  ): Promise<{ readonly summary: VolumeSummary; readonly isLocal: boolean } | undefined> {
+    const { directories, clock } = this.#deps;
+    try {
+      const own = await directories.fileSystem(path);
+      const isLocal = own.device === root.device && claim === undefined;
+      const used = isLocal ? await directories.tree(path, signal) : { ...own, atMs: clock.now() };
+      const summary = { ...fsOf(timeOf(used.atMs), own, used), name, ...(claim && { pvcRef: claim }) };
+      return { summary, isLocal };
+    } catch {
+      signal.throwIfAborted();
+      return undefined; // unmounted meanwhile
+    }
+  }
+}
+
+interface Places {
+  readonly time: string;
+  readonly root: FileSystemUsage;
+  /** Where containers write what is in no volume. */
+  readonly layers: FileSystemUsage;
+}
+
+const nothing: TreeUsage = { usedBytes: 0, inodesUsed: 0, atMs: 0 };
+const noInterface = { name: '', receivedBytes: 0, receiveErrors: 0, sentBytes: 0, sendErrors: 0 };
+
+function fsOf(
+  time: string,
+  fileSystem: FileSystemUsage,
+  { usedBytes, inodesUsed }: Pick<TreeUsage, 'usedBytes' | 'inodesUsed'>,
+): FsSummary {
+  const { availableBytes, capacityBytes, inodesFree, inodes } = fileSystem;
+  return { time, availableBytes, capacityBytes, usedBytes, inodesFree, inodes, inodesUsed };
+}
+
+function memoryOf(stats: ContainerStats, bytesMax: number | undefined): MemorySummary {
+  const { atMs, memoryBytes, workingSetBytes, rssBytes, pageFaults, majorPageFaults } = stats;
+  return {
+    time: timeOf(atMs),
+    ...(bytesMax !== undefined && { availableBytes: Math.max(0, bytesMax - workingSetBytes) }),
+    usageBytes: memoryBytes,
+    workingSetBytes,
+    ...(rssBytes !== undefined && { rssBytes }),
+    ...(pageFaults !== undefined && { pageFaults }),
+    ...(majorPageFaults !== undefined && { majorPageFaults }),
+  };
+}
+
+function totalOf(containers: readonly ContainerSummary[]): Pick<PodSummary, 'cpu' | 'memory'> {
+  const [first] = containers;
+  if (first === undefined) return {};
+  const sum = (pick: (one: ContainerSummary) => number | undefined): number =>
+    containers.reduce((total, one) => total + (pick(one) ?? 0), 0);
+  const hasRates = containers.every(({ cpu }) => cpu.usageNanoCores !== undefined);
+  const hasLimits = containers.every(({ memory }) => memory.availableBytes !== undefined);
+  return {
+    cpu: {
+      time: first.cpu.time,
+      ...(hasRates && { usageNanoCores: sum(({ cpu }) => cpu.usageNanoCores) }),
+      usageCoreNanoSeconds: sum(({ cpu }) => cpu.usageCoreNanoSeconds),
+    },
+    memory: {
+      time: first.memory.time,
+      ...(hasLimits && { availableBytes: sum(({ memory }) => memory.availableBytes) }),
+      usageBytes: sum(({ memory }) => memory.usageBytes),
+      workingSetBytes: sum(({ memory }) => memory.workingSetBytes),
+      ...(first.memory.rssBytes !== undefined && { rssBytes: sum(({ memory }) => memory.rssBytes) }),
+      ...(first.memory.pageFaults !== undefined && { pageFaults: sum(({ memory }) => memory.pageFaults) }),
+      ...(first.memory.majorPageFaults !== undefined && {
+        majorPageFaults: sum(({ memory }) => memory.majorPageFaults),
+      }),
+    },
+  };
+}
+
+function networkOf({ atMs, interfaces }: NetworkStats): NetworkSummary {
+  const all = interfaces.map(({ name, receivedBytes, receiveErrors, sentBytes, sendErrors }) => ({
+    name,
+    rxBytes: receivedBytes,
+    rxErrors: receiveErrors,
+    txBytes: sentBytes,
+    txErrors: sendErrors,
+  }));
+  const [first = { name: '', rxBytes: 0, rxErrors: 0, txBytes: 0, txErrors: 0 }] = all;
+  return { time: timeOf(atMs), ...first, interfaces: all };
+}
+
+function timeOf(ms: number): string {
+  return new Date(ms).toISOString();
+}
+
+/** A container that was started again counts from 0. */
+function rateKey(podUid: string, { name, startedAtMs }: ContainerStats): string {
+  return `${podUid}/${name}/${startedAtMs}`;
+}
+
+/** Samples that are closer to each other say little: the rate before them stays. */
+const samplesApartMs = 1_000;
+
+/** Cores in use, from how much a counter of CPU time grew between two samples. */
+class CpuRates {
+  #samples = new Map<string, { readonly atMs: number; readonly nanoseconds: number; readonly rate?: number }>();
+
+  cpuOf(key: string, atMs: number, nanoseconds: number): CpuSummary {
+    const last = this.#samples.get(key);
+    let rate = last?.rate;
+    if (last === undefined) this.#samples.set(key, { atMs, nanoseconds });
+    else if (atMs - last.atMs >= samplesApartMs) {
+      rate = Math.max(0, Math.round(((nanoseconds - last.nanoseconds) * 1_000) / (atMs - last.atMs)));
+      this.#samples.set(key, { atMs, nanoseconds, rate });
+    }
+    return {
+      time: timeOf(atMs),
+      ...(rate !== undefined && { usageNanoCores: rate }),
+      usageCoreNanoSeconds: nanoseconds,
+    };
+  }
+
+  /** Forgets containers that are gone. */
+  keep(pods: readonly PodStats[]): void {
+    const known = new Set(pods.flatMap(({ uid, containers }) => containers.map((stats) => rateKey(uid, stats))));
+    for (const key of this.#samples.keys()) if (key.includes('/') && !known.has(key)) this.#samples.delete(key);
+  }
+}

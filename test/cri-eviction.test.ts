@@ -1,0 +1,3 @@
+/** Disks that fill up, with containers of containerd. */
+import './with-containerd.ts';
+import './up-eviction.test.ts';

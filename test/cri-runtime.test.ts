@@ -1,0 +1,75 @@
+/** Which runtime `mountlet up` takes, and what of the machine a node on containerd takes and gives back. */
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { RuntimeService } from '../src/grpc/messages/cri_pb.ts';
+import type { Containerd } from '../src/testing/machine/containerd.ts';
+import { mountPointsBelow } from '../src/testing/machine/temporary-directory.ts';
+import { type RuntimeRelay, startRuntimeRelay } from '../src/testing/servers/runtime-relay.ts';
+import { eventually } from './kubectl-program.ts';
+import { configMap, mountAt, pod } from './manifests.ts';
+import { mountlet } from './mountlet-program.ts';
+import { containerdRuntime, containerdWithImages, thisContainerd } from './tested-runtime.ts';
+import { UpMachine, withNode } from './up-program.ts';
+
+test('without a container runtime auto takes processes, and says why', { skip: withNode.skip }, async (t) => {
+  const machine = new UpMachine();
+  t.after(() => machine.end());
+  const endpoint = `unix://${machine.directory}/missing.sock`;
+  const up = await machine.start('--runtime', 'auto', '--container-runtime-endpoint', endpoint);
+  assert.match(up.output(), /containers are processes of this machine, without images: .*there is no such socket/);
+  assert.match(await machine.kubectl.ok('get nodes -o wide'), /process:\/\//);
+  const { code, stdout } = mountlet(['doctor', '--container-runtime-endpoint', endpoint]);
+  assert.equal(code, 0, 'processes can run');
+  assert.match(stdout, /no {3}container runtime .*there is no such socket/);
+});
+
+describe('a node on containerd', { skip: withNode.skip || containerdRuntime.skip }, () => {
+  const atEnd: (() => void | Promise<void>)[] = [];
+  let machine: UpMachine;
+  let containerd: Containerd;
+  let relay: RuntimeRelay;
+
+  before(async () => {
+    containerd = await containerdWithImages();
+    const from = join(containerd.directory, 'relay.sock');
+    relay = await startRuntimeRelay({ after: (act) => atEnd.push(act) }, { from, to: containerd.socket });
+    machine = new UpMachine(thisContainerd(containerd, relay.endpoint));
+    atEnd.unshift(() => machine.end());
+    await machine.start('--runtime', 'auto', '--drain', '--node-name', 'here');
+  });
+  after(async () => {
+    for (const act of atEnd) await act();
+  });
+
+  test('auto takes it, and says so; doctor finds it', () => {
+    assert.match(machine.up.output(), /containers run in containerd .* at unix:/);
+    const { stdout } = mountlet(['doctor', '--container-runtime-endpoint', containerd.endpoint]);
+    assert.match(stdout, /yes {2}container runtime .*pods with images in containerd /);
+  });
+
+  test('the runtime is told which addresses the cluster gave to the node', async () => {
+    const spec = { podCIDR: '10.9.0.0/24', podCIDRs: ['10.9.0.0/24', 'fd09::/64'] };
+    await machine.kubectl.ok(['patch', 'node', 'here', '-p', JSON.stringify({ spec })]);
+    await eventually(() => {
+      const [first, ...more] = relay.requests(RuntimeService.method.updateRuntimeConfig);
+      assert.equal(first?.runtimeConfig?.networkConfig?.podCidr, '10.9.0.0/24,fd09::/64');
+      assert.deepEqual(more, []);
+    });
+  });
+
+  test('a subPath in a container follows its ConfigMap, through a directory that is shared and given back', async () => {
+    const { kubectl } = machine;
+    const volumes = [{ name: 'settings', configMap: { name: 'settings' } }];
+    const volumeMounts = [{ ...mountAt('settings', '/etc/key'), subPath: 'key' }];
+    await kubectl.apply(configMap('settings', { key: 'one' }), pod('follower', { volumeMounts }, { volumes }));
+    await kubectl.running('follower');
+    assert.equal(await kubectl.ok('exec follower -- cat /etc/key'), 'one');
+    await kubectl.apply(configMap('settings', { key: 'two' }));
+    await eventually(async () => assert.equal(await kubectl.ok('exec follower -- cat /etc/key'), 'two'));
+    const pods = join(machine.up.directory, 'node', 'pods');
+    assert.ok(mountPointsBelow(pods).includes(pods));
+    assert.equal(await machine.up.stop(), 0);
+    assert.deepEqual(mountPointsBelow(pods), []);
+  });
+});

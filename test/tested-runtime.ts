@@ -1,0 +1,91 @@
+/**
+ * What runs the pods of `mountlet up` in a test file. The same walkthroughs hold for every runtime: `cri-pod-life.test.ts` is
+ * `up-pod-life.test.ts` after `with-containerd.ts`.
+ */
+import {
+  type Containerd,
+  type ContainerdSettings,
+  containerdSkip,
+  startContainerd,
+} from '../src/testing/machine/containerd.ts';
+import { type OciImage, busyboxImage } from '../src/testing/machine/oci-image.ts';
+
+/** The runtime of one machine, while it runs. */
+export interface RunningRuntime {
+  /** Of `mountlet up`. */
+  readonly args: readonly string[];
+  /** What of pods is on this machine and not below the node's state directory. */
+  left(): Promise<readonly string[]>;
+  close(): Promise<void>;
+}
+
+export interface TestedRuntime {
+  /** False where it can run, else the reason. */
+  readonly skip: string | false;
+  /** What a RuntimeClass names it. */
+  readonly handler: string;
+  start(): Promise<RunningRuntime>;
+  /** A command for a shell that answers requests over HTTP. */
+  httpServer(port: number): string;
+  /** A command for a shell that sends a text to whoever connects from its own pod. */
+  tcpServer(port: number, text: string): string;
+}
+
+/** Pods are processes with the programs of this machine. */
+const processRuntime: TestedRuntime = {
+  skip: false,
+  handler: 'process',
+  start: () => Promise.resolve({ args: [], left: () => Promise.resolve([]), close: () => Promise.resolve() }),
+  httpServer: (port) =>
+    `exec ${process.execPath} -e "require('http').createServer((_, a) => a.end('well')).listen(${port})"`,
+  tcpServer: (port, text) =>
+    `exec ${process.execPath} -e "require('net').createServer((s) => s.end('${text}')).listen(${port}, '127.0.0.1')"`,
+};
+
+/** Under the names that the walkthroughs use. */
+const walkthroughImages: readonly OciImage[] = ['test:1', 'nginx:1.8'].map((name) =>
+  busyboxImage({ name: `docker.io/library/${name}` }),
+);
+
+/** Pods are containers of a containerd of the machine's own, with busybox in them. */
+export const containerdRuntime: TestedRuntime = {
+  skip: containerdSkip(),
+  handler: 'runc',
+  async start() {
+    const containerd = await containerdWithImages();
+    return runningContainerd(containerd);
+  },
+  httpServer: (port) => `mkdir /tmp/www; echo well >/tmp/www/index.html; exec httpd -f -p ${port} -h /tmp/www`,
+  tcpServer: (port, text) => `exec nc -ll -s 127.0.0.1 -p ${port} -e printf '${text}'`,
+};
+
+function runningContainerd(containerd: Containerd, endpoint = containerd.endpoint): RunningRuntime {
+  return {
+    args: ['--runtime', 'cri', '--container-runtime-endpoint', endpoint],
+    left: async () => [...containerd.left(), ...(await containerd.stored())],
+    close: () => containerd.close(),
+  };
+}
+
+/** Whoever asks for it ends it. */
+export async function containerdWithImages(settings: ContainerdSettings = {}): Promise<Containerd> {
+  const containerd = await startContainerd({ after: () => {} }, settings);
+  for (const image of walkthroughImages) await containerd.import(image);
+  return containerd;
+}
+
+/** One that a test has in its hands; the machine ends it. The endpoint may be that of a relay. */
+export function thisContainerd(containerd: Containerd, endpoint?: string): TestedRuntime {
+  return { ...containerdRuntime, start: () => Promise.resolve(runningContainerd(containerd, endpoint)) };
+}
+
+let chosen = processRuntime;
+
+export function testedRuntime(): TestedRuntime {
+  return chosen;
+}
+
+/** Before the file with the tests is imported. */
+export function testWith(runtime: TestedRuntime): void {
+  chosen = runtime;
+}
