@@ -11,6 +11,16 @@ export abstract class MountletError extends Error {
   }
 }
 
+/** A failure that no code tells apart from others: its reason and its message are for people. */
+export class OperatingError extends MountletError {
+  readonly reason: string;
+
+  constructor(reason: string, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.reason = reason;
+  }
+}
+
 /** The text of anything that was thrown, for a message that quotes its cause. */
 export function messageOf(thrown: unknown): string {
   return thrown instanceof Error ? thrown.message : String(thrown);

@@ -2,7 +2,7 @@
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { InvalidArgumentError, Option } from 'commander';
-import { MountletError } from '../base/errors.ts';
+import { OperatingError } from '../base/errors.ts';
 
 /** A script whose variable is not set gives an empty text, which would mean the current directory. */
 export function notEmpty(path: string): string {
@@ -54,22 +54,16 @@ export interface SandboxOptions {
   readonly writableLayer?: string;
 }
 
-export class ListenAddressError extends MountletError {
-  readonly reason = 'InvalidListenAddress';
-  constructor(text: string) {
-    super(
-      `Cannot listen on "${text}": give HOST:PORT, such as 127.0.0.1:6443 or [::1]:6443; port 0 takes any free one`,
-    );
-  }
-}
-
 const portMax = 65_535;
 
 /** `127.0.0.1:6443`, `[::1]:0`, `:6443` for this machine alone. */
 export function parseListen(text: string): { readonly host: string; readonly port: number } {
   const [, bracketed, plain, digits] = /^(?:\[([^\]]+)\]|([^:[\]]*)):(\d{1,5})$/.exec(text) ?? [];
   const port = Number(digits);
-  if (digits === undefined || port > portMax) throw new ListenAddressError(text);
+  if (digits === undefined || port > portMax) {
+    const how = 'give HOST:PORT, such as 127.0.0.1:6443 or [::1]:6443; port 0 takes any free one';
+    throw new OperatingError('InvalidListenAddress', `Cannot listen on "${text}": ${how}`);
+  }
   return { host: bracketed ?? (plain === undefined || plain === '' ? '127.0.0.1' : plain), port };
 }
 

@@ -2,7 +2,7 @@
 import { type ServiceError, status } from '@grpc/grpc-js';
 import { MountletError } from '../base/errors.ts';
 
-export type GrpcCode = keyof typeof status;
+type GrpcCode = keyof typeof status;
 
 /** The message is the server's own, without gRPC's prefix; it may quote what was sent, so it is not for logs as it is. */
 export class GrpcError extends MountletError {

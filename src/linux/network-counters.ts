@@ -1,7 +1,7 @@
 /** What the interfaces of a network namespace have sent and received. */
 import { readFile } from 'node:fs/promises';
 
-export interface InterfaceCounters {
+interface InterfaceCounters {
   readonly name: string;
   readonly receivedBytes: number;
   readonly receiveErrors: number;

@@ -6,9 +6,9 @@ import { once, setMaxListeners } from 'node:events';
 import { type Server, createServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
 import { Connections, connectionPlaces } from '../base/connections.ts';
-import { messageOf } from '../base/errors.ts';
+import { messageOf, OperatingError } from '../base/errors.ts';
 import { NodeHandler, type NodeServerDeps } from './node-handler.ts';
-import { NodeServerError, type StreamLimits } from './streams/protocols.ts';
+import { type StreamLimits } from './streams/protocols.ts';
 
 export interface NodeServerSettings {
   readonly host: string;
@@ -72,7 +72,7 @@ export async function startNodeServer(settings: NodeServerSettings, deps: NodeSe
     await once(server, 'listening');
   } catch (error) {
     const { host, port } = settings;
-    throw new NodeServerError(
+    throw new OperatingError(
       'CannotListen',
       `Cannot listen on ${host}:${port} for requests to this node: ${messageOf(error)}`,
       { cause: error },

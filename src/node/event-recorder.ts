@@ -4,7 +4,7 @@
  */
 import { onAbort } from '../base/abort.ts';
 import { type Pausing, pauseOf } from '../base/clock.ts';
-import { MountletError } from '../base/errors.ts';
+import { OperatingError } from '../base/errors.ts';
 import type { ApiClient } from '../client/api/api-client.ts';
 import { AlreadyExistsError, ApiError, NotFoundError } from '../client/api/api-errors.ts';
 import { InvalidPlaceError, events as eventResource, withShape } from '../client/api/resource-reference.ts';
@@ -39,13 +39,6 @@ const queuedMax = 1_000;
 const triesMax = 12;
 const retryMs = 10_000;
 
-class EventsOverdueError extends MountletError {
-  readonly reason = 'EventsOverdue';
-  constructor(flushMs: number) {
-    super(`Could not write all events within ${flushMs / 1000} s of the node's end`);
-  }
-}
-
 const resource = withShape(eventResource, eventShape);
 
 export class EventRecorder implements EventSink {
@@ -77,8 +70,10 @@ export class EventRecorder implements EventSink {
     const finished = new AbortController();
     let timer: Promise<void> | undefined;
     const close = (): void => {
-      const overdue = (): void => late.abort(new EventsOverdueError(this.#settings.flushMs));
-      timer = clock.sleep(this.#settings.flushMs, finished.signal).then(overdue, () => {});
+      const { flushMs } = this.#settings;
+      const text = `Could not write all events within ${flushMs / 1000} s of the node's end`;
+      const overdue = (): void => late.abort(new OperatingError('EventsOverdue', text));
+      timer = clock.sleep(flushMs, finished.signal).then(overdue, () => {});
       this.#wake();
     };
     const stopListening = onAbort(signal, close);

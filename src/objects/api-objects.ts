@@ -1,4 +1,5 @@
 /** ConfigMaps and Secrets of an API server: translates requests and events for the managers, and makes these by their strategy. */
+import { OperatingError } from '../base/errors.ts';
 import type { Pausing } from '../base/clock.ts';
 import type { ApiClient } from '../client/api/api-client.ts';
 import { NotFoundError } from '../client/api/api-errors.ts';
@@ -13,7 +14,6 @@ import { CachedObjects, type CachedObjectsDeps, uncachedObjects } from './cached
 import {
   type ManagedKind,
   type ManagedObject,
-  ObjectError,
   type ObjectEvent,
   type ObjectId,
   type ObjectManager,
@@ -78,13 +78,13 @@ export class ApiObjectSource<T extends ManagedObject> implements ObjectSource<T>
 function pathOf({ namespace, name }: ObjectId): ObjectId {
   const problems = pathSegmentProblems(name);
   if (problems.length === 0) return { namespace, name };
-  throw new ObjectError('InvalidObjectName', `invalid resource name ${goQuote(name)}: [${problems.join(' ')}]`);
+  throw new OperatingError('InvalidObjectName', `invalid resource name ${goQuote(name)}: [${problems.join(' ')}]`);
 }
 
 /** A server that answers with another object than the one asked for must not make a pod read it. */
 function requireAsked(asked: ObjectId, { metadata: { namespace, name } }: ApiObject): void {
   if (namespace === asked.namespace && name === asked.name) return;
-  throw new ObjectError(
+  throw new OperatingError(
     'WrongObject',
     `Cannot use the API server's answer for "${asked.namespace}/${asked.name}": it is the object "${namespace ?? ''}/${name}"`,
   );
@@ -133,7 +133,7 @@ export function objectManagers(
       case 'Watch':
         return new WatchedObjects(kind, { ...deps, source }, settings);
       default:
-        throw new ObjectError('UnknownStrategy', `unknown configmap and secret manager mode: ${settings.strategy}`);
+        throw new OperatingError('UnknownStrategy', `unknown configmap and secret manager mode: ${settings.strategy}`);
     }
   };
   return { configMaps: managerOf(managedConfigMaps, configMaps), secrets: managerOf(managedSecrets, secrets) };

@@ -1,10 +1,11 @@
 /** Answers that the real server does not give: see api-objects.test.ts for those that it does. */
 import { ApiObjectSource } from './api-objects.ts';
-import { managedConfigMaps, ObjectError } from './object-manager.ts';
+import { managedConfigMaps } from './object-manager.ts';
 import type { ConfigMap } from '../kube/kinds/config-map.ts';
 import type { Secret } from '../kube/kinds/secret.ts';
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { OperatingError } from '../base/errors.ts';
 import type { ApiClient } from '../client/api/api-client.ts';
 import { ForbiddenError, NotFoundError } from '../client/api/api-errors.ts';
 import type { ReflectorNotice } from '../client/reflector.ts';
@@ -36,7 +37,7 @@ for (const metadata of [{ name: 'a', namespace: 'bank' }, { name: 'b', namespace
   test(`an answer with the object ${metadata.namespace ?? ''}/${metadata.name} is refused where shop/a was asked for`, async () => {
     const source = sourceOf({ get: () => Promise.resolve({ metadata, data: { key: 'not yours' } }) });
     await assert.rejects(source.get(id, { mayBeCached: false }, signal), (error: Error) => {
-      assert.ok(error instanceof ObjectError && error.reason === 'WrongObject');
+      assert.ok(error instanceof OperatingError && error.reason === 'WrongObject');
       return !error.message.includes('not yours');
     });
   });

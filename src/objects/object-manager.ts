@@ -2,7 +2,7 @@
  * The contract of an object manager: it has the ConfigMaps (or the Secrets) that the registered pods name. How it gets them is
  * its strategy: see watched-objects.ts and cached-objects.ts.
  */
-import { MountletError } from '../base/errors.ts';
+import { OperatingError } from '../base/errors.ts';
 import type { TaskFailed } from '../base/run-task.ts';
 import { type ResourceReference, configMaps, secrets, withShape } from '../client/api/resource-reference.ts';
 import type { ConfigMap } from '../kube/kinds/config-map.ts';
@@ -128,19 +128,9 @@ export type ObjectNotice =
 
 export type NotifyObjects = (notice: ObjectNotice) => void;
 
-/** Why an object or a token cannot be had. The messages are the kubelet's where it has some: they end up in Events and pod status. */
-export class ObjectError extends MountletError {
-  readonly reason: string;
-
-  constructor(reason: string, message: string, options?: ErrorOptions) {
-    super(message, options);
-    this.reason = reason;
-  }
-}
-
 /** No registered pod names the object: the server was not asked. */
-export function notRegistered({ namespace, name }: ObjectId): ObjectError {
-  return new ObjectError('ObjectNotRegistered', `object ${goQuote(namespace)}/${goQuote(name)} not registered`);
+export function notRegistered({ namespace, name }: ObjectId): OperatingError {
+  return new OperatingError('ObjectNotRegistered', `object ${goQuote(namespace)}/${goQuote(name)} not registered`);
 }
 
 export interface Reference extends ObjectId {

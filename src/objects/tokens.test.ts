@@ -1,7 +1,7 @@
-import { ObjectError } from './object-manager.ts';
 import { type ObjectNotice } from './object-manager.ts';
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { OperatingError } from '../base/errors.ts';
 import type { TokenRequest } from '../kube/kinds/service-account.ts';
 import { FakeClock, settle } from '../testing/fakes/fake-clock.ts';
 import { type ServiceAccountTokenRequest, TokenManager, type TokenRequester, tokenRequestKey } from './tokens.ts';
@@ -159,7 +159,7 @@ test('the first token that cannot be had fails in the words of the kubelet, and 
   const { server, get } = world();
   server.failure = new Error('serviceaccounts "clerk" not found');
   await assert.rejects(get(), { message: 'failed to fetch token: serviceaccounts "clerk" not found' });
-  server.failure = new ObjectError(
+  server.failure = new OperatingError(
     'TokenRequestsUnsupported',
     'the API server does not have TokenRequest endpoints enabled',
   );

@@ -6,14 +6,14 @@
 import { onAbort } from '../base/abort.ts';
 import type { Clock } from '../base/clock.ts';
 import { CoalescingTopic } from '../base/coalescing-queue.ts';
-import { messageOf } from '../base/errors.ts';
+import { messageOf, OperatingError } from '../base/errors.ts';
 import { Semaphore } from '../base/semaphore.ts';
 import type { ApiClient } from '../client/api/api-client.ts';
 import { NotFoundError } from '../client/api/api-errors.ts';
 import { serviceAccounts, withShape } from '../client/api/resource-reference.ts';
 import { type TokenRequest, tokenRequestShape } from '../kube/kinds/service-account.ts';
 import { goQuote } from '../kube/values/go-text.ts';
-import { type NotifyObjects, ObjectError } from './object-manager.ts';
+import { type NotifyObjects } from './object-manager.ts';
 
 /** What a token is requested with. */
 export interface ServiceAccountTokenRequest {
@@ -178,10 +178,10 @@ export class TokenManager {
     } catch (error) {
       if (signal.aborted) throw error;
       if (token === undefined)
-        throw new ObjectError('TokenFetchFailed', `failed to fetch token: ${messageOf(error)}`, { cause: error });
+        throw new OperatingError('TokenFetchFailed', `failed to fetch token: ${messageOf(error)}`, { cause: error });
       if (this.#isExpired(token)) {
         const text = `token ${key} expired and refresh failed: ${messageOf(error)}`;
-        throw new ObjectError('TokenExpired', text, { cause: error });
+        throw new OperatingError('TokenExpired', text, { cause: error });
       }
       this.#deps.notify({ kind: 'TokenRefreshFailed', key, error });
       return token.text;
@@ -194,7 +194,7 @@ export class TokenManager {
   async #request(key: string, request: ServiceAccountTokenRequest, signal: AbortSignal): Promise<Token> {
     const { requester } = this.#deps;
     if (requester === undefined)
-      throw new ObjectError('Standalone', 'cannot use TokenManager when kubelet is in standalone mode');
+      throw new OperatingError('Standalone', 'cannot use TokenManager when kubelet is in standalone mode');
     const { namespace, serviceAccountName: name } = request;
     const release = await this.#requests.acquire(signal);
     try {
@@ -310,7 +310,7 @@ export class ApiTokenRequester implements TokenRequester {
     } catch (error) {
       if (!(error instanceof NotFoundError) || (await this.#supportsTokens(signal))) throw error;
       const text = 'the API server does not have TokenRequest endpoints enabled';
-      throw new ObjectError('TokenRequestsUnsupported', text, { cause: error });
+      throw new OperatingError('TokenRequestsUnsupported', text, { cause: error });
     }
   }
 
@@ -333,6 +333,6 @@ function isTokenResource(resource: unknown): boolean {
   );
 }
 
-function answerWithout(part: string): ObjectError {
-  return new ObjectError('TokenAnswerWrong', `the API server's answer to a TokenRequest has no ${part}`);
+function answerWithout(part: string): OperatingError {
+  return new OperatingError('TokenAnswerWrong', `the API server's answer to a TokenRequest has no ${part}`);
 }

@@ -1,8 +1,9 @@
-import { managedConfigMaps, type ObjectNotice, type ObjectSource, ObjectError } from './object-manager.ts';
+import { managedConfigMaps, type ObjectNotice, type ObjectSource } from './object-manager.ts';
 import { WatchedObjects } from './watched-objects.ts';
 import assert from 'node:assert/strict';
 import { getEventListeners } from 'node:events';
 import { type TestContext, test } from 'node:test';
+import { OperatingError } from '../base/errors.ts';
 import { untilAborted } from '../base/abort.ts';
 import type { ConfigMap } from '../kube/kinds/config-map.ts';
 import type { Pod } from '../kube/kinds/pod/pod.ts';
@@ -276,7 +277,7 @@ test('a read that times out says what went wrong with the list', async (t) => {
   objects.registerPod(readingPod(['a']));
   const read = get('a');
   const failed = assert.rejects(read, (error) => {
-    assert.ok(error instanceof ObjectError && error.reason === 'ObjectNotSynced');
+    assert.ok(error instanceof OperatingError && error.reason === 'ObjectNotSynced');
     assert.equal((error.cause as Error).message, 'no route to host');
     return true;
   });

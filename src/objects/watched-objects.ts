@@ -9,6 +9,7 @@
  * An immutable object needs no watch once it was read. But it can be deleted and created again with other content, so we ask now
  * and then whether the name still stands for the same uid. The kubelet keeps the old content.
  */
+import { OperatingError } from '../base/errors.ts';
 import { onAbort } from '../base/abort.ts';
 import { jittered } from '../base/back-off.ts';
 import type { Pausing } from '../base/clock.ts';
@@ -19,7 +20,6 @@ import {
   type ManagedObject,
   type NotifyObjects,
   type ObjectChange,
-  ObjectError,
   type ObjectKey,
   type ObjectManager,
   type ObjectSource,
@@ -174,7 +174,7 @@ export class WatchedObjects<T extends ManagedObject> extends ReferencedObjects i
     if (isSynced || (known !== undefined && interruption !== undefined)) return;
     watch.hasFailedReader = true;
     const text = `failed to sync ${this.#kind.singular} cache: timed out waiting for the condition`;
-    throw new ObjectError('ObjectNotSynced', text, interruption && { cause: interruption.error });
+    throw new OperatingError('ObjectNotSynced', text, interruption && { cause: interruption.error });
   }
 
   #wake(item: Item<T>): void {

@@ -82,7 +82,7 @@ test('no default mode is an error', () => {
 test('an empty subscript is an error', () => {
   assert.throws(
     () => texts([field('x', "metadata.annotations['']")]),
-    /^KubeError: invalid key subscript in metadata\.annotations\[''\]: /,
+    /^OperatingError: invalid key subscript in metadata\.annotations\[''\]: /,
   );
 });
 

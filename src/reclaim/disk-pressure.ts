@@ -45,7 +45,7 @@ export function observe({ node, image }: Filesystems, signal: Signal): Observati
 }
 
 /** With `reclaimed`, one that was met counts until its minimum reclaim is there too. */
-export function isMet(threshold: Threshold, filesystems: Filesystems, reclaimed: boolean): boolean {
+function isMet(threshold: Threshold, filesystems: Filesystems, reclaimed: boolean): boolean {
   const observed = observe(filesystems, threshold.signal);
   if (observed === undefined) return false;
   const beyond = reclaimed ? amountOf(threshold.minimumReclaim, observed.capacity) : 0;

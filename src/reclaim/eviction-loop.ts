@@ -12,7 +12,7 @@ import type { NodeEvents } from './image-collector.ts';
 import { type PodUsage, rankForEviction, usageOf } from './pod-usage.ts';
 import type { Signal } from './thresholds.ts';
 
-export interface EvictionDeps {
+interface EvictionDeps {
   readonly clock: Clock;
   readonly pressure: DiskPressure;
   readonly filesystems: (signal: AbortSignal) => Promise<Filesystems>;

@@ -3,8 +3,7 @@
  * is known of an image's use is known since this program started; after that an unused image counts as never used.
  */
 import type { Clock } from '../base/clock.ts';
-import { messageOf } from '../base/errors.ts';
-import { MountletError } from '../base/errors.ts';
+import { messageOf, OperatingError } from '../base/errors.ts';
 import { showDuration } from '../kube/values/times.ts';
 import type { RuntimeImage, RuntimeImages, RuntimePod } from '../runtimes/runtime.ts';
 import type { FilesystemUsage } from './disk-pressure.ts';
@@ -14,7 +13,7 @@ export interface NodeEvents {
   record(event: { readonly type: 'Normal' | 'Warning'; readonly reason: string; readonly message: string }): void;
 }
 
-export interface ImageCollectorDeps {
+interface ImageCollectorDeps {
   readonly images: Pick<RuntimeImages, 'list' | 'remove'>;
   /** All containers, running or not. */
   readonly pods: (signal: AbortSignal) => Promise<readonly RuntimePod[]>;
@@ -34,10 +33,7 @@ export interface ImageCollectorSettings {
   readonly unusedMsMax: number;
 }
 
-export class ImageCollectionError extends MountletError {
-  readonly reason = 'ImageGCFailed';
-}
-
+const failed = 'ImageGCFailed';
 const periodMs = 5 * 60_000;
 
 interface ImageRecord {
@@ -88,7 +84,7 @@ export class ImageCollector {
     if (capacityBytes === 0) {
       const message = 'invalid capacity 0 on image filesystem';
       events.record({ type: 'Warning', reason: 'InvalidDiskCapacity', message });
-      throw new ImageCollectionError(message);
+      throw new OperatingError(failed, message);
     }
     const usedPercent = 100 - Math.floor((availableBytes * 100) / capacityBytes);
     if (usedPercent < highPercent) return;
@@ -100,7 +96,7 @@ export class ImageCollector {
       `Failed to free sufficient space by deleting unused images (freed ${freedBytes} bytes). ` +
       'Investigate disk usage, as it could be used by active images, logs, volumes, or other data.';
     events.record({ type: 'Warning', reason: 'FreeDiskSpaceFailed', message });
-    throw new ImageCollectionError(message);
+    throw new OperatingError(failed, message);
   }
 
   /** All that are old enough, for a disk that is short. */
@@ -143,7 +139,7 @@ export class ImageCollector {
     for (const image of old) await this.#remove(image, problems, signal);
     if (problems.length > 0) {
       const wanted = `wanted to free images older than ${showDuration(unusedMsMax)}`;
-      throw new ImageCollectionError(`${wanted}, encountered errors in image deletion: ${joined(problems)}`);
+      throw new OperatingError(failed, `${wanted}, encountered errors in image deletion: ${joined(problems)}`);
     }
     return unused.filter((image) => !old.includes(image));
   }
@@ -162,7 +158,8 @@ export class ImageCollector {
       if (await this.#remove(image, problems, signal)) freedBytes += image.sizeBytes;
     }
     if (problems.length === 0) return freedBytes;
-    throw new ImageCollectionError(
+    throw new OperatingError(
+      failed,
       `wanted to free ${wantedBytes} bytes, but freed ${freedBytes} bytes space with errors in image deletion: ${joined(problems)}`,
     );
   }

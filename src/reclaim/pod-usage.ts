@@ -19,7 +19,7 @@ export interface PodUsage {
   readonly 'ephemeral-storage'?: Used | undefined;
 }
 
-export type UsageOf = (pod: Pod) => PodUsage | undefined;
+type UsageOf = (pod: Pod) => PodUsage | undefined;
 
 export function usageOf(pods: readonly PodUsage[]): UsageOf {
   const byUid = new Map(pods.map((usage) => [usage.podRef.uid, usage]));

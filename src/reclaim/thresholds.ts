@@ -18,7 +18,7 @@ const ignored = [
 ];
 
 /** An amount, or a part of the capacity: 0.1. */
-export type Amount = { readonly quantity: Quantity } | { readonly part: number };
+type Amount = { readonly quantity: Quantity } | { readonly part: number };
 
 export interface Threshold {
   readonly signal: Signal;

@@ -45,7 +45,7 @@ export async function readMachineUsage(): Promise<MachineUsage> {
 const nanosecondsPerTick = 10_000_000;
 const pageBytes = 4096;
 
-export function machineUsageOf(texts: Readonly<Record<keyof typeof files, string>>): MachineUsage {
+function machineUsageOf(texts: Readonly<Record<keyof typeof files, string>>): MachineUsage {
   const [, line = ''] = /^cpu +(.*)$/m.exec(texts.stat) ?? [];
   // user, nice, system, idle, iowait, irq, softirq, steal; a guest's time is in user's already.
   const [user = 0, nice = 0, system = 0, , , irq = 0, softirq = 0, steal = 0] = line.split(' ').map(Number);

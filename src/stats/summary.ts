@@ -27,7 +27,7 @@ interface NodeSummary {
   readonly swap: { readonly time: string; readonly swapAvailableBytes: number; readonly swapUsageBytes: number };
 }
 
-export interface PodSummary {
+interface PodSummary {
   readonly podRef: { readonly name: string; readonly namespace: string; readonly uid: string };
   readonly startTime: string;
   readonly containers: readonly ContainerSummary[];
@@ -38,7 +38,7 @@ export interface PodSummary {
   readonly 'ephemeral-storage'?: FsSummary;
 }
 
-export interface ContainerSummary {
+interface ContainerSummary {
   readonly name: string;
   readonly startTime: string;
   readonly cpu: CpuSummary;
@@ -65,7 +65,7 @@ interface MemorySummary {
   readonly majorPageFaults?: number;
 }
 
-export interface FsSummary {
+interface FsSummary {
   readonly time: string;
   readonly availableBytes: number;
   readonly capacityBytes: number;
@@ -75,7 +75,7 @@ export interface FsSummary {
   readonly inodesUsed: number;
 }
 
-export interface VolumeSummary extends FsSummary {
+interface VolumeSummary extends FsSummary {
   readonly name: string;
   readonly pvcRef?: { readonly name: string; readonly namespace: string };
 }

@@ -39,7 +39,7 @@ import type { MountAction } from './plan.ts';
 import { type PluginMatch, type VolumeName, canAttach, podUidOf } from './volume-name.ts';
 
 /** One volume of one pod. */
-export interface VolumeToMount extends PluginMatch {
+interface VolumeToMount extends PluginMatch {
   /** The node's root directory. */
   readonly root: string;
   readonly pod: Pod;

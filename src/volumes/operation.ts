@@ -112,7 +112,7 @@ export interface OperationDeps {
 }
 
 /** The volume that a message is about. Every operation has one and few fail, so the details are built on demand. */
-export interface Subject {
+interface Subject {
   readonly name: string;
   readonly details: string;
 }

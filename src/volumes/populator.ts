@@ -14,7 +14,7 @@
 import { setImmediate } from 'node:timers/promises';
 import { KeyedBackOff } from '../base/back-off.ts';
 import { CoalescingQueue } from '../base/coalescing-queue.ts';
-import { messageOf } from '../base/errors.ts';
+import { messageOf, OperatingError } from '../base/errors.ts';
 import { Semaphore } from '../base/semaphore.ts';
 import type { Timers } from '../base/timers.ts';
 import type { Pod } from '../kube/kinds/pod/pod.ts';
@@ -34,7 +34,6 @@ import {
 import type { ActualState } from './actual-state.ts';
 import { type DesiredMount, type DesiredState, storageBytes } from './desired-state.ts';
 import { type NotifyVolumes, podRef } from './notices.ts';
-import { KubeError } from '../kube/values/kube-error.ts';
 import { type PodUid, type VolumeName, canAttach, podUidOf } from './volume-name.ts';
 
 interface PopulatorDeps {
@@ -353,7 +352,7 @@ async function resolveClaim(
     } catch (cause) {
       signal.throwIfAborted();
       const why = `failed to fetch ${what} from API server: ${messageOf(cause)}`;
-      throw new KubeError('FailedMount', processingFailed(pod, volume, why), { cause });
+      throw new OperatingError('FailedMount', processingFailed(pod, volume, why), { cause });
     }
   };
   const claimName = claimNameOf(pod, volume) ?? '';

@@ -2,7 +2,7 @@
  * Puts manifests on an API server by server-side apply: `mountlet apply`, and `mountlet up --apply`. What an object may be is the
  * server's to judge; here only the order and the words are.
  */
-import { InputError } from '../machine/manifests-folder-reader.ts';
+import { OperatingError } from '../../base/errors.ts';
 import type { ApiClient } from '../../client/api/api-client.ts';
 import { ApiError, NotFoundError } from '../../client/api/api-errors.ts';
 import type { DiscoveredResources } from '../../client/discovery.ts';
@@ -36,7 +36,7 @@ export async function* applyManifests(
   signal: AbortSignal,
 ): AsyncGenerator<AppliedObject> {
   const manifests = files.flatMap(readManifest).toSorted((a, b) => rank(a) - rank(b));
-  if (manifests.length === 0) throw new InputError('ManifestUnusable', 'no objects found in these manifests');
+  if (manifests.length === 0) throw new OperatingError('ManifestUnusable', 'no objects found in these manifests');
   const placed = manifests.map((manifest) => ({
     manifest,
     resource: kinds.ofKind(manifest.apiVersion, manifest.kind),
@@ -52,7 +52,7 @@ export async function* applyManifests(
     const after = await client.patch(resource, options, manifest.object, signal).catch((error: unknown) => {
       // The server names an object; its author needs the place in the file.
       if (!(error instanceof ApiError)) throw error;
-      throw new InputError('ManifestUnusable', `${manifest.where}: ${error.message}`, { cause: error });
+      throw new OperatingError('ManifestUnusable', `${manifest.where}: ${error.message}`, { cause: error });
     });
     const isSame = before?.metadata.resourceVersion === after.metadata.resourceVersion;
     yield {
@@ -73,7 +73,7 @@ function readManifest({ name, text }: ManifestFile): Manifest[] {
     const { value, problems } = document;
     const [problem] = problems;
     if (problem !== undefined) {
-      throw new InputError(
+      throw new OperatingError(
         'ManifestUnusable',
         `${name}:${problem.position.line}:${problem.position.column}: ${problem.message}`,
       );
@@ -83,16 +83,16 @@ function readManifest({ name, text }: ManifestFile): Manifest[] {
 }
 
 function objectsOf(where: string, value: unknown): Manifest[] {
-  if (!isRecord(value)) throw new InputError('ManifestUnusable', `${where}: this is no Kubernetes object`);
+  if (!isRecord(value)) throw new OperatingError('ManifestUnusable', `${where}: this is no Kubernetes object`);
   const { apiVersion, kind, metadata, items } = value;
   if (typeof kind === 'string' && kind.endsWith('List') && Array.isArray(items)) {
     return items.flatMap((item) => objectsOf(where, item));
   }
   if (typeof apiVersion !== 'string' || typeof kind !== 'string') {
-    throw new InputError('ManifestUnusable', `${where}: apiVersion and kind must be set`);
+    throw new OperatingError('ManifestUnusable', `${where}: apiVersion and kind must be set`);
   }
   if (!isRecord(metadata) || typeof metadata['name'] !== 'string' || metadata['name'] === '') {
-    throw new InputError('ManifestUnusable', `${where}: metadata.name of this ${kind} must be set`);
+    throw new OperatingError('ManifestUnusable', `${where}: metadata.name of this ${kind} must be set`);
   }
   const { name, namespace } = metadata;
   return [

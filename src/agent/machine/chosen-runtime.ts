@@ -9,7 +9,7 @@ import { openCriRuntime } from '../../runtimes/cri/open-cri-runtime.ts';
 import { type OpenRuntime, processRuntime } from './process-runtime.ts';
 
 /** What is mounted for a pod later has to reach its containers: the directory of pods is shared as long as this node has some. */
-export const criRuntime: OpenRuntime = async ({ root, settings, clock, drains, notify, signal }) => {
+const criRuntime: OpenRuntime = async ({ root, settings, clock, drains, notify, signal }) => {
   const limited = (message: string): void => notify({ kind: 'RuntimeLimited', message });
   const pods = podsDirectory(root);
   const mounts = systemMounts();

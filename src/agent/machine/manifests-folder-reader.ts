@@ -7,30 +7,11 @@ import { open, readdir, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { BackOff } from '../../base/back-off.ts';
 import type { Clock } from '../../base/clock.ts';
-import { MountletError, errorCode } from '../../base/errors.ts';
+import { errorCode, OperatingError } from '../../base/errors.ts';
 import { WakeSignal } from '../../base/wake-signal.ts';
 import { SourceSize, decodeText, readSourceFiles } from '../../disk/paths/source-files.ts';
 import type { ManifestFile } from '../../kube/manifests/manifests.ts';
 import type { FolderReader } from '../../pods/sources/manifests-folder.ts';
-
-type InputProblem =
-  | 'CredentialProvidersUnusable'
-  | 'FileTooLarge'
-  | 'ManifestUnusable'
-  | 'NoPodSource'
-  | 'NoSuchPod'
-  | 'NotAFile'
-  | 'SameUid';
-
-/** What a user gave cannot be used. */
-export class InputError extends MountletError {
-  readonly reason: InputProblem;
-
-  constructor(reason: InputProblem, message: string, options?: ErrorOptions) {
-    super(message, options);
-    this.reason = reason;
-  }
-}
 
 /** A folder that is not there may come: it is looked for this often at first, and less often later. */
 const retries = { firstMs: 1_000, msMax: 20_000 };
@@ -69,19 +50,19 @@ async function pathOf(path: string, name: string): Promise<string> {
   return (await stat(path)).isDirectory() ? join(path, name) : path;
 }
 
-/** Rejects with an InputError for anything but a regular file of that size. */
+/** Rejects with an OperatingError for anything but a regular file of that size. */
 export async function readRegularFile(path: string, bytesMax: number): Promise<string> {
   // Without waiting: a pipe in the file's place would keep us for ever.
   const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
   try {
-    if (!(await file.stat()).isFile()) throw new InputError('NotAFile', 'it is no regular file');
+    if (!(await file.stat()).isFile()) throw new OperatingError('NotAFile', 'it is no regular file');
     const chunks: Buffer[] = [];
     let size = 0;
     for (;;) {
       const { bytesRead, buffer } = await file.read(Buffer.alloc(64 * 1024));
       if (bytesRead === 0) return Buffer.concat(chunks).toString('utf8');
       size += bytesRead;
-      if (size > bytesMax) throw new InputError('FileTooLarge', `the file is larger than ${bytesMax} bytes`);
+      if (size > bytesMax) throw new OperatingError('FileTooLarge', `the file is larger than ${bytesMax} bytes`);
       chunks.push(buffer.subarray(0, bytesRead));
     }
   } finally {

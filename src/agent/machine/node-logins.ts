@@ -4,12 +4,12 @@ import { accessSync, constants, readdirSync, statSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { extname, join, resolve } from 'node:path';
 import type { Clock } from '../../base/clock.ts';
-import { MountletError, errorCode, messageOf } from '../../base/errors.ts';
+import { errorCode, messageOf, OperatingError } from '../../base/errors.ts';
 import { type CredentialProvider, readCredentialProviders } from '../../pods/images/credential-provider-config.ts';
 import { type CredentialProviderFailed, CredentialProviders } from '../../pods/images/credential-providers.ts';
 import type { NodeLogins } from '../../pods/images/image-puller.ts';
 import { NodeLoginFiles } from '../../pods/images/node-login-files.ts';
-import { InputError, readRegularFile } from './manifests-folder-reader.ts';
+import { readRegularFile } from './manifests-folder-reader.ts';
 
 interface NodeLoginsDeps {
   readonly clock: Clock;
@@ -19,7 +19,7 @@ interface NodeLoginsDeps {
 }
 
 /** Where providers are configured, and the directory of their programs. */
-export interface ProviderPlaces {
+interface ProviderPlaces {
   readonly configuration: string;
   readonly programs: string;
 }
@@ -50,7 +50,7 @@ export async function openNodeLogins(
 
 async function readProviders({ configuration, programs }: ProviderPlaces): Promise<readonly CredentialProvider[]> {
   const { providers, problems } = readCredentialProviders(await configurationFiles(configuration));
-  if (problems.length > 0) throw new InputError('CredentialProvidersUnusable', problems.join('\n'));
+  if (problems.length > 0) throw new OperatingError('CredentialProvidersUnusable', problems.join('\n'));
   if (!isThere(programs)) throw unusable(`plugin binary directory ${programs} did not exist`);
   for (const { name } of providers) {
     const program = join(programs, name);
@@ -86,12 +86,8 @@ function isThere(directory: string): boolean {
   return statSync(directory, { throwIfNoEntry: false })?.isDirectory() ?? false;
 }
 
-function unusable(message: string): InputError {
-  return new InputError('CredentialProvidersUnusable', message);
-}
-
-class ProviderRunError extends MountletError {
-  readonly reason = 'CredentialProviderFailed';
+function unusable(message: string): OperatingError {
+  return new OperatingError('CredentialProvidersUnusable', message);
 }
 
 function runProvider(
@@ -111,7 +107,7 @@ function runProvider(
     } as const;
     const child = execFile(program, [...args], options, (error, output, complaint) => {
       if (error === null) done(output);
-      else fail(new ProviderRunError(`${whyItFailed(error)}${said(complaint)}`));
+      else fail(new OperatingError('CredentialProviderFailed', `${whyItFailed(error)}${said(complaint)}`));
     });
     // It may answer without reading what it is asked.
     child.stdin?.on('error', () => {});

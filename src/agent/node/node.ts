@@ -5,6 +5,7 @@
 import { randomUUID } from 'node:crypto';
 import { existsSync, mkdirSync, realpathSync } from 'node:fs';
 import { hostname } from 'node:os';
+import { OperatingError } from '../../base/errors.ts';
 import type { Clock, Pausing } from '../../base/clock.ts';
 import { systemClock } from '../../base/clock.ts';
 import { NoticeStream } from '../../base/notice-stream.ts';
@@ -22,7 +23,6 @@ import type { NodeLogins } from '../../pods/images/image-puller.ts';
 import type { PodLoop } from '../../pods/loop/pod-loop.ts';
 import type { Runtime } from '../../runtimes/runtime.ts';
 import type { VolumeManager } from '../../volumes/volume-manager.ts';
-import { InputError } from '../machine/manifests-folder-reader.ts';
 import { chosenRuntime } from '../machine/chosen-runtime.ts';
 import { type OpenRuntime, type OpenedRuntime, secretPaths } from '../machine/process-runtime.ts';
 import { type AgentSettings, AgentSettingsError, type Taint, requireSettings } from './agent-settings.ts';
@@ -151,7 +151,7 @@ interface AgentDeps extends Partial<Omit<NodeDeps, 'cluster' | 'serving'>> {
 export async function startAgent(settings: AgentSettings, deps: AgentDeps, signal: AbortSignal): Promise<RunningNode> {
   const { cluster } = deps;
   if (cluster === undefined && settings.manifestsDirectory === undefined) {
-    throw new InputError(
+    throw new OperatingError(
       'NoPodSource',
       'Cannot run a node without pods: give --kubeconfig FILE, --in-cluster or --manifests DIR',
     );

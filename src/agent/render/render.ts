@@ -5,6 +5,7 @@
 import { existsSync, realpathSync, rmdirSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
+import { OperatingError } from '../../base/errors.ts';
 import { systemMounts } from '../../disk/mounts/mounts.ts';
 import { makeDirectories, requirePodDirectories } from '../../disk/paths/directories.ts';
 import { type OwnerNames, listDirectory, ownerNames, visibleFiles } from '../../disk/paths/directory-listing.ts';
@@ -14,7 +15,6 @@ import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { podKind } from '../../kube/kinds/pod/pod.ts';
 import { type ManifestFile, readManifests } from '../../kube/manifests/manifests.ts';
 import { podDirectory } from '../../kube/values/node-layout.ts';
-import { InputError } from '../machine/manifests-folder-reader.ts';
 import { renderContainers, renderCredentials } from './container-rendering.ts';
 import { PodVolumes, type PreparedVolume, yieldAndCheck } from './pod-volumes.ts';
 import { type RenderNode, type Note, renderNode } from './render-node.ts';
@@ -86,7 +86,7 @@ export async function render(
 function choosePods(pods: readonly Pod[], wanted: readonly string[], namespace: string): readonly Pod[] {
   requireDifferentUids(pods);
   if (pods.length === 0) {
-    throw new InputError(
+    throw new OperatingError(
       'NoSuchPod',
       'Cannot find a pod in these manifests: give at least one Pod or a workload with a pod template',
     );
@@ -95,7 +95,7 @@ function choosePods(pods: readonly Pod[], wanted: readonly string[], namespace: 
   const missing = wanted.find((name) => !pods.some((pod) => isCalled(pod, name)));
   if (missing !== undefined) {
     const known = pods.map(({ metadata }) => showName(metadata.namespace, metadata.name, namespace)).join(', ');
-    throw new InputError('NoSuchPod', `Cannot find pod "${missing}" in these manifests: they have ${known}`);
+    throw new OperatingError('NoSuchPod', `Cannot find pod "${missing}" in these manifests: they have ${known}`);
   }
   return pods.filter((pod) => wanted.some((name) => isCalled(pod, name)));
 }
@@ -108,7 +108,7 @@ function requireDifferentUids(pods: readonly Pod[]): void {
     const other = seen.get(uid);
     if (other !== undefined) {
       const names = [other, pod].map(({ metadata }) => `"${metadata.namespace}/${metadata.name}"`).join(' and ');
-      throw new InputError(
+      throw new OperatingError(
         'SameUid',
         `Cannot tell pods ${names} apart: both have metadata.uid "${uid}"; give them different ones, or none`,
       );

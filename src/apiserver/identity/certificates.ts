@@ -12,7 +12,7 @@ import {
   sign,
 } from 'node:crypto';
 import { isIP, isIPv4 } from 'node:net';
-import { ApiServerError } from '../model/status.ts';
+import { OperatingError } from '../../base/errors.ts';
 
 export interface KeyPair {
   readonly certificatePem: string;
@@ -173,7 +173,7 @@ function alternativeName(host: string): Buffer {
   if (isIP(host) !== 0) return der.tagged(7, false, addressBytes(host));
   if (!/^[\x21-\x7e]+$/.test(host)) {
     const text = `Cannot issue a certificate for "${host}": give a host name in ASCII or an IP address`;
-    throw new ApiServerError('InvalidHost', text);
+    throw new OperatingError('InvalidHost', text);
   }
   return der.tagged(2, false, Buffer.from(host));
 }

@@ -1,7 +1,7 @@
 /** The key that signs service account tokens: ES256 over P-256, and RS256 for keys that were made elsewhere. */
 import { createHash, createPrivateKey, createPublicKey, generateKeyPairSync, sign, verify } from 'node:crypto';
 import type { KeyObject } from 'node:crypto';
-import { ApiServerError } from '../model/status.ts';
+import { OperatingError } from '../../base/errors.ts';
 
 export interface VerificationKey {
   /** Names the key in a token's header: the hash of the public key, so that everyone computes the same. */
@@ -34,7 +34,7 @@ function algorithmOf(key: KeyObject): VerificationKey['algorithm'] {
   if (key.asymmetricKeyType === 'ec' && key.asymmetricKeyDetails?.namedCurve === 'prime256v1') return 'ES256';
   const kind = key.asymmetricKeyDetails?.namedCurve ?? key.asymmetricKeyType ?? 'unknown';
   const text = `Cannot sign tokens with a key of type "${kind}": use an RSA key or an elliptic key on P-256`;
-  throw new ApiServerError('UnsupportedKey', text);
+  throw new OperatingError('UnsupportedKey', text);
 }
 
 export function signToken(key: SigningKey, claims: object): string {

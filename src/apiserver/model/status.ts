@@ -224,13 +224,3 @@ export function internalError(text: string): StatusError {
 export function unavailable(): StatusError {
   return new StatusError(503, 'ServiceUnavailable', 'the server is currently unable to handle the request');
 }
-
-/** A setting or a key that cannot be used, for the operator of the server. */
-export class ApiServerError extends MountletError {
-  readonly reason: string;
-
-  constructor(reason: string, message: string, options?: ErrorOptions) {
-    super(message, options);
-    this.reason = reason;
-  }
-}

@@ -72,7 +72,7 @@ export interface ApiServerDeps {
 }
 
 /** What the server gives to the loops that keep its cluster in order. */
-export interface ControllerHost extends Pick<ApiServerDeps, 'clock' | 'random' | 'notify'> {
+interface ControllerHost extends Pick<ApiServerDeps, 'clock' | 'random' | 'notify'> {
   /** The cluster as this controller sees it: its writes bear its name. */
   readonly clusterFor: (controller: string, signal: AbortSignal) => StoreCluster;
   readonly authorityPem: string;
@@ -80,7 +80,7 @@ export interface ControllerHost extends Pick<ApiServerDeps, 'clock' | 'random' |
   readonly endpoint: { readonly address: string; readonly port: number };
 }
 
-export interface RunningControllers {
+interface RunningControllers {
   /** The objects that every cluster has are there. */
   readonly settled: Promise<void>;
   /** All have stopped. */

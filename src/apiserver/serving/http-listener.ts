@@ -8,9 +8,8 @@ import { type ServerHttp2Session, createServer as createHttp2 } from 'node:http2
 import type { AddressInfo, Server as NetServer, Socket } from 'node:net';
 import { createServer as createTls } from 'node:tls';
 import { Connections, connectionPlaces } from '../../base/connections.ts';
-import { errorCode, messageOf } from '../../base/errors.ts';
+import { errorCode, messageOf, OperatingError } from '../../base/errors.ts';
 import type { PeerIdentity } from '../identity/authentication.ts';
-import { ApiServerError } from '../model/status.ts';
 import { type Exchange, peerOf } from '../rest/api-request.ts';
 import { Http1Exchange, Http2Exchange } from './http-exchange.ts';
 
@@ -98,7 +97,7 @@ export async function startHttpListener(settings: ListenerSettings, handle: Hand
     const { host, port } = settings;
     const why = listenFailures[errorCode(thrown) ?? ''] ?? messageOf(thrown);
     const text = `Cannot listen on ${host.includes(':') ? `[${host}]` : host}:${port}: ${why}`;
-    throw new ApiServerError('CannotListen', text, { cause: thrown });
+    throw new OperatingError('CannotListen', text, { cause: thrown });
   }
   // Starts the clock that ends connections which never finish their headers; it would else start with its own `listen`.
   if (server !== http1) http1.emit('listening');

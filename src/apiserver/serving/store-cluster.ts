@@ -12,7 +12,7 @@ import { updateObject } from '../rest/update.ts';
 import type { WriteContext, WriteDeps } from '../rest/write-context.ts';
 import type { Change, Store } from '../store/store.ts';
 
-export interface StoreClusterDeps extends WriteDeps {
+interface StoreClusterDeps extends WriteDeps {
   readonly store: Store;
   readonly resources: ResourceTable;
 }

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { OperatingError } from '../../base/errors.ts';
 import type { Pod } from '../kinds/pod/pod.ts';
 import type { PersistentVolumeClaim } from '../kinds/storage/persistent-volume-claim.ts';
 import type { PersistentVolume } from '../kinds/storage/persistent-volume.ts';
-import { KubeError } from '../values/kube-error.ts';
 import { resolveVolume } from './volume-spec.ts';
 
 const pod: Pod = { metadata: { name: 'web', namespace: 'shop', uid: 'u1' }, spec: { containers: [] } };
@@ -81,7 +81,7 @@ for (const { it, claim: claimFound, volume: volumeFound, says } of refused) {
   test(`a claim ${it} is refused in the kubelet's words`, () => {
     assert.throws(
       () => resolveVolume(pod, named, mounted, reader(claimFound, volumeFound)),
-      new KubeError('FailedMount', says),
+      new OperatingError('FailedMount', says),
     );
   });
 }
@@ -99,6 +99,6 @@ test('an ephemeral volume uses the claim made for this pod and no other', () => 
   assert.ok(resolveVolume(pod, ephemeral, mounted, reader(own, volume)).persistentVolume);
   assert.throws(
     () => resolveVolume(pod, ephemeral, mounted, reader(foreign, volume)),
-    new KubeError('FailedMount', 'PVC shop/data was not created for pod shop/web (pod is not owner)'),
+    new OperatingError('FailedMount', 'PVC shop/data was not created for pod shop/web (pod is not owner)'),
   );
 });

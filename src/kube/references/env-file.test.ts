@@ -4,8 +4,8 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
+import { OperatingError } from '../../base/errors.ts';
 import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
-import { KubeError } from '../values/kube-error.ts';
 import { readEnvFileKey } from './environment.ts';
 
 const key1 = 'KEY1';
@@ -74,7 +74,7 @@ const refused: [it: string, text: string, key: string, message: string][] = [
 ];
 for (const [it, text, key, message] of refused) {
   test(`an env file is refused for ${it}`, () => {
-    assert.throws(() => readEnvFileKey(text, key), new KubeError('InvalidEnvFile', message));
+    assert.throws(() => readEnvFileKey(text, key), new OperatingError('InvalidEnvFile', message));
   });
 }
 
@@ -114,7 +114,7 @@ test('no error repeats content of the file', () => {
       try {
         readEnvFileKey(content, 'none');
       } catch (error) {
-        assert.ok(error instanceof KubeError && !error.message.includes('SECRET'));
+        assert.ok(error instanceof OperatingError && !error.message.includes('SECRET'));
       }
     }),
   );

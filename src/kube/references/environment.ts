@@ -2,8 +2,7 @@
  * `$(NAME)` references in environment values, commands and `subPathExpr`. One pass from left to right; what a reference
  * brings in is not expanded again. `$$` stands for one `$`, and nothing else has a meaning: not `${NAME}`, not `\`.
  */
-import { KubeError } from '../values/kube-error.ts';
-import { MountletError } from '../../base/errors.ts';
+import { MountletError, OperatingError } from '../../base/errors.ts';
 import { compareByteOrder } from '../values/go-text.ts';
 
 export type Variables = Pick<ReadonlyMap<string, string>, 'has' | 'get'>;
@@ -136,7 +135,7 @@ function variableName(name: string): string {
 /** The kubelet reads lines through a buffer of 64 KiB. */
 const lineBytesMax = 64 * 1024 - 1;
 
-/** The value of `key`, or an empty string where the file does not have it. Throws a KubeError. */
+/** The value of `key`, or an empty string where the file does not have it. Throws a OperatingError. */
 export function readEnvFileKey(text: string, key: string): string {
   const lines = new Lines(text);
   for (let line = lines.next(); line !== undefined; line = lines.next()) {
@@ -144,10 +143,10 @@ export function readEnvFileKey(text: string, key: string): string {
     if (content === '' || content.startsWith('#')) continue;
     const at = `invalid environment variable format at line ${lines.number}`;
     const equals = content.indexOf('=');
-    if (equals < 0) throw new KubeError('InvalidEnvFile', `${at}: missing '='`);
+    if (equals < 0) throw new OperatingError('InvalidEnvFile', `${at}: missing '='`);
     const name = content.slice(0, equals);
-    if (/^[ \t]*$/.test(name)) throw new KubeError('InvalidEnvFile', `${at}: empty variable name`);
-    if (/[ \t]$/.test(name)) throw new KubeError('InvalidEnvFile', `${at}: whitespace before '=' is not allowed`);
+    if (/^[ \t]*$/.test(name)) throw new OperatingError('InvalidEnvFile', `${at}: empty variable name`);
+    if (/[ \t]$/.test(name)) throw new OperatingError('InvalidEnvFile', `${at}: whitespace before '=' is not allowed`);
     const value = valueFrom(content.slice(equals + 1), lines, at);
     if (name === key) return value;
   }
@@ -157,7 +156,8 @@ export function readEnvFileKey(text: string, key: string): string {
 function valueFrom(text: string, lines: Lines, at: string): string {
   // As in a shell: `NAME= 'x'` sets an empty variable, and the rest of the line is something else.
   if (/^[ \t]/.test(text)) return '';
-  if (!text.startsWith("'")) throw new KubeError('InvalidEnvFile', `${at}: value must be enclosed in single quotes`);
+  if (!text.startsWith("'"))
+    throw new OperatingError('InvalidEnvFile', `${at}: value must be enclosed in single quotes`);
   const startLine = lines.number;
   const parts: string[] = [];
   let rest = text.slice(1);
@@ -167,7 +167,7 @@ function valueFrom(text: string, lines: Lines, at: string): string {
       parts.push(rest.slice(0, close));
       if (!/^[ \t]*(#|$)/.test(rest.slice(close + 1))) {
         const here = `invalid environment variable format at line ${lines.number}`;
-        throw new KubeError('InvalidEnvFile', `${here}: unexpected content after closing quote`);
+        throw new OperatingError('InvalidEnvFile', `${here}: unexpected content after closing quote`);
       }
       return parts.join('\n');
     }
@@ -175,7 +175,7 @@ function valueFrom(text: string, lines: Lines, at: string): string {
     const next = lines.next();
     if (next === undefined) {
       const start = `invalid environment variable format starting at line ${startLine}`;
-      throw new KubeError('InvalidEnvFile', `${start}: unclosed single quote`);
+      throw new OperatingError('InvalidEnvFile', `${start}: unclosed single quote`);
     }
     rest = next;
   }
@@ -199,7 +199,7 @@ class Lines {
     this.#position = end + 1;
     this.number += 1;
     if (Buffer.byteLength(line) > lineBytesMax) {
-      throw new KubeError(
+      throw new OperatingError(
         'InvalidEnvFile',
         `invalid environment variable format at line ${this.number}: line is too long`,
       );

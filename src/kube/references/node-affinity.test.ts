@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
+import { OperatingError } from '../../base/errors.ts';
 import type { NodeSelectorTerm } from '../kinds/storage/node-selector.ts';
 import type { PersistentVolume } from '../kinds/storage/persistent-volume.ts';
-import { KubeError } from '../values/kube-error.ts';
 import { type SelectableNode, nodeSelectorMatches, requireNodeAffinity } from './node-affinity.ts';
 
 const node = { name: 'edge-1', labels: { zone: 'a', cores: '8', empty: '' } };
@@ -80,7 +80,7 @@ for (const { it, terms, on = node, fits } of cases) {
   test(`a volume that ${it} is ${fits ? 'reached' : 'not reached'} from the node`, () => {
     if (fits) return assert.doesNotThrow(() => requireNodeAffinity(volume(terms), on));
     assert.throws(() => requireNodeAffinity(volume(terms), on), {
-      name: KubeError.name,
+      name: OperatingError.name,
       message: 'no matching NodeSelectorTerms',
     });
   });

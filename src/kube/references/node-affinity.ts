@@ -2,7 +2,7 @@
  * Which nodes a NodeSelector means: those on which a pod may run, or from which a PersistentVolume can be reached; and which
  * taints a pod tolerates. Pure.
  */
-import { KubeError } from '../values/kube-error.ts';
+import { OperatingError } from '../../base/errors.ts';
 import type { Node } from '../kinds/node.ts';
 import type { PodSpec } from '../kinds/pod/pod-spec.ts';
 import type { NodeSelector, NodeSelectorTerm } from '../kinds/storage/node-selector.ts';
@@ -26,7 +26,7 @@ export interface SelectableNode {
 export function requireNodeAffinity({ spec }: PersistentVolume, node: SelectableNode): void {
   const selector = spec.nodeAffinity?.required;
   if (selector !== undefined && !nodeSelectorMatches(selector, node))
-    throw new KubeError('NodeAffinityMismatch', 'no matching NodeSelectorTerms');
+    throw new OperatingError('NodeAffinityMismatch', 'no matching NodeSelectorTerms');
 }
 
 /** One of the terms must hold, and of a term everything. A term that says nothing, or nothing valid, selects no node. */

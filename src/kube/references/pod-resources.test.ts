@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
+import { OperatingError } from '../../base/errors.ts';
 import { Quantity, QuantityError } from '../values/quantity.ts';
-import { KubeError } from '../values/kube-error.ts';
 import {
   type ContainerResources,
   type PodResources,
@@ -249,7 +249,7 @@ for (const resource of [
   'limits.toString',
 ]) {
   test(`${JSON.stringify(resource)} is not a resource of a container`, () => {
-    const error = new KubeError('InvalidResourceField', `unsupported container resource : ${resource}`);
+    const error = new OperatingError('InvalidResourceField', `unsupported container resource : ${resource}`);
     assert.throws(() => resourceFieldValue(resources, { resource }), error);
   });
 }
@@ -342,7 +342,7 @@ test('a named init container is found after the containers, and gets defaults in
 
 test('a container that the pod does not have is named', () => {
   const pod: ResourcePod = { containers: [{ name: 'foo' }] };
-  const error = new KubeError('InvalidResourceField', 'container bar not found');
+  const error = new OperatingError('InvalidResourceField', 'container bar not found');
   const reference = { resource: 'limits.cpu', containerName: 'bar' };
   assert.throws(() => volumeResourceValue(pod, reference, node), error);
   assert.throws(() => environmentResourceValue(pod, { name: 'foo' }, reference, node), error);

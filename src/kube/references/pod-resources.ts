@@ -2,7 +2,7 @@
  * A pod's quality of service class and its limits as a whole: what its containers may use together at any time. The memory
  * limit decides how large a tmpfs of the pod may grow.
  */
-import { KubeError } from '../values/kube-error.ts';
+import { OperatingError } from '../../base/errors.ts';
 import { Quantity } from '../values/quantity.ts';
 
 type QualityOfService = 'Guaranteed' | 'Burstable' | 'BestEffort';
@@ -193,7 +193,7 @@ export function environmentResourceValue(
 export function resourceFieldValue(resources: Resources, { resource, divisor = 0 }: ResourceReference): string {
   const [, list, name = ''] = /^(limits|requests)\.(cpu|memory|ephemeral-storage|hugepages-.*)$/s.exec(resource) ?? [];
   if (list !== 'limits' && list !== 'requests') {
-    throw new KubeError('InvalidResourceField', `unsupported container resource : ${resource}`);
+    throw new OperatingError('InvalidResourceField', `unsupported container resource : ${resource}`);
   }
   const amount = quantityOf(resources[list], name) ?? Quantity.zero();
   const given = Quantity.parse(divisor);
@@ -204,7 +204,7 @@ export function resourceFieldValue(resources: Resources, { resource, divisor = 0
 /** Containers come before init containers of the same name; ephemeral containers have no resources. */
 function containerOf(pod: ResourcePod, name: string): ResourceContainer {
   const container = [...pod.containers, ...(pod.initContainers ?? [])].find((one) => one.name === name);
-  if (container === undefined) throw new KubeError('InvalidResourceField', `container ${name} not found`);
+  if (container === undefined) throw new OperatingError('InvalidResourceField', `container ${name} not found`);
   return container;
 }
 

@@ -2,7 +2,7 @@
  * What is to be mounted: a volume written in the pod itself, or the PersistentVolume its claim is bound to. Everything
  * after the populator works with this and no longer asks how the pod came to it.
  */
-import { KubeError } from '../values/kube-error.ts';
+import { OperatingError } from '../../base/errors.ts';
 import type { Pod } from '../kinds/pod/pod.ts';
 import type { Volume } from '../kinds/pod/volume.ts';
 import type { PersistentVolumeClaim } from '../kinds/storage/persistent-volume-claim.ts';
@@ -43,7 +43,7 @@ export function volumeModeOf(spec: VolumeSpec): VolumeMode {
   if (spec.volume !== undefined) return 'Filesystem';
   const mode = spec.persistentVolume.spec.volumeMode;
   if (mode !== 'Filesystem' && mode !== 'Block')
-    throw new KubeError('UnknownVolumeMode', `cannot get volumeMode for volume: ${specName(spec)}`);
+    throw new OperatingError('UnknownVolumeMode', `cannot get volumeMode for volume: ${specName(spec)}`);
   return mode;
 }
 
@@ -93,7 +93,7 @@ interface BoundClaim {
 /** What the claim, as it was just read, must fulfil before its PersistentVolume is read. */
 export function boundClaim(pod: Pod, volume: Volume, claim: PersistentVolumeClaim | undefined): BoundClaim {
   const fail = (why: string): never => {
-    throw new KubeError('FailedMount', processingFailed(pod, volume, why));
+    throw new OperatingError('FailedMount', processingFailed(pod, volume, why));
   };
   if (claim === undefined) {
     return fail(`failed to fetch PVC from API server: persistentvolumeclaims "${claimNameOf(pod, volume)}" not found`);
@@ -120,7 +120,7 @@ export function specOfClaim(
   found: PersistentVolume | undefined,
 ): PersistentVolumeSpec {
   const fail = (why: string): never => {
-    throw new KubeError('FailedMount', processingFailed(pod, volume, why));
+    throw new OperatingError('FailedMount', processingFailed(pod, volume, why));
   };
   if (found === undefined) {
     return fail(`failed to fetch PV ${volumeName} from API server: persistentvolumes "${volumeName}" not found`);
@@ -150,7 +150,7 @@ function requireOwner(pod: Pod, claim: PersistentVolumeClaim): void {
   );
   if (owned === true) return;
   const { namespace, name } = claim.metadata;
-  throw new KubeError(
+  throw new OperatingError(
     'FailedMount',
     `PVC ${namespace}/${name} was not created for pod ${pod.metadata.namespace}/${pod.metadata.name} (pod is not owner)`,
   );
@@ -159,9 +159,9 @@ function requireOwner(pod: Pod, claim: PersistentVolumeClaim): void {
 function requireMode({ name }: Volume, spec: VolumeSpec, { mounted, asDevice }: VolumeUse): void {
   const mode = volumeModeOf(spec);
   if (mounted && mode !== 'Filesystem') {
-    throw new KubeError('FailedMount', `volume ${name} has volumeMode ${mode}, but is specified in volumeMounts`);
+    throw new OperatingError('FailedMount', `volume ${name} has volumeMode ${mode}, but is specified in volumeMounts`);
   }
   if (asDevice && mode !== 'Block') {
-    throw new KubeError('FailedMount', `volume ${name} has volumeMode ${mode}, but is specified in volumeDevices`);
+    throw new OperatingError('FailedMount', `volume ${name} has volumeMode ${mode}, but is specified in volumeDevices`);
   }
 }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
-import { KubeError } from './kube-error.ts';
+import { OperatingError } from '../../base/errors.ts';
 import { type FieldSource, environmentFieldValue, formatMap, splitSubscript, volumeFieldValue } from './field-path.ts';
 
 const part =
@@ -75,7 +75,7 @@ const volumeErrors: [fieldPath: string, message: string][] = [
 ];
 for (const [fieldPath, message] of volumeErrors) {
   test(`a volume cannot show ${JSON.stringify(fieldPath)}`, () => {
-    assert.throws(() => volumeFieldValue(pod, fieldPath), new KubeError('InvalidFieldPath', message));
+    assert.throws(() => volumeFieldValue(pod, fieldPath), new OperatingError('InvalidFieldPath', message));
   });
 }
 
@@ -107,7 +107,10 @@ const environmentErrors: [apiVersion: string, fieldPath: string, message: string
 for (const [apiVersion, fieldPath, message] of environmentErrors) {
   test(`a variable cannot show ${JSON.stringify(fieldPath)} of ${JSON.stringify(apiVersion)}`, () => {
     const reference = { apiVersion, fieldPath };
-    assert.throws(() => environmentFieldValue(pod, reference, addresses()), new KubeError('InvalidFieldPath', message));
+    assert.throws(
+      () => environmentFieldValue(pod, reference, addresses()),
+      new OperatingError('InvalidFieldPath', message),
+    );
   });
 }
 
@@ -129,7 +132,7 @@ test('a map is sorted and quoted, and a value of several lines stays on one line
 });
 
 test("metadata.annotations[''] is an error, an absent but valid key is empty", () => {
-  assert.throws(() => volumeFieldValue(pod, "metadata.annotations['']"), KubeError);
+  assert.throws(() => volumeFieldValue(pod, "metadata.annotations['']"), OperatingError);
   assert.equal(volumeFieldValue(pod, "metadata.annotations['valid.example/absent']"), '');
   assert.equal(volumeFieldValue({ metadata: {} }, "metadata.labels['a']"), '');
 });

@@ -2,7 +2,7 @@
  * Values of `fieldRef`: a pod's own fields as text, for downward API files and for environment variables. The two differ:
  * volumes see metadata only, variables also see the node, the service account and addresses.
  */
-import { KubeError } from './kube-error.ts';
+import { OperatingError } from '../../base/errors.ts';
 import { compareByteOrder, goQuote } from './go-text.ts';
 import { qualifiedNameProblems } from './names.ts';
 import { type IpFamily, orderPodIps } from './network-names.ts';
@@ -56,7 +56,7 @@ export function formatMap(map: Readonly<Record<string, string>> | undefined): st
     .join('\n');
 }
 
-/** The content of a downward API file. Throws a KubeError. */
+/** The content of a downward API file. Throws a OperatingError. */
 export function volumeFieldValue({ metadata }: FieldSource, fieldPath: string): string {
   const subscripted = splitSubscript(fieldPath);
   if (subscripted !== undefined) return mapValue(metadata, fieldPath, subscripted);
@@ -72,11 +72,11 @@ export function volumeFieldValue({ metadata }: FieldSource, fieldPath: string): 
     case 'metadata.uid':
       return metadata.uid ?? '';
     default:
-      throw new KubeError('InvalidFieldPath', `unsupported fieldPath: ${fieldPath}`);
+      throw new OperatingError('InvalidFieldPath', `unsupported fieldPath: ${fieldPath}`);
   }
 }
 
-/** The value of an environment variable. Throws a KubeError. */
+/** The value of an environment variable. Throws a OperatingError. */
 export function environmentFieldValue(
   pod: EnvironmentFieldSource,
   reference: FieldReference,
@@ -120,27 +120,28 @@ const fieldLabels: ReadonlySet<string> = new Set([
 
 /** The first filter of a reference, also used by API validation: what could be a field of a pod at all. */
 export function checkedFieldLabel({ apiVersion, fieldPath }: FieldReference): string {
-  if (apiVersion !== 'v1') throw new KubeError('InvalidFieldPath', `unsupported pod version: ${apiVersion}`);
+  if (apiVersion !== 'v1') throw new OperatingError('InvalidFieldPath', `unsupported pod version: ${apiVersion}`);
   const subscripted = splitSubscript(fieldPath);
   if (subscripted !== undefined) {
     if (subscripted.path === 'metadata.annotations' || subscripted.path === 'metadata.labels') return fieldPath;
-    throw new KubeError('InvalidFieldPath', `field label does not support subscript: ${fieldPath}`);
+    throw new OperatingError('InvalidFieldPath', `field label does not support subscript: ${fieldPath}`);
   }
   // The name this field had in the first clients.
   if (fieldPath === 'spec.host') return 'spec.nodeName';
-  if (!fieldLabels.has(fieldPath)) throw new KubeError('InvalidFieldPath', `field label not supported: ${fieldPath}`);
+  if (!fieldLabels.has(fieldPath))
+    throw new OperatingError('InvalidFieldPath', `field label not supported: ${fieldPath}`);
   return fieldPath;
 }
 
 function mapValue(metadata: FieldSource['metadata'], fieldPath: string, { path, subscript }: Subscripted): string {
   if (path !== 'metadata.annotations' && path !== 'metadata.labels') {
-    throw new KubeError('InvalidFieldPath', `fieldPath ${goQuote(fieldPath)} does not support subscript`);
+    throw new OperatingError('InvalidFieldPath', `fieldPath ${goQuote(fieldPath)} does not support subscript`);
   }
   const isLabel = path === 'metadata.labels';
   // Keys of annotations may have capitals where keys of labels may not.
   const problems = qualifiedNameProblems(isLabel ? subscript : subscript.toLowerCase());
   if (problems.length > 0)
-    throw new KubeError('InvalidFieldPath', `invalid key subscript in ${fieldPath}: ${problems.join(';')}`);
+    throw new OperatingError('InvalidFieldPath', `invalid key subscript in ${fieldPath}: ${problems.join(';')}`);
   const map = (isLabel ? metadata.labels : metadata.annotations) ?? {};
   return Object.hasOwn(map, subscript) ? (map[subscript] ?? '') : '';
 }

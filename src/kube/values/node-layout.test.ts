@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { resolve } from 'node:path';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
-import { KubeError } from './kube-error.ts';
+import { OperatingError } from '../../base/errors.ts';
 import {
   containerDirectory,
   deviceDirectory,
@@ -73,7 +73,7 @@ const makers: [name: string, make: (name: string) => string, keepsSlash?: true][
 for (const [maker, make, keepsSlash] of makers) {
   test(`${maker} refuses a name that could leave its directory`, () => {
     const unsafe = ['', '.', '..', 'a\0b', 'x'.repeat(256), ...(keepsSlash ? [] : ['../..', '/etc', 'a/b', 'a/..'])];
-    for (const name of unsafe) assert.throws(() => make(name), KubeError, JSON.stringify(name));
+    for (const name of unsafe) assert.throws(() => make(name), OperatingError, JSON.stringify(name));
     assert.match(make('x'.repeat(255)), /x{255}/);
   });
 
@@ -85,7 +85,7 @@ for (const [maker, make, keepsSlash] of makers) {
           const path = make(given);
           assert.ok(path.startsWith(`${root}/`) && resolve(path) === path, path);
         } catch (error) {
-          assert.ok(error instanceof KubeError, String(error));
+          assert.ok(error instanceof OperatingError, String(error));
         }
       }),
     );
@@ -116,7 +116,7 @@ for (const [name, parts] of splits) {
   test(`${JSON.stringify(name)} ${parts === undefined ? 'cannot be split' : `splits into ${parts.join(' and ')}`}`, () => {
     if (parts === undefined) {
       const message = `cannot split volume unique name ${name} to plugin/volume components`;
-      assert.throws(() => splitUniqueVolumeName(name), new KubeError('InvalidUniqueName', message));
+      assert.throws(() => splitUniqueVolumeName(name), new OperatingError('InvalidUniqueName', message));
     } else assert.deepEqual(splitUniqueVolumeName(name), { pluginName: parts[0], volumeName: parts[1] });
   });
 }

@@ -11,8 +11,8 @@
  *   plugins/<plugin/name>/mounts/<volume>                  a device mounted once for all pods
  *   plugins/<plugin~name>/volumeDevices/<volume>/<uid>     a raw device, bind mounted for one pod
  */
-import { KubeError } from './kube-error.ts';
 import { posix } from 'node:path';
+import { OperatingError } from '../../base/errors.ts';
 import { goQuote } from './go-text.ts';
 
 const emptyDirPlugin = 'kubernetes.io/empty-dir';
@@ -104,7 +104,7 @@ function volumeSegment(volumeName: string): string {
 function segment(what: string, name: string): string {
   const escapes = name === '' || name === '.' || name === '..' || name.includes('/') || name.includes('\0');
   if (escapes || Buffer.byteLength(name) > segmentBytesMax)
-    throw new KubeError(
+    throw new OperatingError(
       'UnsafeName',
       `Cannot use ${goQuote(name)} as ${what}: it must be a plain file name without "/", other than "." and ".."`,
     );
@@ -145,7 +145,10 @@ interface UniqueVolumeParts {
 export function splitUniqueVolumeName(name: string): UniqueVolumeParts {
   const second = name.indexOf('/', name.indexOf('/') + 1);
   if (second < 0 || !name.slice(0, second).includes('/')) {
-    throw new KubeError('InvalidUniqueName', `cannot split volume unique name ${name} to plugin/volume components`);
+    throw new OperatingError(
+      'InvalidUniqueName',
+      `cannot split volume unique name ${name} to plugin/volume components`,
+    );
   }
   return { pluginName: name.slice(0, second), volumeName: name.slice(second + 1) };
 }

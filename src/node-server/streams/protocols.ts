@@ -1,6 +1,6 @@
 /** The protocols that clients and this server may agree on, and how they do. */
 import type { Readable, Writable } from 'node:stream';
-import { MountletError, messageOf } from '../../base/errors.ts';
+import { messageOf, MountletError } from '../../base/errors.ts';
 import type { ExecResult, TerminalSize } from '../../runtimes/runtime.ts';
 
 export interface RemoteProtocol {
@@ -60,17 +60,6 @@ export function listOf(header: string | undefined): string[] {
     .split(',')
     .map((name) => name.trim())
     .filter((name) => name !== '');
-}
-
-type ServerProblem = 'CannotListen' | 'StreamsMissing' | 'WebSocketFailed';
-
-export class NodeServerError extends MountletError {
-  readonly reason: ServerProblem;
-
-  constructor(reason: ServerProblem, message: string, options?: ErrorOptions) {
-    super(message, options);
-    this.reason = reason;
-  }
 }
 
 /** What the node answers when it does not do what it was asked: a code and plain text, as API servers expect of a node. */

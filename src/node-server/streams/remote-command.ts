@@ -2,13 +2,13 @@
 import type { Duplex, Writable } from 'node:stream';
 import { finished } from 'node:stream/promises';
 import type { WebSocket } from 'ws';
+import { OperatingError } from '../../base/errors.ts';
 import type { Clock } from '../../base/clock.ts';
 import type { ExecResult, ProcessStreams, TerminalSize } from '../../runtimes/runtime.ts';
 import { SpdyConnection } from '../../spdy/spdy-connection.ts';
 import type { SpdyStream } from '../../spdy/spdy-stream.ts';
 import { ChannelSocket } from './channel-socket.ts';
 import {
-  NodeServerError,
   type CommandStatus,
   type RemoteProtocol,
   type RemoteStreams,
@@ -120,7 +120,7 @@ async function spdyCommandStreams(
   const gone = new AbortController();
   const closed = connection
     .run()
-    .finally(() => gone.abort(new NodeServerError('StreamsMissing', 'the client has left')));
+    .finally(() => gone.abort(new OperatingError('StreamsMissing', 'the client has left')));
   const waiting = new AbortController();
   const late = clock.sleep(limits.creationMs, waiting.signal).then(
     () => 'late' as const,
@@ -131,7 +131,7 @@ async function spdyCommandStreams(
   if (outcome !== 'complete') {
     connection.destroy();
     await closed;
-    throw new NodeServerError(
+    throw new OperatingError(
       'StreamsMissing',
       outcome === 'late' ? 'timed out waiting for client to create streams' : 'the client has left',
     );

@@ -2,7 +2,8 @@
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { type WebSocket, WebSocketServer } from 'ws';
-import { NodeServerError, RequestRefused, agreeOn, listOf } from './protocols.ts';
+import { OperatingError } from '../../base/errors.ts';
+import { RequestRefused, agreeOn, listOf } from './protocols.ts';
 
 export interface Upgrade {
   readonly request: IncomingMessage;
@@ -72,7 +73,7 @@ export function upgradeToWebSocket({ request, socket, head }: Upgrade, protocol:
   request.headers = headers;
   if (protocol !== '') server.on('headers', (lines) => void lines.push(`Sec-WebSocket-Protocol: ${protocol}`));
   return new Promise((resolve, reject) => {
-    const onClose = (): void => reject(new NodeServerError('WebSocketFailed', 'the request is no proper WebSocket'));
+    const onClose = (): void => reject(new OperatingError('WebSocketFailed', 'the request is no proper WebSocket'));
     socket.once('close', onClose);
     server.handleUpgrade(request, socket, head, (webSocket) => {
       socket.off('close', onClose);

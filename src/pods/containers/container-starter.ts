@@ -31,7 +31,7 @@ interface ContainerStarterDeps extends ContainerRequestDeps, HookDeps {
 }
 
 /** Of the volumes that are images, by name: what the runtime has for them, or why it does not. */
-export type ImageVolumes = ReadonlyMap<string, ImageStatus | ImageError>;
+type ImageVolumes = ReadonlyMap<string, ImageStatus | ImageError>;
 
 interface StartRequest {
   readonly pod: Pod;

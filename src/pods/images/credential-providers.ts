@@ -4,7 +4,7 @@
  */
 import { untilAborted } from '../../base/abort.ts';
 import type { Clock } from '../../base/clock.ts';
-import { MountletError, messageOf } from '../../base/errors.ts';
+import { messageOf, OperatingError } from '../../base/errors.ts';
 import {
   type Keyring,
   credentialsForRepository,
@@ -31,9 +31,7 @@ interface ProvidersDeps {
   readonly notify: (notice: CredentialProviderFailed) => void;
 }
 
-class ProviderError extends MountletError {
-  readonly reason = 'CredentialProviderFailed';
-}
+const failed = 'CredentialProviderFailed';
 
 /** In the order of the configuration. */
 export class CredentialProviders implements NodeLogins {
@@ -130,15 +128,15 @@ class ProviderLogins {
 function readAnswer(output: string, image: string, { apiVersion, cacheMsDefault }: CredentialProvider): Answer {
   const { value, problems } = decode(response, parseJson(output));
   if (problems.length > 0 || value.kind !== 'CredentialProviderResponse')
-    throw new ProviderError('it printed something else than a CredentialProviderResponse');
+    throw new OperatingError(failed, 'it printed something else than a CredentialProviderResponse');
   if (value.apiVersion !== apiVersion)
-    throw new ProviderError(`it answered in another version than ${apiVersion}, for which it is configured`);
+    throw new OperatingError(failed, `it answered in another version than ${apiVersion}, for which it is configured`);
   const { cacheKeyType = '', cacheDuration = '', auth = {} } = value;
   const keys: Readonly<Record<string, string>> = { Image: image, Registry: registryOf(image), Global: everyImage };
   const key = Object.hasOwn(keys, cacheKeyType) ? keys[cacheKeyType] : undefined;
-  if (key === undefined) throw new ProviderError('its cacheKeyType is none of Image, Registry and Global');
+  if (key === undefined) throw new OperatingError(failed, 'its cacheKeyType is none of Image, Registry and Global');
   const keptMs = cacheDuration === '' ? cacheMsDefault : parseDurationMs(cacheDuration);
-  if (keptMs === undefined) throw new ProviderError('its cacheDuration is not a duration');
+  if (keptMs === undefined) throw new OperatingError(failed, 'its cacheDuration is not a duration');
   const logins = Object.entries(auth).map(
     ([match, { username = '', password = '' }]) => [match, { username, password }] as const,
   );
@@ -150,7 +148,7 @@ function parseJson(text: string): unknown {
     return JSON.parse(text);
   } catch {
     // Without the cause, which quotes what it read.
-    throw new ProviderError('it printed something else than JSON');
+    throw new OperatingError(failed, 'it printed something else than JSON');
   }
 }
 

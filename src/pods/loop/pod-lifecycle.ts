@@ -3,7 +3,7 @@
  * its containers), clean up (release what it used). Every step may be repeated.
  */
 import type { Clock } from '../../base/clock.ts';
-import { messageOf } from '../../base/errors.ts';
+import { messageOf, OperatingError } from '../../base/errors.ts';
 import type { EventSink } from '../../kube/kinds/event.ts';
 import { isStaticPod, podNamespace, podUid } from '../../kube/kinds/pod/pod-identity.ts';
 import { type PodStatus, isTerminalPhase } from '../../kube/kinds/pod/pod-status.ts';
@@ -18,7 +18,7 @@ import { idleContainers } from '../containers/idle-containers.ts';
 import type { StartErrors } from '../containers/start-errors.ts';
 import type { ProbeManager } from '../probes/probe-manager.ts';
 import type { DesiredPods } from '../sources/desired-pods.ts';
-import { type MirrorApi, type MirrorOwner, PodError, reconcileMirror } from '../sources/mirror-pods.ts';
+import { type MirrorApi, type MirrorOwner, reconcileMirror } from '../sources/mirror-pods.ts';
 import type { TerminationMessages } from '../status/container-statuses.ts';
 import { type Eviction, activeDeadline, podStatus } from '../status/pod-status.ts';
 import type { StaleEnvironment } from '../status/stale-environment.ts';
@@ -141,7 +141,7 @@ export class PodLifecycle implements PodSteps {
     const left = await runtime.get(uid, signal);
     const running = (left?.containers ?? []).filter(({ state }) => state.kind === 'running').map(({ name }) => name);
     if (running.length > 0) {
-      throw new PodError('FailedSync', `containers still run after they were ended: [${running.join(' ')}]`);
+      throw new OperatingError('FailedSync', `containers still run after they were ended: [${running.join(' ')}]`);
     }
     await this.#reportStatus(pod, left, signal, { eviction, isTerminating: true });
   }
@@ -161,7 +161,7 @@ export class PodLifecycle implements PodSteps {
     await volumes.waitForUnmounted(pod, signal);
     await volumes.waitForReleased(uid, signal);
     // Something is mounted that the volume manager does not know of. The step is retried.
-    if (volumes.podVolumesExist(uid)) throw new PodError('FailedSync', 'volumes of the pod are still mounted');
+    if (volumes.podVolumesExist(uid)) throw new OperatingError('FailedSync', 'volumes of the pod are still mounted');
     registrations.unregisterPod(pod);
     environment.forgetPod(uid);
     messages.forgetPod(uid);
@@ -174,7 +174,7 @@ export class PodLifecycle implements PodSteps {
     if (problem === undefined) return;
     const message = `network is not ready: ${problem}`;
     this.#deps.events.record({ pod, type: 'Warning', reason: 'NetworkNotReady', message });
-    throw new PodError('FailedSync', message);
+    throw new OperatingError('FailedSync', message);
   }
 
   /** Everything that the first container needs. */

@@ -28,7 +28,7 @@ import { collectGarbage, keepHouse } from './housekeeping.ts';
 import { type LoopParts, type PodLoopDeps, type PodLoopSettings, assembleParts } from './loop-parts.ts';
 
 /** Why a pod ends early, for a node that needs what it uses. */
-export interface PodEviction {
+interface PodEviction {
   readonly message: string;
   readonly graceSeconds: number;
   /** Of the Event. */

@@ -1,5 +1,5 @@
 /** Mirror pods, by which an API server shows the static pods of a node. Deleting one does not stop the static pod. */
-import { MountletError } from '../../base/errors.ts';
+import { OperatingError } from '../../base/errors.ts';
 import {
   annotationOf,
   hashAnnotation,
@@ -24,16 +24,6 @@ export interface MirrorApi {
 export interface MirrorOwner {
   readonly name: string;
   readonly uid: string;
-}
-
-/** A step of a pod could not be done. It is reported and retried. */
-export class PodError extends MountletError {
-  readonly reason: string;
-
-  constructor(reason: string, message: string) {
-    super(message);
-    this.reason = reason;
-  }
 }
 
 export function mirrorPodOf(pod: Pod, node: MirrorOwner): Pod {
@@ -64,7 +54,7 @@ export async function reconcileMirror(
   if (await api.create(mirrorPodOf(pod, node), signal)) return;
   const existing = await api.get(podNamespace(pod), pod.metadata.name, signal);
   if (existing !== undefined && isMirrorOf(existing, pod)) return;
-  throw new PodError(
+  throw new OperatingError(
     'FailedCreateMirrorPod',
     `Cannot show static pod "${podNamespace(pod)}/${pod.metadata.name}" at the API server: another pod has its name; delete that one`,
   );

@@ -39,7 +39,7 @@ import { CriStatsReader } from './stats.ts';
 import { CriStreaming } from './streaming.ts';
 import { type RuntimeFeatures, runtimeFeatures, unsupportedContainer, unsupportedPod } from './unsupported.ts';
 
-export interface CriRuntimeSettings {
+interface CriRuntimeSettings {
   /** Of its answer to Version. */
   readonly name: string;
   readonly version: string;
@@ -51,7 +51,7 @@ export interface CriRuntimeSettings {
   readonly podsBefore: readonly string[];
 }
 
-export interface CriRuntimeDeps {
+interface CriRuntimeDeps {
   readonly connection: CriConnection;
   readonly cgroups: PodCgroups;
   readonly clock: Clock;

@@ -15,7 +15,7 @@ import type { CgroupDriver } from './sandbox-config.ts';
 
 type Driver = Exclude<CgroupDriver, 'none'>;
 
-export interface CriSettings {
+interface CriSettings {
   /** `unix:///run/containerd/containerd.sock` */
   readonly endpoint: string;
   /** For runtimes that do not say which one they have. */

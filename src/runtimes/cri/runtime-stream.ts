@@ -18,7 +18,7 @@ const headerBytesMax = 16 * 1024;
 /** Of what a server says when it refuses, and of a status. */
 const textBytesMax = 16 * 1024;
 
-export interface RuntimeStreams {
+interface RuntimeStreams {
   /** In the order in which they were asked for. */
   readonly streams: readonly SpdyStream[];
   /** Ends the connection, and with it what is still open. */

@@ -29,7 +29,7 @@ const index = 1000;
 const dontWait = 0x40;
 
 /** What stays with the machine's namespace while the program changes to one of its own. */
-export interface MachineSide {
+interface MachineSide {
   readonly namespace: number;
   readonly socket: number;
 }
