@@ -296,7 +296,10 @@ export class ProcessRuntime implements Runtime {
   }
 
   async connect(podUid: string, port: number, signal: AbortSignal): Promise<Duplex> {
-    const { address, holder } = this.#pods.get(podUid) ?? {};
+    const pod = this.#pods.get(podUid);
+    // The machine's own ports are for a pod that shares its network, and for as long as it runs.
+    if (pod?.state !== 'ready' || !this.#holders.holds(podUid)) throw new RuntimeError('the pod is not running');
+    const { address, holder } = pod;
     if (address !== undefined && holder !== undefined) return await this.#connections.connect(holder, port, signal);
     return await new Promise((resolve, reject) => {
       const socket = connect({ host: '127.0.0.1', port, signal });
