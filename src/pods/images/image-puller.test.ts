@@ -236,6 +236,19 @@ test('what a registry repeats of a login is not shown', async () => {
   assert.ok(!JSON.stringify(pulls.events.lines()).includes(pair));
 });
 
+test('a long message is cut where it shows no part of a password', async () => {
+  const pulls = new Pulls();
+  const long = `${'x'.repeat(8190)}hunter2 ${'y'.repeat(8190)}`;
+  pulls.pull = fails(long, long);
+  const shown = await pulls.ensure({ secrets: [login('bob', 'hunter2')] });
+  assert.equal(shown, `ErrImagePull: ${'x'.repeat(8190)}**`);
+  assert.equal(
+    await pulls.ensure({ uid: 'u2' }),
+    `ErrImagePull: ${long.slice(0, 8192)}`,
+    'nor is one without a login longer',
+  );
+});
+
 test('a malformed secret fails the image, and nothing of it is shown', async () => {
   const pulls = new Pulls();
   const data = { '.dockerconfigjson': '{"auths": hunter2' };

@@ -148,7 +148,8 @@ export class ImagePuller {
       return status;
     } catch (thrown) {
       signal.throwIfAborted();
-      const text = withoutSecrets(messageOf(thrown), credentials);
+      // Masked before it is cut: half a password is not found any more.
+      const text = withoutSecrets(messageOf(thrown), credentials).slice(0, messageCharactersMax);
       record('Warning', 'Failed', `Failed to pull image ${goQuote(image)}: ${text}`);
       const error = pullError(image, text);
       this.#backOff.next(key, clock.now());
@@ -219,7 +220,7 @@ async function pullWithOneOf(
       messages.push(messageOf(error));
     }
   }
-  throw new ImageError('ErrImagePull', aggregated(messages).slice(0, messageCharactersMax));
+  throw new ImageError('ErrImagePull', aggregated(messages));
 }
 
 /** What the runtime is asked for. Without a registry, which the runtime adds as it is configured to. */
