@@ -96,8 +96,8 @@ table ip ${table} {
 `;
 }
 
-/** The text of an address and the number of a port are checked again here: they become rules of the machine. */
-function portRule({ protocol, hostPort, hostIp, containerPort, address }: PublishedPort): string {
+/** The text of an address and the number of a port are checked again here: they become rules of the machine. Throws RuntimeError. */
+export function portRule({ protocol, hostPort, hostIp, containerPort, address }: PublishedPort): string {
   for (const port of [hostPort, containerPort]) {
     if (!Number.isInteger(port) || port < 1 || port > 65535) throw new RuntimeError(`Cannot publish the port ${port}`);
   }

@@ -16,7 +16,7 @@ import { messageOf } from '../../../base/errors.ts';
 import { NetlinkSocket, requests } from '../../../linux/netlink.ts';
 import { SystemCallError } from '../../../linux/system-call-error.ts';
 import { type PortMapping, RuntimeError } from '../../runtime.ts';
-import { type PublishedPort, frameRules, loadRules, packetRules, withoutTables } from './packet-rules.ts';
+import { type PublishedPort, frameRules, loadRules, packetRules, portRule, withoutTables } from './packet-rules.ts';
 import type { PodInterface } from './pod-interface.ts';
 import {
   type NetworkNames,
@@ -90,7 +90,10 @@ export class PodNetworks {
     const { subnet, bridgeIndex } = made;
     const number = this.#freeNumber(subnet);
     const address = addressIn(subnet, number);
-    this.#leases.set(uid, { address, ports: ports.filter(({ hostPort }) => hostPort > 0) });
+    const published = ports.filter(({ hostPort }) => hostPort > 0);
+    // Before others load rules with it: they would fail for what this pod asks.
+    for (const port of published) portRule({ ...port, address });
+    this.#leases.set(uid, { address, ports: published });
     try {
       await this.#publish(uid, made);
     } catch (thrown) {
