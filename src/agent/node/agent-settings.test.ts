@@ -105,7 +105,7 @@ const badValues: readonly { readonly given: AgentConfiguration; readonly says: R
   { given: { registryPullQPS: -1 }, says: /registryPullQPS: -1 must be between 0/ },
   {
     given: { imageCredentialProviderConfig: '/a' },
-    says: /imageCredentialProviderBinDir: "" must be an absolute path/,
+    says: /imageCredentialProviderConfig: "\/a" needs imageCredentialProviderBinDir/,
   },
   { given: { evictionHard: { 'disk.free': '1Gi' } }, says: /evictionHard: unsupported eviction signal disk\.free$/ },
   {

@@ -270,7 +270,7 @@ export function agentSettings(
     resolvConf: given.resolvConf ?? '/etc/resolv.conf',
     requestsPerSecond: check.within('kubeAPIQPS', given.kubeAPIQPS ?? 50, 1, 100_000),
     requestsBurst: check.within('kubeAPIBurst', given.kubeAPIBurst ?? 100, 1, 100_000),
-    logBytesMax: check.bytes('containerLogMaxSize', given.containerLogMaxSize ?? '10Mi'),
+    logBytesMax: check.logSize('containerLogMaxSize', given.containerLogMaxSize ?? '10Mi'),
     logFilesMax: check.within('containerLogMaxFiles', given.containerLogMaxFiles ?? 5, 2, 1_000),
     // Who names a container runtime means to use it.
     runtime: check.among(
@@ -393,6 +393,12 @@ class Checks {
     return bytes;
   }
 
+  /** As for the kubelet, a size below zero is none. */
+  logSize(field: string, value: string): number {
+    const isEndless = quantityProblem(value) === undefined && Quantity.parse(value).value() < 0;
+    return isEndless ? Number.MAX_SAFE_INTEGER : this.bytes(field, value);
+  }
+
   /** One after another, unless a number above one or `serializeImagePulls: false` is given. */
   pullsAtOnce(serial: boolean | undefined, given: number | undefined): number {
     const max = given === undefined ? undefined : this.within('maxParallelImagePulls', given, 1, 100_000);
@@ -404,8 +410,14 @@ class Checks {
 
   providers(configuration = '', programs = ''): AgentSettings['credentialProviders'] {
     if (configuration === '' && programs === '') return undefined;
-    this.absolute('imageCredentialProviderConfig', configuration);
-    this.absolute('imageCredentialProviderBinDir', programs);
+    if (configuration === '')
+      this.refuse('imageCredentialProviderBinDir', programs, 'needs imageCredentialProviderConfig');
+    else if (programs === '')
+      this.refuse('imageCredentialProviderConfig', configuration, 'needs imageCredentialProviderBinDir');
+    else {
+      this.absolute('imageCredentialProviderConfig', configuration);
+      this.absolute('imageCredentialProviderBinDir', programs);
+    }
     return { configuration, programs };
   }
 

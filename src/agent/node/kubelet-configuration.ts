@@ -45,6 +45,9 @@ function setting(shape: Shape<unknown>, byDefault?: unknown, more: Partial<Kubel
 const exact = { zeroIsAbsent: false } as const;
 const path = { isPath: true } as const;
 
+/** In place of the kubelet's default: no value of the field is what this agent does. */
+const nothing = Symbol('nothing');
+
 /** `here` is what this agent does, where that is not the kubelet's default: the field is not named if it asks for just that. */
 function without(why: string, shape: Shape<unknown>, byDefault?: unknown, here: unknown = byDefault): KubeletField {
   return { ...setting(shape, byDefault), without: { why, here } };
@@ -71,7 +74,7 @@ export const kubeletFields: Readonly<Record<string, KubeletField>> = {
   staticPodURLHeader: without(noHttp, map(list(string))),
   address: setting(string, '0.0.0.0'),
   port: setting(integer, 10_250),
-  readOnlyPort: without('nothing is served without TLS', integer, 0),
+  readOnlyPort: without('nothing but /healthz is served without TLS', integer, 0),
   tlsCertFile: setting(string, '', path),
   tlsPrivateKeyFile: setting(string, '', path),
   tlsCipherSuites: setting(list(string)),
@@ -81,11 +84,11 @@ export const kubeletFields: Readonly<Record<string, KubeletField>> = {
   serverTLSBootstrap: without('no serving certificate is asked for', boolean, false),
   'authentication.x509.clientCAFile': setting(string, '', path),
   'authentication.webhook.enabled': setting(boolean, true, exact),
-  'authentication.webhook.cacheTTL': without('answers are not kept', string, '2m0s'),
+  'authentication.webhook.cacheTTL': without('answers are not kept', string, '2m0s', nothing),
   'authentication.anonymous.enabled': setting(boolean, false, exact),
   'authorization.mode': setting(string, 'Webhook'),
-  'authorization.webhook.cacheAuthorizedTTL': without('answers are not kept', string, '5m0s'),
-  'authorization.webhook.cacheUnauthorizedTTL': without('answers are not kept', string, '30s'),
+  'authorization.webhook.cacheAuthorizedTTL': without('answers are not kept', string, '5m0s', nothing),
+  'authorization.webhook.cacheUnauthorizedTTL': without('answers are not kept', string, '30s', nothing),
   registryPullQPS: setting(integer, 5, exact),
   registryBurst: setting(integer, 10),
   imagePullCredentialsVerificationPolicy: without(unverified, string, 'NeverVerifyPreloadedImages', 'NeverVerify'),
@@ -94,9 +97,9 @@ export const kubeletFields: Readonly<Record<string, KubeletField>> = {
   eventBurst: setting(integer, 100),
   enableDebuggingHandlers: without('logs, commands and ports are always served', boolean, true),
   enableContentionProfiling: without(notServed, boolean, false),
-  healthzPort: without('/healthz is served on the port of the node alone', integer, 10_248),
-  healthzBindAddress: without('/healthz is served on the port of the node alone', string, '127.0.0.1'),
-  oomScoreAdj: without('the score of the agent is left to who starts it', integer, -999),
+  healthzPort: setting(integer, 10_248, { ...exact, note: 'here by default 0, which is none' }),
+  healthzBindAddress: setting(string, '127.0.0.1'),
+  oomScoreAdj: without('the score of the agent is left to who starts it', integer, -999, nothing),
   clusterDomain: setting(string, '', { note: 'here by default `cluster.local`' }),
   clusterDNS: setting(list(string)),
   streamingConnectionIdleTimeout: setting(string, '4h0m0s'),
@@ -114,7 +117,10 @@ export const kubeletFields: Readonly<Record<string, KubeletField>> = {
   cgroupsPerQOS: without('pods always have groups by quality of service', boolean, true),
   cgroupDriver: setting(string, 'cgroupfs', { note: 'where the runtime does not say which it has' }),
   cpuManagerPolicy: without(oneNode, string, 'none'),
-  singleProcessOOMKill: without('the kernel decides which processes end', boolean),
+  singleProcessOOMKill: without(
+    'with the CRI runtime and control groups of version 2 all processes of a container end together',
+    boolean,
+  ),
   cpuManagerPolicyOptions: without(oneNode, map(string)),
   cpuManagerReconcilePeriod: without(oneNode, string, '10s'),
   memoryManagerPolicy: without(oneNode, string, 'None'),
@@ -122,8 +128,8 @@ export const kubeletFields: Readonly<Record<string, KubeletField>> = {
   topologyManagerScope: without(oneNode, string, 'container'),
   topologyManagerPolicyOptions: without(oneNode, map(string)),
   qosReserved: without(oneNode, map(string)),
-  runtimeRequestTimeout: without('each kind of call has a limit of its own', string, '2m0s'),
-  hairpinMode: without(ofTheRuntime, string, 'promiscuous-bridge'),
+  runtimeRequestTimeout: without('each kind of call has a limit of its own', string, '2m0s', nothing),
+  hairpinMode: without(ofTheRuntime, string, 'promiscuous-bridge', nothing),
   maxPods: setting(integer, 110),
   podCIDR: without(ofTheRuntime, string),
   podPidsLimit: setting(integer, -1, {
@@ -135,7 +141,7 @@ export const kubeletFields: Readonly<Record<string, KubeletField>> = {
   cpuCFSQuota: without('limits of CPU time always hold', boolean, true),
   cpuCFSQuotaPeriod: without('the period is 100 ms', string, '100ms'),
   nodeStatusMaxImages: without('the status of the node lists no images', integer, 50, 0),
-  maxOpenFiles: without('the limit of descriptors is left to who starts the agent', integer, 1_000_000),
+  maxOpenFiles: without('the limit of descriptors is left to who starts the agent', integer, 1_000_000, nothing),
   contentType: without('objects are JSON', string, 'application/vnd.kubernetes.protobuf', 'application/json'),
   kubeAPIQPS: setting(integer, 50, exact),
   kubeAPIBurst: setting(integer, 100),
@@ -152,12 +158,12 @@ export const kubeletFields: Readonly<Record<string, KubeletField>> = {
   enableControllerAttachDetach: setting(boolean, true, exact),
   protectKernelDefaults: without('kernel settings are neither checked nor changed', boolean, false),
   makeIPTablesUtilChains: without(noIptables, boolean, true, false),
-  iptablesMasqueradeBit: without(noIptables, integer, 14),
-  iptablesDropBit: without(noIptables, integer, 15),
+  iptablesMasqueradeBit: without(noIptables, integer, 14, nothing),
+  iptablesDropBit: without(noIptables, integer, 15, nothing),
   featureGates: without('there are no feature gates', map(boolean)),
   failSwapOn: without('swap is not looked at; Secrets are kept out of it', boolean, true, false),
-  'memorySwap.swapBehavior': without('swap is left to the runtime', string, ''),
-  containerLogMaxSize: setting(string, '10Mi'),
+  'memorySwap.swapBehavior': without('containers get no swap', string, '', 'NoSwap'),
+  containerLogMaxSize: setting(string, '10Mi', { note: 'below zero: without end' }),
   containerLogMaxFiles: setting(integer, 5, exact),
   containerLogMaxWorkers: without('one at a time', integer, 1),
   containerLogMonitorInterval: without('every 10 s', string, '10s'),
@@ -168,10 +174,15 @@ export const kubeletFields: Readonly<Record<string, KubeletField>> = {
   showHiddenMetricsForVersion: without('there are no hidden metrics', string),
   systemReservedCgroup: without(oneNode, string),
   kubeReservedCgroup: without(oneNode, string),
-  enforceNodeAllocatable: without(oneNode, list(string), ['pods']),
+  enforceNodeAllocatable: without(oneNode, list(string), ['pods'], ['none']),
   allowedUnsafeSysctls: setting(list(string)),
   defaultPodSysctls: without('pods have the sysctls that they ask for', map(string)),
-  volumePluginDir: without('FlexVolume is not there', string, '/usr/libexec/kubernetes/kubelet-plugins/volume/exec/'),
+  volumePluginDir: without(
+    'FlexVolume is not there',
+    string,
+    '/usr/libexec/kubernetes/kubelet-plugins/volume/exec/',
+    nothing,
+  ),
   providerID: setting(string, ''),
   kernelMemcgNotification: without('memory does not evict', boolean, false),
   'logging.format': without('--log-format says it', string, 'text'),
@@ -206,7 +217,7 @@ export const kubeletFields: Readonly<Record<string, KubeletField>> = {
   }),
   imageServiceEndpoint: without('images come from the container runtime', string, ''),
   failCgroupV1: setting(boolean, true, { ...exact, note: 'here by default false' }),
-  'userNamespaces.idsPerPod': without('pods have no user namespaces', integer, 65_536),
+  'userNamespaces.idsPerPod': without('pods have no user namespaces', integer, 65_536, nothing),
 };
 
 /** Gates that are on, or off, just as this agent behaves: they need not be named. */

@@ -14,6 +14,7 @@ import { systemMounts } from '../../disk/mounts/mounts.ts';
 import { makeDirectories } from '../../disk/paths/directories.ts';
 import { lockDirectory } from '../../disk/paths/directory-lock.ts';
 import { podsDirectory } from '../../kube/values/node-layout.ts';
+import { startHealthServer } from '../../node-server/health-server.ts';
 import { type NodeServerSettings, startNodeServer } from '../../node-server/node-server.ts';
 import type { NodeServer } from '../../node-server/node-server.ts';
 import { streamLimits } from '../../node-server/streams/protocols.ts';
@@ -132,6 +133,8 @@ export async function startNode(given: AgentSettings, deps: NodeDeps, signal: Ab
     closing.push(() => parts.stats.close());
     const metrics = nodeMetrics(parts);
     notices.subscribe(metricSink(metrics));
+    const { health } = settings.serving;
+    if (health !== undefined) closing.push((await startHealthServer(health.host, health.port)).close);
     const server = await serve(settings, deps, connection, parts, metrics);
     subscribe(parts, connection);
     const ended = runNode({ ...parts, server }, deps.drains, signal);
