@@ -127,7 +127,7 @@ export async function loadRules(text: string, ...under: readonly string[]): Prom
       if (error === null) return resolve();
       const problem =
         errorCode(error) === 'ENOENT'
-          ? 'the program nft is not installed (package nftables)'
+          ? `the program ${file} is not installed (package ${file === 'nft' ? 'nftables' : 'util-linux'})`
           : `nft: ${stderr.trim().split('\n')[0] || error.message}`;
       reject(new RuntimeError(problem, { cause: error }));
     });

@@ -113,7 +113,9 @@ export class PodNetworks {
     const lease = this.#leases.get(uid);
     if (lease === undefined || !this.#leases.delete(uid) || lease.ports.length === 0) return;
     const made = await this.#made();
-    if (made !== undefined) await this.#load(made);
+    if (made === undefined) return;
+    await this.#load(made);
+    await forgetFlows(lease.ports);
   }
 
   /** Someone may have removed the bridge: the next pod looks again. */
@@ -123,10 +125,10 @@ export class PodNetworks {
 
   /** Removes interfaces of pods that are gone, which the kernel does too, in its own time; brings back what others removed. */
   async sweep(): Promise<void> {
-    const { endPrefix, table } = this.#names;
+    const { endPrefix } = this.#names;
     const made = await this.#making;
     if (made === undefined && this.#leases.size > 0) return;
-    if (made !== undefined && !(await hasTable(table))) await this.#loadAll(made);
+    if (made !== undefined && (await this.#tables()) < 2) await this.#loadAll(made);
     const ends = interfaceNames().filter((name) => name.startsWith(endPrefix));
     for (const name of ends) {
       // Looked up for each: pods come while another is removed.
@@ -138,10 +140,14 @@ export class PodNetworks {
   /** Without a pod that has an address, nothing stays on the machine. */
   async close(): Promise<void> {
     await this.#making;
-    if (this.#leases.size === 0 && interfaceNames().includes(this.#names.bridge)) {
-      await this.sweep();
-      await this.#remove(this.#names.bridge);
-      await loadRules(withoutTables(this.#names)).catch(() => {}); // then there are none
+    if (this.#leases.size === 0) {
+      // Whichever of them someone else has removed, the rest goes too.
+      if (interfaceNames().includes(this.#names.bridge)) {
+        await this.sweep();
+        await this.#remove(this.#names.bridge);
+      }
+      const tables = await this.#tables().catch(() => 0); // a kernel without packet rules has none of ours
+      if (tables > 0) await loadRules(withoutTables(this.#names)).catch(() => {}); // the next start finds them
     }
     this.#socket?.close();
     this.#socket = undefined;
@@ -206,7 +212,21 @@ export class PodNetworks {
   }
 
   async #publish(uid: string, made: Made): Promise<void> {
-    if ((this.#leases.get(uid)?.ports.length ?? 0) > 0) await this.#load(made);
+    const ports = this.#leases.get(uid)?.ports ?? [];
+    if (ports.length === 0) return;
+    await this.#load(made);
+    await forgetFlows(ports);
+  }
+
+  /** A firewall that is set up again removes all tables, and with ours what keeps pods from the machine's loopback address. */
+  async #tables(): Promise<number> {
+    const { table } = this.#names;
+    const filters = NetlinkSocket.open('filters');
+    try {
+      return [await filters.hasTable('ip', table), await filters.hasTable('bridge', table)].filter(Boolean).length;
+    } finally {
+      filters.close();
+    }
   }
 
   async #loadAll(made: Made): Promise<void> {
@@ -242,14 +262,29 @@ export class PodNetworks {
   }
 }
 
-/** A firewall that is set up again removes all tables, and with ours what keeps pods from the machine's loopback address. */
-async function hasTable(name: string): Promise<boolean> {
+/**
+ * The kernel sends packets of UDP to where it sent those before them, as long as they come: also when that pod is gone, or nobody
+ * had the port yet. Without what this needs of the kernel, clients that never pause stay where they are.
+ */
+async function forgetFlows(ports: readonly PortMapping[]): Promise<void> {
+  const ofUdp = ports.filter(({ protocol }) => protocol === 'UDP');
+  if (ofUdp.length === 0) return;
   const filters = NetlinkSocket.open('filters');
   try {
-    return await filters.hasTable(name);
+    for (const { hostPort, hostIp } of ofUdp) {
+      const isEverywhere = hostIp === '' || hostIp === '0.0.0.0';
+      for (const address of isEverywhere ? ownAddresses() : [hostIp]) await filters.forgetFlows(address, hostPort);
+    }
+  } catch (thrown) {
+    if (!(thrown instanceof SystemCallError)) throw thrown;
   } finally {
     filters.close();
   }
+}
+
+function ownAddresses(): string[] {
+  const addresses = Object.values(networkInterfaces()).flatMap((list = []) => list);
+  return addresses.filter(({ family }) => family === 'IPv4').map(({ address }) => address);
 }
 
 /** As the CNI plugins do: without it no packet leaves the machine for a pod. It stays, since others may have come to need it. */
