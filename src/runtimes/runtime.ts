@@ -383,11 +383,10 @@ export interface ImageStatus {
   readonly username?: string | undefined;
 }
 
+/** Without an address, which would keep a runtime from sending it to a mirror of the registry. */
 export interface PullCredential {
   readonly username: string;
   readonly password: string;
-  readonly auth: string;
-  readonly serverAddress: string;
 }
 
 /** A failure of the runtime itself; its message goes into a pod's status and Events, so it holds no secret. */
