@@ -39,6 +39,11 @@ const criRuntime: OpenRuntime = async ({ root, settings, clock, drains, notify, 
   });
 };
 
+/** Without what to do about it, which differs from caller to caller. */
+export function whyNoContainerRuntime(error: unknown): string {
+  return messageOf(error instanceof Error && error.cause !== undefined ? error.cause : error);
+}
+
 /** `auto` prefers containers to processes, and says what it took. */
 export const chosenRuntime: OpenRuntime = async (parts) => {
   const { settings, notify, signal } = parts;
@@ -51,7 +56,7 @@ export const chosenRuntime: OpenRuntime = async (parts) => {
     return runtime;
   } catch (error) {
     signal.throwIfAborted();
-    const message = `containers are processes of this machine, without images: ${messageOf(error)}`;
+    const message = `containers are processes of this machine, without images: ${whyNoContainerRuntime(error)}`;
     notify({ kind: 'RuntimeChosen', message });
     return await processRuntime(parts);
   }

@@ -272,7 +272,7 @@ test('without images a container without a command idles with a warning, and arg
     await world.sync(aPod({ containers: [aContainer({ args: [...args] })] }));
     assert.equal(
       world.events.lines()[0],
-      `Warning ContainerIdle main: Image "registry.example/web:1" is not used: this runtime has no images. Container main has ${has}, so it only idles: give it a command, or use a node whose runtime has images`,
+      `Warning ContainerIdle main: Image "registry.example/web:1" is not used: this runtime has no images. Container main has ${has}, so it only idles: give it a command, or use a node whose runtime has images (--runtime cri)`,
     );
     assert.equal(world.runtime.show(uid), 'ready: main#0 running');
   }
