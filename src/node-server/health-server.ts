@@ -7,7 +7,8 @@ import { messageOf, OperatingError } from '../base/errors.ts';
 const connectionsMax = 32;
 const requestMsMax = 10_000;
 
-export async function startHealthServer(host: string, port: number): Promise<{ close(): Promise<void> }> {
+/** Resolves with how to close it. */
+export async function startHealthServer(host: string, port: number): Promise<() => Promise<void>> {
   const server = createServer({ requestTimeout: requestMsMax, headersTimeout: requestMsMax }, (request, response) => {
     const [code, text] = request.url === '/healthz' ? [200, 'ok'] : [404, '404 page not found\n'];
     response.writeHead(code, { 'content-type': 'text/plain; charset=utf-8', connection: 'close' }).end(text);
@@ -21,11 +22,9 @@ export async function startHealthServer(host: string, port: number): Promise<{ c
     throw new OperatingError('CannotListen', text, { cause: error });
   }
   server.on('error', () => {}); // no descriptors are left for a while
-  return {
-    async close() {
-      const closed = new Promise<void>((resolve) => void server.close(() => resolve()));
-      server.closeAllConnections();
-      await closed;
-    },
+  return async () => {
+    const closed = new Promise<void>((resolve) => void server.close(() => resolve()));
+    server.closeAllConnections();
+    await closed;
   };
 }

@@ -180,9 +180,16 @@ test("the kubelet's own defaults are named where nothing here does them", () => 
   assert.deepEqual(
     unused.map((text) => text.slice(0, text.indexOf(':'))),
     [
-      ...['authentication.webhook.cacheTTL', 'authorization.webhook.cacheAuthorizedTTL'],
-      ...['authorization.webhook.cacheUnauthorizedTTL', 'oomScoreAdj', 'hairpinMode', 'maxOpenFiles'],
-      ...['makeIPTablesUtilChains', 'iptablesMasqueradeBit', 'iptablesDropBit', 'enforceNodeAllocatable'],
+      'authentication.webhook.cacheTTL',
+      'authorization.webhook.cacheAuthorizedTTL',
+      'authorization.webhook.cacheUnauthorizedTTL',
+      'oomScoreAdj',
+      'hairpinMode',
+      'maxOpenFiles',
+      'makeIPTablesUtilChains',
+      'iptablesMasqueradeBit',
+      'iptablesDropBit',
+      'enforceNodeAllocatable',
     ],
   );
   assert.deepEqual(read('enforceNodeAllocatable: [none]\nhealthzPort: 0').unused, []);

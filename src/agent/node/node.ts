@@ -134,7 +134,7 @@ export async function startNode(given: AgentSettings, deps: NodeDeps, signal: Ab
     const metrics = nodeMetrics(parts);
     notices.subscribe(metricSink(metrics));
     const { health } = settings.serving;
-    if (health !== undefined) closing.push((await startHealthServer(health.host, health.port)).close);
+    if (health !== undefined) closing.push(await startHealthServer(health.host, health.port));
     const server = await serve(settings, deps, connection, parts, metrics);
     subscribe(parts, connection);
     const ended = runNode({ ...parts, server }, deps.drains, signal);

@@ -214,9 +214,9 @@ test('a client that sends to a hostPort over UDP without a pause reaches each po
   const hostPort = await freePort(t);
   const mapping: PortMapping = { protocol: 'UDP', containerPort: port, hostPort, hostIp: '' };
   const client = createSocket('udp4');
-  const asking = setInterval(() => client.send('who?', hostPort, '127.0.0.1'), 20);
+  const sending = setInterval(() => client.send('who?', hostPort, '127.0.0.1'), 20);
   t.after(() => {
-    clearInterval(asking);
+    clearInterval(sending);
     client.close();
   });
   client.on('error', () => {}); // nobody listens yet
