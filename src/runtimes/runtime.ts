@@ -22,6 +22,8 @@ export interface Runtime {
   networkProblem(): string | undefined;
   /** The cluster has decided which addresses the node's pods get: `10.1.2.0/24`, for each family. */
   setPodRanges?(ranges: readonly string[]): void;
+  /** Whether pods with this handler can have this; empty: the default handler. What is not known yet counts as there. */
+  supports(feature: RuntimeFeature, handler: string): boolean;
   /** Why this machine cannot do what a pod asks, as the pod is refused with; undefined when it can. */
   unsupported(pod: PodRequest, container: ContainerRequest): string | undefined;
 
@@ -63,6 +65,9 @@ export interface Runtime {
   /** Undefined where there are none: then none is inspected or pulled, and a container without a command can only idle. */
   readonly images: RuntimeImages | undefined;
 }
+
+/** What pods may ask for that not every runtime has. */
+export type RuntimeFeature = 'recursiveReadOnly' | 'supplementalGroupsPolicy';
 
 export interface RuntimeImages {
   /** Undefined for one that is not on this machine. */
@@ -120,6 +125,8 @@ export interface RuntimeContainer {
   readonly imageId: string;
   readonly state: ContainerState;
   readonly logPath: string;
+  /** Of its first process, where the runtime tells. */
+  readonly user?: { readonly uid: number; readonly gid: number; readonly supplementalGroups: readonly number[] };
   /** As given at creation. */
   readonly labels: Readonly<Record<string, string>>;
   readonly annotations: Readonly<Record<string, string>>;

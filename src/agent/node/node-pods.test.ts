@@ -65,7 +65,7 @@ async function aWorld(t: TestContext, staticPods: readonly Pod[] = []): Promise<
         hostIPs: ['192.0.2.1'],
       }),
       admit: () => ({}),
-      runtimeHandler: () => Promise.resolve(undefined),
+      runtimeClasses: { knownHandler: () => undefined, runtimeHandler: () => Promise.resolve(undefined) },
       notify: (notice) => notices.push(notice),
       sources: {
         api: (ended) => podLists({ ...reflection, client }, 'here', ended),

@@ -9,12 +9,11 @@ import type { Pausing } from '../../base/clock.ts';
 import { errorCode } from '../../base/errors.ts';
 import type { ApiClient } from '../../client/api/api-client.ts';
 import { AlreadyExistsError, ConflictError, NotFoundError } from '../../client/api/api-errors.ts';
-import { objectKey, pods, runtimeClasses, withShape } from '../../client/api/resource-reference.ts';
+import { objectKey, pods, withShape } from '../../client/api/resource-reference.ts';
 import { type ReflectorDeps, reflect } from '../../client/reflector.ts';
 import type { Mounts } from '../../disk/mounts/mounts.ts';
 import type { EventSink } from '../../kube/kinds/event.ts';
 import { type Pod, podShape } from '../../kube/kinds/pod/pod.ts';
-import { runtimeClassShape } from '../../kube/kinds/runtime-class.ts';
 import { podEventObject } from '../../node/event-recorder.ts';
 import type { NodeLogins } from '../../pods/images/image-puller.ts';
 import type { PodApi, PodLoopDeps } from '../../pods/loop/loop-parts.ts';
@@ -84,13 +83,12 @@ export function nodePods(deps: NodePodsDeps, settings: AgentSettings): PodLoop {
       node: () => ({ owner: presence.owner(), hostIPs: presence.hostIps() }),
       admit: (pod, others) =>
         admission.admit(pod, others, presence.current(), presence.known().status?.allocatable ?? {}),
-      runtimeHandler: async (name, ended) => client && (await runtimeHandler(client, name, ended)),
+      runtimeClasses: objects,
     },
     {
       ...settings,
       resyncMs: settings.syncMs,
       idleIsReady: deps.isOwnServer || client === undefined,
-      runtimeSupportsRecursiveReadOnly: true,
       defaultUid: deps.uid,
       memoryBytes: totalmem(),
     },
@@ -187,7 +185,6 @@ const noPodApi: PodApi = {
 };
 
 const podResource = withShape<Pod>(pods, podShape);
-const runtimeClassResource = withShape(runtimeClasses, runtimeClassShape);
 
 export function apiPods(client: Pick<ApiClient, 'get' | 'patchForMetadata' | 'delete' | 'create'>): PodApi {
   return {
@@ -210,15 +207,6 @@ export function apiPods(client: Pick<ApiClient, 'get' | 'patchForMetadata' | 'de
       }
     },
   };
-}
-
-/** Undefined: there is no such RuntimeClass. */
-async function runtimeHandler(
-  client: Pick<ApiClient, 'get'>,
-  name: string,
-  signal: AbortSignal,
-): Promise<string | undefined> {
-  return (await unlessGone(() => client.get(runtimeClassResource, { name }, signal)))?.handler;
 }
 
 const kindOfPod = { apiVersion: 'v1', kind: 'Pod' };

@@ -64,7 +64,6 @@ export interface ContainerRequestDeps {
 
 export interface NodeSettings {
   readonly clusterDomain: string;
-  readonly runtimeSupportsRecursiveReadOnly: boolean;
   /** How long a container that fails again and again waits at most. */
   readonly restartBackOffMsMax: number;
   /** The user of a container if neither pod nor image name one. */
@@ -86,13 +85,14 @@ interface ContainerInput {
   readonly podIPs: readonly string[];
   readonly image: ImageStatus;
   readonly runtimePod: RuntimePod;
+  readonly runtimeSupportsRecursiveReadOnly: boolean;
 }
 
 /** Rejects with a ContainerConfigError, or a ContainerStartError for what every runtime would refuse. */
 export async function buildContainerRequest(
-  { pod, container, attempt, podIPs, image, runtimePod }: ContainerInput,
+  { pod, container, attempt, podIPs, image, runtimePod, runtimeSupportsRecursiveReadOnly }: ContainerInput,
   { view: viewDeps, volumes, files }: ContainerRequestDeps,
-  { clusterDomain, runtimeSupportsRecursiveReadOnly, defaultUid, memoryBytes }: NodeSettings,
+  { clusterDomain, defaultUid, memoryBytes }: NodeSettings,
   signal: AbortSignal,
 ): Promise<BuiltContainer> {
   const uid = podUid(pod);

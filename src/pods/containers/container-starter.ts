@@ -192,7 +192,11 @@ export class ContainerStarter {
     const attempt = Math.max(before, restartsBefore ?? -1) + 1;
     const podIPs = runtimePod.ips.length > 0 ? runtimePod.ips : this.#deps.hostIPs();
     try {
-      const input = { pod, container, attempt, podIPs, image, runtimePod };
+      const runtimeSupportsRecursiveReadOnly = this.#deps.runtime.supports(
+        'recursiveReadOnly',
+        podRequest.runtimeHandler,
+      );
+      const input = { pod, container, attempt, podIPs, image, runtimePod, runtimeSupportsRecursiveReadOnly };
       const built = await buildContainerRequest(input, this.#deps, this.#settings, signal);
       const refusal = this.#deps.runtime.unsupported(podRequest, built.request);
       if (refusal === undefined) return built;

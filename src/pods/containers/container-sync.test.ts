@@ -7,7 +7,7 @@ import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { RuntimeError } from '../../runtimes/runtime.ts';
 import { aConfigMap, aContainer, aPod, aSecret } from '../../testing/fakes/builders.ts';
 import { settle } from '../../testing/fakes/fake-clock.ts';
-import { ContainerWorld, testNodeSettings, viewDeps } from '../../testing/worlds/container-world.ts';
+import { ContainerWorld, emptyVolumes, testNodeSettings, viewDeps } from '../../testing/worlds/container-world.ts';
 
 const uid = '5f3a7c3e-0000-4000-8000-000000000001';
 const who = `web_shop(${uid})`;
@@ -48,6 +48,39 @@ test('subPaths follow their volumes after each start, and in containers that a p
   assert.ok(none !== undefined && some !== undefined);
   await world.sync({ ...pod, spec: { ...pod.spec, containers: [none, { ...some, volumeMounts }] } });
   assert.deepEqual(told, ['some']);
+});
+
+test('recursive read-only mounts follow what the runtime can do', async () => {
+  const volume = { kind: 'filesystem', hostPath: '/data', specName: 'data', readOnly: false } as const;
+  const volumes = { ...emptyVolumes, mountedVolumesOf: () => ({ get: () => volume }) };
+  const asking = (recursiveReadOnly: string): Pod =>
+    aPod({
+      containers: [
+        aContainer({ volumeMounts: [{ name: 'data', mountPath: '/data', readOnly: true, recursiveReadOnly }] }),
+      ],
+    });
+  for (const isSupported of [true, false]) {
+    const world = new ContainerWorld({ volumes });
+    if (!isSupported) world.runtime.lacking.add('recursiveReadOnly');
+    await world.sync(asking('IfPossible'));
+    const [request] = world.runtime.requests.values();
+    assert.equal(request?.mounts[0]?.recursiveReadOnly, isSupported);
+  }
+  const world = new ContainerWorld({ volumes });
+  world.runtime.lacking.add('recursiveReadOnly');
+  assert.deepEqual(reasons(await world.sync(asking('Enabled'))), [
+    'CreateContainerConfigError: failed to resolve recursive read-only mode: volume "data" requested recursive read-only mode, but it is not supported by the runtime',
+  ]);
+});
+
+test('a RuntimeClass that cannot be looked up says why', async () => {
+  const world = new ContainerWorld();
+  world.runtimeClasses.get = () => {
+    throw new Error('connect ECONNREFUSED');
+  };
+  await assert.rejects(world.sync(aPod({ runtimeClassName: 'kata' })), {
+    message: 'failed to lookup RuntimeClass kata: connect ECONNREFUSED',
+  });
 });
 
 test('a container that ends starts at once the first time, then after 10, 20 … 300 s', async () => {

@@ -28,8 +28,15 @@ interface ContainerSyncDeps {
   readonly killer: ContainerKiller;
   readonly starter: ContainerStarter;
   readonly dead: DeadContainers;
-  /** Undefined: there is no such RuntimeClass. */
-  readonly runtimeHandler: (runtimeClass: string, signal: AbortSignal) => Promise<string | undefined>;
+  readonly runtimeClasses: RuntimeClasses;
+}
+
+/** The handlers of RuntimeClasses. */
+export interface RuntimeClasses {
+  /** Asks nobody. */
+  knownHandler(runtimeClass: string): string | undefined;
+  /** Undefined: there is no such class. */
+  runtimeHandler(runtimeClass: string, signal: AbortSignal): Promise<string | undefined>;
 }
 
 export interface ContainerSyncResult {
@@ -141,7 +148,13 @@ export class ContainerSync {
   /** Whether the runtime has it is the runtime's to say. */
   async #handler(runtimeClass: string, signal: AbortSignal): Promise<string> {
     if (runtimeClass === '') return '';
-    const handler = await this.#deps.runtimeHandler(runtimeClass, signal);
+    let handler: string | undefined;
+    try {
+      handler = await this.#deps.runtimeClasses.runtimeHandler(runtimeClass, signal);
+    } catch (cause) {
+      signal.throwIfAborted();
+      throw new RuntimeError(`failed to lookup RuntimeClass ${runtimeClass}: ${messageOf(cause)}`, { cause });
+    }
     if (handler === undefined) throw new RuntimeError(`runtimeclass.node.k8s.io ${goQuote(runtimeClass)} not found`);
     return handler;
   }

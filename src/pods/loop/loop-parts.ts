@@ -8,7 +8,7 @@ import type { Runtime } from '../../runtimes/runtime.ts';
 import { ContainerKiller } from '../containers/container-killer.ts';
 import type { ContainerFiles, NodeSettings } from '../containers/container-request.ts';
 import { ContainerStarter } from '../containers/container-starter.ts';
-import { ContainerSync } from '../containers/container-sync.ts';
+import { ContainerSync, type RuntimeClasses } from '../containers/container-sync.ts';
 import { DeadContainers } from '../containers/dead-containers.ts';
 import { hasEnded } from '../containers/runtime-containers.ts';
 import { StartErrors } from '../containers/start-errors.ts';
@@ -77,8 +77,7 @@ export interface PodLoopDeps extends Pausing {
   readonly dns: () => Promise<DnsSettings>;
   /** `others` are the active pods of this node. */
   readonly admit: (pod: Pod, others: readonly Pod[]) => PodAdmission;
-  /** The handler of a RuntimeClass; undefined: there is no such class. */
-  readonly runtimeHandler: (runtimeClass: string, signal: AbortSignal) => Promise<string | undefined>;
+  readonly runtimeClasses: RuntimeClasses;
   readonly notify: (notice: PodNotice) => void;
 }
 

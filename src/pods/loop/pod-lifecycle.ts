@@ -13,7 +13,7 @@ import type { Runtime, RuntimePod } from '../../runtimes/runtime.ts';
 import { isDeadlineExceeded } from '../../volumes/waits.ts';
 import type { ContainerKiller } from '../containers/container-killer.ts';
 import type { ContainerFiles, ContainerVolumes } from '../containers/container-request.ts';
-import type { ContainerSync } from '../containers/container-sync.ts';
+import type { ContainerSync, RuntimeClasses } from '../containers/container-sync.ts';
 import { idleContainers } from '../containers/idle-containers.ts';
 import type { StartErrors } from '../containers/start-errors.ts';
 import type { ProbeManager } from '../probes/probe-manager.ts';
@@ -68,6 +68,7 @@ interface PodLifecycleDeps {
   readonly volumes: PodVolumes;
   readonly registrations: ObjectRegistration;
   readonly objects: () => ObjectReaders;
+  readonly runtimeClasses: RuntimeClasses;
   readonly node: () => PodNode;
   readonly pods: DesiredPods;
   readonly statuses: StatusManager;
@@ -244,6 +245,12 @@ export class PodLifecycle implements PodSteps {
     return this.#deps.statuses.get(podUid(pod)) ?? pod.status ?? {};
   }
 
+  #supportsRecursiveReadOnly({ spec: { runtimeClassName = '' } }: Pod): boolean {
+    const { runtime, runtimeClasses } = this.#deps;
+    const handler = runtimeClassName === '' ? '' : runtimeClasses.knownHandler(runtimeClassName);
+    return handler !== undefined && runtime.supports('recursiveReadOnly', handler);
+  }
+
   /** Returns whether the pod has ended for good. */
   async #reportStatus(
     pod: Pod,
@@ -262,6 +269,7 @@ export class PodLifecycle implements PodSteps {
       pod,
       runtimePod,
       runtimeName: runtime.name,
+      supportsRecursiveReadOnly: this.#supportsRecursiveReadOnly(pod),
       previous,
       startError: (container) => startErrors.get(podUid(pod), container),
       terminationMessages: await messages.of(runtimePod, signal),

@@ -53,6 +53,7 @@ function statusOf(pod: Pod, has: string | undefined, parts: Partial<Parameters<t
     pod,
     runtimePod: has === undefined ? undefined : aRuntimePod(has),
     runtimeName: 'fake',
+    supportsRecursiveReadOnly: true,
     previous: pod.status ?? {},
     startError: () => undefined,
     terminationMessages: new Map(),
@@ -479,4 +480,29 @@ test('an init container that is gone has done its work once the containers after
   const [init] = statusOf(pod, 'a running').initContainerStatuses ?? [];
   assert.deepEqual([init?.state?.terminated?.exitCode, init?.state?.terminated?.reason], [0, 'Completed']);
   assert.deepEqual(statusOf(pod, '').initContainerStatuses?.[0]?.state, { waiting: { reason: 'PodInitializing' } });
+});
+
+test('a container reports how its volumes were mounted, and as whom it runs', () => {
+  const volumeMounts = [
+    { name: 'a', mountPath: '/a' },
+    { name: 'b', mountPath: '/b', readOnly: true },
+    { name: 'c', mountPath: '/c', readOnly: true, recursiveReadOnly: 'IfPossible' },
+  ];
+  const pod = aPod({ containers: [aContainer({ volumeMounts })] });
+  const reported = (status: PodStatus): unknown => status.containerStatuses?.[0]?.volumeMounts;
+  const waiting = statusOf(pod, undefined, { supportsRecursiveReadOnly: false });
+  const user = { uid: 1000, gid: 1000, supplementalGroups: [1000, 2000] };
+  const { containers } = aRuntimePod('main running');
+  const runtimePod = aRuntimePod('', { containers: containers.map((one) => ({ ...one, user })) });
+  const running = statusOf(pod, undefined, { runtimePod, previous: waiting });
+  const expected = (recursive: string): unknown => [
+    { name: 'a', mountPath: '/a' },
+    { name: 'b', mountPath: '/b', readOnly: true, recursiveReadOnly: 'Disabled' },
+    { name: 'c', mountPath: '/c', readOnly: true, recursiveReadOnly: recursive },
+  ];
+  assert.deepEqual(reported(waiting), expected('Disabled'));
+  assert.deepEqual(reported(running), expected('Enabled'));
+  assert.deepEqual(running.containerStatuses?.[0]?.user, { linux: user });
+  const later = statusOf(pod, undefined, { runtimePod, previous: running, supportsRecursiveReadOnly: false });
+  assert.deepEqual(reported(later), expected('Enabled'), 'it was created with that');
 });

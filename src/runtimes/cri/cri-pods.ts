@@ -203,9 +203,16 @@ function describe(status: ContainerStatus): RuntimeContainer {
     imageId: status.imageRef,
     state: stateOf(status),
     logPath: status.logPath,
+    ...userOf(status),
     labels: status.labels,
     annotations: status.annotations,
   };
+}
+
+function userOf({ user }: ContainerStatus): Pick<RuntimeContainer, 'user'> {
+  if (user?.linux === undefined) return {};
+  const { uid, gid, supplementalGroups } = user.linux;
+  return { user: { uid: Number(uid), gid: Number(gid), supplementalGroups: supplementalGroups.map(Number) } };
 }
 
 function stateOf({

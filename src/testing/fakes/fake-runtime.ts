@@ -19,12 +19,16 @@ import {
   type Runtime,
   type RuntimeContainer,
   RuntimeError,
+  type RuntimeFeature,
   type RuntimeImages,
   type RuntimePod,
 } from '../../runtimes/runtime.ts';
 
 type Method =
-  | Exclude<keyof Runtime, 'name' | 'version' | 'problems' | 'networkProblem' | 'unsupported' | 'changes' | 'images'>
+  | Exclude<
+      keyof Runtime,
+      'name' | 'version' | 'problems' | 'networkProblem' | 'supports' | 'unsupported' | 'changes' | 'images'
+    >
   | 'imageStatus'
   | 'pullImage';
 
@@ -48,6 +52,7 @@ export class FakeRuntime implements Runtime {
   /** Undefined: every image is present. */
   presentImages: Set<string> | undefined;
   refusal: string | undefined;
+  readonly lacking = new Set<RuntimeFeature>();
   /** Why pods without the host's network have to wait. */
   withoutNetwork: string | undefined;
   execute: (id: string, command: readonly string[], signal: AbortSignal) => Promise<number> = () => Promise.resolve(0);
@@ -99,6 +104,10 @@ export class FakeRuntime implements Runtime {
       [`${name}#${attempt}`, state.kind, ...(state.kind === 'exited' ? [state.exitCode] : [])].join(' '),
     );
     return `${pod.state}: ${containers.join(', ')}`;
+  }
+
+  supports(feature: RuntimeFeature): boolean {
+    return !this.lacking.has(feature);
   }
 
   unsupported(): string | undefined {

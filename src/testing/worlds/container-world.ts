@@ -9,7 +9,7 @@ import type { Secret } from '../../kube/kinds/secret.ts';
 import { ContainerKiller } from '../../pods/containers/container-killer.ts';
 import type { NodeSettings } from '../../pods/containers/container-request.ts';
 import { ContainerStarter } from '../../pods/containers/container-starter.ts';
-import { ContainerSync, type ContainerSyncResult } from '../../pods/containers/container-sync.ts';
+import { ContainerSync, type ContainerSyncResult, type RuntimeClasses } from '../../pods/containers/container-sync.ts';
 import { DeadContainers } from '../../pods/containers/dead-containers.ts';
 import { ImagePuller, type PullSettings } from '../../pods/images/image-puller.ts';
 import { StartErrors } from '../../pods/containers/start-errors.ts';
@@ -27,7 +27,6 @@ import { MemoryContainerFiles, RecordedEvents } from '../fakes/memory-pod-api.ts
 
 export const testNodeSettings: NodeSettings & PullSettings = {
   clusterDomain: 'cluster.local',
-  runtimeSupportsRecursiveReadOnly: true,
   restartBackOffMsMax: 300_000,
   defaultUid: 1000,
   memoryBytes: 8 * 1024 ** 3,
@@ -43,6 +42,10 @@ export const testDns = async (): Promise<DnsSettings> => ({
   nodeIps: ['192.0.2.1'],
   warnsWithoutCluster: true,
 });
+
+export function handlers(byClass: ReadonlyMap<string, string>): RuntimeClasses {
+  return { knownHandler: (name) => byClass.get(name), runtimeHandler: async (name) => byClass.get(name) };
+}
 
 export const emptyVolumes: PodVolumes = {
   waitForMounted: () => Promise.resolve(),
@@ -112,11 +115,11 @@ export class ContainerWorld {
       settings,
     );
     const probes = { get: (kind: string, id: string) => this.verdicts.get(`${kind} ${id}`) };
-    const { startErrors, killer, runtimeClasses } = this;
-    const runtimeHandler = (name: string): Promise<string | undefined> => Promise.resolve(runtimeClasses.get(name));
+    const { startErrors, killer } = this;
+    const runtimeClasses = handlers(this.runtimeClasses);
     const dead = new DeadContainers({ runtime, files });
     const dns = testDns;
-    const deps = { runtime, events, files, volumes, dns, probes, starter, startErrors, killer, dead, runtimeHandler };
+    const deps = { runtime, events, files, volumes, dns, probes, starter, startErrors, killer, dead, runtimeClasses };
     this.#sync = new ContainerSync(deps, 'cluster.local');
   }
 
