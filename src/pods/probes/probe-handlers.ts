@@ -9,6 +9,7 @@ import { hasCode } from '../../grpc/grpc-error.ts';
 import { goQuote } from '../../kube/values/go-text.ts';
 import { showDuration } from '../../kube/values/times.ts';
 import type { Runtime } from '../../runtimes/runtime.ts';
+import { expandCommand } from '../view/container-view.ts';
 import { GrpcConnectError, checkGrpcHealth } from './grpc-health.ts';
 import {
   HandlerError,
@@ -75,11 +76,19 @@ function timeoutOf({ probe }: ProbeTarget): number {
 
 async function handle(target: ProbeTarget, deps: ProbeHandlerDeps, signal: AbortSignal): Promise<ProbeOutcome> {
   const { exec, httpGet, tcpSocket, grpc } = target.probe;
-  if (exec !== undefined) return await probeCommand(target, exec.command ?? [], deps, signal);
+  if (exec !== undefined) return await probeCommand(target, staticCommand(target, exec.command), deps, signal);
   if (httpGet !== undefined) return await probeHttp(target, deps, signal);
   if (tcpSocket !== undefined) return await probeTcp(target, deps, signal);
   if (grpc !== undefined) return await probeGrpc(target, deps, signal);
   throw new HandlerError(`missing probe handler for ${target.container.name}`);
+}
+
+/** A variable that is not written in the pod itself counts as empty here, as in the kubelet. */
+function staticCommand({ container }: ProbeTarget, command: readonly string[] = []): readonly string[] {
+  const { name: containerName, env = [] } = container;
+  const source = { kind: 'value', expands: [] } as const;
+  const environment = env.map(({ name, value = '' }) => ({ name, value, source, secret: false }));
+  return expandCommand({ name: containerName, command }, environment).command.map(({ value }) => value);
 }
 
 async function probeCommand(
