@@ -108,8 +108,10 @@ export interface RuntimePod {
   readonly name: string;
   readonly state: 'ready' | 'notReady';
   readonly createdAtMs: number;
-  /** Empty when the pod has the host's network: then its addresses are the node's. */
+  /** Empty with the host's network, and where none can be read. */
   readonly ips: readonly string[];
+  /** It has the network of the machine, whether or not it asked for it: its addresses are the node's. */
+  readonly hostNetwork?: boolean;
   /** Where a pod with a network of its own reaches the API server of this node, if that listens on the loopback address. */
   readonly loopbackIp?: string;
   /** Newest first. */

@@ -20,7 +20,7 @@ import type { PodApi, PodLoopDeps } from '../../pods/loop/loop-parts.ts';
 import { PodLoop } from '../../pods/loop/pod-loop.ts';
 import type { PodNetwork } from '../../pods/probes/http-exchange.ts';
 import { folderContents } from '../../pods/sources/manifests-folder.ts';
-import type { Runtime, RuntimePod } from '../../runtimes/runtime.ts';
+import type { Runtime } from '../../runtimes/runtime.ts';
 import { podRef } from '../../volumes/notices.ts';
 import type { PodSource, PodStates } from '../../volumes/populator.ts';
 import type { PodUid } from '../../volumes/volume-name.ts';
@@ -53,7 +53,7 @@ export function nodePods(deps: NodePodsDeps, settings: AgentSettings): PodLoop {
   const { rootDirectory: root } = settings;
   const admission = new NodeAdmission(deps, settings);
   const effects = containerEffects(root, deps.mounts, volumes.subPaths);
-  const loop: PodLoop = new PodLoop(
+  return new PodLoop(
     {
       ...deps,
       sources: podSources(deps, settings),
@@ -63,7 +63,7 @@ export function nodePods(deps: NodePodsDeps, settings: AgentSettings): PodLoop {
       files: containerFiles({ root, logRoot: settings.logsDirectory ?? join(root, 'logs'), tailLog: logTail(clock) }),
       volumes: podVolumes(volumes.manager),
       registrations: objects,
-      network: podNetwork((uid) => loop.runtimePodOf(uid)),
+      network: { connect: dial },
       view: () => ({
         configMaps: objects.configMaps,
         secrets: objects.secrets,
@@ -93,7 +93,6 @@ export function nodePods(deps: NodePodsDeps, settings: AgentSettings): PodLoop {
       memoryBytes: totalmem(),
     },
   );
-  return loop;
 }
 
 /** Undefined when pods are to see none of it; a machine that has no such file has no servers to name. */
@@ -240,12 +239,7 @@ export async function* podLists(
 }
 
 /** How this node reaches ports of pods, for probes and hooks. */
-function podNetwork(podOf: (uid: string) => Pick<RuntimePod, 'ips'> | undefined): PodNetwork {
-  const hostOf = (podUid: string): string => podOf(podUid)?.ips[0] ?? '127.0.0.1';
-  return { hostOf, connect: ({ podUid, host = hostOf(podUid), port }, signal) => dial(host, port, signal) };
-}
-
-function dial(host: string, port: number, signal: AbortSignal): Promise<Duplex> {
+function dial(...[{ host, port }, signal]: Parameters<PodNetwork['connect']>): Promise<Duplex> {
   return new Promise((resolve, reject) => {
     if (signal.aborted) return reject(signal.reason);
     const socket = connect({ host, port });

@@ -73,6 +73,25 @@ test('recursive read-only mounts follow what the runtime can do', async () => {
   ]);
 });
 
+test("hooks go to the address of the pod, which is the node's with its network", async () => {
+  for (const hostNetwork of [false, true]) {
+    const hosts: string[] = [];
+    const network = {
+      connect: async ({ host }: { readonly host: string }) => {
+        hosts.push(host);
+        throw new Error('connect ECONNREFUSED');
+      },
+    };
+    const world = new ContainerWorld({ network });
+    const hook = { httpGet: { port: 80 } };
+    await world.sync(
+      aPod({ hostNetwork, containers: [aContainer({ lifecycle: { postStart: hook, preStop: hook } })] }),
+    );
+    const address = hostNetwork ? '192.0.2.1' : '10.1.0.1';
+    assert.deepEqual(hosts, [address, address], 'the container is ended when its postStart hook fails');
+  }
+});
+
 test('a RuntimeClass that cannot be looked up says why', async () => {
   const world = new ContainerWorld();
   world.runtimeClasses.get = () => {

@@ -12,7 +12,6 @@ import { runHook } from './container-killer.ts';
 type Hook = Parameters<typeof runHook>[0]['hook'];
 
 const network: PodNetwork = {
-  hostOf: () => '127.0.0.1',
   connect: ({ port }) =>
     new Promise((resolve, reject) => {
       const socket = connect(port, '127.0.0.1', () => resolve(socket));

@@ -115,10 +115,11 @@ export function assembleParts(
   const startErrors = new StartErrors();
   const environment = new StaleEnvironment(events);
   const messages = new TerminationMessages(deps.files);
-  const killer = new ContainerKiller({ runtime, network, clock, events });
+  const hostIPs = (): readonly string[] => deps.node().hostIPs;
+  const killer = new ContainerKiller({ runtime, network, clock, events, hostIPs });
   const dead = new DeadContainers(deps);
   const images = new ImagePuller(deps, settings);
-  const starter = new ContainerStarter({ ...deps, killer, images, hostIPs: () => deps.node().hostIPs }, settings);
+  const starter = new ContainerStarter({ ...deps, killer, images, hostIPs }, settings);
   const containers = new ContainerSync(
     { ...deps, probes: results, startErrors, killer, starter, dead },
     settings.clusterDomain,

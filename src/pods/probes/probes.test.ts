@@ -18,7 +18,6 @@ import { ProbeResults } from './probe-worker.ts';
 
 const { signal } = new AbortController();
 const network: PodNetwork = {
-  hostOf: () => '127.0.0.1',
   connect: ({ port }) =>
     new Promise((resolve, reject) => {
       const socket = connect(port, '127.0.0.1', () => resolve(socket));

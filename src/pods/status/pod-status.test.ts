@@ -379,6 +379,10 @@ test('a status has the addresses, the class of service and the generation it was
     },
   );
   assert.equal(statusOf(aPod({ hostNetwork: true }), 'main running').podIP, '192.0.2.1');
+  const sharing = aRuntimePod('main running', { ips: [], hostNetwork: true });
+  assert.equal(statusOf(aPod(), undefined, { runtimePod: sharing }).podIP, '192.0.2.1', 'it was given no other');
+  const unreadable = aRuntimePod('main running', { ips: [] });
+  assert.equal(statusOf(aPod(), undefined, { runtimePod: unreadable }).podIP, undefined, 'it has its own');
 });
 
 test('a termination message is reported, and the reason of a phase is kept while the phase is', () => {

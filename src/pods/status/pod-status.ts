@@ -149,9 +149,8 @@ function withProbes(input: PodStatusInput, status: ContainerStatus, isProbed: bo
 function addresses({ pod, runtimePod, previous, hostIPs }: PodStatusInput): PodStatus {
   const [hostIP] = hostIPs;
   const before = previous.podIPs ?? (previous.podIP === undefined ? [] : [{ ip: previous.podIP }]);
-  const { state, ips = [] } = runtimePod ?? {};
-  // A pod without addresses of its own has those of the node.
-  const own = pod.spec.hostNetwork === true || (state === 'ready' && ips.length === 0) ? hostIPs : ips;
+  const { state, ips = [], hostNetwork = false } = runtimePod ?? {};
+  const own = pod.spec.hostNetwork === true || (state === 'ready' && hostNetwork) ? hostIPs : ips;
   // The addresses of a pod that has ended stay in its status.
   const podIPs = own.length > 0 ? own.map((ip) => ({ ip })) : before;
   const [first] = podIPs;

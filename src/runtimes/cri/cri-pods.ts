@@ -104,6 +104,7 @@ export class CriPods {
     const [newest] = sandboxes;
     const ready = await this.#ready(sandboxes, signal);
     if (ready !== undefined) this.#lastReady.set(uid, ready);
+    const last = ready ?? this.#lastReady.get(uid);
     const [first] = containers;
     const described: RuntimeContainer[] = [];
     for (const one of containers) {
@@ -116,7 +117,8 @@ export class CriPods {
       name: newest?.metadata?.name ?? first?.labels[podNameLabel] ?? '',
       state: ready === undefined ? 'notReady' : 'ready',
       createdAtMs: milliseconds(newest?.createdAt ?? 0n),
-      ips: (ready ?? this.#lastReady.get(uid))?.ips ?? [],
+      ips: last?.ips ?? [],
+      hostNetwork: last?.hostNetwork ?? false,
       containers: described.toSorted((a, b) => b.state.createdAtMs - a.state.createdAtMs || b.attempt - a.attempt),
     };
   }

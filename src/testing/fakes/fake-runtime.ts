@@ -138,7 +138,7 @@ export class FakeRuntime implements Runtime {
       this.calls.push(`runPod ${name}`);
       const ips = hostNetwork ? [] : ['10.1.0.1'];
       const containers = present?.containers ?? [];
-      this.#put({ uid, namespace, name, state: 'ready', createdAtMs: this.#clock.now(), ips, containers });
+      this.#put({ uid, namespace, name, state: 'ready', createdAtMs: this.#clock.now(), ips, hostNetwork, containers });
       return this.#pod(uid);
     });
   }

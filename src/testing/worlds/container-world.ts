@@ -59,7 +59,6 @@ export const emptyVolumes: PodVolumes = {
 };
 
 export const silentNetwork: PodNetwork = {
-  hostOf: () => '127.0.0.1',
   connect: () => Promise.reject(new Error('connect ECONNREFUSED')),
 };
 
@@ -98,7 +97,8 @@ export class ContainerWorld {
 
   constructor({ network = silentNetwork, settings = testNodeSettings, volumes = emptyVolumes } = {}) {
     const { clock, runtime, events, files } = this;
-    this.killer = new ContainerKiller({ clock, runtime, events, network });
+    const hostIPs = (): readonly string[] => ['192.0.2.1'];
+    this.killer = new ContainerKiller({ clock, runtime, events, network, hostIPs });
     const starter = new ContainerStarter(
       {
         clock,
@@ -110,7 +110,7 @@ export class ContainerWorld {
         view: () => this.view,
         killer: this.killer,
         images: new ImagePuller({ clock, runtime, events, nodeLogins: [] }, testNodeSettings),
-        hostIPs: () => ['192.0.2.1'],
+        hostIPs,
       },
       settings,
     );
