@@ -89,6 +89,8 @@ export function nodePods(deps: NodePodsDeps, settings: AgentSettings): PodLoop {
       ...settings,
       resyncMs: settings.syncMs,
       idleIsReady: deps.isOwnServer || client === undefined,
+      // Nothing that the process runtime runs was made for this machine alone.
+      seccompDefault: settings.seccompDefault || runtime.images === undefined,
       defaultUid: deps.uid,
       memoryBytes: totalmem(),
     },

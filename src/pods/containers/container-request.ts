@@ -70,6 +70,8 @@ export interface NodeSettings {
   readonly defaultUid: number;
   /** Of the machine: a container that asks for a large part of it is killed late when there is none left. */
   readonly memoryBytes: number;
+  /** Containers whose pod names no seccomp profile get the runtime's own; otherwise they are unconfined. */
+  readonly seccompDefault: boolean;
 }
 
 export interface BuiltContainer {
@@ -92,13 +94,13 @@ interface ContainerInput {
 export async function buildContainerRequest(
   { pod, container, attempt, podIPs, image, runtimePod, runtimeSupportsRecursiveReadOnly }: ContainerInput,
   { view: viewDeps, volumes, files }: ContainerRequestDeps,
-  { clusterDomain, defaultUid, memoryBytes }: NodeSettings,
+  { clusterDomain, defaultUid, memoryBytes, seccompDefault }: NodeSettings,
   signal: AbortSignal,
 ): Promise<BuiltContainer> {
   const uid = podUid(pod);
   const volumeGroups = volumes.groupsOf(pod);
   const seccompFile = (profile: string): string => files.seccompFile(profile);
-  const security = containerSecurity({ pod, container, image, defaultUid, volumeGroups, seccompFile });
+  const security = containerSecurity({ pod, container, image, defaultUid, volumeGroups, seccompFile, seccompDefault });
   const processesOf = targetOf(container, runtimePod);
   let view: ContainerView;
   try {

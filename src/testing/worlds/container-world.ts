@@ -29,6 +29,7 @@ export const testNodeSettings: NodeSettings & PullSettings = {
   clusterDomain: 'cluster.local',
   restartBackOffMsMax: 300_000,
   defaultUid: 1000,
+  seccompDefault: true,
   memoryBytes: 8 * 1024 ** 3,
   pullsAtOnceMax: Infinity,
   pullsPerSecond: Infinity,
