@@ -56,10 +56,12 @@ export class ContainerSync {
     this.#clusterDomain = clusterDomain;
   }
 
+  /** `sandboxMade` is called before images are pulled, which may take long. */
   async sync(
     pod: Pod,
     runtimePod: RuntimePod | undefined,
     pullSecrets: ImagePullSecrets,
+    sandboxMade: (runtimePod: RuntimePod) => Promise<unknown>,
     signal: AbortSignal,
   ): Promise<ContainerSyncResult> {
     const { killer } = this.#deps;
@@ -70,7 +72,8 @@ export class ContainerSync {
     }
     if (plan.reset.length > 0 && runtimePod !== undefined) {
       await this.#reset(pod, runtimePod, plan.reset, signal);
-      return await this.sync(pod, await this.#deps.runtime.get(podUid(pod), signal), pullSecrets, signal);
+      const fresh = await this.#deps.runtime.get(podUid(pod), signal);
+      return await this.sync(pod, fresh, pullSecrets, sandboxMade, signal);
     }
     if (plan.killPod && !plan.createSandbox) return { errors: [], pullFailed: false, changed: true };
     for (const { id, message, reason } of plan.kill) {
@@ -79,6 +82,7 @@ export class ContainerSync {
       await killer.kill(pod, runtimePod, container, { message, reason }, signal);
     }
     const made = plan.createSandbox ? await this.#createSandbox(pod, signal) : undefined;
+    if (made !== undefined) await sandboxMade(made.runtimePod);
     const current = made?.runtimePod ?? (await this.#runtimePod(pod, runtimePod, plan, signal));
     if (current === undefined) return { errors: [], pullFailed: false, changed: true };
     this.#deps.starter.followRunning(pod, current);

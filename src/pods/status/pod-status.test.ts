@@ -4,7 +4,7 @@ import type { ContainerStatus, PodStatus } from '../../kube/kinds/pod/pod-status
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { ContainerState, RuntimePod } from '../../runtimes/runtime.ts';
 import { type PodParts, aContainer, aPod } from '../../testing/fakes/builders.ts';
-import { activeDeadline, podStatus } from './pod-status.ts';
+import { activeDeadlineMs, deadlineExceeded, podStatus } from './pod-status.ts';
 
 const startMs = Date.UTC(2026, 0, 1);
 
@@ -397,10 +397,9 @@ test('a termination message is reported, and the reason of a phase is kept while
 });
 
 test('a pod past its active deadline has failed', () => {
-  const start = '2026-01-01T00:00:00Z';
-  assert.deepEqual(activeDeadline(60, start, startMs + 59_000), { atMs: startMs + 60_000, eviction: undefined });
-  const { eviction } = activeDeadline(60, start, startMs + 60_000);
-  const status = statusOf(aPod(), 'main running', { eviction });
+  const startTime = '2026-01-01T00:00:00Z';
+  assert.equal(activeDeadlineMs(aPod({ activeDeadlineSeconds: 60 }), { startTime }), startMs + 60_000);
+  const status = statusOf(aPod(), 'main running', { eviction: deadlineExceeded });
   assert.deepEqual(
     [status.phase, status.reason, status.message],
     ['Failed', 'DeadlineExceeded', 'Pod was active on the node longer than the specified deadline'],

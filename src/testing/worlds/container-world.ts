@@ -126,7 +126,7 @@ export class ContainerWorld {
 
   async sync(pod: Pod, signal: AbortSignal = new AbortController().signal): Promise<ContainerSyncResult> {
     const secrets = { secrets: [], missing: [] };
-    return await this.#sync.sync(pod, await this.runtime.get(podUid(pod)), secrets, signal);
+    return await this.#sync.sync(pod, await this.runtime.get(podUid(pod)), secrets, async () => {}, signal);
   }
 
   /** Until nothing is left to do at this moment. */
