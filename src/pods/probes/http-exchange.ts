@@ -87,6 +87,8 @@ function secured(plain: Duplex, servername: string): Promise<Duplex> {
     const options = /[^\d.:[\]]/.test(servername) ? { servername: servername.replace(/:\d+$/, '') } : {};
     const socket = connectTls({ socket: plain, rejectUnauthorized: false, ...options }, () => resolve(socket));
     socket.on('error', reject);
+    // Of a connection that is ended on this side it has no error to tell.
+    plain.once('close', () => reject(new HandlerError('the connection was closed before it was secured')));
   });
 }
 
