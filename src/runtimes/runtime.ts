@@ -107,6 +107,8 @@ export interface RuntimePod {
   readonly namespace: string;
   readonly name: string;
   readonly state: 'ready' | 'notReady';
+  /** Why it is not ready, in the kubelet's words; undefined: it was stopped. */
+  readonly problem?: string;
   readonly createdAtMs: number;
   /** Empty with the host's network, and where none can be read. */
   readonly ips: readonly string[];
@@ -401,7 +403,7 @@ export interface PullCredential {
 
 /** A failure of the runtime itself; its message goes into a pod's status and Events, so it holds no secret. */
 export class RuntimeError extends MountletError {
-  readonly reason: 'RuntimeFailed' | 'CommandStartFailed' | 'NamespacesRefused';
+  readonly reason: 'RuntimeFailed' | 'CommandStartFailed' | 'NamespacesRefused' | 'SandboxStatusFailed';
 
   constructor(message: string, options?: ErrorOptions, reason: RuntimeError['reason'] = 'RuntimeFailed') {
     super(message, options);

@@ -355,6 +355,27 @@ test('a sandbox that cannot be made is an event and an error', async () => {
   ]);
 });
 
+test('a sandbox that was made and cannot be looked at is another event', async () => {
+  const world = new ContainerWorld();
+  world.runtime.fail('runPod', new RuntimeError('timed out', {}, 'SandboxStatusFailed'));
+  await assert.rejects(world.sync(aPod()), /timed out/);
+  assert.deepEqual(world.events.lines(), [
+    'Warning FailedPodSandBoxStatus Unable to get pod sandbox status: timed out',
+  ]);
+});
+
+test('a sandbox that is lost before it has containers is replaced, and an event says so', async () => {
+  const world = new ContainerWorld();
+  world.runtime.fail('createContainer', new RuntimeError('busy'));
+  await world.sync(aPod());
+  world.runtime.reboot();
+  await world.sync(aPod());
+  assert.ok(
+    world.events.lines().includes('Normal SandboxChanged Pod sandbox changed, it will be killed and re-created.'),
+  );
+  assert.equal(world.runtime.show(uid), 'ready: main#0 running');
+});
+
 test('after a reboot the pod is made again, with its restarts counted on', async () => {
   const world = new ContainerWorld();
   const pod = aPod({ initContainers: [aContainer({ name: 'i' })] });
@@ -425,6 +446,9 @@ test('the sandbox has the DNS of the cluster, and a pod whose name is too long w
     subdomain: 's'.repeat(20),
     setHostnameAsFQDN: true,
   });
+  await world.sync({ ...long, spec: { ...long.spec, hostNetwork: true } });
+  assert.equal(world.runtime.show('long'), 'ready: main#0 running', "it has the host's name");
+  await world.runtime.stopPod('long');
   await assert.rejects(world.sync(long), /is too long/);
   assert.match(
     world.events.lines().at(-1) ?? '',

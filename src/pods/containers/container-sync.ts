@@ -67,7 +67,8 @@ export class ContainerSync {
     const { killer } = this.#deps;
     const plan = planContainers(pod, runtimePod, this.#deps.probes);
     if (plan.killPod && runtimePod !== undefined) {
-      if (plan.createSandbox) this.#recordSandboxChanged(pod, runtimePod);
+      const message = 'Pod sandbox changed, it will be killed and re-created.';
+      if (plan.createSandbox) this.#deps.events.record({ pod, type: 'Normal', reason: 'SandboxChanged', message });
       await killer.killPod(pod, runtimePod, undefined, signal);
     }
     if (plan.reset.length > 0 && runtimePod !== undefined) {
@@ -112,12 +113,6 @@ export class ContainerSync {
     return last?.containerID === undefined ? undefined : last.restartCount;
   }
 
-  #recordSandboxChanged(pod: Pod, { containers }: RuntimePod): void {
-    if (containers.length === 0) return;
-    const message = 'Pod sandbox changed, it will be killed and re-created.';
-    this.#deps.events.record({ pod, type: 'Normal', reason: 'SandboxChanged', message });
-  }
-
   async #createSandbox(
     pod: Pod,
     signal: AbortSignal,
@@ -128,8 +123,11 @@ export class ContainerSync {
       return { request, runtimePod: await this.#deps.runtime.runPod(request, signal) };
     } catch (error) {
       signal.throwIfAborted();
-      const message = `Failed to create pod sandbox: ${messageOf(error)}`;
-      this.#deps.events.record({ pod, type: 'Warning', reason: 'FailedCreatePodSandBox', message });
+      const isMade = error instanceof RuntimeError && error.reason === 'SandboxStatusFailed';
+      const [reason, failed] = isMade
+        ? ['FailedPodSandBoxStatus', 'Unable to get pod sandbox status']
+        : ['FailedCreatePodSandBox', 'Failed to create pod sandbox'];
+      this.#deps.events.record({ pod, type: 'Warning', reason, message: `${failed}: ${messageOf(error)}` });
       throw error;
     }
   }

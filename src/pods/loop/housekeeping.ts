@@ -46,7 +46,7 @@ export interface HousekeepingFailed {
   readonly message: string;
 }
 
-/** A pod that only the runtime knows has no hooks and no grace of its own. */
+/** As the kubelet's: a pod that only the runtime knows was deleted without grace. */
 const orphanGraceSeconds = 1;
 
 /** Returns whether everything could be done. */

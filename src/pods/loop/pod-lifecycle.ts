@@ -155,7 +155,7 @@ export class PodLifecycle implements PodSteps {
 
   async terminateOrphan(runtimePod: RuntimePod, graceSeconds: number, signal: AbortSignal): Promise<void> {
     const { uid, namespace, name } = runtimePod;
-    // Nothing else is known of it: neither its hooks nor its grace.
+    // As with the kubelet: a pod whose object went without waiting for its node was deleted without grace, so no hook is run.
     const pod: Pod = { metadata: { uid, namespace, name }, spec: { containers: [] } };
     await this.#deps.killer.killPod(pod, runtimePod, graceSeconds, signal);
     await this.#deps.runtime.removePod(uid, signal);

@@ -184,7 +184,10 @@ export class CriRuntime implements Runtime {
     } finally {
       this.#making.delete(uid);
     }
-    const pod = await this.#pods.get(uid, signal);
+    const pod = await this.#pods.get(uid, signal).catch((cause: unknown) => {
+      signal.throwIfAborted();
+      throw new RuntimeError(messageOf(cause), { cause }, 'SandboxStatusFailed');
+    });
     if (pod?.state !== 'ready')
       throw new RuntimeError('the sandbox is not ready, or has no address, although it was made');
     return pod;
