@@ -1,12 +1,11 @@
 /** The pods of a node: the loop that runs them, wired to the runtime, the volumes and the API server. */
-import { readFile } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { totalmem } from 'node:os';
 import { join } from 'node:path';
 import type { Duplex } from 'node:stream';
 import { onAbort } from '../../base/abort.ts';
 import type { Pausing } from '../../base/clock.ts';
-import { errorCode } from '../../base/errors.ts';
+import { OperatingError, errorCode, messageOf } from '../../base/errors.ts';
 import type { ApiClient } from '../../client/api/api-client.ts';
 import { AlreadyExistsError, ConflictError, NotFoundError } from '../../client/api/api-errors.ts';
 import { objectKey, pods, withShape } from '../../client/api/resource-reference.ts';
@@ -20,12 +19,13 @@ import type { PodApi, PodLoopDeps } from '../../pods/loop/loop-parts.ts';
 import { PodLoop } from '../../pods/loop/pod-loop.ts';
 import type { PodNetwork } from '../../pods/probes/http-exchange.ts';
 import { folderContents } from '../../pods/sources/manifests-folder.ts';
+import { resolvConfProblem } from '../../pods/view/dns.ts';
 import type { Runtime } from '../../runtimes/runtime.ts';
 import { podRef } from '../../volumes/notices.ts';
 import type { PodSource, PodStates } from '../../volumes/populator.ts';
 import type { PodUid } from '../../volumes/volume-name.ts';
 import { containerEffects, containerFiles, logTail } from '../machine/container-files.ts';
-import { manifestsFolderReader } from '../machine/manifests-folder-reader.ts';
+import { manifestsFolderReader, readRegularFile } from '../machine/manifests-folder-reader.ts';
 import type { AgentSettings } from './agent-settings.ts';
 import { NodeAdmission } from './node-admission.ts';
 import type { NodeObjects } from './node-objects.ts';
@@ -97,13 +97,27 @@ export function nodePods(deps: NodePodsDeps, settings: AgentSettings): PodLoop {
   );
 }
 
+/** As the kubelet's. */
+const resolvConfBytesMax = 10 * 1024 ** 2;
+
+/** At the start: what is wrong with the file has nothing to do with single pods. */
+export async function checkResolvConf(
+  events: PodLoopDeps['nodeEvents'],
+  { resolvConf: path, clusterDomain }: Pick<AgentSettings, 'resolvConf' | 'clusterDomain'>,
+): Promise<void> {
+  const problem = async (): Promise<string | undefined> =>
+    resolvConfProblem(path, (await readResolvConf(path)) ?? '', clusterDomain);
+  const message = await problem().catch(messageOf);
+  if (message !== undefined) events.record({ type: 'Warning', reason: 'CheckLimitsForResolvConf', message });
+}
+
 /** Undefined when pods are to see none of it; a machine that has no such file has no servers to name. */
 async function readResolvConf(path: string): Promise<string | undefined> {
   if (path === '') return undefined;
   const read = async (file: string): Promise<string> =>
-    await readFile(file, 'utf8').catch((thrown: unknown) => {
-      if (errorCode(thrown) === 'ENOENT') return '';
-      throw thrown;
+    await readRegularFile(file, resolvConfBytesMax).catch((cause: unknown) => {
+      if (errorCode(cause) === 'ENOENT') return '';
+      throw new OperatingError('NoResolvConf', `Cannot read ${file}: ${messageOf(cause)}`, { cause });
     });
   const text = await read(path);
   // A server on the loopback address answers the machine alone: systemd-resolved keeps a list of those it asks itself.

@@ -7,7 +7,13 @@ import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { RuntimeError } from '../../runtimes/runtime.ts';
 import { aConfigMap, aContainer, aPod, aSecret } from '../../testing/fakes/builders.ts';
 import { settle } from '../../testing/fakes/fake-clock.ts';
-import { ContainerWorld, emptyVolumes, testNodeSettings, viewDeps } from '../../testing/worlds/container-world.ts';
+import {
+  ContainerWorld,
+  emptyVolumes,
+  testDns,
+  testNodeSettings,
+  viewDeps,
+} from '../../testing/worlds/container-world.ts';
 
 const uid = '5f3a7c3e-0000-4000-8000-000000000001';
 const who = `web_shop(${uid})`;
@@ -454,6 +460,15 @@ test('the sandbox has the DNS of the cluster, and a pod whose name is too long w
     world.events.lines().at(-1) ?? '',
     /^Warning FailedCreatePodSandBox Failed to create pod sandbox: failed to/,
   );
+});
+
+test('that the cluster has no DNS is said of the pod and of the node', async () => {
+  const world = new ContainerWorld({ dns: async () => ({ ...(await testDns()), clusterDns: [] }) });
+  await world.sync(aPod());
+  const missing =
+    'kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy. Falling back to "Default" policy.';
+  assert.deepEqual(world.nodeEvents, [`MissingClusterDNS: ${missing}`]);
+  assert.equal(world.events.lines()[0], `Warning MissingClusterDNS pod: "${who}". ${missing}`);
 });
 
 test('a container is asked for with variables, labels, user and message file', async () => {

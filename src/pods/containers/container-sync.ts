@@ -19,6 +19,7 @@ import { ContainerStartError, type StartErrors, isFailedPull } from './start-err
 interface ContainerSyncDeps {
   readonly runtime: Runtime;
   readonly events: EventSink;
+  readonly nodeEvents: NodeEvents;
   readonly files: ContainerFiles;
   readonly volumes: Pick<ContainerVolumes, 'groupsOf'>;
   /** As it is now: the machine's own DNS may change. */
@@ -29,6 +30,11 @@ interface ContainerSyncDeps {
   readonly starter: ContainerStarter;
   readonly dead: DeadContainers;
   readonly runtimeClasses: RuntimeClasses;
+}
+
+/** Where Events about the node go. */
+export interface NodeEvents {
+  record(event: { readonly type: 'Warning'; readonly reason: string; readonly message: string }): void;
 }
 
 /** The handlers of RuntimeClasses. */
@@ -119,7 +125,10 @@ export class ContainerSync {
   ): Promise<{ readonly request: PodRequest; readonly runtimePod: RuntimePod }> {
     try {
       const { request, warnings } = await this.#podRequest(pod, signal);
-      for (const warning of warnings) this.#deps.events.record({ pod, type: 'Warning', ...warning });
+      for (const { reason, message, ofNode } of warnings) {
+        if (ofNode !== undefined) this.#deps.nodeEvents.record({ type: 'Warning', reason, message: ofNode });
+        this.#deps.events.record({ pod, type: 'Warning', reason, message });
+      }
       return { request, runtimePod: await this.#deps.runtime.runPod(request, signal) };
     } catch (error) {
       signal.throwIfAborted();

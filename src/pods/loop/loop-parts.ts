@@ -8,7 +8,7 @@ import type { Runtime } from '../../runtimes/runtime.ts';
 import { ContainerKiller } from '../containers/container-killer.ts';
 import type { ContainerFiles, NodeSettings } from '../containers/container-request.ts';
 import { ContainerStarter } from '../containers/container-starter.ts';
-import { ContainerSync, type RuntimeClasses } from '../containers/container-sync.ts';
+import { ContainerSync, type NodeEvents, type RuntimeClasses } from '../containers/container-sync.ts';
 import { DeadContainers } from '../containers/dead-containers.ts';
 import { hasEnded } from '../containers/runtime-containers.ts';
 import { StartErrors } from '../containers/start-errors.ts';
@@ -29,7 +29,7 @@ import type { DnsSettings } from '../view/dns.ts';
 import { PodProgress } from '../workers/pod-progress.ts';
 import type { PodState, PodStepFailed } from '../workers/pod-worker.ts';
 import { PodWorkers } from '../workers/pod-workers.ts';
-import type { HousekeepingFailed, NodeEvents } from './housekeeping.ts';
+import type { HousekeepingFailed } from './housekeeping.ts';
 import {
   type MirrorFailed,
   type ObjectRegistration,

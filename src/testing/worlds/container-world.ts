@@ -87,6 +87,8 @@ export class ContainerWorld {
   readonly clock = new FakeClock();
   readonly runtime = new FakeRuntime(this.clock);
   readonly events = new RecordedEvents();
+  /** `MissingClusterDNS: …` */
+  readonly nodeEvents: string[] = [];
   readonly files = new MemoryContainerFiles();
   readonly startErrors = new StartErrors();
   readonly verdicts = new Map<string, boolean>();
@@ -96,7 +98,7 @@ export class ContainerWorld {
   readonly killer: ContainerKiller;
   readonly #sync: ContainerSync;
 
-  constructor({ network = silentNetwork, settings = testNodeSettings, volumes = emptyVolumes } = {}) {
+  constructor({ network = silentNetwork, settings = testNodeSettings, volumes = emptyVolumes, dns = testDns } = {}) {
     const { clock, runtime, events, files } = this;
     const hostIPs = (): readonly string[] => ['192.0.2.1'];
     this.killer = new ContainerKiller({ clock, runtime, events, network, hostIPs });
@@ -118,9 +120,25 @@ export class ContainerWorld {
     const probes = { get: (kind: string, id: string) => this.verdicts.get(`${kind} ${id}`) };
     const { startErrors, killer } = this;
     const runtimeClasses = handlers(this.runtimeClasses);
+    const nodeEvents = {
+      record: ({ reason, message }: { readonly reason: string; readonly message: string }) =>
+        void this.nodeEvents.push(`${reason}: ${message}`),
+    };
     const dead = new DeadContainers({ runtime, files });
-    const dns = testDns;
-    const deps = { runtime, events, files, volumes, dns, probes, starter, startErrors, killer, dead, runtimeClasses };
+    const deps = {
+      runtime,
+      events,
+      files,
+      volumes,
+      dns,
+      probes,
+      starter,
+      startErrors,
+      killer,
+      dead,
+      runtimeClasses,
+      nodeEvents,
+    };
     this.#sync = new ContainerSync(deps, 'cluster.local');
   }
 
