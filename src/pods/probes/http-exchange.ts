@@ -94,12 +94,12 @@ function secured(plain: Duplex, servername: string): Promise<Duplex> {
 
 function answerOf(
   socket: Duplex,
-  { path, host: name, port, headers }: HttpExchange,
+  { path, host: server, port, headers }: HttpExchange,
   userAgent: string,
   signal: AbortSignal,
 ): Promise<HttpAnswer> {
   const given = Object.fromEntries(headers.map(({ name, value }) => [name.toLowerCase(), value]));
-  const host = name.includes(':') && !name.startsWith('[') ? `[${name}]` : name;
+  const host = server.includes(':') && !server.startsWith('[') ? `[${server}]` : server;
   const all = { 'user-agent': userAgent, accept: '*/*', host: `${host}:${port}`, connection: 'close', ...given };
   return new Promise((resolve, reject) => {
     const request = startRequest({ createConnection: () => socket, method: 'GET', path, headers: all, signal });

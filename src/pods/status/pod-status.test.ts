@@ -493,19 +493,19 @@ test('a container reports how its volumes were mounted, and as whom it runs', ()
   ];
   const pod = aPod({ containers: [aContainer({ volumeMounts })] });
   const reported = (status: PodStatus): unknown => status.containerStatuses?.[0]?.volumeMounts;
-  const waiting = statusOf(pod, undefined, { supportsRecursiveReadOnly: false });
+  const before = statusOf(pod, undefined, { supportsRecursiveReadOnly: false });
   const user = { uid: 1000, gid: 1000, supplementalGroups: [1000, 2000] };
   const { containers } = aRuntimePod('main running');
   const runtimePod = aRuntimePod('', { containers: containers.map((one) => ({ ...one, user })) });
-  const running = statusOf(pod, undefined, { runtimePod, previous: waiting });
+  const after = statusOf(pod, undefined, { runtimePod, previous: before });
   const expected = (recursive: string): unknown => [
     { name: 'a', mountPath: '/a' },
     { name: 'b', mountPath: '/b', readOnly: true, recursiveReadOnly: 'Disabled' },
     { name: 'c', mountPath: '/c', readOnly: true, recursiveReadOnly: recursive },
   ];
-  assert.deepEqual(reported(waiting), expected('Disabled'));
-  assert.deepEqual(reported(running), expected('Enabled'));
-  assert.deepEqual(running.containerStatuses?.[0]?.user, { linux: user });
-  const later = statusOf(pod, undefined, { runtimePod, previous: running, supportsRecursiveReadOnly: false });
+  assert.deepEqual(reported(before), expected('Disabled'));
+  assert.deepEqual(reported(after), expected('Enabled'));
+  assert.deepEqual(after.containerStatuses?.[0]?.user, { linux: user });
+  const later = statusOf(pod, undefined, { runtimePod, previous: after, supportsRecursiveReadOnly: false });
   assert.deepEqual(reported(later), expected('Enabled'), 'it was created with that');
 });
