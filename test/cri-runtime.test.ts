@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { RuntimeService } from '../src/grpc/messages/cri_pb.ts';
+import { RuntimeService, SecurityProfile_ProfileType } from '../src/grpc/messages/cri_pb.ts';
 import type { Containerd } from '../src/testing/machine/containerd.ts';
 import { mountPointsBelow } from '../src/testing/machine/temporary-directory.ts';
 import { type RuntimeRelay, startRuntimeRelay } from '../src/testing/servers/runtime-relay.ts';
@@ -56,6 +56,32 @@ describe('a node on containerd', { skip: withNode.skip || containerdRuntime.skip
       assert.equal(first?.runtimeConfig?.networkConfig?.podCidr, '10.9.0.0/24,fd09::/64');
       assert.deepEqual(more, []);
     });
+  });
+
+  test('what the runtime does not know is done without, or refused for good', async () => {
+    const { kubectl } = machine;
+    const version = await kubectl.ok('get node here -o jsonpath={.status.nodeInfo.containerRuntimeVersion}');
+    const isOld = /:\/\/v?1\./.test(version);
+    const volumes = [{ name: 'data', emptyDir: {} }];
+    const readOnly = { ...mountAt('data', '/data'), readOnly: true, recursiveReadOnly: 'IfPossible' };
+    await kubectl.apply(
+      pod('reader', { volumeMounts: [readOnly] }, { volumes }),
+      pod('strict', {}, { securityContext: { supplementalGroupsPolicy: 'Strict' } }),
+    );
+    await kubectl.running('reader');
+    assert.equal(
+      await kubectl.ok('get pod reader -o jsonpath={.status.containerStatuses[0].volumeMounts[0].recursiveReadOnly}'),
+      isOld ? 'Disabled' : 'Enabled',
+    );
+    const create = relay.requests(RuntimeService.method.createContainer).find(({ config }) => config?.logPath !== '');
+    const { seccomp } = create?.config?.linux?.securityContext ?? {};
+    assert.equal(seccomp?.profileType, SecurityProfile_ProfileType.Unconfined);
+    await eventually(async () =>
+      assert.match(
+        await kubectl.ok('get pod strict -o jsonpath={.status.phase}:{.status.reason}'),
+        isOld ? /^Failed:SupplementalGroupsPolicyNotSupported$/ : /^Running:/,
+      ),
+    );
   });
 
   test('a subPath in a container follows its ConfigMap, through a directory that is shared and given back', async () => {

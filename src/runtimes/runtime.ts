@@ -22,6 +22,8 @@ export interface Runtime {
   networkProblem(): string | undefined;
   /** The cluster has decided which addresses the node's pods get: `10.1.2.0/24`, for each family. */
   setPodRanges?(ranges: readonly string[]): void;
+  /** Whether pods with this handler can have this; empty: the default handler. What is not known yet counts as there. */
+  supports(feature: RuntimeFeature, handler: string): boolean;
   /** Why this machine cannot do what a pod asks, as the pod is refused with; undefined when it can. */
   unsupported(pod: PodRequest, container: ContainerRequest): string | undefined;
 
@@ -64,6 +66,9 @@ export interface Runtime {
   readonly images: RuntimeImages | undefined;
 }
 
+/** What pods may ask for that not every runtime has. */
+export type RuntimeFeature = 'recursiveReadOnly' | 'supplementalGroupsPolicy';
+
 export interface RuntimeImages {
   /** Undefined for one that is not on this machine. */
   status(image: string, signal: AbortSignal): Promise<ImageStatus | undefined>;
@@ -102,9 +107,13 @@ export interface RuntimePod {
   readonly namespace: string;
   readonly name: string;
   readonly state: 'ready' | 'notReady';
+  /** Why it is not ready, in the kubelet's words; undefined: it was stopped. */
+  readonly problem?: string;
   readonly createdAtMs: number;
-  /** Empty when the pod has the host's network: then its addresses are the node's. */
+  /** Empty with the host's network, and where none can be read. */
   readonly ips: readonly string[];
+  /** It has the network of the machine, whether or not it asked for it: its addresses are the node's. */
+  readonly hostNetwork?: boolean;
   /** Where a pod with a network of its own reaches the API server of this node, if that listens on the loopback address. */
   readonly loopbackIp?: string;
   /** Newest first. */
@@ -120,6 +129,8 @@ export interface RuntimeContainer {
   readonly imageId: string;
   readonly state: ContainerState;
   readonly logPath: string;
+  /** Of its first process, where the runtime tells. */
+  readonly user?: { readonly uid: number; readonly gid: number; readonly supplementalGroups: readonly number[] };
   /** As given at creation. */
   readonly labels: Readonly<Record<string, string>>;
   readonly annotations: Readonly<Record<string, string>>;
@@ -391,7 +402,7 @@ export interface PullCredential {
 
 /** A failure of the runtime itself; its message goes into a pod's status and Events, so it holds no secret. */
 export class RuntimeError extends MountletError {
-  readonly reason: 'RuntimeFailed' | 'CommandStartFailed' | 'NamespacesRefused';
+  readonly reason: 'RuntimeFailed' | 'CommandStartFailed' | 'NamespacesRefused' | 'SandboxStatusFailed';
 
   constructor(message: string, options?: ErrorOptions, reason: RuntimeError['reason'] = 'RuntimeFailed') {
     super(message, options);

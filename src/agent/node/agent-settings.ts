@@ -82,6 +82,7 @@ const agentConfiguration = object({
   eventBurst: integer,
   podPidsLimit: integer,
   failCgroupV1: boolean,
+  seccompDefault: boolean,
   crashLoopBackOff: object({ maxContainerRestartPeriod: string }),
   ...servingFields,
 });
@@ -162,6 +163,8 @@ export interface AgentSettings {
   readonly podPidsMax: number | undefined;
   /** A machine with control groups of version 1 is refused. */
   readonly failsOnCgroupV1: boolean;
+  /** Containers whose pod names no seccomp profile get the runtime's own. */
+  readonly seccompDefault: boolean;
   readonly restartBackOffMsMax: number;
   readonly serving: ServingSettings;
 }
@@ -315,6 +318,7 @@ export function agentSettings(
     eventsBurst: check.within('eventBurst', given.eventBurst ?? 100, 1, 100_000),
     podPidsMax: (given.podPidsLimit ?? -1) < 1 ? undefined : given.podPidsLimit,
     failsOnCgroupV1: given.failCgroupV1 ?? false,
+    seccompDefault: given.seccompDefault ?? false,
     restartBackOffMsMax: check.restartPeriod(given.crashLoopBackOff?.maxContainerRestartPeriod ?? '5m0s'),
     serving: servingSettings(given, check),
   };

@@ -162,7 +162,7 @@ for (const { text, says } of refused) {
 
 test('what has no effect is named with its reason, and what asks for what happens here is not', () => {
   const { unused } = read(
-    'readOnlyPort: 10255\nfailSwapOn: false\nseccompDefault: true\nmemoryManagerPolicy: Static\ncpuCFSQuotaPeriod: 0.1s\n' +
+    'readOnlyPort: 10255\nfailSwapOn: false\nmemoryManagerPolicy: Static\ncpuCFSQuotaPeriod: 0.1s\n' +
       'featureGates: {SidecarContainers: true, NodeSwap: true}\nlogging: {verbosity: 4}\nsystemReserved: {cpu: "0"}',
   );
   assert.deepEqual(

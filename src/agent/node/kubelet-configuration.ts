@@ -202,7 +202,10 @@ export const kubeletFields: Readonly<Record<string, KubeletField>> = {
   reservedMemory: without(oneNode, list(object({ numaNode: integer, limits: map(intOrString) }))),
   enableProfilingHandler: without(notServed, boolean, true, false),
   enableDebugFlagsHandler: without(notServed, boolean, true, false),
-  seccompDefault: without('where a pod says nothing the default profile holds', boolean, false, true),
+  seccompDefault: setting(boolean, false, {
+    ...exact,
+    note: 'with the CRI runtime; with the process runtime the default profile always holds',
+  }),
   memoryThrottlingFactor: without('memory is limited and not throttled', number),
   memoryReservationPolicy: without('memory is limited and not reserved', string, 'None'),
   registerWithTaints: setting(list(taint), undefined, {

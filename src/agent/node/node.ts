@@ -31,7 +31,7 @@ import { openNodeLogins } from '../machine/node-logins.ts';
 import { type NodeParts, runNode } from './lifecycle.ts';
 import { NodeMetrics } from './node-metrics.ts';
 import { NodeObjects } from './node-objects.ts';
-import { PodView, nodePods } from './node-pods.ts';
+import { PodView, checkResolvConf, nodePods } from './node-pods.ts';
 import { type NodeClients, NodePresence, connectNode } from './node-presence.ts';
 import { agentServing, nodeAccess, serverPods } from './node-serving.ts';
 import { diskPressure, nodeReclaim } from './node-reclaim.ts';
@@ -137,6 +137,8 @@ export async function startNode(given: AgentSettings, deps: NodeDeps, signal: Ab
     if (health !== undefined) closing.push(await startHealthServer(health.host, health.port));
     const server = await serve(settings, deps, connection, parts, metrics);
     subscribe(parts, connection);
+    // Pods of the process runtime have the names of the machine.
+    if (runtime.images !== undefined) await checkResolvConf(parts.presence, settings);
     const ended = runNode({ ...parts, server }, deps.drains, signal);
     return { pods: parts.pods, volumes: parts.volumes.manager, runtime, notices, ended, close };
   } catch (error) {

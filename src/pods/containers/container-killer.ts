@@ -8,10 +8,12 @@ import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { Runtime, RuntimeContainer, RuntimePod } from '../../runtimes/runtime.ts';
 import { HandlerError, type PodNetwork, exchangeHttp, httpExchange } from '../probes/http-exchange.ts';
 import type { KillReason } from './plan-containers.ts';
-import { hasEnded } from './runtime-containers.ts';
+import { addressesOf, hasEnded } from './runtime-containers.ts';
 
 interface KillDeps extends HookDeps {
   readonly runtime: Pick<Runtime, 'run' | 'get' | 'stopContainer' | 'stopPod'>;
+  /** The addresses of pods that have the host's network. */
+  readonly hostIPs: () => readonly string[];
 }
 
 interface KillRequest {
@@ -87,7 +89,7 @@ export class ContainerKiller {
   /** Returns how much of the grace it took. A hook that fails or does not end in time changes nothing. */
   async #preStop(
     pod: Pod,
-    { uid, ips }: RuntimePod,
+    runtimePod: RuntimePod,
     container: AnyContainer,
     containerId: string,
     graceMs: number,
@@ -96,11 +98,13 @@ export class ContainerKiller {
     const hook = container.lifecycle?.preStop;
     if (hook === undefined) return 0;
     const { clock, events, runtime } = this.#deps;
+    const { uid } = runtimePod;
+    const [podIp = ''] = addressesOf(runtimePod, this.#deps.hostIPs());
     const startMs = clock.now();
     const stop = new AbortController();
     const inTime = AbortSignal.any([signal, stop.signal]);
     const timeout = clock.sleep(graceMs, inTime).catch(() => {});
-    const running = runHook({ pod, container, containerId, podIp: ips[0] ?? '', hook }, this.#deps, inTime).catch(
+    const running = runHook({ pod, container, containerId, podIp, hook }, this.#deps, inTime).catch(
       async (error: unknown) => {
         if (inTime.aborted || (await hasEnded(runtime, { podUid: uid, containerId }, error, inTime))) return;
         const message = 'PreStopHook failed';
@@ -227,7 +231,7 @@ async function runHttpHook(
     if (exchange.scheme !== 'https' || !notTls.has(errorCode(error) ?? '')) throw error;
     // Old kubelets used HTTP for HTTPS hooks, so there are pods whose servers only speak HTTP.
     await exchangeHttp({ ...exchange, scheme: 'http' }, network, userAgent, signal);
-    const message = `request to HTTPS lifecycle hook ${exchange.authority}:${exchange.port} got HTTP response, retry with HTTP succeeded`;
+    const message = `request to HTTPS lifecycle hook ${exchange.host}:${exchange.port} got HTTP response, retry with HTTP succeeded`;
     events.record({ pod, container: container.name, type: 'Warning', reason: 'LifecycleHTTPFallback', message });
   }
 }

@@ -64,13 +64,14 @@ export interface ContainerRequestDeps {
 
 export interface NodeSettings {
   readonly clusterDomain: string;
-  readonly runtimeSupportsRecursiveReadOnly: boolean;
   /** How long a container that fails again and again waits at most. */
   readonly restartBackOffMsMax: number;
   /** The user of a container if neither pod nor image name one. */
   readonly defaultUid: number;
   /** Of the machine: a container that asks for a large part of it is killed late when there is none left. */
   readonly memoryBytes: number;
+  /** Containers whose pod names no seccomp profile get the runtime's own; otherwise they are unconfined. */
+  readonly seccompDefault: boolean;
 }
 
 export interface BuiltContainer {
@@ -86,19 +87,20 @@ interface ContainerInput {
   readonly podIPs: readonly string[];
   readonly image: ImageStatus;
   readonly runtimePod: RuntimePod;
+  readonly runtimeSupportsRecursiveReadOnly: boolean;
 }
 
 /** Rejects with a ContainerConfigError, or a ContainerStartError for what every runtime would refuse. */
 export async function buildContainerRequest(
-  { pod, container, attempt, podIPs, image, runtimePod }: ContainerInput,
+  { pod, container, attempt, podIPs, image, runtimePod, runtimeSupportsRecursiveReadOnly }: ContainerInput,
   { view: viewDeps, volumes, files }: ContainerRequestDeps,
-  { clusterDomain, runtimeSupportsRecursiveReadOnly, defaultUid, memoryBytes }: NodeSettings,
+  { clusterDomain, defaultUid, memoryBytes, seccompDefault }: NodeSettings,
   signal: AbortSignal,
 ): Promise<BuiltContainer> {
   const uid = podUid(pod);
   const volumeGroups = volumes.groupsOf(pod);
   const seccompFile = (profile: string): string => files.seccompFile(profile);
-  const security = containerSecurity({ pod, container, image, defaultUid, volumeGroups, seccompFile });
+  const security = containerSecurity({ pod, container, image, defaultUid, volumeGroups, seccompFile, seccompDefault });
   const processesOf = targetOf(container, runtimePod);
   let view: ContainerView;
   try {

@@ -19,7 +19,7 @@ import {
   runCleanUps,
 } from './container-request.ts';
 import { imageEvent, initRefusal } from './idle-containers.ts';
-import { hasEnded, newest } from './runtime-containers.ts';
+import { addressesOf, hasEnded, newest } from './runtime-containers.ts';
 import { ContainerStartError } from './start-errors.ts';
 
 interface ContainerStarterDeps extends ContainerRequestDeps, HookDeps {
@@ -190,9 +190,13 @@ export class ContainerStarter {
     const before =
       last?.attempt ?? restartsBefore ?? (await this.#deps.files.lastLogAttempt(pod, container.name, signal)) ?? -1;
     const attempt = Math.max(before, restartsBefore ?? -1) + 1;
-    const podIPs = runtimePod.ips.length > 0 ? runtimePod.ips : this.#deps.hostIPs();
+    const podIPs = addressesOf(runtimePod, this.#deps.hostIPs());
     try {
-      const input = { pod, container, attempt, podIPs, image, runtimePod };
+      const runtimeSupportsRecursiveReadOnly = this.#deps.runtime.supports(
+        'recursiveReadOnly',
+        podRequest.runtimeHandler,
+      );
+      const input = { pod, container, attempt, podIPs, image, runtimePod, runtimeSupportsRecursiveReadOnly };
       const built = await buildContainerRequest(input, this.#deps, this.#settings, signal);
       const refusal = this.#deps.runtime.unsupported(podRequest, built.request);
       if (refusal === undefined) return built;
@@ -209,7 +213,7 @@ export class ContainerStarter {
     if (hook === undefined) return;
     const { runtime, events, killer } = this.#deps;
     const runtimePod = await runtime.get(podUid(pod), signal);
-    const podIp = runtimePod?.ips[0] ?? '';
+    const [podIp = ''] = runtimePod === undefined ? [] : addressesOf(runtimePod, this.#deps.hostIPs());
     try {
       await runHook({ pod, container, containerId: id, podIp, hook }, this.#deps, signal);
     } catch (error) {

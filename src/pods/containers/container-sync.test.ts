@@ -7,7 +7,13 @@ import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { RuntimeError } from '../../runtimes/runtime.ts';
 import { aConfigMap, aContainer, aPod, aSecret } from '../../testing/fakes/builders.ts';
 import { settle } from '../../testing/fakes/fake-clock.ts';
-import { ContainerWorld, testNodeSettings, viewDeps } from '../../testing/worlds/container-world.ts';
+import {
+  ContainerWorld,
+  emptyVolumes,
+  testDns,
+  testNodeSettings,
+  viewDeps,
+} from '../../testing/worlds/container-world.ts';
 
 const uid = '5f3a7c3e-0000-4000-8000-000000000001';
 const who = `web_shop(${uid})`;
@@ -48,6 +54,58 @@ test('subPaths follow their volumes after each start, and in containers that a p
   assert.ok(none !== undefined && some !== undefined);
   await world.sync({ ...pod, spec: { ...pod.spec, containers: [none, { ...some, volumeMounts }] } });
   assert.deepEqual(told, ['some']);
+});
+
+test('recursive read-only mounts follow what the runtime can do', async () => {
+  const volume = { kind: 'filesystem', hostPath: '/data', specName: 'data', readOnly: false } as const;
+  const volumes = { ...emptyVolumes, mountedVolumesOf: () => ({ get: () => volume }) };
+  const asking = (recursiveReadOnly: string): Pod =>
+    aPod({
+      containers: [
+        aContainer({ volumeMounts: [{ name: 'data', mountPath: '/data', readOnly: true, recursiveReadOnly }] }),
+      ],
+    });
+  for (const isSupported of [true, false]) {
+    const world = new ContainerWorld({ volumes });
+    if (!isSupported) world.runtime.lacking.add('recursiveReadOnly');
+    await world.sync(asking('IfPossible'));
+    const [request] = world.runtime.requests.values();
+    assert.equal(request?.mounts[0]?.recursiveReadOnly, isSupported);
+  }
+  const world = new ContainerWorld({ volumes });
+  world.runtime.lacking.add('recursiveReadOnly');
+  assert.deepEqual(reasons(await world.sync(asking('Enabled'))), [
+    'CreateContainerConfigError: failed to resolve recursive read-only mode: volume "data" requested recursive read-only mode, but it is not supported by the runtime',
+  ]);
+});
+
+test("hooks go to the address of the pod, which is the node's with its network", async () => {
+  for (const hostNetwork of [false, true]) {
+    const hosts: string[] = [];
+    const network = {
+      connect: async ({ host }: { readonly host: string }) => {
+        hosts.push(host);
+        throw new Error('connect ECONNREFUSED');
+      },
+    };
+    const world = new ContainerWorld({ network });
+    const hook = { httpGet: { port: 80 } };
+    await world.sync(
+      aPod({ hostNetwork, containers: [aContainer({ lifecycle: { postStart: hook, preStop: hook } })] }),
+    );
+    const address = hostNetwork ? '192.0.2.1' : '10.1.0.1';
+    assert.deepEqual(hosts, [address, address], 'the container is ended when its postStart hook fails');
+  }
+});
+
+test('a RuntimeClass that cannot be looked up says why', async () => {
+  const world = new ContainerWorld();
+  world.runtimeClasses.get = () => {
+    throw new Error('connect ECONNREFUSED');
+  };
+  await assert.rejects(world.sync(aPod({ runtimeClassName: 'kata' })), {
+    message: 'failed to lookup RuntimeClass kata: connect ECONNREFUSED',
+  });
 });
 
 test('a container that ends starts at once the first time, then after 10, 20 … 300 s', async () => {
@@ -303,6 +361,27 @@ test('a sandbox that cannot be made is an event and an error', async () => {
   ]);
 });
 
+test('a sandbox that was made and cannot be looked at is another event', async () => {
+  const world = new ContainerWorld();
+  world.runtime.fail('runPod', new RuntimeError('timed out', {}, 'SandboxStatusFailed'));
+  await assert.rejects(world.sync(aPod()), /timed out/);
+  assert.deepEqual(world.events.lines(), [
+    'Warning FailedPodSandBoxStatus Unable to get pod sandbox status: timed out',
+  ]);
+});
+
+test('a sandbox that is lost before it has containers is replaced, and an event says so', async () => {
+  const world = new ContainerWorld();
+  world.runtime.fail('createContainer', new RuntimeError('busy'));
+  await world.sync(aPod());
+  world.runtime.reboot();
+  await world.sync(aPod());
+  assert.ok(
+    world.events.lines().includes('Normal SandboxChanged Pod sandbox changed, it will be killed and re-created.'),
+  );
+  assert.equal(world.runtime.show(uid), 'ready: main#0 running');
+});
+
 test('after a reboot the pod is made again, with its restarts counted on', async () => {
   const world = new ContainerWorld();
   const pod = aPod({ initContainers: [aContainer({ name: 'i' })] });
@@ -373,11 +452,23 @@ test('the sandbox has the DNS of the cluster, and a pod whose name is too long w
     subdomain: 's'.repeat(20),
     setHostnameAsFQDN: true,
   });
+  await world.sync({ ...long, spec: { ...long.spec, hostNetwork: true } });
+  assert.equal(world.runtime.show('long'), 'ready: main#0 running', "it has the host's name");
+  await world.runtime.stopPod('long');
   await assert.rejects(world.sync(long), /is too long/);
   assert.match(
     world.events.lines().at(-1) ?? '',
     /^Warning FailedCreatePodSandBox Failed to create pod sandbox: failed to/,
   );
+});
+
+test('that the cluster has no DNS is said of the pod and of the node', async () => {
+  const world = new ContainerWorld({ dns: async () => ({ ...(await testDns()), clusterDns: [] }) });
+  await world.sync(aPod());
+  const missing =
+    'kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy. Falling back to "Default" policy.';
+  assert.deepEqual(world.nodeEvents, [`MissingClusterDNS: ${missing}`]);
+  assert.equal(world.events.lines()[0], `Warning MissingClusterDNS pod: "${who}". ${missing}`);
 });
 
 test('a container is asked for with variables, labels, user and message file', async () => {

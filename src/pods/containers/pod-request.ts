@@ -61,7 +61,9 @@ const hostnameCharactersMax = 64;
 
 function kernelHostname(pod: Pod, clusterDomain: string): string {
   const { name, domain } = podHostname(pod, clusterDomain);
-  if (pod.spec.setHostnameAsFQDN !== true || domain === '') return name;
+  const { setHostnameAsFQDN: isFull = false, hostNetwork = false } = pod.spec;
+  // A pod with the host's network has the host's name.
+  if (!isFull || hostNetwork || domain === '') return name;
   const full = `${name}.${domain}`;
   if (full.length <= hostnameCharactersMax) return full;
   throw new ContainerConfigError(

@@ -22,6 +22,11 @@ export function newestInSandbox(runtimePod: RuntimePod | undefined, name: string
   return container.state.createdAtMs >= runtimePod.createdAtMs ? container : undefined;
 }
 
+/** Those of the pod itself, or of the machine whose network it has. */
+export function addressesOf({ ips, hostNetwork = false }: RuntimePod, hostIPs: readonly string[]): readonly string[] {
+  return hostNetwork ? hostIPs : ips;
+}
+
 /** Whether a probe or a hook failed only because its container has ended meanwhile. */
 export async function hasEnded(
   runtime: Pick<Runtime, 'get'>,

@@ -38,6 +38,8 @@ interface ReadySandbox {
   readonly ips: readonly string[];
 }
 
+const notReady = 'pod sandbox is not ready';
+
 export class CriPods {
   readonly #calls: RuntimeCalls;
   /** Of sandboxes that are ready, by ID. */
@@ -102,8 +104,10 @@ export class CriPods {
 
   async #pod(uid: string, { sandboxes, containers }: Listed, signal: AbortSignal): Promise<RuntimePod> {
     const [newest] = sandboxes;
-    const ready = await this.#ready(sandboxes, signal);
+    const found = await this.#ready(sandboxes, signal);
+    const ready = typeof found === 'string' ? undefined : found;
     if (ready !== undefined) this.#lastReady.set(uid, ready);
+    const last = ready ?? this.#lastReady.get(uid);
     const [first] = containers;
     const described: RuntimeContainer[] = [];
     for (const one of containers) {
@@ -114,24 +118,27 @@ export class CriPods {
       uid,
       namespace: newest?.metadata?.namespace ?? first?.labels[podNamespaceLabel] ?? '',
       name: newest?.metadata?.name ?? first?.labels[podNameLabel] ?? '',
-      state: ready === undefined ? 'notReady' : 'ready',
+      ...(typeof found === 'string' ? { state: 'notReady', problem: found } : { state: 'ready' }),
       createdAtMs: milliseconds(newest?.createdAt ?? 0n),
-      ips: (ready ?? this.#lastReady.get(uid))?.ips ?? [],
+      ips: last?.ips ?? [],
+      hostNetwork: last?.hostNetwork ?? false,
       containers: described.toSorted((a, b) => b.state.createdAtMs - a.state.createdAtMs || b.attempt - a.attempt),
     };
   }
 
-  /** Undefined: another sandbox is needed, because there is none, or more than one, or the newest lost its network. */
-  async #ready(sandboxes: readonly PodSandbox[], signal: AbortSignal): Promise<ReadySandbox | undefined> {
+  /** Or why another sandbox is needed, in the kubelet's words. */
+  async #ready(sandboxes: readonly PodSandbox[], signal: AbortSignal): Promise<ReadySandbox | string> {
     const [newest] = sandboxes;
     const ready = sandboxes.filter(({ state }) => state === PodSandboxState.SANDBOX_READY);
-    if (newest === undefined || ready.length !== 1 || ready[0] !== newest) return undefined;
+    if (newest === undefined) return 'no pod sandbox exists';
+    if (ready.length > 1) return 'multiple pod sandboxes are ready and need to be reconciled';
+    if (ready[0] !== newest) return notReady;
     const known = this.#sandboxes.get(newest.id);
     if (known !== undefined) return known;
     const status = await unlessGone(this.#sandboxStatus(newest.id, signal));
-    if (status?.state !== PodSandboxState.SANDBOX_READY) return undefined;
+    if (status?.state !== PodSandboxState.SANDBOX_READY) return notReady;
     const hostNetwork = status.linux?.namespaces?.options?.network === NamespaceMode.NODE;
-    if (!hostNetwork && status.network?.ip === '') return undefined;
+    if (!hostNetwork && status.network?.ip === '') return 'pod sandbox has no IP address';
     const ips = hostNetwork ? [] : addressesOf(status);
     const sandbox = { id: newest.id, attempt: newest.metadata?.attempt ?? 0, hostNetwork, ips };
     this.#sandboxes.set(newest.id, sandbox);
@@ -203,9 +210,16 @@ function describe(status: ContainerStatus): RuntimeContainer {
     imageId: status.imageRef,
     state: stateOf(status),
     logPath: status.logPath,
+    ...userOf(status),
     labels: status.labels,
     annotations: status.annotations,
   };
+}
+
+function userOf({ user }: ContainerStatus): Pick<RuntimeContainer, 'user'> {
+  if (user?.linux === undefined) return {};
+  const { uid, gid, supplementalGroups } = user.linux;
+  return { user: { uid: Number(uid), gid: Number(gid), supplementalGroups: supplementalGroups.map(Number) } };
 }
 
 function stateOf({

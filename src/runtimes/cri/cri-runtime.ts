@@ -22,6 +22,7 @@ import {
   type ProcessStreams,
   type Runtime,
   RuntimeError,
+  type RuntimeFeature,
   type RuntimeImages,
   type RuntimePod,
 } from '../runtime.ts';
@@ -37,7 +38,13 @@ import { RuntimeConditions } from './runtime-conditions.ts';
 import { sandboxConfig } from './sandbox-config.ts';
 import { CriStatsReader } from './stats.ts';
 import { CriStreaming } from './streaming.ts';
-import { type RuntimeFeatures, runtimeFeatures, unsupportedContainer, unsupportedPod } from './unsupported.ts';
+import {
+  type RuntimeFeatures,
+  isSupported,
+  runtimeFeatures,
+  unsupportedContainer,
+  unsupportedPod,
+} from './unsupported.ts';
 
 interface CriRuntimeSettings {
   /** Of its answer to Version. */
@@ -140,8 +147,12 @@ export class CriRuntime implements Runtime {
     this.#conditions.setPodRanges(ranges);
   }
 
-  unsupported(pod: PodRequest, container: ContainerRequest): string | undefined {
-    return unsupportedContainer(container, pod, this.#features());
+  supports(feature: RuntimeFeature, handler: string): boolean {
+    return this.#conditions.status === undefined || isSupported(feature, handler, this.#features());
+  }
+
+  unsupported(_pod: PodRequest, container: ContainerRequest): string | undefined {
+    return unsupportedContainer(container, this.#features());
   }
 
   async list(signal: AbortSignal): Promise<readonly RuntimePod[]> {
@@ -173,7 +184,10 @@ export class CriRuntime implements Runtime {
     } finally {
       this.#making.delete(uid);
     }
-    const pod = await this.#pods.get(uid, signal);
+    const pod = await this.#pods.get(uid, signal).catch((cause: unknown) => {
+      signal.throwIfAborted();
+      throw new RuntimeError(messageOf(cause), { cause }, 'SandboxStatusFailed');
+    });
     if (pod?.state !== 'ready')
       throw new RuntimeError('the sandbox is not ready, or has no address, although it was made');
     return pod;

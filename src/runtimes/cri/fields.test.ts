@@ -108,7 +108,15 @@ class World {
     };
     const image = { id: this.#imageId, sizeBytes: 0, uid: 0 };
     const built = await buildContainerRequest(
-      { pod, container, attempt: 3, podIPs: runtimePod.ips, image, runtimePod },
+      {
+        pod,
+        container,
+        attempt: 3,
+        podIPs: runtimePod.ips,
+        image,
+        runtimePod,
+        runtimeSupportsRecursiveReadOnly: false,
+      },
       { view: () => ({ ...viewDeps(), hostsFiles }), volumes: this.#volumes(), files: this.#files() },
       testNodeSettings,
       signal,

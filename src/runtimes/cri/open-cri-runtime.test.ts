@@ -229,7 +229,12 @@ for (const { it, script, says } of answers) {
 
 const states = [
   { it: 'one that is ready', sandboxes: [sandbox], state: 'ready' },
-  { it: 'two that are ready', sandboxes: [sandbox, { ...sandbox, id: 't' }], state: 'notReady' },
+  {
+    it: 'two that are ready',
+    sandboxes: [sandbox, { ...sandbox, id: 't' }],
+    state: 'notReady',
+    problem: 'multiple pod sandboxes are ready and need to be reconciled',
+  },
   {
     it: 'one that is ready, older than one that is not',
     sandboxes: [
@@ -243,6 +248,7 @@ const states = [
     sandboxes: [sandbox],
     status: { ...sandboxStatus, network: { ip: '' } },
     state: 'notReady',
+    problem: 'pod sandbox has no IP address',
   },
   {
     it: 'one with the network of the host, without an address',
@@ -264,7 +270,7 @@ const states = [
   },
 ];
 
-for (const { it, sandboxes, status = sandboxStatus, state, ips = state === 'ready' ? ['10.1.2.3'] : [] } of states) {
+for (const { it, sandboxes, status = sandboxStatus, state, problem, ips } of states) {
   test(`a pod with ${it} is ${state}`, async (t) => {
     const others = { ...sandbox, id: 'other', labels: {}, metadata: { name: 'x', namespace: 'y', uid: 'z' } };
     const script = {
@@ -276,10 +282,24 @@ for (const { it, sandboxes, status = sandboxStatus, state, ips = state === 'read
     const pods = await runtime.list(new AbortController().signal);
     assert.deepEqual(
       pods.map((pod) => [pod.uid, pod.namespace, pod.name, pod.state, pod.ips]),
-      [['u', 'shop', 'web', state, ips]],
+      [['u', 'shop', 'web', state, ips ?? (state === 'ready' ? ['10.1.2.3'] : [])]],
     );
+    assert.equal(pods[0]?.problem, problem ?? (state === 'ready' ? undefined : 'pod sandbox is not ready'));
   });
 }
+
+test('a container runs as the user that the runtime names', async (t) => {
+  const user = { linux: { uid: 1000n, gid: 1000n, supplementalGroups: [1000n, 2000n] } };
+  const endpoint = await startScriptedRuntime(t, {
+    ...healthy,
+    listPodSandbox: () => ({ items: [sandbox] }),
+    listContainers: () => ({ containers: [listedContainer] }),
+    podSandboxStatus: () => ({ status: sandboxStatus }),
+    containerStatus: () => ({ status: { ...containerStatus, user } }),
+  });
+  const pod = await (await open(t, endpoint)).get('u', new AbortController().signal);
+  assert.deepEqual(pod?.containers[0]?.user, { uid: 1000, gid: 1000, supplementalGroups: [1000, 2000] });
+});
 
 test('a look at a pod in which nothing happened takes two calls', async (t) => {
   const calls: string[] = [];

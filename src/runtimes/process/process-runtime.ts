@@ -189,6 +189,10 @@ export class ProcessRuntime implements Runtime {
     await this.#networks?.close();
   }
 
+  supports(): boolean {
+    return true;
+  }
+
   unsupported(pod: PodRequest, container: ContainerRequest): string | undefined {
     return unsupportedReason(pod, container, this.#deps.powers, this.#hidden, readMounts);
   }

@@ -19,12 +19,16 @@ import {
   type Runtime,
   type RuntimeContainer,
   RuntimeError,
+  type RuntimeFeature,
   type RuntimeImages,
   type RuntimePod,
 } from '../../runtimes/runtime.ts';
 
 type Method =
-  | Exclude<keyof Runtime, 'name' | 'version' | 'problems' | 'networkProblem' | 'unsupported' | 'changes' | 'images'>
+  | Exclude<
+      keyof Runtime,
+      'name' | 'version' | 'problems' | 'networkProblem' | 'supports' | 'unsupported' | 'changes' | 'images'
+    >
   | 'imageStatus'
   | 'pullImage';
 
@@ -48,6 +52,7 @@ export class FakeRuntime implements Runtime {
   /** Undefined: every image is present. */
   presentImages: Set<string> | undefined;
   refusal: string | undefined;
+  readonly lacking = new Set<RuntimeFeature>();
   /** Why pods without the host's network have to wait. */
   withoutNetwork: string | undefined;
   execute: (id: string, command: readonly string[], signal: AbortSignal) => Promise<number> = () => Promise.resolve(0);
@@ -101,6 +106,10 @@ export class FakeRuntime implements Runtime {
     return `${pod.state}: ${containers.join(', ')}`;
   }
 
+  supports(feature: RuntimeFeature): boolean {
+    return !this.lacking.has(feature);
+  }
+
   unsupported(): string | undefined {
     return this.refusal;
   }
@@ -129,7 +138,7 @@ export class FakeRuntime implements Runtime {
       this.calls.push(`runPod ${name}`);
       const ips = hostNetwork ? [] : ['10.1.0.1'];
       const containers = present?.containers ?? [];
-      this.#put({ uid, namespace, name, state: 'ready', createdAtMs: this.#clock.now(), ips, containers });
+      this.#put({ uid, namespace, name, state: 'ready', createdAtMs: this.#clock.now(), ips, hostNetwork, containers });
       return this.#pod(uid);
     });
   }
