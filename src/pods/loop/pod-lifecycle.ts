@@ -271,6 +271,10 @@ export class PodLifecycle implements PodSteps {
     const previous = this.#lastStatus(pod);
     const isLate = (activeDeadlineMs(pod, previous) ?? Infinity) <= clock.now();
     const isEnded = isTerminalPhase(previous.phase);
+    const isOverdue = previous.reason === deadlineExceeded.reason;
+    // It stays what ended the pod, also when its containers then end well.
+    const deadline = isLate && (isOverdue || !isEnded) ? deadlineExceeded : undefined;
+    if (deadline !== undefined && !isOverdue) this.#deps.events.record({ pod, type: 'Normal', ...deadline });
     const status = podStatus({
       pod,
       runtimePod,
@@ -282,7 +286,7 @@ export class PodLifecycle implements PodSteps {
       probes,
       isTerminating,
       hostIPs: node().hostIPs,
-      eviction: eviction ?? (isLate && !isEnded ? deadlineExceeded : undefined),
+      eviction: eviction ?? deadline,
       environment: environment.condition(pod, runtimePod, this.#lastCondition(pod)),
       idle: idleContainers(pod, runtime),
       idleIsReady: this.#deps.idleIsReady,

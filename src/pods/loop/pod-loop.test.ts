@@ -271,6 +271,20 @@ test('a pod past its deadline is ended at that moment', async () => {
   await world.stop();
 });
 
+test('a pod past its deadline has failed, also when its containers end well', async () => {
+  const world = new PodWorld();
+  world.runtime.exitCodeOfStopped = 0;
+  world.api.put(pending({ activeDeadlineSeconds: 30 }));
+  await world.rest();
+  await world.clock.advance(30_000);
+  await world.rest();
+  assert.equal(world.show(), 'Failed Ready=False main=0');
+  assert.equal(world.api.find('web')?.status?.reason, 'DeadlineExceeded');
+  const told = world.events.lines().filter((line) => line.includes('DeadlineExceeded'));
+  assert.equal(told.length, 1, told.join('\n'));
+  await world.stop();
+});
+
 test('a pod past its deadline is ended at that moment, also while its containers fail to start', async () => {
   const world = new PodWorld();
   world.api.put(pending({ activeDeadlineSeconds: 30, restartPolicy: 'Always' }));

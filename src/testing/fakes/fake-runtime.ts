@@ -60,6 +60,8 @@ export class FakeRuntime implements Runtime {
   launch: (name: string, signal: AbortSignal) => Promise<void> = () => Promise.resolve();
   /** As a broken runtime: what was stopped while it was being launched starts nevertheless. */
   startsLate = false;
+  /** Of containers that end when they are asked to. */
+  exitCodeOfStopped = 143;
   /** Names of containers that do not heed the stop signal. */
   readonly deaf = new Set<string>();
   readonly #clock: Clock;
@@ -222,7 +224,7 @@ export class FakeRuntime implements Runtime {
     if (container.state.kind !== 'running') return;
     this.calls.push(`stopContainer ${container.name} ${graceMs}`);
     if (this.deaf.has(container.name) && graceMs > 0) await this.#clock.sleep(graceMs, signal);
-    this.#end(this.#container(id), this.deaf.has(container.name) ? 137 : 143);
+    this.#end(this.#container(id), this.deaf.has(container.name) ? 137 : this.exitCodeOfStopped);
   }
 
   removeContainer(id: string): Promise<void> {
