@@ -80,8 +80,8 @@ export class CriRuntime implements Runtime {
   readonly #clock: Clock;
   /** UIDs of pods whose sandbox is being made. */
   readonly #making = new Set<string>();
-  /** UIDs of pods that may have a cgroup. */
-  readonly #grouped: Set<string>;
+  /** UIDs of pods that may have a cgroup, with the last attempt to make it. */
+  readonly #grouped: Map<string, symbol>;
   readonly #changes = new CoalescingTopic<string>();
   readonly #closing = new AbortController();
   /** By ID, until they are started: the runtime quotes a command that it cannot start, and variables in it may be secret. */
@@ -95,7 +95,7 @@ export class CriRuntime implements Runtime {
     this.#connection = connection;
     this.#cgroups = cgroups;
     this.#clock = clock;
-    this.#grouped = new Set(settings.podsBefore);
+    this.#grouped = new Map(settings.podsBefore.map((uid) => [uid, Symbol()]));
     this.images = new CriImages(connection, (pod) => sandboxConfig(pod, 0, cgroups.driver));
     this.#pods = new CriPods(connection.runtime);
     this.#streaming = new CriStreaming(connection.runtime, clock);
@@ -145,8 +145,10 @@ export class CriRuntime implements Runtime {
   }
 
   async list(signal: AbortSignal): Promise<readonly RuntimePod[]> {
+    const groupedBefore = new Map(this.#grouped);
+    for (const uid of this.#making) groupedBefore.delete(uid);
     const pods = await this.#pods.list(signal);
-    await this.#removeOrphanCgroups(pods, signal);
+    await this.#removeOrphanCgroups(groupedBefore, pods, signal);
     return pods;
   }
 
@@ -186,7 +188,7 @@ export class CriRuntime implements Runtime {
     const refusal = unsupportedPod(request, this.#features());
     if (refusal !== undefined) throw new RuntimeError(refusal);
     await mkdir(logDirectory, { recursive: true, mode: 0o755 });
-    this.#grouped.add(uid);
+    this.#grouped.set(uid, Symbol());
     await this.#cgroups.make(request);
     const config = sandboxConfig(request, attempt, this.#cgroups.driver);
     const { podSandboxId } = await this.#toItsEnd(signal, (late) =>
@@ -297,11 +299,19 @@ export class CriRuntime implements Runtime {
     return await this.#stats.read(signal);
   }
 
-  /** Of sandboxes whose making was cut short, by the end of this program or of the runtime. Other nodes may have groups beside them. */
-  async #removeOrphanCgroups(pods: readonly RuntimePod[], signal: AbortSignal): Promise<void> {
+  /**
+   * Of sandboxes whose making was cut short, by the end of this program or of the runtime. Other nodes may have groups beside them.
+   * A pod that was started after the runtime was asked for its list is not in it: only groups from before count.
+   */
+  async #removeOrphanCgroups(
+    groupedBefore: ReadonlyMap<string, symbol>,
+    pods: readonly RuntimePod[],
+    signal: AbortSignal,
+  ): Promise<void> {
     const known = new Set(pods.map(({ uid }) => uid));
-    for (const uid of this.#grouped) {
-      if (!known.has(uid) && !this.#making.has(uid)) await this.#removeCgroup(uid, signal).catch(() => {}); // tried again later
+    for (const [uid, attempt] of groupedBefore) {
+      if (known.has(uid) || this.#making.has(uid) || this.#grouped.get(uid) !== attempt) continue;
+      await this.#removeCgroup(uid, signal).catch(() => {}); // tried again later
     }
   }
 

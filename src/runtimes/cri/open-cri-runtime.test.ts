@@ -1,15 +1,19 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
-import { mkdirSync, realpathSync } from 'node:fs';
+import { EventEmitter, once } from 'node:events';
+import { existsSync, mkdirSync, realpathSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { systemClock } from '../../base/clock.ts';
 import { ContainerState, NamespaceMode, PodSandboxState } from '../../grpc/messages/cri_pb.ts';
 import { type RuntimeScript, ScriptedFailure, startScriptedRuntime } from '../../testing/servers/scripted-runtime.ts';
+import { podRequest } from '../../testing/machine/process-sandboxes.ts';
 import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
-import type { CriRuntime } from './cri-runtime.ts';
+import { connectCri } from './cri-connection.ts';
+import { CriRuntime } from './cri-runtime.ts';
+import { readMachineFacts } from './machine-facts.ts';
 import { openCriRuntime } from './open-cri-runtime.ts';
+import { PodCgroups } from './pod-cgroups.ts';
 
 const version = { version: '0.1.0', runtimeName: 'scripted', runtimeVersion: 'v9', runtimeApiVersion: 'v1' };
 const ready = {
@@ -315,4 +319,51 @@ test('a look at a pod in which nothing happened takes two calls', async (t) => {
     calls.filter((name) => name !== 'sandboxes'),
     ['container'],
   );
+});
+
+test('a list from before a pod was started does not end the pod', async (t) => {
+  const directory = temporaryDirectory(t);
+  let isStarted = false;
+  const control = new EventEmitter();
+  const released = once(control, 'release');
+  const asked = once(control, 'asked');
+  const endpoint = await startScriptedRuntime(t, {
+    ...healthy,
+    async listPodSandbox() {
+      if (isStarted) return { items: [sandbox] };
+      if (control.emit('asked')) await released;
+      return { items: [] };
+    },
+    podSandboxStatus: () => ({ status: sandboxStatus }),
+    runPodSandbox() {
+      isStarted = true;
+      return { podSandboxId: 's' };
+    },
+  });
+  const cgroups = new PodCgroups(
+    { clock: systemClock, kill: () => assert.fail(), report: assert.fail },
+    { directory, driver: 'cgroupfs', version: 2, podPidsMax: undefined },
+  );
+  const { signal } = new AbortController();
+  const runtime = new CriRuntime(
+    {
+      name: 'scripted',
+      version: 'v9',
+      logRoot: directory,
+      logLimits: { bytesMax: 10_000_000, filesMax: 5 },
+      machine: await readMachineFacts('/'),
+      podsBefore: ['u'],
+    },
+    { connection: connectCri(endpoint), cgroups, clock: systemClock, report: assert.fail },
+  );
+  t.after(() => runtime.close());
+  const listed = runtime.list(signal);
+  await asked;
+  await runtime.runPod(podRequest(directory, { uid: 'u', logDirectory: join(directory, 'logs') }), signal);
+  control.emit('release');
+  assert.deepEqual(await listed, []);
+  assert.ok(existsSync(join(directory, 'kubepods/besteffort/podu')));
+  isStarted = false;
+  await runtime.list(signal);
+  assert.ok(!existsSync(join(directory, 'kubepods/besteffort/podu')), 'one that is gone loses its group');
 });
