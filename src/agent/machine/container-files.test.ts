@@ -2,9 +2,10 @@ import assert from 'node:assert/strict';
 import { rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { systemClock } from '../../base/clock.ts';
 import { aPod } from '../../testing/fakes/builders.ts';
 import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
-import { containerFiles } from './container-files.ts';
+import { containerFiles, logTail } from './container-files.ts';
 
 const { signal } = new AbortController();
 const pod = aPod({ metadata: { uid: 'u1' } });
@@ -33,4 +34,13 @@ test('a termination message is written by anybody, read in part, and never throu
   symlinkSync(join(root, 'secret'), path);
   await assert.rejects(files.readMessageFile(path, 10, signal), /ELOOP|symbolic link/i);
   await files.removeLog(join(root, 'never-there.log'), signal);
+});
+
+test('of a line that never ended only the end is a termination message', async (t) => {
+  const path = join(temporaryDirectory(t), '0.log');
+  const part = `2026-01-02T03:04:05Z stdout P ${'x'.repeat(16 * 1024)}\n`;
+  writeFileSync(path, part.repeat(1_000));
+  writeFileSync(path, '2026-01-02T03:04:05Z stdout F no licence\n', { flag: 'a' });
+  const tail = await logTail(systemClock)(path, 20, 80, signal);
+  assert.equal(tail, `${'x'.repeat(9)}no licence\n`);
 });

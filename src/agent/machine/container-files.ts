@@ -193,12 +193,13 @@ export function logTail(clock: Clock): ContainerFiles['tailLog'] {
   return async (path, bytesMax, linesMax, signal) => {
     const file = await openLog(path).catch(() => undefined);
     if (file === undefined) return '';
-    const chunks: Buffer[] = [];
+    // A line may be as long as a container likes: no more than the end is kept at any time.
+    let end = Buffer.alloc(0);
     const source = { path, isRunning: () => false };
     for await (const chunk of readLog(clock, file, source, { ...wholeLog, tailLines: linesMax }, signal)) {
-      chunks.push(chunk);
+      end = Buffer.concat([end, chunk]);
+      end = end.subarray(Math.max(0, end.length - bytesMax));
     }
-    const all = Buffer.concat(chunks);
-    return all.subarray(Math.max(0, all.length - bytesMax)).toString('utf8');
+    return end.toString('utf8');
   };
 }
