@@ -392,7 +392,7 @@ export interface PullCredential {
 
 /** A failure of the runtime itself; its message goes into a pod's status and Events, so it holds no secret. */
 export class RuntimeError extends MountletError {
-  readonly reason: 'RuntimeFailed' | 'CommandStartFailed' | 'NamespacesRefused';
+  readonly reason: 'RuntimeFailed' | 'CommandStartFailed' | 'NamespacesRefused' | 'PodGroupFailed';
 
   constructor(message: string, options?: ErrorOptions, reason: RuntimeError['reason'] = 'RuntimeFailed') {
     super(message, options);

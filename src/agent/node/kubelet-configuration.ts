@@ -112,7 +112,9 @@ export const kubeletFields: Readonly<Record<string, KubeletField>> = {
   systemCgroups: without('other processes stay in their groups', string),
   cgroupRoot: without('groups of pods stand at the top', string),
   cgroupsPerQOS: without('pods always have groups by quality of service', boolean, true),
-  cgroupDriver: setting(string, 'cgroupfs', { note: 'where the runtime does not say which it has' }),
+  cgroupDriver: setting(string, 'cgroupfs', {
+    note: 'where the runtime does not say which it has; with `systemd` pods have no limits beside those of their containers',
+  }),
   cpuManagerPolicy: without(oneNode, string, 'none'),
   singleProcessOOMKill: without('the kernel decides which processes end', boolean),
   cpuManagerPolicyOptions: without(oneNode, map(string)),
@@ -128,7 +130,7 @@ export const kubeletFields: Readonly<Record<string, KubeletField>> = {
   podCIDR: without(ofTheRuntime, string),
   podPidsLimit: setting(integer, -1, {
     ...exact,
-    note: 'with the CRI runtime; the process runtime has 4096 for each container',
+    note: 'with the CRI runtime and cgroupfs; the process runtime has 4096 for each container',
   }),
   resolvConf: setting(string, '/etc/resolv.conf', { ...path, ...exact }),
   runOnce: without('an agent runs until it is ended', boolean, false),

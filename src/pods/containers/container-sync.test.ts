@@ -303,6 +303,17 @@ test('a sandbox that cannot be made is an event and an error', async () => {
   ]);
 });
 
+test('a pod whose group cannot be made is an event of its own, and tried again', async () => {
+  const world = new ContainerWorld();
+  world.runtime.fail('runPod', new RuntimeError('cgroup "x": EBUSY', {}, 'PodGroupFailed'));
+  await assert.rejects(world.sync(aPod()), /EBUSY/);
+  assert.deepEqual(world.events.lines(), [
+    'Warning FailedCreatePodContainer unable to ensure pod container exists: cgroup "x": EBUSY',
+  ]);
+  await world.syncAll(aPod());
+  assert.match(world.runtime.show(uid), /running/);
+});
+
 test('after a reboot the pod is made again, with its restarts counted on', async () => {
   const world = new ContainerWorld();
   const pod = aPod({ initContainers: [aContainer({ name: 'i' })] });

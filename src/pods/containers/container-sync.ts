@@ -117,8 +117,10 @@ export class ContainerSync {
       return { request, runtimePod: await this.#deps.runtime.runPod(request, signal) };
     } catch (error) {
       signal.throwIfAborted();
-      const message = `Failed to create pod sandbox: ${messageOf(error)}`;
-      this.#deps.events.record({ pod, type: 'Warning', reason: 'FailedCreatePodSandBox', message });
+      const ofGroup = error instanceof RuntimeError && error.reason === 'PodGroupFailed';
+      const reason = ofGroup ? 'FailedCreatePodContainer' : 'FailedCreatePodSandBox';
+      const what = ofGroup ? 'unable to ensure pod container exists' : 'Failed to create pod sandbox';
+      this.#deps.events.record({ pod, type: 'Warning', reason, message: `${what}: ${messageOf(error)}` });
       throw error;
     }
   }

@@ -5,7 +5,7 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { systemClock } from '../../base/clock.ts';
-import { ContainerState, NamespaceMode, PodSandboxState } from '../../grpc/messages/cri_pb.ts';
+import { CgroupDriver, ContainerState, NamespaceMode, PodSandboxState } from '../../grpc/messages/cri_pb.ts';
 import { type RuntimeScript, ScriptedFailure, startScriptedRuntime } from '../../testing/servers/scripted-runtime.ts';
 import { podRequest } from '../../testing/machine/process-sandboxes.ts';
 import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
@@ -32,7 +32,7 @@ const healthy: RuntimeScript = {
   imageFsInfo: () => ({}),
 };
 
-async function open(t: TestContext, endpoint: string): Promise<CriRuntime> {
+async function open(t: TestContext, endpoint: string, report = (_: string): void => {}): Promise<CriRuntime> {
   const directory = realpathSync(temporaryDirectory(t));
   const podsDirectory = join(directory, 'pods');
   mkdirSync(podsDirectory);
@@ -45,7 +45,7 @@ async function open(t: TestContext, endpoint: string): Promise<CriRuntime> {
       logLimits: { bytesMax: 10_000_000, filesMax: 5 },
       podsDirectory,
     },
-    { clock: systemClock, report: () => {} },
+    { clock: systemClock, report },
     new AbortController().signal,
   );
   t.after(() => runtime.close());
@@ -57,6 +57,14 @@ test('a runtime that answers is opened under its own name and version', async (t
   assert.equal(`${runtime.name}://${runtime.version}`, 'scripted://v9');
   assert.deepEqual(runtime.problems(), []);
   assert.equal(runtime.networkProblem(), undefined);
+});
+
+test('with the cgroup driver of systemd the user is told which limits do not hold', async (t) => {
+  const told: string[] = [];
+  const linux = { cgroupDriver: CgroupDriver.SYSTEMD };
+  const endpoint = await startScriptedRuntime(t, { ...healthy, runtimeConfig: () => ({ linux }) });
+  await open(t, endpoint, (problem) => told.push(problem));
+  assert.match(told.join(), /^with the systemd cgroup driver only containers have limits: podPidsLimit/);
 });
 
 const refusals: readonly { readonly it: string; readonly script: RuntimeScript; readonly says: RegExp }[] = [

@@ -39,6 +39,8 @@ interface CriDeps {
 const interfaceVersion = '0.1.0';
 /** A runtime answers these in a millisecond. */
 const answerMsMax = 5_000;
+const noPodLimits =
+  'with the systemd cgroup driver only containers have limits: podPidsLimit, what pods cost beside their containers and the weights of classes of pods have no effect; for these set the runtime to cgroupfs (containerd: SystemdCgroup = false)';
 const configTries = 3;
 const configRetryMs = 2_000;
 
@@ -53,6 +55,7 @@ export async function openCriRuntime(
     const { name, version } = await runtimeVersion(connection, signal);
     await requireImages(connection, signal);
     const driver = (await runtimeDriver(connection, clock, signal)) ?? settings.cgroupDriver;
+    if (driver === 'systemd') report(noPodLimits);
     const machine = await readMachineFacts('/');
     const { logRoot, logLimits, podPidsMax } = settings;
     const podsBefore = await readdir(settings.podsDirectory);
