@@ -12,13 +12,15 @@ import { type OpenRuntime, processRuntime } from './process-runtime.ts';
 const criRuntime: OpenRuntime = async ({ root, settings, clock, drains, notify, signal }) => {
   const limited = (message: string): void => notify({ kind: 'RuntimeLimited', message });
   const pods = podsDirectory(root);
+  const logRoot = settings.logsDirectory ?? join(root, 'logs');
   const mounts = systemMounts();
   const runtime = await openCriRuntime(
     {
       endpoint: settings.containerRuntimeEndpoint,
       cgroupDriver: settings.cgroupDriver,
       podPidsMax: settings.podPidsMax,
-      logRoot: settings.logsDirectory ?? join(root, 'logs'),
+      logRoot,
+      logLinks: logRoot === '/var/log/pods' ? '/var/log/containers' : undefined,
       logLimits: { bytesMax: settings.logBytesMax, filesMax: settings.logFilesMax },
       podsDirectory: pods,
     },

@@ -63,7 +63,10 @@ const taint = object({ key: string, value: string, effect: string, timeAdded: st
 export const kubeletFields: Readonly<Record<string, KubeletField>> = {
   enableServer: setting(boolean, true, exact),
   staticPodPath: setting(string, '', path),
-  podLogsDir: setting(string, '/var/log/pods', { ...path, note: 'here by default `logs` below the root directory' }),
+  podLogsDir: setting(string, '/var/log/pods', {
+    ...path,
+    note: 'so for `mountlet agent` with `runtime: cri`; else here by default `logs` below the root directory',
+  }),
   syncFrequency: setting(string, '1m0s'),
   fileCheckFrequency: setting(string, '20s'),
   httpCheckFrequency: without(noHttp, string, '20s'),

@@ -29,6 +29,7 @@ import { containerConfig } from './container-config.ts';
 import { type CriConnection, isNotFound, requestMsMax } from './cri-connection.ts';
 import { CriPods, type Listed } from './cri-pods.ts';
 import { CriImages } from './images.ts';
+import { LogLinks } from './log-links.ts';
 import { type LogLimits, LogRotation } from './log-rotation.ts';
 import type { MachineFacts } from './machine-facts.ts';
 import type { PodCgroups } from './pod-cgroups.ts';
@@ -45,6 +46,8 @@ interface CriRuntimeSettings {
   readonly version: string;
   /** Where pods have their folders of logs. */
   readonly logRoot: string;
+  /** Where logs of containers have links beside; undefined: nowhere. */
+  readonly logLinks: string | undefined;
   readonly logLimits: LogLimits;
   readonly machine: MachineFacts;
   /** UIDs of pods that an earlier program had. */
@@ -57,6 +60,12 @@ interface CriRuntimeDeps {
   readonly clock: Clock;
   /** What the user should know. */
   readonly report: (message: string) => void;
+}
+
+interface CreatedContainer {
+  /** The runtime quotes a command that it cannot start, and variables in it may be secret. */
+  readonly program: { readonly expanded: string; readonly asWritten: string };
+  readonly logged: Omit<Parameters<LogLinks['add']>[0], 'id'>;
 }
 
 /** Making a sandbox includes its network. */
@@ -74,6 +83,7 @@ export class CriRuntime implements Runtime {
   readonly #streaming: CriStreaming;
   readonly #stats: CriStatsReader;
   readonly #logs: LogRotation;
+  readonly #links: LogLinks;
   readonly #relist: Relist;
   readonly #conditions: RuntimeConditions;
   readonly #cgroups: PodCgroups;
@@ -84,8 +94,8 @@ export class CriRuntime implements Runtime {
   readonly #grouped: Map<string, symbol>;
   readonly #changes = new CoalescingTopic<string>();
   readonly #closing = new AbortController();
-  /** By ID, until they are started: the runtime quotes a command that it cannot start, and variables in it may be secret. */
-  readonly #programs = new Map<string, { readonly expanded: string; readonly asWritten: string }>();
+  /** By ID, until they are started. */
+  readonly #created = new Map<string, CreatedContainer>();
   #loops: Promise<unknown> = Promise.resolve();
 
   constructor(settings: CriRuntimeSettings, { connection, cgroups, clock, report }: CriRuntimeDeps) {
@@ -106,6 +116,7 @@ export class CriRuntime implements Runtime {
       logs: () => this.#pods.running(),
       reopen: (containerId, signal) => connection.runtime.reopenContainerLog({ containerId }, this.#options(signal)),
     });
+    this.#links = new LogLinks({ directory: settings.logLinks, logRoot: settings.logRoot }, report);
     this.#conditions = new RuntimeConditions(connection.runtime, clock);
     this.#relist = new Relist({
       clock,
@@ -219,6 +230,7 @@ export class CriRuntime implements Runtime {
   }
 
   async removeReplaced(signal: AbortSignal): Promise<void> {
+    await this.#links.removeBroken();
     for (const { sandboxes, containers } of (await this.#pods.listed(undefined, signal)).values()) {
       const used = new Set(containers.map(({ podSandboxId }) => podSandboxId));
       for (const { id: podSandboxId, state } of sandboxes.slice(1)) {
@@ -246,34 +258,40 @@ export class CriRuntime implements Runtime {
     );
     if (containerId === '') throw new RuntimeError('the runtime made a container without an ID');
     const [expanded = program] = [...request.command, ...request.args];
-    if (expanded !== program) this.#programs.set(containerId, { expanded, asWritten: program });
+    this.#created.set(containerId, {
+      program: { expanded, asWritten: program },
+      logged: { name, podName: pod.name, podNamespace: pod.namespace, logPath: join(pod.logDirectory, logPath) },
+    });
     return containerId;
   }
 
   async startContainer(id: string, signal: AbortSignal): Promise<void> {
-    const program = this.#programs.get(id);
-    this.#programs.delete(id);
+    const created = this.#created.get(id);
+    this.#created.delete(id);
     try {
       await this.#toItsEnd(signal, (late) =>
         this.#connection.runtime.startContainer({ containerId: id }, this.#options(late)),
       );
     } catch (thrown) {
-      if (program === undefined || !(thrown instanceof RuntimeError)) throw thrown;
-      // Without the cause, which quotes it too.
-      throw new RuntimeError(messageOf(thrown).replaceAll(program.expanded, program.asWritten));
+      const { expanded = '', asWritten = '' } = created?.program ?? {};
+      if (expanded === '' || expanded === asWritten || !(thrown instanceof RuntimeError)) throw thrown;
+      // Without the cause, which quotes it too. By a function: `$` has a meaning in a text.
+      throw new RuntimeError(messageOf(thrown).replaceAll(expanded, () => asWritten));
     }
+    if (created !== undefined) await this.#links.add({ id, ...created.logged });
   }
 
   async stopContainer(id: string, graceMs: number, signal: AbortSignal): Promise<void> {
-    this.#programs.delete(id);
+    this.#created.delete(id);
     const seconds = Math.ceil(graceMs / 1000);
     const options = { timeoutMs: requestMsMax + seconds * 1000, signal };
     await unlessGone(this.#connection.runtime.stopContainer({ containerId: id, timeout: BigInt(seconds) }, options));
   }
 
   async removeContainer(id: string, signal: AbortSignal): Promise<void> {
-    this.#programs.delete(id);
+    this.#created.delete(id);
     await unlessGone(this.#connection.runtime.removeContainer({ containerId: id }, this.#options(signal)));
+    await this.#links.remove(id);
   }
 
   async exec(id: string, request: ExecRequest, signal: AbortSignal): Promise<ExecResult> {

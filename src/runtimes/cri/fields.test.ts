@@ -76,6 +76,7 @@ class World {
       podPidsMax: undefined,
       logLimits: { bytesMax: 1024 ** 2, filesMax: 2 },
       logRoot: join(root, 'logs'),
+      logLinks: undefined,
       podsDirectory: join(root, 'pods'),
     } as const;
     const report = (problem: string): void => t.diagnostic(problem);

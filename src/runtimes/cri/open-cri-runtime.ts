@@ -24,6 +24,8 @@ interface CriSettings {
   readonly podPidsMax: number | undefined;
   /** Where pods have their folders of logs. */
   readonly logRoot: string;
+  /** Where logs of containers have links beside; undefined: nowhere. */
+  readonly logLinks: string | undefined;
   readonly logLimits: LogLimits;
   /** Where pods have their volumes; named after their UIDs. */
   readonly podsDirectory: string;
@@ -57,14 +59,14 @@ export async function openCriRuntime(
     const driver = (await runtimeDriver(connection, clock, signal)) ?? settings.cgroupDriver;
     if (driver === 'systemd') report(noPodLimits);
     const machine = await readMachineFacts('/');
-    const { logRoot, logLimits, podPidsMax } = settings;
+    const { logRoot, logLinks, logLimits, podPidsMax } = settings;
     const podsBefore = await readdir(settings.podsDirectory);
     const cgroups = new PodCgroups(
       { clock, kill: killProcess, report },
       { directory: '/sys/fs/cgroup', driver, version: machine.cgroupVersion, podPidsMax },
     );
     const runtime = new CriRuntime(
-      { name, version, logRoot, logLimits, machine, podsBefore },
+      { name, version, logRoot, logLinks, logLimits, machine, podsBefore },
       { connection, cgroups, clock, report },
     );
     await runtime.open();
