@@ -21,6 +21,8 @@ import { type RuntimeCalls, isNotFound, requestMsMax } from './cri-connection.ts
 const podUidLabel = 'io.kubernetes.pod.uid';
 const podNameLabel = 'io.kubernetes.pod.name';
 const podNamespaceLabel = 'io.kubernetes.pod.namespace';
+/** Of a sandbox: the directory of pods of the node that made it. */
+export const nodeAnnotation = 'mountlet.dev/pods-directory';
 
 /** Everything that a runtime lists, by the UID of its pod. */
 export interface Listed {
@@ -38,8 +40,29 @@ interface ReadySandbox {
   readonly ips: readonly string[];
 }
 
+/** How pods of this node are told from those of others. */
+export interface OwnPods {
+  /** Where pods have their volumes. */
+  readonly podsDirectory: string;
+  /** UIDs of pods that an earlier program had there. */
+  readonly podsBefore: readonly string[];
+}
+
+/** A node ends pods that it does not know: it must be alone. */
+export class OtherPodsError extends RuntimeError {
+  constructor(others: readonly PodSandbox[]) {
+    const [first] = others.map(({ metadata }) => `${metadata?.namespace}/${metadata?.name}`);
+    const more = others.length > 1 ? ` and ${others.length - 1} more` : '';
+    super(
+      `pods of another node are in this container runtime (${first}${more}), and two nodes would end each other's pods: stop the kubelet that has them, name the socket of another runtime with --container-runtime-endpoint, or remove them with crictl rmp -f if no node has them any more`,
+    );
+  }
+}
+
 export class CriPods {
   readonly #calls: RuntimeCalls;
+  readonly #own: OwnPods;
+  #isAlone = false;
   /** Of sandboxes that are ready, by ID. */
   readonly #sandboxes = new Map<string, ReadySandbox>();
   /** By ID, for the state that the container had then. */
@@ -47,12 +70,27 @@ export class CriPods {
   /** By UID: the last that was ready. A pod that has ended keeps its addresses. */
   readonly #lastReady = new Map<string, ReadySandbox>();
 
-  constructor(calls: RuntimeCalls) {
+  constructor(calls: RuntimeCalls, own: OwnPods) {
     this.#calls = calls;
+    this.#own = own;
+  }
+
+  /** Rejects with an OtherPodsError where another node has pods. Asked until the runtime has answered once. */
+  async requireAlone(signal: AbortSignal): Promise<void> {
+    if (this.#isAlone) return;
+    const { items } = await this.#calls.listPodSandbox({}, { timeoutMs: requestMsMax, signal });
+    const { podsDirectory, podsBefore } = this.#own;
+    const others = items.filter(({ labels, annotations }) => {
+      const uid = labels[podUidLabel] ?? '';
+      return uid !== '' && annotations[nodeAnnotation] !== podsDirectory && !podsBefore.includes(uid);
+    });
+    if (others.length > 0) throw new OtherPodsError(others);
+    this.#isAlone = true;
   }
 
   /** All of this node's, or of one pod. */
   async listed(podUid: string | undefined, signal: AbortSignal): Promise<ReadonlyMap<string, Listed>> {
+    await this.requireAlone(signal);
     const options = { timeoutMs: requestMsMax, signal };
     const filter = podUid === undefined ? {} : { filter: { labelSelector: { [podUidLabel]: podUid } } };
     const [{ items }, { containers }] = await Promise.all([

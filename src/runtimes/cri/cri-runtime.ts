@@ -27,7 +27,7 @@ import {
 } from '../runtime.ts';
 import { containerConfig } from './container-config.ts';
 import { type CriConnection, isNotFound, requestMsMax } from './cri-connection.ts';
-import { CriPods, type Listed } from './cri-pods.ts';
+import { CriPods, type Listed, OtherPodsError, type OwnPods, nodeAnnotation } from './cri-pods.ts';
 import { CriImages } from './images.ts';
 import { LogLinks } from './log-links.ts';
 import { type LogLimits, LogRotation } from './log-rotation.ts';
@@ -50,8 +50,7 @@ interface CriRuntimeSettings {
   readonly logLinks: string | undefined;
   readonly logLimits: LogLimits;
   readonly machine: MachineFacts;
-  /** UIDs of pods that an earlier program had. */
-  readonly podsBefore: readonly string[];
+  readonly own: OwnPods;
 }
 
 interface CriRuntimeDeps {
@@ -105,9 +104,11 @@ export class CriRuntime implements Runtime {
     this.#connection = connection;
     this.#cgroups = cgroups;
     this.#clock = clock;
-    this.#grouped = new Map(settings.podsBefore.map((uid) => [uid, Symbol()]));
-    this.images = new CriImages(connection, (pod) => sandboxConfig(pod, 0, cgroups.driver));
-    this.#pods = new CriPods(connection.runtime);
+    this.#grouped = new Map(settings.own.podsBefore.map((uid) => [uid, Symbol()]));
+    this.images = new CriImages(connection, (pod) =>
+      this.#sandboxConfig(pod, this.#pods.readySandbox(pod.uid)?.attempt ?? 0),
+    );
+    this.#pods = new CriPods(connection.runtime, settings.own);
     this.#streaming = new CriStreaming(connection.runtime, clock);
     this.#stats = new CriStatsReader(connection.runtime, this.#pods, clock);
     this.#logs = new LogRotation(settings.logLimits, {
@@ -125,9 +126,12 @@ export class CriRuntime implements Runtime {
     });
   }
 
-  /** Follows the runtime. One that does not answer yet is waited for: `problems` says so. */
+  /** Follows the runtime. One that does not answer yet is waited for: `problems` says so. Rejects where another node has pods. */
   async open(): Promise<void> {
     const { signal } = this.#closing;
+    await this.#pods.requireAlone(signal).catch((thrown: unknown) => {
+      if (thrown instanceof OtherPodsError) throw thrown;
+    });
     await Promise.all([this.#conditions.refresh(signal).catch(() => {}), this.#relist.relist(signal)]);
     this.#loops = Promise.all([this.#conditions.run(signal), this.#relist.run(signal), this.#logs.run(signal)]);
   }
@@ -201,7 +205,7 @@ export class CriRuntime implements Runtime {
     await mkdir(logDirectory, { recursive: true, mode: 0o755 });
     this.#grouped.set(uid, Symbol());
     await this.#cgroups.make(request);
-    const config = sandboxConfig(request, attempt, this.#cgroups.driver);
+    const config = this.#sandboxConfig(request, attempt);
     const { podSandboxId } = await this.#toItsEnd(signal, (late) =>
       this.#connection.runtime.runPodSandbox({ config, runtimeHandler }, { timeoutMs: sandboxMsMax, signal: late }),
     );
@@ -251,7 +255,7 @@ export class CriRuntime implements Runtime {
     const message = {
       podSandboxId: sandbox.id,
       config: containerConfig(request, pod, this.#settings.machine),
-      sandboxConfig: sandboxConfig(pod, sandbox.attempt, this.#cgroups.driver),
+      sandboxConfig: this.#sandboxConfig(pod, sandbox.attempt),
     };
     const { containerId } = await this.#toItsEnd(signal, (late) =>
       this.#connection.runtime.createContainer(message, this.#options(late)),
@@ -336,6 +340,11 @@ export class CriRuntime implements Runtime {
   async #removeCgroup(podUid: string, signal: AbortSignal): Promise<void> {
     await this.#cgroups.remove(podUid, signal);
     this.#grouped.delete(podUid);
+  }
+
+  #sandboxConfig(pod: PodRequest, attempt: number): ReturnType<typeof sandboxConfig> {
+    const annotations = { ...pod.annotations, [nodeAnnotation]: this.#settings.own.podsDirectory };
+    return sandboxConfig({ ...pod, annotations }, attempt, this.#cgroups.driver);
   }
 
   #features(): RuntimeFeatures {

@@ -237,7 +237,7 @@ test('a pod and a container of which every field is set', options, async (t) => 
     },
     port_mappings: [{ container_port: 80 }, { protocol: 1, container_port: 53 }],
     labels: { app: 'web', ...labels },
-    annotations: { note: 'n' },
+    annotations: { note: 'n', 'mountlet.dev/pods-directory': join(root, 'pods') },
     linux: {
       cgroup_parent: `/kubepods/burstable/pod${uid}`,
       security_context: {

@@ -32,10 +32,15 @@ const healthy: RuntimeScript = {
   imageFsInfo: () => ({}),
 };
 
-async function open(t: TestContext, endpoint: string, report = (_: string): void => {}): Promise<CriRuntime> {
+async function open(
+  t: TestContext,
+  endpoint: string,
+  report = (_: string): void => {},
+  podsBefore = ['u'],
+): Promise<CriRuntime> {
   const directory = realpathSync(temporaryDirectory(t));
   const podsDirectory = join(directory, 'pods');
-  mkdirSync(podsDirectory);
+  for (const uid of podsBefore) mkdirSync(join(podsDirectory, uid), { recursive: true });
   const runtime = await openCriRuntime(
     {
       endpoint,
@@ -202,6 +207,25 @@ const sandboxStatus = {
   linux: { namespaces: { options: { network: NamespaceMode.POD } } },
 };
 
+test('a runtime with pods of another node is not used, also if it says so only later', async (t) => {
+  const says = /pods of another node are in this container runtime \(shop\/web and 1 more\).*stop the kubelet/;
+  const script = { ...healthy, listPodSandbox: () => ({ items: [sandbox, { ...sandbox, id: 't' }] }) };
+  const endpoint = await startScriptedRuntime(t, script);
+  await assert.rejects(open(t, endpoint, undefined, ['v']), says);
+  let isLoading = true;
+  const starting = await startScriptedRuntime(t, {
+    ...script,
+    listPodSandbox() {
+      if (!isLoading) return script.listPodSandbox();
+      throw new ScriptedFailure('UNKNOWN', 'server is not initialized yet');
+    },
+  });
+  const runtime = await open(t, starting, undefined, ['v']);
+  isLoading = false;
+  await assert.rejects(runtime.list(new AbortController().signal), says);
+  assert.match(runtime.problems().join(), /PLEG is not healthy/);
+});
+
 const answers: readonly { readonly it: string; readonly script: RuntimeScript; readonly says: RegExp }[] = [
   {
     it: 'of a container without an image',
@@ -333,6 +357,7 @@ test('a look at a pod in which nothing happened takes two calls', async (t) => {
 test('a list from before a pod was started does not end the pod', async (t) => {
   const directory = temporaryDirectory(t);
   let isStarted = false;
+  let isHeld = false;
   const control = new EventEmitter();
   const released = once(control, 'release');
   const asked = once(control, 'asked');
@@ -340,7 +365,7 @@ test('a list from before a pod was started does not end the pod', async (t) => {
     ...healthy,
     async listPodSandbox() {
       if (isStarted) return { items: [sandbox] };
-      if (control.emit('asked')) await released;
+      if (isHeld && control.emit('asked')) await released;
       return { items: [] };
     },
     podSandboxStatus: () => ({ status: sandboxStatus }),
@@ -362,11 +387,13 @@ test('a list from before a pod was started does not end the pod', async (t) => {
       logLinks: undefined,
       logLimits: { bytesMax: 10_000_000, filesMax: 5 },
       machine: await readMachineFacts('/'),
-      podsBefore: ['u'],
+      own: { podsDirectory: directory, podsBefore: ['u'] },
     },
     { connection: connectCri(endpoint), cgroups, clock: systemClock, report: assert.fail },
   );
   t.after(() => runtime.close());
+  await runtime.get('u', signal);
+  isHeld = true;
   const listed = runtime.list(signal);
   await asked;
   await runtime.runPod(podRequest(directory, { uid: 'u', logDirectory: join(directory, 'logs') }), signal);

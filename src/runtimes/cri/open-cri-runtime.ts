@@ -46,7 +46,7 @@ const noPodLimits =
 const configTries = 3;
 const configRetryMs = 2_000;
 
-/** Rejects within seconds where nothing answers, or something else than a runtime. */
+/** Rejects within seconds where nothing answers, or something else than a runtime, or where another node has pods. */
 export async function openCriRuntime(
   settings: CriSettings,
   { clock, report }: CriDeps,
@@ -60,13 +60,14 @@ export async function openCriRuntime(
     if (driver === 'systemd') report(noPodLimits);
     const machine = await readMachineFacts('/');
     const { logRoot, logLinks, logLimits, podPidsMax } = settings;
-    const podsBefore = await readdir(settings.podsDirectory);
+    const { podsDirectory } = settings;
+    const own = { podsDirectory, podsBefore: await readdir(podsDirectory) };
     const cgroups = new PodCgroups(
       { clock, kill: killProcess, report },
       { directory: '/sys/fs/cgroup', driver, version: machine.cgroupVersion, podPidsMax },
     );
     const runtime = new CriRuntime(
-      { name, version, logRoot, logLinks, logLimits, machine, podsBefore },
+      { name, version, logRoot, logLinks, logLimits, machine, own },
       { connection, cgroups, clock, report },
     );
     await runtime.open();
