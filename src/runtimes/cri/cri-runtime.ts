@@ -122,6 +122,7 @@ export class CriRuntime implements Runtime {
     this.#relist = new Relist({
       clock,
       listed: (signal) => this.#pods.listed(undefined, signal),
+      inspect: (podUid, signal) => this.#pods.get(podUid, signal),
       changed: (podUid) => this.#changes.publish(podUid),
     });
   }
@@ -144,7 +145,7 @@ export class CriRuntime implements Runtime {
   }
 
   problems(): readonly string[] {
-    return [...this.#conditions.problems(), ...[this.#relist.problem() ?? []].flat()];
+    return [...this.#conditions.problems(), ...this.#relist.problems()];
   }
 
   networkProblem(): string | undefined {
