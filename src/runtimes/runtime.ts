@@ -103,6 +103,8 @@ export interface RuntimePod {
   readonly name: string;
   readonly state: 'ready' | 'notReady';
   readonly createdAtMs: number;
+  /** Of the newest; undefined where a pod has only one at a time, and containers from before it are told by their time. */
+  readonly sandboxId?: string | undefined;
   /** Empty when the pod has the host's network: then its addresses are the node's. */
   readonly ips: readonly string[];
   /** Where a pod with a network of its own reaches the API server of this node, if that listens on the loopback address. */
@@ -118,6 +120,10 @@ export interface RuntimeContainer {
   readonly attempt: number;
   readonly image: string;
   readonly imageId: string;
+  /** Other images that it needs, and other names of its own. */
+  readonly moreImages?: readonly string[];
+  /** In which it was created, where the runtime says it. */
+  readonly sandboxId?: string | undefined;
   readonly state: ContainerState;
   readonly logPath: string;
   /** As given at creation. */
@@ -255,6 +261,8 @@ export interface RuntimeMount {
   readonly propagation: 'None' | 'HostToContainer' | 'Bidirectional';
   /** Set for a volume whose content is an image, which the runtime brings; `hostPath` is empty then. */
   readonly image?: string;
+  /** What the runtime calls that image, from ImageStatus. */
+  readonly imageId?: string;
   readonly imageSubPath?: string;
 }
 

@@ -85,12 +85,14 @@ interface ContainerInput {
   readonly attempt: number;
   readonly podIPs: readonly string[];
   readonly image: ImageStatus;
+  /** Of the volumes that are images, by name. */
+  readonly imageVolumes: ReadonlyMap<string, Pick<ImageStatus, 'id'>>;
   readonly runtimePod: RuntimePod;
 }
 
 /** Rejects with a ContainerConfigError, or a ContainerStartError for what every runtime would refuse. */
 export async function buildContainerRequest(
-  { pod, container, attempt, podIPs, image, runtimePod }: ContainerInput,
+  { pod, container, attempt, podIPs, image, imageVolumes, runtimePod }: ContainerInput,
   { view: viewDeps, volumes, files }: ContainerRequestDeps,
   { clusterDomain, runtimeSupportsRecursiveReadOnly, defaultUid, memoryBytes }: NodeSettings,
   signal: AbortSignal,
@@ -140,7 +142,7 @@ export async function buildContainerRequest(
     workingDirectory: container.workingDir ?? '',
     environment: view.environment.map(({ name, value }) => ({ name, value })),
     mounts: [
-      ...view.mounts.map(runtimeMount),
+      ...view.mounts.map((mount) => runtimeMount(mount, imageVolumes.get(mount.name)?.id)),
       ...(messageFile === undefined ? [] : [fileMount(messageFile, messagePath)]),
     ],
     devices: view.devices.map(({ hostPath, devicePath, permissions }) => ({
@@ -201,7 +203,10 @@ export async function runCleanUps(cleanUps: readonly CleanUp[]): Promise<void> {
   for (const cleanUp of cleanUps) await cleanUp().catch(() => {});
 }
 
-function runtimeMount({ hostPath = '', mountPath, image, subPath, ...mount }: ContainerMount): RuntimeMount {
+function runtimeMount(
+  { hostPath = '', mountPath, image, subPath, ...mount }: ContainerMount,
+  imageId = image,
+): RuntimeMount {
   const { readOnly, recursiveReadOnly, propagation } = mount;
   return {
     hostPath,
@@ -209,7 +214,9 @@ function runtimeMount({ hostPath = '', mountPath, image, subPath, ...mount }: Co
     readOnly,
     recursiveReadOnly,
     propagation,
-    ...(image === undefined ? {} : { image, ...(subPath === undefined ? {} : { imageSubPath: subPath }) }),
+    ...(image === undefined || imageId === undefined
+      ? {}
+      : { image, imageId, ...(subPath === undefined ? {} : { imageSubPath: subPath }) }),
   };
 }
 

@@ -7,7 +7,7 @@ import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { RuntimeError } from '../../runtimes/runtime.ts';
 import { aConfigMap, aContainer, aPod, aSecret } from '../../testing/fakes/builders.ts';
 import { settle } from '../../testing/fakes/fake-clock.ts';
-import { ContainerWorld, testNodeSettings, viewDeps } from '../../testing/worlds/container-world.ts';
+import { ContainerWorld, emptyVolumes, testNodeSettings, viewDeps } from '../../testing/worlds/container-world.ts';
 
 const uid = '5f3a7c3e-0000-4000-8000-000000000001';
 const who = `web_shop(${uid})`;
@@ -207,6 +207,18 @@ for (const { it, container = {}, pod = {}, arrange, fails, event } of failures) 
     );
   });
 }
+
+test('the runtime gets the image of a volume by its ID, and as the pod names it', async () => {
+  const data = { kind: 'image', reference: 'data:1' } as const;
+  const volumes = { ...emptyVolumes, mountedVolumesOf: () => new Map([['data', data]]) };
+  const world = new ContainerWorld({ volumes });
+  const volumeMounts = [{ name: 'data', mountPath: '/data' }];
+  const source = { name: 'data', image: { reference: 'data:1' } };
+  await world.syncAll(aPod({ containers: [aContainer({ volumeMounts })], volumes: [source] }));
+  const [request] = [...world.runtime.requests.values()];
+  const { image, imageId } = request?.mounts.find(({ containerPath }) => containerPath === '/data') ?? {};
+  assert.deepEqual([image, imageId], ['data:1', 'sha256:data:1']);
+});
 
 test('a failed pull waits 10 s, then 20 s, and reports why', async () => {
   const world = new ContainerWorld();

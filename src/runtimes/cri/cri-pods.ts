@@ -154,6 +154,7 @@ export class CriPods {
       name: newest?.metadata?.name ?? first?.labels[podNameLabel] ?? '',
       state: ready === undefined ? 'notReady' : 'ready',
       createdAtMs: milliseconds(newest?.createdAt ?? 0n),
+      sandboxId: newest?.id ?? '',
       ips: (ready ?? this.#lastReady.get(uid))?.ips ?? [],
       containers: described.toSorted((a, b) => b.state.createdAtMs - a.state.createdAtMs || b.attempt - a.attempt),
     };
@@ -190,12 +191,12 @@ export class CriPods {
   }
 
   /** Undefined when it has been removed since it was listed. */
-  async #container({ id, state }: Container, signal: AbortSignal): Promise<RuntimeContainer | undefined> {
+  async #container({ id, state, podSandboxId }: Container, signal: AbortSignal): Promise<RuntimeContainer | undefined> {
     const known = this.#containers.get(id);
     if (known?.state === state && state !== CriState.CONTAINER_UNKNOWN) return known.container;
     const status = await unlessGone(this.#containerStatus(id, signal));
     if (status === undefined) return undefined;
-    const container = describe(status);
+    const container = describe(status, podSandboxId);
     this.#containers.set(id, { state: status.state, container });
     return container;
   }
@@ -232,13 +233,16 @@ function addressesOf({ network }: PodSandboxStatus): readonly string[] {
   return all.every((ip) => isIP(ip) !== 0) ? all : [];
 }
 
-function describe(status: ContainerStatus): RuntimeContainer {
+function describe(status: ContainerStatus, sandboxId: string): RuntimeContainer {
+  const images = [status.imageId, ...status.mounts.map(({ image }) => image?.image ?? '')];
   return {
     id: status.id,
     name: status.metadata?.name ?? '',
     attempt: status.metadata?.attempt ?? 0,
     image: status.image?.image ?? '',
     imageId: status.imageRef,
+    moreImages: images.filter(Boolean),
+    sandboxId,
     state: stateOf(status),
     logPath: status.logPath,
     labels: status.labels,

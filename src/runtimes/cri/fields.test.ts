@@ -109,7 +109,7 @@ class World {
     };
     const image = { id: this.#imageId, sizeBytes: 0, uid: 0 };
     const built = await buildContainerRequest(
-      { pod, container, attempt: 3, podIPs: runtimePod.ips, image, runtimePod },
+      { pod, container, attempt: 3, podIPs: runtimePod.ips, image, imageVolumes: new Map(), runtimePod },
       { view: () => ({ ...viewDeps(), hostsFiles }), volumes: this.#volumes(), files: this.#files() },
       testNodeSettings,
       signal,
