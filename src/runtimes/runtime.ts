@@ -300,6 +300,11 @@ export interface SecurityProfile {
   readonly profile: string;
 }
 
+// Of every sandbox and container: to which pod it belongs, as the kubelet says it.
+export const podNameLabel = 'io.kubernetes.pod.name';
+export const podNamespaceLabel = 'io.kubernetes.pod.namespace';
+export const podUidLabel = 'io.kubernetes.pod.uid';
+
 /** Zero or undefined: no limit. */
 export interface ResourceLimits {
   readonly memoryBytesMax?: number | undefined;

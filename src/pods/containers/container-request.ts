@@ -3,7 +3,15 @@ import { podNamespace, podUid } from '../../kube/kinds/pod/pod-identity.ts';
 import type { AnyContainer } from '../../kube/kinds/pod/pod-spec.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { goQuote } from '../../kube/values/go-text.ts';
-import type { ContainerRequest, ImageStatus, RuntimeMount, RuntimePod } from '../../runtimes/runtime.ts';
+import {
+  type ContainerRequest,
+  type ImageStatus,
+  type RuntimeMount,
+  type RuntimePod,
+  podNameLabel,
+  podNamespaceLabel,
+  podUidLabel,
+} from '../../runtimes/runtime.ts';
 import { type ContainerView, type ContainerViewDeps, viewContainer } from '../view/container-view.ts';
 import { type CleanUp, type ContainerMount, ContainerMountsError, type MountedVolumes } from '../view/mounts.ts';
 import { ContainerConfigError, type Defect } from '../view/variables.ts';
@@ -16,9 +24,6 @@ import {
   kubeletAnnotations,
   messageFileAnnotation,
   newest,
-  podNameLabel,
-  podNamespaceLabel,
-  podUidLabel,
   writeEnvironmentObjects,
 } from './runtime-containers.ts';
 import { ContainerStartError } from './start-errors.ts';

@@ -42,9 +42,6 @@ export async function hasEnded(
   }
 }
 
-export const podNameLabel = 'io.kubernetes.pod.name';
-export const podNamespaceLabel = 'io.kubernetes.pod.namespace';
-export const podUidLabel = 'io.kubernetes.pod.uid';
 export const containerNameLabel = 'io.kubernetes.container.name';
 // Annotations are what is known of a container after a restart of this program.
 export const hashAnnotation = 'io.kubernetes.container.hash';

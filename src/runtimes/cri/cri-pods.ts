@@ -15,12 +15,17 @@ import {
   PodSandboxState,
   type PodSandboxStatus,
 } from '../../grpc/messages/cri_pb.ts';
-import { type ContainerState, type RuntimeContainer, RuntimeError, type RuntimePod } from '../runtime.ts';
-import { type RuntimeCalls, isNotFound, requestMsMax } from './cri-connection.ts';
+import {
+  type ContainerState,
+  type RuntimeContainer,
+  RuntimeError,
+  type RuntimePod,
+  podNameLabel,
+  podNamespaceLabel,
+  podUidLabel,
+} from '../runtime.ts';
+import { type RuntimeCalls, milliseconds, requestMsMax, unlessGone } from './cri-connection.ts';
 
-const podUidLabel = 'io.kubernetes.pod.uid';
-const podNameLabel = 'io.kubernetes.pod.name';
-const podNamespaceLabel = 'io.kubernetes.pod.namespace';
 /** Of a sandbox: the directory of pods of the node that made it. */
 export const nodeAnnotation = 'mountlet.dev/pods-directory';
 
@@ -275,23 +280,9 @@ function stateOf({
   }
 }
 
-/** All times of a runtime are nanoseconds since the epoch. */
-function milliseconds(nanoseconds: bigint): number {
-  return Number(nanoseconds / 1_000_000n);
-}
-
 /** An answer without what everything depends on is a failure of the runtime, in the kubelet's words. */
 function requireFields(method: string, fields: Readonly<Record<string, unknown>>): void {
   const missing = Object.entries(fields).find(([, value]) => !value);
   if (missing !== undefined)
     throw new RuntimeError(`the runtime's answer to ${method} is incomplete: ${missing[0]} is not set`);
-}
-
-async function unlessGone<T>(answer: Promise<T>): Promise<T | undefined> {
-  try {
-    return await answer;
-  } catch (thrown) {
-    if (isNotFound(thrown)) return undefined;
-    throw thrown;
-  }
 }

@@ -192,11 +192,11 @@ describe('the runtime over containerd', { skip: containerdSkip() }, () => {
   test('a container that cannot start says why, without what may be secret', async (t) => {
     const { pod, runtime, container } = await world(t, { hostNetwork: true });
     await runtime.runPod(pod, signal);
-    const request = container({ command: ['/no/such/hunter2'], program: '/no/such/$(PASSWORD)' });
+    const request = container({ command: ['/no/such/hunter2'], program: '/no/such/$$$(PASSWORD)' });
     const id = await runtime.createContainer(request, pod, signal);
     await assert.rejects(runtime.startContainer(id, signal), (error: Error) => {
       assert.ok(error instanceof RuntimeError);
-      assert.match(error.message, /\/no\/such\/\$\(PASSWORD\).*no such file or directory/);
+      assert.match(error.message, /\/no\/such\/\$\$\$\(PASSWORD\).*no such file or directory/);
       assert.ok(!error.message.includes('hunter2') && error.cause === undefined);
       return true;
     });

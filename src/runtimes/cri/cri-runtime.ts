@@ -26,7 +26,7 @@ import {
   type RuntimePod,
 } from '../runtime.ts';
 import { containerConfig } from './container-config.ts';
-import { type CriConnection, isNotFound, requestMsMax } from './cri-connection.ts';
+import { type CriConnection, requestMsMax, unlessGone } from './cri-connection.ts';
 import { CriPods, type Listed, OtherPodsError, type OwnPods, nodeAnnotation } from './cri-pods.ts';
 import { CriImages } from './images.ts';
 import { LogLinks } from './log-links.ts';
@@ -379,14 +379,5 @@ export class CriRuntime implements Runtime {
 
   #options(signal: AbortSignal): { readonly timeoutMs: number; readonly signal: AbortSignal } {
     return { timeoutMs: requestMsMax, signal };
-  }
-}
-
-/** What is gone needs no stop and no removal. */
-async function unlessGone(done: Promise<unknown>): Promise<void> {
-  try {
-    await done;
-  } catch (thrown) {
-    if (!isNotFound(thrown)) throw thrown;
   }
 }

@@ -35,7 +35,7 @@ const healthy: RuntimeScript = {
 async function open(
   t: TestContext,
   endpoint: string,
-  report = (_: string): void => {},
+  report: (problem: string) => void = () => {},
   podsBefore = ['u'],
 ): Promise<CriRuntime> {
   const directory = realpathSync(temporaryDirectory(t));
