@@ -82,6 +82,33 @@ describe('a node on containerd', { skip: withNode.skip || containerdRuntime.skip
         isOld ? /^Failed:SupplementalGroupsPolicyNotSupported$/ : /^Running:/,
       ),
     );
+    await kubectl.ok('delete pod reader strict');
+  });
+
+  test('another node does not use a runtime with pods of this one, and ends none of them', async (t) => {
+    await machine.kubectl.apply(pod('keeper'));
+    await machine.kubectl.running('keeper');
+    const runtime = await thisContainerd(containerd).start();
+    const notEnded = { ...runtime, left: () => Promise.resolve([]), close: () => Promise.resolve() };
+    const other = new UpMachine({ ...containerdRuntime, start: () => Promise.resolve(notEnded) });
+    t.after(() => other.end());
+    const refusal = /pods of another node are in this container runtime \(default\/keeper\).*stop the kubelet/;
+    await assert.rejects(other.start(), refusal);
+    const up = await other.start('--runtime', 'auto');
+    assert.match(up.output(), /containers are processes of this machine.*pods of another node/);
+    await up.stop();
+    assert.match(await machine.kubectl.ok('get pod keeper'), /Running +0/);
+  });
+
+  test('auto does not start pods a second time when their runtime is away', async () => {
+    const id = await machine.kubectl.ok(['get', 'pod', 'keeper', '-o', 'jsonpath={..containerID}']);
+    await machine.up.kill();
+    const missing = `unix://${machine.directory}/missing.sock`;
+    const start = machine.start('--runtime', 'auto', '--container-runtime-endpoint', missing);
+    await assert.rejects(start, /Cannot go on with the pods of this node, .*there is no such socket/);
+    await machine.start('--runtime', 'auto', '--drain', '--node-name', 'here');
+    await machine.kubectl.running('keeper');
+    assert.equal(await machine.kubectl.ok(['get', 'pod', 'keeper', '-o', 'jsonpath={..containerID}']), id);
   });
 
   test('a subPath in a container follows its ConfigMap, through a directory that is shared and given back', async () => {

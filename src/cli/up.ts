@@ -42,7 +42,7 @@ export function upCommand(options: UpOptions): Promise<number> {
     const stop = new AbortController();
     const files = await readSources(options.apply ?? [], () => openStandardInput(stop.signal));
     const stopped = untilSignal().then(() => stop.abort());
-    const settings = settingsOf(options, join(stateDirectory, 'node'), nodeDefaults, note);
+    const settings = settingsOf(options, { rootDirectory: join(stateDirectory, 'node') }, nodeDefaults, note);
     if (settings.serving.certificate !== undefined || settings.serving.clientAuthorityFile !== undefined)
       note(
         'tlsCertFile and authentication.x509.clientCAFile have no effect: the API server of this machine issues certificates',

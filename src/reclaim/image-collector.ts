@@ -110,7 +110,9 @@ export class ImageCollector {
     const images = await this.#deps.images.list(signal);
     const pods = await this.#deps.pods(signal);
     const names = new Set(
-      pods.flatMap(({ containers }) => containers.flatMap(({ imageId, image }) => [imageId, image])),
+      pods.flatMap(({ containers }) =>
+        containers.flatMap(({ imageId, image, moreImages = [] }) => [imageId, image, ...moreImages]),
+      ),
     );
     // Runtimes name the image of a container by its ID, its digest or a tag.
     const isUsed = ({ id, digests, tags }: RuntimeImage): boolean =>

@@ -110,6 +110,8 @@ export interface RuntimePod {
   /** Why it is not ready, in the kubelet's words; undefined: it was stopped. */
   readonly problem?: string;
   readonly createdAtMs: number;
+  /** Of the newest; undefined where a pod has only one at a time, and containers from before it are told by their time. */
+  readonly sandboxId?: string | undefined;
   /** Empty with the host's network, and where none can be read. */
   readonly ips: readonly string[];
   /** It has the network of the machine, whether or not it asked for it: its addresses are the node's. */
@@ -127,6 +129,10 @@ export interface RuntimeContainer {
   readonly attempt: number;
   readonly image: string;
   readonly imageId: string;
+  /** Other images that it needs, and other names of its own. */
+  readonly moreImages?: readonly string[];
+  /** In which it was created, where the runtime says it. */
+  readonly sandboxId?: string | undefined;
   readonly state: ContainerState;
   readonly logPath: string;
   /** Of its first process, where the runtime tells. */
@@ -266,6 +272,8 @@ export interface RuntimeMount {
   readonly propagation: 'None' | 'HostToContainer' | 'Bidirectional';
   /** Set for a volume whose content is an image, which the runtime brings; `hostPath` is empty then. */
   readonly image?: string;
+  /** What the runtime calls that image, from ImageStatus. */
+  readonly imageId?: string;
   readonly imageSubPath?: string;
 }
 
@@ -302,6 +310,11 @@ export interface SecurityProfile {
   /** Of a profile of this machine: a file for seccomp, a name for AppArmor; otherwise empty. */
   readonly profile: string;
 }
+
+// Of every sandbox and container: to which pod it belongs, as the kubelet says it.
+export const podNameLabel = 'io.kubernetes.pod.name';
+export const podNamespaceLabel = 'io.kubernetes.pod.namespace';
+export const podUidLabel = 'io.kubernetes.pod.uid';
 
 /** Zero or undefined: no limit. */
 export interface ResourceLimits {
@@ -402,7 +415,12 @@ export interface PullCredential {
 
 /** A failure of the runtime itself; its message goes into a pod's status and Events, so it holds no secret. */
 export class RuntimeError extends MountletError {
-  readonly reason: 'RuntimeFailed' | 'CommandStartFailed' | 'NamespacesRefused' | 'SandboxStatusFailed';
+  readonly reason:
+    | 'RuntimeFailed'
+    | 'CommandStartFailed'
+    | 'NamespacesRefused'
+    | 'PodGroupFailed'
+    | 'SandboxStatusFailed';
 
   constructor(message: string, options?: ErrorOptions, reason: RuntimeError['reason'] = 'RuntimeFailed') {
     super(message, options);

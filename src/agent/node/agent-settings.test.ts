@@ -39,6 +39,16 @@ test('a configuration file is read with names that the kubelet has too', () => {
   assert.equal(settings.subPathUpdates, false);
 });
 
+test('with a container runtime logs are where the machine keeps them, unless the user says otherwise', () => {
+  const given = { ...machine, containerLogs: '/var/log/pods' };
+  const logsOf = (said: AgentConfiguration): string | undefined => agentSettings(said, given).logsDirectory;
+  assert.equal(logsOf({}), undefined);
+  assert.equal(logsOf({ runtime: 'auto' }), undefined);
+  assert.equal(logsOf({ runtime: 'cri' }), '/var/log/pods');
+  assert.equal(logsOf({ containerRuntimeEndpoint: 'unix:///run/c.sock' }), '/var/log/pods');
+  assert.equal(logsOf({ runtime: 'cri', podLogsDir: '/logs' }), '/logs');
+});
+
 const pulls: readonly { readonly given: AgentConfiguration; readonly atOnce: number }[] = [
   { given: {}, atOnce: 1 },
   { given: { serializeImagePulls: false }, atOnce: Infinity },

@@ -234,7 +234,12 @@ function isKubeletConfiguration(document: unknown): boolean {
 /** `given` is the file's content with what was said on the command line over it; `machine` is asked for the rest. */
 export function agentSettings(
   given: AgentConfiguration,
-  machine: { readonly nodeName: string; readonly rootDirectory: string },
+  machine: {
+    readonly nodeName: string;
+    readonly rootDirectory: string;
+    /** Where logs are with a container runtime; undefined: below the root, as without one. */
+    readonly containerLogs?: string | undefined;
+  },
 ): AgentSettings {
   const problems = decode(agentConfiguration, given).problems.map(
     ({ path, message }) => `${showPath(path)}: ${message}`,
@@ -244,6 +249,13 @@ export function agentSettings(
   const { nodeIP = '', staticPodPath = '' } = given;
   const { evictionHard, evictionSoft, evictionSoftGracePeriod, evictionMinimumReclaim } = given;
   const { mergeDefaultEvictionSettings } = given;
+  // Who names a container runtime means to use it.
+  const runtime = check.among(
+    'runtime',
+    given.runtime ?? (given.containerRuntimeEndpoint === undefined ? 'process' : 'cri'),
+    ['process', 'cri', 'auto'],
+  );
+  const logsDirectory = given.podLogsDir ?? (runtime === 'cri' ? machine.containerLogs : undefined);
   const settings: AgentSettings = {
     nodeName: check.name('nodeName', given.nodeName ?? machine.nodeName),
     rootDirectory: check.absolute('rootDir', given.rootDir ?? machine.rootDirectory),
@@ -275,12 +287,7 @@ export function agentSettings(
     requestsBurst: check.within('kubeAPIBurst', given.kubeAPIBurst ?? 100, 1, 100_000),
     logBytesMax: check.logSize('containerLogMaxSize', given.containerLogMaxSize ?? '10Mi'),
     logFilesMax: check.within('containerLogMaxFiles', given.containerLogMaxFiles ?? 5, 2, 1_000),
-    // Who names a container runtime means to use it.
-    runtime: check.among(
-      'runtime',
-      given.runtime ?? (given.containerRuntimeEndpoint === undefined ? 'process' : 'cri'),
-      ['process', 'cri', 'auto'],
-    ),
+    runtime,
     containerRuntimeEndpoint: check.endpoint(
       'containerRuntimeEndpoint',
       given.containerRuntimeEndpoint ?? defaultEndpoint,
@@ -312,7 +319,7 @@ export function agentSettings(
     imageCollection: check.imageCollection(given),
     localStorageCapacityIsolation: given.localStorageCapacityIsolation ?? true,
     volumeStatsMs: check.duration('volumeStatsAggPeriod', given.volumeStatsAggPeriod ?? '1m0s'),
-    logsDirectory: given.podLogsDir === undefined ? undefined : check.absolute('podLogsDir', given.podLogsDir),
+    logsDirectory: logsDirectory === undefined ? undefined : check.absolute('podLogsDir', logsDirectory),
     providerId: given.providerID ?? '',
     eventsPerSecond: check.within('eventRecordQPS', given.eventRecordQPS ?? 50, 0, 100_000) || Infinity,
     eventsBurst: check.within('eventBurst', given.eventBurst ?? 100, 1, 100_000),

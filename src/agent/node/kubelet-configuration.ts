@@ -66,7 +66,10 @@ const taint = object({ key: string, value: string, effect: string, timeAdded: st
 export const kubeletFields: Readonly<Record<string, KubeletField>> = {
   enableServer: setting(boolean, true, exact),
   staticPodPath: setting(string, '', path),
-  podLogsDir: setting(string, '/var/log/pods', { ...path, note: 'here by default `logs` below the root directory' }),
+  podLogsDir: setting(string, '/var/log/pods', {
+    ...path,
+    note: 'so for `mountlet agent` with `runtime: cri`; else here by default `logs` below the root directory',
+  }),
   syncFrequency: setting(string, '1m0s'),
   fileCheckFrequency: setting(string, '20s'),
   httpCheckFrequency: without(noHttp, string, '20s'),
@@ -115,7 +118,9 @@ export const kubeletFields: Readonly<Record<string, KubeletField>> = {
   systemCgroups: without('other processes stay in their groups', string),
   cgroupRoot: without('groups of pods stand at the top', string),
   cgroupsPerQOS: without('pods always have groups by quality of service', boolean, true),
-  cgroupDriver: setting(string, 'cgroupfs', { note: 'where the runtime does not say which it has' }),
+  cgroupDriver: setting(string, 'cgroupfs', {
+    note: 'where the runtime does not say which it has; with `systemd` pods have no limits beside those of their containers',
+  }),
   cpuManagerPolicy: without(oneNode, string, 'none'),
   singleProcessOOMKill: without(
     'with the CRI runtime and control groups of version 2 all processes of a container end together',
@@ -134,7 +139,7 @@ export const kubeletFields: Readonly<Record<string, KubeletField>> = {
   podCIDR: without(ofTheRuntime, string),
   podPidsLimit: setting(integer, -1, {
     ...exact,
-    note: 'with the CRI runtime; the process runtime has 4096 for each container',
+    note: 'with the CRI runtime and cgroupfs; the process runtime has 4096 for each container',
   }),
   resolvConf: setting(string, '/etc/resolv.conf', { ...path, ...exact }),
   runOnce: without('an agent runs until it is ended', boolean, false),

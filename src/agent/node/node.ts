@@ -120,6 +120,7 @@ export async function startNode(given: AgentSettings, deps: NodeDeps, signal: Ab
       report: (problem) => notices.emit({ kind: 'ContainerProblem', ...problem }),
       drains: deps.drains,
       notify: (notice) => notices.emit(notice),
+      afterClose: (act) => void closing.push(act),
       signal,
     });
     closing.push(() => runtime.close());

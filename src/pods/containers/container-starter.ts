@@ -72,9 +72,9 @@ export class ContainerStarter {
   async start(request: StartRequest, signal: AbortSignal): Promise<void> {
     this.#holdBack(request);
     this.#requireCommand(request, signal);
-    this.#requireVolumes(request);
+    const imageVolumes = this.#requireVolumes(request);
     const image = await this.#image(request, signal);
-    const built = await this.#build(request, image, signal);
+    const built = await this.#build(request, image, imageVolumes, signal);
     const { pod, container } = request;
     const { runtime } = this.#deps;
     let id: string;
@@ -159,13 +159,18 @@ export class ContainerStarter {
     return pulled;
   }
 
-  #requireVolumes(request: StartRequest): void {
-    const failures = (request.container.volumeMounts ?? []).flatMap(({ name }) => {
+  /** Those that the container mounts. */
+  #requireVolumes(request: StartRequest): ReadonlyMap<string, ImageStatus> {
+    const present = new Map<string, ImageStatus>();
+    const failures: ContainerStartError[] = [];
+    for (const { name } of request.container.volumeMounts ?? []) {
       const volume = request.imageVolumes.get(name);
-      return volume instanceof ImageError ? [this.#withoutImage(request, volume)] : [];
-    });
+      if (volume instanceof ImageError) failures.push(this.#withoutImage(request, volume));
+      else if (volume !== undefined) present.set(name, volume);
+    }
     const last = failures.at(-1);
     if (last !== undefined) throw last;
+    return present;
   }
 
   async #image(request: StartRequest, signal: AbortSignal): Promise<ImageStatus> {
@@ -183,7 +188,12 @@ export class ContainerStarter {
     return new ContainerStartError(reason, message, { retryAtMs });
   }
 
-  async #build(request: StartRequest, image: ImageStatus, signal: AbortSignal): Promise<BuiltContainer> {
+  async #build(
+    request: StartRequest,
+    image: ImageStatus,
+    imageVolumes: ReadonlyMap<string, ImageStatus>,
+    signal: AbortSignal,
+  ): Promise<BuiltContainer> {
     const { pod, container, runtimePod, podRequest, restartsBefore } = request;
     const last = newest(runtimePod, container.name);
     // Counted on: the log of an earlier one must not be continued by another.
@@ -196,7 +206,16 @@ export class ContainerStarter {
         'recursiveReadOnly',
         podRequest.runtimeHandler,
       );
-      const input = { pod, container, attempt, podIPs, image, runtimePod, runtimeSupportsRecursiveReadOnly };
+      const input = {
+        pod,
+        container,
+        attempt,
+        podIPs,
+        image,
+        imageVolumes,
+        runtimePod,
+        runtimeSupportsRecursiveReadOnly,
+      };
       const built = await buildContainerRequest(input, this.#deps, this.#settings, signal);
       const refusal = this.#deps.runtime.unsupported(podRequest, built.request);
       if (refusal === undefined) return built;

@@ -266,6 +266,18 @@ for (const { it, container = {}, pod = {}, arrange, fails, event } of failures) 
   });
 }
 
+test('the runtime gets the image of a volume by its ID, and as the pod names it', async () => {
+  const data = { kind: 'image', reference: 'data:1' } as const;
+  const volumes = { ...emptyVolumes, mountedVolumesOf: () => new Map([['data', data]]) };
+  const world = new ContainerWorld({ volumes });
+  const volumeMounts = [{ name: 'data', mountPath: '/data' }];
+  const source = { name: 'data', image: { reference: 'data:1' } };
+  await world.syncAll(aPod({ containers: [aContainer({ volumeMounts })], volumes: [source] }));
+  const [request] = [...world.runtime.requests.values()];
+  const { image, imageId } = request?.mounts.find(({ containerPath }) => containerPath === '/data') ?? {};
+  assert.deepEqual([image, imageId], ['data:1', 'sha256:data:1']);
+});
+
 test('a failed pull waits 10 s, then 20 s, and reports why', async () => {
   const world = new ContainerWorld();
   world.runtime.presentImages = new Set();
@@ -380,6 +392,17 @@ test('a sandbox that is lost before it has containers is replaced, and an event 
     world.events.lines().includes('Normal SandboxChanged Pod sandbox changed, it will be killed and re-created.'),
   );
   assert.equal(world.runtime.show(uid), 'ready: main#0 running');
+});
+
+test('a pod whose group cannot be made is an event of its own, and tried again', async () => {
+  const world = new ContainerWorld();
+  world.runtime.fail('runPod', new RuntimeError('cgroup "x": EBUSY', {}, 'PodGroupFailed'));
+  await assert.rejects(world.sync(aPod()), /EBUSY/);
+  assert.deepEqual(world.events.lines(), [
+    'Warning FailedCreatePodContainer unable to ensure pod container exists: cgroup "x": EBUSY',
+  ]);
+  await world.syncAll(aPod());
+  assert.match(world.runtime.show(uid), /running/);
 });
 
 test('after a reboot the pod is made again, with its restarts counted on', async () => {

@@ -53,6 +53,13 @@ export interface ContainerSyncResult {
   readonly changed: boolean;
 }
 
+/** Which Event says that a pod's sandbox could not be had, by the reason of the runtime's error. */
+const sandboxFailure = { reason: 'FailedCreatePodSandBox', failed: 'Failed to create pod sandbox' };
+const sandboxFailures: { readonly [reason in RuntimeError['reason']]?: typeof sandboxFailure } = {
+  PodGroupFailed: { reason: 'FailedCreatePodContainer', failed: 'unable to ensure pod container exists' },
+  SandboxStatusFailed: { reason: 'FailedPodSandBoxStatus', failed: 'Unable to get pod sandbox status' },
+};
+
 export class ContainerSync {
   readonly #deps: ContainerSyncDeps;
   readonly #clusterDomain: string;
@@ -132,10 +139,8 @@ export class ContainerSync {
       return { request, runtimePod: await this.#deps.runtime.runPod(request, signal) };
     } catch (error) {
       signal.throwIfAborted();
-      const isMade = error instanceof RuntimeError && error.reason === 'SandboxStatusFailed';
-      const [reason, failed] = isMade
-        ? ['FailedPodSandBoxStatus', 'Unable to get pod sandbox status']
-        : ['FailedCreatePodSandBox', 'Failed to create pod sandbox'];
+      const { reason, failed } =
+        sandboxFailures[error instanceof RuntimeError ? error.reason : 'RuntimeFailed'] ?? sandboxFailure;
       this.#deps.events.record({ pod, type: 'Warning', reason, message: `${failed}: ${messageOf(error)}` });
       throw error;
     }

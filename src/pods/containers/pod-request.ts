@@ -3,13 +3,19 @@ import { podNamespace, podUid } from '../../kube/kinds/pod/pod-identity.ts';
 import type { Container } from '../../kube/kinds/pod/container.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { qualityOfService } from '../../kube/references/pod-resources.ts';
-import type { DnsConfig, PodRequest, PortMapping } from '../../runtimes/runtime.ts';
+import {
+  type DnsConfig,
+  type PodRequest,
+  type PortMapping,
+  podNameLabel,
+  podNamespaceLabel,
+  podUidLabel,
+} from '../../runtimes/runtime.ts';
 import { podHostname } from '../view/hosts-file.ts';
 import { ContainerConfigError } from '../view/variables.ts';
 import type { ContainerFiles } from './container-request.ts';
 import { podResources } from './container-resources.ts';
 import { podSecurity } from './container-security.ts';
-import { podNameLabel, podNamespaceLabel, podUidLabel } from './runtime-containers.ts';
 
 interface PodSurroundings {
   readonly files: Pick<ContainerFiles, 'podDirectory' | 'logDirectory'>;

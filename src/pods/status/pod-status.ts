@@ -2,6 +2,7 @@
  * The status of a pod, computed each time from what runs, the status before, and why containers could not be started. The status
  * manager sends what has changed.
  */
+import { bareContainerId } from '../../kube/kinds/pod/pod-identity.ts';
 import { isSidecar } from '../../kube/kinds/pod/pod-spec.ts';
 import { type ContainerStatus, type PodStatus, isTerminalPhase } from '../../kube/kinds/pod/pod-status.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
@@ -137,7 +138,7 @@ function withProbes(input: PodStatusInput, status: ContainerStatus, isProbed: bo
   if (!isProbed) {
     return { ...status, started: isRunning, ready: state?.terminated?.exitCode === 0 };
   }
-  const id = containerID.slice(containerID.indexOf('://') + 3);
+  const id = bareContainerId(containerID);
   const { initContainerStatuses = [], containerStatuses: regular = [] } = previous;
   const before = [...initContainerStatuses, ...regular].find(
     (one) => one.name === name && one.containerID === containerID,

@@ -36,6 +36,7 @@ export class PodCgroups {
   readonly #deps: PodCgroupsDeps;
   readonly #settings: PodCgroupsSettings;
   #driver: CgroupDriver;
+  #hasMade = false;
   #shares: Map<string, number> | undefined;
 
   constructor(deps: PodCgroupsDeps, settings: PodCgroupsSettings) {
@@ -49,7 +50,10 @@ export class PodCgroups {
     return this.#driver;
   }
 
-  /** Before the pod's sandbox. Repeating it changes nothing. */
+  /**
+   * Before the pod's sandbox. Repeating it changes nothing. A group that cannot be made fails its pod, which is tried again; only a
+   * program that may not make any from the start goes on without.
+   */
   async make(pod: PodGroup): Promise<void> {
     if (this.#driver !== 'cgroupfs') return;
     const path = cgroupParent(pod, 'cgroupfs');
@@ -57,7 +61,11 @@ export class PodCgroups {
       for (const hierarchy of await this.#hierarchies()) await this.#makeIn(hierarchy, path);
       await this.#limit(path, pod);
       await this.#weighClasses();
+      this.#hasMade = true;
     } catch (thrown) {
+      if (this.#hasMade || !isForbidden(thrown)) {
+        throw new RuntimeError(`cgroup "${path}": ${messageOf(thrown)}`, { cause: thrown }, 'PodGroupFailed');
+      }
       this.#driver = 'none';
       this.#deps.report(
         `Cannot make the cgroup "${path}", so pods run without limits of their own: ${messageOf(thrown)}`,
@@ -110,8 +118,15 @@ export class PodCgroups {
     const controllers = await readWords(join(group, 'cgroup.controllers'));
     const given = new Set(await readWords(join(group, 'cgroup.subtree_control')));
     const missing = controllers.filter((name) => !given.has(name));
-    if (missing.length > 0)
-      await write(join(group, 'cgroup.subtree_control'), missing.map((name) => `+${name}`).join(' '));
+    if (missing.length === 0) return;
+    const give = async (names: readonly string[]): Promise<void> =>
+      await writeFile(join(group, 'cgroup.subtree_control'), names.map((name) => `+${name}`).join(' '), { flag: 'r+' });
+    try {
+      await give(missing);
+    } catch {
+      // One that cannot be handed down keeps back the others. Without it its limits do not hold, but those of the others do.
+      for (const name of missing) await give([name]).catch(() => {});
+    }
   }
 
   async #limit(path: string, { uid, qosClass, resources }: PodGroup): Promise<void> {
@@ -138,7 +153,10 @@ export class PodCgroups {
     await this.#weigh('/kubepods/besteffort', cpuShares(0));
     await this.#weigh(
       '/kubepods/burstable',
-      [...burstable.values()].reduce((sum, one) => sum + one, 2),
+      Math.max(
+        cpuShares(0),
+        [...burstable.values()].reduce((sum, one) => sum + one, 0),
+      ),
     );
   }
 
@@ -187,6 +205,11 @@ export class PodCgroups {
       if (errorCode(thrown) !== 'ENOENT') throw thrown;
     });
   }
+}
+
+/** No permission, or a read-only file system. */
+function isForbidden(thrown: unknown): boolean {
+  return ['EACCES', 'EPERM', 'EROFS'].includes(errorCode(thrown) ?? '');
 }
 
 /** Shares of version 1 go from 2 to 262144, weights of version 2 from 1 to 10000. */

@@ -6,7 +6,7 @@ import type { Clock } from '../../base/clock.ts';
 import { type Container, type ContainerStats as CriStats, ContainerState } from '../../grpc/messages/cri_pb.ts';
 import { readInterfaceCounters } from '../../linux/network-counters.ts';
 import type { ContainerStats, NetworkStats, PodStats } from '../runtime.ts';
-import { type RuntimeCalls, requestMsMax } from './cri-connection.ts';
+import { type RuntimeCalls, milliseconds, requestMsMax } from './cri-connection.ts';
 import type { CriPods, Listed } from './cri-pods.ts';
 
 export class CriStatsReader {
@@ -118,8 +118,4 @@ function usageOf(container: Container, { cpu, memory, writableLayer }: CriStats,
 
 function optional(counted: { readonly value: bigint } | undefined): number | undefined {
   return counted && Number(counted.value);
-}
-
-function milliseconds(nanoseconds: bigint): number {
-  return Number(nanoseconds / 1_000_000n);
 }
