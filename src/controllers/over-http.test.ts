@@ -15,6 +15,7 @@ import type { Cluster, ClusterObject, ControllerDeps, Kind, ObjectChange } from 
 import { ensureDefaultObjects } from './default-objects.ts';
 import { runGarbageCollector } from './garbage-collector.ts';
 import { runScheduler } from './scheduler.ts';
+import { runStorage } from './storage/storage.ts';
 
 const served = resources.filter(({ isStored, viewOf }) => isStored && viewOf === undefined);
 
@@ -181,7 +182,9 @@ test('the garbage collector deletes what has lost its owners, over HTTP', async 
 });
 
 test('the scheduler gives a pod a node, over HTTP', async (t) => {
-  const { cluster, kind } = await start(t, runScheduler);
+  const { cluster, kind } = await start(t, (deps, signal) =>
+    runStorage(deps, undefined, (storage) => runScheduler(deps, storage, signal), signal),
+  );
   const containers = [{ name: 'main', image: 'none' }];
   const key = cluster.keyOf(kind('Pod'), 'default', 'web');
   const pod = { metadata: { name: 'web' }, spec: { containers } } as KubeObject;

@@ -9,6 +9,7 @@ import type { Store } from '../store/store.ts';
 import { type AdmissionStep, refuse } from './admission.ts';
 import { nodeRestrictionAdmission } from './node-restriction.ts';
 import { serviceAccountAdmission } from './service-account-admission.ts';
+import { storageAdmission } from './storage-admission.ts';
 
 export function standardAdmission(deps: Parameters<typeof serviceAccountAdmission>[0]): readonly AdmissionStep[] {
   const { store } = deps;
@@ -16,6 +17,7 @@ export function standardAdmission(deps: Parameters<typeof serviceAccountAdmissio
     namespaceLifecycle(store),
     nodeRestrictionAdmission(store),
     podDefaultsAdmission,
+    storageAdmission(store),
     serviceAccountAdmission(deps),
   ];
 }
