@@ -135,13 +135,20 @@ async function start(
   t: TestContext,
   loop: (deps: ControllerDeps, signal: AbortSignal) => Promise<void>,
 ): Promise<{ cluster: HttpCluster; kind: (name: string) => Kind }> {
+  const stop = new AbortController();
+  const failures: unknown[] = [];
+  let running = Promise.resolve();
+  // Before the server ends: a loop that is about to write must not fail.
+  t.after(async () => {
+    stop.abort();
+    await running;
+    assert.deepEqual(failures, []);
+  });
   const server = await runningApiServer(t, memoryStore(), {
     controllers: (host, signal) => ({ settled: ensureDefaultObjects(host, signal), done: Promise.resolve() }),
   });
-  const stop = new AbortController();
   const client = server.client({ rate: { perSecond: 1_000, burst: 1_000 } });
-  const failures: unknown[] = [];
-  const running = loop(
+  running = loop(
     {
       clusterFor: (_, signal) => new HttpCluster(client, signal),
       clock: systemClock,
@@ -150,11 +157,6 @@ async function start(
     },
     stop.signal,
   );
-  t.after(async () => {
-    stop.abort();
-    await running;
-    assert.deepEqual(failures, []);
-  });
   const cluster = new HttpCluster(client, stop.signal);
   const kind = (name: string): Kind => cluster.kindOf('v1', name) ?? assert.fail(name);
   return { cluster, kind };

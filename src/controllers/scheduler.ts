@@ -14,7 +14,7 @@ import type { KubeObject } from '../kube/schema/kind.ts';
 import { timestamp } from '../kube/values/times.ts';
 import { type Cluster, type ControllerDeps, coreKind, kindNamed, unlessRefused } from './cluster.ts';
 import { type ControllerEvent, ControllerEvents } from './events.ts';
-import { type StorageView, claimId } from './storage/storage-view.ts';
+import { type ClaimId, type StorageView, claimId, claimIdsOf } from './storage/storage-view.ts';
 import { type Placement, type PodClaims, claimsOf, placeClaims, volumesByDriver } from './storage/volume-placement.ts';
 import { WorkQueue } from './work-queue.ts';
 
@@ -27,11 +27,16 @@ export async function runScheduler(deps: ControllerDeps, storage: StorageView, s
     cluster.watch(coreKind(cluster, 'Pod'), ({ key, type }) => scheduler.podChanged(key, type)),
     cluster.watch(coreKind(cluster, 'Node'), () => scheduler.touchPending()),
   ];
+  const claimChanged = (id: ClaimId): void => {
+    for (const { metadata } of storage.podsUsing(id)) {
+      scheduler.touchIfPending(cluster.keyOf(storage.kinds.pod, metadata.namespace ?? '', metadata.name));
+    }
+  };
   storage.follow({
-    claimChanged: (id) => {
-      for (const { metadata } of storage.podsUsing(id)) {
-        scheduler.touchIfPending(cluster.keyOf(storage.kinds.pod, metadata.namespace ?? '', metadata.name));
-      }
+    claimChanged,
+    // One that ends may free a claim that only one pod can have.
+    podChanged: (_key, pod, before) => {
+      for (const each of [pod, before]) for (const id of each === undefined ? [] : claimIdsOf(each)) claimChanged(id);
     },
     volumeChanged: () => scheduler.touchPending(),
     classChanged: () => scheduler.touchPending(),
