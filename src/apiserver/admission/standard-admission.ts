@@ -10,6 +10,7 @@ import { type AdmissionStep, refuse } from './admission.ts';
 import { nodeRestrictionAdmission } from './node-restriction.ts';
 import { runtimeClassAdmission } from './runtime-class-admission.ts';
 import { serviceAccountAdmission } from './service-account-admission.ts';
+import { storageAdmission } from './storage-admission.ts';
 
 export function standardAdmission(deps: Parameters<typeof serviceAccountAdmission>[0]): readonly AdmissionStep[] {
   const { store } = deps;
@@ -18,6 +19,7 @@ export function standardAdmission(deps: Parameters<typeof serviceAccountAdmissio
     nodeRestrictionAdmission(store),
     podDefaultsAdmission,
     runtimeClassAdmission(store),
+    storageAdmission(store),
     serviceAccountAdmission(deps),
   ];
 }
