@@ -67,6 +67,7 @@ describe('a node on containerd', { skip: withNode.skip || containerdRuntime.skip
     assert.equal(await kubectl.ok('exec follower -- cat /etc/key'), 'one');
     await kubectl.apply(configMap('settings', { key: 'two' }));
     await eventually(async () => assert.equal(await kubectl.ok('exec follower -- cat /etc/key'), 'two'));
+    assert.match(await kubectl.ok('top pods -A --containers'), /^default +follower +main +\d+m +\d+Mi/m);
     const pods = join(machine.up.directory, 'node', 'pods');
     assert.ok(mountPointsBelow(pods).includes(pods));
     assert.equal(await machine.up.stop(), 0);

@@ -88,6 +88,12 @@ describe('the life of a pod', { concurrency: 4 }, () => {
       assert.ok((summary.node.fs?.capacityBytes ?? 0) > 0);
       const less = await kubectl.ok([...node, '/stats/summary?only_cpu_and_memory=true']);
       assert.doesNotMatch(less, /capacityBytes|"network"/);
+      assert.match(
+        await kubectl.ok('top nodes'),
+        /^NAME +CPU\(cores\) +CPU\(%\) +MEMORY.*\n\S+ +\d+m +\d+% +\d+Mi +\d+%/,
+      );
+      assert.match(await kubectl.ok('top pods -A --containers'), /^default +uses +main +\d+m +\d+Mi/m);
+      assert.match(await kubectl.ok('top pod uses --no-headers'), /^uses +\d+m +\d+Mi/);
     },
   );
 
