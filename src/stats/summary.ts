@@ -100,6 +100,8 @@ export interface PodFacts {
     readonly name: string;
     readonly path: string;
     readonly claim: { readonly name: string; readonly namespace: string } | undefined;
+    /** It has a file system of its own, which need not be of this machine. */
+    readonly isForeign: boolean;
   }[];
   readonly hostsFile: string;
   /** Where the logs of a container are, rotated ones too. */
@@ -260,15 +262,18 @@ export class SummarySource {
 
   /** One with a file system of its own uses what that has in use; any other shares the node's, and its files are counted. */
   async #volume(
-    { name, path, claim }: PodFacts['volumes'][number],
+    { name, path, claim, isForeign }: PodFacts['volumes'][number],
     root: FileSystemUsage,
     signal: AbortSignal,
   ): Promise<{ readonly summary: VolumeSummary; readonly isLocal: boolean } | undefined> {
     const { directories, clock } = this.#deps;
     try {
-      const own = await directories.fileSystem(path);
-      const isLocal = own.device === root.device && claim === undefined;
-      const used = isLocal ? await directories.tree(path, signal) : { ...own, atMs: clock.now() };
+      const own = isForeign
+        ? await directories.foreignFileSystem(path)
+        : { ...(await directories.fileSystem(path)), atMs: clock.now() };
+      if (own === undefined) return undefined; // its server is away
+      const isLocal = !isForeign && own.device === root.device;
+      const used = isLocal ? await directories.tree(path, signal) : own;
       const summary = { ...fsOf(timeOf(used.atMs), own, used), name, ...(claim && { pvcRef: claim }) };
       return { summary, isLocal };
     } catch {

@@ -1,5 +1,7 @@
 /** Room on this node's disks: images and containers that nobody needs are removed, and pods evicted where that is not enough. */
+import { within } from '../../base/abort.ts';
 import type { Clock } from '../../base/clock.ts';
+import { OperatingError } from '../../base/errors.ts';
 import { type TaskFailed, runTask } from '../../base/run-task.ts';
 import type { PodLoop } from '../../pods/loop/pod-loop.ts';
 import { DiskPressure, type Filesystems } from '../../reclaim/disk-pressure.ts';
@@ -21,6 +23,9 @@ interface NodeReclaimDeps {
   readonly changed: () => void;
   readonly notify: NotifyNode;
 }
+
+/** Walks and calls have limits of their own; this is for a disk that none of them counts on. */
+const usageMsMax = 60_000;
 
 export interface NodeReclaim {
   run(signal: AbortSignal): Promise<void>;
@@ -52,7 +57,12 @@ export function nodeReclaim(deps: NodeReclaimDeps, settings: AgentSettings): Nod
     {
       ...deps,
       filesystems: (signal) => filesystems(stats, rootDirectory, images, signal),
-      usage: async (signal) => (await stats.source.summary(signal)).pods,
+      async usage(signal) {
+        const summary = await within(clock, usageMsMax, stats.source.summary(signal));
+        if (summary !== undefined) return summary.pods;
+        const message = `Cannot tell which pods take the disk: they were not measured within ${usageMsMax / 1000} s`;
+        throw new OperatingError('UsageUnknown', message);
+      },
       pods: {
         activePods: () => pods.activePods(),
         evict: (pod, why) => pods.evict(pod, why),
