@@ -10,6 +10,7 @@
  *                                                                             └──removePod──▶ gone
  */
 import type { Duplex, Readable, Writable } from 'node:stream';
+import type { GroupUsage } from '../linux/group-usage.ts';
 import { MountletError } from '../base/errors.ts';
 
 export interface Runtime {
@@ -338,6 +339,7 @@ export interface CommandResult extends ExecResult {
   readonly output: Buffer;
 }
 
+/** Of a pod that is ready now. */
 export interface PodStats {
   readonly uid: string;
   readonly namespace: string;
@@ -345,6 +347,9 @@ export interface PodStats {
   readonly startedAtMs: number;
   /** Undefined with the host's network. */
   readonly network: NetworkStats | undefined;
+  /** Of its containers and what it needs beside them; undefined: of the containers alone is known. */
+  readonly whole: GroupUsage | undefined;
+  /** Those that run. */
   readonly containers: readonly ContainerStats[];
 }
 
@@ -360,17 +365,10 @@ export interface NetworkStats {
   }[];
 }
 
-export interface ContainerStats {
+export interface ContainerStats extends GroupUsage {
   readonly name: string;
   readonly startedAtMs: number;
   readonly atMs: number;
-  readonly cpuNanoseconds: number;
-  readonly memoryBytes: number;
-  /** Without what the kernel can drop at any time. */
-  readonly workingSetBytes: number;
-  readonly rssBytes: number | undefined;
-  readonly pageFaults: number | undefined;
-  readonly majorPageFaults: number | undefined;
   /** What the container has written to its root. */
   readonly writableLayer: { readonly usedBytes: number; readonly inodesUsed: number } | undefined;
 }

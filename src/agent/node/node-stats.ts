@@ -82,7 +82,11 @@ const scrapeMsMax = 10_000;
 
 export function servedStats({ source }: NodeStats): NodeServerDeps['stats'] {
   return {
-    summary: (onlyCpuAndMemory, signal) => (onlyCpuAndMemory ? source.cpuAndMemory(signal) : source.summary(signal)),
+    async summary(onlyCpuAndMemory, signal) {
+      const { node, pods } = await (onlyCpuAndMemory ? source.cpuAndMemory(signal) : source.summary(signal));
+      // As the kubelet: pods with nothing that runs take part in evictions and are not shown.
+      return { node, pods: pods.filter(({ containers }) => containers.length > 0) };
+    },
     async resourceMetrics(signal) {
       const limit = AbortSignal.any([signal, AbortSignal.timeout(scrapeMsMax)]);
       const summary = await source.cpuAndMemory(limit).catch(() => undefined);

@@ -99,7 +99,7 @@ export class CriRuntime implements Runtime {
     this.images = new CriImages(connection, (pod) => sandboxConfig(pod, 0, cgroups.driver));
     this.#pods = new CriPods(connection.runtime);
     this.#streaming = new CriStreaming(connection.runtime, clock);
-    this.#stats = new CriStatsReader(connection.runtime, this.#pods, clock);
+    this.#stats = new CriStatsReader({ calls: connection.runtime, pods: this.#pods, cgroups, clock });
     this.#logs = new LogRotation(settings.logLimits, {
       clock,
       report,
