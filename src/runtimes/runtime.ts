@@ -21,6 +21,8 @@ export interface Runtime {
   problems(): readonly string[];
   /** Why pods without the host's network cannot start now, as the runtime says it; undefined when they can. */
   networkProblem(): string | undefined;
+  /** What it says it can do: for its handlers, and whether pods may choose how supplemental groups are made. */
+  features?(): RuntimeSaid;
   /** The cluster has decided which addresses the node's pods get: `10.1.2.0/24`, for each family. */
   setPodRanges?(ranges: readonly string[]): void;
   /** Why this machine cannot do what a pod asks, as the pod is refused with; undefined when it can. */
@@ -63,6 +65,16 @@ export interface Runtime {
 
   /** Undefined where there are none: then none is inspected or pulled, and a container without a command can only idle. */
   readonly images: RuntimeImages | undefined;
+}
+
+/** What is absent the runtime does not say. */
+export interface RuntimeSaid {
+  /** The one that pods get without a choice has no name. */
+  readonly handlers: readonly {
+    readonly name: string;
+    readonly features: { readonly recursiveReadOnlyMounts: boolean; readonly userNamespaces: boolean } | undefined;
+  }[];
+  readonly supplementalGroupsPolicy: boolean | undefined;
 }
 
 export interface RuntimeImages {

@@ -24,6 +24,7 @@ import {
   RuntimeError,
   type RuntimeImages,
   type RuntimePod,
+  type RuntimeSaid,
 } from '../runtime.ts';
 import { containerConfig } from './container-config.ts';
 import { type CriConnection, isNotFound, requestMsMax } from './cri-connection.ts';
@@ -308,6 +309,20 @@ export class CriRuntime implements Runtime {
   async #removeCgroup(podUid: string, signal: AbortSignal): Promise<void> {
     await this.#cgroups.remove(podUid, signal);
     this.#grouped.delete(podUid);
+  }
+
+  features(): RuntimeSaid {
+    const { runtimeHandlers = [], features } = this.#conditions.status ?? {};
+    return {
+      handlers: runtimeHandlers.map((handler) => ({
+        name: handler.name,
+        features: handler.features && {
+          recursiveReadOnlyMounts: handler.features.recursiveReadOnlyMounts,
+          userNamespaces: handler.features.userNamespaces,
+        },
+      })),
+      supplementalGroupsPolicy: features?.supplementalGroupsPolicy,
+    };
   }
 
   #features(): RuntimeFeatures {
