@@ -59,6 +59,7 @@ export class PodNetworks {
   readonly #names: NetworkNames;
   readonly #leases = new Map<string, Lease>();
   #socket: NetlinkSocket | undefined;
+  #filters: NetlinkSocket | undefined;
   #making: Promise<Made | undefined> | undefined;
   #loading: Promise<void> = Promise.resolve();
   #lastNumber = firstPod - 1;
@@ -123,12 +124,18 @@ export class PodNetworks {
     const { endPrefix, table } = this.#names;
     const made = await this.#making;
     if (made === undefined && this.#leases.size > 0) return;
-    if (made !== undefined && !(await hasTable(table))) await this.#loadAll(made);
-    const ends = interfaceNames().filter((name) => name.startsWith(endPrefix));
-    for (const name of ends) {
-      // Looked up for each: pods come while another is removed.
-      const used = made === undefined ? [] : this.#numbers(made.subnet);
-      if (!used.includes(Number(name.slice(endPrefix.length)))) await this.#remove(name);
+    if (made !== undefined) {
+      // A firewall that is set up again removes all tables, and with ours what keeps pods from the machine's loopback address.
+      this.#filters ??= NetlinkSocket.open('filters');
+      if (!(await this.#filters.hasTable(table))) await this.#loadAll(made);
+    }
+    const usedEnds = (): ReadonlySet<string> =>
+      new Set(made && this.#numbers(made.subnet).map((number) => `${endPrefix}${number}`));
+    let used = usedEnds();
+    for (const name of interfaceNames()) {
+      if (!name.startsWith(endPrefix) || used.has(name)) continue;
+      await this.#remove(name);
+      used = usedEnds(); // pods come meanwhile
     }
   }
 
@@ -141,7 +148,9 @@ export class PodNetworks {
       await loadRules(withoutTables(this.#names)).catch(() => {}); // then there are none
     }
     this.#socket?.close();
+    this.#filters?.close();
     this.#socket = undefined;
+    this.#filters = undefined;
   }
 
   async #made(): Promise<Made | undefined> {
@@ -236,16 +245,6 @@ export class PodNetworks {
   #netlink(): NetlinkSocket {
     this.#socket ??= NetlinkSocket.open('routes');
     return this.#socket;
-  }
-}
-
-/** A firewall that is set up again removes all tables, and with ours what keeps pods from the machine's loopback address. */
-async function hasTable(name: string): Promise<boolean> {
-  const filters = NetlinkSocket.open('filters');
-  try {
-    return await filters.hasTable(name);
-  } finally {
-    filters.close();
   }
 }
 
