@@ -3,6 +3,9 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { RuntimeService, SecurityProfile_ProfileType } from '../src/grpc/messages/cri_pb.ts';
+import type { Node } from '../src/kube/kinds/node.ts';
+import { readQuantity } from '../src/kube/values/quantity.ts';
+import type { Summary } from '../src/stats/summary.ts';
 import type { Containerd } from '../src/testing/machine/containerd.ts';
 import { mountPointsBelow } from '../src/testing/machine/temporary-directory.ts';
 import { type RuntimeRelay, startRuntimeRelay } from '../src/testing/servers/runtime-relay.ts';
@@ -46,6 +49,22 @@ describe('a node on containerd', { skip: withNode.skip || containerdRuntime.skip
     assert.match(machine.up.output(), /containers run in containerd .* at unix:/);
     const { stdout } = mountlet(['doctor', '--container-runtime-endpoint', containerd.endpoint]);
     assert.match(stdout, /yes {2}container runtime .*pods with images in containerd /);
+  });
+
+  test('the node lists its images, and keeps back what would evict pods', async () => {
+    const { kubectl } = machine;
+    await eventually(async () =>
+      assert.match(await kubectl.ok('get node here -o jsonpath={.status.images}'), /nginx:1.8/),
+    );
+    const { status } = await kubectl.json<Node>('get node here');
+    const left = (name: string): bigint => {
+      const [all, some] = [status?.capacity?.[name], status?.allocatable?.[name]].map((one) =>
+        readQuantity(one)?.value(),
+      );
+      return (all ?? 0n) - (some ?? 0n);
+    };
+    assert.equal(left('memory'), 100n * 1024n * 1024n);
+    assert.ok(left('ephemeral-storage') > 0n);
   });
 
   test('the runtime is told which addresses the cluster gave to the node', async () => {
@@ -120,6 +139,14 @@ describe('a node on containerd', { skip: withNode.skip || containerdRuntime.skip
     assert.equal(await kubectl.ok('exec follower -- cat /etc/key'), 'one');
     await kubectl.apply(configMap('settings', { key: 'two' }));
     await eventually(async () => assert.equal(await kubectl.ok('exec follower -- cat /etc/key'), 'two'));
+    assert.match(await kubectl.ok('top pods -A --containers'), /^default +follower +main +\d+m +\d+Mi/m);
+    const port = await kubectl.ok('get node here -o jsonpath={.status.daemonEndpoints.kubeletEndpoint.Port}');
+    const raw = ['--server', `https://127.0.0.1:${port}`, 'get', '--raw', '/stats/summary'];
+    const [uses] = (JSON.parse(await kubectl.ok(raw)) as Summary).pods;
+    assert.ok((uses?.process_stats?.process_count ?? 0) > 1, 'its sandbox too');
+    const { rssBytes = 0, pageFaults = 0, workingSetBytes = Infinity } = uses?.containers[0]?.memory ?? {};
+    assert.ok(rssBytes > 0 && pageFaults > 0 && workingSetBytes <= (uses?.memory?.workingSetBytes ?? 0));
+    assert.equal(uses?.network?.name, 'eth0');
     const pods = join(machine.up.directory, 'node', 'pods');
     assert.ok(mountPointsBelow(pods).includes(pods));
     assert.equal(await machine.up.stop(), 0);

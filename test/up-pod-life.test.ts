@@ -84,10 +84,20 @@ describe('the life of a pod', { concurrency: 4 }, () => {
       const summary = JSON.parse(await kubectl.ok([...node, '/stats/summary'])) as Summary;
       const uses = summary.pods.find(({ podRef }) => podRef.name === 'uses');
       assert.ok((uses?.containers[0]?.cpu.usageCoreNanoSeconds ?? 0) > 1e7);
+      assert.ok((uses?.containers[0]?.memory.rssBytes ?? 0) > 0 && (uses?.memory?.pageFaults ?? 0) > 0);
+      assert.ok((uses?.process_stats?.process_count ?? 0) > 0);
       assert.ok((uses?.['ephemeral-storage']?.usedBytes ?? 0) > 0);
       assert.ok((summary.node.fs?.capacityBytes ?? 0) > 0);
+      const posted = ['--server', `https://127.0.0.1:${port}`, 'create', '--raw', '/stats/summary', '-f', '-'];
+      assert.match(await kubectl.ok(posted, { input: '{}' }), /"nodeName"/);
       const less = await kubectl.ok([...node, '/stats/summary?only_cpu_and_memory=true']);
       assert.doesNotMatch(less, /capacityBytes|"network"/);
+      assert.match(
+        await kubectl.ok('top nodes'),
+        /^NAME +CPU\(cores\) +CPU\(%\) +MEMORY.*\n\S+ +\d+m +\d+% +\d+Mi +\d+%/,
+      );
+      assert.match(await kubectl.ok('top pods -A --containers'), /^default +uses +main +\d+m +\d+Mi/m);
+      assert.match(await kubectl.ok('top pod uses --no-headers'), /^uses +\d+m +\d+Mi/);
     },
   );
 

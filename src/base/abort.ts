@@ -63,3 +63,17 @@ export async function withDeadline<T>(
     await timer;
   }
 }
+
+/** Waits no longer than this for what cannot be stopped, and goes on without it: undefined. */
+export async function within<T>(clock: Clock, timeoutMs: number, running: Promise<T>): Promise<T | undefined> {
+  const finished = new AbortController();
+  const late = clock.sleep(timeoutMs, finished.signal).then(
+    () => undefined,
+    () => undefined,
+  );
+  try {
+    return await Promise.race([running, late]);
+  } finally {
+    finished.abort(over);
+  }
+}

@@ -10,6 +10,7 @@
  *                                                                             └──removePod──▶ gone
  */
 import type { Duplex, Readable, Writable } from 'node:stream';
+import type { GroupUsage } from '../linux/group-usage.ts';
 import { MountletError } from '../base/errors.ts';
 
 export interface Runtime {
@@ -20,6 +21,8 @@ export interface Runtime {
   problems(): readonly string[];
   /** Why pods without the host's network cannot start now, as the runtime says it; undefined when they can. */
   networkProblem(): string | undefined;
+  /** What it says it can do: for its handlers, and whether pods may choose how supplemental groups are made. */
+  features?(): RuntimeSaid;
   /** The cluster has decided which addresses the node's pods get: `10.1.2.0/24`, for each family. */
   setPodRanges?(ranges: readonly string[]): void;
   /** Whether pods with this handler can have this; empty: the default handler. What is not known yet counts as there. */
@@ -68,6 +71,16 @@ export interface Runtime {
 
 /** What pods may ask for that not every runtime has. */
 export type RuntimeFeature = 'recursiveReadOnly' | 'supplementalGroupsPolicy';
+
+/** What is absent the runtime does not say. */
+export interface RuntimeSaid {
+  /** The one that pods get without a choice has no name. */
+  readonly handlers: readonly {
+    readonly name: string;
+    readonly features: { readonly recursiveReadOnlyMounts: boolean; readonly userNamespaces: boolean } | undefined;
+  }[];
+  readonly supplementalGroupsPolicy: boolean | undefined;
+}
 
 export interface RuntimeImages {
   /** Undefined for one that is not on this machine. */
@@ -362,6 +375,7 @@ export interface CommandResult extends ExecResult {
   readonly output: Buffer;
 }
 
+/** Of a pod that is ready now. */
 export interface PodStats {
   readonly uid: string;
   readonly namespace: string;
@@ -369,6 +383,9 @@ export interface PodStats {
   readonly startedAtMs: number;
   /** Undefined with the host's network. */
   readonly network: NetworkStats | undefined;
+  /** Of its containers and what it needs beside them; undefined: of the containers alone is known. */
+  readonly whole: GroupUsage | undefined;
+  /** Those that run. */
   readonly containers: readonly ContainerStats[];
 }
 
@@ -384,17 +401,10 @@ export interface NetworkStats {
   }[];
 }
 
-export interface ContainerStats {
+export interface ContainerStats extends GroupUsage {
   readonly name: string;
   readonly startedAtMs: number;
   readonly atMs: number;
-  readonly cpuNanoseconds: number;
-  readonly memoryBytes: number;
-  /** Without what the kernel can drop at any time. */
-  readonly workingSetBytes: number;
-  readonly rssBytes: number | undefined;
-  readonly pageFaults: number | undefined;
-  readonly majorPageFaults: number | undefined;
   /** What the container has written to its root. */
   readonly writableLayer: { readonly usedBytes: number; readonly inodesUsed: number } | undefined;
 }

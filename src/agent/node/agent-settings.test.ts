@@ -117,6 +117,8 @@ const badValues: readonly { readonly given: AgentConfiguration; readonly says: R
     given: { imageCredentialProviderConfig: '/a' },
     says: /imageCredentialProviderConfig: "\/a" needs imageCredentialProviderBinDir/,
   },
+  { given: { kubeReserved: { gpu: '1' } }, says: /kubeReserved\.gpu: "1" cannot be reserved$/ },
+  { given: { systemReserved: { cpu: '-1' } }, says: /systemReserved\.cpu: "-1" cannot be negative$/ },
   { given: { evictionHard: { 'disk.free': '1Gi' } }, says: /evictionHard: unsupported eviction signal disk\.free$/ },
   {
     given: { evictionPressureTransitionPeriod: '-1s' },

@@ -76,6 +76,9 @@ const agentConfiguration = object({
   imageGCLowThresholdPercent: integer,
   localStorageCapacityIsolation: boolean,
   volumeStatsAggPeriod: string,
+  nodeStatusMaxImages: integer,
+  kubeReserved: map(string),
+  systemReserved: map(string),
   podLogsDir: string,
   providerID: string,
   eventRecordQPS: integer,
@@ -148,7 +151,11 @@ export interface AgentSettings {
   /** What one container can write to its root, /tmp, /run and /dev/shm together. */
   readonly writableLayerBytesMax: number;
   readonly eviction: Thresholds & Pick<EvictionSettings, 'podGraceSecondsMax'> & { readonly transitionMs: number };
+  /** By resource, for others than pods. */
+  readonly reserved: readonly (readonly [string, Quantity])[];
   readonly imageCollection: ImageCollectorSettings;
+  /** How many images the node's status lists; -1: all. */
+  readonly imagesMax: number;
   /** Pods above the limits of their ephemeral storage are evicted. */
   readonly localStorageCapacityIsolation: boolean;
   /** What is in a volume is counted this often. */
@@ -316,7 +323,9 @@ export function agentSettings(
         2 ** 31 - 1,
       ),
     },
+    reserved: [...check.reserved('kubeReserved', given), ...check.reserved('systemReserved', given)],
     imageCollection: check.imageCollection(given),
+    imagesMax: check.within('nodeStatusMaxImages', given.nodeStatusMaxImages ?? 50, -1, 2 ** 31 - 1),
     localStorageCapacityIsolation: given.localStorageCapacityIsolation ?? true,
     volumeStatsMs: check.duration('volumeStatsAggPeriod', given.volumeStatsAggPeriod ?? '1m0s'),
     logsDirectory: logsDirectory === undefined ? undefined : check.absolute('podLogsDir', logsDirectory),
@@ -332,6 +341,8 @@ export function agentSettings(
   if (problems.length > 0) throw new AgentSettingsError('settings', problems);
   return settings;
 }
+
+const reservable: ReadonlySet<string> = new Set(['cpu', 'memory', 'ephemeral-storage', 'pid']);
 
 /** Each returns the value and records what is wrong with it, so that all problems are reported together. */
 class Checks {
@@ -383,6 +394,19 @@ class Checks {
     if (unusedMsMax > 0 && unusedMsMax <= ageMsMin)
       this.refuse('imageMaximumGCAge', given.imageMaximumGCAge ?? '', 'must be greater than imageMinimumGCAge');
     return { highPercent: high, lowPercent: low, ageMsMin, unusedMsMax };
+  }
+
+  reserved(
+    field: 'kubeReserved' | 'systemReserved',
+    given: AgentConfiguration,
+  ): readonly (readonly [string, Quantity])[] {
+    return Object.entries(given[field] ?? {}).flatMap(([resource, value]) => {
+      const problem = reservable.has(resource) ? quantityProblem(value) : 'cannot be reserved';
+      const quantity = problem === undefined ? Quantity.parse(value) : undefined;
+      if (quantity === undefined || quantity.sign() < 0)
+        this.refuse(`${field}.${resource}`, value, problem ?? 'cannot be negative');
+      return quantity === undefined ? [] : [[resource, quantity] as const];
+    });
   }
 
   age(field: string, value: string): number {

@@ -53,7 +53,8 @@ function without(why: string, shape: Shape<unknown>, byDefault?: unknown, here: 
   return { ...setting(shape, byDefault), without: { why, here } };
 }
 
-const oneNode = 'resources of the machine are not reserved or pinned: all of it is allocatable';
+const oneNode = 'resources of the machine are not pinned, and what is reserved is not enforced by groups';
+const reserving = { note: 'in what is allocatable: no group enforces it' } as const;
 const ofTheRuntime = "networks are the runtime's";
 const noIptables = 'no rules of iptables are made';
 const noShutdown = 'the shutdown of the machine is not delayed';
@@ -145,7 +146,7 @@ export const kubeletFields: Readonly<Record<string, KubeletField>> = {
   runOnce: without('an agent runs until it is ended', boolean, false),
   cpuCFSQuota: without('limits of CPU time always hold', boolean, true),
   cpuCFSQuotaPeriod: without('the period is 100 ms', string, '100ms'),
-  nodeStatusMaxImages: without('the status of the node lists no images', integer, 50, 0),
+  nodeStatusMaxImages: setting(integer, 50, exact),
   maxOpenFiles: without('the limit of descriptors is left to who starts the agent', integer, 1_000_000, nothing),
   contentType: without('objects are JSON', string, 'application/vnd.kubernetes.protobuf', 'application/json'),
   kubeAPIQPS: setting(integer, 50, exact),
@@ -173,8 +174,8 @@ export const kubeletFields: Readonly<Record<string, KubeletField>> = {
   containerLogMaxWorkers: without('one at a time', integer, 1),
   containerLogMonitorInterval: without('every 10 s', string, '10s'),
   configMapAndSecretChangeDetectionStrategy: setting(string, 'Watch'),
-  systemReserved: without(oneNode, map(string)),
-  kubeReserved: without(oneNode, map(string)),
+  systemReserved: setting(map(string), undefined, reserving),
+  kubeReserved: setting(map(string), undefined, reserving),
   reservedSystemCPUs: without(oneNode, string),
   showHiddenMetricsForVersion: without('there are no hidden metrics', string),
   systemReservedCgroup: without(oneNode, string),

@@ -244,7 +244,7 @@ const rows: { readonly [Kind in NodeNotice['kind']]: Row<Of<Kind>> } = {
   RuntimeChosen: { level: 'info', line: message },
   ThresholdsUnwatched: {
     level: 'warning',
-    line: ({ signals }) => `eviction thresholds without effect here: ${signals.join(', ')}`,
+    line: ({ signals }) => `eviction thresholds that evict nothing here: ${signals.join(', ')}`,
   },
   ReclaimFailed: { level: 'warning', line: ({ message: text }) => `cannot make room on the disk: ${text}` },
   RuntimeLimited: warning,

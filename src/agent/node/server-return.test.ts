@@ -68,6 +68,7 @@ async function aNode(t: TestContext) {
             runtimeVersion: 'test://1',
             problems: () => [],
             isUnderDiskPressure: () => false,
+            runtime: { images: undefined },
           },
           settings,
         ).run({ port: 10_250, volumesInUse: () => [], reportedInUse: () => {} }, over),

@@ -25,6 +25,7 @@ import {
   type RuntimeFeature,
   type RuntimeImages,
   type RuntimePod,
+  type RuntimeSaid,
 } from '../runtime.ts';
 import { containerConfig } from './container-config.ts';
 import { type CriConnection, requestMsMax, unlessGone } from './cri-connection.ts';
@@ -117,7 +118,7 @@ export class CriRuntime implements Runtime {
     );
     this.#pods = new CriPods(connection.runtime, settings.own);
     this.#streaming = new CriStreaming(connection.runtime, clock);
-    this.#stats = new CriStatsReader(connection.runtime, this.#pods, clock);
+    this.#stats = new CriStatsReader({ calls: connection.runtime, pods: this.#pods, cgroups, clock });
     this.#logs = new LogRotation(settings.logLimits, {
       clock,
       report,
@@ -360,6 +361,20 @@ export class CriRuntime implements Runtime {
   #sandboxConfig(pod: PodRequest, attempt: number): ReturnType<typeof sandboxConfig> {
     const annotations = { ...pod.annotations, [nodeAnnotation]: this.#settings.own.podsDirectory };
     return sandboxConfig({ ...pod, annotations }, attempt, this.#cgroups.driver);
+  }
+
+  features(): RuntimeSaid {
+    const { runtimeHandlers = [], features } = this.#conditions.status ?? {};
+    return {
+      handlers: runtimeHandlers.map((handler) => ({
+        name: handler.name,
+        features: handler.features && {
+          recursiveReadOnlyMounts: handler.features.recursiveReadOnlyMounts,
+          userNamespaces: handler.features.userNamespaces,
+        },
+      })),
+      supplementalGroupsPolicy: features?.supplementalGroupsPolicy,
+    };
   }
 
   #features(): RuntimeFeatures {

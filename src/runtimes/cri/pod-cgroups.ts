@@ -2,10 +2,12 @@
  * The cgroups in which a runtime puts the containers of a pod, named as the kubelet names them: `kubepods/burstable/pod<uid>`. The
  * runtime makes what is below and removes that alone. With systemd the slices are systemd's: they are only named.
  */
+import { existsSync, readdirSync } from 'node:fs';
 import { mkdir, readFile, readdir, rmdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../../base/clock.ts';
 import { errorCode, messageOf } from '../../base/errors.ts';
+import { type GroupUsage, readGroupUsage } from '../../linux/group-usage.ts';
 import { type PodRequest, RuntimeError } from '../runtime.ts';
 import { type CgroupDriver, cgroupParent, cpuPeriodMicroseconds, cpuQuota, cpuShares } from './sandbox-config.ts';
 
@@ -27,6 +29,13 @@ interface PodCgroupsSettings {
 }
 
 type PodGroup = Pick<PodRequest, 'uid' | 'qosClass' | 'resources'>;
+
+interface PodGroupUsage {
+  readonly whole: GroupUsage | undefined;
+  container(id: string): GroupUsage | undefined;
+}
+
+const qosClasses = ['Guaranteed', 'Burstable', 'BestEffort'] as const;
 
 /** Processes that were killed leave their group soon after. */
 const removeTries = 50;
@@ -77,11 +86,30 @@ export class PodCgroups {
   async remove(uid: string, signal: AbortSignal): Promise<void> {
     if (this.#settings.driver !== 'cgroupfs') return;
     for (const hierarchy of await this.#hierarchies()) {
-      for (const qosClass of ['Guaranteed', 'Burstable', 'BestEffort'] as const) {
+      for (const qosClass of qosClasses) {
         await this.#removeTree(join(hierarchy, cgroupParent({ uid, qosClass }, 'cgroupfs')), signal);
       }
     }
     if ((await this.#burstableShares()).delete(uid)) await this.#weighClasses();
+  }
+
+  /** What the kernel counts for a pod and for its containers, by their IDs; undefined where the pod has no group of its own. */
+  usageOf(uid: string): PodGroupUsage | undefined {
+    const { driver, version } = this.#settings;
+    const paths = qosClasses.map((qosClass) => cgroupParent({ uid, qosClass }, driver));
+    const path = paths.find((one) => existsSync(this.#file(one, 'memory', '')));
+    if (path === undefined) return undefined;
+    const read = (...below: readonly string[]): GroupUsage | undefined =>
+      readGroupUsage(version, (controller) => join(this.#file(path, controller, ''), ...below));
+    // Runtimes name the groups of containers in their own ways, with the ID in it.
+    const names = namesIn(this.#file(path, 'memory', ''));
+    return {
+      whole: read(),
+      container(id) {
+        const name = names.find((one) => one.includes(id));
+        return name === undefined ? undefined : read(name);
+      },
+    };
   }
 
   /** One directory for each hierarchy of version 1. */
@@ -219,6 +247,14 @@ function weightOf(shares: number): number {
 
 function sharesOf(weight: number): number {
   return 2 + Math.floor(((weight - 1) * 262_142) / 9999);
+}
+
+function namesIn(directory: string): readonly string[] {
+  try {
+    return readdirSync(directory);
+  } catch {
+    return []; // it went meanwhile
+  }
 }
 
 async function copy(from: string, to: string): Promise<void> {

@@ -59,6 +59,7 @@ export class PodNetworks {
   readonly #names: NetworkNames;
   readonly #leases = new Map<string, Lease>();
   #socket: NetlinkSocket | undefined;
+  #filters: NetlinkSocket | undefined;
   #making: Promise<Made | undefined> | undefined;
   #loading: Promise<void> = Promise.resolve();
   #lastNumber = firstPod - 1;
@@ -129,11 +130,13 @@ export class PodNetworks {
     const made = await this.#making;
     if (made === undefined && this.#leases.size > 0) return;
     if (made !== undefined && (await this.#tables()) < 2) await this.#loadAll(made);
-    const ends = interfaceNames().filter((name) => name.startsWith(endPrefix));
-    for (const name of ends) {
-      // Looked up for each: pods come while another is removed.
-      const used = made === undefined ? [] : this.#numbers(made.subnet);
-      if (!used.includes(Number(name.slice(endPrefix.length)))) await this.#remove(name);
+    const usedEnds = (): ReadonlySet<string> =>
+      new Set(made && this.#numbers(made.subnet).map((number) => `${endPrefix}${number}`));
+    let used = usedEnds();
+    for (const name of interfaceNames()) {
+      if (!name.startsWith(endPrefix) || used.has(name)) continue;
+      await this.#remove(name);
+      used = usedEnds(); // pods come meanwhile
     }
   }
 
@@ -150,7 +153,9 @@ export class PodNetworks {
       if (tables > 0) await loadRules(withoutTables(this.#names)).catch(() => {}); // the next start finds them
     }
     this.#socket?.close();
+    this.#filters?.close();
     this.#socket = undefined;
+    this.#filters = undefined;
   }
 
   async #made(): Promise<Made | undefined> {
@@ -221,12 +226,8 @@ export class PodNetworks {
   /** A firewall that is set up again removes all tables, and with ours what keeps pods from the machine's loopback address. */
   async #tables(): Promise<number> {
     const { table } = this.#names;
-    const filters = NetlinkSocket.open('filters');
-    try {
-      return [await filters.hasTable('ip', table), await filters.hasTable('bridge', table)].filter(Boolean).length;
-    } finally {
-      filters.close();
-    }
+    const filters = (this.#filters ??= NetlinkSocket.open('filters'));
+    return [await filters.hasTable('ip', table), await filters.hasTable('bridge', table)].filter(Boolean).length;
   }
 
   async #loadAll(made: Made): Promise<void> {
