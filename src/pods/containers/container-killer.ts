@@ -81,12 +81,24 @@ export class ContainerKiller {
     const text = message === '' ? `Stopping container ${name}` : message;
     events.record({ pod, container: name, type: 'Normal', reason: 'Killing', message: text });
     let graceMs = (override ?? killGraceSeconds(pod, spec, reason)) * 1000;
-    if (spec !== undefined && graceMs > 0) graceMs -= await this.#preStop(pod, runtimePod, spec, id, graceMs, signal);
-    if (order !== undefined && graceMs > 0) graceMs -= await order.wait(name, graceMs, clock, signal);
-    await runtime.stopContainer(id, override === 0 ? 0 : Math.max(graceMs, graceSecondsMin * 1000), signal);
+    const stopped = new AbortController();
+    try {
+      if (spec !== undefined && graceMs > 0) {
+        const hookEnds = AbortSignal.any([signal, stopped.signal]);
+        graceMs -= await this.#preStop(pod, runtimePod, spec, id, graceMs, hookEnds);
+        signal.throwIfAborted();
+      }
+      if (order !== undefined && graceMs > 0) graceMs -= await order.wait(name, graceMs, clock, signal);
+      await runtime.stopContainer(id, override === 0 ? 0 : Math.max(graceMs, graceSecondsMin * 1000), signal);
+    } finally {
+      stopped.abort();
+    }
   }
 
-  /** Returns how much of the grace it took. A hook that fails or does not end in time changes nothing. */
+  /**
+   * Returns how much of the grace it took. A hook that fails changes nothing, and one that does not end in time is no longer waited
+   * for: it runs on beside the container, and ends with it.
+   */
   async #preStop(
     pod: Pod,
     runtimePod: RuntimePod,
@@ -101,19 +113,18 @@ export class ContainerKiller {
     const { uid } = runtimePod;
     const [podIp = ''] = addressesOf(runtimePod, this.#deps.hostIPs());
     const startMs = clock.now();
-    const stop = new AbortController();
-    const inTime = AbortSignal.any([signal, stop.signal]);
-    const timeout = clock.sleep(graceMs, inTime).catch(() => {});
-    const running = runHook({ pod, container, containerId, podIp, hook }, this.#deps, inTime).catch(
+    const waiting = new AbortController();
+    const timeout = clock.sleep(graceMs, AbortSignal.any([signal, waiting.signal])).catch(() => {});
+    const running = runHook({ pod, container, containerId, podIp, hook }, this.#deps, signal).catch(
       async (error: unknown) => {
-        if (inTime.aborted || (await hasEnded(runtime, { podUid: uid, containerId }, error, inTime))) return;
+        if (waiting.signal.aborted || signal.aborted) return;
+        if (await hasEnded(runtime, { podUid: uid, containerId }, error, signal)) return;
         const message = 'PreStopHook failed';
         events.record({ pod, container: container.name, type: 'Warning', reason: 'FailedPreStopHook', message });
       },
     );
     await Promise.race([running, timeout]);
-    stop.abort();
-    signal.throwIfAborted();
+    waiting.abort();
     return clock.now() - startMs;
   }
 }

@@ -643,6 +643,27 @@ test('a hook that takes the whole grace leaves two seconds; one that fails is re
   assert.ok(world.events.lines().includes('Warning FailedPreStopHook b: PreStopHook failed'));
 });
 
+test('a hook that takes longer than the grace is not ended before its container', async () => {
+  const world = new ContainerWorld();
+  let ended: AbortSignal | undefined;
+  world.runtime.run = async (_id, _command, until) => {
+    ended = until;
+    return await new Promise(() => {});
+  };
+  world.runtime.deaf.add('main');
+  const lifecycle = { preStop: { exec: { command: ['slow'] } } };
+  const pod = aPod({ terminationGracePeriodSeconds: 5, containers: [aContainer({ lifecycle })] });
+  await world.sync(pod);
+  const killed = kill(world, pod);
+  await settle();
+  await world.clock.advance(5000);
+  await world.clock.advance(1999);
+  assert.equal(ended?.aborted, false, 'the container has two more seconds, and so has its hook');
+  await world.clock.advance(1);
+  await killed;
+  assert.equal(ended.aborted, true);
+});
+
 test('sidecars end after the containers, the last one first', async () => {
   const world = new ContainerWorld();
   const side = (name: string): Container => aContainer({ name, restartPolicy: 'Always' });

@@ -99,6 +99,8 @@ export class CriRuntime implements Runtime {
   readonly #making = new Set<string>();
   /** UIDs of pods that may have a cgroup, with the last attempt to make it. */
   readonly #grouped: Map<string, symbol>;
+  /** Cgroups that are being removed, by the pod's UID. */
+  readonly #ungrouping = new Map<string, Promise<void>>();
   readonly #changes = new CoalescingTopic<string>();
   readonly #closing = new AbortController();
   /** By ID, until they are started. */
@@ -219,6 +221,8 @@ export class CriRuntime implements Runtime {
     const refusal = unsupportedPod(request, this.#features());
     if (refusal !== undefined) throw new RuntimeError(refusal);
     await mkdir(logDirectory, { recursive: true, mode: 0o755 });
+    // A removal under way would end what is about to be made.
+    await this.#ungrouping.get(uid)?.catch(() => {});
     this.#grouped.set(uid, Symbol());
     await this.#cgroups.make(request);
     const config = this.#sandboxConfig(request, attempt);
@@ -354,7 +358,13 @@ export class CriRuntime implements Runtime {
   }
 
   async #removeCgroup(podUid: string, signal: AbortSignal): Promise<void> {
-    await this.#cgroups.remove(podUid, signal);
+    const removal = this.#cgroups.remove(podUid, signal);
+    this.#ungrouping.set(podUid, removal);
+    try {
+      await removal;
+    } finally {
+      if (this.#ungrouping.get(podUid) === removal) this.#ungrouping.delete(podUid);
+    }
     this.#grouped.delete(podUid);
   }
 
