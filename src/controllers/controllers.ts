@@ -3,6 +3,7 @@ import { type DefaultObjectDeps, ensureDefaultObjects, runDefaultObjects } from 
 import { runExpiry } from './expiry.ts';
 import { runGarbageCollector } from './garbage-collector.ts';
 import { runNamespaceDeletion } from './namespace-deletion.ts';
+import { runNodeLife } from './node-life.ts';
 import { runNodeTaints } from './node-taints.ts';
 import { runNodeTtl } from './node-ttl.ts';
 import { runScheduler } from './scheduler.ts';
@@ -32,6 +33,7 @@ export function runControllers(deps: ControllersDeps, signal: AbortSignal): Runn
       runStorage(deps, deps.localPath, (storage) => runScheduler(deps, storage, signal), signal),
       runNodeTtl(deps, signal),
       runNodeTaints(deps, signal),
+      runNodeLife(deps, signal),
     ]);
   // A failure of `settled` is reported there, and only there.
   return { settled, done: settled.then(run, () => undefined) };

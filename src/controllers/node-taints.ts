@@ -1,4 +1,7 @@
-/** Keeps new pods from nodes whose disks are short: the node says so in a condition, and the scheduler looks at taints. */
+/**
+ * Keeps new pods from nodes that are short of something, do not answer, or are closed to them, and ends those that do not tolerate a
+ * failed node: nodes say so in conditions, and schedulers look at taints.
+ */
 import type { Node } from '../kube/kinds/node.ts';
 import type { KubeObject } from '../kube/schema/kind.ts';
 import { timestamp } from '../kube/values/times.ts';
@@ -6,10 +9,24 @@ import { type ControllerDeps, coreKind, unlessRefused } from './cluster/cluster.
 import { WorkQueue } from './cluster/work-queue.ts';
 
 const controller = 'node-controller';
-const key = 'node.kubernetes.io/disk-pressure';
-const effect = 'NoSchedule';
+const prefix = 'node.kubernetes.io/';
 
 type Taint = NonNullable<NonNullable<Node['spec']>['taints']>[number];
+
+/** Type and status of a condition, and the taint that follows. */
+const causes: readonly (readonly [type: string, status: string, taint: string, effects: readonly string[]])[] = [
+  ['Ready', 'False', 'not-ready', ['NoSchedule', 'NoExecute']],
+  ['Ready', 'Unknown', 'unreachable', ['NoSchedule', 'NoExecute']],
+  ['MemoryPressure', 'True', 'memory-pressure', ['NoSchedule']],
+  ['DiskPressure', 'True', 'disk-pressure', ['NoSchedule']],
+  ['PIDPressure', 'True', 'pid-pressure', ['NoSchedule']],
+  ['NetworkUnavailable', 'True', 'network-unavailable', ['NoSchedule']],
+];
+const unschedulable = 'unschedulable';
+const ours: ReadonlySet<string> = new Set([
+  ...causes.flatMap(([, , taint, effects]) => effects.map((effect) => `${prefix}${taint}:${effect}`)),
+  `${prefix}${unschedulable}:NoSchedule`,
+]);
 
 export async function runNodeTaints(deps: ControllerDeps, signal: AbortSignal): Promise<void> {
   const cluster = deps.clusterFor(controller, signal);
@@ -25,18 +42,30 @@ export async function runNodeTaints(deps: ControllerDeps, signal: AbortSignal): 
   }
 }
 
-/** The node with the taint it should have; the same object when nothing is wrong. */
+/** The node with the taints it should have; the same object when nothing is wrong. */
 export function tainted(node: Node, time: string): Node {
-  const isShort =
-    node.status?.conditions?.some(({ type, status }) => type === 'DiskPressure' && status === 'True') ?? false;
   const taints = node.spec?.taints ?? [];
-  const others = taints.filter((taint) => !isOurs(taint));
-  if (isShort === others.length < taints.length) return node;
-  const now = isShort ? [...others, { key, effect, timeAdded: time }] : others;
+  const wanted = wantedTaints(node);
+  const kept = taints.filter(
+    (taint) => !ours.has(nameOf(taint)) || wanted.some((one) => nameOf(one) === nameOf(taint)),
+  );
+  const missing = wanted.filter((one) => !taints.some((taint) => nameOf(taint) === nameOf(one)));
+  if (missing.length === 0 && kept.length === taints.length) return node;
+  const now = [...kept, ...missing.map((taint) => ({ ...taint, timeAdded: time }))];
   const { taints: _before, ...spec } = node.spec ?? {};
   return { ...node, spec: { ...spec, ...(now.length > 0 && { taints: now }) } };
 }
 
-function isOurs(taint: Taint): boolean {
-  return taint.key === key && taint.effect === effect;
+function wantedTaints({ spec, status }: Node): readonly Taint[] {
+  const conditions = status?.conditions ?? [];
+  const found = causes.flatMap(([type, is, taint, effects]) =>
+    conditions.some((one) => one.type === type && one.status === is)
+      ? effects.map((effect) => ({ key: `${prefix}${taint}`, effect }))
+      : [],
+  );
+  return spec?.unschedulable === true ? [...found, { key: `${prefix}${unschedulable}`, effect: 'NoSchedule' }] : found;
+}
+
+function nameOf({ key, effect }: Taint): string {
+  return `${key}:${effect}`;
 }

@@ -3,17 +3,21 @@ import assert from 'node:assert/strict';
 import { test, type TestContext } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { resources } from '../apiserver/resources/resources.ts';
-import { systemClock } from '../base/clock.ts';
+import { type Clock, systemClock } from '../base/clock.ts';
 import type { ApiClient } from '../client/api/api-client.ts';
 import { ConflictError, NotFoundError } from '../client/api/api-errors.ts';
 import type { ResourceReference } from '../client/api/resource-reference.ts';
 import { reflect } from '../client/reflector.ts';
+import type { Node } from '../kube/kinds/node.ts';
 import type { KubeObject } from '../kube/schema/kind.ts';
 import { runningApiServer } from '../testing/servers/test-api-server.ts';
 import { memoryStore } from '../testing/servers/stores.ts';
 import type { Cluster, ClusterObject, ControllerDeps, Kind, ObjectChange } from './cluster/cluster.ts';
 import { ensureDefaultObjects } from './default-objects.ts';
 import { runGarbageCollector } from './garbage-collector.ts';
+import { FakeClock } from '../testing/fakes/fake-clock.ts';
+import { runNodeLife } from './node-life.ts';
+import { runNodeTaints } from './node-taints.ts';
 import { runScheduler } from './scheduler.ts';
 import { runStorage } from './storage/storage.ts';
 
@@ -103,9 +107,15 @@ class HttpCluster implements Cluster {
     }
   }
 
-  async delete(key: string, preconditions = {}): Promise<void> {
+  async delete(key: string, preconditions = {}, grace = {}): Promise<void> {
     const { resource, place } = this.#reach(key);
-    const options = { kind: 'DeleteOptions', apiVersion: 'v1', preconditions, propagationPolicy: 'Background' };
+    const options = {
+      kind: 'DeleteOptions',
+      apiVersion: 'v1',
+      preconditions,
+      propagationPolicy: 'Background',
+      ...grace,
+    };
     await this.#client.delete(resource, place, options, this.#signal);
   }
 
@@ -133,11 +143,12 @@ function referenceOf({ group, version, plural, kind, namespaced }: Kind): Resour
 
 async function start(
   t: TestContext,
-  loop: (deps: ControllerDeps, signal: AbortSignal) => Promise<void>,
+  loop: (deps: ControllerDeps, signal: AbortSignal) => Promise<unknown>,
+  clock: Clock = systemClock,
 ): Promise<{ cluster: HttpCluster; kind: (name: string) => Kind }> {
   const stop = new AbortController();
   const failures: unknown[] = [];
-  let running = Promise.resolve();
+  let running: Promise<unknown> = Promise.resolve();
   // Before the server ends: a loop that is about to write must not fail.
   t.after(async () => {
     stop.abort();
@@ -151,7 +162,7 @@ async function start(
   running = loop(
     {
       clusterFor: (_, signal) => new HttpCluster(client, signal),
-      clock: systemClock,
+      clock,
       random: { suffix: () => 'abcde' },
       notify: ({ error }) => failures.push(error),
     },
@@ -205,4 +216,38 @@ test('the scheduler gives a pod a node, over HTTP', async (t) => {
   const events = await cluster.list(kind('Event'), 'default');
   const reasons = events.map(({ object }) => (object as KubeObject & { reason?: string }).reason);
   assert.ok(reasons.includes('FailedScheduling'));
+});
+
+test('pods leave a node that has fallen silent, and are collected when it is gone, over HTTP', async (t) => {
+  const clock = new FakeClock(Date.now());
+  const loops = (deps: ControllerDeps, signal: AbortSignal): Promise<unknown> =>
+    Promise.all([runNodeLife(deps, signal), runNodeTaints(deps, signal)]);
+  const { cluster, kind } = await start(t, loops, clock);
+  const node = cluster.keyOf(kind('Node'), '', 'one');
+  await cluster.create(kind('Node'), '', { metadata: { name: 'one' } });
+  const ready = { conditions: [{ type: 'Ready', status: 'True', lastHeartbeatTime: '2026-01-01T00:00:00Z' }] };
+  await cluster.update(node, (object) => ({ ...object, status: ready }) as KubeObject, 'status');
+  const placed = async (name: string, nodeName: string): Promise<string> => {
+    const spec = { nodeName, containers: [{ name: 'main', image: 'none' }], terminationGracePeriodSeconds: 5 };
+    await cluster.create(kind('Pod'), 'default', { metadata: { name }, spec } as KubeObject);
+    return cluster.keyOf(kind('Pod'), 'default', name);
+  };
+  const patient = await placed('patient', 'one');
+  const lost = await placed('lost', 'never-was');
+  // In steps: what happens at one of them, and is seen over HTTP, sets the time of the next.
+  const passes = async (holds: () => Promise<boolean>): Promise<void> =>
+    until(async () => {
+      await clock.advance(5_000);
+      return await holds();
+    });
+  await passes(async () => (await cluster.get(lost)) === undefined);
+  const taints = async (): Promise<string | undefined> =>
+    ((await cluster.get(node)) as Node | undefined)?.spec?.taints?.map(({ key, effect }) => `${key}:${effect}`).join();
+  const unreachable = 'node.kubernetes.io/unreachable';
+  await passes(async () => (await taints()) === `${unreachable}:NoSchedule,${unreachable}:NoExecute`);
+  const stillThere = await cluster.get(patient);
+  assert.equal(stillThere?.metadata.deletionTimestamp, undefined, 'it tolerates that for five minutes');
+  await passes(async () => (await cluster.get(patient))?.metadata.deletionTimestamp !== undefined);
+  await cluster.delete(node);
+  await passes(async () => (await cluster.get(patient)) === undefined);
 });

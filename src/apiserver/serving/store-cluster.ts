@@ -122,8 +122,9 @@ export class StoreCluster {
   async delete(
     key: string,
     preconditions: { readonly uid?: string; readonly resourceVersion?: string } = {},
+    grace: { readonly gracePeriodSeconds?: number } = {},
   ): Promise<void> {
-    const options = { preconditions, propagationPolicy: 'Background' };
+    const options = { preconditions, propagationPolicy: 'Background', ...grace };
     await deleteObject(this.#deps, { ...this.#place(key), options, context: this.#context });
   }
 

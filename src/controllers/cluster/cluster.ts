@@ -50,7 +50,11 @@ export interface Cluster {
   /** Repeats `change` on newer content where somebody else was faster. Writes nothing when it returns what it was given. */
   update(key: string, change: (object: KubeObject) => KubeObject, subresource?: string): Promise<void>;
   /** Dependents are left to the garbage collector. */
-  delete(key: string, preconditions?: { readonly uid?: string; readonly resourceVersion?: string }): Promise<void>;
+  delete(
+    key: string,
+    preconditions?: { readonly uid?: string; readonly resourceVersion?: string },
+    options?: { readonly gracePeriodSeconds?: number },
+  ): Promise<void>;
   /** Gives a pod its node. */
   bind(key: string, podUid: string, nodeName: string): Promise<void>;
 }
