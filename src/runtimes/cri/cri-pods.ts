@@ -16,6 +16,7 @@ import {
   type PodSandboxStatus,
 } from '../../grpc/messages/cri_pb.ts';
 import { type ContainerState, type RuntimeContainer, RuntimeError, type RuntimePod } from '../runtime.ts';
+import { programAnnotation } from './container-config.ts';
 import { type RuntimeCalls, isNotFound, requestMsMax } from './cri-connection.ts';
 
 const podUidLabel = 'io.kubernetes.pod.uid';
@@ -215,7 +216,8 @@ function stateOf({
   finishedAt,
   exitCode,
   reason,
-  message,
+  message: told,
+  annotations,
 }: ContainerStatus): ContainerState {
   const createdAtMs = milliseconds(createdAt);
   const startedAtMs = milliseconds(startedAt);
@@ -226,6 +228,9 @@ function stateOf({
       return { kind: 'running', createdAtMs, startedAtMs };
     case CriState.CONTAINER_EXITED: {
       const finishedAtMs = milliseconds(finishedAt);
+      // It tells of a start that failed, and quotes what could not be started.
+      const program = annotations[programAnnotation];
+      const message = told === '' || program === undefined ? told : `the runtime cannot start "${program}"`;
       return { kind: 'exited', createdAtMs, startedAtMs, finishedAtMs, exitCode, reason, message };
     }
     default:
