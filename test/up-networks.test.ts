@@ -10,7 +10,6 @@ const machine = new UpMachine();
 before(async () => void (withNode.skip === false && (await machine.start(...testedRuntime().forClients))));
 after(() => machine.end());
 
-const { httpServer } = testedRuntime();
 const port = 8080;
 const field = async (name: string, path: string): Promise<string> =>
   await machine.kubectl.ok(['get', 'pod', name, '-o', `jsonpath={${path}}`]);
@@ -25,7 +24,9 @@ describe('networks', { concurrency: 4 }, () => {
       readinessProbe: { httpGet: { port, path: '/' }, periodSeconds: 1 },
     };
     const names = ['replica-0', 'replica-1', 'replica-2'];
-    await kubectl.apply(...names.map((name) => pod(name, { script: httpServer(port, name), ...probes })));
+    await kubectl.apply(
+      ...names.map((name) => pod(name, { script: testedRuntime().httpServer(port, name), ...probes })),
+    );
     await kubectl.ok(['wait', ...names.map((name) => `pod/${name}`), '--for=condition=Ready', '--timeout=120s']);
     const addresses = await Promise.all(names.map((name) => field(name, '.status.podIP')));
     assert.equal(new Set(addresses).size, names.length);
@@ -63,8 +64,11 @@ describe('networks', { concurrency: 4 }, () => {
     const { kubectl } = machine;
     const [hostPort, own] = [await freePort(), await freePort()];
     await kubectl.apply(
-      pod('published', { script: httpServer(port, 'published'), ports: [{ containerPort: port, hostPort }] }),
-      pod('shared', { script: httpServer(own, 'shared') }, { hostNetwork: true }),
+      pod('published', {
+        script: testedRuntime().httpServer(port, 'published'),
+        ports: [{ containerPort: port, hostPort }],
+      }),
+      pod('shared', { script: testedRuntime().httpServer(own, 'shared') }, { hostNetwork: true }),
     );
     await kubectl.running('published', 'shared');
     await eventually(async () => assert.equal(await getText('127.0.0.1', hostPort), 'published'));
