@@ -133,7 +133,7 @@ describe('images', { skip, concurrency: 3 }, () => {
     );
     await kubectl.running('own', 'old');
     assert.deepEqual([...pulls('own:1'), ...pulls('old:1')], [login.password, login.password]);
-    const [request] = relay.requests(ImageService.method.pullImage).filter(({ image }) => image?.image === 'own:1');
+    const request = relay.requests(ImageService.method.pullImage).find(({ image }) => image?.image === 'own:1');
     assert.equal(request?.sandboxConfig?.metadata?.name, 'own', 'the runtime is told for whom');
     await happens('own', /Successfully pulled image "own:1" in .*Image size: \d+ bytes/);
   });
