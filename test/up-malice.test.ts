@@ -104,22 +104,23 @@ describe('malice', { concurrency: 3 }, () => {
     const { kubectl } = machine;
     const work = { volumeMounts: [mountAt('work', '/work')] };
     const script = `ln -s ${outside} /work/up; ln -s ${outside}/secret /work/file; ln -s /etc /work/etc; ln -s .. /work/dots; mkdir /work/new`;
-    for (const subPath of ['up', 'file', 'etc/shadow', 'dots', 'dots/dots']) {
-      const name = `link-${subPath.replaceAll('/', '-')}`;
-      await kubectl.apply(
+    const subPaths = ['up', 'file', 'etc/shadow', 'dots', 'dots/dots'];
+    const nameOf = (subPath: string): string => `link-${subPath.replaceAll('/', '-')}`;
+    await kubectl.apply(
+      ...subPaths.map((subPath) =>
         pod(
-          name,
+          nameOf(subPath),
           { volumeMounts: [mountAt('work', '/mnt', { subPath })] },
           {
             initContainers: [{ name: 'trap', image: 'test:1', command: ['sh', '-c', script], ...work }],
             volumes: [{ name: 'work', emptyDir: {} }],
           },
         ),
-      );
-      const reason = '{.status.containerStatuses[0].state.waiting.reason}';
-      await kubectl.until(`pod/${name}`, reason, 'CreateContainerConfigError');
-      await kubectl.ok(`delete pod ${name} --now`);
-    }
+      ),
+    );
+    const reason = '{.status.containerStatuses[0].state.waiting.reason}';
+    for (const name of subPaths.map(nameOf)) await kubectl.until(`pod/${name}`, reason, 'CreateContainerConfigError');
+    await kubectl.ok(['delete', 'pod', '--now', ...subPaths.map(nameOf)]);
   });
 
   test('daemons end with their pod, however they hide', withNode, async () => {
