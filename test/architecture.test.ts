@@ -102,6 +102,7 @@ const layers: Readonly<Record<string, readonly string[]>> = {
     'serving',
     '.',
   ],
+  controllers: ['cluster', 'storage', '.'],
   agent: ['machine', 'node', 'embedded', 'render'],
   testing: ['machine', 'fakes', 'servers', 'worlds', '.'],
 };
@@ -111,9 +112,9 @@ const filesMin = 4;
 /** Folders that may hold fewer files. */
 const small: Readonly<Record<string, string>> = {
   apiserver: 'the door alone',
+  'controllers/cluster': 'the contract, and what every loop has: a queue and Events',
   grpc: 'calls alone: the messages are generated',
   runtimes: 'the contract alone: every runtime has a folder',
-  'runtimes/cri': 'grows to its size while it is built',
   testing: 'the door alone',
 };
 const depthMax = 4;

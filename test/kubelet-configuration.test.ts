@@ -119,10 +119,12 @@ test(
       join(directory, 'manifests', 'web.json'),
       JSON.stringify(pod('web', { script: 'echo hello; exec sleep 3600' })),
     );
-    const port = await freePort();
+    const [port, healthzPort] = [await freePort(), await freePort()];
     const said = await machine.start({
       address: '127.0.0.1',
       port,
+      healthzPort,
+      healthzBindAddress: '127.0.0.1',
       staticPodPath: 'manifests',
       podLogsDir: 'logs-of-pods',
       tlsCertFile: 'tls.crt',
@@ -137,7 +139,7 @@ test(
     assert.equal(
       said.slice(0, said.indexOf('as they are') + 11),
       `note: ${join(directory, 'kubelet.yaml')} has settings without effect here:\n` +
-        'note:   readOnlyPort: nothing is served without TLS\n' +
+        'note:   readOnlyPort: nothing but /healthz is served without TLS\n' +
         'note:   rotateCertificates: credentials are taken from the kubeconfig as they are',
     );
     await eventually(() => {
@@ -145,6 +147,9 @@ test(
       const log = readFileSync(join(directory, 'logs-of-pods', folder, 'main', '0.log'), 'utf8');
       assert.match(log, /stdout F hello/);
     });
+    const health = await fetch(`http://127.0.0.1:${healthzPort}/healthz`);
+    assert.deepEqual([health.status, await health.text()], [200, 'ok'], 'as kubeadm asks');
+    assert.equal((await fetch(`http://127.0.0.1:${healthzPort}/pods`)).status, 404);
     const trusting = { ca: authority.certificatePem, rejectUnauthorized: true };
     const answer = await ask(port, '/pods', trusting);
     assert.deepEqual([answer.code, answer.protocol], [200, 'TLSv1.3']);

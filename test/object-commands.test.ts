@@ -63,7 +63,7 @@ test('get prints tables, wide ones, names, JSON and YAML', () => {
   assert.deepEqual(json.data, { a: '2' });
   assert.match(run(['get', 'namespace', 'shop', '-o', 'yaml']).stdout, /^kind: Namespace$/m);
   const empty = run(['get', 'leases', '-n', 'shop']);
-  assert.deepEqual([empty.code, empty.stdout, empty.stderr], [0, '', 'No leases found in this namespace.\n']);
+  assert.deepEqual([empty.code, empty.stdout, empty.stderr], [0, '', 'No leases found in namespace shop.\n']);
 });
 
 const refused = [

@@ -84,10 +84,20 @@ describe('the life of a pod', { concurrency: 4 }, () => {
       const summary = JSON.parse(await kubectl.ok([...node, '/stats/summary'])) as Summary;
       const uses = summary.pods.find(({ podRef }) => podRef.name === 'uses');
       assert.ok((uses?.containers[0]?.cpu.usageCoreNanoSeconds ?? 0) > 1e7);
+      assert.ok((uses?.containers[0]?.memory.rssBytes ?? 0) > 0 && (uses?.memory?.pageFaults ?? 0) > 0);
+      assert.ok((uses?.process_stats?.process_count ?? 0) > 0);
       assert.ok((uses?.['ephemeral-storage']?.usedBytes ?? 0) > 0);
       assert.ok((summary.node.fs?.capacityBytes ?? 0) > 0);
+      const posted = ['--server', `https://127.0.0.1:${port}`, 'create', '--raw', '/stats/summary', '-f', '-'];
+      assert.match(await kubectl.ok(posted, { input: '{}' }), /"nodeName"/);
       const less = await kubectl.ok([...node, '/stats/summary?only_cpu_and_memory=true']);
       assert.doesNotMatch(less, /capacityBytes|"network"/);
+      assert.match(
+        await kubectl.ok('top nodes'),
+        /^NAME +CPU\(cores\) +CPU\(%\) +MEMORY.*\n\S+ +\d+m +\d+% +\d+Mi +\d+%/,
+      );
+      assert.match(await kubectl.ok('top pods -A --containers'), /^default +uses +main +\d+m +\d+Mi/m);
+      assert.match(await kubectl.ok('top pod uses --no-headers'), /^uses +\d+m +\d+Mi/);
     },
   );
 
@@ -263,19 +273,20 @@ describe('the life of a pod', { concurrency: 4 }, () => {
     });
   }
 
-  test('a pod waits for its RuntimeClass, and runs when there is one that this node has', withNode, async () => {
+  test('a pod runs with its RuntimeClass, and is refused without one', withNode, async () => {
     const { kubectl } = machine;
-    await kubectl.apply(pod('classy', {}, { runtimeClassName: 'sandboxed' }));
-    const problem =
-      /FailedCreatePodSandBox.*Failed to create pod sandbox: runtimeclass.node.k8s.io "sandboxed" not found/;
-    await eventually(async () => assert.match(await kubectl.ok('events --for pod/classy'), problem));
-    assert.equal(await kubectl.ok('get pod classy -o jsonpath={.status.phase}'), 'Pending');
+    const classy = pod('classy', {}, { runtimeClassName: 'sandboxed' });
+    const refused = await kubectl.run(['create', '-f', '-'], { input: JSON.stringify(classy) });
+    assert.match(refused.stderr, /"classy" is forbidden: pod rejected: RuntimeClass "sandboxed" not found/);
     await kubectl.apply({
       apiVersion: 'node.k8s.io/v1',
       kind: 'RuntimeClass',
       metadata: { name: 'sandboxed' },
       handler: testedRuntime().handler,
+      overhead: { podFixed: { cpu: '10m' } },
     });
+    await kubectl.apply(classy);
     await kubectl.running('classy');
+    assert.equal(await kubectl.ok('get pod classy -o jsonpath={.spec.overhead.cpu}'), '10m');
   });
 });

@@ -4,11 +4,13 @@ import { spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { connect } from 'node:net';
+import { type AddressInfo, connect, createServer } from 'node:net';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { PassThrough } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { after, before, describe, test } from 'node:test';
+import { KubeConfig, PortForward } from '@kubernetes/client-node';
 import { eventually } from './kubectl-program.ts';
 import { pod } from './manifests.ts';
 import { testedRuntime } from './tested-runtime.ts';
@@ -23,6 +25,11 @@ before(async () => {
   await machine.kubectl.apply(
     pod('idle'),
     pod('echo', { script: 'while read -r line; do echo "heard $line"; done; echo over', stdin: true, stdinOnce: true }),
+    pod(
+      'waiting',
+      { volumeMounts: [{ name: 'v', mountPath: '/v' }] },
+      { volumes: [{ name: 'v', configMap: { name: 'missing' } }] },
+    ),
     pod('server', { script, ports: [{ containerPort: port }] }),
   );
   await machine.kubectl.running('idle', 'echo', 'server');
@@ -101,5 +108,20 @@ describe('streams', { concurrency: 4 }, () => {
     await eventually(async () => assert.equal(await text(connect(local, '127.0.0.1')), 'hello from inside'));
     forward.kill('SIGKILL');
     await closed;
+  });
+
+  test('port-forward to a pod that does not run yet reaches nothing of the machine', withNode, async (t) => {
+    const server = createServer((peer) => peer.end('of the machine')).listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    t.after(() => void server.close());
+    const config = new KubeConfig();
+    config.loadFromFile(join(machine.directory, 'state', 'kubeconfig'));
+    const [input, output, errors] = [new PassThrough(), new PassThrough(), new PassThrough()];
+    const { port: ofMachine } = server.address() as AddressInfo;
+    const forward = new PortForward(config);
+    const socket = await forward.portForward('default', 'waiting', [ofMachine], output, errors, input);
+    const [seen] = (await Promise.race([once(errors, 'data'), once(output, 'data')])) as [Buffer];
+    assert.match(seen.toString(), /: the pod is not running$/);
+    (socket as { terminate(): void }).terminate();
   });
 });

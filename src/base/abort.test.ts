@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { warningsOf } from '../testing/fakes/fake-clock.ts';
 import { systemClock } from './clock.ts';
 import { Semaphore } from './semaphore.ts';
-import { untilAborted } from './abort.ts';
+import { unlessAborted, untilAborted } from './abort.ts';
 
 const waits: readonly { readonly who: string; readonly wait: (signal: AbortSignal) => Promise<unknown> }[] = [
   { who: 'a clock', wait: (signal) => systemClock.sleep(60_000, signal) },
@@ -22,6 +22,17 @@ for (const { who, wait } of waits) {
     assert.equal(getEventListeners(stop.signal, 'abort').length, 0);
   });
 }
+
+test('who waits for the work of another leaves with its own signal, and leaves nothing behind', async () => {
+  const stop = new AbortController();
+  assert.equal(await unlessAborted(Promise.resolve(1), stop.signal), 1);
+  await assert.rejects(unlessAborted(Promise.reject(new Error('failed')), stop.signal), { message: 'failed' });
+  assert.equal(getEventListeners(stop.signal, 'abort').length, 0);
+  const waiting = unlessAborted(new Promise(() => {}), stop.signal);
+  stop.abort(new Error('gone'));
+  await assert.rejects(waiting, { message: 'gone' });
+  await assert.rejects(unlessAborted(Promise.resolve(1), stop.signal), { message: 'gone' });
+});
 
 test('a hundred may wait for a semaphore with one signal, and none is left behind', async () => {
   const { signal } = new AbortController();

@@ -18,6 +18,20 @@ export function untilAborted(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => void onAbort(signal, resolve));
 }
 
+/** Rejects with the signal's reason when that comes first. For work that others wait for too: it goes on, and nothing stays attached. */
+export async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  signal.throwIfAborted();
+  let stopListening = (): void => {};
+  const aborted = new Promise<never>((_resolve, reject) => {
+    stopListening = onAbort(signal, () => reject(signal.reason as Error));
+  });
+  try {
+    return await Promise.race([work, aborted]);
+  } finally {
+    stopListening();
+  }
+}
+
 // A reason of our own, because making the usual one, an exception with its stack, costs more than all the rest here.
 const over = 'over';
 
@@ -47,5 +61,19 @@ export async function withDeadline<T>(
     finished.abort(over);
     limit.abort(over); // ends what is still under way
     await timer;
+  }
+}
+
+/** Waits no longer than this for what cannot be stopped, and goes on without it: undefined. */
+export async function within<T>(clock: Clock, timeoutMs: number, running: Promise<T>): Promise<T | undefined> {
+  const finished = new AbortController();
+  const late = clock.sleep(timeoutMs, finished.signal).then(
+    () => undefined,
+    () => undefined,
+  );
+  try {
+    return await Promise.race([running, late]);
+  } finally {
+    finished.abort(over);
   }
 }

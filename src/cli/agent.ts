@@ -46,7 +46,8 @@ export function agentCommand(options: AgentOptions): Promise<number> {
   return reportingErrors(async () => {
     const print = logPrinter(options.logFormat, options.logLevel);
     const note = notePrinter(options.logFormat, print);
-    const settings = settingsOf(options, join(defaultStateDirectory(), 'agent'), {}, note);
+    const machine = { rootDirectory: join(defaultStateDirectory(), 'agent'), containerLogs: '/var/log/pods' };
+    const settings = settingsOf(options, machine, {}, note);
     const stop = new AbortController();
     const stopped = untilSignal().then(() => stop.abort());
     const cluster = await clusterOrNone(options, settings, note);
@@ -86,7 +87,7 @@ export function farewell(drains = false): string {
 /** The command line takes precedence over the file. */
 export function settingsOf(
   options: Partial<AgentOptions>,
-  rootDirectory: string,
+  machine: { readonly rootDirectory: string; readonly containerLogs?: string },
   defaults: AgentConfiguration,
   note: (text: string) => void,
 ): AgentSettings {
@@ -116,7 +117,7 @@ export function settingsOf(
     imageCredentialProviderBinDir: absolute(options.imageCredentialProviderBinDir),
   };
   const given = Object.fromEntries(Object.entries(said).filter(([, value]) => value !== undefined));
-  return agentSettings({ ...defaults, ...file, ...given }, { nodeName: hostname().toLowerCase(), rootDirectory });
+  return agentSettings({ ...defaults, ...file, ...given }, { nodeName: hostname().toLowerCase(), ...machine });
 }
 
 function noteUnused(file: string, fields: readonly string[], note: (text: string) => void): void {

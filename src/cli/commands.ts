@@ -14,9 +14,10 @@ export function addUpCommand(program: Command): void {
     .command('up')
     .summary('run an API server and a node on this machine: kubectl works at once')
     .description(
-      'Runs an API server and a node in one process. Pods run as sandboxed processes of this machine, with their volumes and ' +
-        'variables as in a cluster; changed ConfigMaps and Secrets reach them within milliseconds. Runs until ' +
-        'SIGTERM or Ctrl-C; pods keep running and are adopted by the next start, unless --drain is given.',
+      'Runs an API server and a node in one process. Pods run as sandboxed processes of this machine, without images, or with ' +
+        '--runtime cri as containers of containerd; volumes and variables are as in a cluster, and changed ConfigMaps and ' +
+        'Secrets reach them within milliseconds. Runs until SIGTERM or Ctrl-C; pods keep running and are adopted by the next ' +
+        'start, unless --drain is given.',
     )
     .option(
       '--state <dir>',
@@ -45,8 +46,9 @@ export function addAgentCommands(program: Command): void {
     .command('agent')
     .summary('run this machine as a node of any Kubernetes cluster, or of none')
     .description(
-      'Runs the pods that an API server binds to this node, as sandboxed processes, and keeps their volumes up to date. With ' +
-        '--manifests those of a folder, and an API server only if --kubeconfig, --context or --in-cluster asks for it. Settings have the names of the kubelet where it ' +
+      'Runs the pods that an API server binds to this node, as sandboxed processes without images, or with --runtime cri as ' +
+        'containers of containerd, and keeps their volumes up to date. With --manifests it runs the pods of a folder, and joins ' +
+        'a cluster only if --kubeconfig, --context or --in-cluster asks for it. Settings have the names of the kubelet where it ' +
         'has them; those of the command line take precedence over those of --config.',
     )
     .option(

@@ -16,6 +16,9 @@ const program = new Command('mountlet')
   .helpOption('-h, --help', 'print this help')
   .helpCommand('help [command]', 'print the help of a command')
   .showSuggestionAfterError()
+  .showHelpAfterError('Add --help to see what can be given.')
+  // The longest option takes half of a line: what it does is still to be in columns.
+  .configureHelp({ minWidthToWrap: 30 })
   .configureOutput({ outputError: (text, write) => write(text) })
   .exitOverride();
 

@@ -10,7 +10,7 @@ import { showJson, showYaml } from './rendered-list.ts';
 import { openStandardInput, showTable, reportingErrors } from './terminal.ts';
 
 export interface GetOptions extends ClusterOptions {
-  readonly namespace?: string;
+  readonly namespace?: string | undefined;
   readonly allNamespaces?: boolean;
   readonly selector?: string;
   readonly output?: 'wide' | 'json' | 'yaml' | 'name';
@@ -49,7 +49,7 @@ export function getCommand(type: string, names: readonly string[], options: GetO
         case 'wide':
         case 'name':
         case undefined:
-          return await printTable(client, resource, paths, options, signal);
+          return await printTable(client, resource, paths, { ...options, namespace }, signal);
       }
     } finally {
       await client.close();
@@ -76,7 +76,7 @@ async function printTable(
   client: ApiClient,
   resource: DiscoveredResource,
   paths: readonly string[],
-  { output, selector, allNamespaces }: GetOptions,
+  { output, selector, allNamespaces, namespace }: GetOptions,
   signal: AbortSignal,
 ): Promise<void> {
   const includeObject = resource.plural === 'pods' && resource.group === '' ? 'Object' : undefined;
@@ -88,7 +88,7 @@ async function printTable(
     return;
   }
   if (rows.length === 0) {
-    const where = allNamespaces === true || !resource.isNamespaced ? '' : ' in this namespace';
+    const where = namespace === undefined || !resource.isNamespaced ? '' : ` in namespace ${namespace}`;
     process.stderr.write(`No ${resource.plural} found${where}.\n`);
     return;
   }

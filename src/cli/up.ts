@@ -42,7 +42,7 @@ export function upCommand(options: UpOptions): Promise<number> {
     const stop = new AbortController();
     const files = await readSources(options.apply ?? [], () => openStandardInput(stop.signal));
     const stopped = untilSignal().then(() => stop.abort());
-    const settings = settingsOf(options, join(stateDirectory, 'node'), nodeDefaults, note);
+    const settings = settingsOf(options, { rootDirectory: join(stateDirectory, 'node') }, nodeDefaults, note);
     if (settings.serving.certificate !== undefined || settings.serving.clientAuthorityFile !== undefined)
       note(
         'tlsCertFile and authentication.x509.clientCAFile have no effect: the API server of this machine issues certificates',
@@ -82,21 +82,17 @@ export function upCommand(options: UpOptions): Promise<number> {
         });
       }
       say(greet(machine, stateDirectory));
-      if (files.length === 0) say(`  add pods     kubectl --kubeconfig ${machine.kubeconfig} apply -f app.yaml\n`);
+      const guide = guideSettings(stateDirectory);
+      const program = guide.hasKubectl ? 'kubectl' : 'npx mountlet';
+      if (files.length === 0) say(`  add pods     ${program} apply --kubeconfig ${machine.kubeconfig} -f app.yaml\n`);
       for await (const { name, outcome } of files.length > 0 ? machine.apply(files, stop.signal) : []) {
         say(`${name} ${outcome}\n`);
       }
-      if (process.geteuid?.() === 0 && machine.node.runtime.images === undefined) {
-        note(
-          'containers share the network of this machine and its abstract sockets; docs/security.md says what confines them',
-        );
-      }
-      const show = (ended: AbortSignal): Promise<void> =>
-        showFirstPod(machine, guideSettings(stateDirectory), say, ended);
-      const guide = runTask('the guide', show, { clock: systemClock, notify }, stop.signal);
+      const show = (ended: AbortSignal): Promise<void> => showFirstPod(machine, guide, say, ended);
+      const showing = runTask('the guide', show, { clock: systemClock, notify }, stop.signal);
       await Promise.race([machine.node.ended, stopped]);
       stop.abort();
-      await guide;
+      await showing;
     } finally {
       stop.abort();
       await Promise.allSettled([machine.node.ended]);

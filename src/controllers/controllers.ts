@@ -6,6 +6,8 @@ import { runNamespaceDeletion } from './namespace-deletion.ts';
 import { runNodeTaints } from './node-taints.ts';
 import { runNodeTtl } from './node-ttl.ts';
 import { runScheduler } from './scheduler.ts';
+import type { LocalPath } from './storage/local-path.ts';
+import { runStorage } from './storage/storage.ts';
 
 interface RunningControllers {
   /** The objects that every cluster has are there. */
@@ -14,7 +16,12 @@ interface RunningControllers {
   readonly done: Promise<unknown>;
 }
 
-export function runControllers(deps: DefaultObjectDeps, signal: AbortSignal): RunningControllers {
+export interface ControllersDeps extends DefaultObjectDeps {
+  /** Directories of this machine for claims; absent where it has no node. */
+  readonly localPath?: LocalPath;
+}
+
+export function runControllers(deps: ControllersDeps, signal: AbortSignal): RunningControllers {
   const settled = ensureDefaultObjects(deps, signal);
   const run = (): Promise<unknown> =>
     Promise.all([
@@ -22,7 +29,7 @@ export function runControllers(deps: DefaultObjectDeps, signal: AbortSignal): Ru
       runNamespaceDeletion(deps, signal),
       runGarbageCollector(deps, signal),
       runExpiry(deps, signal),
-      runScheduler(deps, signal),
+      runStorage(deps, deps.localPath, (storage) => runScheduler(deps, storage, signal), signal),
       runNodeTtl(deps, signal),
       runNodeTaints(deps, signal),
     ]);

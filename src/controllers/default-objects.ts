@@ -7,8 +7,8 @@ import { MountletError } from '../base/errors.ts';
 import type { ConfigMap } from '../kube/kinds/config-map.ts';
 import type { Service } from '../kube/kinds/service.ts';
 import type { KubeObject } from '../kube/schema/kind.ts';
-import { type Cluster, type ControllerDeps, coreKind, unlessRefused } from './cluster.ts';
-import { WorkQueue } from './work-queue.ts';
+import { type Cluster, type ControllerDeps, coreKind, unlessRefused } from './cluster/cluster.ts';
+import { WorkQueue } from './cluster/work-queue.ts';
 
 export interface DefaultObjectDeps extends ControllerDeps {
   readonly authorityPem: string;

@@ -1,7 +1,7 @@
 /** Removes objects of kinds that are not kept for ever (events), after their time without an update. */
 import { onAbort } from '../base/abort.ts';
 import type { KubeObject } from '../kube/schema/kind.ts';
-import { type Cluster, type ControllerDeps, type Kind, unlessRefused } from './cluster.ts';
+import { type Cluster, type ControllerDeps, type Kind, unlessRefused } from './cluster/cluster.ts';
 
 const controller = 'expiry';
 // Timers of Node overflow beyond 24 days.

@@ -4,8 +4,8 @@
  */
 import type { KubeObject } from '../kube/schema/kind.ts';
 import type { ObjectMeta, OwnerReference } from '../kube/schema/meta.ts';
-import { type Cluster, type ControllerDeps, type ObjectChange, unlessRefused } from './cluster.ts';
-import { WorkQueue } from './work-queue.ts';
+import { type Cluster, type ControllerDeps, type ObjectChange, unlessRefused } from './cluster/cluster.ts';
+import { WorkQueue } from './cluster/work-queue.ts';
 
 const controller = 'generic-garbage-collector';
 const foreground = 'foregroundDeletion';

@@ -1,8 +1,8 @@
 /** Empties namespaces that are to end, and lets them go when nothing is left in them. */
 import type { Namespace } from '../kube/kinds/namespace.ts';
 import type { KubeObject } from '../kube/schema/kind.ts';
-import { type Cluster, type ControllerDeps, type Kind, coreKind, unlessRefused } from './cluster.ts';
-import { WorkQueue } from './work-queue.ts';
+import { type Cluster, type ControllerDeps, type Kind, coreKind, unlessRefused } from './cluster/cluster.ts';
+import { WorkQueue } from './cluster/work-queue.ts';
 
 const controller = 'namespace-controller';
 const ownFinalizer = 'kubernetes';

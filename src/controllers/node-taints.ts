@@ -2,8 +2,8 @@
 import type { Node } from '../kube/kinds/node.ts';
 import type { KubeObject } from '../kube/schema/kind.ts';
 import { timestamp } from '../kube/values/times.ts';
-import { type ControllerDeps, coreKind, unlessRefused } from './cluster.ts';
-import { WorkQueue } from './work-queue.ts';
+import { type ControllerDeps, coreKind, unlessRefused } from './cluster/cluster.ts';
+import { WorkQueue } from './cluster/work-queue.ts';
 
 const controller = 'node-controller';
 const key = 'node.kubernetes.io/disk-pressure';

@@ -1,7 +1,7 @@
 /** Annotates nodes with how long they may trust what they have read; in a cluster this small not at all. */
 import type { KubeObject } from '../kube/schema/kind.ts';
-import { type ControllerDeps, coreKind, unlessRefused } from './cluster.ts';
-import { WorkQueue } from './work-queue.ts';
+import { type ControllerDeps, coreKind, unlessRefused } from './cluster/cluster.ts';
+import { WorkQueue } from './cluster/work-queue.ts';
 
 const controller = 'ttl-controller';
 const annotation = 'node.alpha.kubernetes.io/ttl';

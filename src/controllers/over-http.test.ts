@@ -11,10 +11,11 @@ import { reflect } from '../client/reflector.ts';
 import type { KubeObject } from '../kube/schema/kind.ts';
 import { runningApiServer } from '../testing/servers/test-api-server.ts';
 import { memoryStore } from '../testing/servers/stores.ts';
-import type { Cluster, ClusterObject, ControllerDeps, Kind, ObjectChange } from './cluster.ts';
+import type { Cluster, ClusterObject, ControllerDeps, Kind, ObjectChange } from './cluster/cluster.ts';
 import { ensureDefaultObjects } from './default-objects.ts';
 import { runGarbageCollector } from './garbage-collector.ts';
 import { runScheduler } from './scheduler.ts';
+import { runStorage } from './storage/storage.ts';
 
 const served = resources.filter(({ isStored, viewOf }) => isStored && viewOf === undefined);
 
@@ -134,13 +135,20 @@ async function start(
   t: TestContext,
   loop: (deps: ControllerDeps, signal: AbortSignal) => Promise<void>,
 ): Promise<{ cluster: HttpCluster; kind: (name: string) => Kind }> {
+  const stop = new AbortController();
+  const failures: unknown[] = [];
+  let running = Promise.resolve();
+  // Before the server ends: a loop that is about to write must not fail.
+  t.after(async () => {
+    stop.abort();
+    await running;
+    assert.deepEqual(failures, []);
+  });
   const server = await runningApiServer(t, memoryStore(), {
     controllers: (host, signal) => ({ settled: ensureDefaultObjects(host, signal), done: Promise.resolve() }),
   });
-  const stop = new AbortController();
   const client = server.client({ rate: { perSecond: 1_000, burst: 1_000 } });
-  const failures: unknown[] = [];
-  const running = loop(
+  running = loop(
     {
       clusterFor: (_, signal) => new HttpCluster(client, signal),
       clock: systemClock,
@@ -149,11 +157,6 @@ async function start(
     },
     stop.signal,
   );
-  t.after(async () => {
-    stop.abort();
-    await running;
-    assert.deepEqual(failures, []);
-  });
   const cluster = new HttpCluster(client, stop.signal);
   const kind = (name: string): Kind => cluster.kindOf('v1', name) ?? assert.fail(name);
   return { cluster, kind };
@@ -181,7 +184,9 @@ test('the garbage collector deletes what has lost its owners, over HTTP', async 
 });
 
 test('the scheduler gives a pod a node, over HTTP', async (t) => {
-  const { cluster, kind } = await start(t, runScheduler);
+  const { cluster, kind } = await start(t, (deps, signal) =>
+    runStorage(deps, undefined, (storage) => runScheduler(deps, storage, signal), signal),
+  );
   const containers = [{ name: 'main', image: 'none' }];
   const key = cluster.keyOf(kind('Pod'), 'default', 'web');
   const pod = { metadata: { name: 'web' }, spec: { containers } } as KubeObject;

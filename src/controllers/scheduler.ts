@@ -5,40 +5,173 @@
 import { nextTurn } from '../base/turns.ts';
 import type { Node } from '../kube/kinds/node.ts';
 import type { Pod } from '../kube/kinds/pod/pod.ts';
+import type { CsiNode } from '../kube/kinds/storage/csi.ts';
+import type { PersistentVolumeClaim } from '../kube/kinds/storage/persistent-volume-claim.ts';
+import type { PersistentVolume } from '../kube/kinds/storage/persistent-volume.ts';
+import { boundByController, selectedNode } from '../kube/references/claims.ts';
 import { selectsNode, tolerates } from '../kube/references/node-affinity.ts';
 import type { KubeObject } from '../kube/schema/kind.ts';
-import { microTimestamp, timestamp } from '../kube/values/times.ts';
-import { type Cluster, type ControllerDeps, coreKind, unlessRefused } from './cluster.ts';
-import { WorkQueue } from './work-queue.ts';
+import { timestamp } from '../kube/values/times.ts';
+import { type Cluster, type ControllerDeps, coreKind, kindNamed, unlessRefused } from './cluster/cluster.ts';
+import { type ControllerEvent, ControllerEvents } from './cluster/events.ts';
+import { type ClaimId, type StorageView, claimId, claimIdsOf } from './storage/storage-view.ts';
+import { type Placement, type PodClaims, claimsOf, placeClaims, volumesByDriver } from './storage/volume-placement.ts';
+import { WorkQueue } from './cluster/work-queue.ts';
 
 const controller = 'default-scheduler';
 
-export async function runScheduler(deps: ControllerDeps, signal: AbortSignal): Promise<void> {
+export async function runScheduler(deps: ControllerDeps, storage: StorageView, signal: AbortSignal): Promise<void> {
   const cluster = deps.clusterFor(controller, signal);
-  const queue = new WorkQueue(controller, deps);
-  const known = { pending: new Set<string>(), bound: new Set<string>() };
+  const scheduler = new Scheduler(deps, cluster, storage);
   const stops = [
-    cluster.watch(coreKind(cluster, 'Pod'), ({ key, type }) => {
-      if (type === 'delete') known.bound.delete(key);
-      // Its node reports its state again and again, and a large pod takes long to read.
-      if (!known.bound.has(key)) queue.touch(key);
-    }),
-    cluster.watch(coreKind(cluster, 'Node'), () => {
-      for (const key of known.pending) queue.touch(key);
-    }),
+    cluster.watch(coreKind(cluster, 'Pod'), ({ key, type }) => scheduler.podChanged(key, type)),
+    cluster.watch(coreKind(cluster, 'Node'), () => scheduler.touchPending()),
   ];
+  const claimChanged = (id: ClaimId): void => {
+    for (const { metadata } of storage.podsUsing(id)) {
+      scheduler.touchIfPending(cluster.keyOf(storage.kinds.pod, metadata.namespace ?? '', metadata.name));
+    }
+  };
+  storage.follow({
+    claimChanged,
+    // One that ends may free a claim that only one pod can have.
+    podChanged: (_key, pod, before) => {
+      for (const each of [pod, before]) for (const id of each === undefined ? [] : claimIdsOf(each)) claimChanged(id);
+    },
+    volumeChanged: () => scheduler.touchPending(),
+    classChanged: () => scheduler.touchPending(),
+  });
   try {
-    await queue.run((key) => schedule(deps, cluster, key, known), signal);
+    await scheduler.run(signal);
   } finally {
     for (const stop of stops) stop();
   }
 }
 
-/** Keys of pods. */
-interface KnownPods {
-  readonly pending: Set<string>;
+class Scheduler {
+  readonly #deps: ControllerDeps;
+  readonly #cluster: Cluster;
+  readonly #storage: StorageView;
+  readonly #queue: WorkQueue;
+  readonly #events: ControllerEvents;
+  /** Keys of pods. */
+  readonly #pending = new Set<string>();
   /** These have a node, which they keep until they are deleted. */
-  readonly bound: Set<string>;
+  readonly #bound = new Set<string>();
+
+  constructor(deps: ControllerDeps, cluster: Cluster, storage: StorageView) {
+    this.#deps = deps;
+    this.#cluster = cluster;
+    this.#storage = storage;
+    this.#queue = new WorkQueue(controller, deps);
+    this.#events = new ControllerEvents(controller, deps, cluster);
+  }
+
+  podChanged(key: string, type: 'put' | 'delete'): void {
+    if (type === 'delete') this.#bound.delete(key);
+    // Its node reports its state again and again, and a large pod takes long to read.
+    if (!this.#bound.has(key)) this.#queue.touch(key);
+  }
+
+  touchPending(): void {
+    for (const key of this.#pending) this.#queue.touch(key);
+  }
+
+  touchIfPending(key: string): void {
+    if (this.#pending.has(key)) this.#queue.touch(key);
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    await this.#queue.run((key) => this.#schedule(key), signal);
+  }
+
+  async #schedule(key: string): Promise<void> {
+    const cluster = this.#cluster;
+    const pod = (await cluster.get(key)) as Pod | undefined;
+    if ((pod?.spec.nodeName ?? '') !== '') this.#bound.add(key);
+    if (pod === undefined || !isPending(pod)) return void this.#pending.delete(key);
+    this.#pending.add(key);
+    const nodes = (await cluster.list(coreKind(cluster, 'Node'))).map(({ object }) => object as Node);
+    const claims = claimsOf(pod, this.#storage);
+    if (typeof claims === 'string') return this.#reportUnschedulable(key, pod, noneFits(nodes.length, claims));
+    const tries = await Promise.all(nodes.map((node) => this.#tryNode(pod, claims, node)));
+    const at = tries.findIndex((one) => typeof one !== 'string');
+    const [node, placement] = [nodes[at], tries[at]];
+    if (node === undefined || placement === undefined || typeof placement === 'string') {
+      return this.#reportUnschedulable(key, pod, unschedulableMessage(tries.filter((one) => typeof one === 'string')));
+    }
+    // The pod is looked at again when its claims have their volumes.
+    if (placement.reserve.length + placement.provision.length > 0) return this.#prepare(placement, node);
+    const { namespace, name } = cluster.placeOf(key);
+    await unlessRefused(cluster.bind(key, pod.metadata.uid ?? '', node.metadata.name), 404, 409);
+    const message = `Successfully assigned ${namespace}/${name} to ${node.metadata.name}`;
+    await this.#record(pod, { type: 'Normal', reason: 'Scheduled', message, action: 'Binding' });
+  }
+
+  /** What the pod's volumes need on this node, or why the pod may not run there. */
+  async #tryNode(pod: Pod, claims: PodClaims, node: Node): Promise<Placement | string> {
+    const problem = misfit(pod, node);
+    if (problem !== undefined) return problem;
+    if (await this.#exceedsLimits(pod, node)) return 'node(s) exceed max volume count';
+    return placeClaims(pod, claims, node, this.#storage);
+  }
+
+  async #exceedsLimits(pod: Pod, { metadata: { name } }: Node): Promise<boolean> {
+    const wanted = volumesByDriver(pod, [], this.#storage);
+    if (wanted.size === 0) return false;
+    const cluster = this.#cluster;
+    const key = cluster.keyOf(kindNamed(cluster, 'storage.k8s.io/v1', 'CSINode'), '', name);
+    const { drivers = [] } = ((await cluster.get(key)) as CsiNode | undefined)?.spec ?? {};
+    const counts = volumesByDriver(pod, this.#storage.podsOn(name), this.#storage);
+    return drivers.some(({ name: driver, allocatable }) => {
+      const most = allocatable?.count;
+      return wanted.has(driver) && most !== undefined && (counts.get(driver) ?? 0) > most;
+    });
+  }
+
+  /** Asks for volumes: those that are there are reserved for their claims, the rest is left to provisioners. */
+  async #prepare({ reserve, provision }: Placement, { metadata }: Node): Promise<void> {
+    for (const { claim, volume } of reserve) {
+      const take = (object: KubeObject): KubeObject => reserved(object as PersistentVolume, claim);
+      await unlessRefused(this.#cluster.update(this.#storage.keyOfVolume(volume.metadata.name), take), 404);
+    }
+    for (const claim of provision) {
+      const key = this.#storage.keyOfClaim(claimId(claim.metadata.namespace, claim.metadata.name));
+      const select = (object: KubeObject): KubeObject => {
+        const { annotations = {}, uid } = object.metadata;
+        if (uid !== claim.metadata.uid || annotations[selectedNode] !== undefined) return object;
+        return {
+          ...object,
+          metadata: { ...object.metadata, annotations: { ...annotations, [selectedNode]: metadata.name } },
+        };
+      };
+      await unlessRefused(this.#cluster.update(key, select), 404);
+    }
+  }
+
+  async #reportUnschedulable(key: string, pod: Pod, message: string): Promise<void> {
+    const known = pod.status?.conditions?.find(({ type }) => type === 'PodScheduled');
+    if (known?.status === 'False' && known.message === message) return;
+    await nextTurn(); // the update of a large pod takes milliseconds, and gets a turn for itself
+    const condition = {
+      type: 'PodScheduled',
+      status: 'False',
+      lastTransitionTime: timestamp(this.#deps.clock.now()),
+      reason: 'Unschedulable',
+      message,
+    };
+    const change = (current: KubeObject): KubeObject => {
+      const { status, ...rest } = current as Pod;
+      const others = (status?.conditions ?? []).filter(({ type }) => type !== 'PodScheduled');
+      return { ...rest, status: { ...status, conditions: [...others, condition] } } as KubeObject;
+    };
+    await unlessRefused(this.#cluster.update(key, change, 'status'), 404, 409);
+    await this.#record(pod, { type: 'Warning', reason: 'FailedScheduling', message, action: 'Scheduling' });
+  }
+
+  #record(pod: Pod, event: ControllerEvent): Promise<void> {
+    return this.#events.record(this.#storage.kinds.pod, pod, event);
+  }
 }
 
 function isPending({ metadata, spec }: Pod): boolean {
@@ -50,80 +183,13 @@ function isPending({ metadata, spec }: Pod): boolean {
   );
 }
 
-async function schedule(
-  deps: ControllerDeps,
-  cluster: Cluster,
-  key: string,
-  { pending, bound }: KnownPods,
-): Promise<void> {
-  const pod = (await cluster.get(key)) as Pod | undefined;
-  if ((pod?.spec.nodeName ?? '') !== '') bound.add(key);
-  if (pod === undefined || !isPending(pod)) return void pending.delete(key);
-  pending.add(key);
-  const { namespace, name } = cluster.placeOf(key);
-  const nodes = (await cluster.list(coreKind(cluster, 'Node'))).map(({ object }) => object as Node);
-  const reasons = nodes.map((node) => misfit(pod, node));
-  const node = nodes[reasons.indexOf(undefined)];
-  if (node === undefined) {
-    const message = unschedulableMessage(reasons.filter((reason) => reason !== undefined));
-    await nextTurn(); // the update of a large pod takes milliseconds, and gets a turn for itself
-    return reportUnschedulable(deps, cluster, key, pod, message);
-  }
-  await unlessRefused(cluster.bind(key, pod.metadata.uid ?? '', node.metadata.name), 404, 409);
-  const message = `Successfully assigned ${namespace}/${name} to ${node.metadata.name}`;
-  await record(deps, cluster, pod, { type: 'Normal', reason: 'Scheduled', message });
-}
-
-async function reportUnschedulable(
-  deps: ControllerDeps,
-  cluster: Cluster,
-  key: string,
-  pod: Pod,
-  message: string,
-): Promise<void> {
-  const known = pod.status?.conditions?.find(({ type }) => type === 'PodScheduled');
-  if (known?.status === 'False' && known.message === message) return;
-  const condition = {
-    type: 'PodScheduled',
-    status: 'False',
-    lastTransitionTime: timestamp(deps.clock.now()),
-    reason: 'Unschedulable',
-    message,
-  };
-  const change = (current: KubeObject): KubeObject => {
-    const { status, ...rest } = current as Pod;
-    const others = (status?.conditions ?? []).filter(({ type }) => type !== 'PodScheduled');
-    return { ...rest, status: { ...status, conditions: [...others, condition] } } as KubeObject;
-  };
-  await unlessRefused(cluster.update(key, change, 'status'), 404, 409);
-  await record(deps, cluster, pod, { type: 'Warning', reason: 'FailedScheduling', message });
-}
-
-interface PodEvent {
-  readonly type: 'Normal' | 'Warning';
-  readonly reason: string;
-  readonly message: string;
-}
-
-async function record(deps: ControllerDeps, cluster: Cluster, pod: Pod, news: PodEvent): Promise<void> {
-  const { namespace = '', name, uid = '', resourceVersion = '' } = pod.metadata;
-  const now = deps.clock.now();
-  const event = {
-    metadata: { name: `${name}.${deps.random.suffix(10)}`, namespace },
-    involvedObject: { kind: 'Pod', namespace, name, uid, apiVersion: 'v1', resourceVersion },
-    ...news,
-    source: { component: controller },
-    firstTimestamp: timestamp(now),
-    lastTimestamp: timestamp(now),
-    eventTime: microTimestamp(now),
-    count: 1,
-    action: news.type === 'Normal' ? 'Binding' : 'Scheduling',
-    reportingComponent: controller,
-    reportingInstance: controller,
-  };
-  // An event about a pod that is about to go is not missed.
-  const created = cluster.create(coreKind(cluster, 'Event'), namespace, event);
-  await unlessRefused(created, 403, 404, 409, 422);
+/** The volume as the claim's, unless it is another's by now; the volume binder does the rest. */
+function reserved(volume: PersistentVolume, claim: PersistentVolumeClaim): PersistentVolume {
+  if (volume.spec.claimRef !== undefined) return volume;
+  const { namespace = '', name, uid = '' } = claim.metadata;
+  const annotations = { ...volume.metadata.annotations, [boundByController]: 'yes' };
+  const claimRef = { kind: 'PersistentVolumeClaim', namespace, name, uid, apiVersion: 'v1' };
+  return { ...volume, metadata: { ...volume.metadata, annotations }, spec: { ...volume.spec, claimRef } };
 }
 
 /** Why a pod may not run on a node, in the scheduler's words; undefined when it fits. */
@@ -140,6 +206,10 @@ export function misfit({ spec: pod }: Pod, { metadata, spec: node, status }: Nod
   if (!selectsNode(pod, metadata)) return "node(s) didn't match Pod's node affinity/selector";
   const ready = (status?.conditions ?? []).find(({ type }) => type === 'Ready');
   return ready?.status === 'True' ? undefined : 'node(s) were not ready';
+}
+
+function noneFits(nodes: number, reason: string): string {
+  return nodes === 0 ? unschedulableMessage([]) : `0/${nodes} nodes are available: ${reason}.`;
 }
 
 /** `0/2 nodes are available: 1 node(s) were not ready, 1 node(s) were unschedulable.` */

@@ -1,6 +1,6 @@
 /**
- * Network interfaces, their addresses and routes, in the kernel's own messages (netlink). `requests` only writes them, so that
- * a program of system calls can send them in a namespace of its own; NetlinkSocket sends them in the namespace of this process.
+ * Network interfaces, their addresses and routes, and what the packet filter knows, in the kernel's own messages (netlink).
+ * `requests` only writes them, so that a program of system calls can send them in a namespace of its own; NetlinkSocket sends them in the namespace of this process.
  * IPv4 alone.
  */
 import { getSystemErrorName, promisify } from 'node:util';
@@ -27,6 +27,15 @@ const errorType = 2;
 const [internet, mainTable, bootProtocol, everywhere, unicast] = [2, 254, 3, 0, 1];
 const nameBytesMax = 15;
 const [filterProtocol, getTable, tableName] = [12, (10 << 8) | 1, 1]; // NETLINK_NETFILTER, NFT_MSG_GETTABLE, NFTA_TABLE_NAME
+const families = { ip: internet, bridge: 7 } as const;
+const doneType = 3; // NLMSG_DONE
+const wholeList = 0x300; // NLM_F_DUMP
+const nested = 0x8000; // NLA_F_NESTED
+/** Connections that the kernel tracks: IPCTNL_MSG_CT_*, CTA_*; `by` says what of a tuple has to match. */
+const flows = { get: (1 << 8) | 1, delete: (1 << 8) | 2, original: 1, filter: 25 } as const;
+const tuple = { addresses: 1, protocol: 2, destination: 2, number: 1, port: 3 } as const;
+const by = { destination: 1 << 1, protocol: 1 << 3, port: 1 << 5 } as const;
+const udp = 17;
 
 /** The bytes of one request; what was asked is told again by a failure. */
 export interface NetlinkRequest {
@@ -193,15 +202,41 @@ export class NetlinkSocket {
     await this.#exchange(request, flags.acknowledge);
   }
 
-  /** Whether nftables has a table, of those for IPv4. Of a socket for filters. */
-  async hasTable(name: string): Promise<boolean> {
-    const body = Buffer.concat([Buffer.from([internet, 0, 0, 0]), attribute(tableName, Buffer.from(`${name}\0`))]);
+  /** Whether nftables has a table. Of a socket for filters. */
+  async hasTable(family: keyof typeof families, name: string): Promise<boolean> {
+    const body = Buffer.concat([filterHeader(families[family]), attribute(tableName, Buffer.from(`${name}\0`))]);
     try {
       await this.#exchange({ what: `find the table ${name}`, type: getTable, flags: 0, body }, 0);
       return true;
     } catch (thrown) {
       if (thrown instanceof SystemCallError && thrown.code === 'ENOENT') return false;
       throw thrown;
+    }
+  }
+
+  /** Where packets of UDP to an address and a port were sent on to is decided anew for the next one. Of a socket for filters. */
+  async forgetFlows(address: string, port: number): Promise<void> {
+    const wanted = attribute(
+      flows.original | nested,
+      attribute(tuple.addresses | nested, attribute(tuple.destination, addressBytes(address))),
+      attribute(
+        tuple.protocol | nested,
+        attribute(tuple.number, Buffer.from([udp])),
+        attribute(tuple.port, Buffer.from([port >> 8, port & 0xff])),
+      ),
+    );
+    const matching = attribute(flows.filter | nested, attribute(1, number(by.destination | by.protocol | by.port)));
+    const what = `find what was sent to port ${port}`;
+    const body = Buffer.concat([filterHeader(internet), wanted, matching]);
+    for (const found of await this.#list({ what, type: flows.get, flags: wholeList, body })) {
+      const original = attributesOf(found.subarray(headerBytes + 4)).find(({ type }) => type === flows.original);
+      if (original === undefined) continue;
+      const one = Buffer.concat([filterHeader(internet), original.bytes]);
+      try {
+        await this.ask({ what: `forget what was sent to port ${port}`, type: flows.delete, flags: 0, body: one });
+      } catch (thrown) {
+        if (!(thrown instanceof SystemCallError) || thrown.code !== 'ENOENT') throw thrown;
+      }
     }
   }
 
@@ -221,28 +256,42 @@ export class NetlinkSocket {
     this.#calls.close(this.#descriptor);
   }
 
-  /** One after the other: an answer belongs to the request before it. */
   async #exchange(request: NetlinkRequest, added: number): Promise<Buffer> {
-    const turn = this.#last.then(() => this.#exchangeNow(request, added));
+    return await this.#inTurn(async () => (await this.#exchangeNow(request, added, false))[0] ?? Buffer.alloc(0));
+  }
+
+  async #list(request: NetlinkRequest): Promise<readonly Buffer[]> {
+    return await this.#inTurn(() => this.#exchangeNow(request, 0, true));
+  }
+
+  /** One after the other: an answer belongs to the request before it. */
+  async #inTurn<T>(act: () => Promise<T>): Promise<T> {
+    const turn = this.#last.then(act);
     this.#last = turn.catch(() => {});
     return await turn;
   }
 
-  async #exchangeNow(request: NetlinkRequest, added: number): Promise<Buffer> {
+  async #exchangeNow(request: NetlinkRequest, added: number, isList: boolean): Promise<Buffer[]> {
     this.#sequence += 1;
     const bytes = message(request, added, this.#sequence);
     const fail = (code: string): never => {
       throw new SystemCallError({ call: 'netlink', path: request.what, code });
     };
     if ((await this.#calls.send(this.#descriptor, bytes)) !== bytes.length) fail('EIO');
-    const answer = Buffer.alloc(answerBytesMax);
+    const answers: Buffer[] = [];
     for (;;) {
-      const length = await this.#calls.receive(this.#descriptor, answer);
+      const received = Buffer.alloc(answerBytesMax);
+      const length = await this.#calls.receive(this.#descriptor, received);
       if (length < headerBytes) return fail('ETIMEDOUT');
-      if (answer.readUInt32LE(8) !== this.#sequence) continue; // the late answer to a request that was given up
-      if (answer.readUInt16LE(4) !== errorType) return answer.subarray(0, length);
-      const errno = answer.readInt32LE(headerBytes);
-      return errno === 0 ? answer.subarray(0, length) : fail(getSystemErrorName(errno));
+      for (const answer of messagesOf(received.subarray(0, length))) {
+        if (answer.readUInt32LE(8) !== this.#sequence) continue; // the late answer to a request that was given up
+        const type = answer.readUInt16LE(4);
+        const errno = type === errorType ? answer.readInt32LE(headerBytes) : 0;
+        if (errno !== 0) return fail(getSystemErrorName(errno));
+        if (isList && type === doneType) return answers;
+        answers.push(answer);
+        if (!isList) return answers;
+      }
     }
   }
 }
@@ -286,6 +335,34 @@ function message({ type, flags: own, body }: NetlinkRequest, added: number, sequ
   header.writeUInt16LE(flags.request | own | added, 6);
   header.writeUInt32LE(sequence, 8);
   return Buffer.concat([header, body]);
+}
+
+/** Of one receive; each begins with its length, and at a multiple of 4. */
+function messagesOf(bytes: Buffer): Buffer[] {
+  return piecesOf(bytes, headerBytes, (at) => bytes.readUInt32LE(at));
+}
+
+function attributesOf(bytes: Buffer): { readonly type: number; readonly bytes: Buffer }[] {
+  return piecesOf(bytes, 4, (at) => bytes.readUInt16LE(at)).map((piece) => ({
+    type: piece.readUInt16LE(2) & ~nested,
+    bytes: piece,
+  }));
+}
+
+function piecesOf(bytes: Buffer, least: number, lengthAt: (at: number) => number): Buffer[] {
+  const pieces: Buffer[] = [];
+  for (let at = 0; at + least <= bytes.length;) {
+    const length = lengthAt(at);
+    if (length < least || at + length > bytes.length) break;
+    pieces.push(bytes.subarray(at, at + length));
+    at += Math.ceil(length / 4) * 4;
+  }
+  return pieces;
+}
+
+/** struct nfgenmsg */
+function filterHeader(family: number): Buffer {
+  return Buffer.from([family, 0, 0, 0]);
 }
 
 /** struct ifinfomsg */

@@ -1,5 +1,6 @@
 /** What the node's server asks about pods, and how it finds the log of a container. */
 import { errorCode } from '../base/errors.ts';
+import { bareContainerId } from '../kube/kinds/pod/pod-identity.ts';
 import { type PodLogOptions, parsePodLogOptions, podLogOptionErrors } from '../kube/kinds/pod/pod-requests.ts';
 import { allContainers } from '../kube/kinds/pod/pod-spec.ts';
 import type { ContainerStatus } from '../kube/kinds/pod/pod-status.ts';
@@ -61,15 +62,16 @@ export function loggedContainer(pod: Pod, container: string, previous: boolean):
   if (status === undefined) return refuse(`${subject} is not available`);
   const { state, lastState } = status;
   const last = lastState?.terminated?.containerID ?? '';
-  if (previous) return last === '' ? refuse(`previous terminated ${subject} not found`) : bare(last);
-  if (state?.running !== undefined) return bare(status.containerID ?? '');
+  if (previous) return last === '' ? refuse(`previous terminated ${subject} not found`) : bareContainerId(last);
+  if (state?.running !== undefined) return bareContainerId(status.containerID ?? '');
   if (state?.terminated !== undefined) {
     // Of a container whose next run never began, the last one that ran.
     const id = state.terminated.containerID ?? '';
     if (id === '' && last === '') return refuse(`${subject} is terminated`);
-    return bare(id === '' ? last : id);
+    return bareContainerId(id === '' ? last : id);
   }
-  if (lastState?.terminated !== undefined) return last === '' ? refuse(`${subject} is terminated`) : bare(last);
+  if (lastState?.terminated !== undefined)
+    return last === '' ? refuse(`${subject} is terminated`) : bareContainerId(last);
   if (state?.waiting === undefined) return refuse(`${subject} is waiting to start - no logs yet`);
   const reason = state.waiting.reason ?? '';
   return refuse(`${subject} is waiting to start: ${waitingTexts[reason] ?? reason}`);
@@ -83,10 +85,6 @@ const waitingTexts: Readonly<Record<string, string>> = {
 function statusOf({ status }: Pod, container: string): ContainerStatus | undefined {
   const lists = [status?.containerStatuses, status?.initContainerStatuses, status?.ephemeralContainerStatuses];
   return lists.flatMap((list) => list ?? []).find(({ name }) => name === container);
-}
-
-function bare(containerId: string): string {
-  return containerId.slice(containerId.indexOf('://') + (containerId.includes('://') ? 3 : 1));
 }
 
 export function logOpenRefusal(path: string, error: unknown): unknown {

@@ -158,7 +158,8 @@ export class NodeHandler {
     if (route.kind === 'exec' || route.kind === 'attach' || route.kind === 'portForward') {
       throw new RequestRefused(400, 'Upgrade request required');
     }
-    if (request.method !== 'GET' && request.method !== 'HEAD') throw new RequestRefused(405, '405: Method Not Allowed');
+    const methods = ['GET', 'HEAD', ...(route.kind === 'summary' ? ['POST'] : [])];
+    if (!methods.includes(request.method ?? '')) throw new RequestRefused(405, '405: Method Not Allowed');
     switch (route.kind) {
       case 'healthz':
         return send(response, plainText, 'ok');

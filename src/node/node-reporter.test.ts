@@ -57,6 +57,7 @@ function reporting(
       problems: () => facts.problems,
       volumesInUse: () => facts.volumesInUse,
       isUnderDiskPressure: () => false,
+      runtime: () => ({}),
       reportedInUse: (names) => void reported.push(names),
       clock,
       random,

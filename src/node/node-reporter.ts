@@ -15,6 +15,7 @@ import {
   type MachineFacts,
   type NodeSettings,
   type Observed,
+  type RuntimeFacts,
   hasChanged,
   isReadyNode,
   observedStatus,
@@ -34,6 +35,7 @@ interface NodeReporterDeps extends Pausing {
   /** Undefined while that is not yet known. */
   readonly volumesInUse: () => readonly string[] | undefined;
   readonly isUnderDiskPressure: () => boolean;
+  readonly runtime: () => RuntimeFacts;
   /** Called with the volumes in use that the cluster has received. */
   readonly reportedInUse: (names: readonly string[]) => void;
   /** 0 to 1. */
@@ -175,12 +177,13 @@ export class NodeReporter {
   }
 
   #observe(): Observed {
-    const { clock, problems, volumesInUse, isUnderDiskPressure, notify, machine } = this.#deps;
+    const { clock, problems, volumesInUse, isUnderDiskPressure, runtime, notify, machine } = this.#deps;
     const common = {
       nowMs: clock.now(),
       problems: problems(),
       volumesInUse: volumesInUse(),
       isUnderDiskPressure: isUnderDiskPressure(),
+      runtime: runtime(),
     };
     try {
       return { ...common, machine: machine() };

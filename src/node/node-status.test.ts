@@ -5,6 +5,7 @@ import type { JsonObject } from '../apiserver/patch/json-value.ts';
 import { applyStrategicMergePatch } from '../apiserver/patch/strategic-merge-patch.ts';
 import { type Node, nodeKind, nodeShape } from '../kube/kinds/node.ts';
 import { means } from '../kube/schema/equality.ts';
+import { Quantity } from '../kube/values/quantity.ts';
 import { nodeSettings, smallMachine } from '../testing/fakes/builders.ts';
 import { type NodeStatus, type Observed, hasChanged, nodeConditions, observedStatus } from './node-status.ts';
 import { initialNode, nodePatch, reconciledNode } from './registration.ts';
@@ -15,6 +16,7 @@ const observed: Observed = {
   problems: [],
   volumesInUse: undefined,
   isUnderDiskPressure: false,
+  runtime: {},
 };
 const later = { ...observed, nowMs: Date.UTC(2026, 0, 2) };
 
@@ -53,6 +55,52 @@ test('the first Node has labels, annotation, taints and its whole status, and is
   assert.deepEqual(node.status.daemonEndpoints, { kubeletEndpoint: { Port: 10_250 } });
   assert.equal(node.status.nodeInfo?.containerRuntimeVersion, 'process://0.1.0');
   assert.deepEqual(nodeKind.validate(node), []);
+});
+
+test('what is reserved is not allocatable, and never less than nothing', () => {
+  const amount = (text: string): Quantity => Quantity.parse(text);
+  const reserved = [
+    { resource: 'memory', amount: amount('1Mi'), part: 0 },
+    { resource: 'memory', amount: amount('24Ki'), part: 0 },
+    { resource: 'cpu', amount: amount('300m'), part: 0 },
+    { resource: 'ephemeral-storage', amount: amount('0'), part: 0.1 },
+    { resource: 'pid', amount: amount('1000'), part: 0 },
+  ];
+  const { status } = observedStatus({}, observed, { ...nodeSettings, reserved });
+  assert.deepEqual(status.allocatable, {
+    cpu: '1700m',
+    memory: '1000Ki',
+    'ephemeral-storage': '9Gi',
+    pods: '110',
+  });
+  const all = [{ resource: 'memory', amount: amount('4Gi'), part: 0 }];
+  assert.equal(observedStatus({}, observed, { ...nodeSettings, reserved: all }).status.allocatable?.['memory'], '0');
+});
+
+test('the status has the largest images with some of their names, and what the runtime says it can do', () => {
+  const tags = ['a:1', 'a:2', 'a:3', 'a:4', 'a:5'];
+  const image = (id: string, sizeBytes: number): object => ({ id, tags, digests: [`${id}@sha256:1`], sizeBytes });
+  const features = { recursiveReadOnlyMounts: true, userNamespaces: false };
+  const runtime = {
+    images: [image('small', 1), image('large', 30), image('medium', 20)],
+    handlers: [
+      { name: 'runc', features },
+      { name: '', features },
+    ],
+    supplementalGroupsPolicy: false,
+  } as Observed['runtime'];
+  const { status } = observedStatus({}, { ...observed, runtime }, { ...nodeSettings, imagesMax: 2 });
+  assert.deepEqual(status.images, [
+    { names: ['large@sha256:1', 'a:1', 'a:2', 'a:3', 'a:4'], sizeBytes: 30 },
+    { names: ['medium@sha256:1', 'a:1', 'a:2', 'a:3', 'a:4'], sizeBytes: 20 },
+  ]);
+  assert.deepEqual(status.runtimeHandlers, [
+    { name: '', features },
+    { name: 'runc', features },
+  ]);
+  assert.deepEqual(status.features, { supplementalGroupsPolicy: false });
+  const { images, runtimeHandlers } = statusAfter({});
+  assert.deepEqual([images, runtimeHandlers], [undefined, undefined]);
 });
 
 test('the conditions of a ready node, in order and in words', () => {

@@ -23,9 +23,38 @@ export interface NodeSettings {
   readonly kubeletVersion: string;
   /** `process://0.1.0`. */
   readonly runtimeVersion: string;
+  /** What of the machine is not for pods. */
+  readonly reserved: readonly Reserve[];
+  /** How many images the status lists, the largest ones; -1: all. */
+  readonly imagesMax: number;
   readonly registersNode: boolean;
   readonly nodeStatusUpdateMs: number;
   readonly nodeStatusReportMs: number;
+}
+
+/** Kept from pods: an amount, and a part of all there is. */
+export interface Reserve {
+  readonly resource: string;
+  readonly amount: Quantity;
+  /** 0 to 1. */
+  readonly part: number;
+}
+
+/** What the runtime says of itself; what it does not say is not in the status. */
+export interface RuntimeFacts {
+  readonly handlers?: readonly {
+    readonly name: string;
+    readonly features: { readonly recursiveReadOnlyMounts: boolean; readonly userNamespaces: boolean } | undefined;
+  }[];
+  readonly supplementalGroupsPolicy?: boolean | undefined;
+  readonly images?:
+    | readonly {
+        readonly id: string;
+        readonly tags: readonly string[];
+        readonly digests: readonly string[];
+        readonly sizeBytes: number;
+      }[]
+    | undefined;
 }
 
 /** The machine under a node, as data for the node's status. */
@@ -57,6 +86,7 @@ export interface Observed {
   /** Undefined before that is known: the list reported before the restart stands. */
   readonly volumesInUse: readonly string[] | undefined;
   readonly isUnderDiskPressure: boolean;
+  readonly runtime: RuntimeFacts;
 }
 
 interface ObservedStatus {
@@ -86,9 +116,10 @@ export function observedStatus(before: NodeStatus, observed: Observed, settings:
       nodeInfo: nodeInfo(before.nodeInfo, machine, settings),
     }),
     capacity,
-    allocatable: allocatableOf(capacity, before.allocatable ?? {}),
+    allocatable: allocatableOf(capacity, before.allocatable ?? {}, settings.reserved),
     daemonEndpoints: { kubeletEndpoint: { Port: settings.port } },
     conditions,
+    ...runtimeStatus(observed.runtime, settings.imagesMax),
     // Sorted, so that the same volumes do not look like a change.
     ...(volumesInUse !== undefined && { volumesInUse: volumesInUse.toSorted() }),
   };
@@ -116,15 +147,48 @@ function nodeInfo(
   };
 }
 
-/** Everything, as nothing is reserved, except memory in huge pages. */
-function allocatableOf(capacity: ResourceList, before: ResourceList): ResourceList {
+/** As many names of one image as a status shows. */
+const namesMax = 5;
+
+function runtimeStatus(
+  { handlers = [], supplementalGroupsPolicy, images }: RuntimeFacts,
+  imagesMax: number,
+): Pick<NodeStatus, 'runtimeHandlers' | 'features' | 'images'> {
+  // In an order of their own, so that the same ones do not look like a change.
+  const largest = images?.toSorted((a, b) => b.sizeBytes - a.sizeBytes || (a.id < b.id ? -1 : 1));
+  const shown = imagesMax < 0 ? largest : largest?.slice(0, imagesMax);
+  return {
+    ...(handlers.length > 0 && {
+      runtimeHandlers: handlers
+        .toSorted((a, b) => (a.name < b.name ? -1 : 1))
+        .map(({ name, features }) => ({ name, ...(features && { features }) })),
+    }),
+    ...(supplementalGroupsPolicy !== undefined && { features: { supplementalGroupsPolicy } }),
+    ...(shown && {
+      images: shown.map(({ digests, tags, sizeBytes }) => ({
+        names: [...digests, ...tags].slice(0, namesMax),
+        sizeBytes,
+      })),
+    }),
+  };
+}
+
+/** Everything but what is reserved, and memory in huge pages. */
+function allocatableOf(capacity: ResourceList, before: ResourceList, reserved: readonly Reserve[]): ResourceList {
   const kept = Object.entries(before).filter(([name]) => name in capacity || !isExtendedResource(name));
   const allocatable: Record<string, string | number> = { ...Object.fromEntries(kept), ...capacity };
+  const take = (name: string, amount: Quantity): void => {
+    const there = readQuantity(allocatable[name]);
+    const left = there?.plus(new Quantity(-amount.mantissa, amount.scale, amount.format));
+    if (left !== undefined) allocatable[name] = left.mantissa < 0n ? '0' : String(left);
+  };
+  for (const { resource, amount, part } of reserved) {
+    const all = Number(readQuantity(capacity[resource])?.value() ?? 0n);
+    take(resource, amount.plus(new Quantity(BigInt(Math.trunc(all * part)), 0, 'BinarySI')));
+  }
   for (const [name, value] of Object.entries(capacity)) {
-    const [memory, pages] = [readQuantity(allocatable['memory']), readQuantity(value)];
-    if (!isHugePages(name) || memory === undefined || pages === undefined) continue;
-    const left = memory.plus(new Quantity(-pages.mantissa, pages.scale, pages.format));
-    allocatable['memory'] = left.mantissa < 0n ? '0' : String(left);
+    const pages = isHugePages(name) ? readQuantity(value) : undefined;
+    if (pages !== undefined) take('memory', pages);
   }
   return allocatable;
 }

@@ -2,7 +2,7 @@
  * ClusterTrustBundles, read at the API server each time. The first read starts a watch, which reports what changes from then on:
  * most nodes have no volume that shows a bundle, and many servers have none.
  */
-import { untilAborted } from '../base/abort.ts';
+import { unlessAborted, untilAborted } from '../base/abort.ts';
 import { type TaskDeps, runTask } from '../base/run-task.ts';
 import type { ApiClient } from '../client/api/api-client.ts';
 import { NotFoundError } from '../client/api/api-errors.ts';
@@ -64,7 +64,7 @@ export class TrustBundles {
   async #watched(signal: AbortSignal): Promise<void> {
     this.#want();
     this.#firstList ??= this.#awaitFirstList();
-    await Promise.race([this.#firstList, untilAborted(signal)]);
+    await unlessAborted(this.#firstList, signal);
   }
 
   async #awaitFirstList(): Promise<void> {

@@ -31,6 +31,7 @@ class World {
   /** What the removal of dead containers, and of images, makes available. */
   deadBytes = 0;
   imageBytes = 0;
+  imageProblem = '';
   finished = new Set<string>();
   readonly signal = new AbortController().signal;
   readonly pressure: DiskPressure;
@@ -58,6 +59,7 @@ class World {
           this.availableBytes += this.deadBytes;
         },
         removeUnusedImages: async () => {
+          if (this.imageProblem !== '') throw new Error(this.imageProblem);
           this.steps.push('images');
           this.availableBytes += this.imageBytes;
         },
@@ -210,4 +212,19 @@ test('a failure is reported once and the loop goes on', async () => {
   assert.deepEqual(world.steps, ['failed: no disk']);
   stop.abort();
   await running;
+});
+
+test('what fails in the same way at every look is reported once', async () => {
+  const world = new World();
+  world.availableBytes = 50;
+  world.imageProblem = 'in use';
+  const failures = async (): Promise<string[]> => (await world.look()).filter((step) => step.startsWith('failed'));
+  assert.deepEqual(await failures(), ['failed: in use']);
+  assert.deepEqual(await failures(), []);
+  world.imageProblem = 'runtime is away';
+  assert.deepEqual(await failures(), ['failed: runtime is away']);
+  world.imageProblem = '';
+  assert.deepEqual(await failures(), []);
+  world.imageProblem = 'in use';
+  assert.deepEqual(await failures(), ['failed: in use']);
 });

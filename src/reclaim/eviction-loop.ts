@@ -54,6 +54,9 @@ const cleanUpPollMs = 1_000;
 export class EvictionLoop {
   readonly #deps: EvictionDeps;
   readonly #settings: EvictionSettings;
+  /** Of this look, and of the one before. */
+  #problems = new Set<string>();
+  #problemsBefore: ReadonlySet<string> = new Set();
 
   constructor(deps: EvictionDeps, settings: EvictionSettings) {
     this.#deps = deps;
@@ -61,20 +64,15 @@ export class EvictionLoop {
   }
 
   async run(signal: AbortSignal): Promise<void> {
-    const { clock, notify } = this.#deps;
-    let problem = '';
+    const { clock } = this.#deps;
     while (!signal.aborted) {
       try {
         const evicted = await this.look(signal);
-        problem = '';
         if (evicted.length > 0) await this.#waitForCleanUp(evicted, signal);
         else await clock.sleep(periodMs, signal);
       } catch (error) {
         if (signal.aborted) return;
-        const message = messageOf(error);
-        // A runtime that is away is away for many looks.
-        if (message !== problem) notify({ kind: 'ReclaimFailed', message });
-        problem = message;
+        this.#report(error);
         await clock.sleep(periodMs, signal).catch(() => {});
       }
     }
@@ -84,6 +82,8 @@ export class EvictionLoop {
   async look(signal: AbortSignal): Promise<readonly Pod[]> {
     const { clock, pods, pressure, events, changed } = this.#deps;
     const { podGraceSecondsMax, enforcesLimits } = this.#settings;
+    this.#problemsBefore = this.#problems;
+    this.#problems = new Set();
     const active = pods.activePods();
     const limited = enforcesLimits ? active.filter(hasLocalLimits) : [];
     if (!pressure.isWatched && limited.length === 0) return [];
@@ -123,7 +123,7 @@ export class EvictionLoop {
 
   /** Removes what no pod needs from the disk that is short. Returns whether that was enough. */
   async #reclaimed(short: Signal, { isImageDedicated }: Filesystems, signal: AbortSignal): Promise<boolean> {
-    const { pressure, removeDeadContainers, removeUnusedImages, filesystems, notify } = this.#deps;
+    const { pressure, removeDeadContainers, removeUnusedImages, filesystems } = this.#deps;
     // Nothing but logs and volumes of pods is on the node's disk then.
     if (isImageDedicated && short.startsWith('nodefs.')) return false;
     for (const reclaim of [removeDeadContainers, removeUnusedImages]) {
@@ -131,10 +131,17 @@ export class EvictionLoop {
         await reclaim?.(signal);
       } catch (error) {
         signal.throwIfAborted();
-        notify({ kind: 'ReclaimFailed', message: messageOf(error) });
+        this.#report(error);
       }
     }
     return pressure.isResolved(await filesystems(signal));
+  }
+
+  /** A runtime that is away is away for many looks: what the look before has reported is known. */
+  #report(error: unknown): void {
+    const message = messageOf(error);
+    this.#problems.add(message);
+    if (!this.#problemsBefore.has(message)) this.#deps.notify({ kind: 'ReclaimFailed', message });
   }
 
   async #waitForCleanUp(evicted: readonly Pod[], signal: AbortSignal): Promise<void> {

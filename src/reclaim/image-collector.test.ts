@@ -12,7 +12,7 @@ function image(id: string, parts: Partial<RuntimeImage> = {}): RuntimeImage {
 }
 
 /** A pod with one ended container of this image. */
-function podWith(imageId: string, name = ''): RuntimePod {
+function podWith(imageId: string, name = '', moreImages: readonly string[] = []): RuntimePod {
   const state = {
     kind: 'exited',
     createdAtMs: 0,
@@ -28,6 +28,7 @@ function podWith(imageId: string, name = ''): RuntimePod {
     attempt: 0,
     image: name,
     imageId,
+    moreImages,
     state,
     logPath: '',
     labels: {},
@@ -95,18 +96,19 @@ test('images stay below the high threshold and go down to the low one above it',
   assert.equal(world.left(), 'f g');
 });
 
-test('an image that any container has, ended or not, is in use by its ID, a digest or a tag; pinned ones stay', async () => {
+test('an image that any container has or mounts, ended or not, is in use by its ID, a digest or a tag; pinned ones stay', async () => {
   const world = new World([
     image('by-id'),
     image('by-digest', { digests: ['x@sha256:1'] }),
     image('by-tag', { tags: ['x:1'] }),
+    image('mounted'),
     image('pinned', { pinned: true }),
     image('unused'),
   ]);
-  world.pods = [podWith('by-id'), podWith('x@sha256:1'), podWith('?', 'x:1')];
+  world.pods = [podWith('by-id'), podWith('x@sha256:1'), podWith('?', 'x:1', ['mounted'])];
   await world.age();
   await world.collector.removeUnused(world.signal);
-  assert.equal(world.left(), 'by-id by-digest by-tag pinned');
+  assert.equal(world.left(), 'by-id by-digest by-tag mounted pinned');
 });
 
 test('the one that was unused the longest goes first, then the one seen first', async () => {

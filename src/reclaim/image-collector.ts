@@ -3,7 +3,7 @@
  * is known of an image's use is known since this program started; after that an unused image counts as never used.
  */
 import type { Clock } from '../base/clock.ts';
-import { messageOf, OperatingError } from '../base/errors.ts';
+import { OperatingError, aggregated, messageOf } from '../base/errors.ts';
 import { showDuration } from '../kube/values/times.ts';
 import type { RuntimeImage, RuntimeImages, RuntimePod } from '../runtimes/runtime.ts';
 import type { FilesystemUsage } from './disk-pressure.ts';
@@ -110,7 +110,9 @@ export class ImageCollector {
     const images = await this.#deps.images.list(signal);
     const pods = await this.#deps.pods(signal);
     const names = new Set(
-      pods.flatMap(({ containers }) => containers.flatMap(({ imageId, image }) => [imageId, image])),
+      pods.flatMap(({ containers }) =>
+        containers.flatMap(({ imageId, image, moreImages = [] }) => [imageId, image, ...moreImages]),
+      ),
     );
     // Runtimes name the image of a container by its ID, its digest or a tag.
     const isUsed = ({ id, digests, tags }: RuntimeImage): boolean =>
@@ -139,7 +141,7 @@ export class ImageCollector {
     for (const image of old) await this.#remove(image, problems, signal);
     if (problems.length > 0) {
       const wanted = `wanted to free images older than ${showDuration(unusedMsMax)}`;
-      throw new OperatingError(failed, `${wanted}, encountered errors in image deletion: ${joined(problems)}`);
+      throw new OperatingError(failed, `${wanted}, encountered errors in image deletion: ${aggregated(problems)}`);
     }
     return unused.filter((image) => !old.includes(image));
   }
@@ -160,7 +162,7 @@ export class ImageCollector {
     if (problems.length === 0) return freedBytes;
     throw new OperatingError(
       failed,
-      `wanted to free ${wantedBytes} bytes, but freed ${freedBytes} bytes space with errors in image deletion: ${joined(problems)}`,
+      `wanted to free ${wantedBytes} bytes, but freed ${freedBytes} bytes space with errors in image deletion: ${aggregated(problems)}`,
     );
   }
 
@@ -176,11 +178,6 @@ export class ImageCollector {
       return false;
     }
   }
-}
-
-/** As Go joins errors. */
-function joined(problems: readonly string[]): string {
-  return problems.length === 1 ? problems.join('') : `[${problems.join(', ')}]`;
 }
 
 /** `12.3 GiB`. */

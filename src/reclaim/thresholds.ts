@@ -41,12 +41,23 @@ export interface ThresholdTexts {
   readonly mergeDefaultEvictionSettings?: boolean | undefined;
 }
 
-/** The kubelet's for the signals that are watched. */
+/** The kubelet's. */
 const defaultHard: Texts = {
+  'memory.available': '100Mi',
   'nodefs.available': '10%',
   'nodefs.inodesFree': '5%',
   'imagefs.available': '15%',
   'imagefs.inodesFree': '5%',
+};
+
+interface Reserve {
+  readonly resource: string;
+  readonly amount: Amount;
+}
+
+const reservedResources: Readonly<Record<string, string>> = {
+  'memory.available': 'memory',
+  'nodefs.available': 'ephemeral-storage',
 };
 
 export interface Thresholds {
@@ -54,6 +65,8 @@ export interface Thresholds {
   readonly given: readonly Threshold[];
   /** Those that hold where `evictionHard` is not given. */
   readonly defaults: readonly Threshold[];
+  /** What hard thresholds keep from pods, by resource: those that were given, and the defaults as above. */
+  readonly reserves: { readonly given: readonly Reserve[]; readonly defaults: readonly Reserve[] };
   /** Signals with a threshold that has no effect. */
   readonly unwatched: readonly string[];
 }
@@ -76,9 +89,15 @@ export function readThresholds(texts: ThresholdTexts, problems: string[]): Thres
   }
   const soft = thresholds('evictionSoft', evictionSoft, (signal) => graces.get(signal) ?? 0);
   const merged = texts.mergeDefaultEvictionSettings === true ? { ...defaultHard, ...evictionHard } : evictionHard;
+  const reserves = (list: Texts): readonly Reserve[] =>
+    [...entriesOf('', list, () => {}, parseThreshold)].flatMap(([signal, amount]) => {
+      const resource = reservedResources[signal];
+      return resource === undefined || amount === undefined ? [] : [{ resource, amount }];
+    });
   return {
     given: [...thresholds('evictionHard', merged ?? {}, () => 0), ...soft],
     defaults: merged === undefined ? thresholds('evictionHard', defaultHard, () => 0) : [],
+    reserves: { given: reserves(merged ?? {}), defaults: merged === undefined ? reserves(defaultHard) : [] },
     unwatched: ignored.filter((signal) => [evictionHard, evictionSoft].some((list) => list?.[signal] !== undefined)),
   };
 }

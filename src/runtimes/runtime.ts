@@ -10,6 +10,7 @@
  *                                                                             └──removePod──▶ gone
  */
 import type { Duplex, Readable, Writable } from 'node:stream';
+import type { GroupUsage } from '../linux/group-usage.ts';
 import { MountletError } from '../base/errors.ts';
 
 export interface Runtime {
@@ -20,8 +21,12 @@ export interface Runtime {
   problems(): readonly string[];
   /** Why pods without the host's network cannot start now, as the runtime says it; undefined when they can. */
   networkProblem(): string | undefined;
+  /** What it says it can do: for its handlers, and whether pods may choose how supplemental groups are made. */
+  features?(): RuntimeSaid;
   /** The cluster has decided which addresses the node's pods get: `10.1.2.0/24`, for each family. */
   setPodRanges?(ranges: readonly string[]): void;
+  /** Whether pods with this handler can have this; empty: the default handler. What is not known yet counts as there. */
+  supports(feature: RuntimeFeature, handler: string): boolean;
   /** Why this machine cannot do what a pod asks, as the pod is refused with; undefined when it can. */
   unsupported(pod: PodRequest, container: ContainerRequest): string | undefined;
 
@@ -64,6 +69,19 @@ export interface Runtime {
   readonly images: RuntimeImages | undefined;
 }
 
+/** What pods may ask for that not every runtime has. */
+export type RuntimeFeature = 'recursiveReadOnly' | 'supplementalGroupsPolicy';
+
+/** What is absent the runtime does not say. */
+export interface RuntimeSaid {
+  /** The one that pods get without a choice has no name. */
+  readonly handlers: readonly {
+    readonly name: string;
+    readonly features: { readonly recursiveReadOnlyMounts: boolean; readonly userNamespaces: boolean } | undefined;
+  }[];
+  readonly supplementalGroupsPolicy: boolean | undefined;
+}
+
 export interface RuntimeImages {
   /** Undefined for one that is not on this machine. */
   status(image: string, signal: AbortSignal): Promise<ImageStatus | undefined>;
@@ -102,9 +120,15 @@ export interface RuntimePod {
   readonly namespace: string;
   readonly name: string;
   readonly state: 'ready' | 'notReady';
+  /** Why it is not ready, in the kubelet's words; undefined: it was stopped. */
+  readonly problem?: string;
   readonly createdAtMs: number;
-  /** Empty when the pod has the host's network: then its addresses are the node's. */
+  /** Of the newest; undefined where a pod has only one at a time, and containers from before it are told by their time. */
+  readonly sandboxId?: string | undefined;
+  /** Empty with the host's network, and where none can be read. */
   readonly ips: readonly string[];
+  /** It has the network of the machine, whether or not it asked for it: its addresses are the node's. */
+  readonly hostNetwork?: boolean;
   /** Where a pod with a network of its own reaches the API server of this node, if that listens on the loopback address. */
   readonly loopbackIp?: string;
   /** Newest first. */
@@ -118,8 +142,14 @@ export interface RuntimeContainer {
   readonly attempt: number;
   readonly image: string;
   readonly imageId: string;
+  /** Other images that it needs, and other names of its own. */
+  readonly moreImages?: readonly string[];
+  /** In which it was created, where the runtime says it. */
+  readonly sandboxId?: string | undefined;
   readonly state: ContainerState;
   readonly logPath: string;
+  /** Of its first process, where the runtime tells. */
+  readonly user?: { readonly uid: number; readonly gid: number; readonly supplementalGroups: readonly number[] };
   /** As given at creation. */
   readonly labels: Readonly<Record<string, string>>;
   readonly annotations: Readonly<Record<string, string>>;
@@ -255,6 +285,8 @@ export interface RuntimeMount {
   readonly propagation: 'None' | 'HostToContainer' | 'Bidirectional';
   /** Set for a volume whose content is an image, which the runtime brings; `hostPath` is empty then. */
   readonly image?: string;
+  /** What the runtime calls that image, from ImageStatus. */
+  readonly imageId?: string;
   readonly imageSubPath?: string;
 }
 
@@ -291,6 +323,11 @@ export interface SecurityProfile {
   /** Of a profile of this machine: a file for seccomp, a name for AppArmor; otherwise empty. */
   readonly profile: string;
 }
+
+// Of every sandbox and container: to which pod it belongs, as the kubelet says it.
+export const podNameLabel = 'io.kubernetes.pod.name';
+export const podNamespaceLabel = 'io.kubernetes.pod.namespace';
+export const podUidLabel = 'io.kubernetes.pod.uid';
 
 /** Zero or undefined: no limit. */
 export interface ResourceLimits {
@@ -338,6 +375,7 @@ export interface CommandResult extends ExecResult {
   readonly output: Buffer;
 }
 
+/** Of a pod that is ready now. */
 export interface PodStats {
   readonly uid: string;
   readonly namespace: string;
@@ -345,6 +383,9 @@ export interface PodStats {
   readonly startedAtMs: number;
   /** Undefined with the host's network. */
   readonly network: NetworkStats | undefined;
+  /** Of its containers and what it needs beside them; undefined: of the containers alone is known. */
+  readonly whole: GroupUsage | undefined;
+  /** Those that run. */
   readonly containers: readonly ContainerStats[];
 }
 
@@ -360,17 +401,10 @@ export interface NetworkStats {
   }[];
 }
 
-export interface ContainerStats {
+export interface ContainerStats extends GroupUsage {
   readonly name: string;
   readonly startedAtMs: number;
   readonly atMs: number;
-  readonly cpuNanoseconds: number;
-  readonly memoryBytes: number;
-  /** Without what the kernel can drop at any time. */
-  readonly workingSetBytes: number;
-  readonly rssBytes: number | undefined;
-  readonly pageFaults: number | undefined;
-  readonly majorPageFaults: number | undefined;
   /** What the container has written to its root. */
   readonly writableLayer: { readonly usedBytes: number; readonly inodesUsed: number } | undefined;
 }
@@ -383,16 +417,20 @@ export interface ImageStatus {
   readonly username?: string | undefined;
 }
 
+/** Without an address, which would keep a runtime from sending it to a mirror of the registry. */
 export interface PullCredential {
   readonly username: string;
   readonly password: string;
-  readonly auth: string;
-  readonly serverAddress: string;
 }
 
 /** A failure of the runtime itself; its message goes into a pod's status and Events, so it holds no secret. */
 export class RuntimeError extends MountletError {
-  readonly reason: 'RuntimeFailed' | 'CommandStartFailed' | 'NamespacesRefused';
+  readonly reason:
+    | 'RuntimeFailed'
+    | 'CommandStartFailed'
+    | 'NamespacesRefused'
+    | 'PodGroupFailed'
+    | 'SandboxStatusFailed';
 
   constructor(message: string, options?: ErrorOptions, reason: RuntimeError['reason'] = 'RuntimeFailed') {
     super(message, options);

@@ -19,7 +19,13 @@ export interface MachineUsage {
   readonly processes: number;
   readonly processesMax: number;
   /** Of this program itself. */
-  readonly own: { readonly startedAtMs: number; readonly cpuNanoseconds: number; readonly rssBytes: number };
+  readonly own: {
+    readonly startedAtMs: number;
+    readonly cpuNanoseconds: number;
+    readonly rssBytes: number;
+    readonly pageFaults: number;
+    readonly majorPageFaults: number;
+  };
 }
 
 const files = {
@@ -83,15 +89,18 @@ function ownUsage(text: string, bootedAtMs: number): MachineUsage['own'] {
     .slice(text.lastIndexOf(')') + 2)
     .split(' ')
     .map(Number);
-  const [user = 0, system = 0, started = 0, pages = 0] = [fields[11], fields[12], fields[19], fields[21]];
+  const [pageFaults = 0, majorPageFaults = 0, user = 0, system = 0] = [7, 9, 11, 12].map((index) => fields[index]);
+  const [started = 0, pages = 0] = [fields[19], fields[21]];
   return {
     startedAtMs: bootedAtMs + (started * nanosecondsPerTick) / 1e6,
     cpuNanoseconds: (user + system) * nanosecondsPerTick,
     rssBytes: pages * pageBytes,
+    pageFaults,
+    majorPageFaults,
   };
 }
 
-/** The ends of pods' cables are not the machine's. */
+/** Bridges of pods and the ends of their cables are not the machine's: those of containerd, of Docker and our own. */
 function own(interfaces: NetworkStats['interfaces']): NetworkStats['interfaces'] {
-  return interfaces.filter(({ name }) => !/^(veth|docker)/.test(name));
+  return interfaces.filter(({ name }) => !/^(veth|docker|cni\d|ml-|mv[0-9a-f]+-\d)/.test(name));
 }

@@ -60,6 +60,8 @@ function pod(atMs: number, cpuNanoseconds: number, startedAtMs = 1_000): PodStat
     rssBytes: 10,
     pageFaults: undefined,
     majorPageFaults: undefined,
+    swap: { usedBytes: 5, bytesMax: 8 },
+    processes: 2,
     writableLayer: { usedBytes: 4096, inodesUsed: 1 },
   };
   return {
@@ -71,6 +73,7 @@ function pod(atMs: number, cpuNanoseconds: number, startedAtMs = 1_000): PodStat
       atMs,
       interfaces: [{ name: 'eth0', receivedBytes: 1, receiveErrors: 2, sentBytes: 3, sendErrors: 4 }],
     },
+    whole: undefined,
     containers: [
       { name: 'a', ...container },
       { name: 'b', ...container },
@@ -110,10 +113,10 @@ test('ephemeral storage is what a pod has on the disk of the node: layers, logs,
   made.pods = [pod(made.clock.now(), 0)];
   made.facts = {
     volumes: [
-      { name: 'cache', path: join(root, 'cache'), claim: undefined },
-      { name: 'data', path: join(root, 'claim'), claim: { name: 'data', namespace: 'shop' } },
-      { name: 'memory', path: '/dev/shm', claim: undefined },
-      { name: 'gone', path: join(root, 'gone'), claim: undefined },
+      { name: 'cache', path: join(root, 'cache'), claim: undefined, isForeign: false },
+      { name: 'data', path: join(root, 'claim'), claim: { name: 'data', namespace: 'shop' }, isForeign: true },
+      { name: 'memory', path: '/dev/shm', claim: undefined, isForeign: false },
+      { name: 'gone', path: join(root, 'gone'), claim: undefined, isForeign: false },
     ],
     memoryBytesMax: (name) => (name === 'a' ? 100 : undefined),
   };
@@ -133,10 +136,30 @@ test('ephemeral storage is what a pod has on the disk of the node: layers, logs,
   assert.equal(shown?.memory?.availableBytes, undefined, 'one container has no limit');
   assert.equal(shown?.memory?.workingSetBytes, 40);
   assert.equal(shown?.network?.txErrors, 4);
+  assert.deepEqual([shown?.memory?.rssBytes, shown?.memory?.pageFaults], [20, undefined], 'what all of them know');
+  assert.deepEqual(shown?.process_stats, { process_count: 4 });
+  assert.deepEqual([shown?.swap?.swapUsageBytes, shown?.swap?.swapAvailableBytes], [10, 6]);
+  const [kubelet, all] = node.systemContainers;
+  assert.ok((kubelet?.memory.pageFaults ?? 0) > 100 && (kubelet?.memory.rssBytes ?? 0) > 1e6);
+  assert.deepEqual([all?.name, all?.memory.workingSetBytes], ['pods', 40]);
+  assert.equal(all?.memory.availableBytes, (await readMachineUsage()).memory.totalBytes - 40);
   assert.ok((node.memory.availableBytes ?? 0) > 0 && node.cpu.usageCoreNanoSeconds > 0);
   assert.ok((node.rlimit?.curproc ?? 0) > 0 && (node.rlimit?.maxpid ?? 0) > 1000);
   assert.ok((node.fs?.capacityBytes ?? 0) >= (node.fs?.availableBytes ?? Infinity));
   await made.directories.close();
+});
+
+test('a pod that is counted as a whole uses more than its containers', async (t) => {
+  const made = world(t);
+  const counted = { cpuNanoseconds: 9e9, memoryBytes: 99, workingSetBytes: 77, processes: 7 };
+  const unknown = { rssBytes: undefined, pageFaults: undefined, majorPageFaults: undefined, swap: undefined };
+  made.pods = [{ ...pod(made.clock.now(), 1e9), whole: { ...counted, ...unknown } }];
+  const [shown] = (await made.source.cpuAndMemory(signal)).pods;
+  assert.deepEqual(
+    [shown?.cpu?.usageCoreNanoSeconds, shown?.memory?.workingSetBytes, shown?.process_stats?.process_count],
+    [9e9, 77, 7],
+  );
+  assert.equal(shown?.swap, undefined);
 });
 
 test('a directory is walked once a minute, links and second names count once', async (t) => {
@@ -150,8 +173,6 @@ test('a directory is walked once a minute, links and second names count once', a
   await clock.advance(59_000);
   assert.equal((await directories.tree(root, signal)).inodesUsed, 3);
   await clock.advance(2_000);
-  // It answers with what is known until the new walk has ended.
-  while ((await directories.tree(root, signal)).inodesUsed === 3) await new Promise(setImmediate);
   assert.equal((await directories.tree(root, signal)).inodesUsed, 4);
   assert.deepEqual(await new DirectoryUsage(clock, 60_000).tree(join(root, 'absent'), signal), {
     usedBytes: 0,
@@ -169,6 +190,9 @@ test('resource metrics have the times of their measurements', async (t) => {
   assert.ok(lines.includes(`container_cpu_usage_seconds_total{${of}} 2.5 1700000000123`), text);
   assert.ok(lines.includes(`container_memory_working_set_bytes{${of}} 20 1700000000123`));
   assert.ok(lines.includes(`container_start_time_seconds{${of}} 1`));
+  assert.ok(lines.includes(`container_swap_usage_bytes{${of}} 5 1700000000123`));
+  assert.ok(lines.includes(`container_swap_limit_bytes{${of}} 8 1700000000123`));
+  assert.ok(lines.includes('pod_swap_usage_bytes{namespace="shop",pod="web"} 10 1700000000123'));
   assert.ok(lines.includes('pod_cpu_usage_seconds_total{namespace="shop",pod="web"} 5 1700000000123'));
   assert.ok(lines.includes('# TYPE node_cpu_usage_seconds_total counter'));
   assert.ok(lines.includes('resource_scrape_error 0'));

@@ -24,7 +24,7 @@ interface NodeSummary {
   /** Absent where containers need no images. */
   readonly runtime?: { readonly imageFs: FsSummary; readonly containerFs: FsSummary };
   readonly rlimit?: { readonly time: string; readonly maxpid: number; readonly curproc: number };
-  readonly swap: { readonly time: string; readonly swapAvailableBytes: number; readonly swapUsageBytes: number };
+  readonly swap: SwapSummary;
 }
 
 interface PodSummary {
@@ -36,6 +36,8 @@ interface PodSummary {
   readonly network?: NetworkSummary;
   readonly volume?: readonly VolumeSummary[];
   readonly 'ephemeral-storage'?: FsSummary;
+  readonly process_stats?: { readonly process_count: number };
+  readonly swap?: SwapSummary;
 }
 
 interface ContainerSummary {
@@ -45,6 +47,7 @@ interface ContainerSummary {
   readonly memory: MemorySummary;
   readonly rootfs?: FsSummary;
   readonly logs?: FsSummary;
+  readonly swap?: SwapSummary;
 }
 
 interface CpuSummary {
@@ -63,6 +66,13 @@ interface MemorySummary {
   readonly rssBytes?: number;
   readonly pageFaults?: number;
   readonly majorPageFaults?: number;
+}
+
+interface SwapSummary {
+  readonly time: string;
+  /** Absent without a limit. */
+  readonly swapAvailableBytes?: number;
+  readonly swapUsageBytes: number;
 }
 
 interface FsSummary {
@@ -100,6 +110,8 @@ export interface PodFacts {
     readonly name: string;
     readonly path: string;
     readonly claim: { readonly name: string; readonly namespace: string } | undefined;
+    /** It has a file system of its own, which need not be of this machine. */
+    readonly isForeign: boolean;
   }[];
   readonly hostsFile: string;
   /** Where the logs of a container are, rotated ones too. */
@@ -165,9 +177,7 @@ export class SummarySource {
     const time = timeOf(atMs);
     const { memory, swap, own } = usage;
     this.#rates.keep(pods);
-    const containers = pods.flatMap((pod) => pod.containers);
-    const sum = (pick: (stats: ContainerStats) => number): number =>
-      containers.reduce((total, one) => total + pick(one), 0);
+    const all = totalOf(pods.map(wholeOf));
     return {
       nodeName: this.#deps.nodeName,
       systemContainers: [
@@ -175,21 +185,13 @@ export class SummarySource {
           name: 'kubelet',
           startTime: timeOf(own.startedAtMs),
           cpu: this.#rates.cpuOf('kubelet', atMs, own.cpuNanoseconds),
-          memory: { time, usageBytes: own.rssBytes, workingSetBytes: own.rssBytes, rssBytes: own.rssBytes },
+          memory: memoryOf(time, { ...own, memoryBytes: own.rssBytes, workingSetBytes: own.rssBytes }, undefined),
         },
         {
           name: 'pods',
           startTime: timeOf(usage.bootedAtMs),
-          cpu: this.#rates.cpuOf(
-            'pods',
-            atMs,
-            sum((one) => one.cpuNanoseconds),
-          ),
-          memory: {
-            time,
-            usageBytes: sum((one) => one.memoryBytes),
-            workingSetBytes: sum((one) => one.workingSetBytes),
-          },
+          cpu: this.#rates.cpuOf('pods', atMs, all.cpuNanoseconds),
+          memory: memoryOf(time, all, memory.totalBytes),
         },
       ],
       startTime: timeOf(usage.bootedAtMs),
@@ -207,20 +209,33 @@ export class SummarySource {
     };
   }
 
-  /** CPU and memory of a pod are those of its containers together. */
-  #usageOf({ uid, namespace, name, startedAtMs, containers }: PodStats): PodSummary {
+  #usageOf(stats: PodStats): PodSummary {
+    const { uid, namespace, name, startedAtMs, containers } = stats;
     const facts = this.#deps.factsOf(uid);
-    const shown = containers.map((stats) => ({
-      name: stats.name,
-      startTime: timeOf(stats.startedAtMs),
-      cpu: this.#rates.cpuOf(rateKey(uid, stats), stats.atMs, stats.cpuNanoseconds),
-      memory: memoryOf(stats, facts?.memoryBytesMax(stats.name)),
+    const limits = containers.map((one) => facts?.memoryBytesMax(one.name));
+    const shown = containers.map((one, index) => ({
+      name: one.name,
+      startTime: timeOf(one.startedAtMs),
+      cpu: this.#rates.cpuOf(rateKey(uid, one), one.atMs, one.cpuNanoseconds),
+      memory: memoryOf(timeOf(one.atMs), one, limits[index]),
+      ...swapOf(timeOf(one.atMs), one),
     }));
+    const podRef = { name, namespace, uid };
+    const [first] = containers;
+    if (first === undefined) return { podRef, startTime: timeOf(startedAtMs), containers: shown };
+    const whole = wholeOf(stats);
+    const time = timeOf(first.atMs);
+    const hasRates = shown.every(({ cpu }) => cpu.usageNanoCores !== undefined);
+    const nanoCores = shown.reduce((total, { cpu }) => total + (cpu.usageNanoCores ?? 0), 0);
+    const bytesMax = limits.reduce<number | undefined>((total, one) => plus(total, one), 0);
     return {
-      podRef: { name, namespace, uid },
+      podRef,
       startTime: timeOf(startedAtMs),
       containers: shown,
-      ...totalOf(shown),
+      cpu: { time, ...(hasRates && { usageNanoCores: nanoCores }), usageCoreNanoSeconds: whole.cpuNanoseconds },
+      memory: memoryOf(time, whole, bytesMax),
+      ...(whole.processes !== undefined && { process_stats: { process_count: whole.processes } }),
+      ...swapOf(time, whole),
     };
   }
 
@@ -260,15 +275,18 @@ export class SummarySource {
 
   /** One with a file system of its own uses what that has in use; any other shares the node's, and its files are counted. */
   async #volume(
-    { name, path, claim }: PodFacts['volumes'][number],
+    { name, path, claim, isForeign }: PodFacts['volumes'][number],
     root: FileSystemUsage,
     signal: AbortSignal,
   ): Promise<{ readonly summary: VolumeSummary; readonly isLocal: boolean } | undefined> {
     const { directories, clock } = this.#deps;
     try {
-      const own = await directories.fileSystem(path);
-      const isLocal = own.device === root.device && claim === undefined;
-      const used = isLocal ? await directories.tree(path, signal) : { ...own, atMs: clock.now() };
+      const own = isForeign
+        ? await directories.foreignFileSystem(path)
+        : { ...(await directories.fileSystem(path)), atMs: clock.now() };
+      if (own === undefined) return undefined; // its server is away
+      const isLocal = !isForeign && own.device === root.device;
+      const used = isLocal ? await directories.tree(path, signal) : own;
       const summary = { ...fsOf(timeOf(used.atMs), own, used), name, ...(claim && { pvcRef: claim }) };
       return { summary, isLocal };
     } catch {
@@ -277,6 +295,8 @@ export class SummarySource {
     }
   }
 }
+
+type Used = NonNullable<PodStats['whole']>;
 
 interface Places {
   readonly time: string;
@@ -297,10 +317,12 @@ function fsOf(
   return { time, availableBytes, capacityBytes, usedBytes, inodesFree, inodes, inodesUsed };
 }
 
-function memoryOf(stats: ContainerStats, bytesMax: number | undefined): MemorySummary {
-  const { atMs, memoryBytes, workingSetBytes, rssBytes, pageFaults, majorPageFaults } = stats;
+type Memory = Pick<Used, 'memoryBytes' | 'workingSetBytes' | 'rssBytes' | 'pageFaults' | 'majorPageFaults'>;
+
+function memoryOf(time: string, used: Memory, bytesMax: number | undefined): MemorySummary {
+  const { memoryBytes, workingSetBytes, rssBytes, pageFaults, majorPageFaults } = used;
   return {
-    time: timeOf(atMs),
+    time,
     ...(bytesMax !== undefined && { availableBytes: Math.max(0, bytesMax - workingSetBytes) }),
     usageBytes: memoryBytes,
     workingSetBytes,
@@ -310,31 +332,38 @@ function memoryOf(stats: ContainerStats, bytesMax: number | undefined): MemorySu
   };
 }
 
-function totalOf(containers: readonly ContainerSummary[]): Pick<PodSummary, 'cpu' | 'memory'> {
-  const [first] = containers;
-  if (first === undefined) return {};
-  const sum = (pick: (one: ContainerSummary) => number | undefined): number =>
-    containers.reduce((total, one) => total + (pick(one) ?? 0), 0);
-  const hasRates = containers.every(({ cpu }) => cpu.usageNanoCores !== undefined);
-  const hasLimits = containers.every(({ memory }) => memory.availableBytes !== undefined);
+function swapOf(time: string, { swap }: Pick<Used, 'swap'>): { readonly swap?: SwapSummary } {
+  if (swap === undefined) return {};
+  const { usedBytes, bytesMax } = swap;
+  const available = bytesMax !== undefined && { swapAvailableBytes: Math.max(0, bytesMax - usedBytes) };
+  return { swap: { time, ...available, swapUsageBytes: usedBytes } };
+}
+
+/** What a pod uses is counted for it as a whole, or is what its containers use together. */
+function wholeOf({ whole, containers }: PodStats): Used {
+  return whole ?? totalOf(containers);
+}
+
+/** A sum is known where all of its parts are. */
+function totalOf(parts: readonly Used[]): Used {
+  const sum = (pick: (one: Used) => number): number => parts.reduce((total, one) => total + pick(one), 0);
+  const known = (pick: (one: Used) => number | undefined): number | undefined =>
+    parts.map(pick).reduce((total, one) => plus(total, one), 0);
+  const swap = known((one) => one.swap?.usedBytes);
   return {
-    cpu: {
-      time: first.cpu.time,
-      ...(hasRates && { usageNanoCores: sum(({ cpu }) => cpu.usageNanoCores) }),
-      usageCoreNanoSeconds: sum(({ cpu }) => cpu.usageCoreNanoSeconds),
-    },
-    memory: {
-      time: first.memory.time,
-      ...(hasLimits && { availableBytes: sum(({ memory }) => memory.availableBytes) }),
-      usageBytes: sum(({ memory }) => memory.usageBytes),
-      workingSetBytes: sum(({ memory }) => memory.workingSetBytes),
-      ...(first.memory.rssBytes !== undefined && { rssBytes: sum(({ memory }) => memory.rssBytes) }),
-      ...(first.memory.pageFaults !== undefined && { pageFaults: sum(({ memory }) => memory.pageFaults) }),
-      ...(first.memory.majorPageFaults !== undefined && {
-        majorPageFaults: sum(({ memory }) => memory.majorPageFaults),
-      }),
-    },
+    cpuNanoseconds: sum((one) => one.cpuNanoseconds),
+    memoryBytes: sum((one) => one.memoryBytes),
+    workingSetBytes: sum((one) => one.workingSetBytes),
+    rssBytes: known((one) => one.rssBytes),
+    pageFaults: known((one) => one.pageFaults),
+    majorPageFaults: known((one) => one.majorPageFaults),
+    processes: known((one) => one.processes),
+    swap: swap === undefined ? undefined : { usedBytes: swap, bytesMax: known((one) => one.swap?.bytesMax) },
   };
+}
+
+function plus(a: number | undefined, b: number | undefined): number | undefined {
+  return a === undefined || b === undefined ? undefined : a + b;
 }
 
 function networkOf({ atMs, interfaces }: NetworkStats): NetworkSummary {

@@ -89,16 +89,14 @@ export type VolumeNotice =
       readonly volume: string;
       /** Undefined where it is about the whole volume. */
       readonly podUid: PodUid | undefined;
+      /** Undefined also where the pod is known no more. */
+      readonly pod: PodRef | undefined;
       readonly retryAt: number;
       readonly error: Error;
       /** A PodEvent says the same. */
       readonly hasEvent: boolean;
-      /** It failed several times in a row: what holds the volume, and whose Event it is, if its pod is still known. */
-      readonly stuck?: {
-        readonly pod: PodRef | undefined;
-        readonly holders: readonly string[];
-        readonly message: string;
-      };
+      /** It failed several times in a row: what holds the volume, for an Event of the pod. */
+      readonly stuck?: { readonly holders: readonly string[]; readonly message: string };
     }
   /** Its storage has grown and the volume has not, which is not a failure: it is postponed, or not done at all. */
   | { readonly kind: 'VolumeNotGrown'; readonly volume: VolumeName; readonly pod: PodRef; readonly message: string }

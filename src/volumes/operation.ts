@@ -30,15 +30,8 @@ export interface OperationKind<Action> {
   run(action: Action, signal: AbortSignal): Promise<void>;
   /** The Event of a failure and the pods that get it; a failure without one is only logged. */
   readonly failureEvent?: { readonly reason: string; podsOf(action: Action): readonly Pod[] };
-  /** Where it fails again and again, what may be in its way. */
-  readonly obstacle?: (action: Action) => Promise<Obstacle>;
-}
-
-export interface Obstacle {
-  /** The pod that gets an Event; undefined if it is not known any more, or the operation is not about one pod. */
-  readonly pod: Pod | undefined;
-  /** Processes and mounts that hold it, as far as that can be found out. */
-  readonly holders: readonly string[];
+  /** Where it fails again and again: the processes and mounts in its way, as far as that can be found out. */
+  readonly holders?: (action: Action) => Promise<readonly string[]>;
 }
 
 /** Mounts and maps are planned as one kind of action and carried out by two kinds of operation. */

@@ -50,6 +50,7 @@ class World {
         timers,
         freed: (name) => this.freed.push(name),
         notify: (notice) => this.notices.push(notice),
+        podOf: () => undefined,
       },
       Object.fromEntries(kinds) as unknown as OperationTable,
     );

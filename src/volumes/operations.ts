@@ -17,11 +17,11 @@ import { BackOff } from '../base/back-off.ts';
 import type { Clock } from '../base/clock.ts';
 import { messageOf } from '../base/errors.ts';
 import type { Timer, Timers } from '../base/timers.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
 import { goQuote } from '../kube/values/go-text.ts';
 import { showDuration } from '../kube/values/times.ts';
 import { type NotifyVolumes, podRef } from './notices.ts';
 import {
-  type Obstacle,
   OperationError,
   type OperationKey,
   type OperationKind,
@@ -30,7 +30,7 @@ import {
   operationTimeout,
 } from './operation.ts';
 import type { OperationAction } from './plan.ts';
-import type { VolumeName } from './volume-name.ts';
+import type { PodUid, VolumeName } from './volume-name.ts';
 import { VolumeError } from '../plugins/plugin.ts';
 
 interface OperationsDeps {
@@ -39,6 +39,8 @@ interface OperationsDeps {
   /** The volume may be worked on again: an operation ended, or the delay after a failure is over. */
   readonly freed: (volume: VolumeName) => void;
   readonly notify: NotifyVolumes;
+  /** Undefined for one that is known no more. */
+  readonly podOf: (podUid: PodUid) => Pod | undefined;
 }
 
 /** Busy: another operation runs. Backing off: the same failed a moment ago. Either way `freed` reports when it may start. */
@@ -185,11 +187,11 @@ export class Operations {
       failure = isPanic(thrown) ? panic(thrown) : (thrown as Error);
     }
     const isStuck = failure !== undefined && entry.backOff.lastMs >= stuckMs && !this.#isClosed;
-    const obstacle = isStuck ? await kind.obstacle?.(action) : undefined;
+    const holders = isStuck ? await kind.holders?.(action) : undefined;
     this.#running.delete(operation);
     if (failure === undefined) this.#drop(entry);
     else this.#failed(entry, failure);
-    this.#report(operation, entry, failure, obstacle);
+    this.#report(operation, entry, failure, holders);
     this.#deps.freed(key.volume);
   }
 
@@ -210,9 +212,9 @@ export class Operations {
     { action, kind, key, startedAt }: Operation,
     entry: Entry,
     error: Error | undefined,
-    obstacle: Obstacle | undefined,
+    holders: readonly string[] | undefined,
   ): void {
-    const { clock, notify } = this.#deps;
+    const { clock, notify, podOf } = this.#deps;
     if (error !== undefined && this.#isClosed) return; // a node that stops is not a failure of a pod
     const { name, failureEvent } = kind;
     const { volume } = key;
@@ -225,15 +227,17 @@ export class Operations {
       error instanceof VolumeError && error.reason === panicReason ? [] : (failureEvent?.podsOf(action) ?? []);
     const failed = error instanceof OperationError ? error : undefined;
     const message = failed?.simple ?? messageOf(error);
+    const of = podUid === undefined ? undefined : podOf(podUid);
     notify({
       kind: 'OperationFailed',
       operation: name,
       volume,
       podUid,
+      pod: of && podRef(of),
       retryAt: entry.failedAt + entry.backOff.lastMs,
       error,
       hasEvent: pods.length > 0,
-      ...(obstacle && { stuck: { holders: obstacle.holders, pod: obstacle.pod && podRef(obstacle.pod), message } }),
+      ...(holders && { stuck: { holders, message } }),
     });
     if (failureEvent === undefined) return;
     const reason = failed?.eventReason ?? failureEvent.reason;

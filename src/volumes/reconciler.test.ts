@@ -411,7 +411,9 @@ test('an unmount that fails again and again names what holds the volume, and who
   world.manager.podChanged(podUidOf(pod));
   await world.settle();
   const stuck = (): readonly unknown[] =>
-    world.notices.flatMap((notice) => (notice.kind === 'OperationFailed' ? [notice.stuck] : []));
+    world.notices.flatMap((notice) =>
+      notice.kind === 'OperationFailed' ? [notice.stuck && { ...notice.stuck, pod: notice.pod }] : [],
+    );
   await world.advance(501);
   assert.deepEqual(stuck(), [undefined, undefined], 'twice is no reason to look for more');
   await world.advance(1_001);

@@ -17,14 +17,12 @@ import type { UnmountAction, UnmountDeviceAction } from './plan.ts';
 import { VolumeError } from '../plugins/plugin.ts';
 
 export function unmountVolume(deps: OperationDeps): OperationKind<UnmountAction> {
-  const { root, plugins, actual, subPaths, mountHolders, pods } = deps;
+  const { root, plugins, actual, subPaths, mountHolders } = deps;
   return {
     name: 'volume_unmount',
     key: ({ volume, podUid }) => ({ volume, podUid }),
-    obstacle: async ({ podUid, pluginName, volumeName }) => ({
-      pod: pods.pod(podUid),
-      holders: await mountHolders(volumeDirectory(root, podUid, pluginName, volumeName)),
-    }),
+    holders: ({ podUid, pluginName, volumeName }) =>
+      mountHolders(volumeDirectory(root, podUid, pluginName, volumeName)),
     async run(action, signal) {
       const { volume, podUid, pluginName, volumeName } = action;
       const step = stepsOf(subjectOfUnmount(action));
@@ -79,10 +77,7 @@ export function unmountDevice(deps: OperationDeps): OperationKind<UnmountDeviceA
   return {
     name: 'unmount_device',
     key: ({ volume: { volume } }) => ({ volume }),
-    obstacle: async ({ volume: { deviceMountPath } }) => ({
-      pod: undefined,
-      holders: await mountHolders(deviceMountPath),
-    }),
+    holders: ({ volume: { deviceMountPath } }) => mountHolders(deviceMountPath),
     async run({ volume: attached }, signal) {
       const { volume, devicePath } = attached;
       const step = stepsOf(subjectOfDevice(attached, node.name));

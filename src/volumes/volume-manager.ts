@@ -92,7 +92,7 @@ export class VolumeManager {
     const desired = new DesiredState({ plugins, now, touched: (id) => this.#touched(id), inUseChanged });
     const actual = new ActualState(plugins, (podUid) => this.#mountsChanged(podUid), inUseChanged);
     const operations = new Operations(
-      { clock, timers, freed: (volume) => this.#reconciler.touch(volume), notify },
+      { clock, timers, freed: (volume) => this.#reconciler.touch(volume), notify, podOf: (uid) => deps.pods.pod(uid) },
       this.#table({ ...deps, root: settings.root, desired, actual, timers, now }),
     );
     const context = this.#planContext();

@@ -21,6 +21,7 @@ import { systemClock } from '../../base/clock.ts';
 import type { ClusterAccess } from '../../client/credentials/cluster-access.ts';
 import { fixedCredentials } from '../../client/credentials/credentials.ts';
 import { runControllers } from '../../controllers/controllers.ts';
+import type { LocalPath } from '../../controllers/storage/local-path.ts';
 import { makeDirectories } from '../../disk/paths/directories.ts';
 import { lockDirectory } from '../../disk/paths/directory-lock.ts';
 import { kubernetesVersion } from '../machine/machine-facts.ts';
@@ -41,6 +42,8 @@ interface EmbeddedApiServerSettings {
   readonly port: number;
   /** Where the admin's kubeconfig goes; absent: into the directory. */
   readonly kubeconfig?: string;
+  /** Absent where the machine has no node: then nobody makes volumes for claims. */
+  readonly localPath?: LocalPath;
 }
 
 type ReachedServer = Pick<ClusterAccess, 'endpoint' | 'credentials' | 'secretFiles' | 'transport'>;
@@ -122,7 +125,7 @@ function openStore(directory: string, keys: readonly EncryptionKey[]): Promise<D
 }
 
 export async function startEmbeddedApiServer(
-  { directory, host, port, kubeconfig = join(directory, 'kubeconfig') }: EmbeddedApiServerSettings,
+  { directory, host, port, kubeconfig = join(directory, 'kubeconfig'), localPath }: EmbeddedApiServerSettings,
   notify: Notify,
   signal: AbortSignal,
 ): Promise<EmbeddedApiServer> {
@@ -155,7 +158,7 @@ export async function startEmbeddedApiServer(
         random: systemRandom,
         chance: Math.random,
         notify,
-        controllers: runControllers,
+        controllers: (cluster, until) => runControllers({ ...cluster, ...(localPath && { localPath }) }, until),
         nodes: new NodeProxy(
           { clock: systemClock, nodes: new StoredObjects(store) },
           { authorityPem: authority.certificatePem, client: nodeClient },

@@ -7,6 +7,7 @@ import { DiscoveredResources } from '../../client/discovery.ts';
 import { poolDefaults } from '../../client/transport/connection-pool.ts';
 import { makeDirectories } from '../../disk/paths/directories.ts';
 import type { ManifestFile } from '../../kube/manifests/manifests.ts';
+import { localDirectories } from '../machine/local-directories.ts';
 import { thisMachine } from '../machine/machine-facts.ts';
 import { type AgentSettings, requireSettings } from '../node/agent-settings.ts';
 import { type NodeDeps, type RunningNode, nodeDefaults, startNode } from '../node/node.ts';
@@ -44,7 +45,16 @@ export async function startUp(settings: UpSettings, deps: UpDeps, signal: AbortS
   // Not the caller's signal: the node reports to the server until it has ended.
   const serving = new AbortController();
   const server = await startEmbeddedApiServer(
-    { directory: join(stateDirectory, 'api'), host, port, kubeconfig: join(stateDirectory, 'kubeconfig') },
+    {
+      directory: join(stateDirectory, 'api'),
+      host,
+      port,
+      kubeconfig: join(stateDirectory, 'kubeconfig'),
+      localPath: {
+        nodeName: settings.node.nodeName,
+        directories: localDirectories(join(settings.node.rootDirectory, 'local-path')),
+      },
+    },
     deps.notifyServer ?? (() => {}),
     serving.signal,
   );

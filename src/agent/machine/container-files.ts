@@ -11,7 +11,7 @@ import {
   rmSync,
 } from 'node:fs';
 import { readdir } from 'node:fs/promises';
-import { basename, dirname, join } from 'node:path';
+import { basename, dirname, isAbsolute, join } from 'node:path';
 import type { Clock } from '../../base/clock.ts';
 import { errorCode } from '../../base/errors.ts';
 import type { Mounts } from '../../disk/mounts/mounts.ts';
@@ -99,6 +99,10 @@ interface ContainerFilesSettings {
 export function containerFiles({ root, logRoot, tailLog }: ContainerFilesSettings): ContainerFiles {
   const logDirectory = (pod: Pod): string =>
     podLogDirectory(logRoot, { namespace: podNamespace(pod), name: pod.metadata.name, uid: podUid(pod) });
+  const isShared = !logRoot.startsWith(`${root}/`);
+  /** Other nodes of this machine may have their logs beside ours: these say whose they are. */
+  const ownLogs = (): readonly string[] =>
+    namesIn(logRoot).filter((name) => !isShared || readEnd(join(logRoot, name, ownerFile), pathBytesMax) === root);
   return {
     tailLog,
     podDirectory: (uid) => podDirectory(root, uid),
@@ -113,6 +117,10 @@ export function containerFiles({ root, logRoot, tailLog }: ContainerFilesSetting
       const directory = podDirectory(root, podUid(pod));
       requirePodDirectories(directory);
       makePodDirectories(directory);
+      if (!isShared) return;
+      const logs = logDirectory(pod);
+      guard(logs, () => mkdirSync(logs, { recursive: true, mode: 0o755 }));
+      writeInPlace(join(logs, ownerFile), root, 0o644);
     },
     async makeMessageFile(uid, container, attempt) {
       const file = join(containerDirectory(root, uid, container), String(attempt));
@@ -123,21 +131,26 @@ export function containerFiles({ root, logRoot, tailLog }: ContainerFilesSetting
     },
     readMessageFile: async (path, bytesMax) => readEnd(path, bytesMax),
     async removeLog(path) {
+      if (!isAbsolute(path)) return; // a container without a log
       const directory = dirname(path);
       for (const name of namesIn(directory)) {
         if (!name.startsWith(basename(path))) continue;
         guard(path, () => rmSync(join(directory, name), { force: true }));
       }
     },
-    podsWithLogs: async () => namesIn(logRoot).map(podOfLogs),
+    podsWithLogs: async () => ownLogs().map(podOfLogs),
     async removePodLogs(uid) {
-      for (const name of namesIn(logRoot)) {
+      for (const name of ownLogs()) {
         if (podOfLogs(name) !== uid) continue;
         guard(name, () => rmSync(join(logRoot, name), { recursive: true, force: true }));
       }
     },
   };
 }
+
+/** In the logs of a pod: the root of its node. */
+const ownerFile = '.mountlet-root';
+const pathBytesMax = 4096;
 
 /** `NAMESPACE_NAME_UID`. */
 function podOfLogs(directory: string): string {
@@ -158,7 +171,7 @@ function readEnd(path: string, bytesMax: number): string {
   try {
     file = openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
   } catch (error) {
-    if (errorCode(error) === 'ENOENT') return '';
+    if (['ENOENT', 'ENOTDIR'].includes(errorCode(error) ?? '')) return '';
     throw systemCallError(error, path);
   }
   try {
@@ -193,12 +206,13 @@ export function logTail(clock: Clock): ContainerFiles['tailLog'] {
   return async (path, bytesMax, linesMax, signal) => {
     const file = await openLog(path).catch(() => undefined);
     if (file === undefined) return '';
-    const chunks: Buffer[] = [];
+    // A line may be as long as a container likes: no more than the end is kept at any time.
+    let end = Buffer.alloc(0);
     const source = { path, isRunning: () => false };
     for await (const chunk of readLog(clock, file, source, { ...wholeLog, tailLines: linesMax }, signal)) {
-      chunks.push(chunk);
+      end = Buffer.concat([end, chunk]);
+      end = end.subarray(Math.max(0, end.length - bytesMax));
     }
-    const all = Buffer.concat(chunks);
-    return all.subarray(Math.max(0, all.length - bytesMax)).toString('utf8');
+    return end.toString('utf8');
   };
 }

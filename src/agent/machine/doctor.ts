@@ -10,6 +10,7 @@ import { systemMounts } from '../../disk/mounts/mounts.ts';
 import { replaceableMounts } from '../../disk/mounts/replaceable-mounts.ts';
 import { networkProblem } from '../../runtimes/process/network/network-trial.ts';
 import { findCriRuntime } from '../../runtimes/cri/open-cri-runtime.ts';
+import { whyNoContainerRuntime } from './chosen-runtime.ts';
 import { type Finding, examineMachine, findPowers, limitations } from '../../runtimes/process/machine.ts';
 
 interface Diagnosis {
@@ -46,7 +47,8 @@ async function examineContainerRuntime(endpoint: string): Promise<Finding> {
       noNetwork === undefined ? `${use}.` : `${use}; only those with the machine's network: ${noNetwork}`;
     return { name: containerRuntime, available: true, consequence };
   } catch (error) {
-    const consequence = `Pods run without images, with --runtime process alone: ${messageOf(error)}`;
+    const cure = 'Start one there, or name its socket with --container-runtime-endpoint.';
+    const consequence = `Pods run without images: ${whyNoContainerRuntime(error)}. ${cure}`;
     return { name: containerRuntime, available: false, consequence };
   }
 }

@@ -20,6 +20,8 @@ export interface RuntimeParts {
   /** When the node ends, so do all pods. */
   readonly drains: boolean;
   readonly notify: (notice: RuntimeNotice) => void;
+  /** What is to be done when the runtime that was opened has been closed. */
+  readonly afterClose: (act: () => Promise<void>) => void;
   /** Aborts when the node ends; what the runtime does after that is its own affair. */
   readonly signal: AbortSignal;
 }

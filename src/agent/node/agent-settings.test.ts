@@ -39,6 +39,16 @@ test('a configuration file is read with names that the kubelet has too', () => {
   assert.equal(settings.subPathUpdates, false);
 });
 
+test('with a container runtime logs are where the machine keeps them, unless the user says otherwise', () => {
+  const given = { ...machine, containerLogs: '/var/log/pods' };
+  const logsOf = (said: AgentConfiguration): string | undefined => agentSettings(said, given).logsDirectory;
+  assert.equal(logsOf({}), undefined);
+  assert.equal(logsOf({ runtime: 'auto' }), undefined);
+  assert.equal(logsOf({ runtime: 'cri' }), '/var/log/pods');
+  assert.equal(logsOf({ containerRuntimeEndpoint: 'unix:///run/c.sock' }), '/var/log/pods');
+  assert.equal(logsOf({ runtime: 'cri', podLogsDir: '/logs' }), '/logs');
+});
+
 const pulls: readonly { readonly given: AgentConfiguration; readonly atOnce: number }[] = [
   { given: {}, atOnce: 1 },
   { given: { serializeImagePulls: false }, atOnce: Infinity },
@@ -105,8 +115,10 @@ const badValues: readonly { readonly given: AgentConfiguration; readonly says: R
   { given: { registryPullQPS: -1 }, says: /registryPullQPS: -1 must be between 0/ },
   {
     given: { imageCredentialProviderConfig: '/a' },
-    says: /imageCredentialProviderBinDir: "" must be an absolute path/,
+    says: /imageCredentialProviderConfig: "\/a" needs imageCredentialProviderBinDir/,
   },
+  { given: { kubeReserved: { gpu: '1' } }, says: /kubeReserved\.gpu: "1" cannot be reserved$/ },
+  { given: { systemReserved: { cpu: '-1' } }, says: /systemReserved\.cpu: "-1" cannot be negative$/ },
   { given: { evictionHard: { 'disk.free': '1Gi' } }, says: /evictionHard: unsupported eviction signal disk\.free$/ },
   {
     given: { evictionPressureTransitionPeriod: '-1s' },

@@ -76,12 +76,16 @@ const agentConfiguration = object({
   imageGCLowThresholdPercent: integer,
   localStorageCapacityIsolation: boolean,
   volumeStatsAggPeriod: string,
+  nodeStatusMaxImages: integer,
+  kubeReserved: map(string),
+  systemReserved: map(string),
   podLogsDir: string,
   providerID: string,
   eventRecordQPS: integer,
   eventBurst: integer,
   podPidsLimit: integer,
   failCgroupV1: boolean,
+  seccompDefault: boolean,
   crashLoopBackOff: object({ maxContainerRestartPeriod: string }),
   ...servingFields,
 });
@@ -147,7 +151,11 @@ export interface AgentSettings {
   /** What one container can write to its root, /tmp, /run and /dev/shm together. */
   readonly writableLayerBytesMax: number;
   readonly eviction: Thresholds & Pick<EvictionSettings, 'podGraceSecondsMax'> & { readonly transitionMs: number };
+  /** By resource, for others than pods. */
+  readonly reserved: readonly (readonly [string, Quantity])[];
   readonly imageCollection: ImageCollectorSettings;
+  /** How many images the node's status lists; -1: all. */
+  readonly imagesMax: number;
   /** Pods above the limits of their ephemeral storage are evicted. */
   readonly localStorageCapacityIsolation: boolean;
   /** What is in a volume is counted this often. */
@@ -162,6 +170,8 @@ export interface AgentSettings {
   readonly podPidsMax: number | undefined;
   /** A machine with control groups of version 1 is refused. */
   readonly failsOnCgroupV1: boolean;
+  /** Containers whose pod names no seccomp profile get the runtime's own. */
+  readonly seccompDefault: boolean;
   readonly restartBackOffMsMax: number;
   readonly serving: ServingSettings;
 }
@@ -231,7 +241,12 @@ function isKubeletConfiguration(document: unknown): boolean {
 /** `given` is the file's content with what was said on the command line over it; `machine` is asked for the rest. */
 export function agentSettings(
   given: AgentConfiguration,
-  machine: { readonly nodeName: string; readonly rootDirectory: string },
+  machine: {
+    readonly nodeName: string;
+    readonly rootDirectory: string;
+    /** Where logs are with a container runtime; undefined: below the root, as without one. */
+    readonly containerLogs?: string | undefined;
+  },
 ): AgentSettings {
   const problems = decode(agentConfiguration, given).problems.map(
     ({ path, message }) => `${showPath(path)}: ${message}`,
@@ -241,6 +256,13 @@ export function agentSettings(
   const { nodeIP = '', staticPodPath = '' } = given;
   const { evictionHard, evictionSoft, evictionSoftGracePeriod, evictionMinimumReclaim } = given;
   const { mergeDefaultEvictionSettings } = given;
+  // Who names a container runtime means to use it.
+  const runtime = check.among(
+    'runtime',
+    given.runtime ?? (given.containerRuntimeEndpoint === undefined ? 'process' : 'cri'),
+    ['process', 'cri', 'auto'],
+  );
+  const logsDirectory = given.podLogsDir ?? (runtime === 'cri' ? machine.containerLogs : undefined);
   const settings: AgentSettings = {
     nodeName: check.name('nodeName', given.nodeName ?? machine.nodeName),
     rootDirectory: check.absolute('rootDir', given.rootDir ?? machine.rootDirectory),
@@ -270,14 +292,9 @@ export function agentSettings(
     resolvConf: given.resolvConf ?? '/etc/resolv.conf',
     requestsPerSecond: check.within('kubeAPIQPS', given.kubeAPIQPS ?? 50, 1, 100_000),
     requestsBurst: check.within('kubeAPIBurst', given.kubeAPIBurst ?? 100, 1, 100_000),
-    logBytesMax: check.bytes('containerLogMaxSize', given.containerLogMaxSize ?? '10Mi'),
+    logBytesMax: check.logSize('containerLogMaxSize', given.containerLogMaxSize ?? '10Mi'),
     logFilesMax: check.within('containerLogMaxFiles', given.containerLogMaxFiles ?? 5, 2, 1_000),
-    // Who names a container runtime means to use it.
-    runtime: check.among(
-      'runtime',
-      given.runtime ?? (given.containerRuntimeEndpoint === undefined ? 'process' : 'cri'),
-      ['process', 'cri', 'auto'],
-    ),
+    runtime,
     containerRuntimeEndpoint: check.endpoint(
       'containerRuntimeEndpoint',
       given.containerRuntimeEndpoint ?? defaultEndpoint,
@@ -306,21 +323,26 @@ export function agentSettings(
         2 ** 31 - 1,
       ),
     },
+    reserved: [...check.reserved('kubeReserved', given), ...check.reserved('systemReserved', given)],
     imageCollection: check.imageCollection(given),
+    imagesMax: check.within('nodeStatusMaxImages', given.nodeStatusMaxImages ?? 50, -1, 2 ** 31 - 1),
     localStorageCapacityIsolation: given.localStorageCapacityIsolation ?? true,
     volumeStatsMs: check.duration('volumeStatsAggPeriod', given.volumeStatsAggPeriod ?? '1m0s'),
-    logsDirectory: given.podLogsDir === undefined ? undefined : check.absolute('podLogsDir', given.podLogsDir),
+    logsDirectory: logsDirectory === undefined ? undefined : check.absolute('podLogsDir', logsDirectory),
     providerId: given.providerID ?? '',
     eventsPerSecond: check.within('eventRecordQPS', given.eventRecordQPS ?? 50, 0, 100_000) || Infinity,
     eventsBurst: check.within('eventBurst', given.eventBurst ?? 100, 1, 100_000),
     podPidsMax: (given.podPidsLimit ?? -1) < 1 ? undefined : given.podPidsLimit,
     failsOnCgroupV1: given.failCgroupV1 ?? false,
+    seccompDefault: given.seccompDefault ?? false,
     restartBackOffMsMax: check.restartPeriod(given.crashLoopBackOff?.maxContainerRestartPeriod ?? '5m0s'),
     serving: servingSettings(given, check),
   };
   if (problems.length > 0) throw new AgentSettingsError('settings', problems);
   return settings;
 }
+
+const reservable: ReadonlySet<string> = new Set(['cpu', 'memory', 'ephemeral-storage', 'pid']);
 
 /** Each returns the value and records what is wrong with it, so that all problems are reported together. */
 class Checks {
@@ -374,6 +396,19 @@ class Checks {
     return { highPercent: high, lowPercent: low, ageMsMin, unusedMsMax };
   }
 
+  reserved(
+    field: 'kubeReserved' | 'systemReserved',
+    given: AgentConfiguration,
+  ): readonly (readonly [string, Quantity])[] {
+    return Object.entries(given[field] ?? {}).flatMap(([resource, value]) => {
+      const problem = reservable.has(resource) ? quantityProblem(value) : 'cannot be reserved';
+      const quantity = problem === undefined ? Quantity.parse(value) : undefined;
+      if (quantity === undefined || quantity.sign() < 0)
+        this.refuse(`${field}.${resource}`, value, problem ?? 'cannot be negative');
+      return quantity === undefined ? [] : [[resource, quantity] as const];
+    });
+  }
+
   age(field: string, value: string): number {
     const ms = parseDurationMs(value) ?? -1;
     if (ms < 0) this.refuse(field, value, 'must be a duration that is not negative, such as 2m0s');
@@ -393,6 +428,12 @@ class Checks {
     return bytes;
   }
 
+  /** As for the kubelet, a size below zero is none. */
+  logSize(field: string, value: string): number {
+    const isEndless = quantityProblem(value) === undefined && Quantity.parse(value).value() < 0;
+    return isEndless ? Number.MAX_SAFE_INTEGER : this.bytes(field, value);
+  }
+
   /** One after another, unless a number above one or `serializeImagePulls: false` is given. */
   pullsAtOnce(serial: boolean | undefined, given: number | undefined): number {
     const max = given === undefined ? undefined : this.within('maxParallelImagePulls', given, 1, 100_000);
@@ -404,8 +445,14 @@ class Checks {
 
   providers(configuration = '', programs = ''): AgentSettings['credentialProviders'] {
     if (configuration === '' && programs === '') return undefined;
-    this.absolute('imageCredentialProviderConfig', configuration);
-    this.absolute('imageCredentialProviderBinDir', programs);
+    if (configuration === '')
+      this.refuse('imageCredentialProviderBinDir', programs, 'needs imageCredentialProviderConfig');
+    else if (programs === '')
+      this.refuse('imageCredentialProviderConfig', configuration, 'needs imageCredentialProviderBinDir');
+    else {
+      this.absolute('imageCredentialProviderConfig', configuration);
+      this.absolute('imageCredentialProviderBinDir', programs);
+    }
     return { configuration, programs };
   }
 

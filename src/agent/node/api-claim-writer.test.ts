@@ -4,11 +4,13 @@ import { type TestContext, test } from 'node:test';
 import { issueClientCertificate } from '../../apiserver/identity/certificates.ts';
 import type { ApiClient } from '../../client/api/api-client.ts';
 import { persistentVolumeClaims, pods, withShape } from '../../client/api/resource-reference.ts';
+import { ensureDefaultObjects } from '../../controllers/default-objects.ts';
 import {
   type PersistentVolumeClaim,
   persistentVolumeClaimShape,
 } from '../../kube/kinds/storage/persistent-volume-claim.ts';
 import { failed, finished, inProgress, infeasible, storageOf } from '../../kube/references/claim-resize.ts';
+import { memoryStore } from '../../testing/servers/stores.ts';
 import { runningApiServer } from '../../testing/servers/test-api-server.ts';
 import type { ClaimWriter } from '../../volumes/expand.ts';
 import { apiClaimWriter } from './node-volumes.ts';
@@ -26,7 +28,10 @@ interface World {
 
 /** A claim that a controller has grown, and a pod of this node that uses it. */
 async function world(t: TestContext, status: PersistentVolumeClaim['status']): Promise<World> {
-  const server = await runningApiServer(t);
+  // Without the loop that binds claims: it would write to this one too, whose volume does not exist.
+  const server = await runningApiServer(t, memoryStore(), {
+    controllers: (host, until) => ({ settled: ensureDefaultObjects(host, until), done: Promise.resolve() }),
+  });
   const admin = server.client();
   const spec = { accessModes: ['ReadWriteOnce'], resources: { requests: { storage: '2Gi' } }, volumeName: 'pv' };
   await admin.create(claims, { namespace: 'default' }, { metadata: { name: 'disk' }, spec }, signal);

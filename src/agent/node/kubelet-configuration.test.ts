@@ -82,6 +82,7 @@ test('a file as kubeadm writes it is read; only what it asks for beyond the defa
     },
   );
   assert.equal(settings.serving.clientAuthorityFile, '/etc/kubernetes/pki/ca.crt');
+  assert.deepEqual(settings.serving.health, { host: '127.0.0.1', port: 10_248 });
   const { syncMs, fileCheckMs, nodeStatusReportMs } = settings;
   assert.deepEqual([syncMs, fileCheckMs, nodeStatusReportMs], [60_000, 20_000, 300_000]);
 });
@@ -101,6 +102,8 @@ const honoured: readonly { readonly text: string; readonly has: object }[] = [
   { text: 'registerNode: false', has: { registersNode: false } },
   { text: 'crashLoopBackOff: {maxContainerRestartPeriod: 5s}', has: { restartBackOffMsMax: 5_000 } },
   { text: '', has: { failsOnCgroupV1: false, taints: undefined, runtime: 'process' } },
+  { text: 'containerLogMaxSize: 5Mi', has: { logBytesMax: 5 * 1024 * 1024 } },
+  { text: 'containerLogMaxSize: "-1"', has: { logBytesMax: Number.MAX_SAFE_INTEGER } },
   { text: 'failCgroupV1: true', has: { failsOnCgroupV1: true } },
 ];
 for (const { text, has } of honoured) {
@@ -129,6 +132,7 @@ test('who may ask the node, and how the connection is protected, is as in the fi
     allowsAnonymous: true,
     allowsAll: true,
     streamIdleMs: 3_600_000,
+    health: undefined,
   });
 });
 
@@ -145,6 +149,9 @@ const refused: readonly { readonly text: string; readonly says: RegExp }[] = [
   { text: 'tlsCertFile: /a', says: /tlsCertFile: "\/a" needs tlsPrivateKeyFile/ },
   { text: 'crashLoopBackOff: {maxContainerRestartPeriod: 10m}', says: /must be between 1s and 300s/ },
   { text: 'syncFrequency: often', says: /syncFrequency: "often" must be a duration/ },
+  { text: 'healthzPort: 70000', says: /healthzPort: 70000 must be between 0 and 65535/ },
+  { text: 'healthzBindAddress: here', says: /healthzBindAddress: "here" must be / },
+  { text: 'containerLogMaxSize: much', says: /containerLogMaxSize: "much" must be a quantity above zero/ },
   { text: 'imageGCHighThresholdPercent: 70', says: /imageGCLowThresholdPercent: 80 must be less than/ },
 ];
 for (const { text, says } of refused) {
@@ -155,13 +162,37 @@ for (const { text, says } of refused) {
 
 test('what has no effect is named with its reason, and what asks for what happens here is not', () => {
   const { unused } = read(
-    'readOnlyPort: 10255\nfailSwapOn: false\nseccompDefault: true\nmemoryManagerPolicy: Static\ncpuCFSQuotaPeriod: 0.1s\n' +
+    'readOnlyPort: 10255\nfailSwapOn: false\nmemoryManagerPolicy: Static\ncpuCFSQuotaPeriod: 0.1s\n' +
       'featureGates: {SidecarContainers: true, NodeSwap: true}\nlogging: {verbosity: 4}\nsystemReserved: {cpu: "0"}',
   );
   assert.deepEqual(
     unused.map((text) => text.slice(0, text.indexOf(':'))),
     ['readOnlyPort', 'memoryManagerPolicy', 'featureGates.NodeSwap', 'logging.verbosity'],
   );
+});
+
+test("the kubelet's own defaults are named where nothing here does them", () => {
+  const { unused } = read(
+    'authentication: {webhook: {cacheTTL: 2m0s}}\nauthorization: {webhook: {cacheAuthorizedTTL: 5m, cacheUnauthorizedTTL: 30s}}\n' +
+      'oomScoreAdj: -999\nhairpinMode: promiscuous-bridge\nmaxOpenFiles: 1000000\nmakeIPTablesUtilChains: true\n' +
+      'iptablesMasqueradeBit: 14\niptablesDropBit: 15\nenforceNodeAllocatable: [pods]\nmemorySwap: {swapBehavior: NoSwap}',
+  );
+  assert.deepEqual(
+    unused.map((text) => text.slice(0, text.indexOf(':'))),
+    [
+      'authentication.webhook.cacheTTL',
+      'authorization.webhook.cacheAuthorizedTTL',
+      'authorization.webhook.cacheUnauthorizedTTL',
+      'oomScoreAdj',
+      'hairpinMode',
+      'maxOpenFiles',
+      'makeIPTablesUtilChains',
+      'iptablesMasqueradeBit',
+      'iptablesDropBit',
+      'enforceNodeAllocatable',
+    ],
+  );
+  assert.deepEqual(read('enforceNodeAllocatable: [none]\nhealthzPort: 0').unused, []);
 });
 
 /** The fields of the kubelet's type, in its order. */

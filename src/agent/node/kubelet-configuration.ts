@@ -45,12 +45,16 @@ function setting(shape: Shape<unknown>, byDefault?: unknown, more: Partial<Kubel
 const exact = { zeroIsAbsent: false } as const;
 const path = { isPath: true } as const;
 
+/** In place of the kubelet's default: no value of the field is what this agent does. */
+const nothing = Symbol('nothing');
+
 /** `here` is what this agent does, where that is not the kubelet's default: the field is not named if it asks for just that. */
 function without(why: string, shape: Shape<unknown>, byDefault?: unknown, here: unknown = byDefault): KubeletField {
   return { ...setting(shape, byDefault), without: { why, here } };
 }
 
-const oneNode = 'resources of the machine are not reserved or pinned: all of it is allocatable';
+const oneNode = 'resources of the machine are not pinned, and what is reserved is not enforced by groups';
+const reserving = { note: 'in what is allocatable: no group enforces it' } as const;
 const ofTheRuntime = "networks are the runtime's";
 const noIptables = 'no rules of iptables are made';
 const noShutdown = 'the shutdown of the machine is not delayed';
@@ -63,7 +67,10 @@ const taint = object({ key: string, value: string, effect: string, timeAdded: st
 export const kubeletFields: Readonly<Record<string, KubeletField>> = {
   enableServer: setting(boolean, true, exact),
   staticPodPath: setting(string, '', path),
-  podLogsDir: setting(string, '/var/log/pods', { ...path, note: 'here by default `logs` below the root directory' }),
+  podLogsDir: setting(string, '/var/log/pods', {
+    ...path,
+    note: 'so for `mountlet agent` with `runtime: cri`; else here by default `logs` below the root directory',
+  }),
   syncFrequency: setting(string, '1m0s'),
   fileCheckFrequency: setting(string, '20s'),
   httpCheckFrequency: without(noHttp, string, '20s'),
@@ -71,7 +78,7 @@ export const kubeletFields: Readonly<Record<string, KubeletField>> = {
   staticPodURLHeader: without(noHttp, map(list(string))),
   address: setting(string, '0.0.0.0'),
   port: setting(integer, 10_250),
-  readOnlyPort: without('nothing is served without TLS', integer, 0),
+  readOnlyPort: without('nothing but /healthz is served without TLS', integer, 0),
   tlsCertFile: setting(string, '', path),
   tlsPrivateKeyFile: setting(string, '', path),
   tlsCipherSuites: setting(list(string)),
@@ -81,11 +88,11 @@ export const kubeletFields: Readonly<Record<string, KubeletField>> = {
   serverTLSBootstrap: without('no serving certificate is asked for', boolean, false),
   'authentication.x509.clientCAFile': setting(string, '', path),
   'authentication.webhook.enabled': setting(boolean, true, exact),
-  'authentication.webhook.cacheTTL': without('answers are not kept', string, '2m0s'),
+  'authentication.webhook.cacheTTL': without('answers are not kept', string, '2m0s', nothing),
   'authentication.anonymous.enabled': setting(boolean, false, exact),
   'authorization.mode': setting(string, 'Webhook'),
-  'authorization.webhook.cacheAuthorizedTTL': without('answers are not kept', string, '5m0s'),
-  'authorization.webhook.cacheUnauthorizedTTL': without('answers are not kept', string, '30s'),
+  'authorization.webhook.cacheAuthorizedTTL': without('answers are not kept', string, '5m0s', nothing),
+  'authorization.webhook.cacheUnauthorizedTTL': without('answers are not kept', string, '30s', nothing),
   registryPullQPS: setting(integer, 5, exact),
   registryBurst: setting(integer, 10),
   imagePullCredentialsVerificationPolicy: without(unverified, string, 'NeverVerifyPreloadedImages', 'NeverVerify'),
@@ -94,9 +101,9 @@ export const kubeletFields: Readonly<Record<string, KubeletField>> = {
   eventBurst: setting(integer, 100),
   enableDebuggingHandlers: without('logs, commands and ports are always served', boolean, true),
   enableContentionProfiling: without(notServed, boolean, false),
-  healthzPort: without('/healthz is served on the port of the node alone', integer, 10_248),
-  healthzBindAddress: without('/healthz is served on the port of the node alone', string, '127.0.0.1'),
-  oomScoreAdj: without('the score of the agent is left to who starts it', integer, -999),
+  healthzPort: setting(integer, 10_248, { ...exact, note: 'here by default 0, which is none' }),
+  healthzBindAddress: setting(string, '127.0.0.1'),
+  oomScoreAdj: without('the score of the agent is left to who starts it', integer, -999, nothing),
   clusterDomain: setting(string, '', { note: 'here by default `cluster.local`' }),
   clusterDNS: setting(list(string)),
   streamingConnectionIdleTimeout: setting(string, '4h0m0s'),
@@ -112,9 +119,14 @@ export const kubeletFields: Readonly<Record<string, KubeletField>> = {
   systemCgroups: without('other processes stay in their groups', string),
   cgroupRoot: without('groups of pods stand at the top', string),
   cgroupsPerQOS: without('pods always have groups by quality of service', boolean, true),
-  cgroupDriver: setting(string, 'cgroupfs', { note: 'where the runtime does not say which it has' }),
+  cgroupDriver: setting(string, 'cgroupfs', {
+    note: 'where the runtime does not say which it has; with `systemd` pods have no limits beside those of their containers',
+  }),
   cpuManagerPolicy: without(oneNode, string, 'none'),
-  singleProcessOOMKill: without('the kernel decides which processes end', boolean),
+  singleProcessOOMKill: without(
+    'with the CRI runtime and control groups of version 2 all processes of a container end together',
+    boolean,
+  ),
   cpuManagerPolicyOptions: without(oneNode, map(string)),
   cpuManagerReconcilePeriod: without(oneNode, string, '10s'),
   memoryManagerPolicy: without(oneNode, string, 'None'),
@@ -122,20 +134,20 @@ export const kubeletFields: Readonly<Record<string, KubeletField>> = {
   topologyManagerScope: without(oneNode, string, 'container'),
   topologyManagerPolicyOptions: without(oneNode, map(string)),
   qosReserved: without(oneNode, map(string)),
-  runtimeRequestTimeout: without('each kind of call has a limit of its own', string, '2m0s'),
-  hairpinMode: without(ofTheRuntime, string, 'promiscuous-bridge'),
+  runtimeRequestTimeout: without('each kind of call has a limit of its own', string, '2m0s', nothing),
+  hairpinMode: without(ofTheRuntime, string, 'promiscuous-bridge', nothing),
   maxPods: setting(integer, 110),
   podCIDR: without(ofTheRuntime, string),
   podPidsLimit: setting(integer, -1, {
     ...exact,
-    note: 'with the CRI runtime; the process runtime has 4096 for each container',
+    note: 'with the CRI runtime and cgroupfs; the process runtime has 4096 for each container',
   }),
   resolvConf: setting(string, '/etc/resolv.conf', { ...path, ...exact }),
   runOnce: without('an agent runs until it is ended', boolean, false),
   cpuCFSQuota: without('limits of CPU time always hold', boolean, true),
   cpuCFSQuotaPeriod: without('the period is 100 ms', string, '100ms'),
-  nodeStatusMaxImages: without('the status of the node lists no images', integer, 50, 0),
-  maxOpenFiles: without('the limit of descriptors is left to who starts the agent', integer, 1_000_000),
+  nodeStatusMaxImages: setting(integer, 50, exact),
+  maxOpenFiles: without('the limit of descriptors is left to who starts the agent', integer, 1_000_000, nothing),
   contentType: without('objects are JSON', string, 'application/vnd.kubernetes.protobuf', 'application/json'),
   kubeAPIQPS: setting(integer, 50, exact),
   kubeAPIBurst: setting(integer, 100),
@@ -152,26 +164,31 @@ export const kubeletFields: Readonly<Record<string, KubeletField>> = {
   enableControllerAttachDetach: setting(boolean, true, exact),
   protectKernelDefaults: without('kernel settings are neither checked nor changed', boolean, false),
   makeIPTablesUtilChains: without(noIptables, boolean, true, false),
-  iptablesMasqueradeBit: without(noIptables, integer, 14),
-  iptablesDropBit: without(noIptables, integer, 15),
+  iptablesMasqueradeBit: without(noIptables, integer, 14, nothing),
+  iptablesDropBit: without(noIptables, integer, 15, nothing),
   featureGates: without('there are no feature gates', map(boolean)),
   failSwapOn: without('swap is not looked at; Secrets are kept out of it', boolean, true, false),
-  'memorySwap.swapBehavior': without('swap is left to the runtime', string, ''),
-  containerLogMaxSize: setting(string, '10Mi'),
+  'memorySwap.swapBehavior': without('containers get no swap', string, '', 'NoSwap'),
+  containerLogMaxSize: setting(string, '10Mi', { note: 'below zero: without end' }),
   containerLogMaxFiles: setting(integer, 5, exact),
   containerLogMaxWorkers: without('one at a time', integer, 1),
   containerLogMonitorInterval: without('every 10 s', string, '10s'),
   configMapAndSecretChangeDetectionStrategy: setting(string, 'Watch'),
-  systemReserved: without(oneNode, map(string)),
-  kubeReserved: without(oneNode, map(string)),
+  systemReserved: setting(map(string), undefined, reserving),
+  kubeReserved: setting(map(string), undefined, reserving),
   reservedSystemCPUs: without(oneNode, string),
   showHiddenMetricsForVersion: without('there are no hidden metrics', string),
   systemReservedCgroup: without(oneNode, string),
   kubeReservedCgroup: without(oneNode, string),
-  enforceNodeAllocatable: without(oneNode, list(string), ['pods']),
+  enforceNodeAllocatable: without(oneNode, list(string), ['pods'], ['none']),
   allowedUnsafeSysctls: setting(list(string)),
   defaultPodSysctls: without('pods have the sysctls that they ask for', map(string)),
-  volumePluginDir: without('FlexVolume is not there', string, '/usr/libexec/kubernetes/kubelet-plugins/volume/exec/'),
+  volumePluginDir: without(
+    'FlexVolume is not there',
+    string,
+    '/usr/libexec/kubernetes/kubelet-plugins/volume/exec/',
+    nothing,
+  ),
   providerID: setting(string, ''),
   kernelMemcgNotification: without('memory does not evict', boolean, false),
   'logging.format': without('--log-format says it', string, 'text'),
@@ -191,7 +208,10 @@ export const kubeletFields: Readonly<Record<string, KubeletField>> = {
   reservedMemory: without(oneNode, list(object({ numaNode: integer, limits: map(intOrString) }))),
   enableProfilingHandler: without(notServed, boolean, true, false),
   enableDebugFlagsHandler: without(notServed, boolean, true, false),
-  seccompDefault: without('where a pod says nothing the default profile holds', boolean, false, true),
+  seccompDefault: setting(boolean, false, {
+    ...exact,
+    note: 'with the CRI runtime; with the process runtime the default profile always holds',
+  }),
   memoryThrottlingFactor: without('memory is limited and not throttled', number),
   memoryReservationPolicy: without('memory is limited and not reserved', string, 'None'),
   registerWithTaints: setting(list(taint), undefined, {
@@ -206,7 +226,7 @@ export const kubeletFields: Readonly<Record<string, KubeletField>> = {
   }),
   imageServiceEndpoint: without('images come from the container runtime', string, ''),
   failCgroupV1: setting(boolean, true, { ...exact, note: 'here by default false' }),
-  'userNamespaces.idsPerPod': without('pods have no user namespaces', integer, 65_536),
+  'userNamespaces.idsPerPod': without('pods have no user namespaces', integer, 65_536, nothing),
 };
 
 /** Gates that are on, or off, just as this agent behaves: they need not be named. */

@@ -10,8 +10,9 @@ const node: Node = { metadata: { name: 'here', labels: { disk: 'ssd' } } };
 const tainted: Node = { ...node, spec: { taints: [{ key: 'broken', effect: 'NoExecute' }] } };
 const cordoned: Node = { ...node, spec: { taints: [{ key: 'broken', effect: 'NoSchedule' }] } };
 const allocatable = { cpu: '2', memory: '1Gi', 'ephemeral-storage': '10G', 'example.com/gpu': '1' };
+const runtime = { supports: () => true };
 const admission = new NodeAdmission(
-  { isUnderDiskPressure: () => false },
+  { isUnderDiskPressure: () => false, runtime },
   { podsMax: 3, allowedUnsafeSysctls: ['kernel.msg*', 'net.core.somaxconn'] },
 );
 
@@ -260,8 +261,22 @@ for (const { it, pod, others, ends } of preemptions) {
   });
 }
 
+test('strict supplemental groups need a runtime that knows them', () => {
+  const settings = { podsMax: 3, allowedUnsafeSysctls: [] };
+  const old = new NodeAdmission({ isUnderDiskPressure: () => false, runtime: { supports: () => false } }, settings);
+  const strict = named('web', { securityContext: { supplementalGroupsPolicy: 'Strict' } });
+  const message = 'SupplementalGroupsPolicy=Strict is not supported in this node';
+  const refusal = { reason: 'SupplementalGroupsPolicyNotSupported', message };
+  assert.deepEqual(old.admit(strict, [], node, allocatable), { refusal });
+  assert.equal(old.admit(named('web'), [], node, allocatable).refusal, undefined);
+  assert.equal(admission.admit(strict, [], node, allocatable).refusal, undefined);
+});
+
 test('under disk pressure only pods that the node depends on are taken', () => {
-  const full = new NodeAdmission({ isUnderDiskPressure: () => true }, { podsMax: 3, allowedUnsafeSysctls: [] });
+  const full = new NodeAdmission(
+    { isUnderDiskPressure: () => true, runtime },
+    { podsMax: 3, allowedUnsafeSysctls: [] },
+  );
   const refusal = { reason: 'Evicted', message: 'The node had condition: [DiskPressure]. ' };
   assert.deepEqual(full.admit(named('web'), [], node, allocatable), { refusal });
   assert.equal(full.admit(named('dns', critical), [], node, allocatable).refusal, undefined);

@@ -19,9 +19,11 @@ import {
 } from '../../kube/values/quantity.ts';
 import type { PodAdmission } from '../../pods/loop/loop-parts.ts';
 import type { Eviction } from '../../pods/status/pod-status.ts';
+import type { Runtime } from '../../runtimes/runtime.ts';
 
 interface AdmissionDeps {
   readonly isUnderDiskPressure: () => boolean;
+  readonly runtime: Pick<Runtime, 'supports'>;
 }
 
 interface AdmissionSettings {
@@ -52,7 +54,8 @@ export class NodeAdmission {
     // Whatever it asks for, it would be among the first to be evicted.
     if (this.#deps.isUnderDiskPressure() && !isCriticalPod(pod))
       return { refusal: { reason: 'Evicted', message: 'The node had condition: [DiskPressure]. ' } };
-    const refused = forbiddenSysctl(pod, this.#settings.allowedUnsafeSysctls) ?? foreignSystem(pod);
+    const refused =
+      forbiddenSysctl(pod, this.#settings.allowedUnsafeSysctls) ?? foreignSystem(pod) ?? this.#unsupported(pod);
     if (refused !== undefined) return { refusal: refused };
     const shortages = this.#shortages(pod, others, allocatable);
     const unmet = affinityProblem(pod, node) ?? portProblem(pod, others) ?? taintProblem(pod, node);
@@ -66,6 +69,14 @@ export class NodeAdmission {
     const cause = `no set of running pods found to reclaim resources: [${left}]`;
     const message = `Unexpected error while attempting to recover from admission failure: preemption: error finding a set of pods to preempt: ${cause}`;
     return { refusal: { reason: 'UnexpectedAdmissionError', message } };
+  }
+
+  /** A runtime that does not know the policy would give the container more groups than it may have. */
+  #unsupported({ spec }: Pod): Eviction | undefined {
+    const isStrict = spec.securityContext?.supplementalGroupsPolicy === 'Strict';
+    if (!isStrict || this.#deps.runtime.supports('supplementalGroupsPolicy', '')) return undefined;
+    const message = 'SupplementalGroupsPolicy=Strict is not supported in this node';
+    return { reason: 'SupplementalGroupsPolicyNotSupported', message };
   }
 
   #shortages(pod: Pod, others: readonly Pod[], allocatable: ResourceList): readonly Shortage[] {

@@ -14,12 +14,14 @@ import type { Pausing } from '../../base/clock.ts';
 import { CoalescingTopic } from '../../base/coalescing-queue.ts';
 import { type TaskDeps, runTask } from '../../base/run-task.ts';
 import type { ApiClient } from '../../client/api/api-client.ts';
-import { services, withShape } from '../../client/api/resource-reference.ts';
+import { NotFoundError } from '../../client/api/api-errors.ts';
+import { runtimeClasses, services, withShape } from '../../client/api/resource-reference.ts';
 import { ObjectCache } from '../../client/object-cache.ts';
 import type { ReflectorNotice } from '../../client/reflector.ts';
 import { type ConfigMap, configMapKind } from '../../kube/kinds/config-map.ts';
 import type { Node } from '../../kube/kinds/node.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import { type RuntimeClass, runtimeClassShape } from '../../kube/kinds/runtime-class.ts';
 import { type Secret, secretKind } from '../../kube/kinds/secret.ts';
 import { type Service } from '../../kube/kinds/service.ts';
 import { serviceShape } from '../../kube/kinds/service.ts';
@@ -40,13 +42,15 @@ interface NodeObjectsDeps extends Pausing {
 type ObjectSettings = Pick<AgentSettings, 'strategy' | 'syncMs' | 'manifestsDirectory'>;
 
 const serviceTarget = { resource: withShape(services, serviceShape) };
+const runtimeClassTarget = { resource: withShape(runtimeClasses, runtimeClassShape) };
 
 export class NodeObjects {
   readonly configMaps: ObjectManager<ConfigMap>;
   readonly secrets: ObjectManager<Secret>;
   readonly tokens: TokenManager;
   readonly #deps: NodeObjectsDeps;
-  readonly #services: ObjectCache<Service>;
+  readonly #services = new ObjectCache<Service>();
+  readonly #runtimeClasses = new ObjectCache<RuntimeClass>();
   /** Undefined: there is no folder of manifests, and everything comes from the API server. */
   readonly #folder:
     | { readonly configMaps: FolderObjects<ConfigMap>; readonly secrets: FolderObjects<Secret> }
@@ -67,7 +71,6 @@ export class NodeObjects {
       ...deps,
       requester: client === undefined ? undefined : new ApiTokenRequester(client),
     });
-    this.#services = new ObjectCache();
   }
 
   registerPod(pod: Pod): void {
@@ -85,6 +88,23 @@ export class NodeObjects {
   services(): readonly Service[] | 'unsynced' {
     if (this.#deps.client === undefined) return [];
     return this.#services.isSynced ? this.#services.list() : 'unsynced';
+  }
+
+  /** The handler of a RuntimeClass that is known; asks nobody, so that a container restarts without the API server too. */
+  knownHandler(runtimeClass: string): string | undefined {
+    return this.#runtimeClasses.get(runtimeClass)?.handler;
+  }
+
+  /** Of one that is not known, which may have been created a moment ago. Undefined: there is none. */
+  async runtimeHandler(name: string, signal: AbortSignal): Promise<string | undefined> {
+    const known = this.knownHandler(name);
+    if (known !== undefined) return known;
+    try {
+      return (await this.#deps.client?.get(runtimeClassTarget.resource, { name }, signal))?.handler;
+    } catch (thrown) {
+      if (thrown instanceof NotFoundError) return undefined;
+      throw thrown;
+    }
   }
 
   /** The pods of the folder. Its objects are known before the pods that use them, and stay until those are known to go. */
@@ -106,6 +126,8 @@ export class NodeObjects {
       tokens: (ended: AbortSignal) => this.tokens.run(ended),
       ...(client !== undefined && {
         'the Services': (ended: AbortSignal) => this.#services.follow({ ...this.#deps, client }, serviceTarget, ended),
+        'the RuntimeClasses': (ended: AbortSignal) =>
+          this.#runtimeClasses.follow({ ...this.#deps, client }, runtimeClassTarget, ended),
       }),
     };
     await Promise.all(Object.entries(parts).map(([task, part]) => runTask(task, part, this.#deps, signal)));

@@ -1,5 +1,7 @@
 /** The pod loop against the real API server, as a node that may do only what nodes may; containers are in memory. */
 import assert from 'node:assert/strict';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { issueClientCertificate } from '../../apiserver/identity/certificates.ts';
 import { systemClock } from '../../base/clock.ts';
@@ -11,6 +13,7 @@ import { PodLoop } from '../../pods/loop/pod-loop.ts';
 import { asStaticPod } from '../../pods/sources/manifests-folder.ts';
 import { FakeRuntime } from '../../testing/fakes/fake-runtime.ts';
 import { MemoryContainerFiles, RecordedEvents } from '../../testing/fakes/memory-pod-api.ts';
+import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
 import { runningApiServer } from '../../testing/servers/test-api-server.ts';
 import {
   emptyVolumes,
@@ -19,7 +22,7 @@ import {
   testNodeSettings,
   viewDeps,
 } from '../../testing/worlds/container-world.ts';
-import { apiPods, podLists } from './node-pods.ts';
+import { apiPods, checkResolvConf, podLists } from './node-pods.ts';
 
 const { signal } = new AbortController();
 
@@ -65,7 +68,7 @@ async function aWorld(t: TestContext, staticPods: readonly Pod[] = []): Promise<
         hostIPs: ['192.0.2.1'],
       }),
       admit: () => ({}),
-      runtimeHandler: () => Promise.resolve(undefined),
+      runtimeClasses: { knownHandler: () => undefined, runtimeHandler: () => Promise.resolve(undefined) },
       notify: (notice) => notices.push(notice),
       sources: {
         api: (ended) => podLists({ ...reflection, client }, 'here', ended),
@@ -141,4 +144,30 @@ test('a static pod has a mirror at the real API server that shows its status, an
   await admin.delete(pods, { namespace: 'shop', name: 'static-here' }, options, signal);
   await until(([pod]) => pod !== undefined && pod.metadata.uid !== uid && isReady(pod));
   assert.deepEqual(notices, []);
+});
+
+test("what pods cannot have of the machine's resolv.conf is an Event of the node", async (t) => {
+  const path = join(temporaryDirectory(t), 'resolv.conf');
+  const said = async (text: string, clusterDomain = 'cluster.local'): Promise<string[]> => {
+    const messages: string[] = [];
+    writeFileSync(path, text);
+    await checkResolvConf(
+      { record: ({ reason, message }) => messages.push(`${reason}: ${message}`) },
+      { resolvConf: path, clusterDomain },
+    );
+    return messages.map((message) => message.replaceAll(path, 'FILE'));
+  };
+  const line = (paths: number, characters: number): string =>
+    `search ${Array.from({ length: paths }, (_, index) => String(index).padEnd(characters, 'x')).join(' ')}\n`;
+  assert.deepEqual(await said(line(29, 5)), []);
+  assert.deepEqual(await said(line(30, 5), ''), [], 'pods need none for the cluster');
+  const contains = "CheckLimitsForResolvConf: Resolv.conf file 'FILE' contains search line";
+  assert.deepEqual(await said(line(30, 5)), [`${contains} consisting of more than 29 domains!`]);
+  assert.deepEqual(await said(line(10, 250)), [`${contains} which length is more than allowed 2048 chars!`]);
+  assert.deepEqual(await said(line(1, 254)), [
+    'CheckLimitsForResolvConf: Resolv.conf file "FILE" contains a search path which length is more than allowed 253 chars!',
+  ]);
+  assert.deepEqual(await said('#'.repeat(10 * 1024 ** 2 + 1)), [
+    'CheckLimitsForResolvConf: Cannot read FILE: the file is larger than 10485760 bytes',
+  ]);
 });

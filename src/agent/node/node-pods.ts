@@ -1,32 +1,31 @@
 /** The pods of a node: the loop that runs them, wired to the runtime, the volumes and the API server. */
-import { readFile } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { totalmem } from 'node:os';
 import { join } from 'node:path';
 import type { Duplex } from 'node:stream';
 import { onAbort } from '../../base/abort.ts';
 import type { Pausing } from '../../base/clock.ts';
-import { errorCode } from '../../base/errors.ts';
+import { OperatingError, errorCode, messageOf } from '../../base/errors.ts';
 import type { ApiClient } from '../../client/api/api-client.ts';
 import { AlreadyExistsError, ConflictError, NotFoundError } from '../../client/api/api-errors.ts';
-import { objectKey, pods, runtimeClasses, withShape } from '../../client/api/resource-reference.ts';
+import { objectKey, pods, withShape } from '../../client/api/resource-reference.ts';
 import { type ReflectorDeps, reflect } from '../../client/reflector.ts';
 import type { Mounts } from '../../disk/mounts/mounts.ts';
 import type { EventSink } from '../../kube/kinds/event.ts';
 import { type Pod, podShape } from '../../kube/kinds/pod/pod.ts';
-import { runtimeClassShape } from '../../kube/kinds/runtime-class.ts';
 import { podEventObject } from '../../node/event-recorder.ts';
 import type { NodeLogins } from '../../pods/images/image-puller.ts';
 import type { PodApi, PodLoopDeps } from '../../pods/loop/loop-parts.ts';
 import { PodLoop } from '../../pods/loop/pod-loop.ts';
 import type { PodNetwork } from '../../pods/probes/http-exchange.ts';
 import { folderContents } from '../../pods/sources/manifests-folder.ts';
-import type { Runtime, RuntimePod } from '../../runtimes/runtime.ts';
+import { resolvConfProblem } from '../../pods/view/dns.ts';
+import type { Runtime } from '../../runtimes/runtime.ts';
 import { podRef } from '../../volumes/notices.ts';
 import type { PodSource, PodStates } from '../../volumes/populator.ts';
 import type { PodUid } from '../../volumes/volume-name.ts';
 import { containerEffects, containerFiles, logTail } from '../machine/container-files.ts';
-import { manifestsFolderReader } from '../machine/manifests-folder-reader.ts';
+import { manifestsFolderReader, readRegularFile } from '../machine/manifests-folder-reader.ts';
 import type { AgentSettings } from './agent-settings.ts';
 import { NodeAdmission } from './node-admission.ts';
 import type { NodeObjects } from './node-objects.ts';
@@ -54,7 +53,7 @@ export function nodePods(deps: NodePodsDeps, settings: AgentSettings): PodLoop {
   const { rootDirectory: root } = settings;
   const admission = new NodeAdmission(deps, settings);
   const effects = containerEffects(root, deps.mounts, volumes.subPaths);
-  const loop: PodLoop = new PodLoop(
+  return new PodLoop(
     {
       ...deps,
       sources: podSources(deps, settings),
@@ -64,7 +63,7 @@ export function nodePods(deps: NodePodsDeps, settings: AgentSettings): PodLoop {
       files: containerFiles({ root, logRoot: settings.logsDirectory ?? join(root, 'logs'), tailLog: logTail(clock) }),
       volumes: podVolumes(volumes.manager),
       registrations: objects,
-      network: podNetwork((uid) => loop.runtimePodOf(uid)),
+      network: { connect: dial },
       view: () => ({
         configMaps: objects.configMaps,
         secrets: objects.secrets,
@@ -84,27 +83,41 @@ export function nodePods(deps: NodePodsDeps, settings: AgentSettings): PodLoop {
       node: () => ({ owner: presence.owner(), hostIPs: presence.hostIps() }),
       admit: (pod, others) =>
         admission.admit(pod, others, presence.current(), presence.known().status?.allocatable ?? {}),
-      runtimeHandler: async (name, ended) => client && (await runtimeHandler(client, name, ended)),
+      runtimeClasses: objects,
     },
     {
       ...settings,
       resyncMs: settings.syncMs,
       idleIsReady: deps.isOwnServer || client === undefined,
-      runtimeSupportsRecursiveReadOnly: true,
+      // Nothing that the process runtime runs was made for this machine alone.
+      seccompDefault: settings.seccompDefault || runtime.images === undefined,
       defaultUid: deps.uid,
       memoryBytes: totalmem(),
     },
   );
-  return loop;
+}
+
+/** As the kubelet's. */
+const resolvConfBytesMax = 10 * 1024 ** 2;
+
+/** At the start: what is wrong with the file has nothing to do with single pods. */
+export async function checkResolvConf(
+  events: PodLoopDeps['nodeEvents'],
+  { resolvConf: path, clusterDomain }: Pick<AgentSettings, 'resolvConf' | 'clusterDomain'>,
+): Promise<void> {
+  const problem = async (): Promise<string | undefined> =>
+    resolvConfProblem(path, (await readResolvConf(path)) ?? '', clusterDomain);
+  const message = await problem().catch(messageOf);
+  if (message !== undefined) events.record({ type: 'Warning', reason: 'CheckLimitsForResolvConf', message });
 }
 
 /** Undefined when pods are to see none of it; a machine that has no such file has no servers to name. */
 async function readResolvConf(path: string): Promise<string | undefined> {
   if (path === '') return undefined;
   const read = async (file: string): Promise<string> =>
-    await readFile(file, 'utf8').catch((thrown: unknown) => {
-      if (errorCode(thrown) === 'ENOENT') return '';
-      throw thrown;
+    await readRegularFile(file, resolvConfBytesMax).catch((cause: unknown) => {
+      if (errorCode(cause) === 'ENOENT') return '';
+      throw new OperatingError('NoResolvConf', `Cannot read ${file}: ${messageOf(cause)}`, { cause });
     });
   const text = await read(path);
   // A server on the loopback address answers the machine alone: systemd-resolved keeps a list of those it asks itself.
@@ -187,7 +200,6 @@ const noPodApi: PodApi = {
 };
 
 const podResource = withShape<Pod>(pods, podShape);
-const runtimeClassResource = withShape(runtimeClasses, runtimeClassShape);
 
 export function apiPods(client: Pick<ApiClient, 'get' | 'patchForMetadata' | 'delete' | 'create'>): PodApi {
   return {
@@ -210,15 +222,6 @@ export function apiPods(client: Pick<ApiClient, 'get' | 'patchForMetadata' | 'de
       }
     },
   };
-}
-
-/** Undefined: there is no such RuntimeClass. */
-async function runtimeHandler(
-  client: Pick<ApiClient, 'get'>,
-  name: string,
-  signal: AbortSignal,
-): Promise<string | undefined> {
-  return (await unlessGone(() => client.get(runtimeClassResource, { name }, signal)))?.handler;
 }
 
 const kindOfPod = { apiVersion: 'v1', kind: 'Pod' };
@@ -252,12 +255,7 @@ export async function* podLists(
 }
 
 /** How this node reaches ports of pods, for probes and hooks. */
-function podNetwork(podOf: (uid: string) => Pick<RuntimePod, 'ips'> | undefined): PodNetwork {
-  const hostOf = (podUid: string): string => podOf(podUid)?.ips[0] ?? '127.0.0.1';
-  return { hostOf, connect: ({ podUid, host = hostOf(podUid), port }, signal) => dial(host, port, signal) };
-}
-
-function dial(host: string, port: number, signal: AbortSignal): Promise<Duplex> {
+function dial(...[{ host, port }, signal]: Parameters<PodNetwork['connect']>): Promise<Duplex> {
   return new Promise((resolve, reject) => {
     if (signal.aborted) return reject(signal.reason);
     const socket = connect({ host, port });

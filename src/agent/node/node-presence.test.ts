@@ -24,6 +24,7 @@ test('without a cluster the node has the labels, taints and room that it would r
       runtimeVersion: 'fake://1',
       problems: () => [],
       isUnderDiskPressure: () => false,
+      runtime: { images: undefined },
     },
     settings,
   );
@@ -53,6 +54,7 @@ test('a volume that has just come into use is in the status of the node long bef
       runtimeVersion: 'fake://1',
       problems: () => [],
       isUnderDiskPressure: () => false,
+      runtime: { images: undefined },
     },
     settings,
   );

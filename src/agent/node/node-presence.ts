@@ -14,12 +14,14 @@ import type { Node } from '../../kube/kinds/node.ts';
 import { type EventSink, type NewEvent, nodeEventObject } from '../../node/event-recorder.ts';
 import { NodeLease, heartbeatClientSettings } from '../../node/node-lease.ts';
 import { NodeReporter } from '../../node/node-reporter.ts';
-import type { NodeSettings } from '../../node/node-status.ts';
+import type { NodeSettings, RuntimeFacts } from '../../node/node-status.ts';
 import { OwnNode } from '../../node/own-node.ts';
 import { initialNode } from '../../node/registration.ts';
+import type { Runtime } from '../../runtimes/runtime.ts';
 import type { NodeReader } from '../../volumes/operation.ts';
 import { kubernetesVersion, machineFacts } from '../machine/machine-facts.ts';
 import type { AgentSettings } from './agent-settings.ts';
+import { reservedOf } from './node-reclaim.ts';
 import type { NotifyNode } from './notices.ts';
 
 interface NodePresenceDeps extends Pausing {
@@ -31,6 +33,7 @@ interface NodePresenceDeps extends Pausing {
   /** Why this node is not ready; none: it is. */
   readonly problems: () => readonly string[];
   readonly isUnderDiskPressure: () => boolean;
+  readonly runtime: Pick<Runtime, 'features' | 'images'>;
 }
 
 /** What the node's status contains beside the machine itself. */
@@ -52,6 +55,8 @@ interface NodeFollower {
 
 /** As often as nodes look at themselves for their status. */
 const addressesMs = 10_000;
+/** As often as the kubelet lists them. */
+const imagesMs = 30_000;
 
 export class NodePresence implements NodeReader {
   readonly name: string;
@@ -61,6 +66,7 @@ export class NodePresence implements NodeReader {
   /** Names this machine as long as no cluster has named it. */
   readonly #uid = randomUUID();
   #reporter: NodeReporter | undefined;
+  #images: RuntimeFacts['images'];
   #addresses: { readonly atMs: number; readonly known: readonly string[] } | undefined;
 
   constructor(deps: NodePresenceDeps, settings: AgentSettings) {
@@ -95,6 +101,7 @@ export class NodePresence implements NodeReader {
       problems: [],
       volumesInUse: undefined,
       isUnderDiskPressure: this.#deps.isUnderDiskPressure(),
+      runtime: this.#runtimeFacts(),
     };
     const { node } = initialNode(this.#reported(0), observed);
     return { ...node, metadata: { ...node.metadata, uid: this.#uid } };
@@ -146,6 +153,7 @@ export class NodePresence implements NodeReader {
         ...shared,
         client: clients.general,
         machine: () => machineFacts(rootDirectory, nodeIp),
+        runtime: () => this.#runtimeFacts(),
         volumesInUse,
         reportedInUse,
       },
@@ -154,14 +162,28 @@ export class NodePresence implements NodeReader {
     this.#reporter = reporter;
     const lease = new NodeLease(shared, this.#settings);
     const parts = { 'the Node object': ownNode, 'the status of the node': reporter, 'the lease of the node': lease };
-    const running = Object.entries(parts).map(([task, part]) =>
+    const images = { run: (stop: AbortSignal) => this.#followImages(stop) };
+    const running = Object.entries({ ...parts, 'the images of the node': images }).map(([task, part]) =>
       runTask(task, (stop) => part.run(stop), this.#deps, signal),
     );
     await Promise.all(running);
   }
 
+  #runtimeFacts(): RuntimeFacts {
+    return { ...this.#deps.runtime.features?.(), images: this.#images };
+  }
+
+  /** Apart from the status, which must not wait for a runtime that does not answer. */
+  async #followImages(signal: AbortSignal): Promise<void> {
+    const { clock, runtime } = this.#deps;
+    while (runtime.images !== undefined && !signal.aborted) {
+      this.#images = await runtime.images.list(signal).catch(() => this.#images);
+      await clock.sleep(imagesMs, signal).catch(() => {});
+    }
+  }
+
   #reported(port: number): NodeSettings {
-    const { runtimeVersion } = this.#deps;
+    const { runtimeVersion, runtime } = this.#deps;
     const { taints = [] } = this.#settings;
     return {
       ...this.#settings,
@@ -169,6 +191,7 @@ export class NodePresence implements NodeReader {
       port,
       kubeletVersion: kubernetesVersion.gitVersion,
       runtimeVersion,
+      reserved: reservedOf(this.#settings, runtime),
     };
   }
 }

@@ -1,6 +1,10 @@
 /** Room on this node's disks: images and containers that nobody needs are removed, and pods evicted where that is not enough. */
+import { within } from '../../base/abort.ts';
 import type { Clock } from '../../base/clock.ts';
+import { OperatingError } from '../../base/errors.ts';
 import { type TaskFailed, runTask } from '../../base/run-task.ts';
+import { Quantity } from '../../kube/values/quantity.ts';
+import type { NodeSettings } from '../../node/node-status.ts';
 import type { PodLoop } from '../../pods/loop/pod-loop.ts';
 import { DiskPressure, type Filesystems } from '../../reclaim/disk-pressure.ts';
 import { EvictionLoop } from '../../reclaim/eviction-loop.ts';
@@ -22,14 +26,30 @@ interface NodeReclaimDeps {
   readonly notify: NotifyNode;
 }
 
+/** Walks and calls have limits of their own; this is for a disk that none of them counts on. */
+const usageMsMax = 60_000;
+
 export interface NodeReclaim {
   run(signal: AbortSignal): Promise<void>;
 }
 
+type Images = Pick<Runtime, 'images'>;
+
 /** The kubelet's defaults hold where there are images: without them a pod takes little of a disk that its user fills in other ways. */
-export function diskPressure({ eviction }: AgentSettings, { images }: Pick<Runtime, 'images'>): DiskPressure {
+export function diskPressure({ eviction }: AgentSettings, { images }: Images): DiskPressure {
   const { defaults, given, transitionMs } = eviction;
   return new DiskPressure([...(images === undefined ? [] : defaults), ...given], transitionMs);
+}
+
+/** What pods do not get of the machine: what is reserved for others, and what would evict them. */
+export function reservedOf({ eviction, reserved }: AgentSettings, { images }: Images): NodeSettings['reserved'] {
+  const { given, defaults } = eviction.reserves;
+  const thresholds = [...(images === undefined ? [] : defaults), ...given].map(({ resource, amount }) =>
+    'part' in amount
+      ? { resource, amount: Quantity.zero(), part: amount.part }
+      : { resource, amount: amount.quantity, part: 0 },
+  );
+  return [...reserved.map(([resource, amount]) => ({ resource, amount, part: 0 })), ...thresholds];
 }
 
 export function nodeReclaim(deps: NodeReclaimDeps, settings: AgentSettings): NodeReclaim {
@@ -52,7 +72,12 @@ export function nodeReclaim(deps: NodeReclaimDeps, settings: AgentSettings): Nod
     {
       ...deps,
       filesystems: (signal) => filesystems(stats, rootDirectory, images, signal),
-      usage: async (signal) => (await stats.source.summary(signal)).pods,
+      async usage(signal) {
+        const summary = await within(clock, usageMsMax, stats.source.summary(signal));
+        if (summary !== undefined) return summary.pods;
+        const message = `Cannot tell which pods take the disk: they were not measured within ${usageMsMax / 1000} s`;
+        throw new OperatingError('UsageUnknown', message);
+      },
       pods: {
         activePods: () => pods.activePods(),
         evict: (pod, why) => pods.evict(pod, why),
@@ -65,7 +90,9 @@ export function nodeReclaim(deps: NodeReclaimDeps, settings: AgentSettings): Nod
   );
   return {
     async run(signal) {
-      const { unwatched } = eviction;
+      // Without images there is no such disk.
+      const noDisk = images === undefined ? eviction.given.filter(({ signal: one }) => one.startsWith('imagefs.')) : [];
+      const unwatched = [...eviction.unwatched, ...new Set(noDisk.map((one) => one.signal))];
       if (unwatched.length > 0) notify({ kind: 'ThresholdsUnwatched', signals: unwatched });
       const task = (name: string, body: (stop: AbortSignal) => Promise<void>): Promise<void> =>
         runTask(name, body, { clock, notify: (failed: TaskFailed) => notify(failed) }, signal);

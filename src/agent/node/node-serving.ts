@@ -8,6 +8,7 @@ import type { ApiClient } from '../../client/api/api-client.ts';
 import type { ResourceReference } from '../../client/api/resource-reference.ts';
 import type { ClusterAccess } from '../../client/credentials/cluster-access.ts';
 import { ensurePrivateFile } from '../../disk/paths/node-files.ts';
+import { bareContainerId } from '../../kube/kinds/pod/pod-identity.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { type SubjectAccessReview, subjectAccessReviewShape, tokenReviewShape } from '../../kube/kinds/reviews.ts';
 import type { NodePod, NodePods } from '../../node-server/container-logs.ts';
@@ -40,7 +41,7 @@ function nodePod(pod: Pod, loop: PodLoop, runtime: Pick<Runtime, 'get'>): NodePo
     pod,
     runningContainer: (name) => containers().find((one) => one.name === name && one.state.kind === 'running')?.id,
     log(containerId) {
-      const id = containerId.slice(containerId.indexOf('://') < 0 ? 0 : containerId.indexOf('://') + 3);
+      const id = bareContainerId(containerId);
       const path = containers().find((one) => one.id === id)?.logPath;
       if (path === undefined) return undefined;
       const isRunning = async (): Promise<boolean> => {

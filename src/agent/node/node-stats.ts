@@ -53,9 +53,11 @@ function factsOf({ pods, volumes }: NodeStatsDeps, root: string, podUid: string)
   const mounted = [...volumes.manager.queries.mountedVolumesOf(asPodUid(podUid)).values()];
   return {
     // What is the host's own is not the pod's to answer for.
-    volumes: mounted.flatMap(({ name, path, plugin }) =>
-      path === undefined || plugin.hostPathOf !== undefined ? [] : [{ name, path, claim: claimOf(pod, name) }],
-    ),
+    volumes: mounted.flatMap(({ name, path, plugin }) => {
+      if (path === undefined || plugin.hostPathOf !== undefined) return [];
+      const claim = claimOf(pod, name);
+      return [{ name, path, claim, isForeign: claim !== undefined || plugin.supportsMountOptions }];
+    }),
     hostsFile: etcHostsFile(root, podUid),
     logDirectory(name) {
       const container = pods.runtimePodOf(podUid)?.containers.find((one) => one.name === name);
@@ -80,7 +82,11 @@ const scrapeMsMax = 10_000;
 
 export function servedStats({ source }: NodeStats): NodeServerDeps['stats'] {
   return {
-    summary: (onlyCpuAndMemory, signal) => (onlyCpuAndMemory ? source.cpuAndMemory(signal) : source.summary(signal)),
+    async summary(onlyCpuAndMemory, signal) {
+      const { node, pods } = await (onlyCpuAndMemory ? source.cpuAndMemory(signal) : source.summary(signal));
+      // As the kubelet: pods with nothing that runs take part in evictions and are not shown.
+      return { node, pods: pods.filter(({ containers }) => containers.length > 0) };
+    },
     async resourceMetrics(signal) {
       const limit = AbortSignal.any([signal, AbortSignal.timeout(scrapeMsMax)]);
       const summary = await source.cpuAndMemory(limit).catch(() => undefined);

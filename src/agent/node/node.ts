@@ -14,6 +14,7 @@ import { systemMounts } from '../../disk/mounts/mounts.ts';
 import { makeDirectories } from '../../disk/paths/directories.ts';
 import { lockDirectory } from '../../disk/paths/directory-lock.ts';
 import { podsDirectory } from '../../kube/values/node-layout.ts';
+import { startHealthServer } from '../../node-server/health-server.ts';
 import { type NodeServerSettings, startNodeServer } from '../../node-server/node-server.ts';
 import type { NodeServer } from '../../node-server/node-server.ts';
 import { streamLimits } from '../../node-server/streams/protocols.ts';
@@ -30,7 +31,7 @@ import { openNodeLogins } from '../machine/node-logins.ts';
 import { type NodeParts, runNode } from './lifecycle.ts';
 import { NodeMetrics } from './node-metrics.ts';
 import { NodeObjects } from './node-objects.ts';
-import { PodView, nodePods } from './node-pods.ts';
+import { PodView, checkResolvConf, nodePods } from './node-pods.ts';
 import { type NodeClients, NodePresence, connectNode } from './node-presence.ts';
 import { agentServing, nodeAccess, serverPods } from './node-serving.ts';
 import { diskPressure, nodeReclaim } from './node-reclaim.ts';
@@ -119,6 +120,7 @@ export async function startNode(given: AgentSettings, deps: NodeDeps, signal: Ab
       report: (problem) => notices.emit({ kind: 'ContainerProblem', ...problem }),
       drains: deps.drains,
       notify: (notice) => notices.emit(notice),
+      afterClose: (act) => void closing.push(act),
       signal,
     });
     closing.push(() => runtime.close());
@@ -132,8 +134,12 @@ export async function startNode(given: AgentSettings, deps: NodeDeps, signal: Ab
     closing.push(() => parts.stats.close());
     const metrics = nodeMetrics(parts);
     notices.subscribe(metricSink(metrics));
+    const { health } = settings.serving;
+    if (health !== undefined) closing.push(await startHealthServer(health.host, health.port));
     const server = await serve(settings, deps, connection, parts, metrics);
     subscribe(parts, connection);
+    // Pods of the process runtime have the names of the machine.
+    if (runtime.images !== undefined) await checkResolvConf(parts.presence, settings);
     const ended = runNode({ ...parts, server }, deps.drains, signal);
     return { pods: parts.pods, volumes: parts.volumes.manager, runtime, notices, ended, close };
   } catch (error) {

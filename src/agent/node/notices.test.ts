@@ -28,11 +28,12 @@ const failed = {
   operation: 'volume_unmount',
   volume: 'v',
   podUid: asPodUid('u1'),
+  pod: undefined,
   retryAt: 1_000,
   error: new Error('device busy'),
 } as const;
 
-const stuck = { pod, holders: ['process 7 (sh), by an open file'], message: 'UnmountVolume.TearDown failed' };
+const stuck = { holders: ['process 7 (sh), by an open file'], message: 'UnmountVolume.TearDown failed' };
 
 const cases: readonly { readonly notice: NodeNotice; readonly line: string | undefined }[] = [
   {
@@ -91,8 +92,8 @@ test('a volume that cannot be unmounted is an Event of its pod, which names what
     record: (event) => void events.push(`${event.object.name}: ${event.reason}: ${event.message}`),
   });
   record({ ...failed, hasEvent: false });
+  record({ ...failed, pod, hasEvent: false, stuck });
   record({ ...failed, hasEvent: false, stuck });
-  record({ ...failed, hasEvent: false, stuck: { ...stuck, pod: undefined } });
   const held = 'held by process 7 (sh), by an open file';
   assert.deepEqual(events, [`web: FailedUnMount: UnmountVolume.TearDown failed; ${held}`]);
 });
@@ -115,6 +116,10 @@ test('an unmounted volume and a static pod that cannot be shown name their pod',
   const unmounted = { kind: 'VolumeUnmounted', ...facts, podUid: pod.uid, message: 'done' } as const;
   assert.equal(logLine(unmounted)?.pod, 'shop/web');
   assert.equal(logLine({ ...unmounted, pod: undefined })?.pod, 'u1');
+  assert.equal(logLine({ ...failed, pod, hasEvent: false })?.pod, 'shop/web');
+  assert.equal(logLine({ ...failed, hasEvent: false })?.pod, 'u1', 'known no more');
+  const unsent = logLine({ kind: 'StatusNotSent', pod: 'web_shop(u1)', message: 'forbidden' });
+  assert.deepEqual([unsent?.pod, unsent?.message], ['shop/web', 'status of pod shop/web: forbidden']);
   const mirror = logLine({ kind: 'MirrorFailed', pod: 'shop/web', message: 'forbidden' });
   assert.deepEqual([mirror?.pod, mirror?.message], ['shop/web', 'static pod shop/web: forbidden']);
 });

@@ -171,15 +171,16 @@ const rows: { readonly [Kind in NodeNotice['kind']]: Row<Of<Kind>> } = {
     level: ({ hasEvent }) => (hasEvent ? 'silent' : 'warning'),
     line: ({ operation, volume, error, retryAt, stuck }) =>
       `${operation} of volume ${volume}: ${messageOf(error)}${heldBy(stuck)}; tried again at ${new Date(retryAt).toISOString()}`,
-    event: ({ stuck }) =>
-      stuck?.pod && {
-        object: podObject(stuck.pod),
+    event: ({ pod, stuck }) =>
+      stuck &&
+      pod && {
+        object: podObject(pod),
         type: 'Warning',
         reason: 'FailedUnMount',
         message: `${stuck.message}${heldBy(stuck)}`,
       },
-    fields: ({ podUid: pod, volume, error }) => ({
-      ...(pod !== undefined && { pod }),
+    fields: ({ podUid, pod, volume, error }) => ({
+      ...(podUid !== undefined && { pod: pod === undefined ? podUid : nameOf(pod) }),
       volume,
       ...errorField({ error }),
     }),
@@ -243,7 +244,7 @@ const rows: { readonly [Kind in NodeNotice['kind']]: Row<Of<Kind>> } = {
   RuntimeChosen: { level: 'info', line: message },
   ThresholdsUnwatched: {
     level: 'warning',
-    line: ({ signals }) => `eviction thresholds without effect here: ${signals.join(', ')}`,
+    line: ({ signals }) => `eviction thresholds that evict nothing here: ${signals.join(', ')}`,
   },
   ReclaimFailed: { level: 'warning', line: ({ message: text }) => `cannot make room on the disk: ${text}` },
   RuntimeLimited: warning,
@@ -365,8 +366,8 @@ function podProblem(): Row<PodProblem> {
 function statusProblem(): Row<{ readonly pod: string; readonly message: string }> {
   return {
     level: 'warning',
-    line: ({ pod, message: text }) => `status of pod ${pod}: ${text}`,
-    fields: ({ pod }) => ({ pod }),
+    line: ({ pod, message: text }) => `status of pod ${slashed(pod)}: ${text}`,
+    fields: ({ pod }) => ({ pod: slashed(pod) }),
   };
 }
 
@@ -383,9 +384,9 @@ function nameOf({ namespace, name }: PodName): string {
   return `${namespace}/${name}`;
 }
 
-/** `NAME_NAMESPACE`, as the kubelet calls a pod in its messages, in the form of our own lines. */
+/** `NAME_NAMESPACE` or `NAME_NAMESPACE(UID)`, as the kubelet calls a pod in its messages, in the form of our own lines. */
 function slashed(fullName: string): string {
-  const [name = '', namespace = ''] = fullName.split('_');
+  const [name = '', namespace = ''] = fullName.split(/[_(]/);
   return nameOf({ namespace, name });
 }
 

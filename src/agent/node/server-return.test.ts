@@ -2,7 +2,14 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { type TestContext, test } from 'node:test';
-import { configMaps, events as eventResource, leases, nodes, pods } from '../../client/api/resource-reference.ts';
+import {
+  configMaps,
+  events as eventResource,
+  leases,
+  nodes,
+  pods,
+  runtimeClasses,
+} from '../../client/api/resource-reference.ts';
 import { fixedCredentials } from '../../client/credentials/credentials.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { EventRecorder } from '../../node/event-recorder.ts';
@@ -61,6 +68,7 @@ async function aNode(t: TestContext) {
             runtimeVersion: 'test://1',
             problems: () => [],
             isUnderDiskPressure: () => false,
+            runtime: { images: undefined },
           },
           settings,
         ).run({ port: 10_250, volumesInUse: () => [], reportedInUse: () => {} }, over),
@@ -95,6 +103,8 @@ test('after a minute without it', { timeout: 60_000 }, async (t) => {
     signal,
   );
   await admin.create(pods, { namespace: 'default' }, { metadata: { name: 'web' }, spec: pod.spec }, signal);
+
+  await admin.create(runtimeClasses, {}, { metadata: { name: 'kata' }, handler: 'kata-qemu' }, signal);
 
   const lists: number[] = [];
   node.run({
@@ -136,7 +146,11 @@ test('after a minute without it', { timeout: 60_000 }, async (t) => {
   while ((await objects.configMaps.get('default', 'config', signal).catch(() => undefined)) === undefined)
     await node.pass(500);
 
+  while (objects.knownHandler('kata') === undefined) await settle(20);
+  assert.equal(await objects.runtimeHandler('none', signal), undefined, 'there is no such class');
+
   await first.close();
+  assert.equal(await objects.runtimeHandler('kata', signal), 'kata-qemu', 'containers restart without it');
   const object = { apiVersion: 'v1', kind: 'Pod', name: 'web', namespace: 'default', uid: stored.metadata.uid ?? '' };
   recorder.record({ object, type: 'Normal', reason: 'Away', message: 'recorded while it was away' });
   statuses.set(stored, { phase: 'Running', message: 'set while it was away' });

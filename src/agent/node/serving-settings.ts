@@ -1,6 +1,6 @@
 /** The settings of the node's own server: whether there is one, its certificate and ciphers, and whom it answers. */
 import { getCiphers } from 'node:tls';
-import { type Of, boolean, list, object, string } from '../../kube/schema/schema.ts';
+import { type Of, boolean, integer, list, object, string } from '../../kube/schema/schema.ts';
 
 export const servingFields = {
   enableServer: boolean,
@@ -15,6 +15,8 @@ export const servingFields = {
   }),
   authorization: object({ mode: string }),
   streamingConnectionIdleTimeout: string,
+  healthzPort: integer,
+  healthzBindAddress: string,
 };
 const shape = object(servingFields);
 
@@ -33,6 +35,8 @@ export interface ServingSettings {
   /** Everybody whom the server knows may do everything; otherwise the API server is asked. */
   readonly allowsAll: boolean;
   readonly streamIdleMs: number;
+  /** Where /healthz is served without TLS; undefined: nowhere. */
+  readonly health: { readonly host: string; readonly port: number } | undefined;
 }
 
 type TlsVersion = 'TLSv1' | 'TLSv1.1' | 'TLSv1.2' | 'TLSv1.3';
@@ -42,6 +46,8 @@ interface Checks {
   absolute(field: string, value: string): string;
   duration(field: string, value: string): number;
   among<T extends string>(field: string, value: string, known: readonly T[]): T;
+  within(field: string, value: number, least: number, most: number): number;
+  address(field: string, value: string): string;
   refuse(field: string, value: string, problem: string): void;
 }
 
@@ -50,6 +56,8 @@ export function servingSettings(given: Of<typeof shape>, check: Checks): Serving
   const { clientCAFile = '' } = authentication?.x509 ?? {};
   if ((tlsCertFile === '') !== (tlsPrivateKeyFile === ''))
     check.refuse('tlsCertFile', tlsCertFile, 'needs tlsPrivateKeyFile, and the other way round');
+  const healthPort = check.within('healthzPort', given.healthzPort ?? 0, 0, 65_535);
+  const healthHost = check.address('healthzBindAddress', given.healthzBindAddress ?? '127.0.0.1');
   const mode = check.among('authorization.mode', authorization?.mode ?? 'Webhook', ['Webhook', 'AlwaysAllow']);
   return {
     isEnabled: given.enableServer ?? true,
@@ -68,6 +76,7 @@ export function servingSettings(given: Of<typeof shape>, check: Checks): Serving
     allowsAnonymous: authentication?.anonymous?.enabled ?? false,
     allowsAll: mode === 'AlwaysAllow',
     streamIdleMs: check.duration('streamingConnectionIdleTimeout', given.streamingConnectionIdleTimeout ?? '4h0m0s'),
+    health: healthPort === 0 ? undefined : { host: healthHost, port: healthPort },
   };
 }
 

@@ -15,7 +15,7 @@ import { waitUntil } from '../watch/store-waits.ts';
 import { type AdmissionRequest, type AdmissionStep, refuse } from './admission.ts';
 
 interface Deps {
-  readonly store: Pick<Store, 'get' | 'subscribe'>;
+  readonly store: Pick<Store, 'get' | 'list' | 'subscribe'>;
   readonly clock: Clock;
   readonly random: Random;
 }

@@ -8,7 +8,9 @@ import { objectKey } from '../model/stored-objects.ts';
 import type { Store } from '../store/store.ts';
 import { type AdmissionStep, refuse } from './admission.ts';
 import { nodeRestrictionAdmission } from './node-restriction.ts';
+import { runtimeClassAdmission } from './runtime-class-admission.ts';
 import { serviceAccountAdmission } from './service-account-admission.ts';
+import { storageAdmission } from './storage-admission.ts';
 
 export function standardAdmission(deps: Parameters<typeof serviceAccountAdmission>[0]): readonly AdmissionStep[] {
   const { store } = deps;
@@ -16,6 +18,8 @@ export function standardAdmission(deps: Parameters<typeof serviceAccountAdmissio
     namespaceLifecycle(store),
     nodeRestrictionAdmission(store),
     podDefaultsAdmission,
+    runtimeClassAdmission(store),
+    storageAdmission(store),
     serviceAccountAdmission(deps),
   ];
 }

@@ -54,8 +54,6 @@ interface DeletionRules<T = KubeObject> {
   isHeld?(object: T): boolean;
   /** What the object says of itself once its end has begun. */
   begin?(object: T): T;
-  /** Finalizers that no controller of this server removes: a deletion drops them instead of waiting for ever. */
-  readonly finalizersWithoutController?: readonly string[];
   /** Why it may not be deleted at all. */
   refusal?(object: T): string | undefined;
 }

@@ -23,6 +23,7 @@ import {
   storageClasses,
   volumeAttachments,
 } from './storage.ts';
+import { nodeMetrics, podMetrics } from './usage-metrics.ts';
 import { controllerRevisions, podTemplates } from './workloads.ts';
 
 /** The first version of a group is the one that clients prefer. */
@@ -53,6 +54,8 @@ export const resources: readonly Resource[] = [
   clusterTrustBundlesBeta,
   leases,
   eventViews,
+  nodeMetrics,
+  podMetrics,
   runtimeClasses,
   podDisruptionBudgets,
   csiDrivers,

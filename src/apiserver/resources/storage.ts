@@ -1,7 +1,4 @@
-/**
- * PersistentVolumes and claims. Upstream a finalizer protects each while it is in use, and a controller removes it. There is no
- * such controller here, so the server adds no such finalizer, and does not wait for one that came with a copied manifest.
- */
+/** PersistentVolumes, claims, classes, and what CSI drivers and nodes exchange through the API. */
 import { type CsiDriver, csiDriverKind, csiDriverShape, csiNodeKind } from '../../kube/kinds/storage/csi.ts';
 import { claimKind } from '../../kube/kinds/storage/persistent-volume-claim.ts';
 import { type PersistentVolume, persistentVolumeKind } from '../../kube/kinds/storage/persistent-volume.ts';
@@ -11,14 +8,13 @@ import {
   validateVolumeAttachmentUpdate,
   volumeAttachmentKind,
 } from '../../kube/kinds/storage/volume-attachment.ts';
+import { classOf, isDefaultClass } from '../../kube/references/claims.ts';
 import { means } from '../../kube/schema/equality.ts';
 import { validateObjectMetaUpdate } from '../../kube/schema/metadata-validation.ts';
 import { Quantity, readQuantity } from '../../kube/values/quantity.ts';
 import { timestamp } from '../../kube/values/times.ts';
 import { ageColumn, nameColumn, orUnset, text, wide, yesNo } from '../model/columns.ts';
 import { type KubeObject, type Subresource, keepFields, resource } from '../model/resource.ts';
-
-const classAnnotation = 'volume.beta.kubernetes.io/storage-class';
 
 export const persistentVolumes = resource(persistentVolumeKind, {
   subresources: [
@@ -35,7 +31,6 @@ export const persistentVolumes = resource(persistentVolumeKind, {
     ...object,
     status: { phase: 'Pending', lastPhaseTransitionTime: timestamp(now) },
   }),
-  deletion: { finalizersWithoutController: ['kubernetes.io/pv-protection'] },
   prepareForUpdate: (object, old) => keepFields(object, old, 'status'),
   columns: [
     nameColumn,
@@ -50,7 +45,7 @@ export const persistentVolumes = resource(persistentVolumeKind, {
     text('Claim', 'The claim it belongs to.', ({ spec: { claimRef } }) =>
       claimRef === undefined ? '' : `${claimRef.namespace ?? ''}/${claimRef.name ?? ''}`,
     ),
-    text('StorageClass', 'The class of storage it is of.', ({ metadata, spec }) => classOf(metadata, spec)),
+    text('StorageClass', 'The class of storage it is of.', classOf),
     text('VolumeAttributesClass', 'The class of its changeable attributes.', ({ spec }) =>
       orUnset(spec.volumeAttributesClassName),
     ),
@@ -64,7 +59,6 @@ export const persistentVolumes = resource(persistentVolumeKind, {
 export const persistentVolumeClaims = resource(claimKind, {
   subresources: [plainStatus()],
   prepareForCreate: (object) => ({ ...object, status: { phase: 'Pending' } }),
-  deletion: { finalizersWithoutController: ['kubernetes.io/pvc-protection'] },
   prepareForUpdate: (object, old) => keepFields(object, old, 'status'),
   columns: [
     nameColumn,
@@ -76,7 +70,7 @@ export const persistentVolumeClaims = resource(claimKind, {
     text('Access Modes', 'In which ways its volume can be mounted.', ({ spec, status }) =>
       spec.volumeName ? modesOf(status?.accessModes) : '',
     ),
-    text('StorageClass', 'The class of storage it asks for.', ({ metadata, spec }) => classOf(metadata, spec)),
+    text('StorageClass', 'The class of storage it asks for.', classOf),
     text('VolumeAttributesClass', 'The class of changeable attributes it asks for.', ({ spec }) =>
       orUnset(spec.volumeAttributesClassName),
     ),
@@ -120,13 +114,6 @@ function modesOf(modes: readonly string[] = []): string {
     .join(',');
 }
 
-function classOf({ annotations = {} }: KubeObject['metadata'], spec: { readonly storageClassName?: string }): string {
-  const annotated = Object.hasOwn(annotations, classAnnotation) ? annotations[classAnnotation] : undefined;
-  return annotated ?? spec.storageClassName ?? '';
-}
-
-const defaultAnnotation = 'storageclass.kubernetes.io/is-default-class';
-
 export const storageClasses = resource(storageClassKind, {
   columns: [
     { ...nameColumn, cell: nameOf },
@@ -143,8 +130,9 @@ export const storageClasses = resource(storageClassKind, {
   deleteAnswers: 'object',
 });
 
-function nameOf({ metadata: { name, annotations } }: StorageClass): string {
-  return annotations?.[defaultAnnotation] === 'true' ? `${name} (default)` : name;
+function nameOf(storageClass: StorageClass): string {
+  const { name } = storageClass.metadata;
+  return isDefaultClass(storageClass) ? `${name} (default)` : name;
 }
 
 /** CSINodes, CSIDrivers and VolumeAttachments: what a kubelet and CSI drivers exchange through the API. */

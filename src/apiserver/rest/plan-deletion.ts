@@ -23,9 +23,7 @@ export function planDeletion(
 ): DeletionPlan {
   const grace = planGrace(resource, object, options.gracePeriodSeconds, now);
   if (grace === 'pending') return { kind: 'leave' };
-  const ignored = resource.deletion?.finalizersWithoutController ?? [];
-  const waitedFor = (object.metadata.finalizers ?? []).filter((name) => !ignored.includes(name));
-  const finalizers = finalizersFor(waitedFor, options);
+  const finalizers = finalizersFor(object.metadata.finalizers ?? [], options);
   const { finalizers: _old, ...rest } = grace.metadata;
   const metadata = finalizers.length === 0 ? rest : { ...rest, finalizers };
   const graced = { ...object, metadata };

@@ -156,9 +156,12 @@ export interface NodeRequest {
   readonly logOptions: PodLogOptions | undefined;
 }
 
-/** Reaches the agents of nodes. It answers the request by itself. */
+/** Reaches the agents of nodes. */
 export interface NodeConnector {
+  /** Answers the request by itself. */
   connect(nodeRequest: NodeRequest, request: ApiRequest): Promise<void>;
+  /** What a node's own server has at a path. */
+  read(nodeName: string, path: string, signal: AbortSignal): Promise<string>;
 }
 
 export interface ConnectDeps {

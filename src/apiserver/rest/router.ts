@@ -12,6 +12,7 @@ import type { ResourceRequest } from './request-info.ts';
 import { type ReviewDeps, reviewHandler } from './reviews.ts';
 import { type TokenDeps, requestToken } from './token-request.ts';
 import { updateHandler } from './update.ts';
+import { usageMetricsHandler } from './usage-metrics.ts';
 import { type WatchDeps, watch } from './watch.ts';
 import type { WriteDeps } from './write-context.ts';
 
@@ -49,10 +50,12 @@ export class Router {
   readonly #large: ReadonlySet<string>;
   readonly #bind: Handler;
   readonly #review: Handler;
+  readonly #usageMetrics: Handler;
 
   constructor(deps: RouterDeps) {
     this.#deps = deps;
     this.#review = reviewHandler(deps);
+    this.#usageMetrics = usageMetricsHandler(deps);
     const pods = deps.resources.byPlural({ group: '', version: 'v1' }, 'pods');
     this.#bind = pods === undefined ? () => Promise.reject(unknownResource()) : bindingHandler(deps, pods);
     const handlers = objectHandlers(deps);
@@ -91,8 +94,12 @@ export class Router {
     if (resource.namespaced && namespace === '' && (verb === 'create' || verb === 'deletecollection')) {
       throw methodNotAllowed();
     }
-    if (!resource.isStored) return resource.kind === 'Binding' ? this.#bind(request) : this.#review(request);
-    return this.#run(verb, request);
+    return resource.isStored ? this.#run(verb, request) : this.#answering(resource)(request);
+  }
+
+  #answering({ group, kind }: Resource): Handler {
+    if (group === 'metrics.k8s.io') return this.#usageMetrics;
+    return kind === 'Binding' ? this.#bind : this.#review;
   }
 
   #handleSubresource(request: ApiRequest, subresource: Subresource): Promise<Reply> | Reply {

@@ -1,5 +1,5 @@
 /**
- * Hands requests for logs, commands and ports to the node that runs the pod. Bytes of an upgraded connection go through as they
+ * Hands requests for logs, commands and ports to the node that runs the pod, and reads what nodes say of themselves. Bytes of an upgraded connection go through as they
  * are, both ways, each side at the pace of the other. The node sees this server's certificate and nothing of the client's
  * credentials: who may ask was decided here.
  */
@@ -41,6 +41,8 @@ const answerMs = 30_000;
 // How long one side may take to close after the other has.
 const closingMs = 10_000;
 const listenersMax = 30;
+/** A thousand containers take about a megabyte. */
+const readBytesMax = 16 * 1024 * 1024;
 
 /** The headers of an upgrade that go to the node. All others, credentials above all, stay here. */
 const requestHeaders = [
@@ -63,9 +65,7 @@ export class NodeProxy implements NodeConnector {
   }
 
   async connect(nodeRequest: NodeRequest, { exchange, query, signal }: ApiRequest): Promise<void> {
-    const nodeName = nodeRequest.pod.spec.nodeName ?? '';
-    const node = this.#deps.nodes.node(nodeName);
-    if (node === undefined) throw notFound({ group: '', name: 'nodes' }, nodeName);
+    const node = this.#node(nodeRequest.pod.spec.nodeName ?? '');
     const { upgrade } = exchange;
     const isLog = nodeRequest.logOptions !== undefined;
     const answer = await this.#ask(
@@ -85,6 +85,26 @@ export class NodeProxy implements NodeConnector {
     const { response } = answer;
     if (isLog && response.statusCode === 200) await passLog(response, exchange, signal);
     else throw await nodeRefusal(response, !isLog);
+  }
+
+  async read(nodeName: string, path: string, signal: AbortSignal): Promise<string> {
+    const target = { ...nodeAddress(this.#node(nodeName)), method: 'GET', path };
+    const { response } = await this.#ask(target, signal);
+    if (response.statusCode !== 200) throw await nodeRefusal(response, false);
+    const pieces: Buffer[] = [];
+    let bytes = 0;
+    for await (const piece of response as AsyncIterable<Buffer>) {
+      pieces.push(piece);
+      bytes += piece.length;
+      if (bytes > readBytesMax) throw internalError(`the answer of the node is longer than ${readBytesMax} bytes`);
+    }
+    return Buffer.concat(pieces).toString('utf8');
+  }
+
+  #node(name: string): Node {
+    const node = this.#deps.nodes.node(name);
+    if (node === undefined) throw notFound({ group: '', name: 'nodes' }, name);
+    return node;
   }
 
   #ask(target: RequestOptions, signal: AbortSignal): Promise<NodeAnswer> {

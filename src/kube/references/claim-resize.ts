@@ -11,6 +11,9 @@
 import type { PersistentVolumeClaim } from '../kinds/storage/persistent-volume-claim.ts';
 import { Quantity } from '../values/quantity.ts';
 
+/** On a volume whose file system is still to grow: the size that it has until then. */
+export const preResizeCapacity = 'volume.alpha.kubernetes.io/pre-resize-capacity';
+
 export interface ClaimStatusPatch {
   /** With it the patch is refused when the claim has changed since it was read. */
   readonly metadata?: { readonly resourceVersion: string };

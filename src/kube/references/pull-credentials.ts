@@ -13,11 +13,15 @@ export interface PullSecret {
   readonly data?: Readonly<Record<string, string>>;
 }
 
-export interface RegistryCredentials {
-  /** `registry.example.com`, `*.example.com:5000/team`. */
-  readonly registry: string;
+/** A name and a password for a registry. */
+export interface Login {
   readonly username: string;
   readonly password: string;
+}
+
+export interface RegistryCredentials extends Login {
+  /** `registry.example.com`, `*.example.com:5000/team`. */
+  readonly registry: string;
 }
 
 /** Registries in the order in which they are tried, each with its credentials in the order of the secrets. */
@@ -46,6 +50,12 @@ export function keyringOf(entries: Iterable<readonly [registry: string, login: L
   }
   // From the end of the alphabet, so that a longer path comes before the registry it is on.
   return new Map([...byRegistry].toSorted(([a], [b]) => compareByteOrder(b, a)));
+}
+
+/** As if the entries of all of them were one list. */
+export function mergedKeyring(keyrings: readonly Keyring[]): Keyring {
+  const all = keyrings.flatMap((keyring) => [...keyring.values()].flat());
+  return keyringOf(all.map((credentials) => [credentials.registry, credentials]));
 }
 
 /** Throws `ImageReferenceError` for an image that is none. */
@@ -83,11 +93,6 @@ export function registryKey(written: string): string | undefined {
   if (url === undefined) return undefined;
   const path = /^\/v[12]\//.test(url.path) ? url.path.slice(3) : url.path;
   return path === '/' ? url.host : url.host + path;
-}
-
-interface Login {
-  readonly username: string;
-  readonly password: string;
 }
 
 const formats: Readonly<Record<string, string>> = {

@@ -8,10 +8,12 @@ import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { Runtime, RuntimeContainer, RuntimePod } from '../../runtimes/runtime.ts';
 import { HandlerError, type PodNetwork, exchangeHttp, httpExchange } from '../probes/http-exchange.ts';
 import type { KillReason } from './plan-containers.ts';
-import { hasEnded } from './runtime-containers.ts';
+import { addressesOf, hasEnded } from './runtime-containers.ts';
 
 interface KillDeps extends HookDeps {
   readonly runtime: Pick<Runtime, 'run' | 'get' | 'stopContainer' | 'stopPod'>;
+  /** The addresses of pods that have the host's network. */
+  readonly hostIPs: () => readonly string[];
 }
 
 interface KillRequest {
@@ -79,15 +81,27 @@ export class ContainerKiller {
     const text = message === '' ? `Stopping container ${name}` : message;
     events.record({ pod, container: name, type: 'Normal', reason: 'Killing', message: text });
     let graceMs = (override ?? killGraceSeconds(pod, spec, reason)) * 1000;
-    if (spec !== undefined && graceMs > 0) graceMs -= await this.#preStop(pod, runtimePod, spec, id, graceMs, signal);
-    if (order !== undefined && graceMs > 0) graceMs -= await order.wait(name, graceMs, clock, signal);
-    await runtime.stopContainer(id, override === 0 ? 0 : Math.max(graceMs, graceSecondsMin * 1000), signal);
+    const stopped = new AbortController();
+    try {
+      if (spec !== undefined && graceMs > 0) {
+        const hookEnds = AbortSignal.any([signal, stopped.signal]);
+        graceMs -= await this.#preStop(pod, runtimePod, spec, id, graceMs, hookEnds);
+        signal.throwIfAborted();
+      }
+      if (order !== undefined && graceMs > 0) graceMs -= await order.wait(name, graceMs, clock, signal);
+      await runtime.stopContainer(id, override === 0 ? 0 : Math.max(graceMs, graceSecondsMin * 1000), signal);
+    } finally {
+      stopped.abort();
+    }
   }
 
-  /** Returns how much of the grace it took. A hook that fails or does not end in time changes nothing. */
+  /**
+   * Returns how much of the grace it took. A hook that fails changes nothing, and one that does not end in time is no longer waited
+   * for: it runs on beside the container, and ends with it.
+   */
   async #preStop(
     pod: Pod,
-    { uid, ips }: RuntimePod,
+    runtimePod: RuntimePod,
     container: AnyContainer,
     containerId: string,
     graceMs: number,
@@ -96,20 +110,21 @@ export class ContainerKiller {
     const hook = container.lifecycle?.preStop;
     if (hook === undefined) return 0;
     const { clock, events, runtime } = this.#deps;
+    const { uid } = runtimePod;
+    const [podIp = ''] = addressesOf(runtimePod, this.#deps.hostIPs());
     const startMs = clock.now();
-    const stop = new AbortController();
-    const inTime = AbortSignal.any([signal, stop.signal]);
-    const timeout = clock.sleep(graceMs, inTime).catch(() => {});
-    const running = runHook({ pod, container, containerId, podIp: ips[0] ?? '', hook }, this.#deps, inTime).catch(
+    const waiting = new AbortController();
+    const timeout = clock.sleep(graceMs, AbortSignal.any([signal, waiting.signal])).catch(() => {});
+    const running = runHook({ pod, container, containerId, podIp, hook }, this.#deps, signal).catch(
       async (error: unknown) => {
-        if (inTime.aborted || (await hasEnded(runtime, { podUid: uid, containerId }, error, inTime))) return;
+        if (waiting.signal.aborted || signal.aborted) return;
+        if (await hasEnded(runtime, { podUid: uid, containerId }, error, signal)) return;
         const message = 'PreStopHook failed';
         events.record({ pod, container: container.name, type: 'Warning', reason: 'FailedPreStopHook', message });
       },
     );
     await Promise.race([running, timeout]);
-    stop.abort();
-    signal.throwIfAborted();
+    waiting.abort();
     return clock.now() - startMs;
   }
 }
@@ -227,7 +242,7 @@ async function runHttpHook(
     if (exchange.scheme !== 'https' || !notTls.has(errorCode(error) ?? '')) throw error;
     // Old kubelets used HTTP for HTTPS hooks, so there are pods whose servers only speak HTTP.
     await exchangeHttp({ ...exchange, scheme: 'http' }, network, userAgent, signal);
-    const message = `request to HTTPS lifecycle hook ${exchange.authority}:${exchange.port} got HTTP response, retry with HTTP succeeded`;
+    const message = `request to HTTPS lifecycle hook ${exchange.host}:${exchange.port} got HTTP response, retry with HTTP succeeded`;
     events.record({ pod, container: container.name, type: 'Warning', reason: 'LifecycleHTTPFallback', message });
   }
 }

@@ -3,7 +3,15 @@ import { podNamespace, podUid } from '../../kube/kinds/pod/pod-identity.ts';
 import type { AnyContainer } from '../../kube/kinds/pod/pod-spec.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { goQuote } from '../../kube/values/go-text.ts';
-import type { ContainerRequest, ImageStatus, RuntimeMount, RuntimePod } from '../../runtimes/runtime.ts';
+import {
+  type ContainerRequest,
+  type ImageStatus,
+  type RuntimeMount,
+  type RuntimePod,
+  podNameLabel,
+  podNamespaceLabel,
+  podUidLabel,
+} from '../../runtimes/runtime.ts';
 import { type ContainerView, type ContainerViewDeps, viewContainer } from '../view/container-view.ts';
 import { type CleanUp, type ContainerMount, ContainerMountsError, type MountedVolumes } from '../view/mounts.ts';
 import { ContainerConfigError, type Defect } from '../view/variables.ts';
@@ -16,9 +24,6 @@ import {
   kubeletAnnotations,
   messageFileAnnotation,
   newest,
-  podNameLabel,
-  podNamespaceLabel,
-  podUidLabel,
   writeEnvironmentObjects,
 } from './runtime-containers.ts';
 import { ContainerStartError } from './start-errors.ts';
@@ -64,13 +69,14 @@ export interface ContainerRequestDeps {
 
 export interface NodeSettings {
   readonly clusterDomain: string;
-  readonly runtimeSupportsRecursiveReadOnly: boolean;
   /** How long a container that fails again and again waits at most. */
   readonly restartBackOffMsMax: number;
   /** The user of a container if neither pod nor image name one. */
   readonly defaultUid: number;
   /** Of the machine: a container that asks for a large part of it is killed late when there is none left. */
   readonly memoryBytes: number;
+  /** Containers whose pod names no seccomp profile get the runtime's own; otherwise they are unconfined. */
+  readonly seccompDefault: boolean;
 }
 
 export interface BuiltContainer {
@@ -85,20 +91,32 @@ interface ContainerInput {
   readonly attempt: number;
   readonly podIPs: readonly string[];
   readonly image: ImageStatus;
+  /** Of the volumes that are images, by name. */
+  readonly imageVolumes: ReadonlyMap<string, Pick<ImageStatus, 'id'>>;
   readonly runtimePod: RuntimePod;
+  readonly runtimeSupportsRecursiveReadOnly: boolean;
 }
 
 /** Rejects with a ContainerConfigError, or a ContainerStartError for what every runtime would refuse. */
 export async function buildContainerRequest(
-  { pod, container, attempt, podIPs, image, runtimePod }: ContainerInput,
+  {
+    pod,
+    container,
+    attempt,
+    podIPs,
+    image,
+    imageVolumes,
+    runtimePod,
+    runtimeSupportsRecursiveReadOnly,
+  }: ContainerInput,
   { view: viewDeps, volumes, files }: ContainerRequestDeps,
-  { clusterDomain, runtimeSupportsRecursiveReadOnly, defaultUid, memoryBytes }: NodeSettings,
+  { clusterDomain, defaultUid, memoryBytes, seccompDefault }: NodeSettings,
   signal: AbortSignal,
 ): Promise<BuiltContainer> {
   const uid = podUid(pod);
   const volumeGroups = volumes.groupsOf(pod);
   const seccompFile = (profile: string): string => files.seccompFile(profile);
-  const security = containerSecurity({ pod, container, image, defaultUid, volumeGroups, seccompFile });
+  const security = containerSecurity({ pod, container, image, defaultUid, volumeGroups, seccompFile, seccompDefault });
   const processesOf = targetOf(container, runtimePod);
   let view: ContainerView;
   try {
@@ -140,7 +158,7 @@ export async function buildContainerRequest(
     workingDirectory: container.workingDir ?? '',
     environment: view.environment.map(({ name, value }) => ({ name, value })),
     mounts: [
-      ...view.mounts.map(runtimeMount),
+      ...view.mounts.map((mount) => runtimeMount(mount, imageVolumes.get(mount.name)?.id)),
       ...(messageFile === undefined ? [] : [fileMount(messageFile, messagePath)]),
     ],
     devices: view.devices.map(({ hostPath, devicePath, permissions }) => ({
@@ -201,7 +219,10 @@ export async function runCleanUps(cleanUps: readonly CleanUp[]): Promise<void> {
   for (const cleanUp of cleanUps) await cleanUp().catch(() => {});
 }
 
-function runtimeMount({ hostPath = '', mountPath, image, subPath, ...mount }: ContainerMount): RuntimeMount {
+function runtimeMount(
+  { hostPath = '', mountPath, image, subPath, ...mount }: ContainerMount,
+  imageId = image,
+): RuntimeMount {
   const { readOnly, recursiveReadOnly, propagation } = mount;
   return {
     hostPath,
@@ -209,7 +230,9 @@ function runtimeMount({ hostPath = '', mountPath, image, subPath, ...mount }: Co
     readOnly,
     recursiveReadOnly,
     propagation,
-    ...(image === undefined ? {} : { image, ...(subPath === undefined ? {} : { imageSubPath: subPath }) }),
+    ...(image === undefined || imageId === undefined
+      ? {}
+      : { image, imageId, ...(subPath === undefined ? {} : { imageSubPath: subPath }) }),
   };
 }
 

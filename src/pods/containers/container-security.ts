@@ -21,6 +21,7 @@ interface SecurityRequest {
   readonly volumeGroups: readonly number[];
   /** The file of a seccomp profile that a pod names. */
   readonly seccompFile: (profile: string) => string;
+  readonly seccompDefault: boolean;
 }
 
 export function containerSecurity(request: SecurityRequest): ContainerSecurity {
@@ -40,8 +41,7 @@ export function containerSecurity(request: SecurityRequest): ContainerSecurity {
     noNewPrivileges: own.allowPrivilegeEscalation === false,
     addCapabilities: (own.capabilities?.add ?? []).map(withoutPrefix),
     dropCapabilities: (own.capabilities?.drop ?? []).map(withoutPrefix),
-    // By default a pod gets the runtime's own profile; the kubelet leaves it unconfined.
-    seccomp: seccompProfile(request) ?? { type: 'RuntimeDefault', profile: '' },
+    seccomp: seccompProfile(request),
     appArmor: appArmorProfile(pod, container),
     procMount: own.procMount === 'Unmasked' ? 'Unmasked' : 'Default',
     seLinux: seLinuxOptions(own.seLinuxOptions ?? ofPod.seLinuxOptions),
@@ -80,9 +80,11 @@ interface Profile {
   readonly localhostProfile?: string | undefined;
 }
 
-function seccompProfile({ pod, container, seccompFile }: SecurityRequest): SecurityProfile | undefined {
-  const given = container.securityContext?.seccompProfile ?? pod.spec.securityContext?.seccompProfile;
-  if (given?.type !== 'Localhost') return securityProfile(given);
+function seccompProfile({ pod, container, seccompFile, seccompDefault }: SecurityRequest): SecurityProfile {
+  const byDefault: Profile = { type: seccompDefault ? 'RuntimeDefault' : 'Unconfined' };
+  const given: Profile =
+    container.securityContext?.seccompProfile ?? pod.spec.securityContext?.seccompProfile ?? byDefault;
+  if (given.type !== 'Localhost') return securityProfile(given);
   if ((given.localhostProfile ?? '') === '') {
     throw new ContainerConfigError('localhostProfile must be set if seccompProfile type is Localhost.');
   }
@@ -102,9 +104,7 @@ function appArmorProfile({ metadata, spec }: Pod, container: AnyContainer): Secu
   return profile === undefined ? undefined : { type: 'Localhost', profile };
 }
 
-function securityProfile(given: Profile | undefined): SecurityProfile | undefined {
-  if (given === undefined) return undefined;
-  const { type, localhostProfile = '' } = given;
+function securityProfile({ type, localhostProfile = '' }: Profile): SecurityProfile {
   if (type === 'Localhost') return { type, profile: localhostProfile };
   return { type: type === 'Unconfined' ? type : 'RuntimeDefault', profile: '' };
 }

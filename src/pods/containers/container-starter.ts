@@ -19,7 +19,7 @@ import {
   runCleanUps,
 } from './container-request.ts';
 import { imageEvent, initRefusal } from './idle-containers.ts';
-import { hasEnded, newest } from './runtime-containers.ts';
+import { addressesOf, hasEnded, newest } from './runtime-containers.ts';
 import { ContainerStartError } from './start-errors.ts';
 
 interface ContainerStarterDeps extends ContainerRequestDeps, HookDeps {
@@ -72,9 +72,9 @@ export class ContainerStarter {
   async start(request: StartRequest, signal: AbortSignal): Promise<void> {
     this.#holdBack(request);
     this.#requireCommand(request, signal);
-    this.#requireVolumes(request);
+    const imageVolumes = this.#requireVolumes(request);
     const image = await this.#image(request, signal);
-    const built = await this.#build(request, image, signal);
+    const built = await this.#build(request, image, imageVolumes, signal);
     const { pod, container } = request;
     const { runtime } = this.#deps;
     let id: string;
@@ -159,13 +159,18 @@ export class ContainerStarter {
     return pulled;
   }
 
-  #requireVolumes(request: StartRequest): void {
-    const failures = (request.container.volumeMounts ?? []).flatMap(({ name }) => {
+  /** Those that the container mounts. */
+  #requireVolumes(request: StartRequest): ReadonlyMap<string, ImageStatus> {
+    const present = new Map<string, ImageStatus>();
+    const failures: ContainerStartError[] = [];
+    for (const { name } of request.container.volumeMounts ?? []) {
       const volume = request.imageVolumes.get(name);
-      return volume instanceof ImageError ? [this.#withoutImage(request, volume)] : [];
-    });
+      if (volume instanceof ImageError) failures.push(this.#withoutImage(request, volume));
+      else if (volume !== undefined) present.set(name, volume);
+    }
     const last = failures.at(-1);
     if (last !== undefined) throw last;
+    return present;
   }
 
   async #image(request: StartRequest, signal: AbortSignal): Promise<ImageStatus> {
@@ -183,16 +188,34 @@ export class ContainerStarter {
     return new ContainerStartError(reason, message, { retryAtMs });
   }
 
-  async #build(request: StartRequest, image: ImageStatus, signal: AbortSignal): Promise<BuiltContainer> {
+  async #build(
+    request: StartRequest,
+    image: ImageStatus,
+    imageVolumes: ReadonlyMap<string, ImageStatus>,
+    signal: AbortSignal,
+  ): Promise<BuiltContainer> {
     const { pod, container, runtimePod, podRequest, restartsBefore } = request;
     const last = newest(runtimePod, container.name);
     // Counted on: the log of an earlier one must not be continued by another.
     const before =
       last?.attempt ?? restartsBefore ?? (await this.#deps.files.lastLogAttempt(pod, container.name, signal)) ?? -1;
     const attempt = Math.max(before, restartsBefore ?? -1) + 1;
-    const podIPs = runtimePod.ips.length > 0 ? runtimePod.ips : this.#deps.hostIPs();
+    const podIPs = addressesOf(runtimePod, this.#deps.hostIPs());
     try {
-      const input = { pod, container, attempt, podIPs, image, runtimePod };
+      const runtimeSupportsRecursiveReadOnly = this.#deps.runtime.supports(
+        'recursiveReadOnly',
+        podRequest.runtimeHandler,
+      );
+      const input = {
+        pod,
+        container,
+        attempt,
+        podIPs,
+        image,
+        imageVolumes,
+        runtimePod,
+        runtimeSupportsRecursiveReadOnly,
+      };
       const built = await buildContainerRequest(input, this.#deps, this.#settings, signal);
       const refusal = this.#deps.runtime.unsupported(podRequest, built.request);
       if (refusal === undefined) return built;
@@ -209,7 +232,7 @@ export class ContainerStarter {
     if (hook === undefined) return;
     const { runtime, events, killer } = this.#deps;
     const runtimePod = await runtime.get(podUid(pod), signal);
-    const podIp = runtimePod?.ips[0] ?? '';
+    const [podIp = ''] = runtimePod === undefined ? [] : addressesOf(runtimePod, this.#deps.hostIPs());
     try {
       await runHook({ pod, container, containerId: id, podIp, hook }, this.#deps, signal);
     } catch (error) {

@@ -7,7 +7,13 @@ import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { RuntimeError } from '../../runtimes/runtime.ts';
 import { aConfigMap, aContainer, aPod, aSecret } from '../../testing/fakes/builders.ts';
 import { settle } from '../../testing/fakes/fake-clock.ts';
-import { ContainerWorld, testNodeSettings, viewDeps } from '../../testing/worlds/container-world.ts';
+import {
+  ContainerWorld,
+  emptyVolumes,
+  testDns,
+  testNodeSettings,
+  viewDeps,
+} from '../../testing/worlds/container-world.ts';
 
 const uid = '5f3a7c3e-0000-4000-8000-000000000001';
 const who = `web_shop(${uid})`;
@@ -48,6 +54,58 @@ test('subPaths follow their volumes after each start, and in containers that a p
   assert.ok(none !== undefined && some !== undefined);
   await world.sync({ ...pod, spec: { ...pod.spec, containers: [none, { ...some, volumeMounts }] } });
   assert.deepEqual(told, ['some']);
+});
+
+test('recursive read-only mounts follow what the runtime can do', async () => {
+  const volume = { kind: 'filesystem', hostPath: '/data', specName: 'data', readOnly: false } as const;
+  const volumes = { ...emptyVolumes, mountedVolumesOf: () => ({ get: () => volume }) };
+  const asking = (recursiveReadOnly: string): Pod =>
+    aPod({
+      containers: [
+        aContainer({ volumeMounts: [{ name: 'data', mountPath: '/data', readOnly: true, recursiveReadOnly }] }),
+      ],
+    });
+  for (const isSupported of [true, false]) {
+    const world = new ContainerWorld({ volumes });
+    if (!isSupported) world.runtime.lacking.add('recursiveReadOnly');
+    await world.sync(asking('IfPossible'));
+    const [request] = world.runtime.requests.values();
+    assert.equal(request?.mounts[0]?.recursiveReadOnly, isSupported);
+  }
+  const world = new ContainerWorld({ volumes });
+  world.runtime.lacking.add('recursiveReadOnly');
+  assert.deepEqual(reasons(await world.sync(asking('Enabled'))), [
+    'CreateContainerConfigError: failed to resolve recursive read-only mode: volume "data" requested recursive read-only mode, but it is not supported by the runtime',
+  ]);
+});
+
+test("hooks go to the address of the pod, which is the node's with its network", async () => {
+  for (const hostNetwork of [false, true]) {
+    const hosts: string[] = [];
+    const network = {
+      connect: async ({ host }: { readonly host: string }) => {
+        hosts.push(host);
+        throw new Error('connect ECONNREFUSED');
+      },
+    };
+    const world = new ContainerWorld({ network });
+    const hook = { httpGet: { port: 80 } };
+    await world.sync(
+      aPod({ hostNetwork, containers: [aContainer({ lifecycle: { postStart: hook, preStop: hook } })] }),
+    );
+    const address = hostNetwork ? '192.0.2.1' : '10.1.0.1';
+    assert.deepEqual(hosts, [address, address], 'the container is ended when its postStart hook fails');
+  }
+});
+
+test('a RuntimeClass that cannot be looked up says why', async () => {
+  const world = new ContainerWorld();
+  world.runtimeClasses.get = () => {
+    throw new Error('connect ECONNREFUSED');
+  };
+  await assert.rejects(world.sync(aPod({ runtimeClassName: 'kata' })), {
+    message: 'failed to lookup RuntimeClass kata: connect ECONNREFUSED',
+  });
 });
 
 test('a container that ends starts at once the first time, then after 10, 20 … 300 s', async () => {
@@ -208,6 +266,18 @@ for (const { it, container = {}, pod = {}, arrange, fails, event } of failures) 
   });
 }
 
+test('the runtime gets the image of a volume by its ID, and as the pod names it', async () => {
+  const data = { kind: 'image', reference: 'data:1' } as const;
+  const volumes = { ...emptyVolumes, mountedVolumesOf: () => new Map([['data', data]]) };
+  const world = new ContainerWorld({ volumes });
+  const volumeMounts = [{ name: 'data', mountPath: '/data' }];
+  const source = { name: 'data', image: { reference: 'data:1' } };
+  await world.syncAll(aPod({ containers: [aContainer({ volumeMounts })], volumes: [source] }));
+  const [request] = [...world.runtime.requests.values()];
+  const { image, imageId } = request?.mounts.find(({ containerPath }) => containerPath === '/data') ?? {};
+  assert.deepEqual([image, imageId], ['data:1', 'sha256:data:1']);
+});
+
 test('a failed pull waits 10 s, then 20 s, and reports why', async () => {
   const world = new ContainerWorld();
   world.runtime.presentImages = new Set();
@@ -272,7 +342,7 @@ test('without images a container without a command idles with a warning, and arg
     await world.sync(aPod({ containers: [aContainer({ args: [...args] })] }));
     assert.equal(
       world.events.lines()[0],
-      `Warning ContainerIdle main: Image "registry.example/web:1" is not used: this runtime has no images. Container main has ${has}, so it only idles: give it a command, or use a node whose runtime has images`,
+      `Warning ContainerIdle main: Image "registry.example/web:1" is not used: this runtime has no images. Container main has ${has}, so it only idles: give it a command, or use a node whose runtime has images (--runtime cri)`,
     );
     assert.equal(world.runtime.show(uid), 'ready: main#0 running');
   }
@@ -301,6 +371,38 @@ test('a sandbox that cannot be made is an event and an error', async () => {
   assert.deepEqual(world.events.lines(), [
     'Warning FailedCreatePodSandBox Failed to create pod sandbox: no namespaces',
   ]);
+});
+
+test('a sandbox that was made and cannot be looked at is another event', async () => {
+  const world = new ContainerWorld();
+  world.runtime.fail('runPod', new RuntimeError('timed out', {}, 'SandboxStatusFailed'));
+  await assert.rejects(world.sync(aPod()), /timed out/);
+  assert.deepEqual(world.events.lines(), [
+    'Warning FailedPodSandBoxStatus Unable to get pod sandbox status: timed out',
+  ]);
+});
+
+test('a sandbox that is lost before it has containers is replaced, and an event says so', async () => {
+  const world = new ContainerWorld();
+  world.runtime.fail('createContainer', new RuntimeError('busy'));
+  await world.sync(aPod());
+  world.runtime.reboot();
+  await world.sync(aPod());
+  assert.ok(
+    world.events.lines().includes('Normal SandboxChanged Pod sandbox changed, it will be killed and re-created.'),
+  );
+  assert.equal(world.runtime.show(uid), 'ready: main#0 running');
+});
+
+test('a pod whose group cannot be made is an event of its own, and tried again', async () => {
+  const world = new ContainerWorld();
+  world.runtime.fail('runPod', new RuntimeError('cgroup "x": EBUSY', {}, 'PodGroupFailed'));
+  await assert.rejects(world.sync(aPod()), /EBUSY/);
+  assert.deepEqual(world.events.lines(), [
+    'Warning FailedCreatePodContainer unable to ensure pod container exists: cgroup "x": EBUSY',
+  ]);
+  await world.syncAll(aPod());
+  assert.match(world.runtime.show(uid), /running/);
 });
 
 test('after a reboot the pod is made again, with its restarts counted on', async () => {
@@ -373,11 +475,23 @@ test('the sandbox has the DNS of the cluster, and a pod whose name is too long w
     subdomain: 's'.repeat(20),
     setHostnameAsFQDN: true,
   });
+  await world.sync({ ...long, spec: { ...long.spec, hostNetwork: true } });
+  assert.equal(world.runtime.show('long'), 'ready: main#0 running', "it has the host's name");
+  await world.runtime.stopPod('long');
   await assert.rejects(world.sync(long), /is too long/);
   assert.match(
     world.events.lines().at(-1) ?? '',
     /^Warning FailedCreatePodSandBox Failed to create pod sandbox: failed to/,
   );
+});
+
+test('that the cluster has no DNS is said of the pod and of the node', async () => {
+  const world = new ContainerWorld({ dns: async () => ({ ...(await testDns()), clusterDns: [] }) });
+  await world.sync(aPod());
+  const missing =
+    'kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy. Falling back to "Default" policy.';
+  assert.deepEqual(world.nodeEvents, [`MissingClusterDNS: ${missing}`]);
+  assert.equal(world.events.lines()[0], `Warning MissingClusterDNS pod: "${who}". ${missing}`);
 });
 
 test('a container is asked for with variables, labels, user and message file', async () => {
@@ -527,6 +641,27 @@ test('a hook that takes the whole grace leaves two seconds; one that fails is re
     ['stopContainer b 5000', 'stopContainer a 2000', 'stopPod web'],
   );
   assert.ok(world.events.lines().includes('Warning FailedPreStopHook b: PreStopHook failed'));
+});
+
+test('a hook that takes longer than the grace is not ended before its container', async () => {
+  const world = new ContainerWorld();
+  let ended: AbortSignal | undefined;
+  world.runtime.run = async (_id, _command, until) => {
+    ended = until;
+    return await new Promise(() => {});
+  };
+  world.runtime.deaf.add('main');
+  const lifecycle = { preStop: { exec: { command: ['slow'] } } };
+  const pod = aPod({ terminationGracePeriodSeconds: 5, containers: [aContainer({ lifecycle })] });
+  await world.sync(pod);
+  const killed = kill(world, pod);
+  await settle();
+  await world.clock.advance(5000);
+  await world.clock.advance(1999);
+  assert.equal(ended?.aborted, false, 'the container has two more seconds, and so has its hook');
+  await world.clock.advance(1);
+  await killed;
+  assert.equal(ended.aborted, true);
 });
 
 test('sidecars end after the containers, the last one first', async () => {

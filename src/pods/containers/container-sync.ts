@@ -19,6 +19,7 @@ import { ContainerStartError, type StartErrors, isFailedPull } from './start-err
 interface ContainerSyncDeps {
   readonly runtime: Runtime;
   readonly events: EventSink;
+  readonly nodeEvents: NodeEvents;
   readonly files: ContainerFiles;
   readonly volumes: Pick<ContainerVolumes, 'groupsOf'>;
   /** As it is now: the machine's own DNS may change. */
@@ -28,8 +29,20 @@ interface ContainerSyncDeps {
   readonly killer: ContainerKiller;
   readonly starter: ContainerStarter;
   readonly dead: DeadContainers;
-  /** Undefined: there is no such RuntimeClass. */
-  readonly runtimeHandler: (runtimeClass: string, signal: AbortSignal) => Promise<string | undefined>;
+  readonly runtimeClasses: RuntimeClasses;
+}
+
+/** Where Events about the node go. */
+export interface NodeEvents {
+  record(event: { readonly type: 'Warning'; readonly reason: string; readonly message: string }): void;
+}
+
+/** The handlers of RuntimeClasses. */
+export interface RuntimeClasses {
+  /** Asks nobody. */
+  knownHandler(runtimeClass: string): string | undefined;
+  /** Undefined: there is no such class. */
+  runtimeHandler(runtimeClass: string, signal: AbortSignal): Promise<string | undefined>;
 }
 
 export interface ContainerSyncResult {
@@ -40,6 +53,13 @@ export interface ContainerSyncResult {
   readonly changed: boolean;
 }
 
+/** Which Event says that a pod's sandbox could not be had, by the reason of the runtime's error. */
+const sandboxFailure = { reason: 'FailedCreatePodSandBox', failed: 'Failed to create pod sandbox' };
+const sandboxFailures: { readonly [reason in RuntimeError['reason']]?: typeof sandboxFailure } = {
+  PodGroupFailed: { reason: 'FailedCreatePodContainer', failed: 'unable to ensure pod container exists' },
+  SandboxStatusFailed: { reason: 'FailedPodSandBoxStatus', failed: 'Unable to get pod sandbox status' },
+};
+
 export class ContainerSync {
   readonly #deps: ContainerSyncDeps;
   readonly #clusterDomain: string;
@@ -49,21 +69,25 @@ export class ContainerSync {
     this.#clusterDomain = clusterDomain;
   }
 
+  /** `sandboxMade` is called before images are pulled, which may take long. */
   async sync(
     pod: Pod,
     runtimePod: RuntimePod | undefined,
     pullSecrets: ImagePullSecrets,
+    sandboxMade: (runtimePod: RuntimePod) => Promise<unknown>,
     signal: AbortSignal,
   ): Promise<ContainerSyncResult> {
     const { killer } = this.#deps;
     const plan = planContainers(pod, runtimePod, this.#deps.probes);
     if (plan.killPod && runtimePod !== undefined) {
-      if (plan.createSandbox) this.#recordSandboxChanged(pod, runtimePod);
+      const message = 'Pod sandbox changed, it will be killed and re-created.';
+      if (plan.createSandbox) this.#deps.events.record({ pod, type: 'Normal', reason: 'SandboxChanged', message });
       await killer.killPod(pod, runtimePod, undefined, signal);
     }
     if (plan.reset.length > 0 && runtimePod !== undefined) {
       await this.#reset(pod, runtimePod, plan.reset, signal);
-      return await this.sync(pod, await this.#deps.runtime.get(podUid(pod), signal), pullSecrets, signal);
+      const fresh = await this.#deps.runtime.get(podUid(pod), signal);
+      return await this.sync(pod, fresh, pullSecrets, sandboxMade, signal);
     }
     if (plan.killPod && !plan.createSandbox) return { errors: [], pullFailed: false, changed: true };
     for (const { id, message, reason } of plan.kill) {
@@ -72,6 +96,7 @@ export class ContainerSync {
       await killer.kill(pod, runtimePod, container, { message, reason }, signal);
     }
     const made = plan.createSandbox ? await this.#createSandbox(pod, signal) : undefined;
+    if (made !== undefined) await sandboxMade(made.runtimePod);
     const current = made?.runtimePod ?? (await this.#runtimePod(pod, runtimePod, plan, signal));
     if (current === undefined) return { errors: [], pullFailed: false, changed: true };
     this.#deps.starter.followRunning(pod, current);
@@ -101,24 +126,22 @@ export class ContainerSync {
     return last?.containerID === undefined ? undefined : last.restartCount;
   }
 
-  #recordSandboxChanged(pod: Pod, { containers }: RuntimePod): void {
-    if (containers.length === 0) return;
-    const message = 'Pod sandbox changed, it will be killed and re-created.';
-    this.#deps.events.record({ pod, type: 'Normal', reason: 'SandboxChanged', message });
-  }
-
   async #createSandbox(
     pod: Pod,
     signal: AbortSignal,
   ): Promise<{ readonly request: PodRequest; readonly runtimePod: RuntimePod }> {
     try {
       const { request, warnings } = await this.#podRequest(pod, signal);
-      for (const warning of warnings) this.#deps.events.record({ pod, type: 'Warning', ...warning });
+      for (const { reason, message, ofNode } of warnings) {
+        if (ofNode !== undefined) this.#deps.nodeEvents.record({ type: 'Warning', reason, message: ofNode });
+        this.#deps.events.record({ pod, type: 'Warning', reason, message });
+      }
       return { request, runtimePod: await this.#deps.runtime.runPod(request, signal) };
     } catch (error) {
       signal.throwIfAborted();
-      const message = `Failed to create pod sandbox: ${messageOf(error)}`;
-      this.#deps.events.record({ pod, type: 'Warning', reason: 'FailedCreatePodSandBox', message });
+      const { reason, failed } =
+        sandboxFailures[error instanceof RuntimeError ? error.reason : 'RuntimeFailed'] ?? sandboxFailure;
+      this.#deps.events.record({ pod, type: 'Warning', reason, message: `${failed}: ${messageOf(error)}` });
       throw error;
     }
   }
@@ -141,7 +164,13 @@ export class ContainerSync {
   /** Whether the runtime has it is the runtime's to say. */
   async #handler(runtimeClass: string, signal: AbortSignal): Promise<string> {
     if (runtimeClass === '') return '';
-    const handler = await this.#deps.runtimeHandler(runtimeClass, signal);
+    let handler: string | undefined;
+    try {
+      handler = await this.#deps.runtimeClasses.runtimeHandler(runtimeClass, signal);
+    } catch (cause) {
+      signal.throwIfAborted();
+      throw new RuntimeError(`failed to lookup RuntimeClass ${runtimeClass}: ${messageOf(cause)}`, { cause });
+    }
     if (handler === undefined) throw new RuntimeError(`runtimeclass.node.k8s.io ${goQuote(runtimeClass)} not found`);
     return handler;
   }

@@ -16,7 +16,7 @@ function needsImage({ command = [] }: Pick<AnyContainer, 'command'>): boolean {
   return command.length === 0;
 }
 
-const cure = 'give it a command, or use a node whose runtime has images';
+const cure = 'give it a command, or use a node whose runtime has images (--runtime cri)';
 
 /** What is recorded when a container is started for the first time; undefined where its image is used. */
 export function imageEvent(

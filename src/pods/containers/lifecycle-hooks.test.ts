@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
-import { type AddressInfo, connect } from 'node:net';
+import { type AddressInfo, type Socket, connect, createServer as createTcpServer } from 'node:net';
 import { type TestContext, test } from 'node:test';
 import { systemClock } from '../../base/clock.ts';
 import { aContainer, aPod } from '../../testing/fakes/builders.ts';
@@ -12,7 +12,6 @@ import { runHook } from './container-killer.ts';
 type Hook = Parameters<typeof runHook>[0]['hook'];
 
 const network: PodNetwork = {
-  hostOf: () => '127.0.0.1',
   connect: ({ port }) =>
     new Promise((resolve, reject) => {
       const socket = connect(port, '127.0.0.1', () => resolve(socket));
@@ -35,10 +34,11 @@ function run(
   hook: Hook,
   events = new RecordedEvents(),
   ports: { name: string; containerPort: number }[] = [],
+  { signal } = new AbortController(),
 ): Promise<void> {
   const deps = { runtime: new FakeRuntime(systemClock), network, clock: systemClock, events };
   const request = { pod: aPod(), container: aContainer({ ports }), containerId: 'c1', podIp: '127.0.0.1', hook };
-  return runHook(request, deps, new AbortController().signal);
+  return runHook(request, deps, signal);
 }
 
 test('an httpGet hook takes any answer for a success, and names its port as the container does', async (t) => {
@@ -56,6 +56,29 @@ test('an httpGet hook that asks a plain server for https asks again in plain, an
     `Warning LifecycleHTTPFallback main: request to HTTPS lifecycle hook 127.0.0.1:${port} got HTTP response, retry with HTTP succeeded`,
   ]);
 });
+
+for (const scheme of ['HTTP', 'HTTPS']) {
+  test(
+    `a hook over ${scheme} ends with its pod, also when its server accepts connections and says nothing`,
+    { timeout: 30_000 },
+    async (t) => {
+      const stop = new AbortController();
+      const sockets: Socket[] = [];
+      const mute = createTcpServer((socket) => {
+        sockets.push(socket);
+        socket.once('data', () => stop.abort(new Error('the pod has to end')));
+        socket.on('error', () => {});
+      });
+      await new Promise<void>((resolve) => mute.listen(0, '127.0.0.1', resolve));
+      t.after(() => {
+        for (const socket of sockets) socket.destroy();
+        mute.close();
+      });
+      const { port } = mute.address() as AddressInfo;
+      await assert.rejects(run({ httpGet: { port, scheme } }, undefined, [], stop), /the pod has to end/);
+    },
+  );
+}
 
 const failures: readonly { it: string; hook: Hook; says: RegExp }[] = [
   { it: 'the port is closed', hook: { httpGet: { port: 1 } }, says: /ECONNREFUSED/ },

@@ -6,7 +6,7 @@ import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { ContainerState, RuntimeContainer, RuntimePod } from '../../runtimes/runtime.ts';
 import { type PodParts, aContainer, aPod } from '../../testing/fakes/builders.ts';
 import { type ContainerPlan, type ProbeVerdicts, planContainers } from './plan-containers.ts';
-import { containerHash, hashAnnotation } from './runtime-containers.ts';
+import { containerHash, hashAnnotation, newestInSandbox } from './runtime-containers.ts';
 
 /** `a running`, `a exited 1`, `a created`, `a old` (from before the pod's shared part was made), newest first. */
 function aRuntimePod(pod: Pod, text: string, state: RuntimePod['state'] = 'ready'): RuntimePod {
@@ -44,6 +44,16 @@ function aRuntimeContainer(pod: Pod, text: string, index: number): RuntimeContai
     annotations: { [hashAnnotation]: hash },
   };
 }
+
+test('what a container belongs to is told by its sandbox, where the runtime says it, and not by the clock', () => {
+  const pod = aPod({ initContainers: [aContainer({ name: 'prepare' })] });
+  const found = aRuntimePod(pod, 'main old, prepare old, prepare exited');
+  const containers = found.containers.map((one, index) => ({ ...one, sandboxId: index < 2 ? 'new' : 'before' }));
+  const names = (sandboxId: string): readonly (string | undefined)[] =>
+    ['main', 'prepare'].map((name) => newestInSandbox({ ...found, sandboxId, containers }, name)?.id);
+  assert.deepEqual(names('new'), ['main-0', 'prepare-1']);
+  assert.deepEqual(names('before'), [undefined, 'prepare-2']);
+});
 
 function show({ killPod, createSandbox, reset, kill, startInit, startEphemeral, start }: ContainerPlan): string {
   return [

@@ -182,10 +182,10 @@ test('limits of a container, those of its pod where it has none, and huge pages'
   });
 });
 
-function security(pod: Pod, image: object = {}): ReturnType<typeof containerSecurity> {
+function security(pod: Pod, image: object = {}, seccompDefault = false): ReturnType<typeof containerSecurity> {
   const [container = aContainer()] = pod.spec.containers;
   const seccompFile = (profile: string): string => `/root/seccomp/${profile}`;
-  return containerSecurity({ pod, container, image, defaultUid: 0, volumeGroups: [7], seccompFile });
+  return containerSecurity({ pod, container, image, defaultUid: 0, volumeGroups: [7], seccompFile, seccompDefault });
 }
 
 test('a container runs as the user of its pod, else of its image', () => {
@@ -204,6 +204,13 @@ test("groups of a container: that of the files, the pod's, those of volumes", ()
     security(aPod({ spec: { containers: [aContainer()], securityContext } })).supplementalGroups,
     [3, 5, 7],
   );
+});
+
+test('where a pod names no seccomp profile the node decides', () => {
+  const containers = [aContainer()];
+  const named = aPod({ spec: { containers, securityContext: { seccompProfile: { type: 'Unconfined' } } } });
+  const types = [false, true].map((byDefault) => security(aPod({ spec: { containers } }), {}, byDefault).seccomp.type);
+  assert.deepEqual([...types, security(named, {}, true).seccomp.type], ['Unconfined', 'RuntimeDefault', 'Unconfined']);
 });
 
 test('profiles of this machine are named by their file or their name', () => {

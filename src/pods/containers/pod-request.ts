@@ -3,13 +3,19 @@ import { podNamespace, podUid } from '../../kube/kinds/pod/pod-identity.ts';
 import type { Container } from '../../kube/kinds/pod/container.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { qualityOfService } from '../../kube/references/pod-resources.ts';
-import type { DnsConfig, PodRequest, PortMapping } from '../../runtimes/runtime.ts';
+import {
+  type DnsConfig,
+  type PodRequest,
+  type PortMapping,
+  podNameLabel,
+  podNamespaceLabel,
+  podUidLabel,
+} from '../../runtimes/runtime.ts';
 import { podHostname } from '../view/hosts-file.ts';
 import { ContainerConfigError } from '../view/variables.ts';
 import type { ContainerFiles } from './container-request.ts';
 import { podResources } from './container-resources.ts';
 import { podSecurity } from './container-security.ts';
-import { podNameLabel, podNamespaceLabel, podUidLabel } from './runtime-containers.ts';
 
 interface PodSurroundings {
   readonly files: Pick<ContainerFiles, 'podDirectory' | 'logDirectory'>;
@@ -61,7 +67,9 @@ const hostnameCharactersMax = 64;
 
 function kernelHostname(pod: Pod, clusterDomain: string): string {
   const { name, domain } = podHostname(pod, clusterDomain);
-  if (pod.spec.setHostnameAsFQDN !== true || domain === '') return name;
+  const { setHostnameAsFQDN: isFull = false, hostNetwork = false } = pod.spec;
+  // A pod with the host's network has the host's name.
+  if (!isFull || hostNetwork || domain === '') return name;
   const full = `${name}.${domain}`;
   if (full.length <= hostnameCharactersMax) return full;
   throw new ContainerConfigError(

@@ -15,11 +15,20 @@ export function newest(runtimePod: RuntimePod | undefined, name: string): Runtim
   return runtimePod?.containers.find((container) => container.name === name);
 }
 
-/** The newest of this name that was created after the pod's sandbox. One from before a reboot does not count. */
+/** The newest of this name in the pod's sandbox. One from before a reboot does not count. */
 export function newestInSandbox(runtimePod: RuntimePod | undefined, name: string): RuntimeContainer | undefined {
-  const container = newest(runtimePod, name);
-  if (runtimePod === undefined || container === undefined) return undefined;
-  return container.state.createdAtMs >= runtimePod.createdAtMs ? container : undefined;
+  if (runtimePod === undefined) return undefined;
+  const { sandboxId, createdAtMs, containers } = runtimePod;
+  return containers.find((container) => {
+    if (container.name !== name) return false;
+    // Times tell less: a clock may be set back.
+    return sandboxId === undefined ? container.state.createdAtMs >= createdAtMs : container.sandboxId === sandboxId;
+  });
+}
+
+/** Those of the pod itself, or of the machine whose network it has. */
+export function addressesOf({ ips, hostNetwork = false }: RuntimePod, hostIPs: readonly string[]): readonly string[] {
+  return hostNetwork ? hostIPs : ips;
 }
 
 /** Whether a probe or a hook failed only because its container has ended meanwhile. */
@@ -38,9 +47,6 @@ export async function hasEnded(
   }
 }
 
-export const podNameLabel = 'io.kubernetes.pod.name';
-export const podNamespaceLabel = 'io.kubernetes.pod.namespace';
-export const podUidLabel = 'io.kubernetes.pod.uid';
 export const containerNameLabel = 'io.kubernetes.container.name';
 // Annotations are what is known of a container after a restart of this program.
 export const hashAnnotation = 'io.kubernetes.container.hash';

@@ -1,10 +1,10 @@
 /** Why containers do not run. */
 import { MountletError } from '../../base/errors.ts';
 
-/** Reason and message are those of the container's waiting state. */
+/** Reason and message are those of the container's waiting state. Of all containers at once where a pod cannot have any yet. */
 export class ContainerStartError extends MountletError {
   readonly reason: string;
-  /** Set for a container that waits for the end of its back-off. */
+  /** Undefined: after the usual time. */
   readonly retryAtMs: number | undefined;
 
   constructor(

@@ -2,19 +2,21 @@
  * Programs of the node's operator that know logins for registries, such as those of clouds. Each is run for the images that it is
  * configured for, and what it answers is kept for as long as it says. One that fails is reported and gives no login.
  */
-import { untilAborted } from '../../base/abort.ts';
+import { unlessAborted } from '../../base/abort.ts';
 import type { Clock } from '../../base/clock.ts';
 import { messageOf, OperatingError } from '../../base/errors.ts';
 import {
   type Keyring,
+  type Login,
   credentialsForRepository,
   keyringOf,
+  mergedKeyring,
   registryMatches,
 } from '../../kube/references/pull-credentials.ts';
 import { decode, map, object, string } from '../../kube/schema/schema.ts';
 import { parseDurationMs } from '../../kube/values/times.ts';
 import type { CredentialProvider } from './credential-provider-config.ts';
-import type { Login, NodeLogins } from './image-puller.ts';
+import type { NodeLogins } from './image-puller.ts';
 
 export interface CredentialProviderFailed {
   readonly kind: 'CredentialProviderFailed';
@@ -33,7 +35,7 @@ interface ProvidersDeps {
 
 const failed = 'CredentialProviderFailed';
 
-/** In the order of the configuration. */
+/** They are asked in the order of the configuration, and what they answer is one list of logins. */
 export class CredentialProviders implements NodeLogins {
   readonly #providers: readonly ProviderLogins[];
 
@@ -42,15 +44,12 @@ export class CredentialProviders implements NodeLogins {
   }
 
   async loginsFor(repository: string, signal: AbortSignal): Promise<readonly Login[]> {
-    const found: Login[] = [];
+    const answers: Keyring[] = [];
     for (const provider of this.#providers) {
-      const answer = provider.loginsFor(repository);
       // Others may wait for the same answer, so the program is not ended with one of the pods.
-      await Promise.race([answer, untilAborted(signal)]);
-      signal.throwIfAborted();
-      found.push(...(await answer));
+      answers.push(await unlessAborted(provider.keyringFor(repository), signal));
     }
-    return found;
+    return credentialsForRepository(mergedKeyring(answers), repository);
   }
 }
 
@@ -86,14 +85,14 @@ class ProviderLogins {
   }
 
   /** Never rejects. */
-  async loginsFor(image: string): Promise<readonly Login[]> {
+  async keyringFor(image: string): Promise<Keyring> {
     const { name: provider, matchImages } = this.#provider;
-    if (!matchImages.some((pattern) => registryMatches(pattern, image))) return [];
+    if (!matchImages.some((pattern) => registryMatches(pattern, image))) return new Map();
     try {
-      return credentialsForRepository(this.#cached(image) ?? (await this.#ask(image)), image);
+      return this.#cached(image) ?? (await this.#ask(image));
     } catch (error) {
       this.#deps.notify({ kind: 'CredentialProviderFailed', provider, image, message: messageOf(error) });
-      return [];
+      return new Map();
     }
   }
 

@@ -9,10 +9,11 @@ import { Semaphore } from '../../base/semaphore.ts';
 import { TokenBucket } from '../../base/token-bucket.ts';
 import type { EventSink } from '../../kube/kinds/event.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import type { Login } from '../../kube/references/pull-credentials.ts';
 import { goQuote } from '../../kube/values/go-text.ts';
 import { parseImageReference } from '../../kube/values/image-reference.ts';
 import { showDuration } from '../../kube/values/times.ts';
-import type { ImageStatus, PodRequest, PullCredential, Runtime, RuntimeImages } from '../../runtimes/runtime.ts';
+import type { ImageStatus, PodRequest, Runtime, RuntimeImages } from '../../runtimes/runtime.ts';
 import { type ImagePullSecrets, pullCredentials } from './image-pull-secrets.ts';
 
 export interface PullSettings {
@@ -22,9 +23,6 @@ export interface PullSettings {
   readonly pullsPerSecond: number;
   readonly pullsBurst: number;
 }
-
-/** A name and a password for a registry. */
-export type Login = Pick<PullCredential, 'username' | 'password'>;
 
 /** What the node itself can log in with, for pods of every namespace. */
 export interface NodeLogins {
@@ -133,7 +131,7 @@ export class ImagePuller {
     this.#holdBack(key, image, record);
     record('Normal', 'Pulling', `Pulling image ${goQuote(image)}`);
     const askedAtMs = clock.now();
-    let credentials: readonly PullCredential[] = [];
+    let credentials: readonly Login[] = [];
     try {
       credentials = await this.#credentials(name, request, signal);
       const { status, tookMs } = await this.#inTurn(
@@ -148,7 +146,8 @@ export class ImagePuller {
       return status;
     } catch (thrown) {
       signal.throwIfAborted();
-      const text = withoutSecrets(messageOf(thrown), credentials);
+      // Masked before it is cut: half a password is not found any more.
+      const text = withoutSecrets(messageOf(thrown), credentials).slice(0, messageCharactersMax);
       record('Warning', 'Failed', `Failed to pull image ${goQuote(image)}: ${text}`);
       const error = pullError(image, text);
       this.#backOff.next(key, clock.now());
@@ -168,12 +167,11 @@ export class ImagePuller {
   }
 
   /** In the order in which they are tried; none: without a login. */
-  async #credentials(name: string, { secrets }: ImageRequest, signal: AbortSignal): Promise<readonly PullCredential[]> {
+  async #credentials(name: string, { secrets }: ImageRequest, signal: AbortSignal): Promise<readonly Login[]> {
     const { repository } = parseImageReference(name);
     const logins: Login[] = [...pullCredentials(secrets, name)];
     for (const source of this.#deps.nodeLogins) logins.push(...(await source.loginsFor(repository, signal)));
-    // Without an address, which would keep a runtime from sending them to a mirror of the registry.
-    return logins.map(({ username, password }) => ({ username, password, auth: '', serverAddress: '' }));
+    return logins.map(({ username, password }) => ({ username, password }));
   }
 
   /** `slow` is called when others no longer wait for it. */
@@ -205,8 +203,8 @@ export class ImagePuller {
 
 /** A wrong login is not followed by a try without one: the registry might give another image to strangers. */
 async function pullWithOneOf(
-  credentials: readonly PullCredential[],
-  pull: (credential: PullCredential | undefined) => Promise<ImageStatus>,
+  credentials: readonly Login[],
+  pull: (credential: Login | undefined) => Promise<ImageStatus>,
   signal: AbortSignal,
 ): Promise<ImageStatus> {
   if (credentials.length === 0) return await pull(undefined);
@@ -219,7 +217,7 @@ async function pullWithOneOf(
       messages.push(messageOf(error));
     }
   }
-  throw new ImageError('ErrImagePull', aggregated(messages).slice(0, messageCharactersMax));
+  throw new ImageError('ErrImagePull', aggregated(messages));
 }
 
 /** What the runtime is asked for. Without a registry, which the runtime adds as it is configured to. */
@@ -252,7 +250,7 @@ function pullError(image: string, text: string): ImageError {
 const secretCharactersMin = 4;
 
 /** A registry may repeat what it was sent, and Events are for everyone. */
-function withoutSecrets(text: string, credentials: readonly PullCredential[]): string {
+function withoutSecrets(text: string, credentials: readonly Login[]): string {
   const secrets = credentials.flatMap(({ username, password }) => [
     Buffer.from(`${username}:${password}`).toString('base64'),
     new URLSearchParams([['', password]]).toString().slice(1),

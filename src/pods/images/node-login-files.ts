@@ -4,8 +4,13 @@
  */
 import { join } from 'node:path';
 import type { Clock } from '../../base/clock.ts';
-import { type Keyring, credentialsForRepository, parsePullSecrets } from '../../kube/references/pull-credentials.ts';
-import type { Login, NodeLogins } from './image-puller.ts';
+import {
+  type Keyring,
+  type Login,
+  credentialsForRepository,
+  parsePullSecrets,
+} from '../../kube/references/pull-credentials.ts';
+import type { NodeLogins } from './image-puller.ts';
 
 interface LoginFilesDeps {
   readonly clock: Clock;

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { getEventListeners } from 'node:events';
 import { test } from 'node:test';
 import { FakeClock, settle } from '../../testing/fakes/fake-clock.ts';
 import { readCredentialProviders } from './credential-provider-config.ts';
@@ -207,6 +208,21 @@ test('a provider is asked about the images it is for, without their tags, and it
   assert.deepEqual(inputs, [
     `{"kind":"CredentialProviderRequest","apiVersion":"${version}","image":"b.example/x/web"}`,
   ]);
+});
+
+test('what several providers answer is one list: the longest path first, whoever gave it', async () => {
+  const answers = [{ ...auth('b.example', 'one') }, { ...auth('b.example/x', 'two'), ...auth('b.example', 'three') }];
+  const { ask } = asking(
+    () => Promise.resolve(answer({ auth: answers.shift() ?? {} })),
+    head + provider('one') + provider('two'),
+  );
+  assert.deepEqual(await ask('b.example/x/web'), ['two:p', 'one:p', 'three:p']);
+});
+
+test('a pull that ends leaves nothing on the signal of its pod', async () => {
+  const { ask } = asking(() => Promise.resolve(answer({ auth: auth('*.example') })));
+  await ask('b.example/web');
+  assert.equal(getEventListeners(signal, 'abort').length, 0);
 });
 
 const caches = [

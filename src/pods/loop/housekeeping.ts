@@ -8,6 +8,7 @@ import { isTerminalPhase } from '../../kube/kinds/pod/pod-status.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { Runtime, RuntimePod } from '../../runtimes/runtime.ts';
 import type { ContainerFiles } from '../containers/container-request.ts';
+import type { NodeEvents } from '../containers/container-sync.ts';
 import type { DeadContainers } from '../containers/dead-containers.ts';
 import type { ProbeManager } from '../probes/probe-manager.ts';
 import type { DesiredPods } from '../sources/desired-pods.ts';
@@ -35,18 +36,13 @@ interface HousekeepingDeps extends GarbageDeps {
   readonly forgetPulls: () => void;
 }
 
-/** Where Events about the node go. */
-export interface NodeEvents {
-  record(event: { readonly type: 'Warning'; readonly reason: string; readonly message: string }): void;
-}
-
 export interface HousekeepingFailed {
   readonly kind: 'HousekeepingFailed';
   readonly what: string;
   readonly message: string;
 }
 
-/** A pod that only the runtime knows has no hooks and no grace of its own. */
+/** As the kubelet's: a pod that only the runtime knows was deleted without grace. */
 const orphanGraceSeconds = 1;
 
 /** Returns whether everything could be done. */

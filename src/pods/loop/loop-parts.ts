@@ -8,7 +8,7 @@ import type { Runtime } from '../../runtimes/runtime.ts';
 import { ContainerKiller } from '../containers/container-killer.ts';
 import type { ContainerFiles, NodeSettings } from '../containers/container-request.ts';
 import { ContainerStarter } from '../containers/container-starter.ts';
-import { ContainerSync } from '../containers/container-sync.ts';
+import { ContainerSync, type NodeEvents, type RuntimeClasses } from '../containers/container-sync.ts';
 import { DeadContainers } from '../containers/dead-containers.ts';
 import { hasEnded } from '../containers/runtime-containers.ts';
 import { StartErrors } from '../containers/start-errors.ts';
@@ -29,7 +29,7 @@ import type { DnsSettings } from '../view/dns.ts';
 import { PodProgress } from '../workers/pod-progress.ts';
 import type { PodState, PodStepFailed } from '../workers/pod-worker.ts';
 import { PodWorkers } from '../workers/pod-workers.ts';
-import type { HousekeepingFailed, NodeEvents } from './housekeeping.ts';
+import type { HousekeepingFailed } from './housekeeping.ts';
 import {
   type MirrorFailed,
   type ObjectRegistration,
@@ -77,8 +77,7 @@ export interface PodLoopDeps extends Pausing {
   readonly dns: () => Promise<DnsSettings>;
   /** `others` are the active pods of this node. */
   readonly admit: (pod: Pod, others: readonly Pod[]) => PodAdmission;
-  /** The handler of a RuntimeClass; undefined: there is no such class. */
-  readonly runtimeHandler: (runtimeClass: string, signal: AbortSignal) => Promise<string | undefined>;
+  readonly runtimeClasses: RuntimeClasses;
   readonly notify: (notice: PodNotice) => void;
 }
 
@@ -116,10 +115,11 @@ export function assembleParts(
   const startErrors = new StartErrors();
   const environment = new StaleEnvironment(events);
   const messages = new TerminationMessages(deps.files);
-  const killer = new ContainerKiller({ runtime, network, clock, events });
+  const hostIPs = (): readonly string[] => deps.node().hostIPs;
+  const killer = new ContainerKiller({ runtime, network, clock, events, hostIPs });
   const dead = new DeadContainers(deps);
   const images = new ImagePuller(deps, settings);
-  const starter = new ContainerStarter({ ...deps, killer, images, hostIPs: () => deps.node().hostIPs }, settings);
+  const starter = new ContainerStarter({ ...deps, killer, images, hostIPs }, settings);
   const containers = new ContainerSync(
     { ...deps, probes: results, startErrors, killer, starter, dead },
     settings.clusterDomain,

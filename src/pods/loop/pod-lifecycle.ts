@@ -13,19 +13,19 @@ import type { Runtime, RuntimePod } from '../../runtimes/runtime.ts';
 import { isDeadlineExceeded } from '../../volumes/waits.ts';
 import type { ContainerKiller } from '../containers/container-killer.ts';
 import type { ContainerFiles, ContainerVolumes } from '../containers/container-request.ts';
-import type { ContainerSync } from '../containers/container-sync.ts';
+import type { ContainerSync, RuntimeClasses } from '../containers/container-sync.ts';
 import { idleContainers } from '../containers/idle-containers.ts';
-import type { StartErrors } from '../containers/start-errors.ts';
+import { ContainerStartError, type StartErrors } from '../containers/start-errors.ts';
 import type { ProbeManager } from '../probes/probe-manager.ts';
 import type { DesiredPods } from '../sources/desired-pods.ts';
 import { type MirrorApi, type MirrorOwner, reconcileMirror } from '../sources/mirror-pods.ts';
 import type { TerminationMessages } from '../status/container-statuses.ts';
-import { type Eviction, activeDeadline, podStatus } from '../status/pod-status.ts';
+import { type Eviction, activeDeadlineMs, deadlineExceeded, podStatus } from '../status/pod-status.ts';
 import type { StaleEnvironment } from '../status/stale-environment.ts';
 import type { StatusManager } from '../status/status-manager.ts';
 import type { ObjectReaders } from '../view/environment-objects.ts';
 import { type ImagePullSecrets, collectPullSecrets, missingPullSecretsEvent } from '../images/image-pull-secrets.ts';
-import type { PodSteps, SyncResult } from '../workers/pod-worker.ts';
+import type { PodSteps } from '../workers/pod-worker.ts';
 
 /** All that pod workers need of the volume manager. */
 export interface PodVolumes extends ContainerVolumes {
@@ -68,6 +68,7 @@ interface PodLifecycleDeps {
   readonly volumes: PodVolumes;
   readonly registrations: ObjectRegistration;
   readonly objects: () => ObjectReaders;
+  readonly runtimeClasses: RuntimeClasses;
   readonly node: () => PodNode;
   readonly pods: DesiredPods;
   readonly statuses: StatusManager;
@@ -91,6 +92,9 @@ export interface MirrorFailed {
   readonly message: string;
 }
 
+/** A network is there within seconds of a node's start, and all its pods wait for it. */
+const networkMs = 1000;
+
 export class PodLifecycle implements PodSteps {
   readonly #deps: PodLifecycleDeps;
 
@@ -98,23 +102,26 @@ export class PodLifecycle implements PodSteps {
     this.#deps = deps;
   }
 
-  async sync(pod: Pod, runtimePod: RuntimePod | undefined, signal: AbortSignal): Promise<SyncResult> {
+  async sync(pod: Pod, runtimePod: RuntimePod | undefined, signal: AbortSignal): Promise<boolean> {
     const { probes, containers, events } = this.#deps;
-    if (await this.#reportStatus(pod, runtimePod, signal)) return { terminal: true };
+    if (await this.#reportStatus(pod, runtimePod, signal)) return true;
     this.#requireNetwork(pod);
     await this.#prepare(pod, signal);
     const secrets = await this.#pullSecrets(pod, signal);
     probes.add(pod);
-    const { errors, pullFailed, changed } = await containers.sync(pod, runtimePod, secrets, signal);
+    const sandboxMade = (made: RuntimePod): Promise<unknown> => this.#reportStatus(pod, made, signal);
+    const { errors, pullFailed, changed } = await containers.sync(pod, runtimePod, secrets, sandboxMade, signal);
     const missing = pullFailed ? missingPullSecretsEvent(secrets) : undefined;
     if (missing !== undefined) events.record({ pod, ...missing });
     const current = changed ? await this.#deps.runtime.get(podUid(pod), signal) : runtimePod;
     await this.#checkEnvironment(pod, current, signal);
     const isOver = await this.#reportStatus(pod, current, signal);
     if (errors.length > 0) throw new AggregateError(errors, errors.map(messageOf).join(', '));
-    const { startTime } = this.#deps.statuses.get(podUid(pod)) ?? {};
-    const { atMs } = activeDeadline(pod.spec.activeDeadlineSeconds, startTime, this.#deps.clock.now());
-    return { terminal: isOver, againAtMs: atMs };
+    return isOver;
+  }
+
+  deadlineMs(pod: Pod): number | undefined {
+    return activeDeadlineMs(pod, this.#deps.statuses.get(podUid(pod)));
   }
 
   async terminate(
@@ -148,7 +155,7 @@ export class PodLifecycle implements PodSteps {
 
   async terminateOrphan(runtimePod: RuntimePod, graceSeconds: number, signal: AbortSignal): Promise<void> {
     const { uid, namespace, name } = runtimePod;
-    // Nothing else is known of it: neither its hooks nor its grace.
+    // As with the kubelet: a pod whose object went without waiting for its node was deleted without grace, so no hook is run.
     const pod: Pod = { metadata: { uid, namespace, name }, spec: { containers: [] } };
     await this.#deps.killer.killPod(pod, runtimePod, graceSeconds, signal);
     await this.#deps.runtime.removePod(uid, signal);
@@ -174,7 +181,7 @@ export class PodLifecycle implements PodSteps {
     if (problem === undefined) return;
     const message = `network is not ready: ${problem}`;
     this.#deps.events.record({ pod, type: 'Warning', reason: 'NetworkNotReady', message });
-    throw new OperatingError('FailedSync', message);
+    throw new ContainerStartError('NetworkNotReady', message, { retryAtMs: this.#deps.clock.now() + networkMs });
   }
 
   /** Everything that the first container needs. */
@@ -244,6 +251,12 @@ export class PodLifecycle implements PodSteps {
     return this.#deps.statuses.get(podUid(pod)) ?? pod.status ?? {};
   }
 
+  #supportsRecursiveReadOnly({ spec: { runtimeClassName = '' } }: Pod): boolean {
+    const { runtime, runtimeClasses } = this.#deps;
+    const handler = runtimeClassName === '' ? '' : runtimeClasses.knownHandler(runtimeClassName);
+    return handler !== undefined && runtime.supports('recursiveReadOnly', handler);
+  }
+
   /** Returns whether the pod has ended for good. */
   async #reportStatus(
     pod: Pod,
@@ -256,19 +269,24 @@ export class PodLifecycle implements PodSteps {
   ): Promise<boolean> {
     const { statuses, runtime, probes, startErrors, node, clock, environment, messages } = this.#deps;
     const previous = this.#lastStatus(pod);
-    const deadline = activeDeadline(pod.spec.activeDeadlineSeconds, previous.startTime, clock.now());
+    const isLate = (activeDeadlineMs(pod, previous) ?? Infinity) <= clock.now();
     const isEnded = isTerminalPhase(previous.phase);
+    const isOverdue = previous.reason === deadlineExceeded.reason;
+    // It stays what ended the pod, also when its containers then end well.
+    const deadline = isLate && (isOverdue || !isEnded) ? deadlineExceeded : undefined;
+    if (deadline !== undefined && !isOverdue) this.#deps.events.record({ pod, type: 'Normal', ...deadline });
     const status = podStatus({
       pod,
       runtimePod,
       runtimeName: runtime.name,
+      supportsRecursiveReadOnly: this.#supportsRecursiveReadOnly(pod),
       previous,
       startError: (container) => startErrors.get(podUid(pod), container),
       terminationMessages: await messages.of(runtimePod, signal),
       probes,
       isTerminating,
       hostIPs: node().hostIPs,
-      eviction: eviction ?? (isEnded ? undefined : deadline.eviction),
+      eviction: eviction ?? deadline,
       environment: environment.condition(pod, runtimePod, this.#lastCondition(pod)),
       idle: idleContainers(pod, runtime),
       idleIsReady: this.#deps.idleIsReady,

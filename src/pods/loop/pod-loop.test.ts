@@ -271,6 +271,61 @@ test('a pod past its deadline is ended at that moment', async () => {
   await world.stop();
 });
 
+test('a pod past its deadline has failed, also when its containers end well', async () => {
+  const world = new PodWorld();
+  world.runtime.exitCodeOfStopped = 0;
+  world.api.put(pending({ activeDeadlineSeconds: 30 }));
+  await world.rest();
+  await world.clock.advance(30_000);
+  await world.rest();
+  assert.equal(world.show(), 'Failed Ready=False main=0');
+  assert.equal(world.api.find('web')?.status?.reason, 'DeadlineExceeded');
+  const told = world.events.lines().filter((line) => line.includes('DeadlineExceeded'));
+  assert.equal(told.length, 1, told.join('\n'));
+  await world.stop();
+});
+
+test('a pod past its deadline is ended at that moment, also while its containers fail to start', async () => {
+  const world = new PodWorld();
+  world.api.put(pending({ activeDeadlineSeconds: 30, restartPolicy: 'Always' }));
+  await world.rest();
+  for (const seconds of [1, 11, 0]) {
+    world.runtime.exit(uid, 'main', 1);
+    await world.rest();
+    await world.clock.advance(seconds * 1000);
+    await world.rest();
+  }
+  assert.equal(world.show(), 'Running Ready=False main=CrashLoopBackOff');
+  await world.clock.advance(17_000);
+  await world.rest();
+  assert.equal(world.show(), 'Running Ready=False main=CrashLoopBackOff');
+  await world.clock.advance(1_000);
+  await world.rest();
+  assert.equal(world.api.find('web')?.status?.reason, 'DeadlineExceeded');
+  await world.stop();
+});
+
+test('a pod has its sandbox and its address in its status while its image is pulled', async () => {
+  const world = new PodWorld();
+  world.runtime.presentImages = new Set();
+  let pulled = (): void => {};
+  const { images } = world.runtime;
+  assert.ok(images);
+  world.runtime.images = {
+    ...images,
+    pull: (...request) => new Promise<void>((resolve) => (pulled = resolve)).then(() => images.pull(...request)),
+  };
+  world.api.put(pending());
+  await world.rest();
+  const { conditions = [], podIP } = world.api.find('web')?.status ?? {};
+  assert.equal(conditions.find(({ type }) => type === 'PodReadyToStartContainers')?.status, 'True');
+  assert.equal(podIP, '10.1.0.1');
+  pulled();
+  await world.rest();
+  assert.equal(world.show(), 'Running Ready=True main=running');
+  await world.stop();
+});
+
 test('a pod that the node cannot take is refused', async () => {
   const world = new PodWorld();
   world.admit = () => ({ refusal: { reason: 'OutOfcpu', message: "Node didn't have enough resource: cpu" } });
@@ -388,7 +443,7 @@ test('a pod that needs a network of its own waits until the runtime has one, and
       ),
   );
   world.runtime.withoutNetwork = undefined;
-  await world.clock.advance(10_000);
+  await world.clock.advance(1_000);
   await world.rest();
   assert.equal(world.show(), 'Running Ready=True main=running');
   await world.stop();

@@ -5,21 +5,16 @@ import { connect as connectTls } from 'node:tls';
 import { onAbort } from '../../base/abort.ts';
 import { MountletError } from '../../base/errors.ts';
 import type { Probe } from '../../kube/kinds/pod/container.ts';
-import { podUid } from '../../kube/kinds/pod/pod-identity.ts';
 import type { AnyContainer } from '../../kube/kinds/pod/pod-spec.ts';
-import type { Pod } from '../../kube/kinds/pod/pod.ts';
 
-export interface PodAddress {
-  readonly podUid: string;
-  /** Undefined: the pod itself. */
-  readonly host: string | undefined;
+interface PodAddress {
+  /** The pod's, unless the probe or hook names another; this machine's own where neither is known. */
+  readonly host: string;
   readonly port: number;
 }
 
 /** How the node connects to a pod. */
 export interface PodNetwork {
-  /** Where the ports of a pod are: its own address, or this machine's loopback for one that shares its network. */
-  hostOf(podUid: string): string;
   /** Rejects with the system's error when nothing listens. */
   connect(address: PodAddress, signal: AbortSignal): Promise<Duplex>;
 }
@@ -41,8 +36,6 @@ export class HandlerError extends MountletError {
 export interface HttpExchange extends PodAddress {
   readonly scheme: 'http' | 'https';
   readonly path: string;
-  /** The host of the request; where `host` is undefined, the pod's IP. */
-  readonly authority: string;
   readonly headers: readonly { readonly name: string; readonly value: string }[];
 }
 
@@ -55,16 +48,14 @@ interface HttpAnswer {
 
 /** The request of a probe or a hook. */
 export function httpExchange(
-  { pod, container, podIp }: { readonly pod: Pod; readonly container: AnyContainer; readonly podIp: string },
+  { container, podIp }: { readonly container: AnyContainer; readonly podIp: string },
   { host = '', path = '', port = 0, scheme = 'HTTP', httpHeaders = [] }: Partial<NonNullable<Probe['httpGet']>>,
 ): HttpExchange {
   return {
-    podUid: podUid(pod),
-    host: host === '' ? undefined : host,
+    host: host || podIp || 'localhost',
     port: containerPort(port, container),
     scheme: scheme.toUpperCase() === 'HTTPS' ? 'https' : 'http',
     path: path.startsWith('/') ? path : `/${path}`,
-    authority: host === '' ? podIp || 'localhost' : host,
     headers: httpHeaders,
   };
 }
@@ -80,7 +71,7 @@ export async function exchangeHttp(
   const plain = await network.connect(exchange, signal);
   const stopListening = onAbort(signal, () => void plain.destroy());
   try {
-    const socket = exchange.scheme === 'https' ? await secured(plain, exchange.authority) : plain;
+    const socket = exchange.scheme === 'https' ? await secured(plain, exchange.host) : plain;
     return await answerOf(socket, exchange, userAgent, signal);
   } catch (error) {
     signal.throwIfAborted();
@@ -96,17 +87,19 @@ function secured(plain: Duplex, servername: string): Promise<Duplex> {
     const options = /[^\d.:[\]]/.test(servername) ? { servername: servername.replace(/:\d+$/, '') } : {};
     const socket = connectTls({ socket: plain, rejectUnauthorized: false, ...options }, () => resolve(socket));
     socket.on('error', reject);
+    // Of a connection that is ended on this side it has no error to tell.
+    plain.once('close', () => reject(new HandlerError('the connection was closed before it was secured')));
   });
 }
 
 function answerOf(
   socket: Duplex,
-  { path, authority, port, headers }: HttpExchange,
+  { path, host: server, port, headers }: HttpExchange,
   userAgent: string,
   signal: AbortSignal,
 ): Promise<HttpAnswer> {
   const given = Object.fromEntries(headers.map(({ name, value }) => [name.toLowerCase(), value]));
-  const host = authority.includes(':') && !authority.startsWith('[') ? `[${authority}]` : authority;
+  const host = server.includes(':') && !server.startsWith('[') ? `[${server}]` : server;
   const all = { 'user-agent': userAgent, accept: '*/*', host: `${host}:${port}`, connection: 'close', ...given };
   return new Promise((resolve, reject) => {
     const request = startRequest({ createConnection: () => socket, method: 'GET', path, headers: all, signal });

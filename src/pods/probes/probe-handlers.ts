@@ -2,18 +2,17 @@
 import type { Clock } from '../../base/clock.ts';
 import { messageOf } from '../../base/errors.ts';
 import type { Probe } from '../../kube/kinds/pod/container.ts';
-import { podUid } from '../../kube/kinds/pod/pod-identity.ts';
 import type { AnyContainer } from '../../kube/kinds/pod/pod-spec.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { hasCode } from '../../grpc/grpc-error.ts';
 import { goQuote } from '../../kube/values/go-text.ts';
 import { showDuration } from '../../kube/values/times.ts';
 import type { Runtime } from '../../runtimes/runtime.ts';
+import { expandCommand } from '../view/container-view.ts';
 import { GrpcConnectError, checkGrpcHealth } from './grpc-health.ts';
 import {
   HandlerError,
   type HttpExchange,
-  type PodAddress,
   type PodNetwork,
   containerPort,
   exchangeHttp,
@@ -75,11 +74,19 @@ function timeoutOf({ probe }: ProbeTarget): number {
 
 async function handle(target: ProbeTarget, deps: ProbeHandlerDeps, signal: AbortSignal): Promise<ProbeOutcome> {
   const { exec, httpGet, tcpSocket, grpc } = target.probe;
-  if (exec !== undefined) return await probeCommand(target, exec.command ?? [], deps, signal);
+  if (exec !== undefined) return await probeCommand(target, staticCommand(target, exec.command), deps, signal);
   if (httpGet !== undefined) return await probeHttp(target, deps, signal);
   if (tcpSocket !== undefined) return await probeTcp(target, deps, signal);
-  if (grpc !== undefined) return await probeGrpc(target, deps, signal);
+  if (grpc !== undefined) return await probeGrpc(target, signal);
   throw new HandlerError(`missing probe handler for ${target.container.name}`);
+}
+
+/** A variable that is not written in the pod itself counts as empty here, as in the kubelet. */
+function staticCommand({ container }: ProbeTarget, command: readonly string[] = []): readonly string[] {
+  const { name: containerName, env = [] } = container;
+  const source = { kind: 'value', expands: [] } as const;
+  const environment = env.map(({ name, value = '' }) => ({ name, value, source, secret: false }));
+  return expandCommand({ name: containerName, command }, environment).command.map(({ value }) => value);
 }
 
 async function probeCommand(
@@ -121,8 +128,8 @@ async function probeHttp(
   }
 }
 
-function urlOf({ scheme, authority, port, path }: HttpExchange): string {
-  const host = authority.includes(':') ? `[${authority}]` : authority;
+function urlOf({ scheme, host: name, port, path }: HttpExchange): string {
+  const host = name.includes(':') ? `[${name}]` : name;
   return `${scheme}://${host}:${port}${path}`;
 }
 
@@ -137,33 +144,28 @@ function redirected(exchange: HttpExchange, location: string): HttpExchange | un
 }
 
 async function probeTcp(
-  { pod, container, podIp, probe: { tcpSocket } }: ProbeTarget,
+  { container, podIp, probe: { tcpSocket } }: ProbeTarget,
   { network }: ProbeHandlerDeps,
   signal: AbortSignal,
 ): Promise<ProbeOutcome> {
-  const { host = '', port: wanted = 0 } = tcpSocket ?? {};
+  const { host: given = '', port: wanted = 0 } = tcpSocket ?? {};
+  const host = given || podIp || 'localhost';
   const port = containerPort(wanted, container);
-  const address: PodAddress = { podUid: podUid(pod), host: host === '' ? undefined : host, port };
   try {
-    const socket = await network.connect(address, signal);
+    const socket = await network.connect({ host, port }, signal);
     socket.destroy();
     return { result: 'success', output: '' };
   } catch (error) {
     signal.throwIfAborted();
-    return { result: 'failure', output: `dial tcp ${host || podIp || 'localhost'}:${port}: ${messageOf(error)}` };
+    return { result: 'failure', output: `dial tcp ${host}:${port}: ${messageOf(error)}` };
   }
 }
 
-async function probeGrpc(
-  target: ProbeTarget,
-  { network }: ProbeHandlerDeps,
-  signal: AbortSignal,
-): Promise<ProbeOutcome> {
-  const { pod, podIp } = target;
+async function probeGrpc(target: ProbeTarget, signal: AbortSignal): Promise<ProbeOutcome> {
+  const host = target.podIp || 'localhost';
   const { port = 0, service = '' } = target.probe.grpc ?? {};
-  const authority = `${podIp || 'localhost'}:${port}`;
+  const authority = `${host}:${port}`;
   try {
-    const host = network.hostOf(podUid(pod));
     const status = await checkGrpcHealth({ host, port, service, authority, userAgent }, timeoutOf(target), signal);
     if (status === 'SERVING') return { result: 'success', output: 'service healthy' };
     return { result: 'failure', output: `service unhealthy (responded with ${goQuote(status)})` };

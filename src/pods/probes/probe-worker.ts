@@ -8,7 +8,7 @@ import type { TaskFailed } from '../../base/run-task.ts';
 import { WakeSignal } from '../../base/wake-signal.ts';
 import type { EventSink } from '../../kube/kinds/event.ts';
 import type { Probe } from '../../kube/kinds/pod/container.ts';
-import { podUid } from '../../kube/kinds/pod/pod-identity.ts';
+import { bareContainerId, podUid } from '../../kube/kinds/pod/pod-identity.ts';
 import type { AnyContainer } from '../../kube/kinds/pod/pod-spec.ts';
 import { type ContainerStatus, type PodStatus, isTerminalPhase } from '../../kube/kinds/pod/pod-status.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
@@ -171,7 +171,7 @@ export class ProbeWorker {
 
 function idOf(status: ContainerStatus | undefined): string | undefined {
   const { containerID = '' } = status ?? {};
-  return containerID === '' ? undefined : containerID.slice(containerID.indexOf('://') + 3);
+  return containerID === '' ? undefined : bareContainerId(containerID);
 }
 
 /** The last verdicts of probes, by container ID. */

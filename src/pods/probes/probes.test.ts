@@ -9,6 +9,7 @@ import type { PodStatus } from '../../kube/kinds/pod/pod-status.ts';
 import { aContainer, aPod } from '../../testing/fakes/builders.ts';
 import { FakeClock, settle } from '../../testing/fakes/fake-clock.ts';
 import { FakeRuntime } from '../../testing/fakes/fake-runtime.ts';
+import type { CommandRequest } from '../../runtimes/runtime.ts';
 import { RecordedEvents } from '../../testing/fakes/memory-pod-api.ts';
 import type { PodNetwork } from './http-exchange.ts';
 import { type ProbeOutcome, runProbe } from './probe-handlers.ts';
@@ -17,7 +18,6 @@ import { ProbeResults } from './probe-worker.ts';
 
 const { signal } = new AbortController();
 const network: PodNetwork = {
-  hostOf: () => '127.0.0.1',
   connect: ({ port }) =>
     new Promise((resolve, reject) => {
       const socket = connect(port, '127.0.0.1', () => resolve(socket));
@@ -107,6 +107,21 @@ test('an exec probe is judged by its exit code, and fails when it takes too long
   await settle();
   await clock.advance(5000);
   assert.deepEqual(await slow, { result: 'failure', output: 'command timed out: "slow x" timed out after 5s' });
+});
+
+test("an exec probe's command is expanded from the values written in the pod, and nothing else", async () => {
+  const asked: (readonly string[])[] = [];
+  const runtime = { run: async (_id: string, { command }: CommandRequest) => (asked.push(command), done) };
+  const done = { exitCode: 0, output: Buffer.alloc(0) };
+  const env = [
+    { name: 'PORT', value: '1' },
+    { name: 'PORT', value: '$(HOST):80' },
+    { name: 'KEY', valueFrom: { secretKeyRef: { name: 's', key: 'k' } } },
+  ];
+  const probe = { exec: { command: ['check', '$(PORT)', 'key=$(KEY)', '$(NONE)', '$$(PORT)'] } };
+  const target = { pod: aPod(), container: aContainer({ env }), containerId: 'c1', podIp: '', probe };
+  await runProbe(target, { runtime, network, clock: new FakeClock() }, signal);
+  assert.deepEqual(asked, [['check', '$(HOST):80', 'key=', '$(NONE)', '$(PORT)']]);
 });
 
 const healths: readonly { it: string; status?: number; grpcStatus?: number; is: string }[] = [

@@ -15,12 +15,15 @@ import {
   newestInSandbox,
 } from '../containers/runtime-containers.ts';
 import type { StartError } from '../containers/start-errors.ts';
+import { isRecursivelyReadOnly } from '../view/mounts.ts';
+import { ContainerConfigError } from '../view/variables.ts';
 
 export interface ContainersInput {
   readonly pod: Pod;
   readonly runtimePod: RuntimePod | undefined;
   /** `process`, `containerd`: the scheme of container IDs. */
   readonly runtimeName: string;
+  readonly supportsRecursiveReadOnly: boolean;
   readonly startError: (container: string) => StartError | undefined;
   /** By container ID. */
   readonly terminationMessages: ReadonlyMap<string, string>;
@@ -57,6 +60,11 @@ function statusOf(
   const [latest, earlier] = (runtimePod?.containers ?? []).filter((one) => one.name === name);
   const stateOf = (one: RuntimeContainer): NonNullable<ContainerStatus['state']> =>
     stateOfContainer(one, runtimeName, terminationMessages.get(one.id));
+  // What a container was created with stays, also when the runtime learns something new.
+  const mounts =
+    before?.containerID === undefined || before.volumeMounts === undefined
+      ? volumeMountsOf(container, input.supportsRecursiveReadOnly)
+      : { volumeMounts: before.volumeMounts };
   if (latest?.state.kind === 'unknown' && before?.state?.running !== undefined) {
     // It ran, so it must not look as if it had never: what runs once would run twice.
     const message = 'The container could not be located when the pod was terminated';
@@ -77,6 +85,8 @@ function statusOf(
       restartCount: latest.attempt,
       ready: false,
       state: stateOf(latest),
+      ...mounts,
+      ...(latest.user && { user: { linux: latest.user } }),
       ...(lastState?.terminated === undefined ? {} : { lastState: { terminated: lastState.terminated } }),
     };
   }
@@ -86,7 +96,8 @@ function statusOf(
     const message =
       'Unable to get init container status from container runtime and pod has been initialized, treat it as exited normally';
     const terminated = { exitCode: 0, reason: 'Completed', message };
-    return { name, image, imageID: '', ready: false, restartCount: before?.restartCount ?? 0, state: { terminated } };
+    const restartCount = before?.restartCount ?? 0;
+    return { name, image, imageID: '', ready: false, restartCount, state: { terminated }, ...mounts };
   }
   const waiting: ContainerStatus = {
     name,
@@ -95,6 +106,7 @@ function statusOf(
     ready: false,
     restartCount: before?.restartCount ?? 0,
     state: { waiting: { reason: defaultReason } },
+    ...mounts,
     ...(before?.lastState === undefined ? {} : { lastState: before.lastState }),
   };
   if (before?.state?.running === undefined || before.lastState?.terminated !== undefined) return waiting;
@@ -105,6 +117,27 @@ function statusOf(
     ...waiting,
     restartCount: waiting.restartCount + restarts,
     lastState: { terminated: { ...unknownExit, message } },
+  };
+}
+
+/** As the pod asks for them. A mount that cannot be made so is not made at all: the container's state says why. */
+function volumeMountsOf(
+  { volumeMounts = [] }: AnyContainer,
+  supportsRecursiveReadOnly: boolean,
+): Pick<ContainerStatus, 'volumeMounts'> {
+  if (volumeMounts.length === 0) return {};
+  return {
+    volumeMounts: volumeMounts.map((mount) => {
+      const { name, mountPath, readOnly = false } = mount;
+      if (!readOnly) return { name, mountPath };
+      let isRecursive = false;
+      try {
+        isRecursive = isRecursivelyReadOnly(mount, supportsRecursiveReadOnly);
+      } catch (error) {
+        if (!(error instanceof ContainerConfigError)) throw error;
+      }
+      return { name, mountPath, readOnly, recursiveReadOnly: isRecursive ? 'Enabled' : 'Disabled' };
+    }),
   };
 }
 

@@ -54,7 +54,8 @@ export function terminalReadiness(type: string, phase: string): PodCondition {
 function sandboxCondition({ runtimePod }: ConditionsInput): PodCondition {
   const type = 'PodReadyToStartContainers';
   if (runtimePod?.state === 'ready') return { type, status: 'True' };
-  const message = runtimePod === undefined ? 'no pod sandbox exists' : 'pod sandbox is not ready';
+  const message =
+    runtimePod === undefined ? 'no pod sandbox exists' : (runtimePod.problem ?? 'pod sandbox is not ready');
   return { type, status: 'False', reason: 'PodSandboxNotReady', message };
 }
 

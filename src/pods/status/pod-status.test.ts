@@ -4,7 +4,7 @@ import type { ContainerStatus, PodStatus } from '../../kube/kinds/pod/pod-status
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { ContainerState, RuntimePod } from '../../runtimes/runtime.ts';
 import { type PodParts, aContainer, aPod } from '../../testing/fakes/builders.ts';
-import { activeDeadline, podStatus } from './pod-status.ts';
+import { activeDeadlineMs, deadlineExceeded, podStatus } from './pod-status.ts';
 
 const startMs = Date.UTC(2026, 0, 1);
 
@@ -53,6 +53,7 @@ function statusOf(pod: Pod, has: string | undefined, parts: Partial<Parameters<t
     pod,
     runtimePod: has === undefined ? undefined : aRuntimePod(has),
     runtimeName: 'fake',
+    supportsRecursiveReadOnly: true,
     previous: pod.status ?? {},
     startError: () => undefined,
     terminationMessages: new Map(),
@@ -378,6 +379,10 @@ test('a status has the addresses, the class of service and the generation it was
     },
   );
   assert.equal(statusOf(aPod({ hostNetwork: true }), 'main running').podIP, '192.0.2.1');
+  const sharing = aRuntimePod('main running', { ips: [], hostNetwork: true });
+  assert.equal(statusOf(aPod(), undefined, { runtimePod: sharing }).podIP, '192.0.2.1', 'it was given no other');
+  const unreadable = aRuntimePod('main running', { ips: [] });
+  assert.equal(statusOf(aPod(), undefined, { runtimePod: unreadable }).podIP, undefined, 'it has its own');
 });
 
 test('a termination message is reported, and the reason of a phase is kept while the phase is', () => {
@@ -392,10 +397,9 @@ test('a termination message is reported, and the reason of a phase is kept while
 });
 
 test('a pod past its active deadline has failed', () => {
-  const start = '2026-01-01T00:00:00Z';
-  assert.deepEqual(activeDeadline(60, start, startMs + 59_000), { atMs: startMs + 60_000, eviction: undefined });
-  const { eviction } = activeDeadline(60, start, startMs + 60_000);
-  const status = statusOf(aPod(), 'main running', { eviction });
+  const startTime = '2026-01-01T00:00:00Z';
+  assert.equal(activeDeadlineMs(aPod({ activeDeadlineSeconds: 60 }), { startTime }), startMs + 60_000);
+  const status = statusOf(aPod(), 'main running', { eviction: deadlineExceeded });
   assert.deepEqual(
     [status.phase, status.reason, status.message],
     ['Failed', 'DeadlineExceeded', 'Pod was active on the node longer than the specified deadline'],
@@ -479,4 +483,29 @@ test('an init container that is gone has done its work once the containers after
   const [init] = statusOf(pod, 'a running').initContainerStatuses ?? [];
   assert.deepEqual([init?.state?.terminated?.exitCode, init?.state?.terminated?.reason], [0, 'Completed']);
   assert.deepEqual(statusOf(pod, '').initContainerStatuses?.[0]?.state, { waiting: { reason: 'PodInitializing' } });
+});
+
+test('a container reports how its volumes were mounted, and as whom it runs', () => {
+  const volumeMounts = [
+    { name: 'a', mountPath: '/a' },
+    { name: 'b', mountPath: '/b', readOnly: true },
+    { name: 'c', mountPath: '/c', readOnly: true, recursiveReadOnly: 'IfPossible' },
+  ];
+  const pod = aPod({ containers: [aContainer({ volumeMounts })] });
+  const reported = (status: PodStatus): unknown => status.containerStatuses?.[0]?.volumeMounts;
+  const before = statusOf(pod, undefined, { supportsRecursiveReadOnly: false });
+  const user = { uid: 1000, gid: 1000, supplementalGroups: [1000, 2000] };
+  const { containers } = aRuntimePod('main running');
+  const runtimePod = aRuntimePod('', { containers: containers.map((one) => ({ ...one, user })) });
+  const after = statusOf(pod, undefined, { runtimePod, previous: before });
+  const expected = (recursive: string): unknown => [
+    { name: 'a', mountPath: '/a' },
+    { name: 'b', mountPath: '/b', readOnly: true, recursiveReadOnly: 'Disabled' },
+    { name: 'c', mountPath: '/c', readOnly: true, recursiveReadOnly: recursive },
+  ];
+  assert.deepEqual(reported(before), expected('Disabled'));
+  assert.deepEqual(reported(after), expected('Enabled'));
+  assert.deepEqual(after.containerStatuses?.[0]?.user, { linux: user });
+  const later = statusOf(pod, undefined, { runtimePod, previous: after, supportsRecursiveReadOnly: false });
+  assert.deepEqual(reported(later), expected('Enabled'), 'it was created with that');
 });

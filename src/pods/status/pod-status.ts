@@ -2,8 +2,10 @@
  * The status of a pod, computed each time from what runs, the status before, and why containers could not be started. The status
  * manager sends what has changed.
  */
+import { bareContainerId } from '../../kube/kinds/pod/pod-identity.ts';
 import { isSidecar } from '../../kube/kinds/pod/pod-spec.ts';
 import { type ContainerStatus, type PodStatus, isTerminalPhase } from '../../kube/kinds/pod/pod-status.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { qualityOfService } from '../../kube/references/pod-resources.ts';
 import { type IdleContainers, idleConditionOf } from '../containers/idle-containers.ts';
 import { newestInSandbox } from '../containers/runtime-containers.ts';
@@ -136,7 +138,7 @@ function withProbes(input: PodStatusInput, status: ContainerStatus, isProbed: bo
   if (!isProbed) {
     return { ...status, started: isRunning, ready: state?.terminated?.exitCode === 0 };
   }
-  const id = containerID.slice(containerID.indexOf('://') + 3);
+  const id = bareContainerId(containerID);
   const { initContainerStatuses = [], containerStatuses: regular = [] } = previous;
   const before = [...initContainerStatuses, ...regular].find(
     (one) => one.name === name && one.containerID === containerID,
@@ -149,9 +151,8 @@ function withProbes(input: PodStatusInput, status: ContainerStatus, isProbed: bo
 function addresses({ pod, runtimePod, previous, hostIPs }: PodStatusInput): PodStatus {
   const [hostIP] = hostIPs;
   const before = previous.podIPs ?? (previous.podIP === undefined ? [] : [{ ip: previous.podIP }]);
-  const { state, ips = [] } = runtimePod ?? {};
-  // A pod without addresses of its own has those of the node.
-  const own = pod.spec.hostNetwork === true || (state === 'ready' && ips.length === 0) ? hostIPs : ips;
+  const { state, ips = [], hostNetwork = false } = runtimePod ?? {};
+  const own = pod.spec.hostNetwork === true || (state === 'ready' && hostNetwork) ? hostIPs : ips;
   // The addresses of a pod that has ended stay in its status.
   const podIPs = own.length > 0 ? own.map((ip) => ({ ip })) : before;
   const [first] = podIPs;
@@ -161,18 +162,13 @@ function addresses({ pod, runtimePod, previous, hostIPs }: PodStatusInput): PodS
   };
 }
 
-const deadlineExceeded: Eviction = {
+export const deadlineExceeded: Eviction = {
   reason: 'DeadlineExceeded',
   message: 'Pod was active on the node longer than the specified deadline',
 };
 
-/** When a pod with `activeDeadlineSeconds` has to end, and whether that time has come. */
-export function activeDeadline(
-  activeDeadlineSeconds: number | undefined,
-  startTime: string | undefined,
-  nowMs: number,
-): { readonly atMs: number | undefined; readonly eviction: Eviction | undefined } {
-  if (activeDeadlineSeconds === undefined || startTime === undefined) return { atMs: undefined, eviction: undefined };
-  const atMs = Date.parse(startTime) + activeDeadlineSeconds * 1000;
-  return nowMs >= atMs ? { atMs: undefined, eviction: deadlineExceeded } : { atMs, eviction: undefined };
+/** When a pod with `activeDeadlineSeconds` has to end. */
+export function activeDeadlineMs({ spec }: Pod, { startTime }: PodStatus = {}): number | undefined {
+  const { activeDeadlineSeconds: seconds } = spec;
+  return seconds === undefined || startTime === undefined ? undefined : Date.parse(startTime) + seconds * 1000;
 }

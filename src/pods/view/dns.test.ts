@@ -89,6 +89,8 @@ test('without DNS in the cluster a pod that wants it has that of the host and sa
       reason: 'MissingClusterDNS',
       message:
         'pod: "web_shop(u1)". kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy. Falling back to "Default" policy.',
+      ofNode:
+        'kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy. Falling back to "Default" policy.',
     },
   ]);
 });

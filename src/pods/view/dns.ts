@@ -24,6 +24,8 @@ interface PodDns {
 interface DnsWarning {
   readonly reason: 'MissingClusterDNS' | 'DNSConfigForming';
   readonly message: string;
+  /** Set for what concerns the node too. */
+  readonly ofNode?: string;
 }
 
 const none: DnsConfig = { servers: [], searches: [], options: [] };
@@ -44,8 +46,8 @@ function policyDns(pod: Pod, host: DnsConfig, settings: DnsSettings): PodDns {
   if (clusterDns.length === 0) {
     const missing = `kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy. Falling back to "Default" policy.`;
     const message = `pod: ${goQuote(describePod(pod))}. ${missing}`;
-    const warnings = settings.warnsWithoutCluster ? [{ reason: 'MissingClusterDNS', message } as const] : [];
-    return { config: hostDns(host, settings), warnings };
+    const warning = { reason: 'MissingClusterDNS', message, ofNode: missing } as const;
+    return { config: hostDns(host, settings), warnings: settings.warnsWithoutCluster ? [warning] : [] };
   }
   const ofCluster =
     clusterDomain === '' ? [] : [`${podNamespace(pod)}.svc.${clusterDomain}`, `svc.${clusterDomain}`, clusterDomain];
@@ -97,6 +99,19 @@ function withinLimits({ servers: given, searches: wanted, options }: DnsConfig, 
     warnings.push({ reason: 'DNSConfigForming', message });
   }
   return { config: { servers, searches, options }, warnings };
+}
+
+/** What pods could not have all of, of the machine's file; undefined: there is no such thing. Throws for a file that cannot be read. */
+export function resolvConfProblem(path: string, text: string, clusterDomain: string): string | undefined {
+  const { searches } = parseResolvConf(text);
+  const pathsMax = searchesMax - (clusterDomain === '' ? 0 : 3);
+  if (searches.length > pathsMax)
+    return `Resolv.conf file '${path}' contains search line consisting of more than ${pathsMax} domains!`;
+  if (searches.some(({ length }) => length > searchPathCharactersMax))
+    return `Resolv.conf file ${goQuote(path)} contains a search path which length is more than allowed ${searchPathCharactersMax} chars!`;
+  if (searches.join(' ').length > searchCharactersMax)
+    return `Resolv.conf file '${path}' contains search line which length is more than allowed ${searchCharactersMax} chars!`;
+  return undefined;
 }
 
 export function parseResolvConf(text: string): DnsConfig {

@@ -262,7 +262,8 @@ function propagationOf({ mountPropagation: mode }: VolumeMount): MountPropagatio
   }
 }
 
-function isRecursivelyReadOnly(
+/** Throws a ContainerConfigError when the mount cannot be made as it says. */
+export function isRecursivelyReadOnly(
   { name, recursiveReadOnly: mode, readOnly = false, mountPropagation = 'None' }: VolumeMount,
   supported: boolean,
 ): boolean {

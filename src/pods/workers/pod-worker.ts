@@ -33,17 +33,12 @@ interface Ending {
   readonly eviction: Eviction | undefined;
 }
 
-export interface SyncResult {
-  /** Everything has ended for good: the pod is not synced again. */
-  readonly terminal: boolean;
-  /** When to sync again though nothing happened: at the pod's deadline. */
-  readonly againAtMs?: number | undefined;
-}
-
 /** Each step may be repeated, and stops when its signal aborts. */
 export interface PodSteps {
-  /** Moves the pod toward what is wanted. */
-  sync(pod: Pod, runtimePod: RuntimePod | undefined, signal: AbortSignal): Promise<SyncResult>;
+  /** Moves the pod toward what is wanted. True: everything has ended for good, and the pod is not synced again. */
+  sync(pod: Pod, runtimePod: RuntimePod | undefined, signal: AbortSignal): Promise<boolean>;
+  /** When to sync again at the latest, whatever the last sync came to: at the pod's deadline. */
+  deadlineMs(pod: Pod): number | undefined;
   /** Ends every container. */
   terminate(pod: Pod, runtimePod: RuntimePod | undefined, ending: Ending, signal: AbortSignal): Promise<void>;
   /** Ends a pod that only the runtime knows. */
@@ -249,7 +244,9 @@ export class PodWorker {
       if (signal.aborted) return this.#pending === undefined ? { kind: 'movedOn' } : undefined;
       const hasEvent = isStartError(error);
       this.#deps.notify({ kind: 'PodStepFailed', podUid: uid, fullName, state, message: messageOf(error), hasEvent });
-      return { kind: 'failed', error };
+      const { pod } = this;
+      const againAtMs = state === 'syncing' && pod !== undefined ? this.#deps.steps.deadlineMs(pod) : undefined;
+      return { kind: 'failed', error, againAtMs };
     } finally {
       this.#step = undefined;
     }
@@ -272,8 +269,8 @@ export class PodWorker {
     this.#wasTerminal = false;
     switch (this.state) {
       case 'syncing': {
-        const { terminal, againAtMs } = await steps.sync(pod, runtimePod, signal);
-        if (!terminal) return { kind: 'done', againAtMs };
+        const isOverForGood = await steps.sync(pod, runtimePod, signal);
+        if (!isOverForGood) return { kind: 'done', againAtMs: steps.deadlineMs(pod) };
         if (this.state === 'syncing') {
           this.hasBegunTerminating = true;
           this.#beginTerminating(pod);
@@ -374,7 +371,7 @@ export function effectiveGrace(
 type StepOutcome =
   | { readonly kind: 'movedOn' }
   | { readonly kind: 'done'; readonly againAtMs: number | undefined }
-  | { readonly kind: 'failed'; readonly error: unknown };
+  | { readonly kind: 'failed'; readonly error: unknown; readonly againAtMs: number | undefined };
 
 export interface RequeueSettings {
   /** `syncFrequency`: 60 s. */
@@ -383,6 +380,8 @@ export interface RequeueSettings {
   readonly retryMs: number;
 }
 
+/** For a pod whose deadline passed while its sync failed: what failed may fail again at once. */
+const lateMs = 1000;
 /** Pods that started together do not stay in step. */
 const jitterSpread = 0.5;
 
@@ -397,13 +396,15 @@ export function requeueDelayMs(
     case 'movedOn':
       return 0;
     case 'done': {
-      const delay = jittered(resyncMs, jitterSpread, random);
-      return outcome.againAtMs === undefined ? delay : Math.min(delay, Math.max(outcome.againAtMs - nowMs, 0));
+      const { againAtMs = Infinity } = outcome;
+      return Math.min(jittered(resyncMs, jitterSpread, random), Math.max(againAtMs - nowMs, 0));
     }
     case 'failed': {
-      const retryAtMs = earliestRetry(outcome.error);
+      const { error, againAtMs = Infinity } = outcome;
+      const retryAtMs = earliestRetry(error);
       const delay = retryAtMs === undefined ? retryMs : Math.max(retryAtMs - nowMs, 0);
-      return jittered(Math.min(delay, resyncMs), jitterSpread, random);
+      const retry = jittered(Math.min(delay, resyncMs), jitterSpread, random);
+      return Math.min(retry, Math.max(againAtMs - nowMs, lateMs));
     }
   }
 }

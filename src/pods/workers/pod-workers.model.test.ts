@@ -53,8 +53,9 @@ class World {
         steps: {
           sync: async ({ metadata }, _runtime, signal) => {
             await this.#step(metadata.uid ?? '', 1, signal);
-            return { terminal: false };
+            return false;
           },
+          deadlineMs: () => undefined,
           terminate: ({ metadata }, _runtime, _request, signal) => this.#step(metadata.uid ?? '', 2, signal),
           cleanUp: ({ metadata }, _runtime, signal) => this.#step(metadata.uid ?? '', 3, signal),
           terminateOrphan: () => assert.fail('there are no orphans here'),

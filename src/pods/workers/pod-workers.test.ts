@@ -46,9 +46,8 @@ function aWorld(): World {
       moved: () => {},
       runtime: { get: async (uid) => ((await steps.get('get')?.(stop.signal)) as undefined) ?? runtimePods.get(uid) },
       steps: {
-        sync: async ({ metadata }, _runtimePod, signal) => ({
-          terminal: (await act('sync', metadata.uid, signal)) === 'terminal',
-        }),
+        sync: async ({ metadata }, _runtimePod, signal) => (await act('sync', metadata.uid, signal)) === 'terminal',
+        deadlineMs: () => undefined,
         terminate: async ({ metadata }, _runtimePod, { graceSeconds }, signal) => {
           await act(`terminate ${graceSeconds}`, metadata.uid, signal);
         },
@@ -354,6 +353,12 @@ const requeues: readonly { it: string; outcome: StepOutcome; ms: readonly [numbe
   { it: 'before that at a deadline', outcome: { kind: 'done', againAtMs: 1_005_000 }, ms: [5000, 5000] },
   { it: 'after 10 s for another error', outcome: failed(new Error('x')), ms: [10_000, 15_000] },
   { it: 'at the end of a back-off', outcome: failed(inBackOff(1_020_000)), ms: [20_000, 30_000] },
+  {
+    it: 'at a deadline before the end of a back-off',
+    outcome: failed(inBackOff(1_020_000), 1_005_000),
+    ms: [5000, 5000],
+  },
+  { it: 'soon after a deadline that is past', outcome: failed(new Error('x'), 5), ms: [1000, 1000] },
   { it: 'at once when the back-off is past', outcome: failed(inBackOff(5)), ms: [0, 0] },
   { it: 'not later than the resync for a long back-off', outcome: failed(inBackOff(1_300_000)), ms: [60_000, 90_000] },
   {
@@ -362,8 +367,8 @@ const requeues: readonly { it: string; outcome: StepOutcome; ms: readonly [numbe
     ms: [40_000, 60_000],
   },
 ];
-function failed(error: unknown): StepOutcome {
-  return { kind: 'failed', error };
+function failed(error: unknown, againAtMs?: number): StepOutcome {
+  return { kind: 'failed', error, againAtMs };
 }
 for (const { it, outcome, ms } of requeues) {
   test(`a pod is looked at again ${it}`, () => {

@@ -87,7 +87,15 @@ test('mounts in order, with propagation, and devices', () => {
         { ...plain, hostPath: '/b', containerPath: '/2', readOnly: true, propagation: 'HostToContainer' },
         { ...plain, hostPath: '/c', containerPath: '/3', propagation: 'Bidirectional' },
         { ...plain, hostPath: '/d', containerPath: '/4', readOnly: true, recursiveReadOnly: true },
-        { ...plain, hostPath: '', containerPath: '/5', readOnly: true, image: 'data:1', imageSubPath: 'x' },
+        {
+          ...plain,
+          hostPath: '',
+          containerPath: '/5',
+          readOnly: true,
+          image: 'data:1',
+          imageId: 'sha256:1',
+          imageSubPath: 'x',
+        },
       ],
       devices: [{ hostPath: '/dev/loop0', containerPath: '/dev/data', permissions: 'mrw' }],
     },
@@ -101,7 +109,7 @@ test('mounts in order, with propagation, and devices', () => {
       containerPath: '/5',
       readonly: true,
       image: {
-        image: 'data:1',
+        image: 'sha256:1',
         userSpecifiedImage: 'data:1',
         runtimeHandler: 'runc',
         annotations: { note: 'n' },
@@ -190,6 +198,7 @@ test('users, groups and capabilities', () => {
     capabilities: { addCapabilities: ['NET_ADMIN'], dropCapabilities: ['ALL'] },
     seccomp: { profileType: 'Localhost', localhostRef: '/node/seccomp/p.json' },
     apparmor: { profileType: 'Localhost', localhostRef: 'mine' },
+    apparmorProfile: 'localhost/mine',
     selinuxOptions: { user: 'u', role: 'r', type: 't', level: 's0' },
   });
   const { runAsUser, runAsUsername, apparmor } = securityShown({ uid: undefined, username: 'www-data' });

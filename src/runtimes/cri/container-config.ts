@@ -68,7 +68,16 @@ const propagations = {
 } as const;
 
 function mountConfig(mount: RuntimeMount, pod: PodRequest): MessageInitShape<typeof MountSchema> {
-  const { hostPath, containerPath, readOnly, recursiveReadOnly, propagation, image, imageSubPath = '' } = mount;
+  const {
+    hostPath,
+    containerPath,
+    readOnly,
+    recursiveReadOnly,
+    propagation,
+    image,
+    imageId = '',
+    imageSubPath = '',
+  } = mount;
   return {
     containerPath,
     hostPath,
@@ -79,7 +88,7 @@ function mountConfig(mount: RuntimeMount, pod: PodRequest): MessageInitShape<typ
       ? {}
       : {
           image: {
-            image,
+            image: imageId,
             userSpecifiedImage: image,
             runtimeHandler: pod.runtimeHandler,
             annotations: { ...pod.annotations },
@@ -156,7 +165,9 @@ function securityContext(
     readonlyRootfs: security.readOnlyRootFilesystem,
     noNewPrivs: security.noNewPrivileges,
     seccomp: securityProfile(security.seccomp),
-    ...(security.appArmor === undefined ? {} : { apparmor: securityProfile(security.appArmor) }),
+    ...(security.appArmor === undefined
+      ? {}
+      : { apparmor: securityProfile(security.appArmor), apparmorProfile: appArmorName(security.appArmor) }),
     ...seLinuxOptions(security.seLinux),
     ...hiddenPaths(security, machine),
   };
@@ -164,6 +175,11 @@ function securityContext(
 
 function securityProfile({ type, profile }: SecurityProfile): MessageInitShape<typeof SecurityProfileSchema> {
   return { profileType: SecurityProfile_ProfileType[type], localhostRef: profile };
+}
+
+/** Runtimes from before 2021 know no other field. */
+function appArmorName({ type, profile }: SecurityProfile): string {
+  return { RuntimeDefault: 'runtime/default', Unconfined: 'unconfined', Localhost: `localhost/${profile}` }[type];
 }
 
 const maskedPaths: readonly string[] = [

@@ -47,6 +47,21 @@ export function isNotFound(thrown: unknown): boolean {
   return thrown instanceof RuntimeError && hasCode(thrown.cause, 'NOT_FOUND');
 }
 
+/** Undefined for what is gone: it needs no stop, no removal and no description. */
+export async function unlessGone<T>(answer: Promise<T>): Promise<T | undefined> {
+  try {
+    return await answer;
+  } catch (thrown) {
+    if (isNotFound(thrown)) return undefined;
+    throw thrown;
+  }
+}
+
+/** All times of a runtime are nanoseconds since the epoch. */
+export function milliseconds(nanoseconds: bigint): number {
+  return Number(nanoseconds / 1_000_000n);
+}
+
 export function isUnimplemented(thrown: unknown): boolean {
   return thrown instanceof RuntimeError && hasCode(thrown.cause, 'UNIMPLEMENTED');
 }

@@ -15,13 +15,20 @@ import {
   PodSandboxState,
   type PodSandboxStatus,
 } from '../../grpc/messages/cri_pb.ts';
-import { type ContainerState, type RuntimeContainer, RuntimeError, type RuntimePod } from '../runtime.ts';
+import {
+  type ContainerState,
+  type RuntimeContainer,
+  RuntimeError,
+  type RuntimePod,
+  podNameLabel,
+  podNamespaceLabel,
+  podUidLabel,
+} from '../runtime.ts';
 import { programAnnotation } from './container-config.ts';
-import { type RuntimeCalls, isNotFound, requestMsMax } from './cri-connection.ts';
+import { type RuntimeCalls, milliseconds, requestMsMax, unlessGone } from './cri-connection.ts';
 
-const podUidLabel = 'io.kubernetes.pod.uid';
-const podNameLabel = 'io.kubernetes.pod.name';
-const podNamespaceLabel = 'io.kubernetes.pod.namespace';
+/** Of a sandbox: the directory of pods of the node that made it. */
+export const nodeAnnotation = 'mountlet.dev/pods-directory';
 
 /** Everything that a runtime lists, by the UID of its pod. */
 export interface Listed {
@@ -39,8 +46,31 @@ interface ReadySandbox {
   readonly ips: readonly string[];
 }
 
+const notReady = 'pod sandbox is not ready';
+
+/** How pods of this node are told from those of others. */
+export interface OwnPods {
+  /** Where pods have their volumes. */
+  readonly podsDirectory: string;
+  /** UIDs of pods that an earlier program had there. */
+  readonly podsBefore: readonly string[];
+}
+
+/** A node ends pods that it does not know: it must be alone. */
+export class OtherPodsError extends RuntimeError {
+  constructor(others: readonly PodSandbox[]) {
+    const [first] = others.map(({ metadata }) => `${metadata?.namespace}/${metadata?.name}`);
+    const more = others.length > 1 ? ` and ${others.length - 1} more` : '';
+    super(
+      `pods of another node are in this container runtime (${first}${more}), and two nodes would end each other's pods: stop the kubelet that has them, name the socket of another runtime with --container-runtime-endpoint, or remove them with crictl rmp -f if no node has them any more`,
+    );
+  }
+}
+
 export class CriPods {
   readonly #calls: RuntimeCalls;
+  readonly #own: OwnPods;
+  #isAlone = false;
   /** Of sandboxes that are ready, by ID. */
   readonly #sandboxes = new Map<string, ReadySandbox>();
   /** By ID, for the state that the container had then. */
@@ -48,12 +78,27 @@ export class CriPods {
   /** By UID: the last that was ready. A pod that has ended keeps its addresses. */
   readonly #lastReady = new Map<string, ReadySandbox>();
 
-  constructor(calls: RuntimeCalls) {
+  constructor(calls: RuntimeCalls, own: OwnPods) {
     this.#calls = calls;
+    this.#own = own;
+  }
+
+  /** Rejects with an OtherPodsError where another node has pods. Asked until the runtime has answered once. */
+  async requireAlone(signal: AbortSignal): Promise<void> {
+    if (this.#isAlone) return;
+    const { items } = await this.#calls.listPodSandbox({}, { timeoutMs: requestMsMax, signal });
+    const { podsDirectory, podsBefore } = this.#own;
+    const others = items.filter(({ labels, annotations }) => {
+      const uid = labels[podUidLabel] ?? '';
+      return uid !== '' && annotations[nodeAnnotation] !== podsDirectory && !podsBefore.includes(uid);
+    });
+    if (others.length > 0) throw new OtherPodsError(others);
+    this.#isAlone = true;
   }
 
   /** All of this node's, or of one pod. */
   async listed(podUid: string | undefined, signal: AbortSignal): Promise<ReadonlyMap<string, Listed>> {
+    await this.requireAlone(signal);
     const options = { timeoutMs: requestMsMax, signal };
     const filter = podUid === undefined ? {} : { filter: { labelSelector: { [podUidLabel]: podUid } } };
     const [{ items }, { containers }] = await Promise.all([
@@ -103,8 +148,10 @@ export class CriPods {
 
   async #pod(uid: string, { sandboxes, containers }: Listed, signal: AbortSignal): Promise<RuntimePod> {
     const [newest] = sandboxes;
-    const ready = await this.#ready(sandboxes, signal);
+    const found = await this.#ready(sandboxes, signal);
+    const ready = typeof found === 'string' ? undefined : found;
     if (ready !== undefined) this.#lastReady.set(uid, ready);
+    const last = ready ?? this.#lastReady.get(uid);
     const [first] = containers;
     const described: RuntimeContainer[] = [];
     for (const one of containers) {
@@ -115,24 +162,28 @@ export class CriPods {
       uid,
       namespace: newest?.metadata?.namespace ?? first?.labels[podNamespaceLabel] ?? '',
       name: newest?.metadata?.name ?? first?.labels[podNameLabel] ?? '',
-      state: ready === undefined ? 'notReady' : 'ready',
+      ...(typeof found === 'string' ? { state: 'notReady', problem: found } : { state: 'ready' }),
       createdAtMs: milliseconds(newest?.createdAt ?? 0n),
-      ips: (ready ?? this.#lastReady.get(uid))?.ips ?? [],
+      sandboxId: newest?.id ?? '',
+      ips: last?.ips ?? [],
+      hostNetwork: last?.hostNetwork ?? false,
       containers: described.toSorted((a, b) => b.state.createdAtMs - a.state.createdAtMs || b.attempt - a.attempt),
     };
   }
 
-  /** Undefined: another sandbox is needed, because there is none, or more than one, or the newest lost its network. */
-  async #ready(sandboxes: readonly PodSandbox[], signal: AbortSignal): Promise<ReadySandbox | undefined> {
+  /** Or why another sandbox is needed, in the kubelet's words. */
+  async #ready(sandboxes: readonly PodSandbox[], signal: AbortSignal): Promise<ReadySandbox | string> {
     const [newest] = sandboxes;
     const ready = sandboxes.filter(({ state }) => state === PodSandboxState.SANDBOX_READY);
-    if (newest === undefined || ready.length !== 1 || ready[0] !== newest) return undefined;
+    if (newest === undefined) return 'no pod sandbox exists';
+    if (ready.length > 1) return 'multiple pod sandboxes are ready and need to be reconciled';
+    if (ready[0] !== newest) return notReady;
     const known = this.#sandboxes.get(newest.id);
     if (known !== undefined) return known;
     const status = await unlessGone(this.#sandboxStatus(newest.id, signal));
-    if (status?.state !== PodSandboxState.SANDBOX_READY) return undefined;
+    if (status?.state !== PodSandboxState.SANDBOX_READY) return notReady;
     const hostNetwork = status.linux?.namespaces?.options?.network === NamespaceMode.NODE;
-    if (!hostNetwork && status.network?.ip === '') return undefined;
+    if (!hostNetwork && status.network?.ip === '') return 'pod sandbox has no IP address';
     const ips = hostNetwork ? [] : addressesOf(status);
     const sandbox = { id: newest.id, attempt: newest.metadata?.attempt ?? 0, hostNetwork, ips };
     this.#sandboxes.set(newest.id, sandbox);
@@ -153,12 +204,12 @@ export class CriPods {
   }
 
   /** Undefined when it has been removed since it was listed. */
-  async #container({ id, state }: Container, signal: AbortSignal): Promise<RuntimeContainer | undefined> {
+  async #container({ id, state, podSandboxId }: Container, signal: AbortSignal): Promise<RuntimeContainer | undefined> {
     const known = this.#containers.get(id);
     if (known?.state === state && state !== CriState.CONTAINER_UNKNOWN) return known.container;
     const status = await unlessGone(this.#containerStatus(id, signal));
     if (status === undefined) return undefined;
-    const container = describe(status);
+    const container = describe(status, podSandboxId);
     this.#containers.set(id, { state: status.state, container });
     return container;
   }
@@ -195,18 +246,28 @@ function addressesOf({ network }: PodSandboxStatus): readonly string[] {
   return all.every((ip) => isIP(ip) !== 0) ? all : [];
 }
 
-function describe(status: ContainerStatus): RuntimeContainer {
+function describe(status: ContainerStatus, sandboxId: string): RuntimeContainer {
+  const images = [status.imageId, ...status.mounts.map(({ image }) => image?.image ?? '')];
   return {
     id: status.id,
     name: status.metadata?.name ?? '',
     attempt: status.metadata?.attempt ?? 0,
     image: status.image?.image ?? '',
     imageId: status.imageRef,
+    moreImages: images.filter(Boolean),
+    sandboxId,
     state: stateOf(status),
     logPath: status.logPath,
+    ...userOf(status),
     labels: status.labels,
     annotations: status.annotations,
   };
+}
+
+function userOf({ user }: ContainerStatus): Pick<RuntimeContainer, 'user'> {
+  if (user?.linux === undefined) return {};
+  const { uid, gid, supplementalGroups } = user.linux;
+  return { user: { uid: Number(uid), gid: Number(gid), supplementalGroups: supplementalGroups.map(Number) } };
 }
 
 function stateOf({
@@ -238,23 +299,9 @@ function stateOf({
   }
 }
 
-/** All times of a runtime are nanoseconds since the epoch. */
-function milliseconds(nanoseconds: bigint): number {
-  return Number(nanoseconds / 1_000_000n);
-}
-
 /** An answer without what everything depends on is a failure of the runtime, in the kubelet's words. */
 function requireFields(method: string, fields: Readonly<Record<string, unknown>>): void {
   const missing = Object.entries(fields).find(([, value]) => !value);
   if (missing !== undefined)
     throw new RuntimeError(`the runtime's answer to ${method} is incomplete: ${missing[0]} is not set`);
-}
-
-async function unlessGone<T>(answer: Promise<T>): Promise<T | undefined> {
-  try {
-    return await answer;
-  } catch (thrown) {
-    if (isNotFound(thrown)) return undefined;
-    throw thrown;
-  }
 }

@@ -1,6 +1,6 @@
 /** The runtime over a real containerd. What no runtime does on command is in open-cri-runtime.test.ts. */
 import assert from 'node:assert/strict';
-import { existsSync, mkdirSync, realpathSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readlinkSync, realpathSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { type TestContext, after, before, describe, test } from 'node:test';
 import { systemClock } from '../../base/clock.ts';
@@ -60,6 +60,7 @@ describe('the runtime over containerd', { skip: containerdSkip() }, () => {
           podPidsMax: undefined,
           logLimits: { bytesMax: 10_000_000, filesMax: 5 },
           logRoot: join(directory, 'logs'),
+          logLinks: join(directory, 'containers'),
           podsDirectory: join(directory, 'pods'),
         },
         { clock: systemClock, report: assert.fail },
@@ -121,6 +122,12 @@ describe('the runtime over containerd', { skip: containerdSkip() }, () => {
       ],
     );
 
+    const links = (): string[] => readdirSync(join(directory, 'containers'));
+    const [, mainId = ''] = running?.containers.map(({ id }) => id) ?? [];
+    assert.equal(links().length, 2);
+    const mainLink = join(directory, 'containers', `web_shop_main-${mainId}.log`);
+    assert.equal(readlinkSync(mainLink), join(pod.logDirectory, 'main/0.log'));
+
     await runtime.stopPod(pod.uid, signal);
     await runtime.stopPod(pod.uid, signal);
     const stopped = await runtime.get(pod.uid, signal);
@@ -142,7 +149,10 @@ describe('the runtime over containerd', { skip: containerdSkip() }, () => {
     await runtime.removeReplaced(signal);
     assert.equal(await sandboxes(), 2, 'containers of the first are still there');
     for (const { id } of again.containers) await runtime.removeContainer(id, signal);
+    assert.deepEqual(links(), [], 'a link goes with its container');
+    symlinkSync(join(directory, 'logs/gone/main/0.log'), mainLink);
     await runtime.removeReplaced(signal);
+    assert.deepEqual(links(), [], 'and without its log');
     assert.equal(await sandboxes(), 1);
     assert.equal((await runtime.get(pod.uid, signal))?.state, 'ready');
 
@@ -182,11 +192,11 @@ describe('the runtime over containerd', { skip: containerdSkip() }, () => {
   test('a container that cannot start says why, without what may be secret', async (t) => {
     const { pod, runtime, container } = await world(t, { hostNetwork: true });
     await runtime.runPod(pod, signal);
-    const request = container({ command: ['/no/such/hunter2'], program: '/no/such/$(PASSWORD)' });
+    const request = container({ command: ['/no/such/hunter2'], program: '/no/such/$$$(PASSWORD)' });
     const id = await runtime.createContainer(request, pod, signal);
     await assert.rejects(runtime.startContainer(id, signal), (error: Error) => {
       assert.ok(error instanceof RuntimeError);
-      assert.match(error.message, /\/no\/such\/\$\(PASSWORD\).*no such file or directory/);
+      assert.match(error.message, /\/no\/such\/\$\$\$\(PASSWORD\).*no such file or directory/);
       assert.ok(!error.message.includes('hunter2') && error.cause === undefined);
       return true;
     });

@@ -22,13 +22,16 @@ import {
   type ProcessStreams,
   type Runtime,
   RuntimeError,
+  type RuntimeFeature,
   type RuntimeImages,
   type RuntimePod,
+  type RuntimeSaid,
 } from '../runtime.ts';
 import { containerConfig } from './container-config.ts';
-import { type CriConnection, isNotFound, requestMsMax } from './cri-connection.ts';
-import { CriPods, type Listed } from './cri-pods.ts';
+import { type CriConnection, requestMsMax, unlessGone } from './cri-connection.ts';
+import { CriPods, type Listed, OtherPodsError, type OwnPods, nodeAnnotation } from './cri-pods.ts';
 import { CriImages } from './images.ts';
+import { LogLinks } from './log-links.ts';
 import { type LogLimits, LogRotation } from './log-rotation.ts';
 import type { MachineFacts } from './machine-facts.ts';
 import type { PodCgroups } from './pod-cgroups.ts';
@@ -37,7 +40,13 @@ import { RuntimeConditions } from './runtime-conditions.ts';
 import { sandboxConfig } from './sandbox-config.ts';
 import { CriStatsReader } from './stats.ts';
 import { CriStreaming } from './streaming.ts';
-import { type RuntimeFeatures, runtimeFeatures, unsupportedContainer, unsupportedPod } from './unsupported.ts';
+import {
+  type RuntimeFeatures,
+  isSupported,
+  runtimeFeatures,
+  unsupportedContainer,
+  unsupportedPod,
+} from './unsupported.ts';
 
 interface CriRuntimeSettings {
   /** Of its answer to Version. */
@@ -45,10 +54,11 @@ interface CriRuntimeSettings {
   readonly version: string;
   /** Where pods have their folders of logs. */
   readonly logRoot: string;
+  /** Where logs of containers have links beside; undefined: nowhere. */
+  readonly logLinks: string | undefined;
   readonly logLimits: LogLimits;
   readonly machine: MachineFacts;
-  /** UIDs of pods that an earlier program had. */
-  readonly podsBefore: readonly string[];
+  readonly own: OwnPods;
 }
 
 interface CriRuntimeDeps {
@@ -57,6 +67,12 @@ interface CriRuntimeDeps {
   readonly clock: Clock;
   /** What the user should know. */
   readonly report: (message: string) => void;
+}
+
+interface CreatedContainer {
+  /** The runtime quotes a command that it cannot start, and variables in it may be secret. */
+  readonly program: { readonly expanded: string; readonly asWritten: string };
+  readonly logged: Omit<Parameters<LogLinks['add']>[0], 'id'>;
 }
 
 /** Making a sandbox includes its network. */
@@ -74,18 +90,21 @@ export class CriRuntime implements Runtime {
   readonly #streaming: CriStreaming;
   readonly #stats: CriStatsReader;
   readonly #logs: LogRotation;
+  readonly #links: LogLinks;
   readonly #relist: Relist;
   readonly #conditions: RuntimeConditions;
   readonly #cgroups: PodCgroups;
   readonly #clock: Clock;
   /** UIDs of pods whose sandbox is being made. */
   readonly #making = new Set<string>();
-  /** UIDs of pods that may have a cgroup. */
-  readonly #grouped: Set<string>;
+  /** UIDs of pods that may have a cgroup, with the last attempt to make it. */
+  readonly #grouped: Map<string, symbol>;
+  /** Cgroups that are being removed, by the pod's UID. */
+  readonly #ungrouping = new Map<string, Promise<void>>();
   readonly #changes = new CoalescingTopic<string>();
   readonly #closing = new AbortController();
-  /** By ID, until they are started: the runtime quotes a command that it cannot start, and variables in it may be secret. */
-  readonly #programs = new Map<string, { readonly expanded: string; readonly asWritten: string }>();
+  /** By ID, until they are started. */
+  readonly #created = new Map<string, CreatedContainer>();
   #loops: Promise<unknown> = Promise.resolve();
 
   constructor(settings: CriRuntimeSettings, { connection, cgroups, clock, report }: CriRuntimeDeps) {
@@ -95,28 +114,35 @@ export class CriRuntime implements Runtime {
     this.#connection = connection;
     this.#cgroups = cgroups;
     this.#clock = clock;
-    this.#grouped = new Set(settings.podsBefore);
-    this.images = new CriImages(connection, (pod) => sandboxConfig(pod, 0, cgroups.driver));
-    this.#pods = new CriPods(connection.runtime);
+    this.#grouped = new Map(settings.own.podsBefore.map((uid) => [uid, Symbol()]));
+    this.images = new CriImages(connection, (pod) =>
+      this.#sandboxConfig(pod, this.#pods.readySandbox(pod.uid)?.attempt ?? 0),
+    );
+    this.#pods = new CriPods(connection.runtime, settings.own);
     this.#streaming = new CriStreaming(connection.runtime, clock);
-    this.#stats = new CriStatsReader(connection.runtime, this.#pods, clock);
+    this.#stats = new CriStatsReader({ calls: connection.runtime, pods: this.#pods, cgroups, clock });
     this.#logs = new LogRotation(settings.logLimits, {
       clock,
       report,
       logs: () => this.#pods.running(),
       reopen: (containerId, signal) => connection.runtime.reopenContainerLog({ containerId }, this.#options(signal)),
     });
+    this.#links = new LogLinks({ directory: settings.logLinks, logRoot: settings.logRoot }, report);
     this.#conditions = new RuntimeConditions(connection.runtime, clock);
     this.#relist = new Relist({
       clock,
       listed: (signal) => this.#pods.listed(undefined, signal),
+      inspect: (podUid, signal) => this.#pods.get(podUid, signal),
       changed: (podUid) => this.#changes.publish(podUid),
     });
   }
 
-  /** Follows the runtime. One that does not answer yet is waited for: `problems` says so. */
+  /** Follows the runtime. One that does not answer yet is waited for: `problems` says so. Rejects where another node has pods. */
   async open(): Promise<void> {
     const { signal } = this.#closing;
+    await this.#pods.requireAlone(signal).catch((thrown: unknown) => {
+      if (thrown instanceof OtherPodsError) throw thrown;
+    });
     await Promise.all([this.#conditions.refresh(signal).catch(() => {}), this.#relist.relist(signal)]);
     this.#loops = Promise.all([this.#conditions.run(signal), this.#relist.run(signal), this.#logs.run(signal)]);
   }
@@ -129,7 +155,7 @@ export class CriRuntime implements Runtime {
   }
 
   problems(): readonly string[] {
-    return [...this.#conditions.problems(), ...[this.#relist.problem() ?? []].flat()];
+    return [...this.#conditions.problems(), ...this.#relist.problems()];
   }
 
   networkProblem(): string | undefined {
@@ -140,13 +166,19 @@ export class CriRuntime implements Runtime {
     this.#conditions.setPodRanges(ranges);
   }
 
-  unsupported(pod: PodRequest, container: ContainerRequest): string | undefined {
-    return unsupportedContainer(container, pod, this.#features());
+  supports(feature: RuntimeFeature, handler: string): boolean {
+    return this.#conditions.status === undefined || isSupported(feature, handler, this.#features());
+  }
+
+  unsupported(_pod: PodRequest, container: ContainerRequest): string | undefined {
+    return unsupportedContainer(container, this.#features());
   }
 
   async list(signal: AbortSignal): Promise<readonly RuntimePod[]> {
+    const groupedBefore = new Map(this.#grouped);
+    for (const uid of this.#making) groupedBefore.delete(uid);
     const pods = await this.#pods.list(signal);
-    await this.#removeOrphanCgroups(pods, signal);
+    await this.#removeOrphanCgroups(groupedBefore, pods, signal);
     return pods;
   }
 
@@ -173,7 +205,10 @@ export class CriRuntime implements Runtime {
     } finally {
       this.#making.delete(uid);
     }
-    const pod = await this.#pods.get(uid, signal);
+    const pod = await this.#pods.get(uid, signal).catch((cause: unknown) => {
+      signal.throwIfAborted();
+      throw new RuntimeError(messageOf(cause), { cause }, 'SandboxStatusFailed');
+    });
     if (pod?.state !== 'ready')
       throw new RuntimeError('the sandbox is not ready, or has no address, although it was made');
     return pod;
@@ -186,9 +221,11 @@ export class CriRuntime implements Runtime {
     const refusal = unsupportedPod(request, this.#features());
     if (refusal !== undefined) throw new RuntimeError(refusal);
     await mkdir(logDirectory, { recursive: true, mode: 0o755 });
-    this.#grouped.add(uid);
+    // A removal under way would end what is about to be made.
+    await this.#ungrouping.get(uid)?.catch(() => {});
+    this.#grouped.set(uid, Symbol());
     await this.#cgroups.make(request);
-    const config = sandboxConfig(request, attempt, this.#cgroups.driver);
+    const config = this.#sandboxConfig(request, attempt);
     const { podSandboxId } = await this.#toItsEnd(signal, (late) =>
       this.#connection.runtime.runPodSandbox({ config, runtimeHandler }, { timeoutMs: sandboxMsMax, signal: late }),
     );
@@ -217,6 +254,7 @@ export class CriRuntime implements Runtime {
   }
 
   async removeReplaced(signal: AbortSignal): Promise<void> {
+    await this.#links.removeBroken();
     for (const { sandboxes, containers } of (await this.#pods.listed(undefined, signal)).values()) {
       const used = new Set(containers.map(({ podSandboxId }) => podSandboxId));
       for (const { id: podSandboxId, state } of sandboxes.slice(1)) {
@@ -237,41 +275,47 @@ export class CriRuntime implements Runtime {
     const message = {
       podSandboxId: sandbox.id,
       config: containerConfig(request, pod, this.#settings.machine),
-      sandboxConfig: sandboxConfig(pod, sandbox.attempt, this.#cgroups.driver),
+      sandboxConfig: this.#sandboxConfig(pod, sandbox.attempt),
     };
     const { containerId } = await this.#toItsEnd(signal, (late) =>
       this.#connection.runtime.createContainer(message, this.#options(late)),
     );
     if (containerId === '') throw new RuntimeError('the runtime made a container without an ID');
     const [expanded = program] = [...request.command, ...request.args];
-    if (expanded !== program) this.#programs.set(containerId, { expanded, asWritten: program });
+    this.#created.set(containerId, {
+      program: { expanded, asWritten: program },
+      logged: { name, podName: pod.name, podNamespace: pod.namespace, logPath: join(pod.logDirectory, logPath) },
+    });
     return containerId;
   }
 
   async startContainer(id: string, signal: AbortSignal): Promise<void> {
-    const program = this.#programs.get(id);
-    this.#programs.delete(id);
+    const created = this.#created.get(id);
+    this.#created.delete(id);
     try {
       await this.#toItsEnd(signal, (late) =>
         this.#connection.runtime.startContainer({ containerId: id }, this.#options(late)),
       );
     } catch (thrown) {
-      if (program === undefined || !(thrown instanceof RuntimeError)) throw thrown;
-      // Without the cause, which quotes it too.
-      throw new RuntimeError(messageOf(thrown).replaceAll(program.expanded, program.asWritten));
+      const { expanded = '', asWritten = '' } = created?.program ?? {};
+      if (expanded === '' || expanded === asWritten || !(thrown instanceof RuntimeError)) throw thrown;
+      // Without the cause, which quotes it too. By a function: `$` has a meaning in a text.
+      throw new RuntimeError(messageOf(thrown).replaceAll(expanded, () => asWritten));
     }
+    if (created !== undefined) await this.#links.add({ id, ...created.logged });
   }
 
   async stopContainer(id: string, graceMs: number, signal: AbortSignal): Promise<void> {
-    this.#programs.delete(id);
+    this.#created.delete(id);
     const seconds = Math.ceil(graceMs / 1000);
     const options = { timeoutMs: requestMsMax + seconds * 1000, signal };
     await unlessGone(this.#connection.runtime.stopContainer({ containerId: id, timeout: BigInt(seconds) }, options));
   }
 
   async removeContainer(id: string, signal: AbortSignal): Promise<void> {
-    this.#programs.delete(id);
+    this.#created.delete(id);
     await unlessGone(this.#connection.runtime.removeContainer({ containerId: id }, this.#options(signal)));
+    await this.#links.remove(id);
   }
 
   async exec(id: string, request: ExecRequest, signal: AbortSignal): Promise<ExecResult> {
@@ -297,17 +341,50 @@ export class CriRuntime implements Runtime {
     return await this.#stats.read(signal);
   }
 
-  /** Of sandboxes whose making was cut short, by the end of this program or of the runtime. Other nodes may have groups beside them. */
-  async #removeOrphanCgroups(pods: readonly RuntimePod[], signal: AbortSignal): Promise<void> {
+  /**
+   * Of sandboxes whose making was cut short, by the end of this program or of the runtime. Other nodes may have groups beside them.
+   * A pod that was started after the runtime was asked for its list is not in it: only groups from before count.
+   */
+  async #removeOrphanCgroups(
+    groupedBefore: ReadonlyMap<string, symbol>,
+    pods: readonly RuntimePod[],
+    signal: AbortSignal,
+  ): Promise<void> {
     const known = new Set(pods.map(({ uid }) => uid));
-    for (const uid of this.#grouped) {
-      if (!known.has(uid) && !this.#making.has(uid)) await this.#removeCgroup(uid, signal).catch(() => {}); // tried again later
+    for (const [uid, attempt] of groupedBefore) {
+      if (known.has(uid) || this.#making.has(uid) || this.#grouped.get(uid) !== attempt) continue;
+      await this.#removeCgroup(uid, signal).catch(() => {}); // tried again later
     }
   }
 
   async #removeCgroup(podUid: string, signal: AbortSignal): Promise<void> {
-    await this.#cgroups.remove(podUid, signal);
+    const removal = this.#cgroups.remove(podUid, signal);
+    this.#ungrouping.set(podUid, removal);
+    try {
+      await removal;
+    } finally {
+      if (this.#ungrouping.get(podUid) === removal) this.#ungrouping.delete(podUid);
+    }
     this.#grouped.delete(podUid);
+  }
+
+  #sandboxConfig(pod: PodRequest, attempt: number): ReturnType<typeof sandboxConfig> {
+    const annotations = { ...pod.annotations, [nodeAnnotation]: this.#settings.own.podsDirectory };
+    return sandboxConfig({ ...pod, annotations }, attempt, this.#cgroups.driver);
+  }
+
+  features(): RuntimeSaid {
+    const { runtimeHandlers = [], features } = this.#conditions.status ?? {};
+    return {
+      handlers: runtimeHandlers.map((handler) => ({
+        name: handler.name,
+        features: handler.features && {
+          recursiveReadOnlyMounts: handler.features.recursiveReadOnlyMounts,
+          userNamespaces: handler.features.userNamespaces,
+        },
+      })),
+      supplementalGroupsPolicy: features?.supplementalGroupsPolicy,
+    };
   }
 
   #features(): RuntimeFeatures {
@@ -341,14 +418,5 @@ export class CriRuntime implements Runtime {
 
   #options(signal: AbortSignal): { readonly timeoutMs: number; readonly signal: AbortSignal } {
     return { timeoutMs: requestMsMax, signal };
-  }
-}
-
-/** What is gone needs no stop and no removal. */
-async function unlessGone(done: Promise<unknown>): Promise<void> {
-  try {
-    await done;
-  } catch (thrown) {
-    if (!isNotFound(thrown)) throw thrown;
   }
 }

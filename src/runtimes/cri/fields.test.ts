@@ -93,6 +93,7 @@ class World {
       podPidsMax: undefined,
       logLimits: { bytesMax: 1024 ** 2, filesMax: 2 },
       logRoot: join(root, 'logs'),
+      logLinks: undefined,
       podsDirectory: join(root, 'pods'),
     } as const;
     const report = (problem: string): void => t.diagnostic(problem);
@@ -130,7 +131,16 @@ class World {
     };
     const image = { id: this.#imageId, sizeBytes: 0, ...user };
     const built = await buildContainerRequest(
-      { pod, container, attempt: 3, podIPs: runtimePod.ips, image, runtimePod },
+      {
+        pod,
+        container,
+        attempt: 3,
+        podIPs: runtimePod.ips,
+        image,
+        imageVolumes: new Map(),
+        runtimePod,
+        runtimeSupportsRecursiveReadOnly: false,
+      },
       { view: () => ({ ...viewDeps(), hostsFiles }), volumes: this.#volumes(), files: this.#files() },
       testNodeSettings,
       signal,
@@ -258,7 +268,7 @@ test('a pod and a container of which every field is set', options, async (t) => 
     },
     port_mappings: [{ container_port: 80 }, { protocol: 1, container_port: 53 }],
     labels: { app: 'web', ...labels },
-    annotations: { note: 'n' },
+    annotations: { note: 'n', 'mountlet.dev/pods-directory': join(root, 'pods') },
     linux: {
       cgroup_parent: `/kubepods/burstable/pod${uid}`,
       security_context: {

@@ -16,7 +16,7 @@ const skip = containerdSkip() || registrySkip();
 const image = busyboxImage({ name: 'docker.io/library/shell:1', user: '1000' });
 const pod = { annotations: { 'example.com/a': 'b' } } as unknown as PodRequest;
 const login = (username: string, password: string): PullCredential => {
-  return { username, password, auth: '', serverAddress: '' };
+  return { username, password };
 };
 
 function imagesOf(t: TestContext, endpoint: string): CriImages {

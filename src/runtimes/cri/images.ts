@@ -12,7 +12,7 @@ import {
   type RuntimeImage,
   type RuntimeImages,
 } from '../runtime.ts';
-import { type CriConnection, type ImageCalls, type RuntimeCalls, isNotFound, requestMsMax } from './cri-connection.ts';
+import { type CriConnection, type ImageCalls, type RuntimeCalls, requestMsMax, unlessGone } from './cri-connection.ts';
 
 type Sandbox = MessageInitShape<typeof PodSandboxConfigSchema>;
 
@@ -83,11 +83,7 @@ export class CriImages implements RuntimeImages {
   }
 
   async remove(id: string, signal: AbortSignal): Promise<void> {
-    try {
-      await this.#calls.removeImage({ image: { image: id } }, { timeoutMs: requestMsMax, signal });
-    } catch (error) {
-      if (!isNotFound(error)) throw error;
-    }
+    await unlessGone(this.#calls.removeImage({ image: { image: id } }, { timeoutMs: requestMsMax, signal }));
   }
 
   async filesystem(signal: AbortSignal): Promise<ImageFilesystem> {

@@ -1,15 +1,19 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
-import { mkdirSync, realpathSync } from 'node:fs';
+import { EventEmitter, once } from 'node:events';
+import { existsSync, mkdirSync, realpathSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { systemClock } from '../../base/clock.ts';
-import { ContainerState, NamespaceMode, PodSandboxState } from '../../grpc/messages/cri_pb.ts';
+import { CgroupDriver, ContainerState, NamespaceMode, PodSandboxState } from '../../grpc/messages/cri_pb.ts';
 import { type RuntimeScript, ScriptedFailure, startScriptedRuntime } from '../../testing/servers/scripted-runtime.ts';
+import { podRequest } from '../../testing/machine/process-sandboxes.ts';
 import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
-import type { CriRuntime } from './cri-runtime.ts';
+import { connectCri } from './cri-connection.ts';
+import { CriRuntime } from './cri-runtime.ts';
+import { readMachineFacts } from './machine-facts.ts';
 import { openCriRuntime } from './open-cri-runtime.ts';
+import { PodCgroups } from './pod-cgroups.ts';
 
 const version = { version: '0.1.0', runtimeName: 'scripted', runtimeVersion: 'v9', runtimeApiVersion: 'v1' };
 const ready = {
@@ -28,20 +32,26 @@ const healthy: RuntimeScript = {
   imageFsInfo: () => ({}),
 };
 
-async function open(t: TestContext, endpoint: string): Promise<CriRuntime> {
+async function open(
+  t: TestContext,
+  endpoint: string,
+  report: (problem: string) => void = () => {},
+  podsBefore = ['u'],
+): Promise<CriRuntime> {
   const directory = realpathSync(temporaryDirectory(t));
   const podsDirectory = join(directory, 'pods');
-  mkdirSync(podsDirectory);
+  for (const uid of podsBefore) mkdirSync(join(podsDirectory, uid), { recursive: true });
   const runtime = await openCriRuntime(
     {
       endpoint,
       cgroupDriver: 'cgroupfs',
       podPidsMax: undefined,
       logRoot: join(directory, 'logs'),
+      logLinks: undefined,
       logLimits: { bytesMax: 10_000_000, filesMax: 5 },
       podsDirectory,
     },
-    { clock: systemClock, report: () => {} },
+    { clock: systemClock, report },
     new AbortController().signal,
   );
   t.after(() => runtime.close());
@@ -53,6 +63,14 @@ test('a runtime that answers is opened under its own name and version', async (t
   assert.equal(`${runtime.name}://${runtime.version}`, 'scripted://v9');
   assert.deepEqual(runtime.problems(), []);
   assert.equal(runtime.networkProblem(), undefined);
+});
+
+test('with the cgroup driver of systemd the user is told which limits do not hold', async (t) => {
+  const told: string[] = [];
+  const linux = { cgroupDriver: CgroupDriver.SYSTEMD };
+  const endpoint = await startScriptedRuntime(t, { ...healthy, runtimeConfig: () => ({ linux }) });
+  await open(t, endpoint, (problem) => told.push(problem));
+  assert.match(told.join(), /^with the systemd cgroup driver only containers have limits: podPidsLimit/);
 });
 
 const refusals: readonly { readonly it: string; readonly script: RuntimeScript; readonly says: RegExp }[] = [
@@ -189,6 +207,25 @@ const sandboxStatus = {
   linux: { namespaces: { options: { network: NamespaceMode.POD } } },
 };
 
+test('a runtime with pods of another node is not used, also if it says so only later', async (t) => {
+  const says = /pods of another node are in this container runtime \(shop\/web and 1 more\).*stop the kubelet/;
+  const script = { ...healthy, listPodSandbox: () => ({ items: [sandbox, { ...sandbox, id: 't' }] }) };
+  const endpoint = await startScriptedRuntime(t, script);
+  await assert.rejects(open(t, endpoint, undefined, ['v']), says);
+  let isLoading = true;
+  const starting = await startScriptedRuntime(t, {
+    ...script,
+    listPodSandbox() {
+      if (!isLoading) return script.listPodSandbox();
+      throw new ScriptedFailure('UNKNOWN', 'server is not initialized yet');
+    },
+  });
+  const runtime = await open(t, starting, undefined, ['v']);
+  isLoading = false;
+  await assert.rejects(runtime.list(new AbortController().signal), says);
+  assert.match(runtime.problems().join(), /PLEG is not healthy/);
+});
+
 const answers: readonly { readonly it: string; readonly script: RuntimeScript; readonly says: RegExp }[] = [
   {
     it: 'of a container without an image',
@@ -229,7 +266,12 @@ for (const { it, script, says } of answers) {
 
 const states = [
   { it: 'one that is ready', sandboxes: [sandbox], state: 'ready' },
-  { it: 'two that are ready', sandboxes: [sandbox, { ...sandbox, id: 't' }], state: 'notReady' },
+  {
+    it: 'two that are ready',
+    sandboxes: [sandbox, { ...sandbox, id: 't' }],
+    state: 'notReady',
+    problem: 'multiple pod sandboxes are ready and need to be reconciled',
+  },
   {
     it: 'one that is ready, older than one that is not',
     sandboxes: [
@@ -243,6 +285,7 @@ const states = [
     sandboxes: [sandbox],
     status: { ...sandboxStatus, network: { ip: '' } },
     state: 'notReady',
+    problem: 'pod sandbox has no IP address',
   },
   {
     it: 'one with the network of the host, without an address',
@@ -264,7 +307,7 @@ const states = [
   },
 ];
 
-for (const { it, sandboxes, status = sandboxStatus, state, ips = state === 'ready' ? ['10.1.2.3'] : [] } of states) {
+for (const { it, sandboxes, status = sandboxStatus, state, problem, ips } of states) {
   test(`a pod with ${it} is ${state}`, async (t) => {
     const others = { ...sandbox, id: 'other', labels: {}, metadata: { name: 'x', namespace: 'y', uid: 'z' } };
     const script = {
@@ -276,10 +319,24 @@ for (const { it, sandboxes, status = sandboxStatus, state, ips = state === 'read
     const pods = await runtime.list(new AbortController().signal);
     assert.deepEqual(
       pods.map((pod) => [pod.uid, pod.namespace, pod.name, pod.state, pod.ips]),
-      [['u', 'shop', 'web', state, ips]],
+      [['u', 'shop', 'web', state, ips ?? (state === 'ready' ? ['10.1.2.3'] : [])]],
     );
+    assert.equal(pods[0]?.problem, problem ?? (state === 'ready' ? undefined : 'pod sandbox is not ready'));
   });
 }
+
+test('a container runs as the user that the runtime names', async (t) => {
+  const user = { linux: { uid: 1000n, gid: 1000n, supplementalGroups: [1000n, 2000n] } };
+  const endpoint = await startScriptedRuntime(t, {
+    ...healthy,
+    listPodSandbox: () => ({ items: [sandbox] }),
+    listContainers: () => ({ containers: [listedContainer] }),
+    podSandboxStatus: () => ({ status: sandboxStatus }),
+    containerStatus: () => ({ status: { ...containerStatus, user } }),
+  });
+  const pod = await (await open(t, endpoint)).get('u', new AbortController().signal);
+  assert.deepEqual(pod?.containers[0]?.user, { uid: 1000, gid: 1000, supplementalGroups: [1000, 2000] });
+});
 
 test('a look at a pod in which nothing happened takes two calls', async (t) => {
   const calls: string[] = [];
@@ -315,4 +372,55 @@ test('a look at a pod in which nothing happened takes two calls', async (t) => {
     calls.filter((name) => name !== 'sandboxes'),
     ['container'],
   );
+});
+
+test('a list from before a pod was started does not end the pod', async (t) => {
+  const directory = temporaryDirectory(t);
+  let isStarted = false;
+  let isHeld = false;
+  const control = new EventEmitter();
+  const released = once(control, 'release');
+  const asked = once(control, 'asked');
+  const endpoint = await startScriptedRuntime(t, {
+    ...healthy,
+    async listPodSandbox() {
+      if (isStarted) return { items: [sandbox] };
+      if (isHeld && control.emit('asked')) await released;
+      return { items: [] };
+    },
+    podSandboxStatus: () => ({ status: sandboxStatus }),
+    runPodSandbox() {
+      isStarted = true;
+      return { podSandboxId: 's' };
+    },
+  });
+  const cgroups = new PodCgroups(
+    { clock: systemClock, kill: () => assert.fail(), report: assert.fail },
+    { directory, driver: 'cgroupfs', version: 2, podPidsMax: undefined },
+  );
+  const { signal } = new AbortController();
+  const runtime = new CriRuntime(
+    {
+      name: 'scripted',
+      version: 'v9',
+      logRoot: directory,
+      logLinks: undefined,
+      logLimits: { bytesMax: 10_000_000, filesMax: 5 },
+      machine: await readMachineFacts('/'),
+      own: { podsDirectory: directory, podsBefore: ['u'] },
+    },
+    { connection: connectCri(endpoint), cgroups, clock: systemClock, report: assert.fail },
+  );
+  t.after(() => runtime.close());
+  await runtime.get('u', signal);
+  isHeld = true;
+  const listed = runtime.list(signal);
+  await asked;
+  await runtime.runPod(podRequest(directory, { uid: 'u', logDirectory: join(directory, 'logs') }), signal);
+  control.emit('release');
+  assert.deepEqual(await listed, []);
+  assert.ok(existsSync(join(directory, 'kubepods/besteffort/podu')));
+  isStarted = false;
+  await runtime.list(signal);
+  assert.ok(!existsSync(join(directory, 'kubepods/besteffort/podu')), 'one that is gone loses its group');
 });

@@ -24,6 +24,8 @@ interface CriSettings {
   readonly podPidsMax: number | undefined;
   /** Where pods have their folders of logs. */
   readonly logRoot: string;
+  /** Where logs of containers have links beside; undefined: nowhere. */
+  readonly logLinks: string | undefined;
   readonly logLimits: LogLimits;
   /** Where pods have their volumes; named after their UIDs. */
   readonly podsDirectory: string;
@@ -39,10 +41,12 @@ interface CriDeps {
 const interfaceVersion = '0.1.0';
 /** A runtime answers these in a millisecond. */
 const answerMsMax = 5_000;
+const noPodLimits =
+  'with the systemd cgroup driver only containers have limits: podPidsLimit, what pods cost beside their containers and the weights of classes of pods have no effect; for these set the runtime to cgroupfs (containerd: SystemdCgroup = false)';
 const configTries = 3;
 const configRetryMs = 2_000;
 
-/** Rejects within seconds where nothing answers, or something else than a runtime. */
+/** Rejects within seconds where nothing answers, or something else than a runtime, or where another node has pods. */
 export async function openCriRuntime(
   settings: CriSettings,
   { clock, report }: CriDeps,
@@ -53,15 +57,17 @@ export async function openCriRuntime(
     const { name, version } = await runtimeVersion(connection, signal);
     await requireImages(connection, signal);
     const driver = (await runtimeDriver(connection, clock, signal)) ?? settings.cgroupDriver;
+    if (driver === 'systemd') report(noPodLimits);
     const machine = await readMachineFacts('/');
-    const { logRoot, logLimits, podPidsMax } = settings;
-    const podsBefore = await readdir(settings.podsDirectory);
+    const { logRoot, logLinks, logLimits, podPidsMax } = settings;
+    const { podsDirectory } = settings;
+    const own = { podsDirectory, podsBefore: await readdir(podsDirectory) };
     const cgroups = new PodCgroups(
       { clock, kill: killProcess, report },
       { directory: '/sys/fs/cgroup', driver, version: machine.cgroupVersion, podPidsMax },
     );
     const runtime = new CriRuntime(
-      { name, version, logRoot, logLimits, machine, podsBefore },
+      { name, version, logRoot, logLinks, logLimits, machine, own },
       { connection, cgroups, clock, report },
     );
     await runtime.open();

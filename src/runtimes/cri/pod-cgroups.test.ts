@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdirSync, readFileSync, readdirSync, rmdirSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, rmdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { systemClock } from '../../base/clock.ts';
@@ -49,7 +49,7 @@ test('a burstable pod has a group with its limits in every hierarchy', { skip: n
   assert.equal(read('memory', group, 'memory.limit_in_bytes'), String(64 * 1024 * 1024));
   assert.equal(read('pids', group, 'pids.max'), '200');
   assert.equal(read('cpuset', group, 'cpuset.cpus'), read('cpuset', 'cpuset.cpus'));
-  assert.ok(Number(read('cpu/kubepods/burstable/cpu.shares')) >= 104);
+  assert.ok(Number(read('cpu/kubepods/burstable/cpu.shares')) >= 102);
 });
 
 test('what still runs in a group is killed when the pod goes', { skip: needsCgroups }, async (t) => {
@@ -77,12 +77,35 @@ test('a guaranteed pod is directly below all pods', { skip: needsCgroups }, asyn
 });
 
 test('a program that may make no groups says so once and goes on without', async (t) => {
-  const { cgroups, problems } = groups(t, '/proc/self/fdinfo', 2);
+  const { cgroups, problems } = groups(t, '/sys/kernel', 2);
   await cgroups.make({ uid: 'a', qosClass: 'Burstable', resources });
   await cgroups.make({ uid: 'b', qosClass: 'Burstable', resources });
   assert.equal(cgroups.driver, 'none');
   assert.equal(problems.length, 1);
   assert.match(problems[0] ?? '', /^Cannot make the cgroup "\/kubepods\/burstable\/poda", so pods run without limits/);
+});
+
+test('a group that cannot be made fails its pod, and no other', async (t) => {
+  const root = temporaryDirectory(t);
+  const { cgroups, problems } = groups(t, root, 2);
+  writeFileSync(join(root, 'kubepods'), 'in the way');
+  const pod = { uid: uidOf(t), qosClass: 'Burstable', resources } as const;
+  await assert.rejects(cgroups.make(pod), { name: 'RuntimeError', reason: 'PodGroupFailed' });
+  assert.equal(cgroups.driver, 'cgroupfs');
+  rmSync(join(root, 'kubepods'));
+  await cgroups.make(pod);
+  assert.ok(existsSync(join(root, 'kubepods/burstable', `pod${pod.uid}`)));
+  assert.deepEqual(problems, []);
+});
+
+test('version 2: controllers that cannot be handed down do not keep a pod from running', async (t) => {
+  const root = temporaryDirectory(t);
+  writeFileSync(join(root, 'cgroup.controllers'), 'cpu memory\n');
+  mkdirSync(join(root, 'cgroup.subtree_control')); // nobody can write to it
+  const { cgroups, problems } = groups(t, root, 2);
+  await cgroups.make({ uid: 'u', qosClass: 'BestEffort', resources: {} });
+  assert.ok(existsSync(join(root, 'kubepods/besteffort/podu')));
+  assert.deepEqual(problems, []);
 });
 
 test('version 2: controllers are handed down and limits are in its files', async (t) => {
@@ -101,6 +124,7 @@ test('version 2: controllers are handed down and limits are in its files', async
   assert.equal(text('cgroup.subtree_control'), '+memory +pids');
   assert.equal(text('kubepods/burstable/cgroup.subtree_control'), '+cpu +memory +pids');
   assert.equal(text('kubepods/burstable/podu/cgroup.subtree_control'), '');
+  assert.equal(text('kubepods/burstable/cpu.weight'), '4', 'as much as its pods together');
   assert.equal(text('kubepods/burstable/podu/cpu.weight'), '4');
   assert.equal(text('kubepods/burstable/podu/cpu.max'), '20000 100000');
   assert.equal(text('kubepods/burstable/podu/memory.max'), String(64 * 1024 * 1024));

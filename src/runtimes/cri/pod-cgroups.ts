@@ -2,10 +2,12 @@
  * The cgroups in which a runtime puts the containers of a pod, named as the kubelet names them: `kubepods/burstable/pod<uid>`. The
  * runtime makes what is below and removes that alone. With systemd the slices are systemd's: they are only named.
  */
+import { existsSync, readdirSync } from 'node:fs';
 import { mkdir, readFile, readdir, rmdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../../base/clock.ts';
 import { errorCode, messageOf } from '../../base/errors.ts';
+import { type GroupUsage, readGroupUsage } from '../../linux/group-usage.ts';
 import { type PodRequest, RuntimeError } from '../runtime.ts';
 import { type CgroupDriver, cgroupParent, cpuPeriodMicroseconds, cpuQuota, cpuShares } from './sandbox-config.ts';
 
@@ -28,6 +30,13 @@ interface PodCgroupsSettings {
 
 type PodGroup = Pick<PodRequest, 'uid' | 'qosClass' | 'resources'>;
 
+interface PodGroupUsage {
+  readonly whole: GroupUsage | undefined;
+  container(id: string): GroupUsage | undefined;
+}
+
+const qosClasses = ['Guaranteed', 'Burstable', 'BestEffort'] as const;
+
 /** Processes that were killed leave their group soon after. */
 const removeTries = 50;
 const removePauseMs = 20;
@@ -36,6 +45,7 @@ export class PodCgroups {
   readonly #deps: PodCgroupsDeps;
   readonly #settings: PodCgroupsSettings;
   #driver: CgroupDriver;
+  #hasMade = false;
   #shares: Map<string, number> | undefined;
 
   constructor(deps: PodCgroupsDeps, settings: PodCgroupsSettings) {
@@ -49,7 +59,10 @@ export class PodCgroups {
     return this.#driver;
   }
 
-  /** Before the pod's sandbox. Repeating it changes nothing. */
+  /**
+   * Before the pod's sandbox. Repeating it changes nothing. A group that cannot be made fails its pod, which is tried again; only a
+   * program that may not make any from the start goes on without.
+   */
   async make(pod: PodGroup): Promise<void> {
     if (this.#driver !== 'cgroupfs') return;
     const path = cgroupParent(pod, 'cgroupfs');
@@ -57,7 +70,11 @@ export class PodCgroups {
       for (const hierarchy of await this.#hierarchies()) await this.#makeIn(hierarchy, path);
       await this.#limit(path, pod);
       await this.#weighClasses();
+      this.#hasMade = true;
     } catch (thrown) {
+      if (this.#hasMade || !isForbidden(thrown)) {
+        throw new RuntimeError(`cgroup "${path}": ${messageOf(thrown)}`, { cause: thrown }, 'PodGroupFailed');
+      }
       this.#driver = 'none';
       this.#deps.report(
         `Cannot make the cgroup "${path}", so pods run without limits of their own: ${messageOf(thrown)}`,
@@ -69,11 +86,30 @@ export class PodCgroups {
   async remove(uid: string, signal: AbortSignal): Promise<void> {
     if (this.#settings.driver !== 'cgroupfs') return;
     for (const hierarchy of await this.#hierarchies()) {
-      for (const qosClass of ['Guaranteed', 'Burstable', 'BestEffort'] as const) {
+      for (const qosClass of qosClasses) {
         await this.#removeTree(join(hierarchy, cgroupParent({ uid, qosClass }, 'cgroupfs')), signal);
       }
     }
     if ((await this.#burstableShares()).delete(uid)) await this.#weighClasses();
+  }
+
+  /** What the kernel counts for a pod and for its containers, by their IDs; undefined where the pod has no group of its own. */
+  usageOf(uid: string): PodGroupUsage | undefined {
+    const { driver, version } = this.#settings;
+    const paths = qosClasses.map((qosClass) => cgroupParent({ uid, qosClass }, driver));
+    const path = paths.find((one) => existsSync(this.#file(one, 'memory', '')));
+    if (path === undefined) return undefined;
+    const read = (...below: readonly string[]): GroupUsage | undefined =>
+      readGroupUsage(version, (controller) => join(this.#file(path, controller, ''), ...below));
+    // Runtimes name the groups of containers in their own ways, with the ID in it.
+    const names = namesIn(this.#file(path, 'memory', ''));
+    return {
+      whole: read(),
+      container(id) {
+        const name = names.find((one) => one.includes(id));
+        return name === undefined ? undefined : read(name);
+      },
+    };
   }
 
   /** One directory for each hierarchy of version 1. */
@@ -110,8 +146,15 @@ export class PodCgroups {
     const controllers = await readWords(join(group, 'cgroup.controllers'));
     const given = new Set(await readWords(join(group, 'cgroup.subtree_control')));
     const missing = controllers.filter((name) => !given.has(name));
-    if (missing.length > 0)
-      await write(join(group, 'cgroup.subtree_control'), missing.map((name) => `+${name}`).join(' '));
+    if (missing.length === 0) return;
+    const give = async (names: readonly string[]): Promise<void> =>
+      await writeFile(join(group, 'cgroup.subtree_control'), names.map((name) => `+${name}`).join(' '), { flag: 'r+' });
+    try {
+      await give(missing);
+    } catch {
+      // One that cannot be handed down keeps back the others. Without it its limits do not hold, but those of the others do.
+      for (const name of missing) await give([name]).catch(() => {});
+    }
   }
 
   async #limit(path: string, { uid, qosClass, resources }: PodGroup): Promise<void> {
@@ -138,7 +181,10 @@ export class PodCgroups {
     await this.#weigh('/kubepods/besteffort', cpuShares(0));
     await this.#weigh(
       '/kubepods/burstable',
-      [...burstable.values()].reduce((sum, one) => sum + one, 2),
+      Math.max(
+        cpuShares(0),
+        [...burstable.values()].reduce((sum, one) => sum + one, 0),
+      ),
     );
   }
 
@@ -189,6 +235,11 @@ export class PodCgroups {
   }
 }
 
+/** No permission, or a read-only file system. */
+function isForbidden(thrown: unknown): boolean {
+  return ['EACCES', 'EPERM', 'EROFS'].includes(errorCode(thrown) ?? '');
+}
+
 /** Shares of version 1 go from 2 to 262144, weights of version 2 from 1 to 10000. */
 function weightOf(shares: number): number {
   return 1 + Math.floor(((shares - 2) * 9999) / 262_142);
@@ -196,6 +247,14 @@ function weightOf(shares: number): number {
 
 function sharesOf(weight: number): number {
   return 2 + Math.floor(((weight - 1) * 262_142) / 9999);
+}
+
+function namesIn(directory: string): readonly string[] {
+  try {
+    return readdirSync(directory);
+  } catch {
+    return []; // it went meanwhile
+  }
 }
 
 async function copy(from: string, to: string): Promise<void> {

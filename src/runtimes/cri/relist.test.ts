@@ -53,6 +53,7 @@ for (const { it, before, after, changed } of cases) {
     const relist = new Relist({
       clock: new FakeClock(),
       listed: async () => now,
+      inspect: async () => {},
       changed: (uid) => told.push(uid),
     });
     await relist.relist(new AbortController().signal);
@@ -73,6 +74,7 @@ test('it is healthy until it was silent for three minutes; when the runtime is b
       if (isAway) throw new Error('away');
       return new Map([['pod', listed('S, a r')]]);
     },
+    inspect: async () => {},
     changed: (uid) => told.push(uid),
   });
   const look = async (afterMs: number): Promise<void> => {
@@ -80,19 +82,43 @@ test('it is healthy until it was silent for three minutes; when the runtime is b
     await relist.relist(new AbortController().signal);
   };
   await look(0);
-  assert.equal(relist.problem(), 'PLEG is not healthy: pleg has yet to be successful');
+  assert.deepEqual(relist.problems(), ['PLEG is not healthy: pleg has yet to be successful']);
   isAway = false;
   await look(1_000);
-  assert.equal(relist.problem(), undefined);
+  assert.deepEqual(relist.problems(), []);
   assert.deepEqual(told, ['pod']);
   isAway = true;
   relist.missed('new');
   await look(180_000);
-  assert.equal(relist.problem(), undefined);
+  assert.deepEqual(relist.problems(), []);
   await look(500);
-  assert.equal(relist.problem(), 'PLEG is not healthy: pleg was last seen active 3m0.5s ago; threshold is 3m0s');
+  assert.deepEqual(relist.problems(), ['PLEG is not healthy: pleg was last seen active 3m0.5s ago; threshold is 3m0s']);
   isAway = false;
   await look(1_000);
-  assert.equal(relist.problem(), undefined);
+  assert.deepEqual(relist.problems(), []);
   assert.deepEqual(told, ['pod', 'pod', 'new']);
+});
+
+test('a pod about which the runtime does not answer is looked at when it does, and not before', async () => {
+  const told: string[] = [];
+  let isAnswered = false;
+  const relist = new Relist({
+    clock: new FakeClock(),
+    listed: async () => new Map([['pod', listed('S, a r')]]),
+    inspect: async () => {
+      if (!isAnswered) throw new Error('no answer');
+    },
+    changed: (uid) => told.push(uid),
+  });
+  const { signal } = new AbortController();
+  await relist.relist(signal);
+  told.length = 0;
+  relist.missed('pod');
+  await relist.relist(signal);
+  await relist.relist(signal);
+  assert.deepEqual(told, []);
+  isAnswered = true;
+  await relist.relist(signal);
+  await relist.relist(signal);
+  assert.deepEqual(told, ['pod']);
 });

@@ -10,6 +10,8 @@ import type { Listed } from './cri-pods.ts';
 interface RelistDeps {
   readonly clock: Clock;
   readonly listed: (signal: AbortSignal) => Promise<ReadonlyMap<string, Listed>>;
+  /** Rejects while the runtime does not say how a pod is. */
+  readonly inspect: (podUid: string, signal: AbortSignal) => Promise<unknown>;
   /** Called with the UID of a pod in which something started or ended. */
   readonly changed: (podUid: string) => void;
 }
@@ -26,7 +28,7 @@ export class Relist {
   #seen: ReadonlyMap<string, ReadonlyMap<string, Seen>> = new Map();
   #lastAtMs: number | undefined;
   #isAway = false;
-  /** Pods that somebody asked for while the runtime was away. */
+  /** Pods about which the runtime did not answer. */
   readonly #missed = new Set<string>();
 
   constructor(deps: RelistDeps) {
@@ -40,7 +42,7 @@ export class Relist {
     }
   }
 
-  /** The runtime did not answer about this pod: it is to be looked at when the runtime is back. */
+  /** The runtime did not answer about this pod: it is to be looked at as soon as the runtime does. */
   missed(podUid: string): void {
     this.#missed.add(podUid);
   }
@@ -51,7 +53,7 @@ export class Relist {
     try {
       pods = await listed(signal);
     } catch {
-      // Reported by its age in `problem`; the calls that pods need fail in their own words.
+      // Reported by its age in `problems`; the calls that pods need fail in their own words.
       this.#isAway = true;
       return;
     }
@@ -60,19 +62,27 @@ export class Relist {
     this.#lastAtMs = clock.now();
     this.#isAway = false;
     this.#seen = new Map([...pods].map(([uid, pod]) => [uid, statesOf(pod)]));
-    // Steps that failed while the runtime was away are repeated now.
-    const again = new Set(this.#missed);
-    this.#missed.clear();
+    const again = await this.#answered(signal);
     for (const uid of new Set([...before.keys(), ...this.#seen.keys(), ...again])) {
       if (wasAway || again.has(uid) || differs(before.get(uid), this.#seen.get(uid))) changed(uid);
     }
   }
 
-  problem(): string | undefined {
-    if (this.#lastAtMs === undefined) return 'PLEG is not healthy: pleg has yet to be successful';
+  /** Steps that failed for want of an answer are repeated when there is one, and not before: each failure is an Event. */
+  async #answered(signal: AbortSignal): Promise<ReadonlySet<string>> {
+    const missed = [...this.#missed];
+    const answers = await Promise.allSettled(missed.map((uid) => this.#deps.inspect(uid, signal)));
+    const again = missed.filter((_, index) => answers[index]?.status === 'fulfilled');
+    for (const uid of again) this.#missed.delete(uid);
+    return new Set(again);
+  }
+
+  problems(): readonly string[] {
+    if (this.#lastAtMs === undefined) return ['PLEG is not healthy: pleg has yet to be successful'];
     const silentMs = this.#deps.clock.now() - this.#lastAtMs;
-    if (silentMs <= silenceMsMax) return undefined;
-    return `PLEG is not healthy: pleg was last seen active ${showDuration(silentMs)} ago; threshold is ${showDuration(silenceMsMax)}`;
+    if (silentMs <= silenceMsMax) return [];
+    const [silent, limit] = [showDuration(silentMs), showDuration(silenceMsMax)];
+    return [`PLEG is not healthy: pleg was last seen active ${silent} ago; threshold is ${limit}`];
   }
 }
 

@@ -3,70 +3,90 @@
  * have to know the latter.
  */
 import type { Clock } from '../../base/clock.ts';
-import { type Container, type ContainerStats as CriStats, ContainerState } from '../../grpc/messages/cri_pb.ts';
+import {
+  type Container,
+  ContainerState,
+  type ContainerStats as CriStats,
+  PodSandboxState,
+} from '../../grpc/messages/cri_pb.ts';
+import type { GroupUsage } from '../../linux/group-usage.ts';
 import { readInterfaceCounters } from '../../linux/network-counters.ts';
 import type { ContainerStats, NetworkStats, PodStats } from '../runtime.ts';
-import { type RuntimeCalls, requestMsMax } from './cri-connection.ts';
-import type { CriPods, Listed } from './cri-pods.ts';
+import { type RuntimeCalls, milliseconds, requestMsMax } from './cri-connection.ts';
+import type { CriPods } from './cri-pods.ts';
+import type { PodCgroups } from './pod-cgroups.ts';
+
+interface CriStatsDeps {
+  readonly calls: RuntimeCalls;
+  readonly pods: Pick<CriPods, 'listed' | 'readySandbox'>;
+  readonly cgroups: Pick<PodCgroups, 'usageOf'>;
+  readonly clock: Clock;
+}
 
 export class CriStatsReader {
-  readonly #calls: RuntimeCalls;
-  readonly #pods: Pick<CriPods, 'listed' | 'readySandbox'>;
-  readonly #clock: Clock;
+  readonly #deps: CriStatsDeps;
   /** By the ID of a sandbox: a process in its network; undefined: the runtime does not tell. */
   readonly #processes = new Map<string, number | undefined>();
 
-  constructor(calls: RuntimeCalls, pods: Pick<CriPods, 'listed' | 'readySandbox'>, clock: Clock) {
-    this.#calls = calls;
-    this.#pods = pods;
-    this.#clock = clock;
+  constructor(deps: CriStatsDeps) {
+    this.#deps = deps;
   }
 
   async read(signal: AbortSignal): Promise<readonly PodStats[]> {
-    const options = { timeoutMs: requestMsMax, signal };
-    const [{ stats }, pods] = await Promise.all([
-      this.#calls.listContainerStats({}, options),
-      this.#pods.listed(undefined, signal),
+    const { calls, pods } = this.#deps;
+    const [{ stats }, listed] = await Promise.all([
+      calls.listContainerStats({}, { timeoutMs: requestMsMax, signal }),
+      pods.listed(undefined, signal),
     ]);
     const byId = new Map(stats.map((one) => [one.attributes?.id ?? '', one]));
-    const ids = new Set([...pods.values()].flatMap(({ sandboxes }) => sandboxes.map(({ id }) => id)));
+    const ready = [...listed].flatMap(
+      ([
+        uid,
+        {
+          sandboxes: [newest],
+          containers,
+        },
+      ]) => (newest?.state === PodSandboxState.SANDBOX_READY ? [{ uid, sandbox: newest, containers }] : []),
+    );
+    const ids = new Set(ready.map(({ sandbox }) => sandbox.id));
     for (const id of this.#processes.keys()) if (!ids.has(id)) this.#processes.delete(id);
-    return await Promise.all([...pods].map(([uid, listed]) => this.#pod(uid, listed, byId, signal)));
-  }
-
-  async #pod(
-    uid: string,
-    { sandboxes, containers }: Listed,
-    stats: ReadonlyMap<string, CriStats>,
-    signal: AbortSignal,
-  ): Promise<PodStats> {
-    const [newest] = sandboxes;
-    return {
-      uid,
-      namespace: newest?.metadata?.namespace ?? '',
-      name: newest?.metadata?.name ?? '',
-      startedAtMs: milliseconds(newest?.createdAt ?? 0n),
-      network: await this.#network(uid, signal),
-      containers: newestRunning(containers).flatMap((container) => {
-        const one = stats.get(container.id);
-        return one === undefined ? [] : [usageOf(container, one, this.#clock.now())];
+    return await Promise.all(
+      ready.map(async ({ uid, sandbox, containers }) => {
+        const counted = this.#deps.cgroups.usageOf(uid);
+        return {
+          uid,
+          namespace: sandbox.metadata?.namespace ?? '',
+          name: sandbox.metadata?.name ?? '',
+          startedAtMs: milliseconds(sandbox.createdAt),
+          network: await this.#network(uid, sandbox.id, signal),
+          whole: counted?.whole,
+          containers: newestRunning(containers).flatMap((container) => {
+            const one = byId.get(container.id);
+            return one === undefined
+              ? []
+              : [usageOf(container, one, counted?.container(container.id), this.#deps.clock.now())];
+          }),
+        };
       }),
-    };
+    );
   }
 
-  async #network(podUid: string, signal: AbortSignal): Promise<NetworkStats | undefined> {
-    const sandbox = this.#pods.readySandbox(podUid);
-    if (sandbox === undefined || sandbox.hostNetwork) return undefined;
-    const pid = await this.#processOf(sandbox.id, signal);
+  async #network(podUid: string, sandboxId: string, signal: AbortSignal): Promise<NetworkStats | undefined> {
+    const sandbox = this.#deps.pods.readySandbox(podUid);
+    // Of another than the one that is ready now, the process may be gone and its number another's.
+    if (sandbox?.id !== sandboxId || sandbox.hostNetwork) return undefined;
+    const pid = await this.#processOf(sandboxId, signal);
     if (pid === undefined) return undefined;
-    return { atMs: this.#clock.now(), interfaces: await readInterfaceCounters(pid) };
+    return { atMs: this.#deps.clock.now(), interfaces: await readInterfaceCounters(pid) };
   }
 
   /** Runtimes tell it in words of their own, for those who ask for everything. */
   async #processOf(podSandboxId: string, signal: AbortSignal): Promise<number | undefined> {
     if (this.#processes.has(podSandboxId)) return this.#processes.get(podSandboxId);
     const options = { timeoutMs: requestMsMax, signal };
-    const answer = await this.#calls.podSandboxStatus({ podSandboxId, verbose: true }, options).catch(() => undefined);
+    const answer = await this.#deps.calls
+      .podSandboxStatus({ podSandboxId, verbose: true }, options)
+      .catch(() => undefined);
     if (answer === undefined) return undefined;
     const pid = pidIn(answer.info['info'] ?? '');
     this.#processes.set(podSandboxId, pid);
@@ -95,8 +115,13 @@ function newestRunning(containers: readonly Container[]): readonly Container[] {
   return [...newest.values()];
 }
 
-/** What a runtime does not count is 0 now; what it need not count is absent. */
-function usageOf(container: Container, { cpu, memory, writableLayer }: CriStats, nowMs: number): ContainerStats {
+/** What a runtime does not count is 0 now; what it need not count is the kernel's figure, if there is one. */
+function usageOf(
+  container: Container,
+  { cpu, memory, writableLayer }: CriStats,
+  counted: GroupUsage | undefined,
+  nowMs: number,
+): ContainerStats {
   const timestamp = cpu?.timestamp ?? memory?.timestamp ?? 0n;
   const usage = Number(memory?.usageBytes?.value ?? memory?.workingSetBytes?.value ?? 0n);
   return {
@@ -106,9 +131,11 @@ function usageOf(container: Container, { cpu, memory, writableLayer }: CriStats,
     cpuNanoseconds: Number(cpu?.usageCoreNanoSeconds?.value ?? 0n),
     memoryBytes: usage,
     workingSetBytes: Number(memory?.workingSetBytes?.value ?? 0n),
-    rssBytes: optional(memory?.rssBytes),
-    pageFaults: optional(memory?.pageFaults),
-    majorPageFaults: optional(memory?.majorPageFaults),
+    rssBytes: optional(memory?.rssBytes) ?? counted?.rssBytes,
+    pageFaults: optional(memory?.pageFaults) ?? counted?.pageFaults,
+    majorPageFaults: optional(memory?.majorPageFaults) ?? counted?.majorPageFaults,
+    swap: counted?.swap,
+    processes: counted?.processes,
     writableLayer: writableLayer && {
       usedBytes: Number(writableLayer.usedBytes?.value ?? 0n),
       inodesUsed: Number(writableLayer.inodesUsed?.value ?? 0n),
@@ -118,8 +145,4 @@ function usageOf(container: Container, { cpu, memory, writableLayer }: CriStats,
 
 function optional(counted: { readonly value: bigint } | undefined): number | undefined {
   return counted && Number(counted.value);
-}
-
-function milliseconds(nanoseconds: bigint): number {
-  return Number(nanoseconds / 1_000_000n);
 }

@@ -58,12 +58,7 @@ export class CriStreaming {
   async connect(podSandboxId: string, port: number, signal: AbortSignal): Promise<Duplex> {
     const { url } = await this.#calls.portForward({ podSandboxId, port: [port] }, { timeoutMs: requestMsMax, signal });
     const headers = ['error', 'data'].map((streamType) => ({ streamType, port: String(port), requestID: '0' }));
-    const life = new AbortController();
-    const opened = await openRuntimeStreams(
-      this.#clock,
-      { url, protocol: portProtocol, headers },
-      AbortSignal.any([signal, life.signal]),
-    );
+    const opened = await openRuntimeStreams(this.#clock, { url, protocol: portProtocol, headers }, signal);
     const [error, data] = opened.streams as [SpdyStream, SpdyStream];
     error.end();
     data.once('close', () => void opened.close());

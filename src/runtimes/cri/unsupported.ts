@@ -1,7 +1,7 @@
 /** What this machine's CRI runtime cannot do for a pod. It is refused: a runtime that is too old ignores fields it does not know. */
 import type { StatusResponse } from '../../grpc/messages/cri_pb.ts';
 import { goQuote } from '../../kube/values/go-text.ts';
-import type { ContainerRequest, PodRequest } from '../runtime.ts';
+import type { ContainerRequest, PodRequest, RuntimeFeature } from '../runtime.ts';
 
 export interface RuntimeFeatures {
   /** Names of handlers; the default one has no name. */
@@ -33,6 +33,10 @@ export function runtimeFeatures(
   };
 }
 
+export function isSupported(feature: RuntimeFeature, handler: string, features: RuntimeFeatures): boolean {
+  return feature === 'recursiveReadOnly' ? features.recursiveReadOnly.has(handler) : features.supplementalGroupsPolicy;
+}
+
 /** Checked before the pod's sandbox is made. */
 export function unsupportedPod(
   { hostUsers, runtimeHandler, security }: PodRequest,
@@ -52,16 +56,11 @@ export function unsupportedPod(
 
 export function unsupportedContainer(
   { mounts, stopSignal }: ContainerRequest,
-  { runtimeHandler }: PodRequest,
   features: RuntimeFeatures,
 ): string | undefined {
   const imageMount = mounts.find(({ image }) => image !== undefined);
   if (imageMount !== undefined && !features.imageVolumes) {
     return `the volume at ${goQuote(imageMount.containerPath)} is an image, and the runtime cannot mount images: containerd can from version 2.1 on`;
-  }
-  const recursive = mounts.find(({ recursiveReadOnly }) => recursiveReadOnly);
-  if (recursive !== undefined && !features.recursiveReadOnly.has(runtimeHandler)) {
-    return `the volume at ${goQuote(recursive.containerPath)} requested recursive read-only mode, but it is not supported by the runtime`;
   }
   if (stopSignal !== '' && !features.stopSignals) {
     return `stopSignal ${goQuote(stopSignal)} is not supported by the runtime: containerd does from version 2.2 on`;

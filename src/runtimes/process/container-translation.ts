@@ -195,6 +195,7 @@ export function describePod(pod: PodRecord, containers: readonly ContainerRecord
     state,
     createdAtMs,
     ips: address === undefined ? [] : [address],
+    hostNetwork: address === undefined,
     ...(address === undefined ? {} : { loopbackIp: machineAddress }),
     containers: containers.map((record) => ({
       id: record.id,

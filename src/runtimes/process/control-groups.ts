@@ -5,7 +5,8 @@
 import { existsSync, mkdirSync, readFileSync, readdirSync, rmdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { errorCode } from '../../base/errors.ts';
-import type { ContainerStats, ResourceLimits } from '../runtime.ts';
+import { type GroupUsage, readGroupUsage } from '../../linux/group-usage.ts';
+import type { ResourceLimits } from '../runtime.ts';
 
 export interface ControlGroups {
   readonly version: 1 | 2 | undefined;
@@ -134,33 +135,11 @@ export function ranOutOfMemory(groups: ControlGroups, id: string): boolean {
   return /^oom_kill [1-9]/m.test(text);
 }
 
-export function usageOf(
-  groups: ControlGroups,
-  id: string,
-): Omit<ContainerStats, 'name' | 'startedAtMs' | 'atMs'> | undefined {
-  const memory = groups.directory('memory');
-  const accounting = groups.directory(groups.version === 2 ? 'cpu' : 'cpuacct');
-  if (memory === undefined && accounting === undefined) return undefined;
-  const used =
-    memory === undefined
-      ? 0
-      : Number(read(join(memory, id, groups.version === 2 ? 'memory.current' : 'memory.usage_in_bytes')));
-  const [, inactive = '0'] =
-    /^(?:total_)?inactive_file (\d+)$/m.exec(memory === undefined ? '' : read(join(memory, id, 'memory.stat'))) ?? [];
-  const [, microseconds = '0'] =
-    /^usage_usec (\d+)$/m.exec(accounting === undefined ? '' : read(join(accounting, id, 'cpu.stat'))) ?? [];
-  return {
-    memoryBytes: used,
-    workingSetBytes: Math.max(0, used - Number(inactive)),
-    rssBytes: undefined,
-    pageFaults: undefined,
-    majorPageFaults: undefined,
-    writableLayer: undefined,
-    cpuNanoseconds:
-      groups.version === 2 || accounting === undefined
-        ? Number(microseconds) * 1000
-        : Number(read(join(accounting, id, 'cpuacct.usage'))),
-  };
+export function usageOf(groups: ControlGroups, id: string): GroupUsage | undefined {
+  return readGroupUsage(groups.version ?? 1, (controller) => {
+    const directory = groups.directory(controller);
+    return directory && join(directory, id);
+  });
 }
 
 /** Of a container that has ended. What cannot be removed yet (a dying process) is left to `sweepGroups`. */

@@ -4,6 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { mkdtempSync, readFileSync, readdirSync } from 'node:fs';
 import { type AddressInfo, type Server, connect, createServer } from 'node:net';
@@ -201,9 +202,33 @@ test('hostPorts lead to the pod that has them, and to nobody when it is gone', o
   await assert.rejects(ask('127.0.0.1', everywhere), { code: 'ECONNREFUSED' });
   assert.match(await ask('127.0.0.1', here), /^b to /);
   const wrong = { ...mapping, hostIp: '::1; drop' };
-  await assert.rejects(sandboxes.pod({ uid: 'c', ports: [wrong] }), {
-    message: /^Cannot publish a port at "::1; drop"/,
+  await Promise.all([
+    assert.rejects(sandboxes.pod({ uid: 'c', ports: [wrong] }), { message: /^Cannot publish a port at "::1; drop"/ }),
+    server(sandboxes, 'd', { ports: [mapping] }),
+  ]);
+  assert.match(await ask('127.0.0.1', everywhere), /^d to /, 'made at the same time');
+});
+
+test('a client that sends to a hostPort over UDP without a pause reaches each pod that has it', own, async (t) => {
+  const sandboxes = await open(t);
+  const hostPort = await freePort(t);
+  const mapping: PortMapping = { protocol: 'UDP', containerPort: port, hostPort, hostIp: '' };
+  const client = createSocket('udp4');
+  const sending = setInterval(() => client.send('who?', hostPort, '127.0.0.1'), 20);
+  t.after(() => {
+    clearInterval(sending);
+    client.close();
   });
+  client.on('error', () => {}); // nobody listens yet
+  for (const uid of ['a', 'b']) {
+    await sandboxes.pod({ uid, ports: [mapping] });
+    const source = `const s = require('dgram').createSocket('udp4'); s.on('message', (_, { port, address }) => s.send('${uid}', port, address)).bind(${port})`;
+    await sandboxes.start(uid, { command: script(source) });
+    const [answer] = (await once(client, 'message', { signal: soon() })) as [Buffer];
+    assert.equal(answer.toString(), uid);
+    await sandboxes.runtime.removePod(uid, soon());
+    client.removeAllListeners('message');
+  }
 });
 
 async function freePort(t: TestContext): Promise<number> {
@@ -338,10 +363,24 @@ test('packet rules that another program removed come back', own, async (t) => {
   const sandboxes = await open(t, { sweepMs: 20 });
   await server(sandboxes, 'a');
   const { table } = networkNames(join(sandboxes.directory, 'state'));
-  for (const family of ['ip', 'bridge']) assert.equal(spawnSync('nft', ['delete', 'table', family, table]).status, 0);
-  const until = Date.now() + 20_000;
-  while (Date.now() < until && traces(sandboxes.directory).length < 4) await systemClock.sleep(20);
-  assert.equal(traces(sandboxes.directory).length, 4, 'a bridge, an end, two tables');
+  for (const family of ['ip', 'bridge']) {
+    assert.equal(spawnSync('nft', ['delete', 'table', family, table]).status, 0);
+    const until = Date.now() + 20_000;
+    while (Date.now() < until && traces(sandboxes.directory).length < 4) await systemClock.sleep(20);
+    assert.equal(traces(sandboxes.directory).length, 4, 'a bridge, an end, two tables');
+  }
+});
+
+test('packet rules are taken away also when another program has removed the bridge', own, async (t) => {
+  if (spawnSync('ip', ['-V']).status !== 0) return t.skip('needs iproute2 to remove the bridge');
+  const sandboxes = await open(t);
+  await server(sandboxes, 'a');
+  await sandboxes.runtime.removePod('a', soon());
+  const { bridge } = networkNames(join(sandboxes.directory, 'state'));
+  assert.equal(spawnSync('ip', ['link', 'delete', bridge]).status, 0);
+  await sandboxes.runtime.close();
+  await untilNothing(sandboxes.directory);
+  await sandboxes.reopen();
 });
 
 test('two nodes of one machine have networks of their own', own, async (t) => {

@@ -581,19 +581,25 @@ test('containers of a pod share a host name and IPC, and processes when asked to
   );
 });
 
-test('connect reaches a port of a pod that has the network of the machine', { skip }, async (t) => {
-  const sandboxes = await ProcessSandboxes.open(t);
-  const pod = await sandboxes.pod({ hostNetwork: true });
-  const server = createServer((socket) => socket.end('hello'));
-  t.after(() => server.close());
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const address = server.address();
-  const port = typeof address === 'object' && address !== null ? address.port : 0;
-  const socket = await sandboxes.runtime.connect(pod, port, soon());
-  assert.equal(Buffer.concat(await socket.toArray()).toString(), 'hello');
-  server.close();
-  await assert.rejects(sandboxes.runtime.connect(pod, 1, soon()), { code: 'ECONNREFUSED' });
-});
+test(
+  'connect reaches a port of a pod that has the network of the machine, for as long as the pod runs',
+  { skip },
+  async (t) => {
+    const sandboxes = await ProcessSandboxes.open(t);
+    const pod = await sandboxes.pod({ hostNetwork: true });
+    const server = createServer((socket) => socket.end('hello'));
+    t.after(() => server.close());
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const address = server.address();
+    const port = typeof address === 'object' && address !== null ? address.port : 0;
+    const socket = await sandboxes.runtime.connect(pod, port, soon());
+    assert.equal(Buffer.concat(await socket.toArray()).toString(), 'hello');
+    await assert.rejects(sandboxes.runtime.connect(pod, 1, soon()), { code: 'ECONNREFUSED' });
+    await assert.rejects(sandboxes.runtime.connect('another', port, soon()), { message: 'the pod is not running' });
+    await sandboxes.runtime.stopPod(pod, soon());
+    await assert.rejects(sandboxes.runtime.connect(pod, port, soon()), { message: 'the pod is not running' });
+  },
+);
 
 test('what was started and removed leaves nothing', { skip }, async (t) => {
   const sandboxes = await ProcessSandboxes.open(t);

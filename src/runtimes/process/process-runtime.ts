@@ -14,6 +14,7 @@ import { type Duplex, Writable } from 'node:stream';
 import { withDeadline } from '../../base/abort.ts';
 import type { Clock } from '../../base/clock.ts';
 import { CoalescingTopic } from '../../base/coalescing-queue.ts';
+import { readInterfaceCounters } from '../../linux/network-counters.ts';
 import {
   type ContainerRequest,
   type CommandRequest,
@@ -34,7 +35,6 @@ import { describePod, identityOf } from './container-translation.ts';
 import { Containers } from './containers.ts';
 import { type ControlGroups, usageOf } from './control-groups.ts';
 import { Holders } from './holders.ts';
-import { networkStats } from './network/network-stats.ts';
 import { PodConnections } from './network/pod-connection.ts';
 import type { PodInterface } from './network/pod-interface.ts';
 import { PodNetworks } from './network/pod-networks.ts';
@@ -189,6 +189,10 @@ export class ProcessRuntime implements Runtime {
     await this.#networks?.close();
   }
 
+  supports(): boolean {
+    return true;
+  }
+
   unsupported(pod: PodRequest, container: ContainerRequest): string | undefined {
     return unsupportedReason(pod, container, this.#deps.powers, this.#hidden, readMounts);
   }
@@ -296,7 +300,10 @@ export class ProcessRuntime implements Runtime {
   }
 
   async connect(podUid: string, port: number, signal: AbortSignal): Promise<Duplex> {
-    const { address, holder } = this.#pods.get(podUid) ?? {};
+    const pod = this.#pods.get(podUid);
+    // The machine's own ports are for a pod that shares its network, and for as long as it runs.
+    if (pod?.state !== 'ready' || !this.#holders.holds(podUid)) throw new RuntimeError('the pod is not running');
+    const { address, holder } = pod;
     if (address !== undefined && holder !== undefined) return await this.#connections.connect(holder, port, signal);
     return await new Promise((resolve, reject) => {
       const socket = connect({ host: '127.0.0.1', port, signal });
@@ -342,19 +349,27 @@ export class ProcessRuntime implements Runtime {
   }
 
   async stats(): Promise<readonly PodStats[]> {
-    const atMs = this.#deps.clock.now();
-    return this.#pods.all().map(({ uid, namespace, name, createdAtMs, address, holder }) => ({
-      uid,
-      namespace,
-      name,
-      startedAtMs: createdAtMs,
-      network: address === undefined || holder === undefined ? undefined : networkStats(holder.pid, atMs),
-      containers: this.#containers.ofPod(uid).flatMap(({ id, name: container, run }) => {
-        const used = this.#containers.isOver(id) ? undefined : usageOf(this.#deps.groups, id);
-        if (used === undefined || run === undefined) return [];
-        return [{ name: container, startedAtMs: run.startedAtMs, atMs, ...used }];
+    const ready = this.#pods.all().filter(({ uid, state }) => state === 'ready' && this.#holders.holds(uid));
+    return await Promise.all(
+      ready.map(async ({ uid, namespace, name, createdAtMs, address, holder }) => {
+        const isOwn = address !== undefined && holder !== undefined;
+        const interfaces = isOwn ? await readInterfaceCounters(holder.pid) : [];
+        const atMs = this.#deps.clock.now();
+        return {
+          uid,
+          namespace,
+          name,
+          startedAtMs: createdAtMs,
+          network: isOwn ? { atMs, interfaces } : undefined,
+          whole: undefined,
+          containers: this.#containers.ofPod(uid).flatMap(({ id, name: container, run }) => {
+            const used = this.#containers.isOver(id) ? undefined : usageOf(this.#deps.groups, id);
+            if (used === undefined || run === undefined) return [];
+            return [{ name: container, startedAtMs: run.startedAtMs, atMs, ...used, writableLayer: undefined }];
+          }),
+        };
       }),
-    }));
+    );
   }
 
   problems(): readonly string[] {

@@ -121,6 +121,8 @@ export const nodeSettings: NodeSettings = {
   providerId: '',
   kubeletVersion: 'v1.33.0+mountlet',
   runtimeVersion: 'process://0.1.0',
+  reserved: [],
+  imagesMax: 50,
   registersNode: true,
   nodeStatusUpdateMs: 10_000,
   nodeStatusReportMs: 300_000,

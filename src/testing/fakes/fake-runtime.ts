@@ -19,12 +19,16 @@ import {
   type Runtime,
   type RuntimeContainer,
   RuntimeError,
+  type RuntimeFeature,
   type RuntimeImages,
   type RuntimePod,
 } from '../../runtimes/runtime.ts';
 
 type Method =
-  | Exclude<keyof Runtime, 'name' | 'version' | 'problems' | 'networkProblem' | 'unsupported' | 'changes' | 'images'>
+  | Exclude<
+      keyof Runtime,
+      'name' | 'version' | 'problems' | 'networkProblem' | 'supports' | 'unsupported' | 'changes' | 'images'
+    >
   | 'imageStatus'
   | 'pullImage';
 
@@ -48,6 +52,7 @@ export class FakeRuntime implements Runtime {
   /** Undefined: every image is present. */
   presentImages: Set<string> | undefined;
   refusal: string | undefined;
+  readonly lacking = new Set<RuntimeFeature>();
   /** Why pods without the host's network have to wait. */
   withoutNetwork: string | undefined;
   execute: (id: string, command: readonly string[], signal: AbortSignal) => Promise<number> = () => Promise.resolve(0);
@@ -55,6 +60,8 @@ export class FakeRuntime implements Runtime {
   launch: (name: string, signal: AbortSignal) => Promise<void> = () => Promise.resolve();
   /** As a broken runtime: what was stopped while it was being launched starts nevertheless. */
   startsLate = false;
+  /** Of containers that end when they are asked to. */
+  exitCodeOfStopped = 143;
   /** Names of containers that do not heed the stop signal. */
   readonly deaf = new Set<string>();
   readonly #clock: Clock;
@@ -101,6 +108,10 @@ export class FakeRuntime implements Runtime {
     return `${pod.state}: ${containers.join(', ')}`;
   }
 
+  supports(feature: RuntimeFeature): boolean {
+    return !this.lacking.has(feature);
+  }
+
   unsupported(): string | undefined {
     return this.refusal;
   }
@@ -129,7 +140,7 @@ export class FakeRuntime implements Runtime {
       this.calls.push(`runPod ${name}`);
       const ips = hostNetwork ? [] : ['10.1.0.1'];
       const containers = present?.containers ?? [];
-      this.#put({ uid, namespace, name, state: 'ready', createdAtMs: this.#clock.now(), ips, containers });
+      this.#put({ uid, namespace, name, state: 'ready', createdAtMs: this.#clock.now(), ips, hostNetwork, containers });
       return this.#pod(uid);
     });
   }
@@ -213,7 +224,7 @@ export class FakeRuntime implements Runtime {
     if (container.state.kind !== 'running') return;
     this.calls.push(`stopContainer ${container.name} ${graceMs}`);
     if (this.deaf.has(container.name) && graceMs > 0) await this.#clock.sleep(graceMs, signal);
-    this.#end(this.#container(id), this.deaf.has(container.name) ? 137 : 143);
+    this.#end(this.#container(id), this.deaf.has(container.name) ? 137 : this.exitCodeOfStopped);
   }
 
   removeContainer(id: string): Promise<void> {

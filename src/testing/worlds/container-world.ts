@@ -9,7 +9,7 @@ import type { Secret } from '../../kube/kinds/secret.ts';
 import { ContainerKiller } from '../../pods/containers/container-killer.ts';
 import type { NodeSettings } from '../../pods/containers/container-request.ts';
 import { ContainerStarter } from '../../pods/containers/container-starter.ts';
-import { ContainerSync, type ContainerSyncResult } from '../../pods/containers/container-sync.ts';
+import { ContainerSync, type ContainerSyncResult, type RuntimeClasses } from '../../pods/containers/container-sync.ts';
 import { DeadContainers } from '../../pods/containers/dead-containers.ts';
 import { ImagePuller, type PullSettings } from '../../pods/images/image-puller.ts';
 import { StartErrors } from '../../pods/containers/start-errors.ts';
@@ -27,9 +27,9 @@ import { MemoryContainerFiles, RecordedEvents } from '../fakes/memory-pod-api.ts
 
 export const testNodeSettings: NodeSettings & PullSettings = {
   clusterDomain: 'cluster.local',
-  runtimeSupportsRecursiveReadOnly: true,
   restartBackOffMsMax: 300_000,
   defaultUid: 1000,
+  seccompDefault: true,
   memoryBytes: 8 * 1024 ** 3,
   pullsAtOnceMax: Infinity,
   pullsPerSecond: Infinity,
@@ -44,6 +44,10 @@ export const testDns = async (): Promise<DnsSettings> => ({
   warnsWithoutCluster: true,
 });
 
+export function handlers(byClass: ReadonlyMap<string, string>): RuntimeClasses {
+  return { knownHandler: (name) => byClass.get(name), runtimeHandler: async (name) => byClass.get(name) };
+}
+
 export const emptyVolumes: PodVolumes = {
   waitForMounted: () => Promise.resolve(),
   waitForUnmounted: () => Promise.resolve(),
@@ -56,7 +60,6 @@ export const emptyVolumes: PodVolumes = {
 };
 
 export const silentNetwork: PodNetwork = {
-  hostOf: () => '127.0.0.1',
   connect: () => Promise.reject(new Error('connect ECONNREFUSED')),
 };
 
@@ -84,6 +87,8 @@ export class ContainerWorld {
   readonly clock = new FakeClock();
   readonly runtime = new FakeRuntime(this.clock);
   readonly events = new RecordedEvents();
+  /** `MissingClusterDNS: …` */
+  readonly nodeEvents: string[] = [];
   readonly files = new MemoryContainerFiles();
   readonly startErrors = new StartErrors();
   readonly verdicts = new Map<string, boolean>();
@@ -93,9 +98,10 @@ export class ContainerWorld {
   readonly killer: ContainerKiller;
   readonly #sync: ContainerSync;
 
-  constructor({ network = silentNetwork, settings = testNodeSettings, volumes = emptyVolumes } = {}) {
+  constructor({ network = silentNetwork, settings = testNodeSettings, volumes = emptyVolumes, dns = testDns } = {}) {
     const { clock, runtime, events, files } = this;
-    this.killer = new ContainerKiller({ clock, runtime, events, network });
+    const hostIPs = (): readonly string[] => ['192.0.2.1'];
+    this.killer = new ContainerKiller({ clock, runtime, events, network, hostIPs });
     const starter = new ContainerStarter(
       {
         clock,
@@ -107,22 +113,38 @@ export class ContainerWorld {
         view: () => this.view,
         killer: this.killer,
         images: new ImagePuller({ clock, runtime, events, nodeLogins: [] }, testNodeSettings),
-        hostIPs: () => ['192.0.2.1'],
+        hostIPs,
       },
       settings,
     );
     const probes = { get: (kind: string, id: string) => this.verdicts.get(`${kind} ${id}`) };
-    const { startErrors, killer, runtimeClasses } = this;
-    const runtimeHandler = (name: string): Promise<string | undefined> => Promise.resolve(runtimeClasses.get(name));
+    const { startErrors, killer } = this;
+    const runtimeClasses = handlers(this.runtimeClasses);
+    const nodeEvents = {
+      record: ({ reason, message }: { readonly reason: string; readonly message: string }) =>
+        void this.nodeEvents.push(`${reason}: ${message}`),
+    };
     const dead = new DeadContainers({ runtime, files });
-    const dns = testDns;
-    const deps = { runtime, events, files, volumes, dns, probes, starter, startErrors, killer, dead, runtimeHandler };
+    const deps = {
+      runtime,
+      events,
+      files,
+      volumes,
+      dns,
+      probes,
+      starter,
+      startErrors,
+      killer,
+      dead,
+      runtimeClasses,
+      nodeEvents,
+    };
     this.#sync = new ContainerSync(deps, 'cluster.local');
   }
 
   async sync(pod: Pod, signal: AbortSignal = new AbortController().signal): Promise<ContainerSyncResult> {
     const secrets = { secrets: [], missing: [] };
-    return await this.#sync.sync(pod, await this.runtime.get(podUid(pod)), secrets, signal);
+    return await this.#sync.sync(pod, await this.runtime.get(podUid(pod)), secrets, async () => {}, signal);
   }
 
   /** Until nothing is left to do at this moment. */

@@ -9,7 +9,7 @@ import type { ContainerViewDeps } from '../../pods/view/container-view.ts';
 import { FakeClock, settle } from '../fakes/fake-clock.ts';
 import { FakeRuntime } from '../fakes/fake-runtime.ts';
 import { MemoryContainerFiles, MemoryPodApi, RecordedEvents } from '../fakes/memory-pod-api.ts';
-import { emptyVolumes, silentNetwork, testDns, testNodeSettings, viewDeps } from './container-world.ts';
+import { emptyVolumes, handlers, silentNetwork, testDns, testNodeSettings, viewDeps } from './container-world.ts';
 
 export class PodWorld {
   readonly clock: FakeClock;
@@ -110,7 +110,7 @@ export class PodWorld {
         view: () => this.view,
         dns: testDns,
         admit: (pod, others) => this.admit(pod, others),
-        runtimeHandler: (name) => Promise.resolve(this.runtimeClasses.get(name)),
+        runtimeClasses: handlers(this.runtimeClasses),
         notify: (notice) => this.notices.push(notice),
         node: () => ({
           owner: this.isNodeKnown ? { name: 'node-1', uid: 'node-uid' } : undefined,

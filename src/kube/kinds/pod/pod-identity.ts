@@ -19,6 +19,11 @@ export function describePod(pod: Pick<Pod, 'metadata'>): string {
   return `${podFullName(pod)}(${podUid(pod)})`;
 }
 
+/** What the runtime calls a container that a status names with the runtime before it: `containerd://5f3a…`. */
+export function bareContainerId(containerId: string): string {
+  return containerId.replace(/^[^:]*:\/\//, '');
+}
+
 export type PodSource = 'file' | 'api';
 
 // Where a pod came from. A node keeps these annotations to itself: it never writes them to a pod of the API server.

@@ -32,6 +32,7 @@ export async function networkProblem(architecture: Architecture, signal: AbortSi
   const [names, subnet] = [networkNames('/trial'), '10.0.0.0'];
   const rules = packetRules({ names, subnet, hostPorts: [], machinePorts: [443] });
   try {
+    await loadRules(''); // finds out whether nft is there: behind unshare nobody would say so
     await loadRules(frameRules(names, subnet) + rules, 'unshare', '--net', '--');
     return undefined;
   } catch (thrown) {

@@ -2,7 +2,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { PortMapping } from '../../runtime.ts';
-import { interfacesIn } from './network-stats.ts';
 import { packetRules } from './packet-rules.ts';
 import { resolverText } from './resolvers.ts';
 import { networkNames } from './subnet.ts';
@@ -41,15 +40,4 @@ test('what a pod says of its names adds no line that it could not ask for', () =
   const dns = { servers, searches: ['a.local', 'b c', '# d'], options: ['ndots:5', ';'] };
   assert.equal(resolverText(dns), 'search a.local\nnameserver 10.0.0.53\noptions ndots:5\n');
   assert.equal(resolverText({ servers: [], searches: [], options: [] }), '');
-});
-
-test('traffic is read for each interface but loopback', () => {
-  const table = `Inter-|   Receive                                                |  Transmit
- face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed
-    lo:     100       1    0    0    0     0          0         0      100       1    0    0    0     0       0          0
-  eth0:    1234      10    2    0    0     0          0         0     5678      20    3    0    0     0       0          0
-`;
-  assert.deepEqual(interfacesIn(table), [
-    { name: 'eth0', receivedBytes: 1234, receiveErrors: 2, sentBytes: 5678, sendErrors: 3 },
-  ]);
 });

@@ -96,8 +96,8 @@ table ip ${table} {
 `;
 }
 
-/** The text of an address and the number of a port are checked again here: they become rules of the machine. */
-function portRule({ protocol, hostPort, hostIp, containerPort, address }: PublishedPort): string {
+/** The text of an address and the number of a port are checked again here: they become rules of the machine. Throws RuntimeError. */
+export function portRule({ protocol, hostPort, hostIp, containerPort, address }: PublishedPort): string {
   for (const port of [hostPort, containerPort]) {
     if (!Number.isInteger(port) || port < 1 || port > 65535) throw new RuntimeError(`Cannot publish the port ${port}`);
   }
@@ -127,7 +127,7 @@ export async function loadRules(text: string, ...under: readonly string[]): Prom
       if (error === null) return resolve();
       const problem =
         errorCode(error) === 'ENOENT'
-          ? 'the program nft is not installed (package nftables)'
+          ? `the program ${file} is not installed (package ${file === 'nft' ? 'nftables' : 'util-linux'})`
           : `nft: ${stderr.trim().split('\n')[0] || error.message}`;
       reject(new RuntimeError(problem, { cause: error }));
     });

@@ -16,7 +16,7 @@ import { messageOf } from '../../../base/errors.ts';
 import { NetlinkSocket, requests } from '../../../linux/netlink.ts';
 import { SystemCallError } from '../../../linux/system-call-error.ts';
 import { type PortMapping, RuntimeError } from '../../runtime.ts';
-import { type PublishedPort, frameRules, loadRules, packetRules, withoutTables } from './packet-rules.ts';
+import { type PublishedPort, frameRules, loadRules, packetRules, portRule, withoutTables } from './packet-rules.ts';
 import type { PodInterface } from './pod-interface.ts';
 import {
   type NetworkNames,
@@ -59,6 +59,7 @@ export class PodNetworks {
   readonly #names: NetworkNames;
   readonly #leases = new Map<string, Lease>();
   #socket: NetlinkSocket | undefined;
+  #filters: NetlinkSocket | undefined;
   #making: Promise<Made | undefined> | undefined;
   #loading: Promise<void> = Promise.resolve();
   #lastNumber = firstPod - 1;
@@ -90,7 +91,10 @@ export class PodNetworks {
     const { subnet, bridgeIndex } = made;
     const number = this.#freeNumber(subnet);
     const address = addressIn(subnet, number);
-    this.#leases.set(uid, { address, ports: ports.filter(({ hostPort }) => hostPort > 0) });
+    const published = ports.filter(({ hostPort }) => hostPort > 0);
+    // Before others load rules with it: they would fail for what this pod asks.
+    for (const port of published) portRule({ ...port, address });
+    this.#leases.set(uid, { address, ports: published });
     try {
       await this.#publish(uid, made);
     } catch (thrown) {
@@ -110,7 +114,9 @@ export class PodNetworks {
     const lease = this.#leases.get(uid);
     if (lease === undefined || !this.#leases.delete(uid) || lease.ports.length === 0) return;
     const made = await this.#made();
-    if (made !== undefined) await this.#load(made);
+    if (made === undefined) return;
+    await this.#load(made);
+    await forgetFlows(lease.ports);
   }
 
   /** Someone may have removed the bridge: the next pod looks again. */
@@ -120,28 +126,36 @@ export class PodNetworks {
 
   /** Removes interfaces of pods that are gone, which the kernel does too, in its own time; brings back what others removed. */
   async sweep(): Promise<void> {
-    const { endPrefix, table } = this.#names;
+    const { endPrefix } = this.#names;
     const made = await this.#making;
     if (made === undefined && this.#leases.size > 0) return;
-    if (made !== undefined && !(await hasTable(table))) await this.#loadAll(made);
-    const ends = interfaceNames().filter((name) => name.startsWith(endPrefix));
-    for (const name of ends) {
-      // Looked up for each: pods come while another is removed.
-      const used = made === undefined ? [] : this.#numbers(made.subnet);
-      if (!used.includes(Number(name.slice(endPrefix.length)))) await this.#remove(name);
+    if (made !== undefined && (await this.#tables()) < 2) await this.#loadAll(made);
+    const usedEnds = (): ReadonlySet<string> =>
+      new Set(made && this.#numbers(made.subnet).map((number) => `${endPrefix}${number}`));
+    let used = usedEnds();
+    for (const name of interfaceNames()) {
+      if (!name.startsWith(endPrefix) || used.has(name)) continue;
+      await this.#remove(name);
+      used = usedEnds(); // pods come meanwhile
     }
   }
 
   /** Without a pod that has an address, nothing stays on the machine. */
   async close(): Promise<void> {
     await this.#making;
-    if (this.#leases.size === 0 && interfaceNames().includes(this.#names.bridge)) {
-      await this.sweep();
-      await this.#remove(this.#names.bridge);
-      await loadRules(withoutTables(this.#names)).catch(() => {}); // then there are none
+    if (this.#leases.size === 0) {
+      // Whichever of them someone else has removed, the rest goes too.
+      if (interfaceNames().includes(this.#names.bridge)) {
+        await this.sweep();
+        await this.#remove(this.#names.bridge);
+      }
+      const tables = await this.#tables().catch(() => 0); // a kernel without packet rules has none of ours
+      if (tables > 0) await loadRules(withoutTables(this.#names)).catch(() => {}); // the next start finds them
     }
     this.#socket?.close();
+    this.#filters?.close();
     this.#socket = undefined;
+    this.#filters = undefined;
   }
 
   async #made(): Promise<Made | undefined> {
@@ -203,7 +217,17 @@ export class PodNetworks {
   }
 
   async #publish(uid: string, made: Made): Promise<void> {
-    if ((this.#leases.get(uid)?.ports.length ?? 0) > 0) await this.#load(made);
+    const ports = this.#leases.get(uid)?.ports ?? [];
+    if (ports.length === 0) return;
+    await this.#load(made);
+    await forgetFlows(ports);
+  }
+
+  /** A firewall that is set up again removes all tables, and with ours what keeps pods from the machine's loopback address. */
+  async #tables(): Promise<number> {
+    const { table } = this.#names;
+    const filters = (this.#filters ??= NetlinkSocket.open('filters'));
+    return [await filters.hasTable('ip', table), await filters.hasTable('bridge', table)].filter(Boolean).length;
   }
 
   async #loadAll(made: Made): Promise<void> {
@@ -239,14 +263,29 @@ export class PodNetworks {
   }
 }
 
-/** A firewall that is set up again removes all tables, and with ours what keeps pods from the machine's loopback address. */
-async function hasTable(name: string): Promise<boolean> {
+/**
+ * The kernel sends packets of UDP to where it sent those before them, as long as they come: also when that pod is gone, or nobody
+ * had the port yet. Without what this needs of the kernel, clients that never pause stay where they are.
+ */
+async function forgetFlows(ports: readonly PortMapping[]): Promise<void> {
+  const ofUdp = ports.filter(({ protocol }) => protocol === 'UDP');
+  if (ofUdp.length === 0) return;
   const filters = NetlinkSocket.open('filters');
   try {
-    return await filters.hasTable(name);
+    for (const { hostPort, hostIp } of ofUdp) {
+      const isEverywhere = hostIp === '' || hostIp === '0.0.0.0';
+      for (const address of isEverywhere ? ownAddresses() : [hostIp]) await filters.forgetFlows(address, hostPort);
+    }
+  } catch (thrown) {
+    if (!(thrown instanceof SystemCallError)) throw thrown;
   } finally {
     filters.close();
   }
+}
+
+function ownAddresses(): string[] {
+  const addresses = Object.values(networkInterfaces()).flatMap((list = []) => list);
+  return addresses.filter(({ family }) => family === 'IPv4').map(({ address }) => address);
 }
 
 /** As the CNI plugins do: without it no packet leaves the machine for a pod. It stays, since others may have come to need it. */

@@ -6,11 +6,11 @@
  *                  ▲            │ touched meanwhile, or failed and paused
  *                  └────────────┘
  */
-import { nextTurn } from '../base/turns.ts';
+import { nextTurn } from '../../base/turns.ts';
 import type { ControllerDeps } from './cluster.ts';
-import { KeyedBackOff } from '../base/back-off.ts';
-import { CoalescingQueue } from '../base/coalescing-queue.ts';
-import { Semaphore } from '../base/semaphore.ts';
+import { KeyedBackOff } from '../../base/back-off.ts';
+import { CoalescingQueue } from '../../base/coalescing-queue.ts';
+import { Semaphore } from '../../base/semaphore.ts';
 
 type QueueDeps = Pick<ControllerDeps, 'clock' | 'notify'>;
 

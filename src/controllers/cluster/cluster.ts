@@ -4,8 +4,8 @@
  * Controllers look at what is, not at what happened, and put right what is not as it should be. A change only says which keys to
  * look at again, so a repeated or missed one does no harm, and after a restart they look at everything.
  */
-import type { Clock } from '../base/clock.ts';
-import type { KubeObject } from '../kube/schema/kind.ts';
+import type { Clock } from '../../base/clock.ts';
+import type { KubeObject } from '../../kube/schema/kind.ts';
 
 export interface Kind {
   readonly group: string;
@@ -72,8 +72,13 @@ export interface ControllerDeps {
 
 /** A kind that no cluster is without. */
 export function coreKind(cluster: Cluster, name: string): Kind {
-  const found = cluster.kindOf('v1', name);
-  if (found === undefined) throw new Error(`the cluster has no kind ${name}`);
+  return kindNamed(cluster, 'v1', name);
+}
+
+/** A kind that a cluster may be without is an error here: who asks for it cannot do without. */
+export function kindNamed(cluster: Cluster, apiVersion: string, name: string): Kind {
+  const found = cluster.kindOf(apiVersion, name);
+  if (found === undefined) throw new Error(`the cluster has no kind ${apiVersion} ${name}`);
   return found;
 }
 
@@ -82,7 +87,12 @@ export async function unlessRefused(write: Promise<void>, ...codes: readonly num
   try {
     await write;
   } catch (error) {
-    const code = error instanceof Error && 'code' in error ? error.code : undefined;
+    const code = refusalCode(error);
     if (!codes.some((accepted) => accepted === code)) throw error;
   }
+}
+
+/** The HTTP status of a write that was refused. */
+export function refusalCode(error: unknown): unknown {
+  return error instanceof Error && 'code' in error ? error.code : undefined;
 }

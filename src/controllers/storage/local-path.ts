@@ -1,0 +1,227 @@
+/**
+ * Provisions volumes that are directories of this node, as an external provisioner does: it makes and deletes volumes, and leaves
+ * the rest of a claim to the volume binder. Whoever has the data deletes it, so this runs on the node; it promises no size.
+ *
+ * Where a directory is follows from the volume's name alone. What a volume says of its path is never deleted: anybody who may
+ * make volumes could write something else there.
+ */
+import { messageOf } from '../../base/errors.ts';
+import type { Node } from '../../kube/kinds/node.ts';
+import type { PersistentVolumeClaim } from '../../kube/kinds/storage/persistent-volume-claim.ts';
+import type { PersistentVolume } from '../../kube/kinds/storage/persistent-volume.ts';
+import type { StorageClass } from '../../kube/kinds/storage/storage-class.ts';
+import { classOf, provisionedBy, provisionerAnnotations, selectedNode } from '../../kube/references/claims.ts';
+import type { KubeObject } from '../../kube/schema/kind.ts';
+import { type Cluster, type ControllerDeps, coreKind, kindNamed, unlessRefused } from '../cluster/cluster.ts';
+import { ControllerEvents } from '../cluster/events.ts';
+import { WorkQueue } from '../cluster/work-queue.ts';
+import type { News } from './binding.ts';
+import { type StorageView, claimId } from './storage-view.ts';
+
+const provisioner = 'mountlet.dev/local-path';
+const className = 'local-path';
+/** A volume that a user deletes waits until its data is gone. */
+const finalizer = 'mountlet.dev/local-path';
+const hostname = 'kubernetes.io/hostname';
+
+export interface LocalDirectories {
+  pathOf(volumeName: string): string;
+  /** One that is there already is fine. */
+  make(volumeName: string): Promise<void>;
+  /** With all in it, and nothing that is mounted there. */
+  remove(volumeName: string): Promise<void>;
+}
+
+export interface LocalPath {
+  readonly nodeName: string;
+  readonly directories: LocalDirectories;
+}
+
+export async function runLocalPath(
+  deps: ControllerDeps,
+  view: StorageView,
+  local: LocalPath,
+  signal: AbortSignal,
+): Promise<void> {
+  const cluster = deps.clusterFor('local-path', signal);
+  const loop = new LocalPathLoop(deps, cluster, view, local);
+  await ensureClass(cluster);
+  await loop.run(signal);
+}
+
+/** Once: a user who wants another default takes the annotation away. */
+async function ensureClass(cluster: Cluster): Promise<void> {
+  const kind = kindNamed(cluster, 'storage.k8s.io/v1', 'StorageClass');
+  if ((await cluster.get(cluster.keyOf(kind, '', className))) !== undefined) return;
+  const annotations = { 'storageclass.kubernetes.io/is-default-class': 'true' };
+  const storageClass: StorageClass = {
+    metadata: { name: className, annotations },
+    provisioner,
+    reclaimPolicy: 'Delete',
+    volumeBindingMode: 'WaitForFirstConsumer',
+  };
+  await unlessRefused(cluster.create(kind, '', storageClass), 409);
+}
+
+class LocalPathLoop {
+  readonly #cluster: Cluster;
+  readonly #view: StorageView;
+  readonly #local: LocalPath;
+  readonly #events: ControllerEvents;
+  readonly #queue: WorkQueue;
+
+  constructor(deps: ControllerDeps, cluster: Cluster, view: StorageView, local: LocalPath) {
+    this.#cluster = cluster;
+    this.#view = view;
+    this.#local = local;
+    this.#events = new ControllerEvents(provisioner, deps, cluster);
+    this.#queue = new WorkQueue('local-path', deps);
+    view.follow({
+      claimChanged: (_id, claim) => {
+        if (claim !== undefined && this.#isOurs(claim)) this.#queue.touch(keyOf('claim', claim));
+      },
+      volumeChanged: (_name, volume) => {
+        if (volume !== undefined && this.#mayGo(volume)) this.#queue.touch(keyOf('volume', volume));
+      },
+    });
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    await this.#queue.run(async (key) => {
+      const [kind, namespace = '', name = ''] = key.split('/');
+      if (kind === 'volume') return this.#lookAtVolume(name);
+      const claim = this.#view.claims.get(claimId(namespace, name));
+      if (claim !== undefined && this.#isOurs(claim)) await this.#provision(claim);
+    }, signal);
+  }
+
+  #isOurs({ metadata, spec }: PersistentVolumeClaim): boolean {
+    const { annotations = {}, deletionTimestamp } = metadata;
+    return (
+      deletionTimestamp === undefined &&
+      (spec.volumeName ?? '') === '' &&
+      provisionerAnnotations.some((name) => annotations[name] === provisioner) &&
+      annotations[selectedNode] === this.#local.nodeName
+    );
+  }
+
+  async #provision(claim: PersistentVolumeClaim): Promise<void> {
+    const name = `pvc-${claim.metadata.uid ?? ''}`;
+    const key = this.#view.keyOfVolume(name);
+    if ((await this.#cluster.get(key)) !== undefined) return;
+    const refusal = refusalOf(claim);
+    if (refusal !== undefined) return this.#record(claim, failed(refusal));
+    const node = await this.#cluster.get(
+      this.#cluster.keyOf(coreKind(this.#cluster, 'Node'), '', this.#local.nodeName),
+    );
+    const storageClass = this.#view.classes.get(classOf(claim));
+    if (node === undefined || storageClass === undefined) return;
+    try {
+      await this.#local.directories.make(name);
+    } catch (error) {
+      await this.#record(
+        claim,
+        failed(`failed to provision volume with StorageClass "${classOf(claim)}": ${messageOf(error)}`),
+      );
+      throw error;
+    }
+    const path = this.#local.directories.pathOf(name);
+    const volume = volumeFor(claim, name, path, storageClass, node);
+    await unlessRefused(this.#cluster.create(this.#view.kinds.volume, '', volume), 409);
+    await this.#record(claim, {
+      type: 'Normal',
+      reason: 'ProvisioningSucceeded',
+      message: `Successfully provisioned volume ${name}`,
+    });
+  }
+
+  /** Ours, on this node, and nobody's any more. */
+  #mayGo(volume: PersistentVolume): boolean {
+    const { metadata, spec, status } = volume;
+    if (metadata.annotations?.[provisionedBy] !== provisioner || !this.#isHere(volume)) return false;
+    if (metadata.deletionTimestamp !== undefined) {
+      return status?.phase !== 'Bound' && (metadata.finalizers ?? []).includes(finalizer);
+    }
+    return status?.phase === 'Released' && spec.persistentVolumeReclaimPolicy === 'Delete';
+  }
+
+  #isHere({ metadata, spec }: PersistentVolume): boolean {
+    return spec.local?.path === this.#local.directories.pathOf(metadata.name);
+  }
+
+  async #lookAtVolume(name: string): Promise<void> {
+    const key = this.#view.keyOfVolume(name);
+    const volume = (await this.#cluster.get(key)) as PersistentVolume | undefined;
+    if (volume === undefined || !this.#mayGo(volume)) return;
+    const { uid } = volume.metadata;
+    // A volume that is kept is deleted by hand: then its data stays.
+    if (volume.spec.persistentVolumeReclaimPolicy === 'Delete') {
+      try {
+        await this.#local.directories.remove(name);
+      } catch (error) {
+        await this.#events.record(this.#view.kinds.volume, volume, {
+          type: 'Warning',
+          reason: 'VolumeFailedDelete',
+          message: messageOf(error),
+        });
+        throw error;
+      }
+      const preconditions = uid === undefined ? {} : { uid };
+      await unlessRefused(this.#cluster.delete(key, preconditions), 404, 409);
+    }
+    const released = (object: KubeObject): KubeObject => {
+      const { finalizers = [] } = object.metadata;
+      if (object.metadata.uid !== uid || !finalizers.includes(finalizer)) return object;
+      return { ...object, metadata: { ...object.metadata, finalizers: finalizers.filter((one) => one !== finalizer) } };
+    };
+    await unlessRefused(this.#cluster.update(key, released), 404);
+  }
+
+  #record(claim: PersistentVolumeClaim, news: News): Promise<void> {
+    return this.#events.record(this.#view.kinds.claim, claim, news);
+  }
+}
+
+function keyOf(kind: 'claim' | 'volume', { metadata }: KubeObject): string {
+  return `${kind}/${metadata.namespace ?? ''}/${metadata.name}`;
+}
+
+function failed(message: string): News {
+  return { type: 'Warning', reason: 'ProvisioningFailed', message };
+}
+
+function refusalOf({ spec }: PersistentVolumeClaim): string | undefined {
+  if (spec.volumeMode === 'Block') return `${provisioner} does not support block volume provisioning`;
+  if (spec.dataSource !== undefined || spec.dataSourceRef !== undefined) {
+    return `${provisioner} makes empty volumes: a claim with a data source needs a CSI driver`;
+  }
+  if (spec.selector !== undefined) return 'claim.Spec.Selector is not supported for dynamic provisioning';
+  return undefined;
+}
+
+function volumeFor(
+  claim: PersistentVolumeClaim,
+  name: string,
+  path: string,
+  { reclaimPolicy = 'Delete', mountOptions }: StorageClass,
+  node: Node,
+): PersistentVolume {
+  const { namespace = '', name: claimName, uid = '' } = claim.metadata;
+  const place = node.metadata.labels?.[hostname] ?? node.metadata.name;
+  return {
+    metadata: { name, annotations: { [provisionedBy]: provisioner }, finalizers: [finalizer] },
+    spec: {
+      capacity: { storage: claim.spec.resources?.requests?.['storage'] ?? '0' },
+      accessModes: claim.spec.accessModes ?? ['ReadWriteOnce'],
+      claimRef: { apiVersion: 'v1', kind: 'PersistentVolumeClaim', namespace, name: claimName, uid },
+      persistentVolumeReclaimPolicy: reclaimPolicy,
+      storageClassName: classOf(claim),
+      ...(mountOptions !== undefined && { mountOptions }),
+      volumeMode: 'Filesystem',
+      local: { path },
+      nodeAffinity: {
+        required: { nodeSelectorTerms: [{ matchExpressions: [{ key: hostname, operator: 'In', values: [place] }] }] },
+      },
+    },
+  };
+}

@@ -1,0 +1,133 @@
+/**
+ * What is known of claims, volumes, classes and the pods that use claims, kept by watches and shared by the loops that need it.
+ * Over HTTP it may lag behind: whoever writes checks what is there then, inside the write.
+ */
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import type { PersistentVolumeClaim } from '../../kube/kinds/storage/persistent-volume-claim.ts';
+import type { PersistentVolume } from '../../kube/kinds/storage/persistent-volume.ts';
+import type { StorageClass } from '../../kube/kinds/storage/storage-class.ts';
+import { claimNamesOf } from '../../kube/references/claims.ts';
+import { type Cluster, type Kind, coreKind, kindNamed } from '../cluster/cluster.ts';
+import { VolumeIndex } from './volume-index.ts';
+
+/** `namespace/name`. */
+export type ClaimId = string;
+
+export interface StorageFollower {
+  volumeChanged?(name: string, volume: PersistentVolume | undefined, before: PersistentVolume | undefined): void;
+  claimChanged?(id: ClaimId, claim: PersistentVolumeClaim | undefined, before: PersistentVolumeClaim | undefined): void;
+  classChanged?(name: string): void;
+  /** Also when it is new, or gone. */
+  podChanged?(key: string, pod: Pod | undefined, before: Pod | undefined): void;
+}
+
+export class StorageView {
+  readonly volumes = new VolumeIndex();
+  readonly claims = new Map<ClaimId, PersistentVolumeClaim>();
+  readonly classes = new Map<string, StorageClass>();
+  readonly kinds: { readonly claim: Kind; readonly volume: Kind; readonly storageClass: Kind; readonly pod: Kind };
+  readonly #cluster: Cluster;
+  readonly #followers: StorageFollower[] = [];
+  /** Pods that name claims, by key. */
+  readonly #pods = new Map<string, Pod>();
+  readonly #podsOfClaim = new Map<ClaimId, Set<string>>();
+
+  constructor(cluster: Cluster) {
+    this.#cluster = cluster;
+    this.kinds = {
+      claim: coreKind(cluster, 'PersistentVolumeClaim'),
+      volume: coreKind(cluster, 'PersistentVolume'),
+      storageClass: kindNamed(cluster, 'storage.k8s.io/v1', 'StorageClass'),
+      pod: coreKind(cluster, 'Pod'),
+    };
+  }
+
+  /** Before `start`, so that nothing is missed. */
+  follow(follower: StorageFollower): void {
+    this.#followers.push(follower);
+  }
+
+  /** Returns how to stop. */
+  start(): () => void {
+    const { claim, volume, storageClass, pod } = this.kinds;
+    const stops = [
+      this.#cluster.watch(storageClass, ({ type, object }) => {
+        const { name } = object.metadata;
+        if (type === 'put') this.classes.set(name, object as StorageClass);
+        else this.classes.delete(name);
+        for (const follower of this.#followers) follower.classChanged?.(name);
+      }),
+      this.#cluster.watch(volume, ({ type, object }) => {
+        this.#setVolume(object.metadata.name, type === 'put' ? (object as PersistentVolume) : undefined);
+      }),
+      this.#cluster.watch(claim, ({ type, object }) => {
+        const id = claimId(object.metadata.namespace, object.metadata.name);
+        this.#setClaim(id, type === 'put' ? (object as PersistentVolumeClaim) : undefined);
+      }),
+      this.#cluster.watch(pod, (change) => {
+        // Most pods have no claims, and a large pod takes long to read.
+        const isOurs = change.mentions('claimName') || change.mentions('volumeClaimTemplate');
+        if (!isOurs && !this.#pods.has(change.key)) return;
+        this.#setPod(change.key, change.type === 'put' && isOurs ? (change.object as Pod) : undefined);
+      }),
+    ];
+    return () => {
+      for (const stop of stops) stop();
+    };
+  }
+
+  /** Pods that name the claim, scheduled or not, in whatever phase. */
+  podsUsing(id: ClaimId): readonly Pod[] {
+    return [...(this.#podsOfClaim.get(id) ?? [])].flatMap((key) => this.#pods.get(key) ?? []);
+  }
+
+  /** Pods with claims that have this node. */
+  podsOn(nodeName: string): readonly Pod[] {
+    return [...this.#pods.values()].filter(({ spec }) => spec.nodeName === nodeName);
+  }
+
+  keyOfVolume(name: string): string {
+    return this.#cluster.keyOf(this.kinds.volume, '', name);
+  }
+
+  keyOfClaim(id: ClaimId): string {
+    const [namespace = '', name = ''] = id.split('/');
+    return this.#cluster.keyOf(this.kinds.claim, namespace, name);
+  }
+
+  #setVolume(name: string, volume: PersistentVolume | undefined): void {
+    const before = this.volumes.get(name);
+    this.volumes.set(name, volume);
+    for (const follower of this.#followers) follower.volumeChanged?.(name, volume, before);
+  }
+
+  #setClaim(id: ClaimId, claim: PersistentVolumeClaim | undefined): void {
+    const before = this.claims.get(id);
+    if (claim === undefined) this.claims.delete(id);
+    else this.claims.set(id, claim);
+    for (const follower of this.#followers) follower.claimChanged?.(id, claim, before);
+  }
+
+  #setPod(key: string, pod: Pod | undefined): void {
+    const before = this.#pods.get(key);
+    for (const id of before === undefined ? [] : claimIdsOf(before)) {
+      const keys = this.#podsOfClaim.get(id);
+      keys?.delete(key);
+      if (keys?.size === 0) this.#podsOfClaim.delete(id);
+    }
+    if (pod === undefined) this.#pods.delete(key);
+    else this.#pods.set(key, pod);
+    for (const id of pod === undefined ? [] : claimIdsOf(pod)) {
+      this.#podsOfClaim.set(id, (this.#podsOfClaim.get(id) ?? new Set()).add(key));
+    }
+    for (const follower of this.#followers) follower.podChanged?.(key, pod, before);
+  }
+}
+
+export function claimId(namespace: string | undefined, name: string | undefined): ClaimId {
+  return `${namespace ?? ''}/${name ?? ''}`;
+}
+
+export function claimIdsOf(pod: Pod): readonly ClaimId[] {
+  return claimNamesOf(pod).map((name) => claimId(pod.metadata.namespace, name));
+}

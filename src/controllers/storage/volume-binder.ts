@@ -1,0 +1,390 @@
+/**
+ * Binds claims to volumes and keeps the phases of both, as Kubernetes' persistent volume controller does. Decisions are made in
+ * binding.ts; here they are carried out, one write after the other, each on what is there at that moment.
+ */
+import type { PersistentVolumeClaim } from '../../kube/kinds/storage/persistent-volume-claim.ts';
+import type { PersistentVolume } from '../../kube/kinds/storage/persistent-volume.ts';
+import { preResizeCapacity } from '../../kube/references/claim-resize.ts';
+import {
+  bindCompleted,
+  boundByController,
+  classOf,
+  hasAnnotation,
+  isTerminated,
+  provisionerAnnotations,
+  wantsDefaultClass,
+} from '../../kube/references/claims.ts';
+import { isDeepStrictEqual } from 'node:util';
+import type { KubeObject } from '../../kube/schema/kind.ts';
+import { LabelSelectorError } from '../../kube/values/labels.ts';
+import { type Cluster, type ControllerDeps, type Kind, unlessRefused } from '../cluster/cluster.ts';
+import { ControllerEvents } from '../cluster/events.ts';
+import { WorkQueue } from '../cluster/work-queue.ts';
+import { type ClaimStep, type News, type VolumeStep, planClaim, planVolume } from './binding.ts';
+import { type ClaimId, type StorageView, claimId } from './storage-view.ts';
+import { isReservedFor, misfit } from './volume-index.ts';
+
+const controller = 'persistentvolume-controller';
+/** What a missed change left undone is done then. */
+const sweepMs = 60_000;
+
+export async function runVolumeBinder(deps: ControllerDeps, view: StorageView, signal: AbortSignal): Promise<void> {
+  const binder = new VolumeBinder(deps, view, signal);
+  await Promise.all([binder.run(signal), binder.sweep(signal)]);
+}
+
+type Key = `claim:${ClaimId}` | `volume:${string}`;
+
+class VolumeBinder {
+  readonly #deps: ControllerDeps;
+  readonly #view: StorageView;
+  readonly #cluster: Cluster;
+  readonly #events: ControllerEvents;
+  readonly #queue: WorkQueue;
+  /** Claims that wait for a volume, oldest first, and the free volumes each was woken for. */
+  readonly #waiting = new Map<ClaimId, Set<string>>();
+
+  constructor(deps: ControllerDeps, view: StorageView, signal: AbortSignal) {
+    this.#deps = deps;
+    this.#view = view;
+    this.#cluster = deps.clusterFor(controller, signal);
+    this.#events = new ControllerEvents(controller, deps, this.#cluster);
+    this.#queue = new WorkQueue(controller, deps);
+    view.follow({
+      claimChanged: (id, claim, before) => {
+        if (claim === undefined) this.#waiting.delete(id);
+        this.#touch(`claim:${id}`);
+        for (const each of [claim, before]) {
+          const { volumeName = '' } = each?.spec ?? {};
+          if (volumeName !== '') this.#touch(`volume:${volumeName}`);
+        }
+        const { namespace = '', name = '' } = (claim ?? before)?.metadata ?? {};
+        for (const volume of view.volumes.pointingAt(namespace, name)) this.#touch(`volume:${volume}`);
+      },
+      volumeChanged: (name, volume, before) => {
+        this.#touch(`volume:${name}`);
+        for (const { spec } of [volume, before].filter((each) => each !== undefined)) {
+          if (spec.claimRef !== undefined) this.#touch(`claim:${claimId(spec.claimRef.namespace, spec.claimRef.name)}`);
+        }
+        if (volume !== undefined) this.#offer(volume);
+        // A claim may name a volume that was not there.
+        for (const id of this.#waiting.keys()) {
+          if (before === undefined && view.claims.get(id)?.spec.volumeName === name) this.#touch(`claim:${id}`);
+        }
+      },
+      classChanged: (name) => {
+        for (const id of this.#waiting.keys()) {
+          const claim = view.claims.get(id);
+          if (claim !== undefined && (classOf(claim) === name || wantsDefaultClass(claim))) this.#touch(`claim:${id}`);
+        }
+      },
+      podChanged: (_key, pod) => {
+        const { namespace } = pod?.metadata ?? {};
+        for (const { persistentVolumeClaim } of pod?.spec.volumes ?? []) {
+          const id = claimId(namespace, persistentVolumeClaim?.claimName);
+          if (this.#waiting.has(id)) this.#touch(`claim:${id}`);
+        }
+      },
+    });
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    await this.#queue.run((key) => this.#look(key as Key), signal);
+  }
+
+  async sweep(signal: AbortSignal): Promise<void> {
+    for (;;) {
+      await this.#deps.clock.sleep(sweepMs, signal).catch(() => {});
+      if (signal.aborted) return;
+      for (const id of this.#view.claims.keys()) this.#touch(`claim:${id}`);
+      for (const { metadata } of this.#view.volumes.all()) this.#touch(`volume:${metadata.name}`);
+    }
+  }
+
+  #touch(key: Key): void {
+    this.#queue.touch(key);
+  }
+
+  /** Wakes the claim that waited longest of those that could have this volume: it serves only one. */
+  #offer(volume: PersistentVolume): void {
+    const { name } = volume.metadata;
+    if (volume.status?.phase !== 'Available' || volume.spec.claimRef !== undefined) return;
+    for (const [id, offered] of this.#waiting) {
+      const claim = this.#view.claims.get(id);
+      if (claim === undefined || offered.has(name) || misfit(volume, claim) !== undefined) continue;
+      offered.add(name);
+      return this.#touch(`claim:${id}`);
+    }
+  }
+
+  async #look(key: Key): Promise<void> {
+    const at = key.indexOf(':');
+    const [kind, name] = [key.slice(0, at), key.slice(at + 1)];
+    await (kind === 'claim' ? this.#lookAtClaim(name) : this.#lookAtVolume(name));
+  }
+
+  async #lookAtClaim(id: ClaimId): Promise<void> {
+    const claim = (await this.#cluster.get(this.#view.keyOfClaim(id))) as PersistentVolumeClaim | undefined;
+    if (claim === undefined) return void this.#waiting.delete(id);
+    const step = this.#planClaim(id, claim);
+    const offered = this.#waiting.get(id) ?? new Set<string>();
+    if (step.kind === 'bind') {
+      this.#waiting.delete(id);
+      // Taken from here on, so that no other look chooses it too.
+      const { volume } = step;
+      if (!isReservedFor(volume, claim))
+        this.#view.volumes.set(volume.metadata.name, claimed(volume, claim, this.#view.kinds.claim));
+    } else if (!hasAnnotation(claim, bindCompleted)) this.#waiting.set(id, offered);
+    try {
+      await this.#carryOut(id, claim, step);
+    } finally {
+      for (const name of offered) {
+        const volume = this.#view.volumes.get(name);
+        if (volume !== undefined) this.#offer(volume);
+      }
+      if (step.kind === 'bind') await this.#refresh(step.volume.metadata.name);
+    }
+  }
+
+  #planClaim(id: ClaimId, claim: PersistentVolumeClaim): ClaimStep {
+    const { volumes, classes } = this.#view;
+    const waitingPods = this.#view
+      .podsUsing(id)
+      .filter((pod) => (pod.spec.nodeName ?? '') === '' && !isTerminated(pod))
+      .map(({ metadata }) => metadata.name);
+    try {
+      return planClaim(claim, { volumes, classes, waitingPods });
+    } catch (error) {
+      // Validation accepted it once, with other rules: nothing will make it match.
+      if (!(error instanceof LabelSelectorError)) throw error;
+      const message = `error creating internal label selector for claim: ${id}: ${error.message}`;
+      return { kind: 'pending', news: { type: 'Warning', reason: 'FailedBinding', message } };
+    }
+  }
+
+  async #carryOut(id: ClaimId, claim: PersistentVolumeClaim, step: ClaimStep): Promise<void> {
+    switch (step.kind) {
+      case 'bind':
+        return this.#bind(id, claim, step.volume);
+      case 'assignClass':
+        return this.#updateClaim(id, claim, (current) =>
+          wantsDefaultClass(current)
+            ? { ...current, spec: { ...current.spec, storageClassName: step.className } }
+            : current,
+        );
+      case 'provision':
+        await this.#updateClaim(id, claim, (current) => annotated(current, provisionerAnnotations, step.provisioner));
+        return this.#record(claim, externalProvisioning(step.provisioner));
+      case 'leave':
+        return this.#record(claim, step.news);
+      case 'pending':
+        if (step.news !== undefined) await this.#record(claim, step.news);
+        return this.#setClaimPhase(id, claim, 'Pending');
+      case 'lost':
+        return this.#setClaimPhase(id, claim, 'Lost', undefined, step.news);
+    }
+  }
+
+  async #bind(id: ClaimId, claim: PersistentVolumeClaim, volume: PersistentVolume): Promise<void> {
+    const { name } = volume.metadata;
+    const key = this.#view.keyOfVolume(name);
+    let bound: PersistentVolume | undefined;
+    await unlessRefused(
+      this.#cluster.update(key, (object) => {
+        const current = object as PersistentVolume;
+        bound =
+          current.spec.claimRef === undefined || isReservedFor(current, claim)
+            ? claimed(current, claim, this.#view.kinds.claim)
+            : undefined;
+        return bound ?? current;
+      }),
+      404,
+    );
+    // Somebody else was faster, or the volume has gone: the next look chooses another one.
+    if (bound === undefined) return this.#touch(`claim:${id}`);
+    await this.#setVolumePhase(name, 'Bound');
+    await this.#updateClaim(id, claim, (current) => {
+      if ((current.spec.volumeName ?? '') !== '' && current.spec.volumeName !== name) return current;
+      const isChosen = (current.spec.volumeName ?? '') === '';
+      const named = isChosen ? annotated(current, [boundByController], 'yes') : current;
+      const complete = annotated(named, [bindCompleted], 'yes');
+      return complete.spec.volumeName === name
+        ? complete
+        : { ...complete, spec: { ...complete.spec, volumeName: name } };
+    });
+    await this.#setClaimPhase(id, claim, 'Bound', bound);
+  }
+
+  async #lookAtVolume(name: string): Promise<void> {
+    const volume = (await this.#cluster.get(this.#view.keyOfVolume(name))) as PersistentVolume | undefined;
+    if (volume === undefined) return;
+    const { claimRef } = volume.spec;
+    const id = claimId(claimRef?.namespace, claimRef?.name);
+    const found =
+      claimRef && ((await this.#cluster.get(this.#view.keyOfClaim(id))) as PersistentVolumeClaim | undefined);
+    const claim = found?.metadata.uid === claimRef?.uid ? found : undefined;
+    await this.#carryOutOn(volume, id, claim, planVolume(volume, claim));
+  }
+
+  async #carryOutOn(
+    volume: PersistentVolume,
+    id: ClaimId,
+    claim: PersistentVolumeClaim | undefined,
+    step: VolumeStep,
+  ): Promise<void> {
+    const { name } = volume.metadata;
+    switch (step.kind) {
+      case 'phase':
+        return this.#setVolumePhase(name, step.phase);
+      case 'wakeClaim':
+        return this.#touch(`claim:${id}`);
+      case 'mismatch':
+        await this.#record(volume, step.onVolume, this.#view.kinds.volume);
+        if (claim !== undefined) await this.#record(claim, step.onClaim);
+        return;
+      case 'release': {
+        // A failure stays visible.
+        if (volume.status?.phase !== 'Failed') await this.#setVolumePhase(name, 'Released');
+        const { reclaim } = step;
+        if (reclaim.kind === 'fail') await this.#setVolumePhase(name, 'Failed', reclaim.news);
+        return;
+      }
+      case 'unbind':
+        await unlessRefused(
+          this.#cluster.update(this.#view.keyOfVolume(name), (object) => unbound(object as PersistentVolume, volume)),
+          404,
+        );
+        return this.#setVolumePhase(name, 'Available');
+    }
+  }
+
+  async #setVolumePhase(name: string, phase: string, news?: News): Promise<void> {
+    let changed: PersistentVolume | undefined;
+    const change = (object: KubeObject): KubeObject => {
+      const current = object as PersistentVolume;
+      const message = news?.message;
+      if (current.status?.phase === phase && (current.status.message ?? undefined) === message) return object;
+      const { message: _before, ...status } = current.status ?? {};
+      changed = { ...current, status: { ...status, phase, ...(message !== undefined && { message }) } };
+      return changed;
+    };
+    await unlessRefused(this.#cluster.update(this.#view.keyOfVolume(name), change, 'status'), 404);
+    if (changed !== undefined && news !== undefined) await this.#record(changed, news, this.#view.kinds.volume);
+  }
+
+  async #setClaimPhase(
+    id: ClaimId,
+    claim: PersistentVolumeClaim,
+    phase: 'Pending' | 'Bound' | 'Lost',
+    volume?: PersistentVolume,
+    news?: News,
+  ): Promise<void> {
+    let isChanged = false;
+    await this.#updateClaim(
+      id,
+      claim,
+      (current) => {
+        const next = withPhase(current, phase, volume);
+        isChanged = current.status?.phase !== phase;
+        return isDeepStrictEqual(next.status, current.status) ? current : next;
+      },
+      'status',
+    );
+    if (isChanged && news !== undefined) await this.#record(claim, news);
+  }
+
+  /** Of this claim: another one of the same name is left alone. */
+  async #updateClaim(
+    id: ClaimId,
+    { metadata }: PersistentVolumeClaim,
+    change: (current: PersistentVolumeClaim) => PersistentVolumeClaim,
+    subresource?: string,
+  ): Promise<void> {
+    const guarded = (object: KubeObject): KubeObject =>
+      object.metadata.uid === metadata.uid ? change(object as PersistentVolumeClaim) : object;
+    await unlessRefused(this.#cluster.update(this.#view.keyOfClaim(id), guarded, subresource), 404);
+  }
+
+  async #refresh(name: string): Promise<void> {
+    const volume = (await this.#cluster.get(this.#view.keyOfVolume(name))) as PersistentVolume | undefined;
+    this.#view.volumes.set(name, volume);
+  }
+
+  #record(
+    about: PersistentVolumeClaim | PersistentVolume,
+    news: News,
+    kind: Kind = this.#view.kinds.claim,
+  ): Promise<void> {
+    return this.#events.record(kind, about, news);
+  }
+}
+
+function externalProvisioning(provisioner: string): News {
+  const message =
+    `Waiting for a volume to be created either by the external provisioner '${provisioner}' or manually by the system administrator. ` +
+    'If volume creation is delayed, please verify that the provisioner is running and correctly registered.';
+  return { type: 'Normal', reason: 'ExternalProvisioning', message };
+}
+
+/** The volume as the claim's own. That a controller chose it is noted unless it pointed at the claim before. */
+function claimed(volume: PersistentVolume, claim: PersistentVolumeClaim, kind: Kind): PersistentVolume {
+  const { namespace = '', name, uid = '', resourceVersion = '' } = claim.metadata;
+  const before = volume.spec.claimRef;
+  const isComplete = before?.uid === uid && before.kind === kind.kind && before.apiVersion === kind.version;
+  if (isComplete && isReservedFor(volume, claim)) return volume;
+  const claimRef = { kind: kind.kind, namespace, name, uid, apiVersion: kind.version, resourceVersion };
+  const own = isReservedFor(volume, claim) ? volume : annotated(volume, [boundByController], 'yes');
+  return { ...own, spec: { ...own.spec, claimRef } };
+}
+
+/** Free for others again; what a user reserved stays reserved. */
+function unbound(current: PersistentVolume, seen: PersistentVolume): PersistentVolume {
+  const { claimRef } = current.spec;
+  if (claimRef === undefined || claimRef.uid !== seen.spec.claimRef?.uid) return current;
+  if (!hasAnnotation(current, boundByController)) {
+    const { uid: _, ...reserved } = claimRef;
+    return { ...current, spec: { ...current.spec, claimRef: reserved } };
+  }
+  const { claimRef: _, ...spec } = current.spec;
+  const { [boundByController]: _annotation, ...annotations } = current.metadata.annotations ?? {};
+  return { ...current, metadata: { ...current.metadata, annotations }, spec };
+}
+
+function withPhase(
+  claim: PersistentVolumeClaim,
+  phase: string,
+  volume: PersistentVolume | undefined,
+): PersistentVolumeClaim {
+  const {
+    accessModes: _modes,
+    capacity: before,
+    currentVolumeAttributesClassName: attributes,
+    ...rest
+  } = claim.status ?? {};
+  if (volume === undefined) return { ...claim, status: { ...rest, phase } };
+  // Growth is the business of others: what a bound claim has is not written again.
+  const capacity = claim.status?.phase === phase ? before : capacityOf(volume);
+  const current = claim.status?.phase === phase ? attributes : volume.spec.volumeAttributesClassName;
+  return {
+    ...claim,
+    status: {
+      ...rest,
+      phase,
+      ...(volume.spec.accessModes !== undefined && { accessModes: volume.spec.accessModes }),
+      ...(capacity !== undefined && { capacity }),
+      ...(current !== undefined && { currentVolumeAttributesClassName: current }),
+    },
+  };
+}
+
+function capacityOf({ metadata, spec }: PersistentVolume): PersistentVolume['spec']['capacity'] {
+  const before = metadata.annotations?.[preResizeCapacity];
+  return before === undefined ? spec.capacity : { ...spec.capacity, storage: before };
+}
+
+function annotated<T extends KubeObject>(object: T, names: readonly string[], value: string): T {
+  const { annotations = {} } = object.metadata;
+  if (names.every((name) => annotations[name] === value)) return object;
+  const added = Object.fromEntries(names.map((name) => [name, value]));
+  return { ...object, metadata: { ...object.metadata, annotations: { ...annotations, ...added } } };
+}

@@ -1,0 +1,144 @@
+/**
+ * The scheduler's part of storage: whether the claims of a pod can be had on a node, and what has to be written so that they are.
+ * Pure, and made from what is: a pod that waits for its volumes is simply looked at again when one of them changes.
+ */
+import type { Node } from '../../kube/kinds/node.ts';
+import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import type { PersistentVolumeClaim } from '../../kube/kinds/storage/persistent-volume-claim.ts';
+import type { PersistentVolume } from '../../kube/kinds/storage/persistent-volume.ts';
+import type { StorageClass } from '../../kube/kinds/storage/storage-class.ts';
+import { bindCompleted, classOf, hasAnnotation, isTerminated, selectedNode } from '../../kube/references/claims.ts';
+import { nodeSelectorMatches } from '../../kube/references/node-affinity.ts';
+import { claimNameOf, requireOwner } from '../../kube/references/volume-spec.ts';
+import { messageOf } from '../../base/errors.ts';
+import { goQuote } from '../../kube/values/go-text.ts';
+import { readQuantity } from '../../kube/values/quantity.ts';
+import { type StorageView, claimId } from './storage-view.ts';
+
+export interface PodClaims {
+  readonly bound: readonly PersistentVolumeClaim[];
+  /** Of classes that wait for the first pod, smallest first: the larger volumes are left for those that need them. */
+  readonly unbound: readonly PersistentVolumeClaim[];
+}
+
+/** What a node needs before a pod with these claims can be bound to it. Both empty: nothing. */
+export interface Placement {
+  readonly reserve: readonly { readonly claim: PersistentVolumeClaim; readonly volume: PersistentVolume }[];
+  readonly provision: readonly PersistentVolumeClaim[];
+}
+
+/** The claims of a pod, or why it cannot run on any node. */
+export function claimsOf(pod: Pod, view: StorageView): PodClaims | string {
+  const bound: PersistentVolumeClaim[] = [];
+  const unbound: PersistentVolumeClaim[] = [];
+  for (const volume of pod.spec.volumes ?? []) {
+    const name = claimNameOf(pod, volume);
+    if (name === undefined) continue;
+    const claim = view.claims.get(claimId(pod.metadata.namespace, name));
+    const quoted = goQuote(name);
+    if (claim === undefined) {
+      return volume.ephemeral === undefined
+        ? `persistentvolumeclaim ${quoted} not found`
+        : `waiting for ephemeral volume controller to create the persistentvolumeclaim ${quoted}`;
+    }
+    if (claim.status?.phase === 'Lost') {
+      return `persistentvolumeclaim ${quoted} bound to non-existent persistentvolume ${goQuote(claim.spec.volumeName ?? '')}`;
+    }
+    if (claim.metadata.deletionTimestamp !== undefined) return `persistentvolumeclaim ${quoted} is being deleted`;
+    if (volume.ephemeral !== undefined) {
+      try {
+        requireOwner(pod, claim);
+      } catch (error) {
+        return messageOf(error);
+      }
+    }
+    const hasVolume = (claim.spec.volumeName ?? '') !== '';
+    if (hasVolume && hasAnnotation(claim, bindCompleted)) bound.push(claim);
+    else if (!hasVolume && isDelayed(claim, view)) unbound.push(claim);
+    else return 'pod has unbound immediate PersistentVolumeClaims';
+  }
+  return { bound, unbound: unbound.sort((a, b) => (requestOf(a) < requestOf(b) ? -1 : 1)) };
+}
+
+/** How the claims can be had on this node, or why not. */
+export function placeClaims(
+  pod: Pod,
+  { bound, unbound }: PodClaims,
+  node: Node,
+  view: StorageView,
+): Placement | string {
+  const isInUse = [...bound, ...unbound].some((claim) => isTakenAlone(pod, claim, view));
+  if (isInUse) {
+    return 'node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod';
+  }
+  for (const { spec } of bound) {
+    const volume = view.volumes.get(spec.volumeName ?? '');
+    if (volume === undefined) return 'node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)';
+    if (!isReachable(volume, node)) return "node(s) didn't match PersistentVolume's node affinity";
+  }
+  const missing = "node(s) didn't find available persistent volumes to bind";
+  const reserve: { readonly claim: PersistentVolumeClaim; readonly volume: PersistentVolume }[] = [];
+  const provision: PersistentVolumeClaim[] = [];
+  for (const claim of unbound) {
+    const chosen = claim.metadata.annotations?.[selectedNode] ?? '';
+    if (chosen !== '' && chosen !== node.metadata.name) return missing;
+    const admits = (volume: PersistentVolume): boolean =>
+      isReachable(volume, node) && !reserve.some((one) => one.volume === volume);
+    const volume = chosen === '' ? view.volumes.find(claim, { admits }) : undefined;
+    if (volume !== undefined && !admits(volume)) return missing;
+    if (volume !== undefined) reserve.push({ claim, volume });
+    else if (canProvision(view.classes.get(classOf(claim)), node)) provision.push(claim);
+    else return missing;
+  }
+  return { reserve, provision };
+}
+
+/** Volumes of one driver on a node, the pod's among them; compared with what the driver says the node can have. */
+export function volumesByDriver(pod: Pod, others: readonly Pod[], view: StorageView): ReadonlyMap<string, number> {
+  const handles = new Map<string, Set<string>>();
+  for (const each of [pod, ...others.filter((other) => !isTerminated(other))]) {
+    for (const volume of each.spec.volumes ?? []) {
+      const name = claimNameOf(each, volume);
+      const claim = name === undefined ? undefined : view.claims.get(claimId(each.metadata.namespace, name));
+      const csi = view.volumes.get(claim?.spec.volumeName ?? '')?.spec.csi;
+      if (csi === undefined) continue;
+      handles.set(csi.driver, (handles.get(csi.driver) ?? new Set()).add(csi.volumeHandle));
+    }
+  }
+  return new Map([...handles].map(([driver, volumes]) => [driver, volumes.size]));
+}
+
+function isDelayed(claim: PersistentVolumeClaim, view: StorageView): boolean {
+  return view.classes.get(classOf(claim))?.volumeBindingMode === 'WaitForFirstConsumer';
+}
+
+function isTakenAlone(pod: Pod, claim: PersistentVolumeClaim, view: StorageView): boolean {
+  if (claim.spec.accessModes?.includes('ReadWriteOncePod') !== true) return false;
+  return view
+    .podsUsing(claimId(claim.metadata.namespace, claim.metadata.name))
+    .some(
+      (other) => other.metadata.uid !== pod.metadata.uid && (other.spec.nodeName ?? '') !== '' && !isTerminated(other),
+    );
+}
+
+function isReachable({ spec }: PersistentVolume, { metadata }: Node): boolean {
+  const selector = spec.nodeAffinity?.required;
+  return (
+    selector === undefined || nodeSelectorMatches(selector, { name: metadata.name, labels: metadata.labels ?? {} })
+  );
+}
+
+function canProvision(storageClass: StorageClass | undefined, { metadata: { labels = {} } }: Node): boolean {
+  const { provisioner = '', allowedTopologies = [] } = storageClass ?? {};
+  if (provisioner === '' || provisioner === 'kubernetes.io/no-provisioner') return false;
+  return (
+    allowedTopologies.length === 0 ||
+    allowedTopologies.some(({ matchLabelExpressions = [] }) =>
+      matchLabelExpressions.every(({ key, values }) => values.includes(labels[key] ?? '')),
+    )
+  );
+}
+
+function requestOf({ spec }: PersistentVolumeClaim): bigint {
+  return readQuantity(spec.resources?.requests?.['storage'])?.value() ?? 0n;
+}

@@ -1,0 +1,74 @@
+/** What claims, volumes and classes say to each other: annotations, finalizers, and which class is meant. Pure. */
+import type { Pod } from '../kinds/pod/pod.ts';
+import type { PersistentVolumeClaim } from '../kinds/storage/persistent-volume-claim.ts';
+import type { PersistentVolume } from '../kinds/storage/persistent-volume.ts';
+import type { StorageClass } from '../kinds/storage/storage-class.ts';
+import type { KubeObject } from '../schema/kind.ts';
+import { claimNameOf } from './volume-spec.ts';
+
+/** Of annotations that controllers set: their presence counts, not their value. */
+export const bindCompleted = 'pv.kubernetes.io/bind-completed';
+export const boundByController = 'pv.kubernetes.io/bound-by-controller';
+export const selectedNode = 'volume.kubernetes.io/selected-node';
+export const provisionedBy = 'pv.kubernetes.io/provisioned-by';
+/** Both are written, always together. */
+export const provisionerAnnotations = [
+  'volume.beta.kubernetes.io/storage-provisioner',
+  'volume.kubernetes.io/storage-provisioner',
+] as const;
+
+export const claimProtection = 'kubernetes.io/pvc-protection';
+export const volumeProtection = 'kubernetes.io/pv-protection';
+
+const classAnnotation = 'volume.beta.kubernetes.io/storage-class';
+const defaultAnnotations = [
+  'storageclass.kubernetes.io/is-default-class',
+  'storageclass.beta.kubernetes.io/is-default-class',
+];
+
+export function hasAnnotation({ metadata }: KubeObject, name: string): boolean {
+  return Object.hasOwn(metadata.annotations ?? {}, name);
+}
+
+/** The class that is named, by the older annotation or by the field; undefined where none is, which is not the class "". */
+function namedClass(object: PersistentVolumeClaim | PersistentVolume): string | undefined {
+  return hasAnnotation(object, classAnnotation)
+    ? (object.metadata.annotations?.[classAnnotation] ?? '')
+    : object.spec.storageClassName;
+}
+
+export function classOf(object: PersistentVolumeClaim | PersistentVolume): string {
+  return namedClass(object) ?? '';
+}
+
+/** A claim that names no class gets the default one; one that names the class "" does not. */
+export function wantsDefaultClass(claim: PersistentVolumeClaim): boolean {
+  return namedClass(claim) === undefined;
+}
+
+export function isDefaultClass({ metadata: { annotations = {} } }: StorageClass): boolean {
+  return defaultAnnotations.some((name) => annotations[name] === 'true');
+}
+
+/** Of several the newest, and of equally old ones the first by name. */
+export function defaultClassOf(classes: Iterable<StorageClass>): StorageClass | undefined {
+  const createdAt = ({ metadata }: StorageClass): number => Date.parse(metadata.creationTimestamp ?? '') || 0;
+  const [first] = [...classes]
+    .filter(isDefaultClass)
+    .sort((a, b) => createdAt(b) - createdAt(a) || (a.metadata.name < b.metadata.name ? -1 : 1));
+  return first;
+}
+
+/** Names of the claims that a pod's volumes stand for, those of its ephemeral volumes too. */
+export function claimNamesOf(pod: Pod): readonly string[] {
+  return (pod.spec.volumes ?? []).flatMap((volume) => claimNameOf(pod, volume) ?? []);
+}
+
+/** Its containers have ended for good, or have all ended while it is being deleted. */
+export function isTerminated({ metadata, status }: Pod): boolean {
+  if (status?.phase === 'Failed' || status?.phase === 'Succeeded') return true;
+  if (metadata.deletionTimestamp === undefined) return false;
+  const { initContainerStatuses = [], containerStatuses = [], ephemeralContainerStatuses = [] } = status ?? {};
+  const all = [...initContainerStatuses, ...containerStatuses, ...ephemeralContainerStatuses];
+  return all.every(({ state }) => state?.terminated !== undefined || state?.waiting !== undefined);
+}
