@@ -2,16 +2,18 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdirSync, mkdtempSync, readFileSync, readdirSync, realpathSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, readdirSync, realpathSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { test } from 'node:test';
+import { removeWithMounts } from '../src/testing/machine/temporary-directory.ts';
 import { startApiServerProgram } from './api-server-program.ts';
 import { eventually, Kubectl } from './kubectl-program.ts';
 import { assertNothingLeft, endProcessesOf, processesOf } from './left-behind.ts';
 import { configMap, mountAt, pod } from './manifests.ts';
 import { program } from './mountlet-program.ts';
+import { testedRuntime } from './tested-runtime.ts';
 import { withNode } from './up-program.ts';
 
 test('pods run on while the API server is away, and have what changed when it is back', withNode, async (t) => {
@@ -31,8 +33,11 @@ test('pods run on while the API server is away, and have what changed when it is
     '--node-ip',
     '127.0.0.1',
   ];
+  const runtime = await testedRuntime().start();
   const how = ['--register-with-taints', '', '--port', '0', '--address', '127.0.0.1', '--log-format', 'json'];
-  const agent = spawn(process.execPath, [program, 'agent', ...where, ...how], { stdio: ['ignore', 'pipe', 'pipe'] });
+  const agent = spawn(process.execPath, [program, 'agent', ...where, ...how, ...runtime.args], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
   const exited = once(agent, 'exit');
   let told = '';
   agent.stderr.setEncoding('utf8').on('data', (text: string) => (told += text));
@@ -41,7 +46,8 @@ test('pods run on while the API server is away, and have what changed when it is
     await exited;
     await server.kill();
     endProcessesOf(directory);
-    rmSync(directory, { recursive: true, force: true });
+    await runtime.close();
+    removeWithMounts(directory);
   });
   await once(createInterface({ input: agent.stdout }), 'line');
   await kubectl.apply(
@@ -69,7 +75,10 @@ test('pods run on while the API server is away, and have what changed when it is
   const count = 'jsonpath={.status.containerStatuses[0].restartCount}';
   assert.equal(await kubectl.ok(['get', 'pod', 'web', '-o', count]), '0');
   await kubectl.ok('delete pod web');
-  await eventually(() => assertNothingLeft(state, agent.pid));
+  await eventually(async () => {
+    assertNothingLeft(state, agent.pid);
+    assert.deepEqual(await runtime.left(), []);
+  });
   agent.kill('SIGTERM');
   assert.deepEqual(await exited, [0, null], told);
 });

@@ -1,13 +1,13 @@
 /** `mountlet agent` beside others on its machine: one node for a directory, no cluster unless asked, no secrets in containers. */
 import assert from 'node:assert/strict';
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { chmodSync, mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, realpathSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { type TestContext, test } from 'node:test';
-import { mountPointsBelow } from '../src/testing/machine/temporary-directory.ts';
+import { removeWithMounts } from '../src/testing/machine/temporary-directory.ts';
 import { startApiServerProgram } from './api-server-program.ts';
 import { eventually } from './kubectl-program.ts';
 import { endProcessesOf } from './left-behind.ts';
@@ -43,8 +43,7 @@ class AgentMachine {
       }
       for (const directory of this.#directories) {
         endProcessesOf(directory);
-        for (const path of mountPointsBelow(directory)) spawnSync('umount', ['--lazy', path]);
-        rmSync(directory, { recursive: true, force: true });
+        removeWithMounts(directory);
       }
     });
   }

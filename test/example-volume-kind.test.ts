@@ -14,6 +14,7 @@ const pod = {
   spec: {
     nodeName: 'here',
     automountServiceAccountToken: false,
+    terminationGracePeriodSeconds: 0,
     containers: [
       {
         name: 'main',

@@ -10,14 +10,13 @@ import {
   openSync,
   readFileSync,
   realpathSync,
-  rmSync,
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
-import { mountPointsBelow } from '../src/testing/machine/temporary-directory.ts';
+import { removeWithMounts } from '../src/testing/machine/temporary-directory.ts';
 import { Kubectl, eventually } from './kubectl-program.ts';
 import { endProcessesOf } from './left-behind.ts';
 import { configMap, mountAt, pod } from './manifests.ts';
@@ -50,8 +49,7 @@ function startServer(
     child.kill('SIGKILL');
     await exited;
     endProcessesOf(directory);
-    for (const path of mountPointsBelow(directory)) spawnSync('umount', ['--lazy', path]);
-    rmSync(directory, { recursive: true, force: true });
+    removeWithMounts(directory);
   });
   return {
     directory,

@@ -125,7 +125,7 @@ function groupName(stateDirectory: string): string {
   return `mountlet-${createHash('sha256').update(runtime).digest('hex').slice(0, 12)}`;
 }
 
-function allPids(): number[] {
+export function allPids(): number[] {
   return namesIn('/proc')
     .filter((name) => /^\d+$/.test(name))
     .map(Number);

@@ -1,4 +1,7 @@
 /** Manifests as users write them, with as little as a test is about. */
+import { existsSync } from 'node:fs';
+import { dirname } from 'node:path';
+
 export interface ContainerPart {
   readonly name?: string;
   /** A script for sh; without one the container idles. */
@@ -34,3 +37,13 @@ export function secret(name: string, stringData: Readonly<Record<string, string>
 }
 
 export const mountAt = (name: string, mountPath: string, more: object = {}): object => ({ name, mountPath, ...more });
+
+const programDirectories = [...new Set(['/usr', '/lib', '/lib64', dirname(process.execPath)])].filter((path) =>
+  existsSync(path),
+);
+
+/** For a container that runs curl or this Node, which no image of the tests has. */
+export const programsOfMachine = {
+  volumes: programDirectories.map((path, index) => ({ name: `programs-${index}`, hostPath: { path } })),
+  volumeMounts: programDirectories.map((path, index) => mountAt(`programs-${index}`, path, { readOnly: true })),
+};

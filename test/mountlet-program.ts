@@ -1,11 +1,11 @@
 /** Runs the real program in a process of its own, as a user would. */
 import { spawnSync } from 'node:child_process';
-import { chmodSync, mkdtempSync, rmSync } from 'node:fs';
+import { chmodSync, mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { mountPointsBelow } from '../src/testing/machine/temporary-directory.ts';
+import { removeWithMounts } from '../src/testing/machine/temporary-directory.ts';
 
 const project = fileURLToPath(new URL('../../', import.meta.url));
 export const program = join(project, 'bin', 'mountlet.js');
@@ -50,8 +50,7 @@ export function rootDirectory(test: Pick<TestContext, 'after'>, under = tmpdir()
   const directory = mkdtempSync(join(under, 'mountlet-test-'));
   chmodSync(directory, 0o777); // for the ordinary user
   test.after(() => {
-    for (const path of mountPointsBelow(directory)) spawnSync('umount', ['--lazy', path]);
-    rmSync(directory, { recursive: true, force: true });
+    removeWithMounts(directory);
   });
   return directory;
 }

@@ -2,6 +2,7 @@
  * What runs the pods of `mountlet up` in a test file. The same walkthroughs hold for every runtime: `cri-pod-life.test.ts` is
  * `up-pod-life.test.ts` after `with-containerd.ts`.
  */
+import { networkInterfaces } from 'node:os';
 import {
   type Containerd,
   type ContainerdSettings,
@@ -25,8 +26,12 @@ export interface TestedRuntime {
   /** What a RuntimeClass names it. */
   readonly handler: string;
   start(): Promise<RunningRuntime>;
-  /** A command for a shell that answers requests over HTTP. */
-  httpServer(port: number): string;
+  /** Without images, a container that has no command of its own only idles. */
+  readonly hasImages: boolean;
+  /** Of `mountlet up`, where pods are to reach its API server. */
+  readonly forClients: readonly string[];
+  /** A command for a shell that answers requests over HTTP with a text. */
+  httpServer(port: number, text: string): string;
   /** A command for a shell that sends a text to whoever connects from its own pod. */
   tcpServer(port: number, text: string): string;
 }
@@ -35,9 +40,11 @@ export interface TestedRuntime {
 const processRuntime: TestedRuntime = {
   skip: false,
   handler: 'process',
+  hasImages: false,
+  forClients: [], // it leads them to the loopback address
   start: () => Promise.resolve({ args: [], left: () => Promise.resolve([]), close: () => Promise.resolve() }),
-  httpServer: (port) =>
-    `exec ${process.execPath} -e "require('http').createServer((_, a) => a.end('well')).listen(${port})"`,
+  httpServer: (port, text) =>
+    `exec ${process.execPath} -e "require('http').createServer((_, a) => a.end('${text}')).listen(${port})"`,
   tcpServer: (port, text) =>
     `exec ${process.execPath} -e "require('net').createServer((s) => s.end('${text}')).listen(${port}, '127.0.0.1')"`,
 };
@@ -51,13 +58,22 @@ const walkthroughImages: readonly OciImage[] = ['test:1', 'nginx:1.8'].map((name
 export const containerdRuntime: TestedRuntime = {
   skip: containerdSkip(),
   handler: 'runc',
+  hasImages: true,
+  forClients: ['--listen', `${machineAddress()}:0`],
   async start() {
     const containerd = await containerdWithImages();
     return runningContainerd(containerd);
   },
-  httpServer: (port) => `mkdir /tmp/www; echo well >/tmp/www/index.html; exec httpd -f -p ${port} -h /tmp/www`,
-  tcpServer: (port, text) => `exec nc -ll -s 127.0.0.1 -p ${port} -e printf '${text}'`,
+  httpServer: (port, text) =>
+    `mkdir /tmp/www; printf ${text} >/tmp/www/index.html; exec httpd -f -p ${port} -h /tmp/www`,
+  tcpServer: (port, text) => `exec nc -ll -p ${port} -e printf '${text}'`,
 };
+
+/** One that pods in networks of their own reach. */
+function machineAddress(): string {
+  const all = Object.values(networkInterfaces()).flatMap((addresses = []) => addresses);
+  return all.find(({ family, internal }) => family === 'IPv4' && !internal)?.address ?? '0.0.0.0';
+}
 
 function runningContainerd(containerd: Containerd, endpoint = containerd.endpoint): RunningRuntime {
   return {

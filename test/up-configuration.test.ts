@@ -5,6 +5,7 @@ import { dirname, join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { eventually } from './kubectl-program.ts';
 import { configMap, mountAt, pod, secret } from './manifests.ts';
+import { testedRuntime } from './tested-runtime.ts';
 import { UpMachine, withNode } from './up-program.ts';
 
 const machine = new UpMachine();
@@ -120,7 +121,10 @@ test('variables from a ConfigMap stay as they were, and the pod says that they a
   await kubectl.apply(configMap('variables', { COLOR: 'blue' }));
   await kubectl.until('pod/stale', condition, 'False');
   assert.equal(await kubectl.exec('stale', 'sh', '-c', 'echo $COLOR'), 'red\n');
-  assert.match(await kubectl.ok('get pod stale -o wide'), /READINESS GATES +ENVIRONMENT +IDLE\n.* Stale +Idle\n/);
+  const columns = testedRuntime().hasImages
+    ? / ENVIRONMENT .*\n.* Stale +<none>\n/
+    : / ENVIRONMENT +IDLE\n.* Stale +Idle\n/;
+  assert.match(await kubectl.ok('get pod stale -o wide'), columns);
   await eventually(async () => assert.match(await kubectl.ok('events --for pod/stale'), /EnvironmentStale/));
 });
 

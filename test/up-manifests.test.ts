@@ -16,10 +16,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { test } from 'node:test';
+import { removeWithMounts } from '../src/testing/machine/temporary-directory.ts';
 import { eventually } from './kubectl-program.ts';
 import { assertNothingLeft, endProcessesOf } from './left-behind.ts';
 import { configMap, mountAt, pod } from './manifests.ts';
 import { isRoot, program } from './mountlet-program.ts';
+import { testedRuntime } from './tested-runtime.ts';
 import { UpMachine, withNode } from './up-program.ts';
 
 const webPod = pod(
@@ -79,12 +81,25 @@ test('a static pod runs, is mirrored, follows its folder, and goes with its file
 
 test('an agent with a folder of manifests needs no cluster', async (t) => {
   if (!isRoot) return t.skip('needs root: an ordinary user has no mounts');
+  if (testedRuntime().skip !== false) return t.skip(`${testedRuntime().skip}`);
+  const runtime = await testedRuntime().start();
   const directory = realpathSync(mkdtempSync(join(tmpdir(), 'mountlet-test-')));
   const [folder, state] = [join(directory, 'manifests'), join(directory, 'state')];
   mkdirSync(folder);
   save(folder, 'web.yaml', configMap('web', { key: 'one' }), webPod);
   const root = join(state, 'node');
-  const args = ['agent', '--root-dir', root, '--manifests', folder, '--node-name', 'here', '--port', '0'];
+  const args = [
+    'agent',
+    '--root-dir',
+    root,
+    '--manifests',
+    folder,
+    '--node-name',
+    'here',
+    '--port',
+    '0',
+    ...runtime.args,
+  ];
   const agent = spawn(process.execPath, [program, ...args], {
     stdio: ['ignore', 'pipe', 'inherit'],
     env: { PATH: process.env['PATH'], HOME: '/nonexistent' },
@@ -94,7 +109,8 @@ test('an agent with a folder of manifests needs no cluster', async (t) => {
     agent.kill('SIGKILL');
     await exited;
     endProcessesOf(directory);
-    rmSync(directory, { recursive: true, force: true });
+    await runtime.close();
+    removeWithMounts(directory);
   });
   const [line] = (await once(createInterface({ input: agent.stdout }), 'line')) as [string];
   assert.match(line, /^node here without an API server is running/);
@@ -106,7 +122,10 @@ test('an agent with a folder of manifests needs no cluster', async (t) => {
   save(folder, 'web.yaml', configMap('web', { key: 'two' }), webPod);
   await eventually(() => assert.equal(content(), 'two'));
   rmSync(join(folder, 'web.yaml'));
-  await eventually(() => assertNothingLeft(state, agent.pid));
+  await eventually(async () => {
+    assertNothingLeft(state, agent.pid);
+    assert.deepEqual(await runtime.left(), []);
+  });
   agent.kill('SIGTERM');
   assert.deepEqual(await exited, [0, null]);
 });

@@ -2,16 +2,15 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { eventually } from './kubectl-program.ts';
-import { pod } from './manifests.ts';
+import { pod, programsOfMachine } from './manifests.ts';
+import { testedRuntime } from './tested-runtime.ts';
 import { UpMachine, freePort, withNode } from './up-program.ts';
 
 const machine = new UpMachine();
-before(async () => void (withNode.skip === false && (await machine.start())));
+before(async () => void (withNode.skip === false && (await machine.start(...testedRuntime().forClients))));
 after(() => machine.end());
 
 const port = 8080;
-const listening = (answer: string): string =>
-  `exec ${process.execPath} -e "require('http').createServer((q, a) => a.end('${answer}')).listen(${port})"`;
 const field = async (name: string, path: string): Promise<string> =>
   await machine.kubectl.ok(['get', 'pod', name, '-o', `jsonpath={${path}}`]);
 const getText = async (host: string, at: number): Promise<string> =>
@@ -25,7 +24,9 @@ describe('networks', { concurrency: 4 }, () => {
       readinessProbe: { httpGet: { port, path: '/' }, periodSeconds: 1 },
     };
     const names = ['replica-0', 'replica-1', 'replica-2'];
-    await kubectl.apply(...names.map((name) => pod(name, { script: listening(name), ...probes })));
+    await kubectl.apply(
+      ...names.map((name) => pod(name, { script: testedRuntime().httpServer(port, name), ...probes })),
+    );
     await kubectl.ok(['wait', ...names.map((name) => `pod/${name}`), '--for=condition=Ready', '--timeout=120s']);
     const addresses = await Promise.all(names.map((name) => field(name, '.status.podIP')));
     assert.equal(new Set(addresses).size, names.length);
@@ -51,8 +52,9 @@ describe('networks', { concurrency: 4 }, () => {
     const script = `cd /var/run/secrets/kubernetes.io/serviceaccount
       ask() { path=$1; shift; curl -sS --cacert ca.crt -H "Authorization: Bearer $(cat token)" "https://$KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT$path" "$@"; }
       ask /version; ask /apis/authentication.k8s.io/v1/selfsubjectreviews -X POST -H 'Content-Type: application/json' -d '{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}'`;
-    await kubectl.apply(pod('client', { script }, { restartPolicy: 'Never' }));
-    await eventually(async () => assert.equal(await field('client', '.status.phase'), 'Succeeded'));
+    const { volumes, volumeMounts } = programsOfMachine;
+    await kubectl.apply(pod('client', { script, volumeMounts }, { restartPolicy: 'Never', volumes }));
+    await kubectl.until('pod/client', '{.status.containerStatuses[0].state.terminated.exitCode}', '0');
     const said = await kubectl.ok('logs client');
     assert.match(said, /"gitVersion": *"v1/);
     assert.match(said, /"username": *"system:serviceaccount:default:default"/);
@@ -62,8 +64,11 @@ describe('networks', { concurrency: 4 }, () => {
     const { kubectl } = machine;
     const [hostPort, own] = [await freePort(), await freePort()];
     await kubectl.apply(
-      pod('published', { script: listening('published'), ports: [{ containerPort: port, hostPort }] }),
-      pod('shared', { script: listening('shared').replace(`${port}`, `${own}`) }, { hostNetwork: true }),
+      pod('published', {
+        script: testedRuntime().httpServer(port, 'published'),
+        ports: [{ containerPort: port, hostPort }],
+      }),
+      pod('shared', { script: testedRuntime().httpServer(own, 'shared') }, { hostNetwork: true }),
     );
     await kubectl.running('published', 'shared');
     await eventually(async () => assert.equal(await getText('127.0.0.1', hostPort), 'published'));

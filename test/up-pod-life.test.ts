@@ -212,7 +212,7 @@ describe('the life of a pod', { concurrency: 4 }, () => {
       const port = await freePort(); // pods share the network of the machine
       const name = `probed-${kind.toLowerCase()}`;
       // It neither listens nor has the file before the test says so.
-      const script = `until [ -e /tmp/go ]; do sleep 0.1; done; touch /tmp/well; ${testedRuntime().httpServer(port)}`;
+      const script = `until [ -e /tmp/go ]; do sleep 0.1; done; touch /tmp/well; ${testedRuntime().httpServer(port, 'well')}`;
       await kubectl.apply(pod(name, { script, readinessProbe: { ...probe(port), periodSeconds: 1 } }));
       await kubectl.running(name);
       await eventually(async () => assert.match(await kubectl.ok(`events --for pod/${name}`), /Unhealthy.*Readiness/));

@@ -1,14 +1,14 @@
 /** Runs `mountlet up` in a process of its own, with kubectl to talk to it, and knows what it must not leave behind. */
 import assert from 'node:assert/strict';
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
-import { chmodSync, mkdtempSync, realpathSync, rmSync } from 'node:fs';
+import { chmodSync, mkdtempSync, realpathSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { type AddressInfo, createServer } from 'node:net';
 import { createInterface } from 'node:readline';
-import { mountPointsBelow } from '../src/testing/machine/temporary-directory.ts';
+import { removeWithMounts } from '../src/testing/machine/temporary-directory.ts';
 import { Kubectl, eventually, hasKubectl } from './kubectl-program.ts';
 import { type LeftBehind, assertNothingLeft, endProcessesOf, leftBehind } from './left-behind.ts';
 import { isRoot, programCommand } from './mountlet-program.ts';
@@ -167,8 +167,7 @@ export class UpMachine {
       this.#up?.process.kill('SIGKILL');
       endProcessesOf(this.directory);
       await this.#runtime?.close();
-      for (const path of mountPointsBelow(this.directory)) spawnSync('umount', ['--lazy', path]);
-      rmSync(this.directory, { recursive: true, force: true });
+      removeWithMounts(this.directory);
     }
   }
 }

@@ -24,6 +24,9 @@ import type {
 import type { MachineFacts } from './machine-facts.ts';
 import { int64, linuxResources, namespaceOptions, seLinuxOptions } from './sandbox-config.ts';
 
+/** The first word of a command as the pod has it, where variables in it were expanded: a status that quotes it may be secret. */
+export const programAnnotation = 'mountlet.dev/program';
+
 export function containerConfig(
   request: ContainerRequest,
   pod: PodRequest,
@@ -40,7 +43,7 @@ export function containerConfig(
     mounts: request.mounts.map((mount) => mountConfig(mount, pod)),
     devices: request.devices.map((device) => ({ ...device })),
     labels: { ...request.labels },
-    annotations: { ...request.annotations },
+    annotations: { ...request.annotations, ...programWithVariables(request) },
     logPath,
     stdin,
     stdinOnce,
@@ -51,6 +54,11 @@ export function containerConfig(
       securityContext: securityContext(request, pod, machine),
     },
   };
+}
+
+function programWithVariables({ command, args, program }: ContainerRequest): Readonly<Record<string, string>> {
+  const [expanded = program] = [...command, ...args];
+  return expanded === program ? {} : { [programAnnotation]: program };
 }
 
 const propagations = {

@@ -24,6 +24,7 @@ import {
   podNamespaceLabel,
   podUidLabel,
 } from '../runtime.ts';
+import { programAnnotation } from './container-config.ts';
 import { type RuntimeCalls, milliseconds, requestMsMax, unlessGone } from './cri-connection.ts';
 
 /** Of a sandbox: the directory of pods of the node that made it. */
@@ -276,7 +277,8 @@ function stateOf({
   finishedAt,
   exitCode,
   reason,
-  message,
+  message: told,
+  annotations,
 }: ContainerStatus): ContainerState {
   const createdAtMs = milliseconds(createdAt);
   const startedAtMs = milliseconds(startedAt);
@@ -287,6 +289,9 @@ function stateOf({
       return { kind: 'running', createdAtMs, startedAtMs };
     case CriState.CONTAINER_EXITED: {
       const finishedAtMs = milliseconds(finishedAt);
+      // It tells of a start that failed, and quotes what could not be started.
+      const program = annotations[programAnnotation];
+      const message = told === '' || program === undefined ? told : `the runtime cannot start "${program}"`;
       return { kind: 'exited', createdAtMs, startedAtMs, finishedAtMs, exitCode, reason, message };
     }
     default:

@@ -200,7 +200,10 @@ describe('the runtime over containerd', { skip: containerdSkip() }, () => {
       assert.ok(!error.message.includes('hunter2') && error.cause === undefined);
       return true;
     });
-    assert.match(stateOf(await runtime.get(pod.uid, signal)), /^exited 128 StartError/);
+    const made = await runtime.get(pod.uid, signal);
+    assert.match(stateOf(made), /^exited 128 StartError/);
+    assert.match(JSON.stringify(made?.containers), /"message":"the runtime cannot start .*\$\(PASSWORD\)/);
+    assert.doesNotMatch(JSON.stringify(made?.containers), /hunter2/);
     await runtime.removeContainer(id, signal);
     await runtime.removeContainer(id, signal);
     await runtime.stopContainer(id, 0, signal);

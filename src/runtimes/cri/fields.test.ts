@@ -4,11 +4,19 @@
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
+import { create, toJson } from '@bufbuild/protobuf';
 import { containerFiles } from '../../agent/machine/container-files.ts';
 import { systemClock } from '../../base/clock.ts';
+import {
+  PodSandboxConfigSchema,
+  RuntimeService,
+  SecurityProfile_ProfileType,
+  Signal,
+  SupplementalGroupsPolicy,
+} from '../../grpc/messages/cri_pb.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { buildContainerRequest } from '../../pods/containers/container-request.ts';
 import { podRequest } from '../../pods/containers/pod-request.ts';
@@ -17,6 +25,7 @@ import { type PodParts, aContainer, aPod } from '../../testing/fakes/builders.ts
 import { type Containerd, containerdSkip, startContainerd } from '../../testing/machine/containerd.ts';
 import { busyboxImage } from '../../testing/machine/oci-image.ts';
 import { directoryForMounts } from '../../testing/machine/temporary-directory.ts';
+import { type RuntimeRelay, startRuntimeRelay } from '../../testing/servers/runtime-relay.ts';
 import { testDns, testNodeSettings, viewDeps } from '../../testing/worlds/container-world.ts';
 import type { PodRequest, RuntimePod } from '../runtime.ts';
 import type { CriRuntime } from './cri-runtime.ts';
@@ -50,12 +59,15 @@ interface Told {
 class World {
   readonly containerd: Containerd;
   readonly runtime: CriRuntime;
+  /** With every request as it was sent: what a version of containerd does not know is not in what it tells. */
+  readonly relay: RuntimeRelay;
   readonly root: string;
   readonly #imageId: string;
 
-  constructor(containerd: Containerd, runtime: CriRuntime, root: string, imageId: string) {
+  constructor(containerd: Containerd, runtime: CriRuntime, relay: RuntimeRelay, root: string, imageId: string) {
     this.containerd = containerd;
     this.runtime = runtime;
+    this.relay = relay;
     this.root = root;
     this.#imageId = imageId;
   }
@@ -70,8 +82,13 @@ class World {
     const containerd = await startContainerd({ after: (end) => void ends.push(end) });
     await containerd.import(busyboxImage({ name: imageName, command: ['sleep', '1000'] }));
     mkdirSync(join(root, 'pods'));
+    const from = join(containerd.directory, 'relay.sock');
+    const relay = await startRuntimeRelay(
+      { after: (end) => void ends.push(async () => end()) },
+      { from, to: containerd.socket },
+    );
     const settings = {
-      endpoint: containerd.endpoint,
+      endpoint: relay.endpoint,
       cgroupDriver: 'cgroupfs',
       podPidsMax: undefined,
       logLimits: { bytesMax: 1024 ** 2, filesMax: 2 },
@@ -86,19 +103,24 @@ class World {
       await runtime.close();
     });
     const { image } = await containerd.images.imageStatus({ image: { image: imageName } }, call);
-    return new World(containerd, runtime, root, image?.id ?? '');
+    return new World(containerd, runtime, relay, root, image?.id ?? '');
   }
 
-  async run(pod: Pod): Promise<{ readonly request: PodRequest; readonly runtimePod: RuntimePod }> {
+  async run(pod: Pod, runtimeHandler = ''): Promise<{ readonly request: PodRequest; readonly runtimePod: RuntimePod }> {
     const { config: dns } = podDns(pod, await testDns());
-    const parts = { files: this.#files(), clusterDomain: 'cluster.local', dns, runtimeHandler: '' };
+    const parts = { files: this.#files(), clusterDomain: 'cluster.local', dns, runtimeHandler };
     const request = podRequest(pod, { ...parts, volumeGroups: [volumeGroup] });
     return { request, runtimePod: await this.runtime.runPod(request, signal) };
   }
 
-  /** Starts one container and resolves with its ID. */
-  async start(pod: Pod, name: string, request: PodRequest): Promise<string> {
-    const all = [...pod.spec.containers, ...(pod.spec.ephemeralContainers ?? [])];
+  /** Starts one container and resolves with its ID. `user` is that of its image. */
+  async start(
+    pod: Pod,
+    name: string,
+    request: PodRequest,
+    user: { readonly uid: number } | { readonly username: string } = { uid: 0 },
+  ): Promise<string> {
+    const all = [...(pod.spec.initContainers ?? []), ...pod.spec.containers, ...(pod.spec.ephemeralContainers ?? [])];
     const container = all.find((one) => one.name === name) ?? aContainer();
     const runtimePod = await this.runtime.get(request.uid, signal);
     assert.ok(runtimePod);
@@ -107,7 +129,7 @@ class World {
       readNode: async () => '',
       write: async (_: Pod, content: string) => (writeFileSync(hostsFile, content), hostsFile),
     };
-    const image = { id: this.#imageId, sizeBytes: 0, uid: 0 };
+    const image = { id: this.#imageId, sizeBytes: 0, ...user };
     const built = await buildContainerRequest(
       {
         pod,
@@ -450,6 +472,137 @@ test('mounts with propagation, and seccomp profiles', options, async (t) => {
   const free = await world.container(await world.start(pod, 'free', request));
   assert.deepEqual(free.config.linux['security_context']?.['seccomp'], { profile_type: 1 });
   assert.equal(free.runtimeSpec.linux.seccomp, undefined);
+});
+
+test('the network of a pod: ports of its machine, names, a hostname in full', options, async (t) => {
+  const world = await World.open(t);
+  const hostPort = 21_000 + (process.pid % 9_000);
+  const pod = podNamed(t, {
+    hostname: 'web-0',
+    subdomain: 'inner',
+    setHostnameAsFQDN: true,
+    dnsPolicy: 'None',
+    dnsConfig: { nameservers: ['192.0.2.1'], searches: ['example.org'], options: [{ name: 'ndots', value: '2' }] },
+    initContainers: [
+      aContainer({ name: 'first', ports: [{ containerPort: 81 }], securityContext: { privileged: true } }),
+    ],
+    containers: [
+      aContainer({
+        image: imageName,
+        ports: [
+          { containerPort: 80, hostPort, hostIP: '127.0.0.1' },
+          { containerPort: 82, protocol: 'SCTP' },
+        ],
+      }),
+    ],
+  });
+  const { request } = await world.run(pod, 'runc');
+  const id = await world.start(pod, 'main', request);
+  const [sent] = world.relay.requests(RuntimeService.method.runPodSandbox);
+  assert.equal(sent?.runtimeHandler, 'runc');
+  const config = toJson(PodSandboxConfigSchema, sent.config ?? create(PodSandboxConfigSchema)) as Record<
+    string,
+    unknown
+  >;
+  assert.equal(config['hostname'], 'web-0.inner.shop.svc.cluster.local');
+  const dns = { servers: ['192.0.2.1'], searches: ['example.org'], options: ['ndots:2'] };
+  assert.deepEqual(config['dnsConfig'], dns);
+  assert.deepEqual(config['portMappings'], [
+    { containerPort: 80, hostPort, hostIp: '127.0.0.1' },
+    { protocol: 'SCTP', containerPort: 82 },
+  ]);
+  assert.equal(sent.config?.linux?.securityContext?.privileged, true, 'one of its containers is');
+  const [created] = world.relay.requests(RuntimeService.method.createContainer);
+  assert.deepEqual(created?.sandboxConfig, sent.config, 'a container is made with the words of its sandbox');
+  assert.equal(created.config?.linux?.securityContext?.privileged, false);
+  assert.equal(
+    await world.output(id, 'hostname; cat /etc/resolv.conf'),
+    `web-0.inner.shop.svc.cluster.local
+search example.org
+nameserver 192.0.2.1
+options ndots:2
+`,
+  );
+});
+
+test('what a container says of its image, its user and its class', options, async (t) => {
+  const world = await World.open(t);
+  const limits = { cpu: '100m', memory: '32Mi' };
+  const pod = podNamed(t, {
+    metadata: { deletionGracePeriodSeconds: 5 },
+    os: { name: 'linux' },
+    containers: [
+      aContainer({
+        image: imageName,
+        command: ['sh', '-c', 'echo $(WORD); exec sleep 1000'],
+        env: [{ name: 'WORD', value: 'expanded' }],
+        resources: { limits, requests: limits },
+        securityContext: { appArmorProfile: { type: 'Unconfined' } },
+      }),
+    ],
+    securityContext: { supplementalGroups: [4000], supplementalGroupsPolicy: 'Merge' },
+  });
+  const { request } = await world.run(pod);
+  const id = await world.start(pod, 'main', request, { username: 'nginx' });
+  const [sent] = world.relay.requests(RuntimeService.method.createContainer);
+  const { image, stopSignal, command, annotations = {}, linux } = sent?.config ?? {};
+  assert.match(image?.image ?? '', /^sha256:/);
+  assert.equal(image?.userSpecifiedImage, imageName);
+  assert.equal(stopSignal, Signal.RUNTIME_DEFAULT, "the image's own");
+  assert.match(command?.[2] ?? '', /echo expanded;/);
+  assert.equal(annotations['io.kubernetes.pod.deletionGracePeriod'], '5');
+  const { runAsUser, runAsUsername, apparmor, supplementalGroups, supplementalGroupsPolicy } =
+    linux?.securityContext ?? {};
+  assert.deepEqual([runAsUser, runAsUsername], [undefined, 'nginx']);
+  assert.equal(apparmor?.profileType, SecurityProfile_ProfileType.Unconfined);
+  assert.equal(supplementalGroupsPolicy, SupplementalGroupsPolicy.Merge);
+  assert.deepEqual(supplementalGroups, [4000n, BigInt(volumeGroup)]);
+  const { cpuShares, cpuQuota, cpuPeriod, memoryLimitInBytes, oomScoreAdj } = linux?.resources ?? {};
+  assert.deepEqual(
+    [cpuShares, cpuQuota, cpuPeriod, memoryLimitInBytes, oomScoreAdj],
+    [102n, 10_000n, 100_000n, 32n * 1024n ** 2n, -997n],
+  );
+  const [sandbox] = world.relay.requests(RuntimeService.method.runPodSandbox);
+  assert.equal(sandbox?.config?.linux?.cgroupParent, `/kubepods/pod${request.uid}`, 'Guaranteed');
+  // The groups that the image has for its user are merged with those of the pod.
+  assert.equal(await world.output(id, 'id -un; id -G'), `nginx\n101 1234 4000 ${volumeGroup}\n`);
+  assert.equal(readFileSync(`/sys/fs/cgroup/cpu/kubepods/pod${request.uid}/${id}/cpu.shares`, 'utf8'), '102\n');
+});
+
+test(
+  'without any request a container has the least, and every size of huge pages is closed to it',
+  options,
+  async (t) => {
+    const world = await World.open(t);
+    const pod = podNamed(t, { containers: [aContainer({ image: imageName })] });
+    const { request } = await world.run(pod);
+    await world.start(pod, 'main', request);
+    const [sent] = world.relay.requests(RuntimeService.method.createContainer);
+    const { cpuShares, cpuQuota, memoryLimitInBytes, oomScoreAdj, hugepageLimits } =
+      sent?.config?.linux?.resources ?? {};
+    assert.deepEqual([cpuShares, cpuQuota, memoryLimitInBytes, oomScoreAdj], [2n, 0n, 0n, 1000n]);
+    const sizes = readdirSync('/sys/kernel/mm/hugepages').length;
+    assert.deepEqual(
+      hugepageLimits?.map(({ limit }) => limit),
+      Array.from({ length: sizes }, () => 0n),
+    );
+  },
+);
+
+test('a pod whose sandbox was lost is made again, and counts', options, async (t) => {
+  const world = await World.open(t);
+  const pod = podNamed(t, { containers: [aContainer({ image: imageName })] });
+  const { request } = await world.run(pod);
+  const { items } = await world.containerd.runtime.listPodSandbox({}, call);
+  await world.containerd.runtime.stopPodSandbox({ podSandboxId: items[0]?.id ?? '' }, call);
+  await world.run(pod);
+  await world.start(pod, 'main', request);
+  const attempts = world.relay
+    .requests(RuntimeService.method.runPodSandbox)
+    .map(({ config }) => config?.metadata?.attempt);
+  assert.deepEqual(attempts, [0, 1]);
+  const [created] = world.relay.requests(RuntimeService.method.createContainer);
+  assert.equal(created?.sandboxConfig?.metadata?.attempt, 1);
 });
 
 test('what this runtime cannot do is refused before anything runs', options, async (t) => {

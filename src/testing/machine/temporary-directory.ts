@@ -29,12 +29,14 @@ export function mountPointsBelow(directory: string): string[] {
 /** A directory that goes with the test, after everything mounted below it was unmounted, whatever the test did. */
 export function directoryForMounts(test: Pick<TestContext, 'after'>, under = tmpdir()): string {
   const directory = mkdtempSync(join(under, 'mountlet-mounts-'));
-  test.after(() => {
-    for (const mountPoint of mountPointsBelow(directory)) spawnSync('umount', ['--lazy', mountPoint]);
-    // With a mount left in it, deleting the tree would delete what is mounted.
-    if (mountPointsBelow(directory).length === 0) rmSync(directory, { recursive: true, force: true });
-  });
+  test.after(() => removeWithMounts(directory));
   return directory;
+}
+
+export function removeWithMounts(directory: string): void {
+  for (const mountPoint of mountPointsBelow(directory)) spawnSync('umount', ['--lazy', mountPoint]);
+  // With a mount left in it, deleting the tree would delete what is mounted.
+  if (mountPointsBelow(directory).length === 0) rmSync(directory, { recursive: true, force: true });
 }
 
 /** For `test(name, { skip: needsMounts(mounts) }, ...)`: false where mounts can be made, else the reason. */

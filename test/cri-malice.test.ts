@@ -1,0 +1,3 @@
+/** A container of containerd that means harm. */
+import './with-containerd.ts';
+import './up-malice.test.ts';

@@ -1,0 +1,3 @@
+/** Static pods in containers of containerd. */
+import './with-containerd.ts';
+import './up-manifests.test.ts';
