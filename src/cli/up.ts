@@ -47,10 +47,16 @@ export function upCommand(options: UpOptions): Promise<number> {
       note(
         'tlsCertFile and authentication.x509.clientCAFile have no effect: the API server of this machine issues certificates',
       );
+    const listen = parseListen(options.listen);
+    if (settings.runtime === 'cri' && /^(127\.|::1$|localhost$)/.test(listen.host)) {
+      note(
+        `pods in a container runtime cannot reach the API server at ${listen.host}: if they have to, give --listen an address of this machine`,
+      );
+    }
     const machine = await startUp(
       {
         stateDirectory,
-        ...parseListen(options.listen),
+        ...listen,
         node: settings,
       },
       {
