@@ -30,7 +30,7 @@ export async function runNodeLife(deps: ControllerDeps, signal: AbortSignal): Pr
   const stops = [
     cluster.watch(coreKind(cluster, 'Node'), ({ type, object }) => {
       const { name } = object.metadata;
-      life.nodeChanged(name, type === 'put' ? (object as Node) : undefined);
+      life.nodeChanged(name, type === 'put' ? object : undefined);
     }),
     cluster.watch(kindNamed(cluster, 'coordination.k8s.io/v1', 'Lease'), ({ key, type }) => {
       const { namespace, name } = cluster.placeOf(key);
@@ -158,7 +158,7 @@ class NodeLife {
     const key = this.#cluster.keyOf(coreKind(this.#cluster, 'Node'), '', name);
     let node: Node | undefined;
     const change = (object: KubeObject): KubeObject => {
-      const next = silenced(object as Node, timestamp(clock.now()));
+      const next = silenced(object, timestamp(clock.now()));
       node = next === object ? undefined : next;
       return next;
     };

@@ -241,8 +241,10 @@ test('pods leave a node that has fallen silent, and are collected when it is gon
       return await holds();
     });
   await passes(async () => (await cluster.get(lost)) === undefined);
-  const taints = async (): Promise<string | undefined> =>
-    ((await cluster.get(node)) as Node | undefined)?.spec?.taints?.map(({ key, effect }) => `${key}:${effect}`).join();
+  const taints = async (): Promise<string | undefined> => {
+    const found: Node | undefined = await cluster.get(node);
+    return found?.spec?.taints?.map(({ key, effect }) => `${key}:${effect}`).join();
+  };
   const unreachable = 'node.kubernetes.io/unreachable';
   await passes(async () => (await taints()) === `${unreachable}:NoSchedule,${unreachable}:NoExecute`);
   const stillThere = await cluster.get(patient);
