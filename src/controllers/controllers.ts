@@ -17,7 +17,7 @@ interface RunningControllers {
   readonly done: Promise<unknown>;
 }
 
-export interface ControllersDeps extends DefaultObjectDeps {
+interface ControllersDeps extends DefaultObjectDeps {
   /** Directories of this machine for claims; absent where it has no node. */
   readonly localPath?: LocalPath;
 }

@@ -33,7 +33,7 @@ export interface NodeSettings {
 }
 
 /** Kept from pods: an amount, and a part of all there is. */
-export interface Reserve {
+interface Reserve {
   readonly resource: string;
   readonly amount: Quantity;
   /** 0 to 1. */

@@ -37,7 +37,7 @@ export type ClaimStep =
   | { readonly kind: 'leave'; readonly news: News }
   | { readonly kind: 'lost'; readonly news: News };
 
-export interface ClaimSurroundings {
+interface ClaimSurroundings {
   readonly volumes: VolumeIndex;
   readonly classes: ReadonlyMap<string, StorageClass>;
   /** Names of pods that use the claim and have no node yet. */
@@ -126,7 +126,7 @@ export type VolumeStep =
   | { readonly kind: 'unbind' };
 
 /** What follows when the claim of a volume is gone. */
-export type Reclaim =
+type Reclaim =
   /** The volume stays as it is: an administrator, or its provisioner, does the rest. */
   { readonly kind: 'keep' } | { readonly kind: 'fail'; readonly news: News };
 
@@ -156,7 +156,7 @@ function mismatch(volume: PersistentVolume, claim: PersistentVolumeClaim): Volum
   };
 }
 
-export function planReclaim(volume: PersistentVolume): Reclaim {
+function planReclaim(volume: PersistentVolume): Reclaim {
   const { metadata, spec } = volume;
   const failed = (reason: string, message: string): Reclaim => ({
     kind: 'fail',

@@ -13,7 +13,7 @@ import { VolumeIndex } from './volume-index.ts';
 /** `namespace/name`. */
 export type ClaimId = string;
 
-export interface StorageFollower {
+interface StorageFollower {
   volumeChanged?(name: string, volume: PersistentVolume | undefined, before: PersistentVolume | undefined): void;
   claimChanged?(id: ClaimId, claim: PersistentVolumeClaim | undefined, before: PersistentVolumeClaim | undefined): void;
   classChanged?(name: string): void;

@@ -11,7 +11,7 @@ import { classOf } from '../../kube/references/claims.ts';
 import { labelMatcher, requirementsOf } from '../../kube/values/labels.ts';
 import { readQuantity } from '../../kube/values/quantity.ts';
 
-export interface VolumeSearch {
+interface VolumeSearch {
   /** Only a volume that is reserved for the claim will do: the scheduler finds the others. */
   readonly reservedOnly?: boolean;
   /** Of free volumes only these. */
