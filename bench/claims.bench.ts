@@ -37,11 +37,11 @@ async function bindAll(count: number): Promise<number> {
   const tookMs = await timedMs(async () => {
     await makeAll((name) => {
       const spec = { capacity, accessModes, storageClassName, hostPath: { path: '/tmp' } };
-      return client.create(volumes, {}, { metadata: { name }, spec } as KubeObject, signal);
+      return client.create(volumes, {}, { metadata: { name }, spec }, signal);
     });
     await makeAll((name) => {
       const spec = { accessModes, storageClassName, resources: { requests: capacity } };
-      return client.create(claims, { namespace: 'default' }, { metadata: { name }, spec } as KubeObject, signal);
+      return client.create(claims, { namespace: 'default' }, { metadata: { name }, spec }, signal);
     });
     while ((await boundOf(client)) < count) await new Promise((resolve) => setTimeout(resolve, 20));
   });
