@@ -48,11 +48,6 @@ export function upCommand(options: UpOptions): Promise<number> {
         'tlsCertFile and authentication.x509.clientCAFile have no effect: the API server of this machine issues certificates',
       );
     const listen = parseListen(options.listen);
-    if (settings.runtime === 'cri' && /^(127\.|::1$|localhost$)/.test(listen.host)) {
-      note(
-        `pods in a container runtime cannot reach the API server at ${listen.host}: if they have to, give --listen an address of this machine`,
-      );
-    }
     const machine = await startUp(
       {
         stateDirectory,
@@ -88,6 +83,11 @@ export function upCommand(options: UpOptions): Promise<number> {
         });
       }
       say(greet(machine, stateDirectory));
+      if (settings.runtime === 'cri' && /^(127\.|::1$|localhost$)/.test(listen.host)) {
+        note(
+          `pods in a container runtime cannot reach the API server at ${listen.host}: if they have to, give --listen an address of this machine`,
+        );
+      }
       const guide = guideSettings(stateDirectory);
       const program = guide.hasKubectl ? 'kubectl' : 'npx mountlet';
       if (files.length === 0) say(`  add pods     ${program} apply --kubeconfig ${machine.kubeconfig} -f app.yaml\n`);

@@ -373,6 +373,23 @@ const rows: Readonly<Record<string, readonly Row[]>> = {
       cells: { Name: 'x', Attacher: 'd', PV: 'pv', Node: 'n', Attached: true, Age: '45m' },
     },
   ],
+  'metrics.k8s.io/v1beta1 nodes': [
+    {
+      object: { timestamp: '', window: '1s', usage: { cpu: '100m', memory: '1Mi' } },
+      cells: { Name: 'x', cpu: '100m', memory: '1Mi', Window: '1s' },
+    },
+  ],
+  'metrics.k8s.io/v1beta1 pods': [
+    {
+      it: 'its containers together',
+      object: {
+        timestamp: '',
+        window: '1s',
+        containers: ['1', '2'].map((name) => ({ name, usage: { cpu: '100m', memory: '1Mi' } })),
+      },
+      cells: { Name: 'x', cpu: '200m', memory: '2Mi', Window: '1s' },
+    },
+  ],
   'node.k8s.io/v1 runtimeclasses': [{ object: { handler: 'h' }, cells: { Name: 'x', Handler: 'h', Age: '45m' } }],
   'certificates.k8s.io/v1 clustertrustbundles': [
     { object: { spec: { signerName: 'a/b', trustBundle: '' } }, cells: { Name: 'x', SignerName: 'a/b' } },

@@ -71,18 +71,17 @@ export class VolumeIndex {
       .flatMap((name) => this.#volumes.get(name) ?? [])
       .filter((volume) => isReservedFor(volume, claim) && couldHold(volume, claim));
     const shelves = reservedOnly ? [] : [...(this.#free.get(kindOf(claim)) ?? new Map<string, Shelf>()).values()];
-    const sets = [...reserved.map(({ spec }) => modesOf(spec.accessModes)), ...shelves.map(({ modes }) => modes)]
-      .filter((modes) => hasAll(modes, claim.spec.accessModes))
-      .sort((a, b) => a.length - b.length);
-    for (const modes of sets) {
-      const own = reserved.find(({ spec }) => modesOf(spec.accessModes).join() === modes.join());
-      if (own !== undefined) return own;
-      const shelf = shelves.find((one) => one.modes === modes);
-      const from = shelf === undefined ? 0 : positionOf(shelf.volumes, size, '');
-      for (let at = from; at < (shelf?.volumes.length ?? 0); at += 1) {
-        const volume = shelf?.volumes[at]?.volume;
-        if (volume !== undefined && selects(volume.metadata.labels ?? {}) && admits(volume)) return volume;
-      }
+    const own = reserved.filter(({ spec }) => hasAll(spec.accessModes ?? [], claim.spec.accessModes));
+    const fitting = shelves.filter(({ modes }) => hasAll(modes, claim.spec.accessModes));
+    const counts = [...own.map(modeCount), ...fitting.map(({ modes }) => modes.length)];
+    for (const count of [...new Set(counts)].sort((one, other) => one - other)) {
+      const mine = own.find((volume) => modeCount(volume) === count);
+      if (mine !== undefined) return mine;
+      const found = fitting
+        .filter(({ modes }) => modes.length === count)
+        .flatMap((shelf) => firstOf(shelf, size, ({ metadata }) => selects(metadata.labels ?? {}), admits) ?? [])
+        .toSorted((one, other) => (one.size < other.size ? -1 : one.size > other.size ? 1 : 0))[0];
+      if (found !== undefined) return found.volume;
     }
     return undefined;
   }
@@ -157,6 +156,23 @@ function claimOf({ spec: { claimRef } }: PersistentVolume): string | undefined {
 function kindOf(object: PersistentVolume | PersistentVolumeClaim): string {
   const { volumeMode = 'Filesystem', volumeAttributesClassName = '' } = object.spec;
   return JSON.stringify([classOf(object), volumeMode, volumeAttributesClassName]);
+}
+
+function modeCount({ spec }: PersistentVolume): number {
+  return modesOf(spec.accessModes).length;
+}
+
+/** The smallest volume of a shelf that is large enough and passes all tests. */
+function firstOf(
+  { volumes }: Shelf,
+  size: bigint,
+  ...tests: readonly ((volume: PersistentVolume) => boolean)[]
+): Shelf['volumes'][number] | undefined {
+  for (let at = positionOf(volumes, size, ''); at < volumes.length; at += 1) {
+    const entry = volumes[at];
+    if (entry !== undefined && tests.every((passes) => passes(entry.volume))) return entry;
+  }
+  return undefined;
 }
 
 function modesOf(modes: readonly string[] = []): readonly string[] {
