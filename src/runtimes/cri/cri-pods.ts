@@ -77,20 +77,28 @@ export class CriPods {
   readonly #containers = new Map<string, { readonly state: CriState; readonly container: RuntimeContainer }>();
   /** By UID: the last that was ready. A pod that has ended keeps its addresses. */
   readonly #lastReady = new Map<string, ReadySandbox>();
+  /** By UID: of the newest sandbox. */
+  readonly #lastAttempts = new Map<string, number>();
 
   constructor(calls: RuntimeCalls, own: OwnPods) {
     this.#calls = calls;
     this.#own = own;
   }
 
-  /** Rejects with an OtherPodsError where another node has pods. Asked until the runtime has answered once. */
+  /** Rejects with an OtherPodsError where another node has pods that run. Asked until the runtime has answered once. */
   async requireAlone(signal: AbortSignal): Promise<void> {
     if (this.#isAlone) return;
     const { items } = await this.#calls.listPodSandbox({}, { timeoutMs: requestMsMax, signal });
     const { podsDirectory, podsBefore } = this.#own;
-    const others = items.filter(({ labels, annotations }) => {
+    const others = items.filter(({ labels, annotations, state }) => {
       const uid = labels[podUidLabel] ?? '';
-      return uid !== '' && annotations[nodeAnnotation] !== podsDirectory && !podsBefore.includes(uid);
+      // What is left of pods that have ended is removed as our own.
+      return (
+        uid !== '' &&
+        state === PodSandboxState.SANDBOX_READY &&
+        annotations[nodeAnnotation] !== podsDirectory &&
+        !podsBefore.includes(uid)
+      );
     });
     if (others.length > 0) throw new OtherPodsError(others);
     this.#isAlone = true;
@@ -134,6 +142,11 @@ export class CriPods {
     return listed && (await this.#pod(podUid, listed, signal));
   }
 
+  /** Of a sandbox that is made now, when the pod was just looked at. */
+  nextAttempt(podUid: string): number {
+    return (this.#lastAttempts.get(podUid) ?? -1) + 1;
+  }
+
   /** The last that was ready when the pod was looked at. */
   readySandbox(podUid: string): ReadySandbox | undefined {
     return this.#lastReady.get(podUid);
@@ -148,6 +161,7 @@ export class CriPods {
 
   async #pod(uid: string, { sandboxes, containers }: Listed, signal: AbortSignal): Promise<RuntimePod> {
     const [newest] = sandboxes;
+    if (newest !== undefined) this.#lastAttempts.set(uid, newest.metadata?.attempt ?? 0);
     const found = await this.#ready(sandboxes, signal);
     const ready = typeof found === 'string' ? undefined : found;
     if (ready !== undefined) this.#lastReady.set(uid, ready);
@@ -232,7 +246,8 @@ export class CriPods {
     const ids = new Set([...pods.values()].flatMap((pod) => [...pod.sandboxes, ...pod.containers].map(({ id }) => id)));
     for (const known of [this.#sandboxes, this.#containers])
       for (const id of known.keys()) if (!ids.has(id)) known.delete(id);
-    for (const uid of this.#lastReady.keys()) if (!pods.has(uid)) this.#lastReady.delete(uid);
+    for (const known of [this.#lastReady, this.#lastAttempts])
+      for (const uid of known.keys()) if (!pods.has(uid)) known.delete(uid);
   }
 }
 

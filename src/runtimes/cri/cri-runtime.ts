@@ -216,8 +216,6 @@ export class CriRuntime implements Runtime {
 
   async #makeSandbox(request: PodRequest, signal: AbortSignal): Promise<void> {
     const { uid, runtimeHandler, logDirectory } = request;
-    const [newest] = (await this.#listed(uid, signal)).sandboxes;
-    const attempt = newest === undefined ? 0 : (newest.metadata?.attempt ?? 0) + 1;
     const refusal = unsupportedPod(request, this.#features());
     if (refusal !== undefined) throw new RuntimeError(refusal);
     await mkdir(logDirectory, { recursive: true, mode: 0o755 });
@@ -225,7 +223,7 @@ export class CriRuntime implements Runtime {
     await this.#ungrouping.get(uid)?.catch(() => {});
     this.#grouped.set(uid, Symbol());
     await this.#cgroups.make(request);
-    const config = this.#sandboxConfig(request, attempt);
+    const config = this.#sandboxConfig(request, this.#pods.nextAttempt(uid));
     const { podSandboxId } = await this.#toItsEnd(signal, (late) =>
       this.#connection.runtime.runPodSandbox({ config, runtimeHandler }, { timeoutMs: sandboxMsMax, signal: late }),
     );
