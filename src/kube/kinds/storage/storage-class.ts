@@ -52,6 +52,13 @@ export const storageClassKind = resourceKind<StorageClass>({
   complete: defaultStorageClass,
   validate: validateStorageClass,
   validateUpdate: validateStorageClassUpdate,
+  wire: {
+    StorageClass: `
+    1 metadata ObjectMeta, 2 provisioner!, 3 parameters {string}, 4 reclaimPolicy?, 5 mountOptions [string],
+    6 allowVolumeExpansion? bool, 7 volumeBindingMode?, 8 allowedTopologies [TopologySelectorTerm]`,
+    TopologySelectorTerm: '1 matchLabelExpressions [TopologySelectorLabelRequirement]',
+    TopologySelectorLabelRequirement: '1 key!, 2 values [string]',
+  },
 });
 
 function defaultStorageClass(given: StorageClass): StorageClass {

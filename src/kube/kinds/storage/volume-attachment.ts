@@ -60,6 +60,14 @@ export const volumeAttachmentKind = resourceKind<VolumeAttachment>({
   shape: volumeAttachmentShape,
   validate: validateVolumeAttachment,
   validateUpdate: validateVolumeAttachmentUpdate,
+  wire: {
+    VolumeAttachment: '1 metadata ObjectMeta, 2 spec VolumeAttachmentSpec, 3 status VolumeAttachmentStatus',
+    VolumeAttachmentSpec: '1 attacher!, 2 source VolumeAttachmentSource, 3 nodeName!',
+    VolumeAttachmentSource: '1 persistentVolumeName?, 2 inlineVolumeSpec? PersistentVolumeSpec',
+    VolumeAttachmentStatus: `
+    1 attached! bool, 2 attachmentMetadata {string}, 3 attachError? VolumeError, 4 detachError? VolumeError`,
+    VolumeError: '1 time Time, 2 message, 3 errorCode? int',
+  },
 });
 
 /** Rules for VolumeAttachments, on creation and on update. */
