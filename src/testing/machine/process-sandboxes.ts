@@ -30,10 +30,17 @@ export class ProcessSandboxes {
   /** What the runtime has reported of its pods. */
   readonly problems: PodProblem[];
   runtime: ProcessRuntime;
+  readonly #settings: Partial<ProcessRuntimeSettings>;
   #started = 0;
 
-  private constructor(directory: string, runtime: ProcessRuntime, problems: PodProblem[]) {
+  private constructor(
+    directory: string,
+    settings: Partial<ProcessRuntimeSettings>,
+    runtime: ProcessRuntime,
+    problems: PodProblem[],
+  ) {
     this.directory = directory;
+    this.#settings = settings;
     this.problems = problems;
     this.runtime = runtime;
   }
@@ -44,7 +51,12 @@ export class ProcessSandboxes {
     directory = mkdtempSync(join(tmpdir(), 'mountlet-sandboxes-')),
   ): Promise<ProcessSandboxes> {
     const problems: PodProblem[] = [];
-    const sandboxes = new ProcessSandboxes(directory, await openRuntime(directory, settings, problems), problems);
+    const sandboxes = new ProcessSandboxes(
+      directory,
+      settings,
+      await openRuntime(directory, settings, problems),
+      problems,
+    );
     test.after(async () => {
       try {
         for (const { uid } of await sandboxes.runtime.list()) await sandboxes.runtime.removePod(uid, soon());
@@ -59,7 +71,7 @@ export class ProcessSandboxes {
   /** As after a restart of the program; containers go on meanwhile. */
   async reopen(): Promise<void> {
     await this.runtime.close();
-    this.runtime = await openRuntime(this.directory, {}, this.problems);
+    this.runtime = await openRuntime(this.directory, this.#settings, this.problems);
   }
 
   /** A directory outside of the runtime's own, for volumes. */
