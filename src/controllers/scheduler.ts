@@ -6,14 +6,14 @@ import { nextTurn } from '../base/turns.ts';
 import type { Node } from '../kube/kinds/node.ts';
 import type { Pod } from '../kube/kinds/pod/pod.ts';
 import type { CsiNode } from '../kube/kinds/storage/csi.ts';
-import type { PersistentVolumeClaim } from '../kube/kinds/storage/persistent-volume-claim.ts';
 import type { PersistentVolume } from '../kube/kinds/storage/persistent-volume.ts';
-import { boundByController, selectedNode } from '../kube/references/claims.ts';
+import { annotated, hasAnnotation, selectedNode } from '../kube/references/claims.ts';
 import { selectsNode, tolerates } from '../kube/references/node-affinity.ts';
 import type { KubeObject } from '../kube/schema/kind.ts';
 import { timestamp } from '../kube/values/times.ts';
 import { type Cluster, type ControllerDeps, coreKind, kindNamed, unlessRefused } from './cluster/cluster.ts';
 import { type ControllerEvent, ControllerEvents } from './cluster/events.ts';
+import { claimed } from './storage/binding.ts';
 import { type ClaimId, type StorageView, claimId, claimIdsOf } from './storage/storage-view.ts';
 import { type Placement, type PodClaims, claimsOf, placeClaims, volumesByDriver } from './storage/volume-placement.ts';
 import { WorkQueue } from './cluster/work-queue.ts';
@@ -132,18 +132,18 @@ class Scheduler {
   /** Asks for volumes: those that are there are reserved for their claims, the rest is left to provisioners. */
   async #prepare({ reserve, provision }: Placement, { metadata }: Node): Promise<void> {
     for (const { claim, volume } of reserve) {
-      const take = (object: KubeObject): KubeObject => reserved(object as PersistentVolume, claim);
+      const take = (object: KubeObject): KubeObject => {
+        const current = object as PersistentVolume;
+        // Another's by now: the next look finds another one. The rest is the volume binder's.
+        return current.spec.claimRef === undefined ? claimed(current, claim) : current;
+      };
       await unlessRefused(this.#cluster.update(this.#storage.keyOfVolume(volume.metadata.name), take), 404);
     }
     for (const claim of provision) {
       const key = this.#storage.keyOfClaim(claimId(claim.metadata.namespace, claim.metadata.name));
       const select = (object: KubeObject): KubeObject => {
-        const { annotations = {}, uid } = object.metadata;
-        if (uid !== claim.metadata.uid || annotations[selectedNode] !== undefined) return object;
-        return {
-          ...object,
-          metadata: { ...object.metadata, annotations: { ...annotations, [selectedNode]: metadata.name } },
-        };
+        if (object.metadata.uid !== claim.metadata.uid || hasAnnotation(object, selectedNode)) return object;
+        return annotated(object, [selectedNode], metadata.name);
       };
       await unlessRefused(this.#cluster.update(key, select), 404);
     }
@@ -181,15 +181,6 @@ function isPending({ metadata, spec }: Pod): boolean {
     (spec.schedulerName ?? controller) === controller &&
     (spec.schedulingGates ?? []).length === 0
   );
-}
-
-/** The volume as the claim's, unless it is another's by now; the volume binder does the rest. */
-function reserved(volume: PersistentVolume, claim: PersistentVolumeClaim): PersistentVolume {
-  if (volume.spec.claimRef !== undefined) return volume;
-  const { namespace = '', name, uid = '' } = claim.metadata;
-  const annotations = { ...volume.metadata.annotations, [boundByController]: 'yes' };
-  const claimRef = { kind: 'PersistentVolumeClaim', namespace, name, uid, apiVersion: 'v1' };
-  return { ...volume, metadata: { ...volume.metadata, annotations }, spec: { ...volume.spec, claimRef } };
 }
 
 /** Why a pod may not run on a node, in the scheduler's words; undefined when it fits. */

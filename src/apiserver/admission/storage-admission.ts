@@ -7,11 +7,11 @@ import {
   claimProtection,
   classOf,
   defaultClassOf,
+  requestedBytes,
   volumeProtection,
   wantsDefaultClass,
 } from '../../kube/references/claims.ts';
 import type { KubeObject } from '../../kube/schema/kind.ts';
-import { readQuantity } from '../../kube/values/quantity.ts';
 import { objectPrefix, parseStored } from '../model/stored-objects.ts';
 import type { Store } from '../store/store.ts';
 import { type AdmissionRequest, type AdmissionStep, refuse } from './admission.ts';
@@ -55,9 +55,7 @@ function protectedBy(finalizer: string, object: KubeObject): KubeObject {
 
 function refuseGrowth(request: AdmissionRequest, classes: () => readonly StorageClass[]): void {
   const [claim, old] = [request.object as PersistentVolumeClaim, request.old as PersistentVolumeClaim];
-  const size = ({ spec }: PersistentVolumeClaim): bigint =>
-    readQuantity(spec.resources?.requests?.['storage'])?.value() ?? 0n;
-  if (size(claim) <= size(old)) return;
+  if (requestedBytes(claim) <= requestedBytes(old)) return;
   if (old.status?.phase !== 'Bound') {
     throw refuse(request, 'Only bound persistent volume claims can be expanded');
   }

@@ -5,10 +5,11 @@
  * A binding is four writes, in this order: the volume's claimRef, its phase, the claim's volumeName, its phase. A claim with the
  * annotation bind-completed has been through all of the third, and is Lost if it finds its volume gone or taken.
  */
-import type { PersistentVolumeClaim } from '../../kube/kinds/storage/persistent-volume-claim.ts';
+import { type PersistentVolumeClaim, claimKind } from '../../kube/kinds/storage/persistent-volume-claim.ts';
 import type { PersistentVolume } from '../../kube/kinds/storage/persistent-volume.ts';
 import type { StorageClass } from '../../kube/kinds/storage/storage-class.ts';
 import {
+  annotated,
   bindCompleted,
   boundByController,
   classOf,
@@ -20,6 +21,8 @@ import {
 } from '../../kube/references/claims.ts';
 import { goQuote } from '../../kube/values/go-text.ts';
 import { type VolumeIndex, haveSameMode, isReservedFor, misfit } from './volume-index.ts';
+
+const claimVersion = 'v1';
 
 export interface News {
   readonly type: 'Normal' | 'Warning';
@@ -183,4 +186,15 @@ function planReclaim(volume: PersistentVolume): Reclaim {
     default:
       return failed('VolumeUnknownReclaimPolicy', 'Volume has unrecognized PersistentVolumeReclaimPolicy');
   }
+}
+
+/** The volume as the claim's own. That a controller chose it is noted unless it pointed at the claim before. */
+export function claimed(volume: PersistentVolume, claim: PersistentVolumeClaim): PersistentVolume {
+  const { namespace = '', name, uid = '', resourceVersion = '' } = claim.metadata;
+  const before = volume.spec.claimRef;
+  const isComplete = before?.uid === uid && before.kind === claimKind.kind && before.apiVersion === claimVersion;
+  if (isComplete && isReservedFor(volume, claim)) return volume;
+  const claimRef = { kind: claimKind.kind, namespace, name, uid, apiVersion: claimVersion, resourceVersion };
+  const own = isReservedFor(volume, claim) ? volume : annotated(volume, [boundByController], 'yes');
+  return { ...own, spec: { ...own.spec, claimRef } };
 }

@@ -8,7 +8,7 @@
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { PersistentVolumeClaim } from '../../kube/kinds/storage/persistent-volume-claim.ts';
 import { claimNamesOf, claimProtection, isTerminated, volumeProtection } from '../../kube/references/claims.ts';
-import { claimNameOf } from '../../kube/references/volume-spec.ts';
+import { claimNameOf, isMadeFor } from '../../kube/references/volume-spec.ts';
 import type { KubeObject } from '../../kube/schema/kind.ts';
 import { timestamp } from '../../kube/values/times.ts';
 import { type ControllerDeps, unlessRefused } from '../cluster/cluster.ts';
@@ -92,11 +92,8 @@ function protects(pod: Pod, claim: PersistentVolumeClaim): boolean {
     if (claimNameOf(pod, volume) !== claim.metadata.name) return false;
     if (volume.persistentVolumeClaim !== undefined) return true;
     // A claim of that name that is not the pod's own is not used by it; one of a pod that is shut down no longer.
-    const isOwn = claim.metadata.ownerReferences?.some(
-      ({ uid, controller }) => controller === true && uid === pod.metadata.uid,
-    );
     const isShutDown = pod.metadata.deletionTimestamp !== undefined && pod.metadata.deletionGracePeriodSeconds === 0;
-    return isOwn === true && !isShutDown;
+    return isMadeFor(pod, claim) && !isShutDown;
   });
 }
 

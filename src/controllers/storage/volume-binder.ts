@@ -6,6 +6,7 @@ import type { PersistentVolumeClaim } from '../../kube/kinds/storage/persistent-
 import type { PersistentVolume } from '../../kube/kinds/storage/persistent-volume.ts';
 import { preResizeCapacity } from '../../kube/references/claim-resize.ts';
 import {
+  annotated,
   bindCompleted,
   boundByController,
   classOf,
@@ -20,7 +21,7 @@ import { LabelSelectorError } from '../../kube/values/labels.ts';
 import { type Cluster, type ControllerDeps, type Kind, unlessRefused } from '../cluster/cluster.ts';
 import { ControllerEvents } from '../cluster/events.ts';
 import { WorkQueue } from '../cluster/work-queue.ts';
-import { type ClaimStep, type News, type VolumeStep, planClaim, planVolume } from './binding.ts';
+import { type ClaimStep, type News, type VolumeStep, claimed, planClaim, planVolume } from './binding.ts';
 import { type ClaimId, type StorageView, claimId } from './storage-view.ts';
 import { isReservedFor, misfit } from './volume-index.ts';
 
@@ -128,13 +129,11 @@ class VolumeBinder {
     if (claim === undefined) return void this.#waiting.delete(id);
     const step = this.#planClaim(id, claim);
     const offered = this.#waiting.get(id) ?? new Set<string>();
-    if (step.kind === 'bind') {
-      this.#waiting.delete(id);
-      // Taken from here on, so that no other look chooses it too.
-      const { volume } = step;
-      if (!isReservedFor(volume, claim))
-        this.#view.volumes.set(volume.metadata.name, claimed(volume, claim, this.#view.kinds.claim));
-    } else if (!hasAnnotation(claim, bindCompleted)) this.#waiting.set(id, offered);
+    // Taken from here on, so that no other look chooses it too.
+    const taken = step.kind === 'bind' && !isReservedFor(step.volume, claim) ? step.volume : undefined;
+    if (taken !== undefined) this.#view.volumes.set(taken.metadata.name, claimed(taken, claim));
+    if (step.kind === 'bind') this.#waiting.delete(id);
+    else if (!hasAnnotation(claim, bindCompleted)) this.#waiting.set(id, offered);
     try {
       await this.#carryOut(id, claim, step);
     } finally {
@@ -142,7 +141,7 @@ class VolumeBinder {
         const volume = this.#view.volumes.get(name);
         if (volume !== undefined) this.#offer(volume);
       }
-      if (step.kind === 'bind') await this.#refresh(step.volume.metadata.name);
+      if (taken !== undefined) await this.#refresh(taken.metadata.name);
     }
   }
 
@@ -186,6 +185,8 @@ class VolumeBinder {
   }
 
   async #bind(id: ClaimId, claim: PersistentVolumeClaim, volume: PersistentVolume): Promise<void> {
+    // Most looks are at what is bound already: nothing is read again for that.
+    if (isSettled(claim, volume)) return;
     const { name } = volume.metadata;
     const key = this.#view.keyOfVolume(name);
     let bound: PersistentVolume | undefined;
@@ -193,9 +194,7 @@ class VolumeBinder {
       this.#cluster.update(key, (object) => {
         const current = object as PersistentVolume;
         bound =
-          current.spec.claimRef === undefined || isReservedFor(current, claim)
-            ? claimed(current, claim, this.#view.kinds.claim)
-            : undefined;
+          current.spec.claimRef === undefined || isReservedFor(current, claim) ? claimed(current, claim) : undefined;
         return bound ?? current;
       }),
       404,
@@ -326,15 +325,15 @@ function externalProvisioning(provisioner: string): News {
   return { type: 'Normal', reason: 'ExternalProvisioning', message };
 }
 
-/** The volume as the claim's own. That a controller chose it is noted unless it pointed at the claim before. */
-function claimed(volume: PersistentVolume, claim: PersistentVolumeClaim, kind: Kind): PersistentVolume {
-  const { namespace = '', name, uid = '', resourceVersion = '' } = claim.metadata;
-  const before = volume.spec.claimRef;
-  const isComplete = before?.uid === uid && before.kind === kind.kind && before.apiVersion === kind.version;
-  if (isComplete && isReservedFor(volume, claim)) return volume;
-  const claimRef = { kind: kind.kind, namespace, name, uid, apiVersion: kind.version, resourceVersion };
-  const own = isReservedFor(volume, claim) ? volume : annotated(volume, [boundByController], 'yes');
-  return { ...own, spec: { ...own.spec, claimRef } };
+/** All four writes of a binding have been made. */
+function isSettled(claim: PersistentVolumeClaim, volume: PersistentVolume): boolean {
+  return (
+    claimed(volume, claim) === volume &&
+    volume.status?.phase === 'Bound' &&
+    claim.spec.volumeName === volume.metadata.name &&
+    hasAnnotation(claim, bindCompleted) &&
+    isDeepStrictEqual(withPhase(claim, 'Bound', volume).status, claim.status)
+  );
 }
 
 /** Free for others again; what a user reserved stays reserved. */
@@ -380,11 +379,4 @@ function withPhase(
 function capacityOf({ metadata, spec }: PersistentVolume): PersistentVolume['spec']['capacity'] {
   const before = metadata.annotations?.[preResizeCapacity];
   return before === undefined ? spec.capacity : { ...spec.capacity, storage: before };
-}
-
-function annotated<T extends KubeObject>(object: T, names: readonly string[], value: string): T {
-  const { annotations = {} } = object.metadata;
-  if (names.every((name) => annotations[name] === value)) return object;
-  const added = Object.fromEntries(names.map((name) => [name, value]));
-  return { ...object, metadata: { ...object.metadata, annotations: { ...annotations, ...added } } };
 }

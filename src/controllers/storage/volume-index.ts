@@ -7,7 +7,7 @@
  */
 import type { PersistentVolumeClaim } from '../../kube/kinds/storage/persistent-volume-claim.ts';
 import type { PersistentVolume } from '../../kube/kinds/storage/persistent-volume.ts';
-import { classOf } from '../../kube/references/claims.ts';
+import { classOf, requestedBytes } from '../../kube/references/claims.ts';
 import { labelMatcher, requirementsOf } from '../../kube/values/labels.ts';
 import { readQuantity } from '../../kube/values/quantity.ts';
 
@@ -65,7 +65,7 @@ export class VolumeIndex {
     claim: PersistentVolumeClaim,
     { reservedOnly = false, admits = () => true }: VolumeSearch = {},
   ): PersistentVolume | undefined {
-    const size = requestOf(claim);
+    const size = requestedBytes(claim);
     const selects = labelMatcher(requirementsOf(claim.spec.selector ?? {}));
     const reserved = this.pointingAt(claim.metadata.namespace ?? '', claim.metadata.name)
       .flatMap((name) => this.#volumes.get(name) ?? [])
@@ -116,7 +116,7 @@ export function misfit(volume: PersistentVolume, claim: PersistentVolumeClaim): 
   const { metadata, spec } = volume;
   if (metadata.deletionTimestamp !== undefined)
     return `the volume is marked for deletion ${JSON.stringify(metadata.name)}`;
-  if (sizeOf(volume) < requestOf(claim)) return 'requested PV is too small';
+  if (sizeOf(volume) < requestedBytes(claim)) return 'requested PV is too small';
   if (classOf(volume) !== classOf(claim)) return 'storageClassName does not match';
   if ((spec.volumeAttributesClassName ?? '') !== (claim.spec.volumeAttributesClassName ?? ''))
     return 'volumeAttributesClassName does not match';
@@ -139,7 +139,7 @@ export function haveSameMode(volume: PersistentVolume, claim: PersistentVolumeCl
 function couldHold(volume: PersistentVolume, claim: PersistentVolumeClaim): boolean {
   return (
     volume.metadata.deletionTimestamp === undefined &&
-    sizeOf(volume) >= requestOf(claim) &&
+    sizeOf(volume) >= requestedBytes(claim) &&
     haveSameMode(volume, claim) &&
     (volume.spec.volumeAttributesClassName ?? '') === (claim.spec.volumeAttributesClassName ?? '')
   );
@@ -185,10 +185,6 @@ function hasAll(modes: readonly string[], wanted: readonly string[] = []): boole
 
 function sizeOf({ spec }: PersistentVolume): bigint {
   return readQuantity(spec.capacity?.['storage'])?.value() ?? 0n;
-}
-
-function requestOf({ spec }: PersistentVolumeClaim): bigint {
-  return readQuantity(spec.resources?.requests?.['storage'])?.value() ?? 0n;
 }
 
 /** Where an entry of this size and name is, or would be. */

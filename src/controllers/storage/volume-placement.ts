@@ -7,12 +7,18 @@ import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { PersistentVolumeClaim } from '../../kube/kinds/storage/persistent-volume-claim.ts';
 import type { PersistentVolume } from '../../kube/kinds/storage/persistent-volume.ts';
 import type { StorageClass } from '../../kube/kinds/storage/storage-class.ts';
-import { bindCompleted, classOf, hasAnnotation, isTerminated, selectedNode } from '../../kube/references/claims.ts';
+import {
+  bindCompleted,
+  classOf,
+  hasAnnotation,
+  isTerminated,
+  requestedBytes,
+  selectedNode,
+} from '../../kube/references/claims.ts';
 import { nodeSelectorMatches } from '../../kube/references/node-affinity.ts';
 import { claimNameOf, requireOwner } from '../../kube/references/volume-spec.ts';
 import { messageOf } from '../../base/errors.ts';
 import { goQuote } from '../../kube/values/go-text.ts';
-import { readQuantity } from '../../kube/values/quantity.ts';
 import { type StorageView, claimId } from './storage-view.ts';
 
 export interface PodClaims {
@@ -57,7 +63,7 @@ export function claimsOf(pod: Pod, view: StorageView): PodClaims | string {
     else if (!hasVolume && isDelayed(claim, view)) unbound.push(claim);
     else return 'pod has unbound immediate PersistentVolumeClaims';
   }
-  return { bound, unbound: unbound.sort((a, b) => (requestOf(a) < requestOf(b) ? -1 : 1)) };
+  return { bound, unbound: unbound.sort((a, b) => (requestedBytes(a) < requestedBytes(b) ? -1 : 1)) };
 }
 
 /** How the claims can be had on this node, or why not. */
@@ -137,8 +143,4 @@ function canProvision(storageClass: StorageClass | undefined, { metadata: { labe
       matchLabelExpressions.every(({ key, values }) => values.includes(labels[key] ?? '')),
     )
   );
-}
-
-function requestOf({ spec }: PersistentVolumeClaim): bigint {
-  return readQuantity(spec.resources?.requests?.['storage'])?.value() ?? 0n;
 }

@@ -4,6 +4,7 @@ import type { PersistentVolumeClaim } from '../kinds/storage/persistent-volume-c
 import type { PersistentVolume } from '../kinds/storage/persistent-volume.ts';
 import type { StorageClass } from '../kinds/storage/storage-class.ts';
 import type { KubeObject } from '../schema/kind.ts';
+import { readQuantity } from '../values/quantity.ts';
 import { claimNameOf } from './volume-spec.ts';
 
 /** Of annotations that controllers set: their presence counts, not their value. */
@@ -57,6 +58,19 @@ export function defaultClassOf(classes: Iterable<StorageClass>): StorageClass | 
     .filter(isDefaultClass)
     .sort((a, b) => createdAt(b) - createdAt(a) || (a.metadata.name < b.metadata.name ? -1 : 1));
   return first;
+}
+
+/** What a claim asks for. */
+export function requestedBytes({ spec }: PersistentVolumeClaim): bigint {
+  return readQuantity(spec.resources?.requests?.['storage'])?.value() ?? 0n;
+}
+
+/** With these annotations; the same object where it has them. */
+export function annotated<T extends KubeObject>(object: T, names: readonly string[], value: string): T {
+  const { annotations = {} } = object.metadata;
+  if (names.every((name) => annotations[name] === value)) return object;
+  const added = Object.fromEntries(names.map((name) => [name, value]));
+  return { ...object, metadata: { ...object.metadata, annotations: { ...annotations, ...added } } };
 }
 
 /** Names of the claims that a pod's volumes stand for, those of its ephemeral volumes too. */

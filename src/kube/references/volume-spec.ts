@@ -169,12 +169,14 @@ export function ephemeralClaim(pod: Pod, volume: Volume): PersistentVolumeClaim 
   };
 }
 
+/** By its controller, not by its name: names may collide. */
+export function isMadeFor({ metadata: { uid } }: Pod, { metadata }: PersistentVolumeClaim): boolean {
+  return metadata.ownerReferences?.some((owner) => owner.controller === true && owner.uid === uid) ?? false;
+}
+
 /** A claim of that name that another owner made must not become the pod's. */
 export function requireOwner(pod: Pod, claim: PersistentVolumeClaim): void {
-  const owned = claim.metadata.ownerReferences?.some(
-    ({ controller, uid }) => controller === true && uid === pod.metadata.uid,
-  );
-  if (owned === true) return;
+  if (isMadeFor(pod, claim)) return;
   const { namespace, name } = claim.metadata;
   throw new OperatingError(
     'FailedMount',
