@@ -59,8 +59,8 @@ export class VolumeInspector {
   #remembered: RememberedVolume | undefined;
   /** What was remembered before the write that is under way. */
   #before: RememberedVolume | undefined;
-  /** Device and inode of the volume's directory; its name may come to mean another. */
-  #root: string | undefined;
+  /** The volume's directory at the last inspection; its name may come to mean another. */
+  #root: Stats | undefined;
 
   constructor(directory: string, names: NameSource) {
     this.#directory = directory;
@@ -182,10 +182,10 @@ export class VolumeInspector {
     return yield* readVersion(version, tree, owned, isOurs);
   }
 
-  #isOtherDirectory({ dev, ino }: Stats): boolean {
+  #isOtherDirectory(root: Stats): boolean {
     const before = this.#root;
-    this.#root = `${dev} ${ino}`;
-    return before !== undefined && before !== this.#root;
+    this.#root = root;
+    return before !== undefined && (before.ino !== root.ino || before.dev !== root.dev);
   }
 }
 

@@ -82,13 +82,14 @@ function requireMap(payload: unknown): void {
 function requireFile(path: unknown, file: Partial<PayloadFile> | undefined): void {
   if (typeof path !== 'string') throw new TypeError(`a path of a payload must be a string, and is ${shown(path)}`);
   const { data, mode, uid } = file ?? {};
-  const where = `payload file ${JSON.stringify(path)}`;
   if (!(data instanceof Uint8Array))
-    throw new TypeError(`${where}: data must be a Uint8Array, such as Buffer.from(text), and is ${shown(data)}`);
-  if (!Number.isInteger(mode))
-    throw new TypeError(`${where}: mode must be a number, such as 0o644, and is ${shown(mode)}`);
-  if (uid !== undefined && !Number.isInteger(uid))
-    throw new TypeError(`${where}: uid must be a number, and is ${shown(uid)}`);
+    throw badFile(path, `data must be a Uint8Array, such as Buffer.from(text), and is ${shown(data)}`);
+  if (!Number.isInteger(mode)) throw badFile(path, `mode must be a number, such as 0o644, and is ${shown(mode)}`);
+  if (uid !== undefined && !Number.isInteger(uid)) throw badFile(path, `uid must be a number, and is ${shown(uid)}`);
+}
+
+function badFile(path: string, problem: string): TypeError {
+  return new TypeError(`payload file ${JSON.stringify(path)}: ${problem}`);
 }
 
 /** Its type and no more: what was given may be a secret. */
