@@ -232,6 +232,23 @@ const failures = [
     ),
   },
   {
+    it: 'nothing runs volumes of the kind',
+    yaml: podWith('rbd: { monitors: [a], image: b }'),
+    says: unattached(
+      'failed to get Plugin from volumeSpec for volume "v" err=no volume plugin matched: rbd volumes are no longer supported by Kubernetes: use the CSI driver rbd.csi.ceph.com',
+    ),
+  },
+  {
+    it: 'nothing runs the volume that a claim is bound to',
+    yaml:
+      directoryVolume('pv', '/tmp').replace(/hostPath: [^}]*}/, 'flexVolume: { driver: a/b }') +
+      claim('data') +
+      podOf('data'),
+    says: unattached(
+      `failed to get Plugin from volumeSpec for volume "pv" err=no volume plugin matched: flexVolume volumes are not supported by this node: use a CSI driver of the storage's vendor`,
+    ),
+  },
+  {
     it: 'the volume that a claim names is too small',
     yaml: directoryVolume('pv', '/tmp') + claim('data', 'volumeName: pv').replace('1Gi', '9Gi') + podOf('data'),
     says:
