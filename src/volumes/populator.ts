@@ -234,7 +234,6 @@ export class Populator {
     const used = usedVolumes(pod);
     const errors: string[] = [];
     const resolutions = new Map<string, Resolution>();
-    this.#resolutions.set(podUidOf(pod), resolutions);
     for (const volume of pod.spec.volumes ?? []) {
       const { name } = volume;
       const use = { mounted: used.mounted.has(name), asDevice: used.devices.has(name) };
@@ -254,6 +253,7 @@ export class Populator {
         notify({ kind: 'VolumeNotProcessed', pod: podRef(pod), podVolumeName: name, message });
       }
     }
+    this.#resolutions.set(podUidOf(pod), resolutions);
     // All at once: the worker reads everything that is wrong, not the first thing only.
     for (const message of errors) desired.addError(podUidOf(pod), message);
     return errors.length === 0;
