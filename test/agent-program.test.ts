@@ -123,6 +123,14 @@ test('by default an agent uses another directory than up, and with manifests it 
   const pods = join(directory, 'mountlet', 'agent', 'pods');
   assert.equal(ready, `node here without an API server is running; volumes are below ${pods}`);
   assert.match(stderr(), /^note: KUBECONFIG is not used .* give --kubeconfig/);
+  const volumes = mountlet(['get', 'volumes'], { env: { XDG_DATA_HOME: directory }, asOrdinaryUser: true });
+  assert.deepEqual([volumes.code, volumes.stderr], [0, 'No volumes found in namespace default.\n'], volumes.stdout);
+  const work = pod('web', { volumeMounts: [mountAt('work', '/work')] }, { volumes: [{ name: 'work', emptyDir: {} }] });
+  writeFileSync(join(manifests, 'pod.yaml'), JSON.stringify(work));
+  await eventually(() => {
+    const shown = mountlet(['get', 'volumes'], { env: { XDG_DATA_HOME: directory }, asOrdinaryUser: true });
+    assert.match(shown.stdout, /^web-here +work +empty-dir +Mounted +<none> +<none> +\S+ +\S+i +\d+/m, shown.stderr);
+  });
   const both = mountlet(['agent', '--in-cluster', '--kubeconfig', kubeconfig]);
   assert.equal(both.code, 2, both.stderr);
   const outside = mountlet(['agent', '--in-cluster', '--manifests', manifests], {

@@ -14,7 +14,7 @@ interface Room {
 }
 
 const everyRoom =
-  'base kube linux grpc spdy disk client objects plugins volumes runtimes pods stats reclaim node node-server apiserver controllers'.split(
+  'base kube linux grpc spdy disk client objects plugins volumes runtimes pods stats reclaim node node-server apiserver controllers control'.split(
     ' ',
   );
 const rooms: Readonly<Record<string, Room>> = {
@@ -68,10 +68,14 @@ const rooms: Readonly<Record<string, Room>> = {
     may: ['base', 'kube'],
     because: 'a controller works on any cluster that it is given, in this process or over HTTP',
   },
+  control: {
+    may: ['base', 'kube'],
+    because: 'both ends of the socket of a running node, which pass on what others know',
+  },
   agent: { may: everyRoom, because: 'agent is the composition root and starts everything but the command line' },
   // `linux/processes` ends a process that `process.exit` may leave hanging.
   cli: {
-    may: ['agent', 'client', 'kube', 'base', 'linux/processes'],
+    may: ['agent', 'client', 'control', 'kube', 'base', 'linux/processes'],
     because: 'the command line only asks the agent and prints',
   },
   testing: { may: everyRoom, because: 'testing serves tests and never the program' },

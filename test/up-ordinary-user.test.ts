@@ -1,5 +1,6 @@
 /** `mountlet up` without any privilege: user namespaces instead of root. */
 import assert from 'node:assert/strict';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { eventually, hasKubectl } from './kubectl-program.ts';
 import { configMap, mountAt, pod } from './manifests.ts';
@@ -26,6 +27,10 @@ test('an ordinary user runs pods with configuration that is updated, and leaves 
   assert.equal(await kubectl.exec('web', 'cat', '/var/run/secrets/kubernetes.io/serviceaccount/namespace'), 'default');
   await kubectl.apply(configMap('config', { key: 'two' }));
   await eventually(async () => assert.equal(await kubectl.exec('web', 'cat', '/etc/config/key'), 'two'));
+  const volumes = mountlet(['get', 'volumes', '--root-dir', join(machine.directory, 'state')], {
+    asOrdinaryUser: true,
+  });
+  assert.match(volumes.stdout, /^web +config +configmap +Mounted /m, volumes.stderr);
   const { code: refused } = await kubectl.run(['exec', 'web', '--', 'sh', '-c', 'echo x >/etc/config/key']);
   assert.notEqual(refused, 0);
 });

@@ -250,13 +250,29 @@ export function addObjectCommands(program: Command): void {
     });
 
   withCluster(program.command('get <type> [names...]'))
-    .summary('print objects of an API server: pods, configmaps, cm, nodes ...')
-    .description('Prints objects as `kubectl get` does, for machines without kubectl.')
+    .summary("print objects of an API server (pods, cm, nodes ...), or the volumes of this machine's node")
+    .description(
+      'Prints objects as `kubectl get` does, for machines without kubectl. `get volumes` asks the node that runs on this ' +
+        'machine instead: how far each volume of its pods is and why, its claim, what it holds, and with -o wide where it is.',
+    )
     .option('-A, --all-namespaces', 'of all namespaces')
     .option('-l, --selector <labels>', 'only those with these labels: app=web,tier!=test')
     .addOption(new Option('-o, --output <format>', 'how to print').choices(['wide', 'json', 'yaml', 'name']))
-    .addHelpText('after', '\nExamples:\n  mountlet get pods\n  mountlet get cm web -o yaml')
+    .option(
+      '--root-dir <dir>',
+      'get volumes: where the node is, the --state of `up` or the --root-dir of `agent` (default: theirs)',
+      notEmpty,
+    )
+    .addHelpText(
+      'after',
+      '\nExamples:\n  mountlet get pods\n  mountlet get cm web -o yaml\n  mountlet get volumes -A -o wide',
+    )
     .action(async (type: string, names: string[], options: GetOptions) => {
+      if (type === 'volumes' || type === 'volume') {
+        const { getVolumesCommand } = await import('./get-volumes.ts');
+        process.exitCode = await getVolumesCommand(names, options);
+        return;
+      }
       const { getCommand } = await import('./object-commands.ts');
       process.exitCode = await getCommand(type, names, options);
     });

@@ -14,6 +14,8 @@ export interface GetOptions extends ClusterOptions {
   readonly allNamespaces?: boolean;
   readonly selector?: string;
   readonly output?: 'wide' | 'json' | 'yaml' | 'name';
+  /** Of the node, for volumes alone. */
+  readonly rootDir?: string;
 }
 
 interface Table {

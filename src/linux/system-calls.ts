@@ -38,6 +38,8 @@ export interface SystemCalls {
   isMountRoot(path: string): boolean | undefined;
   /** Takes an exclusive lock on an open file without waiting; false when another open file has it. */
   lockFile(descriptor: number, path: string): boolean;
+  /** The user at the other end of a unix socket, when it connected. */
+  peerUid(descriptor: number): number;
 }
 
 /** Flags of mount(2). */
@@ -78,6 +80,8 @@ const noAutomount = 0x800; // AT_NO_AUTOMOUNT
 const basicStatus = 0x7ff; // STATX_BASIC_STATS: asked for less, the kernel does not ask a broken file system and reports no error
 const attributeMountRoot = 0x2000n; // STATX_ATTR_MOUNT_ROOT
 const lockExclusiveNow = 2 | 4; // LOCK_EX | LOCK_NB
+const socketLevel = 1; // SOL_SOCKET
+const peerCredentials = 17; // SO_PEERCRED
 
 type CText = string | null;
 
@@ -96,6 +100,8 @@ export function loadSystemCalls(): SystemCalls {
   );
   const umount2: (target: string, flags: number) => number = library.func('umount2', 'int', ['str', 'int']);
   const flock: (descriptor: number, operation: number) => number = library.func('flock', 'int', ['int', 'int']);
+  const getsockopt: (socket: number, level: number, option: number, value: Buffer, size: Buffer) => number =
+    library.func('getsockopt', 'int', ['int', 'int', 'int', 'void *', 'void *']);
   const statx: (at: number, path: string, flags: number, mask: number, result: Buffer) => number = library.func(
     'statx',
     'int',
@@ -175,6 +181,14 @@ export function loadSystemCalls(): SystemCalls {
       const code = getSystemErrorName(-koffi.errno());
       if (code === 'EAGAIN') return false;
       throw new SystemCallError({ call: 'flock', path, code });
+    },
+    peerUid(descriptor) {
+      const credentials = Buffer.alloc(12); // struct ucred: process, user, group
+      const size = Buffer.alloc(4);
+      size.writeInt32LE(credentials.length);
+      const result = getsockopt(descriptor, socketLevel, peerCredentials, credentials, size);
+      check('getsockopt', `socket:${descriptor}`, result);
+      return credentials.readUInt32LE(4);
     },
   };
 }

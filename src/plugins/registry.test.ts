@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { inlineSpec } from '../kube/references/volume-spec.ts';
+import { inlineSpec, persistentSpec } from '../kube/references/volume-spec.ts';
 import { type VolumePlugin, VolumeError } from './plugin.ts';
 import { PluginRegistry } from './registry.ts';
 
@@ -46,6 +46,21 @@ const failures = [
     it: 'an unknown kind',
     spec: inlineSpec({ name: 'v', nfs: { server: 's', path: '/' } }),
     says: 'no volume plugin matched',
+  },
+  {
+    it: 'a kind that Kubernetes hands to a CSI driver',
+    spec: inlineSpec({ name: 'v', awsElasticBlockStore: { volumeID: 'v' } }),
+    says: 'no volume plugin matched: awsElasticBlockStore volumes need the CSI driver ebs.csi.aws.com, which this node does not have',
+  },
+  {
+    it: 'a kind that Kubernetes has removed',
+    spec: inlineSpec({ name: 'v', gitRepo: { repository: 'r' } }),
+    says: 'no volume plugin matched: gitRepo volumes are no longer supported by Kubernetes: clone the repository into an emptyDir in an init container',
+  },
+  {
+    it: 'a kind that this node does not run, by a PersistentVolume',
+    spec: persistentSpec({ metadata: { name: 'v' }, spec: { fc: { wwids: ['w'] } } }, false),
+    says: "no volume plugin matched: fc volumes are not supported by this node: use a CSI driver of the storage's vendor",
   },
   { it: 'a kind two plugins claim', spec: web, says: 'multiple volume plugins matched: a.io/one,a.io/two' },
 ];

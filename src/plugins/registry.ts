@@ -5,6 +5,7 @@ import { Turns } from '../base/turns.ts';
 import { systemPrograms } from '../disk/devices/programs.ts';
 import type { Mounts } from '../disk/mounts/mounts.ts';
 import { MemoryDirectories } from '../disk/pods/memory-directories.ts';
+import { foreignVolumeAdvice } from '../kube/kinds/storage/foreign-volumes.ts';
 import type { VolumeSpec } from '../kube/references/volume-spec.ts';
 import { qualifiedNameProblems } from '../kube/values/names.ts';
 import { configMapPlugin } from './configmap.ts';
@@ -55,7 +56,11 @@ export class PluginRegistry {
       if (source !== undefined) matches.push({ plugin, source });
     }
     const [match, ...others] = matches;
-    if (match === undefined) throw new VolumeError('PluginNotFound', 'no volume plugin matched');
+    if (match === undefined) {
+      const advice = foreignVolumeAdvice(spec.volume ?? spec.persistentVolume.spec);
+      const text = 'no volume plugin matched'; // the kubelet's words
+      throw new VolumeError('PluginNotFound', advice === undefined ? text : `${text}: ${advice}`);
+    }
     if (others.length > 0) {
       const names = matches.map(({ plugin }) => plugin.name).join(',');
       throw new VolumeError('PluginNotFound', `multiple volume plugins matched: ${names}`);

@@ -172,6 +172,15 @@ export class SummarySource {
     return { node: this.#node(usage, pods), pods: pods.map((stats) => this.#usageOf(stats)) };
   }
 
+  /** What the volumes of one pod hold. A volume whose server is away is left out: this never waits long for one. */
+  async volumesOf(podUid: string, signal: AbortSignal): Promise<readonly VolumeSummary[]> {
+    const { directories, factsOf, rootDirectory } = this.#deps;
+    const root = await directories.fileSystem(rootDirectory);
+    const volumes = factsOf(podUid)?.volumes ?? [];
+    const measured = await Promise.all(volumes.map((volume) => this.#volume(volume, root, signal)));
+    return measured.flatMap((volume) => volume?.summary ?? []);
+  }
+
   #node(usage: MachineUsage, pods: readonly PodStats[]): NodeSummary {
     const atMs = this.#deps.clock.now();
     const time = timeOf(atMs);

@@ -70,6 +70,7 @@ export class Populator {
   readonly #resolved = new Map<PodUid, 'due' | 'done'>();
   readonly #retries = new KeyedBackOff<PodUid>(retries);
   readonly #unresolved = new Set<PodUid>();
+  readonly #resolutions = new Map<PodUid, ReadonlyMap<string, Resolution>>();
   /** Finished, still known, and never mounted: they stay wanted until they were, as the kubelet has it. */
   readonly #finished = new Set<PodUid>();
   #hasAddedPods = false;
@@ -87,6 +88,11 @@ export class Populator {
   /** Some volume of the pod is not known, so an unwanted mount of it may be that one. */
   isUnresolved(podUid: PodUid): boolean {
     return this.#unresolved.has(podUid);
+  }
+
+  /** How the pod's volumes were resolved last, by the pod's words for them. */
+  resolutionsOf(podUid: PodUid): ReadonlyMap<string, Resolution> {
+    return this.#resolutions.get(podUid) ?? new Map();
   }
 
   /** The pod came, went, was changed, or got further. */
@@ -227,12 +233,15 @@ export class Populator {
     const { desired, notify } = this.#deps;
     const used = usedVolumes(pod);
     const errors: string[] = [];
+    const resolutions = new Map<string, Resolution>();
     for (const volume of pod.spec.volumes ?? []) {
       const { name } = volume;
       const use = { mounted: used.mounted.has(name), asDevice: used.devices.has(name) };
       if (!use.mounted && !use.asDevice) continue;
+      const seen = (claim: PersistentVolumeClaim | undefined): void =>
+        void resolutions.set(name, { claimPhase: claim?.status?.phase });
       try {
-        const resolved = resolveInline(pod, volume) ?? (await this.#readClaim(pod, volume, use, signal));
+        const resolved = resolveInline(pod, volume) ?? (await this.#readClaim(pod, volume, use, seen, signal));
         const unique = desired.want({ pod, spec: resolved.spec, podVolumeName: name, gid: resolved.gid });
         this.#noteSize(unique, resolved);
       } catch (error) {
@@ -240,9 +249,11 @@ export class Populator {
         // Whatever a manifest brings about costs its own pod: nothing here may end the node.
         const message = messageOf(error);
         errors.push(message);
+        resolutions.set(name, { ...resolutions.get(name), message });
         notify({ kind: 'VolumeNotProcessed', pod: podRef(pod), podVolumeName: name, message });
       }
     }
+    this.#resolutions.set(podUidOf(pod), resolutions);
     // All at once: the worker reads everything that is wrong, not the first thing only.
     for (const message of errors) desired.addError(podUidOf(pod), message);
     return errors.length === 0;
@@ -251,12 +262,13 @@ export class Populator {
   async #readClaim(
     pod: Pod,
     volume: Volume,
-    use: { readonly mounted: boolean; readonly asDevice: boolean },
+    use: VolumeUse,
+    seen: (claim: PersistentVolumeClaim | undefined) => void,
     signal: AbortSignal,
   ): Promise<ResolvedVolume> {
     const release = await this.#claimReaders.acquire(signal);
     try {
-      return await resolveClaim(pod, volume, use, this.#deps.claims, signal);
+      return await resolveClaim(pod, volume, use, this.#deps.claims, seen, signal);
     } finally {
       release();
     }
@@ -287,6 +299,7 @@ export class Populator {
     if (isOver && this.#unresolved.delete(podUid)) resolved(podUid);
     if (exists) return;
     desired.popErrors(podUid);
+    this.#resolutions.delete(podUid);
     if (!isOver || desired.hasPod(podUid)) return;
     this.#resolved.delete(podUid);
     this.#retries.reset(podUid);
@@ -326,6 +339,13 @@ export interface ClaimSource {
   persistentVolume(name: string, signal: AbortSignal): Promise<PersistentVolume | undefined>;
 }
 
+/** What is known of a volume that had to be looked up. */
+export interface Resolution {
+  readonly claimPhase?: string | undefined;
+  /** Why it could not be resolved. */
+  readonly message?: string;
+}
+
 interface ResolvedVolume {
   readonly spec: VolumeSpec;
   /** The group that the PersistentVolume gives the pods that use it, or the empty string. */
@@ -343,6 +363,7 @@ async function resolveClaim(
   volume: Volume,
   use: VolumeUse,
   source: ClaimSource,
+  seen: (claim: PersistentVolumeClaim | undefined) => void,
   signal: AbortSignal,
 ): Promise<ResolvedVolume> {
   const { namespace = '' } = pod.metadata;
@@ -356,7 +377,9 @@ async function resolveClaim(
     }
   };
   const claimName = claimNameOf(pod, volume) ?? '';
-  const bound = boundClaim(pod, volume, await read('PVC', source.claim(namespace, claimName, signal)));
+  const claim = await read('PVC', source.claim(namespace, claimName, signal));
+  seen(claim);
+  const bound = boundClaim(pod, volume, claim);
   const found = await read(`PV ${bound.volumeName}`, source.persistentVolume(bound.volumeName, signal));
   const spec = specOfClaim(pod, volume, use, bound, found);
   const gid = spec.persistentVolume.metadata.annotations?.['pv.beta.kubernetes.io/gid'] ?? '';

@@ -6,6 +6,7 @@ import type { ActualMount, ActualState, MountState } from './actual-state.ts';
 import type { DesiredMount, DesiredState } from './desired-state.ts';
 import type { Operations } from './operations.ts';
 import { modeOf } from './plan.ts';
+import type { Populator, Resolution } from './populator.ts';
 import { type MountId, type PluginMatch, type PodUid, type VolumeName, podUidOf } from './volume-name.ts';
 
 interface VolumeQueriesDeps {
@@ -14,6 +15,7 @@ interface VolumeQueriesDeps {
   readonly desired: DesiredState;
   readonly actual: ActualState;
   readonly operations: Pick<Operations, 'failureOf'>;
+  readonly populator: Pick<Populator, 'resolutionsOf'>;
 }
 
 export class VolumeQueries {
@@ -56,6 +58,16 @@ export class VolumeQueries {
 
   isAttached(volume: VolumeName): boolean {
     return this.#deps.actual.volume(volume) !== undefined;
+  }
+
+  /** How the pod's volumes were resolved last: claims, and what could not be found. By the pod's words for them. */
+  resolutionsOf(podUid: PodUid): ReadonlyMap<string, Resolution> {
+    return this.#deps.populator.resolutionsOf(podUid);
+  }
+
+  /** The device that stands for the volume on this node, or the empty string. */
+  devicePathOf(volume: VolumeName): string {
+    return this.#deps.actual.volume(volume)?.devicePath ?? '';
   }
 
   /** Every mount that is wanted or there. */
@@ -102,13 +114,14 @@ export class VolumeQueries {
       isWanted: true,
       isStale: present !== undefined && present.revision < revision,
       requestedAt,
+      objects: mount.follows.flatMap((follow) => ('object' in follow ? [follow.object] : [])),
       ...this.#failureOf(mount),
     };
   }
 
   #statusOfLeft(mount: ActualMount): VolumeStatus {
     const { podUid, spec, volume, pluginName, state } = mount;
-    const nobody = { namespace: '', podName: '', podVolumeNames: [], requestedAt: undefined };
+    const nobody = { namespace: '', podName: '', podVolumeNames: [], requestedAt: undefined, objects: [] };
     const known = { podUid, specName: specName(spec), volume, plugin: pluginName, state };
     return { ...nobody, ...known, isWanted: false, isStale: false, ...this.#failureOf(mount) };
   }
@@ -171,6 +184,8 @@ export interface VolumeStatus {
   /** Wanted at a newer revision than it is mounted at. */
   readonly isStale: boolean;
   readonly requestedAt: number | undefined;
+  /** What its content comes from; without a name all objects of the kind. */
+  readonly objects: readonly { readonly kind: string; readonly name?: string | undefined }[];
   /** What keeps it from being as it is wanted. */
   readonly lastError: string | undefined;
   readonly retryAt: number | undefined;

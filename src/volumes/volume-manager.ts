@@ -117,7 +117,7 @@ export class VolumeManager {
       resolved: (podUid) => this.#resolved(podUid),
       completed: () => this.#mayUnmountMore(),
     });
-    this.queries = new VolumeQueries({ root: settings.root, desired, actual, operations });
+    this.queries = new VolumeQueries({ root: settings.root, desired, actual, operations, populator: this.#populator });
     this.#waits = new VolumeWaits({ desired, actual, timers, populator: this.#populator });
     if (deps.podsOnDisk === undefined) return;
     const found = { ...deps, ...settings, disk: deps.podsOnDisk, desired, actual, operations };

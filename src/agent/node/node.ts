@@ -5,7 +5,7 @@
 import { randomUUID } from 'node:crypto';
 import { existsSync, mkdirSync, realpathSync } from 'node:fs';
 import { hostname } from 'node:os';
-import { OperatingError } from '../../base/errors.ts';
+import { OperatingError, messageOf } from '../../base/errors.ts';
 import type { Clock, Pausing } from '../../base/clock.ts';
 import { systemClock } from '../../base/clock.ts';
 import { NoticeStream } from '../../base/notice-stream.ts';
@@ -29,6 +29,7 @@ import { type OpenRuntime, type OpenedRuntime, secretPaths } from '../machine/pr
 import { type AgentSettings, AgentSettingsError, type Taint, requireSettings } from './agent-settings.ts';
 import { openNodeLogins } from '../machine/node-logins.ts';
 import { type NodeParts, runNode } from './lifecycle.ts';
+import { startNodeControl } from './node-control.ts';
 import { NodeMetrics } from './node-metrics.ts';
 import { NodeObjects } from './node-objects.ts';
 import { PodView, checkResolvConf, nodePods } from './node-pods.ts';
@@ -137,6 +138,7 @@ export async function startNode(given: AgentSettings, deps: NodeDeps, signal: Ab
     const { health } = settings.serving;
     if (health !== undefined) closing.push(await startHealthServer(health.host, health.port));
     const server = await serve(settings, deps, connection, parts, metrics);
+    closing.push(await control(settings, deps, parts));
     subscribe(parts, connection);
     // Pods of the process runtime have the names of the machine.
     if (runtime.images !== undefined) await checkResolvConf(parts.presence, settings);
@@ -288,6 +290,21 @@ async function serve(
       notify,
     },
   );
+}
+
+/** A node without its socket runs pods all the same. */
+async function control(
+  { rootDirectory }: AgentSettings,
+  { clock }: NodeDeps,
+  parts: Assembled,
+): Promise<() => Promise<void>> {
+  try {
+    return await startNodeControl(rootDirectory, process.geteuid?.() ?? 0, { ...parts, clock });
+  } catch (error) {
+    const message = `commands such as "mountlet get volumes" cannot ask this node: ${messageOf(error)}`;
+    parts.notify({ kind: 'ControlUnavailable', message });
+    return async () => {};
+  }
 }
 
 /** What is to happen when the cluster is back, or has another Node object. */

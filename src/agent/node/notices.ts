@@ -35,7 +35,7 @@ export type NodeNotice =
   | ({ readonly kind: 'ContainerProblem' } & PodProblem)
   | ({ readonly kind: 'NodeEvent' } & NewEvent)
   /** A volume kind that this node was given and cannot use; the others work. */
-  | { readonly kind: 'PluginRefused'; readonly message: string }
+  | { readonly kind: 'PluginRefused' | 'ControlUnavailable'; readonly message: string }
   | RuntimeNotice
   /** Emitted once: thresholds that this node was given and does not watch. */
   | { readonly kind: 'ThresholdsUnwatched'; readonly signals: readonly string[] }
@@ -241,6 +241,7 @@ const rows: { readonly [Kind in NodeNotice['kind']]: Row<Of<Kind>> } = {
   SubPathNotUpdated: warning,
   SubPathUpdatesUnavailable: warning,
   PluginRefused: { level: 'error', line: message },
+  ControlUnavailable: warning,
   RuntimeChosen: { level: 'info', line: message },
   ThresholdsUnwatched: {
     level: 'warning',

@@ -101,14 +101,15 @@ function renderMount(mount: ContainerMount): RenderedMount {
   };
 }
 
-function mountedVolume({ spec, plugin, source, path }: PreparedVolume): MountedVolume {
+function mountedVolume({ spec, isDevice, plugin, source, path }: PreparedVolume): MountedVolume {
+  if (isDevice) return { kind: 'block', link: undefined, readOnly: spec.readOnly };
   if (path === undefined) return { kind: 'image', reference: spec.volume?.image?.reference ?? '' };
   const { readOnly, replaced } = plugin.attributes(source, spec);
   return {
     kind: 'filesystem',
     hostPath: path,
     specName: specName(spec),
-    readOnly,
+    readOnly: spec.readOnly || readOnly,
     ...(replaced !== undefined && { replaced }),
   };
 }

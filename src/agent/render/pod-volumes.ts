@@ -7,7 +7,7 @@ import { removeTree } from '../../disk/paths/remove-tree.ts';
 import { cleanSubPaths } from '../../disk/pods/sub-paths.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { usedVolumes } from '../../kube/references/pod-references.ts';
-import { type VolumeSpec, resolveVolume, specName } from '../../kube/references/volume-spec.ts';
+import { type VolumeSpec, resolveVolume, specName, volumeModeOf } from '../../kube/references/volume-spec.ts';
 import {
   podDirectory,
   subPathsDirectory,
@@ -30,13 +30,16 @@ export interface PreparedVolume extends PluginMatch {
   /** The pod's word for it. */
   readonly name: string;
   readonly spec: VolumeSpec;
-  /** Undefined when the content is not on this host (an image). */
+  /** A container opens it as a block device. */
+  readonly isDevice: boolean;
+  /** Undefined when there are no files on this host: an image, a device. */
   readonly path: string | undefined;
 }
 
 interface Wanted extends VolumeIdentity {
   readonly name: string;
   readonly spec: VolumeSpec;
+  readonly isDevice: boolean;
 }
 
 export class PodVolumes {
@@ -115,8 +118,10 @@ export class PodVolumes {
       const use = { mounted: used.mounted.has(name), asDevice: used.devices.has(name) };
       if (!use.mounted && !use.asDevice) continue;
       try {
-        const spec = resolveVolume(this.#pod, volume, use, this.#node.claims);
-        wanted.push({ name, spec, ...identify(this.#node.plugins, asPodUid(this.#uid), spec) });
+        const resolved = resolveVolume(this.#pod, volume, use, this.#node.claims);
+        const isDevice = volumeModeOf(resolved) === 'Block';
+        const spec = this.#node.claims.shown(volume, resolved);
+        wanted.push({ name, spec, isDevice, ...identify(this.#node.plugins, asPodUid(this.#uid), spec) });
       } catch (error) {
         if (!(error instanceof MountletError)) throw error;
         refused.push({ name, why: error.message });
@@ -125,8 +130,14 @@ export class PodVolumes {
     return { wanted, refused };
   }
 
-  async #setUp({ name, spec, plugin, source, volume }: Wanted, signal: AbortSignal): Promise<PreparedVolume> {
-    const { root } = this.#node;
+  async #setUp({ name, spec, isDevice, plugin, source, volume }: Wanted, signal: AbortSignal): Promise<PreparedVolume> {
+    const { root, note } = this.#node;
+    if (isDevice) {
+      note(
+        `volume ${name} of pod ${podName(this.#pod)} is a raw block device (volumeMode Block), which render does not show`,
+      );
+      return { name, spec, isDevice, plugin, source, path: undefined };
+    }
     const directory = this.#pathOf(plugin, spec);
     const isNew = lstatSync(directory, { throwIfNoEntry: false }) === undefined;
     const mount = { root, pod: this.#pod, spec, plugin, source, volume, isRemount: !isNew, isReconstructed: false };
@@ -135,6 +146,7 @@ export class PodVolumes {
     return {
       name,
       spec,
+      isDevice,
       plugin,
       source,
       path: plugin.hostPathOf === undefined ? directory : plugin.hostPathOf(source),
@@ -155,6 +167,10 @@ export class PodVolumes {
     await plugin.tearDown({ podUid: this.#uid, volumeName, directory }, signal);
     removeIfEmpty(dirname(directory));
   }
+}
+
+function podName({ metadata: { namespace, name } }: Pod): string {
+  return `${namespace}/${name}`;
 }
 
 interface Refused {

@@ -5,31 +5,27 @@ import { privateTmpfsDirectory } from '../../disk/mounts/file-system.ts';
 import type { Mounts } from '../../disk/mounts/mounts.ts';
 import type { Node } from '../../kube/kinds/node.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
-import type { PersistentVolumeClaim } from '../../kube/kinds/storage/persistent-volume-claim.ts';
-import type { PersistentVolume } from '../../kube/kinds/storage/persistent-volume.ts';
-import { claimKind } from '../../kube/kinds/storage/persistent-volume-claim.ts';
 import { configMapKind } from '../../kube/kinds/config-map.ts';
 import { nodeKind } from '../../kube/kinds/node.ts';
-import { persistentVolumeKind } from '../../kube/kinds/storage/persistent-volume.ts';
 import { secretKind } from '../../kube/kinds/secret.ts';
 import { serviceAccountKind } from '../../kube/kinds/service-account.ts';
 import { serviceKind } from '../../kube/kinds/service.ts';
 import { trustBundleKind } from '../../kube/kinds/cluster-trust-bundle.ts';
 import { type ManifestKind } from '../../kube/manifests/manifest-kinds.ts';
 import type { Manifests } from '../../kube/manifests/manifests.ts';
-import type { ClaimReader } from '../../kube/references/volume-spec.ts';
 import type { ObjectMeta } from '../../kube/schema/meta.ts';
 import type { ProjectedSources } from '../../plugins/projected.ts';
 import { PluginRegistry, standardPlugins } from '../../plugins/registry.ts';
 import type { ContainerViewDeps } from '../../pods/view/container-view.ts';
 import { containerEffects } from '../machine/container-files.ts';
 import { thisMachine } from '../machine/machine-facts.ts';
+import type { PodClaims, RenderClaims } from './render-claims.ts';
 
 export interface RenderNode {
   readonly root: string;
   readonly mounts: Mounts;
   readonly plugins: PluginRegistry;
-  readonly claims: ClaimReader;
+  readonly claims: PodClaims;
   readonly view: ContainerViewDeps & { readonly secrets: NonNullable<ContainerViewDeps['secrets']> };
   /** The pod as the cluster would hand it to this node. */
   readonly pod: Pod;
@@ -48,6 +44,7 @@ interface RenderNodeSettings {
 
 export function renderNode(
   manifests: Manifests,
+  claims: RenderClaims,
   pod: Pod,
   settings: RenderNodeSettings,
   mounts: Mounts,
@@ -56,7 +53,7 @@ export function renderNode(
   const { root, runtimeDirectory, uid } = settings;
   const node = nodeOf(manifests, pod, () => thisMachine(settings.nodeName, root));
   const objects = manifestObjects(manifests, node, systemClock, note);
-  const { configMaps, secrets, claims } = objects;
+  const { configMaps, secrets } = objects;
   const plugins = standardPlugins({
     ...objects,
     root,
@@ -71,7 +68,7 @@ export function renderNode(
     root,
     mounts,
     plugins: PluginRegistry.of(plugins).registry,
-    claims,
+    claims: claims.of(pod, node),
     view: { configMaps, secrets, services: manifests.all(serviceKind), node, ...containerEffects(root, mounts) },
     pod: admitted(manifests, pod, node),
     note,
@@ -96,19 +93,16 @@ function admitted(manifests: Manifests, pod: Pod, node: Node): Pod {
   return { ...pod, spec: { ...pod.spec, nodeName: node.metadata.name, ...(imagePullSecrets && { imagePullSecrets }) } };
 }
 
-/** The objects of manifests, answered as an API server would answer for them. */
-type ManifestObjects = ProjectedSources & { readonly claims: ClaimReader };
-
 // As the API server defaults it; only a pod that was never defaulted leaves it open.
 const tokenSecondsDefault = 3600;
 
-/** `note` is called once if tokens are samples. */
+/** The objects of manifests, answered as an API server would answer for them. `note` is called once if tokens are samples. */
 function manifestObjects(
   manifests: Manifests,
   node: Node,
   clock: Clock,
   note: (text: string) => void,
-): ManifestObjects {
+): ProjectedSources {
   return {
     configMaps: reader(manifests, configMapKind),
     secrets: reader(manifests, secretKind),
@@ -118,7 +112,6 @@ function manifestObjects(
       list: async (signer) => manifests.all(trustBundleKind).filter(({ spec }) => spec.signerName === signer),
     },
     tokens: tokenSource(clock, note),
-    claims: boundClaims(manifests),
   };
 }
 
@@ -139,42 +132,6 @@ function tokenSource(clock: Clock, note: (text: string) => void): NonNullable<Pr
       return issue({ namespace, serviceAccount: serviceAccountName, audience: audiences[0], expirationSeconds, pod });
     },
     forgetPod: () => {},
-  };
-}
-
-/** No controller binds claims here: a claim and a volume that name each other, from either side, are bound. */
-function boundClaims(manifests: Manifests): ClaimReader {
-  const volumes = manifests.all(persistentVolumeKind);
-  const volumeOf = (claim: PersistentVolumeClaim): PersistentVolume | undefined =>
-    volumes.find(({ metadata, spec }) =>
-      spec.claimRef === undefined
-        ? metadata.name === claim.spec.volumeName
-        : spec.claimRef.name === claim.metadata.name && (spec.claimRef.namespace ?? '') === claim.metadata.namespace,
-    );
-  return {
-    claim(namespace, name) {
-      const claim = manifests.get(claimKind, namespace, name);
-      const volume = claim && volumeOf(claim);
-      if (claim === undefined || volume === undefined) return claim;
-      return {
-        ...claim,
-        spec: { ...claim.spec, volumeName: volume.metadata.name },
-        status: { ...claim.status, phase: 'Bound' },
-      };
-    },
-    persistentVolume(name) {
-      const volume = manifests.get(persistentVolumeKind, '', name);
-      const claim = volume && manifests.all(claimKind).find((candidate) => volumeOf(candidate) === volume);
-      if (volume === undefined || claim === undefined) return volume;
-      const { namespace, name: claimName, uid } = claim.metadata;
-      const claimRef = {
-        ...volume.spec.claimRef,
-        name: claimName,
-        ...(namespace !== undefined && { namespace }),
-        ...(uid !== undefined && { uid }),
-      };
-      return { ...volume, spec: { ...volume.spec, claimRef } };
-    },
   };
 }
 

@@ -17,6 +17,7 @@ import { type ManifestFile, readManifests } from '../../kube/manifests/manifests
 import { podDirectory } from '../../kube/values/node-layout.ts';
 import { renderContainers, renderCredentials } from './container-rendering.ts';
 import { PodVolumes, type PreparedVolume, yieldAndCheck } from './pod-volumes.ts';
+import { RenderClaims } from './render-claims.ts';
 import { type RenderNode, type Note, renderNode } from './render-node.ts';
 import { type PodFailure, PodStartError, type RenderedPod, type RenderedVolume } from './rendered-pod.ts';
 
@@ -62,11 +63,12 @@ export async function render(
     const lock = lockDirectory(settings.root);
     try {
       const mounts = systemMounts({ temporaryDirectory: settings.root });
+      const claims = new RenderClaims(manifests, noteOnce);
       const pods: RenderedPod[] = [];
       const failures: PodFailure[] = [];
       for (const pod of chosen) {
         await yieldAndCheck(signal);
-        const node = renderNode(manifests, pod, settings, mounts, noteOnce);
+        const node = renderNode(manifests, claims, pod, settings, mounts, noteOnce);
         if (clean) await cleanPod(node, signal);
         else {
           const result = await renderPod(node, signal);

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { age, ageSince } from './columns.ts';
+import { age, ageSince } from '../../kube/values/times.ts';
 
 const second = 1;
 const minute = 60;

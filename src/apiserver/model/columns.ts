@@ -1,4 +1,5 @@
 /** Columns that most tables have, and a short way to write the others. What a cell of one kind shows is with that kind. */
+import { ageSince } from '../../kube/values/times.ts';
 import type { Column, KubeObject } from './resource.ts';
 
 export function text<T>(name: string, description: string, cell: (object: T, now: number) => string): Column<T> {
@@ -34,34 +35,4 @@ export function orNone(value: string | undefined): string {
 
 export function orUnset(value: string | undefined): string {
   return value ?? '<unset>';
-}
-
-/** A duration in the two or three digits that a table has room for: `95s`, `3m5s`, `45m`, `5h20m`, `30h`. */
-export function age(durationMs: number): string {
-  const seconds = Math.trunc(durationMs / 1000);
-  // Clocks of two machines may differ a little: that is `now`, more is nonsense.
-  if (seconds < -1) return '<invalid>';
-  if (seconds < 0) return '0s';
-  if (seconds < 2 * 60) return `${seconds}s`;
-  const minutes = Math.trunc(seconds / 60);
-  if (minutes < 10) return pair(minutes, 'm', seconds % 60, 's');
-  if (minutes < 3 * 60) return `${minutes}m`;
-  const hours = Math.trunc(minutes / 60);
-  if (hours < 8) return pair(hours, 'h', minutes % 60, 'm');
-  if (hours < 48) return `${hours}h`;
-  const days = Math.trunc(hours / 24);
-  if (days < 8) return pair(days, 'd', hours % 24, 'h');
-  if (days < 2 * 365) return `${days}d`;
-  const years = Math.trunc(days / 365);
-  return years < 8 ? pair(years, 'y', days % 365, 'd') : `${years}y`;
-}
-
-/** Since a time that an object carries. */
-export function ageSince(timestamp: string | undefined, now: number): string {
-  const time = Date.parse(timestamp ?? '');
-  return Number.isNaN(time) ? '<unknown>' : age(now - time);
-}
-
-function pair(large: number, largeUnit: string, small: number, smallUnit: string): string {
-  return small === 0 ? `${large}${largeUnit}` : `${large}${largeUnit}${small}${smallUnit}`;
 }

@@ -7,7 +7,8 @@ import {
   eventViewKind,
   viewOfEvent,
 } from '../../kube/kinds/event.ts';
-import { ageSince, nameColumn, text, wide } from '../model/columns.ts';
+import { ageSince } from '../../kube/values/times.ts';
+import { nameColumn, text, wide } from '../model/columns.ts';
 import { type Column, type FieldReader, resource } from '../model/resource.ts';
 
 const hourMs = 60 * 60 * 1000;

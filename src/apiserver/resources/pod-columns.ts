@@ -5,7 +5,8 @@
 import { type ContainerStatus, idleCondition } from '../../kube/kinds/pod/pod-status.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { environmentCondition } from '../../kube/references/environment.ts';
-import { ageColumn, ageSince, nameColumn, orNone, text, wide } from '../model/columns.ts';
+import { ageSince } from '../../kube/values/times.ts';
+import { ageColumn, nameColumn, orNone, text, wide } from '../model/columns.ts';
 import type { Column, RowCondition } from '../model/resource.ts';
 
 export const podColumns: readonly Column<Pod>[] = [

@@ -1,7 +1,8 @@
 /** Makes the claims of generic ephemeral volumes. They belong to their pod and go with it, by garbage collection. */
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { PersistentVolumeClaim } from '../../kube/kinds/storage/persistent-volume-claim.ts';
-import { ephemeralClaim, requireOwner } from '../../kube/references/volume-spec.ts';
+import { ephemeralClaim } from '../../kube/references/claim-templates.ts';
+import { requireOwner } from '../../kube/references/volume-spec.ts';
 import { messageOf } from '../../base/errors.ts';
 import { type Cluster, type ControllerDeps, refusalCode } from '../cluster/cluster.ts';
 import { ControllerEvents } from '../cluster/events.ts';

@@ -127,7 +127,7 @@ function isTakenAlone(pod: Pod, claim: PersistentVolumeClaim, view: StorageView)
     );
 }
 
-function isReachable({ spec }: PersistentVolume, { metadata }: Node): boolean {
+export function isReachable({ spec }: PersistentVolume, { metadata }: Node): boolean {
   const selector = spec.nodeAffinity?.required;
   return (
     selector === undefined || nodeSelectorMatches(selector, { name: metadata.name, labels: metadata.labels ?? {} })

@@ -9,6 +9,7 @@ import { serviceAccountKind } from '../kinds/service-account.ts';
 import { serviceKind } from '../kinds/service.ts';
 import { claimKind } from '../kinds/storage/persistent-volume-claim.ts';
 import { persistentVolumeKind } from '../kinds/storage/persistent-volume.ts';
+import { storageClassKind } from '../kinds/storage/storage-class.ts';
 import { type FieldError, invalidField } from '../schema/field-errors.ts';
 import type { KubeObject, ResourceKind } from '../schema/kind.ts';
 import type { ObjectMeta } from '../schema/meta.ts';
@@ -48,6 +49,7 @@ export const manifestKinds: readonly ManifestKind[] = [
   serviceAccountKind,
   claimKind,
   persistentVolumeKind,
+  storageClassKind,
   nodeKind,
   trustBundleKind,
 ];
@@ -86,8 +88,8 @@ export function withGeneratedName(metadata: ObjectMeta, namespace: string): Obje
   return { ...metadata, name: completedName(generateName, suffix.join('')) };
 }
 
-/** A UUID of version 8 (made from other data): a hash of the pod's name, as random ones would differ at each run. */
-function uidOf(namespace: string, name: string): string {
+/** A UUID of version 8 (made from other data): a hash of the object's name, as random ones would differ at each run. */
+export function uidOf(namespace: string, name: string): string {
   const bytes = digest(namespace, name);
   bytes[6] = ((bytes[6] ?? 0) & 0x0f) | 0x80;
   bytes[8] = ((bytes[8] ?? 0) & 0x3f) | 0x80;

@@ -95,7 +95,8 @@ apiVersion: apps/v1
 kind: StatefulSet
 metadata: {name: db}
 spec:
-  volumeClaimTemplates: [{metadata: {name: data}, spec: {}}]
+  volumeClaimTemplates:
+    - {metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}
   template:
     metadata: {labels: {app: db}}
     spec:

@@ -4,12 +4,14 @@
  */
 import { MountletError } from '../../base/errors.ts';
 import { type Pod, podTemplateSpec } from '../kinds/pod/pod.ts';
+import { claimKind } from '../kinds/storage/persistent-volume-claim.ts';
+import { claimingSpec, storageOfOrdinal } from '../references/claim-templates.ts';
 import { isRecord } from '../schema/equality.ts';
 import { type FieldError, forbiddenField, placeOf, showPath } from '../schema/field-errors.ts';
 import { type KubeObject, type ResourceKind, apiVersionsOf } from '../schema/kind.ts';
 import { objectMeta } from '../schema/meta.ts';
 import { type FieldPath, type ShapeProblem, decode } from '../schema/schema.ts';
-import { type ManifestKind, manifestKinds, podManifest, withGeneratedName } from './manifest-kinds.ts';
+import { type ManifestKind, manifestKinds, podManifest, uidOf, withGeneratedName } from './manifest-kinds.ts';
 import { type WorkloadKind, podOfWorkload, workloadKinds } from './workload.ts';
 import { type Position, parseYamlDocuments } from './yaml-documents.ts';
 
@@ -52,6 +54,12 @@ export class Manifests {
     // Deleted first, so that the order is that of the documents that count.
     table.delete(`${namespace}/${name}`);
     table.set(`${namespace}/${name}`, object);
+  }
+
+  /** Of objects that a controller makes unless they exist. */
+  addUnlessPresent<T extends KubeObject>(kind: ResourceKind<T>, object: T): void {
+    const { namespace = '', name } = object.metadata;
+    if (this.get(kind, namespace, name) === undefined) this.add(kind, object);
   }
 
   #table<T extends KubeObject>(kind: ResourceKind<T>): Map<string, T> {
@@ -177,18 +185,34 @@ function readWorkload(reading: Reading, kind: WorkloadKind, json: Record<string,
   const who = `${kind.kind} "${nameIn(json)}"`;
   const metadata = decode(objectMeta, json['metadata'], [...path, 'metadata']);
   const template = decode(podTemplateSpec, valueAt(json, kind.template), [...path, ...kind.template]);
-  if (reportShape(reading.report, who, [...metadata.problems, ...template.problems])) return;
+  const claiming = decode(claimingSpec, kind.isNumbered ? claimingFields(json['spec']) : {}, [...path, 'spec']);
+  const problems = [...metadata.problems, ...template.problems, ...claiming.problems];
+  if (reportShape(reading.report, who, problems)) return;
   const named = withGeneratedName(metadata.value, metadata.value.namespace || reading.namespace);
-  const pod = podOfWorkload(kind, named, template.value, claimNames(json, kind));
-  const complete: Pod = reading.pods.complete(inNamespace(pod, reading.namespace));
-  const errors = [...reading.pods.validate(complete), ...templateErrors(pod)].map((error) => atTemplate(error, kind));
+  const ordinal = claiming.value.ordinals?.start ?? 0;
+  const pod = inNamespace(podOfWorkload(kind, named, template.value, ordinal), reading.namespace);
+  const { namespace = '' } = pod.metadata;
+  const uid = named.uid || uidOf(namespace, named.name);
+  const set = { metadata: { name: named.name, namespace, uid }, spec: claiming.value };
+  const { claims, volumes } = storageOfOrdinal(set, { ordinal, volumes: pod.spec.volumes });
+  const spec = claims.length === 0 ? pod.spec : { ...pod.spec, volumes };
+  const complete: Pod = reading.pods.complete({ ...pod, spec });
+  const made = claims.map((claim) => claimKind.complete(claim));
+  const errors = [
+    ...[...reading.pods.validate(complete), ...templateErrors(pod)].map((error) => atTemplate(error, kind)),
+    ...made.flatMap((claim, index) =>
+      claimKind.validate(claim).map((error) => below(['spec', 'volumeClaimTemplates', index], error)),
+    ),
+  ];
   if (reportFields(reading.report, who, errors, path)) return;
   reading.manifests.add(reading.pods, complete);
+  for (const claim of made) reading.manifests.addUnlessPresent(claimKind, claim);
 }
 
-function claimNames(json: Record<string, unknown>, { claimTemplates }: WorkloadKind): readonly string[] {
-  const templates = claimTemplates === undefined ? undefined : valueAt(json, claimTemplates);
-  return Array.isArray(templates) ? templates.filter(isRecord).map(nameIn) : [];
+/** The rest of a StatefulSet's spec is left to its controller. */
+function claimingFields(spec: unknown): Record<string, unknown> {
+  if (!isRecord(spec)) return {};
+  return Object.fromEntries(Object.keys(claimingSpec.fields ?? {}).map((field) => [field, spec[field]]));
 }
 
 function templateErrors({ spec }: Pod): readonly FieldError[] {
@@ -200,8 +224,12 @@ function templateErrors({ spec }: Pod): readonly FieldError[] {
 function atTemplate(error: FieldError, { template }: WorkloadKind): FieldError {
   const [first, second] = error.path;
   if (first === 'metadata' && (second === 'name' || second === 'namespace')) return error;
-  const at = [...template, ...placeOf(error)];
-  return { ...error, path: [...template, ...error.path], at, message: `${showPath(template)}.${error.message}` };
+  return below(template, error);
+}
+
+function below(place: FieldPath, error: FieldError): FieldError {
+  const at = [...place, ...placeOf(error)];
+  return { ...error, path: [...place, ...error.path], at, message: `${showPath(place)}.${error.message}` };
 }
 
 function reportShape(report: Report, who: string, problems: readonly ShapeProblem[]): boolean {

@@ -2,8 +2,8 @@
  * The pods that a workload's controller would make, one for each workload: Deployment, StatefulSet and the rest carry
  * a pod template, and everything else in them is left to the controller.
  */
-import type { PodSpec } from '../kinds/pod/pod-spec.ts';
 import type { Pod, PodTemplateSpec } from '../kinds/pod/pod.ts';
+import { ordinalPodName } from '../references/claim-templates.ts';
 import type { ObjectMeta } from '../schema/meta.ts';
 import type { FieldPath } from '../schema/schema.ts';
 
@@ -11,11 +11,11 @@ export interface WorkloadKind {
   readonly kind: string;
   readonly apiVersions: readonly string[];
   readonly template: FieldPath;
-  /** What its controller calls the pod; the first of several where it numbers them. */
-  podName(workload: string): string;
-  podLabels?(workload: string): Readonly<Record<string, string>>;
-  /** Where it lists the claims that each pod gets one of. */
-  readonly claimTemplates?: FieldPath;
+  /** What its controller calls the pod; the one with this ordinal where it numbers them. */
+  podName(workload: string, ordinal: number): string;
+  podLabels?(workload: string, ordinal: number): Readonly<Record<string, string>>;
+  /** Its pods are numbered, and each may get claims of its own. */
+  readonly isNumbered?: true;
 }
 
 const apps = ['apps/v1'];
@@ -37,11 +37,11 @@ export const workloadKinds: readonly WorkloadKind[] = [
     kind: 'StatefulSet',
     apiVersions: apps,
     template: ['spec', 'template'],
-    podName: (workload) => `${workload}-0`,
-    claimTemplates: ['spec', 'volumeClaimTemplates'],
-    podLabels: (workload) => ({
-      'apps.kubernetes.io/pod-index': '0',
-      'statefulset.kubernetes.io/pod-name': `${workload}-0`,
+    podName: ordinalPodName,
+    isNumbered: true,
+    podLabels: (workload, ordinal) => ({
+      'apps.kubernetes.io/pod-index': String(ordinal),
+      'statefulset.kubernetes.io/pod-name': ordinalPodName(workload, ordinal),
     }),
   },
   { kind: 'ReplicationController', apiVersions: ['v1'], template: ['spec', 'template'], podName: sameName },
@@ -60,28 +60,19 @@ export function podOfWorkload(
   kind: WorkloadKind,
   workload: ObjectMeta,
   template: PodTemplateSpec,
-  claimTemplates: readonly string[] = [],
+  ordinal: number,
 ): Pod {
   const { labels, annotations } = template.metadata ?? {};
-  const name = kind.podName(workload.name);
-  const allLabels = { ...labels, ...kind.podLabels?.(workload.name) };
+  const allLabels = { ...labels, ...kind.podLabels?.(workload.name, ordinal) };
   return {
     apiVersion: 'v1',
     kind: 'Pod',
     metadata: {
-      name,
+      name: kind.podName(workload.name, ordinal),
       ...(workload.namespace === undefined ? {} : { namespace: workload.namespace }),
       ...(Object.keys(allLabels).length === 0 ? {} : { labels: allLabels }),
       ...(annotations === undefined ? {} : { annotations }),
     },
-    spec: withClaims(template.spec, name, claimTemplates),
+    spec: template.spec,
   };
-}
-
-/** A claim's volume takes the place of one that the template itself calls by the same name. */
-function withClaims(spec: PodSpec, pod: string, claims: readonly string[]): PodSpec {
-  if (claims.length === 0) return spec;
-  const kept = (spec.volumes ?? []).filter(({ name }) => !claims.includes(name));
-  const added = claims.map((name) => ({ name, persistentVolumeClaim: { claimName: `${name}-${pod}` } }));
-  return { ...spec, volumes: [...kept, ...added] };
 }

@@ -143,32 +143,6 @@ export function processingFailed(pod: Pod, volume: Volume, why: string): string 
   return `error processing PVC ${pod.metadata.namespace ?? ''}/${claimNameOf(pod, volume) ?? ''}: ${why}`;
 }
 
-/** The claim that is made for an ephemeral volume; undefined for volumes of other kinds. Its name may be that of another's. */
-export function ephemeralClaim(pod: Pod, volume: Volume): PersistentVolumeClaim | undefined {
-  const template = volume.ephemeral?.volumeClaimTemplate;
-  const name = claimNameOf(pod, volume);
-  if (template === undefined || name === undefined) return undefined;
-  const { labels, annotations } = template.metadata ?? {};
-  const owner = {
-    apiVersion: 'v1',
-    kind: 'Pod',
-    name: pod.metadata.name,
-    uid: pod.metadata.uid ?? '',
-    controller: true,
-    blockOwnerDeletion: true,
-  };
-  return {
-    metadata: {
-      name,
-      namespace: pod.metadata.namespace ?? '',
-      ...(labels !== undefined && { labels }),
-      ...(annotations !== undefined && { annotations }),
-      ownerReferences: [owner],
-    },
-    spec: template.spec,
-  };
-}
-
 /** By its controller, not by its name: names may collide. */
 export function isMadeFor({ metadata: { uid } }: Pod, { metadata }: PersistentVolumeClaim): boolean {
   return metadata.ownerReferences?.some((owner) => owner.controller === true && owner.uid === uid) ?? false;

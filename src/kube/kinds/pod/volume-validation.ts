@@ -1,6 +1,6 @@
 /**
- * Rules for a pod's volumes: their names, that each has one source, and the sources themselves. Old drivers that no plugin of
- * ours serves are only counted as a source; their fields are carried along unread.
+ * Rules for a pod's volumes: their names, that each has one source, and the sources themselves. Of drivers that no plugin of ours
+ * serves only the required fields are checked.
  */
 import {
   type FieldError,
@@ -20,6 +20,7 @@ import { goQuote } from '../../values/go-text.ts';
 import { descendingPathProblems, dnsLabelProblems, dnsSubdomainProblems } from '../../values/names.ts';
 import { readQuantity } from '../../values/quantity.ts';
 import { claimTemplateErrors } from '../storage/persistent-volume-claim.ts';
+import { foreignSourceErrors } from '../storage/foreign-volumes.ts';
 import { csiDriverErrors, emptyErrors, hostPathErrors, nfsErrors } from '../storage/volume-sources.ts';
 import { downwardApiFileErrors, keyToPathErrors, projectedErrors } from './projected-validation.ts';
 import type { Volume, VolumeSourceName } from './volume.ts';
@@ -166,7 +167,8 @@ function sourceErrors(volume: Volume, podName: string, path: FieldPath): FieldEr
 
 function ruleFor(name: VolumeSourceName, volume: Volume, path: FieldPath): FieldError[] {
   const rule = rules[name] as ((source: unknown, path: FieldPath) => FieldError[]) | undefined;
-  return rule === undefined ? [] : rule(volume[name], [...path, name]);
+  const here = [...path, name];
+  return rule === undefined ? foreignSourceErrors(name, volume[name], here) : rule(volume[name], here);
 }
 
 function claimNameErrors(volumeName: string, podName: string, path: FieldPath): FieldError[] {

@@ -15,7 +15,8 @@ import {
 } from '../../schema/schema.ts';
 import { defaultPullPolicy } from '../../values/image-reference.ts';
 import { claimTemplate, defaultClaimSpec } from '../storage/persistent-volume-claim.ts';
-import { foreignVolumeSources, hostPathVolumeSource, nfsVolumeSource } from '../storage/volume-sources.ts';
+import { defaultForeignSources, foreignVolumeSources } from '../storage/foreign-volumes.ts';
+import { hostPathVolumeSource, nfsVolumeSource } from '../storage/volume-sources.ts';
 
 const modeText =
   'The permission bits of files that do not set their own, 0644 if absent. JSON knows only decimal numbers.';
@@ -342,7 +343,7 @@ export function defaultVolume(volume: Volume): Volume {
     const complete = defaultsOf[kind as keyof Volume] as ((source: unknown) => unknown) | undefined;
     return [kind, complete === undefined ? source : complete(source)];
   });
-  return { name, ...Object.fromEntries(entries) };
+  return { name, ...Object.fromEntries(entries), ...defaultForeignSources(sources) };
 }
 
 export function defaultFieldReference(reference: FieldReference): FieldReference {

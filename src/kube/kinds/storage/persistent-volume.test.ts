@@ -49,6 +49,11 @@ const volumes: readonly Case[] = [
     ],
   },
   {
+    it: 'asks storage of other drivers for what it needs',
+    spec: { accessModes, capacity, iscsi: { iqn: 'iqn.2026-01.com.example:a' } },
+    errors: ['spec.iscsi.targetPortal: Required value'],
+  },
+  {
     it: 'takes one source',
     spec: { accessModes, capacity, hostPath: { path: '/a' }, nfs: { server: '', path: '' }, csi: { driver: 'a' } },
     errors: [
@@ -148,3 +153,17 @@ function claimErrors(spec: object): readonly FieldError[] {
   const claim = decoded(persistentVolumeClaimShape, { metadata: { name: 'a', namespace: 'b' }, spec });
   return claimKind.validate(claimKind.complete(claim));
 }
+
+test('storage of other drivers is completed as by Kubernetes, whatever is given is kept', () => {
+  const completed = (spec: object): unknown => {
+    const volume = decoded(persistentVolumeShape, { metadata: { name: 'v' }, spec });
+    const { volumeMode: _, persistentVolumeReclaimPolicy: __, ...sources } = persistentVolumeKind.complete(volume).spec;
+    return sources;
+  };
+  assert.deepEqual(completed({ iscsi: { targetPortal: 'p', iqn: 'q', iscsiInterface: '' } }), {
+    iscsi: { targetPortal: 'p', iqn: 'q', lun: 0, iscsiInterface: 'default' },
+  });
+  assert.deepEqual(completed({ rbd: { monitors: ['m'], image: 'i', pool: 'fast' } }), {
+    rbd: { monitors: ['m'], image: 'i', pool: 'fast', user: 'admin', keyring: '/etc/ceph/keyring' },
+  });
+});

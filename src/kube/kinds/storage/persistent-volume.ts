@@ -33,13 +33,8 @@ import { backstepProblems, dnsSubdomainProblems } from '../../values/names.ts';
 import { readQuantity, roundUpResources } from '../../values/quantity.ts';
 import { nodeSelector, nodeSelectorErrors } from './node-selector.ts';
 import { accessModeErrors, classNameErrors, volumeModeErrors } from './persistent-volume-claim.ts';
-import {
-  csiDriverErrors,
-  foreignVolumeSources,
-  hostPathErrors,
-  nfsErrors,
-  volumeSourceWire,
-} from './volume-sources.ts';
+import { defaultForeignSources, foreignSourceErrors, foreignVolumeSources } from './foreign-volumes.ts';
+import { csiDriverErrors, hostPathErrors, nfsErrors, volumeSourceWire } from './volume-sources.ts';
 
 const secretReference = atomic(object({ name: string, namespace: string }));
 
@@ -163,7 +158,7 @@ export const persistentVolumeKind = resourceKind<PersistentVolume>({
   },
 });
 
-/** Rules for PersistentVolumes. Drivers that no plugin of ours serves are only counted as a source. */
+/** Rules for PersistentVolumes. Of drivers that no plugin of ours serves only the required fields are checked. */
 type Spec = PersistentVolume['spec'];
 
 /** In the order in which the API server looks for sources: the second one it meets is the one too many. */
@@ -311,7 +306,7 @@ function firstSourceErrors(
     const errors = csiDriverErrors(csi.driver, [...path, 'driver']);
     return csi.volumeHandle === '' ? [...errors, requiredField([...path, 'volumeHandle'])] : errors;
   }
-  return [];
+  return foreignSourceErrors(source, spec[source], path);
 }
 
 function recycledRootErrors({ hostPath, persistentVolumeReclaimPolicy: policy }: Spec, path: FieldPath): FieldError[] {
@@ -339,6 +334,7 @@ function defaultPersistentVolume(volume: PersistentVolume): PersistentVolume {
       volumeMode: spec.volumeMode ?? 'Filesystem',
       ...(spec.capacity && { capacity: roundUpResources(spec.capacity) }),
       ...(spec.hostPath && { hostPath: { ...spec.hostPath, type: spec.hostPath.type ?? '' } }),
+      ...defaultForeignSources(spec),
     },
     status: { ...volume.status, phase: volume.status?.phase || 'Pending' },
   };

@@ -1,4 +1,4 @@
-/** Storage that no plugin of ours reads, for pods and PersistentVolumes alike: it is carried along and counts as a source. */
+/** Volume sources that pods and PersistentVolumes have in common: shapes, rules, and the wire format of the old drivers. */
 import {
   type FieldError,
   invalidField,
@@ -8,7 +8,7 @@ import {
   unsupportedField,
 } from '../../schema/field-errors.ts';
 import type { WireMessages } from '../../schema/kind.ts';
-import { type FieldPath, type Of, any, boolean, described, object, required, string } from '../../schema/schema.ts';
+import { type FieldPath, type Of, boolean, described, object, required, string } from '../../schema/schema.ts';
 import { backstepProblems, dnsSubdomainProblems } from '../../values/names.ts';
 
 export const hostPathVolumeSource = described(
@@ -33,27 +33,6 @@ export const nfsVolumeSource = described(
   object({ server: required(string), path: required(string), readOnly: boolean }),
 );
 export interface NfsVolumeSource extends Of<typeof nfsVolumeSource> {}
-
-export const foreignVolumeSources = {
-  awsElasticBlockStore: any,
-  azureDisk: any,
-  azureFile: any,
-  cephfs: any,
-  cinder: any,
-  fc: any,
-  flexVolume: any,
-  flocker: any,
-  gcePersistentDisk: any,
-  glusterfs: any,
-  iscsi: any,
-  photonPersistentDisk: any,
-  portworxVolume: any,
-  quobyte: any,
-  rbd: any,
-  scaleIO: any,
-  storageos: any,
-  vsphereVolume: any,
-};
 
 export const volumeSourceWire: WireMessages = {
   HostPathVolumeSource: '1 path!, 2 type?',

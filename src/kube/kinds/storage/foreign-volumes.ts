@@ -1,0 +1,116 @@
+/**
+ * Kinds of volumes that this node does not run, for pods and PersistentVolumes alike, in one table. Their objects are accepted,
+ * completed and stored as by any API server; their fields are otherwise carried along unread.
+ */
+import { isEmpty, isRecord } from '../../schema/equality.ts';
+import { type FieldError, requiredField } from '../../schema/field-errors.ts';
+import { type FieldPath, any } from '../../schema/schema.ts';
+
+interface ForeignKind {
+  /** Fields that the API server insists on, in its order. */
+  readonly required: readonly string[];
+  /** What the API server puts in place of fields that are absent or empty. */
+  readonly defaults?: Readonly<Record<string, string | number | boolean>>;
+  /** The CSI driver that serves such storage. */
+  readonly driver?: string;
+  /** Kubernetes hands the volume to that driver by itself. */
+  readonly isMigrated?: true;
+  /** Kubernetes has no code for it any more. */
+  readonly isRemoved?: true;
+  /** What to do, where the answer is not a CSI driver. */
+  readonly instead?: string;
+}
+
+const azureDisk = { cachingMode: 'ReadWrite', kind: 'Shared', fsType: 'ext4', readOnly: false };
+const rbd = { pool: 'rbd', user: 'admin', keyring: '/etc/ceph/keyring' };
+
+const foreignKinds = {
+  awsElasticBlockStore: { required: ['volumeID'], driver: 'ebs.csi.aws.com', isMigrated: true },
+  azureDisk: {
+    required: ['diskName', 'diskURI'],
+    defaults: azureDisk,
+    driver: 'disk.csi.azure.com',
+    isMigrated: true,
+  },
+  azureFile: { required: ['secretName', 'shareName'], driver: 'file.csi.azure.com', isMigrated: true },
+  cephfs: { required: ['monitors'], driver: 'cephfs.csi.ceph.com', isRemoved: true },
+  cinder: { required: ['volumeID'], driver: 'cinder.csi.openstack.org', isMigrated: true },
+  fc: { required: [] },
+  flexVolume: { required: ['driver'] },
+  flocker: { required: [], isRemoved: true },
+  gcePersistentDisk: { required: ['pdName'], driver: 'pd.csi.storage.gke.io', isMigrated: true },
+  glusterfs: { required: ['endpoints', 'path'], isRemoved: true },
+  iscsi: {
+    required: ['targetPortal', 'iqn'],
+    defaults: { lun: 0, iscsiInterface: 'default' },
+    driver: 'iscsi.csi.k8s.io',
+  },
+  photonPersistentDisk: { required: ['pdID'], isRemoved: true },
+  portworxVolume: { required: ['volumeID'], driver: 'pxd.portworx.com', isMigrated: true },
+  quobyte: { required: ['registry', 'volume'], driver: 'csi.quobyte.com', isRemoved: true },
+  rbd: { required: ['monitors', 'image'], defaults: rbd, driver: 'rbd.csi.ceph.com', isRemoved: true },
+  scaleIO: {
+    required: ['gateway', 'system', 'volumeName'],
+    defaults: { storageMode: 'ThinProvisioned', fsType: 'xfs' },
+    driver: 'csi-vxflexos.dellemc.com',
+    isRemoved: true,
+  },
+  storageos: { required: [], isRemoved: true },
+  vsphereVolume: { required: ['volumePath'], driver: 'csi.vsphere.vmware.com', isMigrated: true },
+} satisfies Readonly<Record<string, ForeignKind>>;
+
+type ForeignName = keyof typeof foreignKinds;
+
+const foreignNames = Object.keys(foreignKinds) as readonly ForeignName[];
+
+export const foreignVolumeSources = Object.fromEntries(foreignNames.map((name) => [name, any])) as Readonly<
+  Record<ForeignName, typeof any>
+>;
+
+/** Pods alone have it, and with fields of its own. */
+const gitRepo: ForeignKind = {
+  required: [],
+  isRemoved: true,
+  instead: 'clone the repository into an emptyDir in an init container',
+};
+
+type Sources = Readonly<Record<string, unknown>>;
+
+/** The foreign sources of a volume, completed as by the API server. */
+export function defaultForeignSources(sources: object): Partial<Record<ForeignName, Sources>> {
+  const completed: Partial<Record<ForeignName, Sources>> = {};
+  for (const [name, given] of foreignSourcesOf(sources)) {
+    const absent = Object.entries(foreignKind(name)?.defaults ?? {}).filter(([key]) => isEmpty(given[key]));
+    if (absent.length > 0) completed[name as ForeignName] = { ...given, ...Object.fromEntries(absent) };
+  }
+  return completed;
+}
+
+/** `path` is that of the source itself. */
+export function foreignSourceErrors(name: string, given: unknown, path: FieldPath): FieldError[] {
+  const missing = foreignKind(name)?.required.filter((field) => !isRecord(given) || isEmpty(given[field])) ?? [];
+  return missing.map((field) => requiredField([...path, field]));
+}
+
+/** Why no plugin runs a volume with these sources, and what to do; undefined where the kind is not in the table. */
+export function foreignVolumeAdvice(sources: object): string | undefined {
+  const [[name] = ['']] = foreignSourcesOf(sources);
+  const kind = foreignKind(name);
+  if (kind === undefined) return undefined;
+  const { driver, isMigrated, isRemoved, instead } = kind;
+  if (isMigrated) return `${name} volumes need the CSI driver ${driver}, which this node does not have`;
+  const why = isRemoved ? 'are no longer supported by Kubernetes' : 'are not supported by this node';
+  const way = driver === undefined ? "use a CSI driver of the storage's vendor" : `use the CSI driver ${driver}`;
+  return `${name} volumes ${why}: ${instead ?? way}`;
+}
+
+function foreignSourcesOf(sources: object): [string, Sources][] {
+  return Object.entries(sources).filter(
+    (entry): entry is [string, Sources] => foreignKind(entry[0]) !== undefined && isRecord(entry[1]),
+  );
+}
+
+function foreignKind(name: string): ForeignKind | undefined {
+  if (name === 'gitRepo') return gitRepo;
+  return Object.hasOwn(foreignKinds, name) ? foreignKinds[name as ForeignName] : undefined;
+}
