@@ -22,11 +22,14 @@ const disks =
   withNode.skip === false ? directoryForDevices({ after: (act) => void endings.unshift(act as () => unknown) }) : '';
 // A node learns at a pod's sync that a volume has grown, as a kubelet does.
 const settings = 'apiVersion: mountlet.dev/v1alpha1\nkind: AgentConfiguration\nsyncFrequency: 1s\n';
-before(async () => {
-  if (withNode.skip !== false) return;
+const options = (): readonly string[] => {
   const config = join(machine.directory, 'config.yaml');
   writeFileSync(config, settings);
-  await machine.start('--node-name', 'here', '--config', config);
+  return ['--node-name', 'here', '--config', config];
+};
+before(async () => {
+  if (withNode.skip !== false) return;
+  await machine.start(...options());
   const storageClass = (name: string, allowVolumeExpansion: boolean): object => ({
     apiVersion: 'storage.k8s.io/v1',
     kind: 'StorageClass',
@@ -354,3 +357,21 @@ describe('expansion', { concurrency: 2 }, () => {
     },
   );
 });
+
+test(
+  'what was begun before the program was killed ends after it was started again',
+  needs(needsFileSystem('xfs', 'xfs_growfs')),
+  async () => {
+    await claimed('killed', { path: sparseFile(disks, 'killed.img', 320), mebibytes: 320, fsType: 'xfs' });
+    await machine.kubectl.apply(writer('killed', 'killed'));
+    await machine.kubectl.running('killed');
+    for (const storage of ['400Mi', '480Mi', '560Mi']) {
+      await ask('killed', storage);
+      await machine.up.kill();
+      await machine.start(...options());
+      await has('killed', storage);
+    }
+    await settled('killed');
+    await deleted('killed');
+  },
+);
