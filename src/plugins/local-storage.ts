@@ -108,7 +108,7 @@ export class LocalStorage {
     if (isInMountTable(target)) return;
     const device = await this.deviceOf(source, spec, signal);
     const fileSystem = source.fsType ?? 'ext4';
-    if (kind === 'File' && isGrown(spec) && !spec.readOnly) {
+    if (kind === 'File' && isBeingGrown(spec) && !spec.readOnly) {
       // Before it is mounted, when an ext4 can always grow. A size that cannot be had is refused by `expand`.
       await this.#growFile(device, spec, capacityOf(spec), signal).catch(unlessRefused);
     }
@@ -156,13 +156,13 @@ export class LocalStorage {
   }
 
   /**
-   * While a controller grows the claim (`isGrown`), the node makes the storage as large as it says, or refuses. Without one, an
+   * While a controller grows the claim (`isBeingGrown`), the node makes the storage as large as it says, or refuses. Without one, an
    * administrator has made both larger by hand, and the volume gets what there is.
    */
   async expand(source: LocalVolumeSource, spec: VolumeSpec, sizeBytes: bigint, signal: AbortSignal): Promise<void> {
     const kind = this.kindOf(source, spec);
     if (kind === 'Directory') {
-      if (!isGrown(spec)) return; // it is as large as the file system it is on
+      if (!isBeingGrown(spec)) return; // it is as large as the file system it is on
       const why = `Cannot grow volume "${specName(spec)}": "${source.path}" is a directory`;
       throw new ExpansionRefusedError(
         'infeasible',
@@ -173,7 +173,7 @@ export class LocalStorage {
       const device = await this.deviceOf(source, spec, signal);
       if (kind === 'File') await this.#growFile(device, spec, sizeBytes, signal);
       const deviceBytes = deviceSizeBytes(blockDeviceAt(device));
-      if (isGrown(spec) && deviceBytes < sizeBytes) {
+      if (isBeingGrown(spec) && deviceBytes < sizeBytes) {
         const why = `Cannot grow volume "${specName(spec)}" to ${sizeBytes} bytes: ${source.path} has ${deviceBytes}`;
         throw new DiskError('StorageTooSmall', `${why}; ask for less, or make the device larger`);
       }
@@ -186,7 +186,7 @@ export class LocalStorage {
   }
 
   async #growFile(device: string, spec: VolumeSpec, sizeBytes: bigint, signal: AbortSignal): Promise<void> {
-    if (isGrown(spec)) await this.attachments.grow(specName(spec), sizeBytes, signal);
+    if (isBeingGrown(spec)) await this.attachments.grow(specName(spec), sizeBytes, signal);
     else await this.attachments.refresh(device, signal);
   }
 
@@ -235,7 +235,7 @@ function unlessRefused(error: unknown): void {
 }
 
 /** A controller has begun to grow the claim and waits for this node. */
-function isGrown({ persistentVolume }: VolumeSpec): boolean {
+function isBeingGrown({ persistentVolume }: VolumeSpec): boolean {
   return persistentVolume?.metadata.annotations?.[preResizeCapacity] !== undefined;
 }
 

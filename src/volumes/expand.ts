@@ -262,7 +262,7 @@ export class NodeExpander implements MountExpander {
     this.#deps.actual.refuseExpansionInUse(mount.volume);
     const message = `MountVolume.NodeExpandVolume failed with ${messageOf(error)}`;
     this.#tell(mount, message);
-    // The user has to act, and nothing else would say so: the operation has not failed.
+    // The user has to act, and the operation has not failed: nothing else would report it.
     this.#deps.notify({
       kind: 'PodEvent',
       type: 'Warning',

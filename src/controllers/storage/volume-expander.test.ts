@@ -38,7 +38,7 @@ class World {
   static async start(
     t: TestContext,
     source: object,
-    parts: { readonly allows?: boolean; readonly by?: string } = {},
+    parts: { readonly allows?: boolean; readonly by?: string; readonly asks?: string } = {},
   ): Promise<World> {
     const clock = new FakeClock();
     const server = await runningApiServer(t, memoryStore(), {
@@ -49,7 +49,7 @@ class World {
       },
     });
     const world = new World(server.client(), clock);
-    const { allows = true, by } = parts;
+    const { allows = true, by, asks = '1Gi' } = parts;
     await world.#create(classes, {
       metadata: { name: 'grows' },
       provisioner: 'kubernetes.io/no-provisioner',
@@ -57,11 +57,12 @@ class World {
     });
     const common = { accessModes: ['ReadWriteOnce'], storageClassName: 'grows' };
     const annotations = by === undefined ? {} : { 'pv.kubernetes.io/provisioned-by': by };
-    const spec = { ...common, capacity: { storage: '1Gi' }, ...source };
+    const claimRef = { namespace: 'default', name: 'data' };
+    const spec = { ...common, capacity: { storage: '1Gi' }, claimRef, ...source };
     await world.#create(persistentVolumes, { metadata: { name: 'disk', annotations }, spec });
     await world.#create(persistentVolumeClaims, {
       metadata: { name: 'data', namespace: 'default' },
-      spec: { ...common, resources: { requests: { storage: '1Gi' } } },
+      spec: { ...common, volumeName: 'disk', resources: { requests: { storage: asks } } },
     });
     await world.until((claim) => claim.status?.phase === 'Bound');
     return world;
@@ -241,6 +242,14 @@ for (const { it, source, by, says, resizer } of foreign) {
 test('a claim of a class that does not allow it is refused by the server', async (t) => {
   const world = await World.start(t, local, { allows: false });
   await assert.rejects(world.ask('3Gi'), /only dynamically provisioned pvc can be resized/);
+});
+
+test('a claim that was reserved a smaller volume grows when its class allows it, and not before', async (t) => {
+  const world = await World.start(t, local, { allows: false, asks: '3Gi' });
+  assert.deepEqual((await world.volume()).spec.capacity, { storage: '1Gi' });
+  await world.client.patch(classes, { name: 'grows', type: 'merge' }, { allowVolumeExpansion: true }, signal);
+  const claim = await world.has('NodeResizePending');
+  assert.deepEqual(claim.status?.allocatedResources, { storage: '3Gi' });
 });
 
 test('a claim that goes while it grows goes', async (t) => {

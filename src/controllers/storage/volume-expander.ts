@@ -37,7 +37,7 @@ class VolumeExpander {
   readonly #events: ControllerEvents;
   readonly #queue: WorkQueue;
   readonly #timers: Timers;
-  /** Claims whose size was refused: when it is tried again. */
+  /** Claims whose size was refused, until it is tried again. */
   readonly #refused = new Map<ClaimId, 'waiting' | 'due'>();
 
   constructor(deps: ControllerDeps, view: StorageView, signal: AbortSignal) {
@@ -49,11 +49,11 @@ class VolumeExpander {
     this.#timers = new Timers(deps.clock);
     view.follow({
       claimChanged: (id, claim, before) => {
-        if (claim !== undefined && growthOf(claim) !== growthOf(before)) this.#queue.touch(id);
+        if (claim !== undefined && growthKeyOf(claim) !== growthKeyOf(before)) this.#queue.touch(id);
       },
       volumeChanged: (_name, volume, before) => {
         const { claimRef } = volume?.spec ?? {};
-        if (claimRef === undefined || sizeTold(volume) === sizeTold(before)) return;
+        if (claimRef === undefined || sizeKeyOf(volume) === sizeKeyOf(before)) return;
         this.#queue.touch(claimId(claimRef.namespace, claimRef.name));
       },
       classChanged: (name) => {
@@ -69,7 +69,8 @@ class VolumeExpander {
   async #look(id: ClaimId): Promise<void> {
     const claim = (await this.#cluster.get(this.#view.keyOfClaim(id))) as PersistentVolumeClaim | undefined;
     const { volumeName = '' } = claim?.spec ?? {};
-    if (claim === undefined || volumeName === '') return void this.#refused.delete(id);
+    const isDue = this.#refused.get(id) === 'due' && this.#refused.delete(id);
+    if (claim === undefined || volumeName === '') return;
     const volumeKey = this.#view.keyOfVolume(volumeName);
     const volume = (await this.#cluster.get(volumeKey)) as PersistentVolume | undefined;
     if (volume === undefined) return;
@@ -78,7 +79,8 @@ class VolumeExpander {
     const others = othersTurn(volume);
     if (others !== undefined) return step.kind === 'grow' ? this.#leave(id, claim, others) : undefined;
     if (step.kind === 'settle') return this.#update(volumeKey, volume.metadata.uid, settled);
-    if (!this.#mayGrow(claim) || (step.isRetry && !this.#isDue(id))) return;
+    if (!this.#mayGrow(claim)) return;
+    if (step.isRetry && !isDue) return this.#retryLater(id);
     await this.#grow(id, claim, volume, step.size, step.isRetry);
   }
 
@@ -88,17 +90,13 @@ class VolumeExpander {
     return isAllowed || resizeStatusOf(claim) !== '';
   }
 
-  #isDue(id: ClaimId): boolean {
-    const state = this.#refused.get(id);
-    if (state === 'due') return this.#refused.delete(id);
-    if (state === undefined) {
-      this.#refused.set(id, 'waiting');
-      this.#timers.after(retryMs, () => {
-        this.#refused.set(id, 'due');
-        this.#queue.touch(id);
-      });
-    }
-    return false;
+  #retryLater(id: ClaimId): void {
+    if (this.#refused.has(id)) return;
+    this.#refused.set(id, 'waiting');
+    this.#timers.after(retryMs, () => {
+      this.#refused.set(id, 'due');
+      this.#queue.touch(id);
+    });
   }
 
   async #grow(
@@ -159,7 +157,7 @@ class VolumeExpander {
 }
 
 /** All of a claim that matters here: most changes of claims are about something else. */
-function growthOf(claim: PersistentVolumeClaim | undefined): string {
+function growthKeyOf(claim: PersistentVolumeClaim | undefined): string {
   if (claim === undefined) return '';
   const { spec, status } = claim;
   const { phase, capacity, allocatedResources } = status ?? {};
@@ -167,7 +165,7 @@ function growthOf(claim: PersistentVolumeClaim | undefined): string {
   return [claim.metadata.uid, spec.volumeName, phase, resizeStatusOf(claim), ...sizes].join('/');
 }
 
-function sizeTold(volume: PersistentVolume | undefined): string {
+function sizeKeyOf(volume: PersistentVolume | undefined): string {
   if (volume === undefined) return '';
   const { metadata, spec } = volume;
   return [metadata.uid, spec.claimRef?.uid, storageOf(spec.capacity), hasAnnotation(volume, preResizeCapacity)].join(
