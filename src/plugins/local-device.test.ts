@@ -33,6 +33,7 @@ import {
   type Expand,
   type SetUpRequest,
   type VolumePlugin,
+  expansionRefusalOf,
   failureClassOf,
 } from './plugin.ts';
 
@@ -414,4 +415,66 @@ test('a file that grows gives a larger file system: when it is mounted, or else 
   assert.equal(readFileSync(join(node.inPod, 'data'), 'utf8'), 'precious');
   await node.stop();
   assert.deepEqual([...leftBelow(node.root), ...leftBelow(node.storage)], []);
+});
+
+/** Its controller waits for this node: the volume has its mark. */
+const growing = (path: string, storage: string, more: Partial<PersistentVolume['spec']> = {}): PersistentVolumeSpec => {
+  const { persistentVolume } = volume(path, { capacity: { storage }, ...more });
+  const annotations = { 'volume.alpha.kubernetes.io/pre-resize-capacity': '8Mi' };
+  return persistentSpec({ ...persistentVolume, metadata: { ...persistentVolume.metadata, annotations } }, false);
+};
+
+test(
+  'a file grows to the size its claim is to have, before it is mounted or as far as the kernel lets it',
+  { skip },
+  async (t) => {
+    const node = new DeviceNode(t);
+    const file = sparseFile(node.storage, 'disk.img', 8);
+    await node.start(volume(file, { capacity: { storage: '8Mi' } }));
+    writeFileSync(join(node.inPod, 'data'), 'precious');
+    const spec = growing(file, '16Mi');
+    try {
+      assert.equal(await node.expand(spec, 16n * mebibyte), true);
+    } catch (error) {
+      assert.equal(expansionRefusalOf(error), 'in-use');
+    }
+    assert.equal(statSync(file).size, Number(16n * mebibyte));
+    await node.stop();
+    await node.start(growing(file, '24Mi'));
+    assert.equal(await node.expand(growing(file, '24Mi'), 24n * mebibyte), true);
+    const [device = ''] = loopDevicesBelow(node.storage);
+    assert.equal(await extSizeBytes(blockDeviceAt(device)), 24n * mebibyte);
+    assert.equal(readFileSync(join(node.inPod, 'data'), 'utf8'), 'precious');
+    await node.stop();
+    // What cannot be had keeps no pod from its volume.
+    await node.start(growing(file, '1Pi'));
+    assert.equal(readFileSync(join(node.inPod, 'data'), 'utf8'), 'precious');
+    await node.stop();
+    assert.deepEqual([...leftBelow(node.root), ...leftBelow(node.storage)], []);
+  },
+);
+
+test('a size that the disk, the device or a directory cannot have is refused for good', { skip }, async (t) => {
+  const node = new DeviceNode(t);
+  const refused = async (spec: PersistentVolumeSpec, says: RegExp): Promise<void> =>
+    assert.rejects(node.expand(spec, 2n ** 50n), (error: Error) => {
+      assert.match(error.message, says);
+      return expansionRefusalOf(error) === 'infeasible';
+    });
+  const file = sparseFile(node.storage, 'disk.img', 8);
+  const block = growing(file, '1Pi', { volumeMode: 'Block' });
+  await node.attach(block);
+  await refused(
+    block,
+    /^Cannot grow ".*disk\.img" to 1125899906842624 bytes: its file system has room for \d+; free some/,
+  );
+  assert.equal(statSync(file).size, Number(8n * mebibyte));
+  await node.plugin.attach.detach('disk-1', signal);
+  const disk = foreignLoopDevice(sparseFile(node.storage, 'other.img', 8));
+  await refused(growing(disk, '1Pi', { volumeMode: 'Block' }), /has 8388608; ask for less, or make the device larger$/);
+  await refused(
+    growing(node.storage, '1Pi'),
+    /is a directory, which has no size of its own; use a file or a block device$/,
+  );
+  assert.equal(await node.expand(volume(node.storage), 2n ** 50n), true); // made larger by hand: nothing is promised
 });

@@ -8,14 +8,16 @@
 import { basename, dirname, join } from 'node:path';
 import type { Clock } from '../base/clock.ts';
 import { MountletError, messageOf } from '../base/errors.ts';
-import { blockDeviceAt } from '../disk/devices/block-device.ts';
+import { blockDeviceAt, deviceSizeBytes } from '../disk/devices/block-device.ts';
 import { growFileSystem, mountDevice } from '../disk/devices/device-mount.ts';
 import { LoopAttachments } from '../disk/devices/loop-attachments.ts';
 import { type Programs, isInMountTable, removeEmptyDirectory, runUnmount } from '../disk/devices/programs.ts';
+import { DiskError } from '../disk/mounts/disk-error.ts';
 import { isWithin, readMountTable } from '../disk/mounts/mount-table.ts';
 import { makeDirectoryWithMode } from '../disk/paths/directories.ts';
 import { hostKindOf } from '../disk/paths/host-kind.ts';
 import type { LocalVolumeSource } from '../kube/kinds/storage/persistent-volume.ts';
+import { preResizeCapacity } from '../kube/references/claim-resize.ts';
 import {
   type VolumeMode,
   type VolumeSpec,
@@ -26,7 +28,14 @@ import {
 } from '../kube/references/volume-spec.ts';
 import { globalMountDirectory, pluginDirectory } from '../kube/values/node-layout.ts';
 import { Quantity } from '../kube/values/quantity.ts';
-import { type FailureClass, type NotifyPlugin, failureClassOf, VolumeError } from './plugin.ts';
+import {
+  type ExpansionRefusal,
+  type FailureClass,
+  type NotifyPlugin,
+  ExpansionRefusedError,
+  VolumeError,
+  failureClassOf,
+} from './plugin.ts';
 
 export const localPluginName = 'kubernetes.io/local-volume';
 
@@ -99,6 +108,10 @@ export class LocalStorage {
     if (isInMountTable(target)) return;
     const device = await this.deviceOf(source, spec, signal);
     const fileSystem = source.fsType ?? 'ext4';
+    if (kind === 'File' && isBeingGrown(spec) && !spec.readOnly) {
+      // Before it is mounted, when an ext4 can always grow. A size that cannot be had is refused by `expand`.
+      await this.#growFile(device, spec, capacityOf(spec), signal).catch(unlessRefused);
+    }
     const options = [...new Set([...mountOptionsOf(spec), ...(spec.readOnly ? ['ro'] : [])])].toSorted();
     makeDirectoryWithMode(target, 0o750);
     try {
@@ -142,14 +155,39 @@ export class LocalStorage {
     }
   }
 
-  async expand(source: LocalVolumeSource, spec: VolumeSpec, signal: AbortSignal): Promise<void> {
+  /**
+   * While a controller grows the claim (`isBeingGrown`), the node makes the storage as large as it says, or refuses. Without one, an
+   * administrator has made both larger by hand, and the volume gets what there is.
+   */
+  async expand(source: LocalVolumeSource, spec: VolumeSpec, sizeBytes: bigint, signal: AbortSignal): Promise<void> {
     const kind = this.kindOf(source, spec);
-    // A directory is as large as the file system it is on; that is not a reason to refuse the volume.
-    if (kind === 'Directory') return;
-    const device = await this.deviceOf(source, spec, signal);
-    if (kind === 'File') await this.attachments.refresh(device, signal);
-    if (volumeModeOf(spec) === 'Block') return;
-    await growFileSystem(this.#deps.programs, blockDeviceAt(device), this.nodePathOf(source, spec), signal);
+    if (kind === 'Directory') {
+      if (!isBeingGrown(spec)) return; // it is as large as the file system it is on
+      const why = `Cannot grow volume "${specName(spec)}": "${source.path}" is a directory`;
+      throw new ExpansionRefusedError(
+        'infeasible',
+        `${why}, which has no size of its own; use a file or a block device`,
+      );
+    }
+    try {
+      const device = await this.deviceOf(source, spec, signal);
+      if (kind === 'File') await this.#growFile(device, spec, sizeBytes, signal);
+      const deviceBytes = deviceSizeBytes(blockDeviceAt(device));
+      if (isBeingGrown(spec) && deviceBytes < sizeBytes) {
+        const why = `Cannot grow volume "${specName(spec)}" to ${sizeBytes} bytes: ${source.path} has ${deviceBytes}`;
+        throw new DiskError('StorageTooSmall', `${why}; ask for less, or make the device larger`);
+      }
+      if (volumeModeOf(spec) === 'Block') return;
+      await growFileSystem(this.#deps.programs, blockDeviceAt(device), this.nodePathOf(source, spec), signal);
+    } catch (error) {
+      const refusal = error instanceof DiskError ? refusals[error.reason] : undefined;
+      throw refusal === undefined ? error : new ExpansionRefusedError(refusal, messageOf(error), { cause: error });
+    }
+  }
+
+  async #growFile(device: string, spec: VolumeSpec, sizeBytes: bigint, signal: AbortSignal): Promise<void> {
+    if (isBeingGrown(spec)) await this.attachments.grow(specName(spec), sizeBytes, signal);
+    else await this.attachments.refresh(device, signal);
   }
 
   /**
@@ -185,6 +223,20 @@ export function kindAt(path: string): LocalKind {
 export function requireNoBacksteps(path: string): void {
   if (path.split('/').includes('..'))
     throw new VolumeError('LocalVolumeUnusable', `invalid path: ${path} must not contain '..'`);
+}
+
+const refusals: Readonly<Record<string, ExpansionRefusal>> = {
+  StorageTooSmall: 'infeasible',
+  FileSystemInUse: 'in-use',
+};
+
+function unlessRefused(error: unknown): void {
+  if (!(error instanceof DiskError) || refusals[error.reason] === undefined) throw error;
+}
+
+/** A controller has begun to grow the claim and waits for this node. */
+function isBeingGrown({ persistentVolume }: VolumeSpec): boolean {
+  return persistentVolume?.metadata.annotations?.[preResizeCapacity] !== undefined;
 }
 
 function capacityOf({ persistentVolume }: VolumeSpec): bigint {

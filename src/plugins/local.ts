@@ -71,8 +71,8 @@ export function localPlugin(deps: LocalDeps): VolumePlugin<LocalVolumeSource> {
       reconstruct: (_podUid, volumeName) => storage.reconstruct(volumeName, 'Block'),
     },
     expand: {
-      async expand({ source, spec }, signal) {
-        await storage.expand(source, spec, signal);
+      async expand({ source, spec, sizeBytes }, signal) {
+        await storage.expand(source, spec, sizeBytes, signal);
         return true;
       },
     },

@@ -239,7 +239,8 @@ test('without steps, a volume that cannot be grown in use counts as done', async
   world.plugin.script('expand', new ExpansionRefusedError('in-use', 'in use'));
   assert.deepEqual(await world.inUse(), done);
   assert.equal(world.actual.volume(volume)?.refusesExpansionInUse, true);
-  assert.deepEqual([world.capacity(), world.events()], ['1Gi', []]);
+  const told = 'pod Warning VolumeResizeFailed: MountVolume.NodeExpandVolume failed with in use';
+  assert.deepEqual([world.capacity(), world.events()], ['1Gi', [told]]);
 });
 
 const notSupported = new ExpansionRefusedError('not-supported', 'nothing to do on a node');

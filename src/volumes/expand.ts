@@ -260,7 +260,16 @@ export class NodeExpander implements MountExpander {
 
   #refuseInUse(mount: DesiredMount, error: unknown): void {
     this.#deps.actual.refuseExpansionInUse(mount.volume);
-    this.#tell(mount, `MountVolume.NodeExpandVolume failed with ${messageOf(error)}`);
+    const message = `MountVolume.NodeExpandVolume failed with ${messageOf(error)}`;
+    this.#tell(mount, message);
+    // The user has to act, and the operation has not failed: nothing else would report it.
+    this.#deps.notify({
+      kind: 'PodEvent',
+      type: 'Warning',
+      pod: podRef(mount.pod),
+      reason: 'VolumeResizeFailed',
+      message,
+    });
   }
 
   #refuseReadOnly(mount: DesiredMount, claim: PersistentVolumeClaim): void {

@@ -1,6 +1,6 @@
 /** PersistentVolumes, claims, classes, and what CSI drivers and nodes exchange through the API. */
 import { type CsiDriver, csiDriverKind, csiDriverShape, csiNodeKind } from '../../kube/kinds/storage/csi.ts';
-import { claimKind } from '../../kube/kinds/storage/persistent-volume-claim.ts';
+import { claimKind, validateClaimStatusUpdate } from '../../kube/kinds/storage/persistent-volume-claim.ts';
 import { type PersistentVolume, persistentVolumeKind } from '../../kube/kinds/storage/persistent-volume.ts';
 import { type StorageClass, storageClassKind } from '../../kube/kinds/storage/storage-class.ts';
 import {
@@ -57,7 +57,7 @@ export const persistentVolumes = resource(persistentVolumeKind, {
 });
 
 export const persistentVolumeClaims = resource(claimKind, {
-  subresources: [plainStatus()],
+  subresources: [plainStatus(validateClaimStatusUpdate)],
   prepareForCreate: (object) => ({ ...object, status: { phase: 'Pending' } }),
   prepareForUpdate: (object, old) => keepFields(object, old, 'status'),
   columns: [
@@ -225,14 +225,17 @@ function withGeneration(object: CsiDriver, old: CsiDriver): CsiDriver {
   return { ...object, metadata: { ...object.metadata, generation: isSame ? before : before + 1 } };
 }
 
-/** The status of kinds that ask nothing more of it: everything but the spec may come with it, by the rules of metadata. */
-export function plainStatus<T extends KubeObject & { readonly spec: unknown }>(): Subresource<T> {
+/** Everything but the spec may come with it, by the rules of metadata where a kind asks nothing more of it. */
+export function plainStatus<T extends KubeObject & { readonly spec: unknown }>(
+  validate: NonNullable<Subresource<T>['update']>['validate'] = ({ metadata }, old) =>
+    validateObjectMetaUpdate(metadata, old.metadata),
+): Subresource<T> {
   return {
     name: 'status',
     verbs: ['get', 'patch', 'update'],
     update: {
       prepare: (object, old) => ({ ...object, spec: old.spec }),
-      validate: ({ metadata }, old) => validateObjectMetaUpdate(metadata, old.metadata),
+      validate,
     },
   };
 }

@@ -256,6 +256,45 @@ test('statuses of volumes and claims are theirs alone', () => {
   });
 });
 
+const statuses = [
+  { it: 'is one of the known', status: { allocatedResourceStatuses: { storage: 'NodeResizePending' } }, says: [] },
+  {
+    it: 'is none of the known',
+    status: { allocatedResourceStatuses: { storage: 'Growing' } },
+    says: [
+      'status.allocatedResourceStatuses: Unsupported value: "storage": supported values: "ControllerResizeInProgress", "ControllerResizeInfeasible", "NodeResizeInProgress", "NodeResizeInfeasible", "NodeResizePending"',
+    ],
+  },
+  {
+    it: 'is of something else than storage',
+    status: { allocatedResourceStatuses: { cpu: 'NodeResizePending' }, allocatedResources: { cpu: '-1' } },
+    says: [
+      'status.allocatedResourceStatuses: Unsupported value: "cpu": supported values: "storage"',
+      'status.allocatedResources: Unsupported value: "cpu": supported values: "storage"',
+    ],
+  },
+  { it: "is of a driver's own resource", status: { allocatedResources: { 'example.com/iops': '10' } }, says: [] },
+  {
+    it: 'has less than nothing',
+    status: { capacity: { storage: '-1Gi' }, allocatedResources: { storage: '-5' } },
+    says: [
+      'status.capacity[storage]: Invalid value: -1073741824: must be a valid resource quantity',
+      'status.allocatedResources[storage]: Invalid value: -5: must be a valid resource quantity',
+    ],
+  },
+];
+for (const { it, status, says } of statuses) {
+  test(`what a claim says of its growth: ${it}`, () => {
+    const metadata = { name: 'c', namespace: 'n', resourceVersion: '1', uid: 'u' };
+    const from = (given: object) => decoded(persistentVolumeClaimShape, { metadata, spec: {}, status: given });
+    const errors = updateOf(persistentVolumeClaims, 'status').validate(from(status), from({}));
+    assert.deepEqual(
+      errors.map(({ message }) => message),
+      says,
+    );
+  });
+}
+
 test('a service says its address in both places, and an update that leaves it out keeps it', () => {
   const from = (spec: object) => decoded(serviceShape, { metadata: { name: 's' }, spec });
   const created = services.prepareForCreate(from({ type: 'ClusterIP', clusterIP: '10.0.0.1' }), now);

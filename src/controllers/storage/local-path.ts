@@ -18,7 +18,7 @@ import { WorkQueue } from '../cluster/work-queue.ts';
 import type { News } from './binding.ts';
 import { type StorageView, claimId } from './storage-view.ts';
 
-const provisioner = 'mountlet.dev/local-path';
+export const provisioner = 'mountlet.dev/local-path';
 const className = 'local-path';
 /** A volume that a user deletes waits until its data is gone. */
 const finalizer = 'mountlet.dev/local-path';

@@ -5,6 +5,7 @@ import { type LocalPath, runLocalPath } from './local-path.ts';
 import { runProtection } from './protection.ts';
 import { StorageView } from './storage-view.ts';
 import { runVolumeBinder } from './volume-binder.ts';
+import { runVolumeExpander } from './volume-expander.ts';
 
 /** `also` follows the same view: the scheduler has to know of volumes too. */
 export async function runStorage(
@@ -18,6 +19,7 @@ export async function runStorage(
     runVolumeBinder(deps, view, signal),
     runProtection(deps, view, signal),
     runEphemeralClaims(deps, view, signal),
+    runVolumeExpander(deps, view, signal),
     ...(local === undefined ? [] : [runLocalPath(deps, view, local, signal)]),
     also(view),
   ];

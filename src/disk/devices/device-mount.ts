@@ -267,8 +267,9 @@ async function grow(
 ): Promise<void> {
   const output = await programs.run({ program, args, timeoutMs: growthMsMax }, signal);
   if (output.status === 0) return;
-  throw new DiskError(
-    'FileSystemResizeFailed',
-    `resize of device ${what} failed: ${exitText(output)}. ${program} output: ${spoken(output)}`.trimEnd(),
-  );
+  const why = `resize of device ${what} failed: ${exitText(output)}. ${program} output: ${spoken(output)}`.trimEnd();
+  if (!output.stderr.includes('Permission denied to resize filesystem'))
+    throw new DiskError('FileSystemResizeFailed', why);
+  // The kernel lets only a process with CAP_SYS_RESOURCE grow an ext4 that is mounted.
+  throw new DiskError('FileSystemInUse', `${why}\nIt grows while it is not mounted: restart the pods that use it`);
 }

@@ -161,6 +161,41 @@ test('another file under the same name waits until the first one is released', {
   assert.deepEqual(loopDevicesBelow(directory), [device]);
 });
 
+test('a file is made larger without blocks, with its loop device, and never smaller', { skip }, async (t) => {
+  const { directory, attachments } = world(t);
+  const file = sparseFile(directory, 'disk.img');
+  const device = await attachments.attach('pv-1', file, signal);
+  const size = (): bigint => deviceSizeBytes(blockDeviceAt(device));
+  await attachments.grow('pv-1', 20_000_001n, signal);
+  const { size: bytes, blocks } = statSync(file);
+  assert.deepEqual([bytes, blocks, size()], [20_000_768, 0, 20_000_768n]);
+  await attachments.grow('pv-1', 1024n, signal);
+  assert.deepEqual([statSync(file).size, size()], [20_000_768, 20_000_768n]);
+  await assert.rejects(attachments.grow('pv-1', 2n ** 60n, signal), { reason: 'StorageTooSmall' });
+  await assert.rejects(attachments.grow('pv-2', 1024n, signal), /it has no loop device; attach it first/);
+  assert.equal(statSync(file).size, 20_000_768);
+  await attachments.detach('pv-1', signal);
+});
+
+test(
+  'another file in the place of the attached one is not made larger, nor what a link leads to',
+  { skip },
+  async (t) => {
+    const { directory, attachments } = world(t);
+    const file = sparseFile(directory, 'disk.img');
+    await attachments.attach('pv-1', file, signal);
+    renameSync(file, join(directory, 'moved.img'));
+    const other = sparseFile(directory, 'disk.img', 1);
+    const grow = (): Promise<void> => attachments.grow('pv-1', 64n * 1024n ** 2n, signal);
+    await assert.rejects(grow(), /another file was put in its place/);
+    unlinkSync(file);
+    symlinkSync(join(directory, 'moved.img'), file);
+    await assert.rejects(grow(), { reason: 'AttachmentFailed' });
+    assert.equal(statSync(other).size, 16 * 1024 ** 2);
+    await attachments.detach('pv-1', signal);
+  },
+);
+
 test('a file that has grown gives its loop device the new size when it is attached again', { skip }, async (t) => {
   const { directory, attachments } = world(t);
   const file = sparseFile(directory, 'disk.img', 1);

@@ -6,12 +6,14 @@ import {
   closeSync,
   constants,
   fstatSync,
+  ftruncateSync,
   mkdirSync,
   openSync,
   readFileSync,
   readdirSync,
   rmSync,
   rmdirSync,
+  statfsSync,
 } from 'node:fs';
 import { join } from 'node:path';
 import type { Clock } from '../../base/clock.ts';
@@ -102,6 +104,19 @@ export class LoopAttachments {
   /** Makes the loop device as large as its file has become. */
   refresh(device: string, signal: AbortSignal): Promise<void> {
     return this.#devices.refresh(device, signal);
+  }
+
+  /** Makes the file, and its loop device, at least so large. The file gets no blocks by that: a hole is added to its end. */
+  grow(name: string, sizeBytes: bigint, signal: AbortSignal): Promise<void> {
+    return this.#alone(signal, async () => {
+      const attachment = this.find(name);
+      const device = attachment && (await this.deviceOf(name, signal));
+      if (attachment === undefined || device === undefined) {
+        throw new DiskError('AttachmentFailed', `Cannot grow "${name}": it has no loop device; attach it first`);
+      }
+      growFile(attachment, sizeBytes);
+      await this.refresh(device, signal);
+    });
   }
 
   async #attach(name: string, path: string, file: OpenFile, signal: AbortSignal): Promise<string> {
@@ -196,8 +211,35 @@ interface OpenFile extends FileIdentity {
   readonly sizeBytes: bigint;
 }
 
+/** Never shrinks it. */
+function growFile({ path, device, inode }: Attachment, sizeBytes: bigint): void {
+  const descriptor = openWithoutLinks(path, constants.O_RDWR);
+  try {
+    const file = fileOf(descriptor, path);
+    if (!isSameFile(file, { device, inode })) {
+      throw new DiskError('AttachmentFailed', `Cannot grow "${path}": another file was put in its place`);
+    }
+    const pageBytes = 4096n; // a loop device counts in sectors, and some file systems in pages
+    const wholeBytes = ((sizeBytes + pageBytes - 1n) / pageBytes) * pageBytes;
+    if (file.sizeBytes >= wholeBytes) return;
+    guarded(path, () => {
+      const { blocks } = fstatSync(descriptor, { bigint: true });
+      const { bavail, bsize } = statfsSync(`/proc/self/fd/${descriptor}`, { bigint: true });
+      // A file with more in it than its disk can hold fails its users in the middle of a write, and fills the disk for others.
+      const bytesMax = blocks * 512n + bavail * bsize;
+      if (wholeBytes > bytesMax) {
+        const why = `Cannot grow "${path}" to ${sizeBytes} bytes: its file system has room for ${bytesMax}`;
+        throw new DiskError('StorageTooSmall', `${why}; free some, or ask for less`);
+      }
+      ftruncateSync(descriptor, Number(wholeBytes));
+    });
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
 /** A link anywhere on the way is refused: a user who may change it could have any file of this machine formatted. */
-function openWithoutLinks(path: string): number {
+function openWithoutLinks(path: string, access: number = constants.O_RDONLY): number {
   let named: number;
   try {
     named = safeOpen('/', path);
@@ -208,7 +250,7 @@ function openWithoutLinks(path: string): number {
   try {
     if (!fstatSync(named).isFile())
       throw new DiskError('AttachmentFailed', `Cannot attach "${path}": it is not a regular file`);
-    return openSync(`/proc/self/fd/${named}`, constants.O_RDONLY | constants.O_NONBLOCK);
+    return openSync(`/proc/self/fd/${named}`, access | constants.O_NONBLOCK);
   } catch (thrown) {
     throw systemCallError(thrown, path);
   } finally {

@@ -83,7 +83,8 @@ export function failed(claim: PersistentVolumeClaim, why: string, now: number): 
   return conditions && { status: { conditions } };
 }
 
-const resizeConditions: ReadonlySet<string> = new Set([
+/** The conditions of a claim that say how far growing it has come; others are left alone. */
+export const resizeConditions: ReadonlySet<string> = new Set([
   'FileSystemResizePending',
   'Resizing',
   'ControllerResizeError',

@@ -34,8 +34,8 @@ import {
   resourceList,
   string,
 } from '../../schema/schema.ts';
-import { dnsLabelProblems, dnsSubdomainProblems } from '../../values/names.ts';
-import { type ResourceList, readQuantity, roundUpResources } from '../../values/quantity.ts';
+import { dnsLabelProblems, dnsSubdomainProblems, qualifiedNameProblems } from '../../values/names.ts';
+import { type ResourceList, isNativeResource, readQuantity, roundUpResources } from '../../values/quantity.ts';
 
 const claimSpec = described(
   {
@@ -202,6 +202,50 @@ function shrinkErrors({ spec }: PersistentVolumeClaim, old: PersistentVolumeClai
   if (asked.compare(before) >= 0 || asked.compare(has) > 0) return [];
   const path = ['spec', 'resources', 'requests', 'storage'];
   return [forbiddenField(path, 'field can not be less than status.capacity')];
+}
+
+const resizeStatuses = [
+  'ControllerResizeInProgress',
+  'ControllerResizeInfeasible',
+  'NodeResizeInProgress',
+  'NodeResizeInfeasible',
+  'NodeResizePending',
+];
+
+export function validateClaimStatusUpdate(
+  { metadata, status }: PersistentVolumeClaim,
+  old: PersistentVolumeClaim,
+): FieldError[] {
+  const { capacity = {}, allocatedResources = {}, allocatedResourceStatuses = {} } = status ?? {};
+  const errors = [...validateObjectMetaUpdate(metadata, old.metadata), ...amountErrors(capacity, 'capacity')];
+  const path = ['status', 'allocatedResourceStatuses'];
+  for (const [name, value] of Object.entries(allocatedResourceStatuses)) {
+    errors.push(...resourceNameErrors(name, path));
+    // The API server names the key, not the value.
+    if (!resizeStatuses.includes(value)) errors.push(unsupportedField(path, name, resizeStatuses));
+  }
+  const named = Object.entries(allocatedResources).filter(([name]) => {
+    const found = resourceNameErrors(name, ['status', 'allocatedResources']);
+    errors.push(...found);
+    return found.length === 0;
+  });
+  return [...errors, ...amountErrors(Object.fromEntries(named), 'allocatedResources')];
+}
+
+function resourceNameErrors(name: string, path: FieldPath): FieldError[] {
+  const problems = qualifiedNameProblems(name);
+  if (problems.length > 0) return invalidFields(path, name, problems);
+  return isNativeResource(name) && name !== 'storage' ? [unsupportedField(path, name, ['storage'])] : [];
+}
+
+function amountErrors(amounts: ResourceList, field: string): FieldError[] {
+  return Object.entries(amounts).flatMap(([name, amount]) => {
+    const path = ['status', field, keyPart(name)];
+    const quantity = readQuantity(amount);
+    if (quantity === undefined) return quantityErrors(amount, path);
+    const bytes = quantity.value();
+    return bytes < 0n ? [invalidField(path, Number(bytes), 'must be a valid resource quantity')] : [];
+  });
 }
 
 export function claimTemplateErrors({ metadata, spec }: ClaimTemplate, path: FieldPath): FieldError[] {

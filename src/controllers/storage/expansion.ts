@@ -1,0 +1,150 @@
+/**
+ * How a claim grows, as the control plane decides it: which size is worked on, and what is written. Pure, and without a word about
+ * who makes the storage larger: a loop for one kind of volume calls its driver between `begun` and `enlarged`.
+ *
+ * ```text
+ *   (none) ──begun──▶ ControllerResizeInProgress ──enlarged, handedToNode──▶ NodeResizePending ─▶ the node (volumes/expand.ts)
+ *     ▲                    ▲ another size                                        ▲ the same size       │
+ *     │                    └──────────────────── NodeResizeInfeasible ───────────┘ ◀── infeasible ─────┤
+ *     └── settled: the volume loses its mark ◀── status.capacity is the new size ◀───── finished ──────┘
+ * ```
+ *
+ * One size is in flight at a time: it stays in `status.allocatedResources` until the node has grown the volume to it or has refused.
+ */
+import type { PersistentVolumeClaim } from '../../kube/kinds/storage/persistent-volume-claim.ts';
+import type { PersistentVolume } from '../../kube/kinds/storage/persistent-volume.ts';
+import { preResizeCapacity, resizeConditions, resizeStatusOf, storageOf } from '../../kube/references/claim-resize.ts';
+import { annotated, hasAnnotation } from '../../kube/references/claims.ts';
+import type { Quantity } from '../../kube/values/quantity.ts';
+import { timestamp } from '../../kube/values/times.ts';
+
+export type ExpansionStep =
+  | { readonly kind: 'none' }
+  /** The node has grown the volume. */
+  | { readonly kind: 'settle' }
+  /** `isRetry`: this very size was refused before, so there is no hurry. */
+  | { readonly kind: 'grow'; readonly size: Quantity; readonly isRetry: boolean };
+
+export interface Expander {
+  /** False where the node does everything: what it refused has then changed nothing, and a smaller size can be taken. */
+  readonly growsStorage: boolean;
+  /** Its last call for this claim failed, and nothing goes on any more. */
+  readonly hasFailed: boolean;
+}
+
+const none: ExpansionStep = { kind: 'none' };
+
+export function decideExpansion(
+  claim: PersistentVolumeClaim,
+  volume: PersistentVolume,
+  expander: Expander,
+): ExpansionStep {
+  if (claim.status?.phase !== 'Bound' || !isBoundTo(volume, claim)) return none;
+  const usable = storageOf(claim.status.capacity);
+  if (hasAnnotation(volume, preResizeCapacity) && usable.compare(storageOf(volume.spec.capacity)) >= 0) {
+    return { kind: 'settle' };
+  }
+  if (!isTooSmall(claim)) return none;
+  const size = sizeFor(claim, volume, expander);
+  if (size === undefined) return none;
+  const isRetry = resizeStatusOf(claim).endsWith('Infeasible') && size.equals(allocatedTo(claim) ?? usable);
+  return { kind: 'grow', size, isRetry };
+}
+
+/** The claim asks for more than it has. */
+export function isTooSmall({ spec, status }: PersistentVolumeClaim): boolean {
+  return storageOf(spec.resources?.requests).compare(storageOf(status?.capacity)) > 0;
+}
+
+/** Undefined while the node works on the size that was chosen before. */
+function sizeFor(
+  claim: PersistentVolumeClaim,
+  volume: PersistentVolume,
+  { growsStorage, hasFailed }: Expander,
+): Quantity | undefined {
+  const wanted = storageOf(claim.spec.resources?.requests);
+  const present = storageOf(volume.spec.capacity);
+  const begun = allocatedTo(claim) ?? wanted;
+  const isLargeEnough = present.compare(wanted) >= 0;
+  switch (resizeStatusOf(claim)) {
+    case 'NodeResizePending':
+    case 'NodeResizeInProgress':
+      return isLargeEnough || present.compare(begun) >= 0 ? undefined : begun;
+    case 'NodeResizeInfeasible':
+      // Storage that has grown already never shrinks again: the node has to try once more.
+      return isLargeEnough && !growsStorage ? wanted : begun;
+    case 'ControllerResizeInProgress':
+      return !isLargeEnough && hasFailed ? wanted : begun;
+    default:
+      return isLargeEnough ? begun : wanted;
+  }
+}
+
+function allocatedTo({ status }: PersistentVolumeClaim): Quantity | undefined {
+  const size = storageOf(status?.allocatedResources);
+  return size.isZero() ? undefined : size;
+}
+
+function isBoundTo({ metadata, spec: { claimRef } }: PersistentVolume, claim: PersistentVolumeClaim): boolean {
+  const { namespace, uid } = claim.metadata;
+  return claim.spec.volumeName === metadata.name && claimRef?.namespace === namespace && claimRef?.uid === uid;
+}
+
+/** First: the size is on record before anything is made larger. What is said of an earlier size goes. */
+export function begun(
+  claim: PersistentVolumeClaim,
+  size: Quantity,
+  resizer: string,
+  now: number,
+): PersistentVolumeClaim {
+  const status = 'ControllerResizeInProgress';
+  if (resizeStatusOf(claim) === status && allocatedTo(claim)?.equals(size) === true) return claim;
+  const marked = annotated(claim, ['volume.kubernetes.io/storage-resizer'], resizer);
+  const others = (claim.status?.conditions ?? []).filter(({ type }) => !resizeConditions.has(type));
+  return {
+    ...marked,
+    status: {
+      ...claim.status,
+      allocatedResources: { ...claim.status?.allocatedResources, storage: size.toString() },
+      allocatedResourceStatuses: { ...claim.status?.allocatedResourceStatuses, storage: status },
+      conditions: [...others, { type: 'Resizing', status: 'True', lastTransitionTime: timestamp(now) }],
+    },
+  };
+}
+
+/** Second: the volume has the new size, and says which one a claim can use until the node is done. */
+export function enlarged(volume: PersistentVolume, claim: PersistentVolumeClaim, size: Quantity): PersistentVolume {
+  if (!isBoundTo(volume, claim)) return volume;
+  const before = storageOf(claim.status?.capacity).toString();
+  const marked = hasAnnotation(volume, preResizeCapacity) ? volume : annotated(volume, [preResizeCapacity], before);
+  if (marked === volume && storageOf(volume.spec.capacity).equals(size)) return volume;
+  return { ...marked, spec: { ...volume.spec, capacity: { ...volume.spec.capacity, storage: size.toString() } } };
+}
+
+/** Third: the node may begin. */
+export function handedToNode(claim: PersistentVolumeClaim, size: Quantity, now: number): PersistentVolumeClaim {
+  const from = ['ControllerResizeInProgress', 'NodeResizeInfeasible'];
+  if (!from.includes(resizeStatusOf(claim)) || allocatedTo(claim)?.equals(size) !== true) return claim;
+  const { conditions = [], allocatedResourceStatuses } = claim.status ?? {};
+  const type = 'FileSystemResizePending';
+  const message = 'Waiting for user to (re-)start a pod to finish file system resize of volume on node.';
+  // One that holds already keeps its time.
+  const isSaid = conditions.some((condition) => condition.type === type && condition.status === 'True');
+  const others = conditions.filter((condition) => condition.type !== type);
+  const pending = { type, status: 'True', lastTransitionTime: timestamp(now), message };
+  return {
+    ...claim,
+    status: {
+      ...claim.status,
+      allocatedResourceStatuses: { ...allocatedResourceStatuses, storage: 'NodeResizePending' },
+      conditions: isSaid ? conditions : [...others, pending],
+    },
+  };
+}
+
+/** Last, when the node is done: the volume has the size that it says. */
+export function settled(volume: PersistentVolume): PersistentVolume {
+  if (!hasAnnotation(volume, preResizeCapacity)) return volume;
+  const { [preResizeCapacity]: _, ...annotations } = volume.metadata.annotations ?? {};
+  return { ...volume, metadata: { ...volume.metadata, annotations } };
+}
