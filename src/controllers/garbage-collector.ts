@@ -14,6 +14,8 @@ const orphan = 'orphan';
 export async function runGarbageCollector(deps: ControllerDeps, signal: AbortSignal): Promise<void> {
   const cluster = deps.clusterFor(controller, signal);
   const collector = new Collector(cluster, deps);
+  // Dependents that are not known yet would be taken for none.
+  await cluster.ready(undefined);
   // An object that cannot be read is never judged, and as an owner it is not taken for gone: to look at it fails.
   const stop = cluster.watch(undefined, (change) => collector.see(change));
   try {
