@@ -1,5 +1,9 @@
 /** `mountlet controllers`: the loops of a cluster's control plane, over HTTP, until a signal ends them. */
-import { type ControllersNotice, runClusterControllers } from '../agent/embedded/cluster-controllers.ts';
+import {
+  type ControllersNotice,
+  clusterControllers,
+  runClusterControllers,
+} from '../agent/embedded/cluster-controllers.ts';
 import { type LogLevel, type LogLine, logLine } from '../agent/node/notices.ts';
 import { messageOf } from '../base/errors.ts';
 import { clusterAccess } from '../client/credentials/cluster-access.ts';
@@ -19,16 +23,17 @@ export function controllersCommand(options: ControllersOptions): Promise<number>
   const { kubeconfig, context, inCluster = false, controllers, leaderElect, logFormat, logLevel } = options;
   return reportingErrors(async () => {
     const print = logPrinter(logFormat, logLevel);
+    const names = clusterControllers(controllers);
     const stop = new AbortController();
     const stopped = untilSignal().then(() => stop.abort());
     const access = await clusterAccess({ kubeconfig, context, inCluster }, machineAccess());
-    const started = (names: readonly string[]): void => {
-      const message = `running on ${access.endpoint.url.origin}: ${names.join(', ')}`;
+    const started = (): void => {
+      const message = `running on ${access.endpoint.url.origin}: ${[...names].join(', ')}`;
       const line = { time: new Date().toISOString(), level: 'info', kind: 'ControllersRunning', message };
       process.stdout.write(`${logFormat === 'json' ? JSON.stringify(line) : message}\n`);
     };
     const running = runClusterControllers(
-      { controllers, leaderElects: leaderElect },
+      { names, leaderElects: leaderElect },
       { access, started, notify: (notice) => print(lineOf(notice)) },
       stop.signal,
     );

@@ -5,6 +5,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { SharedCluster } from '../agent/machine/http-cluster.ts';
 import { type Clock, systemClock } from '../base/clock.ts';
 import type { Node } from '../kube/kinds/node.ts';
+import type { PersistentVolumeClaim } from '../kube/kinds/storage/persistent-volume-claim.ts';
+import type { PersistentVolume } from '../kube/kinds/storage/persistent-volume.ts';
 import type { KubeObject } from '../kube/schema/kind.ts';
 import { runningApiServer } from '../testing/servers/test-api-server.ts';
 import { memoryStore } from '../testing/servers/stores.ts';
@@ -15,7 +17,10 @@ import { FakeClock } from '../testing/fakes/fake-clock.ts';
 import { runNodeLife } from './node-life.ts';
 import { runNodeTaints } from './node-taints.ts';
 import { runScheduler } from './scheduler.ts';
+import { type LocalDirectories, runLocalPath } from './storage/local-path.ts';
+import { runClaimProtection, runVolumeProtection } from './storage/protection.ts';
 import { runStorage } from './storage/storage.ts';
+import { runVolumeBinder } from './storage/volume-binder.ts';
 
 async function start(
   t: TestContext,
@@ -130,4 +135,99 @@ test('pods leave a node that has fallen silent, and are collected when it is gon
   await passes(async () => (await cluster.get(patient))?.metadata.deletionTimestamp !== undefined);
   await cluster.delete(node);
   await passes(async () => (await cluster.get(patient)) === undefined);
+});
+
+/** Directories of a node, by volume; all nodes have the same root. */
+function sameRoot(): {
+  readonly made: Set<string>;
+  readonly removed: string[];
+  readonly directories: LocalDirectories;
+} {
+  const made = new Set<string>();
+  const removed: string[] = [];
+  return {
+    made,
+    removed,
+    directories: {
+      pathOf: (name) => `/var/lib/mountlet/local-path/${name}`,
+      make: async (name) => void made.add(name),
+      async remove(name) {
+        made.delete(name);
+        removed.push(name);
+      },
+    },
+  };
+}
+
+test('nodes with the same root directory make and delete only their own volumes, of one class', async (t) => {
+  const [one, two] = [sameRoot(), sameRoot()];
+  const { cluster, kind } = await start(t, (deps, signal) =>
+    runStorage(
+      deps,
+      [
+        runVolumeBinder,
+        runVolumeProtection,
+        runClaimProtection,
+        runLocalPath({ nodeName: 'one', directories: one.directories }),
+        runLocalPath({ nodeName: 'two', directories: two.directories }),
+      ],
+      true,
+      signal,
+    ),
+  );
+  const [claims, volumes] = [kind('PersistentVolumeClaim'), kind('PersistentVolume')];
+  const volumeOf = async (claim: string): Promise<string> => {
+    const found = (await cluster.get(cluster.keyOf(claims, 'default', claim))) as PersistentVolumeClaim | undefined;
+    return found?.status?.phase === 'Bound' ? (found.spec.volumeName ?? '') : '';
+  };
+  const classes = cluster.kindOf('storage.k8s.io/v1', 'StorageClass') ?? assert.fail();
+  await until(async () => (await cluster.list(classes)).length === 1);
+  for (const name of ['one', 'two']) {
+    const labels = { 'kubernetes.io/hostname': `host-${name}` };
+    await cluster.create(kind('Node'), '', { metadata: { name, labels } });
+    const metadata = { name, annotations: { 'volume.kubernetes.io/selected-node': name } };
+    const spec = { accessModes: ['ReadWriteOnce'], resources: { requests: { storage: '1Mi' } } };
+    await cluster.create(claims, 'default', { metadata, spec } as KubeObject);
+    await until(async () => (await volumeOf(name)) !== '');
+  }
+  const [ofOne, ofTwo] = [await volumeOf('one'), await volumeOf('two')];
+  assert.deepEqual([[...one.made], [...two.made]], [[ofOne], [ofTwo]]);
+  // As a provisioned volume in all but its place: that of every node.
+  const forged = `forged-${ofTwo}`;
+  const nodeSelectorTerms = [{ matchExpressions: [{ key: 'kubernetes.io/hostname', operator: 'Exists' }] }];
+  await cluster.create(volumes, '', {
+    metadata: { name: forged, annotations: { 'pv.kubernetes.io/provisioned-by': 'mountlet.dev/local-path' } },
+    spec: {
+      capacity: { storage: '1Mi' },
+      accessModes: ['ReadWriteOnce'],
+      persistentVolumeReclaimPolicy: 'Delete',
+      local: { path: one.directories.pathOf(forged) },
+      nodeAffinity: { required: { nodeSelectorTerms } },
+      claimRef: { namespace: 'default', name: 'never-was', uid: 'never-was' },
+    },
+  } as KubeObject);
+  await cluster.delete(cluster.keyOf(claims, 'default', 'two'));
+  await until(async () => (await cluster.get(cluster.keyOf(volumes, '', ofTwo))) === undefined);
+  await until(async () => {
+    const found = (await cluster.get(cluster.keyOf(volumes, '', forged))) as PersistentVolume | undefined;
+    return found?.status?.phase === 'Released';
+  });
+  assert.deepEqual([one.removed, two.removed], [[], [ofTwo]]);
+  assert.deepEqual([...one.made], [ofOne]);
+});
+
+test('a cluster that has a default class keeps it', async (t) => {
+  const local = { nodeName: 'one', directories: sameRoot().directories };
+  const { cluster } = await start(t, async (deps, signal) => {
+    const own = deps.clusterFor('test', signal);
+    const classes = own.kindOf('storage.k8s.io/v1', 'StorageClass') ?? assert.fail();
+    const annotations = { 'storageclass.kubernetes.io/is-default-class': 'true' };
+    const standard = { metadata: { name: 'standard', annotations }, provisioner: 'example.com/disks' };
+    await own.create(classes, '', standard as KubeObject);
+    await runStorage(deps, [runLocalPath(local)], false, signal);
+  });
+  const classes = cluster.kindOf('storage.k8s.io/v1', 'StorageClass') ?? assert.fail();
+  await until(async () => (await cluster.list(classes)).length === 2);
+  const [ours] = (await cluster.list(classes)).filter(({ object }) => object.metadata.name === 'local-path');
+  assert.deepEqual(ours?.object.metadata.annotations ?? {}, {});
 });

@@ -23,26 +23,30 @@ const rate = { perSecond: 100, burst: 200 };
 export type ControllersNotice = ReflectorNotice | ControllerFailed | TaskFailed | LeaderNotice;
 
 interface ControllersSettings {
-  /** As for kube-controller-manager: `*`, `NAME`, `-NAME`. */
-  readonly controllers: string;
+  readonly names: ReadonlySet<string>;
   readonly leaderElects: boolean;
+}
+
+/** As kube-controller-manager reads it: `*`, `NAME`, `-NAME`. */
+export function clusterControllers(list: string): ReadonlySet<string> {
+  const names = chooseControllers(list, [...controllerNames, schedulerName], offByDefault);
+  if (names.size > 0) return names;
+  throw new OperatingError('NoControllers', `Cannot run nothing: --controllers=${list} leaves none`);
 }
 
 interface ControllersDeps {
   readonly access: Pick<ClusterAccess, 'endpoint' | 'credentials' | 'transport'>;
   readonly notify: (notice: ControllersNotice) => void;
   /** The loops run. */
-  readonly started: (names: readonly string[]) => void;
+  readonly started: () => void;
 }
 
 /** Resolves after the signal; rejects when the lease was lost, and then nothing more is written. */
 export async function runClusterControllers(
-  { controllers, leaderElects }: ControllersSettings,
+  { names, leaderElects }: ControllersSettings,
   { access, notify, started }: ControllersDeps,
   signal: AbortSignal,
 ): Promise<void> {
-  const names = chooseControllers(controllers, [...controllerNames, schedulerName], offByDefault);
-  if (names.size === 0) throw new OperatingError('NoControllers', `Cannot run none: give --controllers some of them`);
   const clock = systemClock;
   const client = connectApiClient(
     access,
@@ -63,7 +67,7 @@ export async function runClusterControllers(
     if (shared === undefined) return;
     const cluster: SharedCluster = shared;
     const work = async (requireLease: () => void, until: AbortSignal): Promise<void> => {
-      started([...names]);
+      started();
       const clusterFor = (controller: string, over: AbortSignal): Cluster =>
         cluster.for(controller, over, requireLease);
       await runLoops({ clusterFor, clock, random: systemRandom, notify, authorityPem }, names, until);
