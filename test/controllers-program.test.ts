@@ -75,9 +75,9 @@ test(
     await kubectl.apply(claim('data'), pod('web', container, { volumes }));
     await kubectl.running('web');
     await kubectl.until('pvc/data', '{.status.phase}', 'Bound');
-    assert.equal(await kubectl.exec('web', 'cat', '/data/file'), 'kept\n');
     const name = await kubectl.ok('get pvc data -o jsonpath={.spec.volumeName}');
     assert.deepEqual(directories(), [name]);
+    await eventually(() => assert.equal(readFileSync(join(root, 'local-path', name, 'file'), 'utf8'), 'kept\n'));
     // The claim first: it waits for its pod, and its volume for it.
     await kubectl.ok('delete pvc data --wait=false');
     assert.equal(await kubectl.ok('get pvc data -o jsonpath={.status.phase}'), 'Bound');
