@@ -10,7 +10,7 @@ import { type RunningApiServer, startApiServerProgram } from './api-server-progr
 import { Kubectl, eventually, hasKubectl } from './kubectl-program.ts';
 import { mountAt, pod } from './manifests.ts';
 import { mountlet } from './mountlet-program.ts';
-import { withNode } from './up-program.ts';
+import { UpMachine, withNode } from './up-program.ts';
 
 const withKubectl = { skip: hasKubectl ? false : 'needs kubectl on the PATH' };
 
@@ -19,7 +19,7 @@ interface Scene {
   readonly directory: string;
   readonly server: RunningApiServer;
   readonly kubectl: Kubectl;
-  controllers(...args: readonly string[]): ReturnType<AgentMachine['spawn']>;
+  readonly controllers: (...args: readonly string[]) => ReturnType<AgentMachine['spawn']>;
 }
 
 async function scene(t: TestContext): Promise<Scene> {
@@ -137,6 +137,24 @@ test(
     );
   },
 );
+
+test('mountlet up leaves claims and pods to controllers beside it, and still makes volumes', withNode, async (t) => {
+  const up = new UpMachine();
+  t.after(() => up.end());
+  const { kubectl } = await up.start('--node-name', 'here', '--controllers=none', '--scheduler=none');
+  const machine = new AgentMachine(t);
+  await kubectl.ok('create serviceaccount default');
+  const volumes = [{ name: 'data', persistentVolumeClaim: { claimName: 'data' } }];
+  await kubectl.apply(claim('data'), pod('web', { script: 'sleep 1000' }, { volumes }));
+  assert.equal(await kubectl.ok('get pod web -o jsonpath={.spec.nodeName}'), '');
+  assert.equal(await kubectl.ok('get events --field-selector involvedObject.name=data -o name'), '');
+  const kubeconfig = join(up.directory, 'state', 'kubeconfig');
+  await machine.spawn(['controllers', '--kubeconfig', kubeconfig, '--leader-elect=false']).line();
+  await kubectl.running('web');
+  assert.equal(await kubectl.ok('get leases -n kube-system -o name'), '', 'a process that is alone needs no lease');
+  await kubectl.ok('delete pod web --now');
+  await kubectl.ok('delete pvc data --timeout=60s');
+});
 
 test('an unknown name is an error that lists the known ones', () => {
   for (const command of ['up --state /nonexistent', 'apiserver --data /nonexistent', 'controllers']) {

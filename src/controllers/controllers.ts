@@ -26,7 +26,7 @@ import { runClaimProtection, runVolumeProtection } from './storage/protection.ts
 import { type StorageLoop, runStorage } from './storage/storage.ts';
 import { runVolumeBinder } from './storage/volume-binder.ts';
 
-export interface LoopDeps extends ControllerDeps {
+interface LoopDeps extends ControllerDeps {
   /** What clients of the server trust; undefined where they need nothing of their own for that. */
   readonly authorityPem: string | undefined;
 }
@@ -109,16 +109,12 @@ export async function runLoops(
     };
     return runTask(controller, unlessImpossible, { ...deps, notify: ({ error }) => failed(error) }, signal);
   };
-  await Promise.all([
-    ...alone.map(([name, loop]) => run(name, (until) => loop(deps, until))),
-    ...(onStorage.length === 0
-      ? []
-      : [
-          run(shared.map(([name]) => name).join(', ') || 'local-path', (until) =>
-            runStorage(deps, onStorage, true, until),
-          ),
-        ]),
-  ]);
+  const running = alone.map(([name, loop]) => run(name, (until) => loop(deps, until)));
+  if (onStorage.length > 0) {
+    const group = shared.map(([name]) => name).join(', ') || 'local-path';
+    running.push(run(group, (until) => runStorage(deps, onStorage, true, until)));
+  }
+  await Promise.all(running);
 }
 
 interface RunningControllers {

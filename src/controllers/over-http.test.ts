@@ -223,11 +223,11 @@ test('a cluster that has a default class keeps it', async (t) => {
     const classes = own.kindOf('storage.k8s.io/v1', 'StorageClass') ?? assert.fail();
     const annotations = { 'storageclass.kubernetes.io/is-default-class': 'true' };
     const standard = { metadata: { name: 'standard', annotations }, provisioner: 'example.com/disks' };
-    await own.create(classes, '', standard as KubeObject);
+    await own.create(classes, '', standard);
     await runStorage(deps, [runLocalPath(local)], false, signal);
   });
   const classes = cluster.kindOf('storage.k8s.io/v1', 'StorageClass') ?? assert.fail();
   await until(async () => (await cluster.list(classes)).length === 2);
-  const [ours] = (await cluster.list(classes)).filter(({ object }) => object.metadata.name === 'local-path');
+  const ours = (await cluster.list(classes)).find(({ object }) => object.metadata.name === 'local-path');
   assert.deepEqual(ours?.object.metadata.annotations ?? {}, {});
 });

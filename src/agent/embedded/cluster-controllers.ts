@@ -71,6 +71,8 @@ export async function runClusterControllers(
       const clusterFor = (controller: string, over: AbortSignal): Cluster =>
         cluster.for(controller, over, requireLease);
       await runLoops({ clusterFor, clock, random: systemRandom, notify, authorityPem }, names, until);
+      if (!until.aborted)
+        throw new OperatingError('NoControllers', 'Cannot go on: none of them can run on this API server');
     };
     if (!leaderElects) return await work(() => {}, signal);
     const identity = `${hostname()}_${randomUUID()}`;

@@ -30,12 +30,12 @@ class LeaseServer {
       create: async (_kind, _namespace, object: KubeObject) => {
         reach();
         if (this.lease !== undefined) throw Object.assign(new Error('it exists'), { code: 409 });
-        this.lease = object as Lease;
+        this.lease = object;
       },
       update: async (_key, change) => {
         reach();
         if (this.lease === undefined) throw Object.assign(new Error('not found'), { code: 404 });
-        this.lease = change(this.lease) as Lease;
+        this.lease = change(this.lease);
       },
     };
     return cluster as Cluster;

@@ -20,6 +20,7 @@ import { type Cluster, type ControllerDeps, kindNamed, refusalCode } from './clu
 const leaseSeconds = 15;
 const renewDeadlineMs = 10_000;
 const retryMs = 2_000;
+const late = (): Error => new OperatingError('LeaseLost', 'the API server did not answer in time');
 /** Of waiting processes, so that they do not all ask at once. */
 const spread = 1.2;
 const controller = 'leader-election';
@@ -31,7 +32,7 @@ export type LeaderNotice =
   | { readonly kind: 'LeaderChanged'; readonly holder: string; readonly isOurs: boolean }
   | { readonly kind: 'LeaseFailed'; readonly error: unknown };
 
-export interface LeaderDeps extends Pick<ControllerDeps, 'clusterFor' | 'clock'> {
+interface LeaderDeps extends Pick<ControllerDeps, 'clusterFor' | 'clock'> {
   /** Goes on at the same pace when the clock is set. */
   readonly monotonicMs: () => number;
   /** 0 to 1. */
@@ -39,7 +40,7 @@ export interface LeaderDeps extends Pick<ControllerDeps, 'clusterFor' | 'clock'>
   readonly notify: (notice: LeaderNotice) => void;
 }
 
-export interface LeaseName {
+interface LeaseName {
   readonly namespace: string;
   readonly name: string;
   /** Of this process, and of no other. */
@@ -116,7 +117,6 @@ class Candidate {
 
   async release(): Promise<void> {
     const { clock, notify } = this.#deps;
-    const late = (): Error => new OperatingError('LeaseLost', 'the API server did not answer in time');
     const time = microTimestamp(clock.now());
     try {
       await withDeadline(clock, renewDeadlineMs, late, new AbortController().signal, (limited) =>
@@ -142,7 +142,6 @@ class Candidate {
   async #try(timeoutMs: number, signal: AbortSignal): Promise<'held' | 'taken' | 'unknown'> {
     const { clock, monotonicMs, notify } = this.#deps;
     const sent = { wallMs: clock.now(), monotonicMs: monotonicMs() };
-    const late = (): Error => new OperatingError('LeaseLost', 'the API server did not answer in time');
     try {
       const isHeld = await withDeadline(clock, timeoutMs, late, signal, (limited) => this.#take(limited));
       if (!isHeld) return 'taken';
