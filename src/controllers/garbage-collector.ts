@@ -60,10 +60,11 @@ class Collector {
     if (key !== undefined) this.#queue.touch(key);
   }
 
-  /** Undefined for kinds that this server does not know: it cannot say that such an owner is gone. */
+  /** Undefined where nothing can say that such an owner is gone: of an unknown kind, or in no namespace although it needs one. */
   #ownerKey({ apiVersion, kind, name }: OwnerReference, { namespace = '' }: ObjectMeta): string | undefined {
     const known = this.#cluster.kindOf(apiVersion, kind);
-    return known && this.#cluster.keyOf(known, namespace, name);
+    if (known === undefined || (known.namespaced && namespace === '')) return undefined;
+    return this.#cluster.keyOf(known, namespace, name);
   }
 
   async #look(key: string): Promise<void> {
