@@ -1,81 +1,17 @@
 /** `mountlet agent` beside others on its machine: one node for a directory, no cluster unless asked, no secrets in containers. */
 import assert from 'node:assert/strict';
-import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { chmodSync, mkdirSync, mkdtempSync, readFileSync, realpathSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
-import { type TestContext, test } from 'node:test';
-import { removeWithMounts } from '../src/testing/machine/temporary-directory.ts';
+import { test } from 'node:test';
+import { AgentMachine } from './agent-machine.ts';
 import { startApiServerProgram } from './api-server-program.ts';
 import { eventually } from './kubectl-program.ts';
-import { endProcessesOf } from './left-behind.ts';
 import { configMap, mountAt, pod, secret } from './manifests.ts';
-import { isRoot, mountlet, programCommand } from './mountlet-program.ts';
+import { isRoot, mountlet } from './mountlet-program.ts';
 import { UpMachine, withNode } from './up-program.ts';
 
 const asRoot = { skip: isRoot ? false : 'needs root: an ordinary user has no mounts' };
-
-interface Agent {
-  /** The line that it prints when it is ready. */
-  readonly ready: string;
-  readonly child: ChildProcess;
-  readonly stderr: () => string;
-}
-
-interface AgentOptions {
-  readonly env?: Readonly<Record<string, string>>;
-  readonly asOrdinaryUser?: boolean;
-}
-
-/** Directories and agents of one test. When it ends, so do they, in this order: agents, their pods, mounts, files. */
-class AgentMachine {
-  readonly #directories: string[] = [];
-  readonly #processes: ChildProcess[] = [];
-
-  constructor(t: TestContext) {
-    t.after(async () => {
-      for (const child of this.#processes.filter(({ exitCode }) => exitCode === null)) {
-        const exited = once(child, 'exit');
-        child.kill('SIGKILL');
-        await exited;
-      }
-      for (const directory of this.#directories) {
-        endProcessesOf(directory);
-        removeWithMounts(directory);
-      }
-    });
-  }
-
-  directory(under = tmpdir()): string {
-    const directory = realpathSync(mkdtempSync(join(under, 'mountlet-test-')));
-    chmodSync(directory, 0o777); // for the ordinary user
-    this.#directories.push(directory);
-    return directory;
-  }
-
-  own(child: ChildProcess): void {
-    this.#processes.push(child);
-  }
-
-  async start(args: readonly string[], { env = {}, asOrdinaryUser = false }: AgentOptions = {}): Promise<Agent> {
-    const [file = '', ...before] = programCommand(asOrdinaryUser);
-    const given = ['agent', '--node-name', 'here', '--port', '0', '--address', '127.0.0.1', ...args];
-    const child = spawn(file, [...before, ...given], {
-      stdio: ['ignore', 'pipe', 'pipe'],
-      env: { PATH: process.env['PATH'], HOME: '/nonexistent', ...env },
-    });
-    this.own(child);
-    let stderr = '';
-    child.stderr.setEncoding('utf8').on('data', (text: string) => (stderr += text));
-    const [ready] = (await Promise.race([
-      once(createInterface({ input: child.stdout }), 'line'),
-      once(child, 'exit').then(() => assert.fail(`the agent ended before it was ready: ${stderr}`)),
-    ])) as [string];
-    return { ready, child, stderr: () => stderr };
-  }
-}
 
 test('a directory has one node: a second one of either kind is refused and harms no pod', withNode, async (t) => {
   const machine = new UpMachine();

@@ -25,11 +25,15 @@ export interface RunningApiServer {
 /** Resolves when it says that it is ready; rejects when it ends before. */
 export async function startApiServerProgram(
   directory: string,
-  { listen = '127.0.0.1:0', nodeArguments = [] }: { listen?: string; nodeArguments?: readonly string[] } = {},
+  {
+    listen = '127.0.0.1:0',
+    nodeArguments = [],
+    args = [],
+  }: { listen?: string; nodeArguments?: readonly string[]; args?: readonly string[] } = {},
 ): Promise<RunningApiServer> {
   const child = spawn(
     process.execPath,
-    [...nodeArguments, program, 'apiserver', '--data', directory, '--listen', listen],
+    [...nodeArguments, program, 'apiserver', '--data', directory, '--listen', listen, ...args],
     { stdio: ['ignore', 'pipe', 'pipe'] },
   );
   const exited = new Promise<number | null>((resolve) => child.once('exit', (code) => resolve(code)));

@@ -116,7 +116,6 @@ const filesMin = 4;
 /** Folders that may hold fewer files. */
 const small: Readonly<Record<string, string>> = {
   apiserver: 'the door alone',
-  'controllers/cluster': 'the contract, and what every loop has: a queue and Events',
   grpc: 'calls alone: the messages are generated',
   runtimes: 'the contract alone: every runtime has a folder',
   testing: 'the door alone',

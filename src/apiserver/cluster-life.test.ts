@@ -198,10 +198,14 @@ test('an owner of the same name and another uid does not count; an unknown kind 
   await owned(w, 'stranger', { metadata: { name: 'live', uid: 'other' } });
   await w.until(maps, ends('stranger'));
   await owned(w, 'foreign', live, { apiVersion: 'apps/v1', kind: 'Deployment' });
+  // A Node is in no namespace, and there is no ConfigMap in none: that says nothing of the one that was meant.
+  const ownerReferences = [{ apiVersion: 'v1', kind: 'ConfigMap', name: 'live', uid: live.metadata.uid }];
+  await w.post('/api/v1/nodes', { metadata: { name: 'lost', ownerReferences } });
   await owned(w, 'child', live);
   await w.client.send(`${maps}/live`, { method: 'DELETE' });
   await w.until(maps, ends('child'));
   assert.equal((await w.client.send(`${maps}/foreign`)).status, 200);
+  assert.equal((await w.client.send('/api/v1/nodes/lost')).status, 200);
 });
 
 test('deletion in the foreground waits for dependents that block it', async (t) => {

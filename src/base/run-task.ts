@@ -3,6 +3,8 @@
  * failure harms nothing else. A loop that may leave shared state half changed runs without this, and its failure ends the
  * process: containers keep running, and the next start adopts them.
  */
+import { setMaxListeners } from 'node:events';
+import { onAbort } from './abort.ts';
 import { BackOff } from './back-off.ts';
 import type { Clock } from './clock.ts';
 
@@ -41,5 +43,33 @@ export async function runTask(
       notify({ kind: 'TaskFailed', task, error, retryMs });
       await clock.sleep(retryMs, signal).catch(() => {});
     }
+  }
+}
+
+export type Task = (signal: AbortSignal) => Promise<void>;
+
+/** They live and end together: the first that fails ends the others, and all are awaited. */
+export async function runTogether(tasks: readonly Task[], signal: AbortSignal): Promise<void> {
+  const stop = new AbortController();
+  // Every pod, watch and container listens to it; Node takes more than ten for a leak.
+  setMaxListeners(0, stop.signal);
+  const abort = (): void => stop.abort(signal.reason);
+  const stopListening = onAbort(signal, abort);
+  if (signal.aborted) abort();
+  const running = tasks.map(async (task) => {
+    try {
+      await task(stop.signal);
+    } catch (error) {
+      // An error after the abort is not a failure.
+      if (stop.signal.aborted) return;
+      stop.abort(error);
+      throw error;
+    }
+  });
+  try {
+    await Promise.all(running);
+  } finally {
+    await Promise.allSettled(running);
+    stopListening();
   }
 }

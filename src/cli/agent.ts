@@ -36,6 +36,7 @@ export interface AgentOptions extends ClusterOptions, SandboxOptions {
   readonly address?: string;
   readonly drain?: boolean;
   readonly subpathUpdates?: boolean;
+  readonly localPath?: boolean;
   readonly imageCredentialProviderConfig?: string;
   readonly imageCredentialProviderBinDir?: string;
   readonly logFormat: LogFormat;
@@ -108,6 +109,7 @@ export function settingsOf(
     port: options.port,
     address: options.address,
     subPathUpdates: options.subpathUpdates,
+    localPath: options.localPath,
     runtime: options.runtime,
     containerRuntimeEndpoint: options.containerRuntimeEndpoint,
     hostFiles: options.hostFiles,

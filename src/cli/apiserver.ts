@@ -3,15 +3,16 @@ import { resolve } from 'node:path';
 import {
   type EmbeddedApiServer,
   backUpApiServer,
+  chosenLoops,
   restoreApiServer,
   rotateApiServerKeys,
   startEmbeddedApiServer,
 } from '../agent/embedded/embedded-api-server.ts';
 import { messageOf } from '../base/errors.ts';
-import { parseListen } from './options.ts';
+import { type LoopOptions, parseListen } from './options.ts';
 import { report, reportingErrors, untilSignal } from './terminal.ts';
 
-export interface ApiServerOptions {
+export interface ApiServerOptions extends LoopOptions {
   readonly data: string;
   readonly listen: string;
   readonly verbose?: boolean;
@@ -22,7 +23,7 @@ export async function apiServerCommand(options: ApiServerOptions): Promise<numbe
     const stop = new AbortController();
     const stopped = untilSignal();
     const server: EmbeddedApiServer = await startEmbeddedApiServer(
-      { directory: resolve(options.data), ...parseListen(options.listen) },
+      { directory: resolve(options.data), ...parseListen(options.listen), loops: chosenLoops(options) },
       (notice) => {
         if (notice.kind === 'RequestServed') {
           if (options.verbose === true)

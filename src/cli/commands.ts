@@ -3,9 +3,19 @@ import { type Command, InvalidArgumentError, Option } from 'commander';
 import { dnsLabelProblems } from '../kube/values/names.ts';
 import type { AgentOptions, DoctorOptions } from './agent.ts';
 import type { ApiServerOptions } from './apiserver.ts';
+import type { ControllersOptions } from './controllers.ts';
 import { logLevels } from './log-printer.ts';
 import type { ApplyOptions, GetOptions } from './object-commands.ts';
-import { hostFiles, hostPath, notEmpty, runtime, runtimeEndpoint, subPathUpdates, writableLayer } from './options.ts';
+import {
+  boolean,
+  hostFiles,
+  hostPath,
+  notEmpty,
+  runtime,
+  runtimeEndpoint,
+  subPathUpdates,
+  writableLayer,
+} from './options.ts';
 import type { RenderOptions } from './render.ts';
 import type { UpOptions } from './up.ts';
 
@@ -29,7 +39,7 @@ export function addUpCommand(program: Command): void {
     .option('--manifests <dir>', 'a folder of static pods and their objects', notEmpty)
     .option('--config <file>', 'settings of the node, as for mountlet agent', notEmpty)
     .option('--apply <paths...>', 'manifests to apply at the start: files or directories');
-  withNode(command)
+  withNode(withLoops(command))
     .addHelpText(
       'after',
       '\nExample:\n  mountlet up --apply examples/hello.yaml\n  kubectl --kubeconfig /var/lib/mountlet/kubeconfig get pods',
@@ -96,7 +106,11 @@ export function addAgentCommands(program: Command): void {
     )
     .option('--image-credential-provider-bin-dir <dir>', 'where those programs are', notEmpty)
     .option('--address <ip>', "where the node's own server listens (default: 0.0.0.0)", notEmpty)
-    .option('--port <number>', "port of the node's own server (default: 10250)", port);
+    .option('--port <number>', "port of the node's own server (default: 10250)", port)
+    .option(
+      '--local-path',
+      'make volumes for claims of the class local-path that are to be on this node: directories of it. The credentials must allow that',
+    );
   withNode(command)
     .exitOverride()
     .action(async (options: AgentOptions) => {
@@ -185,7 +199,8 @@ export function addApiServerCommand(program: Command): void {
     )
     .requiredOption('--data <dir>', 'where to keep the objects, keys and the kubeconfig', notEmpty)
     .option('--listen <host:port>', 'where to listen; port 0 takes any free one', '127.0.0.1:6443')
-    .option('--verbose', 'print each request')
+    .option('--verbose', 'print each request');
+  withLoops(apiserver)
     .addHelpText(
       'after',
       '\nExample:\n  mountlet apiserver --data ./data &\n  kubectl --kubeconfig ./data/kubeconfig create configmap web --from-literal=a=b',
@@ -236,6 +251,46 @@ export function addApiServerCommand(program: Command): void {
     .action(async () => {
       const { rotateKeysCommand } = await import('./apiserver.ts');
       process.exitCode = await rotateKeysCommand(apiserver.opts<ApiServerOptions>());
+    });
+}
+
+export function addControllersCommand(program: Command): void {
+  const command = program
+    .command('controllers')
+    .summary(
+      'run the loops of a control plane against any API server: volumes and claims, nodes, namespaces, scheduling',
+    )
+    .description(
+      'Runs what kube-controller-manager and kube-scheduler do, as far as mountlet has it, over HTTP: for an API server whose ' +
+        'own are off. Of several such processes one works, which holds the Lease kube-system/mountlet-controllers; the others ' +
+        'stand by. A process that loses the lease ends with exit code 1. Runs until SIGTERM or Ctrl-C.',
+    )
+    .option(
+      '--kubeconfig <file>',
+      'which cluster (default: $KUBECONFIG, ~/.kube/config, then the cluster this runs in)',
+      notEmpty,
+    )
+    .option('--context <name>', 'which context of the kubeconfig', notEmpty)
+    .addOption(
+      new Option('--in-cluster', 'the cluster that this runs in as a pod, and no kubeconfig').conflicts([
+        'kubeconfig',
+        'context',
+      ]),
+    )
+    .addOption(
+      boolean(new Option('--leader-elect <boolean>', 'whether one process works while others stand by').default(true)),
+    )
+    .option(
+      '--controllers <list>',
+      'which of them: *, NAME and -NAME; * is all but garbage-collector-controller, which watches every kind',
+      '*',
+    );
+  withLog(command)
+    .addHelpText('after', '\nExample:\n  mountlet controllers --kubeconfig admin.conf --controllers=*,-kube-scheduler')
+    .exitOverride()
+    .action(async (options: ControllersOptions) => {
+      const { controllersCommand } = await import('./controllers.ts');
+      process.exitCode = await controllersCommand(options);
     });
 }
 
@@ -292,14 +347,34 @@ function withCluster(command: Command): Command {
 
 /** The options of commands that run a node. */
 function withNode(command: Command): Command {
-  return command
+  command
     .option('--drain', 'end all pods before exiting')
     .addOption(subPathUpdates)
     .addOption(runtime)
     .addOption(runtimeEndpoint)
     .addOption(hostFiles)
     .addOption(hostPath)
-    .addOption(writableLayer)
+    .addOption(writableLayer);
+  return withLog(command);
+}
+
+/** The loops of commands that run an API server. */
+function withLoops(command: Command): Command {
+  return command
+    .option(
+      '--controllers <list>',
+      "which loops of kube-controller-manager run: *, NAME and -NAME, or none, to leave the cluster to somebody else's",
+      '*',
+    )
+    .addOption(
+      new Option('--scheduler <which>', "who gives pods a node: our scheduler, or none, to leave it to somebody else's")
+        .choices(['default', 'none'])
+        .default('default'),
+    );
+}
+
+function withLog(command: Command): Command {
+  return command
     .addOption(
       new Option('--log-format <format>', 'how to print what happens').choices(['text', 'json']).default('text'),
     )

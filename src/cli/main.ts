@@ -4,6 +4,7 @@ import { Command, CommanderError } from 'commander';
 import {
   addAgentCommands,
   addApiServerCommand,
+  addControllersCommand,
   addObjectCommands,
   addRenderCommand,
   addUpCommand,
@@ -26,6 +27,7 @@ addUpCommand(program);
 addAgentCommands(program);
 addRenderCommand(program);
 addApiServerCommand(program);
+addControllersCommand(program);
 addObjectCommands(program);
 
 handleFailures();

@@ -10,15 +10,24 @@ export function notEmpty(path: string): string {
   return path;
 }
 
-export const subPathUpdates = new Option(
-  '--subpath-updates <boolean>',
-  "whether subPath mounts follow their volumes; false: they keep the content they began with, as the kubelet's do (default: true)",
-)
-  .choices(['true', 'false'])
-  .argParser((text) => {
+export function boolean(option: Option): Option {
+  return option.choices(['true', 'false']).argParser((text) => {
     if (text !== 'true' && text !== 'false') throw new InvalidArgumentError('Allowed choices are true, false.');
     return text === 'true';
   });
+}
+
+export const subPathUpdates = boolean(
+  new Option(
+    '--subpath-updates <boolean>',
+    "whether subPath mounts follow their volumes; false: they keep the content they began with, as the kubelet's do (default: true)",
+  ),
+);
+
+export interface LoopOptions {
+  readonly controllers: string;
+  readonly scheduler: 'default' | 'none';
+}
 
 export const runtime = new Option(
   '--runtime <kind>',

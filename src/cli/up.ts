@@ -1,6 +1,7 @@
 /** `mountlet up`: API server and node in the foreground, until a signal ends them. */
 import { accessSync, constants } from 'node:fs';
 import { delimiter, join, resolve } from 'node:path';
+import { chosenLoops } from '../agent/embedded/embedded-api-server.ts';
 import { type RunningMachine, startUp } from '../agent/embedded/up.ts';
 import { readSources } from '../agent/machine/manifests-folder-reader.ts';
 import type { LogLevel } from '../agent/node/notices.ts';
@@ -9,11 +10,17 @@ import { messageOf } from '../base/errors.ts';
 import { runTask } from '../base/run-task.ts';
 import { farewell, settingsOf } from './agent.ts';
 import { logPrinter, notePrinter, noticePrinter } from './log-printer.ts';
-import { type SandboxOptions, defaultStateDirectory, parseListen, secretDirectories } from './options.ts';
+import {
+  type LoopOptions,
+  type SandboxOptions,
+  defaultStateDirectory,
+  parseListen,
+  secretDirectories,
+} from './options.ts';
 import { type LogFormat, openStandardInput, reportingErrors, untilSignal } from './terminal.ts';
 import { type GuideSettings, showFirstPod } from './up-guide.ts';
 
-export interface UpOptions extends SandboxOptions {
+export interface UpOptions extends SandboxOptions, LoopOptions {
   readonly state?: string;
   readonly listen: string;
   readonly nodeName?: string;
@@ -53,6 +60,7 @@ export function upCommand(options: UpOptions): Promise<number> {
         stateDirectory,
         ...listen,
         node: settings,
+        loops: chosenLoops(options),
       },
       {
         runtimeDirectory: process.env['XDG_RUNTIME_DIR'],

@@ -7,6 +7,7 @@ import type { ResourceReference } from './api/resource-reference.ts';
 export interface DiscoveredResource extends ResourceReference {
   readonly singular: string;
   readonly shortNames: readonly string[];
+  readonly verbs: readonly string[];
 }
 
 interface ResourceList {
@@ -17,6 +18,7 @@ interface ResourceList {
     readonly kind: string;
     readonly namespaced: boolean;
     readonly shortNames?: readonly string[];
+    readonly verbs?: readonly string[];
   }[];
 }
 
@@ -25,23 +27,39 @@ interface GroupList {
 }
 
 export class DiscoveredResources {
-  readonly #resources: readonly DiscoveredResource[];
+  readonly all: readonly DiscoveredResource[];
 
   constructor(resources: readonly DiscoveredResource[]) {
-    this.#resources = resources;
+    this.all = resources;
   }
 
-  /** One request for each group. */
-  static async ask(client: Pick<ApiClient, 'read'>, signal: AbortSignal): Promise<DiscoveredResources> {
+  /**
+   * One request for each group. A group may be served by another server, which is away: `without` hears of it and the rest is
+   * answered; absent, all of it fails.
+   */
+  static async ask(
+    client: Pick<ApiClient, 'read'>,
+    signal: AbortSignal,
+    without?: (path: string, error: unknown) => void,
+  ): Promise<DiscoveredResources> {
     const { groups = [] } = (await client.read('/apis', {}, signal)) as GroupList;
-    const paths = ['/api/v1', ...groups.map(({ preferredVersion }) => `/apis/${preferredVersion.groupVersion}`)];
-    const lists = await Promise.all(paths.map((path) => client.read(path, {}, signal)));
+    const read = async (path: string): Promise<unknown> => {
+      try {
+        return await client.read(path, {}, signal);
+      } catch (error) {
+        if (without === undefined || signal.aborted) throw error;
+        without(path, error);
+        return {};
+      }
+    };
+    const paths = groups.map(({ preferredVersion }) => `/apis/${preferredVersion.groupVersion}`);
+    const lists = await Promise.all([client.read('/api/v1', {}, signal), ...paths.map(read)]);
     return new DiscoveredResources(lists.flatMap((list) => resourcesOf(list as ResourceList)));
   }
 
   /** Of a manifest. */
   ofKind(apiVersion: string, kind: string): DiscoveredResource {
-    const found = this.#resources.find((one) => one.kind === kind && apiVersionOf(one) === apiVersion);
+    const found = this.all.find((one) => one.kind === kind && apiVersionOf(one) === apiVersion);
     if (found !== undefined) return found;
     throw new ClientError(
       'UnknownKind',
@@ -52,12 +70,12 @@ export class DiscoveredResources {
   /** As a user types it: `cm`, `configmap`, `configmaps`, `leases.coordination.k8s.io`. */
   named(name: string): DiscoveredResource {
     const wanted = name.toLowerCase();
-    const found = this.#resources.find(
+    const found = this.all.find(
       ({ plural, singular, shortNames, group }) =>
         [plural, singular, ...shortNames].includes(wanted) || `${plural}.${group}` === wanted,
     );
     if (found !== undefined) return found;
-    const known = [...new Set(this.#resources.map(({ plural }) => plural))].sort().join(', ');
+    const known = [...new Set(this.all.map(({ plural }) => plural))].sort().join(', ');
     throw new ClientError('UnknownKind', `the server doesn't have a resource type "${name}"; it has ${known}`);
   }
 }
@@ -67,7 +85,7 @@ function resourcesOf({ groupVersion = '', resources = [] }: ResourceList): Disco
   const [group, version] = [groupVersion.slice(0, Math.max(slash, 0)), groupVersion.slice(slash + 1)];
   return resources
     .filter(({ name }) => !name.includes('/')) // subresources
-    .map(({ name, kind, namespaced, singularName = '', shortNames = [] }) => ({
+    .map(({ name, kind, namespaced, singularName = '', shortNames = [], verbs = [] }) => ({
       group,
       version,
       plural: name,
@@ -75,5 +93,6 @@ function resourcesOf({ groupVersion = '', resources = [] }: ResourceList): Disco
       isNamespaced: namespaced,
       singular: singularName === '' ? kind.toLowerCase() : singularName,
       shortNames,
+      verbs,
     }));
 }

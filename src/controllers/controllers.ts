@@ -1,5 +1,18 @@
-/** Runs all controllers of a cluster until the signal aborts. */
-import { type DefaultObjectDeps, ensureDefaultObjects, runDefaultObjects } from './default-objects.ts';
+/**
+ * The loops that keep a cluster in order: those of kube-controller-manager, by its names, and the scheduler. Which of them run is
+ * chosen as kube-controller-manager's `--controllers` does it. What only an API server does itself is here too, for ours.
+ */
+import { OperatingError } from '../base/errors.ts';
+import { runTask, runTogether } from '../base/run-task.ts';
+import { CannotRunError, type ControllerDeps } from './cluster/cluster.ts';
+import {
+  type DefaultObjectDeps,
+  ensureDefaultObjects,
+  rootCertificates,
+  runCompanion,
+  runServerService,
+  serviceAccounts,
+} from './default-objects.ts';
 import { runExpiry } from './expiry.ts';
 import { runGarbageCollector } from './garbage-collector.ts';
 import { runNamespaceDeletion } from './namespace-deletion.ts';
@@ -7,8 +20,104 @@ import { runNodeLife } from './node-life.ts';
 import { runNodeTaints } from './node-taints.ts';
 import { runNodeTtl } from './node-ttl.ts';
 import { runScheduler } from './scheduler.ts';
-import type { LocalPath } from './storage/local-path.ts';
-import { runStorage } from './storage/storage.ts';
+import { runEphemeralClaims } from './storage/ephemeral-claims.ts';
+import { type LocalPath, runLocalPath } from './storage/local-path.ts';
+import { runClaimProtection, runVolumeProtection } from './storage/protection.ts';
+import { type StorageLoop, runStorage } from './storage/storage.ts';
+import { runVolumeBinder } from './storage/volume-binder.ts';
+import { runVolumeExpander } from './storage/volume-expander.ts';
+
+interface LoopDeps extends ControllerDeps {
+  /** What clients of the server trust; undefined where they need nothing of their own for that. */
+  readonly authorityPem: string | undefined;
+}
+
+type Loop = (deps: LoopDeps, signal: AbortSignal) => Promise<void>;
+
+const accounts = 'serviceaccount-controller';
+const certificates = 'root-ca-certificate-publisher-controller';
+
+const loops: Readonly<Record<string, Loop>> = {
+  // With the parts that kube-controller-manager has under names of their own: eviction by taints, and pods of lost nodes.
+  'node-lifecycle-controller': (deps, signal) =>
+    runTogether([(until) => runNodeLife(deps, until), (until) => runNodeTaints(deps, until)], signal),
+  'ttl-controller': runNodeTtl,
+  'namespace-controller': runNamespaceDeletion,
+  'garbage-collector-controller': runGarbageCollector,
+  [accounts]: (deps, signal) => runCompanion(serviceAccounts, deps, signal),
+  [certificates]: async (deps, signal) => {
+    const { authorityPem } = deps;
+    if (authorityPem === undefined) {
+      throw new CannotRunError('it publishes the certificate authority of the kubeconfig, which names none');
+    }
+    await runCompanion(rootCertificates(authorityPem), deps, signal);
+  },
+};
+
+const storageLoops: Readonly<Record<string, StorageLoop>> = {
+  'persistentvolume-binder-controller': runVolumeBinder,
+  'persistentvolumeclaim-protection-controller': runClaimProtection,
+  'persistentvolume-protection-controller': runVolumeProtection,
+  'ephemeral-volume-controller': runEphemeralClaims,
+  'persistentvolume-expander-controller': runVolumeExpander,
+};
+
+export const controllerNames: readonly string[] = [...Object.keys(storageLoops), ...Object.keys(loops)].sort();
+export const schedulerName = 'kube-scheduler';
+
+/**
+ * `*` is all but those that are off by default, `a` turns one on, `-a` off, and the first that names one counts. `none` is none.
+ */
+export function chooseControllers(
+  list: string,
+  known: readonly string[],
+  offByDefault: readonly string[] = [],
+): ReadonlySet<string> {
+  const words = list.split(',').map((word) => word.trim());
+  if (list.trim() === 'none') return new Set();
+  const unknown = words.filter((word) => word !== '*' && !known.includes(word.replace(/^-/, '')));
+  if (unknown.length > 0) {
+    const names = unknown.map((word) => `"${word}"`).join(', ');
+    const text = `Cannot run ${names}: give a list of *, NAME and -NAME, or none; the names are ${known.join(', ')}`;
+    throw new OperatingError('UnknownController', text);
+  }
+  const isOn = (name: string): boolean => {
+    const first = words.find((word) => word === name || word === `-${name}`);
+    return first === undefined ? words.includes('*') && !offByDefault.includes(name) : first === name;
+  };
+  return new Set(known.filter(isOn));
+}
+
+/** Runs these until the signal aborts. One that fails starts again; one that cannot run here says so, and the others go on. */
+export async function runLoops(
+  deps: LoopDeps,
+  names: ReadonlySet<string>,
+  signal: AbortSignal,
+  localPath?: LocalPath,
+): Promise<void> {
+  const alone = Object.entries(loops).filter(([name]) => names.has(name));
+  const shared = Object.entries({ ...storageLoops, [schedulerName]: runScheduler }).filter(([name]) => names.has(name));
+  const onStorage = [...shared.map(([, loop]) => loop), ...(localPath === undefined ? [] : [runLocalPath(localPath)])];
+  const run = (controller: string, body: (until: AbortSignal) => Promise<void>): Promise<void> => {
+    const failed = (error: unknown): void =>
+      deps.notify({ kind: 'ControllerFailed', controller, object: 'all objects', error });
+    const unlessImpossible = async (until: AbortSignal): Promise<void> => {
+      try {
+        await body(until);
+      } catch (error) {
+        if (!(error instanceof CannotRunError)) throw error;
+        failed(error);
+      }
+    };
+    return runTask(controller, unlessImpossible, { ...deps, notify: ({ error }) => failed(error) }, signal);
+  };
+  const running = alone.map(([name, loop]) => run(name, (until) => loop(deps, until)));
+  if (onStorage.length > 0) {
+    const group = shared.map(([name]) => name).join(', ') || 'local-path';
+    running.push(run(group, (until) => runStorage(deps, onStorage, true, until)));
+  }
+  await Promise.all(running);
+}
 
 interface RunningControllers {
   /** The objects that every cluster has are there. */
@@ -20,21 +129,20 @@ interface RunningControllers {
 interface ControllersDeps extends DefaultObjectDeps {
   /** Directories of this machine for claims; absent where it has no node. */
   readonly localPath?: LocalPath;
+  /** Absent: all. What an API server does itself always runs. */
+  readonly loops?: ReadonlySet<string>;
 }
 
+/** For our own API server. */
 export function runControllers(deps: ControllersDeps, signal: AbortSignal): RunningControllers {
-  const settled = ensureDefaultObjects(deps, signal);
+  const { loops: names = new Set([...controllerNames, schedulerName]), localPath } = deps;
+  const companions = [
+    ...(names.has(accounts) ? [serviceAccounts] : []),
+    ...(names.has(certificates) ? [rootCertificates(deps.authorityPem)] : []),
+  ];
+  const settled = ensureDefaultObjects(deps, signal, companions);
   const run = (): Promise<unknown> =>
-    Promise.all([
-      runDefaultObjects(deps, signal),
-      runNamespaceDeletion(deps, signal),
-      runGarbageCollector(deps, signal),
-      runExpiry(deps, signal),
-      runStorage(deps, deps.localPath, (storage) => runScheduler(deps, storage, signal), signal),
-      runNodeTtl(deps, signal),
-      runNodeTaints(deps, signal),
-      runNodeLife(deps, signal),
-    ]);
+    Promise.all([runServerService(deps, signal), runExpiry(deps, signal), runLoops(deps, names, signal, localPath)]);
   // A failure of `settled` is reported there, and only there.
   return { settled, done: settled.then(run, () => undefined) };
 }

@@ -1,6 +1,6 @@
 /**
- * The objects that every cluster has from the start: four namespaces, in every namespace a service account and the certificate
- * authority, and the Service by which pods find the server.
+ * The objects that every cluster has from the start. An API server makes four namespaces itself, and the Service by which pods find
+ * it; two controllers keep a service account and the certificate authority in every namespace.
  */
 import { isDeepStrictEqual } from 'node:util';
 import { MountletError } from '../base/errors.ts';
@@ -16,20 +16,54 @@ export interface DefaultObjectDeps extends ControllerDeps {
   readonly endpoint: { readonly address: string; readonly port: number };
 }
 
+/** An object that every namespace has. */
+interface Companion {
+  readonly controller: string;
+  readonly kind: string;
+  readonly name: string;
+  ensure(cluster: Cluster, namespace: string): Promise<void>;
+}
+
 const controller = 'companions';
 const namespaceNames = ['default', 'kube-system', 'kube-public', 'kube-node-lease'];
-const authorityMap = 'kube-root-ca.crt';
-const account = 'default';
+
+export const serviceAccounts: Companion = {
+  controller: 'serviceaccount-controller',
+  kind: 'ServiceAccount',
+  name: 'default',
+  ensure: (cluster, namespace) => ensure(cluster, 'ServiceAccount', namespace, { metadata: { name: 'default' } }),
+};
+
+export function rootCertificates(authorityPem: string): Companion {
+  const [kind, name] = ['ConfigMap', 'kube-root-ca.crt'];
+  const data = { 'ca.crt': authorityPem };
+  const annotations = {
+    'kubernetes.io/description': 'The certificate authority of this API server. It is kept up to date.',
+  };
+  const wanted: ConfigMap = { metadata: { name, annotations }, data };
+  const repair = (current: KubeObject): KubeObject =>
+    isDeepStrictEqual((current as ConfigMap).data, data) ? current : ({ ...current, data } as KubeObject);
+  return {
+    controller: 'root-ca-certificate-publisher',
+    kind,
+    name,
+    ensure: (cluster, namespace) => ensure(cluster, kind, namespace, wanted, repair),
+  };
+}
 
 /** What must be there before anything is served. On a full disk the old ones must do: objects can still be deleted. */
-export async function ensureDefaultObjects(deps: DefaultObjectDeps, signal: AbortSignal): Promise<void> {
+export async function ensureDefaultObjects(
+  deps: DefaultObjectDeps,
+  signal: AbortSignal,
+  companions: readonly Companion[] = [serviceAccounts, rootCertificates(deps.authorityPem)],
+): Promise<void> {
   const cluster = deps.clusterFor(controller, signal);
   const namespaces = coreKind(cluster, 'Namespace');
   const isNew = (await cluster.get(cluster.keyOf(namespaces, '', 'default'))) === undefined;
   try {
     for (const name of namespaceNames) {
       await ensure(cluster, 'Namespace', '', { metadata: { name } });
-      await ensureInNamespace(deps, cluster, name);
+      for (const companion of companions) await ensureIn(name, companion, cluster);
     }
     await ensureService(deps, cluster);
   } catch (error) {
@@ -38,46 +72,44 @@ export async function ensureDefaultObjects(deps: DefaultObjectDeps, signal: Abor
   }
 }
 
-export async function runDefaultObjects(deps: DefaultObjectDeps, signal: AbortSignal): Promise<void> {
+/** Keeps the Service of the API server. */
+export async function runServerService(deps: DefaultObjectDeps, signal: AbortSignal): Promise<void> {
   const cluster = deps.clusterFor(controller, signal);
   const queue = new WorkQueue(controller, deps);
-  const followed: readonly (readonly [kind: string, name: string])[] = [
-    ['ServiceAccount', account],
-    ['ConfigMap', authorityMap],
-  ];
+  const stop = cluster.watch(coreKind(cluster, 'Namespace'), ({ type, key }) => {
+    if (type === 'put' && cluster.placeOf(key).name === 'default') queue.touch(key);
+  });
+  try {
+    await queue.run(() => ensureService(deps, cluster), signal);
+  } finally {
+    stop();
+  }
+}
+
+/** Keeps an object in every namespace. */
+export async function runCompanion(companion: Companion, deps: ControllerDeps, signal: AbortSignal): Promise<void> {
+  const cluster = deps.clusterFor(companion.controller, signal);
+  const queue = new WorkQueue(companion.controller, deps);
   const stops = [
     cluster.watch(coreKind(cluster, 'Namespace'), ({ type, key }) => {
       if (type === 'put') queue.touch(cluster.placeOf(key).name);
     }),
-    ...followed.map(([kind, name]) =>
-      cluster.watch(coreKind(cluster, kind), ({ key }) => {
-        const place = cluster.placeOf(key);
-        if (place.name === name) queue.touch(place.namespace);
-      }),
-    ),
+    cluster.watch(coreKind(cluster, companion.kind), ({ key }) => {
+      const place = cluster.placeOf(key);
+      if (place.name === companion.name) queue.touch(place.namespace);
+    }),
   ];
   try {
-    await queue.run(async (namespace) => {
-      await ensureInNamespace(deps, cluster, namespace);
-      if (namespace === 'default') await ensureService(deps, cluster);
-    }, signal);
+    await queue.run((namespace) => ensureIn(namespace, companion, cluster), signal);
   } finally {
     for (const stop of stops) stop();
   }
 }
 
-async function ensureInNamespace(deps: DefaultObjectDeps, cluster: Cluster, namespace: string): Promise<void> {
+async function ensureIn(namespace: string, companion: Companion, cluster: Cluster): Promise<void> {
   const home = await cluster.get(cluster.keyOf(coreKind(cluster, 'Namespace'), '', namespace));
   if (home === undefined || home.metadata.deletionTimestamp !== undefined) return;
-  await ensure(cluster, 'ServiceAccount', namespace, { metadata: { name: account } });
-  const data = { 'ca.crt': deps.authorityPem };
-  const annotations = {
-    'kubernetes.io/description': 'The certificate authority of this API server. It is kept up to date.',
-  };
-  const wanted: ConfigMap = { metadata: { name: authorityMap, annotations }, data };
-  await ensure(cluster, 'ConfigMap', namespace, wanted, (current) =>
-    isDeepStrictEqual((current as ConfigMap).data, data) ? current : { ...current, data },
-  );
+  await companion.ensure(cluster, namespace);
 }
 
 async function ensureService(deps: DefaultObjectDeps, cluster: Cluster): Promise<void> {

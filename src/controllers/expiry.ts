@@ -9,7 +9,7 @@ const longestSleepMs = 2 ** 31 - 1;
 
 export async function runExpiry(deps: ControllerDeps, signal: AbortSignal): Promise<void> {
   const cluster = deps.clusterFor(controller, signal);
-  const kinds = cluster.kinds.filter(({ timeToLiveMs }) => timeToLiveMs !== undefined);
+  const kinds = (await cluster.kinds()).filter(({ timeToLiveMs }) => timeToLiveMs !== undefined);
   await Promise.all(kinds.map((kind) => expire(deps, cluster, kind, signal)));
 }
 

@@ -14,6 +14,8 @@ const orphan = 'orphan';
 export async function runGarbageCollector(deps: ControllerDeps, signal: AbortSignal): Promise<void> {
   const cluster = deps.clusterFor(controller, signal);
   const collector = new Collector(cluster, deps);
+  // Dependents that are not known yet would be taken for none.
+  await cluster.ready(undefined);
   // An object that cannot be read is never judged, and as an owner it is not taken for gone: to look at it fails.
   const stop = cluster.watch(undefined, (change) => collector.see(change));
   try {
@@ -58,10 +60,11 @@ class Collector {
     if (key !== undefined) this.#queue.touch(key);
   }
 
-  /** Undefined for kinds that this server does not know: it cannot say that such an owner is gone. */
+  /** Undefined where nothing can say that such an owner is gone: of an unknown kind, or in no namespace although it needs one. */
   #ownerKey({ apiVersion, kind, name }: OwnerReference, { namespace = '' }: ObjectMeta): string | undefined {
     const known = this.#cluster.kindOf(apiVersion, kind);
-    return known && this.#cluster.keyOf(known, namespace, name);
+    if (known === undefined || (known.namespaced && namespace === '')) return undefined;
+    return this.#cluster.keyOf(known, namespace, name);
   }
 
   async #look(key: string): Promise<void> {

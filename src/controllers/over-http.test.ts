@@ -2,150 +2,31 @@
 import assert from 'node:assert/strict';
 import { test, type TestContext } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { resources } from '../apiserver/resources/resources.ts';
+import { SharedCluster } from '../agent/machine/http-cluster.ts';
 import { type Clock, systemClock } from '../base/clock.ts';
-import type { ApiClient } from '../client/api/api-client.ts';
-import { ConflictError, NotFoundError } from '../client/api/api-errors.ts';
-import type { ResourceReference } from '../client/api/resource-reference.ts';
-import { reflect } from '../client/reflector.ts';
 import type { Node } from '../kube/kinds/node.ts';
+import type { PersistentVolumeClaim } from '../kube/kinds/storage/persistent-volume-claim.ts';
+import type { PersistentVolume } from '../kube/kinds/storage/persistent-volume.ts';
 import type { KubeObject } from '../kube/schema/kind.ts';
 import { runningApiServer } from '../testing/servers/test-api-server.ts';
 import { memoryStore } from '../testing/servers/stores.ts';
-import type { Cluster, ClusterObject, ControllerDeps, Kind, ObjectChange } from './cluster/cluster.ts';
+import type { Cluster, ControllerDeps, Kind } from './cluster/cluster.ts';
 import { ensureDefaultObjects } from './default-objects.ts';
 import { runGarbageCollector } from './garbage-collector.ts';
 import { FakeClock } from '../testing/fakes/fake-clock.ts';
 import { runNodeLife } from './node-life.ts';
 import { runNodeTaints } from './node-taints.ts';
 import { runScheduler } from './scheduler.ts';
+import { type LocalDirectories, runLocalPath } from './storage/local-path.ts';
+import { runClaimProtection, runVolumeProtection } from './storage/protection.ts';
 import { runStorage } from './storage/storage.ts';
-
-const served = resources.filter(({ isStored, viewOf }) => isStored && viewOf === undefined);
-
-/** The cluster as a client has it. */
-class HttpCluster implements Cluster {
-  readonly kinds = served;
-  readonly #client: ApiClient;
-  readonly #signal: AbortSignal;
-
-  constructor(client: ApiClient, signal: AbortSignal) {
-    this.#client = client;
-    this.#signal = signal;
-  }
-
-  kindOf(apiVersion: string, name: string): Kind | undefined {
-    return served.find(
-      ({ group, version, kind }) => kind === name && (group === '' ? version : `${group}/${version}`) === apiVersion,
-    );
-  }
-
-  keyOf({ group, plural, namespaced }: Kind, namespace: string, name: string): string {
-    return [group, plural, namespaced ? namespace : '', name].join('/');
-  }
-
-  placeOf(key: string): { kind: Kind | undefined; namespace: string; name: string } {
-    const [group, plural, namespace = '', name = ''] = key.split('/');
-    return { kind: served.find((kind) => kind.group === group && kind.plural === plural), namespace, name };
-  }
-
-  async get(key: string): Promise<KubeObject | undefined> {
-    const { resource, place } = this.#reach(key);
-    try {
-      return await this.#client.get(resource, place, this.#signal);
-    } catch (error) {
-      if (error instanceof NotFoundError) return undefined;
-      throw error;
-    }
-  }
-
-  async list(kind: Kind, namespace?: string): Promise<readonly ClusterObject[]> {
-    const { items } = await this.#client.list(referenceOf(kind), { namespace }, this.#signal);
-    return items.map((item) => this.#entry(kind, item));
-  }
-
-  watch(kind: Kind | undefined, report: (change: ObjectChange) => void): () => void {
-    const stop = new AbortController();
-    const signal = AbortSignal.any([stop.signal, this.#signal]);
-    const deps = { client: this.#client, clock: systemClock, random: Math.random, notify: () => {} };
-    for (const each of kind === undefined ? served : [kind]) {
-      const follow = async (): Promise<void> => {
-        for await (const reflection of reflect(deps, { resource: referenceOf(each) }, signal)) {
-          const objects = reflection.kind === 'replaced' ? reflection.objects : [reflection.object];
-          for (const object of objects as readonly KubeObject[]) {
-            report({
-              ...this.#entry(each, object),
-              type: reflection.kind === 'deleted' ? 'delete' : 'put',
-              isInitial: reflection.kind === 'replaced',
-              mentions: (word) => JSON.stringify(object).includes(`"${word}"`),
-            });
-          }
-        }
-      };
-      void follow();
-    }
-    return () => stop.abort();
-  }
-
-  async create(kind: Kind, namespace: string, object: KubeObject): Promise<void> {
-    await this.#client.create(referenceOf(kind), { namespace }, object, this.#signal);
-  }
-
-  async update(key: string, change: (object: KubeObject) => KubeObject, subresource?: string): Promise<void> {
-    const { resource, place } = this.#reach(key);
-    for (;;) {
-      const current = await this.#client.get(resource, place, this.#signal);
-      const changed = change(current);
-      if (changed === current) return;
-      try {
-        const at = subresource === undefined ? place : { ...place, subresource };
-        await this.#client.update(resource, at, changed, this.#signal);
-        return;
-      } catch (error) {
-        if (!(error instanceof ConflictError)) throw error;
-      }
-    }
-  }
-
-  async delete(key: string, preconditions = {}, grace = {}): Promise<void> {
-    const { resource, place } = this.#reach(key);
-    const options = {
-      kind: 'DeleteOptions',
-      apiVersion: 'v1',
-      preconditions,
-      propagationPolicy: 'Background',
-      ...grace,
-    };
-    await this.#client.delete(resource, place, options, this.#signal);
-  }
-
-  async bind(key: string, podUid: string, nodeName: string): Promise<void> {
-    const { resource, place } = this.#reach(key);
-    const target = { apiVersion: 'v1', kind: 'Node', name: nodeName };
-    const binding = { apiVersion: 'v1', kind: 'Binding', metadata: { name: place.name, uid: podUid }, target };
-    await this.#client.create(resource, { ...place, subresource: 'binding' }, binding, this.#signal);
-  }
-
-  #entry(kind: Kind, object: KubeObject): ClusterObject {
-    return { key: this.keyOf(kind, object.metadata.namespace ?? '', object.metadata.name), object };
-  }
-
-  #reach(key: string): { resource: ResourceReference; place: { namespace?: string; name: string } } {
-    const { kind, namespace, name } = this.placeOf(key);
-    assert.ok(kind, key);
-    return { resource: referenceOf(kind), place: kind.namespaced ? { namespace, name } : { name } };
-  }
-}
-
-function referenceOf({ group, version, plural, kind, namespaced }: Kind): ResourceReference {
-  return { group, version, plural, kind, isNamespaced: namespaced };
-}
+import { runVolumeBinder } from './storage/volume-binder.ts';
 
 async function start(
   t: TestContext,
   loop: (deps: ControllerDeps, signal: AbortSignal) => Promise<unknown>,
   clock: Clock = systemClock,
-): Promise<{ cluster: HttpCluster; kind: (name: string) => Kind }> {
+): Promise<{ cluster: Cluster; kind: (name: string) => Kind }> {
   const stop = new AbortController();
   const failures: unknown[] = [];
   let running: Promise<unknown> = Promise.resolve();
@@ -159,16 +40,20 @@ async function start(
     controllers: (host, signal) => ({ settled: ensureDefaultObjects(host, signal), done: Promise.resolve() }),
   });
   const client = server.client({ rate: { perSecond: 1_000, burst: 1_000 } });
+  const shared = await SharedCluster.connect(
+    { client, clock: systemClock, random: Math.random, notify: () => {} },
+    stop.signal,
+  );
   running = loop(
     {
-      clusterFor: (_, signal) => new HttpCluster(client, signal),
+      clusterFor: (controller, signal) => shared.for(controller, signal),
       clock,
       random: { suffix: () => 'abcde' },
       notify: ({ error }) => failures.push(error),
     },
     stop.signal,
   );
-  const cluster = new HttpCluster(client, stop.signal);
+  const cluster = shared.for('test', stop.signal);
   const kind = (name: string): Kind => cluster.kindOf('v1', name) ?? assert.fail(name);
   return { cluster, kind };
 }
@@ -195,9 +80,7 @@ test('the garbage collector deletes what has lost its owners, over HTTP', async 
 });
 
 test('the scheduler gives a pod a node, over HTTP', async (t) => {
-  const { cluster, kind } = await start(t, (deps, signal) =>
-    runStorage(deps, undefined, (storage) => runScheduler(deps, storage, signal), signal),
-  );
+  const { cluster, kind } = await start(t, (deps, signal) => runStorage(deps, [runScheduler], true, signal));
   const containers = [{ name: 'main', image: 'none' }];
   const key = cluster.keyOf(kind('Pod'), 'default', 'web');
   const pod = { metadata: { name: 'web' }, spec: { containers } } as KubeObject;
@@ -252,4 +135,99 @@ test('pods leave a node that has fallen silent, and are collected when it is gon
   await passes(async () => (await cluster.get(patient))?.metadata.deletionTimestamp !== undefined);
   await cluster.delete(node);
   await passes(async () => (await cluster.get(patient)) === undefined);
+});
+
+/** Directories of a node, by volume; all nodes have the same root. */
+function sameRoot(): {
+  readonly made: Set<string>;
+  readonly removed: string[];
+  readonly directories: LocalDirectories;
+} {
+  const made = new Set<string>();
+  const removed: string[] = [];
+  return {
+    made,
+    removed,
+    directories: {
+      pathOf: (name) => `/var/lib/mountlet/local-path/${name}`,
+      make: async (name) => void made.add(name),
+      async remove(name) {
+        made.delete(name);
+        removed.push(name);
+      },
+    },
+  };
+}
+
+test('nodes with the same root directory make and delete only their own volumes, of one class', async (t) => {
+  const [one, two] = [sameRoot(), sameRoot()];
+  const { cluster, kind } = await start(t, (deps, signal) =>
+    runStorage(
+      deps,
+      [
+        runVolumeBinder,
+        runVolumeProtection,
+        runClaimProtection,
+        runLocalPath({ nodeName: 'one', directories: one.directories }),
+        runLocalPath({ nodeName: 'two', directories: two.directories }),
+      ],
+      true,
+      signal,
+    ),
+  );
+  const [claims, volumes] = [kind('PersistentVolumeClaim'), kind('PersistentVolume')];
+  const volumeOf = async (claim: string): Promise<string> => {
+    const found = (await cluster.get(cluster.keyOf(claims, 'default', claim))) as PersistentVolumeClaim | undefined;
+    return found?.status?.phase === 'Bound' ? (found.spec.volumeName ?? '') : '';
+  };
+  const classes = cluster.kindOf('storage.k8s.io/v1', 'StorageClass') ?? assert.fail();
+  await until(async () => (await cluster.list(classes)).length === 1);
+  for (const name of ['one', 'two']) {
+    const labels = { 'kubernetes.io/hostname': `host-${name}` };
+    await cluster.create(kind('Node'), '', { metadata: { name, labels } });
+    const metadata = { name, annotations: { 'volume.kubernetes.io/selected-node': name } };
+    const spec = { accessModes: ['ReadWriteOnce'], resources: { requests: { storage: '1Mi' } } };
+    await cluster.create(claims, 'default', { metadata, spec } as KubeObject);
+    await until(async () => (await volumeOf(name)) !== '');
+  }
+  const [ofOne, ofTwo] = [await volumeOf('one'), await volumeOf('two')];
+  assert.deepEqual([[...one.made], [...two.made]], [[ofOne], [ofTwo]]);
+  // As a provisioned volume in all but its place: that of every node.
+  const forged = `forged-${ofTwo}`;
+  const nodeSelectorTerms = [{ matchExpressions: [{ key: 'kubernetes.io/hostname', operator: 'Exists' }] }];
+  await cluster.create(volumes, '', {
+    metadata: { name: forged, annotations: { 'pv.kubernetes.io/provisioned-by': 'mountlet.dev/local-path' } },
+    spec: {
+      capacity: { storage: '1Mi' },
+      accessModes: ['ReadWriteOnce'],
+      persistentVolumeReclaimPolicy: 'Delete',
+      local: { path: one.directories.pathOf(forged) },
+      nodeAffinity: { required: { nodeSelectorTerms } },
+      claimRef: { namespace: 'default', name: 'never-was', uid: 'never-was' },
+    },
+  } as KubeObject);
+  await cluster.delete(cluster.keyOf(claims, 'default', 'two'));
+  await until(async () => (await cluster.get(cluster.keyOf(volumes, '', ofTwo))) === undefined);
+  await until(async () => {
+    const found = (await cluster.get(cluster.keyOf(volumes, '', forged))) as PersistentVolume | undefined;
+    return found?.status?.phase === 'Released';
+  });
+  assert.deepEqual([one.removed, two.removed], [[], [ofTwo]]);
+  assert.deepEqual([...one.made], [ofOne]);
+});
+
+test('a cluster that has a default class keeps it', async (t) => {
+  const local = { nodeName: 'one', directories: sameRoot().directories };
+  const { cluster } = await start(t, async (deps, signal) => {
+    const own = deps.clusterFor('test', signal);
+    const classes = own.kindOf('storage.k8s.io/v1', 'StorageClass') ?? assert.fail();
+    const annotations = { 'storageclass.kubernetes.io/is-default-class': 'true' };
+    const standard = { metadata: { name: 'standard', annotations }, provisioner: 'example.com/disks' };
+    await own.create(classes, '', standard);
+    await runStorage(deps, [runLocalPath(local)], false, signal);
+  });
+  const classes = cluster.kindOf('storage.k8s.io/v1', 'StorageClass') ?? assert.fail();
+  await until(async () => (await cluster.list(classes)).length === 2);
+  const ours = (await cluster.list(classes)).find(({ object }) => object.metadata.name === 'local-path');
+  assert.deepEqual(ours?.object.metadata.annotations ?? {}, {});
 });

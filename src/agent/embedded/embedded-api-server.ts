@@ -20,7 +20,7 @@ import { storeDamaged } from '../../apiserver/store/store-errors.ts';
 import { systemClock } from '../../base/clock.ts';
 import type { ClusterAccess } from '../../client/credentials/cluster-access.ts';
 import { fixedCredentials } from '../../client/credentials/credentials.ts';
-import { runControllers } from '../../controllers/controllers.ts';
+import { chooseControllers, controllerNames, runControllers, schedulerName } from '../../controllers/controllers.ts';
 import type { LocalPath } from '../../controllers/storage/local-path.ts';
 import { makeDirectories } from '../../disk/paths/directories.ts';
 import { lockDirectory } from '../../disk/paths/directory-lock.ts';
@@ -44,6 +44,22 @@ interface EmbeddedApiServerSettings {
   readonly kubeconfig?: string;
   /** Absent where the machine has no node: then nobody makes volumes for claims. */
   readonly localPath?: LocalPath;
+  /** Names of the loops that run beside what an API server does itself; absent: all. */
+  readonly loops?: ReadonlySet<string>;
+}
+
+/** What `--controllers` and `--scheduler` choose. */
+export function chosenLoops({
+  controllers,
+  scheduler,
+}: {
+  readonly controllers: string;
+  readonly scheduler: 'default' | 'none';
+}): ReadonlySet<string> {
+  return new Set([
+    ...chooseControllers(controllers, controllerNames),
+    ...(scheduler === 'none' ? [] : [schedulerName]),
+  ]);
 }
 
 type ReachedServer = Pick<ClusterAccess, 'endpoint' | 'credentials' | 'secretFiles' | 'transport'>;
@@ -125,7 +141,7 @@ function openStore(directory: string, keys: readonly EncryptionKey[]): Promise<D
 }
 
 export async function startEmbeddedApiServer(
-  { directory, host, port, kubeconfig = join(directory, 'kubeconfig'), localPath }: EmbeddedApiServerSettings,
+  { directory, host, port, kubeconfig = join(directory, 'kubeconfig'), localPath, loops }: EmbeddedApiServerSettings,
   notify: Notify,
   signal: AbortSignal,
 ): Promise<EmbeddedApiServer> {
@@ -158,7 +174,8 @@ export async function startEmbeddedApiServer(
         random: systemRandom,
         chance: Math.random,
         notify,
-        controllers: (cluster, until) => runControllers({ ...cluster, ...(localPath && { localPath }) }, until),
+        controllers: (cluster, until) =>
+          runControllers({ ...cluster, ...(localPath && { localPath }), ...(loops && { loops }) }, until),
         nodes: new NodeProxy(
           { clock: systemClock, nodes: new StoredObjects(store) },
           { authorityPem: authority.certificatePem, client: nodeClient },

@@ -20,6 +20,8 @@ export interface UpSettings {
   readonly host: string;
   readonly port: number;
   readonly node: AgentSettings;
+  /** Names of the loops that run beside what an API server does itself; absent: all. */
+  readonly loops?: ReadonlySet<string>;
 }
 
 /** What is absent is as in `nodeDefaults`. */
@@ -50,6 +52,7 @@ export async function startUp(settings: UpSettings, deps: UpDeps, signal: AbortS
       host,
       port,
       kubeconfig: join(stateDirectory, 'kubeconfig'),
+      ...(settings.loops && { loops: settings.loops }),
       localPath: {
         nodeName: settings.node.nodeName,
         directories: localDirectories(join(settings.node.rootDirectory, 'local-path')),
@@ -64,7 +67,8 @@ export async function startUp(settings: UpSettings, deps: UpDeps, signal: AbortS
     const addresses = thisMachine(nodeName, rootDirectory).status?.addresses ?? [];
     const hosts = [...new Set([...addresses.map(({ address }) => address), 'localhost', '127.0.0.1'])];
     const node = await startNode(
-      settings.node,
+      // The server's own loop makes such volumes.
+      { ...settings.node, localPath: false },
       {
         ...nodeDefaults,
         ...deps,

@@ -43,6 +43,7 @@ const agentConfiguration = object({
   nodeLeaseDurationSeconds: integer,
   configMapAndSecretChangeDetectionStrategy: string,
   subPathUpdates: boolean,
+  localPath: boolean,
   enableControllerAttachDetach: boolean,
   clusterDomain: string,
   clusterDNS: list(string),
@@ -122,6 +123,8 @@ export interface AgentSettings {
   readonly leaseSeconds: number;
   readonly strategy: 'Watch' | 'Cache' | 'Get';
   readonly subPathUpdates: boolean;
+  /** Claims of the class `local-path` get directories of this node. */
+  readonly localPath: boolean;
   readonly controllerAttaches: boolean;
   readonly clusterDomain: string;
   /** Addresses of the cluster's DNS; empty where there is none. */
@@ -286,6 +289,7 @@ export function agentSettings(
       ['Watch', 'Cache', 'Get'],
     ),
     subPathUpdates: given.subPathUpdates ?? true,
+    localPath: given.localPath ?? false,
     controllerAttaches: given.enableControllerAttachDetach ?? true,
     clusterDomain: given.clusterDomain ?? 'cluster.local',
     clusterDns: (given.clusterDNS ?? []).map((address, index) => check.address(`clusterDNS[${index}]`, address)),

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { untilAborted } from '../../base/abort.ts';
-import { inOrder, runTogether } from './lifecycle.ts';
+import { runTogether } from '../../base/run-task.ts';
+import { inOrder } from './lifecycle.ts';
 
 /** Runs until it is aborted, and records when it ended. */
 const task =

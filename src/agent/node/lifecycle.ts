@@ -2,9 +2,8 @@
  * What runs on a node, and in which order it ends: pods first, then what they need, and last the recorder of Events about them.
  * Tasks of one stage live and end together: the first that fails ends the others, and all are awaited.
  */
-import { setMaxListeners } from 'node:events';
-import { onAbort } from '../../base/abort.ts';
 import { untilAborted } from '../../base/abort.ts';
+import { type Task, runTogether } from '../../base/run-task.ts';
 import type { EventRecorder } from '../../node/event-recorder.ts';
 import type { NodeServer } from '../../node-server/node-server.ts';
 import type { PodLoop } from '../../pods/loop/pod-loop.ts';
@@ -30,6 +29,8 @@ export interface NodeParts {
   readonly reclaim: NodeReclaim;
   readonly server: NodeServer | undefined;
   readonly recorder: EventRecorder | undefined;
+  /** Makes volumes of this node for claims; undefined where it was not asked for. */
+  readonly localPath: Task | undefined;
 }
 
 /** Longer than any grace period a pod should need. A second Ctrl-C does not wait for it. */
@@ -37,7 +38,7 @@ const drainMsMax = 60_000;
 
 /** Resolves after the signal, when everything has ended; rejects if a part failed. */
 export function runNode(parts: NodeParts, drains: boolean, signal: AbortSignal): Promise<void> {
-  const { objects, volumes, presence, pods, reclaim, server, recorder } = parts;
+  const { objects, volumes, presence, pods, reclaim, server, recorder, localPath } = parts;
   const { manager } = volumes;
   const followers = [manager, pods] as const;
   return inOrder(
@@ -52,6 +53,7 @@ export function runNode(parts: NodeParts, drains: boolean, signal: AbortSignal):
       (stop) => objects.run(stop),
       (stop) => volumes.run(stop),
       (stop) => reclaim.run(stop),
+      async (stop) => await localPath?.(stop),
       (stop) => presence.run({ port: server?.address.port ?? 0, ...volumesInUse(volumes) }, stop),
       (stop) => followChanges('ConfigMap', objects.configMaps, followers, parts, stop),
       (stop) => followChanges('Secret', objects.secrets, followers, parts, stop),
@@ -83,33 +85,6 @@ async function drain({ pods, runtime, volumes: { manager }, view }: NodeParts): 
   view.drained();
   for (const { metadata } of pods.pods()) manager.podChanged(asPodUid(metadata.uid ?? ''));
   await manager.waitForAllUnmounted(pods.pods(), limit);
-}
-
-type Task = (signal: AbortSignal) => Promise<void>;
-
-export async function runTogether(tasks: readonly Task[], signal: AbortSignal): Promise<void> {
-  const stop = new AbortController();
-  // Every pod, watch and container listens to it; Node takes more than ten for a leak.
-  setMaxListeners(0, stop.signal);
-  const abort = (): void => stop.abort(signal.reason);
-  const stopListening = onAbort(signal, abort);
-  if (signal.aborted) abort();
-  const running = tasks.map(async (task) => {
-    try {
-      await task(stop.signal);
-    } catch (error) {
-      // An error after the abort is not a failure.
-      if (stop.signal.aborted) return;
-      stop.abort(error);
-      throw error;
-    }
-  });
-  try {
-    await Promise.all(running);
-  } finally {
-    await Promise.allSettled(running);
-    stopListening();
-  }
 }
 
 /** Three stages that end one after the other, from the first to the last; whichever fails ends all. */

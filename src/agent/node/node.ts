@@ -30,6 +30,7 @@ import { type AgentSettings, AgentSettingsError, type Taint, requireSettings } f
 import { openNodeLogins } from '../machine/node-logins.ts';
 import { type NodeParts, runNode } from './lifecycle.ts';
 import { startNodeControl } from './node-control.ts';
+import { runNodeLocalPath } from './node-local-path.ts';
 import { NodeMetrics } from './node-metrics.ts';
 import { NodeObjects } from './node-objects.ts';
 import { PodView, checkResolvConf, nodePods } from './node-pods.ts';
@@ -164,6 +165,9 @@ export async function startAgent(settings: AgentSettings, deps: AgentDeps, signa
       'Cannot run a node without pods: give --kubeconfig FILE, --in-cluster or --manifests DIR',
     );
   }
+  if (cluster === undefined && settings.localPath) {
+    throw new OperatingError('NoCluster', 'Cannot make local-path volumes without a cluster: give --kubeconfig FILE');
+  }
   requireCgroupVersion(settings);
   makeDirectories(settings.rootDirectory);
   const serving = await agentServing(settings, hostname(), cluster, signal);
@@ -249,7 +253,9 @@ function assemble(
   const stats = nodeStats({ ...shared, volumes, pods }, settings);
   const changed = (): void => presence.pressureChanged();
   const reclaim = nodeReclaim({ ...shared, pressure, pods, stats, events: presence, changed }, settings);
-  return { ...connection, runtime, presence, objects, volumes, view, pods, stats, reclaim };
+  const localPath: Assembled['localPath'] =
+    client && settings.localPath ? (stop) => runNodeLocalPath({ ...shared, client }, settings, stop) : undefined;
+  return { ...connection, runtime, presence, objects, volumes, view, pods, stats, reclaim, localPath };
 }
 
 /** Where other people schedule, a pod that needs its image must not come to a runtime without images. */

@@ -16,6 +16,7 @@ import type { ReclaimFailed } from '../../reclaim/eviction-loop.ts';
 import type { PodProblem } from '../../runtimes/process/process-runtime.ts';
 import type { VolumeNotice } from '../../volumes/notices.ts';
 import type { RuntimeNotice } from '../machine/process-runtime.ts';
+import type { LocalPathNotice } from './node-local-path.ts';
 import type { NodeMetrics } from './node-metrics.ts';
 
 export type NodeNotice =
@@ -37,6 +38,7 @@ export type NodeNotice =
   /** A volume kind that this node was given and cannot use; the others work. */
   | { readonly kind: 'PluginRefused' | 'ControlUnavailable'; readonly message: string }
   | RuntimeNotice
+  | LocalPathNotice
   /** Emitted once: thresholds that this node was given and does not watch. */
   | { readonly kind: 'ThresholdsUnwatched'; readonly signals: readonly string[] }
   | ReclaimFailed;
@@ -249,6 +251,17 @@ const rows: { readonly [Kind in NodeNotice['kind']]: Row<Of<Kind>> } = {
   },
   ReclaimFailed: { level: 'warning', line: ({ message: text }) => `cannot make room on the disk: ${text}` },
   RuntimeLimited: warning,
+  ControllerFailed: {
+    level: 'warning',
+    line: ({ controller, object, error }) => `${controller}: ${object}: ${messageOf(error)}`,
+    fields: errorField,
+  },
+  LocalPathForbidden: {
+    level: 'error',
+    line: ({ missing, wanted }) =>
+      `--local-path makes no volumes: the credentials of this node do not allow it to ${missing.join(', ')}. ` +
+      `Grant them a ClusterRole with ${wanted.join('; ')}, or give the agent a kubeconfig that has it`,
+  },
   MemoryElsewhere: warning,
   GroupImpossible: warning,
   OwnerImpossible: warning,

@@ -68,9 +68,11 @@ export class StoreCluster {
     this.#kinds = new Map(stored.map((resource) => [kindKey(resource), resource]));
   }
 
-  get kinds(): readonly Resource[] {
+  async kinds(): Promise<readonly Resource[]> {
     return [...this.#kinds.values()];
   }
+
+  async ready(): Promise<void> {}
 
   kindOf(apiVersion: string, kind: string): Resource | undefined {
     const resource = this.#deps.resources.byKind(apiVersion, kind);

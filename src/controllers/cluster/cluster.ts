@@ -5,6 +5,7 @@
  * look at again, so a repeated or missed one does no harm, and after a restart they look at everything.
  */
 import type { Clock } from '../../base/clock.ts';
+import { MountletError } from '../../base/errors.ts';
 import type { KubeObject } from '../../kube/schema/kind.ts';
 
 export interface Kind {
@@ -35,8 +36,8 @@ export interface ObjectChange extends ClusterObject {
 
 /** Writes reject with an error that has the HTTP status as its `code` when they are refused. */
 export interface Cluster {
-  /** Those whose objects are kept. */
-  readonly kinds: readonly Kind[];
+  /** Those whose objects are kept, as of now. Rejects when they cannot be known in full. */
+  kinds(): Promise<readonly Kind[]>;
   /** The kind under which such objects are kept; undefined for one that is unknown here. */
   kindOf(apiVersion: string, kind: string): Kind | undefined;
   keyOf(kind: Kind, namespace: string, name: string): string;
@@ -44,6 +45,8 @@ export interface Cluster {
   get(key: string): Promise<KubeObject | undefined>;
   /** Of one namespace, or of all. Rejects when some of them cannot be read. */
   list(kind: Kind, namespace?: string): Promise<readonly ClusterObject[]>;
+  /** Resolves when everything of these kinds, or of all, is known: a watch that begins then reports it before it returns. */
+  ready(kinds: readonly Kind[] | undefined): Promise<void>;
   /** Reports what is there, then each change; of one kind, or of all. Returns how to stop. */
   watch(kind: Kind | undefined, report: (change: ObjectChange) => void): () => void;
   create(kind: Kind, namespace: string, object: KubeObject): Promise<void>;
@@ -59,7 +62,7 @@ export interface Cluster {
   bind(key: string, podUid: string, nodeName: string): Promise<void>;
 }
 
-interface ControllerFailed {
+export interface ControllerFailed {
   readonly kind: 'ControllerFailed';
   readonly controller: string;
   readonly object: string;
@@ -79,10 +82,16 @@ export function coreKind(cluster: Cluster, name: string): Kind {
   return kindNamed(cluster, 'v1', name);
 }
 
+/** A loop that cannot do its work on this cluster, however often it tries. The others go on. */
+export class CannotRunError extends MountletError {
+  readonly reason = 'CannotRun';
+}
+
 /** A kind that a cluster may be without is an error here: who asks for it cannot do without. */
 export function kindNamed(cluster: Cluster, apiVersion: string, name: string): Kind {
   const found = cluster.kindOf(apiVersion, name);
-  if (found === undefined) throw new Error(`the cluster has no kind ${apiVersion} ${name}`);
+  if (found === undefined)
+    throw new CannotRunError(`it needs ${apiVersion} ${name}, which this API server does not have`);
   return found;
 }
 

@@ -5,17 +5,25 @@
  * Where a directory is follows from the volume's name alone. What a volume says of its path is never deleted: anybody who may
  * make volumes could write something else there.
  */
+import { isDeepStrictEqual } from 'node:util';
 import { messageOf } from '../../base/errors.ts';
 import type { Node } from '../../kube/kinds/node.ts';
 import type { PersistentVolumeClaim } from '../../kube/kinds/storage/persistent-volume-claim.ts';
 import type { PersistentVolume } from '../../kube/kinds/storage/persistent-volume.ts';
 import type { StorageClass } from '../../kube/kinds/storage/storage-class.ts';
-import { classOf, provisionedBy, provisionerAnnotations, selectedNode } from '../../kube/references/claims.ts';
+import {
+  classOf,
+  defaultClassOf,
+  provisionedBy,
+  provisionerAnnotations,
+  selectedNode,
+} from '../../kube/references/claims.ts';
 import type { KubeObject } from '../../kube/schema/kind.ts';
 import { type Cluster, type ControllerDeps, coreKind, kindNamed, unlessRefused } from '../cluster/cluster.ts';
 import { ControllerEvents } from '../cluster/events.ts';
 import { WorkQueue } from '../cluster/work-queue.ts';
 import type { News } from './binding.ts';
+import type { StorageLoop } from './storage.ts';
 import { type StorageView, claimId } from './storage-view.ts';
 
 export const provisioner = 'mountlet.dev/local-path';
@@ -37,23 +45,23 @@ export interface LocalPath {
   readonly directories: LocalDirectories;
 }
 
-export async function runLocalPath(
-  deps: ControllerDeps,
-  view: StorageView,
-  local: LocalPath,
-  signal: AbortSignal,
-): Promise<void> {
-  const cluster = deps.clusterFor('local-path', signal);
-  const loop = new LocalPathLoop(deps, cluster, view, local);
-  await ensureClass(cluster);
-  await loop.run(signal);
+export function runLocalPath(local: LocalPath): StorageLoop {
+  return async (deps, view, signal) => {
+    const cluster = deps.clusterFor('local-path', signal);
+    const loop = new LocalPathLoop(deps, cluster, view, local);
+    await ensureClass(cluster);
+    await loop.run(signal);
+  };
 }
 
 /** Once: a user who wants another default takes the annotation away. */
 async function ensureClass(cluster: Cluster): Promise<void> {
   const kind = kindNamed(cluster, 'storage.k8s.io/v1', 'StorageClass');
-  if ((await cluster.get(cluster.keyOf(kind, '', className))) !== undefined) return;
-  const annotations = { 'storageclass.kubernetes.io/is-default-class': 'true' };
+  const present = (await cluster.list(kind)).map(({ object }) => object as StorageClass);
+  if (present.some(({ metadata }) => metadata.name === className)) return;
+  // A cluster that has a default keeps it.
+  const annotations =
+    defaultClassOf(present) === undefined ? { 'storageclass.kubernetes.io/is-default-class': 'true' } : {};
   const storageClass: StorageClass = {
     metadata: { name: className, annotations },
     provisioner,
@@ -135,24 +143,32 @@ class LocalPathLoop {
     });
   }
 
-  /** Ours, on this node, and nobody's any more. */
+  /** Ours, perhaps on this node, and nobody's any more. */
   #mayGo(volume: PersistentVolume): boolean {
     const { metadata, spec, status } = volume;
-    if (metadata.annotations?.[provisionedBy] !== provisioner || !this.#isHere(volume)) return false;
+    if (metadata.annotations?.[provisionedBy] !== provisioner || !this.#hasOurPath(volume)) return false;
     if (metadata.deletionTimestamp !== undefined) {
       return status?.phase !== 'Bound' && (metadata.finalizers ?? []).includes(finalizer);
     }
     return status?.phase === 'Released' && spec.persistentVolumeReclaimPolicy === 'Delete';
   }
 
-  #isHere({ metadata, spec }: PersistentVolume): boolean {
+  /** Nodes may have the same root directory: the path alone does not say whose volume it is. */
+  async #isHere(volume: PersistentVolume): Promise<boolean> {
+    if (!this.#hasOurPath(volume)) return false;
+    const { nodeName } = this.#local;
+    const node = await this.#cluster.get(this.#cluster.keyOf(coreKind(this.#cluster, 'Node'), '', nodeName));
+    return isDeepStrictEqual(volume.spec.nodeAffinity, affinityTo(node?.metadata.labels?.[hostname] ?? nodeName));
+  }
+
+  #hasOurPath({ metadata, spec }: PersistentVolume): boolean {
     return spec.local?.path === this.#local.directories.pathOf(metadata.name);
   }
 
   async #lookAtVolume(name: string): Promise<void> {
     const key = this.#view.keyOfVolume(name);
     const volume = (await this.#cluster.get(key)) as PersistentVolume | undefined;
-    if (volume === undefined || !this.#mayGo(volume)) return;
+    if (volume === undefined || !this.#mayGo(volume) || !(await this.#isHere(volume))) return;
     const { uid } = volume.metadata;
     // A volume that is kept is deleted by hand: then its data stays.
     if (volume.spec.persistentVolumeReclaimPolicy === 'Delete') {
@@ -219,9 +235,13 @@ function volumeFor(
       ...(mountOptions !== undefined && { mountOptions }),
       volumeMode: 'Filesystem',
       local: { path },
-      nodeAffinity: {
-        required: { nodeSelectorTerms: [{ matchExpressions: [{ key: hostname, operator: 'In', values: [place] }] }] },
-      },
+      nodeAffinity: affinityTo(place),
     },
+  };
+}
+
+function affinityTo(place: string): NonNullable<PersistentVolume['spec']['nodeAffinity']> {
+  return {
+    required: { nodeSelectorTerms: [{ matchExpressions: [{ key: hostname, operator: 'In', values: [place] }] }] },
   };
 }

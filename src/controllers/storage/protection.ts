@@ -15,11 +15,7 @@ import { type ControllerDeps, unlessRefused } from '../cluster/cluster.ts';
 import { WorkQueue } from '../cluster/work-queue.ts';
 import { type ClaimId, type StorageView, claimIdsOf } from './storage-view.ts';
 
-export async function runProtection(deps: ControllerDeps, view: StorageView, signal: AbortSignal): Promise<void> {
-  await Promise.all([protectClaims(deps, view, signal), protectVolumes(deps, view, signal)]);
-}
-
-async function protectVolumes(deps: ControllerDeps, view: StorageView, signal: AbortSignal): Promise<void> {
+export async function runVolumeProtection(deps: ControllerDeps, view: StorageView, signal: AbortSignal): Promise<void> {
   const controller = 'pv-protection-controller';
   const cluster = deps.clusterFor(controller, signal);
   const queue = new WorkQueue(controller, deps);
@@ -33,7 +29,7 @@ async function protectVolumes(deps: ControllerDeps, view: StorageView, signal: A
   await queue.run((key) => unlessRefused(cluster.update(key, change), 404), signal);
 }
 
-async function protectClaims(deps: ControllerDeps, view: StorageView, signal: AbortSignal): Promise<void> {
+export async function runClaimProtection(deps: ControllerDeps, view: StorageView, signal: AbortSignal): Promise<void> {
   const controller = 'pvc-protection-controller';
   const cluster = deps.clusterFor(controller, signal);
   const queue = new WorkQueue(controller, deps);

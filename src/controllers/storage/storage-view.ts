@@ -7,7 +7,7 @@ import type { PersistentVolumeClaim } from '../../kube/kinds/storage/persistent-
 import type { PersistentVolume } from '../../kube/kinds/storage/persistent-volume.ts';
 import type { StorageClass } from '../../kube/kinds/storage/storage-class.ts';
 import { claimNamesOf } from '../../kube/references/claims.ts';
-import { type Cluster, type Kind, coreKind, kindNamed } from '../cluster/cluster.ts';
+import { type Cluster, type Kind, type ObjectChange, coreKind, kindNamed } from '../cluster/cluster.ts';
 import { VolumeIndex } from './volume-index.ts';
 
 /** `namespace/name`. */
@@ -27,13 +27,15 @@ export class StorageView {
   readonly classes = new Map<string, StorageClass>();
   readonly kinds: { readonly claim: Kind; readonly volume: Kind; readonly storageClass: Kind; readonly pod: Kind };
   readonly #cluster: Cluster;
+  readonly #hasPods: boolean;
   readonly #followers: StorageFollower[] = [];
   /** Pods that name claims, by key. */
   readonly #pods = new Map<string, Pod>();
   readonly #podsOfClaim = new Map<ClaimId, Set<string>>();
 
-  constructor(cluster: Cluster) {
+  constructor(cluster: Cluster, hasPods: boolean) {
     this.#cluster = cluster;
+    this.#hasPods = hasPods;
     this.kinds = {
       claim: coreKind(cluster, 'PersistentVolumeClaim'),
       volume: coreKind(cluster, 'PersistentVolume'),
@@ -47,9 +49,10 @@ export class StorageView {
     this.#followers.push(follower);
   }
 
-  /** Returns how to stop. */
-  start(): () => void {
+  /** All at once: a claim whose volume is not known yet would be taken for lost. Returns how to stop. */
+  async start(): Promise<() => void> {
     const { claim, volume, storageClass, pod } = this.kinds;
+    await this.#cluster.ready([storageClass, volume, claim, ...(this.#hasPods ? [pod] : [])]);
     const stops = [
       this.#cluster.watch(storageClass, ({ type, object }) => {
         const { name } = object.metadata;
@@ -64,13 +67,8 @@ export class StorageView {
         const id = claimId(object.metadata.namespace, object.metadata.name);
         this.#setClaim(id, type === 'put' ? (object as PersistentVolumeClaim) : undefined);
       }),
-      this.#cluster.watch(pod, (change) => {
-        // Most pods have no claims, and a large pod takes long to read.
-        const isOurs = change.mentions('claimName') || change.mentions('volumeClaimTemplate');
-        if (!isOurs && !this.#pods.has(change.key)) return;
-        this.#setPod(change.key, change.type === 'put' && isOurs ? (change.object as Pod) : undefined);
-      }),
     ];
+    if (this.#hasPods) stops.push(this.#cluster.watch(pod, (change) => this.#podChanged(change)));
     return () => {
       for (const stop of stops) stop();
     };
@@ -93,6 +91,13 @@ export class StorageView {
   keyOfClaim(id: ClaimId): string {
     const [namespace = '', name = ''] = id.split('/');
     return this.#cluster.keyOf(this.kinds.claim, namespace, name);
+  }
+
+  #podChanged(change: ObjectChange): void {
+    // Most pods have no claims, and a large pod takes long to read.
+    const isOurs = change.mentions('claimName') || change.mentions('volumeClaimTemplate');
+    if (!isOurs && !this.#pods.has(change.key)) return;
+    this.#setPod(change.key, change.type === 'put' && isOurs ? (change.object as Pod) : undefined);
   }
 
   #setVolume(name: string, volume: PersistentVolume | undefined): void {

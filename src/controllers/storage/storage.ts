@@ -1,32 +1,29 @@
 /** The loops of storage, on one view of it. */
+import { runTogether } from '../../base/run-task.ts';
 import type { ControllerDeps } from '../cluster/cluster.ts';
-import { runEphemeralClaims } from './ephemeral-claims.ts';
-import { type LocalPath, runLocalPath } from './local-path.ts';
-import { runProtection } from './protection.ts';
 import { StorageView } from './storage-view.ts';
-import { runVolumeBinder } from './volume-binder.ts';
-import { runVolumeExpander } from './volume-expander.ts';
 
-/** `also` follows the same view: the scheduler has to know of volumes too. */
-export async function runStorage(
-  deps: ControllerDeps,
-  local: LocalPath | undefined,
-  also: (view: StorageView) => Promise<void>,
+/** It follows the view before it waits for anything. */
+export type StorageLoop<Deps = ControllerDeps> = (deps: Deps, view: StorageView, signal: AbortSignal) => Promise<void>;
+
+/** `hasPods`: some of them have to know which pods use claims. */
+export async function runStorage<Deps extends ControllerDeps>(
+  deps: Deps,
+  loops: readonly StorageLoop<Deps>[],
+  hasPods: boolean,
   signal: AbortSignal,
 ): Promise<void> {
-  const view = new StorageView(deps.clusterFor('storage', signal));
-  const running = [
-    runVolumeBinder(deps, view, signal),
-    runProtection(deps, view, signal),
-    runEphemeralClaims(deps, view, signal),
-    runVolumeExpander(deps, view, signal),
-    ...(local === undefined ? [] : [runLocalPath(deps, view, local, signal)]),
-    also(view),
-  ];
-  // All of them follow by now: what is there already is reported to each.
-  const stop = view.start();
+  const view = new StorageView(deps.clusterFor('storage', signal), hasPods);
+  let stop = (): void => {};
   try {
-    await Promise.all(running);
+    await runTogether(
+      [
+        ...loops.map((loop) => (until: AbortSignal) => loop(deps, view, until)),
+        // All of them follow by now: what is there already is reported to each.
+        async () => void (stop = await view.start()),
+      ],
+      signal,
+    );
   } finally {
     stop();
   }

@@ -127,7 +127,12 @@ class VolumeBinder {
   async #lookAtClaim(id: ClaimId): Promise<void> {
     const claim = (await this.#cluster.get(this.#view.keyOfClaim(id))) as PersistentVolumeClaim | undefined;
     if (claim === undefined) return void this.#waiting.delete(id);
-    const step = this.#planClaim(id, claim);
+    let step = this.#planClaim(id, claim);
+    // Nothing is called lost before the cluster itself was asked: what is known here may be older than the claim.
+    if (step.kind === 'lost' && (claim.spec.volumeName ?? '') !== '') {
+      await this.#refresh(claim.spec.volumeName ?? '');
+      step = this.#planClaim(id, claim);
+    }
     const offered = this.#waiting.get(id) ?? new Set<string>();
     // Taken from here on, so that no other look chooses it too.
     const taken = step.kind === 'bind' && !isReservedFor(step.volume, claim) ? step.volume : undefined;

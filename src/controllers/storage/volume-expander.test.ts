@@ -13,6 +13,8 @@ import { memoryStore } from '../../testing/servers/stores.ts';
 import { runningApiServer } from '../../testing/servers/test-api-server.ts';
 import { ensureDefaultObjects } from '../default-objects.ts';
 import { runStorage } from './storage.ts';
+import { runVolumeBinder } from './volume-binder.ts';
+import { runVolumeExpander } from './volume-expander.ts';
 
 const { signal } = new AbortController();
 const preResize = 'volume.alpha.kubernetes.io/pre-resize-capacity';
@@ -44,7 +46,8 @@ class World {
     const server = await runningApiServer(t, memoryStore(), {
       controllers: (host, until) => {
         const settled = ensureDefaultObjects(host, until);
-        const loops = (): Promise<void> => runStorage({ ...host, clock }, undefined, async () => {}, until);
+        const loops = (): Promise<void> =>
+          runStorage({ ...host, clock }, [runVolumeBinder, runVolumeExpander], true, until);
         return { settled, done: settled.then(loops) };
       },
     });
