@@ -12,6 +12,7 @@ import { FakeClock } from '../../testing/fakes/fake-clock.ts';
 import { memoryStore } from '../../testing/servers/stores.ts';
 import { runningApiServer } from '../../testing/servers/test-api-server.ts';
 import { ensureDefaultObjects } from '../default-objects.ts';
+import { runClaimProtection } from './protection.ts';
 import { runStorage } from './storage.ts';
 import { runVolumeBinder } from './volume-binder.ts';
 import { runVolumeExpander } from './volume-expander.ts';
@@ -47,7 +48,7 @@ class World {
       controllers: (host, until) => {
         const settled = ensureDefaultObjects(host, until);
         const loops = (): Promise<void> =>
-          runStorage({ ...host, clock }, [runVolumeBinder, runVolumeExpander], true, until);
+          runStorage({ ...host, clock }, [runVolumeBinder, runClaimProtection, runVolumeExpander], true, until);
         return { settled, done: settled.then(loops) };
       },
     });
