@@ -9,6 +9,7 @@ type DiskProblem =
   | 'DirectoryInUse'
   | 'ExposedFile'
   | 'FileSystemResizeFailed'
+  | 'FileSystemSilent'
   | 'FilesystemMismatch'
   | 'FormatFailed'
   | 'GetDiskFormatFailed'
