@@ -1,15 +1,11 @@
 /**
- * Sub paths of volumes whose server may be gone. What is done inside of the volume is done by a process of its own, which is this
- * very file run as a program; what is bound beside the pod is unmounted by umount(8).
+ * Sub paths of volumes whose server may be gone. What is done inside of the volume is done by a process of its own
+ * (sub-path-program.ts); what is bound beside the pod is unmounted by umount(8).
  */
-import { readFileSync } from 'node:fs';
-import { argv, stdout } from 'node:process';
-import { fileURLToPath } from 'node:url';
-import { type ForeignAnswer, doneElsewhere } from '../devices/foreign-paths.ts';
+import { doneElsewhere } from '../devices/foreign-paths.ts';
 import { type Programs, unmountLayers } from '../devices/programs.ts';
-import { DiskError } from '../mounts/disk-error.ts';
 import { foreignMountPoints, isForeign, isWithin } from '../mounts/mount-table.ts';
-import { type Mounts, systemMounts } from '../mounts/mounts.ts';
+import type { Mounts } from '../mounts/mounts.ts';
 import { type SubPathRequest, cleanSubPaths, prepareSubPath, subPathsDirectory } from './sub-paths.ts';
 
 /** `prepareSubPath`, wherever the volume is. */
@@ -20,7 +16,8 @@ export async function prepareAnySubPath(
 ): Promise<string> {
   const { volumeDirectory: path } = request;
   if (!isForeign(path)) return prepareSubPath(request, mounts);
-  return await doneElsewhere(programs, { path, script: new URL(import.meta.url), request }, signal);
+  const script = new URL('./sub-path-program.js', import.meta.url);
+  return await doneElsewhere(programs, { path, script, request }, signal);
 }
 
 /** `cleanSubPaths`, wherever the volume is. */
@@ -35,17 +32,4 @@ export async function cleanAnySubPaths(
     if (isWithin(directory, point)) await unmountLayers(programs, point, signal);
   }
   cleanSubPaths(podDirectory, volumeName, mounts);
-}
-
-function answerTo(request: SubPathRequest): ForeignAnswer {
-  try {
-    return { result: prepareSubPath(request, systemMounts()) };
-  } catch (thrown) {
-    if (!(thrown instanceof DiskError)) throw thrown;
-    return { reason: thrown.reason, message: thrown.message };
-  }
-}
-
-if (argv[1] === fileURLToPath(import.meta.url)) {
-  stdout.write(JSON.stringify(answerTo(JSON.parse(readFileSync(0, 'utf8')) as SubPathRequest)));
 }
