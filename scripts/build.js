@@ -22,6 +22,7 @@ await build({
   entryPoints: {
     mountlet: join(root, 'src', 'cli', 'main.ts'),
     spawner: join(root, 'src', 'runtimes', 'process', 'spawner', 'spawner.ts'), // a process of its own
+    'sub-path-program': join(root, 'src', 'disk', 'pods', 'sub-path-program.ts'), // the same
     // A thread of its own, found beside the program.
     'request-worker': join(root, 'src', 'apiserver', 'serving', 'request-worker.ts'),
   },

@@ -39,8 +39,12 @@ const rooms: Readonly<Record<string, Room>> = {
     because: 'the volume manager knows plugins only by their contract',
   },
   runtimes: {
-    // Reading the mount table and walking into a directory that a container writes to is done once, and there.
-    may: ['base', 'kube', 'linux', 'grpc', 'spdy', 'disk/mounts/mount-table', 'disk/paths/safe-open'],
+    // Reading the mount table, walking into a directory that a container writes to, and asking a server that may be gone are
+    // done once, and there.
+    may: [
+      ...['base', 'kube', 'linux', 'grpc', 'spdy', 'disk/mounts/mount-table', 'disk/paths/safe-open'],
+      ...['disk/devices/programs', 'disk/devices/foreign-paths'],
+    ],
     because: 'a runtime is told what to run and where its mounts are',
   },
   pods: {

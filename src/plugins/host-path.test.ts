@@ -5,9 +5,10 @@ import { test } from 'node:test';
 import { inlineSpec, persistentSpec } from '../kube/references/volume-spec.ts';
 import { temporaryDirectory } from '../testing/machine/temporary-directory.ts';
 import { VolumeNode } from '../testing/worlds/volume-node.ts';
+import { systemPrograms } from '../disk/devices/programs.ts';
 import { hostPathPlugin } from './host-path.ts';
 
-const plugin = hostPathPlugin();
+const plugin = hostPathPlugin(systemPrograms());
 
 test('DirectoryOrCreate and FileOrCreate make what is missing and nothing else', async (t) => {
   const node = new VolumeNode(t);

@@ -13,7 +13,7 @@ import { growFileSystem, mountDevice } from '../disk/devices/device-mount.ts';
 import { LoopAttachments } from '../disk/devices/loop-attachments.ts';
 import { type Programs, isInMountTable, removeEmptyDirectory, runUnmount } from '../disk/devices/programs.ts';
 import { DiskError } from '../disk/mounts/disk-error.ts';
-import { isWithin, readMountTable } from '../disk/mounts/mount-table.ts';
+import { isForeign, isWithin, readMountTable } from '../disk/mounts/mount-table.ts';
 import { makeDirectoryWithMode } from '../disk/paths/directories.ts';
 import { hostKindOf } from '../disk/paths/host-kind.ts';
 import type { LocalVolumeSource } from '../kube/kinds/storage/persistent-volume.ts';
@@ -215,7 +215,8 @@ export class LocalStorage {
 /** What stands behind the path, which the volume's administrator made. */
 export function kindAt(path: string): LocalKind {
   if (path === '') throw new VolumeError('LocalVolumeUnusable', 'local volume source is nil or local path is not set');
-  const kind = hostKindOf(path);
+  // On a server's disk it can only be a directory, and a look may take for ever: `setUp` has another process look.
+  const kind = isForeign(path) ? 'Directory' : hostKindOf(path);
   if (kind === 'Directory' || kind === 'BlockDevice' || kind === 'File') return kind;
   throw new VolumeError('LocalVolumeUnusable', 'only directory and block device are supported');
 }

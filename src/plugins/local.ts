@@ -7,8 +7,9 @@ import { lstatSync, realpathSync, rmdirSync, statSync } from 'node:fs';
 import { relative } from 'node:path';
 import type { Clock } from '../base/clock.ts';
 import type { Turns } from '../base/turns.ts';
+import { foreignKindOf } from '../disk/devices/foreign-paths.ts';
 import { type Programs, isInMountTable } from '../disk/devices/programs.ts';
-import { isWithin, readMountTable, referencesOf } from '../disk/mounts/mount-table.ts';
+import { isForeign, isWithin, readMountTable, referencesOf } from '../disk/mounts/mount-table.ts';
 import { type BindRestriction, type Mounts, bindRestrictions } from '../disk/mounts/mounts.ts';
 import { makeDirectoryWithMode, makePodDirectories } from '../disk/paths/directories.ts';
 import { type GroupReporting, applyGroup } from '../disk/paths/ownership.ts';
@@ -30,7 +31,7 @@ interface LocalDeps {
 }
 
 export function localPlugin(deps: LocalDeps): VolumePlugin<LocalVolumeSource> {
-  const { mounts, notify, root, clock, turns } = deps;
+  const { mounts, programs, notify, root, clock, turns } = deps;
   const storage = new LocalStorage(deps);
   return {
     name: localPluginName,
@@ -39,6 +40,8 @@ export function localPlugin(deps: LocalDeps): VolumePlugin<LocalVolumeSource> {
     attributes: (_source, { readOnly }) => ({ readOnly }),
     requireUsable: ({ path }) => void kindAt(path),
     async setUp(request, signal) {
+      const { path } = request.source;
+      if (isForeign(path)) await foreignKindOf(programs, path, signal);
       const nodePath = storage.nodePathOf(request.source, request.spec);
       return setUpLocal({ mounts, notify, root, turns, now: () => clock.now() }, request, nodePath, signal);
     },
@@ -109,7 +112,7 @@ async function setUpLocal(
   const { directory, spec, source, volumeName, fsGroup, fsGroupChangePolicy } = request;
   const isDevice = nodePath !== source.path;
   requireNoBacksteps(source.path);
-  if (isMounted(mounts, directory)) return unchanged;
+  if (isInMountTable(directory)) return unchanged;
   if (mounts.unavailable !== undefined) {
     throw new VolumeError('LocalVolumeUnusable', `Cannot mount local volume "${volumeName}": ${mounts.unavailable}`);
   }
@@ -228,7 +231,7 @@ function reporting({ notify, now, root }: LocalSetUpDeps, { pod, directory }: Re
 function tearDownLocal(mounts: Mounts, directory: string): void {
   try {
     // Mounted twice over, one unmount would show the other mount and not the directory.
-    for (let layers = 0; layers < layersMax && isMounted(mounts, directory); layers += 1) mounts.unmount(directory);
+    for (let layers = 0; layers < layersMax && isInMountTable(directory); layers += 1) mounts.unmount(directory);
     if (lstatSync(directory, { throwIfNoEntry: false }) !== undefined) rmdirSync(directory);
   } catch (thrown) {
     throw systemCallError(thrown, directory);
@@ -237,10 +240,6 @@ function tearDownLocal(mounts: Mounts, directory: string): void {
 
 /** More than any mistake of ours could pile up; a table that grows faster is not ours to fight. */
 const layersMax = 16;
-
-function isMounted(mounts: Mounts, directory: string): boolean {
-  return lstatSync(directory, { throwIfNoEntry: false }) !== undefined && mounts.isMountPoint(directory);
-}
 
 function realPath(path: string): string {
   try {

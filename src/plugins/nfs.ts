@@ -53,16 +53,13 @@ async function mountExport(
     const from = `${hostOf(source.server)}:${source.path}`;
     await runMount(programs, { source: from, target: directory, fileSystem: 'nfs', options }, signal);
   } catch (error) {
-    // A mount that may still come to pass needs its directory, and tear-down finds it there.
-    if (failureClassOf(error) === 'final') await takeBack(programs, directory);
+    // A mount that may still come to pass needs its directory, and tear-down finds it there. So does the next start what came to
+    // pass while the node was ending, which must not wait for a server.
+    if (failureClassOf(error) !== 'final') throw error;
+    if (!isInMountTable(directory)) removeEmptyDirectory(directory);
+    else if (!signal.aborted) await runUnmount(programs, directory, signal);
     throw error;
   }
-}
-
-/** Also when the caller was aborted: what was mounted in the meantime must not stay. */
-async function takeBack(programs: Programs, directory: string): Promise<void> {
-  if (isInMountTable(directory)) await runUnmount(programs, directory, new AbortController().signal);
-  else removeEmptyDirectory(directory);
 }
 
 /** A PersistentVolume's own `readOnly` is not looked at: the pod's claim decides. */

@@ -123,7 +123,7 @@ export function standardPlugins(deps: StandardPluginDeps): readonly VolumePlugin
     downwardApiPlugin(nodes, volumes),
     projectedPlugin(deps, volumes),
     emptyDirPlugin({ nodes, emptyDirectories }),
-    hostPathPlugin(),
+    hostPathPlugin(programs),
     localPlugin({ root, mounts, programs, notify, turns, clock: { ...systemClock, now } }),
     nfsPlugin({ root, mounts, programs }),
     imagePlugin(),

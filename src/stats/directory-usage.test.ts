@@ -3,11 +3,12 @@ import assert from 'node:assert/strict';
 import { closeSync, existsSync, mkdirSync, openSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { foreignMeasure } from '../agent/node/node-stats.ts';
 import { systemMounts } from '../disk/mounts/mounts.ts';
 import { loadSystemCalls } from '../linux/system-calls.ts';
 import { FakeClock, ObservedClock } from '../testing/fakes/fake-clock.ts';
 import { directoryForMounts, needsMounts, temporaryDirectory } from '../testing/machine/temporary-directory.ts';
-import { DirectoryUsage } from './directory-usage.ts';
+import { DirectoryUsage, fileSystemAt } from './directory-usage.ts';
 
 const { signal } = new AbortController();
 const asRoot = {
@@ -29,7 +30,7 @@ test('servers that are away hold up neither the figures of other disks nor files
   t.after(() => servers.forEach(closeSync));
   const root = directoryForMounts(t);
   const clock = new ObservedClock();
-  const directories = new DirectoryUsage(clock, 60_000);
+  const directories = new DirectoryUsage(clock, 60_000, foreignMeasure());
   const [reachable = '', ...away] = ['reachable', 'a', 'b', 'c', 'd', 'e'].map((name) => join(root, name));
   mkdirSync(reachable);
   assert.ok((await directories.foreignFileSystem(reachable))?.capacityBytes);
@@ -60,7 +61,7 @@ test('of a directory with more files than can be counted in time, those counted 
       return super.now() + this.#looks * 1_000;
     }
   }
-  const { inodesUsed } = await new DirectoryUsage(new SlowClock(), 60_000).tree(root, signal);
+  const { inodesUsed } = await new DirectoryUsage(new SlowClock(), 60_000, fileSystemAt).tree(root, signal);
   assert.ok(inodesUsed > 10 && inodesUsed < 100, String(inodesUsed));
 });
 
@@ -68,7 +69,7 @@ test('an answer does not wait for a walk for ever, and has what was counted so f
   const root = temporaryDirectory(t);
   for (let number = 0; number < 3_000; number += 1) writeFileSync(join(root, `f${number}`), '');
   const clock = new ObservedClock();
-  const directories = new DirectoryUsage(clock, 60_000);
+  const directories = new DirectoryUsage(clock, 60_000, fileSystemAt);
   const asked = directories.tree(root, signal);
   await clock.nextSleep();
   await clock.advance(5_000);

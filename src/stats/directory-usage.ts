@@ -38,9 +38,10 @@ const walkMsMax = 60_000;
 const batchSize = 256;
 /** How long an answer waits for a new figure before it takes an older one. */
 const figureMsMax = 5_000;
-/** Calls to file systems that may never return: each holds one of the four threads that all of the program's files share. */
-const foreignMax = 2;
+/** Questions to disks that may be away, at once: each of those waits for a while. */
+const foreignMax = 8;
 
+export type AskForeign = (path: string, signal: AbortSignal) => Promise<FileSystemUsage>;
 type Counted = Omit<TreeUsage, 'atMs'>;
 
 /** What is known of a path, and how it is measured anew. */
@@ -57,16 +58,18 @@ type Measure<T> = (soFar: (usage: T) => void) => Promise<T>;
 export class DirectoryUsage {
   readonly #clock: Clock;
   readonly #periodMs: number;
+  readonly #askForeign: AskForeign;
   readonly #trees = new Map<string, Known<TreeUsage>>();
   readonly #foreign = new Map<string, Known<MeasuredFileSystem>>();
   readonly #walks = new Semaphore(walksMax);
   readonly #foreignCalls = new Semaphore(foreignMax);
   readonly #closing = new AbortController();
 
-  /** A directory is walked once in `periodMs`. */
-  constructor(clock: Clock, periodMs: number) {
+  /** A directory is walked once in `periodMs`. `askForeign` measures a disk that may be away, and keeps no thread waiting. */
+  constructor(clock: Clock, periodMs: number, askForeign: AskForeign) {
     this.#clock = clock;
     this.#periodMs = periodMs;
+    this.#askForeign = askForeign;
   }
 
   /** Of the node's own disk or memory: whoever asks waits for it. */
@@ -78,7 +81,7 @@ export class DirectoryUsage {
   async foreignFileSystem(path: string): Promise<MeasuredFileSystem | undefined> {
     const isFirst = !this.#foreign.has(path);
     const known = this.#measured(this.#foreign, this.#foreignCalls, path, async () => ({
-      ...(await fileSystemAt(path)),
+      ...(await this.#askForeign(path, this.#closing.signal)),
       atMs: this.#clock.now(),
     }));
     return isFirst && known.running ? await within(this.#clock, figureMsMax, known.running) : known.usage;
@@ -141,7 +144,7 @@ function forgetOld<T>(all: Map<string, Known<T>>, now: number): void {
   }
 }
 
-async function fileSystemAt(path: string): Promise<FileSystemUsage> {
+export async function fileSystemAt(path: string): Promise<FileSystemUsage> {
   const [{ dev }, { bsize, blocks, bfree, bavail, files, ffree }] = [await stat(path), await statfs(path)];
   return {
     device: dev,

@@ -5,7 +5,7 @@ import { type TestContext, test } from 'node:test';
 import type { PodStats } from '../runtimes/runtime.ts';
 import { FakeClock } from '../testing/fakes/fake-clock.ts';
 import { temporaryDirectory } from '../testing/machine/temporary-directory.ts';
-import { DirectoryUsage } from './directory-usage.ts';
+import { DirectoryUsage, fileSystemAt } from './directory-usage.ts';
 import { readMachineUsage } from './machine-usage.ts';
 import { resourceMetrics } from './resource-metrics.ts';
 import { type PodFacts, SummarySource } from './summary.ts';
@@ -24,7 +24,7 @@ interface World {
 function world(t: TestContext): World {
   const root = temporaryDirectory(t);
   const clock = new FakeClock(Date.parse('2026-01-02T03:04:05Z'));
-  const directories = new DirectoryUsage(clock, 60_000);
+  const directories = new DirectoryUsage(clock, 60_000, fileSystemAt);
   const made: World = {
     root,
     clock,
@@ -174,7 +174,7 @@ test('a directory is walked once a minute, links and second names count once', a
   assert.equal((await directories.tree(root, signal)).inodesUsed, 3);
   await clock.advance(2_000);
   assert.equal((await directories.tree(root, signal)).inodesUsed, 4);
-  assert.deepEqual(await new DirectoryUsage(clock, 60_000).tree(join(root, 'absent'), signal), {
+  assert.deepEqual(await new DirectoryUsage(clock, 60_000, fileSystemAt).tree(join(root, 'absent'), signal), {
     usedBytes: 0,
     inodesUsed: 0,
     atMs: clock.now(),

@@ -17,10 +17,11 @@ import { errorCode } from '../../base/errors.ts';
 import type { Mounts } from '../../disk/mounts/mounts.ts';
 import type { PlacedRestriction } from '../../disk/mounts/replaceable-mounts.ts';
 import { makePodDirectories, requirePodDirectories } from '../../disk/paths/directories.ts';
+import { systemPrograms } from '../../disk/devices/programs.ts';
 import { writeInPlace } from '../../disk/paths/node-files.ts';
 import { readInRoot } from '../../disk/paths/safe-open.ts';
+import { prepareAnySubPath } from '../../disk/pods/foreign-sub-paths.ts';
 import type { LiveSubPaths } from '../../disk/pods/live-sub-paths.ts';
-import { prepareSubPath } from '../../disk/pods/sub-paths.ts';
 import { podNamespace, podUid } from '../../kube/kinds/pod/pod-identity.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { PodLogOptions } from '../../kube/kinds/pod/pod-requests.ts';
@@ -53,7 +54,8 @@ export function containerEffects(
 
 /** How mounts by subPath are made on this node: as the kubelet does, or so that they follow their volume. */
 export function fixedSubPaths(mounts: Mounts): SubPathPreparer {
-  return { prepare: async (request) => ({ hostPath: prepareSubPath(request, mounts) }) };
+  const machine = { mounts, programs: systemPrograms() };
+  return { prepare: async (request, signal) => ({ hostPath: await prepareAnySubPath(request, machine, signal) }) };
 }
 
 interface FollowingSubPathsDeps {

@@ -1,6 +1,9 @@
 /** What this node uses: the summary of it, wired to the runtime, the pods and their volumes. */
 import { dirname } from 'node:path';
 import type { Clock } from '../../base/clock.ts';
+import { foreignUsageOf } from '../../disk/devices/foreign-paths.ts';
+import { systemPrograms } from '../../disk/devices/programs.ts';
+import { isForeign } from '../../disk/mounts/mount-table.ts';
 import { podNamespace } from '../../kube/kinds/pod/pod-identity.ts';
 import { allContainers } from '../../kube/kinds/pod/pod-spec.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
@@ -10,7 +13,7 @@ import { readQuantity } from '../../kube/values/quantity.ts';
 import type { NodeServerDeps } from '../../node-server/node-handler.ts';
 import type { PodLoop } from '../../pods/loop/pod-loop.ts';
 import type { Runtime } from '../../runtimes/runtime.ts';
-import { DirectoryUsage } from '../../stats/directory-usage.ts';
+import { type AskForeign, DirectoryUsage, fileSystemAt } from '../../stats/directory-usage.ts';
 import { readMachineUsage } from '../../stats/machine-usage.ts';
 import { resourceMetrics, resourceMetricsType } from '../../stats/resource-metrics.ts';
 import { type PodFacts, SummarySource } from '../../stats/summary.ts';
@@ -34,7 +37,7 @@ export interface NodeStats {
 export function nodeStats(deps: NodeStatsDeps, settings: AgentSettings): NodeStats {
   const { nodeName, rootDirectory, volumeStatsMs } = settings;
   const { clock, runtime } = deps;
-  const directories = new DirectoryUsage(clock, volumeStatsMs);
+  const directories = new DirectoryUsage(clock, volumeStatsMs, foreignMeasure());
   const source = new SummarySource({
     clock,
     nodeName,
@@ -45,6 +48,14 @@ export function nodeStats(deps: NodeStatsDeps, settings: AgentSettings): NodeSta
     factsOf: (podUid) => factsOf(deps, rootDirectory, podUid),
   });
   return { source, directories, close: () => directories.close() };
+}
+
+/** Another process asks a server, which may be gone; what is a claim's and yet on this machine is asked directly. */
+export function foreignMeasure(): AskForeign {
+  const programs = systemPrograms();
+  const noDisk = { device: -1 };
+  return async (path, signal) =>
+    isForeign(path) ? { ...noDisk, ...(await foreignUsageOf(programs, path, signal)) } : await fileSystemAt(path);
 }
 
 function factsOf({ pods, volumes }: NodeStatsDeps, root: string, podUid: string): PodFacts | undefined {

@@ -7,14 +7,14 @@ import { NotFoundError } from '../../client/api/api-errors.ts';
 import { persistentVolumeClaims, persistentVolumes, withShape } from '../../client/api/resource-reference.ts';
 import { SystemDevices } from '../../disk/devices/block-device.ts';
 import { BlockMappings } from '../../disk/devices/block-mappings.ts';
-import { systemPrograms } from '../../disk/devices/programs.ts';
+import { type Programs, systemPrograms } from '../../disk/devices/programs.ts';
 import { privateTmpfsDirectory } from '../../disk/mounts/file-system.ts';
 import { mountHolders } from '../../disk/mounts/mount-holders.ts';
 import { type Mounts, systemMounts } from '../../disk/mounts/mounts.ts';
 import { replaceableMounts } from '../../disk/mounts/replaceable-mounts.ts';
+import { cleanAnySubPaths } from '../../disk/pods/foreign-sub-paths.ts';
 import { LiveSubPaths } from '../../disk/pods/live-sub-paths.ts';
 import { PodTrees } from '../../disk/pods/pod-trees.ts';
-import { cleanSubPaths } from '../../disk/pods/sub-paths.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { persistentVolumeClaimShape } from '../../kube/kinds/storage/persistent-volume-claim.ts';
 import { persistentVolumeShape } from '../../kube/kinds/storage/persistent-volume.ts';
@@ -124,13 +124,14 @@ export function machineVolumes(
   mounts: Mounts = systemMounts(),
   clock: Clock = systemClock,
 ): MachineVolumes {
+  const programs = systemPrograms();
   return {
     clock,
-    subPaths: subPathCleaner(root, mounts),
+    subPaths: subPathCleaner(root, mounts, programs),
     devices: new SystemDevices(),
     mountHolders,
     podsOnDisk: new PodTrees(podsDirectory(root)),
-    blockMapper: new BlockMappings({ mounts, programs: systemPrograms(), clock }),
+    blockMapper: new BlockMappings({ mounts, programs, clock }),
     claims: noClaims,
     claimWriter: noClaims,
   };
@@ -185,11 +186,10 @@ function isLink(path: string): boolean {
   }
 }
 
-function subPathCleaner(root: string, mounts: Mounts): SubPathCleaner {
+function subPathCleaner(root: string, mounts: Mounts, programs: Programs): SubPathCleaner {
   return {
-    async clean(podUid, volumeName) {
-      cleanSubPaths(podDirectory(root, podUid), volumeName, mounts);
-    },
+    clean: (podUid, volumeName, signal) =>
+      cleanAnySubPaths(podDirectory(root, podUid), volumeName, { mounts, programs }, signal),
   };
 }
 

@@ -16,6 +16,8 @@ interface Command {
   readonly program: string;
   readonly args: readonly string[];
   readonly timeoutMs: number;
+  /** What it reads from its standard input, which no other process can see; nothing by default. */
+  readonly input?: string;
 }
 
 export interface ProgramOutput {
@@ -28,7 +30,7 @@ export interface ProgramOutput {
 export interface Programs {
   /**
    * Resolves whatever the exit code is. Rejects with the signal's reason when that aborts, and with a ProgramMissingError
-   * or a ProgramTimeoutError.
+   * or a ProgramTimeoutError; with the latter at once while the same command of before cannot even be killed.
    */
   run(command: Command, signal: AbortSignal): Promise<ProgramOutput>;
 }
@@ -61,6 +63,8 @@ export function systemPrograms(settings: ProgramSettings = {}): Programs {
   const { searchPath = '/usr/sbin:/usr/bin:/sbin:/bin' } = settings;
   // Their words in English, since some of them are looked for.
   const env = { LC_ALL: 'C', PATH: searchPath };
+  // Each waits for a device or a server. Another one would wait as well, and every retry would add to them.
+  const abandoned = new Set<string>();
   return {
     async run(command, signal) {
       signal.throwIfAborted();
@@ -70,8 +74,13 @@ export function systemPrograms(settings: ProgramSettings = {}): Programs {
           `Cannot run "${command.program}": one of its arguments has a NUL in it, which no name can have`,
         );
       }
+      const shown = JSON.stringify([command.program, ...command.args]);
+      if (abandoned.has(shown)) throw new ProgramTimeoutError(command);
       const late = AbortSignal.timeout(command.timeoutMs);
-      const output = await outputOf(command, env, AbortSignal.any([signal, late]));
+      const output = await outputOf(command, env, AbortSignal.any([signal, late]), (child) => {
+        abandoned.add(shown);
+        child.once('exit', () => abandoned.delete(shown));
+      });
       if (output !== undefined) return output;
       signal.throwIfAborted();
       throw new ProgramTimeoutError(command);
@@ -90,20 +99,25 @@ const lastWordsMsMax = 1_000;
 
 /** Undefined when it had to be ended. */
 function outputOf(
-  { program, args }: Command,
+  { program, args, input }: Command,
   env: Readonly<Record<string, string>>,
   stop: AbortSignal,
+  abandon: (child: ChildProcess) => void,
 ): Promise<ProgramOutput | undefined> {
   return new Promise((resolve, reject) => {
     // A group of its own: mount(8) and fsck(8) start further programs, and all of them have to end.
-    const child = spawn(program, args, { env, cwd: '/', detached: true, stdio: ['ignore', 'pipe', 'pipe'] });
+    const child = spawn(program, args, { env, cwd: '/', detached: true, stdio: ['pipe', 'pipe', 'pipe'] });
+    child.stdin.on('error', () => {}); // it ended without reading: its exit says why
+    child.stdin.end(input ?? '');
     const timers: NodeJS.Timeout[] = [];
     const later = (ms: number, act: () => void): void => void timers.push(setTimeout(act, ms));
     const end = (): void => {
       endGroup(child, 'SIGTERM');
       later(endMsMax, () => endGroup(child, 'SIGKILL'));
       later(endMsMax + deathMsMax, () => {
+        abandon(child);
         child.unref();
+        child.stdin.destroy();
         child.stdout.destroy();
         child.stderr.destroy();
         finish(() => resolve(undefined));
@@ -235,12 +249,17 @@ export function isInMountTable(target: string): boolean {
  * What is already gone is a success.
  */
 export async function runUnmount(programs: Programs, target: string, signal: AbortSignal): Promise<void> {
+  await unmountLayers(programs, target, signal);
+  removeEmptyDirectory(target);
+}
+
+/** The same, and what it was mounted on stays. */
+export async function unmountLayers(programs: Programs, target: string, signal: AbortSignal): Promise<void> {
   // Mounted twice over, one unmount would show the other mount and not the directory.
   for (let layers = 0; layers < layersMax && isInMountTable(target); layers += 1) {
     await unmountOnce(programs, target, signal);
   }
   if (isInMountTable(target)) throw new MountCommandError(`failed to cleanup mount point ${target}`);
-  removeEmptyDirectory(target);
 }
 
 async function unmountOnce(programs: Programs, target: string, signal: AbortSignal): Promise<void> {

@@ -10,6 +10,7 @@ type DiskProblem =
   | 'ExposedFile'
   | 'FileSystemInUse'
   | 'FileSystemResizeFailed'
+  | 'FileSystemSilent'
   | 'FilesystemMismatch'
   | 'FormatFailed'
   | 'GetDiskFormatFailed'

@@ -2,8 +2,8 @@
  * The mount table of this process, as the kernel shows it in /proc/self/mountinfo, and questions about it. Pure but for
  * `readMountTable`. Paths in it have no symbolic links: resolve a path before asking about it.
  */
-import { closeSync, constants, fstatSync, lstatSync, openSync, readFileSync } from 'node:fs';
-import { dirname, join, relative } from 'node:path';
+import { closeSync, constants, fstatSync, lstatSync, openSync, readFileSync, readlinkSync } from 'node:fs';
+import { dirname, isAbsolute, join, relative } from 'node:path';
 import { SystemCallError, guarded, systemCallError } from '../../linux/system-call-error.ts';
 import { DiskError } from './disk-error.ts';
 
@@ -136,6 +136,60 @@ export function referencesOf(table: readonly MountEntry[], path: string): string
   return table
     .filter((entry) => entry.id !== mount.id && entry.device === mount.device && entry.root === root)
     .map(({ mountPoint }) => mountPoint);
+}
+
+/**
+ * File systems on the disks and in the memory of this machine. Any other may have to ask a server, and when that is gone a call
+ * waits for it, perhaps for ever, and with it the thread that made the call.
+ */
+const localKinds: ReadonlySet<string> = new Set(
+  (
+    'ext2 ext3 ext4 xfs btrfs bcachefs f2fs zfs jfs nilfs2 reiserfs vfat msdos exfat ntfs3 iso9660 udf squashfs erofs ' +
+    'overlay aufs rootfs tmpfs ramfs hugetlbfs devtmpfs devpts proc sysfs cgroup cgroup2 mqueue nsfs bpf configfs ' +
+    'securityfs selinuxfs debugfs tracefs pstore efivarfs fusectl binfmt_misc resctrl'
+  ).split(' '),
+);
+
+/** Where file systems are mounted that may wait for a server. If that of the root does, so does everything. */
+export function foreignMountPoints(): ReadonlySet<string> {
+  const points = new Set<string>();
+  for (const [, point = '', kind = ''] of readTable().toString().matchAll(tableColumns)) {
+    if (!localKinds.has(kind) && point !== '/') points.add(unescape(point));
+  }
+  return points;
+}
+
+const tableColumns = /^(?:\S+ ){4}(\S+) .*? - (\S+) /gm;
+/** More than the kernel follows; a path of more is not looked at. */
+const stepsMax = 2_000;
+
+/**
+ * Whether a look at a path may wait for a server: it is on such a file system, or a link on the way leads there. To find out,
+ * nothing is touched that may wait.
+ */
+export function isForeign(path: string): boolean {
+  const points = foreignMountPoints();
+  if (points.size === 0) return false;
+  const left = path.split('/').toReversed();
+  let here = '/';
+  for (let steps = 0; steps < stepsMax; steps += 1) {
+    const name = left.pop();
+    if (name === undefined) return false;
+    const next = join(here, name);
+    if (points.has(next)) return true;
+    const target = linkAt(next);
+    if (target === undefined || isAbsolute(target)) here = target === undefined ? next : '/';
+    if (target !== undefined) left.push(...target.split('/').toReversed());
+  }
+  return true;
+}
+
+function linkAt(path: string): string | undefined {
+  try {
+    return readlinkSync(path);
+  } catch {
+    return undefined; // not a link, or not there: then nothing is behind it
+  }
 }
 
 /** A descriptor that names a file without opening it: needs no permission on it, and never waits for a fifo. */

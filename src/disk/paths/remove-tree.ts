@@ -13,7 +13,7 @@ import {
   constants,
   fstatSync,
   openSync,
-  readdirSync,
+  opendirSync,
   readlinkSync,
   realpathSync,
   renameSync,
@@ -56,7 +56,7 @@ export function* removal(directory: string, mountsBelow: MountsBelow = readMount
     if (parentPath === undefined) return;
     const [mounted] = mountsBelow(join(parentPath, basename(directory)));
     if (mounted !== undefined) throw new MountPointBelowError(directory, mounted.mountPoint);
-    const parent = openSync(parentPath, openPathOnly | constants.O_DIRECTORY | constants.O_NOFOLLOW);
+    const parent = openSync(parentPath, pathOfDirectory);
     try {
       yield* new Removal(directory, mountIdOf(parent)).run(parent, Buffer.from(basename(directory)));
     } finally {
@@ -67,8 +67,12 @@ export function* removal(directory: string, mountsBelow: MountsBelow = readMount
   }
 }
 
-/** Bounds the descriptors that are open at once; deeper directories are moved up and deleted from there. */
+/** Bounds the descriptors that are open at once, two for each level; deeper directories are moved up and deleted from there. */
 const depthMax = 64;
+/** Entries of a directory in memory at once. */
+const batchSize = 256;
+/** Another that goes on making files is not fought for ever. */
+const passesMax = 100;
 
 class Removal {
   readonly #directory: string;
@@ -96,15 +100,33 @@ class Removal {
   }
 
   *#empty(directory: number, top: number, depth: number): Steps<void> {
-    const path = `/proc/self/fd/${directory}`;
-    const entries = unlessMissing(() => readdirSync(path, { withFileTypes: true, encoding: 'buffer' }));
-    for (const entry of entries ?? []) {
-      // Some file systems do not report the kind; opening it shows.
-      const known = entry.isFile() || entry.isSymbolicLink() || entry.isFIFO() || entry.isSocket();
-      if (known) unlessMissing(() => unlinkSync(within(directory, entry.name)));
-      else yield* this.#remove(directory, entry.name, top, depth);
-      yield;
+    // A directory that is read while its entries go may skip some: it is read again until there is nothing in it.
+    for (let passes = 0; passes < passesMax; passes += 1) {
+      if ((yield* this.#emptyOnce(directory, top, depth)) < batchSize) return;
     }
+  }
+
+  /** How many entries it has found. */
+  *#emptyOnce(directory: number, top: number, depth: number): Steps<number> {
+    // The names are bytes, which the types do not say. A directory may have more of them than can be read in one turn.
+    const options = { encoding: 'buffer' as BufferEncoding, bufferSize: batchSize };
+    const entries = unlessMissing(() => opendirSync(`/proc/self/fd/${directory}`, options));
+    if (entries === undefined) return 0;
+    let found = 0;
+    try {
+      for (let entry = entries.readSync(); entry !== null; entry = entries.readSync()) {
+        found += 1;
+        const name = entry.name as unknown as Buffer;
+        // Some file systems do not report the kind; opening it shows.
+        const known = entry.isFile() || entry.isSymbolicLink() || entry.isFIFO() || entry.isSocket();
+        if (known) unlessMissing(() => unlinkSync(within(directory, name)));
+        else yield* this.#remove(directory, name, top, depth);
+        yield;
+      }
+    } finally {
+      entries.closeSync();
+    }
+    return found;
   }
 
   *#remove(parent: number, name: Buffer, top: number, depth: number): Steps<void> {
@@ -129,40 +151,38 @@ class Removal {
 
   /** The descriptor of a directory, or undefined for anything else, or if there is nothing. */
   #open(parent: number, name: Buffer): number | undefined {
-    let directory: number | undefined;
+    let named: number | undefined;
     try {
-      directory = unlessMissing(() => openDirectory(within(parent, name)));
-      if (directory === undefined) return undefined;
+      named = unlessMissing(() => openSync(within(parent, name), pathOfDirectory));
+      if (named === undefined) return undefined;
     } catch (thrown) {
       if (errorCode(thrown) === 'ENOTDIR' || errorCode(thrown) === 'ELOOP') return undefined;
       throw thrown;
     }
     try {
-      // Mounted since the table was read. Unlike a device number, the id also shows bind mounts within one file system.
-      if (mountIdOf(directory) !== this.#mountId) {
-        throw new MountPointBelowError(this.#directory, readlinkSync(`/proc/self/fd/${directory}`));
+      // Mounted since the table was read. Unlike a device number, the id also shows bind mounts within one file system. Found
+      // out before the directory itself is opened: its file system may be one that does not answer.
+      if (mountIdOf(named) !== this.#mountId) {
+        throw new MountPointBelowError(this.#directory, readlinkSync(`/proc/self/fd/${named}`));
       }
-      return directory;
-    } catch (thrown) {
-      closeSync(directory);
-      throw thrown;
+      return openNamed(named);
+    } finally {
+      closeSync(named);
     }
   }
 }
 
+const pathOfDirectory = openPathOnly | constants.O_DIRECTORY | constants.O_NOFOLLOW;
+
 /** Adds u+rwx to an ordinary user's own directories; root needs no permission. */
-function openDirectory(path: Buffer): number {
-  const flags = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
-  if (process.geteuid?.() === 0) return openSync(path, flags);
-  const named = openSync(path, openPathOnly | flags);
-  try {
+function openNamed(named: number): number {
+  const here = `/proc/self/fd/${named}`;
+  const user = process.geteuid?.();
+  if (user !== 0) {
     const { mode, uid } = fstatSync(named);
-    const here = `/proc/self/fd/${named}`;
-    if (uid === process.geteuid?.() && (mode & 0o700) !== 0o700) chmodSync(here, 0o700);
-    return openSync(here, constants.O_RDONLY | constants.O_DIRECTORY);
-  } finally {
-    closeSync(named);
+    if (uid === user && (mode & 0o700) !== 0o700) chmodSync(here, 0o700);
   }
+  return openSync(here, constants.O_RDONLY | constants.O_DIRECTORY);
 }
 
 /** Gone already is what was asked for: another may be deleting the same. */

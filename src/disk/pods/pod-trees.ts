@@ -116,10 +116,19 @@ export class PodTrees {
     attempt(() => rmdirSync(path), errnoText);
   }
 
-  /** A file, or an empty directory. */
+  /** A file, or an empty directory. Not looked at first: it may still be mounted, and then neither can be removed. */
   removeSubPath(path: string): void {
-    const inWords = (code: string): string => `remove ${path}: ${errnoText(code)}`;
-    attempt(() => (kindOf(path) === 'directory' ? rmdirSync(path) : unlinkSync(path)), inWords);
+    attempt(
+      () => {
+        try {
+          rmdirSync(path);
+        } catch (thrown) {
+          if (errnoOf(thrown) !== 'ENOTDIR') throw thrown;
+          unlinkSync(path);
+        }
+      },
+      (code) => `remove ${path}: ${errnoText(code)}`,
+    );
   }
 
   /** Every empty directory that can be removed goes, also when another cannot; then the first problem is thrown. */

@@ -224,9 +224,13 @@ export interface SubPathOwner {
   readonly index: number;
 }
 
-/** Where a container's binds of one volume are. */
+/** Where the binds of one volume are, of all containers of the pod. */
+export function subPathsDirectory(podDirectory: string, volumeName: string): string {
+  return join(podDirectory, directoryName, requireName(volumeName));
+}
+
 function subPathDirectory({ podDirectory, volumeName, containerName }: SubPathOwner): string {
-  return join(podDirectory, directoryName, requireName(volumeName), requireName(containerName));
+  return join(subPathsDirectory(podDirectory, volumeName), requireName(containerName));
 }
 
 /** No container can have this name, so it stands beside those of the containers. */
@@ -234,7 +238,7 @@ const liveName = '..live';
 
 /** Where the subPaths of a volume are that follow its updates: a mount of its own, made by live-sub-paths.ts. */
 export function liveSubPathsDirectory(podDirectory: string, volumeName: string): string {
-  return join(podDirectory, directoryName, requireName(volumeName), liveName);
+  return join(subPathsDirectory(podDirectory, volumeName), liveName);
 }
 
 /** The volumes of a pod that have subPaths, following or not. */
@@ -264,7 +268,7 @@ function isBrokenMount(thrown: unknown): boolean {
  * bind is never looked at: it is the volume's.
  */
 export function cleanSubPaths(podDirectory: string, volumeName: string, mounts: Mounts): void {
-  const directory = join(podDirectory, directoryName, requireName(volumeName));
+  const directory = subPathsDirectory(podDirectory, volumeName);
   if (entriesOf(directory) === undefined) return;
   cleanLiveSubPaths(join(directory, liveName), mounts);
   for (const container of entriesOf(directory) ?? []) {

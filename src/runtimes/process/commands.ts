@@ -7,6 +7,7 @@ import { constants } from 'node:os';
 import { onAbort } from '../../base/abort.ts';
 import type { Clock } from '../../base/clock.ts';
 import { messageOf } from '../../base/errors.ts';
+import { systemPrograms } from '../../disk/devices/programs.ts';
 import { isAlive } from '../../linux/process-table.ts';
 import { type CompiledProgram, type StepFailure, readFailure } from '../../linux/system-program.ts';
 import {
@@ -58,6 +59,7 @@ export class Commands {
   readonly #requests = new Map<string, ContainerRequest>();
   /** Of containers that run. */
   readonly #commands = new Map<string, Command>();
+  readonly #programs = systemPrograms();
 
   constructor(settings: CommandsSettings, deps: CommandsDeps) {
     this.#settings = settings;
@@ -156,7 +158,10 @@ export class Commands {
     const { id } = record;
     const { groups, holders, spawner } = this.#deps;
     const { logSizeBytesMax, logFilesMax, hostFiles } = this.#settings;
-    const [sources, joins] = await Promise.all([sourcesOf(request.mounts), holders.joinedBy(pod.uid)]);
+    const [sources, joins] = await Promise.all([
+      sourcesOf(request.mounts, this.#programs, signal),
+      holders.joinedBy(pod.uid),
+    ]);
     const command = commandOf(request, pod, record.identity.uid);
     this.#commands.set(id, command);
     const program = this.#programOf(record, pod, request, sources, joins.length > 1, command);

@@ -1,7 +1,10 @@
 /** From the contract's words to the sandbox's and back. Pure but for a look at the sources of volumes. */
 import { mkdir, stat } from 'node:fs/promises';
 import { getSystemErrorName } from 'node:util';
-import { errorCode } from '../../base/errors.ts';
+import { errorCode, messageOf } from '../../base/errors.ts';
+import { foreignKindOf, makeForeignDirectory } from '../../disk/devices/foreign-paths.ts';
+import type { Programs } from '../../disk/devices/programs.ts';
+import { isForeign } from '../../disk/mounts/mount-table.ts';
 import type { StepFailure } from '../../linux/system-program.ts';
 import {
   type ContainerRequest,
@@ -20,8 +23,6 @@ import { capabilitiesOf } from './sandbox/security.ts';
 import type { ChildEndRecord } from './spawner/spawner-protocol.ts';
 
 const killedCode = 128 + 9;
-/** A source that does not answer for so long is on a file system that is gone. */
-const sourceMsMax = 5_000;
 
 export function identityOf(security: ContainerSecurity, powers: Powers): Identity {
   const ordinary = powers.kind === 'user';
@@ -43,34 +44,39 @@ export function identityOf(security: ContainerSecurity, powers: Powers): Identit
   };
 }
 
-/** What stands at the sources of the mounts, asked without holding up anything else. */
-export async function sourcesOf(mounts: readonly RuntimeMount[]): Promise<ReadonlyMap<string, VolumeMount['kind']>> {
+/** What stands at the sources of the mounts. A server that is gone keeps only its own volumes waiting, and not for ever. */
+export async function sourcesOf(
+  mounts: readonly RuntimeMount[],
+  programs: Programs,
+  signal: AbortSignal,
+): Promise<ReadonlyMap<string, VolumeMount['kind']>> {
   const kinds = new Map<string, VolumeMount['kind']>();
-  const looks = mounts.map(async ({ hostPath }) => kinds.set(hostPath, await kindOf(hostPath)));
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => {
-      const path = mounts.find(({ hostPath }) => !kinds.has(hostPath))?.hostPath;
-      reject(new RuntimeError(`Cannot mount "${path}": its file system does not answer`));
-    }, sourceMsMax);
-  });
+  const looks = mounts.map(async ({ hostPath }) => kinds.set(hostPath, await kindOf(hostPath, programs, signal)));
+  await Promise.all(looks);
+  return kinds;
+}
+
+async function kindOf(path: string, programs: Programs, signal: AbortSignal): Promise<VolumeMount['kind']> {
   try {
-    await Promise.race([Promise.all(looks), late]);
-    return kinds;
-  } finally {
-    clearTimeout(timer);
+    if (isForeign(path)) {
+      const found = await foreignKindOf(programs, path, signal);
+      if (found === undefined) await makeForeignDirectory(programs, path, signal);
+      return found ?? 'directory';
+    }
+    return (await localKindOf(path)) ?? (await makeSource(path));
+  } catch (thrown) {
+    signal.throwIfAborted();
+    if (thrown instanceof RuntimeError) throw thrown;
+    throw new RuntimeError(`Cannot mount "${path}": ${errorCode(thrown) ?? messageOf(thrown)}`, { cause: thrown });
   }
 }
 
-async function kindOf(path: string): Promise<VolumeMount['kind']> {
+async function localKindOf(path: string): Promise<VolumeMount['kind'] | undefined> {
   try {
     return (await stat(path)).isDirectory() ? 'directory' : 'file';
   } catch (thrown) {
-    const code = errorCode(thrown);
-    if (code === 'ENOENT') return await makeSource(path);
-    throw new RuntimeError(`Cannot mount "${path}": ${code}`, {
-      cause: thrown,
-    });
+    if (errorCode(thrown) === 'ENOENT') return undefined;
+    throw thrown;
   }
 }
 

@@ -12,7 +12,7 @@
 import { createHash } from 'node:crypto';
 import { lstatSync, readFileSync, readdirSync, readlinkSync } from 'node:fs';
 import { join } from 'node:path';
-import { parseMountTable } from '../../../disk/mounts/mount-table.ts';
+import { foreignMountPoints, parseMountTable } from '../../../disk/mounts/mount-table.ts';
 import { type PathLook, isBelow } from './root-path.ts';
 import type { HostMount, HostView, SandboxRequest } from './sandbox-plan.ts';
 
@@ -56,7 +56,11 @@ export class HostFilesView {
   readonly #directories: readonly string[];
   readonly #root: string;
   readonly #looks: ReadonlyMap<string, PathLook>;
-  #mounts: { readonly atMs: number; readonly known: readonly HostMount[] } = { atMs: -Infinity, known: [] };
+  #mounts: { readonly atMs: number; readonly known: readonly HostMount[]; readonly foreign: ReadonlySet<string> } = {
+    atMs: -Infinity,
+    known: [],
+    foreign: new Set(),
+  };
 
   /** `root`: where the tree stands while a container is made. */
   constructor(hostFiles: HostFiles, added: readonly string[], root: string) {
@@ -84,13 +88,16 @@ export class HostFilesView {
 
   /** The machine as it is now, with the tree at its place. Its mounts may have been read a moment ago, for another container. */
   host(nowMs: number): HostView {
-    if (Math.abs(nowMs - this.#mounts.atMs) >= mountsMs) this.#mounts = { atMs: nowMs, known: readMounts() };
+    if (Math.abs(nowMs - this.#mounts.atMs) >= mountsMs) {
+      this.#mounts = { atMs: nowMs, known: readMounts(), foreign: foreignMountPoints() };
+    }
     const inTree = (path: string): string | undefined =>
       this.#root !== '/' && isBelow(this.#root, path) ? path.slice(this.#root.length + 1) : undefined;
     return {
       look: (path) => {
         const own = inTree(path);
-        if (own === undefined) return look(path);
+        // The directory of a server is taken for one without a look: the server may be gone.
+        if (own === undefined) return this.#mounts.foreign.has(path) ? { kind: 'directory' } : look(path);
         return own === '' ? { kind: 'directory' } : this.#looks.get(own);
       },
       entries: (directory) => {
