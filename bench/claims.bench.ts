@@ -44,8 +44,9 @@ async function measured(work: (client: ApiClient) => Promise<void>): Promise<num
     controllers: (host, until) => runControllers({ ...host, localPath }, until),
   });
   const client = server.client({ rate: { perSecond: 1e6, burst: 1e6 } });
-  await client.create(nodes, {}, { metadata: { name: nodeName } }, signal);
-  const ready = { metadata: { name: nodeName }, status: { conditions: [{ type: 'Ready', status: 'True' }] } };
+  const metadata = { name: nodeName, labels: { 'kubernetes.io/hostname': nodeName } };
+  await client.create(nodes, {}, { metadata }, signal);
+  const ready = { metadata, status: { conditions: [{ type: 'Ready', status: 'True' }] } };
   await client.update(nodes, { name: nodeName, subresource: 'status' }, ready, signal);
   const tookMs = await timedMs(() => work(client));
   for (const end of ends) await end();

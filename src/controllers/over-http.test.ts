@@ -227,6 +227,14 @@ test('pods leave a node that has fallen silent, and are collected when it is gon
   await cluster.create(kind('Node'), '', { metadata: { name: 'one' } });
   const ready = { conditions: [{ type: 'Ready', status: 'True', lastHeartbeatTime: '2026-01-01T00:00:00Z' }] };
   await cluster.update(node, (object) => ({ ...object, status: ready }) as KubeObject, 'status');
+  // Pods leave a node only where another one is ready.
+  const other = cluster.keyOf(kind('Node'), '', 'two');
+  await cluster.create(kind('Node'), '', { metadata: { name: 'two' } });
+  const report = (): Promise<void> => {
+    const lastHeartbeatTime = new Date(clock.now()).toISOString();
+    const status = { conditions: [{ type: 'Ready', status: 'True', lastHeartbeatTime }] };
+    return cluster.update(other, (object) => ({ ...object, status }) as KubeObject, 'status');
+  };
   const placed = async (name: string, nodeName: string): Promise<string> => {
     const spec = { nodeName, containers: [{ name: 'main', image: 'none' }], terminationGracePeriodSeconds: 5 };
     await cluster.create(kind('Pod'), 'default', { metadata: { name }, spec } as KubeObject);
@@ -238,6 +246,7 @@ test('pods leave a node that has fallen silent, and are collected when it is gon
   const passes = async (holds: () => Promise<boolean>): Promise<void> =>
     until(async () => {
       await clock.advance(5_000);
+      await report();
       return await holds();
     });
   await passes(async () => (await cluster.get(lost)) === undefined);
@@ -250,6 +259,14 @@ test('pods leave a node that has fallen silent, and are collected when it is gon
   const stillThere = await cluster.get(patient);
   assert.equal(stillThere?.metadata.deletionTimestamp, undefined, 'it tolerates that for five minutes');
   await passes(async () => (await cluster.get(patient))?.metadata.deletionTimestamp !== undefined);
-  await cluster.delete(node);
+  // Its node will not come back to end it: an administrator says so.
+  await cluster.update(node, (object) => {
+    const { spec }: Node = object;
+    const taints = [...(spec?.taints ?? []), { key: 'node.kubernetes.io/out-of-service', effect: 'NoExecute' }];
+    return { ...object, spec: { ...spec, taints } } as KubeObject;
+  });
   await passes(async () => (await cluster.get(patient)) === undefined);
+  const left = await placed('left', 'one');
+  await cluster.delete(node);
+  await passes(async () => (await cluster.get(left)) === undefined);
 });
