@@ -218,6 +218,41 @@ test('the scheduler gives a pod a node, over HTTP', async (t) => {
   assert.ok(reasons.includes('FailedScheduling'));
 });
 
+test('a node takes as many volumes of a driver as it says, those that are still attached among them, over HTTP', async (t) => {
+  const { cluster, kind } = await start(t, (deps, signal) =>
+    runStorage(deps, undefined, (storage) => runScheduler(deps, storage, signal), signal),
+  );
+  const storage = (name: string): Kind => cluster.kindOf('storage.k8s.io/v1', name) ?? assert.fail(name);
+  const make = (of: Kind, name: string, parts: object): Promise<void> =>
+    cluster.create(of, of.namespaced ? 'default' : '', { metadata: { name }, ...parts } as KubeObject);
+  await make(kind('Node'), 'one', {});
+  const ready = { conditions: [{ type: 'Ready', status: 'True' }] };
+  const node = cluster.keyOf(kind('Node'), '', 'one');
+  await cluster.update(node, (object) => ({ ...object, status: ready }) as KubeObject, 'status');
+  const driver = 'disks.example.com';
+  await make(storage('CSINode'), 'one', { spec: { drivers: [{ name: driver, nodeID: 'n', allocatable: { count: 1 } }] } });
+  const capacity = { storage: '1Gi' };
+  const accessModes = ['ReadWriteOnce'];
+  for (const name of ['old', 'new']) {
+    const csi = { driver, volumeHandle: name };
+    const storageClassName = name;
+    await make(kind('PersistentVolume'), name, { spec: { capacity, accessModes, csi, storageClassName } });
+  }
+  const source = { persistentVolumeName: 'old' };
+  const attachments = storage('VolumeAttachment');
+  await make(attachments, 'old', { spec: { attacher: driver, nodeName: 'one', source } });
+  const resources = { requests: capacity };
+  await make(kind('PersistentVolumeClaim'), 'new', { spec: { accessModes, resources, storageClassName: 'new' } });
+  const volumes = [{ name: 'data', persistentVolumeClaim: { claimName: 'new' } }];
+  await make(kind('Pod'), 'web', { spec: { containers: [{ name: 'main', image: 'none' }], volumes } });
+  const read = async (): Promise<{ spec: { nodeName?: string }; status?: { conditions?: { message?: string }[] } }> =>
+    (await cluster.get(cluster.keyOf(kind('Pod'), 'default', 'web'))) as never;
+  const full = '0/1 nodes are available: 1 node(s) exceed max volume count.';
+  await until(async () => (await read()).status?.conditions?.[0]?.message === full);
+  await cluster.delete(cluster.keyOf(attachments, '', 'old'));
+  await until(async () => (await read()).spec.nodeName === 'one');
+});
+
 test('pods leave a node that has fallen silent, and are collected when it is gone, over HTTP', async (t) => {
   const clock = new FakeClock(Date.now());
   const loops = (deps: ControllerDeps, signal: AbortSignal): Promise<unknown> =>

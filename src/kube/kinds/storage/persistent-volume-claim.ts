@@ -155,11 +155,17 @@ const classAnnotation = 'volume.beta.kubernetes.io/storage-class';
 /** A claim is for what it asked for; a bound one may grow and change its attributes' class. */
 function validatePersistentVolumeClaimUpdate(claim: PersistentVolumeClaim, old: PersistentVolumeClaim): FieldError[] {
   const errors = [...validateObjectMetaUpdate(claim.metadata, old.metadata), ...validatePersistentVolumeClaim(claim)];
-  const annotation = claim.metadata.annotations?.[classAnnotation] ?? '';
-  const annotationBefore = old.metadata.annotations?.[classAnnotation] ?? '';
-  errors.push(...immutableErrors(annotation, annotationBefore, ['metadata', 'annotations', classAnnotation]));
+  const annotation = claim.metadata.annotations?.[classAnnotation];
+  const before = old.metadata.annotations?.[classAnnotation];
+  const { storageClassName } = claim.spec;
+  // The older annotation may become the field, with the same name.
+  const isSameClass = before !== undefined && old.spec.storageClassName === undefined && storageClassName === before;
+  if (!isSameClass || (annotation ?? before) !== before) {
+    errors.push(...immutableErrors(annotation ?? '', before ?? '', ['metadata', 'annotations', classAnnotation]));
+  }
   const shape = persistentVolumeClaimShape.fields?.['spec'];
-  const rest = withChangeableFieldsOf(old.spec, claim);
+  const mayNameClass = old.spec.storageClassName === undefined && (before === undefined || isSameClass);
+  const rest = withChangeableFieldsOf(old.spec, claim, mayNameClass);
   const classIsGone = old.spec.storageClassName === '' && claim.spec.storageClassName === undefined;
   if (shape !== undefined && (classIsGone || !means<unknown>(shape, rest, old.spec))) {
     const detail =
@@ -169,18 +175,30 @@ function validatePersistentVolumeClaimUpdate(claim: PersistentVolumeClaim, old: 
   errors.push(...shrinkErrors(claim, old));
   const mode = claim.spec.volumeMode ?? null;
   errors.push(...placedAt(['spec', 'volumeMode'], immutableErrors(mode, old.spec.volumeMode ?? null, ['volumeMode'])));
+  const { volumeAttributesClassName: attributes } = claim.spec;
+  // Attributes that were applied once can be changed, not taken back.
+  const isApplied = old.status?.currentVolumeAttributesClassName !== undefined;
+  if (isApplied && attributes !== old.spec.volumeAttributesClassName && (attributes ?? '') === '') {
+    const what = attributes === undefined ? 'nil' : 'empty string';
+    const detail = `update to ${what} is forbidden when status.currentVolumeAttributesClassName is not nil`;
+    errors.push(forbiddenField(['spec', 'volumeAttributesClassName'], detail));
+  }
   return errors;
 }
 
 /** The new spec with everything put back that may change: what then differs from the old one may not. */
-function withChangeableFieldsOf(old: ClaimSpec, { spec, status }: PersistentVolumeClaim): ClaimSpec {
+function withChangeableFieldsOf(
+  old: ClaimSpec,
+  { spec, status }: PersistentVolumeClaim,
+  mayNameClass: boolean,
+): ClaimSpec {
   const isBound = status?.phase === 'Bound';
   const storage = old.resources?.requests?.['storage'];
   const { volumeName: _, volumeAttributesClassName, storageClassName, ...rest } = spec;
   const attributesClass = isBound ? old.volumeAttributesClassName : volumeAttributesClassName;
   const volumeName = (old.volumeName ?? '') === '' ? old.volumeName : spec.volumeName;
   // A class may be named later, once.
-  const className = old.storageClassName === undefined ? undefined : storageClassName;
+  const className = mayNameClass ? undefined : storageClassName;
   return {
     ...rest,
     ...(volumeName !== undefined && { volumeName }),
