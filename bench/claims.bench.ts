@@ -41,7 +41,7 @@ async function measured(work: (client: ApiClient) => Promise<void>): Promise<num
   const none = (): Promise<void> => Promise.resolve();
   const localPath = { nodeName, directories: { pathOf: (name: string) => `/${name}`, make: none, remove: none } };
   const server = await runningApiServer({ after: (act) => void ends.push(act) }, memoryStore(), {
-    controllers: (host, until) => runControllers({ ...host, localPath }, until),
+    controllers: (host, end) => runControllers({ ...host, localPath }, end),
   });
   const client = server.client({ rate: { perSecond: 1e6, burst: 1e6 } });
   const metadata = { name: nodeName, labels: { 'kubernetes.io/hostname': nodeName } };
@@ -59,11 +59,11 @@ const bindAll = (count: number): Promise<number> =>
     const storageClassName = 'bench';
     await inParallel(namesOf(count), async (name) => {
       const spec = { capacity, accessModes, storageClassName, hostPath: { path: '/tmp' } };
-      await client.create(volumes, {}, { metadata: { name }, spec } as KubeObject, signal);
+      await client.create(volumes, {}, { metadata: { name }, spec }, signal);
     });
     await inParallel(namesOf(count), async (name) => {
       const spec = { accessModes, storageClassName, resources: { requests: capacity } };
-      await client.create(claims, { namespace }, { metadata: { name }, spec } as KubeObject, signal);
+      await client.create(claims, { namespace }, { metadata: { name }, spec }, signal);
     });
     await until(client, claims, count, ({ status }) => status?.phase === 'Bound');
   });
@@ -76,13 +76,13 @@ const scheduleAll = (count: number): Promise<number> =>
       const names = namesOf(claimsOfPod).map((name) => `${pod}-${name}`);
       for (const name of names) {
         const spec = { accessModes, resources: { requests: capacity } };
-        await client.create(claims, { namespace }, { metadata: { name }, spec } as KubeObject, signal);
+        await client.create(claims, { namespace }, { metadata: { name }, spec }, signal);
       }
       const spec = {
         containers: [{ name: 'main', image: 'none' }],
         volumes: names.map((claimName) => ({ name: claimName, persistentVolumeClaim: { claimName } })),
       };
-      await client.create(pods, { namespace }, { metadata: { name: pod }, spec } as KubeObject, signal);
+      await client.create(pods, { namespace }, { metadata: { name: pod }, spec }, signal);
     });
     await until(client, pods, podNames.length, ({ spec }) => spec?.nodeName === nodeName);
     await until(client, claims, count, ({ status }) => status?.phase === 'Bound');

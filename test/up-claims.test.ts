@@ -206,7 +206,10 @@ describe('claims', { concurrency: 3 }, () => {
     await kubectl.ok('delete storageclass slow');
     await kubectl.apply(user('early', 'early'));
     await eventually(async () => {
-      assert.match(await kubectl.ok('describe pvc early'), /ProvisioningFailed .*storageclass.storage.k8s.io "slow" not found/);
+      assert.match(
+        await kubectl.ok('describe pvc early'),
+        /ProvisioningFailed .*storageclass.storage.k8s.io "slow" not found/,
+      );
       assert.match(await kubectl.ok('events --for pod/early'), /pod has unbound immediate PersistentVolumeClaims/);
     });
     await kubectl.apply(slow);

@@ -15,7 +15,11 @@ const tolerated = (tolerationSeconds?: number): object => ({
 const cases = [
   { it: 'leaves at once where it does not tolerate a taint', tolerations: [], leaves: now },
   { it: 'leaves when the time since the taint is up', tolerations: [tolerated(900)], leaves: now + 300_000 },
-  { it: 'leaves by the first toleration of a taint', tolerations: [tolerated(900), tolerated(700)], leaves: now + 300_000 },
+  {
+    it: 'leaves by the first toleration of a taint',
+    tolerations: [tolerated(900), tolerated(700)],
+    leaves: now + 300_000,
+  },
   {
     it: 'counts from when it was first to leave where the taint has no time',
     tolerations: [tolerated(30)],

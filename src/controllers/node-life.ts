@@ -245,7 +245,9 @@ class NodeLife {
     if (pod === undefined || deletionTimestamp !== undefined || atMs === undefined) {
       this.#lookAt(`evict/${key}`, undefined);
       const wasDue = this.#evictedSinceMs.delete(key);
-      return pod !== undefined && deletionTimestamp === undefined && wasDue ? record('Cancelling deletion of') : undefined;
+      return pod !== undefined && deletionTimestamp === undefined && wasDue
+        ? record('Cancelling deletion of')
+        : undefined;
     }
     this.#evictedSinceMs.set(key, sinceMs);
     if (atMs > clock.now()) return this.#lookAt(`evict/${key}`, atMs);
@@ -283,7 +285,9 @@ class NodeLife {
     if (!isOver(pod)) {
       const fail = (object: KubeObject): KubeObject => {
         const current = object as Pod;
-        return isOver(current) ? current : ({ ...current, status: { ...current.status, phase: 'Failed' } } as KubeObject);
+        return isOver(current)
+          ? current
+          : ({ ...current, status: { ...current.status, phase: 'Failed' } } as KubeObject);
       };
       await unlessRefused(this.#cluster.update(key, fail, 'status'), 404);
     }
@@ -337,7 +341,9 @@ export function evictionMs(
     const tolerated = tolerations.find((one) => tolerates(one, taint));
     if (tolerated === undefined) return sinceMs;
     const { tolerationSeconds: seconds } = tolerated;
-    return seconds === undefined ? Infinity : (Date.parse(taint.timeAdded ?? '') || sinceMs) + Math.max(0, seconds) * 1000;
+    return seconds === undefined
+      ? Infinity
+      : (Date.parse(taint.timeAdded ?? '') || sinceMs) + Math.max(0, seconds) * 1000;
   });
   const first = Math.min(...ends);
   return first === Infinity ? undefined : first;

@@ -224,13 +224,15 @@ test('a node takes as many volumes of a driver as it says, those that are still 
   );
   const storage = (name: string): Kind => cluster.kindOf('storage.k8s.io/v1', name) ?? assert.fail(name);
   const make = (of: Kind, name: string, parts: object): Promise<void> =>
-    cluster.create(of, of.namespaced ? 'default' : '', { metadata: { name }, ...parts } as KubeObject);
+    cluster.create(of, of.namespaced ? 'default' : '', { metadata: { name }, ...parts });
   await make(kind('Node'), 'one', {});
   const ready = { conditions: [{ type: 'Ready', status: 'True' }] };
   const node = cluster.keyOf(kind('Node'), '', 'one');
   await cluster.update(node, (object) => ({ ...object, status: ready }) as KubeObject, 'status');
   const driver = 'disks.example.com';
-  await make(storage('CSINode'), 'one', { spec: { drivers: [{ name: driver, nodeID: 'n', allocatable: { count: 1 } }] } });
+  await make(storage('CSINode'), 'one', {
+    spec: { drivers: [{ name: driver, nodeID: 'n', allocatable: { count: 1 } }] },
+  });
   const capacity = { storage: '1Gi' };
   const accessModes = ['ReadWriteOnce'];
   for (const name of ['old', 'new']) {
@@ -241,8 +243,9 @@ test('a node takes as many volumes of a driver as it says, those that are still 
   const source = { persistentVolumeName: 'old' };
   const attachments = storage('VolumeAttachment');
   await make(attachments, 'old', { spec: { attacher: driver, nodeName: 'one', source } });
-  const resources = { requests: capacity };
-  await make(kind('PersistentVolumeClaim'), 'new', { spec: { accessModes, resources, storageClassName: 'new' } });
+  await make(kind('PersistentVolumeClaim'), 'new', {
+    spec: { accessModes, resources: { requests: capacity }, storageClassName: 'new' },
+  });
   const volumes = [{ name: 'data', persistentVolumeClaim: { claimName: 'new' } }];
   await make(kind('Pod'), 'web', { spec: { containers: [{ name: 'main', image: 'none' }], volumes } });
   const read = async (): Promise<{ spec: { nodeName?: string }; status?: { conditions?: { message?: string }[] } }> =>
@@ -297,8 +300,8 @@ test('pods leave a node that has fallen silent, and are collected when it is gon
   // Its node will not come back to end it: an administrator says so.
   await cluster.update(node, (object) => {
     const { spec }: Node = object;
-    const taints = [...(spec?.taints ?? []), { key: 'node.kubernetes.io/out-of-service', effect: 'NoExecute' }];
-    return { ...object, spec: { ...spec, taints } } as KubeObject;
+    const more = [...(spec?.taints ?? []), { key: 'node.kubernetes.io/out-of-service', effect: 'NoExecute' }];
+    return { ...object, spec: { ...spec, taints: more } } as KubeObject;
   });
   await passes(async () => (await cluster.get(patient)) === undefined);
   const left = await placed('left', 'one');

@@ -317,7 +317,13 @@ for (const { it, volume, claim, step } of volumes) {
 const provisionedOf = (name: string, persistentVolumeReclaimPolicy: string): PersistentVolume =>
   aVolume('one', { metadata: inTree(name), persistentVolumeReclaimPolicy });
 const migrations = [
-  { it: 'of an old plugin is noted as its driver’s', name: 'aws-ebs', policy: 'Delete', to: 'ebs.csi.aws.com', own: false },
+  {
+    it: 'of an old plugin is noted as its driver’s',
+    name: 'aws-ebs',
+    policy: 'Delete',
+    to: 'ebs.csi.aws.com',
+    own: false,
+  },
   { it: 'of a plugin without a driver keeps the controller’s finalizer', name: 'other', policy: 'Delete', own: true },
   { it: 'that is kept needs no finalizer of the controller', name: 'other', policy: 'Retain', own: false },
 ];

@@ -126,7 +126,7 @@ class VolumeBinder {
 
   /**
    * Wakes the claim that waited longest of those that could have this volume: it serves only one. A claim that was woken already
-   * looks at all free volumes, this one too, so one that cannot be given to anybody else needs no second look.
+   * looks at all free volumes, this one too: where every claim that could have it was woken, nothing is left to do.
    */
   #offer(volume: PersistentVolume): void {
     if (volume.status?.phase !== 'Available' || volume.spec.claimRef !== undefined) return;

@@ -115,8 +115,7 @@ export class VolumeIndex {
 /** Why a claim that names this volume cannot have it; undefined when it can. Labels are not asked for. */
 export function misfit(volume: PersistentVolume, claim: PersistentVolumeClaim): string | undefined {
   const { metadata, spec } = volume;
-  if (metadata.deletionTimestamp !== undefined)
-    return `the volume is marked for deletion ${goQuote(metadata.name)}`;
+  if (metadata.deletionTimestamp !== undefined) return `the volume is marked for deletion ${goQuote(metadata.name)}`;
   if (sizeOf(volume) < requestedBytes(claim)) return 'requested PV is too small';
   if (classOf(volume) !== classOf(claim)) return 'storageClassName does not match';
   if ((spec.volumeAttributesClassName ?? '') !== (claim.spec.volumeAttributesClassName ?? ''))

@@ -191,7 +191,11 @@ testUpdates(
     },
     {
       it: 'does not take back attributes that were applied',
-      old: { ...bound, volumeAttributesClassName: 'a', status: { ...bound.status, currentVolumeAttributesClassName: 'a' } },
+      old: {
+        ...bound,
+        volumeAttributesClassName: 'a',
+        status: { ...bound.status, currentVolumeAttributesClassName: 'a' },
+      },
       changed: { ...bound },
       errors: [
         'spec.volumeAttributesClassName: Forbidden: update to nil is forbidden when status.currentVolumeAttributesClassName is not nil',

@@ -330,7 +330,12 @@ testRules(
       object: {
         provisioner: 'a/b',
         allowedTopologies: [
-          { matchLabelExpressions: [{ key: 'zone', values: ['a', 'a'] }, { key: 'zone', values: [] }] },
+          {
+            matchLabelExpressions: [
+              { key: 'zone', values: ['a', 'a'] },
+              { key: 'zone', values: [] },
+            ],
+          },
           { matchLabelExpressions: [{ key: 'x', values: ['a', 'b'] }] },
           { matchLabelExpressions: [{ key: 'x', values: ['b', 'a'] }] },
         ],

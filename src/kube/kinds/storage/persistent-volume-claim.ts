@@ -40,17 +40,17 @@ import { type ResourceList, readQuantity, roundUpResources } from '../../values/
 const claimSpec = described(
   {
     name: 'io.k8s.api.core.v1.PersistentVolumeClaimSpec',
-    text: 'What storage is wished for.',
+    text: 'What storage is requested.',
     fields: {
       accessModes: 'ReadWriteOnce, ReadOnlyMany, ReadWriteMany or ReadWriteOncePod.',
       selector: 'The labels of volumes that will do.',
-      resources: 'How much is wished for.',
+      resources: 'How much is requested.',
       volumeName: 'The volume it has.',
-      storageClassName: 'The class that is wished for.',
+      storageClassName: 'The class that is requested.',
       volumeMode: 'Filesystem or Block.',
       dataSource: 'What the volume is filled with.',
       dataSourceRef: 'What the volume is filled with, of any kind.',
-      volumeAttributesClassName: 'The class of changeable attributes that is wished for.',
+      volumeAttributesClassName: 'The class of changeable attributes that is requested.',
     },
   },
   object({
@@ -71,7 +71,7 @@ export const claimTemplate = described(
   {
     name: 'io.k8s.api.core.v1.PersistentVolumeClaimTemplate',
     text: 'The claim that is made for a pod.',
-    fields: { metadata: 'Labels and annotations of the claim.', spec: 'What is wished for.' },
+    fields: { metadata: 'Labels and annotations of the claim.', spec: 'What is requested.' },
   },
   object({ metadata: objectMeta, spec: required(claimSpec) }),
 );
@@ -79,8 +79,8 @@ interface ClaimTemplate extends Of<typeof claimTemplate> {}
 
 export const persistentVolumeClaimShape = described(
   {
-    text: 'The wish for storage, and the storage it got.',
-    fields: { spec: 'What is wished for.', status: 'What it got.' },
+    text: 'A request for storage, and the storage it got.',
+    fields: { spec: 'What is requested.', status: 'What it got.' },
   },
   object({
     ...objectFields,
