@@ -215,12 +215,12 @@ export function migratedVolume(volume: PersistentVolume): PersistentVolume {
   const isMigrated = migratedDrivers.has(provisioner);
   const isInTree = !isMigrated && provisioner.startsWith('kubernetes.io/');
   const isKept = volume.spec.persistentVolumeReclaimPolicy !== 'Delete';
-  const obsolete = [
+  const obsolete = new Set([
     ...(isMigrated || (isInTree && isKept) ? [inTreeFinalizer] : []),
     ...(isInTree ? [externalFinalizer] : []),
-  ];
+  ]);
   const { finalizers = [] } = volume.metadata;
-  const left = finalizers.filter((one) => !obsolete.includes(one));
+  const left = finalizers.filter((one) => !obsolete.has(one));
   const freed =
     left.length === finalizers.length ? volume : { ...volume, metadata: { ...volume.metadata, finalizers: left } };
   return withDriver(freed, provisioner);
