@@ -183,6 +183,62 @@ describe('claims', { concurrency: 3 }, () => {
     await kubectl.ok('delete pv far --timeout=20s');
   });
 
+  test('the volume first, or the class: nothing hangs, and data in use stays', withNode, async () => {
+    const { kubectl } = machine;
+    await kubectl.apply(claim('held'), user('holding', 'held'));
+    await kubectl.running('holding');
+    const [name = ''] = await volumesOf('default', 'held');
+    await kubectl.ok(`delete pv ${name} --wait=false`);
+    assert.equal(await kubectl.ok(`get pv ${name} -o jsonpath={.status.phase}`), 'Bound');
+    assert.ok(directories().includes(name));
+    await kubectl.ok('delete pvc held --wait=false');
+    await kubectl.ok('delete pod holding --timeout=20s');
+    await kubectl.ok(`wait pvc/held pv/${name} --for=delete --timeout=20s`);
+    await eventually(() => assert.ok(!directories().includes(name)));
+    const slow = {
+      apiVersion: 'storage.k8s.io/v1',
+      kind: 'StorageClass',
+      metadata: { name: 'slow' },
+      provisioner: 'mountlet.dev/local-path',
+      volumeBindingMode: 'WaitForFirstConsumer',
+    };
+    await kubectl.apply(slow, claim('early', { storageClassName: 'slow' }));
+    await kubectl.ok('delete storageclass slow');
+    await kubectl.apply(user('early', 'early'));
+    await eventually(async () => {
+      assert.match(
+        await kubectl.ok('describe pvc early'),
+        /ProvisioningFailed .*storageclass.storage.k8s.io "slow" not found/,
+      );
+      assert.match(await kubectl.ok('events --for pod/early'), /pod has unbound immediate PersistentVolumeClaims/);
+    });
+    await kubectl.apply(slow);
+    await kubectl.running('early');
+    await kubectl.ok('delete storageclass slow');
+    await kubectl.ok('delete pod early --timeout=20s');
+    await kubectl.ok('delete pvc early --timeout=20s');
+    await eventually(async () => assert.deepEqual(await volumesOf('default', 'early'), []));
+  });
+
+  test('a volume that nothing here can empty or delete says so when its claim is gone', withNode, async () => {
+    const { kubectl } = machine;
+    const policies = [
+      ['Recycle', /VolumeFailedRecycle .*No recycler plugin found for the volume!/],
+      ['Delete', /VolumeFailedDelete .*error getting deleter volume plugin for volume "on-delete": no deletable/],
+    ] as const;
+    for (const [policy, says] of policies) {
+      const name = `on-${policy.toLowerCase()}`;
+      const storageClassName = name;
+      await kubectl.apply(volume(name, { storageClassName, persistentVolumeReclaimPolicy: policy }));
+      await kubectl.apply(claim(name, { storageClassName }));
+      await kubectl.until(`pvc/${name}`, '{.status.phase}', 'Bound');
+      await kubectl.ok(`delete pvc ${name} --timeout=20s`);
+      await kubectl.until(`pv/${name}`, '{.status.phase}', 'Failed');
+      await eventually(async () => assert.match(await kubectl.ok(`describe pv ${name}`), says));
+      await kubectl.ok(`delete pv ${name} --timeout=20s`);
+    }
+  });
+
   test('what a volume says of its path is never deleted', withNode, async () => {
     const { kubectl } = machine;
     const precious = join(machine.directory, 'precious');

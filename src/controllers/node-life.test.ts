@@ -15,7 +15,17 @@ const tolerated = (tolerationSeconds?: number): object => ({
 const cases = [
   { it: 'leaves at once where it does not tolerate a taint', tolerations: [], leaves: now },
   { it: 'leaves when the time since the taint is up', tolerations: [tolerated(900)], leaves: now + 300_000 },
-  { it: 'leaves by the shortest of its times', tolerations: [tolerated(900), tolerated(700)], leaves: now + 100_000 },
+  {
+    it: 'leaves by the first toleration of a taint',
+    tolerations: [tolerated(900), tolerated(700)],
+    leaves: now + 300_000,
+  },
+  {
+    it: 'counts from when it was first to leave where the taint has no time',
+    tolerations: [tolerated(30)],
+    taints: [{ key: taint.key, effect: taint.effect }],
+    leaves: now + 30_000,
+  },
   { it: 'stays where it tolerates the taint without end', tolerations: [tolerated()], leaves: undefined },
   { it: 'stays on a node without taints', tolerations: [], taints: [], leaves: undefined },
 ];

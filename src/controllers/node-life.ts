@@ -7,6 +7,7 @@
 import { type Timer, Timers } from '../base/timers.ts';
 import type { Node } from '../kube/kinds/node.ts';
 import type { Pod } from '../kube/kinds/pod/pod.ts';
+import { isOver } from '../kube/references/claims.ts';
 import { tolerates } from '../kube/references/node-affinity.ts';
 import type { KubeObject } from '../kube/schema/kind.ts';
 import { timestamp } from '../kube/values/times.ts';
@@ -17,8 +18,13 @@ import { WorkQueue } from './cluster/work-queue.ts';
 const controller = 'node-controller';
 /** A node renews its lease every 10 s, and may miss some. */
 const silenceMsMax = 50_000;
+/** One that has not reported yet is still starting. */
+const startMsMax = 60_000;
 /** A pod may be there before its node. */
 const quarantineMs = 40_000;
+/** Finished pods are kept for their logs; more than this many only fill the store. */
+const finishedMax = 12_500;
+const outOfService = 'node.kubernetes.io/out-of-service';
 const leaseNamespace = 'kube-node-lease';
 const conditionTypes = ['Ready', 'MemoryPressure', 'DiskPressure', 'PIDPressure'];
 
@@ -37,9 +43,11 @@ export async function runNodeLife(deps: ControllerDeps, signal: AbortSignal): Pr
       if (type === 'put' && namespace === leaseNamespace) life.sawSign(name);
     }),
     cluster.watch(coreKind(cluster, 'Pod'), (change) => {
-      if (change.type === 'delete') life.podGone(change.key);
-      // A pod keeps its node: a large one is read once.
-      else if (!life.knows(change.key)) life.podSeen(change.key, change.object as Pod);
+      if (change.type === 'delete') return life.podGone(change.key);
+      // A pod keeps its node: a large one is read once. The words only say that a closer look may be worth it.
+      if (!life.knows(change.key)) life.podSeen(change.key, change.object as Pod);
+      if (change.mentions('deletionTimestamp')) life.podEnding(change.key);
+      if (change.mentions('Succeeded') || change.mentions('Failed')) life.podFinished(change.key);
     }),
   ];
   try {
@@ -53,18 +61,25 @@ interface KnownNode {
   /** Of the Ready condition, to notice a new one. */
   readonly heartbeat: string | undefined;
   readonly evicting: readonly Taint[];
+  /** An administrator says that it is down, and it does not say otherwise: nothing runs there any more. */
+  readonly isOutOfService: boolean;
 }
 
 class NodeLife {
   readonly #deps: ControllerDeps;
   readonly #cluster: Cluster;
   readonly #events: ControllerEvents;
-  /** Keys `silent/NODE`, `evict/POD KEY`, `collect/POD KEY`. */
+  readonly #evictionEvents: ControllerEvents;
+  /** Keys `silent/NODE`, `evict/POD KEY`, `collect/POD KEY`, `finished/`. */
   readonly #queue: WorkQueue;
   readonly #nodes = new Map<string, KnownNode>();
   readonly #signsAtMs = new Map<string, number>();
   /** By the key of a pod: its node. */
   readonly #places = new Map<string, string>();
+  /** Keys of pods that may have finished, in that order. */
+  readonly #finished = new Set<string>();
+  /** By the key of a pod that is to leave its node: since when. */
+  readonly #evictedSinceMs = new Map<string, number>();
   readonly #timers: Timers;
   /** By the key of what is to be looked at then. */
   readonly #due = new Map<string, Timer>();
@@ -73,6 +88,7 @@ class NodeLife {
     this.#deps = deps;
     this.#cluster = cluster;
     this.#events = new ControllerEvents(controller, deps, cluster);
+    this.#evictionEvents = new ControllerEvents('taint-eviction-controller', deps, cluster);
     this.#queue = new WorkQueue(controller, deps);
     this.#timers = new Timers(deps.clock);
   }
@@ -90,17 +106,23 @@ class NodeLife {
       for (const key of this.#podsOn(name)) this.#watchOrphan(key);
       return;
     }
-    const heartbeat = node.status?.conditions?.find(({ type }) => type === 'Ready')?.lastHeartbeatTime;
-    const evicting = (node.spec?.taints ?? []).filter(({ effect }) => effect === 'NoExecute');
-    this.#nodes.set(name, { heartbeat, evicting });
-    if (before?.heartbeat !== heartbeat || before === undefined) this.sawSign(name);
+    const ready = node.status?.conditions?.find(({ type }) => type === 'Ready');
+    const heartbeat = ready?.lastHeartbeatTime;
+    const taints = node.spec?.taints ?? [];
+    const evicting = taints.filter(({ effect }) => effect === 'NoExecute');
+    const isOutOfService = ready?.status !== 'True' && taints.some(({ key }) => key === outOfService);
+    this.#nodes.set(name, { heartbeat, evicting, isOutOfService });
+    if (before?.heartbeat !== heartbeat || before === undefined) this.sawSign(name, ready === undefined);
+    if (isOutOfService && before?.isOutOfService !== true) {
+      for (const key of this.#podsOn(name)) this.#queue.touch(`collect/${key}`);
+    }
     if (before === undefined || JSON.stringify(before.evicting) !== JSON.stringify(evicting)) {
       for (const key of this.#podsOn(name)) this.#queue.touch(`evict/${key}`);
     }
   }
 
-  sawSign(node: string): void {
-    const now = this.#deps.clock.now();
+  sawSign(node: string, isStarting = false): void {
+    const now = this.#deps.clock.now() + (isStarting ? startMsMax - silenceMsMax : 0);
     this.#signsAtMs.set(node, now);
     this.#lookAt(`silent/${node}`, now + silenceMsMax);
   }
@@ -118,8 +140,19 @@ class NodeLife {
     else if (node.evicting.length > 0) this.#queue.touch(`evict/${key}`);
   }
 
+  podEnding(key: string): void {
+    if (this.#nodes.get(this.#places.get(key) ?? '')?.isOutOfService === true) this.#queue.touch(`collect/${key}`);
+  }
+
+  podFinished(key: string): void {
+    this.#finished.add(key);
+    if (this.#finished.size > finishedMax) this.#queue.touch('finished/');
+  }
+
   podGone(key: string): void {
     this.#places.delete(key);
+    this.#finished.delete(key);
+    this.#evictedSinceMs.delete(key);
     this.#lookAt(`evict/${key}`, undefined);
     this.#lookAt(`collect/${key}`, undefined);
   }
@@ -148,6 +181,7 @@ class NodeLife {
     const at = key.indexOf('/');
     const [what, rest] = [key.slice(0, at), key.slice(at + 1)];
     if (what === 'silent') return this.#lookAtNode(rest);
+    if (what === 'finished') return this.#collectFinished();
     return what === 'evict' ? this.#evict(rest) : this.#collect(rest);
   }
 
@@ -156,19 +190,21 @@ class NodeLife {
     const silentMs = clock.now() - (this.#signsAtMs.get(name) ?? clock.now());
     if (!this.#nodes.has(name) || silentMs < silenceMsMax) return;
     const key = this.#cluster.keyOf(coreKind(this.#cluster, 'Node'), '', name);
-    let node: Node | undefined;
-    const change = (object: KubeObject): KubeObject => {
-      const next = silenced(object, timestamp(clock.now()));
-      node = next === object ? undefined : next;
-      return next;
+    let wasReady: Node | undefined;
+    const change = (object: Node): Node => {
+      const isReady = object.status?.conditions?.some(({ type, status }) => type === 'Ready' && status === 'True');
+      wasReady = isReady === true ? object : undefined;
+      return silenced(object, timestamp(clock.now()));
     };
     await unlessRefused(this.#cluster.update(key, change, 'status'), 404);
-    if (node === undefined) return;
-    await this.#events.record(coreKind(this.#cluster, 'Node'), node, {
-      type: 'Normal',
-      reason: 'NodeNotReady',
-      message: `Node ${name} status is now: NodeNotReady`,
-    });
+    if (wasReady !== undefined) {
+      await this.#events.record(coreKind(this.#cluster, 'Node'), wasReady, {
+        type: 'Normal',
+        reason: 'NodeNotReady',
+        message: `Node ${name} status is now: NodeNotReady`,
+      });
+    }
+    // Also where the node is unknown already: an earlier look may have failed here.
     for (const pod of this.#podsOn(name)) await this.#markNotReady(pod);
   }
 
@@ -197,29 +233,64 @@ class NodeLife {
     const { clock } = this.#deps;
     const taints = this.#nodes.get(this.#places.get(key) ?? '')?.evicting ?? [];
     const pod = (await this.#cluster.get(key)) as Pod | undefined;
-    const atMs = pod === undefined ? undefined : evictionMs(pod, taints, clock.now());
-    if (pod === undefined || pod.metadata.deletionTimestamp !== undefined || atMs === undefined) {
-      return this.#lookAt(`evict/${key}`, undefined);
+    const sinceMs = this.#evictedSinceMs.get(key) ?? clock.now();
+    const atMs = pod === undefined ? undefined : evictionMs(pod, taints, sinceMs);
+    const { namespace = '', name, uid, deletionTimestamp } = pod?.metadata ?? { name: '' };
+    const record = (message: string): Promise<void> =>
+      this.#evictionEvents.record(coreKind(this.#cluster, 'Pod'), pod ?? { metadata: { name } }, {
+        type: 'Normal',
+        reason: 'TaintManagerEviction',
+        message: `${message} Pod ${namespace}/${name}`,
+      });
+    if (pod === undefined || deletionTimestamp !== undefined || atMs === undefined) {
+      this.#lookAt(`evict/${key}`, undefined);
+      const wasDue = this.#evictedSinceMs.delete(key);
+      return pod !== undefined && deletionTimestamp === undefined && wasDue
+        ? record('Cancelling deletion of')
+        : undefined;
     }
+    this.#evictedSinceMs.set(key, sinceMs);
     if (atMs > clock.now()) return this.#lookAt(`evict/${key}`, atMs);
-    const { namespace = '', name, uid } = pod.metadata;
-    await this.#events.record(coreKind(this.#cluster, 'Pod'), pod, {
-      type: 'Normal',
-      reason: 'TaintManagerEviction',
-      message: `Marking for deletion Pod ${namespace}/${name}`,
-    });
+    await record('Marking for deletion');
     await this.#disrupt(key, 'DeletionByTaintManager', 'Taint manager: deleting due to NoExecute taint');
     await unlessRefused(this.#cluster.delete(key, uid === undefined ? {} : { uid }), 404, 409);
   }
 
-  /** Of a pod whose node is gone, or never was: nobody else would ever end it. */
+  /** Deletes a pod whose node is gone, never was, or is out of service while the pod ends: no kubelet would ever end it. */
   async #collect(key: string): Promise<void> {
     const pod = (await this.#cluster.get(key)) as Pod | undefined;
     const nodeName = pod?.spec.nodeName ?? '';
-    if (pod === undefined || nodeName === '' || this.#nodes.has(nodeName)) return;
+    if (pod === undefined || nodeName === '') return;
+    const known = this.#nodes.get(nodeName);
+    if (known !== undefined && (!known.isOutOfService || pod.metadata.deletionTimestamp === undefined)) return;
     const node = this.#cluster.keyOf(coreKind(this.#cluster, 'Node'), '', nodeName);
-    if ((await this.#cluster.get(node)) !== undefined) return;
-    await this.#disrupt(key, 'DeletionByPodGC', 'PodGC: node no longer exists', 'Failed');
+    if (known === undefined && (await this.#cluster.get(node)) !== undefined) return;
+    if (known === undefined && !isOver(pod)) {
+      await this.#disrupt(key, 'DeletionByPodGC', 'PodGC: node no longer exists', 'Failed');
+    }
+    return this.#deleteNow(key, pod);
+  }
+
+  /** The oldest ones beyond the number that is kept. */
+  async #collectFinished(): Promise<void> {
+    for (const key of this.#finished) {
+      if (this.#finished.size <= finishedMax) return;
+      const pod = (await this.#cluster.get(key)) as Pod | undefined;
+      this.#finished.delete(key);
+      if (pod !== undefined && isOver(pod)) await this.#deleteNow(key, pod);
+    }
+  }
+
+  async #deleteNow(key: string, pod: Pod): Promise<void> {
+    if (!isOver(pod)) {
+      const fail = (object: KubeObject): KubeObject => {
+        const current = object as Pod;
+        return isOver(current)
+          ? current
+          : ({ ...current, status: { ...current.status, phase: 'Failed' } } as KubeObject);
+      };
+      await unlessRefused(this.#cluster.update(key, fail, 'status'), 404);
+    }
     const { uid } = pod.metadata;
     await unlessRefused(
       this.#cluster.delete(key, uid === undefined ? {} : { uid }, { gracePeriodSeconds: 0 }),
@@ -234,15 +305,14 @@ class NodeLife {
     const change = (object: KubeObject): KubeObject => {
       const pod = object as Pod;
       const others = (pod.status?.conditions ?? []).filter((one) => one.type !== type);
-      const isOver = pod.status?.phase === 'Succeeded' || pod.status?.phase === 'Failed';
-      const status = { ...pod.status, conditions: [...others, condition], ...(phase && !isOver && { phase }) };
+      const status = { ...pod.status, conditions: [...others, condition], ...(phase && !isOver(pod) && { phase }) };
       return { ...pod, status } as KubeObject;
     };
     await unlessRefused(this.#cluster.update(key, change, 'status'), 404);
   }
 }
 
-/** The node as one that nobody has heard of; the same object when that is said already. */
+/** The node as one that no longer reports; the same object when its conditions say so already. */
 export function silenced(node: Node, time: string): Node {
   const before = node.status?.conditions ?? [];
   const isSaid = conditionTypes.every((type) => before.some((one) => one.type === type && one.status === 'Unknown'));
@@ -260,19 +330,20 @@ export function silenced(node: Node, time: string): Node {
   return { ...node, status: { ...node.status, conditions: [...others, ...unknown] } };
 }
 
-/** When a pod has to leave a node with these taints; undefined: never. */
+/** When a pod has to leave a node with these taints, the first of which was seen at `sinceMs`; undefined: never. */
 export function evictionMs(
   { spec: { tolerations = [] } }: Pod,
   taints: readonly Taint[],
-  now: number,
+  sinceMs: number,
 ): number | undefined {
   const ends = taints.map((taint) => {
-    const tolerated = tolerations.filter((one) => tolerates(one, taint));
-    if (tolerated.length === 0) return now;
-    const seconds = tolerated.flatMap(({ tolerationSeconds }) => tolerationSeconds ?? []);
-    if (seconds.length === 0) return Infinity;
-    const sinceMs = Date.parse(taint.timeAdded ?? '') || now;
-    return sinceMs + Math.max(0, Math.min(...seconds)) * 1000;
+    // Of several tolerations the first counts.
+    const tolerated = tolerations.find((one) => tolerates(one, taint));
+    if (tolerated === undefined) return sinceMs;
+    const { tolerationSeconds: seconds } = tolerated;
+    return seconds === undefined
+      ? Infinity
+      : (Date.parse(taint.timeAdded ?? '') || sinceMs) + Math.max(0, seconds) * 1000;
   });
   const first = Math.min(...ends);
   return first === Infinity ? undefined : first;

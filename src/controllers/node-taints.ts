@@ -1,6 +1,8 @@
 /**
  * Keeps new pods from nodes that are short of something, do not answer, or are closed to them, and ends those that do not tolerate a
  * failed node: nodes say so in conditions, and schedulers look at taints.
+ *
+ * Where no node at all is ready no pod has to leave: there is no better place, and more likely the fault is on this side.
  */
 import type { Node } from '../kube/kinds/node.ts';
 import type { KubeObject } from '../kube/schema/kind.ts';
@@ -31,9 +33,18 @@ const ours: ReadonlySet<string> = new Set([
 export async function runNodeTaints(deps: ControllerDeps, signal: AbortSignal): Promise<void> {
   const cluster = deps.clusterFor(controller, signal);
   const queue = new WorkQueue(controller, deps);
-  const taint = (node: KubeObject): KubeObject => tainted(node, timestamp(deps.clock.now()));
-  const stop = cluster.watch(coreKind(cluster, 'Node'), ({ key: node, type, object }) => {
-    if (type === 'put' && taint(object) !== object) queue.touch(node);
+  /** Keys of nodes, and whether each is ready. */
+  const nodes = new Map<string, boolean>();
+  const isAnyReady = (): boolean => [...nodes.values()].includes(true);
+  const taint = (node: KubeObject): KubeObject => tainted(node, timestamp(deps.clock.now()), isAnyReady());
+  const stop = cluster.watch(coreKind(cluster, 'Node'), ({ key, type, object }) => {
+    const before = isAnyReady();
+    const { status }: Node = object;
+    const isReady = status?.conditions?.some((one) => one.type === 'Ready' && one.status === 'True') ?? false;
+    if (type === 'put') nodes.set(key, isReady);
+    else nodes.delete(key);
+    if (isAnyReady() !== before) for (const node of nodes.keys()) queue.touch(node);
+    else if (type === 'put' && taint(object) !== object) queue.touch(key);
   });
   try {
     await queue.run((node) => unlessRefused(cluster.update(node, taint), 404), signal);
@@ -43,9 +54,9 @@ export async function runNodeTaints(deps: ControllerDeps, signal: AbortSignal): 
 }
 
 /** The node with the taints it should have; the same object when nothing is wrong. */
-export function tainted(node: Node, time: string): Node {
+export function tainted(node: Node, time: string, isAnyReady: boolean): Node {
   const taints = node.spec?.taints ?? [];
-  const wanted = wantedTaints(node);
+  const wanted = wantedTaints(node).filter(({ effect }) => effect !== 'NoExecute' || isAnyReady);
   const kept = taints.filter(
     (taint) => !ours.has(nameOf(taint)) || wanted.some((one) => nameOf(one) === nameOf(taint)),
   );

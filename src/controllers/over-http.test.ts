@@ -101,6 +101,42 @@ test('the scheduler gives a pod a node, over HTTP', async (t) => {
   assert.ok(reasons.includes('FailedScheduling'));
 });
 
+test('a node takes as many volumes of a driver as it says, those that are still attached among them, over HTTP', async (t) => {
+  const { cluster, kind } = await start(t, (deps, signal) => runStorage(deps, [runScheduler], true, signal));
+  const storage = (name: string): Kind => cluster.kindOf('storage.k8s.io/v1', name) ?? assert.fail(name);
+  const make = (of: Kind, name: string, parts: object): Promise<void> =>
+    cluster.create(of, of.namespaced ? 'default' : '', { metadata: { name }, ...parts });
+  await make(kind('Node'), 'one', {});
+  const ready = { conditions: [{ type: 'Ready', status: 'True' }] };
+  const node = cluster.keyOf(kind('Node'), '', 'one');
+  await cluster.update(node, (object) => ({ ...object, status: ready }) as KubeObject, 'status');
+  const driver = 'disks.example.com';
+  await make(storage('CSINode'), 'one', {
+    spec: { drivers: [{ name: driver, nodeID: 'n', allocatable: { count: 1 } }] },
+  });
+  const capacity = { storage: '1Gi' };
+  const accessModes = ['ReadWriteOnce'];
+  for (const name of ['old', 'new']) {
+    const csi = { driver, volumeHandle: name };
+    const storageClassName = name;
+    await make(kind('PersistentVolume'), name, { spec: { capacity, accessModes, csi, storageClassName } });
+  }
+  const source = { persistentVolumeName: 'old' };
+  const attachments = storage('VolumeAttachment');
+  await make(attachments, 'old', { spec: { attacher: driver, nodeName: 'one', source } });
+  await make(kind('PersistentVolumeClaim'), 'new', {
+    spec: { accessModes, resources: { requests: capacity }, storageClassName: 'new' },
+  });
+  const volumes = [{ name: 'data', persistentVolumeClaim: { claimName: 'new' } }];
+  await make(kind('Pod'), 'web', { spec: { containers: [{ name: 'main', image: 'none' }], volumes } });
+  const read = async (): Promise<{ spec: { nodeName?: string }; status?: { conditions?: { message?: string }[] } }> =>
+    (await cluster.get(cluster.keyOf(kind('Pod'), 'default', 'web'))) as never;
+  const full = '0/1 nodes are available: 1 node(s) exceed max volume count.';
+  await until(async () => (await read()).status?.conditions?.[0]?.message === full);
+  await cluster.delete(cluster.keyOf(attachments, '', 'old'));
+  await until(async () => (await read()).spec.nodeName === 'one');
+});
+
 test('pods leave a node that has fallen silent, and are collected when it is gone, over HTTP', async (t) => {
   const clock = new FakeClock(Date.now());
   const loops = (deps: ControllerDeps, signal: AbortSignal): Promise<unknown> =>
@@ -110,6 +146,14 @@ test('pods leave a node that has fallen silent, and are collected when it is gon
   await cluster.create(kind('Node'), '', { metadata: { name: 'one' } });
   const ready = { conditions: [{ type: 'Ready', status: 'True', lastHeartbeatTime: '2026-01-01T00:00:00Z' }] };
   await cluster.update(node, (object) => ({ ...object, status: ready }) as KubeObject, 'status');
+  // Pods leave a node only where another one is ready.
+  const other = cluster.keyOf(kind('Node'), '', 'two');
+  await cluster.create(kind('Node'), '', { metadata: { name: 'two' } });
+  const report = (): Promise<void> => {
+    const lastHeartbeatTime = new Date(clock.now()).toISOString();
+    const status = { conditions: [{ type: 'Ready', status: 'True', lastHeartbeatTime }] };
+    return cluster.update(other, (object) => ({ ...object, status }) as KubeObject, 'status');
+  };
   const placed = async (name: string, nodeName: string): Promise<string> => {
     const spec = { nodeName, containers: [{ name: 'main', image: 'none' }], terminationGracePeriodSeconds: 5 };
     await cluster.create(kind('Pod'), 'default', { metadata: { name }, spec } as KubeObject);
@@ -121,6 +165,7 @@ test('pods leave a node that has fallen silent, and are collected when it is gon
   const passes = async (holds: () => Promise<boolean>): Promise<void> =>
     until(async () => {
       await clock.advance(5_000);
+      await report();
       return await holds();
     });
   await passes(async () => (await cluster.get(lost)) === undefined);
@@ -133,8 +178,16 @@ test('pods leave a node that has fallen silent, and are collected when it is gon
   const stillThere = await cluster.get(patient);
   assert.equal(stillThere?.metadata.deletionTimestamp, undefined, 'it tolerates that for five minutes');
   await passes(async () => (await cluster.get(patient))?.metadata.deletionTimestamp !== undefined);
-  await cluster.delete(node);
+  // Its node will not come back to end it: an administrator says so.
+  await cluster.update(node, (object) => {
+    const { spec }: Node = object;
+    const more = [...(spec?.taints ?? []), { key: 'node.kubernetes.io/out-of-service', effect: 'NoExecute' }];
+    return { ...object, spec: { ...spec, taints: more } } as KubeObject;
+  });
   await passes(async () => (await cluster.get(patient)) === undefined);
+  const left = await placed('left', 'one');
+  await cluster.delete(node);
+  await passes(async () => (await cluster.get(left)) === undefined);
 });
 
 /** Directories of a node, by volume; all nodes have the same root. */

@@ -5,9 +5,11 @@
 import { nextTurn } from '../base/turns.ts';
 import type { Node } from '../kube/kinds/node.ts';
 import type { Pod } from '../kube/kinds/pod/pod.ts';
-import type { CsiNode } from '../kube/kinds/storage/csi.ts';
+import type { CsiDriver, CsiNode } from '../kube/kinds/storage/csi.ts';
+import type { PersistentVolumeClaim } from '../kube/kinds/storage/persistent-volume-claim.ts';
 import type { PersistentVolume } from '../kube/kinds/storage/persistent-volume.ts';
-import { annotated, hasAnnotation, selectedNode } from '../kube/references/claims.ts';
+import type { VolumeAttachment } from '../kube/kinds/storage/volume-attachment.ts';
+import { annotated, bindCompleted, hasAnnotation, isOver, selectedNode } from '../kube/references/claims.ts';
 import { selectsNode, tolerates } from '../kube/references/node-affinity.ts';
 import type { KubeObject } from '../kube/schema/kind.ts';
 import { timestamp } from '../kube/values/times.ts';
@@ -15,37 +17,71 @@ import { type Cluster, type ControllerDeps, coreKind, kindNamed, unlessRefused }
 import { type ControllerEvent, ControllerEvents } from './cluster/events.ts';
 import { claimed } from './storage/binding.ts';
 import { type ClaimId, type StorageView, claimId, claimIdsOf } from './storage/storage-view.ts';
-import { type Placement, type PodClaims, claimsOf, placeClaims, volumesByDriver } from './storage/volume-placement.ts';
+import {
+  type Placement,
+  type PodClaims,
+  claimsOf,
+  conflictOf,
+  csiVolumeId,
+  csiVolumesOf,
+  placeClaims,
+} from './storage/volume-placement.ts';
 import { WorkQueue } from './cluster/work-queue.ts';
 
 const controller = 'default-scheduler';
+const storageGroup = 'storage.k8s.io/v1';
+/** What a driver and the volumes on a node say of how many more it can have. */
+const limitKinds = ['CSINode', 'CSIDriver', 'VolumeAttachment'];
+/** As long as Kubernetes' scheduler leaves a pod alone that it could not place. */
+const sweepMs = 5 * 60_000;
 
 export async function runScheduler(deps: ControllerDeps, storage: StorageView, signal: AbortSignal): Promise<void> {
   const cluster = deps.clusterFor(controller, signal);
   const scheduler = new Scheduler(deps, cluster, storage);
   const stops = [
     cluster.watch(coreKind(cluster, 'Pod'), ({ key, type }) => scheduler.podChanged(key, type)),
-    cluster.watch(coreKind(cluster, 'Node'), () => scheduler.touchPending()),
+    ...['Node', ...limitKinds].map((name) => {
+      const kind = kindNamed(cluster, name === 'Node' ? 'v1' : storageGroup, name);
+      return cluster.watch(kind, () => scheduler.touchPending());
+    }),
   ];
-  const claimChanged = (id: ClaimId): void => {
+  const touchUsers = (id: ClaimId): void => {
     for (const { metadata } of storage.podsUsing(id)) {
       scheduler.touchIfPending(cluster.keyOf(storage.kinds.pod, metadata.namespace ?? '', metadata.name));
     }
   };
   storage.follow({
-    claimChanged,
+    claimChanged: (id, claim, before) => {
+      if (placeOf(claim) !== placeOf(before)) touchUsers(id);
+    },
     // One that ends may free a claim that only one pod can have.
     podChanged: (_key, pod, before) => {
-      for (const each of [pod, before]) for (const id of each === undefined ? [] : claimIdsOf(each)) claimChanged(id);
+      if (pod === undefined || isOver(pod)) for (const id of claimIdsOf(before)) touchUsers(id);
     },
-    volumeChanged: () => scheduler.touchPending(),
+    // A volume that belongs to a claim concerns the claim's pods alone: thousands are provisioned without a look at all others.
+    volumeChanged: (_name, volume, before) => {
+      for (const { claimRef } of [volume, before].flatMap((each) => each?.spec ?? [])) {
+        if (claimRef !== undefined) touchUsers(claimId(claimRef.namespace, claimRef.name));
+      }
+      if (volume?.spec.claimRef === undefined) scheduler.touchPending();
+    },
     classChanged: () => scheduler.touchPending(),
   });
   try {
-    await scheduler.run(signal);
+    await Promise.all([scheduler.run(signal), scheduler.sweep(signal)]);
   } finally {
     for (const stop of stops) stop();
   }
+}
+
+/** What of a claim decides where its pods may run. */
+function placeOf(claim: PersistentVolumeClaim | undefined): string {
+  if (claim === undefined) return '';
+  const { uid, deletionTimestamp, annotations } = claim.metadata;
+  const isBound = hasAnnotation(claim, bindCompleted);
+  const { volumeName, storageClassName } = claim.spec;
+  const place = [uid, deletionTimestamp, annotations?.[selectedNode], isBound, volumeName, storageClassName];
+  return JSON.stringify([...place, claim.status?.phase]);
 }
 
 class Scheduler {
@@ -85,6 +121,15 @@ class Scheduler {
     await this.#queue.run((key) => this.#schedule(key), signal);
   }
 
+  /** A change that was missed costs a pod this long, not its life. */
+  async sweep(signal: AbortSignal): Promise<void> {
+    for (;;) {
+      await this.#deps.clock.sleep(sweepMs, signal).catch(() => {});
+      if (signal.aborted) return;
+      this.touchPending();
+    }
+  }
+
   async #schedule(key: string): Promise<void> {
     const cluster = this.#cluster;
     const pod = (await cluster.get(key)) as Pod | undefined;
@@ -112,20 +157,46 @@ class Scheduler {
   async #tryNode(pod: Pod, claims: PodClaims, node: Node): Promise<Placement | string> {
     const problem = misfit(pod, node);
     if (problem !== undefined) return problem;
-    if (await this.#exceedsLimits(pod, node)) return 'node(s) exceed max volume count';
-    return placeClaims(pod, claims, node, this.#storage);
+    const conflict = conflictOf(pod, claims, this.#storage) ?? (await this.#limitOf(pod, node));
+    return conflict ?? placeClaims(claims, node, this.#storage);
   }
 
-  async #exceedsLimits(pod: Pod, { metadata: { name } }: Node): Promise<boolean> {
-    const wanted = volumesByDriver(pod, [], this.#storage);
-    if (wanted.size === 0) return false;
-    const cluster = this.#cluster;
-    const key = cluster.keyOf(kindNamed(cluster, 'storage.k8s.io/v1', 'CSINode'), '', name);
-    const { drivers = [] } = ((await cluster.get(key)) as CsiNode | undefined)?.spec ?? {};
-    const counts = volumesByDriver(pod, this.#storage.podsOn(name), this.#storage);
-    return drivers.some(({ name: driver, allocatable }) => {
-      const most = allocatable?.count;
-      return wanted.has(driver) && most !== undefined && (counts.get(driver) ?? 0) > most;
+  /** Why the node cannot have the pod's CSI volumes besides those of its pods and those that are still attached. */
+  async #limitOf(pod: Pod, { metadata: { name } }: Node): Promise<string | undefined> {
+    const wanted = csiVolumesOf([pod], this.#storage);
+    if (wanted.size === 0) return undefined;
+    const read = async (kind: string, of: string): Promise<KubeObject | undefined> =>
+      this.#cluster.get(this.#cluster.keyOf(kindNamed(this.#cluster, storageGroup, kind), '', of));
+    const { drivers = [] } = ((await read('CSINode', name)) as CsiNode | undefined)?.spec ?? {};
+    for (const driver of new Set(wanted.values())) {
+      const { spec } = ((await read('CSIDriver', driver)) as CsiDriver | undefined) ?? {};
+      const isMissing = spec?.preventPodSchedulingIfMissing === true && !drivers.some((one) => one.name === driver);
+      if (isMissing) return `${driver} CSI driver is not installed on the node`;
+    }
+    const limits = drivers.flatMap(({ name: driver, allocatable }) =>
+      allocatable?.count === undefined ? [] : [[driver, allocatable.count] as const],
+    );
+    if (limits.length === 0) return undefined;
+    const others = this.#storage.podsOn(name).filter((other) => !isOver(other));
+    const present = csiVolumesOf(others, this.#storage);
+    const added = [...wanted].filter(([volume]) => !present.has(volume));
+    for (const [volume, driver] of await this.#attachedTo(name)) present.set(volume, driver);
+    const countOf = (volumes: Iterable<readonly [string, string]>, driver: string): number =>
+      [...volumes].filter(([, one]) => one === driver).length;
+    const isFull = limits.some(([driver, most]) => {
+      const more = countOf(added, driver);
+      return more > 0 && countOf(present, driver) + more > most;
+    });
+    return isFull ? 'node(s) exceed max volume count' : undefined;
+  }
+
+  async #attachedTo(node: string): Promise<readonly (readonly [volume: string, driver: string])[]> {
+    const attachments = await this.#cluster.list(kindNamed(this.#cluster, storageGroup, 'VolumeAttachment'));
+    return attachments.flatMap(({ object }) => {
+      const { nodeName, attacher, source } = (object as VolumeAttachment).spec;
+      const { csi } = this.#storage.volumes.get(source.persistentVolumeName ?? '')?.spec ?? {};
+      if (nodeName !== node || csi === undefined) return [];
+      return [[csiVolumeId(attacher, csi.volumeHandle), attacher] as const];
     });
   }
 
@@ -134,7 +205,7 @@ class Scheduler {
     for (const { claim, volume } of reserve) {
       const take = (object: KubeObject): KubeObject => {
         const current = object as PersistentVolume;
-        // Another's by now: the next look finds another one. The rest is the volume binder's.
+        // It belongs to another claim by now: the next look finds another one. The volume binder does the rest.
         return current.spec.claimRef === undefined ? claimed(current, claim) : current;
       };
       await unlessRefused(this.#cluster.update(this.#storage.keyOfVolume(volume.metadata.name), take), 404);
@@ -142,7 +213,8 @@ class Scheduler {
     for (const claim of provision) {
       const key = this.#storage.keyOfClaim(claimId(claim.metadata.namespace, claim.metadata.name));
       const select = (object: KubeObject): KubeObject => {
-        if (object.metadata.uid !== claim.metadata.uid || hasAnnotation(object, selectedNode)) return object;
+        const chosen = object.metadata.annotations?.[selectedNode] ?? '';
+        if (object.metadata.uid !== claim.metadata.uid || chosen !== '') return object;
         return annotated(object, [selectedNode], metadata.name);
       };
       await unlessRefused(this.#cluster.update(key, select), 404);

@@ -49,8 +49,7 @@ export class WorkQueue {
       const release = await slots.acquire(signal).catch(() => undefined);
       if (release === undefined) break;
       this.#active.add(key);
-      const done = this.#lookAt(key, look, signal).finally(() => {
-        release();
+      const done = this.#lookAt(key, look, release, signal).finally(() => {
         looks.delete(done);
         this.#active.delete(key);
         if (this.#again.delete(key)) this.#queue.add(key);
@@ -60,13 +59,18 @@ export class WorkQueue {
     await Promise.all(looks);
   }
 
-  /** A failed look keeps its slot while it is paused. */
-  async #lookAt(key: string, look: (key: string) => Promise<void>, signal: AbortSignal): Promise<void> {
+  /** A failed look waits for its next try without a slot: the keys that fail for ever must not stop the others. */
+  async #lookAt(
+    key: string,
+    look: (key: string) => Promise<void>,
+    release: () => void,
+    signal: AbortSignal,
+  ): Promise<void> {
     const { clock, notify } = this.#deps;
     try {
       // In a turn of its own: the one that reported a large object has parsed it for several watchers already.
       await nextTurn();
-      await look(key);
+      await look(key).finally(release);
       this.#retries.reset(key);
     } catch (error) {
       if (signal.aborted) return;

@@ -4,7 +4,7 @@ import type { PersistentVolumeClaim } from '../../kube/kinds/storage/persistent-
 import type { PersistentVolume } from '../../kube/kinds/storage/persistent-volume.ts';
 import type { StorageClass } from '../../kube/kinds/storage/storage-class.ts';
 import { aClaim, aClass, aVolume } from '../../testing/fakes/storage-builders.ts';
-import { type ClaimStep, type VolumeStep, planClaim, planVolume } from './binding.ts';
+import { type ClaimStep, type VolumeStep, migratedClaim, migratedVolume, planClaim, planVolume } from './binding.ts';
 import { VolumeIndex } from './volume-index.ts';
 
 const late = { volumeBindingMode: 'WaitForFirstConsumer' };
@@ -116,6 +116,12 @@ const claims: readonly Case[] = [
     claim: aClaim({ storageClassName: 'gold' }),
     classes: [aClass('gold', { provisioner: 'kubernetes.io/no-provisioner' })],
     step: 'leave: ProvisioningFailed no volume plugin matched name: kubernetes.io/no-provisioner',
+  },
+  {
+    it: 'is provisioned by the driver that serves an old plugin',
+    claim: aClaim({ storageClassName: 'gold' }),
+    classes: [aClass('gold', { provisioner: 'kubernetes.io/aws-ebs' })],
+    step: 'provision by ebs.csi.aws.com',
   },
   {
     it: 'waits for its first pod and leaves free volumes to the scheduler',
@@ -231,6 +237,10 @@ function showVolume(step: VolumeStep): string {
 }
 
 const provisioned = { annotations: { 'pv.kubernetes.io/provisioned-by': 'example.com/disks' } };
+const inTree = (name: string): object => ({
+  annotations: { 'pv.kubernetes.io/provisioned-by': `kubernetes.io/${name}` },
+  finalizers: ['kubernetes.io/pv-controller', 'external-provisioner.volume.kubernetes.io/finalizer', 'own'],
+});
 const volumes: readonly { it: string; volume: PersistentVolume; claim?: PersistentVolumeClaim; step: string }[] = [
   { it: 'without a claim is free', volume: aVolume('one', { phase: 'Pending' }), step: 'Available' },
   { it: 'that is reserved by name is free', volume: aVolume('one', { for: 'data' }), step: 'Available' },
@@ -241,9 +251,28 @@ const volumes: readonly { it: string; volume: PersistentVolume; claim?: Persiste
     step: 'release: VolumeFailedRecycle No recycler plugin found for the volume!',
   },
   {
-    it: 'to be deleted that nobody can delete fails',
+    it: 'to be deleted that nothing can delete fails',
     volume: aVolume('one', { for: 'data@gone', persistentVolumeReclaimPolicy: 'Delete' }),
     step: 'release: VolumeFailedDelete error getting deleter volume plugin for volume "one": no deletable volume plugin matched',
+  },
+  {
+    it: 'to be deleted by a plugin that is not here fails',
+    volume: aVolume('one', { for: 'data@gone', persistentVolumeReclaimPolicy: 'Delete', metadata: inTree('gone') }),
+    step: 'release: VolumeFailedDelete no volume plugin matched name: kubernetes.io/gone',
+  },
+  {
+    it: 'with a policy of no meaning fails',
+    volume: aVolume('one', { for: 'data@gone', persistentVolumeReclaimPolicy: 'Burn' }),
+    step: 'release: VolumeUnknownReclaimPolicy Volume has unrecognized PersistentVolumeReclaimPolicy',
+  },
+  {
+    it: 'that a driver took over is left to it',
+    volume: aVolume('one', {
+      for: 'data@gone',
+      persistentVolumeReclaimPolicy: 'Delete',
+      metadata: { annotations: { 'pv.kubernetes.io/migrated-to': 'ebs.csi.aws.com' } },
+    }),
+    step: 'release',
   },
   {
     it: 'to be deleted is left to its provisioner',
@@ -284,3 +313,35 @@ const volumes: readonly { it: string; volume: PersistentVolume; claim?: Persiste
 for (const { it, volume, claim, step } of volumes) {
   test(`a volume ${it}`, () => assert.equal(showVolume(planVolume(volume, claim)), step));
 }
+
+const provisionedOf = (name: string, persistentVolumeReclaimPolicy: string): PersistentVolume =>
+  aVolume('one', { metadata: inTree(name), persistentVolumeReclaimPolicy });
+const migrations = [
+  {
+    it: 'of an old plugin is noted as its driver’s',
+    name: 'aws-ebs',
+    policy: 'Delete',
+    to: 'ebs.csi.aws.com',
+    own: false,
+  },
+  { it: 'of a plugin without a driver keeps the controller’s finalizer', name: 'other', policy: 'Delete', own: true },
+  { it: 'that is kept needs no finalizer of the controller', name: 'other', policy: 'Retain', own: false },
+];
+for (const { it, name, policy, to, own } of migrations) {
+  test(`a volume ${it}`, () => {
+    const { metadata } = migratedVolume(provisionedOf(name, policy));
+    assert.equal(metadata.annotations?.['pv.kubernetes.io/migrated-to'], to);
+    assert.equal(metadata.finalizers?.includes('kubernetes.io/pv-controller'), own);
+    assert.ok(metadata.finalizers?.includes('own'));
+  });
+}
+
+test('a volume and a claim of an external provisioner are left as they are, without a note that no longer holds', () => {
+  const volume = aVolume('one', { metadata: provisioned });
+  assert.equal(migratedVolume(volume), volume);
+  const provisioner = { 'volume.kubernetes.io/storage-provisioner': 'example.com/disks' };
+  const claim = aClaim({ metadata: { annotations: provisioner } });
+  assert.equal(migratedClaim(claim), claim);
+  const noted = aClaim({ metadata: { annotations: { ...provisioner, 'pv.kubernetes.io/migrated-to': 'x' } } });
+  assert.deepEqual(migratedClaim(noted).metadata.annotations, provisioner);
+});

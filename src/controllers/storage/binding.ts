@@ -15,10 +15,15 @@ import {
   classOf,
   defaultClassOf,
   hasAnnotation,
+  migratedDrivers,
+  migratedTo,
   provisionedBy,
+  provisionerAnnotations,
   selectedNode,
   wantsDefaultClass,
+  withoutAnnotation,
 } from '../../kube/references/claims.ts';
+import type { KubeObject } from '../../kube/schema/kind.ts';
 import { goQuote } from '../../kube/values/go-text.ts';
 import { type VolumeIndex, haveSameMode, isReservedFor, misfit } from './volume-index.ts';
 
@@ -56,17 +61,22 @@ export function planClaim(claim: PersistentVolumeClaim, around: ClaimSurrounding
 function planFree(claim: PersistentVolumeClaim, { volumes, classes, waitingPods }: ClaimSurroundings): ClaimStep {
   const className = classOf(claim);
   const storageClass = classes.get(className);
-  const isDelayed = className !== '' && storageClass?.volumeBindingMode === 'WaitForFirstConsumer';
-  const volume = volumes.find(claim, { reservedOnly: isDelayed });
+  const waits = isDelayed(claim, classes);
+  const volume = volumes.find(claim, { reservedOnly: waits });
   if (volume !== undefined) return { kind: 'bind', volume };
   const fallback = wantsDefaultClass(claim) ? defaultClassOf(classes.values()) : undefined;
   if (fallback !== undefined) return { kind: 'assignClass', className: fallback.metadata.name };
-  if (isDelayed && (claim.metadata.annotations?.[selectedNode] ?? '') === '') {
+  if (waits && (claim.metadata.annotations?.[selectedNode] ?? '') === '') {
     return { kind: 'pending', news: waitingNews(waitingPods) };
   }
   if (className !== '') return planProvisioning(className, storageClass);
   const message = 'no persistent volumes available for this claim and no storage class is set';
   return { kind: 'pending', news: { type: 'Normal', reason: 'FailedBinding', message } };
+}
+
+/** The scheduler chooses the volumes of such claims, with the node of their first pod. */
+export function isDelayed(claim: PersistentVolumeClaim, classes: ReadonlyMap<string, StorageClass>): boolean {
+  return classes.get(classOf(claim))?.volumeBindingMode === 'WaitForFirstConsumer';
 }
 
 function waitingNews(pods: readonly string[]): News {
@@ -77,14 +87,14 @@ function waitingNews(pods: readonly string[]): News {
   return { type: 'Normal', reason, message };
 }
 
-/** Names below `kubernetes.io/` belonged to provisioners inside the controller, of which none is left. */
+/** Names below `kubernetes.io/` belonged to provisioners inside the controller; CSI drivers do the work of some of them now. */
 function planProvisioning(className: string, storageClass: StorageClass | undefined): ClaimStep {
   const failed = (message: string): ClaimStep => ({
     kind: 'leave',
     news: { type: 'Warning', reason: 'ProvisioningFailed', message },
   });
   if (storageClass === undefined) return failed(`storageclass.storage.k8s.io ${goQuote(className)} not found`);
-  const { provisioner } = storageClass;
+  const provisioner = migratedDrivers.get(storageClass.provisioner) ?? storageClass.provisioner;
   if (provisioner.startsWith('kubernetes.io/')) return failed(`no volume plugin matched name: ${provisioner}`);
   return { kind: 'provision', provisioner };
 }
@@ -141,7 +151,7 @@ export function planVolume(volume: PersistentVolume, claim: PersistentVolumeClai
   const { volumeName = '' } = claim.spec;
   if (volumeName === '') return haveSameMode(volume, claim) ? { kind: 'wakeClaim' } : mismatch(volume, claim);
   if (volumeName === volume.metadata.name) return { kind: 'phase', phase: 'Bound' };
-  // Its claim has another one. Two were provisioned for it, and this one lost; or somebody reserved it in vain.
+  // Its claim has another one. Either two were provisioned for it and this one lost, or it was reserved in vain.
   const isSurplus = hasAnnotation(volume, provisionedBy) && volume.spec.persistentVolumeReclaimPolicy === 'Delete';
   return isSurplus ? { kind: 'release', reclaim: planReclaim(volume) } : { kind: 'unbind' };
 }
@@ -165,7 +175,7 @@ function planReclaim(volume: PersistentVolume): Reclaim {
     kind: 'fail',
     news: { type: 'Warning', reason, message },
   });
-  if (hasAnnotation(volume, 'pv.kubernetes.io/migrated-to')) return { kind: 'keep' };
+  if ((metadata.annotations?.[migratedTo] ?? '') !== '') return { kind: 'keep' };
   switch (spec.persistentVolumeReclaimPolicy) {
     case 'Retain':
       return { kind: 'keep' };
@@ -173,19 +183,53 @@ function planReclaim(volume: PersistentVolume): Reclaim {
       // Deprecated for years: a pod that deletes everything below a path is not worth having.
       return failed('VolumeFailedRecycle', 'No recycler plugin found for the volume!');
     case 'Delete': {
-      const provisioner = metadata.annotations?.[provisionedBy];
-      const isExternal = provisioner === undefined ? spec.csi !== undefined : !provisioner.startsWith('kubernetes.io/');
+      const provisioner = metadata.annotations?.[provisionedBy] ?? '';
+      const isExternal = provisioner === '' ? spec.csi !== undefined : !provisioner.startsWith('kubernetes.io/');
       if (isExternal) return { kind: 'keep' };
-      const why =
-        provisioner === undefined
-          ? 'no deletable volume plugin matched'
-          : `no volume plugin matched name: ${provisioner}`;
-      const message = `error getting deleter volume plugin for volume ${goQuote(metadata.name)}: ${why}`;
+      if (provisioner !== '') return failed('VolumeFailedDelete', `no volume plugin matched name: ${provisioner}`);
+      const message = `error getting deleter volume plugin for volume ${goQuote(metadata.name)}: no deletable volume plugin matched`;
       return failed('VolumeFailedDelete', message);
     }
     default:
       return failed('VolumeUnknownReclaimPolicy', 'Volume has unrecognized PersistentVolumeReclaimPolicy');
   }
+}
+
+/** Finalizers of the controller's own provisioners, and of external ones. */
+const inTreeFinalizer = 'kubernetes.io/pv-controller';
+const externalFinalizer = 'external-provisioner.volume.kubernetes.io/finalizer';
+
+/** The claim with the driver that serves its old provisioner; the same object where that is right. */
+export function migratedClaim(claim: PersistentVolumeClaim): PersistentVolumeClaim {
+  const [beta, current] = provisionerAnnotations.map((name) => claim.metadata.annotations?.[name]);
+  return withDriver(claim, current ?? beta);
+}
+
+/**
+ * The same for a volume, without finalizers that would keep it for ever: a driver took over from the controller, or the policy no
+ * longer says that the data goes first. The controller's own is not added, because nothing here would ever remove it.
+ */
+export function migratedVolume(volume: PersistentVolume): PersistentVolume {
+  const provisioner = volume.metadata.annotations?.[provisionedBy];
+  if (provisioner === undefined) return volume;
+  const isMigrated = migratedDrivers.has(provisioner);
+  const isInTree = !isMigrated && provisioner.startsWith('kubernetes.io/');
+  const isKept = volume.spec.persistentVolumeReclaimPolicy !== 'Delete';
+  const obsolete = new Set([
+    ...(isMigrated || (isInTree && isKept) ? [inTreeFinalizer] : []),
+    ...(isInTree ? [externalFinalizer] : []),
+  ]);
+  const { finalizers = [] } = volume.metadata;
+  const left = finalizers.filter((one) => !obsolete.has(one));
+  const freed =
+    left.length === finalizers.length ? volume : { ...volume, metadata: { ...volume.metadata, finalizers: left } };
+  return withDriver(freed, provisioner);
+}
+
+function withDriver<T extends KubeObject>(object: T, provisioner: string | undefined): T {
+  if (provisioner === undefined) return object;
+  const driver = migratedDrivers.get(provisioner);
+  return driver === undefined ? withoutAnnotation(object, migratedTo) : annotated(object, [migratedTo], driver);
 }
 
 /** The volume as the claim's own. That a controller chose it is noted unless it pointed at the claim before. */

@@ -17,7 +17,7 @@ export async function runEphemeralClaims(deps: ControllerDeps, view: StorageView
   const queue = new WorkQueue(controller, deps);
   view.follow({
     podChanged: (key, pod, before) => {
-      if (pod !== undefined && before === undefined && hasEphemeral(pod)) queue.touch(key);
+      if (pod !== undefined && pod.metadata.uid !== before?.metadata.uid && hasEphemeral(pod)) queue.touch(key);
     },
     claimChanged: (id, claim) => {
       if (claim !== undefined) return;
@@ -57,7 +57,7 @@ async function ensure(cluster: Cluster, view: StorageView, pod: Pod, claim: Pers
   try {
     await cluster.create(view.kinds.claim, namespace, claim);
   } catch (error) {
-    // Made by somebody else a moment ago: the next look says whether for this pod.
+    // It may have been created a moment ago: the next look says whether for this pod.
     const message = `create PVC ${claim.metadata.name}: ${messageOf(error)}`;
     throw Object.assign(new Error(message, { cause: error }), { code: refusalCode(error) });
   }

@@ -1,9 +1,9 @@
 /**
  * Provisions volumes that are directories of this node, as an external provisioner does: it makes and deletes volumes, and leaves
- * the rest of a claim to the volume binder. Whoever has the data deletes it, so this runs on the node; it promises no size.
+ * the rest of a claim to the volume binder. The node that has the data deletes it, so this runs there; it promises no size.
  *
- * Where a directory is follows from the volume's name alone. What a volume says of its path is never deleted: anybody who may
- * make volumes could write something else there.
+ * Where a directory is follows from the volume's name alone. What a volume says of its path is never deleted: a user who may
+ * create volumes could write any path there.
  */
 import { isDeepStrictEqual } from 'node:util';
 import { messageOf } from '../../base/errors.ts';
@@ -88,6 +88,12 @@ class LocalPathLoop {
       claimChanged: (_id, claim) => {
         if (claim !== undefined && this.#isOurs(claim)) this.#queue.touch(keyOf('claim', claim));
       },
+      // The claim itself does not change when its class comes back.
+      classChanged: (name) => {
+        for (const claim of view.claims.values()) {
+          if (classOf(claim) === name && this.#isOurs(claim)) this.#queue.touch(keyOf('claim', claim));
+        }
+      },
       volumeChanged: (_name, volume) => {
         if (volume !== undefined && this.#mayGo(volume)) this.#queue.touch(keyOf('volume', volume));
       },
@@ -119,12 +125,13 @@ class LocalPathLoop {
     if ((await this.#cluster.get(key)) !== undefined) return;
     const refusal = refusalOf(claim);
     if (refusal !== undefined) return this.#record(claim, failed(refusal));
-    const node = await this.#cluster.get(
-      this.#cluster.keyOf(coreKind(this.#cluster, 'Node'), '', this.#local.nodeName),
-    );
+    const { nodeName } = this.#local;
+    const node = await this.#cluster.get(this.#cluster.keyOf(coreKind(this.#cluster, 'Node'), '', nodeName));
     const storageClass = this.#view.classes.get(classOf(claim));
-    if (node === undefined || storageClass === undefined) return;
+    // The volume binder says that the class is missing.
+    if (storageClass === undefined) return;
     try {
+      if (node === undefined) throw new Error(`failed to get target node: nodes "${nodeName}" not found`);
       await this.#local.directories.make(name);
     } catch (error) {
       await this.#record(
@@ -143,7 +150,7 @@ class LocalPathLoop {
     });
   }
 
-  /** Ours, perhaps on this node, and nobody's any more. */
+  /** Ours, perhaps on this node, and no longer in use. */
   #mayGo(volume: PersistentVolume): boolean {
     const { metadata, spec, status } = volume;
     if (metadata.annotations?.[provisionedBy] !== provisioner || !this.#hasOurPath(volume)) return false;

@@ -33,41 +33,69 @@ export async function runClaimProtection(deps: ControllerDeps, view: StorageView
   const controller = 'pvc-protection-controller';
   const cluster = deps.clusterFor(controller, signal);
   const queue = new WorkQueue(controller, deps);
+  /** Claims that end, by namespace: one list of its pods serves all of them. */
+  const ending = new Map<string, Set<ClaimId>>();
+  const endings = new WorkQueue(controller, deps);
+  const touch = (id: ClaimId, claim = view.claims.get(id)): void => {
+    if (claim === undefined) return;
+    const { namespace = '', deletionTimestamp, finalizers = [] } = claim.metadata;
+    if (deletionTimestamp === undefined) return queue.touch(id);
+    if (!finalizers.includes(claimProtection)) return;
+    ending.set(namespace, (ending.get(namespace) ?? new Set()).add(id));
+    endings.touch(namespace);
+  };
   view.follow({
-    claimChanged: (id, claim) => {
-      if (claim !== undefined) queue.touch(id);
-    },
+    claimChanged: touch,
     podChanged: (_key, pod, before) => {
-      for (const each of [pod, before]) for (const id of each === undefined ? [] : claimIdsOf(each)) queue.touch(id);
+      for (const each of [pod, before]) for (const id of claimIdsOf(each)) touch(id);
     },
   });
   const look = async (id: ClaimId): Promise<void> => {
     const claim = view.claims.get(id);
-    if (claim === undefined) return;
-    const key = view.keyOfClaim(id);
-    await unlessRefused(
-      cluster.update(key, (current) => withUsage(current, view.podsUsing(id), deps.clock.now()), 'status'),
-      404,
-    );
-    const isDeleting = claim.metadata.deletionTimestamp !== undefined;
-    const isUsed = async (): Promise<boolean> => {
-      if (view.podsUsing(id).some((pod) => protects(pod, claim))) return true;
-      // Before it is let go, what is there now is asked for: the view may lag behind.
-      const pods = await cluster.list(view.kinds.pod, claim.metadata.namespace ?? '');
-      return pods.some(({ object }) => protects(object as Pod, claim));
-    };
-    const keeps = !isDeleting || (await isUsed());
-    await unlessRefused(
-      cluster.update(key, (current) =>
-        // Deleted a moment ago: there will be another look.
-        current.metadata.uid !== claim.metadata.uid || (current.metadata.deletionTimestamp !== undefined) !== isDeleting
-          ? current
-          : withFinalizer(current, claimProtection, keeps),
-      ),
-      404,
-    );
+    if (claim === undefined || claim.metadata.deletionTimestamp !== undefined) return;
+    const usage = (object: KubeObject): KubeObject => withUsage(object, view.podsUsing(id), deps.clock.now());
+    // Most looks find nothing to do: they read nothing.
+    if (usage(claim) !== claim) await unlessRefused(cluster.update(view.keyOfClaim(id), usage, 'status'), 404);
+    if (withFinalizer(claim, claimProtection, true) !== claim) await setFinalizer(claim, id, true);
   };
-  await queue.run(look, signal);
+  const setFinalizer = ({ metadata }: PersistentVolumeClaim, id: ClaimId, isUsed: boolean): Promise<void> => {
+    const change = (current: KubeObject): KubeObject =>
+      current.metadata.uid === metadata.uid ? withFinalizer(current, claimProtection, isUsed) : current;
+    return unlessRefused(cluster.update(view.keyOfClaim(id), change), 404);
+  };
+  const release = async (namespace: string): Promise<void> => {
+    const ids = ending.get(namespace) ?? new Set();
+    // What is still used is looked at again when one of its pods changes.
+    ending.delete(namespace);
+    try {
+      await releaseUnused(namespace, [...ids]);
+    } catch (error) {
+      for (const id of ids) touch(id);
+      throw error;
+    }
+  };
+  const releaseUnused = async (namespace: string, ids: readonly ClaimId[]): Promise<void> => {
+    const unused = ids.flatMap((id) => {
+      const claim = view.claims.get(id);
+      if (claim?.metadata.deletionTimestamp === undefined) return [];
+      return view.podsUsing(id).some((pod) => protects(pod, claim)) ? [] : [[id, claim] as const];
+    });
+    // Before they are let go, the pods are listed: the view may lag behind.
+    const pods = unused.length === 0 ? [] : await cluster.list(view.kinds.pod, namespace);
+    const using = usersOf(pods.map(({ object }) => object as Pod));
+    const free = unused.filter(([, claim]) => !using(claim.metadata.name).some((pod) => protects(pod, claim)));
+    await Promise.all(free.map(([id, claim]) => setFinalizer(claim, id, false)));
+  };
+  await Promise.all([queue.run(look, signal), endings.run(release, signal)]);
+}
+
+/** Pods by the name of a claim. */
+function usersOf(pods: readonly Pod[]): (claimName: string) => readonly Pod[] {
+  const users = new Map<string, Pod[]>();
+  for (const pod of pods) {
+    for (const name of claimNamesOf(pod)) users.set(name, [...(users.get(name) ?? []), pod]);
+  }
+  return (name) => users.get(name) ?? [];
 }
 
 /** With the finalizer while it lives, and while it is deleted for as long as it is used; the same object when nothing is to change. */
@@ -83,14 +111,17 @@ function withFinalizer(object: KubeObject, finalizer: string, isUsed: boolean): 
 }
 
 function protects(pod: Pod, claim: PersistentVolumeClaim): boolean {
-  if ((pod.spec.nodeName ?? '') === '' || pod.metadata.namespace !== claim.metadata.namespace) return false;
-  return (pod.spec.volumes ?? []).some((volume) => {
-    if (claimNameOf(pod, volume) !== claim.metadata.name) return false;
-    if (volume.persistentVolumeClaim !== undefined) return true;
-    // A claim of that name that is not the pod's own is not used by it; one of a pod that is shut down no longer.
-    const isShutDown = pod.metadata.deletionTimestamp !== undefined && pod.metadata.deletionGracePeriodSeconds === 0;
-    return isMadeFor(pod, claim) && !isShutDown;
-  });
+  const isShutDown = pod.metadata.deletionTimestamp !== undefined && pod.metadata.deletionGracePeriodSeconds === 0;
+  return (pod.spec.nodeName ?? '') !== '' && uses(pod, claim, !isShutDown);
+}
+
+/** By name; an ephemeral volume uses only the claim that was made for its pod. */
+function uses(pod: Pod, claim: PersistentVolumeClaim, countsEphemeral = true): boolean {
+  return (pod.spec.volumes ?? []).some(
+    (volume) =>
+      claimNameOf(pod, volume) === claim.metadata.name &&
+      (volume.ephemeral === undefined || (countsEphemeral && isMadeFor(pod, claim))),
+  );
 }
 
 const unused = 'Unused';
@@ -99,7 +130,7 @@ const unused = 'Unused';
 function withUsage(object: KubeObject, pods: readonly Pod[], now: number): KubeObject {
   const claim = object as PersistentVolumeClaim;
   if (claim.metadata.deletionTimestamp !== undefined || claim.status?.phase !== 'Bound') return object;
-  const isUsed = pods.some((pod) => !isTerminated(pod) && claimNamesOf(pod).includes(claim.metadata.name));
+  const isUsed = pods.some((pod) => !isTerminated(pod) && uses(pod, claim));
   const status = isUsed ? 'False' : 'True';
   const { conditions = [] } = claim.status;
   if (conditions.find(({ type }) => type === unused)?.status === status) return object;

@@ -1,6 +1,6 @@
 /**
  * What is known of claims, volumes, classes and the pods that use claims, kept by watches and shared by the loops that need it.
- * Over HTTP it may lag behind: whoever writes checks what is there then, inside the write.
+ * Over HTTP it may lag behind: a write checks what is there at that moment.
  */
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { PersistentVolumeClaim } from '../../kube/kinds/storage/persistent-volume-claim.ts';
@@ -115,14 +115,14 @@ export class StorageView {
 
   #setPod(key: string, pod: Pod | undefined): void {
     const before = this.#pods.get(key);
-    for (const id of before === undefined ? [] : claimIdsOf(before)) {
+    for (const id of claimIdsOf(before)) {
       const keys = this.#podsOfClaim.get(id);
       keys?.delete(key);
       if (keys?.size === 0) this.#podsOfClaim.delete(id);
     }
     if (pod === undefined) this.#pods.delete(key);
     else this.#pods.set(key, pod);
-    for (const id of pod === undefined ? [] : claimIdsOf(pod)) {
+    for (const id of claimIdsOf(pod)) {
       this.#podsOfClaim.set(id, (this.#podsOfClaim.get(id) ?? new Set()).add(key));
     }
     for (const follower of this.#followers) follower.podChanged?.(key, pod, before);
@@ -133,6 +133,6 @@ export function claimId(namespace: string | undefined, name: string | undefined)
   return `${namespace ?? ''}/${name ?? ''}`;
 }
 
-export function claimIdsOf(pod: Pod): readonly ClaimId[] {
-  return claimNamesOf(pod).map((name) => claimId(pod.metadata.namespace, name));
+export function claimIdsOf(pod: Pod | undefined): readonly ClaimId[] {
+  return pod === undefined ? [] : claimNamesOf(pod).map((name) => claimId(pod.metadata.namespace, name));
 }

@@ -14,16 +14,28 @@ import {
   isTerminated,
   provisionerAnnotations,
   wantsDefaultClass,
+  withoutAnnotation,
 } from '../../kube/references/claims.ts';
 import { isDeepStrictEqual } from 'node:util';
 import type { KubeObject } from '../../kube/schema/kind.ts';
+import { readQuantity } from '../../kube/values/quantity.ts';
 import { LabelSelectorError } from '../../kube/values/labels.ts';
 import { type Cluster, type ControllerDeps, type Kind, unlessRefused } from '../cluster/cluster.ts';
 import { ControllerEvents } from '../cluster/events.ts';
 import { WorkQueue } from '../cluster/work-queue.ts';
-import { type ClaimStep, type News, type VolumeStep, claimed, planClaim, planVolume } from './binding.ts';
-import { type ClaimId, type StorageView, claimId } from './storage-view.ts';
-import { isReservedFor, misfit } from './volume-index.ts';
+import {
+  type ClaimStep,
+  type News,
+  type VolumeStep,
+  claimed,
+  isDelayed,
+  migratedClaim,
+  migratedVolume,
+  planClaim,
+  planVolume,
+} from './binding.ts';
+import { type ClaimId, type StorageView, claimId, claimIdsOf } from './storage-view.ts';
+import { couldTake, isReservedFor } from './volume-index.ts';
 
 const controller = 'persistentvolume-controller';
 /** What a missed change left undone is done then. */
@@ -42,8 +54,10 @@ class VolumeBinder {
   readonly #cluster: Cluster;
   readonly #events: ControllerEvents;
   readonly #queue: WorkQueue;
-  /** Claims that wait for a volume, oldest first, and the free volumes each was woken for. */
-  readonly #waiting = new Map<ClaimId, Set<string>>();
+  /** Claims that wait for a volume, oldest first, and the free volume each was woken for and has not looked at yet. */
+  readonly #waiting = new Map<ClaimId, string | undefined>();
+  /** Claims by the volume they name, whether it exists or not. */
+  readonly #naming = new Map<string, Set<ClaimId>>();
 
   constructor(deps: ControllerDeps, view: StorageView, signal: AbortSignal) {
     this.#deps = deps;
@@ -54,6 +68,7 @@ class VolumeBinder {
     view.follow({
       claimChanged: (id, claim, before) => {
         if (claim === undefined) this.#waiting.delete(id);
+        this.#nameVolume(id, before?.spec.volumeName, claim?.spec.volumeName);
         this.#touch(`claim:${id}`);
         for (const each of [claim, before]) {
           const { volumeName = '' } = each?.spec ?? {};
@@ -68,10 +83,7 @@ class VolumeBinder {
           if (spec.claimRef !== undefined) this.#touch(`claim:${claimId(spec.claimRef.namespace, spec.claimRef.name)}`);
         }
         if (volume !== undefined) this.#offer(volume);
-        // A claim may name a volume that was not there.
-        for (const id of this.#waiting.keys()) {
-          if (before === undefined && view.claims.get(id)?.spec.volumeName === name) this.#touch(`claim:${id}`);
-        }
+        for (const id of this.#naming.get(name) ?? []) this.#touch(`claim:${id}`);
       },
       classChanged: (name) => {
         for (const id of this.#waiting.keys()) {
@@ -79,12 +91,10 @@ class VolumeBinder {
           if (claim !== undefined && (classOf(claim) === name || wantsDefaultClass(claim))) this.#touch(`claim:${id}`);
         }
       },
-      podChanged: (_key, pod) => {
-        const { namespace } = pod?.metadata ?? {};
-        for (const { persistentVolumeClaim } of pod?.spec.volumes ?? []) {
-          const id = claimId(namespace, persistentVolumeClaim?.claimName);
-          if (this.#waiting.has(id)) this.#touch(`claim:${id}`);
-        }
+      podChanged: (_key, pod, before) => {
+        // What counts is that it waits for a node.
+        if (pod !== undefined && before !== undefined && pod.spec.nodeName === before.spec.nodeName) return;
+        for (const id of claimIdsOf(pod ?? before)) if (this.#waiting.has(id)) this.#touch(`claim:${id}`);
       },
     });
   }
@@ -106,15 +116,34 @@ class VolumeBinder {
     this.#queue.touch(key);
   }
 
-  /** Wakes the claim that waited longest of those that could have this volume: it serves only one. */
+  #nameVolume(id: ClaimId, before = '', now = ''): void {
+    if (before === now) return;
+    const others = this.#naming.get(before);
+    others?.delete(id);
+    if (others?.size === 0) this.#naming.delete(before);
+    if (now !== '') this.#naming.set(now, (this.#naming.get(now) ?? new Set()).add(id));
+  }
+
+  /**
+   * Wakes the claim that waited longest of those that could have this volume: it serves only one. A claim that was woken already
+   * looks at all free volumes, this one too: where every claim that could have it was woken, nothing is left to do.
+   */
   #offer(volume: PersistentVolume): void {
-    const { name } = volume.metadata;
     if (volume.status?.phase !== 'Available' || volume.spec.claimRef !== undefined) return;
-    for (const [id, offered] of this.#waiting) {
-      const claim = this.#view.claims.get(id);
-      if (claim === undefined || offered.has(name) || misfit(volume, claim) !== undefined) continue;
-      offered.add(name);
+    for (const [id, wokenFor] of this.#waiting) {
+      const claim = wokenFor === undefined ? this.#view.claims.get(id) : undefined;
+      if (claim === undefined || isDelayed(claim, this.#view.classes) || !this.#couldTake(claim, volume)) continue;
+      this.#waiting.set(id, volume.metadata.name);
       return this.#touch(`claim:${id}`);
+    }
+  }
+
+  #couldTake(claim: PersistentVolumeClaim, volume: PersistentVolume): boolean {
+    try {
+      return couldTake(claim, volume);
+    } catch (error) {
+      if (error instanceof LabelSelectorError) return false;
+      throw error;
     }
   }
 
@@ -127,25 +156,27 @@ class VolumeBinder {
   async #lookAtClaim(id: ClaimId): Promise<void> {
     const claim = (await this.#cluster.get(this.#view.keyOfClaim(id))) as PersistentVolumeClaim | undefined;
     if (claim === undefined) return void this.#waiting.delete(id);
+    const migrated = migratedClaim(claim);
+    // The change leads to another look.
+    if (migrated !== claim) return this.#updateClaim(id, claim, migratedClaim);
     let step = this.#planClaim(id, claim);
     // Nothing is called lost before the cluster itself was asked: what is known here may be older than the claim.
     if (step.kind === 'lost' && (claim.spec.volumeName ?? '') !== '') {
       await this.#refresh(claim.spec.volumeName ?? '');
       step = this.#planClaim(id, claim);
     }
-    const offered = this.#waiting.get(id) ?? new Set<string>();
+    const wokenFor = this.#waiting.get(id);
     // Taken from here on, so that no other look chooses it too.
     const taken = step.kind === 'bind' && !isReservedFor(step.volume, claim) ? step.volume : undefined;
     if (taken !== undefined) this.#view.volumes.set(taken.metadata.name, claimed(taken, claim));
     if (step.kind === 'bind') this.#waiting.delete(id);
-    else if (!hasAnnotation(claim, bindCompleted)) this.#waiting.set(id, offered);
+    else if (!hasAnnotation(claim, bindCompleted)) this.#waiting.set(id, undefined);
     try {
       await this.#carryOut(id, claim, step);
     } finally {
-      for (const name of offered) {
-        const volume = this.#view.volumes.get(name);
-        if (volume !== undefined) this.#offer(volume);
-      }
+      // It was woken for one volume and took another: the next in line gets its chance.
+      const left = wokenFor === undefined ? undefined : this.#view.volumes.get(wokenFor);
+      if (left !== undefined && !this.#waiting.has(id)) this.#offer(left);
       if (taken !== undefined) await this.#refresh(taken.metadata.name);
     }
   }
@@ -204,9 +235,9 @@ class VolumeBinder {
       }),
       404,
     );
-    // Somebody else was faster, or the volume has gone: the next look chooses another one.
+    // Another claim was faster, or the volume has gone: the next look chooses another one.
     if (bound === undefined) return this.#touch(`claim:${id}`);
-    await this.#setVolumePhase(name, 'Bound');
+    await this.#setVolumePhase(bound, 'Bound');
     await this.#updateClaim(id, claim, (current) => {
       if ((current.spec.volumeName ?? '') !== '' && current.spec.volumeName !== name) return current;
       const isChosen = (current.spec.volumeName ?? '') === '';
@@ -222,6 +253,10 @@ class VolumeBinder {
   async #lookAtVolume(name: string): Promise<void> {
     const volume = (await this.#cluster.get(this.#view.keyOfVolume(name))) as PersistentVolume | undefined;
     if (volume === undefined) return;
+    if (migratedVolume(volume) !== volume) {
+      const change = (object: KubeObject): KubeObject => migratedVolume(object as PersistentVolume);
+      return unlessRefused(this.#cluster.update(this.#view.keyOfVolume(name), change), 404);
+    }
     const { claimRef } = volume.spec;
     const id = claimId(claimRef?.namespace, claimRef?.name);
     const found =
@@ -239,7 +274,7 @@ class VolumeBinder {
     const { name } = volume.metadata;
     switch (step.kind) {
       case 'phase':
-        return this.#setVolumePhase(name, step.phase);
+        return this.#setVolumePhase(volume, step.phase);
       case 'wakeClaim':
         return this.#touch(`claim:${id}`);
       case 'mismatch':
@@ -248,26 +283,29 @@ class VolumeBinder {
         return;
       case 'release': {
         // A failure stays visible.
-        if (volume.status?.phase !== 'Failed') await this.#setVolumePhase(name, 'Released');
+        if (volume.status?.phase !== 'Failed') await this.#setVolumePhase(volume, 'Released');
         const { reclaim } = step;
-        if (reclaim.kind === 'fail') await this.#setVolumePhase(name, 'Failed', reclaim.news);
+        if (reclaim.kind === 'fail') await this.#setVolumePhase(volume, 'Failed', reclaim.news);
         return;
       }
       case 'unbind':
-        await unlessRefused(
+        // The change leads to another look, which makes it available.
+        return unlessRefused(
           this.#cluster.update(this.#view.keyOfVolume(name), (object) => unbound(object as PersistentVolume, volume)),
           404,
         );
-        return this.#setVolumePhase(name, 'Available');
     }
   }
 
-  async #setVolumePhase(name: string, phase: string, news?: News): Promise<void> {
+  /** Unless it belongs to another claim by now: a volume that was given away again must not be reclaimed. */
+  async #setVolumePhase({ metadata, spec }: PersistentVolume, phase: string, news?: News): Promise<void> {
+    const { name } = metadata;
     let changed: PersistentVolume | undefined;
     const change = (object: KubeObject): KubeObject => {
       const current = object as PersistentVolume;
       const message = news?.message;
-      if (current.status?.phase === phase && (current.status.message ?? undefined) === message) return object;
+      changed = undefined;
+      if (current.status?.phase === phase || current.spec.claimRef?.uid !== spec.claimRef?.uid) return object;
       const { message: _before, ...status } = current.status ?? {};
       changed = { ...current, status: { ...status, phase, ...(message !== undefined && { message }) } };
       return changed;
@@ -350,8 +388,7 @@ function unbound(current: PersistentVolume, seen: PersistentVolume): PersistentV
     return { ...current, spec: { ...current.spec, claimRef: reserved } };
   }
   const { claimRef: _, ...spec } = current.spec;
-  const { [boundByController]: _annotation, ...annotations } = current.metadata.annotations ?? {};
-  return { ...current, metadata: { ...current.metadata, annotations }, spec };
+  return { ...withoutAnnotation(current, boundByController), spec };
 }
 
 function withPhase(
@@ -368,7 +405,8 @@ function withPhase(
   if (volume === undefined) return { ...claim, status: { ...rest, phase } };
   // Growth is the business of others: what a bound claim has is not written again.
   const capacity = claim.status?.phase === phase ? before : capacityOf(volume);
-  const current = claim.status?.phase === phase ? attributes : volume.spec.volumeAttributesClassName;
+  const isFirst = phase === 'Bound' && claim.status?.phase === 'Pending';
+  const current = isFirst ? volume.spec.volumeAttributesClassName : attributes;
   return {
     ...claim,
     status: {
@@ -383,5 +421,6 @@ function withPhase(
 
 function capacityOf({ metadata, spec }: PersistentVolume): PersistentVolume['spec']['capacity'] {
   const before = metadata.annotations?.[preResizeCapacity];
-  return before === undefined ? spec.capacity : { ...spec.capacity, storage: before };
+  const isKnown = before !== undefined && readQuantity(before) !== undefined;
+  return isKnown ? { ...spec.capacity, storage: before } : spec.capacity;
 }

@@ -8,6 +8,7 @@
 import type { PersistentVolumeClaim } from '../../kube/kinds/storage/persistent-volume-claim.ts';
 import type { PersistentVolume } from '../../kube/kinds/storage/persistent-volume.ts';
 import { classOf, requestedBytes } from '../../kube/references/claims.ts';
+import { goQuote } from '../../kube/values/go-text.ts';
 import { labelMatcher, requirementsOf } from '../../kube/values/labels.ts';
 import { readQuantity } from '../../kube/values/quantity.ts';
 
@@ -114,14 +115,19 @@ export class VolumeIndex {
 /** Why a claim that names this volume cannot have it; undefined when it can. Labels are not asked for. */
 export function misfit(volume: PersistentVolume, claim: PersistentVolumeClaim): string | undefined {
   const { metadata, spec } = volume;
-  if (metadata.deletionTimestamp !== undefined)
-    return `the volume is marked for deletion ${JSON.stringify(metadata.name)}`;
+  if (metadata.deletionTimestamp !== undefined) return `the volume is marked for deletion ${goQuote(metadata.name)}`;
   if (sizeOf(volume) < requestedBytes(claim)) return 'requested PV is too small';
   if (classOf(volume) !== classOf(claim)) return 'storageClassName does not match';
   if ((spec.volumeAttributesClassName ?? '') !== (claim.spec.volumeAttributesClassName ?? ''))
     return 'volumeAttributesClassName does not match';
   if (!haveSameMode(volume, claim)) return 'incompatible volumeMode';
   return hasAll(spec.accessModes ?? [], claim.spec.accessModes) ? undefined : 'incompatible accessMode';
+}
+
+/** Whether a search for this claim could end at this volume when it is free. */
+export function couldTake(claim: PersistentVolumeClaim, volume: PersistentVolume): boolean {
+  if (misfit(volume, claim) !== undefined) return false;
+  return labelMatcher(requirementsOf(claim.spec.selector ?? {}))(volume.metadata.labels ?? {});
 }
 
 /** By name, and by UID where the volume has one. */

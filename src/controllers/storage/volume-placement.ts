@@ -11,7 +11,7 @@ import {
   bindCompleted,
   classOf,
   hasAnnotation,
-  isTerminated,
+  isOver,
   requestedBytes,
   selectedNode,
 } from '../../kube/references/claims.ts';
@@ -19,7 +19,8 @@ import { nodeSelectorMatches } from '../../kube/references/node-affinity.ts';
 import { claimNameOf, requireOwner } from '../../kube/references/volume-spec.ts';
 import { messageOf } from '../../base/errors.ts';
 import { goQuote } from '../../kube/values/go-text.ts';
-import { type StorageView, claimId } from './storage-view.ts';
+import { isDelayed } from './binding.ts';
+import { type StorageView, claimId, claimIdsOf } from './storage-view.ts';
 
 export interface PodClaims {
   readonly bound: readonly PersistentVolumeClaim[];
@@ -33,8 +34,9 @@ export interface Placement {
   readonly provision: readonly PersistentVolumeClaim[];
 }
 
-/** The claims of a pod, or why it cannot run on any node. */
+/** The claims of a pod, or why it cannot run on any node. A claim that is missing or ending comes before one that is not bound. */
 export function claimsOf(pod: Pod, view: StorageView): PodClaims | string {
+  let isWaiting = false;
   const bound: PersistentVolumeClaim[] = [];
   const unbound: PersistentVolumeClaim[] = [];
   for (const volume of pod.spec.volumes ?? []) {
@@ -60,23 +62,22 @@ export function claimsOf(pod: Pod, view: StorageView): PodClaims | string {
     }
     const hasVolume = (claim.spec.volumeName ?? '') !== '';
     if (hasVolume && hasAnnotation(claim, bindCompleted)) bound.push(claim);
-    else if (!hasVolume && isDelayed(claim, view)) unbound.push(claim);
-    else return 'pod has unbound immediate PersistentVolumeClaims';
+    else if (!hasVolume && isDelayed(claim, view.classes)) unbound.push(claim);
+    else isWaiting = true;
   }
-  return { bound, unbound: unbound.sort((a, b) => (requestedBytes(a) < requestedBytes(b) ? -1 : 1)) };
+  if (isWaiting) return 'pod has unbound immediate PersistentVolumeClaims';
+  return { bound, unbound: unbound.sort((a, b) => Number(requestedBytes(a) - requestedBytes(b))) };
+}
+
+/** Why no second pod may have these claims, on any node; undefined when it may. */
+export function conflictOf(pod: Pod, { bound, unbound }: PodClaims, view: StorageView): string | undefined {
+  return [...bound, ...unbound].some((claim) => isTakenAlone(pod, claim, view))
+    ? 'node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod'
+    : undefined;
 }
 
 /** How the claims can be had on this node, or why not. */
-export function placeClaims(
-  pod: Pod,
-  { bound, unbound }: PodClaims,
-  node: Node,
-  view: StorageView,
-): Placement | string {
-  const isInUse = [...bound, ...unbound].some((claim) => isTakenAlone(pod, claim, view));
-  if (isInUse) {
-    return 'node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod';
-  }
+export function placeClaims({ bound, unbound }: PodClaims, node: Node, view: StorageView): Placement | string {
   for (const { spec } of bound) {
     const volume = view.volumes.get(spec.volumeName ?? '');
     if (volume === undefined) return 'node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)';
@@ -99,32 +100,33 @@ export function placeClaims(
   return { reserve, provision };
 }
 
-/** Volumes of one driver on a node, the pod's among them; compared with what the driver says the node can have. */
-export function volumesByDriver(pod: Pod, others: readonly Pod[], view: StorageView): ReadonlyMap<string, number> {
-  const handles = new Map<string, Set<string>>();
-  for (const each of [pod, ...others.filter((other) => !isTerminated(other))]) {
-    for (const volume of each.spec.volumes ?? []) {
-      const name = claimNameOf(each, volume);
-      const claim = name === undefined ? undefined : view.claims.get(claimId(each.metadata.namespace, name));
-      const csi = view.volumes.get(claim?.spec.volumeName ?? '')?.spec.csi;
-      if (csi === undefined) continue;
-      handles.set(csi.driver, (handles.get(csi.driver) ?? new Set()).add(csi.volumeHandle));
+/** The CSI volumes of pods, each once, with its driver. A claim without a volume counts as one of its class's provisioner. */
+export function csiVolumesOf(pods: readonly Pod[], view: StorageView): Map<string, string> {
+  const found = new Map<string, string>();
+  for (const pod of pods) {
+    for (const id of claimIdsOf(pod)) {
+      const claim = view.claims.get(id);
+      if (claim === undefined) continue;
+      const volume = view.volumes.get(claim.spec.volumeName ?? '');
+      const { csi } = volume?.spec ?? {};
+      const provisioner = volume === undefined ? view.classes.get(classOf(claim))?.provisioner : undefined;
+      if (csi !== undefined) found.set(csiVolumeId(csi.driver, csi.volumeHandle), csi.driver);
+      else if (provisioner !== undefined) found.set(csiVolumeId(provisioner, `claim ${id}`), provisioner);
     }
   }
-  return new Map([...handles].map(([driver, volumes]) => [driver, volumes.size]));
+  return found;
 }
 
-function isDelayed(claim: PersistentVolumeClaim, view: StorageView): boolean {
-  return view.classes.get(classOf(claim))?.volumeBindingMode === 'WaitForFirstConsumer';
+export function csiVolumeId(driver: string, handle: string): string {
+  return `${driver}/${handle}`;
 }
 
+/** A pod that is being deleted holds its claim until it is gone. */
 function isTakenAlone(pod: Pod, claim: PersistentVolumeClaim, view: StorageView): boolean {
   if (claim.spec.accessModes?.includes('ReadWriteOncePod') !== true) return false;
   return view
     .podsUsing(claimId(claim.metadata.namespace, claim.metadata.name))
-    .some(
-      (other) => other.metadata.uid !== pod.metadata.uid && (other.spec.nodeName ?? '') !== '' && !isTerminated(other),
-    );
+    .some((other) => other.metadata.uid !== pod.metadata.uid && (other.spec.nodeName ?? '') !== '' && !isOver(other));
 }
 
 export function isReachable({ spec }: PersistentVolume, { metadata }: Node): boolean {

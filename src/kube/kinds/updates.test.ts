@@ -96,6 +96,10 @@ function aVolume(spec: object): PersistentVolume {
   );
 }
 
+const nodesOf = (key: string): object => ({
+  required: { nodeSelectorTerms: [{ matchExpressions: [{ key, operator: 'Exists' }] }] },
+});
+
 testUpdates(
   'validatePersistentVolumeUpdate',
   [
@@ -117,6 +121,18 @@ testUpdates(
       errors: ['volumeMode: Invalid value: "Block": field is immutable'],
     },
     {
+      it: 'takes nodes that come later, and new names of their labels',
+      old: { nodeAffinity: nodesOf('beta.kubernetes.io/os') },
+      changed: { nodeAffinity: nodesOf('kubernetes.io/os') },
+      errors: [],
+    },
+    {
+      it: 'keeps its nodes',
+      old: { nodeAffinity: nodesOf('kubernetes.io/os') },
+      changed: {},
+      errors: ['nodeAffinity: Invalid value: null: field is immutable, except for updating from beta label to GA'],
+    },
+    {
       it: 'takes a secret for expansion that comes later',
       old: { hostPath: null, csi: { driver: 'd', volumeHandle: 'v' } },
       changed: {
@@ -129,10 +145,11 @@ testUpdates(
   (changed, old) => persistentVolumeKind.validateUpdate(aVolume(changed), aVolume(old)),
 );
 
-function aClaim({ status, ...spec }: { status?: unknown }): PersistentVolumeClaim {
+function aClaim({ status, annotation, ...spec }: { status?: unknown; annotation?: string }): PersistentVolumeClaim {
+  const annotations = annotation && { 'volume.beta.kubernetes.io/storage-class': annotation };
   return claimKind.complete(
     decoded(persistentVolumeClaimShape, {
-      metadata: { name: 'c', namespace: 'shop', resourceVersion: '1' },
+      metadata: { name: 'c', namespace: 'shop', resourceVersion: '1', ...(annotations && { annotations }) },
       spec: { accessModes: ['ReadWriteOnce'], resources: { requests: { storage: '2Gi' } }, ...spec },
       status,
     }),
@@ -159,6 +176,30 @@ testUpdates(
       old: { storageClassName: 'fast' },
       changed: { storageClassName: 'slow' },
       errors: [`${claimRefusal}- storageClassName: "fast"\n+ storageClassName: "slow"`],
+    },
+    {
+      it: 'takes the class of its annotation as the field',
+      old: { annotation: 'fast' },
+      changed: { storageClassName: 'fast' },
+      errors: [],
+    },
+    {
+      it: 'does not take another class than that of its annotation',
+      old: { annotation: 'fast' },
+      changed: { annotation: 'fast', storageClassName: 'slow' },
+      errors: [`${claimRefusal}+ storageClassName: "slow"`],
+    },
+    {
+      it: 'does not take back attributes that were applied',
+      old: {
+        ...bound,
+        volumeAttributesClassName: 'a',
+        status: { ...bound.status, currentVolumeAttributesClassName: 'a' },
+      },
+      changed: { ...bound },
+      errors: [
+        'spec.volumeAttributesClassName: Forbidden: update to nil is forbidden when status.currentVolumeAttributesClassName is not nil',
+      ],
     },
     {
       it: 'takes a class of no name for what it is',

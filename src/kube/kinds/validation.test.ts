@@ -326,6 +326,28 @@ testRules(
       ],
     },
     {
+      it: 'says of each label once where volumes may be',
+      object: {
+        provisioner: 'a/b',
+        allowedTopologies: [
+          {
+            matchLabelExpressions: [
+              { key: 'zone', values: ['a', 'a'] },
+              { key: 'zone', values: [] },
+            ],
+          },
+          { matchLabelExpressions: [{ key: 'x', values: ['a', 'b'] }] },
+          { matchLabelExpressions: [{ key: 'x', values: ['b', 'a'] }] },
+        ],
+      },
+      errors: [
+        'allowedTopologies[0].matchLabelExpressions[0].values[1]: Duplicate value: "a"',
+        'allowedTopologies[0].matchLabelExpressions[1].values: Required value',
+        'allowedTopologies[0].matchLabelExpressions[1].key: Duplicate value: "zone"',
+        'allowedTopologies[2].matchLabelExpressions: Duplicate value: ""',
+      ],
+    },
+    {
       it: 'may change whether volumes grow',
       object: { provisioner: 'a/b', allowVolumeExpansion: true },
       old: { provisioner: 'a/b' },

@@ -18,6 +18,19 @@ export const provisionerAnnotations = [
   'volume.kubernetes.io/storage-provisioner',
 ] as const;
 
+/** Names the CSI driver that serves a plugin which was part of Kubernetes once. */
+export const migratedTo = 'pv.kubernetes.io/migrated-to';
+/** By the plugin's old name. */
+export const migratedDrivers: ReadonlyMap<string, string> = new Map([
+  ['kubernetes.io/aws-ebs', 'ebs.csi.aws.com'],
+  ['kubernetes.io/azure-disk', 'disk.csi.azure.com'],
+  ['kubernetes.io/azure-file', 'file.csi.azure.com'],
+  ['kubernetes.io/cinder', 'cinder.csi.openstack.org'],
+  ['kubernetes.io/gce-pd', 'pd.csi.storage.gke.io'],
+  ['kubernetes.io/portworx-volume', 'pxd.portworx.com'],
+  ['kubernetes.io/vsphere-volume', 'csi.vsphere.vmware.com'],
+]);
+
 export const claimProtection = 'kubernetes.io/pvc-protection';
 export const volumeProtection = 'kubernetes.io/pv-protection';
 
@@ -73,14 +86,27 @@ export function annotated<T extends KubeObject>(object: T, names: readonly strin
   return { ...object, metadata: { ...object.metadata, annotations: { ...annotations, ...added } } };
 }
 
+/** Without this annotation; the same object where it has none. */
+export function withoutAnnotation<T extends KubeObject>(object: T, name: string): T {
+  if (!hasAnnotation(object, name)) return object;
+  const { [name]: _, ...annotations } = object.metadata.annotations ?? {};
+  return { ...object, metadata: { ...object.metadata, annotations } };
+}
+
 /** Names of the claims that a pod's volumes stand for, those of its ephemeral volumes too. */
 export function claimNamesOf(pod: Pod): readonly string[] {
   return (pod.spec.volumes ?? []).flatMap((volume) => claimNameOf(pod, volume) ?? []);
 }
 
+/** Its containers have ended for good. */
+export function isOver({ status }: Pod): boolean {
+  return status?.phase === 'Failed' || status?.phase === 'Succeeded';
+}
+
 /** Its containers have ended for good, or have all ended while it is being deleted. */
-export function isTerminated({ metadata, status }: Pod): boolean {
-  if (status?.phase === 'Failed' || status?.phase === 'Succeeded') return true;
+export function isTerminated(pod: Pod): boolean {
+  const { metadata, status } = pod;
+  if (isOver(pod)) return true;
   if (metadata.deletionTimestamp === undefined) return false;
   const { initContainerStatuses = [], containerStatuses = [], ephemeralContainerStatuses = [] } = status ?? {};
   const all = [...initContainerStatuses, ...containerStatuses, ...ephemeralContainerStatuses];

@@ -40,17 +40,17 @@ import { type ResourceList, isNativeResource, readQuantity, roundUpResources } f
 const claimSpec = described(
   {
     name: 'io.k8s.api.core.v1.PersistentVolumeClaimSpec',
-    text: 'What storage is wished for.',
+    text: 'What storage is requested.',
     fields: {
       accessModes: 'ReadWriteOnce, ReadOnlyMany, ReadWriteMany or ReadWriteOncePod.',
       selector: 'The labels of volumes that will do.',
-      resources: 'How much is wished for.',
+      resources: 'How much is requested.',
       volumeName: 'The volume it has.',
-      storageClassName: 'The class that is wished for.',
+      storageClassName: 'The class that is requested.',
       volumeMode: 'Filesystem or Block.',
       dataSource: 'What the volume is filled with.',
       dataSourceRef: 'What the volume is filled with, of any kind.',
-      volumeAttributesClassName: 'The class of changeable attributes that is wished for.',
+      volumeAttributesClassName: 'The class of changeable attributes that is requested.',
     },
   },
   object({
@@ -71,7 +71,7 @@ export const claimTemplate = described(
   {
     name: 'io.k8s.api.core.v1.PersistentVolumeClaimTemplate',
     text: 'The claim that is made for a pod.',
-    fields: { metadata: 'Labels and annotations of the claim.', spec: 'What is wished for.' },
+    fields: { metadata: 'Labels and annotations of the claim.', spec: 'What is requested.' },
   },
   object({ metadata: objectMeta, spec: required(claimSpec) }),
 );
@@ -79,8 +79,8 @@ interface ClaimTemplate extends Of<typeof claimTemplate> {}
 
 export const persistentVolumeClaimShape = described(
   {
-    text: 'The wish for storage, and the storage it got.',
-    fields: { spec: 'What is wished for.', status: 'What it got.' },
+    text: 'A request for storage, and the storage it got.',
+    fields: { spec: 'What is requested.', status: 'What it got.' },
   },
   object({
     ...objectFields,
@@ -155,11 +155,17 @@ const classAnnotation = 'volume.beta.kubernetes.io/storage-class';
 /** A claim is for what it asked for; a bound one may grow and change its attributes' class. */
 function validatePersistentVolumeClaimUpdate(claim: PersistentVolumeClaim, old: PersistentVolumeClaim): FieldError[] {
   const errors = [...validateObjectMetaUpdate(claim.metadata, old.metadata), ...validatePersistentVolumeClaim(claim)];
-  const annotation = claim.metadata.annotations?.[classAnnotation] ?? '';
-  const annotationBefore = old.metadata.annotations?.[classAnnotation] ?? '';
-  errors.push(...immutableErrors(annotation, annotationBefore, ['metadata', 'annotations', classAnnotation]));
+  const annotation = claim.metadata.annotations?.[classAnnotation];
+  const before = old.metadata.annotations?.[classAnnotation];
+  const { storageClassName } = claim.spec;
+  // The older annotation may become the field, with the same name.
+  const isSameClass = before !== undefined && old.spec.storageClassName === undefined && storageClassName === before;
+  if (!isSameClass || (annotation ?? before) !== before) {
+    errors.push(...immutableErrors(annotation ?? '', before ?? '', ['metadata', 'annotations', classAnnotation]));
+  }
   const shape = persistentVolumeClaimShape.fields?.['spec'];
-  const rest = withChangeableFieldsOf(old.spec, claim);
+  const mayNameClass = old.spec.storageClassName === undefined && (before === undefined || isSameClass);
+  const rest = withChangeableFieldsOf(old.spec, claim, mayNameClass);
   const classIsGone = old.spec.storageClassName === '' && claim.spec.storageClassName === undefined;
   if (shape !== undefined && (classIsGone || !means<unknown>(shape, rest, old.spec))) {
     const detail =
@@ -169,18 +175,30 @@ function validatePersistentVolumeClaimUpdate(claim: PersistentVolumeClaim, old: 
   errors.push(...shrinkErrors(claim, old));
   const mode = claim.spec.volumeMode ?? null;
   errors.push(...placedAt(['spec', 'volumeMode'], immutableErrors(mode, old.spec.volumeMode ?? null, ['volumeMode'])));
+  const { volumeAttributesClassName: attributes } = claim.spec;
+  // Attributes that were applied once can be changed, not taken back.
+  const isApplied = old.status?.currentVolumeAttributesClassName !== undefined;
+  if (isApplied && attributes !== old.spec.volumeAttributesClassName && (attributes ?? '') === '') {
+    const what = attributes === undefined ? 'nil' : 'empty string';
+    const detail = `update to ${what} is forbidden when status.currentVolumeAttributesClassName is not nil`;
+    errors.push(forbiddenField(['spec', 'volumeAttributesClassName'], detail));
+  }
   return errors;
 }
 
 /** The new spec with everything put back that may change: what then differs from the old one may not. */
-function withChangeableFieldsOf(old: ClaimSpec, { spec, status }: PersistentVolumeClaim): ClaimSpec {
+function withChangeableFieldsOf(
+  old: ClaimSpec,
+  { spec, status }: PersistentVolumeClaim,
+  mayNameClass: boolean,
+): ClaimSpec {
   const isBound = status?.phase === 'Bound';
   const storage = old.resources?.requests?.['storage'];
   const { volumeName: _, volumeAttributesClassName, storageClassName, ...rest } = spec;
   const attributesClass = isBound ? old.volumeAttributesClassName : volumeAttributesClassName;
   const volumeName = (old.volumeName ?? '') === '' ? old.volumeName : spec.volumeName;
   // A class may be named later, once.
-  const className = old.storageClassName === undefined ? undefined : storageClassName;
+  const className = mayNameClass ? undefined : storageClassName;
   return {
     ...rest,
     ...(volumeName !== undefined && { volumeName }),

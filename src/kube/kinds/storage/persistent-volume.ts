@@ -212,11 +212,35 @@ function validatePersistentVolumeUpdate(volume: PersistentVolume, old: Persisten
   }
   const mode = volume.spec.volumeMode ?? null;
   errors.push(...placedAt(['spec', 'volumeMode'], immutableErrors(mode, old.spec.volumeMode ?? null, ['volumeMode'])));
+  errors.push(...affinityChangeErrors(volume.spec.nodeAffinity, old.spec.nodeAffinity));
   if (old.spec.volumeAttributesClassName !== undefined && volume.spec.volumeAttributesClassName === undefined) {
     const here = ['spec', 'volumeAttributesClassName'];
     errors.push(forbiddenField(here, 'update from non-nil value to nil is forbidden'));
   }
   return errors;
+}
+
+const stableLabels: ReadonlyMap<string, string> = new Map([
+  ['failure-domain.beta.kubernetes.io/zone', 'topology.kubernetes.io/zone'],
+  ['failure-domain.beta.kubernetes.io/region', 'topology.kubernetes.io/region'],
+  ['beta.kubernetes.io/os', 'kubernetes.io/os'],
+  ['beta.kubernetes.io/arch', 'kubernetes.io/arch'],
+  ['beta.kubernetes.io/instance-type', 'node.kubernetes.io/instance-type'],
+]);
+
+/** Where a volume can be reached is said once; labels that got a new name may take it. */
+function affinityChangeErrors(affinity: Spec['nodeAffinity'], old: Spec['nodeAffinity']): FieldError[] {
+  const shape = persistentVolumeShape.fields?.['spec']?.fields?.['nodeAffinity'];
+  if (old === undefined || shape === undefined || means<unknown>(shape, affinity, old)) return [];
+  const terms = old.required?.nodeSelectorTerms.map(({ matchExpressions, ...term }) => ({
+    ...term,
+    ...(matchExpressions && {
+      matchExpressions: matchExpressions.map((one) => ({ ...one, key: stableLabels.get(one.key) ?? one.key })),
+    }),
+  }));
+  if (terms !== undefined && means<unknown>(shape, affinity, { required: { nodeSelectorTerms: terms } })) return [];
+  const detail = 'field is immutable, except for updating from beta label to GA';
+  return placedAt(['spec', 'nodeAffinity'], [invalidField(['nodeAffinity'], affinity ?? null, detail)]);
 }
 
 function sourcesOf(spec: Spec): object {

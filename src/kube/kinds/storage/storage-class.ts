@@ -2,6 +2,7 @@
 import { means } from '../../schema/equality.ts';
 import {
   type FieldError,
+  duplicateField,
   invalidField,
   invalidFields,
   requiredField,
@@ -91,7 +92,7 @@ function validateStorageClass(storageClass: StorageClass): FieldError[] {
   else if (!bindingModes.includes(volumeBindingMode)) {
     errors.push(unsupportedField(['volumeBindingMode'], volumeBindingMode, bindingModes));
   }
-  return errors;
+  return [...errors, ...topologyErrors(storageClass.allowedTopologies ?? [])];
 }
 
 function validateStorageClassUpdate(storageClass: StorageClass, old: StorageClass): FieldError[] {
@@ -106,6 +107,27 @@ function validateStorageClassUpdate(storageClass: StorageClass, old: StorageClas
     ...immutableErrors(storageClass.reclaimPolicy ?? null, old.reclaimPolicy ?? null, ['reclaimPolicy']),
     ...immutableErrors(storageClass.volumeBindingMode ?? null, old.volumeBindingMode ?? null, ['volumeBindingMode']),
   ];
+}
+
+/** A term says something of each label once, and no two terms say the same. */
+function topologyErrors(terms: NonNullable<StorageClass['allowedTopologies']>): FieldError[] {
+  const seen = new Set<string>();
+  return terms.flatMap(({ matchLabelExpressions = [] }, index) => {
+    const path = ['allowedTopologies', index, 'matchLabelExpressions'];
+    const keys = matchLabelExpressions.map(({ key }) => key);
+    const errors = matchLabelExpressions.flatMap(({ key, values }, at) => [
+      ...(values.length === 0 ? [requiredField([...path, at, 'values'])] : []),
+      ...values.flatMap((value, nth) =>
+        values.indexOf(value) < nth ? [duplicateField([...path, at, 'values', nth], value)] : [],
+      ),
+      ...invalidFields([...path, at, 'key'], key, qualifiedNameProblems(key)),
+      ...(keys.indexOf(key) < at ? [duplicateField([...path, at, 'key'], key)] : []),
+    ]);
+    const meaning = JSON.stringify(matchLabelExpressions.map(({ key, values }) => [key, [...values].sort()]).sort());
+    if (seen.has(meaning)) errors.push(duplicateField(path, ''));
+    seen.add(meaning);
+    return errors;
+  });
 }
 
 function parameterErrors(parameters: Readonly<Record<string, string>>): FieldError[] {
