@@ -39,7 +39,16 @@ interface Listed extends KubeObject {
 async function measured(work: (client: ApiClient) => Promise<void>): Promise<number> {
   const ends: (() => Promise<void>)[] = [];
   const none = (): Promise<void> => Promise.resolve();
-  const localPath = { nodeName, directories: { pathOf: (name: string) => `/${name}`, make: none, remove: none } };
+  const localPath = {
+    nodeName,
+    directories: {
+      pathOf: (name: string) => `/${name}`,
+      make: none,
+      remove: none,
+      removeEmpty: none,
+      list: async () => [],
+    },
+  };
   const server = await runningApiServer({ after: (act) => void ends.push(act) }, memoryStore(), {
     controllers: (host, end) => runControllers({ ...host, localPath }, end),
   });

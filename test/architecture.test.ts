@@ -42,8 +42,15 @@ const rooms: Readonly<Record<string, Room>> = {
     // Reading the mount table, walking into a directory that a container writes to, and asking a server that may be gone are
     // done once, and there.
     may: [
-      ...['base', 'kube', 'linux', 'grpc', 'spdy', 'disk/mounts/mount-table', 'disk/paths/safe-open'],
-      ...['disk/devices/programs', 'disk/devices/foreign-paths'],
+      'base',
+      'kube',
+      'linux',
+      'grpc',
+      'spdy',
+      'disk/mounts/mount-table',
+      'disk/paths/safe-open',
+      'disk/devices/programs',
+      'disk/devices/foreign-paths',
     ],
     because: 'a runtime is told what to run and where its mounts are',
   },

@@ -102,7 +102,9 @@ test('the scheduler gives a pod a node, over HTTP', async (t) => {
 });
 
 test('a node takes as many volumes of a driver as it says, those that are still attached among them, over HTTP', async (t) => {
-  const { cluster, kind } = await start(t, (deps, signal) => runStorage(deps, [runScheduler], true, signal));
+  const { cluster, kind } = await start(t, (deps, signal) =>
+    runStorage(deps, [runVolumeBinder, runScheduler], true, signal),
+  );
   const storage = (name: string): Kind => cluster.kindOf('storage.k8s.io/v1', name) ?? assert.fail(name);
   const make = (of: Kind, name: string, parts: object): Promise<void> =>
     cluster.create(of, of.namespaced ? 'default' : '', { metadata: { name }, ...parts });
@@ -208,6 +210,8 @@ function sameRoot(): {
         made.delete(name);
         removed.push(name);
       },
+      list: async () => [...made],
+      removeEmpty: async () => {},
     },
   };
 }

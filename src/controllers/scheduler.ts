@@ -24,6 +24,8 @@ import {
   conflictOf,
   csiVolumeId,
   csiVolumesOf,
+  inUseByAnother,
+  isForOnePod,
   placeClaims,
 } from './storage/volume-placement.ts';
 import { WorkQueue } from './cluster/work-queue.ts';
@@ -55,7 +57,8 @@ export async function runScheduler(deps: ControllerDeps, storage: StorageView, s
       if (placeOf(claim) !== placeOf(before)) touchUsers(id);
     },
     // One that ends may free a claim that only one pod can have.
-    podChanged: (_key, pod, before) => {
+    podChanged: (key, pod, before) => {
+      if (pod === undefined || (pod.spec.nodeName ?? '') !== '') scheduler.release(key);
       if (pod === undefined || isOver(pod)) for (const id of claimIdsOf(before)) touchUsers(id);
     },
     // A volume that belongs to a claim concerns the claim's pods alone: thousands are provisioned without a look at all others.
@@ -94,6 +97,8 @@ class Scheduler {
   readonly #pending = new Set<string>();
   /** These have a node, which they keep until they are deleted. */
   readonly #bound = new Set<string>();
+  /** Claims that only one pod can have, by UID, and the pod that is about to: the view does not show it with a node yet. */
+  readonly #held = new Map<string, string>();
 
   constructor(deps: ControllerDeps, cluster: Cluster, storage: StorageView) {
     this.#deps = deps;
@@ -104,9 +109,17 @@ class Scheduler {
   }
 
   podChanged(key: string, type: 'put' | 'delete'): void {
-    if (type === 'delete') this.#bound.delete(key);
+    if (type === 'delete') {
+      this.#bound.delete(key);
+      this.release(key);
+    }
     // Its node reports its state again and again, and a large pod takes long to read.
     if (!this.#bound.has(key)) this.#queue.touch(key);
+  }
+
+  /** From here on the view knows whether the pod has its claims. */
+  release(podKey: string): void {
+    for (const [uid, holder] of this.#held) if (holder === podKey) this.#held.delete(uid);
   }
 
   touchPending(): void {
@@ -136,6 +149,7 @@ class Scheduler {
     if ((pod?.spec.nodeName ?? '') !== '') this.#bound.add(key);
     if (pod === undefined || !isPending(pod)) return void this.#pending.delete(key);
     this.#pending.add(key);
+    this.release(key);
     const nodes = (await cluster.list(coreKind(cluster, 'Node'))).map(({ object }) => object as Node);
     const claims = claimsOf(pod, this.#storage);
     if (typeof claims === 'string') return this.#reportUnschedulable(key, pod, noneFits(nodes.length, claims));
@@ -147,6 +161,12 @@ class Scheduler {
     }
     // The pod is looked at again when its claims have their volumes.
     if (placement.reserve.length + placement.provision.length > 0) return this.#prepare(placement, node);
+    // Pods are looked at side by side: what one of them takes here, another must see before it is written.
+    const alone = claims.bound.filter(isForOnePod).map((claim) => claim.metadata.uid ?? '');
+    if (alone.some((uid) => this.#held.has(uid))) {
+      return this.#reportUnschedulable(key, pod, unschedulableMessage(nodes.map(() => inUseByAnother)));
+    }
+    for (const uid of alone) this.#held.set(uid, key);
     const { namespace, name } = cluster.placeOf(key);
     await unlessRefused(cluster.bind(key, pod.metadata.uid ?? '', node.metadata.name), 404, 409);
     const message = `Successfully assigned ${namespace}/${name} to ${node.metadata.name}`;

@@ -39,7 +39,7 @@ export interface SystemCalls {
   /** Takes an exclusive lock on an open file without waiting; false when another open file has it. */
   lockFile(descriptor: number, path: string): boolean;
   /** The user at the other end of a unix socket, when it connected. */
-  peerUid(descriptor: number): number;
+  readonly peerUid: (descriptor: number) => number;
 }
 
 /** Flags of mount(2). */

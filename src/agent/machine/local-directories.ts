@@ -1,11 +1,14 @@
 /** The directories of this machine that claims get, one for each volume, below one that is the node's. */
-import { chmod, mkdir } from 'node:fs/promises';
+import { chmod, mkdir, readdir, rmdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Turns } from '../../base/turns.ts';
 import type { LocalDirectories } from '../../controllers/storage/local-path.ts';
 import { removal } from '../../disk/paths/remove-tree.ts';
 import { dnsSubdomainProblems } from '../../kube/values/names.ts';
-import { OperatingError } from '../../base/errors.ts';
+import { OperatingError, errorCode } from '../../base/errors.ts';
+
+/** Gone, not empty, not a directory, or mounted on. */
+const isKept: ReadonlySet<string> = new Set(['ENOENT', 'ENOTEMPTY', 'ENOTDIR', 'EBUSY']);
 
 export function localDirectories(root: string): LocalDirectories {
   const turns = new Turns(() => performance.now());
@@ -27,5 +30,17 @@ export function localDirectories(root: string): LocalDirectories {
       await chmod(path, 0o777);
     },
     remove: (volumeName) => turns.run(removal(pathOf(volumeName))),
+    async list() {
+      // What cannot be read is not cleaned up; `make` says why.
+      const names = await readdir(root).catch(() => []);
+      return names.filter((name) => dnsSubdomainProblems(name).length === 0);
+    },
+    async removeEmpty(volumeName) {
+      try {
+        await rmdir(pathOf(volumeName));
+      } catch (error) {
+        if (!isKept.has(errorCode(error) ?? '')) throw error;
+      }
+    },
   };
 }

@@ -64,19 +64,19 @@ function sizeFor(
 ): Quantity | undefined {
   const wanted = storageOf(claim.spec.resources?.requests);
   const present = storageOf(volume.spec.capacity);
-  const begun = allocatedTo(claim) ?? wanted;
+  const allocated = allocatedTo(claim) ?? wanted;
   const isLargeEnough = present.compare(wanted) >= 0;
   switch (resizeStatusOf(claim)) {
     case 'NodeResizePending':
     case 'NodeResizeInProgress':
-      return isLargeEnough || present.compare(begun) >= 0 ? undefined : begun;
+      return isLargeEnough || present.compare(allocated) >= 0 ? undefined : allocated;
     case 'NodeResizeInfeasible':
       // Storage that has grown already never shrinks again: the node has to try once more.
-      return isLargeEnough && !growsStorage ? wanted : begun;
+      return isLargeEnough && !growsStorage ? wanted : allocated;
     case 'ControllerResizeInProgress':
-      return !isLargeEnough && hasFailed ? wanted : begun;
+      return !isLargeEnough && hasFailed ? wanted : allocated;
     default:
-      return isLargeEnough ? begun : wanted;
+      return isLargeEnough ? allocated : wanted;
   }
 }
 

@@ -38,6 +38,10 @@ export interface LocalDirectories {
   make(volumeName: string): Promise<void>;
   /** With all in it, and nothing that is mounted there. */
   remove(volumeName: string): Promise<void>;
+  /** Names of volumes that have one. */
+  list(): Promise<readonly string[]>;
+  /** Leaves one that has something in it. */
+  removeEmpty(volumeName: string): Promise<void>;
 }
 
 export interface LocalPath {
@@ -85,8 +89,9 @@ class LocalPathLoop {
     this.#events = new ControllerEvents(provisioner, deps, cluster);
     this.#queue = new WorkQueue('local-path', deps);
     view.follow({
-      claimChanged: (_id, claim) => {
+      claimChanged: (_id, claim, before) => {
         if (claim !== undefined && this.#isOurs(claim)) this.#queue.touch(keyOf('claim', claim));
+        if (claim === undefined && before !== undefined && isProvisionedByUs(before)) this.#touchDirectory(before);
       },
       // The claim itself does not change when its class comes back.
       classChanged: (name) => {
@@ -101,26 +106,41 @@ class LocalPathLoop {
   }
 
   async run(signal: AbortSignal): Promise<void> {
+    for (const name of await this.#local.directories.list()) this.#queue.touch(`directory//${name}`);
     await this.#queue.run(async (key) => {
       const [kind, namespace = '', name = ''] = key.split('/');
       if (kind === 'volume') return this.#lookAtVolume(name);
+      if (kind === 'directory') return this.#lookAtDirectory(name);
       const claim = this.#view.claims.get(claimId(namespace, name));
       if (claim !== undefined && this.#isOurs(claim)) await this.#provision(claim);
     }, signal);
   }
 
-  #isOurs({ metadata, spec }: PersistentVolumeClaim): boolean {
-    const { annotations = {}, deletionTimestamp } = metadata;
+  #isOurs(claim: PersistentVolumeClaim): boolean {
+    const { annotations = {}, deletionTimestamp } = claim.metadata;
     return (
       deletionTimestamp === undefined &&
-      (spec.volumeName ?? '') === '' &&
-      provisionerAnnotations.some((name) => annotations[name] === provisioner) &&
+      (claim.spec.volumeName ?? '') === '' &&
+      isProvisionedByUs(claim) &&
       annotations[selectedNode] === this.#local.nodeName
     );
   }
 
+  #touchDirectory(claim: PersistentVolumeClaim): void {
+    this.#queue.touch(`directory//${volumeNameFor(claim)}`);
+  }
+
+  /** A directory that was made for a claim which went before it got its volume. Nothing was ever mounted there. */
+  async #lookAtDirectory(name: string): Promise<void> {
+    if ((await this.#cluster.get(this.#view.keyOfVolume(name))) !== undefined) return;
+    const claims = await this.#cluster.list(this.#view.kinds.claim);
+    if (claims.some(({ object }) => volumeNameFor(object) === name)) return;
+    // The data of a volume that was kept, and deleted by hand, is in one too.
+    await this.#local.directories.removeEmpty(name);
+  }
+
   async #provision(claim: PersistentVolumeClaim): Promise<void> {
-    const name = `pvc-${claim.metadata.uid ?? ''}`;
+    const name = volumeNameFor(claim);
     const key = this.#view.keyOfVolume(name);
     if ((await this.#cluster.get(key)) !== undefined) return;
     const refusal = refusalOf(claim);
@@ -142,7 +162,12 @@ class LocalPathLoop {
     }
     const path = this.#local.directories.pathOf(name);
     const volume = volumeFor(claim, name, path, storageClass, node);
-    await unlessRefused(this.#cluster.create(this.#view.kinds.volume, '', volume), 409);
+    try {
+      await unlessRefused(this.#cluster.create(this.#view.kinds.volume, '', volume), 409);
+    } catch (error) {
+      this.#touchDirectory(claim);
+      throw error;
+    }
     await this.#record(claim, {
       type: 'Normal',
       reason: 'ProvisioningSucceeded',
@@ -191,7 +216,7 @@ class LocalPathLoop {
       }
       const preconditions = uid === undefined ? {} : { uid };
       await unlessRefused(this.#cluster.delete(key, preconditions), 404, 409);
-    }
+    } else await this.#local.directories.removeEmpty(name);
     const released = (object: KubeObject): KubeObject => {
       const { finalizers = [] } = object.metadata;
       if (object.metadata.uid !== uid || !finalizers.includes(finalizer)) return object;
@@ -203,6 +228,14 @@ class LocalPathLoop {
   #record(claim: PersistentVolumeClaim, news: News): Promise<void> {
     return this.#events.record(this.#view.kinds.claim, claim, news);
   }
+}
+
+function volumeNameFor({ metadata }: KubeObject): string {
+  return `pvc-${metadata.uid ?? ''}`;
+}
+
+function isProvisionedByUs({ metadata: { annotations = {} } }: PersistentVolumeClaim): boolean {
+  return provisionerAnnotations.some((name) => annotations[name] === provisioner);
 }
 
 function keyOf(kind: 'claim' | 'volume', { metadata }: KubeObject): string {

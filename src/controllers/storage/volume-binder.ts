@@ -326,6 +326,9 @@ class VolumeBinder {
       id,
       claim,
       (current) => {
+        isChanged = false;
+        // It was given another volume meanwhile, by its user: that one's look says what it has.
+        if (volume !== undefined && current.spec.volumeName !== volume.metadata.name) return current;
         const next = withPhase(current, phase, volume);
         isChanged = current.status?.phase !== phase;
         return isDeepStrictEqual(next.status, current.status) ? current : next;

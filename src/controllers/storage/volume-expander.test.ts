@@ -74,7 +74,7 @@ class World {
 
   async #create(resource: typeof events, object: object): Promise<void> {
     const { namespace } = (object as KubeObject).metadata;
-    await this.client.create(resource, namespace === undefined ? {} : { namespace }, object as KubeObject, signal);
+    await this.client.create(resource, namespace === undefined ? {} : { namespace }, object, signal);
   }
 
   async claim(): Promise<PersistentVolumeClaim> {

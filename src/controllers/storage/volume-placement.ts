@@ -22,6 +22,9 @@ import { goQuote } from '../../kube/values/go-text.ts';
 import { isDelayed } from './binding.ts';
 import { type StorageView, claimId, claimIdsOf } from './storage-view.ts';
 
+export const inUseByAnother =
+  'node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod';
+
 export interface PodClaims {
   readonly bound: readonly PersistentVolumeClaim[];
   /** Of classes that wait for the first pod, smallest first: the larger volumes are left for those that need them. */
@@ -71,9 +74,7 @@ export function claimsOf(pod: Pod, view: StorageView): PodClaims | string {
 
 /** Why no second pod may have these claims, on any node; undefined when it may. */
 export function conflictOf(pod: Pod, { bound, unbound }: PodClaims, view: StorageView): string | undefined {
-  return [...bound, ...unbound].some((claim) => isTakenAlone(pod, claim, view))
-    ? 'node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod'
-    : undefined;
+  return [...bound, ...unbound].some((claim) => isTakenAlone(pod, claim, view)) ? inUseByAnother : undefined;
 }
 
 /** How the claims can be had on this node, or why not. */
@@ -121,9 +122,13 @@ export function csiVolumeId(driver: string, handle: string): string {
   return `${driver}/${handle}`;
 }
 
+export function isForOnePod({ spec }: PersistentVolumeClaim): boolean {
+  return spec.accessModes?.includes('ReadWriteOncePod') === true;
+}
+
 /** A pod that is being deleted holds its claim until it is gone. */
 function isTakenAlone(pod: Pod, claim: PersistentVolumeClaim, view: StorageView): boolean {
-  if (claim.spec.accessModes?.includes('ReadWriteOncePod') !== true) return false;
+  if (!isForOnePod(claim)) return false;
   return view
     .podsUsing(claimId(claim.metadata.namespace, claim.metadata.name))
     .some((other) => other.metadata.uid !== pod.metadata.uid && (other.spec.nodeName ?? '') !== '' && !isOver(other));

@@ -174,8 +174,8 @@ function readPlain<T extends KubeObject>(
   if (reportShape(reading.report, who, problems)) return;
   const object = kind.complete(inNamespace(value, kind.namespaced ? reading.namespace : undefined));
   const report: Report = (place, message) => {
-    const below = place.slice(path.length);
-    reading.report([...path, ...(kind.writtenAt?.(below, json) ?? below)], message);
+    const inside = place.slice(path.length);
+    reading.report([...path, ...(kind.writtenAt?.(inside, json) ?? inside)], message);
   };
   if (reportFields(report, who, kind.validate(object), path)) return;
   reading.manifests.add(kind, object);

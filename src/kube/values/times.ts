@@ -81,8 +81,8 @@ export function age(durationMs: number): string {
 }
 
 /** Since a time that an object carries. */
-export function ageSince(timestamp: string | undefined, now: number): string {
-  const time = Date.parse(timestamp ?? '');
+export function ageSince(since: string | undefined, now: number): string {
+  const time = Date.parse(since ?? '');
   return Number.isNaN(time) ? '<unknown>' : age(now - time);
 }
 

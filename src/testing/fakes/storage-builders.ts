@@ -2,6 +2,7 @@
 import type { PersistentVolumeClaim } from '../../kube/kinds/storage/persistent-volume-claim.ts';
 import type { PersistentVolume } from '../../kube/kinds/storage/persistent-volume.ts';
 import type { StorageClass } from '../../kube/kinds/storage/storage-class.ts';
+import type { KubeObject } from '../../kube/schema/kind.ts';
 import type { ObjectMeta } from '../../kube/schema/meta.ts';
 
 interface ClaimParts extends Partial<PersistentVolumeClaim['spec']> {
@@ -62,6 +63,34 @@ export function aVolume(
     },
     status: { phase },
   };
+}
+
+/** As a user writes it, without what a server adds. */
+export function newClaim(parts: ClaimParts = {}): KubeObject {
+  const { metadata, spec } = aClaim(parts);
+  const { uid: _, ...rest } = metadata;
+  return { metadata: rest, spec } as KubeObject;
+}
+
+/** As a user writes it. */
+export function newVolume(name: string, parts: VolumeParts = {}): KubeObject {
+  const { metadata, spec } = aVolume(name, parts);
+  const { uid: _, ...rest } = metadata;
+  return { metadata: rest, spec } as KubeObject;
+}
+
+/** A pod in `shop` with these claims, each a volume of the claim's name; and with other volumes. */
+export function podWithClaims(name: string, claims: readonly string[], others: readonly object[] = []): KubeObject {
+  const volumes = claims.map((claimName) => ({ name: claimName, persistentVolumeClaim: { claimName } }));
+  const spec = { containers: [{ name: 'main', image: 'none' }], volumes: [...volumes, ...others] };
+  return { metadata: { name, namespace: 'shop' }, spec } as KubeObject;
+}
+
+/** A generic ephemeral volume with a directory of the node. */
+export function ephemeralVolume(name: string): object {
+  const { accessModes, resources } = aClaim().spec;
+  const spec = { accessModes, resources, storageClassName: 'local-path' };
+  return { name, ephemeral: { volumeClaimTemplate: { spec } } };
 }
 
 export function aClass(name: string, parts: Partial<StorageClass> = {}): StorageClass {
