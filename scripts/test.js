@@ -24,4 +24,4 @@ if (files.length === 0) {
   process.stderr.write(`error: No test file matches ${words.join(' ')}\n`);
   process.exit(2);
 }
-run(process.execPath, ['--enable-source-maps', '--test', '--test-reporter=spec', '--test-concurrency=2', ...files]);
+run(process.execPath, ['--enable-source-maps', '--test', '--test-reporter=spec', '--test-concurrency=3', ...files]);

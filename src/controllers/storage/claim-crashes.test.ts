@@ -23,5 +23,5 @@ test('a crash at a write, before or after it, changes nothing about how claims e
 
 test('whatever users do, and whoever is killed meanwhile, claims and volumes end in order', async (t) => {
   t.diagnostic(`seed ${seed}`);
-  await checkRandomClaims(200, seed);
+  await checkRandomClaims(100, seed);
 });
