@@ -30,7 +30,7 @@ const ofConfigMap = (name: string): object =>
     { volumes: [{ name: 'config', configMap: { name: 'settings' } }] },
   );
 
-/** Other pods start, are updated, are looked into and go, and whoever asks the node gets an answer. */
+/** Other pods start, are updated, run commands and are deleted, and the node answers queries. */
 async function assertOthersGoOn(name: string, value: string): Promise<void> {
   const { kubectl } = machine;
   await kubectl.apply(ofConfigMap(name), configMap('settings', { value }));

@@ -64,7 +64,7 @@ export class ClaimDisk {
       remove: (name) =>
         effect(`remove directory ${name}`, async () => {
           const path = pathOf(name);
-          // What a pod that has ended left mounted is nobody's data.
+          // A mount left by a pod that has ended has no owner.
           if ([...this.mounts.values()].some((mount) => mount.path === path && this.#runs(mount.podUid)))
             this.#violated(`${path} is removed and mounted`);
           if (this.#isClaimed(name)) this.#violated(`${path} is removed while its claim lives`);

@@ -233,7 +233,7 @@ export async function live(history: readonly Command[]): Promise<void> {
     world.fault = undefined;
     world.conflicts = false;
     world.catchUp();
-    // Whoever was about to be struck has been, then.
+    // By then the pending fault has struck.
     await world.rest();
     world.start();
     await world.rest();

@@ -294,7 +294,7 @@ export class StorageWorld {
   }
 
   /** At this moment. */
-  // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- whoever asks knows what the kind looks like
+  // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- the caller knows the shape of the kind
   all<T extends KubeObject>(apiVersion: string, kind: string): readonly T[] {
     const prefix = objectPrefix(kindNamed(this.user, apiVersion, kind));
     return this.store.list({ prefix }).items.map(({ value }): T => JSON.parse(value));
@@ -415,7 +415,7 @@ class Gate implements Cluster {
     let fault: Fault | undefined;
     const counted = (object: KubeObject): KubeObject => {
       const changed = change(object);
-      // One that changes nothing is no write.
+      // An update that changes nothing writes nothing.
       if (changed !== object) fault = this.#world.arrive(this.#life, `update ${key} ${subresource ?? ''}`);
       return changed;
     };
