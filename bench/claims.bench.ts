@@ -8,6 +8,7 @@
 import type { ApiClient } from '../src/client/api/api-client.ts';
 import type { ResourceReference } from '../src/client/api/resource-reference.ts';
 import { runControllers } from '../src/controllers/controllers.ts';
+import { runLocalPath } from '../src/controllers/storage/local-path.ts';
 import type { KubeObject } from '../src/kube/schema/kind.ts';
 import { runningApiServer } from '../src/testing/servers/test-api-server.ts';
 import { memoryStore } from '../src/testing/servers/stores.ts';
@@ -50,7 +51,7 @@ async function measured(work: (client: ApiClient) => Promise<void>): Promise<num
     },
   };
   const server = await runningApiServer({ after: (act) => void ends.push(act) }, memoryStore(), {
-    controllers: (host, end) => runControllers({ ...host, localPath }, end),
+    controllers: (host, end) => runControllers({ ...host, provisioners: [runLocalPath(localPath)] }, end),
   });
   const client = server.client({ rate: { perSecond: 1e6, burst: 1e6 } });
   const metadata = { name: nodeName, labels: { 'kubernetes.io/hostname': nodeName } };

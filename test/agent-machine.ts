@@ -27,6 +27,8 @@ interface Agent extends Spawned {
 interface AgentOptions {
   readonly env?: Readonly<Record<string, string>>;
   readonly asOrdinaryUser?: boolean;
+  /** Words of a program that runs another, such as nsenter. */
+  readonly under?: readonly string[];
 }
 
 /** Directories and agents of one test. When it ends, so do they, in this order: agents, their pods, mounts, files. */
@@ -34,10 +36,11 @@ export class AgentMachine {
   readonly #directories: string[] = [];
   readonly #processes: ChildProcess[] = [];
 
-  constructor(t: TestContext) {
+  constructor(t: Pick<TestContext, 'after'>) {
     t.after(async () => {
       const isRunning = ({ exitCode, signalCode }: ChildProcess): boolean => exitCode === null && signalCode === null;
-      for (const child of this.#processes.filter(isRunning)) {
+      for (const child of this.#processes) {
+        if (!isRunning(child)) continue;
         const exited = once(child, 'exit');
         child.kill('SIGKILL');
         await exited;
@@ -67,8 +70,8 @@ export class AgentMachine {
   }
 
   /** Any command, which may take its time until it prints a line. */
-  spawn(args: readonly string[], { env = {}, asOrdinaryUser = false }: AgentOptions = {}): Spawned {
-    const [file = '', ...before] = programCommand(asOrdinaryUser);
+  spawn(args: readonly string[], { env = {}, asOrdinaryUser = false, under = [] }: AgentOptions = {}): Spawned {
+    const [file = '', ...before] = [...under, ...programCommand(asOrdinaryUser)];
     const child = spawn(file, [...before, ...args], {
       stdio: ['ignore', 'pipe', 'pipe'],
       env: { PATH: process.env['PATH'], HOME: '/nonexistent', ...env },

@@ -3,10 +3,13 @@ import assert from 'node:assert/strict';
 import type { ChildProcess } from 'node:child_process';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import type { ClientHttp2Session, ClientHttp2Stream } from 'node:http2';
 import { connect } from 'node:http2';
+import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
+import type { Authority } from '../src/apiserver/identity/certificates.ts';
+import { nodeIdentity } from '../src/testing/servers/test-api-server.ts';
 import { program } from './mountlet-program.ts';
 
 export interface RunningApiServer {
@@ -60,6 +63,22 @@ export async function startApiServerProgram(
     stop: () => end('SIGTERM'),
     kill: () => end('SIGKILL').then(() => undefined),
   };
+}
+
+/** Of the server whose data are in the directory. */
+export function readAuthority(directory: string): Authority {
+  return JSON.parse(readFileSync(join(directory, 'pki', 'authority.json'), 'utf8')) as Authority;
+}
+
+/** The kubeconfig of a node, as the administrator of a cluster would make it. */
+export function writeNodeKubeconfig(server: RunningApiServer, directory: string, node: string): string {
+  const text = JSON.parse(readFileSync(server.kubeconfig, 'utf8')) as { users: { user: object }[] };
+  const { certificatePem, keyPem } = nodeIdentity({ authority: readAuthority(directory) }, node);
+  const base64 = (pem: string): string => Buffer.from(pem).toString('base64');
+  const user = { 'client-certificate-data': base64(certificatePem), 'client-key-data': base64(keyPem) };
+  const kubeconfig = join(dirname(directory), `${node}.kubeconfig`);
+  writeFileSync(kubeconfig, JSON.stringify({ ...text, users: text.users.map((entry) => ({ ...entry, user })) }));
+  return kubeconfig;
 }
 
 export interface Answer {

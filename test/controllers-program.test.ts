@@ -1,12 +1,10 @@
 /** The control plane in processes of its own: an API server without loops, `mountlet controllers` beside it, and a node that joins. */
 import assert from 'node:assert/strict';
-import { existsSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
-import type { Authority } from '../src/apiserver/identity/certificates.ts';
-import { nodeIdentity } from '../src/testing/servers/test-api-server.ts';
 import { AgentMachine } from './agent-machine.ts';
-import { type RunningApiServer, startApiServerProgram } from './api-server-program.ts';
+import { type RunningApiServer, startApiServerProgram, writeNodeKubeconfig } from './api-server-program.ts';
 import { Kubectl, eventually, hasKubectl } from './kubectl-program.ts';
 import { mountAt, pod } from './manifests.ts';
 import { mountlet } from './mountlet-program.ts';
@@ -167,13 +165,7 @@ test('an unknown name is an error that lists the known ones', () => {
 test('a node whose credentials allow no volumes says what to grant, once, and goes on', withNode, async (t) => {
   const { machine, directory, server, kubectl, controllers } = await scene(t);
   await controllers().line();
-  const kubeconfig = join(directory, 'node.kubeconfig');
-  const authority = JSON.parse(readFileSync(join(directory, 'data', 'pki', 'authority.json'), 'utf8')) as Authority;
-  const text = JSON.parse(readFileSync(server.kubeconfig, 'utf8')) as { users: { user: object }[] };
-  const { certificatePem, keyPem } = nodeIdentity({ authority }, 'here');
-  const base64 = (pem: string): string => Buffer.from(pem).toString('base64');
-  const user = { 'client-certificate-data': base64(certificatePem), 'client-key-data': base64(keyPem) };
-  writeFileSync(kubeconfig, JSON.stringify({ ...text, users: text.users.map((entry) => ({ ...entry, user })) }));
+  const kubeconfig = writeNodeKubeconfig(server, join(directory, 'data'), 'here');
   const root = join(directory, 'node');
   const agent = await machine.start([
     '--kubeconfig',

@@ -99,12 +99,13 @@ export class Kubectl {
 /** Retries until the assertion passes; the last failure is the test's. For state that emits no changes, such as files. */
 export async function eventually<T>(ask: () => T | Promise<T>): Promise<T> {
   const deadline = performance.now() + patienceMs;
-  for (;;) {
+  // Most questions start kubectl, which costs more than a wait: what takes long is asked about less often.
+  for (let pauseMs = 50; ; pauseMs = Math.min(pauseMs * 1.5, 500)) {
     try {
       return await ask();
     } catch (error) {
       if (performance.now() > deadline) throw error;
     }
-    await new Promise((resolve) => setTimeout(resolve, 50));
+    await new Promise((resolve) => setTimeout(resolve, pauseMs));
   }
 }

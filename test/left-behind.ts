@@ -31,8 +31,10 @@ export function leftBehind(stateDirectory: string, parentPid?: number): LeftBehi
       : childrenOf(parentPid).filter((pid) => pid !== spawner);
   return {
     processes: [...processesOf(stateDirectory), ...children].map(commandLine),
-    // With a container runtime the directory of all pods is a mount itself, for mounts that containers share with the machine.
-    mounts: mountPointsBelow(stateDirectory).filter((path) => path !== join(stateDirectory, 'node', 'pods')),
+    // With a container runtime these two are mounts themselves, for mounts that containers share with the machine.
+    mounts: mountPointsBelow(stateDirectory).filter(
+      (path) => !['pods', 'plugins'].some((name) => path === join(stateDirectory, 'node', name)),
+    ),
     controlGroups: controlGroupsOf(stateDirectory),
     loopDevices: loopDevicesOf(stateDirectory),
     directories: directoriesOfPods.flatMap((name) =>

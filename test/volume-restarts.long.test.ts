@@ -8,11 +8,13 @@ import { whyNoStrace } from './fixtures/traced-write.ts';
 
 const skip = needsFileSystem('ext4');
 
-test(
-  'whenever a node is killed, the next one makes the machine what the cluster wants',
-  { skip, timeout: 900_000 },
-  (t) => checkRandomRestarts(t, { runs: 60, livesMax: 6 }),
-);
+for (const hasDriver of [false, true]) {
+  test(
+    `whenever a node is killed, the next one makes the machine what the cluster wants${hasDriver ? ', with disks of a driver' : ''}`,
+    { skip, timeout: 900_000 },
+    (t) => checkRandomRestarts(t, { runs: 60, livesMax: 6, hasDriver }),
+  );
+}
 
 const noStrace = whyNoStrace();
 const projected = ['config', 'secret', 'scratch', 'memory'] as const;
@@ -25,7 +27,7 @@ for (const call of calls) {
       if (noStrace !== undefined) return t.skip(noStrace);
       let killed = 0;
       for (let when = 1; ; when += 1) {
-        const lives = new RestartLives(t);
+        const lives = await RestartLives.begin(t);
         await lives.live({
           steps: [
             { kind: 'add', volumes: projected },

@@ -23,7 +23,12 @@ export async function apiServerCommand(options: ApiServerOptions): Promise<numbe
     const stop = new AbortController();
     const stopped = untilSignal();
     const server: EmbeddedApiServer = await startEmbeddedApiServer(
-      { directory: resolve(options.data), ...parseListen(options.listen), loops: chosenLoops(options) },
+      {
+        directory: resolve(options.data),
+        ...parseListen(options.listen),
+        loops: chosenLoops(options),
+        disablesForceDetachOnTimeout: options.disableForceDetachOnTimeout === true,
+      },
       (notice) => {
         if (notice.kind === 'RequestServed') {
           if (options.verbose === true)

@@ -8,6 +8,8 @@ import { logLevels } from './log-printer.ts';
 import type { ApplyOptions, GetOptions } from './object-commands.ts';
 import {
   boolean,
+  csiController,
+  disableForceDetach,
   hostFiles,
   hostPath,
   notEmpty,
@@ -39,7 +41,7 @@ export function addUpCommand(program: Command): void {
     .option('--manifests <dir>', 'a folder of static pods and their objects', notEmpty)
     .option('--config <file>', 'settings of the node, as for mountlet agent', notEmpty)
     .option('--apply <paths...>', 'manifests to apply at the start: files or directories');
-  withNode(withLoops(command))
+  withNode(withLoops(command).addOption(csiController))
     .addHelpText(
       'after',
       '\nExample:\n  mountlet up --apply examples/hello.yaml\n  kubectl --kubeconfig /var/lib/mountlet/kubeconfig get pods',
@@ -282,9 +284,11 @@ export function addControllersCommand(program: Command): void {
     )
     .option(
       '--controllers <list>',
-      'which of them: *, NAME and -NAME; * is all but garbage-collector-controller, which watches every kind',
+      'which of them: *, NAME and -NAME, or none; * is all but garbage-collector-controller, which watches every kind',
       '*',
-    );
+    )
+    .addOption(csiController)
+    .addOption(disableForceDetach);
   withLog(command)
     .addHelpText('after', '\nExample:\n  mountlet controllers --kubeconfig admin.conf --controllers=*,-kube-scheduler')
     .exitOverride()
@@ -370,7 +374,8 @@ function withLoops(command: Command): Command {
       new Option('--scheduler <which>', "who gives pods a node: our scheduler, or none, to leave it to somebody else's")
         .choices(['default', 'none'])
         .default('default'),
-    );
+    )
+    .addOption(disableForceDetach);
 }
 
 function withLog(command: Command): Command {

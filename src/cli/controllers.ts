@@ -15,25 +15,33 @@ export interface ControllersOptions extends ClusterOptions {
   readonly inCluster?: boolean;
   readonly leaderElect: boolean;
   readonly controllers: string;
+  readonly csiController?: readonly string[];
+  readonly disableForceDetachOnTimeout?: boolean;
   readonly logFormat: LogFormat;
   readonly logLevel: LogLevel;
 }
 
 export function controllersCommand(options: ControllersOptions): Promise<number> {
   const { kubeconfig, context, inCluster = false, controllers, leaderElect, logFormat, logLevel } = options;
+  const { csiController: csiControllers = [] } = options;
   return reportingErrors(async () => {
     const print = logPrinter(logFormat, logLevel);
-    const names = clusterControllers(controllers);
+    const names = clusterControllers(controllers, csiControllers.length > 0);
     const stop = new AbortController();
     const stopped = untilSignal().then(() => stop.abort());
     const access = await clusterAccess({ kubeconfig, context, inCluster }, machineAccess());
     const started = (): void => {
-      const message = `running on ${access.endpoint.url.origin}: ${[...names].join(', ')}`;
+      const message = `running on ${access.endpoint.url.origin}: ${[...names, ...csiControllers].join(', ')}`;
       const line = { time: new Date().toISOString(), level: 'info', kind: 'ControllersRunning', message };
       process.stdout.write(`${logFormat === 'json' ? JSON.stringify(line) : message}\n`);
     };
     const running = runClusterControllers(
-      { names, leaderElects: leaderElect },
+      {
+        names,
+        leaderElects: leaderElect,
+        csiControllers,
+        disablesForceDetachOnTimeout: options.disableForceDetachOnTimeout === true,
+      },
       { access, started, notify: (notice) => print(lineOf(notice)) },
       stop.signal,
     );

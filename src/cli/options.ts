@@ -1,6 +1,6 @@
 /** What several commands share: options and their checks, addresses to listen on, default directories. */
 import { homedir } from 'node:os';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { InvalidArgumentError, Option } from 'commander';
 import { OperatingError } from '../base/errors.ts';
 
@@ -24,7 +24,27 @@ export const subPathUpdates = boolean(
   ),
 );
 
+/** Longer paths cannot be the address of a socket. */
+const socketPathBytesMax = 107;
+
+export const csiController = new Option(
+  '--csi-controller <socket>',
+  'run the attacher, provisioner and resizer of the CSI driver at this socket, instead of its sidecars; can be repeated',
+).argParser((given: string, before: readonly string[] | undefined) => {
+  const path = resolve(notEmpty(given.replace(/^unix:(\/\/)?(?=\/)/, '')));
+  if (Buffer.byteLength(path) > socketPathBytesMax) {
+    throw new InvalidArgumentError(`A socket's path has at most ${socketPathBytesMax} bytes.`);
+  }
+  return [...new Set([...(before ?? []), path])];
+});
+
+export const disableForceDetach = new Option(
+  '--disable-force-detach-on-timeout',
+  'leave volumes on a node that is not ready and still has them mounted, however long (default: 6 min)',
+);
+
 export interface LoopOptions {
+  readonly disableForceDetachOnTimeout?: boolean;
   readonly controllers: string;
   readonly scheduler: 'default' | 'none';
 }

@@ -27,6 +27,7 @@ export interface UpOptions extends SandboxOptions, LoopOptions {
   readonly manifests?: string;
   readonly config?: string;
   readonly apply?: readonly string[];
+  readonly csiController?: readonly string[];
   readonly drain?: boolean;
   readonly subpathUpdates?: boolean;
   readonly logFormat: LogFormat;
@@ -61,6 +62,8 @@ export function upCommand(options: UpOptions): Promise<number> {
         ...listen,
         node: settings,
         loops: chosenLoops(options),
+        csiControllers: options.csiController ?? [],
+        disablesForceDetachOnTimeout: options.disableForceDetachOnTimeout === true,
       },
       {
         runtimeDirectory: process.env['XDG_RUNTIME_DIR'],

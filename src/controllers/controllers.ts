@@ -4,7 +4,8 @@
  */
 import { OperatingError } from '../base/errors.ts';
 import { runTask, runTogether } from '../base/run-task.ts';
-import { CannotRunError, type ControllerDeps } from './cluster/cluster.ts';
+import { type AttachDetachDeps, type ForceDetachSetting, runAttachDetach } from './attachments/attach-detach.ts';
+import { CannotRunError } from './cluster/cluster.ts';
 import {
   type DefaultObjectDeps,
   ensureDefaultObjects,
@@ -21,13 +22,12 @@ import { runNodeTaints } from './node-taints.ts';
 import { runNodeTtl } from './node-ttl.ts';
 import { runScheduler } from './scheduler.ts';
 import { runEphemeralClaims } from './storage/ephemeral-claims.ts';
-import { type LocalPath, runLocalPath } from './storage/local-path.ts';
 import { runClaimProtection, runVolumeProtection } from './storage/protection.ts';
 import { type StorageLoop, runStorage } from './storage/storage.ts';
 import { runVolumeBinder } from './storage/volume-binder.ts';
 import { runVolumeExpander } from './storage/volume-expander.ts';
 
-interface LoopDeps extends ControllerDeps {
+interface LoopDeps extends AttachDetachDeps {
   /** What clients of the server trust; undefined where they need nothing of their own for that. */
   readonly authorityPem: string | undefined;
 }
@@ -54,8 +54,9 @@ const loops: Readonly<Record<string, Loop>> = {
   },
 };
 
-const storageLoops: Readonly<Record<string, StorageLoop>> = {
+const storageLoops: Readonly<Record<string, StorageLoop<LoopDeps>>> = {
   'persistentvolume-binder-controller': runVolumeBinder,
+  'persistentvolume-attach-detach-controller': runAttachDetach,
   'persistentvolumeclaim-protection-controller': runClaimProtection,
   'persistentvolume-protection-controller': runVolumeProtection,
   'ephemeral-volume-controller': runEphemeralClaims,
@@ -93,11 +94,11 @@ export async function runLoops(
   deps: LoopDeps,
   names: ReadonlySet<string>,
   signal: AbortSignal,
-  localPath?: LocalPath,
+  provisioners: readonly StorageLoop[] = [],
 ): Promise<void> {
   const alone = Object.entries(loops).filter(([name]) => names.has(name));
   const shared = Object.entries({ ...storageLoops, [schedulerName]: runScheduler }).filter(([name]) => names.has(name));
-  const onStorage = [...shared.map(([, loop]) => loop), ...(localPath === undefined ? [] : [runLocalPath(localPath)])];
+  const onStorage = [...shared.map(([, loop]) => loop), ...provisioners];
   const run = (controller: string, body: (until: AbortSignal) => Promise<void>): Promise<void> => {
     const failed = (error: unknown): void =>
       deps.notify({ kind: 'ControllerFailed', controller, object: 'all objects', error });
@@ -113,7 +114,7 @@ export async function runLoops(
   };
   const running = alone.map(([name, loop]) => run(name, (until) => loop(deps, until)));
   if (onStorage.length > 0) {
-    const group = shared.map(([name]) => name).join(', ') || 'local-path';
+    const group = shared.map(([name]) => name).join(', ') || 'provisioners';
     running.push(run(group, (until) => runStorage(deps, onStorage, true, until)));
   }
   await Promise.all(running);
@@ -126,23 +127,23 @@ interface RunningControllers {
   readonly done: Promise<unknown>;
 }
 
-interface ControllersDeps extends DefaultObjectDeps {
-  /** Directories of this machine for claims; absent where it has no node. */
-  readonly localPath?: LocalPath;
+interface ControllersDeps extends DefaultObjectDeps, Partial<ForceDetachSetting> {
+  /** Those that make volumes for claims; they run whatever the names say. */
+  readonly provisioners?: readonly StorageLoop[];
   /** Absent: all. What an API server does itself always runs. */
   readonly loops?: ReadonlySet<string>;
 }
 
 /** For our own API server. */
 export function runControllers(deps: ControllersDeps, signal: AbortSignal): RunningControllers {
-  const { loops: names = new Set([...controllerNames, schedulerName]), localPath } = deps;
+  const { loops: names = new Set([...controllerNames, schedulerName]), provisioners } = deps;
   const companions = [
     ...(names.has(accounts) ? [serviceAccounts] : []),
     ...(names.has(certificates) ? [rootCertificates(deps.authorityPem)] : []),
   ];
   const settled = ensureDefaultObjects(deps, signal, companions);
   const run = (): Promise<unknown> =>
-    Promise.all([runServerService(deps, signal), runExpiry(deps, signal), runLoops(deps, names, signal, localPath)]);
+    Promise.all([runServerService(deps, signal), runExpiry(deps, signal), runLoops(deps, names, signal, provisioners)]);
   // A failure of `settled` is reported there, and only there.
   return { settled, done: settled.then(run, () => undefined) };
 }

@@ -4,7 +4,7 @@
  */
 import type { KubeObject } from '../kube/schema/kind.ts';
 import type { ObjectMeta, OwnerReference } from '../kube/schema/meta.ts';
-import { type Cluster, type ControllerDeps, type ObjectChange, unlessRefused } from './cluster/cluster.ts';
+import { type Cluster, type ControllerDeps, type ObjectChange, deleteSame, unlessRefused } from './cluster/cluster.ts';
 import { WorkQueue } from './cluster/work-queue.ts';
 
 const controller = 'generic-garbage-collector';
@@ -82,11 +82,7 @@ class Collector {
     if (references.length === 0) return;
     const states = await Promise.all(references.map((reference) => this.#ownerState(reference, metadata)));
     if (!states.includes('here')) {
-      return unlessRefused(
-        this.#cluster.delete(key, metadata.uid === undefined ? {} : { uid: metadata.uid }),
-        404,
-        409,
-      );
+      return deleteSame(this.#cluster, key, { metadata });
     }
     const lost = references.filter((_, index) => states[index] === 'gone');
     if (lost.length > 0) await this.#update(key, withoutOwners(new Set(lost.map(({ uid }) => uid))));

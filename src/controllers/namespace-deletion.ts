@@ -4,7 +4,14 @@ import { runTogether } from '../base/run-task.ts';
 import { Timers } from '../base/timers.ts';
 import type { Namespace } from '../kube/kinds/namespace.ts';
 import type { KubeObject } from '../kube/schema/kind.ts';
-import { type Cluster, type ControllerDeps, type Kind, coreKind, unlessRefused } from './cluster/cluster.ts';
+import {
+  type Cluster,
+  type ControllerDeps,
+  type Kind,
+  coreKind,
+  unlessRefused,
+  updateSame,
+} from './cluster/cluster.ts';
 import { WorkQueue } from './cluster/work-queue.ts';
 
 const controller = 'namespace-controller';
@@ -52,9 +59,7 @@ async function isSettled(cluster: Cluster, namespace: string): Promise<boolean> 
   for (const kind of kinds) if ((await cluster.list(kind, namespace)).length > 0) return false;
   const { finalizers = [] } = home?.spec ?? {};
   if (home === undefined || !finalizers.includes(ownFinalizer)) return true;
-  const { uid } = home.metadata;
-  const change = (current: KubeObject): KubeObject => (current.metadata.uid === uid ? finalized(current) : current);
-  await unlessRefused(cluster.update(key, change, 'finalize'), 404);
+  await updateSame(cluster, key, home, finalized, 'finalize');
   return true;
 }
 

@@ -16,6 +16,7 @@ import { runGarbageCollector } from './garbage-collector.ts';
 import { FakeClock } from '../testing/fakes/fake-clock.ts';
 import { runNodeLife } from './node-life.ts';
 import { runNodeTaints } from './node-taints.ts';
+import { runAttachDetach } from './attachments/attach-detach.ts';
 import { runScheduler } from './scheduler.ts';
 import { type LocalDirectories, runLocalPath } from './storage/local-path.ts';
 import { runClaimProtection, runVolumeProtection } from './storage/protection.ts';
@@ -139,6 +140,72 @@ test('a node takes as many volumes of a driver as it says, those that are still 
   await until(async () => (await read()).spec.nodeName === 'one');
 });
 
+test('a volume that moved to a CSI driver is reached by the labels of the driver, once the node says so, over HTTP', async (t) => {
+  const { cluster, kind } = await start(t, (deps, signal) =>
+    runStorage(deps, [runVolumeBinder, runScheduler], true, signal),
+  );
+  const csiNodes = cluster.kindOf('storage.k8s.io/v1', 'CSINode') ?? assert.fail();
+  const make = (of: Kind, name: string, parts: object, annotations = {}): Promise<void> =>
+    cluster.create(of, of.namespaced ? 'default' : '', { metadata: { name, annotations }, ...parts });
+  const labels = { 'topology.ebs.csi.aws.com/zone': 'us-east-1a' };
+  await cluster.create(kind('Node'), '', { metadata: { name: 'one', labels } });
+  const ready = { conditions: [{ type: 'Ready', status: 'True' }] };
+  const node = cluster.keyOf(kind('Node'), '', 'one');
+  await cluster.update(node, (object) => ({ ...object, status: ready }) as KubeObject, 'status');
+  const capacity = { storage: '1Gi' };
+  const accessModes = ['ReadWriteOnce'];
+  const storageClassName = 'old';
+  const matchExpressions = [{ key: 'topology.kubernetes.io/zone', operator: 'In', values: ['us-east-1a'] }];
+  const nodeAffinity = { required: { nodeSelectorTerms: [{ matchExpressions }] } };
+  const awsElasticBlockStore = { volumeID: 'vol-1' };
+  await make(kind('PersistentVolume'), 'ebs', {
+    spec: { capacity, accessModes, storageClassName, nodeAffinity, awsElasticBlockStore },
+  });
+  const resources = { requests: capacity };
+  await make(kind('PersistentVolumeClaim'), 'data', { spec: { accessModes, resources, storageClassName } });
+  const volumes = [{ name: 'data', persistentVolumeClaim: { claimName: 'data' } }];
+  await make(kind('Pod'), 'web', { spec: { containers: [{ name: 'main', image: 'none' }], volumes } });
+  const read = async (): Promise<{ spec: { nodeName?: string }; status?: { conditions?: { message?: string }[] } }> =>
+    (await cluster.get(cluster.keyOf(kind('Pod'), 'default', 'web'))) as never;
+  const elsewhere = "0/1 nodes are available: 1 node(s) didn't match PersistentVolume's node affinity.";
+  await until(async () => (await read()).status?.conditions?.[0]?.message === elsewhere);
+  const migrated = { 'storage.alpha.kubernetes.io/migrated-plugins': 'kubernetes.io/aws-ebs,kubernetes.io/gce-pd' };
+  await make(csiNodes, 'one', { spec: { drivers: [] } }, migrated);
+  await until(async () => (await read()).spec.nodeName === 'one');
+});
+
+test('a node takes no more disks written into pods than the driver that has taken them over says, over HTTP', async (t) => {
+  const { cluster, kind } = await start(t, (deps, signal) =>
+    runStorage(deps, [runVolumeBinder, runScheduler], true, signal),
+  );
+  const csiNodes = cluster.kindOf('storage.k8s.io/v1', 'CSINode') ?? assert.fail();
+  await cluster.create(kind('Node'), '', { metadata: { name: 'one' } });
+  const ready = { conditions: [{ type: 'Ready', status: 'True' }] };
+  const node = cluster.keyOf(kind('Node'), '', 'one');
+  await cluster.update(node, (object) => ({ ...object, status: ready }) as KubeObject, 'status');
+  const drivers = [{ name: 'cinder.csi.openstack.org', nodeID: 'n', allocatable: { count: 1 } }];
+  const create = (of: Kind, name: string, spec: object): Promise<void> => {
+    const object = { metadata: { name }, spec };
+    return cluster.create(of, of.namespaced ? 'default' : '', object);
+  };
+  await create(csiNodes, 'one', { drivers });
+  const make = (name: string, volumeID: string): Promise<void> => {
+    const volumes = [{ name: 'data', cinder: { volumeID } }];
+    return create(kind('Pod'), name, { containers: [{ name: 'main', image: 'none' }], volumes });
+  };
+  const read = async (
+    name: string,
+  ): Promise<{ spec: { nodeName?: string }; status?: { conditions?: { message?: string }[] } }> =>
+    (await cluster.get(cluster.keyOf(kind('Pod'), 'default', name))) as never;
+  await make('first', 'a');
+  await until(async () => (await read('first')).spec.nodeName === 'one');
+  await make('other', 'b');
+  const full = '0/1 nodes are available: 1 node(s) exceed max volume count.';
+  await until(async () => (await read('other')).status?.conditions?.[0]?.message === full);
+  await make('same', 'a');
+  await until(async () => (await read('same')).spec.nodeName === 'one');
+});
+
 test('pods leave a node that has fallen silent, and are collected when it is gone, over HTTP', async (t) => {
   const clock = new FakeClock(Date.now());
   const loops = (deps: ControllerDeps, signal: AbortSignal): Promise<unknown> =>
@@ -190,6 +257,49 @@ test('pods leave a node that has fallen silent, and are collected when it is gon
   const left = await placed('left', 'one');
   await cluster.delete(node);
   await passes(async () => (await cluster.get(left)) === undefined);
+});
+
+test('a volume of a CSI driver is attached, listed, and after its pod detached, over HTTP', async (t) => {
+  const { cluster, kind } = await start(t, (deps, signal) =>
+    runStorage(deps, [runVolumeBinder, runAttachDetach], true, signal),
+  );
+  const attachments = cluster.kindOf('storage.k8s.io/v1', 'VolumeAttachment') ?? assert.fail();
+  const make = (of: Kind, name: string, parts: object): Promise<void> =>
+    cluster.create(of, of.namespaced ? 'default' : '', { metadata: { name }, ...parts });
+  const metadata = { name: 'one', annotations: { 'volumes.kubernetes.io/controller-managed-attach-detach': 'true' } };
+  await cluster.create(kind('Node'), '', { metadata });
+  const node = cluster.keyOf(kind('Node'), '', 'one');
+  const read = async (): Promise<NonNullable<Node['status']>> => ((await cluster.get(node)) as Node).status ?? {};
+  const report = (volumesInUse: readonly string[]): Promise<void> =>
+    cluster.update(
+      node,
+      (object) => ({ ...object, status: { ...(object as Node).status, volumesInUse } }) as KubeObject,
+      'status',
+    );
+  const capacity = { storage: '1Gi' };
+  const shared = { accessModes: ['ReadWriteOnce'], storageClassName: 'disks' };
+  const csi = { driver: 'disks.example.com', volumeHandle: 'h' };
+  const unique = 'kubernetes.io/csi/disks.example.com^h';
+  await make(kind('PersistentVolume'), 'disk', { spec: { ...shared, capacity, csi } });
+  await make(kind('PersistentVolumeClaim'), 'data', { spec: { ...shared, resources: { requests: capacity } } });
+  await report([unique]);
+  const volumes = [{ name: 'data', persistentVolumeClaim: { claimName: 'data' } }];
+  const containers = [{ name: 'main', image: 'none' }];
+  await make(kind('Pod'), 'web', { spec: { nodeName: 'one', containers, volumes } });
+  const [found] = await (async () => {
+    await until(async () => (await cluster.list(attachments)).length === 1);
+    return await cluster.list(attachments);
+  })();
+  // As the driver's attacher.
+  const attached = (object: KubeObject): KubeObject => ({ ...object, status: { attached: true } }) as KubeObject;
+  await cluster.update(found?.key ?? '', attached, 'status');
+  await until(async () => (await read()).volumesAttached?.[0]?.name === unique);
+  await cluster.delete(cluster.keyOf(kind('Pod'), 'default', 'web'), {}, { gracePeriodSeconds: 0 });
+  await until(async () => (await cluster.get(cluster.keyOf(kind('Pod'), 'default', 'web'))) === undefined);
+  assert.equal((await cluster.list(attachments)).length, 1, 'the node uses it');
+  await report([]);
+  await until(async () => (await cluster.list(attachments)).length === 0);
+  assert.deepEqual((await read()).volumesAttached ?? [], []);
 });
 
 /** Directories of a node, by volume; all nodes have the same root. */

@@ -177,19 +177,23 @@ class Scheduler {
   async #tryNode(pod: Pod, claims: PodClaims, node: Node): Promise<Placement | string> {
     const problem = misfit(pod, node);
     if (problem !== undefined) return problem;
-    const conflict = conflictOf(pod, claims, this.#storage) ?? (await this.#limitOf(pod, node));
-    return conflict ?? placeClaims(claims, node, this.#storage);
+    const wanted = csiVolumesOf([pod], this.#storage);
+    const csiNode =
+      wanted.size === 0 ? undefined : ((await this.#read('CSINode', node.metadata.name)) as CsiNode | undefined);
+    const conflict = conflictOf(pod, claims, this.#storage) ?? (await this.#limitOf(wanted, node, csiNode));
+    return conflict ?? placeClaims(claims, node, csiNode, this.#storage);
   }
 
   /** Why the node cannot have the pod's CSI volumes besides those of its pods and those that are still attached. */
-  async #limitOf(pod: Pod, { metadata: { name } }: Node): Promise<string | undefined> {
-    const wanted = csiVolumesOf([pod], this.#storage);
+  async #limitOf(
+    wanted: ReadonlyMap<string, string>,
+    { metadata: { name } }: Node,
+    csiNode: CsiNode | undefined,
+  ): Promise<string | undefined> {
     if (wanted.size === 0) return undefined;
-    const read = async (kind: string, of: string): Promise<KubeObject | undefined> =>
-      this.#cluster.get(this.#cluster.keyOf(kindNamed(this.#cluster, storageGroup, kind), '', of));
-    const { drivers = [] } = ((await read('CSINode', name)) as CsiNode | undefined)?.spec ?? {};
+    const { drivers = [] } = csiNode?.spec ?? {};
     for (const driver of new Set(wanted.values())) {
-      const { spec } = ((await read('CSIDriver', driver)) as CsiDriver | undefined) ?? {};
+      const { spec } = ((await this.#read('CSIDriver', driver)) as CsiDriver | undefined) ?? {};
       const isMissing = spec?.preventPodSchedulingIfMissing === true && !drivers.some((one) => one.name === driver);
       if (isMissing) return `${driver} CSI driver is not installed on the node`;
     }
@@ -208,6 +212,10 @@ class Scheduler {
       return more > 0 && countOf(present, driver) + more > most;
     });
     return isFull ? 'node(s) exceed max volume count' : undefined;
+  }
+
+  #read(kind: string, name: string): Promise<KubeObject | undefined> {
+    return this.#cluster.get(this.#cluster.keyOf(kindNamed(this.#cluster, storageGroup, kind), '', name));
   }
 
   async #attachedTo(node: string): Promise<readonly (readonly [volume: string, driver: string])[]> {

@@ -113,6 +113,11 @@ export class TokenManager {
   }
 
   async get(request: ServiceAccountTokenRequest, signal: AbortSignal): Promise<string> {
+    return (await this.issue(request, signal)).text;
+  }
+
+  /** The same with the time at which it expires. */
+  async issue(request: ServiceAccountTokenRequest, signal: AbortSignal): Promise<Token> {
     const key = tokenRequestKey(request);
     let entry = this.#entries.get(key);
     if (entry === undefined) {
@@ -161,17 +166,17 @@ export class TokenManager {
     }
   }
 
-  async #read(key: string, entry: Entry, request: ServiceAccountTokenRequest, signal: AbortSignal): Promise<string> {
+  async #read(key: string, entry: Entry, request: ServiceAccountTokenRequest, signal: AbortSignal): Promise<Token> {
     const release = await entry.turn.acquire(signal);
     try {
       const { token } = entry;
-      return token === undefined || this.#isDue(token) ? await this.#refresh(key, entry, request, signal) : token.text;
+      return token === undefined || this.#isDue(token) ? await this.#refresh(key, entry, request, signal) : token;
     } finally {
       release();
     }
   }
 
-  async #refresh(key: string, entry: Entry, request: ServiceAccountTokenRequest, signal: AbortSignal): Promise<string> {
+  async #refresh(key: string, entry: Entry, request: ServiceAccountTokenRequest, signal: AbortSignal): Promise<Token> {
     const { token } = entry;
     try {
       entry.token = await this.#request(key, request, signal);
@@ -184,11 +189,11 @@ export class TokenManager {
         throw new OperatingError('TokenExpired', text, { cause: error });
       }
       this.#deps.notify({ kind: 'TokenRefreshFailed', key, error });
-      return token.text;
+      return token;
     }
     entry.reportAtMs = this.#reportAtMs(entry.token);
     this.#timer.abort(); // the next one may be due sooner
-    return entry.token.text;
+    return entry.token;
   }
 
   async #request(key: string, request: ServiceAccountTokenRequest, signal: AbortSignal): Promise<Token> {

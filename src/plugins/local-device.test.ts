@@ -31,6 +31,7 @@ import {
   type BlockMapping,
   type DeviceMount,
   type Expand,
+  type NodeAttach,
   type SetUpRequest,
   type VolumePlugin,
   expansionRefusalOf,
@@ -49,7 +50,8 @@ function volume(path: string, more: Partial<PersistentVolume['spec']> = {}, read
 }
 
 interface Local extends VolumePlugin<LocalVolumeSource> {
-  readonly attach: Attach<LocalVolumeSource>;
+  readonly attach: Attach<LocalVolumeSource> & { readonly byNodeAlone: NodeAttach<LocalVolumeSource> };
+  readonly leftBehind: NonNullable<VolumePlugin['leftBehind']>;
   readonly deviceMount: DeviceMount<LocalVolumeSource>;
   readonly block: BlockMapping<LocalVolumeSource>;
   readonly expand: Expand<LocalVolumeSource>;
@@ -79,7 +81,10 @@ class DeviceNode extends VolumeNode {
   }
 
   attach(spec: PersistentVolumeSpec): Promise<string> {
-    return this.plugin.attach.attach({ spec, source: sourceOf(spec), pod: testPod(), devicePath: '' }, signal);
+    return this.plugin.attach.byNodeAlone.attach(
+      { spec, source: sourceOf(spec), pod: testPod(), devicePath: '' },
+      signal,
+    );
   }
 
   mount(spec: PersistentVolumeSpec, devicePath?: string): Promise<void> {
@@ -107,7 +112,7 @@ class DeviceNode extends VolumeNode {
 
   async release(): Promise<void> {
     await this.plugin.deviceMount.unmount(this.onNode, signal);
-    await this.plugin.attach.detach('disk-1', signal);
+    await this.plugin.attach.byNodeAlone.detach('disk-1', signal);
   }
 }
 
@@ -135,7 +140,6 @@ test('a file goes the whole way to the pod and back, keeps what is in it, and le
 
   // Each step again: nothing happens.
   const { attach } = node.plugin;
-  assert.equal(attach.byNodeAlone, true);
   const request = { spec, source: sourceOf(spec), pod: testPod(), devicePath: '' };
   assert.deepEqual([await attach.waitForAttach(request, signal)], device);
   await node.start(spec);
@@ -323,14 +327,14 @@ test('after a restart the file is known, so that it is detached', { skip }, asyn
   const later = new DeviceNode(t, { root: node.root, storage: node.storage });
   const found = later.plugin.reconstruct('disk-1', node.inPod);
   assert.deepEqual(found, volume(file));
-  assert.deepEqual(later.plugin.attach.leftBehind?.(), [volume(file)]);
+  assert.deepEqual(later.plugin.leftBehind(), [volume(file)]);
   assert.deepEqual(later.plugin.block.reconstruct('uid', 'disk-1', ''), volume(file, { volumeMode: 'Block' }));
   unlinkSync(file); // even then
   assert.equal(later.plugin.attach.canAttach({ path: file }, volume(file)), true);
   assert.equal(later.plugin.deviceMount.pathOf({ path: file }, volume(file)), node.onNode);
   await later.stop();
   assert.deepEqual([...leftBelow(node.root), ...leftBelow(node.storage)], []);
-  assert.deepEqual(later.plugin.attach.leftBehind?.(), []);
+  assert.deepEqual(later.plugin.leftBehind(), []);
 });
 
 test(
@@ -342,7 +346,7 @@ test(
     await node.attach(volume(file));
     await node.mount(volume(file));
     const later = new DeviceNode(t, { root: node.root, storage: node.storage });
-    assert.deepEqual(later.plugin.attach.leftBehind?.(), [volume(file)]);
+    assert.deepEqual(later.plugin.leftBehind(), [volume(file)]);
     await later.release();
     assert.deepEqual([...leftBelow(node.root), ...leftBelow(node.storage)], []);
   },
@@ -362,7 +366,7 @@ test('after a restart a block device is found through the mount table', { skip }
   const device = foreignLoopDevice(sparseFile(node.storage, 'disk.img'));
   await node.start(volume(device));
   assert.deepEqual(node.plugin.reconstruct('disk-1', node.inPod), volume(device));
-  assert.deepEqual(node.plugin.attach.leftBehind?.(), [volume(device)], 'also once no pod has it');
+  assert.deepEqual(node.plugin.leftBehind(), [volume(device)], 'also once no pod has it');
   assert.deepEqual(node.plugin.block.reconstruct('uid', 'disk-1', ''), volume('', { volumeMode: 'Block' }));
   await node.stop();
 });
@@ -469,7 +473,7 @@ test('a size that the disk, the device or a directory cannot have is refused for
     /^Cannot grow ".*disk\.img" to 1125899906842624 bytes: its file system has room for \d+; free some/,
   );
   assert.equal(statSync(file).size, Number(8n * mebibyte));
-  await node.plugin.attach.detach('disk-1', signal);
+  await node.plugin.attach.byNodeAlone.detach('disk-1', signal);
   const disk = foreignLoopDevice(sparseFile(node.storage, 'other.img', 8));
   await refused(growing(disk, '1Pi', { volumeMode: 'Block' }), /has 8388608; ask for less, or make the device larger$/);
   await refused(

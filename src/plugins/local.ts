@@ -12,13 +12,20 @@ import { type Programs, isInMountTable } from '../disk/devices/programs.ts';
 import { isForeign, isWithin, readMountTable, referencesOf } from '../disk/mounts/mount-table.ts';
 import { type BindRestriction, type Mounts, bindRestrictions } from '../disk/mounts/mounts.ts';
 import { makeDirectoryWithMode, makePodDirectories } from '../disk/paths/directories.ts';
-import { type GroupReporting, applyGroup } from '../disk/paths/ownership.ts';
+import { applyGroup } from '../disk/paths/ownership.ts';
 import type { LocalVolumeSource } from '../kube/kinds/storage/persistent-volume.ts';
 import { mountOptionsOf, specName } from '../kube/references/volume-spec.ts';
 import { globalMapDirectory, podDirectory, podsDirectory } from '../kube/values/node-layout.ts';
 import { systemCallError } from '../linux/system-call-error.ts';
 import { LocalStorage, kindAt, localPluginName, requireNoBacksteps } from './local-storage.ts';
-import { type NotifyPlugin, type SetUpOutcome, type SetUpRequest, type VolumePlugin, VolumeError } from './plugin.ts';
+import {
+  type NotifyPlugin,
+  type SetUpOutcome,
+  type SetUpRequest,
+  type VolumePlugin,
+  VolumeError,
+  groupProgress,
+} from './plugin.ts';
 
 interface LocalDeps {
   readonly mounts: Mounts;
@@ -50,14 +57,15 @@ export function localPlugin(deps: LocalDeps): VolumePlugin<LocalVolumeSource> {
     },
     reconstruct: (volumeName, directory) =>
       storage.reconstruct(volumeName, 'Filesystem', deviceBehind(directory, storage.mountsDirectory)),
+    leftBehind: () => storage.leftBehind(),
     attach: {
-      byNodeAlone: true,
       canAttach: (source, spec) => storage.isFile(source, spec),
-      attach: ({ source, spec }, signal) => storage.attach(source, spec, signal),
-      // No controller attaches it, and what is attached is found again.
+      byNodeAlone: {
+        attach: ({ source, spec }, signal) => storage.attach(source, spec, signal),
+        detach: (identity, signal) => storage.attachments.detach(identity, signal),
+      },
+      // What is attached is found again.
       waitForAttach: ({ source, spec }, signal) => storage.attach(source, spec, signal),
-      detach: (identity, signal) => storage.attachments.detach(identity, signal),
-      leftBehind: () => storage.leftBehind(),
     },
     deviceMount: {
       identityOf: (_source, spec) => specName(spec),
@@ -123,8 +131,10 @@ async function setUpLocal(
   bind(deps, request, nodePath, isDevice ? usableOptions : requireUsableOptions);
   if (fsGroup !== undefined && !spec.readOnly && references.length === 0) {
     const change = { group: fsGroup, readOnly: false, policy: fsGroupChangePolicy ?? 'Always' };
+    const shown = relative(podsDirectory(deps.root), directory);
+    const reporting = { now: deps.now, progress: groupProgress(deps.notify, request.pod, shown) };
     try {
-      await applyGroup(deps.turns, directory, change, reporting(deps, request), signal);
+      await applyGroup(deps.turns, directory, change, reporting, signal);
     } catch (error) {
       tearDownLocal(mounts, directory); // what is mounted counts as done, and the rest would never get its group
       throw error;
@@ -202,29 +212,6 @@ function warnOfOtherGroup(
     reason: 'AlreadyMountedVolume',
     message: `The requested fsGroup is ${fsGroup}, but the volume ${volumeName} has GID ${gid}. The volume may not be shareable.`,
   });
-}
-
-/** The kubelet's two texts for an ownership change that takes long: advice first, then how far it got. */
-function reporting({ notify, now, root }: LocalSetUpDeps, { pod, directory }: Request): GroupReporting {
-  const shown = relative(podsDirectory(root), directory);
-  const advice =
-    'is taking longer than expected, consider using OnRootMismatch - https://kubernetes.io/docs/tasks/configure-pod-container/security-context/#configure-volume-permission-and-ownership-change-policy-for-pods';
-  let reports = 0;
-  return {
-    now,
-    progress({ processed }) {
-      reports += 1;
-      const text = reports === 1 ? ` ${advice}` : `, processed ${processed} files.`;
-      notify({
-        kind: 'PodWarning',
-        podUid: pod.metadata.uid ?? '',
-        namespace: pod.metadata.namespace ?? '',
-        podName: pod.metadata.name,
-        reason: 'VolumePermissionChangeInProgress',
-        message: `Setting volume ownership for ${shown}${text}`,
-      });
-    },
-  };
 }
 
 /** Only an empty directory is removed: whatever else is there is user data. */

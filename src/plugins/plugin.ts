@@ -14,11 +14,15 @@ export interface VolumePlugin<Source = unknown> {
   readonly name: string;
   /** The part of the spec this plugin reads; undefined when the volume is of another kind. */
   sourceOf(spec: VolumeSpec): Source | undefined;
+  /** It reads every spec of a field that other kinds read some of: where one of them does, the volume is theirs. */
+  readonly isFallback?: boolean;
   /**
    * What the content comes from, for kinds that keep it up to date: `setUp` is repeated when one of these changes, and at every
-   * sweep, which repairs what was changed on disk. A kind without it makes its content once.
+   * sweep, which repairs what was changed on disk. A kind without it, and a source of which it is undefined, is made once.
    */
-  follows?(source: Source): readonly Follow[];
+  follows?(source: Source): readonly Follow[] | undefined;
+  /** Containers mount this entry of the volume's directory: a driver that is not part of this program makes it itself. */
+  readonly contentName?: string;
   /** A PersistentVolume with mount options is refused by plugins that would ignore them. */
   readonly supportsMountOptions: boolean;
   attributes(source: Source, spec: VolumeSpec): VolumeAttributes;
@@ -42,10 +46,34 @@ export interface VolumePlugin<Source = unknown> {
    * kind leaves no directory behind. Must not touch the directory itself: a mount that hangs must not stop a start-up.
    */
   reconstruct(volumeName: string, directory: string): VolumeSpec | undefined;
+  /**
+   * Storage that this node has connected, or mounted for all its pods, as far as that was written down: good enough to unmount
+   * the device and detach. After a crash before `setUp` no pod has a directory for it.
+   */
+  leftBehind?(): readonly VolumeSpec[];
+  /** What the volume holds, for kinds that know better than the file system; undefined: the file system is asked. */
+  usage?(request: UsageRequest<Source>, signal: AbortSignal): Promise<VolumeUsage | undefined>;
   readonly attach?: Attach<Source>;
   readonly deviceMount?: DeviceMount<Source>;
   readonly block?: BlockMapping<Source>;
   readonly expand?: Expand<Source>;
+}
+
+export interface UsageRequest<Source = unknown> {
+  readonly source: Source;
+  readonly spec: VolumeSpec;
+  /** What containers mount; of a raw device, what stands for it in the pod. */
+  readonly path: string;
+}
+
+/** A figure that is not known is left out. */
+export interface VolumeUsage {
+  readonly capacityBytes?: number;
+  readonly availableBytes?: number;
+  readonly usedBytes?: number;
+  readonly inodes?: number;
+  readonly inodesFree?: number;
+  readonly inodesUsed?: number;
 }
 
 /** A reason to repeat `setUp`. */
@@ -111,6 +139,8 @@ export interface TearDownRequest {
 
 /** Storage that is mounted once on the node, for all pods that use it, before each pod gets its own mount of that. */
 export interface DeviceMount<Source = unknown> {
+  /** Absent: to all of the kind. What it does not apply to is each pod's own. */
+  appliesTo?(source: Source, spec: VolumeSpec): boolean;
   /** Identifies the storage behind the volume; pods whose volumes agree in it share one device. */
   identityOf(source: Source, spec: VolumeSpec): string;
   /** Where the device is, or will be, mounted on the node. */
@@ -125,7 +155,7 @@ export interface DeviceMount<Source = unknown> {
 export interface DeviceMountRequest<Source = unknown> {
   readonly spec: VolumeSpec;
   readonly source: Source;
-  /** What `Attach.waitForAttach` returned; undefined for plugins that attach nothing. */
+  /** What `Attach.waitForAttach` returned; undefined for what is not attached. */
   readonly devicePath?: string | undefined;
   readonly path: string;
   readonly fsGroup?: number | undefined;
@@ -134,21 +164,19 @@ export interface DeviceMountRequest<Source = unknown> {
 /** Storage that must first be connected to the node. Such a plugin also has `deviceMount`. */
 export interface Attach<Source = unknown> {
   canAttach(source: Source, spec: VolumeSpec): boolean;
-  /** Only this node can connect it (a loop device): no controller is waited for, whatever the node's settings say. */
-  readonly byNodeAlone: boolean;
-  /** Connects the storage and resolves with the device's path. Repeating it gives the same device. */
-  attach(request: AttachRequest<Source>, signal: AbortSignal): Promise<string>;
-  /** Resolves with the device's path once the storage is connected, by the node or by a controller. */
+  /** For storage that only this node can connect (a loop device). A controller connects any other, and is waited for. */
+  readonly byNodeAlone?: NodeAttach<Source>;
+  /** Resolves, once the storage is connected, with the device's path or what the plugin finds the storage by. */
   waitForAttach(request: AttachRequest<Source>, signal: AbortSignal): Promise<string>;
-  /** `identity` is that of `deviceMount.identityOf`; storage that is not connected is a success. */
-  detach(identity: string, signal: AbortSignal): Promise<void>;
   /** No more storage of this kind can be connected to this node: asked when a pod has waited in vain for a volume. */
   isLimitReached?(source: Source, spec: VolumeSpec, signal: AbortSignal): Promise<boolean>;
-  /**
-   * What this node has connected and not disconnected yet, as far as it was written down: good enough to unmount the
-   * device and detach. After a crash between attaching and setting up no pod has a directory for it.
-   */
-  leftBehind?(): readonly VolumeSpec[];
+}
+
+export interface NodeAttach<Source = unknown> {
+  /** Connects the storage and resolves with the device's path. Repeating it gives the same device. */
+  attach(request: AttachRequest<Source>, signal: AbortSignal): Promise<string>;
+  /** `identity` is that of `deviceMount.identityOf`; storage that is not connected is a success. */
+  detach(identity: string, signal: AbortSignal): Promise<void>;
 }
 
 export interface AttachRequest<Source = unknown> {
@@ -178,6 +206,8 @@ export interface DeviceRequest<Source = unknown> {
   readonly spec: VolumeSpec;
   readonly source: Source;
   readonly pod: Pod;
+  /** What `Attach.waitForAttach` returned; undefined for what is not attached. */
+  readonly devicePath?: string | undefined;
 }
 
 export interface UnmapRequest {
@@ -194,7 +224,7 @@ export interface Expand<Source = unknown> {
 export interface ExpandRequest<Source = unknown> {
   readonly spec: VolumeSpec;
   readonly source: Source;
-  /** The pod's directory of the volume; a raw device has none. */
+  /** What containers mount of the volume; a raw device has none. */
   readonly directory?: string | undefined;
   readonly devicePath?: string | undefined;
   /** Where the device is mounted on the node, for kinds that mount one. */
@@ -284,3 +314,26 @@ export type PluginNotice =
       readonly message: string;
     };
 export type NotifyPlugin = (notice: PluginNotice) => void;
+
+/** The kubelet's two texts for a change of group that takes long: advice first, then how far it got. `shown` is the directory. */
+export function groupProgress(
+  notify: NotifyPlugin,
+  pod: Pod,
+  shown: string,
+): (progress: { readonly processed: number }) => void {
+  const advice =
+    'is taking longer than expected, consider using OnRootMismatch - https://kubernetes.io/docs/tasks/configure-pod-container/security-context/#configure-volume-permission-and-ownership-change-policy-for-pods';
+  let reports = 0;
+  return ({ processed }) => {
+    reports += 1;
+    const text = reports === 1 ? ` ${advice}` : `, processed ${processed} files.`;
+    notify({
+      kind: 'PodWarning',
+      podUid: pod.metadata.uid ?? '',
+      namespace: pod.metadata.namespace ?? '',
+      podName: pod.metadata.name,
+      reason: 'VolumePermissionChangeInProgress',
+      message: `Setting volume ownership for ${shown}${text}`,
+    });
+  };
+}

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { inlineSpec, persistentSpec } from '../kube/references/volume-spec.ts';
+import { type VolumeSpec, inlineSpec, inlineSpecOf, persistentSpec } from '../kube/references/volume-spec.ts';
 import { type VolumePlugin, VolumeError } from './plugin.ts';
 import { PluginRegistry } from './registry.ts';
 
@@ -32,6 +32,17 @@ test('a volume finds its plugin, together with the source it recognised', () => 
   );
 });
 
+test('a kind that reads whatever others do not leaves the volumes to them that they read', () => {
+  const rest = { ...plugin('a.io/rest'), isFallback: true };
+  const named = {
+    ...plugin('a.io/web'),
+    sourceOf: ({ volume }: VolumeSpec) => (volume?.name === 'web' ? {} : undefined),
+  };
+  const { registry } = PluginRegistry.of([rest, named]);
+  assert.equal(registry.findBySpec(web).plugin.name, 'a.io/web');
+  assert.equal(registry.findBySpec(inlineSpec({ name: 'api', configMap: { name: 'web' } })).plugin.name, 'a.io/rest');
+});
+
 test('a bad plugin is reported and the good ones stay usable', () => {
   const { registry, problems } = PluginRegistry.of([plugin('a.io/x'), plugin('a.io/x', 'secret'), plugin('a.io/b/c')]);
   assert.equal(problems[0]?.message, 'volume plugin "a.io/x" was registered more than once');
@@ -48,9 +59,14 @@ const failures = [
     says: 'no volume plugin matched',
   },
   {
-    it: 'a kind that Kubernetes hands to a CSI driver',
-    spec: inlineSpec({ name: 'v', awsElasticBlockStore: { volumeID: 'v' } }),
-    says: 'no volume plugin matched: awsElasticBlockStore volumes need the CSI driver ebs.csi.aws.com, which this node does not have',
+    it: 'a volume of a CSI driver',
+    spec: inlineSpec({ name: 'v', csi: { driver: 'd.example' } }),
+    says: 'no volume plugin matched: the volume needs the CSI driver "d.example", which this node does not have',
+  },
+  {
+    it: 'a kind that a CSI driver has taken over',
+    spec: inlineSpecOf({ name: 'v', awsElasticBlockStore: { volumeID: 'v' } }, 'shop'),
+    says: 'no volume plugin matched: the volume needs the CSI driver "ebs.csi.aws.com", which this node does not have',
   },
   {
     it: 'a kind that Kubernetes has removed',

@@ -55,7 +55,8 @@ export class PluginRegistry {
       const source = plugin.sourceOf(spec);
       if (source !== undefined) matches.push({ plugin, source });
     }
-    const [match, ...others] = matches;
+    const particular = matches.filter(({ plugin }) => plugin.isFallback !== true);
+    const [match, ...others] = particular.length > 0 ? particular : matches;
     if (match === undefined) {
       const advice = foreignVolumeAdvice(spec.volume ?? spec.persistentVolume.spec);
       const text = 'no volume plugin matched'; // the kubelet's words

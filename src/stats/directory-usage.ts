@@ -78,10 +78,13 @@ export class DirectoryUsage {
   }
 
   /** Of a disk that may be away, such as a server's: what was measured last, if ever. Only the first figure is waited for. */
-  async foreignFileSystem(path: string): Promise<MeasuredFileSystem | undefined> {
+  async foreignFileSystem(path: string, askDriver?: AskForeign): Promise<MeasuredFileSystem | undefined> {
     const isFirst = !this.#foreign.has(path);
-    const known = this.#measured(this.#foreign, this.#foreignCalls, path, async () => ({
-      ...(await this.#askForeign(path, this.#closing.signal)),
+    // A driver that does not answer must not take the turns of disks.
+    const permits = askDriver === undefined ? this.#foreignCalls : undefined;
+    const ask = askDriver ?? this.#askForeign;
+    const known = this.#measured(this.#foreign, permits, path, async () => ({
+      ...(await ask(path, this.#closing.signal)),
       atMs: this.#clock.now(),
     }));
     return isFirst && known.running ? await within(this.#clock, figureMsMax, known.running) : known.usage;
@@ -110,7 +113,12 @@ export class DirectoryUsage {
   }
 
   /** Starts to measure what is due: one attempt at a time for each path. */
-  #measured<T>(all: Map<string, Known<T>>, permits: Semaphore, path: string, measure: Measure<T>): Known<T> {
+  #measured<T>(
+    all: Map<string, Known<T>>,
+    permits: Semaphore | undefined,
+    path: string,
+    measure: Measure<T>,
+  ): Known<T> {
     const now = this.#clock.now();
     const known = all.get(path) ?? { usage: undefined, dueMs: 0, running: undefined };
     if (now < known.dueMs || known.running !== undefined) return known;
@@ -121,8 +129,8 @@ export class DirectoryUsage {
     return known;
   }
 
-  async #measure<T>(known: Known<T>, permits: Semaphore, measure: Measure<T>): Promise<T> {
-    const release = await permits.acquire(this.#closing.signal);
+  async #measure<T>(known: Known<T>, permits: Semaphore | undefined, measure: Measure<T>): Promise<T> {
+    const release = await permits?.acquire(this.#closing.signal);
     try {
       const beganMs = this.#clock.now();
       const usage = await measure((partly) => {
@@ -133,7 +141,7 @@ export class DirectoryUsage {
       known.dueMs = endedMs + Math.max(this.#periodMs, (endedMs - beganMs) * restFactor);
       return usage;
     } finally {
-      release();
+      release?.();
     }
   }
 }

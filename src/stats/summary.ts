@@ -4,7 +4,7 @@
  */
 import type { Clock } from '../base/clock.ts';
 import type { ContainerStats, NetworkStats, PodStats, Runtime } from '../runtimes/runtime.ts';
-import type { DirectoryUsage, FileSystemUsage, TreeUsage } from './directory-usage.ts';
+import type { AskForeign, DirectoryUsage, FileSystemUsage, TreeUsage } from './directory-usage.ts';
 import type { MachineUsage } from './machine-usage.ts';
 
 export interface Summary {
@@ -112,6 +112,8 @@ export interface PodFacts {
     readonly claim: { readonly name: string; readonly namespace: string } | undefined;
     /** It has a file system of its own, which need not be of this machine. */
     readonly isForeign: boolean;
+    /** Has figures of its own for it, which are better than those of the file system. */
+    readonly askDriver?: AskForeign | undefined;
   }[];
   readonly hostsFile: string;
   /** Where the logs of a container are, rotated ones too. */
@@ -284,14 +286,14 @@ export class SummarySource {
 
   /** One with a file system of its own uses what that has in use; any other shares the node's, and its files are counted. */
   async #volume(
-    { name, path, claim, isForeign }: PodFacts['volumes'][number],
+    { name, path, claim, isForeign, askDriver }: PodFacts['volumes'][number],
     root: FileSystemUsage,
     signal: AbortSignal,
   ): Promise<{ readonly summary: VolumeSummary; readonly isLocal: boolean } | undefined> {
     const { directories, clock } = this.#deps;
     try {
       const own = isForeign
-        ? await directories.foreignFileSystem(path)
+        ? await directories.foreignFileSystem(path, askDriver)
         : { ...(await directories.fileSystem(path)), atMs: clock.now() };
       if (own === undefined) return undefined; // its server is away
       const isLocal = !isForeign && own.device === root.device;

@@ -1,6 +1,6 @@
 /**
- * Connects storage to the node and disconnects it, where no controller does that, and lists a volume as attached: once the
- * controller has attached it, or at once when nothing has to be. That is the first step of every ConfigMap too.
+ * Connects storage to the node and disconnects it, where only the node can, and lists a volume as attached: once a controller
+ * has attached it, or at once when nothing has to be. That is the first step of every ConfigMap too.
  */
 import type { PersistentVolumeClaim } from '../kube/kinds/storage/persistent-volume-claim.ts';
 import { type VolumeSpec, specName } from '../kube/references/volume-spec.ts';
@@ -18,7 +18,7 @@ import {
   subjectOfMount,
 } from './operation.ts';
 import type { AttachAction, DetachAction, VerifyAction } from './plan.ts';
-import { VolumeError } from '../plugins/plugin.ts';
+import { type NodeAttach, VolumeError, type VolumePlugin } from '../plugins/plugin.ts';
 
 export function attachVolume({ actual, node, notify }: OperationDeps): OperationKind<AttachAction> {
   return {
@@ -28,12 +28,8 @@ export function attachVolume({ actual, node, notify }: OperationDeps): Operation
     async run({ mount }, signal) {
       const { plugin, source, spec, pod, volume } = mount;
       const step = stepsOf(subjectOfAttach(mount, node.name), 'AttachVolume.');
-      const attacher = await step('FindAttachablePluginBySpec failed', () => {
-        if (plugin.attach !== undefined) return plugin.attach;
-        throw new VolumeError('NotAttachable', `${plugin.name} attaches nothing`);
-      });
       const devicePath = await step('Attach failed', () =>
-        attacher.attach({ spec, source, pod, devicePath: '' }, signal),
+        nodeAttach(plugin, 'attaching').attach({ spec, source, pod, devicePath: '' }, signal),
       );
       await step('MarkVolumeAsAttached failed', () => actual.attached({ volume, spec, devicePath }));
       const message = `AttachVolume.Attach succeeded for volume ${goQuote(specName(spec))} `;
@@ -48,17 +44,20 @@ export function detachVolume({ plugins, actual, node, notify }: OperationDeps): 
     key: ({ volume: { volume } }) => ({ volume }),
     async run({ volume: { volume, spec, pluginName, devicePath }, volume: attached }, signal) {
       const step = stepsOf(subjectOfDevice(attached, node.name), 'DetachVolume.');
-      const attacher = await step('FindAttachablePluginByName failed', () => {
-        const { attach } = plugins.findByName(pluginName);
-        if (attach !== undefined) return attach;
-        throw new VolumeError('NotAttachable', `${pluginName} detaches nothing`);
-      });
+      const plugin = await step('FindAttachablePluginByName failed', () => plugins.findByName(pluginName));
       const { volumeName } = await step('SplitUniqueName failed', () => splitUniqueVolumeName(volume));
-      await step('Detach failed', () => attacher.detach(volumeName, signal));
+      await step('Detach failed', () => nodeAttach(plugin, 'detaching').detach(volumeName, signal));
       actual.remove(volume);
       notify({ kind: 'VolumeDetached', volume, message: detachedMessage({ volume, spec, devicePath }, node.name) });
     },
   };
+}
+
+/** The kubelet's text, and what to do about it. */
+function nodeAttach({ attach }: VolumePlugin, what: 'attaching' | 'detaching'): NodeAttach {
+  if (attach?.byNodeAlone !== undefined) return attach.byNodeAlone;
+  const message = `${what} volumes from the kubelet is not supported; a controller does it where enableControllerAttachDetach is true`;
+  throw new VolumeError('NotAttachable', message);
 }
 
 export function detachedMessage(

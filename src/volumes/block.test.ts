@@ -15,13 +15,9 @@ class BlockWorld extends VolumeWorld {
   readonly plugin: ScriptedPlugin;
   readonly mapper: ScriptedBlockMapper;
 
-  constructor(t: TestContext, plugin: ScriptedPlugin, controllerAttach: boolean) {
+  constructor(t: TestContext, plugin: ScriptedPlugin) {
     const mapper = new ScriptedBlockMapper(plugin.calls);
-    super(t, {
-      plugins: [plugin],
-      controllerAttach,
-      deps: { blockMapper: mapper },
-    });
+    super(t, { plugins: [plugin], deps: { blockMapper: mapper } });
     this.plugin = plugin;
     this.mapper = mapper;
   }
@@ -41,17 +37,12 @@ class BlockWorld extends VolumeWorld {
 }
 
 interface WorldParts extends ScriptedPluginSettings {
-  readonly controllerAttach?: boolean;
   readonly volume?: Partial<PersistentVolume['spec']>;
 }
 
 async function started(t: TestContext, parts: WorldParts = {}): Promise<BlockWorld> {
-  const { controllerAttach = true, volume = {}, ...settings } = parts;
-  const world = new BlockWorld(
-    t,
-    new ScriptedPlugin({ kind: 'device', block: 'scripted', ...settings }),
-    controllerAttach,
-  );
+  const { volume = {}, ...settings } = parts;
+  const world = new BlockWorld(t, new ScriptedPlugin({ kind: 'device', block: 'scripted', ...settings }));
   world.claims.bind('disk', { volumeMode: 'Block', ...volume });
   await world.start();
   return world;
@@ -88,8 +79,8 @@ test('a raw device is mapped and taken away again, each step exactly once', asyn
   ]);
 });
 
-test('where the node attaches, a raw device is attached first and detached last', async (t) => {
-  const world = await started(t, { kind: 'attachable', controllerAttach: false });
+test('where only the node can attach, a raw device is attached first and detached last', async (t) => {
+  const world = await started(t, { kind: 'attachable', byNodeAlone: true });
   await world.put(pod('web'));
   await world.remove('web');
   assert.deepEqual(world.plugin.calls, ['attach disk', 'waitForAttach disk', ...life, 'detach disk']);
@@ -138,7 +129,7 @@ const nil = 'failed to find BlockVolumeMapper plugin. Volume plugin is nil. for 
 const onPod = '"disk" (UniqueName: "example.com/disk/disk") pod "web" (UID: "web") ';
 
 test('a kind without raw devices is reported in the kubelet’s words', async (t) => {
-  const world = await started(t, { kind: 'attachable', controllerAttach: false });
+  const world = await started(t, { kind: 'attachable', byNodeAlone: true });
   const { block } = world.plugin;
   Reflect.deleteProperty(world.plugin, 'block');
   await world.put(pod('web'));
@@ -185,7 +176,7 @@ test('two pods share a raw device, which stays until both are gone', async (t) =
 });
 
 test('a raw device is mounted after the wait, in use, and offered to containers', async (t) => {
-  const world = await started(t, { kind: 'attachable', controllerAttach: false });
+  const world = await started(t, { kind: 'attachable', byNodeAlone: true });
   world.pods.put(pod('web', true));
   await world.manager.waitForMounted(pod('web'), new AbortController().signal);
   assert.deepEqual(world.manager.queries.volumesInUse(), [diskName]);
@@ -199,7 +190,7 @@ test('a raw device is mounted after the wait, in use, and offered to containers'
 test('a file system given as a device is an error, not mapped and not in use', async (t) => {
   const world = await started(t, {
     kind: 'attachable',
-    controllerAttach: false,
+    byNodeAlone: true,
     volume: { volumeMode: 'Filesystem' },
   });
   world.pods.put(pod('web'));

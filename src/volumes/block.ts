@@ -6,7 +6,7 @@ import { dirname, join } from 'node:path';
 import { inlineSpec, specName } from '../kube/references/volume-spec.ts';
 import { goQuote } from '../kube/values/go-text.ts';
 import { deviceDirectory } from '../kube/values/node-layout.ts';
-import { type BlockMapping, VolumeError } from '../plugins/plugin.ts';
+import { type BlockMapping, type DeviceRequest, VolumeError } from '../plugins/plugin.ts';
 import type { MountRecord } from './actual-state.ts';
 import type { DesiredMount } from './desired-state.ts';
 import {
@@ -33,6 +33,7 @@ import {
 } from './operation.ts';
 import type { MountAction, UnmountAction, UnmountDeviceAction } from './plan.ts';
 import { detailsOf, recordHalfUnmounted, recordUnmounted, reportUnmounted, requireClosed } from './unmount.ts';
+import { canAttach } from './volume-name.ts';
 
 export function mapVolume(
   deps: OperationDeps,
@@ -86,9 +87,15 @@ class BlockMap {
     await this.#step('SetUpDevice failed', () => requireOnlyPod(this.#deps, this.#mount));
     const mapPath = await this.#step('GetGlobalMapPath failed', () => block.globalMapPathOf(source, spec));
     const attachedPath = await this.#step('WaitForAttach failed', () => waitForAttach(this.#deps, this.#mount, signal));
-    const nodePath = await this.#setUpDevice(block, attachedPath, mapPath, signal);
+    const request = {
+      spec,
+      source,
+      pod: this.#mount.pod,
+      devicePath: canAttach(this.#mount, spec) ? attachedPath : undefined,
+    };
+    const nodePath = await this.#setUpDevice(block, request, attachedPath, mapPath, signal);
     await this.#markDevice(nodePath, mapPath);
-    const podPath = await this.#mapPodDevice(block, mapPath, signal);
+    const podPath = await this.#mapPodDevice(block, request, mapPath, signal);
     try {
       await this.#map({ devicePath: podPath === '' ? nodePath : podPath, nodePath, mapPath, link }, signal);
     } catch (error) {
@@ -100,24 +107,30 @@ class BlockMap {
   }
 
   /** Once for all pods. The path of a device that is ready is the one it had when it became so. */
-  async #setUpDevice(block: BlockMapping, attached: string, mapPath: string, signal: AbortSignal): Promise<string> {
+  async #setUpDevice(
+    block: BlockMapping,
+    request: DeviceRequest,
+    attached: string,
+    mapPath: string,
+    signal: AbortSignal,
+  ): Promise<string> {
     const { actual } = this.#deps;
-    const { source, spec, pod, volume } = this.#mount;
+    const { volume } = this.#mount;
     if (block.setUpDevice === undefined || actual.deviceState(volume) === 'mounted') return attached;
-    const made = await this.#step(
-      'SetUpDevice failed',
-      () => block.setUpDevice?.({ spec, source, pod }, signal) ?? '',
-      {
-        failed: (cause) =>
-          recordFailedDevice(actual, { volume, devicePath: attached, deviceMountPath: mapPath }, cause, signal),
-      },
-    );
+    const made = await this.#step('SetUpDevice failed', () => block.setUpDevice?.(request, signal) ?? '', {
+      failed: (cause) =>
+        recordFailedDevice(actual, { volume, devicePath: attached, deviceMountPath: mapPath }, cause, signal),
+    });
     return made === '' ? attached : made;
   }
 
-  async #mapPodDevice(block: BlockMapping, mapPath: string, signal: AbortSignal): Promise<string> {
-    const { source, spec, pod } = this.#mount;
-    const map = async (): Promise<string> => (await block.mapPodDevice?.({ spec, source, pod }, signal)) ?? '';
+  async #mapPodDevice(
+    block: BlockMapping,
+    request: DeviceRequest,
+    mapPath: string,
+    signal: AbortSignal,
+  ): Promise<string> {
+    const map = async (): Promise<string> => (await block.mapPodDevice?.(request, signal)) ?? '';
     return this.#step('MapPodDevice failed', map, {
       failed: async (cause) => {
         // Whatever the plugin says of its own part, what an earlier attempt bound is still there.

@@ -45,8 +45,8 @@ export interface DesiredVolume {
 export interface DesiredMount extends MountId, PluginMatch {
   readonly pod: Pod;
   readonly spec: VolumeSpec;
-  /** What its plugin says its content comes from. */
-  readonly follows: readonly Follow[];
+  /** What its plugin says its content comes from; undefined: it is made once and never refreshed. */
+  readonly follows: readonly Follow[] | undefined;
   /** The pod's words for the volume, in the order in which they came. */
   readonly podVolumeNames: readonly string[];
   /** When the mount, or its newest refresh by the pod's own sync, was asked for. */
@@ -123,6 +123,7 @@ export class DesiredState {
     this.#volumes.set(volume, entry);
     const known = entry.mounts.get(podUid);
     const names = known?.podVolumeNames ?? [];
+    const follows = followsOf({ plugin, source }, known);
     this.#put(entry, {
       volume,
       podUid,
@@ -130,9 +131,9 @@ export class DesiredState {
       spec,
       plugin,
       source,
-      follows: followsOf({ plugin, source }, known),
+      follows,
       podVolumeNames: names.includes(podVolumeName) ? names : [...names, podVolumeName],
-      requestedAt: known === undefined || plugin.follows !== undefined ? this.#deps.now() : known.requestedAt,
+      requestedAt: known === undefined || follows !== undefined ? this.#deps.now() : known.requestedAt,
       revision: known?.revision ?? this.#newRevision(),
       changes: known?.changes ?? [],
     });
@@ -312,14 +313,15 @@ export class DesiredState {
   }
 }
 
-/** The same list for the same source, so that nothing is indexed again without need. */
-function followsOf({ plugin, source }: PluginMatch, known: DesiredMount | undefined): readonly Follow[] {
-  if (known !== undefined && known.source === source) return known.follows;
-  return plugin.follows?.(source) ?? [];
+/** The list that is known, where it is the same, so that nothing is indexed again without need. */
+function followsOf({ plugin, source }: PluginMatch, known: DesiredMount | undefined): DesiredMount['follows'] {
+  // Asked again also for the same source: a driver's object may say something else by now.
+  const follows = plugin.follows?.(source);
+  return isDeepStrictEqual(follows, known?.follows) ? known?.follows : follows;
 }
 
 /** Whether the pod differs in something that the mount shows of it. */
-function showsDifferently({ follows, pod: before }: DesiredMount, after: Pod): boolean {
+function showsDifferently({ follows = [], pod: before }: DesiredMount, after: Pod): boolean {
   return follows.some(
     (follow) => 'pod' in follow && !isDeepStrictEqual(shownPart(before, follow.pod), shownPart(after, follow.pod)),
   );
@@ -374,7 +376,7 @@ class ObjectIndex {
 }
 
 /** The kind alone stands for every object of it. */
-function followedKeys({ follows, pod }: DesiredMount): readonly string[] {
+function followedKeys({ follows = [], pod }: DesiredMount): readonly string[] {
   return follows.flatMap((follow) => {
     if (!('object' in follow)) return [];
     const { kind, name, isClusterWide = false } = follow.object;

@@ -34,7 +34,7 @@ import {
   subjectOfMount,
 } from './operation.ts';
 import { type ExpandAction, modeOf } from './plan.ts';
-import type { VolumeName } from './volume-name.ts';
+import { type VolumeName, contentPathOf, deviceMountOf } from './volume-name.ts';
 
 /** The claim is read at each attempt. A controller that is at work needs seconds; the kubelet asks ten times a second. */
 const retries = { firstMs: 1_000, msMax: 30_000 };
@@ -84,9 +84,11 @@ export class ExpandInUse implements OperationKind<ExpandAction> {
     }
     const directory = await step('NewMounter initialization failed', () => {
       plugin.requireUsable?.(source);
-      return volumeDirectory(root, podUid, plugin.name, specName(spec));
+      return contentPathOf(plugin, volumeDirectory(root, podUid, plugin.name, specName(spec)));
     });
-    const deviceMountPath = await step('GetDeviceMountPath failed', () => plugin.deviceMount?.pathOf(source, spec));
+    const deviceMountPath = await step('GetDeviceMountPath failed', () =>
+      deviceMountOf(mount, spec)?.pathOf(source, spec),
+    );
     return { mount, directory, devicePath, deviceMountPath };
   }
 

@@ -26,6 +26,7 @@ import type { DesiredMount } from './desired-state.ts';
 import { type MountFacts, type UpdateTrace, podRef } from './notices.ts';
 import {
   type MountExpander,
+  type MountExpansion,
   type NodeReader,
   type OperationDeps,
   type OperationKey,
@@ -36,7 +37,7 @@ import {
   subjectOfMount,
 } from './operation.ts';
 import type { MountAction } from './plan.ts';
-import { type PluginMatch, type VolumeName, canAttach, podUidOf } from './volume-name.ts';
+import { type PluginMatch, type VolumeName, canAttach, contentPathOf, deviceMountOf, podUidOf } from './volume-name.ts';
 
 /** One volume of one pod. */
 interface VolumeToMount extends PluginMatch {
@@ -57,7 +58,7 @@ interface NodeSide {
   waitForAttach(signal: AbortSignal): Promise<string>;
   mountDevice(step: Step, devicePath: string, signal: AbortSignal): Promise<string>;
   recordFailedSetUp(cause: unknown, signal: AbortSignal): void;
-  expand(made: { directory: string; devicePath: string; deviceMountPath: string }, signal: AbortSignal): Promise<void>;
+  expand(made: Omit<MountExpansion, 'mount'>, signal: AbortSignal): Promise<void>;
   recordFailedExpansion(): void;
   recordMounted(): void;
 }
@@ -85,7 +86,7 @@ export async function mountVolume(
   const outcome = await step('SetUp failed', setUp, { failed: (cause) => node.recordFailedSetUp(cause, signal) });
   await step(
     'Setup failed while expanding volume',
-    () => node.expand({ directory, devicePath, deviceMountPath }, signal),
+    () => node.expand({ directory: contentPathOf(plugin, directory), devicePath, deviceMountPath }, signal),
     { failed: () => node.recordFailedExpansion() },
   );
   await step('MarkVolumeAsMounted failed', () => node.recordMounted());
@@ -170,8 +171,8 @@ class FilesystemMount implements NodeSide {
   /** The device's path on the node, or the empty string where the plugin mounts none. */
   async mountDevice(step: Step, devicePath: string, signal: AbortSignal): Promise<string> {
     const { actual } = this.#deps;
-    const { plugin, source, spec, volume, pod } = this.#mount;
-    const { deviceMount } = plugin;
+    const { source, spec, volume, pod } = this.#mount;
+    const deviceMount = deviceMountOf(this.#mount, spec);
     if (deviceMount === undefined) return '';
     const isMounted = actual.deviceState(volume) === 'mounted';
     const path = await step(`GetDeviceMountPath failed${isMounted ? ' for expansion' : ''}`, () =>
@@ -179,7 +180,7 @@ class FilesystemMount implements NodeSide {
     );
     if (isMounted) return path;
     const { fsGroup } = pod.spec.securityContext ?? {};
-    const request = { spec, source, path, devicePath: plugin.attach && devicePath, fsGroup };
+    const request = { spec, source, path, devicePath: canAttach(this.#mount, spec) ? devicePath : undefined, fsGroup };
     await step('MountDevice failed', () => deviceMount.mount(request, signal), {
       failed: (cause) => recordFailedDevice(actual, { volume, devicePath, deviceMountPath: path }, cause, signal),
     });
@@ -192,10 +193,7 @@ class FilesystemMount implements NodeSide {
     recordFailedMount(this.#deps.actual, this.#record(), cause, signal);
   }
 
-  async expand(
-    made: { directory: string; devicePath: string; deviceMountPath: string },
-    signal: AbortSignal,
-  ): Promise<void> {
+  async expand(made: Omit<MountExpansion, 'mount'>, signal: AbortSignal): Promise<void> {
     this.#writtenAt = this.#deps.now();
     if (this.#mount.spec.persistentVolume === undefined) return;
     await this.#expander.expandOnMount({ mount: this.#mount, ...made }, signal);

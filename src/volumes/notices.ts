@@ -80,6 +80,8 @@ export type VolumeNotice =
       readonly operation: string;
       readonly volume: string;
       readonly plugin: string;
+      /** Of a kind that a CSI driver has taken over. */
+      readonly isMigrated: boolean;
       readonly status: 'success' | 'fail-unknown';
       readonly tookMs: number;
     }

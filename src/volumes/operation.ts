@@ -80,7 +80,7 @@ export interface MountExpander {
 
 export interface MountExpansion {
   readonly mount: DesiredMount;
-  /** The pod's directory of the volume; a raw device has none. */
+  /** What containers mount of the volume; a raw device has none. */
   readonly directory?: string | undefined;
   readonly devicePath: string;
   /** Where the device is mounted on the node, or empty. */

@@ -187,7 +187,7 @@ export class Operations {
       failure = isPanic(thrown) ? panic(thrown) : (thrown as Error);
     }
     const isStuck = failure !== undefined && entry.backOff.lastMs >= stuckMs && !this.#isClosed;
-    const holders = isStuck ? await kind.holders?.(action) : undefined;
+    const holders = isStuck ? await holdersOf(kind, action) : undefined;
     this.#running.delete(operation);
     if (failure === undefined) this.#drop(entry);
     else this.#failed(entry, failure);
@@ -220,7 +220,8 @@ export class Operations {
     const { volume } = key;
     const status = error === undefined ? 'success' : 'fail-unknown';
     const tookMs = clock.now() - startedAt;
-    notify({ kind: 'OperationEnded', operation: name, volume, plugin: pluginOf(action), status, tookMs });
+    const { plugin, isMigrated } = subjectOf(action);
+    notify({ kind: 'OperationEnded', operation: name, volume, plugin, isMigrated, status, tookMs });
     if (error === undefined) return;
     const podUid = key.podUid ?? ('mount' in action ? action.mount.podUid : undefined);
     const pods =
@@ -296,9 +297,19 @@ function matches(a: OperationKey, b: OperationKey): boolean {
   return a.podUid === undefined || b.podUid === undefined || a.podUid === b.podUid;
 }
 
-function pluginOf(action: OperationAction): string {
-  if ('mount' in action) return action.mount.plugin.name;
-  return 'pluginName' in action ? action.pluginName : action.volume.pluginName;
+/** Where the operation failed for its names, nothing can be looked for. */
+async function holdersOf(kind: Operation['kind'], action: OperationAction): Promise<readonly string[] | undefined> {
+  try {
+    return await kind.holders?.(action);
+  } catch {
+    return undefined;
+  }
+}
+
+function subjectOf(action: OperationAction): { readonly plugin: string; readonly isMigrated: boolean } {
+  const { spec, ...subject } = 'mount' in action ? action.mount : 'pluginName' in action ? action : action.volume;
+  const isMigrated = spec?.volume === undefined && spec?.isMigrated === true;
+  return { plugin: 'plugin' in subject ? subject.plugin.name : subject.pluginName, isMigrated };
 }
 
 const panicReason = 'OperationPanic';

@@ -52,8 +52,9 @@ export class OrphanedPods {
     try {
       const paths = disk.volumePaths(podUid);
       // The table of a machine with many mounts takes long to read, so it is read only if there is something to look for.
-      const mounted = paths.length === 0 ? new Set<string>() : disk.mountPoints(podUid);
-      return paths.some((path) => mounted.has(path));
+      const mounted = paths.length === 0 ? [] : [...disk.mountPoints(podUid)];
+      // Some kinds of volumes are mounted one directory deeper.
+      return paths.some((path) => mounted.some((point) => point === path || point.startsWith(`${path}/`)));
     } catch (error) {
       const why = mountletMessage(error);
       const message = `Pod found, but error occurred during checking mounted volumes from disk: ${why}`;
@@ -271,7 +272,7 @@ export interface PodsOnDisk {
   has(podUid: string, ...below: readonly string[]): boolean;
   /** By name only: what is mounted there may hang. Throws as `pods` does; whatever else cannot be read is skipped. */
   scan(): Iterable<PodOnDisk>;
-  /** Where volumes of the pod are, or would be, mounted. */
+  /** The directories of the pod's volumes. */
   volumePaths(podUid: string): readonly string[];
   /** What is mounted at or below the pod's directory. */
   mountPoints(podUid: string): ReadonlySet<string>;

@@ -144,7 +144,7 @@ const mounts: readonly (Case & { readonly it: string; readonly plan: string | un
   },
   { it: 'verifies where the status was never read', kind: 'attachable', wants: 1, reported: true, plan: 'verify' },
   {
-    it: 'attaches by itself where no controller does',
+    it: 'tries to attach where no controller does, and fails with an Event',
     kind: 'attachable',
     wants: 1,
     controllerAttach: false,
@@ -227,22 +227,7 @@ const devices: readonly (Case & { readonly it: string; readonly plan: string | u
   { it: 'unmaps a raw device', device: 'mounted', kind: 'device', mode: 'Block', plan: 'unmapDevice' },
   { it: 'drops what was never attached', device: notMounted, plan: 'drop' },
   { it: 'drops what the controller detaches', device: notMounted, kind: 'attachable', plan: 'drop' },
-  {
-    it: 'detaches by itself where no controller does',
-    device: notMounted,
-    kind: 'attachable',
-    controllerAttach: false,
-    plan: 'detach',
-  },
   { it: 'detaches what only the node can', device: notMounted, kind: 'loop', plan: 'detach' },
-  {
-    it: 'drops what is not known to be attached',
-    device: notMounted,
-    kind: 'attachable',
-    attachable: 'uncertain',
-    controllerAttach: false,
-    plan: 'drop',
-  },
   {
     it: 'detaches what only the node can detach, even if it is unknown whether it is attached',
     device: notMounted,

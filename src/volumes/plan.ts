@@ -12,7 +12,7 @@ export interface PlanContext {
   readonly mayUnmount: boolean;
   /** Some volume of this pod could not be resolved: an unwanted mount of it may still be in use. */
   isUnresolved(podUid: PodUid): boolean;
-  /** A controller attaches and detaches; this node only waits for it. */
+  /** A controller attaches and detaches for this node; without one, only what the node connects by itself is attached. */
   readonly controllerAttach: boolean;
   readonly plugins: Plugins;
   /** Whether the node's status, as last received, lists the volume as attached; undefined if it was never read. */
@@ -51,8 +51,7 @@ export function planDevice(
     return { kind: modeOf(present.spec) === 'Block' ? 'unmapDevice' : 'unmountDevice', volume: present };
   }
   // After a restart only a guess says whether this node had attached it. It detaches what is not attached in no time.
-  const { attach } = context.plugins.findByName(present.pluginName);
-  const byNode = attach?.byNodeAlone === true || (present.attachable === 'yes' && !context.controllerAttach);
+  const byNode = context.plugins.findByName(present.pluginName).attach?.byNodeAlone !== undefined;
   return { kind: byNode ? 'detach' : 'drop', volume: present };
 }
 
@@ -69,14 +68,12 @@ function planUnmount(mounted: ActualMount | undefined, context: PlanContext): Vo
 
 function planAttach(volume: DesiredVolume, mount: DesiredMount, context: PlanContext): VolumeAction | undefined {
   if (!volume.isAttachable) return { kind: 'verify', volume, mount };
-  if (nodeAttaches(mount.plugin.name, context)) return { kind: 'attach', volume, mount };
+  // Without a controller the operation fails, and its Event says why the pod waits.
+  if (mount.plugin.attach?.byNodeAlone !== undefined || !context.controllerAttach)
+    return { kind: 'attach', volume, mount };
   // Nothing is started, so that no delay builds up: the node's status touches the volume when it changes.
   if (!volume.isReportedInUse || context.isListedAttached(volume.volume) === false) return undefined;
   return { kind: 'verify', volume, mount };
-}
-
-function nodeAttaches(pluginName: string, { controllerAttach, plugins }: PlanContext): boolean {
-  return !controllerAttach || (plugins.findByName(pluginName).attach?.byNodeAlone ?? false);
 }
 
 function mountKind({ spec }: DesiredMount): 'mount' | 'map' {

@@ -214,6 +214,44 @@ for (const { it, readOnly, expands } of [
   });
 }
 
+test('volumes of kinds that a CSI driver has taken over are wanted and mounted as volumes of that driver', async (t) => {
+  const world = new VolumeWorld(t, { plugins: [new ScriptedPlugin({ kind: 'device' })] });
+  world.claims.bind('disk');
+  const found = world.claims.volumes.get('disk') ?? assert.fail();
+  const { csi: _, ...spec } = found.spec;
+  world.claims.volumes.set('disk', { ...found, spec: { ...spec, awsElasticBlockStore: { volumeID: 'aws:///vol-1' } } });
+  await world.start();
+  const inline: Volume = { name: 'scratch', cinder: { volumeID: 'c-1', readOnly: true } };
+  const pod = podUsing('web', [claimVolume('data', 'disk', true), inline]);
+  await world.put(pod);
+  await world.manager.waitForMounted(pod, new AbortController().signal);
+  assert.deepEqual(world.states(), ['web/cinder.csi.openstack.org-c-1: mounted', 'web/disk: mounted']);
+  const volumes = world.manager.queries
+    .statuses()
+    .map(({ volume, podVolumeNames }) => `${volume} ${podVolumeNames.join()}`);
+  assert.deepEqual(volumes.sort(), ['example.com/disk/c-1 scratch', 'example.com/disk/vol-1 data']);
+  const ended = world.notices.flatMap((notice) => (notice.kind === 'OperationEnded' ? [notice.isMigrated] : []));
+  assert.deepEqual([...new Set(ended)], [true]);
+  world.pods.put({ ...pod, metadata: { ...pod.metadata, labels: { a: 'b' } } });
+  world.manager.podChanged(asPodUid('web'));
+  await world.settle();
+  assert.equal(world.states().length, 2, 'a pod that changes keeps them');
+});
+
+test('a volume that has no form for its CSI driver is an error of its pod', async (t) => {
+  const world = new VolumeWorld(t);
+  await world.start();
+  const azureDisk = { diskName: 'd', diskURI: '/d', kind: 'Shared' };
+  const pod = podUsing('web', [{ name: 'data', azureDisk }, plainVolume('other')]);
+  await world.put(pod);
+  await assert.rejects(world.manager.waitForMounted(pod, new AbortController().signal), {
+    message:
+      'unmounted volumes=[data], unattached volumes=[], failed to process volumes=[data]: ' +
+      'failed to translate in-tree pv to CSI: kind(Shared) is not supported in csi migration',
+  });
+  assert.deepEqual(wanted(world), ['web/other']);
+});
+
 test('a volume that no container uses is never resolved', async (t) => {
   const world = new VolumeWorld(t);
   await world.start();

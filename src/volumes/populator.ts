@@ -27,7 +27,7 @@ import {
   type VolumeUse,
   boundClaim,
   claimNameOf,
-  inlineSpec,
+  inlineSpecOf,
   processingFailed,
   specOfClaim,
 } from '../kube/references/volume-spec.ts';
@@ -216,7 +216,7 @@ export class Populator {
     this.#retries.reset(podUid);
     desired.popErrors(podUid);
     for (const mount of desired.mountsOf(podUid)) {
-      if (mount.plugin.follows !== undefined && actual.mount(mount) !== undefined) desired.refresh(mount);
+      if (mount.follows !== undefined && actual.mount(mount) !== undefined) desired.refresh(mount);
     }
   }
 
@@ -355,7 +355,8 @@ interface ResolvedVolume {
 
 /** A volume that is written out in the pod, which needs no reading; undefined for one behind a claim. */
 function resolveInline(pod: Pod, volume: Volume): ResolvedVolume | undefined {
-  return claimNameOf(pod, volume) === undefined ? { spec: inlineSpec(volume), gid: '' } : undefined;
+  if (claimNameOf(pod, volume) !== undefined) return undefined;
+  return { spec: inlineSpecOf(volume, pod.metadata.namespace ?? ''), gid: '' };
 }
 
 async function resolveClaim(

@@ -7,7 +7,14 @@ import type { DesiredMount, DesiredState } from './desired-state.ts';
 import type { Operations } from './operations.ts';
 import { modeOf } from './plan.ts';
 import type { Populator, Resolution } from './populator.ts';
-import { type MountId, type PluginMatch, type PodUid, type VolumeName, podUidOf } from './volume-name.ts';
+import {
+  type MountId,
+  type PluginMatch,
+  type PodUid,
+  type VolumeName,
+  contentPathOf,
+  podUidOf,
+} from './volume-name.ts';
 
 interface VolumeQueriesDeps {
   /** The node's root directory. */
@@ -114,7 +121,7 @@ export class VolumeQueries {
       isWanted: true,
       isStale: present !== undefined && present.revision < revision,
       requestedAt,
-      objects: mount.follows.flatMap((follow) => ('object' in follow ? [follow.object] : [])),
+      objects: (mount.follows ?? []).flatMap((follow) => ('object' in follow ? [follow.object] : [])),
       ...this.#failureOf(mount),
     };
   }
@@ -167,7 +174,7 @@ function mountedVolume(root: string, mount: DesiredMount, name: string): Mounted
 
 function pathOf(root: string, podUid: PodUid, { plugin, source, spec }: DesiredMount): string | undefined {
   if (plugin.hostPathOf !== undefined) return plugin.hostPathOf(source);
-  return volumeDirectory(root, podUid, plugin.name, specName(spec));
+  return contentPathOf(plugin, volumeDirectory(root, podUid, plugin.name, specName(spec)));
 }
 
 /** One line of `get volumes`: a mount that is wanted, or is still there. */

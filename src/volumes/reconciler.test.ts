@@ -4,13 +4,20 @@ import { test } from 'node:test';
 import type { Node } from '../kube/kinds/node.ts';
 import { FilesystemMismatchError } from '../plugins/plugin.ts';
 import { type PluginStep, ScriptedError, ScriptedPlugin } from '../testing/fakes/scripted-plugin.ts';
-import { FakePodsOnDisk, VolumeWorld, claimVolume, plainVolume, podUsing } from '../testing/worlds/volume-world.ts';
+import {
+  FakePodsOnDisk,
+  VolumeWorld,
+  type VolumeWorldSettings,
+  claimVolume,
+  plainVolume,
+  podUsing,
+} from '../testing/worlds/volume-world.ts';
 import { asPodUid, asVolumeName, podUidOf } from './volume-name.ts';
 
 const diskName = asVolumeName('example.com/disk/disk');
 
-function attachable(t: Parameters<typeof newWorld>[0], controllerAttach: boolean, byNodeAlone = false): World {
-  return newWorld(t, new ScriptedPlugin({ kind: 'attachable', byNodeAlone }), controllerAttach);
+function attachable(t: Parameters<typeof newWorld>[0], by: 'controller' | 'node'): World {
+  return newWorld(t, new ScriptedPlugin({ kind: 'attachable', byNodeAlone: by === 'node' }));
 }
 
 class World extends VolumeWorld {
@@ -20,12 +27,9 @@ class World extends VolumeWorld {
 function newWorld(
   t: ConstructorParameters<typeof VolumeWorld>[0],
   shared: ScriptedPlugin,
-  controllerAttach = true,
+  settings: VolumeWorldSettings = {},
 ): World {
-  const world: World = new World(t, {
-    plugins: [shared, new ScriptedPlugin({ follows: () => [] })],
-    controllerAttach,
-  });
+  const world: World = new World(t, { plugins: [shared, new ScriptedPlugin({ follows: () => [] })], ...settings });
   world.shared = shared;
   world.claims.bind('disk');
   return world;
@@ -79,8 +83,8 @@ test('a plain volume is mounted, reported and unmounted again', async (t) => {
 
 const life = ['waitForAttach disk', 'mountDevice disk', 'setUp web/disk', 'tearDown web/disk', 'unmountDevice disk'];
 
-test('where the node attaches, each step is done exactly once', async (t) => {
-  const world = attachable(t, false);
+test('where only the node can attach, each step is done exactly once', async (t) => {
+  const world = attachable(t, 'node');
   await world.start();
   await world.put(podUsing('web', [claimVolume('data', 'disk')]));
   assert.deepEqual(world.states(), ['web/disk: mounted']);
@@ -91,7 +95,7 @@ test('where the node attaches, each step is done exactly once', async (t) => {
 });
 
 test('where a controller attaches, the node neither attaches nor detaches', async (t) => {
-  const world = attachable(t, true);
+  const world = attachable(t, 'controller');
   await world.start();
   await world.put(podUsing('web', [claimVolume('data', 'disk')]));
   await attachByController(world);
@@ -101,16 +105,19 @@ test('where a controller attaches, the node neither attaches nor detaches', asyn
   assert.equal(world.manager.queries.isAttached(diskName), false);
 });
 
-test('what only the node can attach does not wait for the controller', async (t) => {
-  const world = attachable(t, true, true);
+test('without a controller the pod learns why its volume is not attached', async (t) => {
+  const world = newWorld(t, new ScriptedPlugin({ kind: 'attachable' }), { controllerAttach: false });
   await world.start();
   await world.put(podUsing('web', [claimVolume('data', 'disk')]));
+  assert.deepEqual(world.events(), [
+    'FailedAttachVolume: AttachVolume.Attach failed for volume "disk" : attaching volumes from the kubelet is not supported; a controller does it where enableControllerAttachDetach is true',
+  ]);
   await world.remove('web');
-  assert.deepEqual(world.shared.calls, ['attach disk', ...life, 'detach disk']);
+  assert.deepEqual([world.states(), world.shared.calls], [[], []]);
 });
 
 test('a volume that is not reported in use waits, and no delay builds up', async (t) => {
-  const world = attachable(t, true);
+  const world = attachable(t, 'controller');
   await world.start();
   await world.put(podUsing('web', [claimVolume('data', 'disk')]));
   await world.advance(200_000);
@@ -288,7 +295,7 @@ test('a pod whose mount of a shared volume always fails does not starve the othe
 });
 
 test('a volume that is wanted again while its device is unmounted is mounted again from the same path', async (t) => {
-  const world = attachable(t, true);
+  const world = attachable(t, 'controller');
   await world.start();
   await world.put(podUsing('web', [claimVolume('data', 'disk')]));
   await attachByController(world);
@@ -430,7 +437,7 @@ test('an unmount that fails again and again names what holds the volume, and who
 });
 
 test('a device that is still referenced, or open, is not detached', async (t) => {
-  const world = attachable(t, false);
+  const world = attachable(t, 'node');
   await world.start();
   await world.put(podUsing('web', [claimVolume('data', 'disk')]));
   world.shared.references = ['/somewhere/else'];
@@ -498,7 +505,8 @@ const refusals: readonly Refused[] = [
 ];
 for (const { it, volume = {}, fail, event } of refusals) {
   test(`a volume is refused in the kubelet words when ${it}`, async (t) => {
-    const world = newWorld(t, new ScriptedPlugin({ kind: 'attachable', supportsMountOptions: false }), false);
+    const disk = new ScriptedPlugin({ kind: 'attachable', byNodeAlone: true, supportsMountOptions: false });
+    const world = newWorld(t, disk);
     world.claims.bind('disk', volume);
     if (fail !== undefined) world.shared.script(fail, final());
     await world.start();
@@ -548,7 +556,7 @@ test('a bug in a plugin delays its volume, emits no event, and leaves the others
 });
 
 test('waiting for a device ends after ten minutes', async (t) => {
-  const world = attachable(t, false);
+  const world = attachable(t, 'node');
   await world.start();
   const hold = world.shared.hold('waitForAttach');
   await world.put(podUsing('web', [claimVolume('data', 'disk')]));

@@ -73,7 +73,7 @@ export class Reconciler {
     for (const volume of volumes) {
       if (signal.aborted) return;
       for (const mount of desired.volume(volume)?.mounts.values() ?? []) {
-        if (mount.plugin.follows !== undefined && actual.mountState(mount) === 'mounted') desired.refresh(mount);
+        if (mount.follows !== undefined && actual.mountState(mount) === 'mounted') desired.refresh(mount);
       }
       this.touch(volume);
       queued += 1;

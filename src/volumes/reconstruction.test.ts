@@ -40,7 +40,7 @@ class Start {
   readonly reconstruction: Reconstruction;
   node: Node = { metadata: { name: 'node-1' }, status: {} };
 
-  constructor(shared = new ScriptedPlugin({ kind: 'device' }), controllerAttach = true) {
+  constructor(shared = new ScriptedPlugin({ kind: 'device' })) {
     this.shared = shared;
     const { registry } = PluginRegistry.of([this.plain, shared]);
     this.actual = new ActualState(registry, () => {});
@@ -59,7 +59,6 @@ class Start {
       populator: this.populator,
       clock: { now: () => 0, sleep: async () => {} },
       notify: (notice) => this.notices.push(notice),
-      controllerAttach,
     });
   }
 
@@ -227,18 +226,12 @@ test('a node without an API server knows no status: nothing is attached, and not
   assert.ok(start.reconstruction.isApplied());
 });
 
-for (const { controllerAttach, byNodeAlone, attachable } of [
-  { controllerAttach: true, byNodeAlone: true, attachable: 'yes' },
-  { controllerAttach: false, byNodeAlone: false, attachable: 'yes' },
-  { controllerAttach: true, byNodeAlone: false, attachable: 'no' },
+for (const { who, byNodeAlone, attachable } of [
+  { who: 'only the node can attach', byNodeAlone: true, attachable: 'yes' },
+  { who: 'a controller attaches', byNodeAlone: false, attachable: 'no' },
 ]) {
-  const who = byNodeAlone
-    ? 'only the node can attach'
-    : controllerAttach
-      ? 'a controller attaches'
-      : 'the node attaches';
   test(`what ${who} and no status lists is ${attachable === 'yes' ? 'still' : 'not'} attached`, async () => {
-    const start = new Start(new ScriptedPlugin({ kind: 'attachable', byNodeAlone }), controllerAttach);
+    const start = new Start(new ScriptedPlugin({ kind: 'attachable', byNodeAlone }));
     start.disk.leave('a', diskName, 'd1');
     await start.reconstruction.scan(signal);
     await start.reconstruction.run(() => {}, signal);

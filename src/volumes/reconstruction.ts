@@ -37,6 +37,7 @@ import {
   asPodUid,
   asVolumeName,
   canAttach,
+  deviceMountOf,
   identify,
 } from './volume-name.ts';
 
@@ -50,8 +51,6 @@ interface ReconstructionDeps {
   readonly populator: Pick<Populator, 'hasAddedPods' | 'isUnresolved'>;
   readonly clock: Clock;
   readonly notify: NotifyVolumes;
-  /** A controller attaches storage: what its list does not have is not attached. */
-  readonly controllerAttach: boolean;
 }
 
 /** Directories of so many pods are read before others get a turn. */
@@ -176,12 +175,12 @@ export class Reconstruction {
     });
   }
 
-  /** Storage that is connected though no pod has a directory for it: the crash came between. */
+  /** Storage that is connected, or mounted on the node, though no pod has a directory for it: the crash came between. */
   #loadLeftBehind(): readonly VolumeName[] {
     const connected: VolumeName[] = [];
     for (const plugin of this.#deps.plugins.all()) {
       this.#attempt(plugin.name, () => {
-        for (const spec of plugin.attach?.leftBehind?.() ?? []) {
+        for (const spec of plugin.leftBehind?.() ?? []) {
           this.#attempt(plugin.name, () => connected.push(...this.#loadConnected(plugin, spec)));
         }
       });
@@ -241,11 +240,11 @@ export class Reconstruction {
 
   /** No status lists what this node attaches itself. */
   #isAttachedHere(volume: VolumeName): boolean {
-    const { actual, plugins, controllerAttach } = this.#deps;
+    const { actual, plugins } = this.#deps;
     const present = actual.volume(volume);
     if (present === undefined) return false;
     const plugin = plugins.findByName(present.pluginName);
-    if (controllerAttach && plugin.attach?.byNodeAlone !== true) return false;
+    if (plugin.attach?.byNodeAlone === undefined) return false;
     return canAttach({ plugin, source: plugin.sourceOf(present.spec) }, present.spec);
   }
 
@@ -306,5 +305,5 @@ function whatOf({ pluginName, volumeName, podUid }: FoundVolume): string {
 /** Where the volume's device is mounted on the node, or mapped; undefined for kinds that have none. */
 function devicePlaceOf({ plugin, source, spec, mode }: ReconstructedVolume): string | undefined {
   if (mode === 'Block') return plugin.block?.globalMapPathOf(source, spec);
-  return plugin.deviceMount?.pathOf(source, spec);
+  return deviceMountOf({ plugin, source }, spec)?.pathOf(source, spec);
 }

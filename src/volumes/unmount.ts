@@ -15,14 +15,17 @@ import {
 } from './operation.ts';
 import type { UnmountAction, UnmountDeviceAction } from './plan.ts';
 import { VolumeError } from '../plugins/plugin.ts';
+import { contentPathOf } from './volume-name.ts';
 
 export function unmountVolume(deps: OperationDeps): OperationKind<UnmountAction> {
   const { root, plugins, actual, subPaths, mountHolders } = deps;
   return {
     name: 'volume_unmount',
     key: ({ volume, podUid }) => ({ volume, podUid }),
-    holders: ({ podUid, pluginName, volumeName }) =>
-      mountHolders(volumeDirectory(root, podUid, pluginName, volumeName)),
+    holders: ({ podUid, pluginName, volumeName }) => {
+      const directory = volumeDirectory(root, podUid, pluginName, volumeName);
+      return mountHolders(contentPathOf(plugins.findByName(pluginName), directory));
+    },
     async run(action, signal) {
       const { volume, podUid, pluginName, volumeName } = action;
       const step = stepsOf(subjectOfUnmount(action));

@@ -87,9 +87,9 @@ class Node {
     this.config = this.#watched(new ScriptedPlugin({ name: 'kubernetes.io/configmap', follows: () => [] }));
     this.config.sourceOf = ({ volume }: VolumeSpec) => volume?.configMap;
     this.config.follows = (source) => [{ object: { kind: 'ConfigMap', name: (source as { name: string }).name } }];
-    this.disk = this.#watched(new ScriptedPlugin({ kind: 'attachable' }));
+    this.disk = this.#watched(new ScriptedPlugin({ kind: 'attachable', byNodeAlone: true }));
     const after = (act: () => Promise<void>): number => this.#cleanUps.push(act);
-    this.world = new VolumeWorld({ after }, { plugins: [this.config, this.disk], controllerAttach: false });
+    this.world = new VolumeWorld({ after }, { plugins: [this.config, this.disk] });
     for (const name of ['d0', 'd1']) this.world.claims.bind(name);
   }
 

@@ -34,8 +34,9 @@ test('the status of the node is due as soon as an attachable volume is wanted, a
     inUse = world.manager.queries.volumesInUse();
   };
   const reader = { name: 'node-1', current: () => node, read: async () => node, volumesInUseChanged };
-  const plugins = [new ScriptedPlugin({ kind: 'attachable' }), new ScriptedPlugin({ follows: () => [] })];
-  const world = new VolumeWorld(t, { plugins, controllerAttach: false, deps: { node: reader } });
+  const disk = new ScriptedPlugin({ kind: 'attachable', byNodeAlone: true });
+  const plugins = [disk, new ScriptedPlugin({ follows: () => [] })];
+  const world = new VolumeWorld(t, { plugins, deps: { node: reader } });
   world.claims.bind('disk');
   await world.start();
   await world.put(podUsing('plain', [plainVolume('data')]));
@@ -47,8 +48,8 @@ test('the status of the node is due as soon as an attachable volume is wanted, a
 });
 
 test('a claim is mounted after the wait, and in use where it is attached', async (t) => {
-  const disk = new ScriptedPlugin({ kind: 'attachable' });
-  const world = new VolumeWorld(t, { plugins: [disk], controllerAttach: false });
+  const disk = new ScriptedPlugin({ kind: 'attachable', byNodeAlone: true });
+  const world = new VolumeWorld(t, { plugins: [disk] });
   world.claims.bind('disk');
   await world.start();
   const pod = podUsing('web', [claimVolume('data', 'disk')]);

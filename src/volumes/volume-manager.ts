@@ -62,7 +62,7 @@ export interface VolumeManagerDeps {
 export interface VolumeManagerSettings {
   /** The node's root directory. */
   readonly root: string;
-  /** A controller attaches storage to nodes; if not, this node does it itself. */
+  /** A controller attaches storage to this node. Without one, only what the node connects by itself can be mounted. */
   readonly controllerAttach: boolean;
   /** How often everything is planned and refreshed without a reason. */
   readonly sweepMs: number;
@@ -200,7 +200,7 @@ export class VolumeManager {
   /** A token of the pod is to be replaced. */
   tokenDue(podUid: PodUid): void {
     for (const mount of this.#desired.mountsOf(podUid)) {
-      if (mount.follows.some((follow) => 'token' in follow)) this.#desired.refresh(mount);
+      if (mount.follows?.some((follow) => 'token' in follow) === true) this.#desired.refresh(mount);
     }
   }
 

@@ -4,7 +4,7 @@ import type { Pod } from '../kube/kinds/pod/pod.ts';
 import { type VolumeSpec, specName } from '../kube/references/volume-spec.ts';
 import { goQuote } from '../kube/values/go-text.ts';
 import { uniqueVolumeName, uniqueVolumeNameOfPod } from '../kube/values/node-layout.ts';
-import { type VolumePlugin, VolumeError } from '../plugins/plugin.ts';
+import { type DeviceMount, type VolumePlugin, VolumeError } from '../plugins/plugin.ts';
 
 declare const brand: unique symbol;
 
@@ -56,7 +56,7 @@ export interface VolumeIdentity extends PluginMatch {
 export function identify(plugins: Plugins, podUid: PodUid, spec: VolumeSpec): VolumeIdentity {
   const match = matchOf(plugins, spec);
   const isAttachable = canAttach(match, spec);
-  const isDeviceMountable = match.plugin.deviceMount !== undefined;
+  const isDeviceMountable = deviceMountOf(match, spec) !== undefined;
   const volume =
     isAttachable || isDeviceMountable
       ? sharedName(match, spec)
@@ -80,6 +80,17 @@ export function canAttach({ plugin, source }: PluginMatch, spec: VolumeSpec): bo
   } catch {
     return false;
   }
+}
+
+/** What containers mount of a volume that has this directory. */
+export function contentPathOf({ contentName }: Pick<VolumePlugin, 'contentName'>, directory: string): string {
+  return contentName === undefined ? directory : `${directory}/${contentName}`;
+}
+
+/** Undefined where each pod has the volume for itself. */
+export function deviceMountOf({ plugin, source }: PluginMatch, spec: VolumeSpec): DeviceMount | undefined {
+  const { deviceMount } = plugin;
+  return deviceMount?.appliesTo?.(source, spec) === false ? undefined : deviceMount;
 }
 
 /** The name of storage that pods share. */

@@ -11,7 +11,9 @@ import type { ReflectorNotice } from '../../client/reflector.ts';
 import { poolDefaults } from '../../client/transport/connection-pool.ts';
 import type { Cluster, ControllerFailed } from '../../controllers/cluster/cluster.ts';
 import { type LeaderNotice, lead } from '../../controllers/cluster/leader-election.ts';
+import type { ForceDetachSetting } from '../../controllers/attachments/attach-detach.ts';
 import { chooseControllers, controllerNames, runLoops, schedulerName } from '../../controllers/controllers.ts';
+import { type CsiControllerNotice, csiControllers } from '../../csi/controller/csi-controllers.ts';
 import { SharedCluster } from '../machine/http-cluster.ts';
 
 /** It would watch every kind that the server has: only who asks for it gets it. */
@@ -20,17 +22,19 @@ const lease = { namespace: 'kube-system', name: 'mountlet-controllers' };
 /** Several loops share them; kube-controller-manager has a fifth, for clusters with many more clients. */
 const rate = { perSecond: 100, burst: 200 };
 
-export type ControllersNotice = ReflectorNotice | ControllerFailed | TaskFailed | LeaderNotice;
+export type ControllersNotice = ReflectorNotice | ControllerFailed | TaskFailed | LeaderNotice | CsiControllerNotice;
 
-interface ControllersSettings {
+interface ControllersSettings extends ForceDetachSetting {
   readonly names: ReadonlySet<string>;
   readonly leaderElects: boolean;
+  /** Sockets of CSI drivers whose controller side runs here; absolute paths. */
+  readonly csiControllers: readonly string[];
 }
 
-/** As kube-controller-manager reads it: `*`, `NAME`, `-NAME`. */
-export function clusterControllers(list: string): ReadonlySet<string> {
+/** As kube-controller-manager reads it: `*`, `NAME`, `-NAME`. None is too few unless there are drivers to serve. */
+export function clusterControllers(list: string, hasDrivers: boolean): ReadonlySet<string> {
   const names = chooseControllers(list, [...controllerNames, schedulerName], offByDefault);
-  if (names.size > 0) return names;
+  if (names.size > 0 || hasDrivers) return names;
   throw new OperatingError('NoControllers', `Cannot run nothing: --controllers=${list} leaves none`);
 }
 
@@ -43,7 +47,7 @@ interface ControllersDeps {
 
 /** Resolves after the signal; rejects when the lease was lost, and then nothing more is written. */
 export async function runClusterControllers(
-  { names, leaderElects }: ControllersSettings,
+  { names, leaderElects, csiControllers: sockets, disablesForceDetachOnTimeout }: ControllersSettings,
   { access, notify, started }: ControllersDeps,
   signal: AbortSignal,
 ): Promise<void> {
@@ -70,7 +74,9 @@ export async function runClusterControllers(
       started();
       const clusterFor = (controller: string, over: AbortSignal): Cluster =>
         cluster.for(controller, over, requireLease);
-      await runLoops({ clusterFor, clock, random: systemRandom, notify, authorityPem }, names, until);
+      const parts = { clusterFor, clock, random: systemRandom, notify, authorityPem };
+      const provisioners = sockets.length === 0 ? [] : [csiControllers(sockets, notify)];
+      await runLoops({ ...parts, disablesForceDetachOnTimeout }, names, until, provisioners);
       if (!until.aborted)
         throw new OperatingError('NoControllers', 'Cannot go on: none of them can run on this API server');
     };

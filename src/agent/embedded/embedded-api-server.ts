@@ -20,8 +20,9 @@ import { storeDamaged } from '../../apiserver/store/store-errors.ts';
 import { systemClock } from '../../base/clock.ts';
 import type { ClusterAccess } from '../../client/credentials/cluster-access.ts';
 import { fixedCredentials } from '../../client/credentials/credentials.ts';
+import type { ForceDetachSetting } from '../../controllers/attachments/attach-detach.ts';
 import { chooseControllers, controllerNames, runControllers, schedulerName } from '../../controllers/controllers.ts';
-import type { LocalPath } from '../../controllers/storage/local-path.ts';
+import type { StorageLoop } from '../../controllers/storage/storage.ts';
 import { makeDirectories } from '../../disk/paths/directories.ts';
 import { lockDirectory } from '../../disk/paths/directory-lock.ts';
 import { kubernetesVersion } from '../machine/machine-facts.ts';
@@ -34,7 +35,7 @@ import {
 } from './api-server-identity.ts';
 import { InProcessTransport } from './in-process-transport.ts';
 
-interface EmbeddedApiServerSettings {
+interface EmbeddedApiServerSettings extends Partial<ForceDetachSetting> {
   /** Absolute. */
   readonly directory: string;
   readonly host: string;
@@ -42,8 +43,8 @@ interface EmbeddedApiServerSettings {
   readonly port: number;
   /** Where the admin's kubeconfig goes; absent: into the directory. */
   readonly kubeconfig?: string;
-  /** Absent where the machine has no node: then nobody makes volumes for claims. */
-  readonly localPath?: LocalPath;
+  /** Those that make volumes for claims; absent where the machine has no node. */
+  readonly provisioners?: readonly StorageLoop[];
   /** Names of the loops that run beside what an API server does itself; absent: all. */
   readonly loops?: ReadonlySet<string>;
 }
@@ -141,7 +142,15 @@ function openStore(directory: string, keys: readonly EncryptionKey[]): Promise<D
 }
 
 export async function startEmbeddedApiServer(
-  { directory, host, port, kubeconfig = join(directory, 'kubeconfig'), localPath, loops }: EmbeddedApiServerSettings,
+  {
+    directory,
+    host,
+    port,
+    kubeconfig = join(directory, 'kubeconfig'),
+    provisioners,
+    loops,
+    disablesForceDetachOnTimeout = false,
+  }: EmbeddedApiServerSettings,
   notify: Notify,
   signal: AbortSignal,
 ): Promise<EmbeddedApiServer> {
@@ -175,7 +184,15 @@ export async function startEmbeddedApiServer(
         chance: Math.random,
         notify,
         controllers: (cluster, until) =>
-          runControllers({ ...cluster, ...(localPath && { localPath }), ...(loops && { loops }) }, until),
+          runControllers(
+            {
+              ...cluster,
+              disablesForceDetachOnTimeout,
+              ...(provisioners && { provisioners }),
+              ...(loops && { loops }),
+            },
+            until,
+          ),
         nodes: new NodeProxy(
           { clock: systemClock, nodes: new StoredObjects(store) },
           { authorityPem: authority.certificatePem, client: nodeClient },

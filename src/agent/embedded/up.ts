@@ -5,6 +5,8 @@ import { systemClock } from '../../base/clock.ts';
 import { apiClientDefaults, connectApiClient } from '../../client/api/api-client.ts';
 import { DiscoveredResources } from '../../client/discovery.ts';
 import { poolDefaults } from '../../client/transport/connection-pool.ts';
+import { runLocalPath } from '../../controllers/storage/local-path.ts';
+import { csiControllers } from '../../csi/controller/csi-controllers.ts';
 import { makeDirectories } from '../../disk/paths/directories.ts';
 import type { ManifestFile } from '../../kube/manifests/manifests.ts';
 import { localDirectories } from '../machine/local-directories.ts';
@@ -22,6 +24,9 @@ export interface UpSettings {
   readonly node: AgentSettings;
   /** Names of the loops that run beside what an API server does itself; absent: all. */
   readonly loops?: ReadonlySet<string>;
+  /** Sockets of CSI drivers whose controller side runs here; absolute paths. */
+  readonly csiControllers?: readonly string[];
+  readonly disablesForceDetachOnTimeout?: boolean;
 }
 
 /** What is absent is as in `nodeDefaults`. */
@@ -53,10 +58,14 @@ export async function startUp(settings: UpSettings, deps: UpDeps, signal: AbortS
       port,
       kubeconfig: join(stateDirectory, 'kubeconfig'),
       ...(settings.loops && { loops: settings.loops }),
-      localPath: {
-        nodeName: settings.node.nodeName,
-        directories: localDirectories(join(settings.node.rootDirectory, 'local-path')),
-      },
+      disablesForceDetachOnTimeout: settings.disablesForceDetachOnTimeout === true,
+      provisioners: [
+        runLocalPath({
+          nodeName: settings.node.nodeName,
+          directories: localDirectories(join(settings.node.rootDirectory, 'local-path')),
+        }),
+        csiControllers(settings.csiControllers ?? [], deps.notify ?? nodeDefaults.notify),
+      ],
     },
     deps.notifyServer ?? (() => {}),
     serving.signal,

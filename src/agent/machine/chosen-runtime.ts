@@ -5,12 +5,16 @@ import { OperatingError, messageOf } from '../../base/errors.ts';
 import { systemMounts } from '../../disk/mounts/mounts.ts';
 import { replaceableMounts } from '../../disk/mounts/replaceable-mounts.ts';
 import { shareDirectory, unshareDirectory } from '../../disk/mounts/shared-directory.ts';
+import { makeDirectories } from '../../disk/paths/directories.ts';
 import { readPrivateFile, replacePrivateFile } from '../../disk/paths/node-files.ts';
 import { podsDirectory } from '../../kube/values/node-layout.ts';
 import { openCriRuntime } from '../../runtimes/cri/open-cri-runtime.ts';
 import { type OpenRuntime, type OpenedRuntime, type RuntimeParts, processRuntime } from './process-runtime.ts';
 
-/** What is mounted for a pod later has to reach its containers: the directory of pods is shared as long as this node has some. */
+/**
+ * What is mounted for a pod later has to reach its containers, and what a driver in a container mounts has to reach this node: the
+ * directories of pods and of plugins are shared as long as this node has pods.
+ */
 const criRuntime: OpenRuntime = async ({ root, settings, clock, drains, notify, afterClose, signal }) => {
   const limited = (message: string): void => notify({ kind: 'RuntimeLimited', message });
   const pods = podsDirectory(root);
@@ -29,12 +33,20 @@ const criRuntime: OpenRuntime = async ({ root, settings, clock, drains, notify, 
     { clock, report: limited },
     signal,
   );
+  const shared = [pods, join(root, 'plugins')];
   try {
-    shareDirectory(pods, mounts, replaceableMounts(mounts));
+    for (const directory of shared) {
+      makeDirectories(directory);
+      shareDirectory(directory, mounts, replaceableMounts(mounts));
+    }
   } catch (error) {
     limited(`what is mounted for a pod after its start does not reach its containers: ${messageOf(error)}`);
   }
-  if (drains) afterClose(async () => unshareDirectory(pods, mounts));
+  if (drains) {
+    afterClose(async () => {
+      for (const directory of shared) unshareDirectory(directory, mounts);
+    });
+  }
   return runtime;
 };
 

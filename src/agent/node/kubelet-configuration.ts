@@ -161,7 +161,10 @@ export const kubeletFields: Readonly<Record<string, KubeletField>> = {
   evictionMinimumReclaim: setting(map(string), undefined, exact),
   mergeDefaultEvictionSettings: setting(boolean, false, exact),
   podsPerCore: without('maxPods alone limits the number of pods', integer, 0),
-  enableControllerAttachDetach: setting(boolean, true, exact),
+  enableControllerAttachDetach: setting(boolean, true, {
+    ...exact,
+    note: 'with `false` no volume that has to be attached is mounted, and a `FailedAttachVolume` Event of its pods says so',
+  }),
   protectKernelDefaults: without('kernel settings are neither checked nor changed', boolean, false),
   makeIPTablesUtilChains: without(noIptables, boolean, true, false),
   iptablesMasqueradeBit: without(noIptables, integer, 14, nothing),

@@ -11,6 +11,7 @@ import type { Runtime } from '../../runtimes/runtime.ts';
 import { asPodUid } from '../../volumes/volume-name.ts';
 import type { Clock } from '../../base/clock.ts';
 import { type NodeObjects, followChanges } from './node-objects.ts';
+import type { NodeCsi } from './node-csi.ts';
 import type { PodView } from './node-pods.ts';
 import type { NodePresence } from './node-presence.ts';
 import type { NodeReclaim } from './node-reclaim.ts';
@@ -23,6 +24,8 @@ export interface NodeParts {
   readonly runtime: Runtime;
   readonly presence: NodePresence;
   readonly objects: NodeObjects;
+  /** Undefined without a cluster, which all volumes of drivers come from. */
+  readonly csi: NodeCsi | undefined;
   readonly volumes: NodeVolumes;
   readonly view: PodView;
   readonly pods: PodLoop;
@@ -38,7 +41,7 @@ const drainMsMax = 60_000;
 
 /** Resolves after the signal, when everything has ended; rejects if a part failed. */
 export function runNode(parts: NodeParts, drains: boolean, signal: AbortSignal): Promise<void> {
-  const { objects, volumes, presence, pods, reclaim, server, recorder, localPath } = parts;
+  const { objects, csi, volumes, presence, pods, reclaim, server, recorder, localPath } = parts;
   const { manager } = volumes;
   const followers = [manager, pods] as const;
   return inOrder(
@@ -51,6 +54,7 @@ export function runNode(parts: NodeParts, drains: boolean, signal: AbortSignal):
     ],
     [
       (stop) => objects.run(stop),
+      async (stop) => await csi?.run(() => manager.retryNow(), stop),
       (stop) => volumes.run(stop),
       (stop) => reclaim.run(stop),
       async (stop) => await localPath?.(stop),

@@ -9,6 +9,7 @@ const updateSeconds = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2
 
 interface EndedOperation {
   readonly plugin: string;
+  readonly isMigrated: boolean;
   readonly operation: string;
   readonly status: 'success' | 'fail-unknown';
   readonly tookMs: number;
@@ -104,8 +105,8 @@ export class NodeMetrics {
     for (const [name, help] of counters) this.#counters.set(name, new Counter({ name, help, registers }));
   }
 
-  operationEnded({ plugin, operation, status, tookMs }: EndedOperation): void {
-    const labels = { volume_plugin: plugin, operation_name: operation, status, migrated: 'false' };
+  operationEnded({ plugin, isMigrated, operation, status, tookMs }: EndedOperation): void {
+    const labels = { volume_plugin: plugin, operation_name: operation, status, migrated: String(isMigrated) };
     this.#operations.observe(labels, tookMs / 1_000);
   }
 

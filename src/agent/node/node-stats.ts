@@ -1,6 +1,7 @@
 /** What this node uses: the summary of it, wired to the runtime, the pods and their volumes. */
 import { dirname } from 'node:path';
 import type { Clock } from '../../base/clock.ts';
+import { OperatingError } from '../../base/errors.ts';
 import { foreignUsageOf } from '../../disk/devices/foreign-paths.ts';
 import { systemPrograms } from '../../disk/devices/programs.ts';
 import { isForeign } from '../../disk/mounts/mount-table.ts';
@@ -17,6 +18,7 @@ import { type AskForeign, DirectoryUsage, fileSystemAt } from '../../stats/direc
 import { readMachineUsage } from '../../stats/machine-usage.ts';
 import { resourceMetrics, resourceMetricsType } from '../../stats/resource-metrics.ts';
 import { type PodFacts, SummarySource } from '../../stats/summary.ts';
+import type { MountedVolume } from '../../volumes/queries.ts';
 import { asPodUid } from '../../volumes/volume-name.ts';
 import type { AgentSettings } from './agent-settings.ts';
 import type { NodeVolumes } from './node-volumes.ts';
@@ -37,7 +39,8 @@ export interface NodeStats {
 export function nodeStats(deps: NodeStatsDeps, settings: AgentSettings): NodeStats {
   const { nodeName, rootDirectory, volumeStatsMs } = settings;
   const { clock, runtime } = deps;
-  const directories = new DirectoryUsage(clock, volumeStatsMs, foreignMeasure());
+  const measure = foreignMeasure();
+  const directories = new DirectoryUsage(clock, volumeStatsMs, measure);
   const source = new SummarySource({
     clock,
     nodeName,
@@ -45,7 +48,7 @@ export function nodeStats(deps: NodeStatsDeps, settings: AgentSettings): NodeSta
     runtime,
     directories,
     machine: readMachineUsage,
-    factsOf: (podUid) => factsOf(deps, rootDirectory, podUid),
+    factsOf: (podUid) => factsOf(deps, measure, rootDirectory, podUid),
   });
   return { source, directories, close: () => directories.close() };
 }
@@ -58,16 +61,23 @@ export function foreignMeasure(): AskForeign {
     isForeign(path) ? { ...noDisk, ...(await foreignUsageOf(programs, path, signal)) } : await fileSystemAt(path);
 }
 
-function factsOf({ pods, volumes }: NodeStatsDeps, root: string, podUid: string): PodFacts | undefined {
+function factsOf(
+  { pods, volumes }: NodeStatsDeps,
+  measure: AskForeign,
+  root: string,
+  podUid: string,
+): PodFacts | undefined {
   const pod = pods.pod(podUid);
   if (pod === undefined) return undefined;
   const mounted = [...volumes.manager.queries.mountedVolumesOf(asPodUid(podUid)).values()];
   return {
     // What is the host's own is not the pod's to answer for.
-    volumes: mounted.flatMap(({ name, path, plugin }) => {
+    volumes: mounted.flatMap((volume) => {
+      const { name, plugin, path = plugin.usage && volume.link } = volume;
       if (path === undefined || plugin.hostPathOf !== undefined) return [];
       const claim = claimOf(pod, name);
-      return [{ name, path, claim, isForeign: claim !== undefined || plugin.supportsMountOptions }];
+      const askDriver = driverOf(volume, measure);
+      return [{ name, path, claim, isForeign: claim !== undefined || plugin.supportsMountOptions, askDriver }];
     }),
     hostsFile: etcHostsFile(root, podUid),
     logDirectory(name) {
@@ -79,6 +89,18 @@ function factsOf({ pods, volumes }: NodeStatsDeps, root: string, podUid: string)
       const limit = container?.resources?.limits?.['memory'];
       return limit === undefined ? undefined : Number(readQuantity(limit)?.value() ?? 0n);
     },
+  };
+}
+
+/** Of a raw device nothing but its driver has figures. */
+function driverOf({ plugin, source, spec, mode }: MountedVolume, measure: AskForeign): AskForeign | undefined {
+  if (plugin.usage === undefined) return undefined;
+  return async (path, signal) => {
+    const usage = await plugin.usage?.({ source, spec, path }, signal);
+    if (usage === undefined && mode === 'Filesystem') return await measure(path, signal);
+    if (usage === undefined) throw new OperatingError('NoFigures', `there are no figures of the device "${path}"`);
+    const unknown = { capacityBytes: 0, availableBytes: 0, usedBytes: 0, inodes: 0, inodesFree: 0, inodesUsed: 0 };
+    return { device: -1, ...unknown, ...usage };
   };
 }
 

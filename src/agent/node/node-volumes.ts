@@ -32,11 +32,14 @@ import { VolumeManager, type VolumeManagerDeps } from '../../volumes/volume-mana
 import { asPodUid } from '../../volumes/volume-name.ts';
 import { fixedSubPaths, followingSubPaths } from '../machine/container-files.ts';
 import type { AgentSettings } from './agent-settings.ts';
+import { type NodeCsi, csiVolumes } from './node-csi.ts';
 import type { NodeObjects } from './node-objects.ts';
 import type { NotifyNode } from './notices.ts';
 
 interface NodeVolumesDeps extends Pausing {
   readonly client: ApiClient | undefined;
+  /** Undefined without a cluster. */
+  readonly csi: NodeCsi | undefined;
   /** From 0 to 1. */
   readonly random: () => number;
   readonly mounts: Mounts;
@@ -60,12 +63,12 @@ export interface NodeVolumes {
 }
 
 export function nodeVolumes(deps: NodeVolumesDeps, settings: AgentSettings): NodeVolumes {
-  const { client, clock, random, mounts, objects, node, pods, notify, runtimeDirectory, uid } = deps;
+  const { client, csi, clock, random, mounts, objects, node, pods, notify, runtimeDirectory, uid } = deps;
   const { rootDirectory: root, subPathUpdates, controllerAttaches, syncMs } = settings;
   const timers = new Timers(clock);
   const live = new LiveSubPaths({ mounts, replaceable: replaceableMounts(mounts), notify });
   const trustBundles = client && new TrustBundles({ ...deps, client });
-  const plugins = deps.plugins({
+  const standard = deps.plugins({
     configMaps: objects.configMaps,
     secrets: objects.secrets,
     nodes: { get: async (signal) => node.current() ?? (await node.read(signal)) },
@@ -80,7 +83,8 @@ export function nodeVolumes(deps: NodeVolumesDeps, settings: AgentSettings): Nod
     beforeRemoval: ({ podUid, volumeName }) => live.refresh({ podDirectory: podDirectory(root, podUid), volumeName }),
     timers,
   });
-  const { registry, problems } = PluginRegistry.of(plugins);
+  const drivers = client && csi && csiVolumes(csi, { ...deps, client }, settings);
+  const { registry, problems } = PluginRegistry.of(drivers ? [...standard, drivers] : standard);
   for (const { message } of problems) notify({ kind: 'PluginRefused', message });
   const manager = new VolumeManager(
     {

@@ -30,6 +30,7 @@ import { type AgentSettings, AgentSettingsError, type Taint, requireSettings } f
 import { openNodeLogins } from '../machine/node-logins.ts';
 import { type NodeParts, runNode } from './lifecycle.ts';
 import { startNodeControl } from './node-control.ts';
+import { nodeCsi } from './node-csi.ts';
 import { runNodeLocalPath } from './node-local-path.ts';
 import { NodeMetrics } from './node-metrics.ts';
 import { NodeObjects } from './node-objects.ts';
@@ -235,19 +236,20 @@ function assemble(
   const shared = { ...deps, ...connection, client, mounts, runtime };
   const pressure = diskPressure(settings, runtime);
   const isUnderDiskPressure = (): boolean => pressure.isUnderPressure;
+  const csi = client && nodeCsi({ ...shared, client }, settings);
   const presence = new NodePresence(
     {
       ...shared,
       events: { record: (event) => notify({ kind: 'NodeEvent', ...event }) },
       runtimeVersion: `${runtime.name}://${runtime.version}`,
-      problems: () => runtime.problems(),
+      problems: () => [...runtime.problems(), ...(csi?.problems() ?? [])],
       isUnderDiskPressure,
     },
     { ...settings, taints: settings.taints ?? defaultTaints(deps, runtime) },
   );
   const objects = new NodeObjects({ ...shared, ownNode: () => presence.current() }, settings);
   const view = new PodView();
-  const volumes = nodeVolumes({ ...shared, objects, node: presence, pods: view }, settings);
+  const volumes = nodeVolumes({ ...shared, csi, objects, node: presence, pods: view }, settings);
   const pods = nodePods({ ...shared, presence, objects, volumes, nodeLogins, isUnderDiskPressure }, settings);
   view.attach(pods);
   const stats = nodeStats({ ...shared, volumes, pods }, settings);
@@ -255,7 +257,7 @@ function assemble(
   const reclaim = nodeReclaim({ ...shared, pressure, pods, stats, events: presence, changed }, settings);
   const localPath: Assembled['localPath'] =
     client && settings.localPath ? (stop) => runNodeLocalPath({ ...shared, client }, settings, stop) : undefined;
-  return { ...connection, runtime, presence, objects, volumes, view, pods, stats, reclaim, localPath };
+  return { ...connection, runtime, presence, objects, csi, volumes, view, pods, stats, reclaim, localPath };
 }
 
 /** Where other people schedule, a pod that needs its image must not come to a runtime without images. */
@@ -314,13 +316,17 @@ async function control(
 }
 
 /** What is to happen when the cluster is back, or has another Node object. */
-function subscribe({ presence, pods, runtime, volumes: { manager } }: Assembled, { clients }: Connection): void {
+function subscribe({ presence, csi, pods, runtime, volumes: { manager } }: Assembled, { clients }: Connection): void {
   presence.subscribe({
     changed() {
       manager.nodeChanged();
+      csi?.nodeChanged(presence.current()?.metadata.uid);
       runtime.setPodRanges?.(presence.current()?.spec?.podCIDRs ?? []);
     },
     registered: () => pods.nodeRegistered(),
   });
-  clients?.general.onReturn(() => manager.retryNow());
+  clients?.general.onReturn(() => {
+    manager.retryNow();
+    csi?.retryNow();
+  });
 }

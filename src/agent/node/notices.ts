@@ -16,6 +16,7 @@ import type { ReclaimFailed } from '../../reclaim/eviction-loop.ts';
 import type { PodProblem } from '../../runtimes/process/process-runtime.ts';
 import type { VolumeNotice } from '../../volumes/notices.ts';
 import type { RuntimeNotice } from '../machine/process-runtime.ts';
+import type { CsiNotice } from './node-csi.ts';
 import type { LocalPathNotice } from './node-local-path.ts';
 import type { NodeMetrics } from './node-metrics.ts';
 
@@ -39,6 +40,7 @@ export type NodeNotice =
   | { readonly kind: 'PluginRefused' | 'ControlUnavailable'; readonly message: string }
   | RuntimeNotice
   | LocalPathNotice
+  | CsiNotice
   /** Emitted once: thresholds that this node was given and does not watch. */
   | { readonly kind: 'ThresholdsUnwatched'; readonly signals: readonly string[] }
   | ReclaimFailed;
@@ -262,6 +264,31 @@ const rows: { readonly [Kind in NodeNotice['kind']]: Row<Of<Kind>> } = {
       `--local-path makes no volumes: the credentials of this node do not allow it to ${missing.join(', ')}. ` +
       `Grant them a ClusterRole with ${wanted.join('; ')}, or give the agent a kubeconfig that has it`,
   },
+  DriverRegistered: {
+    level: 'info',
+    line: ({ driver, socket }) => `CSI driver ${driver} registered at ${socket}`,
+  },
+  CsiControllerServes: {
+    level: 'info',
+    line: ({ driver, socket }) => `CSI controller ${driver} runs on ${socket}`,
+  },
+  CsiControllerUnreachable: warning,
+  DriverUnregistered: {
+    level: 'info',
+    line: ({ driver, socket }) => `CSI driver ${driver} is gone: ${socket} was removed`,
+  },
+  DriverNotRegistered: {
+    level: 'warning',
+    line: ({ socket, message: text, retryMs }) => `${socket}: ${text}; tried again in ${ms(retryMs)}`,
+  },
+  DriverNotRecorded: {
+    level: 'warning',
+    line: ({ driver, message: text, retryMs }) =>
+      `the cluster has old facts about CSI driver ${driver}: ${text}; tried again in ${ms(retryMs)}`,
+  },
+  CsiNodeFailed: { level: 'warning', line: ({ message: text, retryMs }) => `${text}; tried again in ${ms(retryMs)}` },
+  CsiNodeReplaced: { level: 'info', line: message },
+  CsiNodesUnavailable: warning,
   MemoryElsewhere: warning,
   GroupImpossible: warning,
   OwnerImpossible: warning,

@@ -20,7 +20,7 @@ import type { VolumePlugin } from '../../plugins/plugin.ts';
 import type { PluginMatch } from '../../plugins/registry.ts';
 import { mountVolume } from '../../volumes/mount.ts';
 import { OperationError } from '../../volumes/operation.ts';
-import { type VolumeIdentity, asPodUid, identify } from '../../volumes/volume-name.ts';
+import { type VolumeIdentity, asPodUid, contentPathOf, identify } from '../../volumes/volume-name.ts';
 import { VolumesNotMountedError } from '../../volumes/waits.ts';
 import type { RenderNode } from './render-node.ts';
 import { PodStartError } from './rendered-pod.ts';
@@ -149,7 +149,7 @@ export class PodVolumes {
       isDevice,
       plugin,
       source,
-      path: plugin.hostPathOf === undefined ? directory : plugin.hostPathOf(source),
+      path: plugin.hostPathOf === undefined ? contentPathOf(plugin, directory) : plugin.hostPathOf(source),
     };
   }
 

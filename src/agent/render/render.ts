@@ -178,10 +178,10 @@ async function cleanPod(node: RenderNode, signal: AbortSignal): Promise<void> {
   node.note(`removed ${directory}`);
 }
 
-function describeVolume({ name, plugin, path = '' }: PreparedVolume): RenderedVolume {
+function describeVolume({ name, plugin, source, path = '' }: PreparedVolume): RenderedVolume {
   const described = { name, plugin: plugin.name, path };
   // Content that follows objects is the plugin's own; what else a volume holds may be large and is not ours to list.
-  if (plugin.follows === undefined) return { ...described, files: [] };
+  if (plugin.follows?.(source) === undefined) return { ...described, files: [] };
   const content = listDirectory(path);
   return { ...described, content, files: visibleFiles(content) };
 }

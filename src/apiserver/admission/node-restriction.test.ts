@@ -2,6 +2,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Node } from '../../kube/kinds/node.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import type { CsiDriver } from '../../kube/kinds/storage/csi.ts';
+import type { PersistentVolumeClaim } from '../../kube/kinds/storage/persistent-volume-claim.ts';
+import type { PersistentVolume } from '../../kube/kinds/storage/persistent-volume.ts';
 import { type PodParts, aPod } from '../../testing/fakes/builders.ts';
 import type { User } from '../identity/user.ts';
 import { type Admission, nodeRestriction } from './node-restriction.ts';
@@ -15,10 +18,28 @@ const lookup = {
         sources: [{ serviceAccountToken: { audience: 'vault', path: 't' } }, { serviceAccountToken: { path: 'u' } }],
       },
     };
-    if (name === 'mine') return aPod({ nodeName: 'n1', metadata: { uid: 'p1' }, volumes: [token] });
+    const storage = [
+      { name: 'inline', csi: { driver: 'inline.example.com' } },
+      { name: 'claimed', persistentVolumeClaim: { claimName: 'data' } },
+      { name: 'pending', persistentVolumeClaim: { claimName: 'pending' } },
+      { name: 'moved', awsElasticBlockStore: { volumeID: 'vol-1' } },
+      { name: 'moved-claimed', persistentVolumeClaim: { claimName: 'moved' } },
+    ];
+    if (name === 'mine') return aPod({ nodeName: 'n1', metadata: { uid: 'p1' }, volumes: [token, ...storage] });
     return name === 'other' ? aPod({ nodeName: 'n2', metadata: { uid: 'p1' } }) : undefined;
   },
   node: (name: string): Node | undefined => (name === 'n1' ? { metadata: { name, uid: 'node-uid' } } : undefined),
+  claim: (namespace: string, name: string): PersistentVolumeClaim | undefined =>
+    namespace === 'shop' ? { metadata: { name }, spec: name === 'pending' ? {} : { volumeName: name } } : undefined,
+  persistentVolume: (name: string): PersistentVolume | undefined => {
+    if (name === 'data')
+      return { metadata: { name }, spec: { csi: { driver: 'claimed.example.com', volumeHandle: 'h' } } };
+    return name === 'moved' ? { metadata: { name }, spec: { cinder: { volumeID: 'vol-2' } } } : undefined;
+  },
+  csiDriver: (name: string): CsiDriver => ({
+    metadata: { name },
+    spec: { tokenRequests: [{ audience: name.replace('.example.com', '') }] },
+  }),
 };
 
 function restrict(admission: Partial<Admission>, user = n1): string {
@@ -264,6 +285,18 @@ for (const [it, admission, says] of nodeCases) {
 const bound = { apiVersion: 'v1', kind: 'Pod', name: 'mine', uid: 'p1' };
 const tokenCases: readonly (readonly [string, object, string])[] = [
   ['for a pod of its own', { boundObjectRef: bound, audiences: ['vault'] }, 'fine'],
+  ['for the driver of an inline volume', { boundObjectRef: bound, audiences: ['inline'] }, 'fine'],
+  ['for the driver of a claimed volume', { boundObjectRef: bound, audiences: ['claimed'] }, 'fine'],
+  [
+    'for the driver that has taken over an inline volume',
+    { boundObjectRef: bound, audiences: ['ebs.csi.aws.com'] },
+    'fine',
+  ],
+  [
+    'for the driver that has taken over a claimed volume',
+    { boundObjectRef: bound, audiences: ['cinder.csi.openstack.org'] },
+    'fine',
+  ],
   ['without an audience that the pod has too', { boundObjectRef: bound }, 'fine'],
   ['bound to nothing', {}, 'node requested token not bound to a pod'],
   ['bound to a secret', { boundObjectRef: { ...bound, kind: 'Secret' } }, 'node requested token not bound to a pod'],

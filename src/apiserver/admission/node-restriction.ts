@@ -6,7 +6,10 @@ import type { Node } from '../../kube/kinds/node.ts';
 import { isMirrorPod, mirrorAnnotation } from '../../kube/kinds/pod/pod-identity.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { TokenRequest } from '../../kube/kinds/service-account.ts';
+import type { CsiDriver } from '../../kube/kinds/storage/csi.ts';
 import type { PersistentVolumeClaim } from '../../kube/kinds/storage/persistent-volume-claim.ts';
+import type { PersistentVolume } from '../../kube/kinds/storage/persistent-volume.ts';
+import { migratedKindOf } from '../../kube/references/csi-translation.ts';
 import { namesOf, referenceWords, referencesOf } from '../../kube/references/pod-references.ts';
 import { keysOf, valueAt } from '../../kube/schema/equality.ts';
 import { compareByteOrder, goQuote } from '../../kube/values/go-text.ts';
@@ -34,6 +37,9 @@ export interface Admission {
 interface RestrictionLookup {
   pod(namespace: string, name: string): Pod | undefined;
   node(name: string): Node | undefined;
+  claim(namespace: string, name: string): PersistentVolumeClaim | undefined;
+  persistentVolume(name: string): PersistentVolume | undefined;
+  csiDriver(name: string): CsiDriver | undefined;
 }
 
 type Restriction =
@@ -271,7 +277,7 @@ function restrictNodeToken(
   userName: string,
   node: string,
   { namespace, object }: Pick<Admission, 'namespace' | 'object'>,
-  lookup: Pick<RestrictionLookup, 'pod'>,
+  lookup: RestrictionLookup,
 ): Restriction | undefined {
   const { audiences = [], boundObjectRef: bound } = (object as Partial<TokenRequest>).spec ?? {};
   const { name = '', uid = '' } = bound ?? {};
@@ -289,7 +295,7 @@ function restrictNodeToken(
   if (pod.spec.nodeName !== node) return forbidden('node requested token bound to a pod scheduled on a different node');
   if (audiences.length > 1) return forbidden('node may only request 0 or 1 audiences');
   const [audience = ''] = audiences;
-  if (projectedAudiences(pod).includes(audience)) return undefined;
+  if (projectedAudiences(pod).includes(audience) || driverAudiences(pod, lookup).includes(audience)) return undefined;
   return forbidden(`${userName} is not authorized to request tokens for audience ${goQuote(audience)}`);
 }
 
@@ -299,6 +305,21 @@ function projectedAudiences({ spec }: Pod): readonly string[] {
       token === undefined ? [] : [token.audience ?? ''],
     ),
   );
+}
+
+/** Of the tokens that CSI drivers of the pod's volumes get for it, those of kinds that drivers have taken over among them. */
+function driverAudiences(pod: Pod, lookup: RestrictionLookup): readonly string[] {
+  const { namespace = '' } = pod.metadata;
+  const named = referencesOf(pod).map(({ kind, name }) => {
+    const claim = kind === 'PersistentVolumeClaim' ? lookup.claim(namespace, name) : undefined;
+    const volume = claim && lookup.persistentVolume(claim.spec.volumeName ?? '');
+    return kind === 'CSIDriver' ? name : volume && (volume.spec.csi?.driver ?? migratedKindOf(volume.spec)?.driver);
+  });
+  const drivers = [...named, ...(pod.spec.volumes ?? []).map((volume) => migratedKindOf(volume)?.driver)];
+  return drivers.flatMap((driver) => {
+    const { tokenRequests = [] } = (driver === undefined ? undefined : lookup.csiDriver(driver)?.spec) ?? {};
+    return tokenRequests.map(({ audience }) => audience);
+  });
 }
 
 /**

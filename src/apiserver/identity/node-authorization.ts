@@ -68,8 +68,9 @@ export function authorizeNode(
       return ownNode(node, request);
     case 'pods.':
       return pods(node, request, related);
-    // They are related to nothing here: the server keeps neither attachments nor claims of devices.
     case 'volumeattachments.storage.k8s.io':
+      return getOfNamed(request) ?? related('volumeAttachment');
+    // They are related to nothing here: the server keeps no claims of devices.
     case 'resourceclaims.resource.k8s.io':
       return getOfNamed(request) ?? unrelated(node);
     default:

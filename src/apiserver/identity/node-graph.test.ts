@@ -121,6 +121,16 @@ for (const { it, pod, kind, names } of references) {
   });
 }
 
+test('an attachment is related to the node that it names, as long as it exists', () => {
+  const graph = new NodeGraph();
+  const spec = { attacher: 'd', nodeName: 'n1', source: { persistentVolumeName: 'pv' } };
+  graph.volumeAttachmentChanged({ metadata: { name: 'a' }, spec });
+  assert.ok(graph.isRelated('n1', 'volumeAttachment', '', 'a'));
+  assert.ok(!graph.isRelated('n2', 'volumeAttachment', '', 'a'));
+  graph.volumeAttachmentDeleted('a');
+  assert.ok(!graph.isRelated('n1', 'volumeAttachment', '', 'a'));
+});
+
 test('a pod without a node gives no access', () => {
   const graph = new NodeGraph();
   graph.podChanged(aPod({ imagePullSecrets: [{ name: 'a' }] }));

@@ -1,6 +1,6 @@
 /**
- * Which objects have to do with which node: those that a pod on the node names, and behind its claims the volumes and
- * their secrets. It gets every change of a pod or PersistentVolume and answers at once, from memory.
+ * Which objects have to do with which node: those that a pod on the node names, behind its claims the volumes and
+ * their secrets, and what is attached to the node. It gets every change of them and answers at once, from memory.
  *
  * An API server builds the same graph from watches, so that a pod that was bound a moment ago may still be refused its
  * Secrets. Here the graph gets a write before any client can see it, so there is no such gap.
@@ -9,11 +9,19 @@
 import { isMirrorPod } from '../../kube/kinds/pod/pod-identity.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { PersistentVolume } from '../../kube/kinds/storage/persistent-volume.ts';
+import type { VolumeAttachment } from '../../kube/kinds/storage/volume-attachment.ts';
 import { type ReferencedKind, referencesOf } from '../../kube/references/pod-references.ts';
 import { objectPrefix, parseStored, placeOfKey } from '../model/stored-objects.ts';
 import type { Change, ListResult, Store } from '../store/store.ts';
 
-export type RelatedKind = 'secret' | 'configMap' | 'serviceAccount' | 'claim' | 'persistentVolume' | 'pod';
+export type RelatedKind =
+  | 'secret'
+  | 'configMap'
+  | 'serviceAccount'
+  | 'claim'
+  | 'persistentVolume'
+  | 'pod'
+  | 'volumeAttachment';
 
 /** All that authorisation wants to know. `namespace` is empty for objects that live in none. */
 export interface NodeRelations {
@@ -35,6 +43,8 @@ export class NodeGraph implements NodeRelations {
   readonly #uses = new Map<string, Map<string, number>>();
   readonly #volumes = new Map<string, VolumeEntry>();
   readonly #volumesOfSecret = new Map<string, Set<string>>();
+  /** Name to node. */
+  readonly #attachments = new Map<string, string>();
 
   podChanged(pod: Pod): void {
     const { namespace = '', name } = pod.metadata;
@@ -77,7 +87,16 @@ export class NodeGraph implements NodeRelations {
     this.#volumes.delete(name);
   }
 
+  volumeAttachmentChanged({ metadata: { name }, spec: { nodeName } }: VolumeAttachment): void {
+    this.#attachments.set(name, nodeName);
+  }
+
+  volumeAttachmentDeleted(name: string): void {
+    this.#attachments.delete(name);
+  }
+
   isRelated(node: string, kind: RelatedKind, namespace: string, name: string): boolean {
+    if (kind === 'volumeAttachment') return this.#attachments.get(name) === node;
     const key = keyOf(kind, namespace, name);
     if (kind === 'pod') return this.#pods.get(key)?.node === node;
     if (kind === 'persistentVolume') return this.#usesVolume(node, name);
@@ -165,6 +184,7 @@ function referenceIn(source: unknown, defaultNamespace: string): SecretName {
 
 const podPrefix = objectPrefix({ group: '', plural: 'pods', namespaced: true });
 const volumePrefix = objectPrefix({ group: '', plural: 'persistentvolumes', namespaced: false });
+const attachmentPrefix = objectPrefix({ group: 'storage.k8s.io', plural: 'volumeattachments', namespaced: false });
 
 export function followNodeGraph(store: Store): { readonly graph: NodeGraph; readonly unfollow: () => void } {
   const graph = new NodeGraph();
@@ -176,6 +196,9 @@ export function followNodeGraph(store: Store): { readonly graph: NodeGraph; read
   for (const { value } of read(podPrefix).items) graph.podChanged(parseStored(value) as Pod);
   for (const { value } of read(volumePrefix).items) {
     graph.persistentVolumeChanged(parseStored(value) as PersistentVolume);
+  }
+  for (const { value } of read(attachmentPrefix).items) {
+    graph.volumeAttachmentChanged(parseStored(value) as VolumeAttachment);
   }
   return { graph, unfollow };
 }
@@ -189,5 +212,8 @@ function apply(graph: NodeGraph, { type, key, value }: Change): void {
   } else if (key.startsWith(volumePrefix)) {
     if (type === 'delete') graph.persistentVolumeDeleted(placeOfKey(key).name);
     else graph.persistentVolumeChanged(parseStored(value) as PersistentVolume);
+  } else if (key.startsWith(attachmentPrefix)) {
+    if (type === 'delete') graph.volumeAttachmentDeleted(placeOfKey(key).name);
+    else graph.volumeAttachmentChanged(parseStored(value) as VolumeAttachment);
   }
 }

@@ -6,6 +6,9 @@ import type { Node } from '../../kube/kinds/node.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { Secret } from '../../kube/kinds/secret.ts';
 import type { ServiceAccount } from '../../kube/kinds/service-account.ts';
+import type { CsiDriver } from '../../kube/kinds/storage/csi.ts';
+import type { PersistentVolumeClaim } from '../../kube/kinds/storage/persistent-volume-claim.ts';
+import type { PersistentVolume } from '../../kube/kinds/storage/persistent-volume.ts';
 import type { KubeObject, Resource } from './resource.ts';
 
 type Kind = Pick<Resource, 'group' | 'plural' | 'namespaced'>;
@@ -65,6 +68,9 @@ const pods = { ...core, plural: 'pods', namespaced: true };
 const nodes = { ...core, plural: 'nodes', namespaced: false };
 const secrets = { ...core, plural: 'secrets', namespaced: true };
 const serviceAccounts = { ...core, plural: 'serviceaccounts', namespaced: true };
+const claims = { ...core, plural: 'persistentvolumeclaims', namespaced: true };
+const volumes = { ...core, plural: 'persistentvolumes', namespaced: false };
+const csiDrivers = { group: 'storage.k8s.io', plural: 'csidrivers', namespaced: false };
 
 interface ObjectStore {
   get(key: string): { readonly value: string } | undefined;
@@ -91,6 +97,18 @@ export class StoredObjects {
 
   serviceAccount(namespace: string, name: string): ServiceAccount | undefined {
     return this.#read(objectKey(serviceAccounts, namespace, name)) as ServiceAccount | undefined;
+  }
+
+  claim(namespace: string, name: string): PersistentVolumeClaim | undefined {
+    return this.#read(objectKey(claims, namespace, name)) as PersistentVolumeClaim | undefined;
+  }
+
+  persistentVolume(name: string): PersistentVolume | undefined {
+    return this.#read(objectKey(volumes, '', name)) as PersistentVolume | undefined;
+  }
+
+  csiDriver(name: string): CsiDriver | undefined {
+    return this.#read(objectKey(csiDrivers, '', name)) as CsiDriver | undefined;
   }
 
   #read(key: string): unknown {

@@ -15,6 +15,7 @@ import { csiDriverKind, csiNodeKind } from '../../kube/kinds/storage/csi.ts';
 import { claimKind } from '../../kube/kinds/storage/persistent-volume-claim.ts';
 import { persistentVolumeKind } from '../../kube/kinds/storage/persistent-volume.ts';
 import { storageClassKind } from '../../kube/kinds/storage/storage-class.ts';
+import { volumeAttachmentKind } from '../../kube/kinds/storage/volume-attachment.ts';
 import type { ResourceKind } from '../../kube/schema/kind.ts';
 import type { Shape } from '../../kube/schema/schema.ts';
 
@@ -82,6 +83,7 @@ export const leases = referenceTo(leaseKind);
 export const runtimeClasses = referenceTo(runtimeClassKind);
 export const csiDrivers = referenceTo(csiDriverKind);
 export const csiNodes = referenceTo(csiNodeKind);
+export const volumeAttachments = referenceTo(volumeAttachmentKind);
 export const storageClasses = referenceTo(storageClassKind);
 // The older version, which more servers have.
 export const clusterTrustBundles = referenceTo({ ...trustBundleKind, version: 'v1beta1' });

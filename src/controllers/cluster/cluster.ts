@@ -105,6 +105,24 @@ export async function unlessRefused(write: Promise<void>, ...codes: readonly num
   }
 }
 
+/** Changes this very object: one that is gone, or another one of the same name, is left alone. */
+export function updateSame<T extends KubeObject>(
+  cluster: Cluster,
+  key: string,
+  { metadata }: KubeObject,
+  change: (current: T) => T,
+  subresource?: string,
+): Promise<void> {
+  const guarded = (object: KubeObject): KubeObject =>
+    object.metadata.uid === metadata.uid ? change(object as T) : object;
+  return unlessRefused(cluster.update(key, guarded, subresource), 404);
+}
+
+/** Deletes this very object, unless it is gone. */
+export function deleteSame(cluster: Cluster, key: string, { metadata: { uid } }: KubeObject): Promise<void> {
+  return unlessRefused(cluster.delete(key, uid === undefined ? {} : { uid }), 404, 409);
+}
+
 /** The HTTP status of a write that was refused. */
 export function refusalCode(error: unknown): unknown {
   return error instanceof Error && 'code' in error ? error.code : undefined;

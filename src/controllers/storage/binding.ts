@@ -15,7 +15,6 @@ import {
   classOf,
   defaultClassOf,
   hasAnnotation,
-  migratedDrivers,
   migratedTo,
   provisionedBy,
   provisionerAnnotations,
@@ -23,6 +22,7 @@ import {
   wantsDefaultClass,
   withoutAnnotation,
 } from '../../kube/references/claims.ts';
+import { migratedDrivers } from '../../kube/references/csi-translation.ts';
 import type { KubeObject } from '../../kube/schema/kind.ts';
 import { goQuote } from '../../kube/values/go-text.ts';
 import { type VolumeIndex, haveSameMode, isReservedFor, misfit } from './volume-index.ts';

@@ -9,12 +9,15 @@
  *     └── settled: the volume loses its mark ◀── status.capacity is the new size ◀───── finished ──────┘
  * ```
  *
+ * Where the node has nothing to do, `completed` leads from the first status to none. A driver that refuses leads to
+ * `ControllerResizeInfeasible`, which is left as the first status is.
+ *
  * One size is in flight at a time: it stays in `status.allocatedResources` until the node has grown the volume to it or has refused.
  */
 import type { PersistentVolumeClaim } from '../../kube/kinds/storage/persistent-volume-claim.ts';
 import type { PersistentVolume } from '../../kube/kinds/storage/persistent-volume.ts';
 import { preResizeCapacity, resizeConditions, resizeStatusOf, storageOf } from '../../kube/references/claim-resize.ts';
-import { annotated, hasAnnotation } from '../../kube/references/claims.ts';
+import { annotated, hasAnnotation, withoutAnnotation } from '../../kube/references/claims.ts';
 import type { Quantity } from '../../kube/values/quantity.ts';
 import { timestamp } from '../../kube/values/times.ts';
 
@@ -31,6 +34,9 @@ export interface Expander {
   /** Its last call for this claim failed, and nothing goes on any more. */
   readonly hasFailed: boolean;
 }
+
+/** The claim has grown without its nodes. */
+const nodeExpansionNotRequired = 'volume.kubernetes.io/node-expansion-not-required';
 
 const none: ExpansionStep = { kind: 'none' };
 
@@ -99,7 +105,10 @@ export function begun(
 ): PersistentVolumeClaim {
   const status = 'ControllerResizeInProgress';
   if (resizeStatusOf(claim) === status && allocatedTo(claim)?.equals(size) === true) return claim;
-  const marked = annotated(claim, ['volume.kubernetes.io/storage-resizer'], resizer);
+  const marked = withoutAnnotation(
+    annotated(claim, ['volume.kubernetes.io/storage-resizer'], resizer),
+    nodeExpansionNotRequired,
+  );
   const others = (claim.status?.conditions ?? []).filter(({ type }) => !resizeConditions.has(type));
   return {
     ...marked,
@@ -112,19 +121,29 @@ export function begun(
   };
 }
 
-/** Second: the volume has the new size, and says which one a claim can use until the node is done. */
-export function enlarged(volume: PersistentVolume, claim: PersistentVolumeClaim, size: Quantity): PersistentVolume {
+/** Second: the volume has the new size, and says which one a claim can use until the node is done, unless all is. */
+export function enlarged(
+  volume: PersistentVolume,
+  claim: PersistentVolumeClaim,
+  size: Quantity,
+  isComplete = false,
+): PersistentVolume {
   if (!isBoundTo(volume, claim)) return volume;
   const before = storageOf(claim.status?.capacity).toString();
-  const marked = hasAnnotation(volume, preResizeCapacity) ? volume : annotated(volume, [preResizeCapacity], before);
+  const isMarked = isComplete || hasAnnotation(volume, preResizeCapacity);
+  const marked = isMarked ? volume : annotated(volume, [preResizeCapacity], before);
   if (marked === volume && storageOf(volume.spec.capacity).equals(size)) return volume;
   return { ...marked, spec: { ...volume.spec, capacity: { ...volume.spec.capacity, storage: size.toString() } } };
 }
 
 /** Third: the node may begin. */
-export function handedToNode(claim: PersistentVolumeClaim, size: Quantity, now: number): PersistentVolumeClaim {
-  const from = ['ControllerResizeInProgress', 'NodeResizeInfeasible'];
-  if (!from.includes(resizeStatusOf(claim)) || allocatedTo(claim)?.equals(size) !== true) return claim;
+export function handedToNode(
+  claim: PersistentVolumeClaim,
+  size: Quantity,
+  now: number,
+  grown: Quantity = size,
+): PersistentVolumeClaim {
+  if (!isUnderWay(claim, size)) return claim;
   const { conditions = [], allocatedResourceStatuses } = claim.status ?? {};
   const type = 'FileSystemResizePending';
   const message = 'Waiting for user to (re-)start a pod to finish file system resize of volume on node.';
@@ -136,8 +155,59 @@ export function handedToNode(claim: PersistentVolumeClaim, size: Quantity, now: 
     ...claim,
     status: {
       ...claim.status,
+      // What the storage has become is what the node is to use.
+      allocatedResources: { ...claim.status?.allocatedResources, storage: grown.toString() },
       allocatedResourceStatuses: { ...allocatedResourceStatuses, storage: 'NodeResizePending' },
       conditions: isSaid ? conditions : [...others, pending],
+    },
+  };
+}
+
+/** The control plane's half of this size is not on record as done. */
+export function isUnderWay(claim: PersistentVolumeClaim, size: Quantity): boolean {
+  const from = ['ControllerResizeInProgress', 'ControllerResizeInfeasible', 'NodeResizeInfeasible'];
+  return from.includes(resizeStatusOf(claim)) && allocatedTo(claim)?.equals(size) === true;
+}
+
+/** Instead of the third where the node has nothing to do. */
+export function completed(claim: PersistentVolumeClaim, size: Quantity, grown: Quantity): PersistentVolumeClaim {
+  if (!isUnderWay(claim, size)) return claim;
+  const { allocatedResourceStatuses: statuses, conditions = [], ...status } = claim.status ?? {};
+  const { storage: _, ...others } = statuses ?? {};
+  return {
+    ...annotated(claim, [nodeExpansionNotRequired], 'true'),
+    status: {
+      ...status,
+      capacity: { ...status.capacity, storage: grown.toString() },
+      ...(Object.keys(others).length > 0 && { allocatedResourceStatuses: others }),
+      conditions: conditions.filter(({ type }) => !resizeConditions.has(type)),
+    },
+  };
+}
+
+/** Instead of the second where it was refused; `isInfeasible`: however often this size is asked for. */
+export function refused(
+  claim: PersistentVolumeClaim,
+  why: string,
+  isInfeasible: boolean,
+  now: number,
+): PersistentVolumeClaim {
+  const type = 'ControllerResizeError';
+  const { conditions = [], allocatedResourceStatuses } = claim.status ?? {};
+  // One that holds already keeps its time and its text.
+  const isSaid = conditions.some((condition) => condition.type === type && condition.status === 'True');
+  const status = 'ControllerResizeInfeasible';
+  const isMarked = !isInfeasible || resizeStatusOf(claim) === status;
+  if (isSaid && isMarked) return claim;
+  const message = `failed to expand pvc with ${why}`;
+  const others = conditions.filter((condition) => condition.type !== type);
+  const error = { type, status: 'True', lastTransitionTime: timestamp(now), message };
+  return {
+    ...claim,
+    status: {
+      ...claim.status,
+      ...(isInfeasible && { allocatedResourceStatuses: { ...allocatedResourceStatuses, storage: status } }),
+      conditions: isSaid ? conditions : [...others, error],
     },
   };
 }

@@ -17,9 +17,19 @@ import {
   provisionedBy,
   provisionerAnnotations,
   selectedNode,
+  volumeNameFor,
+  withoutFinalizer,
 } from '../../kube/references/claims.ts';
 import type { KubeObject } from '../../kube/schema/kind.ts';
-import { type Cluster, type ControllerDeps, coreKind, kindNamed, unlessRefused } from '../cluster/cluster.ts';
+import {
+  type Cluster,
+  type ControllerDeps,
+  coreKind,
+  deleteSame,
+  kindNamed,
+  unlessRefused,
+  updateSame,
+} from '../cluster/cluster.ts';
 import { ControllerEvents } from '../cluster/events.ts';
 import { WorkQueue } from '../cluster/work-queue.ts';
 import type { News } from './binding.ts';
@@ -201,7 +211,6 @@ class LocalPathLoop {
     const key = this.#view.keyOfVolume(name);
     const volume = (await this.#cluster.get(key)) as PersistentVolume | undefined;
     if (volume === undefined || !this.#mayGo(volume) || !(await this.#isHere(volume))) return;
-    const { uid } = volume.metadata;
     // A volume that is kept is deleted by hand: then its data stays.
     if (volume.spec.persistentVolumeReclaimPolicy === 'Delete') {
       try {
@@ -214,24 +223,14 @@ class LocalPathLoop {
         });
         throw error;
       }
-      const preconditions = uid === undefined ? {} : { uid };
-      await unlessRefused(this.#cluster.delete(key, preconditions), 404, 409);
+      await deleteSame(this.#cluster, key, volume);
     } else await this.#local.directories.removeEmpty(name);
-    const released = (object: KubeObject): KubeObject => {
-      const { finalizers = [] } = object.metadata;
-      if (object.metadata.uid !== uid || !finalizers.includes(finalizer)) return object;
-      return { ...object, metadata: { ...object.metadata, finalizers: finalizers.filter((one) => one !== finalizer) } };
-    };
-    await unlessRefused(this.#cluster.update(key, released), 404);
+    await updateSame(this.#cluster, key, volume, (current) => withoutFinalizer(current, finalizer));
   }
 
   #record(claim: PersistentVolumeClaim, news: News): Promise<void> {
     return this.#events.record(this.#view.kinds.claim, claim, news);
   }
-}
-
-function volumeNameFor({ metadata }: KubeObject): string {
-  return `pvc-${metadata.uid ?? ''}`;
 }
 
 function isProvisionedByUs({ metadata: { annotations = {} } }: PersistentVolumeClaim): boolean {

@@ -7,11 +7,19 @@
  */
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { PersistentVolumeClaim } from '../../kube/kinds/storage/persistent-volume-claim.ts';
-import { claimNamesOf, claimProtection, isTerminated, volumeProtection } from '../../kube/references/claims.ts';
+import { resizeStatusOf } from '../../kube/references/claim-resize.ts';
+import {
+  claimNamesOf,
+  claimProtection,
+  isTerminated,
+  volumeProtection,
+  withFinalizer,
+  withoutFinalizer,
+} from '../../kube/references/claims.ts';
 import { claimNameOf, isMadeFor } from '../../kube/references/volume-spec.ts';
 import type { KubeObject } from '../../kube/schema/kind.ts';
 import { timestamp } from '../../kube/values/times.ts';
-import { type ControllerDeps, unlessRefused } from '../cluster/cluster.ts';
+import { type ControllerDeps, unlessRefused, updateSame } from '../cluster/cluster.ts';
 import { WorkQueue } from '../cluster/work-queue.ts';
 import { type ClaimId, type StorageView, claimIdsOf } from './storage-view.ts';
 
@@ -20,7 +28,7 @@ export async function runVolumeProtection(deps: ControllerDeps, view: StorageVie
   const cluster = deps.clusterFor(controller, signal);
   const queue = new WorkQueue(controller, deps);
   const change = (volume: KubeObject & { readonly status?: { readonly phase?: string } }): KubeObject =>
-    withFinalizer(volume, volumeProtection, volume.status?.phase === 'Bound');
+    guarded(volume, volumeProtection, volume.status?.phase === 'Bound');
   view.follow({
     volumeChanged: (name, volume) => {
       if (volume !== undefined && change(volume) !== volume) queue.touch(view.keyOfVolume(name));
@@ -56,13 +64,10 @@ export async function runClaimProtection(deps: ControllerDeps, view: StorageView
     const usage = (object: KubeObject): KubeObject => withUsage(object, view.podsUsing(id), deps.clock.now());
     // Most looks find nothing to do: they read nothing.
     if (usage(claim) !== claim) await unlessRefused(cluster.update(view.keyOfClaim(id), usage, 'status'), 404);
-    if (withFinalizer(claim, claimProtection, true) !== claim) await setFinalizer(claim, id, true);
+    if (guarded(claim, claimProtection, true) !== claim) await setFinalizer(claim, id, true);
   };
-  const setFinalizer = ({ metadata }: PersistentVolumeClaim, id: ClaimId, isUsed: boolean): Promise<void> => {
-    const change = (current: KubeObject): KubeObject =>
-      current.metadata.uid === metadata.uid ? withFinalizer(current, claimProtection, isUsed) : current;
-    return unlessRefused(cluster.update(view.keyOfClaim(id), change), 404);
-  };
+  const setFinalizer = (claim: PersistentVolumeClaim, id: ClaimId, isUsed: boolean): Promise<void> =>
+    updateSame(cluster, view.keyOfClaim(id), claim, (current) => guarded(current, claimProtection, isUsed));
   const release = async (namespace: string): Promise<void> => {
     const ids = ending.get(namespace) ?? new Set();
     // What is still used is looked at again when one of its pods changes.
@@ -99,15 +104,9 @@ function usersOf(pods: readonly Pod[]): (claimName: string) => readonly Pod[] {
 }
 
 /** With the finalizer while it lives, and while it is deleted for as long as it is used; the same object when nothing is to change. */
-function withFinalizer(object: KubeObject, finalizer: string, isUsed: boolean): KubeObject {
-  const { finalizers = [], deletionTimestamp } = object.metadata;
-  const has = finalizers.includes(finalizer);
-  if (deletionTimestamp === undefined) {
-    return has ? object : { ...object, metadata: { ...object.metadata, finalizers: [...finalizers, finalizer] } };
-  }
-  if (!has || isUsed) return object;
-  const others = finalizers.filter((one) => one !== finalizer);
-  return { ...object, metadata: { ...object.metadata, finalizers: others } };
+function guarded(object: KubeObject, finalizer: string, isUsed: boolean): KubeObject {
+  if (object.metadata.deletionTimestamp === undefined) return withFinalizer(object, finalizer);
+  return isUsed ? object : withoutFinalizer(object, finalizer);
 }
 
 function protects(pod: Pod, claim: PersistentVolumeClaim): boolean {
@@ -130,6 +129,9 @@ const unused = 'Unused';
 function withUsage(object: KubeObject, pods: readonly Pod[], now: number): KubeObject {
   const claim = object as PersistentVolumeClaim;
   if (claim.metadata.deletionTimestamp !== undefined || claim.status?.phase !== 'Bound') return object;
+  // A resizer writes the conditions between two looks of its own, and older ones drop this one: to put it back would only
+  // make their next write meet a conflict.
+  if (resizeStatusOf(claim) !== '') return object;
   const isUsed = pods.some((pod) => !isTerminated(pod) && uses(pod, claim));
   const status = isUsed ? 'False' : 'True';
   const { conditions = [] } = claim.status;

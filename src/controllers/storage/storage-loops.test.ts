@@ -74,6 +74,55 @@ test('a claim gets the volume with the fewest access modes before the smallest',
   assert.equal(claim?.status?.capacity?.['storage'], '10Gi', 'it shows what it has, not what it asked for');
 });
 
+test('the condition Unused is left alone while a resizer works on the claim', async (t) => {
+  const world = await worldOf(t, newVolume('one'), newClaim());
+  await world.rest();
+  const conditions = async (): Promise<readonly string[]> => {
+    const claim = await world.get<PersistentVolumeClaim>('PersistentVolumeClaim', 'data');
+    return (claim?.status?.conditions ?? []).map(({ type, status }) => `${type} ${status}`);
+  };
+  assert.deepEqual(await conditions(), ['Unused True']);
+  const write = (allocatedResourceStatuses: object, types: readonly string[]): Promise<void> =>
+    world.user.update(
+      world.key('PersistentVolumeClaim', 'data'),
+      (object) => {
+        const claim = object as PersistentVolumeClaim;
+        const written = types.map((type) => ({ type, status: 'True' }));
+        return { ...claim, status: { ...claim.status, allocatedResourceStatuses, conditions: written } } as KubeObject;
+      },
+      'status',
+    );
+  await write({ storage: 'ControllerResizeInProgress' }, ['Resizing']);
+  await world.rest();
+  assert.deepEqual(await conditions(), ['Resizing True']);
+  await write({}, []);
+  await world.rest();
+  assert.deepEqual(await conditions(), ['Unused True']);
+});
+
+test('a volume that becomes free is not kept for a claim that names another one', async (t) => {
+  const world = await worldOf(t, newClaim({ name: 'choosy', volumeName: 'elsewhere' }), newClaim());
+  await world.rest();
+  await add(world, newVolume('one'));
+  await world.rest();
+  assert.equal(await pair(world), 'Bound Bound mutual');
+});
+
+test('a volume that becomes free goes to the next claim when the first one in line is deleted meanwhile', async (t) => {
+  const world = await worldOf(t, newClaim({ name: 'first' }));
+  await world.rest();
+  await add(world, newClaim());
+  await world.rest();
+  // The line is woken by the volume's phase, and its first claim is gone before anything looked at it.
+  world.lag('persistentvolumes', 50);
+  await add(world, newVolume('one'));
+  await world.rest();
+  await world.user.delete(world.key('PersistentVolumeClaim', 'first'));
+  world.catchUp();
+  await world.rest();
+  assert.equal(await pair(world), 'Bound Bound mutual');
+});
+
 test('a finished pod protects its claim until it is deleted', async (t) => {
   const world = await worldOf(t, newVolume('one'), newClaim(), podWithClaims('web', ['data']));
   await world.rest();

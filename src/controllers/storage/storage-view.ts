@@ -7,18 +7,21 @@ import type { PersistentVolumeClaim } from '../../kube/kinds/storage/persistent-
 import type { PersistentVolume } from '../../kube/kinds/storage/persistent-volume.ts';
 import type { StorageClass } from '../../kube/kinds/storage/storage-class.ts';
 import { claimNamesOf } from '../../kube/references/claims.ts';
+import { migrations } from '../../kube/references/csi-migrations.ts';
 import { type Cluster, type Kind, type ObjectChange, coreKind, kindNamed } from '../cluster/cluster.ts';
 import { VolumeIndex } from './volume-index.ts';
 
 /** `namespace/name`. */
 export type ClaimId = string;
 
-interface StorageFollower {
+export interface StorageFollower {
   volumeChanged?(name: string, volume: PersistentVolume | undefined, before: PersistentVolume | undefined): void;
   claimChanged?(id: ClaimId, claim: PersistentVolumeClaim | undefined, before: PersistentVolumeClaim | undefined): void;
   classChanged?(name: string): void;
   /** Also when it is new, or gone. */
   podChanged?(key: string, pod: Pod | undefined, before: Pod | undefined): void;
+  /** All that there was has been reported. */
+  started?(): void;
 }
 
 export class StorageView {
@@ -28,8 +31,8 @@ export class StorageView {
   readonly kinds: { readonly claim: Kind; readonly volume: Kind; readonly storageClass: Kind; readonly pod: Kind };
   readonly #cluster: Cluster;
   readonly #hasPods: boolean;
-  readonly #followers: StorageFollower[] = [];
-  /** Pods that name claims, by key. */
+  readonly #followers = new Set<StorageFollower>();
+  /** Pods that name claims, or disks of a CSI driver, by key. */
   readonly #pods = new Map<string, Pod>();
   readonly #podsOfClaim = new Map<ClaimId, Set<string>>();
 
@@ -44,9 +47,12 @@ export class StorageView {
     };
   }
 
-  /** Before `start`, so that nothing is missed. */
-  follow(follower: StorageFollower): void {
-    this.#followers.push(follower);
+  /** Reports the claims and volumes that are known already, then each change. Returns how to stop. */
+  follow(follower: StorageFollower): () => void {
+    this.#followers.add(follower);
+    for (const [id, claim] of this.claims) follower.claimChanged?.(id, claim, undefined);
+    for (const volume of this.volumes.all()) follower.volumeChanged?.(volume.metadata.name, volume, undefined);
+    return () => this.#followers.delete(follower);
   }
 
   /** All at once: a claim whose volume is not known yet would be taken for lost. Returns how to stop. */
@@ -69,9 +75,14 @@ export class StorageView {
       }),
     ];
     if (this.#hasPods) stops.push(this.#cluster.watch(pod, (change) => this.#podChanged(change)));
+    for (const follower of this.#followers) follower.started?.();
     return () => {
       for (const stop of stops) stop();
     };
+  }
+
+  pods(): Iterable<Pod> {
+    return this.#pods.values();
   }
 
   /** Pods that name the claim, scheduled or not, in whatever phase. */
@@ -79,7 +90,7 @@ export class StorageView {
     return [...(this.#podsOfClaim.get(id) ?? [])].flatMap((key) => this.#pods.get(key) ?? []);
   }
 
-  /** Pods with claims that have this node. */
+  /** Pods with such volumes that have this node. */
   podsOn(nodeName: string): readonly Pod[] {
     return [...this.#pods.values()].filter(({ spec }) => spec.nodeName === nodeName);
   }
@@ -95,7 +106,7 @@ export class StorageView {
 
   #podChanged(change: ObjectChange): void {
     // Most pods have no claims, and a large pod takes long to read.
-    const isOurs = change.mentions('claimName') || change.mentions('volumeClaimTemplate');
+    const isOurs = storageWords.some((word) => change.mentions(word));
     if (!isOurs && !this.#pods.has(change.key)) return;
     this.#setPod(change.key, change.type === 'put' && isOurs ? (change.object as Pod) : undefined);
   }
@@ -128,6 +139,8 @@ export class StorageView {
     for (const follower of this.#followers) follower.podChanged?.(key, pod, before);
   }
 }
+
+const storageWords = ['claimName', 'volumeClaimTemplate', ...migrations.map(([source]) => source)];
 
 export function claimId(namespace: string | undefined, name: string | undefined): ClaimId {
   return `${namespace ?? ''}/${name ?? ''}`;

@@ -20,7 +20,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { KubeObject } from '../../kube/schema/kind.ts';
 import { readQuantity } from '../../kube/values/quantity.ts';
 import { LabelSelectorError } from '../../kube/values/labels.ts';
-import { type Cluster, type ControllerDeps, type Kind, unlessRefused } from '../cluster/cluster.ts';
+import { type Cluster, type ControllerDeps, type Kind, unlessRefused, updateSame } from '../cluster/cluster.ts';
 import { ControllerEvents } from '../cluster/events.ts';
 import { WorkQueue } from '../cluster/work-queue.ts';
 import {
@@ -67,7 +67,7 @@ class VolumeBinder {
     this.#queue = new WorkQueue(controller, deps);
     view.follow({
       claimChanged: (id, claim, before) => {
-        if (claim === undefined) this.#waiting.delete(id);
+        if (claim === undefined) this.#stopWaiting(id);
         this.#nameVolume(id, before?.spec.volumeName, claim?.spec.volumeName);
         this.#touch(`claim:${id}`);
         for (const each of [claim, before]) {
@@ -124,15 +124,29 @@ class VolumeBinder {
     if (now !== '') this.#naming.set(now, (this.#naming.get(now) ?? new Set()).add(id));
   }
 
+  /** A volume that the claim was woken for and did not take goes to the next in line. */
+  #stopWaiting(id: ClaimId): void {
+    const wokenFor = this.#waiting.get(id);
+    this.#waiting.delete(id);
+    this.#offerAgain(wokenFor);
+  }
+
+  #offerAgain(wokenFor: string | undefined): void {
+    const left = wokenFor === undefined ? undefined : this.#view.volumes.get(wokenFor);
+    if (left !== undefined) this.#offer(left);
+  }
+
   /**
    * Wakes the claim that waited longest of those that could have this volume: it serves only one. A claim that was woken already
-   * looks at all free volumes, this one too: where every claim that could have it was woken, nothing is left to do.
+   * looks at all free volumes, this one too: where every claim that could have it was woken, nothing is left to do. A claim that
+   * names a volume wants no other; a change of that one wakes it.
    */
   #offer(volume: PersistentVolume): void {
     if (volume.status?.phase !== 'Available' || volume.spec.claimRef !== undefined) return;
     for (const [id, wokenFor] of this.#waiting) {
       const claim = wokenFor === undefined ? this.#view.claims.get(id) : undefined;
-      if (claim === undefined || isDelayed(claim, this.#view.classes) || !this.#couldTake(claim, volume)) continue;
+      if (claim === undefined || (claim.spec.volumeName ?? '') !== '') continue;
+      if (isDelayed(claim, this.#view.classes) || !this.#couldTake(claim, volume)) continue;
       this.#waiting.set(id, volume.metadata.name);
       return this.#touch(`claim:${id}`);
     }
@@ -155,7 +169,7 @@ class VolumeBinder {
 
   async #lookAtClaim(id: ClaimId): Promise<void> {
     const claim = (await this.#cluster.get(this.#view.keyOfClaim(id))) as PersistentVolumeClaim | undefined;
-    if (claim === undefined) return void this.#waiting.delete(id);
+    if (claim === undefined) return this.#stopWaiting(id);
     const migrated = migratedClaim(claim);
     // The change leads to another look.
     if (migrated !== claim) return this.#updateClaim(id, claim, migratedClaim);
@@ -169,14 +183,13 @@ class VolumeBinder {
     // Taken from here on, so that no other look chooses it too.
     const taken = step.kind === 'bind' && !isReservedFor(step.volume, claim) ? step.volume : undefined;
     if (taken !== undefined) this.#view.volumes.set(taken.metadata.name, claimed(taken, claim));
-    if (step.kind === 'bind') this.#waiting.delete(id);
-    else if (!hasAnnotation(claim, bindCompleted)) this.#waiting.set(id, undefined);
+    if (step.kind === 'bind' || hasAnnotation(claim, bindCompleted)) this.#waiting.delete(id);
+    else this.#waiting.set(id, undefined);
     try {
       await this.#carryOut(id, claim, step);
     } finally {
-      // It was woken for one volume and took another: the next in line gets its chance.
-      const left = wokenFor === undefined ? undefined : this.#view.volumes.get(wokenFor);
-      if (left !== undefined && !this.#waiting.has(id)) this.#offer(left);
+      // It took another volume, or none: what it was woken for is the next one's chance.
+      this.#offerAgain(wokenFor);
       if (taken !== undefined) await this.#refresh(taken.metadata.name);
     }
   }
@@ -338,16 +351,13 @@ class VolumeBinder {
     if (isChanged && news !== undefined) await this.#record(claim, news);
   }
 
-  /** Of this claim: another one of the same name is left alone. */
-  async #updateClaim(
+  #updateClaim(
     id: ClaimId,
-    { metadata }: PersistentVolumeClaim,
+    claim: PersistentVolumeClaim,
     change: (current: PersistentVolumeClaim) => PersistentVolumeClaim,
     subresource?: string,
   ): Promise<void> {
-    const guarded = (object: KubeObject): KubeObject =>
-      object.metadata.uid === metadata.uid ? change(object as PersistentVolumeClaim) : object;
-    await unlessRefused(this.#cluster.update(this.#view.keyOfClaim(id), guarded, subresource), 404);
+    return updateSame(this.#cluster, this.#view.keyOfClaim(id), claim, change, subresource);
   }
 
   async #refresh(name: string): Promise<void> {

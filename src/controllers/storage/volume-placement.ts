@@ -5,6 +5,7 @@
 import type { Node } from '../../kube/kinds/node.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { PersistentVolumeClaim } from '../../kube/kinds/storage/persistent-volume-claim.ts';
+import type { CsiNode } from '../../kube/kinds/storage/csi.ts';
 import type { PersistentVolume } from '../../kube/kinds/storage/persistent-volume.ts';
 import type { StorageClass } from '../../kube/kinds/storage/storage-class.ts';
 import {
@@ -15,9 +16,16 @@ import {
   requestedBytes,
   selectedNode,
 } from '../../kube/references/claims.ts';
+import {
+  migratedDrivers,
+  migratedKindOf,
+  migratedPlugins,
+  translatedInline,
+  translatedVolume,
+} from '../../kube/references/csi-translation.ts';
 import { nodeSelectorMatches } from '../../kube/references/node-affinity.ts';
 import { claimNameOf, requireOwner } from '../../kube/references/volume-spec.ts';
-import { messageOf } from '../../base/errors.ts';
+import { MountletError, messageOf } from '../../base/errors.ts';
 import { goQuote } from '../../kube/values/go-text.ts';
 import { isDelayed } from './binding.ts';
 import { type StorageView, claimId, claimIdsOf } from './storage-view.ts';
@@ -78,11 +86,16 @@ export function conflictOf(pod: Pod, { bound, unbound }: PodClaims, view: Storag
 }
 
 /** How the claims can be had on this node, or why not. */
-export function placeClaims({ bound, unbound }: PodClaims, node: Node, view: StorageView): Placement | string {
+export function placeClaims(
+  { bound, unbound }: PodClaims,
+  node: Node,
+  csiNode: CsiNode | undefined,
+  view: StorageView,
+): Placement | string {
   for (const { spec } of bound) {
     const volume = view.volumes.get(spec.volumeName ?? '');
     if (volume === undefined) return 'node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)';
-    if (!isReachable(volume, node)) return "node(s) didn't match PersistentVolume's node affinity";
+    if (!isReachable(asKnownTo(csiNode, volume), node)) return "node(s) didn't match PersistentVolume's node affinity";
   }
   const missing = "node(s) didn't find available persistent volumes to bind";
   const reserve: { readonly claim: PersistentVolumeClaim; readonly volume: PersistentVolume }[] = [];
@@ -109,13 +122,37 @@ export function csiVolumesOf(pods: readonly Pod[], view: StorageView): Map<strin
       const claim = view.claims.get(id);
       if (claim === undefined) continue;
       const volume = view.volumes.get(claim.spec.volumeName ?? '');
-      const { csi } = volume?.spec ?? {};
+      const csi = volume && translated(() => translatedVolume(volume))?.spec.csi;
       const provisioner = volume === undefined ? view.classes.get(classOf(claim))?.provisioner : undefined;
+      const driver = migratedDrivers.get(provisioner ?? '') ?? provisioner;
       if (csi !== undefined) found.set(csiVolumeId(csi.driver, csi.volumeHandle), csi.driver);
-      else if (provisioner !== undefined) found.set(csiVolumeId(provisioner, `claim ${id}`), provisioner);
+      else if (driver !== undefined) found.set(csiVolumeId(driver, `claim ${id}`), driver);
+    }
+    for (const volume of pod.spec.volumes ?? []) {
+      const csi = translated(() => translatedInline(volume, pod.metadata.namespace ?? ''))?.spec.csi;
+      if (csi !== undefined) found.set(csiVolumeId(csi.driver, csi.volumeHandle), csi.driver);
     }
   }
   return found;
+}
+
+/** Undefined also where it cannot be translated: its node will say why. */
+function translated(translate: () => PersistentVolume | undefined): PersistentVolume | undefined {
+  try {
+    return translate();
+  } catch (error) {
+    if (error instanceof MountletError) return undefined;
+    throw error;
+  }
+}
+
+/** Nodes that hand a kind of volume to its CSI driver have the driver's labels, which say where it can be reached. */
+function asKnownTo(csiNode: CsiNode | undefined, volume: PersistentVolume): PersistentVolume {
+  const kind = migratedKindOf(volume.spec);
+  const migrated = csiNode?.metadata.annotations?.[migratedPlugins]?.split(',') ?? [];
+  return kind !== undefined && migrated.includes(kind.plugin)
+    ? (translated(() => translatedVolume(volume)) ?? volume)
+    : volume;
 }
 
 export function csiVolumeId(driver: string, handle: string): string {

@@ -94,19 +94,26 @@ export type ForeignAnswer =
   | { readonly result: string }
   | { readonly reason: DiskError['reason']; readonly message: string };
 
+interface ElsewhereRequest {
+  readonly path: string;
+  readonly script: URL;
+  readonly request: object;
+  readonly timeoutMs?: number;
+}
+
 /**
  * Has a program of this package do something with a path: it reads a request in JSON and writes an answer. Given on its
  * standard input, because other processes see command lines, and a request may have something secret in it.
  */
 export async function doneElsewhere(
   programs: Programs,
-  { path, script, request }: { readonly path: string; readonly script: URL; readonly request: object },
+  { path, script, request, timeoutMs = answerMsMax }: ElsewhereRequest,
   signal: AbortSignal,
 ): Promise<string> {
   const command = {
     program: execPath,
     args: ['--no-warnings', fileURLToPath(script), path],
-    timeoutMs: answerMsMax,
+    timeoutMs,
     input: JSON.stringify(request),
   };
   const output = await inTime(programs.run(command, signal), path);

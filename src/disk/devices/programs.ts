@@ -9,7 +9,7 @@ import { constants } from 'node:os';
 import { kill } from 'node:process';
 import { MountletError, errorCode } from '../../base/errors.ts';
 import { systemCallError } from '../../linux/system-call-error.ts';
-import { readMountTable } from '../mounts/mount-table.ts';
+import { readMountsBelow } from '../mounts/mount-table.ts';
 import { DiskError } from '../mounts/disk-error.ts';
 
 interface Command {
@@ -241,7 +241,7 @@ function adviceFor(fileSystem: string, { stderr }: ProgramOutput): string | unde
 
 /** Asked of the mount table alone: a directory behind which a server is gone would hang. */
 export function isInMountTable(target: string): boolean {
-  return readMountTable().some(({ mountPoint }) => mountPoint === target);
+  return readMountsBelow(target).some(({ mountPoint }) => mountPoint === target);
 }
 
 /**

@@ -36,7 +36,7 @@ export function directoryBits(access: VolumeAccess): number {
   return fileBits(access) | 0o110 | setgid;
 }
 
-interface GroupChange {
+export interface GroupChange {
   readonly group: number;
   readonly readOnly: boolean;
   /** `OnRootMismatch` trusts a root directory that is right already and leaves its children as they are. */

@@ -43,9 +43,6 @@ interface SubPathEntry {
   readonly path: string;
 }
 
-/** The mount of a volume of this kind is one directory deeper, beside a file of its own. */
-const csiDirectory = 'kubernetes.io~csi';
-
 export class PodTrees {
   readonly #podsDirectory: string;
 
@@ -79,17 +76,12 @@ export class PodTrees {
     }
   }
 
-  /** Where volumes of the pod are, or would be, mounted. Throws when that cannot be read; without a directory there are none. */
+  /** The directories of the pod's volumes. Throws when they cannot be read; without a directory there are none. */
   volumePaths(podUid: string): readonly string[] {
     const directory = this.#pathOf(podUid, 'volumes');
     return this.#listOrNone(podUid, ['volumes']).flatMap((plugin) => {
       const parent = join(directory, plugin);
-      const paths = namesIn(this.#pathOf(podUid), ['volumes', plugin]).map(String);
-      if (plugin !== csiDirectory) return paths.map((name) => join(parent, name));
-      const mounted = mountPointsBelow(parent);
-      return paths
-        .map((name) => join(parent, name, 'mount'))
-        .filter((path) => mounted.has(path) || kindOf(path) !== 'nothing');
+      return namesIn(this.#pathOf(podUid), ['volumes', plugin]).map((name) => join(parent, String(name)));
     });
   }
 

@@ -20,16 +20,6 @@ export const provisionerAnnotations = [
 
 /** Names the CSI driver that serves a plugin which was part of Kubernetes once. */
 export const migratedTo = 'pv.kubernetes.io/migrated-to';
-/** By the plugin's old name. */
-export const migratedDrivers: ReadonlyMap<string, string> = new Map([
-  ['kubernetes.io/aws-ebs', 'ebs.csi.aws.com'],
-  ['kubernetes.io/azure-disk', 'disk.csi.azure.com'],
-  ['kubernetes.io/azure-file', 'file.csi.azure.com'],
-  ['kubernetes.io/cinder', 'cinder.csi.openstack.org'],
-  ['kubernetes.io/gce-pd', 'pd.csi.storage.gke.io'],
-  ['kubernetes.io/portworx-volume', 'pxd.portworx.com'],
-  ['kubernetes.io/vsphere-volume', 'csi.vsphere.vmware.com'],
-]);
 
 export const claimProtection = 'kubernetes.io/pvc-protection';
 export const volumeProtection = 'kubernetes.io/pv-protection';
@@ -73,6 +63,11 @@ export function defaultClassOf(classes: Iterable<StorageClass>): StorageClass | 
   return first;
 }
 
+/** The name of the volume that is made for a claim: the same whenever it is tried again. */
+export function volumeNameFor({ metadata }: KubeObject): string {
+  return `pvc-${metadata.uid ?? ''}`;
+}
+
 /** What a claim asks for. */
 export function requestedBytes({ spec }: PersistentVolumeClaim): bigint {
   return readQuantity(spec.resources?.requests?.['storage'])?.value() ?? 0n;
@@ -91,6 +86,20 @@ export function withoutAnnotation<T extends KubeObject>(object: T, name: string)
   if (!hasAnnotation(object, name)) return object;
   const { [name]: _, ...annotations } = object.metadata.annotations ?? {};
   return { ...object, metadata: { ...object.metadata, annotations } };
+}
+
+/** With this finalizer; the same object where it has it. */
+export function withFinalizer<T extends KubeObject>(object: T, finalizer: string): T {
+  const { finalizers = [] } = object.metadata;
+  if (finalizers.includes(finalizer)) return object;
+  return { ...object, metadata: { ...object.metadata, finalizers: [...finalizers, finalizer] } };
+}
+
+/** Without this finalizer; the same object where it has none. */
+export function withoutFinalizer<T extends KubeObject>(object: T, finalizer: string): T {
+  const { finalizers = [] } = object.metadata;
+  if (!finalizers.includes(finalizer)) return object;
+  return { ...object, metadata: { ...object.metadata, finalizers: finalizers.filter((one) => one !== finalizer) } };
 }
 
 /** Names of the claims that a pod's volumes stand for, those of its ephemeral volumes too. */

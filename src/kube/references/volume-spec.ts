@@ -7,6 +7,7 @@ import type { Pod } from '../kinds/pod/pod.ts';
 import type { Volume } from '../kinds/pod/volume.ts';
 import type { PersistentVolumeClaim } from '../kinds/storage/persistent-volume-claim.ts';
 import type { PersistentVolume } from '../kinds/storage/persistent-volume.ts';
+import { migratedKindOf, translatedInline, translatedVolume } from './csi-translation.ts';
 
 interface InlineVolumeSpec {
   readonly volume: Volume;
@@ -19,6 +20,10 @@ export interface PersistentVolumeSpec {
   readonly volume?: undefined;
   /** From the pod's `persistentVolumeClaim.readOnly`. */
   readonly readOnly: boolean;
+  /** Of a kind that a CSI driver has taken over: as that driver knows it, not as the API has it. */
+  readonly isMigrated?: true;
+  /** Written in the pod, in the words of such a kind: the API has no PersistentVolume of this name. */
+  readonly isInline?: true;
 }
 
 export type VolumeSpec = InlineVolumeSpec | PersistentVolumeSpec;
@@ -29,6 +34,23 @@ export function inlineSpec(volume: Volume): InlineVolumeSpec {
 
 export function persistentSpec(persistentVolume: PersistentVolume, readOnly: boolean): PersistentVolumeSpec {
   return { persistentVolume, readOnly };
+}
+
+/** What has to be mounted or attached: volumes of a kind that a CSI driver has taken over become volumes of that driver. */
+export function translatedSpec(spec: VolumeSpec, podNamespace: string): VolumeSpec {
+  return spec.volume === undefined ? translatedPersistent(spec) : inlineSpecOf(spec.volume, podNamespace);
+}
+
+/** The same for a volume that is written in a pod. */
+export function inlineSpecOf(volume: Volume, podNamespace: string): VolumeSpec {
+  const persistentVolume = translatedInline(volume, podNamespace);
+  if (persistentVolume === undefined) return inlineSpec(volume);
+  return { persistentVolume, readOnly: false, isMigrated: true, isInline: true };
+}
+
+function translatedPersistent(spec: PersistentVolumeSpec): PersistentVolumeSpec {
+  if (migratedKindOf(spec.persistentVolume.spec) === undefined) return spec;
+  return { ...spec, persistentVolume: translatedVolume(spec.persistentVolume), isMigrated: true };
 }
 
 /** The name of the volume's directory on disk: for a claim this is the PersistentVolume's name, not the pod's word. */
@@ -73,7 +95,7 @@ export interface VolumeUse {
 /** `use` is how the pod's containers name the volume: as a file system, as a raw device, or both. */
 export function resolveVolume(pod: Pod, volume: Volume, use: VolumeUse, reader: ClaimReader): VolumeSpec {
   const claimName = claimNameOf(pod, volume);
-  if (claimName === undefined) return inlineSpec(volume);
+  if (claimName === undefined) return inlineSpecOf(volume, pod.metadata.namespace ?? '');
   const claim = reader.claim(pod.metadata.namespace ?? '', claimName);
   const bound = boundClaim(pod, volume, claim);
   return specOfClaim(pod, volume, use, bound, reader.persistentVolume(bound.volumeName));
@@ -133,7 +155,7 @@ export function specOfClaim(
       `found PV object ${volumeName} but its pv.Spec.ClaimRef.UID ${claimRef.uid ?? ''} does not point to claim.UID ${claim.metadata.uid ?? ''}`,
     );
   }
-  const spec = persistentSpec(found, volume.persistentVolumeClaim?.readOnly ?? false);
+  const spec = translatedPersistent(persistentSpec(found, volume.persistentVolumeClaim?.readOnly ?? false));
   requireMode(volume, spec, use);
   return spec;
 }

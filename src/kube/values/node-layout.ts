@@ -24,7 +24,7 @@ export function podsDirectory(root: string): string {
 }
 
 export function podDirectory(root: string, podUid: string): string {
-  return `${podsDirectory(root)}/${segment('a pod UID', podUid)}`;
+  return `${podsDirectory(root)}/${pathSegment('a pod UID', podUid)}`;
 }
 
 /** The logs of a pod's containers, in a directory that may be elsewhere than the root. */
@@ -32,7 +32,7 @@ export function podLogDirectory(
   logRoot: string,
   { namespace, name, uid }: { readonly namespace: string; readonly name: string; readonly uid: string },
 ): string {
-  return `${logRoot}/${segment('a pod', `${namespace}_${name}_${uid}`)}`;
+  return `${logRoot}/${pathSegment('a pod', `${namespace}_${name}_${uid}`)}`;
 }
 
 export function volumesDirectory(root: string, podUid: string): string {
@@ -71,7 +71,7 @@ export function deviceDirectory(root: string, podUid: string, pluginName: string
 }
 
 export function containerDirectory(root: string, podUid: string, containerName: string): string {
-  return posix.join(podDirectory(root, podUid), 'containers', segment('a container name', containerName));
+  return posix.join(podDirectory(root, podUid), 'containers', pathSegment('a container name', containerName));
 }
 
 export function etcHostsFile(root: string, podUid: string): string {
@@ -80,7 +80,7 @@ export function etcHostsFile(root: string, podUid: string): string {
 
 /** Data of a plugin that belongs to no pod. Here, and only here, the plugin's name keeps its slash. */
 export function pluginDirectory(root: string, pluginName: string): string {
-  const segments = pluginName.split('/').map((part) => segment('a plugin name', part));
+  const segments = pluginName.split('/').map((part) => pathSegment('a plugin name', part));
   return posix.join(root, 'plugins', ...segments);
 }
 
@@ -94,14 +94,15 @@ export function globalMapDirectory(root: string, pluginName: string, volumeName:
 }
 
 function pluginSegment(pluginName: string): string {
-  return segment('a plugin name', escapePluginName(pluginName));
+  return pathSegment('a plugin name', escapePluginName(pluginName));
 }
 
 function volumeSegment(volumeName: string): string {
-  return segment('a volume name', volumeName);
+  return pathSegment('a volume name', volumeName);
 }
 
-function segment(what: string, name: string): string {
+/** A name from an object as one path segment; throws for one that could lead elsewhere. */
+export function pathSegment(what: string, name: string): string {
   const escapes = name === '' || name === '.' || name === '..' || name.includes('/') || name.includes('\0');
   if (escapes || Buffer.byteLength(name) > segmentBytesMax)
     throw new OperatingError(

@@ -6,6 +6,7 @@ import { RuntimeError } from '../../runtimes/runtime.ts';
 import { aContainer, aPod } from '../../testing/fakes/builders.ts';
 import { settle } from '../../testing/fakes/fake-clock.ts';
 import { PodWorld } from '../../testing/worlds/pod-world.ts';
+import { AttachLimitError } from '../../volumes/waits.ts';
 
 const uid = '5f3a7c3e-0000-4000-8000-000000000001';
 const containers = [aContainer({ name: 'first' }), aContainer({ name: 'second' })];
@@ -169,5 +170,23 @@ test('a static pod that is taken from its folder keeps its grace', async () => {
   world.list('file', []);
   await world.rest();
   assert.ok(world.runtime.calls.includes('stopContainer main 30000'));
+  await world.stop();
+});
+
+test('a pod whose volumes cannot be attached to this node any more fails for good, and says why', async () => {
+  const world = new PodWorld();
+  const volumes = { unmounted: ['data'], unattached: ['data'], unprocessed: [] };
+  world.mounting = Promise.reject(new AttachLimitError(volumes, new Error('context deadline exceeded')));
+  world.api.put(fresh());
+  await world.rest();
+  const text =
+    'Node has reached its volume attachment limit, rejecting pod. ' +
+    'unmounted volumes=[data], unattached volumes=[data], failed to process volumes=[]: context deadline exceeded';
+  assert.deepEqual(world.events.lines(), [`Warning VolumeAttachmentLimitExceeded ${text}`]);
+  const { phase, reason, message } = world.api.find('web')?.status ?? {};
+  assert.deepEqual([phase, reason, message], ['Failed', 'VolumeAttachmentLimitExceeded', `Pod was rejected: ${text}`]);
+  await world.restart();
+  assert.equal(world.api.find('web')?.status?.phase, 'Failed');
+  assert.deepEqual([world.events.lines().length, world.runtime.show(uid)], [1, 'gone'], 'nothing is tried again');
   await world.stop();
 });

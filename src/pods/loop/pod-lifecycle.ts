@@ -10,7 +10,7 @@ import { type PodStatus, isTerminalPhase } from '../../kube/kinds/pod/pod-status
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { environmentCondition } from '../../kube/references/environment.ts';
 import type { Runtime, RuntimePod } from '../../runtimes/runtime.ts';
-import { isDeadlineExceeded } from '../../volumes/waits.ts';
+import { AttachLimitError, isDeadlineExceeded } from '../../volumes/waits.ts';
 import type { ContainerKiller } from '../containers/container-killer.ts';
 import type { ContainerFiles, ContainerVolumes } from '../containers/container-request.ts';
 import type { ContainerSync, RuntimeClasses } from '../containers/container-sync.ts';
@@ -106,7 +106,16 @@ export class PodLifecycle implements PodSteps {
     const { probes, containers, events } = this.#deps;
     if (await this.#reportStatus(pod, runtimePod, signal)) return true;
     this.#requireNetwork(pod);
-    await this.#prepare(pod, signal);
+    try {
+      await this.#prepare(pod, signal);
+    } catch (error) {
+      if (!(error instanceof AttachLimitError)) throw error;
+      // The node will never have room for it: another node may.
+      const { reason, message } = error;
+      events.record({ pod, type: 'Warning', reason, message });
+      const eviction = { reason, message: `Pod was rejected: ${message}` };
+      return this.#reportStatus(pod, runtimePod, signal, { eviction });
+    }
     const secrets = await this.#pullSecrets(pod, signal);
     probes.add(pod);
     const sandboxMade = (made: RuntimePod): Promise<unknown> => this.#reportStatus(pod, made, signal);
@@ -203,7 +212,8 @@ export class PodLifecycle implements PodSteps {
     } catch (error) {
       signal.throwIfAborted();
       // Why a volume takes long is in the Events of its own operations.
-      if (!isDeadlineExceeded(error)) warn('FailedMount', `Unable to attach or mount volumes: ${messageOf(error)}`);
+      if (!isDeadlineExceeded(error) && !(error instanceof AttachLimitError))
+        warn('FailedMount', `Unable to attach or mount volumes: ${messageOf(error)}`);
       throw error;
     }
   }

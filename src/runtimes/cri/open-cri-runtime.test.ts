@@ -6,7 +6,8 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { systemClock } from '../../base/clock.ts';
 import { CgroupDriver, ContainerState, NamespaceMode, PodSandboxState } from '../../grpc/messages/cri_pb.ts';
-import { type RuntimeScript, ScriptedFailure, startScriptedRuntime } from '../../testing/servers/scripted-runtime.ts';
+import { CallFailure } from '../../testing/servers/grpc-server.ts';
+import { type RuntimeScript, startScriptedRuntime } from '../../testing/servers/scripted-runtime.ts';
 import { podRequest } from '../../testing/machine/process-sandboxes.ts';
 import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
 import { connectCri } from './cri-connection.ts';
@@ -112,7 +113,7 @@ test('a runtime without images is refused', async (t) => {
   const endpoint = await startScriptedRuntime(t, {
     ...healthy,
     imageFsInfo: () => {
-      throw new ScriptedFailure('UNIMPLEMENTED', 'unknown service runtime.v1.ImageService');
+      throw new CallFailure('UNIMPLEMENTED', 'unknown service runtime.v1.ImageService');
     },
   });
   await assert.rejects(open(t, endpoint), /validate CRI v1 image API for endpoint ".*": unknown service/);
@@ -154,7 +155,7 @@ test('what a runtime says of itself and of the network is why the node is not re
 
 test('a runtime that has only just started is waited for', async (t) => {
   const loading = (): never => {
-    throw new ScriptedFailure('UNKNOWN', 'server is not initialized yet');
+    throw new CallFailure('UNKNOWN', 'server is not initialized yet');
   };
   const script: RuntimeScript = {
     version: () => version,
@@ -217,7 +218,7 @@ test('a runtime with pods of another node is not used, also if it says so only l
     ...script,
     listPodSandbox() {
       if (!isLoading) return script.listPodSandbox();
-      throw new ScriptedFailure('UNKNOWN', 'server is not initialized yet');
+      throw new CallFailure('UNKNOWN', 'server is not initialized yet');
     },
   });
   const runtime = await open(t, starting, undefined, ['v']);

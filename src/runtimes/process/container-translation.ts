@@ -110,7 +110,7 @@ export function sandboxRequestOf(
       target: containerPath,
       readOnly,
       recursiveReadOnly,
-      followsHost: propagation === 'HostToContainer',
+      propagation,
     })),
     devices: devices.map(({ hostPath, containerPath, permissions }) => ({
       source: hostPath,

@@ -99,7 +99,6 @@ export function limitations({ kind }: Pick<Powers, 'kind'>): readonly Limitation
       text: 'Capabilities that reach the whole machine (SYS_ADMIN, NET_ADMIN, SYS_MODULE and others) take a privileged container.',
     },
     { name: 'devices', text: 'Containers cannot make device files; the MKNOD capability has to be asked for by name.' },
-    { name: 'propagation', text: 'Mount propagation Bidirectional is refused.' },
     { name: 'sysctls', text: 'Only the sysctls of IPC and network namespaces can be set for a pod.' },
   ];
   if (kind === 'root') return always;

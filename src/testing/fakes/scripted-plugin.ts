@@ -10,6 +10,7 @@ import {
   type DeviceMount,
   type Expand,
   type ExpandRequest,
+  type NodeAttach,
   type SetUpOutcome,
   type SetUpRequest,
   type VolumePlugin,
@@ -37,6 +38,7 @@ export interface ScriptedPluginSettings {
   follows?: NonNullable<VolumePlugin['follows']>;
   readonly supportsMountOptions?: boolean;
   readonly byNodeAlone?: boolean;
+  readonly contentName?: string;
   /** `scripted`: every optional part of it, as the plugin's other steps. */
   readonly block?: BlockMapping | 'scripted';
 }
@@ -50,7 +52,9 @@ export class ScriptedPlugin implements VolumePlugin {
   readonly name: string;
   follows?: NonNullable<VolumePlugin['follows']>;
   readonly supportsMountOptions: boolean;
+  readonly contentName?: string;
   readonly attach?: Attach;
+  readonly leftBehind?: NonNullable<VolumePlugin['leftBehind']>;
   readonly deviceMount?: DeviceMount;
   readonly block?: BlockMapping;
   expand?: Expand;
@@ -77,6 +81,7 @@ export class ScriptedPlugin implements VolumePlugin {
     const { kind = 'plain', byNodeAlone = false } = settings;
     this.name = settings.name ?? (kind === 'plain' ? 'example.com/plain' : 'example.com/disk');
     if (settings.follows !== undefined) this.follows = settings.follows;
+    if (settings.contentName !== undefined) this.contentName = settings.contentName;
     this.supportsMountOptions = settings.supportsMountOptions ?? true;
     if (settings.block !== undefined) this.block = settings.block === 'scripted' ? this.#block() : settings.block;
     if (kind === 'plain') return;
@@ -89,6 +94,7 @@ export class ScriptedPlugin implements VolumePlugin {
       },
     };
     if (kind === 'attachable') this.attach = this.#attach(byNodeAlone);
+    if (byNodeAlone) this.leftBehind = () => [...this.attached].map((name) => storageSpec(name));
   }
 
   /** The next calls of this step end like this, one after another; those after them succeed. */
@@ -163,25 +169,26 @@ export class ScriptedPlugin implements VolumePlugin {
   }
 
   #attach(byNodeAlone: boolean): Attach {
-    return {
-      byNodeAlone,
-      canAttach: () => this.canAttach,
+    const byNode: NodeAttach = {
       attach: async ({ spec }, signal) => {
         await this.#alone(storageName(spec), () => this.#step('attach', storageName(spec), signal));
         this.attached.add(storageName(spec));
         return `/dev/${storageName(spec)}`;
-      },
-      waitForAttach: async ({ spec, devicePath }, signal) => {
-        await this.#step('waitForAttach', storageName(spec), signal);
-        return devicePath === '' ? `/dev/${storageName(spec)}` : devicePath;
       },
       detach: async (identity) => {
         if (this.devices.has(`/plugins/${identity}`)) this.violations.push(`${identity} was detached while mounted`);
         await this.#alone(identity, () => this.#step('detach', identity));
         this.attached.delete(identity);
       },
+    };
+    return {
+      canAttach: () => this.canAttach,
+      ...(byNodeAlone && { byNodeAlone: byNode }),
+      waitForAttach: async ({ spec, devicePath }, signal) => {
+        await this.#step('waitForAttach', storageName(spec), signal);
+        return devicePath === '' ? `/dev/${storageName(spec)}` : devicePath;
+      },
       isLimitReached: async () => this.isLimitReached,
-      leftBehind: () => (byNodeAlone ? [...this.attached].map((name) => storageSpec(name)) : []),
     };
   }
 

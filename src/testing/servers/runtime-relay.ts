@@ -3,10 +3,10 @@
  * something at any of them, before the runtime hears of it or before the node hears of the answer.
  */
 import { type DescMethod, type Message, type MessageShape, fromBinary } from '@bufbuild/protobuf';
-import { Metadata, Server, ServerCredentials, type ServiceDefinition, type sendUnaryData } from '@grpc/grpc-js';
-import type { ServerUnaryCall, UntypedServiceImplementation } from '@grpc/grpc-js';
+import { Metadata, type sendUnaryData } from '@grpc/grpc-js';
 import { socketChannel } from '../../grpc/grpc-channel.ts';
 import { ImageService, RuntimeService } from '../../grpc/messages/cri_pb.ts';
+import { type BytesHandler, serveBytes } from './grpc-server.ts';
 
 export interface RelayedCall {
   /** Counted from 1. */
@@ -35,11 +35,7 @@ export async function startRuntimeRelay(
   const calls: RelayedCall[] = [];
   let watch: RelayWatch = () => {};
 
-  const relay = async (
-    method: DescMethod,
-    asked: ServerUnaryCall<Buffer, Buffer>,
-    answer: sendUnaryData<Buffer>,
-  ): Promise<void> => {
+  const relay: BytesHandler = async (method, asked, answer) => {
     const call = { number: calls.length + 1, method: method.name, request: fromBinary(method.input, asked.request) };
     calls.push(call);
     await watch(call, 'asked');
@@ -59,30 +55,7 @@ export async function startRuntimeRelay(
     answer(...answered);
   };
 
-  const server = new Server();
-  for (const { typeName, methods } of [RuntimeService, ImageService]) {
-    const definition: Record<string, ServiceDefinition[string]> = {};
-    const handlers: UntypedServiceImplementation = {};
-    for (const method of methods) {
-      definition[method.name] = {
-        path: `/${typeName}/${method.name}`,
-        requestStream: false,
-        responseStream: false,
-        requestSerialize: (bytes: Buffer) => bytes,
-        requestDeserialize: (bytes: Buffer) => bytes,
-        responseSerialize: (bytes: Buffer) => bytes,
-        responseDeserialize: (bytes: Buffer) => bytes,
-      };
-      handlers[method.name] = (asked: ServerUnaryCall<Buffer, Buffer>, answer: sendUnaryData<Buffer>) =>
-        void relay(method, asked, answer);
-    }
-    server.addService(definition, handlers);
-  }
-  await new Promise<void>((resolve, reject) => {
-    server.bindAsync(`unix://${from}`, ServerCredentials.createInsecure(), (error) =>
-      error === null ? resolve() : reject(error),
-    );
-  });
+  const server = await serveBytes(from, [RuntimeService, ImageService], relay);
   test.after(() => {
     server.forceShutdown();
     channel.close();

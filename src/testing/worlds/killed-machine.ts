@@ -7,7 +7,7 @@ import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import type { Volume } from '../../kube/kinds/pod/volume.ts';
 import type { VolumeSpec } from '../../kube/references/volume-spec.ts';
-import type { Attach, DeviceMount, SetUpOutcome, SetUpRequest, TearDownRequest } from '../../plugins/plugin.ts';
+import type { DeviceMount, NodeAttach, SetUpOutcome, SetUpRequest, TearDownRequest } from '../../plugins/plugin.ts';
 import { asPodUid } from '../../volumes/volume-name.ts';
 import { settle } from '../fakes/fake-clock.ts';
 import { type PluginStep, ScriptedError, ScriptedPlugin } from '../fakes/scripted-plugin.ts';
@@ -171,7 +171,8 @@ class Machine {
         this.violations.push(`${request.directory} was torn down while its pod ran`);
       return tearDown(request);
     };
-    const { deviceMount, attach } = plugin;
+    const { deviceMount } = plugin;
+    const attach = plugin.attach?.byNodeAlone;
     if (deviceMount !== undefined) this.#watchDevices(plugin, deviceMount);
     if (attach !== undefined) this.#watchAttach(plugin, attach);
     return plugin;
@@ -186,7 +187,7 @@ class Machine {
       );
   }
 
-  #watchAttach(plugin: ScriptedPlugin, attach: Attach): void {
+  #watchAttach(plugin: ScriptedPlugin, attach: NodeAttach): void {
     const begin = attach.attach.bind(attach);
     attach.attach = (request, signal) =>
       this.#during(

@@ -48,7 +48,7 @@ export interface PartyDeps extends ControllerDeps {
   readonly effect: <Result>(text: string, act: () => Promise<Result>) => Promise<Result>;
 }
 
-type Party = (deps: PartyDeps, signal: AbortSignal) => Promise<unknown>;
+export type Party = (deps: PartyDeps, signal: AbortSignal) => Promise<unknown>;
 
 const storageLoops = [
   runScheduler,
@@ -59,7 +59,7 @@ const storageLoops = [
   runVolumeExpander,
 ];
 
-const parties: Readonly<Record<string, Party>> = {
+export const claimParties: Readonly<Record<string, Party>> = {
   controllers: (deps, signal) =>
     Promise.all([
       runCompanion(serviceAccounts, deps, signal),
@@ -121,12 +121,15 @@ export class StorageWorld {
   /** The revision at which a party last listed all pods, by the name it writes under. */
   readonly podLists = new Map<string, number>();
 
-  private constructor() {
+  readonly #parties: Readonly<Record<string, Party>>;
+
+  private constructor(parties: Readonly<Record<string, Party>>) {
+    this.#parties = parties;
     this.user = this.#clusterFor('user', new AbortController().signal);
   }
 
-  static async open(): Promise<StorageWorld> {
-    const world = new StorageWorld();
+  static async open(parties = claimParties): Promise<StorageWorld> {
+    const world = new StorageWorld(parties);
     const { signal } = new AbortController();
     const deps = { ...world.#deps(new Life('set-up')), ...server, clusterFor: world.#clusterFor.bind(world) };
     await ensureDefaultObjects(deps, signal);
@@ -140,7 +143,7 @@ export class StorageWorld {
 
   /** Those that do not run. */
   start(): void {
-    for (const [name, run] of Object.entries(parties)) {
+    for (const [name, run] of Object.entries(this.#parties)) {
       if (this.#lives.has(name)) continue;
       const life = new Life(name);
       this.#lives.set(name, life);
@@ -162,7 +165,7 @@ export class StorageWorld {
   }
 
   get parties(): readonly string[] {
-    return Object.keys(parties);
+    return Object.keys(this.#parties);
   }
 
   /** Watches of this kind hold this many changes back. */

@@ -89,7 +89,7 @@ function defaultCsiDriver(driver: CsiDriver): CsiDriver {
 }
 
 /** The CSI drivers of one node. A kubelet ends itself when it cannot write this object. */
-const csiNodeShape = described(
+export const csiNodeShape = described(
   { text: 'The CSI drivers of a node.', fields: { spec: 'The drivers.', status: 'How their storage is.' } },
   object({
     ...objectFields,

@@ -1,10 +1,12 @@
 /**
- * Kinds of volumes that this node does not run, for pods and PersistentVolumes alike, in one table. Their objects are accepted,
- * completed and stored as by any API server; their fields are otherwise carried along unread.
+ * Kinds of volumes that no plugin of this node runs as they are, for pods and PersistentVolumes alike, in one table. Their objects
+ * are accepted, completed and stored as by any API server; their fields are otherwise carried along unread. Some of them become
+ * volumes of a CSI driver before they get to a plugin: references/csi-translation.ts.
  */
 import { isEmpty, isRecord } from '../../schema/equality.ts';
 import { type FieldError, requiredField } from '../../schema/field-errors.ts';
 import { type FieldPath, any } from '../../schema/schema.ts';
+import { goQuote } from '../../values/go-text.ts';
 
 interface ForeignKind {
   /** Fields that the API server insists on, in its order. */
@@ -13,8 +15,6 @@ interface ForeignKind {
   readonly defaults?: Readonly<Record<string, string | number | boolean>>;
   /** The CSI driver that serves such storage. */
   readonly driver?: string;
-  /** Kubernetes hands the volume to that driver by itself. */
-  readonly isMigrated?: true;
   /** Kubernetes has no code for it any more. */
   readonly isRemoved?: true;
   /** What to do, where the answer is not a CSI driver. */
@@ -25,20 +25,15 @@ const azureDisk = { cachingMode: 'ReadWrite', kind: 'Shared', fsType: 'ext4', re
 const rbd = { pool: 'rbd', user: 'admin', keyring: '/etc/ceph/keyring' };
 
 const foreignKinds = {
-  awsElasticBlockStore: { required: ['volumeID'], driver: 'ebs.csi.aws.com', isMigrated: true },
-  azureDisk: {
-    required: ['diskName', 'diskURI'],
-    defaults: azureDisk,
-    driver: 'disk.csi.azure.com',
-    isMigrated: true,
-  },
-  azureFile: { required: ['secretName', 'shareName'], driver: 'file.csi.azure.com', isMigrated: true },
+  awsElasticBlockStore: { required: ['volumeID'] },
+  azureDisk: { required: ['diskName', 'diskURI'], defaults: azureDisk },
+  azureFile: { required: ['secretName', 'shareName'] },
   cephfs: { required: ['monitors'], driver: 'cephfs.csi.ceph.com', isRemoved: true },
-  cinder: { required: ['volumeID'], driver: 'cinder.csi.openstack.org', isMigrated: true },
+  cinder: { required: ['volumeID'] },
   fc: { required: [] },
   flexVolume: { required: ['driver'] },
   flocker: { required: [], isRemoved: true },
-  gcePersistentDisk: { required: ['pdName'], driver: 'pd.csi.storage.gke.io', isMigrated: true },
+  gcePersistentDisk: { required: ['pdName'] },
   glusterfs: { required: ['endpoints', 'path'], isRemoved: true },
   iscsi: {
     required: ['targetPortal', 'iqn'],
@@ -46,7 +41,7 @@ const foreignKinds = {
     driver: 'iscsi.csi.k8s.io',
   },
   photonPersistentDisk: { required: ['pdID'], isRemoved: true },
-  portworxVolume: { required: ['volumeID'], driver: 'pxd.portworx.com', isMigrated: true },
+  portworxVolume: { required: ['volumeID'] },
   quobyte: { required: ['registry', 'volume'], driver: 'csi.quobyte.com', isRemoved: true },
   rbd: { required: ['monitors', 'image'], defaults: rbd, driver: 'rbd.csi.ceph.com', isRemoved: true },
   scaleIO: {
@@ -56,7 +51,7 @@ const foreignKinds = {
     isRemoved: true,
   },
   storageos: { required: [], isRemoved: true },
-  vsphereVolume: { required: ['volumePath'], driver: 'csi.vsphere.vmware.com', isMigrated: true },
+  vsphereVolume: { required: ['volumePath'] },
 } satisfies Readonly<Record<string, ForeignKind>>;
 
 type ForeignName = keyof typeof foreignKinds;
@@ -93,12 +88,15 @@ export function foreignSourceErrors(name: string, given: unknown, path: FieldPat
 }
 
 /** Why no plugin runs a volume with these sources, and what to do; undefined where the kind is not in the table. */
-export function foreignVolumeAdvice(sources: object): string | undefined {
+export function foreignVolumeAdvice(sources: {
+  readonly csi?: { readonly driver: string } | undefined;
+}): string | undefined {
+  if (sources.csi !== undefined)
+    return `the volume needs the CSI driver ${goQuote(sources.csi.driver)}, which this node does not have`;
   const [[name] = ['']] = foreignSourcesOf(sources);
   const kind = foreignKind(name);
   if (kind === undefined) return undefined;
-  const { driver, isMigrated, isRemoved, instead } = kind;
-  if (isMigrated) return `${name} volumes need the CSI driver ${driver}, which this node does not have`;
+  const { driver, isRemoved, instead } = kind;
   const why = isRemoved ? 'are no longer supported by Kubernetes' : 'are not supported by this node';
   const way = driver === undefined ? "use a CSI driver of the storage's vendor" : `use the CSI driver ${driver}`;
   return `${name} volumes ${why}: ${instead ?? way}`;

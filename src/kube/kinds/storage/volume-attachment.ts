@@ -28,7 +28,7 @@ import { csiDriverErrors } from './volume-sources.ts';
 
 const volumeError = object({ time: string, message: string, errorCode: integer });
 
-const volumeAttachmentShape = described(
+export const volumeAttachmentShape = described(
   {
     text: 'The wish to attach a volume to a node.',
     fields: { spec: 'What to attach, and where. It cannot be changed.', status: 'What came of it.' },

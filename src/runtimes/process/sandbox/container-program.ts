@@ -20,7 +20,16 @@ import type { EnvironmentEntry } from '../../runtime.ts';
 import type { FileEntry } from './host-files.ts';
 import type { SandboxPlan } from './sandbox-plan.ts';
 import { type PodInterface, makeInterface, openMachineSide } from '../network/pod-interface.ts';
-import { currentDirectory, filesName, makeRoot, mounting, openFlags, tree, writeTree } from './sandbox-program.ts';
+import {
+  currentDirectory,
+  filesName,
+  makeRoot,
+  mounting,
+  openFlags,
+  sharedTreesOf,
+  tree,
+  writeTree,
+} from './sandbox-program.ts';
 import { capabilityNames } from './security.ts';
 
 /** Who the processes of a container are. */
@@ -126,6 +135,7 @@ export function launchProgram(launch: Launch, powers: Powers): CompiledProgram {
   joinGroups(program, groups);
   joinHolder(program, pod, powers);
   program.call('unshare', [namespaces.mount], { what: 'make a mount namespace' });
+  const shared = sharedTreesOf(program, launch.plan);
   const [slaveRoot, none] = [program.text('/'), program.text('none')];
   program.call('mount', [none, slaveRoot, 0, mounting.recursive | mounting.slave, 0], { what: 'keep mounts private' });
   const sharedProc = pod.shareProcessNamespace ? treeOf(program, firstJoined, '/proc') : undefined;
@@ -133,7 +143,7 @@ export function launchProgram(launch: Launch, powers: Powers): CompiledProgram {
   for (const joined of hasFiles ? [firstJoined, secondJoined] : [firstJoined]) program.close(joined);
   // Alone in its pid namespace a process can still do everything: there is no other to watch it.
   if (!pod.shareProcessNamespace) beBorn(program, pod.hostPid ? 0 : clone.newPid);
-  makeRoot(program, launch, sharedProc, files);
+  makeRoot(program, launch, sharedProc, files, shared);
   program.call('chdir', [program.text(`${work}/m`)]);
   const here = program.text('.');
   program.call('pivot_root', [here, here], { what: 'move the root' });

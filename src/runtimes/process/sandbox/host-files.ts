@@ -178,7 +178,12 @@ export function readMounts(): HostMount[] {
       mountPoint,
       fileSystem,
       options,
-      propagates: optionalFields.some((field) => /^(shared|master):/.test(field)),
+      propagation: propagationOf(optionalFields),
     }),
   );
+}
+
+function propagationOf(fields: readonly string[]): HostMount['propagation'] {
+  if (fields.some((field) => field.startsWith('shared:'))) return 'shared';
+  return fields.some((field) => field.startsWith('master:')) ? 'slave' : 'private';
 }

@@ -32,7 +32,7 @@ const tree: Readonly<Record<string, PathLook>> = {
 const host: HostView = {
   look: (path) => tree[path],
   entries: () => ['bin', 'dev', 'etc', 'loop', 'proc', 'run', 'sys', 'tmp', 'up', 'usr', 'var'],
-  mounts: [{ mountPoint: '/', fileSystem: 'ext4', options: ['rw', 'relatime'], propagates: false }],
+  mounts: [{ mountPoint: '/', fileSystem: 'ext4', options: ['rw', 'relatime'], propagation: 'private' }],
 };
 
 function request(volumes: readonly VolumeMount[], given: Partial<SandboxRequest> = {}): SandboxRequest {
@@ -53,7 +53,15 @@ function request(volumes: readonly VolumeMount[], given: Partial<SandboxRequest>
 }
 
 function volume(source: string, target: string, given: Partial<VolumeMount> = {}): VolumeMount {
-  return { source, kind: 'directory', target, readOnly: false, recursiveReadOnly: false, followsHost: false, ...given };
+  return {
+    source,
+    kind: 'directory',
+    target,
+    readOnly: false,
+    recursiveReadOnly: false,
+    propagation: 'None',
+    ...given,
+  };
 }
 
 const cases = [

@@ -24,9 +24,11 @@ export interface HostMount {
   readonly mountPoint: string;
   readonly fileSystem: string;
   readonly options: readonly string[];
-  /** Whether mounts made below it later can reach a container. */
-  readonly propagates: boolean;
+  /** `shared`: mounts made below it later reach a container, and those of a container the host. `slave`: the first alone. */
+  readonly propagation: 'shared' | 'slave' | 'private';
 }
+
+const propagations = { None: 'rprivate', HostToContainer: 'rslave', Bidirectional: 'rshared' } as const;
 
 export interface SandboxRequest {
   /** Where the container's tmpfs gets mounted. */
@@ -55,7 +57,8 @@ export interface VolumeMount {
   readonly target: string;
   readonly readOnly: boolean;
   readonly recursiveReadOnly: boolean;
-  readonly followsHost: boolean;
+  /** Whether mounts that are made later are seen on the other side. */
+  readonly propagation: 'None' | 'HostToContainer' | 'Bidirectional';
 }
 
 interface DeviceMount {
@@ -166,14 +169,16 @@ export class SandboxBuilder {
     );
   }
 
-  volume({ source, kind, target, readOnly, recursiveReadOnly, followsHost }: VolumeMount): void {
+  volume({ source, kind, target, readOnly, recursiveReadOnly, propagation }: VolumeMount): void {
     const path = this.point(target, kind);
     if (isBelow('/proc', path)) throw new RuntimeError(`Cannot mount at "${target}": it is inside of /proc`);
     if (path === '/') throw new RuntimeError(`Cannot mount at "${target}": it is the container's root`);
     const access = recursiveReadOnly ? ['rro'] : readOnly ? ['ro'] : [];
+    // A privileged container can make device files anyway, and a driver in it hands on those that it has.
+    const devices = this.#request.privileged ? [] : ['nodev'];
     this.#mount(
       path,
-      { source, type: 'none', options: ['rbind', ...access, 'nodev', followsHost ? 'rslave' : 'rprivate'] },
+      { source, type: 'none', options: ['rbind', ...access, ...devices, propagations[propagation]] },
       {
         target: path,
         look: (rest) => (rest === '' ? { kind } : this.#host.look(join(source, rest))),

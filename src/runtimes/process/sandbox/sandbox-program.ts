@@ -56,6 +56,7 @@ export function makeRoot(
   }: { readonly work: string; readonly writableBytesMax: number; readonly plan: SandboxPlan },
   sharedProc: number | undefined,
   files: number | undefined,
+  shared: ReadonlyMap<PlannedMount, number>,
 ): void {
   const bare = mounting.noSetuid | mounting.noDevices;
   const options = program.text(`size=${writableBytesMax},mode=755`);
@@ -92,13 +93,7 @@ export function makeRoot(
     if (mount.type === 'proc' && sharedProc !== undefined) {
       root = attach(program, sharedProc, mount, root, target, what);
     } else if (mount.type === 'none') {
-      const depth = mount.options.includes('rbind') ? tree.recursive : 0;
-      const source = program.open(
-        'open_tree',
-        [currentDirectory, program.text(mount.source), tree.clone | tree.closeOnExec | depth],
-        { what: `${what}: ${JSON.stringify(mount.source)}` },
-      );
-      root = attach(program, source, mount, root, target, what);
+      root = attach(program, shared.get(mount) ?? copyOf(program, mount), mount, root, target, what);
     } else {
       const { flags, data } = classicOptions(mount.options);
       const place = program.text(mount.target === '/' ? target : `${target}${mount.target}`);
@@ -112,6 +107,19 @@ export function makeRoot(
       0,
     ]);
   }
+}
+
+/** The mounts whose own mounts are to reach the host: to be copied while mounts here are still peers of the host's. */
+export function sharedTreesOf(program: SystemProgram, { mounts }: SandboxPlan): ReadonlyMap<PlannedMount, number> {
+  const shared = mounts.filter(({ options }) => options.includes('rshared'));
+  return new Map(shared.map((mount) => [mount, copyOf(program, mount)]));
+}
+
+function copyOf(program: SystemProgram, { source, target, options }: PlannedMount): number {
+  const depth = options.includes('rbind') ? tree.recursive : 0;
+  return program.open('open_tree', [currentDirectory, program.text(source), tree.clone | tree.closeOnExec | depth], {
+    what: `mount ${JSON.stringify(target)}: ${JSON.stringify(source)}`,
+  });
 }
 
 /**
@@ -134,13 +142,12 @@ function attach(
     (has('nosuid') ? mounting.noSetuid : 0) |
     (has('nodev') ? mounting.noDevices : 0) |
     (has('noexec') ? mounting.noExec : 0);
-  const propagation = has('rslave') ? mounting.slave : mounting.private;
   const set = (value: number, sharing: number, depth: number): void => {
     const change = program.words([value, 0, sharing, 0]);
     program.call('mount_setattr', [source, empty, tree.emptyPath | depth, change, 32], { what });
   };
   if (attributes !== 0) set(attributes, 0, has('rro') ? tree.recursive : 0);
-  set(0, propagation, tree.recursive);
+  if (!has('rshared')) set(0, has('rslave') ? mounting.slave : mounting.private, tree.recursive);
   const place =
     root === undefined
       ? program.open('openat', [currentDirectory, program.text(target), openFlags.path | openFlags.closeOnExec, 0])

@@ -17,16 +17,13 @@ export function unsupportedReason(
   if (refused !== undefined) return refused;
   for (const { containerPath, hostPath, propagation, image } of mounts) {
     if (image !== undefined) return `the process runtime has no images, so none can be mounted at "${containerPath}"`;
-    if (propagation === 'Bidirectional')
-      return `mount propagation Bidirectional at "${containerPath}" is not possible in the process runtime`;
     const state = hidden.find((path) => isBelow(path, hostPath));
     if (state !== undefined && !isBelow(pod.directory, hostPath) && !security.privileged)
       return `path "${hostPath}" belongs to mountlet itself and can be mounted by privileged containers only`;
-    if (propagation === 'HostToContainer') {
-      const on = mountOf(hostMounts(), hostPath);
-      if (on !== undefined && !on.propagates) {
-        return `path "${hostPath}" is mounted on "${on.mountPoint}" but it is not a shared or slave mount`;
-      }
+    const on = propagation === 'None' ? undefined : mountOf(hostMounts(), hostPath);
+    if (on?.propagation === 'private' || (on?.propagation === 'slave' && propagation === 'Bidirectional')) {
+      const needed = propagation === 'Bidirectional' ? 'shared' : 'shared or slave';
+      return `path "${hostPath}" is mounted on "${on.mountPoint}" but it is not a ${needed} mount`;
     }
   }
   if (powers.kind === 'root') return undefined;
