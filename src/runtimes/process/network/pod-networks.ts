@@ -25,7 +25,6 @@ import {
   addressIn,
   chooseSubnet,
   firstPod,
-  isFree,
   lastPod,
   macOf,
   networkNames,
@@ -190,8 +189,8 @@ export class PodNetworks {
     const { stateDirectory } = this.#settings;
     const path = join(stateDirectory, subnetFile);
     const before = textOf(path)?.trim() ?? '';
-    if (isIPv4(before) && (isInUse || isFree(before, takenRanges()))) return before;
-    const chosen = chooseSubnet(stateDirectory, takenRanges());
+    if (isInUse && isIPv4(before)) return before;
+    const chosen = chooseSubnet(stateDirectory, takenRanges(), before);
     if (chosen === undefined) throw new RuntimeError('no private network of 1024 addresses is free on this machine');
     writeFileSync(path, `${chosen}\n`, { mode: 0o600 });
     return chosen;

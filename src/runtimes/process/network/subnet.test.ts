@@ -2,17 +2,23 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import {
+  type Range,
   addressIn,
   chooseSubnet,
   firstPod,
-  isFree,
   lastPod,
   macOf,
   networkNames,
   numberIn,
+  prefixBits,
   rangeOf,
   routedRanges,
 } from './subnet.ts';
+
+function isFree(subnet: string, taken: readonly Range[]): boolean {
+  const own = rangeOf(subnet, prefixBits);
+  return taken.every(({ first, last }) => last < own.first || own.last < first);
+}
 
 test('every node has names of its own, short enough for interfaces', () => {
   const [one, other] = [networkNames('/var/lib/one'), networkNames('/var/lib/other')];
@@ -45,6 +51,14 @@ test('a subnet is chosen that nothing on the machine uses, or none', () => {
   const everything = [rangeOf('0.0.0.0', 0)];
   assert.equal(chooseSubnet('/state', everything), undefined);
   assert.match(chooseSubnet('/state', [rangeOf('10.0.0.0', 8)]) ?? '', /^172\.30\./);
+});
+
+test('a node keeps its subnet for as long as nothing else has taken it', () => {
+  const [before, elsewhere] = ['10.214.8.0', rangeOf('10.213.0.0', 16)];
+  assert.notEqual(chooseSubnet('/state', [elsewhere]), before);
+  assert.equal(chooseSubnet('/state', [elsewhere], before), before);
+  assert.notEqual(chooseSubnet('/state', [rangeOf('10.214.9.0', 24)], before), before);
+  assert.match(chooseSubnet('/state', [], 'broken') ?? '', /^10\.212\./);
 });
 
 test('routes are read from the table of the kernel, the default one aside', () => {

@@ -4,6 +4,7 @@
  * follow from each other, so that a frame can be checked by where it comes from (packet-rules.ts).
  */
 import { createHash } from 'node:crypto';
+import { isIPv4 } from 'node:net';
 import { addressBytes } from '../../../linux/netlink.ts';
 
 /** What a node calls its part of the machine's network. Two nodes on one machine have different ones. */
@@ -47,8 +48,9 @@ const third = 2 ** (24 - prefixBits);
 /** Ranges in which few machines have something else: private ones that neither clouds nor container engines begin with. */
 const ranges = ['10.212', '10.213', '10.214', '10.215', '172.30', '192.168'];
 
-/** One that overlaps none of `taken`. Different nodes begin their search at different places. */
-export function chooseSubnet(stateDirectory: string, taken: readonly Range[]): Subnet | undefined {
+/** One that overlaps none of `taken`: that of `before` if it can be. Different nodes begin their search at different places. */
+export function chooseSubnet(stateDirectory: string, taken: readonly Range[], before = ''): Subnet | undefined {
+  if (isIPv4(before) && isFree(before, taken)) return before;
   const start = createHash('sha256').update(stateDirectory).digest()[0] ?? 0;
   for (const range of ranges) {
     for (let step = 0; step < 256; step += third) {
@@ -65,7 +67,7 @@ export interface Range {
   readonly last: number;
 }
 
-export function isFree(subnet: Subnet, taken: readonly Range[]): boolean {
+function isFree(subnet: Subnet, taken: readonly Range[]): boolean {
   const own = rangeOf(addressIn(subnet, 0), prefixBits);
   return !taken.some(({ first, last }) => first <= own.last && own.first <= last);
 }
