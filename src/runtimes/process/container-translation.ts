@@ -4,7 +4,7 @@ import { getSystemErrorName } from 'node:util';
 import { errorCode, messageOf } from '../../base/errors.ts';
 import { foreignKindOf, makeForeignDirectory } from '../../disk/devices/foreign-paths.ts';
 import type { Programs } from '../../disk/devices/programs.ts';
-import { isForeign } from '../../disk/mounts/mount-table.ts';
+import { foreignMountPoints, isForeign } from '../../disk/mounts/mount-table.ts';
 import type { StepFailure } from '../../linux/system-program.ts';
 import {
   type ContainerRequest,
@@ -51,14 +51,22 @@ export async function sourcesOf(
   signal: AbortSignal,
 ): Promise<ReadonlyMap<string, VolumeMount['kind']>> {
   const kinds = new Map<string, VolumeMount['kind']>();
-  const looks = mounts.map(async ({ hostPath }) => kinds.set(hostPath, await kindOf(hostPath, programs, signal)));
+  const foreign = foreignMountPoints();
+  const looks = mounts.map(async ({ hostPath }) => {
+    kinds.set(hostPath, await kindOf(hostPath, foreign, programs, signal));
+  });
   await Promise.all(looks);
   return kinds;
 }
 
-async function kindOf(path: string, programs: Programs, signal: AbortSignal): Promise<VolumeMount['kind']> {
+async function kindOf(
+  path: string,
+  foreign: ReadonlySet<string>,
+  programs: Programs,
+  signal: AbortSignal,
+): Promise<VolumeMount['kind']> {
   try {
-    if (isForeign(path)) {
+    if (isForeign(path, foreign)) {
       const found = await foreignKindOf(programs, path, signal);
       if (found === undefined) await makeForeignDirectory(programs, path, signal);
       return found ?? 'directory';
