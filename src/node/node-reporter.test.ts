@@ -9,7 +9,7 @@ import { nodeIdentity, runningApiServer } from '../testing/servers/test-api-serv
 import { memoryStore } from '../testing/servers/stores.ts';
 import type { NewEvent } from './event-recorder.ts';
 import { NodeReporter } from './node-reporter.ts';
-import type { MachineFacts, NodeSettings } from './node-status.ts';
+import type { MachineFacts, NodeSettings, RuntimeFacts } from './node-status.ts';
 import { type NodeNotice, OwnNode, nodeResource } from './own-node.ts';
 
 const { signal } = new AbortController();
@@ -27,6 +27,7 @@ interface World {
     machine: () => MachineFacts;
     problems: readonly string[];
     volumesInUse: readonly string[] | undefined;
+    runtime: RuntimeFacts;
   };
   readonly ownNode: OwnNode;
   readonly stop: () => Promise<void>;
@@ -43,7 +44,12 @@ function reporting(
   const notices: NodeNotice[] = [];
   const reported: (readonly string[])[] = [];
   const requests: string[] = [];
-  const facts: World['facts'] = { machine: () => smallMachine, problems, volumesInUse: undefined };
+  const facts: World['facts'] = {
+    machine: () => smallMachine,
+    problems,
+    volumesInUse: undefined,
+    runtime: {},
+  };
   const random = (): number => 0.75;
   const counted = countedClient(client, requests);
   const ownNode = new OwnNode('here', { client, clock, random, notify: () => {} });
@@ -57,7 +63,7 @@ function reporting(
       problems: () => facts.problems,
       volumesInUse: () => facts.volumesInUse,
       isUnderDiskPressure: () => false,
-      runtime: () => ({}),
+      runtime: () => facts.runtime,
       reportedInUse: (names) => void reported.push(names),
       clock,
       random,
@@ -188,6 +194,35 @@ test('nothing is sent while nothing changes, until the time of a report has come
     requests.length = 0;
   }
   assert.deepEqual(sentAt, [37, 67, 97]);
+});
+
+test('what an older server leaves out of the status is sent once, and again only after another client has written', async (t) => {
+  const server = await runningApiServer(t);
+  const admin = server.client();
+  const client = server.client({}, nodeIdentity(server, 'here'));
+  const patch = client.patch.bind(client);
+  const known = (body: Node): Node => {
+    const { runtimeHandlers: _handlers, ...status } = body.status ?? {};
+    return { ...body, status };
+  };
+  Object.assign(client, {
+    patch: (...[resource, place, body, over]: Parameters<ApiClient['patch']>) =>
+      patch(resource, place, known(body as Node), over),
+  });
+  const { clock, facts, requests, ownNode } = reporting(t, client);
+  await clock.nextSleep();
+  facts.runtime = { handlers: [{ name: 'kata', features: undefined }] };
+  requests.length = 0;
+  const look = async (): Promise<void> => {
+    await clock.advance(lookMs);
+    await clock.nextSleep();
+  };
+  for (let looks = 0; looks < 4; looks += 1) await look();
+  assert.deepEqual(requests, ['patch']);
+  const labels = { tier: 'front' };
+  ownNode.saw(await admin.patch(nodeResource, { name: 'here', type: 'merge' }, { metadata: { labels } }, signal));
+  for (let looks = 0; looks < 4; looks += 1) await look();
+  assert.deepEqual(requests, ['patch', 'patch']);
 });
 
 test('what changed is sent at the next look, with an event, and a touch makes that now', async (t) => {

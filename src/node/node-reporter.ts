@@ -56,6 +56,8 @@ export class NodeReporter {
   readonly #deps: NodeReporterDeps;
   readonly #settings: NodeSettings;
   #reportedAt: number | undefined;
+  /** The last report, and the version of the Node that it made. */
+  #sent: { readonly version: string | undefined; readonly node: Node } | undefined;
   /** Added to the time between two reports, so that those of many nodes drift apart. */
   #delayMs = 0;
   #isUnschedulable = false;
@@ -130,13 +132,16 @@ export class NodeReporter {
     const labels = { ...before.metadata.labels, ...machineLabels(observed) };
     const after: Node = { ...before, metadata: { ...before.metadata, labels }, status };
     this.#recordSchedulable(before);
-    const isNews = hasChanged(before, after);
+    // An older server leaves out fields that it does not know: sent again, they would be news for ever.
+    const sent = this.#sent?.version === before.metadata.resourceVersion ? this.#sent : undefined;
+    const isNews = hasChanged(sent?.node ?? before, after);
     const sinceMs = this.#reportedAt === undefined ? Infinity : observed.nowMs - this.#reportedAt;
     if (!isNews && sinceMs < nodeStatusReportMs + this.#delayMs) return reportedInUse(status.volumesInUse ?? []);
     this.#delayMs = isNews || this.#reportedAt === undefined ? nodeStatusReportMs * (random() - 0.5) : 0;
     const place = { name, subresource: 'status', type: 'strategic' } as const;
     const answer = await heartbeat.patch(nodeResource, place, nodePatch(before, after), signal);
     this.#reportedAt = observed.nowMs;
+    this.#sent = { version: answer.metadata.resourceVersion, node: after };
     ownNode.saw(answer);
     if (isReadyNode(answer)) this.#isStarting = false;
     this.#recordChanges(changes);

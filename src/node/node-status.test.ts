@@ -236,6 +236,8 @@ test('changed addresses are sent as a whole, and unchanged ones not at all', () 
   assert.deepEqual(nodePatch(before, withStatus({ ...before.status, addresses })), {
     status: { addresses: [...addresses, { $patch: 'replace' }] },
   });
+  // Servers before 1.28 would take the directive for an address.
+  assert.deepEqual(nodePatch(withStatus({}), withStatus({ addresses })), { status: { addresses } });
   assert.deepEqual(nodePatch(before, before), {});
 });
 

@@ -172,14 +172,15 @@ export function nodePatch(before: Node, after: Node): Patch {
     { labels: labels ?? {}, annotations: annotations ?? {} },
     { labels: after.metadata.labels ?? {}, annotations: after.metadata.annotations ?? {} },
   );
-  const { addresses: _before, conditions: old = [], ...restBefore } = before.status ?? {};
+  const { addresses: known, conditions: old = [], ...restBefore } = before.status ?? {};
   const { addresses = [], conditions = [], ...rest } = after.status ?? {};
   const status = {
     ...recordPatch(restBefore, rest),
     ...conditionsPatch(old, conditions),
-    // Merged by type, two addresses of one type would become one.
-    ...(!isDeepStrictEqual(before.status?.addresses ?? [], addresses) && {
-      addresses: [...addresses, { $patch: 'replace' }],
+    // Merged by type, two addresses of one type would become one. Servers before 1.28 take the directive for an address where
+    // there were none.
+    ...(!isDeepStrictEqual(known ?? [], addresses) && {
+      addresses: known === undefined ? addresses : [...addresses, { $patch: 'replace' }],
     }),
   };
   return { ...(hasFields(metadata) && { metadata }), ...(hasFields(status) && { status }) };

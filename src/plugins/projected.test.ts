@@ -313,7 +313,7 @@ const standalone = [
   {
     kind: 'certificate',
     projection: certificate,
-    says: 'unimplemented: a podCertificate source needs a cluster that issues certificates',
+    says: 'sources[0].podCertificate of signer "s": this node requests no certificates for pods: project a Secret instead',
   },
 ];
 for (const { kind, projection, says } of standalone) {

@@ -9,6 +9,7 @@ import type {
   VolumeProjection,
 } from '../kube/kinds/pod/volume.ts';
 import { inlineSpec } from '../kube/references/volume-spec.ts';
+import { goQuote } from '../kube/values/go-text.ts';
 import { type ConfigMapReader, configMapPayload } from './configmap.ts';
 import { collectDownwardApi, podFollows } from './downwardapi.ts';
 import type { NodeReader } from './empty-dir.ts';
@@ -217,7 +218,8 @@ class SourceCollector {
   async #certificate(projection: PodCertificateProjection, sourceIndex: number): Promise<Payload> {
     const { pod, volumeName } = this.#volume;
     if (this.#sources.podCertificates === undefined) {
-      throw invalidPayload('unimplemented: a podCertificate source needs a cluster that issues certificates');
+      const source = `sources[${sourceIndex}].podCertificate of signer ${goQuote(projection.signerName ?? '')}`;
+      throw invalidPayload(`${source}: this node requests no certificates for pods: project a Secret instead`);
     }
     const { privateKey, certificateChain } = await this.#sources.podCertificates.get(
       {

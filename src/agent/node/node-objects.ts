@@ -7,8 +7,11 @@ import {
   objectKey,
   type ObjectChange,
   type ObjectId,
+  type ObjectKey,
   type ObjectManager,
   type ObjectNotice,
+  type Reference,
+  ReferencedObjects,
 } from '../../objects/object-manager.ts';
 import type { Pausing } from '../../base/clock.ts';
 import { CoalescingTopic } from '../../base/coalescing-queue.ts';
@@ -20,9 +23,11 @@ import { ObjectCache } from '../../client/object-cache.ts';
 import type { ReflectorNotice } from '../../client/reflector.ts';
 import { type ConfigMap, configMapKind } from '../../kube/kinds/config-map.ts';
 import type { Node } from '../../kube/kinds/node.ts';
+import { isStaticPod } from '../../kube/kinds/pod/pod-identity.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { type RuntimeClass, runtimeClassShape } from '../../kube/kinds/runtime-class.ts';
 import { type Secret, secretKind } from '../../kube/kinds/secret.ts';
+import type { ReferencedKind } from '../../kube/references/pod-references.ts';
 import { type Service } from '../../kube/kinds/service.ts';
 import { serviceShape } from '../../kube/kinds/service.ts';
 import type { FolderContent } from '../../pods/sources/manifests-folder.ts';
@@ -61,8 +66,8 @@ export class NodeObjects {
     const { client } = deps;
     const managers = client === undefined ? undefined : managersOf({ ...deps, client }, settings);
     if (managers === undefined || settings.manifestsDirectory !== undefined) {
-      const configMaps = new FolderObjects(managers?.configMaps);
-      const secrets = new FolderObjects(managers?.secrets);
+      const configMaps = new FolderObjects('ConfigMap', managers?.configMaps);
+      const secrets = new FolderObjects('Secret', managers?.secrets);
       [this.configMaps, this.secrets, this.#folder] = [configMaps, secrets, { configMaps, secrets }];
     } else {
       [this.configMaps, this.secrets] = [managers.configMaps, managers.secrets];
@@ -149,16 +154,21 @@ function managersOf(
 }
 
 /**
- * Objects of the folder of manifests go before those of the API server: what lies beside a static pod is meant for it. Objects
- * that the folder does not have come from the API server, if there is one.
+ * Objects of the folder of manifests go before those of the API server: what lies beside a static pod is meant for it. For the
+ * other pods, objects that the folder does not have come from the API server. It is not asked for the sake of static pods: to an
+ * API server they refer to nothing, so it refuses a node all that they name.
  */
 export class FolderObjects<T extends ManagedObject> implements ObjectManager<T> {
   readonly #base: ObjectManager<T> | undefined;
+  readonly #ofStaticPods: NamedObjects;
+  readonly #ofOthers: NamedObjects;
   readonly #changes = new CoalescingTopic<ObjectChange>(objectKey);
   #objects: ReadonlyMap<string, T> = new Map();
 
-  constructor(base: ObjectManager<T> | undefined) {
+  constructor(kind: ReferencedKind, base: ObjectManager<T> | undefined) {
     this.#base = base;
+    this.#ofStaticPods = new NamedObjects(kind);
+    this.#ofOthers = new NamedObjects(kind);
   }
 
   /** Adds objects. Those that the folder no longer has stay until `replace`: pods that are still running may need them. */
@@ -178,15 +188,25 @@ export class FolderObjects<T extends ManagedObject> implements ObjectManager<T> 
   }
 
   async get(namespace: string, name: string, signal: AbortSignal): Promise<T | undefined> {
-    return this.#objects.get(objectKey({ namespace, name })) ?? (await this.#base?.get(namespace, name, signal));
+    const own = this.#objects.get(objectKey({ namespace, name }));
+    return own ?? (await this.#elsewhere({ namespace, name }, signal));
   }
 
-  registerPod(...[pod]: Parameters<ObjectManager<T>['registerPod']>): void {
+  registerPod(pod: Pod): void {
+    if (isStaticPod(pod)) return this.#ofStaticPods.registerPod(pod);
+    this.#ofOthers.registerPod(pod);
     this.#base?.registerPod(pod);
   }
 
-  unregisterPod(...[pod]: Parameters<ObjectManager<T>['unregisterPod']>): void {
+  unregisterPod(pod: Pod): void {
+    if (isStaticPod(pod)) return this.#ofStaticPods.unregisterPod(pod);
+    this.#ofOthers.unregisterPod(pod);
     this.#base?.unregisterPod(pod);
+  }
+
+  async #elsewhere(id: ObjectId, signal: AbortSignal): Promise<T | undefined> {
+    if (this.#ofStaticPods.has(id) && !this.#ofOthers.has(id)) return undefined;
+    return await this.#base?.get(id.namespace, id.name, signal);
   }
 
   async *changes(signal: AbortSignal): AsyncIterable<ObjectChange> {
@@ -199,10 +219,10 @@ export class FolderObjects<T extends ManagedObject> implements ObjectManager<T> 
 
   async #ownChanges(merged: CoalescingTopic<ObjectChange>, signal: AbortSignal): Promise<void> {
     for await (const change of this.#changes.follow(signal)) {
-      const { namespace, name, resourceVersion } = change;
+      const { resourceVersion } = change;
       // What goes from the folder may be had from the API server instead. If that cannot say, readers find out by themselves.
       const isGone = resourceVersion === undefined;
-      const other = isGone ? await this.#base?.get(namespace, name, signal).catch(() => undefined) : undefined;
+      const other = isGone ? await this.#elsewhere(change, signal).catch(() => undefined) : undefined;
       merged.publish({ ...change, resourceVersion: resourceVersion ?? versionOf(other) });
     }
   }
@@ -216,6 +236,29 @@ export class FolderObjects<T extends ManagedObject> implements ObjectManager<T> 
 
   async run(signal: AbortSignal): Promise<void> {
     await this.#base?.run(signal);
+  }
+}
+
+/** Whether pods that are registered name an object. */
+class NamedObjects extends ReferencedObjects {
+  readonly #counts = new Map<ObjectKey, number>();
+
+  has(id: ObjectId): boolean {
+    return (this.#counts.get(objectKey(id)) ?? 0) > 0;
+  }
+
+  override addReference(reference: Reference): void {
+    this.#count(objectKey(reference), 1);
+  }
+
+  override releaseReference(reference: Reference): void {
+    this.#count(objectKey(reference), -1);
+  }
+
+  #count(key: ObjectKey, more: number): void {
+    const count = (this.#counts.get(key) ?? 0) + more;
+    if (count === 0) this.#counts.delete(key);
+    else this.#counts.set(key, count);
   }
 }
 

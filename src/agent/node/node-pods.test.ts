@@ -14,7 +14,7 @@ import { asStaticPod } from '../../pods/sources/manifests-folder.ts';
 import { FakeRuntime } from '../../testing/fakes/fake-runtime.ts';
 import { MemoryContainerFiles, RecordedEvents } from '../../testing/fakes/memory-pod-api.ts';
 import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
-import { runningApiServer } from '../../testing/servers/test-api-server.ts';
+import { nodeIdentity, runningApiServer } from '../../testing/servers/test-api-server.ts';
 import {
   emptyVolumes,
   silentNetwork,
@@ -25,6 +25,14 @@ import {
 import { apiPods, checkResolvConf, podLists } from './node-pods.ts';
 
 const { signal } = new AbortController();
+
+test('a pod that is gone is gone also where the server refuses it, as a pod of no node, to this one', async (t) => {
+  const server = await runningApiServer(t);
+  const client = server.client({}, nodeIdentity(server, 'here'));
+  const place = { namespace: 'default', name: 'web' };
+  await assert.rejects(client.get(pods, place, signal), /no relationship found between node 'here' and this object/);
+  assert.equal(await apiPods(client).get('default', 'web', signal), undefined);
+});
 
 interface World {
   readonly admin: ApiClient;

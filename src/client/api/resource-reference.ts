@@ -85,8 +85,7 @@ export const csiDrivers = referenceTo(csiDriverKind);
 export const csiNodes = referenceTo(csiNodeKind);
 export const volumeAttachments = referenceTo(volumeAttachmentKind);
 export const storageClasses = referenceTo(storageClassKind);
-// The older version, which more servers have.
-export const clusterTrustBundles = referenceTo({ ...trustBundleKind, version: 'v1beta1' });
+export const clusterTrustBundles = referenceTo(trustBundleKind);
 
 /** `withShape(configMaps, configMapShape)`: the same resource with typed objects. */
 export function withShape<T extends ApiObject>(resource: ResourceReference, shape: Shape<T>): ResourceReference<T> {

@@ -58,10 +58,15 @@ export function statusPatch(before: PodStatus, after: PodStatus): Readonly<Recor
     if (key === 'conditions') {
       const conditions = conditionsPatch(before.conditions ?? [], after.conditions ?? []);
       if (conditions.length > 0) patch[key] = conditions;
-    } else if (key === 'podIPs') patch[key] = [...(after.podIPs ?? []), { $patch: 'replace' }];
+    } else if (key === 'podIPs' || key === 'hostIPs') patch[key] = addressesPatch(before[key], after[key]);
     else patch[key] = now[key] ?? null;
   }
   return Object.keys(patch).length === 0 ? undefined : patch;
+}
+
+/** Merged by address, the old ones would stay. Servers before 1.28 take a directive for an address where there were none. */
+function addressesPatch(before: readonly object[] | undefined, after: readonly object[] = []): readonly object[] {
+  return before === undefined ? after : [...after, { $patch: 'replace' }];
 }
 
 /** Conditions are merged by their type, so only those that differ are sent. */

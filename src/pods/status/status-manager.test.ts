@@ -344,6 +344,60 @@ test('a patch says only what differs, and what is gone', () => {
   assert.equal(statusPatch(after, after), undefined);
 });
 
+const addressCases: readonly {
+  it: string;
+  before: PodStatus;
+  after: PodStatus;
+  sent: Readonly<Record<string, unknown>>;
+}[] = [
+  {
+    it: 'a pod without addresses gets them without a directive, which servers before 1.28 would take for one of them',
+    before: {},
+    after: { podIPs: [{ ip: '10.0.0.1' }], hostIPs: [{ ip: '192.0.2.1' }] },
+    sent: { podIPs: [{ ip: '10.0.0.1' }], hostIPs: [{ ip: '192.0.2.1' }] },
+  },
+  {
+    it: 'addresses replace those before them, which would stay otherwise',
+    before: { podIPs: [{ ip: '10.0.0.1' }], hostIPs: [{ ip: '192.0.2.1' }] },
+    after: { hostIPs: [{ ip: '192.0.2.2' }] },
+    sent: { podIPs: [{ $patch: 'replace' }], hostIPs: [{ ip: '192.0.2.2' }, { $patch: 'replace' }] },
+  },
+];
+for (const { it, before, after, sent } of addressCases) {
+  test(it, () => assert.deepEqual(statusPatch(before, after), sent));
+}
+
+test('what an older server leaves out of a status is sent once, and again only after another client has written', async () => {
+  const api = new MemoryPodApi();
+  let version = 5;
+  const stored = (): Pod => aPod({ metadata: { resourceVersion: String(version) }, status: { phase: 'Running' } });
+  const patches: unknown[] = [];
+  const clock = new FakeClock();
+  const manager = new StatusManager({
+    api: Object.assign(api, {
+      patchStatus: async (_namespace: string, _name: string, patch: unknown) => {
+        if (patches.push(patch) === 1) version = 6;
+        return { metadata: stored().metadata };
+      },
+    }),
+    clock,
+    pods: { apiPodOf: stored },
+    couldHaveRunningContainers: () => true,
+    notify: () => {},
+  });
+  const abort = new AbortController();
+  const done = manager.run(abort.signal);
+  manager.set(stored(), { phase: 'Running', hostIPs: [{ ip: '192.0.2.1' }] });
+  await settle();
+  for (let passes = 0; passes < 5; passes += 1) await clock.advance(10_000);
+  assert.equal(patches.length, 1);
+  version = 7;
+  for (let passes = 0; passes < 5; passes += 1) await clock.advance(10_000);
+  assert.equal(patches.length, 2);
+  abort.abort();
+  await done;
+});
+
 test('termination messages share 12 KiB', () => {
   const manager = new StatusManager({
     api: new MemoryPodApi(),

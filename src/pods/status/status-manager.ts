@@ -142,6 +142,9 @@ export class StatusManager {
   #hasDrifted({ pod, status }: Entry): boolean {
     const api = this.#deps.pods.apiPodOf(pod);
     if (api === undefined) return false;
+    // What our last write left there is all this server keeps of it: an older one leaves out fields that it does not know.
+    const { resourceVersion } = this.#written.get(podUid(pod))?.metadata ?? {};
+    if (resourceVersion !== undefined && resourceVersion === api.metadata.resourceVersion) return false;
     const merged = mergeStatus(api.status ?? {}, status, this.#deps.couldHaveRunningContainers(podUid(pod)));
     return !means(podStatusShape, api.status ?? {}, merged);
   }
