@@ -180,13 +180,25 @@ test(
       server.kubeconfig,
     );
     assert.equal((await ask(port, '/pods')).code, 401);
-    const { spec, status } = await kubectl.json<{ spec: object; status: { capacity: { pods: string } } }>(
-      'get node here',
-    );
-    assert.deepEqual([spec, status.capacity.pods], [{ providerID: 'cloud://1' }, '7']);
+    // Until it is ready, it has a taint of the cluster.
+    await eventually(async () => {
+      const { spec, status } = await kubectl.json<{ spec: object; status: { capacity: { pods: string } } }>(
+        'get node here',
+      );
+      assert.deepEqual([spec, status.capacity.pods], [{ providerID: 'cloud://1' }, '7']);
+    });
     assert.equal((await ask(port, '/pods', clientOf(server.kubeconfig))).code, 200, 'a certificate of the cluster');
     const token = (await kubectl.ok('create token default')).trim();
     assert.equal((await ask(port, '/pods', {}, token)).code, 401, 'tokens are not asked about');
+    assert.equal((await ask(port, '/configz', {}, token)).code, 401);
+    const raw = async (path: string): Promise<string> =>
+      await kubectl.ok(['--server', `https://127.0.0.1:${port}`, '--insecure-skip-tls-verify', 'get', '--raw', path]);
+    const { kubeletconfig } = JSON.parse(await raw('/configz')) as { kubeletconfig: Record<string, unknown> };
+    const { kind, maxPods, providerID, registerWithTaints, syncFrequency } = kubeletconfig;
+    const shown = [kind, maxPods, providerID, registerWithTaints, syncFrequency];
+    assert.deepEqual(shown, ['KubeletConfiguration', 7, 'cloud://1', [], '1m0s']);
+    assert.match(await raw('/stats/summary'), /"nodeName":"here"/);
+    assert.match(await raw('/metrics/resource'), /^node_cpu_usage_seconds_total \d/m);
   },
 );
 

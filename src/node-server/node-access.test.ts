@@ -4,6 +4,9 @@ import { nodeRoute, subresourcesOf } from './node-access.ts';
 
 const cases: readonly { readonly path: string; readonly is: object | undefined }[] = [
   { path: '/healthz', is: { kind: 'healthz' } },
+  { path: '/configz', is: { kind: 'configz' } },
+  { path: '/metrics/resource', is: { kind: 'resourceMetrics' } },
+  { path: '/stats/summary', is: { kind: 'summary' } },
   { path: '/pods', is: { kind: 'pods' } },
   { path: '/runningpods/', is: { kind: 'runningPods' } },
   { path: '/metrics', is: { kind: 'metrics' } },
@@ -28,6 +31,7 @@ for (const { path, is } of cases) {
 test('requests are allowed under the subresources that the kubelet asks for', () => {
   assert.deepEqual(subresourcesOf({ kind: 'pods' }), ['pods', 'proxy']);
   assert.deepEqual(subresourcesOf({ kind: 'healthz' }), ['healthz', 'proxy']);
+  assert.deepEqual(subresourcesOf({ kind: 'configz' }), ['configz', 'proxy']);
   assert.deepEqual(subresourcesOf({ kind: 'metrics' }), ['metrics']);
   assert.deepEqual(subresourcesOf({ kind: 'logs', namespace: '', pod: '', container: '' }), ['proxy']);
 });

@@ -80,7 +80,7 @@ async function tokenUser(
 
 /** What a request to a node asks for, read from its path. Paths are the kubelet's, because API servers know those. */
 export type NodeRoute =
-  | { readonly kind: 'healthz' | 'pods' | 'runningPods' | 'metrics' | 'resourceMetrics' | 'summary' }
+  | { readonly kind: 'healthz' | 'configz' | 'pods' | 'runningPods' | 'metrics' | 'resourceMetrics' | 'summary' }
   | { readonly kind: 'logs'; readonly namespace: string; readonly pod: string; readonly container: string }
   | ({ readonly kind: 'exec' | 'attach'; readonly container: string } & RoutedPod)
   | ({ readonly kind: 'portForward' } & RoutedPod);
@@ -94,6 +94,7 @@ export interface RoutedPod {
 
 const plain = new Map([
   ['/healthz', 'healthz'],
+  ['/configz', 'configz'],
   ['/pods', 'pods'],
   ['/runningpods', 'runningPods'],
   ['/metrics', 'metrics'],
@@ -135,7 +136,7 @@ function decoded(part: string): string {
 /** Under which subresources of the Node a request may be allowed; one of them is enough. */
 export function subresourcesOf({ kind }: NodeRoute): readonly string[] {
   if (kind === 'pods' || kind === 'runningPods') return ['pods', 'proxy'];
-  if (kind === 'healthz') return ['healthz', 'proxy'];
+  if (kind === 'healthz' || kind === 'configz') return [kind, 'proxy'];
   if (kind === 'summary') return ['stats'];
   return kind === 'metrics' || kind === 'resourceMetrics' ? ['metrics'] : ['proxy'];
 }

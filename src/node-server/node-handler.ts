@@ -37,6 +37,8 @@ export interface NodeServerDeps {
     /** In Prometheus' text format. */
     resourceMetrics(signal: AbortSignal): Promise<{ readonly contentType: string; readonly text: string }>;
   };
+  /** What /configz answers: no value of it is secret. */
+  readonly configuration: object;
   readonly notify: (notice: NodeServerNotice) => void;
 }
 
@@ -154,7 +156,7 @@ export class NodeHandler {
 
   async #answer(asked: Asked, request: IncomingMessage, response: ServerResponse): Promise<void> {
     const { route, query, signal } = asked;
-    const { pods, stats, metrics } = this.#deps;
+    const { pods, stats, metrics, configuration } = this.#deps;
     if (route.kind === 'exec' || route.kind === 'attach' || route.kind === 'portForward') {
       throw new RequestRefused(400, 'Upgrade request required');
     }
@@ -163,6 +165,8 @@ export class NodeHandler {
     switch (route.kind) {
       case 'healthz':
         return send(response, plainText, 'ok');
+      case 'configz':
+        return send(response, json, JSON.stringify(configuration));
       case 'pods':
         return send(response, json, podList(pods.list()));
       case 'runningPods':

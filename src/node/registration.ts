@@ -4,7 +4,7 @@ import { BackOff } from '../base/back-off.ts';
 import { type Pausing, pauseOf } from '../base/clock.ts';
 import type { ApiClient } from '../client/api/api-client.ts';
 import { AlreadyExistsError, ForbiddenError } from '../client/api/api-errors.ts';
-import type { Node } from '../kube/kinds/node.ts';
+import { type Node, ownNodeLabels } from '../kube/kinds/node.ts';
 import { isRecord, keysOf, valueAt } from '../kube/schema/equality.ts';
 import { type ResourceList, isHugePages } from '../kube/values/quantity.ts';
 import { type NodeCondition, type NodeSettings, type Observed, observedStatus } from './node-status.ts';
@@ -74,21 +74,6 @@ async function takeUp(
 /** The Node object with which a machine joins a cluster, and what becomes of one that is there already. Pure. */
 const attachAnnotation = 'volumes.kubernetes.io/controller-managed-attach-detach';
 
-/** Those that a node may have an opinion on; others that an operator configured are only for a new Node. */
-const ownLabels = [
-  'kubernetes.io/hostname',
-  'topology.kubernetes.io/zone',
-  'topology.kubernetes.io/region',
-  'failure-domain.beta.kubernetes.io/zone',
-  'failure-domain.beta.kubernetes.io/region',
-  'node.kubernetes.io/instance-type',
-  'beta.kubernetes.io/instance-type',
-  'kubernetes.io/os',
-  'kubernetes.io/arch',
-  'beta.kubernetes.io/os',
-  'beta.kubernetes.io/arch',
-] as const;
-
 export function initialNode(
   settings: NodeSettings,
   observed: Observed,
@@ -130,7 +115,8 @@ function betaLabels({ machine }: Observed): Readonly<Record<string, string>> {
 export function reconciledNode(existing: Node, initial: Node): Node {
   const { metadata, status = {} } = existing;
   const labels: Record<string, string> = { ...metadata.labels };
-  for (const name of ownLabels) {
+  // Others that an operator configured are only for a new Node.
+  for (const name of ownNodeLabels) {
     const value = initial.metadata.labels?.[name];
     if (value === '') delete labels[name];
     else if (value !== undefined) labels[name] = value;

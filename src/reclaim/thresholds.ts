@@ -102,6 +102,11 @@ export function readThresholds(texts: ThresholdTexts, problems: string[]): Thres
   };
 }
 
+/** As a configuration writes it. */
+export function amountText(amount: Amount): string {
+  return 'part' in amount ? `${Number((amount.part * 100).toPrecision(6))}%` : String(amount.quantity);
+}
+
 const none: Amount = { quantity: Quantity.zero() };
 
 function entriesOf<T>(

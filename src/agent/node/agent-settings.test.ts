@@ -97,6 +97,16 @@ for (const { it, text, says } of badFiles) {
 
 const badValues: readonly { readonly given: AgentConfiguration; readonly says: RegExp }[] = [
   { given: { nodeName: 'Not A Name' }, says: /nodeName: "Not A Name" / },
+  {
+    given: {
+      nodeLabels: { 'node-role.kubernetes.io/main': '', 'a.node-restriction.kubernetes.io/b': '', 'x.k8s.io/y': '' },
+    },
+    says: /^settings: unknown 'kubernetes\.io' or 'k8s\.io' labels specified with --node-labels: \[a\.node-restriction\.kubernetes\.io\/b node-role\.kubernetes\.io\/main x\.k8s\.io\/y\]\n--node-labels in the 'kubernetes\.io' namespace must begin with an allowed prefix \(kubelet\.kubernetes\.io, node\.kubernetes\.io\) or be in the specifically allowed set \(beta\.kubernetes\.io\/arch, .*, topology\.kubernetes\.io\/zone\)$/,
+  },
+  {
+    given: { nodeLabels: { 'a/': '-' } },
+    says: /^settings: invalid node labels: 'a\/' - name part must be .*; '-' - a valid label/,
+  },
   { given: { rootDir: 'here' }, says: /rootDir: "here" must be an absolute path/ },
   { given: { port: 70_000 }, says: /port: 70000 must be between 0 and 65535/ },
   { given: { syncFrequency: '10' }, says: /syncFrequency: "10" must be a duration/ },
@@ -139,6 +149,11 @@ for (const { given, says } of badValues) {
     assert.throws(() => agentSettings(given, machine), { name: AgentSettingsError.name, message: says });
   });
 }
+
+test('a node may have labels of its own, and of the reserved ones those that are for nodes to set', () => {
+  const nodeLabels = { tier: 'front', 'topology.kubernetes.io/zone': 'a', 'pool.node.kubernetes.io/gpu': '1' };
+  assert.deepEqual(agentSettings({ nodeLabels }, machine).nodeLabels, nodeLabels);
+});
 
 test('thresholds of images and disks are those of the kubelet', () => {
   const { imageCollection, eviction, localStorageCapacityIsolation, volumeStatsMs } = agentSettings({}, machine);

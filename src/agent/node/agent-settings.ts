@@ -6,9 +6,10 @@ import { isIP } from 'node:net';
 import { dirname, resolve } from 'node:path';
 import { MountletError } from '../../base/errors.ts';
 import { parseYamlDocuments } from '../../kube/manifests/yaml-documents.ts';
+import { isReservedNodeLabel, ownNodeDomains, ownNodeLabels } from '../../kube/kinds/node.ts';
 import { showPath } from '../../kube/schema/field-errors.ts';
 import { type Of, boolean, decode, integer, list, map, object, string } from '../../kube/schema/schema.ts';
-import { dnsSubdomainProblems } from '../../kube/values/names.ts';
+import { dnsSubdomainProblems, labelValueProblems, qualifiedNameProblems } from '../../kube/values/names.ts';
 import { Quantity, quantityProblem } from '../../kube/values/quantity.ts';
 import { parseDurationMs } from '../../kube/values/times.ts';
 import type { EvictionSettings } from '../../reclaim/eviction-loop.ts';
@@ -99,6 +100,8 @@ export interface Taint {
 }
 
 export interface AgentSettings {
+  /** What the user said, for those who ask this node for it. */
+  readonly given: AgentConfiguration;
   readonly nodeName: string;
   /** Absolute; pods live below it. */
   readonly rootDirectory: string;
@@ -267,12 +270,13 @@ export function agentSettings(
   );
   const logsDirectory = given.podLogsDir ?? (runtime === 'cri' ? machine.containerLogs : undefined);
   const settings: AgentSettings = {
+    given,
     nodeName: check.name('nodeName', given.nodeName ?? machine.nodeName),
     rootDirectory: check.absolute('rootDir', given.rootDir ?? machine.rootDirectory),
     address: given.address ?? '0.0.0.0',
     port: check.within('port', given.port ?? 10_250, 0, 65_535),
     nodeIp: nodeIP === '' ? undefined : nodeIP,
-    nodeLabels: given.nodeLabels ?? {},
+    nodeLabels: check.labels(given.nodeLabels ?? {}),
     registersNode: given.registerNode ?? true,
     taints: given.registerWithTaints?.map((taint, index) => check.taint(index, taint)),
     podsMax: check.within('maxPods', given.maxPods ?? 110, 1, 100_000),
@@ -359,6 +363,25 @@ class Checks {
   name(field: string, value: string): string {
     for (const problem of dnsSubdomainProblems(value)) this.refuse(field, value, problem);
     return value;
+  }
+
+  /** In the kubelet's words: an API server would refuse a Node with them again and again. */
+  labels(labels: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+    const reserved = Object.keys(labels).filter(isReservedNodeLabel).sort();
+    const allowed = `must begin with an allowed prefix (${ownNodeDomains.join(', ')}) or be in the specifically allowed set (${ownNodeLabels.toSorted().join(', ')})`;
+    if (reserved.length > 0) {
+      this.#problems.push(
+        `unknown 'kubernetes.io' or 'k8s.io' labels specified with --node-labels: [${reserved.join(' ')}]\n` +
+          `--node-labels in the 'kubernetes.io' namespace ${allowed}`,
+      );
+    }
+    const invalid = Object.entries(labels).flatMap(([key, value]) =>
+      [[key, qualifiedNameProblems(key)] as const, [value, labelValueProblems(value)] as const].flatMap(
+        ([text, problems]) => (problems.length === 0 ? [] : [`'${text}' - ${problems.join(', ')}`]),
+      ),
+    );
+    if (invalid.length > 0) this.#problems.push(`invalid node labels: ${invalid.join('; ')}`);
+    return labels;
   }
 
   address(field: string, value: string): string {

@@ -79,7 +79,10 @@ test('the cluster is not asked for what only static pods name: it would refuse i
   const objects = new FolderObjects<ConfigMap>('ConfigMap', base);
   const volumes = [{ name: 'config', configMap: { name: 'web' } }];
   const fromCluster = aPod({ volumes });
-  const fromFolder = aPod({ metadata: { name: 'static', annotations: { 'kubernetes.io/config.source': 'file' } }, volumes });
+  const fromFolder = aPod({
+    metadata: { name: 'static', annotations: { 'kubernetes.io/config.source': 'file' } },
+    volumes,
+  });
   objects.registerPod(fromFolder);
   assert.equal(await objects.get('shop', 'web', signal), undefined);
   objects.registerPod(fromCluster);

@@ -1,8 +1,12 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { agentSettings, readAgentConfiguration } from './agent-settings.ts';
+import { isDeepStrictEqual } from 'node:util';
+import { stringify } from 'yaml';
+import type { RuntimeImages } from '../../runtimes/runtime.ts';
+import { type AgentSettings, agentSettings, readAgentConfiguration } from './agent-settings.ts';
 import { type KubeletField, kubeletFields } from './kubelet-configuration.ts';
+import { servedConfiguration } from './node-serving.ts';
 
 const machine = { nodeName: 'here', rootDirectory: '/var/lib/mountlet' };
 const head = 'apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n';
@@ -193,6 +197,47 @@ test("the kubelet's own defaults are named where nothing here does them", () => 
     ],
   );
   assert.deepEqual(read('enforceNodeAllocatable: [none]\nhealthzPort: 0').unused, []);
+});
+
+const shownCases = [
+  { it: 'no file', text: '', images: undefined },
+  { it: 'the file of kubeadm', text: kubeadm, images: {} as RuntimeImages },
+  {
+    it: 'a file with thresholds',
+    text: 'evictionHard: {nodefs.available: 12.5%, imagefs.available: 2Gi}\nhealthzPort: 0',
+    images: {} as RuntimeImages,
+  },
+];
+for (const { it, text, images } of shownCases) {
+  test(`what is in force with ${it} is shown as a file that means the same`, () => {
+    const { settings } = read(text);
+    const { kubeletconfig } = servedConfiguration(settings, { images });
+    const again = read(stringify(kubeletconfig).replace(/^(apiVersion|kind): .*\n/gm, ''));
+    const isSame = (name: keyof AgentSettings): boolean => isDeepStrictEqual(again.settings[name], settings[name]);
+    const differing = (Object.keys(settings) as (keyof AgentSettings)[]).filter((name) => !isSame(name));
+    // Chosen and defaulted before that, as it is shown.
+    const chosen = ['given', 'runtime', 'eviction', 'logsDirectory'];
+    assert.deepEqual(
+      [differing.filter((name) => !chosen.includes(name)), again.unused],
+      [[], []],
+      stringify(kubeletconfig),
+    );
+  });
+}
+
+test('thresholds are shown that hold, and no others', () => {
+  const shown = (text: string, images: RuntimeImages | undefined): unknown =>
+    servedConfiguration(read(text).settings, { images }).kubeletconfig['evictionHard'];
+  const ofImages = {} as RuntimeImages;
+  assert.deepEqual(shown('', undefined), {});
+  assert.deepEqual(shown('', ofImages), {
+    'nodefs.available': '10%',
+    'nodefs.inodesFree': '5%',
+    'imagefs.available': '15%',
+    'imagefs.inodesFree': '5%',
+  });
+  const given = 'evictionHard: {nodefs.available: 12.5%, imagefs.available: 2Gi, memory.available: 1Gi}';
+  assert.deepEqual(shown(given, ofImages), { 'nodefs.available': '12.5%', 'imagefs.available': '2Gi' });
 });
 
 /** The fields of the kubelet's type, in its order. */

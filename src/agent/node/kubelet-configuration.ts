@@ -293,6 +293,22 @@ export function readKubeletConfiguration(
   return { settings: { ...settings, ...implied(settings) }, withoutEffect, problems };
 }
 
+type Fields = Readonly<Record<string, unknown>>;
+
+/**
+ * The configuration that is in force, in the kubelet's words: `given` is what the user said, and `here` what this agent does instead
+ * of the kubelet's default. A field without effect is shown where this agent always does the same.
+ */
+export function effectiveConfiguration(given: object, here: Fields): Fields {
+  const shown: Record<string, unknown> = { ...kubeletConfigurationKind };
+  for (const [name, field] of Object.entries(kubeletFields)) {
+    const chosen = here[name] ?? valueAt(given, name.split('.')) ?? field.default;
+    const value = field.without === undefined ? chosen : field.without.here;
+    if (value !== undefined && value !== '' && value !== nothing) put(shown, name.split('.'), value);
+  }
+  return shown;
+}
+
 /** What follows from other fields. */
 function implied(settings: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
   const { nodeStatusUpdateFrequency: update, nodeStatusReportFrequency: report = update } = settings;

@@ -14,10 +14,12 @@ import { type SubjectAccessReview, subjectAccessReviewShape, tokenReviewShape } 
 import type { NodePod, NodePods } from '../../node-server/container-logs.ts';
 import type { NodeAccess } from '../../node-server/node-access.ts';
 import type { PodLoop } from '../../pods/loop/pod-loop.ts';
+import { amountText } from '../../reclaim/thresholds.ts';
 import type { Runtime, RuntimePod } from '../../runtimes/runtime.ts';
 import { thisMachine } from '../machine/machine-facts.ts';
 import { type AgentSettings, AgentSettingsError } from './agent-settings.ts';
 import type { NodeDeps } from './node.ts';
+import { effectiveConfiguration } from './kubelet-configuration.ts';
 import type { ServingSettings } from './serving-settings.ts';
 
 type Reviews = Pick<NodeAccess, 'authenticate' | 'authorize'>;
@@ -64,6 +66,24 @@ function shownPod({ uid, namespace, name, containers }: RuntimePod): Pod {
     metadata: { uid, namespace, name },
     spec: { containers: containers.map((one) => ({ name: one.name, image: one.image })) },
   };
+}
+
+/** What /configz shows, as of a kubelet. */
+export function servedConfiguration(settings: AgentSettings, { images }: Pick<Runtime, 'images'>) {
+  const { given, rootDirectory, logsDirectory, clusterDomain, failsOnCgroupV1, serving, eviction, taints } = settings;
+  const hard = [...(images === undefined ? [] : eviction.defaults), ...eviction.given].filter(
+    (one) => one.graceMs === 0,
+  );
+  const kubeletconfig = effectiveConfiguration(given, {
+    clusterDomain,
+    podLogsDir: logsDirectory ?? join(rootDirectory, 'logs'),
+    healthzPort: serving.health?.port ?? 0,
+    failCgroupV1: failsOnCgroupV1,
+    containerRuntimeEndpoint: images === undefined ? '' : settings.containerRuntimeEndpoint,
+    evictionHard: Object.fromEntries(hard.map(({ signal, below }) => [signal, amountText(below)])),
+    registerWithTaints: taints,
+  });
+  return { kubeletconfig };
 }
 
 /** Who may ask this node for logs and commands: the API server decides, as for a kubelet with webhook authentication. */

@@ -36,7 +36,7 @@ import { NodeMetrics } from './node-metrics.ts';
 import { NodeObjects } from './node-objects.ts';
 import { PodView, checkResolvConf, nodePods } from './node-pods.ts';
 import { type NodeClients, NodePresence, connectNode } from './node-presence.ts';
-import { agentServing, nodeAccess, serverPods } from './node-serving.ts';
+import { agentServing, nodeAccess, servedConfiguration, serverPods } from './node-serving.ts';
 import { diskPressure, nodeReclaim } from './node-reclaim.ts';
 import { type NodeStats, nodeStats, servedStats } from './node-stats.ts';
 import { type MakePlugins, nodeVolumes } from './node-volumes.ts';
@@ -278,14 +278,17 @@ function nodeMetrics({ pods, volumes }: Assembled): NodeMetrics {
 }
 
 async function serve(
-  { address: host, port, nodeName, serving: own }: AgentSettings,
-  { serving, clock }: NodeDeps,
+  settings: AgentSettings,
+  deps: NodeDeps,
   { clients, notify }: Connection,
   { pods, runtime, stats }: Assembled,
   metrics: NodeMetrics,
 ): Promise<NodeServer | undefined> {
+  const { address: host, port, nodeName, serving: own } = settings;
+  const { serving, clock } = deps;
   if (serving === undefined || !own.isEnabled) return undefined;
   const access = nodeAccess(clients?.general, nodeName, own);
+  const effective = { ...settings, taints: settings.taints ?? defaultTaints(deps, runtime) };
   return await startNodeServer(
     { host, port, ...own, ...serving, limits: { ...streamLimits, idleMs: own.streamIdleMs } },
     {
@@ -295,6 +298,7 @@ async function serve(
       clock,
       metrics: () => metrics.text(),
       stats: servedStats(stats),
+      configuration: servedConfiguration(effective, runtime),
       notify,
     },
   );

@@ -2,7 +2,7 @@
  * What a node may write depends on the object: a pod only if it mirrors one of its own, a Node only if it is itself and
  * keeps its taints. This is admission: authorisation already said that a node may make such a request at all.
  */
-import type { Node } from '../../kube/kinds/node.ts';
+import { type Node, isReservedNodeLabel } from '../../kube/kinds/node.ts';
 import { isMirrorPod, mirrorAnnotation } from '../../kube/kinds/pod/pod-identity.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { TokenRequest } from '../../kube/kinds/service-account.ts';
@@ -235,41 +235,13 @@ function unchangeable(value: unknown): unknown {
   return { metadata: restOfMetadata, spec, status: restOfStatus };
 }
 
-/** Of the reserved labels of its Node a node may set these; with others it could attract pods that are not meant for it. */
-const ownLabels = new Set([
-  'kubernetes.io/hostname',
-  'kubernetes.io/os',
-  'kubernetes.io/arch',
-  'beta.kubernetes.io/os',
-  'beta.kubernetes.io/arch',
-  'beta.kubernetes.io/instance-type',
-  'node.kubernetes.io/instance-type',
-  'topology.kubernetes.io/zone',
-  'topology.kubernetes.io/region',
-  'failure-domain.beta.kubernetes.io/zone',
-  'failure-domain.beta.kubernetes.io/region',
-]);
-
 type Labels = Readonly<Record<string, string>>;
 
 /** Those that were added, removed or changed although they belong to the cluster. */
 function forbiddenLabels(labels: Labels, before: Labels): readonly string[] {
-  return keysOf(labels, before).filter((key) => valueAt(labels, key) !== valueAt(before, key) && isForbidden(key));
-}
-
-function isForbidden(key: string): boolean {
-  if (isBelow(key, 'node-restriction.kubernetes.io')) return true;
-  const isReserved = isBelow(key, 'kubernetes.io') || isBelow(key, 'k8s.io');
-  return (
-    isReserved && !ownLabels.has(key) && !isBelow(key, 'kubelet.kubernetes.io') && !isBelow(key, 'node.kubernetes.io')
+  return keysOf(labels, before).filter(
+    (key) => valueAt(labels, key) !== valueAt(before, key) && isReservedNodeLabel(key),
   );
-}
-
-/** The part before the slash is the domain itself or ends with it. */
-function isBelow(key: string, domain: string): boolean {
-  const slash = key.indexOf('/');
-  const prefix = slash === -1 ? '' : key.slice(0, slash);
-  return prefix === domain || prefix.endsWith(`.${domain}`);
 }
 
 /** A node may request tokens for pods that run on it, bound to them, and for audiences that they name. */

@@ -256,3 +256,30 @@ function defaultNode(node: Node): Node {
     }),
   };
 }
+
+/** Of the reserved labels of its Node a node may set these. */
+export const ownNodeLabels: readonly string[] = [
+  'kubernetes.io/hostname',
+  'topology.kubernetes.io/zone',
+  'topology.kubernetes.io/region',
+  'failure-domain.beta.kubernetes.io/zone',
+  'failure-domain.beta.kubernetes.io/region',
+  'node.kubernetes.io/instance-type',
+  'beta.kubernetes.io/instance-type',
+  'kubernetes.io/os',
+  'kubernetes.io/arch',
+  'beta.kubernetes.io/os',
+  'beta.kubernetes.io/arch',
+];
+/** And those below these domains. */
+export const ownNodeDomains: readonly string[] = ['kubelet.kubernetes.io', 'node.kubernetes.io'];
+
+/** A label of a Node that the node itself may not set: with it, it could attract pods that are not meant for it. */
+export function isReservedNodeLabel(key: string): boolean {
+  const slash = key.indexOf('/');
+  const prefix = slash === -1 ? '' : key.slice(0, slash);
+  const isBelow = (domain: string): boolean => prefix === domain || prefix.endsWith(`.${domain}`);
+  if (isBelow('node-restriction.kubernetes.io')) return true;
+  const isOwn = ownNodeLabels.includes(key) || ownNodeDomains.some(isBelow);
+  return !isOwn && (isBelow('kubernetes.io') || isBelow('k8s.io'));
+}

@@ -102,6 +102,7 @@ export async function runningNode(
       summary: (onlyCpuAndMemory) => Promise.resolve({ onlyCpuAndMemory }),
       resourceMetrics: () => Promise.resolve({ contentType: 'text/plain; version=0.0.4', text: 'used 1\n' }),
     },
+    configuration: { kubeletconfig: { maxPods: 7 } },
     notify: (notice) => void notices.push(notice),
   };
   const node = await startNodeServer(
